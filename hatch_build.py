@@ -1,0 +1,66 @@
+"""The build hook: compiles the native libraries into the wheel, or beside the package for an editable install."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+ROOT = Path(__file__).parent
+
+#: Modules with a function `libraries()` that lists the shared libraries of one part; built into its folder `lib/`.
+PARTS: tuple[str, ...] = ()
+
+
+def load(name: str, path: Path) -> Any:
+    """Import one file of the package by path: the package itself is not importable before it is built."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class NativeBuildHook(BuildHookInterface):  # type: ignore[misc] # (hatchling is not there when types are checked)
+    """Builds every library of every part."""
+
+    PLUGIN_NAME = "custom"
+
+    def dependencies(self) -> list[str]:
+        """A compiler from the package index where the machine has none."""
+        if os.environ.get("CC") or any(map(shutil.which, ("cc", "gcc", "clang"))) or sys.platform == "win32":
+            return []
+        return ["ziglang"]
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and tell hatchling where the libraries are and that the wheel is for this platform."""
+        if sys.platform == "win32" or not PARTS:
+            return  # the pure Python parts work there
+        package = ROOT / "pytest_cudalink"
+        compiler = load("_cudalink_cc", package / "_cc.py")
+        self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-build-")
+        for part in PARTS:
+            folder = package / part / "lib" if version == "editable" else Path(self._scratch.name) / part / "lib"
+            for library in load(f"_cudalink_{part}", package / part / "build.py").libraries(compiler):
+                built = compiler.build(library, folder)
+                if version != "editable":
+                    target = f"pytest_cudalink/{part}/lib/{library.output}"
+                    build_data["force_include"][str(built)] = target
+        build_data["pure_python"] = False
+        platform = os.environ.get("CUDALINK_WHEEL_PLATFORM") or sysconfig.get_platform()
+        build_data["tag"] = f"py3-none-{platform.replace('-', '_').replace('.', '_')}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove what was compiled for a wheel."""
+        del version, build_data, artifact_path
+        if hasattr(self, "_scratch"):
+            self._scratch.cleanup()

@@ -1,0 +1,132 @@
+"""Compiling the project's C: find a compiler, make one shared library.
+
+Used by the build hook (`hatch_build.py`), by the tests, and by commands that build libraries for other projects.
+Imports the standard library only, because the build hook runs before anything is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+__all__ = ["CompilerError", "SharedLibrary", "build", "find_compiler"]
+
+_FLAGS = (
+    "-std=gnu11",
+    "-O2",
+    "-g",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+    "-Wno-format-zero-length",
+    "-Werror",
+    "-shared",
+)
+
+
+class CompilerError(RuntimeError):
+    """There is no C compiler, or it refused the sources; the text has its output."""
+
+
+@dataclass(frozen=True)
+class SharedLibrary:
+    """One shared library to make.
+
+    Attributes
+    ----------
+    output : str
+        File name, such as ``"libcuda.so.1"``, or a path relative to the output folder.
+    sources : tuple of Path
+        C and assembler files.
+    soname : str
+        The name that the loader knows it by.
+    include : tuple of Path
+        Folders of headers.
+    flags : tuple of str
+        Further flags for compiler and linker; ``{output}`` stands for the folder of the libraries.
+    """
+
+    output: str
+    sources: tuple[Path, ...]
+    soname: str
+    include: tuple[Path, ...] = ()
+    flags: tuple[str, ...] = ()
+
+
+def find_compiler() -> list[str]:
+    """The command of a C compiler: ``$CC``, else cc, gcc or clang, else the one in the ``ziglang`` wheel.
+
+    Raises
+    ------
+    CompilerError
+        If there is none, naming what was looked for.
+    """
+    if named := os.environ.get("CC"):
+        command = shlex.split(named)
+        if shutil.which(command[0]) is None:
+            msg = f"CC={named!r}: there is no command {command[0]!r} on the PATH; unset CC or install it"
+            raise CompilerError(msg)
+        return command
+    for name in ("cc", "gcc", "clang"):
+        if found := shutil.which(name):
+            return [found]
+    if find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "cc"]
+    msg = "no C compiler: looked for $CC, cc, gcc, clang and the ziglang wheel; install one (pip install ziglang)"
+    raise CompilerError(msg)
+
+
+def build(library: SharedLibrary, folder: Path, compiler: Sequence[str] | None = None) -> Path:
+    """Make one library, and put it in place only when it is whole.
+
+    Parameters
+    ----------
+    library : SharedLibrary
+    folder : Path
+        Output folder; made if it is missing.
+    compiler : sequence of str, optional
+        Command; default that of `find_compiler`.
+
+    Returns
+    -------
+    Path
+        The library.
+
+    Raises
+    ------
+    CompilerError
+        If there is no compiler, if it refuses the sources, or on Windows, for which the sources are not written.
+    """
+    if sys.platform == "win32":
+        msg = "the native parts of pytest-cudalink are not written for Windows; the pure Python parts work"
+        raise CompilerError(msg)
+    output = folder / library.output
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=output.parent, prefix=".build-") as work:
+        made = Path(work) / output.name
+        command = [
+            *(compiler or find_compiler()),
+            *_FLAGS,
+            *(f"-I{path}" for path in library.include),
+            *map(str, library.sources),
+            f"-Wl,-soname,{library.soname}",
+            "-Wl,-Bsymbolic",
+            *(flag.replace("{output}", str(output.parent)) for flag in library.flags),
+            "-o",
+            str(made),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (a compiler of the user's)
+        if done.returncode:
+            msg = f"{shlex.join(command)}\nfailed with exit code {done.returncode}:\n{done.stderr.strip()}"
+            raise CompilerError(msg)
+        made.replace(output)
+    return output
