@@ -1,0 +1,79 @@
+"""The driver, ``libcuda.so.1``, through ctypes: opened at first use, never by an import."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import cache
+
+__all__ = ["DriverError", "DriverNotFoundError", "call", "error_name", "library"]
+
+_LIBRARY_NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+
+
+class DriverNotFoundError(RuntimeError):
+    """There is no CUDA driver on this machine, or none that this process can see."""
+
+
+class DriverError(RuntimeError):
+    """A driver function answered with an error code.
+
+    Attributes
+    ----------
+    function : str
+        Such as ``"cuLinkAddData_v2"``.
+    code : int
+        The CUresult.
+    name : str
+        Its name, such as ``"CUDA_ERROR_INVALID_IMAGE"``.
+    """
+
+    def __init__(self, function: str, code: int) -> None:
+        self.function, self.code, self.name = function, code, error_name(code)
+        super().__init__(f"{function} failed: {self.name} ({code})")
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The driver library, opened once per process.
+
+    Raises
+    ------
+    DriverNotFoundError
+        If there is none.
+    OSError
+        If there is one that cannot be opened.
+    """
+    try:
+        return ctypes.CDLL(_LIBRARY_NAME)
+    except FileNotFoundError as error:  # Windows
+        missing = str(error)
+    except OSError as error:
+        if f"{_LIBRARY_NAME}: cannot open shared object file: No such file" not in str(error):
+            raise
+        missing = str(error)
+    msg = f"no CUDA driver: {missing}. Install the NVIDIA driver, or take another backend"
+    raise DriverNotFoundError(msg)
+
+
+def error_name(code: int) -> str:
+    """Name of a CUresult, asked of the driver."""
+    text = ctypes.c_char_p()
+    if library().cuGetErrorName(ctypes.c_int(code), ctypes.byref(text)) == 0 and text.value:
+        return text.value.decode("ascii", "replace")
+    return "unknown CUresult"
+
+
+def call(function: str, *arguments: object) -> None:
+    """Call a driver function.
+
+    Raises
+    ------
+    DriverError
+        If it does not answer CUDA_SUCCESS.
+    DriverNotFoundError
+        If there is no driver.
+    """
+    code = getattr(library(), function)(*arguments)
+    if code:
+        raise DriverError(function, code)

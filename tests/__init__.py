@@ -1,0 +1,1 @@
+"""The tests: a package, so that the conformance recorder runs as a module."""

@@ -1,0 +1,190 @@
+"""Probes: faked per context, cached, lazy, and clear about what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import subprocess
+import sys
+import threading
+import warnings
+
+import pytest
+
+from pytest_cudalink import _libcuda, probes
+from pytest_cudalink.versions import CudaVersion
+
+
+@pytest.fixture
+def fresh_probes():
+    """Probes that have not been asked yet, before and after."""
+    probes.cache_clear()
+    yield
+    probes.cache_clear()
+
+
+def seen() -> tuple[CudaVersion | None, CudaVersion | None]:
+    return probes.driver_version(), probes.nvjitlink_version()
+
+
+def test_fake_answers_and_ends() -> None:
+    """Inside the block the fakes answer, outside they do not."""
+    with probes.fake(driver="12.9", nvjitlink=(13, 0)):
+        assert seen() == ((12, 9), (13, 0))
+        assert probes.fakes().fakes_driver
+    assert not probes.fakes().fakes_driver
+
+
+def test_fakes_nest() -> None:
+    """An inner fake changes what it names and keeps the rest."""
+    with probes.fake(driver="12.9", nvjitlink="13.0"), probes.fake(nvjitlink=None):
+        assert seen() == ((12, 9), None)
+
+
+@pytest.mark.parametrize("version", ["12.0", "12.2"])
+def test_old_fake_is_unusable(version: str) -> None:
+    """NvJitLink before 12.3 counts as none, faked or not."""
+    with probes.fake(nvjitlink=version):
+        assert probes.nvjitlink_version() is None
+
+
+@pytest.mark.parametrize("value", [13, 13.0, "thirteen", (13,), (13, "0"), (True, 0), [13, 0]])
+def test_impossible_fakes(value: object) -> None:
+    """What is no version is refused, and nothing is faked then."""
+    with pytest.raises((TypeError, ValueError), match="version"), probes.fake(driver=value):  # type: ignore[arg-type]
+        pytest.fail("not reached")
+    assert not probes.fakes().fakes_driver
+
+
+def test_threads_do_not_share_fakes() -> None:
+    """Each thread fakes for itself."""
+    barrier = threading.Barrier(4)
+    answers: dict[int, CudaVersion | None] = {}
+
+    def work(minor: int) -> None:
+        with probes.fake(driver=(12, minor), nvjitlink=None):
+            barrier.wait()
+            answers[minor] = probes.driver_version()
+            barrier.wait()
+
+    threads = [threading.Thread(target=work, args=(minor,)) for minor in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == {minor: (12, minor) for minor in range(4)}
+
+
+def test_tasks_do_not_share_fakes() -> None:
+    """Each task fakes for itself, and inherits what its creator faked."""
+
+    async def work(minor: int) -> tuple[CudaVersion | None, CudaVersion | None]:
+        with probes.fake(driver=(12, minor)):
+            await asyncio.sleep(0.001)
+            return seen()
+
+    async def main():
+        with probes.fake(nvjitlink="13.2"):
+            return await asyncio.gather(*(work(minor) for minor in range(4)))
+
+    assert asyncio.run(main()) == [((12, minor), (13, 2)) for minor in range(4)]
+
+
+class FakeLibrary:
+    """A libcuda whose cuDriverGetVersion answers as told; for answers that no driver here gives."""
+
+    def __init__(self, code: int = 0, version: int = 13000) -> None:
+        self.code, self.version, self.calls = code, version, 0
+
+    def cuDriverGetVersion(self, pointer) -> int:  # noqa: N802 (the driver's name)
+        self.calls += 1
+        ctypes.cast(pointer, ctypes.POINTER(ctypes.c_int))[0] = self.version
+        return self.code
+
+    def cuGetErrorName(self, *_) -> int:  # noqa: N802
+        return 1
+
+
+def test_driver_version_is_cached(monkeypatch, fresh_probes) -> None:
+    """The driver is asked once."""
+    library = FakeLibrary()
+    monkeypatch.setattr(_libcuda, "library", lambda: library)
+    assert probes.driver_version() == (13, 0)
+    assert probes.driver_version() == (13, 0)
+    assert library.calls == 1
+    monkeypatch.undo()
+
+
+def test_a_cuda_error_means_unknown(monkeypatch, fresh_probes) -> None:
+    """The driver's own error is an unknown version."""
+    monkeypatch.setattr(_libcuda, "library", lambda: FakeLibrary(code=34))
+    assert probes.driver_version() is None
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("error", [OSError("libcuda.so.1: invalid ELF header"), AttributeError("cuDriverGetVersion")])
+def test_anything_else_propagates(monkeypatch, fresh_probes, error: Exception) -> None:
+    """A library that is there but broken is no unknown version."""
+
+    def library():
+        raise error
+
+    monkeypatch.setattr(_libcuda, "library", library)
+    with pytest.raises(type(error)):
+        probes.driver_version()
+    monkeypatch.undo()
+
+
+def test_broken_driver_library_is_an_os_error(monkeypatch, fresh_probes, tmp_path) -> None:
+    """A file that is no library is told apart from a missing one."""
+    bad = tmp_path / "libcuda.so.1"
+    bad.write_bytes(b"no library")
+    monkeypatch.setattr(_libcuda, "_LIBRARY_NAME", str(bad))
+    with pytest.raises(OSError, match="libcuda"):
+        _libcuda.library()
+    bad.unlink()
+    with pytest.raises(_libcuda.DriverNotFoundError, match="no CUDA driver"):
+        _libcuda.library()
+    assert probes.driver_version() is None
+    assert probes.device_arch() is None
+
+
+def run_python(code: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env or None)
+
+
+IMPORTS = """
+import sys
+import pytest_cudalink.plugin, pytest_cudalink.linker, pytest_cudalink.artifacts, pytest_cudalink.probes
+import pytest_cudalink.cli, pytest_cudalink.demo, pytest_cudalink.matrix
+loaded = sorted(name for name in sys.modules if name == "cuda" or name.startswith("cuda."))
+maps = open("/proc/self/maps").read()
+assert not loaded, loaded
+assert "libcuda" not in maps and "nvJitLink" not in maps and "nvrtc" not in maps
+"""
+
+
+def test_importing_loads_no_cuda() -> None:
+    """Neither a CUDA module nor a CUDA library is there after importing everything."""
+    done = run_python(IMPORTS)
+    assert done.returncode == 0, done.stderr
+
+
+def test_absent_nvjitlink_warns_once(monkeypatch, fresh_probes) -> None:
+    """One RuntimeWarning per process, which says what was found and what to install."""
+    absent = probes.NvJitLink(None, None, "no libnvJitLink was found by cuda.pathfinder")
+    monkeypatch.setattr(probes, "nvjitlink", lambda: absent)
+    with pytest.warns(RuntimeWarning, match="no libnvJitLink was found .* pip install nvidia-nvjitlink") as caught:
+        assert probes.nvjitlink_version() is None
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert probes.nvjitlink_version() is None
+    monkeypatch.undo()
+
+
+def test_faked_absence_does_not_warn(fresh_probes) -> None:
+    """A fake says nothing about the machine."""
+    with probes.fake(nvjitlink=None), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert probes.nvjitlink_version() is None

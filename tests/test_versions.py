@@ -1,0 +1,139 @@
+"""Versions and the tables that order them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cudalink.versions import (
+    ARCHITECTURES,
+    LATEST_KNOWN,
+    NVVM_IR,
+    PTX_ISA,
+    CudaVersion,
+    Needs,
+    known_architectures,
+    needs_for_nvvm_ir,
+    needs_for_ptx_isa,
+    parse_architecture,
+    ptx_isa_of,
+)
+
+versions = st.builds(CudaVersion, st.integers(0, 99), st.integers(0, 99))
+
+
+@given(versions)
+def test_text_round_trip(version: CudaVersion) -> None:
+    """What `str` writes, `parse` reads."""
+    assert CudaVersion.parse(str(version)) == version
+
+
+@given(versions.filter(lambda version: version.minor <= 99))
+def test_driver_number_round_trip(version: CudaVersion) -> None:
+    """The driver's integer is 1000 * major + 10 * minor."""
+    assert CudaVersion.from_driver(1000 * version.major + 10 * version.minor) == version
+
+
+@pytest.mark.parametrize(("text", "expected"), [("13", (13, 0)), ("13.0.88", (13, 0)), (" 12.9 ", (12, 9))])
+def test_parse_forms(text: str, expected: tuple[int, int]) -> None:
+    """A major alone and a full version are understood."""
+    assert CudaVersion.parse(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "13.", ".0", "v13.0", "13.0-rc1", "١٣.٠", "13.0.x"])
+def test_parse_refuses(text: str) -> None:
+    """Anything else is an error that shows the form."""
+    with pytest.raises(ValueError, match="MAJOR.MINOR"):
+        CudaVersion.parse(text)
+
+
+def test_from_driver_refuses_negative() -> None:
+    """A negative number is not a version."""
+    with pytest.raises(ValueError, match="negative"):
+        CudaVersion.from_driver(-1)
+
+
+@given(versions, versions)
+def test_needs_and_order(needed: CudaVersion, consumer: CudaVersion) -> None:
+    """An exact need is met by the release itself, a "newer than" only by later ones."""
+    assert Needs(needed).met_by(consumer) == (consumer >= needed)
+    assert Needs(needed, newer_than=True).met_by(consumer) == (consumer > needed)
+
+
+def test_ptx_table_is_monotonic() -> None:
+    """A newer release never reads less PTX."""
+    assert list(PTX_ISA.values()) == sorted(PTX_ISA.values())
+    assert list(PTX_ISA) == sorted(PTX_ISA)
+
+
+def test_nvvm_table_is_strictly_monotonic() -> None:
+    """Each release has its own NVVM IR version, so the number names the release."""
+    assert list(NVVM_IR.values()) == sorted(set(NVVM_IR.values()))
+
+
+@pytest.mark.parametrize("release", sorted(PTX_ISA))
+def test_ptx_need_of_each_release(release: CudaVersion) -> None:
+    """PTX that a release writes is read by it; 12.6 repeats the ISA of 12.5."""
+    needs = needs_for_ptx_isa(PTX_ISA[release])
+    assert needs.met_by(release)
+    assert needs.version == (CudaVersion(12, 5) if release == (12, 6) else release)
+
+
+@pytest.mark.parametrize("release", sorted(NVVM_IR))
+def test_nvvm_need_of_each_release(release: CudaVersion) -> None:
+    """LTO-IR names its producer."""
+    assert needs_for_nvvm_ir(NVVM_IR[release]) == Needs(release)
+
+
+@pytest.mark.parametrize(
+    ("isa", "expected"),
+    [
+        ((1, 0), Needs(CudaVersion(12, 0))),
+        ((8, 9), Needs(CudaVersion(12, 9), newer_than=True)),
+        ((9, 9), Needs(LATEST_KNOWN, newer_than=True)),
+    ],
+)
+def test_unknown_ptx_isa(isa: tuple[int, int], expected: Needs) -> None:
+    """An unknown number is "newer than" the last known one below it, an old one is read by all."""
+    assert needs_for_ptx_isa(isa) == expected
+
+
+@given(st.tuples(st.integers(0, 20), st.integers(0, 200)))
+def test_needs_is_monotonic(number: tuple[int, int]) -> None:
+    """A larger NVVM IR number never needs an older release."""
+    following = (number[0], number[1] + 1)
+    assert needs_for_nvvm_ir(number) <= needs_for_nvvm_ir(following)
+
+
+def test_ptx_isa_of_unknown_releases() -> None:
+    """A release after the table reads at least what the last known one reads; one before it is an error."""
+    assert ptx_isa_of(CudaVersion(15, 0)) == PTX_ISA[LATEST_KNOWN]
+    with pytest.raises(ValueError, match="older than 12.0"):
+        ptx_isa_of(CudaVersion(11, 8))
+
+
+def test_architectures_of_releases() -> None:
+    """13.0 dropped what is older than sm_75 and renamed sm_101; family-specific targets came with 12.9."""
+    assert "sm_70" in known_architectures(CudaVersion(12, 9))
+    assert "sm_70" not in known_architectures(CudaVersion(13, 0))
+    assert "sm_101a" in known_architectures(CudaVersion(12, 9))
+    assert "sm_101a" not in known_architectures(CudaVersion(13, 0))
+    assert "sm_110a" in known_architectures(CudaVersion(13, 0))
+    assert "sm_100f" not in known_architectures(CudaVersion(12, 8))
+    assert "sm_100f" in known_architectures(CudaVersion(12, 9))
+    assert set(known_architectures(CudaVersion(13, 2))) < set(known_architectures())
+
+
+@given(st.sampled_from(ARCHITECTURES), st.sampled_from(["sm", "compute", "lto"]))
+def test_parse_architecture(architecture, prefix: str) -> None:
+    """Every known architecture is understood with each prefix and each of its suffixes."""
+    for suffix in ("", *architecture.suffixes):
+        assert parse_architecture(f"{prefix}_{architecture.number}{suffix}") == (prefix, architecture.number, suffix)
+
+
+@pytest.mark.parametrize("text", ["sm90", "sm_9", "sm_91", "sm_80a", "SM_90", "sm_90 ", "", "gfx90a"])
+def test_unknown_architecture_lists_the_known(text: str) -> None:
+    """The error lists what there is."""
+    with pytest.raises(ValueError, match=r"unknown architecture .* known: sm_50, .*sm_90a"):
+        parse_architecture(text)
