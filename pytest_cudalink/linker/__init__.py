@@ -1,0 +1,29 @@
+"""The bundled linker: compile with NVRTC, link with nvJitLink or the driver, chosen per linker by a published table.
+
+The names and shapes are those of ``cuda.core``, so that people know them. Importing this loads no CUDA library.
+"""
+
+from __future__ import annotations
+
+from .._libcuda import DriverNotFoundError
+from ._linker import Linker
+from .dispatch import Decision, choose_backend, explain
+from .errors import CompileError, LinkError, VersionSkewError
+from .objectcode import ObjectCode
+from .options import LinkerOptions, ProgramOptions
+from .program import Program
+
+__all__ = [
+    "CompileError",
+    "Decision",
+    "DriverNotFoundError",
+    "LinkError",
+    "Linker",
+    "LinkerOptions",
+    "ObjectCode",
+    "Program",
+    "ProgramOptions",
+    "VersionSkewError",
+    "choose_backend",
+    "explain",
+]

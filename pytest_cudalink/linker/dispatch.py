@@ -1,0 +1,347 @@
+"""Which linker to take: a pure function over the published table `matrices/dispatch.toml`.
+
+Nothing here probes anything, and nothing here imports pytest or CUDA.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from typing import Literal, get_args
+
+from .._data import read_matrix
+from ..versions import CudaVersion
+
+__all__ = [
+    "DEFAULT_POLICY",
+    "DRIVER_MAJORS",
+    "NVJITLINK_VERSIONS",
+    "BackendName",
+    "Case",
+    "Decision",
+    "Policy",
+    "Row",
+    "cases",
+    "choose_backend",
+    "driver_matters",
+    "explain",
+    "policies",
+    "policy_named",
+]
+
+BackendName = Literal["driver", "nvjitlink"]
+_Relation = Literal["any", "unknown", "same", "different", "newer", "older"]
+_Presence = Literal["none", "present"]
+_Lto = Literal["no", "yes", "any"]
+_Result = Literal["driver", "nvjitlink", "error"]
+
+_RELATIONS: dict[str, Callable[[int, int], bool]] = {
+    "same": operator.eq,
+    "different": operator.ne,
+    "newer": operator.gt,
+    "older": operator.lt,
+}
+
+DEFAULT_POLICY = "strict-major"
+
+#: Values that stand for every situation when the table is expanded: unknown, older than every nvJitLink, each major
+#: that nvJitLink has, and one after them.
+DRIVER_MAJORS: tuple[int | None, ...] = (None, 11, 12, 13, 14)
+NVJITLINK_VERSIONS: tuple[CudaVersion | None, ...] = (
+    None,
+    CudaVersion(12, 3),
+    CudaVersion(12, 9),
+    CudaVersion(13, 0),
+    CudaVersion(13, 2),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a policy; the fields are explained at the head of `matrices/dispatch.toml`."""
+
+    name: str
+    driver: _Relation
+    nvjitlink: _Presence
+    lto: _Lto
+    result: _Result
+    because: str
+    message: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a word that the table does not have, so that a typing error cannot become a row that never fits."""
+        allowed = (("driver", _Relation), ("nvjitlink", _Presence), ("lto", _Lto), ("result", _Result))
+        for name, kind in allowed:
+            if getattr(self, name) not in get_args(kind):
+                msg = f"dispatch row {self.name!r}: {name} = {getattr(self, name)!r}, expected one of {get_args(kind)}"
+                raise ValueError(msg)
+        if (self.result == "error") != bool(self.message):
+            msg = f"dispatch row {self.name!r}: a message goes with result 'error', and only with it"
+            raise ValueError(msg)
+
+    def fits(self, driver_major: int | None, nvjitlink_major: int | None, *, lto: bool) -> bool:
+        """Whether this row speaks of the situation."""
+        if self.lto != "any" and (self.lto == "yes") != lto:
+            return False
+        if (self.nvjitlink == "present") != (nvjitlink_major is not None):
+            return False
+        if self.driver == "any":
+            return True
+        if driver_major is None or nvjitlink_major is None:
+            return self.driver == "unknown" and driver_major is None
+        return self.driver in _RELATIONS and _RELATIONS[self.driver](driver_major, nvjitlink_major)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A named list of rows of which exactly one fits any situation."""
+
+    name: str
+    summary: str
+    rows: tuple[Row, ...]
+
+    @cache  # noqa: B019 (policies live as long as the process)
+    def row_for(self, driver_major: int | None, nvjitlink_major: int | None, *, lto: bool) -> Row:
+        """The one row that fits."""
+        fitting = [row for row in self.rows if row.fits(driver_major, nvjitlink_major, lto=lto)]
+        if len(fitting) != 1:
+            names = ", ".join(repr(row.name) for row in fitting) or "none"
+            msg = (
+                f"policy {self.name!r}: for driver {driver_major}, nvJitLink {nvjitlink_major}, LTO {lto} "
+                f"exactly one row must fit, but these do: {names}"
+            )
+            raise ValueError(msg)
+        return fitting[0]
+
+
+@cache
+def policies() -> dict[str, Policy]:
+    """Every policy of `matrices/dispatch.toml` by name, each checked to be complete and free of overlaps."""
+    found = {}
+    for name, content in read_matrix("dispatch.toml").items():
+        policy = Policy(name, content["summary"], tuple(Row(**row) for row in content["rows"]))
+        majors = {version and version.major for version in NVJITLINK_VERSIONS}
+        for driver, nvjitlink, lto in product(DRIVER_MAJORS, majors, (False, True)):
+            policy.row_for(driver, nvjitlink, lto=lto)
+        found[name] = policy
+    return found
+
+
+def policy_named(name: str) -> Policy:
+    """Look a policy up.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name; lists those that exist.
+    """
+    try:
+        return policies()[name]
+    except KeyError:
+        msg = f"unknown linker policy {name!r}; known: {', '.join(policies())}"
+        raise ValueError(msg) from None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Why a linker was taken, or why none could be.
+
+    Attributes
+    ----------
+    backend : str or None
+        ``"driver"`` or ``"nvjitlink"``; None when the row is an error.
+    policy : str
+        Name of the policy.
+    row : str
+        Name of its row, or ``"forced"``.
+    driver : CudaVersion, int or None
+        What is known of the driver: its version, or only its major; None when unknown or not asked.
+    nvjitlink : CudaVersion or None
+    inputs_have_ltoir, lto_requested : bool
+    because : str
+        The reason, as the row has it.
+    """
+
+    backend: BackendName | None
+    policy: str
+    row: str
+    driver: CudaVersion | int | None
+    nvjitlink: CudaVersion | None
+    inputs_have_ltoir: bool
+    lto_requested: bool
+    because: str
+    error: str = ""
+
+    @property
+    def found(self) -> str:
+        """What the decision went by: ``"driver CUDA 13.0, nvJitLink 13.2"``."""
+        driver = "unknown" if self.driver is None else f"CUDA {self.driver}"
+        return f"driver {driver}, nvJitLink {self.nvjitlink or 'none'}"
+
+    @property
+    def sentence(self) -> str:
+        """The reason in words, with the versions."""
+        return f"{self.because} ({self.found})" if self.row != "forced" else self.because
+
+    @property
+    def message(self) -> str:
+        """Text of the RuntimeError when `backend` is None, else empty."""
+        return f"{self.error} (found: {self.found}; policy {self.policy})" if self.error else ""
+
+    def __str__(self) -> str:
+        return f"{self.backend or 'error'} by policy {self.policy}, row {self.row!r}: {self.sentence}"
+
+
+def explain(
+    driver: CudaVersion | int | None,
+    nvjitlink: tuple[int, int] | None,
+    inputs_have_ltoir: bool,
+    lto_requested: bool,
+    policy: str = DEFAULT_POLICY,
+) -> Decision:
+    """Apply the table and say why; never raises for a row that is an error.
+
+    Parameters
+    ----------
+    driver : CudaVersion, int or None
+        CUDA version of the driver, or its major alone; None when unknown.
+    nvjitlink : tuple of int or None
+        ``(major, minor)`` of nvJitLink; None when absent or older than 12.3.
+    inputs_have_ltoir : bool
+        Some input can only be linked as LTO-IR.
+    lto_requested : bool
+        Link-time optimization or PTX output was requested.
+    policy : str
+        Name of a policy.
+
+    Raises
+    ------
+    ValueError
+        If the policy does not exist.
+    """
+    major = driver.major if isinstance(driver, CudaVersion) else driver
+    version = None if nvjitlink is None else CudaVersion(*nvjitlink)
+    row = policy_named(policy).row_for(major, version and version.major, lto=inputs_have_ltoir or lto_requested)
+    return Decision(
+        backend=None if row.result == "error" else row.result,
+        policy=policy,
+        row=row.name,
+        driver=driver,
+        nvjitlink=version,
+        inputs_have_ltoir=inputs_have_ltoir,
+        lto_requested=lto_requested,
+        because=row.because,
+        error=row.message,
+    )
+
+
+def choose_backend(
+    driver_major: int | None,
+    nvjitlink_version: tuple[int, int] | None,
+    inputs_have_ltoir: bool,
+    lto_requested: bool,
+    policy: str = DEFAULT_POLICY,
+) -> BackendName:
+    """The linker to take, ``"driver"`` or ``"nvjitlink"``; parameters as in `explain`.
+
+    Raises
+    ------
+    RuntimeError
+        If the table says that no linker can do it.
+    ValueError
+        If the policy does not exist.
+    """
+    decision = explain(driver_major, nvjitlink_version, inputs_have_ltoir, lto_requested, policy)
+    if decision.backend is None:
+        raise RuntimeError(decision.message)
+    return decision.backend
+
+
+@cache
+def driver_matters(
+    nvjitlink: tuple[int, int] | None, inputs_have_ltoir: bool, lto_requested: bool, policy: str = DEFAULT_POLICY
+) -> bool:
+    """Whether the row depends on the driver's version, so that it has to be asked for."""
+    lto = inputs_have_ltoir or lto_requested
+    table = policy_named(policy)
+    rows = {table.row_for(major, nvjitlink and nvjitlink[0], lto=lto).name for major in DRIVER_MAJORS}
+    return len(rows) > 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """One concrete situation and what the table says of it.
+
+    Attributes
+    ----------
+    policy, row : str
+    driver_major : int or None
+    nvjitlink_version : tuple of int or None
+    inputs_have_ltoir, lto_requested : bool
+    expected : str
+        ``"driver"``, ``"nvjitlink"`` or ``"error"``.
+    message : str
+        A part of the error's text that any implementation should have: ``"nvJitLink is not available"`` or
+        ``"matching major versions"``; empty otherwise.
+    """
+
+    policy: str
+    row: str
+    driver_major: int | None
+    nvjitlink_version: tuple[int, int] | None
+    inputs_have_ltoir: bool
+    lto_requested: bool
+    expected: _Result
+    message: str = ""
+
+    @property
+    def id(self) -> str:
+        """A short name for a test: ``driver-13_nvjitlink-12.9_ltoir_lto``."""
+        nvjitlink = "none" if self.nvjitlink_version is None else "{}.{}".format(*self.nvjitlink_version)
+        parts = [f"driver-{self.driver_major or 'unknown'}", f"nvjitlink-{nvjitlink}"]
+        parts += [name for name, on in (("ltoir", self.inputs_have_ltoir), ("lto", self.lto_requested)) if on]
+        return "_".join(parts)
+
+    @property
+    def arguments(self) -> tuple[int | None, tuple[int, int] | None, bool, bool]:
+        """The four arguments of a ``choose_backend``."""
+        return self.driver_major, self.nvjitlink_version, self.inputs_have_ltoir, self.lto_requested
+
+    def check(self, choose: Callable[[int | None, tuple[int, int] | None, bool, bool], str]) -> None:
+        """Hold an implementation of the table against this case.
+
+        Raises
+        ------
+        AssertionError
+            If `choose` answers otherwise, or does not raise the RuntimeError that the table asks for.
+        """
+        try:
+            answer = choose(*self.arguments)
+        except RuntimeError as error:
+            if self.expected != "error":
+                msg = f"{self.id}: expected {self.expected!r} (row {self.row!r}), but it raised {error!r}"
+                raise AssertionError(msg) from error
+            if self.message not in str(error):
+                msg = f"{self.id}: the error must say {self.message!r} (row {self.row!r}), but it says {str(error)!r}"
+                raise AssertionError(msg) from error
+            return
+        if answer != self.expected:
+            wanted = f"a RuntimeError that says {self.message!r}" if self.expected == "error" else repr(self.expected)
+            msg = f"{self.id}: expected {wanted} (row {self.row!r}), got {answer!r}"
+            raise AssertionError(msg)
+
+
+_STABLE_WORDS = ("nvJitLink is not available", "matching major versions")
+
+
+def cases(policy: str = DEFAULT_POLICY) -> Iterator[Case]:
+    """Expand every row of a policy to all concrete situations that it speaks of."""
+    for row in policy_named(policy).rows:
+        for driver, version, ltoir, lto in product(DRIVER_MAJORS, NVJITLINK_VERSIONS, (False, True), (False, True)):
+            if not row.fits(driver, version and version.major, lto=ltoir or lto):
+                continue
+            message = next((words for words in _STABLE_WORDS if words in row.message), "")
+            yield Case(policy, row.name, driver, version, ltoir, lto, row.result, message)

@@ -1,0 +1,116 @@
+"""The errors of compiling and linking."""
+
+from __future__ import annotations
+
+from ..artifacts import Artifact
+from ..versions import CudaVersion, Needs
+
+__all__ = ["CompileError", "LinkError", "VersionSkewError", "skew_sentence"]
+
+
+class CompileError(RuntimeError):
+    """NVRTC refused a program.
+
+    Attributes
+    ----------
+    call : str
+        The NVRTC function that failed.
+    code_name : str
+        Its result, such as ``"NVRTC_ERROR_COMPILATION"``.
+    log : str
+        The compiler's log.
+    """
+
+    def __init__(self, call: str, code_name: str, log: str, name: str) -> None:
+        self.call, self.code_name, self.log = call, code_name, log
+        super().__init__(
+            f"{call} failed: {code_name}, compiling {name!r}" + (f"\n{log.rstrip()}" if log.strip() else "")
+        )
+
+
+class LinkError(RuntimeError):
+    """A linker refused its inputs.
+
+    Attributes
+    ----------
+    summary : str
+        The first line of the message.
+    backend : str
+        ``"driver"`` or ``"nvjitlink"``.
+    call : str
+        The library function that failed; empty when the link was refused before any call.
+    code : int or None
+        Its result, and `code_name` the name of that.
+    code_name : str
+    error_log, info_log : str
+        What the library wrote until then.
+    input_name : str or None
+        The input that it was about, and `artifact` what is known of it.
+    artifact : Artifact or None
+    hint : str
+        What to do about it, where that is known.
+    """
+
+    def __init__(
+        self,
+        summary: str,
+        *,
+        backend: str,
+        call: str = "",
+        code: int | None = None,
+        code_name: str = "",
+        error_log: str = "",
+        info_log: str = "",
+        input_name: str | None = None,
+        artifact: Artifact | None = None,
+        hint: str = "",
+    ) -> None:
+        self.summary = summary
+        self.backend, self.call, self.code, self.code_name = backend, call, code, code_name
+        self.error_log, self.info_log = error_log, info_log
+        self.input_name, self.artifact, self.hint = input_name, artifact, hint
+        lines = [summary]
+        if input_name is not None:
+            lines.append(f"  input: {input_name!r}" + (f" ({artifact.describe()})" if artifact else ""))
+        if hint:
+            lines.append(f"  {hint}")
+        lines += [f"  log: {line}" for line in error_log.strip().splitlines() if line.strip()]
+        super().__init__("\n".join(lines))
+
+    def with_context(
+        self, *, input_name: str | None = None, artifact: Artifact | None = None, hint: str = ""
+    ) -> LinkError:
+        """The same error, saying also which input it was about and what to do."""
+        return LinkError(
+            self.summary,
+            backend=self.backend,
+            call=self.call,
+            code=self.code,
+            code_name=self.code_name,
+            error_log=self.error_log,
+            info_log=self.info_log,
+            input_name=input_name,
+            artifact=artifact,
+            hint=hint or self.hint,
+        )
+
+
+class VersionSkewError(LinkError):
+    """An input was made by a newer CUDA than the linker understands."""
+
+
+def skew_sentence(artifact: Artifact, needs: Needs, linker: CudaVersion, backend: str) -> str:
+    """The sentence for an input that is newer than the linker, with both versions and what to do."""
+    if artifact.producer and artifact.producer > linker:
+        made = f"made by CUDA {artifact.producer}"
+    elif needs.newer_than:
+        made = f"made by a CUDA newer than {needs.version}"
+    else:
+        made = f"made for CUDA {needs.version}"
+    if backend == "driver":
+        remedy = f"install a driver for CUDA {needs.version}{' or newer' if not needs.newer_than else ' at least'}"
+    else:
+        package = "nvidia-nvjitlink-cu12" if needs.version.major == 12 else "nvidia-nvjitlink"
+        bound = ">" if needs.newer_than else ">="
+        remedy = f"install '{package}{bound}{needs.version}'"
+    return f"{made}, linker understands up to {linker}: {remedy}, or compile with CUDA {linker} or older"

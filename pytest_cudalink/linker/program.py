@@ -1,0 +1,153 @@
+"""Compiling CUDA C++ with NVRTC, through cuda-bindings."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol, Self
+
+from .. import probes
+from .errors import CompileError
+from .objectcode import ObjectCode
+from .options import ProgramOptions
+
+__all__ = ["Program"]
+
+_GETTERS = {"ptx": "PTX", "cubin": "CUBIN", "ltoir": "LTOIR"}
+
+
+class _Writer(Protocol):
+    def write(self, text: str, /) -> object: ...
+
+
+def _nvrtc() -> Any:
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError as error:
+        msg = f"compiling needs cuda-bindings and NVRTC ({error}); pip install 'pytest-cudalink[cu13]' (or [cu12])"
+        raise RuntimeError(msg) from error
+    return nvrtc
+
+
+def _destroy(nvrtc: Any, handle: Any) -> None:
+    nvrtc.nvrtcDestroyProgram(handle)
+
+
+class Program:
+    """A CUDA C++ program.
+
+    Parameters
+    ----------
+    code : str
+        Source text.
+    code_type : str
+        ``"c++"``.
+    options : ProgramOptions, optional
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument cannot be meant.
+    RuntimeError
+        If there is no cuda-bindings or no NVRTC.
+    """
+
+    def __init__(self, code: str, code_type: str = "c++", options: ProgramOptions | None = None) -> None:
+        if code_type.lower() != "c++":
+            msg = f"Program: code_type {code_type!r} is not supported, only 'c++'; PTX goes to ObjectCode.from_ptx"
+            raise ValueError(msg)
+        if not isinstance(code, str):
+            msg = f"Program: code is the source text as str, got {type(code).__name__}"
+            raise TypeError(msg)
+        self._options = options or ProgramOptions()
+        if not isinstance(self._options, ProgramOptions):
+            msg = f"Program: options is a ProgramOptions, got {type(options).__name__}"
+            raise TypeError(msg)
+        self._nvrtc = _nvrtc()
+        created = self._nvrtc.nvrtcCreateProgram(code.encode(), self._options.name.encode(), 0, [], [])
+        self._handle = self._check("nvrtcCreateProgram", created)
+        self._finalizer = weakref.finalize(self, _destroy, self._nvrtc, self._handle)
+
+    def compile(
+        self,
+        target_type: Literal["ptx", "cubin", "ltoir"],
+        name_expressions: Sequence[str] = (),
+        logs: _Writer | None = None,
+    ) -> ObjectCode:
+        """Compile.
+
+        Parameters
+        ----------
+        target_type : str
+            ``"ptx"``, ``"cubin"`` or ``"ltoir"``.
+        name_expressions : sequence of str
+            C++ expressions whose lowered names `ObjectCode.symbol_mapping` shall hold.
+        logs : object with a ``write`` method, optional
+            Gets the compiler's log.
+
+        Raises
+        ------
+        CompileError
+            If NVRTC refuses the program or an option.
+        ValueError
+            If the target is unknown, or a cubin is asked for without a real architecture.
+        RuntimeError
+            If the program is closed.
+        """
+        if target_type not in _GETTERS:
+            msg = f"compile({target_type!r}): unknown target; known: {', '.join(map(repr, _GETTERS))}"
+            raise ValueError(msg)
+        if self.is_closed:
+            msg = "compile() on a closed Program"
+            raise RuntimeError(msg)
+        nvrtc = self._nvrtc
+        arch = self._options.arch or probes.device_arch()
+        if target_type == "cubin" and (arch is None or not arch.startswith("sm_")):
+            found = arch or "none given, and no device to ask"
+            msg = f"compile('cubin') needs a real architecture such as ProgramOptions(arch='sm_90'), found: {found}"
+            raise ValueError(msg)
+        for expression in name_expressions:
+            self._check("nvrtcAddNameExpression", nvrtc.nvrtcAddNameExpression(self._handle, expression.encode()))
+        options = [option.encode() for option in self._options.for_nvrtc(arch, lto=target_type == "ltoir")]
+        compiled = nvrtc.nvrtcCompileProgram(self._handle, len(options), options)
+        log = self._log()
+        self._check("nvrtcCompileProgram", compiled, log)
+        if logs is not None and log.strip():
+            logs.write(log)
+        getter = _GETTERS[target_type]
+        code = bytes(self._check(f"nvrtcGet{getter}Size", getattr(nvrtc, f"nvrtcGet{getter}Size")(self._handle)))
+        self._check(f"nvrtcGet{getter}", getattr(nvrtc, f"nvrtcGet{getter}")(self._handle, code))
+        mapping = {}
+        for expression in name_expressions:
+            lowered = self._check("nvrtcGetLoweredName", nvrtc.nvrtcGetLoweredName(self._handle, expression.encode()))
+            mapping[expression] = lowered.decode()
+        return ObjectCode._make(code, target_type, self._options.name, mapping)
+
+    def _log(self) -> str:
+        size = self._check("nvrtcGetProgramLogSize", self._nvrtc.nvrtcGetProgramLogSize(self._handle))
+        if size <= 1:
+            return ""
+        buffer = bytes(size)  # cuda-bindings writes into the bytes object
+        self._check("nvrtcGetProgramLog", self._nvrtc.nvrtcGetProgramLog(self._handle, buffer))
+        return buffer.rstrip(b"\0").decode("utf-8", "replace")
+
+    def _check(self, call: str, answer: tuple[Any, ...], log: str = "") -> Any:
+        result, *values = answer
+        if result != self._nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise CompileError(call, result.name, log, self._options.name)
+        return values[0] if values else None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return not self._finalizer.alive
+
+    def close(self) -> None:
+        """Release the compiler's memory; the object codes that were made stay."""
+        self._finalizer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,334 @@
+"""Linking for real through cuLink*, on memory that the backend owns."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import _libcuda, probes
+from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode, Program, ProgramOptions
+from pytest_cudalink.linker._driver import LOG_SIZE, DriverLinkState
+
+
+def linker(*codes: ObjectCode, **options) -> Linker:
+    return Linker(*codes, options=LinkerOptions(**options), backend="driver")
+
+
+@pytest.mark.parametrize("kinds", [("ptx", "ptx"), ("cubin", "cubin"), ("ptx", "cubin")])
+def test_links(kinds: tuple[str, str], compiled, guarded) -> None:
+    """Every sound mixture becomes an executable cubin; all memory is released by close, once."""
+    with linker(compiled["main", kinds[0]], compiled["user", kinds[1]]) as link:
+        code = link.link()
+        assert link.handle
+        assert not any(block.released for block in guarded)
+    found = code.artifact
+    assert (found.kind, found.relocatable, found.undefined, found.problems) == ("cubin", False, (), ())
+    assert found.kernels == ("apply_transform",)
+    assert len(guarded) == 4
+    assert all(block.released for block in guarded)
+    assert link.handle == 0
+    assert (link.get_error_log(), link.get_info_log()) == ("", "")
+
+
+@pytest.mark.parametrize("kind", ["fatbin", "o", "a"])
+def test_containers(kind: str, compiled, sample_code, device, guarded) -> None:
+    """Fatbins, objects and libraries link."""
+    if device != "sm_90" or (probes.driver_version() or (0, 0)) < (13, 0):
+        pytest.skip("the sample is for sm_90, made by nvcc 13.0")
+    with linker(compiled["main", "ptx"], sample_code(f"nvcc/user.{kind}")) as link:
+        assert link.link().artifact.undefined == ()
+
+
+def test_undefined_symbol(compiled, guarded) -> None:
+    """Some drivers call it a success; here it is an error, and the log survives the failed link and close."""
+    link = linker(compiled["main", "ptx"])
+    with pytest.raises(LinkError, match="Undefined reference to 'user_transform'") as caught:
+        link.link()
+    assert caught.value.call == "cuLinkComplete"
+    link.close()
+    assert "Undefined reference" in link.get_error_log()
+    assert all(block.released for block in guarded)
+
+
+def test_syntax_error(compiled, guarded) -> None:
+    """A failed add names call, code and input, and everything is released at once."""
+    broken = ObjectCode.from_ptx(compiled["main", "ptx"].code.replace(b"\tret;", b"\trett;"), name="broken.ptx")
+    with pytest.raises(LinkError) as caught:
+        linker(broken)
+    error = caught.value
+    assert (error.call, error.code, error.code_name) == ("cuLinkAddData_v2", 218, "CUDA_ERROR_INVALID_PTX")
+    assert error.input_name == "broken.ptx"
+    assert "Not a name of any known instruction: 'rett'" in error.error_log
+    assert len(guarded) == 4
+    assert all(block.released for block in guarded)
+
+
+def test_ptx_newer_than_the_driver(compiled) -> None:
+    """Refused by us with both versions; without the check by the driver, with its log."""
+    newer = ObjectCode.from_ptx(
+        compiled["user", "ptx"].code.replace(b".version ", b".version 99.", 1), name="newer.ptx"
+    )
+    with pytest.raises(LinkError, match="linker understands up to") as caught:
+        linker(newer)
+    assert caught.value.call == ""
+    with pytest.raises(LinkError, match="CUDA_ERROR_UNSUPPORTED_PTX_VERSION.*") as caught:
+        linker(newer, check_inputs=False)
+    assert caught.value.code == 222
+    assert "linker understands up to" in caught.value.hint
+    assert "Unsupported .version" in caught.value.error_log
+
+
+def test_ltoir_is_not_for_the_driver(compiled) -> None:
+    """The driver links no LTO-IR of CUDA 12 and later."""
+    with pytest.raises(ValueError, match="is LTO-IR, which the driver backend does not link"):
+        linker(compiled["main", "ltoir"])
+
+
+def test_no_ptx_output(compiled) -> None:
+    """link("ptx") is a ValueError, not an ELF image labelled ptx."""
+    with linker(compiled["user", "ptx"]) as link, pytest.raises(ValueError, match="makes cubins only"):
+        link.link("ptx")
+
+
+def test_verbose(compiled, guarded) -> None:
+    """The info log has exactly what the driver wrote; it stays after close."""
+    with linker(compiled["main", "ptx"], compiled["user", "ptx"], verbose=True) as link:
+        link.link()
+    assert "Function properties for 'apply_transform'" in link.get_info_log()
+    assert "\0" not in link.get_info_log()
+    assert "truncated" not in link.get_info_log()
+
+
+def test_a_full_log_says_so(device, guarded) -> None:
+    """More text than the buffer holds is cut by the driver, and the log tells."""
+    kernels = "".join(
+        f'extern "C" __global__ void a_kernel_with_a_long_name_{n}(int* x) {{ *x = {n}; }}\n' for n in range(200)
+    )
+    code = Program(kernels, "c++", ProgramOptions(arch=device, relocatable_device_code=True)).compile("ptx")
+    with linker(code, verbose=True) as link:
+        link.link()
+    assert link.get_info_log().endswith(f"[log truncated: the buffer of {LOG_SIZE} bytes is full]")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_register_count": 32},
+        {"debug": True},
+        {"lineinfo": True},
+        {"optimization_level": 0},
+        {"optimization_level": 4},
+    ],
+)
+def test_options(options: dict[str, object], compiled, guarded) -> None:
+    """Every option is one that the driver takes."""
+    with linker(compiled["main", "ptx"], compiled["user", "ptx"], **options) as link:
+        assert link.link().artifact.kernels == ("apply_transform",)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ftz": True},
+        {"prec_div": False},
+        {"prec_sqrt": False},
+        {"fma": False},
+        {"kernels_used": ("apply_transform", "other")},
+        {"optimize_unused_variables": True},
+    ],
+)
+def test_deprecated_options(options: dict[str, object], compiled, guarded) -> None:
+    """They warn, the driver takes them, and their arrays of names live as long as the state."""
+    with (
+        pytest.warns(DeprecationWarning, match=next(iter(options))),
+        linker(compiled["main", "ptx"], compiled["user", "ptx"], **options) as link,
+    ):
+        assert link.link().artifact.kernels == ("apply_transform",)
+    assert len(guarded) == 4 + ("kernels_used" in options)
+    assert all(block.released for block in guarded)
+
+
+def test_kernels_used_counts(device) -> None:
+    """A kernel that is not in the list goes."""
+    source = 'extern "C" __global__ void keep(int* x) { *x = 1; }\nextern "C" __global__ void drop(int* x) { *x = 2; }'
+    code = Program(source, "c++", ProgramOptions(arch=device, relocatable_device_code=True)).compile("ptx")
+    with pytest.warns(DeprecationWarning, match="kernels_used"), linker(code, kernels_used=["keep"]) as link:
+        assert link.link().artifact.kernels == ("keep",)
+
+
+def test_garbage_collection(compiled, guarded) -> None:
+    """A linker that is dropped releases everything, after the driver let go of it."""
+    link = linker(compiled["main", "ptx"], compiled["user", "ptx"])
+    link.link()
+    del link
+    gc.collect()
+    assert len(guarded) == 4
+    assert all(block.released for block in guarded)
+
+
+def test_cycle(compiled, guarded) -> None:
+    """Also in a cycle, also when it was never linked."""
+    link = linker(compiled["main", "ptx"])
+    link.itself = link  # type: ignore[attr-defined]
+    del link
+    gc.collect()
+    assert all(block.released for block in guarded)
+
+
+def test_collected_in_another_thread(compiled, guarded) -> None:
+    """The thread that collects has no current context; the state is destroyed in its own all the same."""
+    box = [linker(compiled["main", "ptx"], compiled["user", "ptx"])]
+    box[0].link()
+    thread = threading.Thread(target=box.clear)
+    thread.start()
+    thread.join()
+    assert all(block.released for block in guarded)
+
+
+def test_threads(compiled, guarded) -> None:
+    """Linkers in several threads do not disturb each other."""
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(5):
+                with linker(compiled["main", "ptx"], compiled["user", "ptx"]) as link:
+                    assert link.link().artifact.undefined == ()
+        except BaseException as error:  # noqa: BLE001
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert all(block.released for block in guarded)
+
+
+def test_leaves_no_context_behind(compiled) -> None:
+    """Without a current context one is borrowed, and returned."""
+    current = ctypes.c_void_p()
+    _libcuda.call("cuInit", 0)
+    _libcuda.call("cuCtxGetCurrent", ctypes.byref(current))
+    assert current.value is None
+    with linker(compiled["main", "ptx"], compiled["user", "ptx"]) as link:
+        link.link()
+    _libcuda.call("cuCtxGetCurrent", ctypes.byref(current))
+    assert current.value is None
+
+
+def test_uses_the_current_context(compiled) -> None:
+    """A context that is current is used and stays."""
+    device, context, current = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
+    _libcuda.call("cuInit", 0)
+    _libcuda.call("cuDeviceGet", ctypes.byref(device), 0)
+    _libcuda.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    _libcuda.call("cuCtxPushCurrent_v2", context)
+    try:
+        with linker(compiled["main", "ptx"], compiled["user", "ptx"]) as link:
+            link.link()
+        _libcuda.call("cuCtxGetCurrent", ctypes.byref(current))
+        assert current.value == context.value
+    finally:
+        _libcuda.call("cuCtxPopCurrent_v2", ctypes.byref(current))
+        _libcuda.call("cuDevicePrimaryCtxRelease_v2", device)
+
+
+def test_many_links_do_not_leak(compiled) -> None:
+    """Mapped pages go with the linker: two hundred links add no mappings."""
+
+    def mappings() -> int:
+        return len(Path("/proc/self/maps").read_text(encoding="utf-8").splitlines())
+
+    for _ in range(20):
+        linker(compiled["main", "ptx"]).close()
+    before = mappings()
+    for _ in range(200):
+        linker(compiled["main", "ptx"]).close()
+    assert mappings() - before < 20
+
+
+def test_forked_child(compiled) -> None:
+    """A forked child has no CUDA: dropping the parent's linker there touches nothing, and the parent goes on."""
+    link = linker(compiled["main", "ptx"], compiled["user", "ptx"])
+    child = os.fork()
+    if child == 0:
+        link.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert link.link().artifact.undefined == ()
+    link.close()
+
+
+HERE = str(Path(__file__).parent)
+
+EXIT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from conftest import GuardedBlock
+from pytest_cudalink import demo
+from pytest_cudalink.linker import Linker, LinkerOptions, _driver, _linker
+from pytest_cudalink.probes import device_arch
+original = _driver.DriverLinkState
+_linker.DriverLinkState = lambda options: original(options, GuardedBlock)
+main, user = demo.compile_modules("ptx", device_arch())
+"""
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", EXIT + code, HERE], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    ["link = Linker(main, user, backend='driver')", "link = Linker(main, user, backend='driver'); link.me = link"],
+)
+@pytest.mark.parametrize("used", ["", "link.link()"])
+def test_interpreter_exit(kept: str, used: str) -> None:
+    """A linker that is alive at exit is destroyed in order."""
+    done = python(f"{kept}\n{used}\nprint('done')")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+@pytest.mark.parametrize("block", ["values", "info", "error"])
+def test_the_guard_pages_bite(block: str) -> None:
+    """Releasing one block before complete kills the process: the tests above would notice."""
+    index = {"info": 0, "error": 1, "values": 3}[block]
+    done = python(
+        f"""
+link = Linker(main, options=LinkerOptions(verbose=True), backend='driver')
+link._state._blocks[{index}].release()
+try:
+    link.link()
+except Exception:
+    pass
+"""
+    )
+    assert done.returncode < 0, done.stderr
+
+
+def test_damaged_images_reach_no_driver(samples) -> None:
+    """Truncated cubins, on which the driver segfaults, are ValueErrors."""
+    for name, image in samples.items():
+        if name.endswith(".cubin"):
+            for cut in (64, 200, 1000, len(image) // 2, len(image) - 1):
+                with pytest.raises(ValueError, match="damaged cubin"):
+                    linker(ObjectCode.from_cubin(image[:cut]))
+
+
+def test_wrong_state_options() -> None:
+    """A refusal at create names call, code and options, and leaves nothing behind."""
+    from pytest_cudalink.linker.options import DriverOption
+
+    with pytest.raises(
+        LinkError, match=r"cuLinkCreate_v2 failed: CUDA_ERROR_INVALID_VALUE \(1\)\n  options: nonsense=1"
+    ):
+        DriverLinkState([DriverOption(9999, "nonsense", 1)])

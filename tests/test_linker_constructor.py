@@ -1,0 +1,257 @@
+"""What `Linker` does before it calls a library: the order of its checks, and every row of the table."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_cudalink import probes
+from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode, VersionSkewError, forcing
+from pytest_cudalink.linker.dispatch import Case, cases, policies
+
+ALL_CASES = [case for policy in policies() for case in cases(policy)]
+
+
+class RecordingState:
+    """A backend that only remembers; the table can be gone through without any library."""
+
+    error_log = info_log = ""
+    handle = 1
+
+    def __init__(self, *arguments) -> None:
+        self.inputs: list[tuple[str, str]] = []
+
+    def add(self, kind: str, code: bytes, name: str) -> None:
+        self.inputs.append((kind, name))
+
+    def read_logs(self) -> None: ...
+
+    def close(self) -> None:
+        self.handle = 0
+
+
+@pytest.fixture
+def no_libraries(monkeypatch):
+    """Linkers without a library behind them."""
+    monkeypatch.setattr(Linker, "_open_state", lambda self: RecordingState())
+
+
+@pytest.fixture
+def no_probes(monkeypatch):
+    """Any probe is a failure: what comes before them must not ask."""
+    for name in ("nvjitlink_version", "driver_version", "device_arch"):
+        monkeypatch.setattr(probes, name, lambda: pytest.fail("a probe was asked too early"))
+
+
+def options_of(case: Case) -> LinkerOptions:
+    return LinkerOptions(arch="sm_90", link_time_optimization=case.lto_requested or None, check_inputs=False)
+
+
+@pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: f"{case.policy}-{case.id}")
+def test_every_row_through_the_constructor(case: Case, no_libraries, sample_code) -> None:
+    """The constructor takes the table's backend, or raises the table's error, and says why."""
+    code = sample_code("12.9/main.ltoir" if case.inputs_have_ltoir else "12.9/main.ptx")
+
+    def construct(driver, nvjitlink, ltoir, lto) -> str:
+        with probes.fake(driver=None if driver is None else (driver, 0), nvjitlink=nvjitlink):
+            linker = Linker(code, options=options_of(case), policy=case.policy)
+        assert (linker.decision.row, linker.decision.policy) == (case.row, case.policy)
+        return linker.backend
+
+    case.check(construct)
+
+
+def test_needs_an_input(no_probes) -> None:
+    """First of all there must be something to link."""
+    with pytest.raises(ValueError, match="at least one ObjectCode"):
+        Linker()
+
+
+@pytest.mark.parametrize("wrong", [None, b"ptx", "main.ptx", 3, LinkerOptions()])
+def test_inputs_are_object_codes(wrong: object, no_probes, sample_code) -> None:
+    """A wrong input is a TypeError before any dispatch, also behind good ones and beside damaged ones."""
+    with pytest.raises(TypeError, match=f"got {type(wrong).__name__}"):
+        Linker(sample_code("13.0/main.ptx"), ObjectCode.from_ptx(b"junk"), wrong)  # type: ignore[arg-type]
+
+
+def test_options_are_linker_options(no_probes, sample_code) -> None:
+    """A dict is no LinkerOptions."""
+    with pytest.raises(TypeError, match="LinkerOptions, got dict"):
+        Linker(sample_code("13.0/main.ptx"), options={"arch": "sm_90"})  # type: ignore[arg-type]
+
+
+def test_damage_comes_before_probes(no_probes, samples) -> None:
+    """A damaged input is refused before anything is asked, by name."""
+    cut = ObjectCode.from_cubin(samples["13.0/main.cubin"][:1000], name="cut.cubin")
+    with pytest.raises(ValueError, match=r"input 'cut.cubin' \(cubin\) cannot be linked: damaged cubin"):
+        Linker(cut)
+
+
+def test_damage_is_refused_also_without_the_provenance_check(no_probes, samples) -> None:
+    """check_inputs=False does not turn the bounds check off."""
+    with pytest.raises(ValueError, match="damaged cubin"):
+        Linker(ObjectCode.from_cubin(samples["13.0/main.cubin"][:1000]), options=LinkerOptions(check_inputs=False))
+
+
+def test_mislabelled_input(no_probes, samples) -> None:
+    """A cubin given as PTX is refused with both kinds."""
+    with pytest.raises(ValueError, match="'input 1' was given as ptx, but its bytes are cubin for sm_90"):
+        Linker(ObjectCode.from_ptx(samples["13.0/main.cubin"]))
+
+
+def test_the_driver_is_asked_only_when_the_row_depends_on_it(monkeypatch, no_libraries, sample_code) -> None:
+    """Without nvJitLink the answer is known, and under 'released' too."""
+    options = LinkerOptions(arch="sm_90", check_inputs=False)
+    with probes.fake(driver="13.0", nvjitlink=None):
+        linker = Linker(sample_code("13.0/main.ptx"), options=options)
+        assert (linker.backend, linker.decision.driver) == ("driver", None)
+    asked = []
+    monkeypatch.setattr(probes, "driver_version", lambda: asked.append(1))
+    with probes.fake(nvjitlink="13.0"):
+        Linker(sample_code("13.0/main.ptx"), options=options, policy="released")
+        assert not asked
+        Linker(sample_code("13.0/main.ptx"), options=options)
+        assert asked
+
+
+def test_only_a_cuda_error_means_unknown(monkeypatch, no_libraries, sample_code) -> None:
+    """Any other failure of the driver probe reaches the caller."""
+
+    def broken():
+        raise OSError("libcuda.so.1: wrong ELF class")
+
+    monkeypatch.setattr(probes, "driver_version", broken)
+    with probes.fake(nvjitlink="13.0"), pytest.raises(OSError, match="wrong ELF class"):
+        Linker(sample_code("13.0/main.ptx"), options=LinkerOptions(arch="sm_90"))
+
+
+def test_policy_precedence(monkeypatch, no_libraries, sample_code) -> None:
+    """Argument, then options, then the plugin's, then the environment's, then strict-major."""
+    code, options = sample_code("12.9/main.ptx"), LinkerOptions(arch="sm_90", policy="newer-driver-ok")
+    with probes.fake(driver="13.0", nvjitlink="12.9"):
+        assert Linker(code, options=LinkerOptions(arch="sm_90")).decision.policy == "strict-major"
+        monkeypatch.setenv("CUDALINK_POLICY", "released")
+        assert Linker(code, options=LinkerOptions(arch="sm_90")).decision.policy == "released"
+        previous = forcing.set_default_policy("strict-major")
+        assert Linker(code, options=LinkerOptions(arch="sm_90")).decision.policy == "strict-major"
+        assert Linker(code, options=options).decision.policy == "newer-driver-ok"
+        assert Linker(code, options=options, policy="released").decision.policy == "released"
+        forcing.set_default_policy(previous)
+
+
+def test_wrong_policy_in_the_environment(monkeypatch, no_libraries, sample_code) -> None:
+    """A wrong name is an error, not the default."""
+    monkeypatch.setenv("CUDALINK_POLICY", "lenient")
+    with pytest.raises(ValueError, match="unknown linker policy 'lenient'"):
+        Linker(sample_code("12.9/main.ptx"))
+
+
+def test_forcing(no_libraries, sample_code) -> None:
+    """A forced backend skips the table; the argument wins over the process-wide choice."""
+    code, options = sample_code("12.9/main.ptx"), LinkerOptions(arch="sm_90", check_inputs=False)
+    with probes.fake(driver="12.9", nvjitlink="12.9"), forcing.forced_backend("driver", "a test"):
+        linker = Linker(code, options=options)
+        assert (linker.backend, linker.decision.row) == ("driver", "forced")
+        assert "a test" in linker.decision.sentence
+        assert Linker(code, options=options, backend="nvjitlink").backend == "nvjitlink"
+    with pytest.raises(ValueError, match="unknown backend 'cuda'"):
+        Linker(code, options=options, backend="cuda")  # type: ignore[arg-type]
+
+
+def test_forced_backends_that_cannot(no_libraries, sample_code) -> None:
+    """Forcing does not make the impossible possible; the errors name who forced."""
+    with pytest.raises(ValueError, match="'12.9/main.ltoir' is LTO-IR.*the argument 'backend'"):
+        Linker(sample_code("12.9/main.ltoir"), backend="driver")
+    with probes.fake(nvjitlink=None), pytest.raises(RuntimeError, match="nvJitLink is not available.*forced by"):
+        Linker(sample_code("12.9/main.ptx"), backend="nvjitlink")
+
+
+@pytest.mark.parametrize("kind", ["ptx", "ltoir", "cubin"])
+def test_newer_inputs_are_refused_with_both_versions(kind: str, no_libraries, sample_code) -> None:
+    """Provenance is checked before the library: some of them accept what they cannot link."""
+    code = sample_code(f"13.2/main.{kind}")
+    with (
+        probes.fake(driver=None, nvjitlink="13.0"),
+        pytest.raises(VersionSkewError, match=r"made by CUDA 13.2, linker understands up to 13.0: install") as caught,
+    ):
+        Linker(code, options=LinkerOptions(arch="sm_90"))
+    assert caught.value.artifact.kind == kind
+    assert caught.value.input_name == code.name
+    assert isinstance(caught.value, LinkError)
+    assert isinstance(caught.value, RuntimeError)
+    with probes.fake(driver=None, nvjitlink="13.0"):
+        Linker(code, options=LinkerOptions(arch="sm_90", check_inputs=False))
+    with probes.fake(driver=None, nvjitlink="13.2"):
+        Linker(code, options=LinkerOptions(arch="sm_90"))
+
+
+def test_newer_inputs_for_the_driver(no_libraries, sample_code) -> None:
+    """The driver's own version counts when the driver links; an unknown driver is not judged."""
+    code = sample_code("13.2/main.ptx")
+    with probes.fake(driver="13.0"), pytest.raises(VersionSkewError, match="install a driver for CUDA 13.2 or newer"):
+        Linker(code, options=LinkerOptions(arch="sm_90"), backend="driver")
+    with probes.fake(driver=None):
+        Linker(code, options=LinkerOptions(arch="sm_90"), backend="driver")
+
+
+def test_twelve_nine_does_not_get_thirteen_cubins(no_libraries, sample_code) -> None:
+    """NvJitLink 12.9 silently accepts cubins of 13.x; we do not."""
+    with probes.fake(driver=None, nvjitlink="12.9"), pytest.raises(VersionSkewError, match="made by CUDA 13.0"):
+        Linker(sample_code("13.0/main.cubin"), options=LinkerOptions(arch="sm_90"))
+
+
+def test_duplicate_definitions(no_libraries, sample_code) -> None:
+    """NvJitLink 13.0 prints them to stdout and goes on; we refuse and name both inputs."""
+    with (
+        probes.fake(driver=None, nvjitlink="13.2"),
+        pytest.raises(
+            LinkError, match=r"multiple definition of 'user_transform' in '13.2/user.cubin', first .*13.0/user.ptx"
+        ),
+    ):
+        Linker(sample_code("13.0/user.ptx"), sample_code("13.2/user.cubin"), options=LinkerOptions(arch="sm_90"))
+
+
+def test_architecture_without_a_device(no_libraries, sample_code, monkeypatch) -> None:
+    """Without a device the inputs say it, if they agree; otherwise it must be given."""
+    monkeypatch.setattr(probes, "device_arch", lambda: None)
+    with probes.fake(driver=None, nvjitlink="13.2"):
+        assert Linker(sample_code("13.2/main.ptx"))._nvjitlink_options == ["-arch=sm_90"]
+        with pytest.raises(ValueError, match="the inputs are for sm_100, sm_90"):
+            Linker(sample_code("13.2/main.ptx"), sample_code("13.2/user-sm_100.cubin"))
+        linker = Linker(sample_code("13.2/main.ltoir"), options=LinkerOptions(ptx=True))
+        assert linker._nvjitlink_options[0] == "-arch=compute_90"
+
+
+def test_architecture_that_the_release_lacks(no_libraries, sample_code) -> None:
+    """sm_70 went with 13.0; the list of what is known is that of the release."""
+    with (
+        probes.fake(driver=None, nvjitlink="13.0"),
+        pytest.raises(ValueError, match="not of CUDA 13.0|is not of CUDA 13.0") as caught,
+    ):
+        Linker(sample_code("13.0/main.ptx"), options=LinkerOptions(arch="sm_70"))
+    assert "known: sm_75, sm_80" in str(caught.value)
+
+
+def test_lto_switched_off_for_ltoir(no_libraries, sample_code) -> None:
+    """LTO-IR cannot be linked without LTO; unset, LTO is on."""
+    with probes.fake(driver=None, nvjitlink="13.2"):
+        with pytest.raises(ValueError, match="link_time_optimization = False, but input '13.0/main.ltoir' is LTO-IR"):
+            Linker(sample_code("13.0/main.ltoir"), options=LinkerOptions(arch="sm_90", link_time_optimization=False))
+        assert "-lto" in Linker(sample_code("13.0/main.ltoir"), options=LinkerOptions(arch="sm_90"))._nvjitlink_options
+
+
+def test_object_code_sources(samples, tmp_path) -> None:
+    """Bytes, a path as str or Path; a file's name is its path; text is not a path."""
+    file = tmp_path / "main.ptx"
+    file.write_bytes(samples["13.0/main.ptx"])
+    for source in (samples["13.0/main.ptx"], bytearray(samples["13.0/main.ptx"]), str(file), file):
+        assert ObjectCode.from_ptx(source).code == samples["13.0/main.ptx"]
+    assert ObjectCode.from_ptx(file).name == str(file)
+    assert ObjectCode.from_ptx(file, name="mine").name == "mine"
+    with pytest.raises(TypeError, match="encode"):
+        ObjectCode.from_ptx(samples["13.0/main.ptx"].decode())
+    with pytest.raises(FileNotFoundError):
+        ObjectCode.from_ptx("missing.ptx")
+    with pytest.raises(TypeError, match="takes bytes or a path, got int"):
+        ObjectCode.from_ptx(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="not made directly"):
+        ObjectCode()

@@ -1,0 +1,286 @@
+"""Options: checked when made, written for one backend."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+
+import pytest
+
+from pytest_cudalink.linker import LinkerOptions, ProgramOptions
+from pytest_cudalink.linker.options import DriverOption
+from pytest_cudalink.versions import CudaVersion
+
+V13_0, V13_2, V13_3 = CudaVersion(13, 0), CudaVersion(13, 2), CudaVersion(13, 3)
+
+#: The fields of cuda.core 1.2.2's LinkerOptions, without numba_debug, which no linker knows.
+CUDA_CORE_FIELDS = frozenset(
+    {
+        *(
+            "name",
+            "arch",
+            "max_register_count",
+            "time",
+            "verbose",
+            "link_time_optimization",
+            "ptx",
+            "optimization_level",
+        ),
+        *("debug", "lineinfo", "ftz", "prec_div", "prec_sqrt", "fma", "kernels_used", "variables_used"),
+        *("optimize_unused_variables", "ptxas_options", "split_compile", "split_compile_extended", "no_cache"),
+    }
+)
+
+SWITCHES = {
+    "time": "-time",
+    "verbose": "-verbose",
+    "link_time_optimization": "-lto",
+    "debug": "-g",
+    "lineinfo": "-lineinfo",
+    "optimize_unused_variables": "-optimize-unused-variables",
+    "no_cache": "-no-cache",
+}
+VALUES = {
+    "max_register_count": (32, "-maxrregcount=32"),
+    "optimization_level": (0, "-O0"),
+    "ftz": (True, "-ftz=1"),
+    "prec_div": (False, "-prec-div=0"),
+    "prec_sqrt": (False, "-prec-sqrt=0"),
+    "fma": (False, "-fma=0"),
+    "split_compile": (0, "-split-compile=0"),
+    "split_compile_extended": (2, "-split-compile-extended=2"),
+}
+LISTS = {"kernels_used": "-kernels-used", "variables_used": "-variables-used", "ptxas_options": "-Xptxas"}
+
+
+def nvjitlink(options: LinkerOptions, version: CudaVersion = V13_2, *, lto: bool = False) -> list[str]:
+    return options.for_nvjitlink(version, "sm_90", lto=lto)
+
+
+def test_every_field_of_cuda_core_is_there() -> None:
+    """People who know cuda.core's options know ours."""
+    assert {field.name for field in dataclasses.fields(LinkerOptions)} >= CUDA_CORE_FIELDS
+
+
+def test_default_options() -> None:
+    """Unset options are not written."""
+    assert nvjitlink(LinkerOptions()) == ["-arch=sm_90"]
+    assert LinkerOptions().for_driver("sm_90") == [DriverOption(9, "arch", 90)]
+
+
+@pytest.mark.parametrize(("field", "written"), SWITCHES.items())
+def test_switches(field: str, written: str) -> None:
+    """True writes a switch; False is off, and never written."""
+    assert written in nvjitlink(LinkerOptions(**{field: True}))
+    assert nvjitlink(LinkerOptions(**{field: False})) == ["-arch=sm_90"]
+
+
+@pytest.mark.parametrize(("field", "case"), VALUES.items())
+def test_values(field: str, case: tuple[object, str]) -> None:
+    """A value is written with its name."""
+    assert case[1] in nvjitlink(LinkerOptions(**{field: case[0]}))
+
+
+@pytest.mark.parametrize(("field", "option"), LISTS.items())
+@pytest.mark.parametrize("names", ["a", ("a", "b"), ["a", "b"], ()])
+def test_names(field: str, option: str, names) -> None:
+    """A name, a list and a tuple all count."""
+    expected = ["a"] if names == "a" else list(names)
+    written = [word for word in nvjitlink(LinkerOptions(**{field: names})) if word.startswith(option)]
+    assert written == [f"{option}={name}" for name in expected]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", None),
+        ("arch", 90),
+        ("time", 1),
+        ("ftz", "yes"),
+        ("max_register_count", True),
+        ("max_register_count", "32"),
+        ("split_compile", 1.0),
+        ("kernels_used", b"k"),
+        ("kernels_used", [1]),
+        ("kernels_used", {"k"}),
+        ("kernels_used", [""]),
+        ("policy", 3),
+    ],
+)
+def test_wrong_types(field: str, value: object) -> None:
+    """A value of another type names the field and itself."""
+    if field == "name" and value is None:
+        value = 3
+    with pytest.raises(
+        TypeError, match=f"LinkerOptions.{field} .*{str(value)[:3]}" if field != "kernels_used" else field
+    ):
+        LinkerOptions(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"arch": "sm_91"}, "unknown architecture 'sm_91'; known: "),
+        ({"max_register_count": 0}, "max_register_count = 0, expected 1 to 255"),
+        ({"optimization_level": 5}, "optimization_level = 5, expected 0 to 4"),
+        ({"split_compile": -1}, "split_compile = -1"),
+        ({"policy": "lenient"}, "unknown linker policy 'lenient'; known: strict-major"),
+        ({"ptx": True, "link_time_optimization": False}, "ptx needs link_time_optimization"),
+        ({"ptx": True, "incremental": True}, "exclude each other"),
+    ],
+)
+def test_impossible_values(fields: dict[str, object], words: str) -> None:
+    """A value that cannot be meant is refused when the options are made."""
+    with pytest.raises(ValueError, match=words):
+        LinkerOptions(**fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "value"),
+    [
+        ({"time": True}, "True"),
+        ({"link_time_optimization": True}, "True"),
+        ({"ptx": True}, "True"),
+        ({"variables_used": ["v"]}, "v"),
+        ({"ptxas_options": "-v"}, "-v"),
+        ({"split_compile": 0}, "0"),
+        ({"split_compile_extended": 4}, "4"),
+        ({"no_cache": True}, "True"),
+        ({"incremental": True}, "True"),
+    ],
+)
+def test_the_driver_refuses_what_it_cannot_honour(fields: dict[str, object], value: str) -> None:
+    """The error names the option, its value and the backend."""
+    (field,) = fields
+    with pytest.raises(ValueError, match=rf"LinkerOptions.{field} = .*{value}.*: the driver backend"):
+        LinkerOptions(**fields).for_driver("sm_90")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"time": False},
+        {"link_time_optimization": False},
+        {"ptx": False},
+        {"ptxas_options": ()},
+        {"split_compile": 1},
+        {"no_cache": False},
+        {"optimize_unused_variables": False},
+        {"debug": False},
+        {"kernels_used": ()},
+        {"variables_used": ()},
+    ],
+)
+def test_what_is_off_is_off_on_the_driver(fields: dict[str, object]) -> None:
+    """A switch that is off is neither refused, nor passed, nor warned about."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert LinkerOptions(**fields).for_driver("sm_90") == [DriverOption(9, "arch", 90)]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("ftz", True, DriverOption(21, "ftz", 1)),
+        ("prec_div", False, DriverOption(22, "prec_div", 0)),
+        ("prec_sqrt", True, DriverOption(23, "prec_sqrt", 1)),
+        ("fma", False, DriverOption(24, "fma", 0)),
+        ("kernels_used", ["k", "l"], DriverOption(25, "kernels_used", ("k", "l"))),
+        ("optimize_unused_variables", True, DriverOption(29, "optimize_unused_variables", 1)),
+    ],
+)
+def test_deprecated_driver_options_warn(field: str, value: object, expected: DriverOption) -> None:
+    """They are passed on, with a warning that names the option."""
+    with pytest.warns(DeprecationWarning, match=f"LinkerOptions.{field} is deprecated on the driver backend"):
+        written = LinkerOptions(**{field: value}).for_driver("sm_90")
+    assert expected in written
+
+
+def test_driver_options() -> None:
+    """The rest is written with the numbers of CUjit_option."""
+    options = LinkerOptions(max_register_count=32, optimization_level=4, debug=True, verbose=True, lineinfo=True)
+    assert [(option.key, option.value) for option in options.for_driver("sm_90a")] == [
+        (9, 0x10000 + 90),
+        (0, 32),
+        (7, 4),
+        (11, 1),
+        (12, 1),
+        (13, 1),
+    ]
+    assert LinkerOptions().for_driver("sm_120f") == [DriverOption(9, "arch", 0x20000 + 120)]
+
+
+def test_arch_must_be_real_for_a_cubin() -> None:
+    """compute_90 is for PTX."""
+    with pytest.raises(ValueError, match="arch = 'compute_90': the driver backend .*write sm_90"):
+        LinkerOptions().for_driver("compute_90")
+    with pytest.raises(ValueError, match="arch = 'compute_90': the nvjitlink backend"):
+        LinkerOptions().for_nvjitlink(V13_0, "compute_90", lto=False)
+    assert "-arch=compute_90" in LinkerOptions(ptx=True).for_nvjitlink(V13_0, "compute_90", lto=True)
+
+
+def test_optimization_level_of_nvjitlink() -> None:
+    """NvJitLink knows 0 and 3 only."""
+    with pytest.raises(ValueError, match="optimization_level = 4: the nvjitlink backend accepts 0 and 3"):
+        nvjitlink(LinkerOptions(optimization_level=4))
+
+
+def test_incremental_needs_a_recent_nvjitlink() -> None:
+    """13.2 documents it; with LTO it only works from 13.3 on."""
+    options = LinkerOptions(incremental=True)
+    assert "-r" in nvjitlink(options, V13_2)
+    assert "-r" in nvjitlink(options, V13_3, lto=True)
+    with pytest.raises(ValueError, match="needs nvJitLink 13.2 or newer, found 13.0"):
+        nvjitlink(options, V13_0)
+    with pytest.raises(ValueError, match="with LTO needs nvJitLink 13.3 or newer, found 13.2"):
+        nvjitlink(options, V13_2, lto=True)
+
+
+@pytest.mark.parametrize(
+    ("target", "backend", "options", "version", "words"),
+    [
+        ("elf", "nvjitlink", {}, V13_2, "unknown target; known: 'cubin', 'ptx', 'ltoir'"),
+        ("ptx", "driver", {}, None, "the driver backend makes cubins only"),
+        ("ltoir", "driver", {}, None, "the driver backend makes cubins only"),
+        ("ptx", "nvjitlink", {}, V13_2, r"needs LinkerOptions\(ptx=True\)"),
+        ("cubin", "nvjitlink", {"ptx": True}, V13_2, "makes PTX only"),
+        ("ltoir", "nvjitlink", {}, V13_2, "needs nvJitLink 13.3 or newer, found 13.2"),
+        ("ltoir", "nvjitlink", {}, V13_3, "needs LTO-IR inputs"),
+    ],
+)
+def test_targets(target: str, backend: str, options: dict[str, bool], version, words: str) -> None:
+    """A target that cannot be made is refused with the option that is missing."""
+    with pytest.raises(ValueError, match=words):
+        LinkerOptions(**options).check_target(target, backend, version, lto=False)
+
+
+def test_program_options() -> None:
+    """Options are written as NVRTC spells them."""
+    options = ProgramOptions(
+        relocatable_device_code=True,
+        max_register_count=32,
+        ftz=True,
+        prec_div=False,
+        std="c++17",
+        debug=True,
+        define_macro=["A", "B=2"],
+        include_path="/x",
+        extra_options="-w",
+    )
+    assert options.for_nvrtc("sm_90", lto=True) == [
+        "--gpu-architecture=sm_90",
+        "--relocatable-device-code=true",
+        "--maxrregcount=32",
+        "--ftz=true",
+        "--prec-div=false",
+        "--std=c++17",
+        "-dlto",
+        "--device-debug",
+        "--define-macro=A",
+        "--define-macro=B=2",
+        "--include-path=/x",
+        "-w",
+    ]
+    assert ProgramOptions().for_nvrtc(None, lto=False) == []
+    with pytest.raises(TypeError, match="ProgramOptions.ftz"):
+        ProgramOptions(ftz=1)  # type: ignore[arg-type]

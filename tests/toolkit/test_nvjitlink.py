@@ -1,0 +1,267 @@
+"""Linking for real through nvJitLink."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from pytest_cudalink import demo, probes
+from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode
+from pytest_cudalink.linker.dispatch import cases
+from pytest_cudalink.versions import CudaVersion
+
+ARCH = "sm_90"
+
+
+def link(*codes: ObjectCode, target: str = "cubin", **options) -> ObjectCode:
+    with Linker(*codes, options=LinkerOptions(arch=ARCH, **options), backend="nvjitlink") as linker:
+        return linker.link(target)
+
+
+@pytest.mark.parametrize(
+    "kinds", [("ptx", "ptx"), ("cubin", "cubin"), ("ptx", "cubin"), ("ltoir", "ltoir"), ("ltoir", "ptx")]
+)
+def test_links(kinds: tuple[str, str], compiled, toolkit) -> None:
+    """Every sound mixture becomes an executable cubin without undefined symbols, made by this toolkit."""
+    code = link(compiled["main", kinds[0]], compiled["user", kinds[1]], name="out")
+    found = code.artifact
+    assert (found.kind, found.relocatable, found.undefined, found.problems) == ("cubin", False, (), ())
+    assert found.kernels == ("apply_transform",)
+    assert found.producer == toolkit
+    assert code.name == "out"
+
+
+def test_lto_inlines(compiled) -> None:
+    """LTO leaves one function, a plain link two: the proof of the sample."""
+    for mode, sections in (("ltoir", 1), ("ptx", 2)):
+        image = link(compiled["main", mode], compiled["user", mode])
+        assert len(image.artifact.text_sections) == sections
+        assert demo.prove(mode, image).ok
+
+
+def test_proof_is_not_empty(compiled) -> None:
+    """The proof of the sample fails for an image that was linked the other way."""
+    assert not demo.prove("ltoir", link(compiled["main", "ptx"], compiled["user", "ptx"])).ok
+    assert not demo.prove("ptx", link(compiled["main", "ltoir"], compiled["user", "ltoir"])).ok
+
+
+def test_ptx_output(compiled, toolkit) -> None:
+    """LTO-IR to PTX, which then links like any PTX."""
+    code = link(compiled["main", "ltoir"], compiled["user", "ltoir"], target="ptx", ptx=True)
+    assert (code.code_type, code.artifact.kernels, code.artifact.producer) == ("ptx", ("apply_transform",), toolkit)
+    assert link(code).artifact.kernels == ("apply_transform",)
+
+
+@pytest.mark.parametrize("kind", ["fatbin", "o", "a"])
+def test_containers(kind: str, compiled, sample_code, toolkit) -> None:
+    """Fatbins, objects and libraries link where the linker knows their release."""
+    if toolkit < (13, 0):
+        with pytest.raises(LinkError, match="made for CUDA 13.0, linker understands up to 12.9"):
+            link(compiled["main", "ptx"], sample_code(f"nvcc/user.{kind}"))
+    else:
+        assert link(compiled["main", "ptx"], sample_code(f"nvcc/user.{kind}")).artifact.undefined == ()
+
+
+def test_ltoir_in_containers(compiled, sample_code, toolkit) -> None:
+    """A fatbin with nothing but LTO-IR turns LTO on by itself."""
+    if toolkit < (13, 0):  # nvcc 13.0 made it; its packed LTO-IR does not tell us, so the library has to
+        with pytest.raises(LinkError, match="NVJITLINK_ERROR"):
+            link(compiled["main", "ltoir"], sample_code("nvcc/user-lto.fatbin"))
+        return
+    linked = link(compiled["main", "ltoir"], sample_code("nvcc/user-lto.fatbin"))
+    assert linked.artifact.text_sections == (".text.apply_transform",)
+
+
+@pytest.mark.parametrize("producer", ["12.9", "13.0", "13.2", "13.5"])
+@pytest.mark.parametrize("kind", ["ptx", "ltoir", "cubin"])
+def test_what_other_toolkits_made(producer: str, kind: str, sample_code, toolkit) -> None:
+    """Accepted exactly when the producer is not newer than the linker, of the other major too; else both are named."""
+    codes = [sample_code(f"{producer}/{unit}.{kind}") for unit in ("main", "user")]
+    if CudaVersion.parse(producer) <= toolkit:
+        assert link(*codes).artifact.undefined == ()
+        return
+    with pytest.raises(
+        LinkError, match=rf"made by CUDA {producer}, linker understands up to {toolkit}: install"
+    ) as caught:
+        link(*codes)
+    assert caught.value.call == ""
+
+
+@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
+def test_what_the_library_says_of_newer_inputs(kind: str, sample_code, toolkit) -> None:
+    """Without the provenance check the library refuses, and its error still has both versions and its log."""
+    codes = [sample_code(f"13.5/{unit}.{kind}") for unit in ("main", "user")]
+    with pytest.raises(LinkError, match=f"made by CUDA 13.5, linker understands up to {toolkit}") as caught:
+        link(*codes, check_inputs=False)
+    error = caught.value
+    assert error.call in ("nvJitLinkAddData", "nvJitLinkComplete")
+    assert error.code_name.startswith("NVJITLINK_ERROR_")
+    assert error.code_name in str(error)
+    assert error.error_log.strip().splitlines()[0] in str(error)
+
+
+def test_syntax_error(compiled) -> None:
+    """The error names call, code, input, and has ptxas's words."""
+    broken = ObjectCode.from_ptx(compiled["main", "ptx"].code.replace(b"\tret;", b"\trett;"), name="broken.ptx")
+    with pytest.raises(LinkError) as caught:
+        link(broken, compiled["user", "ptx"])
+    error = caught.value
+    assert (error.call, error.code, error.input_name) == ("nvJitLinkAddData", 4, "broken.ptx")
+    assert "NVJITLINK_ERROR_PTX_COMPILE (4)" in str(error)
+    assert "Not a name of any known instruction: 'rett'" in str(error)
+
+
+def test_undefined_symbol(compiled) -> None:
+    """A link with an undefined symbol is an error, although an image could be fetched; the logs stay readable."""
+    linker = Linker(compiled["main", "ptx"], options=LinkerOptions(arch=ARCH), backend="nvjitlink")
+    with pytest.raises(LinkError, match="Undefined reference to 'user_transform'"):
+        linker.link()
+    linker.close()
+    assert "Undefined reference" in linker.get_error_log()
+
+
+def test_lto_without_ltoir(compiled) -> None:
+    """The library's riddle is translated."""
+    with pytest.raises(LinkError, match="LTO was requested, but no input is LTO-IR"):
+        link(compiled["main", "ptx"], compiled["user", "ptx"], link_time_optimization=True)
+
+
+def test_unterminated_ptx(compiled) -> None:
+    """PTX without its final NUL links as well."""
+    stripped = [ObjectCode.from_ptx(compiled[unit, "ptx"].code.rstrip(b"\0"), name=unit) for unit in ("main", "user")]
+    assert (
+        link(*stripped).code
+        == link(*(ObjectCode.from_ptx(code.code + b"\0", name=code.name) for code in stripped)).code
+    )
+
+
+def test_logs(compiled) -> None:
+    """Verbose fills the info log, and only then; it survives close."""
+    with Linker(
+        compiled["main", "ptx"],
+        compiled["user", "ptx"],
+        options=LinkerOptions(arch=ARCH, verbose=True),
+        backend="nvjitlink",
+    ) as linker:
+        linker.link()
+        assert "used" in linker.get_info_log()
+    assert "registers" in linker.get_info_log()
+    assert linker.get_error_log() == ""
+    with Linker(compiled["user", "ptx"], options=LinkerOptions(arch=ARCH), backend="nvjitlink") as quiet:
+        quiet.link()
+        assert quiet.get_info_log() == ""
+
+
+def test_time(compiled) -> None:
+    """time=True writes timings, time=False does not."""
+    for value in (True, False):
+        options = LinkerOptions(arch=ARCH, time=value)
+        with Linker(compiled["main", "ptx"], compiled["user", "ptx"], options=options, backend="nvjitlink") as linker:
+            linker.link()
+            assert bool(linker.get_info_log()) is value
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_register_count": 32},
+        {"debug": True},
+        {"lineinfo": True},
+        {"optimization_level": 0},
+        {"optimization_level": 3},
+        {"ftz": True, "prec_div": False, "prec_sqrt": False, "fma": False},
+        {"ptxas_options": ("-v", "--warn-on-spills")},
+        {"split_compile": 2},
+        {"split_compile_extended": 2},
+        {"no_cache": True},
+        {"kernels_used": ("apply_transform",)},
+        {"variables_used": ["a", "b"], "optimize_unused_variables": True},
+    ],
+)
+def test_options_are_accepted(options: dict[str, object], compiled) -> None:
+    """Every option is spelled as the library wants it."""
+    assert link(compiled["main", "ltoir"], compiled["user", "ltoir"], **options).artifact.kernels == (
+        "apply_transform",
+    )
+
+
+def test_kernels_used_counts() -> None:
+    """A kernel that is not in the list goes, whether one gives a tuple or a list."""
+    from pytest_cudalink.linker import Program, ProgramOptions
+
+    source = 'extern "C" __global__ void keep(int* x) { *x = 1; }\nextern "C" __global__ void drop(int* x) { *x = 2; }'
+    code = Program(source, "c++", ProgramOptions(arch=ARCH, relocatable_device_code=True)).compile("ltoir")
+    for names in (("keep",), ["keep"], "keep"):
+        assert link(code, kernels_used=names).artifact.kernels == ("keep",)
+    assert sorted(link(code).artifact.kernels) == ["drop", "keep"]
+
+
+def test_incremental(compiled, toolkit) -> None:
+    """A relocatable link gives an object that links again; too old a library says what it needs."""
+    codes = compiled["main", "cubin"], compiled["user", "cubin"]
+    if toolkit < (13, 2):
+        with pytest.raises(ValueError, match=f"incremental = True: .* needs nvJitLink 13.2 or newer, found {toolkit}"):
+            link(*codes, incremental=True)
+        return
+    partial = link(*codes, incremental=True)
+    assert partial.artifact.relocatable
+    assert link(partial).artifact.kernels == ("apply_transform",)
+
+
+def test_ltoir_output(compiled, toolkit) -> None:
+    """link("ltoir") works where library and bindings have it; elsewhere the error says what is missing."""
+    codes = compiled["main", "ltoir"], compiled["user", "ltoir"]
+    if toolkit < (13, 3):
+        with pytest.raises(ValueError, match=rf"link\('ltoir'\) needs nvJitLink 13.3 or newer, found {toolkit}"):
+            link(*codes, target="ltoir")
+        return
+    assert link(link(*codes, target="ltoir")).artifact.text_sections == (".text.apply_transform",)
+
+
+def test_one_target_per_linker(compiled) -> None:
+    """The same target again gives the same code, another target is an error, a closed linker too."""
+    with Linker(compiled["user", "ptx"], options=LinkerOptions(arch=ARCH), backend="nvjitlink") as linker:
+        first = linker.link("cubin")
+        assert linker.link("cubin") is first
+        with pytest.raises(ValueError, match=r"needs LinkerOptions\(ptx=True\)"):
+            linker.link("ptx")
+    assert linker.is_closed
+    assert linker.link("cubin") is first
+    closed = Linker(compiled["user", "ptx"], options=LinkerOptions(arch=ARCH), backend="nvjitlink")
+    closed.close()
+    closed.close()
+    with pytest.raises(RuntimeError, match="closed Linker"):
+        closed.link()
+    assert closed.handle == 0
+    assert "closed" in repr(closed)
+
+
+def test_garbage_collection_closes(compiled) -> None:
+    """A linker that is dropped, also in a cycle, destroys its handle."""
+    linker = Linker(compiled["user", "ptx"], options=LinkerOptions(arch=ARCH), backend="nvjitlink")
+    state, alive = linker._state, weakref.ref(linker)
+    linker.itself = linker  # type: ignore[attr-defined]
+    assert state.handle
+    del linker
+    gc.collect()
+    assert alive() is None
+    assert state.handle == 0
+
+
+def test_decisions_on_this_machine(compiled, toolkit) -> None:
+    """With the real nvJitLink and a faked driver the constructor takes the table's backend, and really links."""
+    for case in cases():
+        if case.nvjitlink_version is None or case.nvjitlink_version[0] != toolkit.major or case.expected != "nvjitlink":
+            continue
+        kind = "ltoir" if case.inputs_have_ltoir else "ptx"
+        lto = case.lto_requested and case.inputs_have_ltoir
+        options = LinkerOptions(arch=ARCH, link_time_optimization=lto or None)
+        with (
+            probes.fake(driver=None if case.driver_major is None else (case.driver_major, 0)),
+            Linker(compiled["main", kind], compiled["user", kind], options=options) as linker,
+        ):
+            assert (linker.backend, linker.decision.row) == ("nvjitlink", case.row)
+            assert linker.decision.nvjitlink == toolkit
+            assert linker.link().artifact.undefined == ()

@@ -1,0 +1,100 @@
+"""Compiling with NVRTC."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from pytest_cudalink import probes
+from pytest_cudalink.linker import CompileError, Program, ProgramOptions
+from pytest_cudalink.versions import Needs, needs_for_ptx_isa, ptx_isa_of
+
+SOURCE = "template <class T> __global__ void scale(T* x, T a) { x[threadIdx.x] *= a; }"
+
+
+@pytest.mark.parametrize("kind", ["ptx", "ltoir", "cubin"])
+def test_output_names_its_producer(kind: str, compiled, toolkit) -> None:
+    """What NVRTC writes is of the kind asked for, sound, and names this toolkit."""
+    code = compiled["main", kind]
+    found = code.artifact
+    assert (code.code_type, found.kind, found.problems) == (kind, kind, ())
+    assert found.producer == toolkit
+    assert code.name == "main.cu"
+    if kind == "ptx":
+        assert found.ptx_isa == ptx_isa_of(toolkit)
+        assert found.needs == needs_for_ptx_isa(ptx_isa_of(toolkit))
+    else:
+        assert found.needs == Needs(toolkit)
+
+
+def test_name_expressions() -> None:
+    """Template instances are found under their lowered names."""
+    with Program(SOURCE, "c++", ProgramOptions(arch="sm_90")) as program:
+        code = program.compile("cubin", name_expressions=("scale<float>", "scale<double>"))
+    assert set(code.symbol_mapping) == {"scale<float>", "scale<double>"}
+    assert set(code.symbol_mapping.values()) == set(code.artifact.kernels)
+
+
+def test_compile_error_carries_the_log() -> None:
+    """The message has the compiler's text and the program's name."""
+    with (
+        Program("__global__ void k() { nonsense; }", "c++", ProgramOptions(name="bad.cu", arch="sm_90")) as program,
+        pytest.raises(CompileError, match=r"NVRTC_ERROR_COMPILATION, compiling 'bad.cu'\n.*bad.cu") as caught,
+    ):
+        program.compile("ptx")
+    assert 'identifier "nonsense" is undefined' in caught.value.log
+
+
+def test_wrong_option_reaches_the_user() -> None:
+    """An option that NVRTC does not know is named by its log."""
+    with (
+        Program(SOURCE, "c++", ProgramOptions(arch="sm_90", extra_options="--no-such-option")) as program,
+        pytest.raises(CompileError, match="no-such-option"),
+    ):
+        program.compile("ptx")
+
+
+def test_warnings_go_to_logs() -> None:
+    """A writer gets the log of a successful compilation."""
+    logs = io.StringIO()
+    with Program("__global__ void k() { int unused; }", "c++", ProgramOptions(arch="sm_90")) as program:
+        program.compile("ptx", logs=logs)
+    assert "never referenced" in logs.getvalue()
+
+
+def test_macros() -> None:
+    """Macros reach the source."""
+    source = "#if A != 2\n#error A\n#endif\n__global__ void k() {}"
+    Program(source, "c++", ProgramOptions(arch="sm_90", define_macro="A=2")).compile("ptx")
+
+
+def test_default_architecture(monkeypatch) -> None:
+    """Without a device and without arch, PTX takes NVRTC's default, and a cubin asks for one."""
+    monkeypatch.setattr(probes, "device_arch", lambda: None)
+    with Program('extern "C" __global__ void k() {}') as program:
+        assert program.compile("ptx").artifact.kernels == ("k",)
+    with Program("") as program, pytest.raises(ValueError, match="needs a real architecture"):
+        program.compile("cubin")
+
+
+def test_wrong_arguments() -> None:
+    """Each wrong argument is named."""
+    with pytest.raises(ValueError, match="code_type 'ptx' is not supported"):
+        Program("", "ptx")
+    with pytest.raises(TypeError, match="code is the source text as str, got bytes"):
+        Program(b"", "c++")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="ProgramOptions, got dict"):
+        Program("", "c++", {"arch": "sm_90"})  # type: ignore[arg-type]
+    with Program("") as program, pytest.raises(ValueError, match="unknown target; known: 'ptx', 'cubin', 'ltoir'"):
+        program.compile("elf")  # type: ignore[arg-type]
+
+
+def test_closed() -> None:
+    """A closed program says so; closing again is harmless."""
+    program = Program("")
+    program.close()
+    program.close()
+    assert program.is_closed
+    with pytest.raises(RuntimeError, match="closed Program"):
+        program.compile("ptx")
