@@ -1,0 +1,129 @@
+#!/usr/bin/env -S uv run --script
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["nox[uv]>=2025.2.9"]
+# ///
+"""Sessions of this project: ``nox -l`` lists them, ``nox -s NAME`` or ``uv run noxfile.py -s NAME`` runs one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+sys.path.insert(0, str(ROOT))
+
+from pytest_cudalink.matrix import Cell, load_cells  # noqa: E402 (from the checkout: nothing is installed yet)
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.sessions = ["lint", "types", "tests", "ctk-13.0"]
+
+CELLS = {cell.name: cell for cell in load_cells(ROOT / "matrices" / "cells.toml")}
+#: The one toolkit that sessions use which are not about toolkits.
+BASE = CELLS["ctk-13.0"]
+
+
+def group(name: str) -> list[str]:
+    """Requirements of a dependency group of pyproject.toml."""
+    return list(nox.project.dependency_groups(nox.project.load_toml(ROOT / "pyproject.toml"), name))
+
+
+def install(session: nox.Session, *requirements: str) -> None:
+    """Install the project, editable, beside some requirements."""
+    session.install("-e", str(ROOT), *requirements)
+
+
+def run_cell(session: nox.Session, cell: Cell) -> None:
+    """Run the suite of one cell."""
+    install(session, *cell.packages, "numpy", *group("test"))
+    session.env["CUDALINK_REQUIRE_TOOLKIT"] = cell.ctk
+    session.run("pytest", "tests/toolkit", *session.posargs)
+
+
+for _cell in CELLS.values():
+    _run = partial(run_cell, cell=_cell)
+    _run.__doc__ = _cell.description
+    nox.session(name=_cell.name, tags=["ctk"])(_run)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The whole suite on one toolkit, 13.0."""
+    install(session, *BASE.packages, "numpy", *group("test"), *group("docs"), "build", "nox")
+    session.env["CUDALINK_REQUIRE_TOOLKIT"] = BASE.ctk
+    session.run("pytest", "-n", "2", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Ruff: rules and formatting."""
+    session.install(*group("lint"))
+    session.run("ruff", "check", *session.posargs)
+    session.run("ruff", "format", "--check")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Mypy, strict."""
+    install(session, *group("types"), "nox", *BASE.packages)
+    session.run("mypy", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation; a warning is an error."""
+    install(session, *group("docs"))
+    session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure what the project promises about speed, as ratios within one run; fails beyond a limit."""
+    install(session, *BASE.packages)
+    session.run("python", "benchmarks/linker.py", *session.posargs)
+    session.run("python", "benchmarks/startup.py", *session.posargs)
+
+
+@nox.session(name="old-nvjitlink")
+def old_nvjitlink(session: nox.Session) -> None:
+    """An nvJitLink older than 12.3 counts as none: the wheels of 12.0 and 12.2."""
+    install(session, "cuda-bindings==12.9.*", *group("test"))
+    for version in ("12.0.140", "12.2.140"):
+        session.install(f"nvidia-nvjitlink-cu12=={version}")
+        env = {"CUDALINK_OLD_NVJITLINK": version.rpartition(".")[0]}
+        session.run("pytest", "tests/old", *session.posargs, env=env)
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Change every byte of cubins and link them; counts what still kills nvJitLink. --step=N takes every N-th byte."""
+    install(session, *BASE.packages)
+    for sample in ("12.9/main.cubin", "13.0/main.cubin", "13.0/linked.cubin"):
+        session.run("python", "tests/fuzz_cubin.py", sample, *session.posargs)
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """The whole suite under coverage, with a report."""
+    install(session, *BASE.packages, "numpy", *group("test"), *group("docs"), *group("coverage"), "build", "nox")
+    session.env["CUDALINK_REQUIRE_TOOLKIT"] = BASE.ctk
+    session.run("coverage", "run", "-m", "pytest", *session.posargs)
+    session.run("coverage", "combine")
+    session.run("coverage", "report")
+
+
+@nox.session
+def changelog(session: nox.Session) -> None:
+    """Show the next section of the changelog."""
+    session.install(*group("changelog"))
+    version = os.environ.get("VERSION", "unreleased")
+    session.run("towncrier", "build", "--draft", "--version", version)
+
+
+if __name__ == "__main__":
+    nox.main()

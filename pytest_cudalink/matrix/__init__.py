@@ -1,0 +1,7 @@
+"""The matrix: cells of Python, toolkit and driver, read from one file. Imports neither pytest nor CUDA."""
+
+from __future__ import annotations
+
+from .cells import Cell, CellsError, load_cells
+
+__all__ = ["Cell", "CellsError", "load_cells"]

@@ -1,0 +1,60 @@
+"""Shared fixtures: sample images of several toolkits, and a guard against silently skipped toolkits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from pytest_cudalink import probes
+from pytest_cudalink.linker import ObjectCode, forcing
+from pytest_cudalink.versions import CudaVersion
+
+pytest_plugins = ["pytester"]
+
+ARTIFACTS = Path(__file__).parent / "data" / "artifacts"
+
+settings.register_profile("default", deadline=None, max_examples=200)
+settings.register_profile("long", deadline=None, max_examples=20_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def samples() -> dict[str, bytes]:
+    """Every sample image by its path below tests/data/artifacts, such as ``"13.0/main.ptx"``."""
+    return {str(path.relative_to(ARTIFACTS)): path.read_bytes() for path in ARTIFACTS.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="session")
+def sample_code(samples: dict[str, bytes]):
+    """Make an ObjectCode of one sample: ``sample_code("13.0/main.ptx")``."""
+
+    def make(name: str) -> ObjectCode:
+        kind = {"o": "object", "a": "library"}.get(name.rsplit(".", 1)[1], name.rsplit(".", 1)[1])
+        return getattr(ObjectCode, f"from_{kind}")(samples[name], name=name)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def toolkit() -> CudaVersion:
+    """CUDA release of NVRTC and nvJitLink in this environment; a session that promised one fails without it."""
+    wanted = os.environ.get("CUDALINK_REQUIRE_TOOLKIT")
+    found = probes.nvjitlink()
+    if wanted is not None and (found.usable is None or str(found.usable) != wanted):
+        pytest.fail(f"this session promised CUDA {wanted}, found {found}")
+    if found.usable is None:
+        pytest.skip("needs the wheels of a CUDA toolkit: pip install 'pytest-cudalink[cu13]'")
+    return found.usable
+
+
+@pytest.fixture(autouse=True)
+def clean_choices() -> Iterator[None]:
+    """No test inherits a forced backend, a policy, or a faked probe."""
+    yield
+    assert forcing.forced() is None
+    assert not probes.fakes().fakes_driver
+    assert not probes.fakes().fakes_nvjitlink

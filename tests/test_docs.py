@@ -1,0 +1,112 @@
+"""The documentation: every example is a file that runs, and every command that it shows works."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+EXAMPLES = DOCS / "examples"
+PAGES = [*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Fenced blocks of one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, cwd=cwd)
+
+
+def test_examples_are_files() -> None:
+    """No page has Python of its own; the README's is run below. Every example file is shown by a page."""
+    assert not [page.name for page in DOCS.glob("*.md") if blocks(page, "python")]
+    shown = {
+        name
+        for page in PAGES
+        for name in re.findall(r"literalinclude\} examples/(\S+)", page.read_text(encoding="utf-8"))
+    }
+    assert shown == {path.name for path in EXAMPLES.glob("*.py")}
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("test_*.py")))
+def test_example_tests_pass(name: str, toolkit, tmp_path) -> None:
+    """Every example test passes with nothing but the plugin."""
+    shutil.copy(EXAMPLES / name, tmp_path)
+    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", name, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "passed" in done.stdout
+
+
+def test_link_lto_example(toolkit, tmp_path) -> None:
+    """The LTO example inlines, and says why nvJitLink linked."""
+    done = python(str(EXAMPLES / "link_lto.py"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("nvjitlink by policy strict-major, row ")
+    assert "kernels: step; functions left: 1" in done.stdout
+
+
+def test_inspect_example(tmp_path) -> None:
+    """The inspection example names what it is given, and what is wrong with it."""
+    sample = ROOT / "tests" / "data" / "artifacts" / "13.0" / "main.cubin"
+    (tmp_path / "cut.cubin").write_bytes(sample.read_bytes()[:999])
+    done = python(str(EXAMPLES / "inspect_artifact.py"), str(sample), "cut.cubin", cwd=tmp_path)
+    assert done.stdout.splitlines()[:3] == [
+        "main.cubin: cubin for sm_90, made by CUDA 13.0",
+        "  kernels: apply_transform",
+        "  undefined: user_transform",
+    ]
+    assert "  problem: damaged cubin: " in done.stdout
+
+
+def test_readme_example(toolkit, tmp_path, samples) -> None:
+    """The README's tests pass."""
+    (code,) = blocks(ROOT / "README.md", "python")
+    (tmp_path / "test_readme.py").write_text(code, encoding="utf-8")
+    for name in ("main.ptx", "user.ptx"):
+        (tmp_path / name).write_bytes(samples[f"12.9/{name}"])
+    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
+def commands() -> list[str]:
+    """What the pages tell people to type, without what installs packages or runs sessions."""
+    lines = [line for page in PAGES for block in blocks(page, "console") for line in block.splitlines()]
+    return sorted({line for line in lines if line.split()[0] in ("cudalink", "pytest")})
+
+
+@pytest.mark.parametrize("command", commands())
+def test_commands_work(command: str, toolkit, tmp_path) -> None:
+    """Every command of ours that a page shows succeeds."""
+    shutil.copy(EXAMPLES / "test_link.py", tmp_path)
+    words = shlex.split(command)
+    module = {"cudalink": "pytest_cudalink.cli", "pytest": "pytest"}[words[0]]
+    done = python("-m", module, *words[1:], cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_sessions_named_in_the_pages_exist() -> None:
+    """Every session that a page names is defined."""
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    named = {word for words in re.findall(r"nox -s ([a-z0-9. -]+)", text) for word in words.split()}
+    listed = subprocess.run([sys.executable, "-m", "nox", "-l"], capture_output=True, text=True, check=True, cwd=ROOT)
+    defined = set(re.findall(r"^[*-] (\S+)", listed.stdout, re.MULTILINE))
+    assert named
+    assert named <= defined
+
+
+def test_architecture_names_every_module() -> None:
+    """The page on architecture mentions each module and package of the top level."""
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    package = ROOT / "pytest_cudalink"
+    names = [path.name for path in package.glob("*.py") if path.name != "__init__.py"]
+    names += [f"{path.parent.name}/" for path in package.glob("*/__init__.py")]
+    assert [name for name in names if f"`{name}`" not in page] == []
