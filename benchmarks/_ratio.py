@@ -1,0 +1,35 @@
+"""Timing two ways of doing the same in one run, in turn, so that a slow moment of the machine meets both."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+
+def ratio(
+    ours: Callable[[], Callable[[], object]], theirs: Callable[[], Callable[[], object]], rounds: int
+) -> tuple[float, float, float]:
+    """Median seconds of `ours` and `theirs`, and the median of their quotients, round by round.
+
+    Each is called anew for every round to prepare it, untimed, and gives the action that is timed.
+    """
+    ours()(), theirs()()
+    first, second = [], []
+    for number in range(rounds):
+        pair = ((ours, first), (theirs, second)) if number % 2 else ((theirs, second), (ours, first))
+        for prepare, times in pair:
+            action = prepare()
+            start = time.perf_counter()
+            action()
+            times.append(time.perf_counter() - start)
+    quotients = [a / b for a, b in zip(first, second, strict=True)]
+    return statistics.median(first), statistics.median(second), statistics.median(quotients)
+
+
+def report(name: str, ours: float, theirs: float, quotient: float, limit: float) -> bool:
+    """Print one line; returns whether the limit holds."""
+    ok = quotient <= limit
+    mark = "ok  " if ok else "FAIL"
+    print(f"{mark} {name}: {ours * 1e3:.2f} ms against {theirs * 1e3:.2f} ms, ratio {quotient:.3f} (limit {limit})")
+    return ok

@@ -1,0 +1,93 @@
+"""Directives that print the project's data files, so that the documentation cannot say something else."""
+
+from __future__ import annotations
+
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from sphinx.application import Sphinx
+
+from pytest_cudalink import settings
+from pytest_cudalink.linker.dispatch import Row, policies
+from pytest_cudalink.versions import NVVM_IR, PTX_ISA
+
+DRIVERS = {
+    "any": "any or unknown",
+    "unknown": "unknown",
+    "same": "M",
+    "different": "D ≠ N",
+    "newer": "D > N",
+    "older": "D < N",
+}
+
+
+def table(head: list[str], rows: list[list[str]]) -> nodes.table:
+    """A plain table of texts."""
+    result, group = nodes.table(), nodes.tgroup(cols=len(head))
+    result += group
+    for _ in head:
+        group += nodes.colspec(colwidth=1)
+    header, body = nodes.thead(), nodes.tbody()
+    group += header
+    group += body
+    for part, texts in ((header, head), *((body, cells) for cells in rows)):
+        row = nodes.row()
+        for text in texts:
+            entry = nodes.entry()
+            entry += nodes.paragraph(text=text)
+            row += entry
+        part.append(row)
+    return result
+
+
+def dispatch_row(row: Row) -> list[str]:
+    """A row of the file in the words of the published table."""
+    major = {"none": "none", "present": "(M, any)" if row.driver == "same" else "(N, any)"}[row.nvjitlink]
+    inputs = {"no": "no", "yes": "yes, or the next column", "any": "any"}[row.lto]
+    requested = {"no": "no", "yes": "yes", "any": "any"}[row.lto]
+    result = row.result if row.result != "error" else f"RuntimeError: {row.message.split(';')[0]}"
+    return [row.name, DRIVERS[row.driver], major, inputs, requested, result]
+
+
+class DispatchTables(Directive):
+    """Every policy of matrices/dispatch.toml."""
+
+    def run(self) -> list[nodes.Node]:
+        head = ["row", "driver", "nvJitLink", "LTO-IR input", "lto or ptx requested", "result"]
+        result: list[nodes.Node] = []
+        for policy in policies().values():
+            section = nodes.section(ids=[f"policy-{policy.name}"])
+            section += nodes.title(text=policy.name)
+            section += nodes.paragraph(text=policy.summary)
+            section += table(head, [dispatch_row(row) for row in policy.rows])
+            result.append(section)
+        return result
+
+
+class SettingsTable(Directive):
+    """Every setting of the plugin with its twins."""
+
+    def run(self) -> list[nodes.Node]:
+        head = ["option", "environment", "ini", "values", "default"]
+        rows = [
+            [option.flag, option.env, option.ini, ", ".join(option.choices), option.default]
+            for option in settings.OPTIONS
+        ]
+        return [table(head, rows)]
+
+
+class VersionTable(Directive):
+    """PTX ISA and NVVM IR versions of each release."""
+
+    def run(self) -> list[nodes.Node]:
+        def number(pair: tuple[int, int] | None) -> str:
+            return "{}.{}".format(*pair) if pair else "-"
+
+        rows = [[str(release), number(isa), number(NVVM_IR.get(release))] for release, isa in PTX_ISA.items()]
+        return [table(["CUDA", "PTX ISA", "NVVM IR (LTO-IR)"], rows)]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_directive("dispatch-tables", DispatchTables)
+    app.add_directive("settings-table", SettingsTable)
+    app.add_directive("version-table", VersionTable)
+    return {"parallel_read_safe": True}
