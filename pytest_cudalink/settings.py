@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,11 +16,22 @@ __all__ = ["OPTIONS", "POLICIES", "Option", "Setting", "Settings", "add_options"
 POLICIES: Final = ("strict-major", "newer-driver-ok", "released")
 
 
+def no_fault(_value: str) -> str | None:
+    """Accept any value."""
+
+
 @dataclass(frozen=True)
 class Option:
     """One setting and its twins.
 
     The command-line default is None for each, because any other would hide the environment and the ini file.
+
+    Attributes
+    ----------
+    choices : tuple of str
+        What the value may be; empty for a free value.
+    fault : callable
+        For a free value: what is wrong with it, as the end of the sentence "FLAG is VALUE; …", or None.
     """
 
     name: str
@@ -27,8 +39,10 @@ class Option:
     env: str
     ini: str
     default: str
-    choices: tuple[str, ...]
     help: str
+    choices: tuple[str, ...] = ()
+    metavar: str | None = None
+    fault: Callable[[str], str | None] = no_fault
 
 
 OPTIONS: Final = (
@@ -87,11 +101,13 @@ def add_options(parser: pytest.Parser) -> None:
         group.addoption(
             option.flag,
             dest=option.ini,
-            choices=option.choices,
+            choices=option.choices or None,
+            metavar=option.metavar,
             default=None,
             help=f"{option.help} {twins}",
         )
-        parser.addini(option.ini, f"{option.help}; one of {', '.join(option.choices)}", type="string", default=None)
+        known = f"; one of {', '.join(option.choices)}" if option.choices else ""
+        parser.addini(option.ini, f"{option.help}{known}", type="string", default=None)
 
 
 def resolve(config: pytest.Config) -> Settings:
@@ -113,7 +129,10 @@ def _resolve(option: Option, config: pytest.Config) -> Setting:
         ("default", option.default),
     )
     source, value = next((source, str(value)) for source, value in candidates if value)
-    if value not in option.choices:
-        msg = f"cudalink: {option.flag} is {value!r} (from {source}); expected one of {', '.join(option.choices)}"
+    fault = option.fault(value)
+    if option.choices and value not in option.choices:
+        fault = f"expected one of {', '.join(option.choices)}"
+    if fault:
+        msg = f"cudalink: {option.flag} is {value!r} (from {source}); {fault}"
         raise pytest.UsageError(msg)
     return Setting(value, source)

@@ -1,0 +1,45 @@
+"""The command ``cudalink``: one module of this package for each subcommand, imported only when it is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module, metadata
+from typing import Final
+
+__all__ = ["COMMANDS", "main"]
+
+#: Every subcommand, in the order of the help, with its one line. The module of the same name here has ``DESCRIPTION``,
+#: ``configure(parser)`` and ``run(options) -> exit code``.
+COMMANDS: Final = {
+    "demo": "compile and link the two-module sample, and prove the result",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one subcommand; returns the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    wanted = given[0] if given and given[0] in COMMANDS else None
+    parser = argparse.ArgumentParser(
+        prog="cudalink", description="Test CUDA JIT-link code against every driver and toolkit pair."
+    )
+    parser.add_argument("--version", action="version", version=f"pytest-cudalink {_version()}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, line in COMMANDS.items():
+        if name == wanted:
+            module = import_module(f"{__name__}.{name}")
+            command = commands.add_parser(name, help=line, description=module.DESCRIPTION)
+            module.configure(command)
+            command.set_defaults(run=module.run)
+        else:
+            commands.add_parser(name, help=line)
+    options = parser.parse_args(given)
+    return int(options.run(options))
+
+
+def _version() -> str:
+    try:
+        return metadata.version("pytest-cudalink")
+    except metadata.PackageNotFoundError:
+        return "(run from a source tree, not installed)"

@@ -1,0 +1,7 @@
+"""``python -m pytest_cudalink.cli``."""
+
+import sys
+
+from . import main
+
+sys.exit(main())
