@@ -1,0 +1,93 @@
+"""``cudalink toolchain``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Final
+
+__all__ = ["DESCRIPTION", "configure", "run"]
+
+DESCRIPTION: Final = (
+    "The libraries of any CUDA release from 12.0 on (nvJitLink, NVRTC, cudart and headers), fetched from NVIDIA's "
+    "wheels into a cache: $CUDALINK_CACHE, else the user's cache folder. Hashes are checked; parallel runners are safe."
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verbs."""
+    verbs = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
+    add = verbs.add_parser("add", help="fetch releases, unless they are there")
+    add.add_argument("versions", nargs="+", metavar="VERSION", help="such as 13.0, or latest")
+    add.add_argument("--installer", choices=("uv", "pip"), help="what downloads (default: uv where it is found)")
+    listing = verbs.add_parser("list", help="what is in the cache")
+    listing.add_argument("--json", action="store_true", help="for programs")
+    listing.add_argument("--all", action="store_true", help="every release that has wheels, too")
+    remove = verbs.add_parser("remove", help="delete releases from the cache")
+    remove.add_argument("versions", nargs="+", metavar="VERSION")
+    path = verbs.add_parser("path", help="print the folder of a release, or the file of a library")
+    path.add_argument("version", metavar="VERSION")
+    path.add_argument("--library", metavar="NAME", help="such as nvJitLink, nvrtc or cudart")
+    for verb in (add, path):
+        verb.add_argument(
+            "--layout",
+            choices=("libs", "ctk"),
+            default="libs" if verb is add else None,
+            help="libs: libraries and headers; ctk: like an installed toolkit, with bin/, nvvm/ and version.json",
+        )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do one verb; exit code 1 when it cannot be done."""
+    from ..matrix import toolchains
+
+    try:
+        lines = {"add": _add, "list": _list, "remove": _remove, "path": _path}[options.verb](options)
+    except toolchains.ToolchainError as error:
+        sys.stderr.write(f"cudalink toolchain: {error}\n")
+        return 1
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return 0
+
+
+def _add(options: argparse.Namespace) -> list[str]:
+    from ..matrix import toolchains
+
+    made = [toolchains.add(version, options.layout, options.installer) for version in options.versions]
+    return [f"CUDA {one.version}: {one.path}" for one in made]
+
+
+def _list(options: argparse.Namespace) -> list[str]:
+    from ..matrix import toolchains
+
+    found = toolchains.installed()
+    if options.json:
+        import json
+
+        rows = [
+            {"version": str(one.version), "layout": one.layout, "path": str(one.path), "packages": one.packages}
+            for one in found
+        ]
+        return [json.dumps(rows, indent=1)]
+    lines = [f"{one.version!s:<6}{one.layout:<6}{one.path}" for one in found]
+    if options.all:
+        there = {one.version for one in found}
+        lines += [
+            f"{release!s:<6}{'-':<6}cudalink toolchain add {release}"
+            for release in toolchains.releases()
+            if release not in there
+        ]
+    return lines or [f"no toolchains in {toolchains.cache_root()}; cudalink toolchain add 13.0"]
+
+
+def _remove(options: argparse.Namespace) -> list[str]:
+    from ..matrix import toolchains
+
+    return [f"removed {path}" for version in options.versions for path in toolchains.remove(version)]
+
+
+def _path(options: argparse.Namespace) -> list[str]:
+    from ..matrix import toolchains
+
+    found = toolchains.find(options.version, options.layout)
+    return [str(found.library(options.library) if options.library else found.path)]
