@@ -45,7 +45,10 @@ def library() -> ctypes.CDLL:
         If there is one that cannot be opened.
     """
     try:
-        return ctypes.CDLL(_LIBRARY_NAME)
+        found = ctypes.CDLL(_LIBRARY_NAME)
+        if not hasattr(found, "cudalinkAbsentDriver"):
+            return found
+        missing = "this process was told to see none (--cudalink-driver=absent)"
     except FileNotFoundError as error:  # Windows
         missing = str(error)
     except OSError as error:

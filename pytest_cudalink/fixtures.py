@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,16 +14,23 @@ from . import session
 from .settings import Settings
 
 if TYPE_CHECKING:
+    from .emulation import Lifetimes
+    from .emulator import Emulation
+    from .emulator.control import Driver, Violation
     from .linker import Linker, LinkerOptions, ObjectCode
     from .linker.dispatch import Case
     from .versions import CudaVersion
 
 __all__ = [
     "Cudalink",
+    "DriverLifetimes",
+    "EmulatedDriver",
     "FakeVersions",
     "LinkerFactory",
     "cudalink",
     "dispatch_case",
+    "driver_lifetimes",
+    "emulated_driver",
     "fake_versions",
     "force_backend",
     "linker_factory",
@@ -83,6 +91,69 @@ class Cudalink:
         return probes.device_arch()
 
 
+@dataclass(frozen=True)
+class EmulatedDriver:
+    """What the fixture ``emulated_driver`` gives.
+
+    Attributes
+    ----------
+    control : pytest_cudalink.emulator.control.Driver
+        Everything that can be asked of it.
+    emulation : pytest_cudalink.emulator.Emulation
+        What it was made from.
+    """
+
+    control: Driver
+    emulation: Emulation
+
+    @property
+    def version(self) -> CudaVersion:
+        """CUDA version, as cuDriverGetVersion answers it."""
+        return self.control.version
+
+    @property
+    def arch(self) -> str:
+        """Architecture of its devices."""
+        return self.emulation.arch
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """Lifetime violations made so far in this phase of the test."""
+        return self.control.violations
+
+    def events(self, call: str | None = None) -> list[dict[str, Any]]:
+        """Events of this process, oldest first; only those of one function if it is named."""
+        found = self.control.events()
+        return found if call is None else [event for event in found if event.get("call") == call]
+
+    def inject(self, function: str, code: int = 0, *, nth: int = 1, delay: float = 0.0) -> None:
+        """As `pytest_cudalink.emulator.control.Driver.inject`, for the rest of this test."""
+        self.control.inject(function, code, nth=nth, delay=delay)
+
+    def lose_device(self, code: int = 46) -> None:
+        """As `pytest_cudalink.emulator.control.Driver.lose_device`, for the rest of this test."""
+        self.control.lose_device(code)
+
+
+@dataclass(frozen=True)
+class DriverLifetimes:
+    """What the fixture ``driver_lifetimes`` gives."""
+
+    _lifetimes: Lifetimes
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """Made so far in this phase of the test; destroys what nothing refers to any more, first."""
+        gc.collect()
+        return self._lifetimes.driver.violations
+
+    def expect(self) -> tuple[Violation, ...]:
+        """Take the violations made so far: they fail no test."""
+        found = self.violations
+        self._lifetimes.driver.forget(found)
+        return found
+
+
 @pytest.fixture
 def force_backend() -> Iterator[Callable[[Literal["driver", "nvjitlink"] | None], None]]:
     """Force the backend of every bundled linker for the rest of this test: ``force_backend("driver")``.
@@ -138,6 +209,31 @@ def dispatch_case(request: pytest.FixtureRequest) -> Case:
     """
     case: Case = request.param
     return case
+
+
+@pytest.fixture
+def emulated_driver() -> Iterator[EmulatedDriver]:
+    """The emulated driver: version, arch, events, inject, violations. Faults are taken back when the test ends.
+
+    A test that asks for it is skipped where there is a real driver or none; run with ``--cudalink-driver=VERSION``.
+    """
+    from . import preload, probes
+
+    driver, emulation = preload.driver(), preload.emulated()
+    if driver is None or emulation is None:
+        found = probes.driver_version()
+        pytest.skip(f"cudalink: needs an emulated driver (found {f'{found}, real' if found else 'none'})")
+    yield EmulatedDriver(driver, emulation)
+    driver.clear()
+
+
+@pytest.fixture
+def driver_lifetimes(pytestconfig: pytest.Config) -> DriverLifetimes:
+    """Lifetime violations made so far in this test; ``expect()`` takes those that the test means to make."""
+    run = session.of(pytestconfig)
+    if run.lifetimes is None:
+        pytest.skip("cudalink: needs an emulated driver with lifetime checks (--cudalink-driver=VERSION)")
+    return DriverLifetimes(run.lifetimes)
 
 
 @pytest.fixture

@@ -7,11 +7,21 @@ from collections.abc import Generator
 import pytest
 
 from . import markers, session, settings
-from .fixtures import cudalink, dispatch_case, fake_versions, force_backend, linker_factory
+from .fixtures import (
+    cudalink,
+    dispatch_case,
+    driver_lifetimes,
+    emulated_driver,
+    fake_versions,
+    force_backend,
+    linker_factory,
+)
 
 __all__ = [
     "cudalink",
     "dispatch_case",
+    "driver_lifetimes",
+    "emulated_driver",
     "fake_versions",
     "force_backend",
     "linker_factory",
@@ -20,6 +30,11 @@ __all__ = [
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     settings.add_options(parser)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    session.preload(early_config)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -41,11 +56,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    with session.missing_driver_skips(item.config):
+    with session.phase(item, "setup"):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    with session.missing_driver_skips(item.config):
+    with session.phase(item, "call"):
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    with session.phase(item, "teardown"):
+        return (yield)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    session.summary(terminalreporter)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -14,9 +16,11 @@ from . import settings
 from .settings import Settings
 
 if TYPE_CHECKING:
+    from .emulation import Lifetimes
     from .linker.dispatch import BackendName
+    from .versions import CudaVersion
 
-__all__ = ["MISSING_DRIVER", "Session", "header", "missing_driver_skips", "of", "start"]
+__all__ = ["MISSING_DRIVER", "Session", "header", "missing_driver_skips", "of", "phase", "preload", "start", "summary"]
 
 MISSING_DRIVER = "cudalink: needs a CUDA driver (libcuda.so.1), found none, and the driver backend is forced"
 
@@ -26,9 +30,11 @@ class Session:
     """What the plugin keeps for the length of a run."""
 
     settings: Settings
+    lifetimes: Lifetimes | None = None
 
 
 _KEY = pytest.StashKey[Session]()
+_PRELOADED = pytest.StashKey[bool]()
 
 
 def of(config: pytest.Config) -> Session:
@@ -40,6 +46,7 @@ def start(config: pytest.Config) -> None:
     """Resolve the settings and force what they say, before anything is collected; undone when the run ends."""
     run = Session(settings.resolve(config))
     config.stash[_KEY] = run
+    _start_driver(config, run)
     backend, policy = run.settings.backend, run.settings.policy
     if backend.value == "auto" and policy.source == "default":
         return  # nothing to force; the linker is not even imported
@@ -54,6 +61,74 @@ def start(config: pytest.Config) -> None:
         undo.callback(forcing.set_default_policy, forcing.set_default_policy(policy.value))
 
 
+def preload(early_config: pytest.Config) -> None:
+    """Give the process its driver before any conftest can import CUDA; in xdist's workers too."""
+    chosen = settings.resolve(early_config, early_config.known_args_namespace)
+    early_config.stash[_PRELOADED] = True
+    _apply_driver(early_config, chosen)
+
+
+def _apply_driver(config: pytest.Config, chosen: Settings) -> None:
+    if chosen.driver.value == "real" or (chosen.driver.value == "auto" and chosen.backend.value != "driver"):
+        return
+    from . import emulation
+
+    before = dict(os.environ)
+    emulation.apply(chosen)
+    changed = {name: before.get(name) for name, value in os.environ.items() if before.get(name) != value}
+    config.add_cleanup(partial(_restore, changed))
+
+
+def _restore(variables: dict[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _start_driver(config: pytest.Config, run: Session) -> None:
+    """Load the driver if a conftest brought the plugin, too late for `preload`; watch its memory."""
+    if _PRELOADED not in config.stash:
+        _apply_driver(config, run.settings)
+    if "pytest_cudalink.preload" not in sys.modules:
+        return
+    from . import emulation
+
+    run.lifetimes = emulation.lifetimes(run.settings)
+    if run.lifetimes is not None:
+        config.add_cleanup(run.lifetimes.driver.unwatch)
+
+
+@contextmanager
+def phase(item: pytest.Item, when: str) -> Iterator[None]:
+    """One phase of a test."""
+    lifetimes = of(item.config).lifetimes
+    with missing_driver_skips(item.config):
+        if lifetimes is None:
+            yield
+        else:
+            with lifetimes.phase(item, when):
+                yield
+
+
+def summary(reporter: pytest.TerminalReporter) -> None:
+    """At the end: violations that no test shows any more."""
+    lifetimes = of(reporter.config).lifetimes
+    if lifetimes is None:
+        return
+    late = lifetimes.collect(None)
+    tests = sorted({nodeid for nodeid, _ in lifetimes.found if nodeid})
+    if not late and not tests:
+        return
+    reporter.section("cudalink lifetimes")
+    for nodeid in tests:
+        count = sum(name == nodeid for name, _ in lifetimes.found)
+        reporter.line(f"{nodeid}: {count} violation{'s' if count > 1 else ''}")
+    for one in late:
+        reporter.line(f"after the last test: {one}")
+
+
 def header(config: pytest.Config) -> list[str]:
     """One line: the backend and policy with their sources, and what the machine has."""
     from . import probes
@@ -64,9 +139,20 @@ def header(config: pytest.Config) -> list[str]:
         f"backend {chosen.backend}",
         f"policy {chosen.policy}",
         _nvjitlink(probes.nvjitlink_wheel()),
-        f"driver CUDA {driver}" if driver else "no driver",
+        _driver(chosen, driver),
     ]
     return [f"cudalink: {', '.join(parts)}"]
+
+
+def _driver(chosen: Settings, version: CudaVersion | None) -> str:
+    emulation = sys.modules["pytest_cudalink.preload"].emulated() if "pytest_cudalink.preload" in sys.modules else None
+    source = "" if chosen.driver.source == "default" else f", from {chosen.driver.source}"
+    if emulation is not None:
+        missing = f"; {emulation.missing}" if emulation.missing else ""
+        return f"driver CUDA {version} (emulated, {emulation.arch}, release {emulation.release}{source}{missing})"
+    if chosen.driver.value == "absent":
+        return f"no driver (absent{source})"
+    return f"driver CUDA {version}" if version else "no driver"
 
 
 def _nvjitlink(wheel: str | None) -> str:

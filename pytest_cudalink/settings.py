@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,12 +13,27 @@ import pytest
 __all__ = ["OPTIONS", "POLICIES", "Option", "Setting", "Settings", "add_options", "resolve"]
 
 
+#: Devices of the emulated driver; a test compares with `emulator.ARCHITECTURES`, which start-up does not import.
+EMULATED_ARCHITECTURES: Final = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+
 #: Names of the dispatch tables. A constant, so that start-up does not read `matrices/dispatch.toml`; a test compares.
 POLICIES: Final = ("strict-major", "newer-driver-ok", "released")
 
 
 def no_fault(_value: str) -> str | None:
     """Accept any value."""
+
+
+def _driver_fault(value: str) -> str | None:
+    if value in ("auto", "real", "absent"):
+        return None
+    from .emulator import EmulatorError, plan
+
+    try:
+        plan(value)
+    except EmulatorError as error:
+        return f"expected auto, real, absent or a CUDA version: {error}"
+    return None
 
 
 @dataclass(frozen=True)
@@ -64,6 +80,45 @@ OPTIONS: Final = (
         choices=POLICIES,
         help="dispatch table that decides which linker is taken",
     ),
+    Option(
+        name="driver",
+        flag="--cudalink-driver",
+        env="CUDALINK_DRIVER",
+        ini="cudalink_driver",
+        default="auto",
+        help="the driver that this process sees: real; absent; an emulated one of a VERSION such as 12.9; auto takes "
+        "the real one, and where there is none and the driver backend is forced, emulates the toolkit's version",
+        metavar="{auto,real,absent,VERSION}",
+        fault=_driver_fault,
+    ),
+    Option(
+        name="arch",
+        flag="--cudalink-arch",
+        env="CUDALINK_ARCH",
+        ini="cudalink_arch",
+        default="sm_90",
+        choices=EMULATED_ARCHITECTURES,
+        help="architecture of the emulated driver's device",
+    ),
+    Option(
+        name="lifetime",
+        flag="--cudalink-lifetime",
+        env="CUDALINK_LIFETIME",
+        ini="cudalink_lifetime",
+        default="fail",
+        choices=("off", "report", "fail", "punish"),
+        help="memory given to an emulated driver's linker that dies too early: fail the test that did it, report, or "
+        "do not look; punish also writes through the dead pointers, as a real driver would",
+    ),
+    Option(
+        name="events",
+        flag="--cudalink-events",
+        env="CUDALINK_EVENTS",
+        ini="cudalink_events",
+        default="",
+        metavar="FILE",
+        help="append every event of an emulated driver to this file, one JSON object per line",
+    ),
 )
 
 
@@ -91,6 +146,10 @@ class Settings:
 
     backend: Setting
     policy: Setting
+    driver: Setting
+    arch: Setting
+    lifetime: Setting
+    events: Setting
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -110,25 +169,32 @@ def add_options(parser: pytest.Parser) -> None:
         parser.addini(option.ini, f"{option.help}{known}", type="string", default=None)
 
 
-def resolve(config: pytest.Config) -> Settings:
+def resolve(config: pytest.Config, options: argparse.Namespace | None = None) -> Settings:
     """The settings of a run.
+
+    Parameters
+    ----------
+    config : pytest.Config
+    options : argparse.Namespace, optional
+        The command line as far as it is known, while pytest has not read all of it yet.
 
     Raises
     ------
     pytest.UsageError
         If a value is none of the choices, naming it, its source and the choices.
     """
-    return Settings(**{option.name: _resolve(option, config) for option in OPTIONS})
+    given = config.option if options is None else options
+    return Settings(**{option.name: _resolve(option, config, getattr(given, option.ini, None)) for option in OPTIONS})
 
 
-def _resolve(option: Option, config: pytest.Config) -> Setting:
+def _resolve(option: Option, config: pytest.Config, given: str | None) -> Setting:
     candidates = (
-        ("option", config.getoption(option.ini)),
+        ("option", given),
         (f"environment {option.env}", os.environ.get(option.env)),
         ("ini", config.getini(option.ini)),
         ("default", option.default),
     )
-    source, value = next((source, str(value)) for source, value in candidates if value)
+    source, value = next((source, str(value)) for source, value in candidates if value or source == "default")
     fault = option.fault(value)
     if option.choices and value not in option.choices:
         fault = f"expected one of {', '.join(option.choices)}"

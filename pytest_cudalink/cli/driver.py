@@ -1,0 +1,116 @@
+"""``cudalink driver``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["DESCRIPTION", "configure", "run"]
+
+DESCRIPTION: Final = (
+    "The CUDA driver that programs see. `run` starts any program on an emulated driver of a chosen CUDA version, which "
+    "links for real and needs no GPU; kernels are not executed. `info` says which driver is there."
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verbs."""
+    verbs = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
+    start = verbs.add_parser("run", help="run a program on an emulated driver")
+    start.add_argument("--version", required=True, metavar="VERSION", help="CUDA version of the driver, such as 13.0")
+    start.add_argument("--release", help="driver release that NVML answers (default: the first of that version)")
+    start.add_argument("--arch", default="sm_90", help="architecture of the devices (default: %(default)s)")
+    start.add_argument("--devices", type=int, default=1, help="how many (default: %(default)s)")
+    start.add_argument(
+        "--lifetime",
+        default="report",
+        choices=("off", "report", "punish"),
+        help="look after the memory that the program gives to cuLinkCreate (default: %(default)s)",
+    )
+    start.add_argument("--events", type=Path, metavar="FILE", help="append every event to a file, as JSON lines")
+    start.add_argument("--faults", default="", help="FUNCTION:NTH=CODE[@MS] and lost=CODE, separated by semicolons")
+    start.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the program and its arguments")
+    info = verbs.add_parser("info", help="which driver is there, and which can be emulated")
+    info.add_argument("--json", action="store_true", help="for programs")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do one verb; exit code 2 for what cannot be done, else that of the program."""
+    from ..emulator import EmulatorError
+
+    try:
+        return _run(options) if options.verb == "run" else _info(options)
+    except EmulatorError as error:
+        sys.stderr.write(f"cudalink driver: {error}\n")
+        return 2
+
+
+def _run(options: argparse.Namespace) -> int:
+    from .. import emulator
+
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        sys.stderr.write("cudalink driver run: no program was named; write it after --, such as: -- python script.py\n")
+        return 2
+    program = shutil.which(command[0])
+    if program is None:
+        sys.stderr.write(f"cudalink driver run: there is no program {command[0]!r} on the PATH\n")
+        return 2
+    emulation = emulator.plan(
+        options.version,
+        release=options.release,
+        arch=options.arch,
+        devices=options.devices,
+        lifetime=options.lifetime,
+        events=options.events.absolute() if options.events else None,
+        faults=options.faults,
+    )
+    if emulation.missing:
+        sys.stderr.write(f"cudalink driver run: {emulation.missing}; links will answer 221 until then\n")
+    sys.stdout.flush()
+    return os.execve(program, command, {**os.environ, **emulation.environment()})  # noqa: S606 (the user's program)
+
+
+def _info(options: argparse.Namespace) -> int:
+    facts = _facts()
+    if options.json:
+        sys.stdout.write(json.dumps(facts, indent=1) + "\n")
+        return 0
+    driver, emulator = facts["driver"], facts["emulator"]
+    if driver["version"] is None:
+        sys.stdout.write("driver: none\n")
+    else:
+        sys.stdout.write(
+            f"driver: CUDA {driver['version']}, {driver['kind']}, {driver['arch'] or 'no device'}, {driver['file']}\n"
+        )
+    sys.stdout.write(f"can be emulated: CUDA {emulator['versions'][0]} to {emulator['versions'][-1]}, ")
+    sys.stdout.write(f"{', '.join(emulator['architectures'])}\n")
+    ready = ", ".join(emulator["ready"]) or "none; run cudalink toolchain add VERSION"
+    sys.stdout.write(f"with an nvJitLink here to link through: {ready}\n")
+    return 0
+
+
+def _facts() -> dict[str, Any]:
+    from .. import emulator, preload, probes
+
+    version, arch = probes.driver_version(), probes.device_arch()
+    versions = emulator.supported_versions()
+    return {
+        "driver": {
+            "version": str(version) if version else None,
+            "kind": "emulated" if preload.driver() else "real" if version else None,
+            "arch": arch,
+            "file": preload.loaded_file("libcuda.so.1"),
+        },
+        "emulator": {
+            "libraries": str(emulator.library_folder()),
+            "versions": [str(one) for one in versions],
+            "architectures": list(emulator.ARCHITECTURES),
+            "ready": [str(one) for one in versions if emulator.plan(one).nvjitlink],
+        },
+    }

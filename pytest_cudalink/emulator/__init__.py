@@ -1,0 +1,245 @@
+"""The emulated driver: a ``libcuda.so.1`` and ``libnvidia-ml.so.1`` of a chosen CUDA version that link for real.
+
+`plan` says what such a driver needs, `Emulation.environment` makes child processes see it, `pytest_cudalink.preload`
+puts it into this process, and `control` talks to the one that this process has. Importing this package loads nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+from ..versions import CudaVersion
+
+__all__ = [
+    "ARCHITECTURES",
+    "LIFETIME_MODES",
+    "Emulation",
+    "EmulatorError",
+    "library_folder",
+    "plan",
+    "release_of",
+    "supported_versions",
+]
+
+_HERE = Path(__file__).parent
+#: Architectures without a compiler in CUDA 13; the driver still has one, which is that of 12.9.
+_FIRST_ARCH_OF_13: Final = 75
+_LAST_OF_12: Final = CudaVersion(12, 9)
+#: There are no wheels of nvJitLink 12.7.
+_STAND_IN: Final = {CudaVersion(12, 7): CudaVersion(12, 8)}
+LIFETIME_MODES: Final = ("off", "report", "fail", "punish")
+
+
+class EmulatorError(RuntimeError):
+    """An emulated driver cannot be had as asked for; says what to do."""
+
+
+@cache
+def _data(name: str) -> dict[str, Any]:
+    return tomllib.loads((_HERE / "data" / name).read_text(encoding="utf-8"))
+
+
+@cache
+def supported_versions() -> tuple[CudaVersion, ...]:
+    """Every CUDA version that a driver can be emulated of."""
+    return tuple(CudaVersion.parse(name) for name in _data("releases.toml")["releases"])
+
+
+#: Devices that the emulated driver can show: ``data/devices.toml``.
+ARCHITECTURES: Final = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+
+
+def release_of(version: CudaVersion) -> str:
+    """The driver release that a CUDA version came with, such as ``"580.65.06"`` (``data/releases.toml``)."""
+    release: str = _data("releases.toml")["releases"][str(version)]
+    return release
+
+
+def library_folder(*, absent: bool = False) -> Path:
+    """The folder of the native libraries.
+
+    Parameters
+    ----------
+    absent : bool
+        The folder whose ``libcuda.so.1`` stands for no driver at all.
+
+    Raises
+    ------
+    EmulatorError
+        If they were not built: on Windows, or when the package was copied and not installed.
+    """
+    folder = _HERE / "lib" / "absent" if absent else _HERE / "lib"
+    if not (folder / "libcuda.so.1").is_file():
+        msg = (
+            f"the emulated driver is not built: {folder / 'libcuda.so.1'} is missing. Install pytest-cudalink with pip "
+            "on Linux (from a source tree this needs a C compiler or the ziglang wheel)"
+        )
+        raise EmulatorError(msg)
+    return folder
+
+
+@dataclass(frozen=True)
+class Emulation:
+    """One emulated driver, with all that it is made from.
+
+    Attributes
+    ----------
+    version : CudaVersion
+        What cuDriverGetVersion answers.
+    release : str
+        What NVML answers, such as ``"580.65.06"``.
+    arch : str
+        Of its devices, such as ``"sm_90"``.
+    devices : int
+        How many; 0 makes cuInit answer CUDA_ERROR_NO_DEVICE.
+    nvjitlink : Path or None
+        The library that links; None when it was not found, and then every add answers 221 with the command to get it.
+    nvjitlink_old : Path or None
+        NvJitLink 12.9, for architectures that CUDA 13's own no longer knows.
+    lifetime : str
+        ``"off"``, ``"report"``, ``"fail"`` or ``"punish"`` (which writes through dead pointers).
+    events : Path or None
+        File that every event is appended to, one JSON object per line.
+    faults : str
+        ``FUNCTION:NTH=CODE[@MILLISECONDS]`` and ``lost=CODE``, separated by semicolons.
+    """
+
+    version: CudaVersion
+    release: str
+    arch: str = "sm_90"
+    devices: int = 1
+    nvjitlink: Path | None = None
+    nvjitlink_old: Path | None = None
+    lifetime: str = "report"
+    events: Path | None = None
+    faults: str = ""
+    needs: CudaVersion = field(default=CudaVersion(0, 0), compare=False)
+
+    @property
+    def missing(self) -> str:
+        """What is not there, with the command that brings it; empty when all is."""
+        if self.nvjitlink is None:
+            return f"nvJitLink {self.needs} was not found: run cudalink toolchain add {self.needs}"
+        old = self.version.major > _LAST_OF_12.major and int(self.arch.removeprefix("sm_")) < _FIRST_ARCH_OF_13
+        if old and self.nvjitlink_old is None:
+            return f"nvJitLink {_LAST_OF_12} (for {self.arch}) was not found: run cudalink toolchain add {_LAST_OF_12}"
+        return ""
+
+    def variables(self) -> dict[str, str]:
+        """The environment variables that the native libraries read."""
+        return {
+            "CUDALINK_EMULATOR_VERSION": str(self.version),
+            "CUDALINK_EMULATOR_RELEASE": self.release,
+            "CUDALINK_EMULATOR_ARCH": self.arch,
+            "CUDALINK_EMULATOR_DEVICES": str(self.devices),
+            "CUDALINK_EMULATOR_NVJITLINK": str(self.nvjitlink or ""),
+            "CUDALINK_EMULATOR_NVJITLINK_OLD": str(self.nvjitlink_old or ""),
+            "CUDALINK_EMULATOR_EVENTS": str(self.events or ""),
+            "CUDALINK_EMULATOR_FAULTS": self.faults,
+            "CUDALINK_LIFETIME": self.lifetime,
+        }
+
+    def environment(self) -> dict[str, str]:
+        """`variables`, and the search path by which a child process finds this driver before any other."""
+        return {**self.variables(), "LD_LIBRARY_PATH": prepended(library_folder())}
+
+
+def prepended(folder: Path) -> str:
+    """A library search path with a folder at its front, and there only."""
+    rest = [part for part in os.environ.get("LD_LIBRARY_PATH", "").split(":") if part and part != str(folder)]
+    return ":".join([str(folder), *rest])
+
+
+def plan(
+    version: str | CudaVersion,
+    *,
+    release: str | None = None,
+    arch: str = "sm_90",
+    devices: int = 1,
+    lifetime: str = "report",
+    events: Path | None = None,
+    faults: str = "",
+) -> Emulation:
+    """Find what a driver of this version needs.
+
+    Parameters
+    ----------
+    version : str or CudaVersion
+        ``"12.0"`` to ``"13.5"``.
+    release : str, optional
+        Driver release for NVML; default that of the version.
+    arch : str
+        One of `ARCHITECTURES`.
+    devices : int
+        Number of devices, 0 to 64.
+    lifetime, events, faults
+        As in `Emulation`.
+
+    Raises
+    ------
+    EmulatorError
+        If a value is none of those; names what is known.
+    """
+    wanted = version
+    if isinstance(version, str):
+        try:
+            wanted = CudaVersion.parse(version)
+        except ValueError as error:
+            raise EmulatorError(str(error)) from error
+    if wanted not in supported_versions():
+        known = supported_versions()
+        msg = f"a driver of CUDA {wanted} cannot be emulated; {known[0]} to {known[-1]} can"
+        raise EmulatorError(msg)
+    assert isinstance(wanted, CudaVersion)
+    if arch not in ARCHITECTURES:
+        msg = f"there is no emulated device of {arch!r}; known: {', '.join(ARCHITECTURES)}"
+        raise EmulatorError(msg)
+    if not 0 <= devices <= 64:
+        msg = f"{devices} devices cannot be emulated; 0 to 64 can"
+        raise EmulatorError(msg)
+    if lifetime not in LIFETIME_MODES:
+        msg = f"lifetime mode {lifetime!r} is unknown; known: {', '.join(LIFETIME_MODES)}"
+        raise EmulatorError(msg)
+    needs = _STAND_IN.get(wanted, wanted)
+    return Emulation(
+        wanted,
+        release or release_of(wanted),
+        arch,
+        devices,
+        _nvjitlink(needs),
+        _nvjitlink(_LAST_OF_12) if wanted.major > _LAST_OF_12.major else None,
+        lifetime,
+        events,
+        faults,
+        needs,
+    )
+
+
+def _nvjitlink(version: CudaVersion) -> Path | None:
+    """The library of exactly this version: the copy of the toolchain cache, else that of the environment's wheels."""
+    from ..matrix import toolchains
+
+    cached = toolchains.emulator_library_path(version)
+    return cached or _nvjitlink_of_environment(version)
+
+
+def _nvjitlink_of_environment(version: CudaVersion) -> Path | None:
+    for name in ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12"):
+        try:
+            wheel = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue
+        if CudaVersion.parse(wheel.version) != version:
+            continue
+        for file in wheel.files or ():
+            if file.name.startswith("libnvJitLink.so."):
+                path = Path(str(wheel.locate_file(file))).resolve()
+                if path.is_file():
+                    return path
+    return None

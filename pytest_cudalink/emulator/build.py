@@ -1,0 +1,130 @@
+"""The native libraries of the emulated driver: what they are made of. Used by the build hook; standard library only."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+__all__ = ["generate", "libraries"]
+
+_HERE = Path(__file__).parent
+_NATIVE = _HERE / "native"
+_DATA = _HERE / "data"
+#: Written anew at each build, beside the sources, and ignored by git.
+_GENERATED = _HERE / "generated"
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads((_DATA / name).read_text(encoding="utf-8"))
+
+
+def _names() -> str:
+    """names.inc: symbols, their weak definitions, and the table of cuGetProcAddress, in four sections."""
+    table = _read("functions.toml")
+    functions: dict[str, dict[str, Any]] = table["functions"]
+    since: dict[str, int] = {}
+    rows = []
+    streams: dict[str, str] = {}
+    for name, forms in sorted(functions.items()):
+        plain = [
+            (version, name if number == 1 else f"{name}_v{number}") for number, version in enumerate(forms["plain"], 1)
+        ]
+        per_thread = []
+        for version, suffix in forms["per_thread"]:
+            earlier = [symbol for form, symbol in plain if form <= version]
+            symbol = earlier[-1] if earlier else name
+            per_thread.append((version, symbol + suffix))
+            streams[symbol + suffix] = symbol
+        for version, symbol in [*plain, *per_thread]:
+            since.setdefault(symbol, version)
+        forms_of = ", ".join(f"{{{version}, SYM_{symbol}}}" for version, symbol in plain)
+        streams_of = ", ".join(f"{{{version}, SYM_{symbol}}}" for version, symbol in per_thread)
+        rows.append(f'{{"{name}", {{{forms_of or "{0}"}}}, {{{streams_of or "{0}"}}}}},')
+    symbols: list[str] = table["symbols"]
+    for one in symbols:
+        base = one.removesuffix("_ptsz").removesuffix("_ptds")
+        if base != one and base in symbols:
+            streams.setdefault(one, base)
+    weak = [symbol for symbol in symbols if symbol not in streams]
+    lines = ["/* Made by build.py from data/functions.toml. */", "#ifdef SYMBOL_IDS_ONLY", "typedef enum {"]
+    lines += [f"  SYM_{symbol}," for symbol in symbols]
+    lines += ["  SYMBOL_COUNT", "} Sym;", "#endif", "#ifdef WEAK_SYMBOLS"]
+    lines += [
+        f"EXPORT __attribute__((weak)) CUresult {symbol}(void) {{ return cl_unimplemented(SYM_{symbol}); }}"
+        for symbol in weak
+    ]
+    # work is done when a call returns, so a per-thread stream needs no code of its own
+    lines += [f"extern CUresult {symbol}(void);\nSAME_AS({symbol}, {base})" for symbol, base in sorted(streams.items())]
+    lines += ["#endif", "#ifdef SYMBOL_TABLE"]
+    lines += [f'[SYM_{symbol}] = {{"{symbol}", {since.get(symbol, 0)}, (void *){symbol}}},' for symbol in symbols]
+    lines += ["#endif", "#ifdef FUNCTION_TABLE", *rows, "#endif", ""]
+    return "\n".join(lines)
+
+
+def _errors() -> str:
+    table = _read("errors.toml")
+    lines = ["/* Made by build.py from data/errors.toml. */"]
+    lines += ["static const struct driver_error { int code; const char *name, *text; } driver_errors[]"]
+    lines += ["__attribute__((unused)) = {"]
+    lines += [f'{{{code}, "{name}", {json.dumps(text)}}},' for code, name, text in table["errors"]]
+    lines += ["};", "static const struct nvml_error { int code; const char *text; } nvml_errors[]"]
+    lines += ["__attribute__((unused)) = {"]
+    lines += [f"{{{code}, {json.dumps(text)}}}," for code, text in table["nvml"]]
+    return "\n".join([*lines, "};", ""])
+
+
+def _devices() -> str:
+    table = _read("devices.toml")
+    base: dict[str, tuple[int, int]] = table["base"]
+    lines = ["/* Made by build.py from data/devices.toml. */", "#include <stddef.h>"]
+    lines += ["struct attribute { int number, value; };"]
+    lines += ["static const struct attribute base_attributes[] __attribute__((unused)) = {"]
+    lines += [f"  {{{number}, {value}}}," for number, value in base.values()]
+    lines += ["  {0, 0},", "};"]
+    profiles = []
+    for arch, device in table["devices"].items():
+        own = {name: value for name, value in device.items() if name not in ("name", "memory")}
+        lines += [f"static const struct attribute attributes_{arch}[] = {{"]
+        lines += [f"  {{{base[name][0]}, {value}}}," for name, value in own.items()]
+        lines += ["  {0, 0},", "};"]
+        number = arch.removeprefix("sm_")
+        profiles.append(f'  {{{number}, "{device["name"]}", {device["memory"]}u, attributes_{arch}}},')
+    lines += ["static const struct device_profile {", "  int arch; const char *name; size_t memory;"]
+    lines += ["  const struct attribute *attributes;", "} device_profiles[] = {"]
+    # a profile that is not asked for by name is the one of the recording
+    profiles.sort(key=lambda text: "{90," not in text)
+    return "\n".join([*lines, *profiles, "};", ""])
+
+
+def generate(folder: Path) -> None:
+    """Write the generated parts of the sources into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in {"names.inc": _names(), "errors.inc": _errors(), "devices.inc": _devices()}.items():
+        file = folder / name
+        if not file.exists() or file.read_text(encoding="utf-8") != text:
+            file.write_text(text, encoding="utf-8")
+
+
+def libraries(cc: Any) -> list[Any]:
+    """The libraries, in the order in which they must be made; `cc` is the module `_cc`."""
+    generate(_GENERATED)
+    include = (_NATIVE, _GENERATED)
+    threads = ("-pthread", "-ldl")
+    driver = tuple(
+        _NATIVE / f"{name}.c"
+        for name in ("core", "table", "procaddr", "device", "memory", "image", "nvjitlink", "link", "module")
+    )
+    return [
+        cc.SharedLibrary("libcuda.so.1", driver, "libcuda.so.1", include, threads),
+        cc.SharedLibrary("libnvidia-ml.so.1", (_NATIVE / "nvml.c",), "libnvidia-ml.so.1", include, threads),
+        cc.SharedLibrary(
+            "libcuda.so",
+            (_NATIVE / "alias.c",),
+            "libcuda.so",
+            include,
+            ("-Wl,--no-as-needed", "-L{output}", "-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"),
+        ),
+        cc.SharedLibrary("absent/libcuda.so.1", (_NATIVE / "absent.c",), "libcuda.so.1", include),
+    ]

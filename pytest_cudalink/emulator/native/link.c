@@ -1,0 +1,1018 @@
+/* cuLink*: a driver's linker over nvJitLink, with the measured codes, texts and order, and a watch on the caller's memory. */
+#define _GNU_SOURCE
+#include "emulator.h"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+/* -- options -- */
+
+enum {
+  MAX_REGISTERS = 0,
+  THREADS_PER_BLOCK,
+  WALL_TIME,
+  INFO_BUFFER,
+  INFO_SIZE,
+  ERROR_BUFFER,
+  ERROR_SIZE,
+  OPTIMIZATION_LEVEL,
+  TARGET_FROM_CONTEXT,
+  TARGET,
+  FALLBACK,
+  DEBUG_INFO,
+  LOG_VERBOSE,
+  LINE_INFO,
+  CACHE_MODE,
+  NEW_SM3X,
+  FAST_COMPILE,
+  LTO = 20,
+  FTZ,
+  PREC_DIV,
+  PREC_SQRT,
+  FMA,
+  KERNEL_NAMES,
+  KERNEL_COUNT,
+  VARIABLE_NAMES,
+  VARIABLE_COUNT,
+  OPTIMIZE_UNUSED,
+  POSITION_INDEPENDENT,
+  MIN_CTA,
+  MAX_THREADS,
+  OVERRIDE_DIRECTIVES,
+  SPLIT_COMPILE,
+  OPTION_COUNT,
+};
+
+static const char *const option_names[OPTION_COUNT] = {
+    "CU_JIT_MAX_REGISTERS", "CU_JIT_THREADS_PER_BLOCK", "CU_JIT_WALL_TIME", "CU_JIT_INFO_LOG_BUFFER",
+    "CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES", "CU_JIT_ERROR_LOG_BUFFER", "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES",
+    "CU_JIT_OPTIMIZATION_LEVEL", "CU_JIT_TARGET_FROM_CUCONTEXT", "CU_JIT_TARGET", "CU_JIT_FALLBACK_STRATEGY",
+    "CU_JIT_GENERATE_DEBUG_INFO", "CU_JIT_LOG_VERBOSE", "CU_JIT_GENERATE_LINE_INFO", "CU_JIT_CACHE_MODE",
+    "CU_JIT_NEW_SM3X_OPT", "CU_JIT_FAST_COMPILE", "CU_JIT_GLOBAL_SYMBOL_NAMES", "CU_JIT_GLOBAL_SYMBOL_ADDRESSES",
+    "CU_JIT_GLOBAL_SYMBOL_COUNT", "CU_JIT_LTO", "CU_JIT_FTZ", "CU_JIT_PREC_DIV", "CU_JIT_PREC_SQRT", "CU_JIT_FMA",
+    "CU_JIT_REFERENCED_KERNEL_NAMES", "CU_JIT_REFERENCED_KERNEL_COUNT", "CU_JIT_REFERENCED_VARIABLE_NAMES",
+    "CU_JIT_REFERENCED_VARIABLE_COUNT", "CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES", "CU_JIT_POSITION_INDEPENDENT_CODE",
+    "CU_JIT_MIN_CTA_PER_SM", "CU_JIT_MAX_THREADS_PER_BLOCK", "CU_JIT_OVERRIDE_DIRECTIVE_VALUES", "CU_JIT_SPLIT_COMPILE",
+};
+
+static const char *option_name(int key) {
+  return key >= 0 && key < OPTION_COUNT ? option_names[key] : "an unknown option";
+}
+
+/* -- the state -- */
+
+enum { STATE_MAGIC = 0x6c6e6b21 };
+
+/* One log buffer of the caller. */
+typedef struct {
+  char *buffer;      /* NULL: none was given */
+  uint64_t capacity;
+  unsigned slot;     /* index of the option value that gets the size */
+  char *text;        /* everything that was logged */
+  size_t length;
+  size_t written;    /* bytes in the caller's buffer, with the final NUL */
+  bool dead;         /* known to be freed: not touched any more */
+} Log;
+
+typedef struct Name {
+  struct Name *next;
+  const char *input;
+  char name[];
+} Name;
+
+typedef struct State {
+  uint32_t magic;
+  struct State *next;
+  uint64_t id;
+  pthread_mutex_t lock;
+  Linker *linker;
+  LinkOptions options;
+  bool without_code; /* a target that no compiler of this driver knows */
+  unsigned inputs;
+  CUresult poison;   /* what every further add and complete answers */
+  CUresult spoiled;  /* what complete answers, while adds go on */
+  CUresult ptx_failure; /* of the last PTX that did not compile: it decides what an undefined symbol is at complete */
+  bool completed;
+  void *image;
+  size_t image_size;
+  Name *definitions;
+  Name *inputs_named;
+  struct timespec started;
+
+  unsigned count;        /* options */
+  int *keys;
+  uint64_t *values;      /* the caller's array */
+  uint64_t *expected;    /* what must stand there */
+  int wall_time;         /* index, or -1 */
+  bool values_dead;
+  Log info, error;
+} State;
+
+static State *states; /* live ones, under cl_lock */
+static uint64_t last_state;
+
+static State *find_state(State *handle) {
+  pthread_mutex_lock(&cl_lock);
+  State *found = states;
+  while (found && found != handle) found = found->next;
+  pthread_mutex_unlock(&cl_lock);
+  return found;
+}
+
+/* -- the watch on the caller's memory -- */
+
+static void (*violation_hook)(const char *event);
+static uint64_t violations;
+
+/* Called for each violation with its event, in the thread that made it, before the call goes on. */
+EXPORT void cudalinkSetViolationHook(void (*hook)(const char *event)) {
+  __atomic_store_n(&violation_hook, hook, __ATOMIC_RELEASE);
+}
+
+EXPORT uint64_t cudalinkViolationCount(void) { return __atomic_load_n(&violations, __ATOMIC_ACQUIRE); }
+
+/* How many states are alive: what a test left behind shows up when they are destroyed. */
+EXPORT unsigned cudalinkLiveStates(void) {
+  unsigned count = 0;
+  pthread_mutex_lock(&cl_lock);
+  for (State *state = states; state; state = state->next) count++;
+  pthread_mutex_unlock(&cl_lock);
+  return count;
+}
+
+static void describe_stack(char *out, size_t size) {
+  void *frames[24];
+  size_t at = 0;
+  int depth = backtrace(frames, 24);
+  out[0] = 0;
+  for (int frame = 3; frame < depth && at + 160 < size; frame++) {
+    Dl_info where;
+    char text[128];
+    const char *file = "?";
+    if (!dladdr(frames[frame], &where)) memset(&where, 0, sizeof where);
+    if (where.dli_fname) {
+      const char *slash = strrchr(where.dli_fname, '/');
+      file = slash ? slash + 1 : where.dli_fname;
+    }
+    snprintf(text, sizeof text, "%.48s+0x%zx %.48s", file, (size_t)frames[frame] - (size_t)where.dli_fbase,
+             where.dli_sname ? where.dli_sname : "");
+    char safe[160];
+    at += (size_t)snprintf(out + at, size - at, "%s\"%s\"", at ? "," : "", cl_json(text, safe, sizeof safe));
+  }
+}
+
+static void violation(uint64_t state, const char *call, const char *option, const char *what, const char *expected,
+                      const char *found) {
+  char stack[640], expected_text[96], found_text[96], event[1400];
+  describe_stack(stack, sizeof stack);
+  uint64_t number = __atomic_add_fetch(&violations, 1, __ATOMIC_ACQ_REL);
+  snprintf(event, sizeof event,
+           "\"violation\":%llu,\"state\":%llu,\"option\":\"%s\",\"what\":\"%s\",\"expected\":\"%s\",\"found\":\"%s\",\"call\":\"%s\"",
+           (unsigned long long)number, (unsigned long long)state, option, what,
+           cl_json(expected, expected_text, sizeof expected_text), cl_json(found, found_text, sizeof found_text), call);
+  cl_event("%s,\"stack\":[%s]", event, stack);
+  void (*hook)(const char *) = __atomic_load_n(&violation_hook, __ATOMIC_ACQUIRE);
+  if (hook) {
+    char whole[2200];
+    snprintf(whole, sizeof whole, "{%s,\"stack\":[%s]}", event, stack);
+    hook(whole);
+  }
+}
+
+static void check_values(State *state, const char *call) {
+  if (state->values_dead || !state->count) return;
+  uint64_t here[64], *now = state->count <= 64 ? here : malloc(state->count * sizeof *now);
+  if (!now) return;
+  if (!cl_read_safely(state->values, now, state->count * sizeof *now)) {
+    violation(state->id, call, "optionValues", "unmapped", "the array given to cuLinkCreate", "no memory at that address");
+    state->values_dead = true;
+  } else {
+    for (unsigned at = 0; at < state->count; at++) {
+      if (now[at] == state->expected[at]) continue;
+      char expected[32], found[32];
+      snprintf(expected, sizeof expected, "0x%llx", (unsigned long long)state->expected[at]);
+      snprintf(found, sizeof found, "0x%llx", (unsigned long long)now[at]);
+      violation(state->id, call, option_name(state->keys[at]), "option value changed", expected, found);
+      state->values_dead = true;
+      break; /* the array is one piece of memory: one finding tells it all */
+    }
+  }
+  if (now != here) free(now);
+}
+
+static void check_log(State *state, Log *log, int option, const char *call) {
+  if (log->dead || !log->buffer || !log->capacity) return;
+  char here[256];
+  size_t checked = 0;
+  const char *problem = NULL;
+  /* our own text, piece by piece, then the last byte: both ends must be there */
+  while (!problem && checked < log->written) {
+    size_t piece = log->written - checked < sizeof here ? log->written - checked : sizeof here;
+    if (!cl_read_safely(log->buffer + checked, here, piece)) problem = "unmapped";
+    for (size_t at = 0; !problem && at < piece; at++) {
+      char mine = checked + at + 1 == log->written ? 0 : log->text[checked + at];
+      if (here[at] != mine) problem = "log text changed";
+    }
+    checked += piece;
+  }
+  if (!problem && !cl_read_safely(log->buffer + log->capacity - 1, here, 1)) problem = "unmapped";
+  if (!problem) return;
+  char expected[64], found[64] = "no memory at that address";
+  snprintf(expected, sizeof expected, "%zu bytes of own text", log->written);
+  if (strcmp(problem, "unmapped") && cl_read_safely(log->buffer, here, 24)) {
+    int to = 0;
+    for (int at = 0; at < 16; at++) to += snprintf(found + to, sizeof found - (size_t)to, "%02x ", (unsigned char)here[at]);
+  }
+  violation(state->id, call, option_names[option], problem, expected, found);
+  log->dead = true;
+}
+
+static void check_memory(State *state, const char *call) {
+  if (!cl_config()->lifetime) return;
+  check_values(state, call);
+  check_log(state, &state->info, INFO_BUFFER, call);
+  check_log(state, &state->error, ERROR_BUFFER, call);
+}
+
+static bool overlap(const void *a, size_t a_size, const void *b, size_t b_size) {
+  return a && b && a_size && b_size && (uintptr_t)a < (uintptr_t)b + b_size && (uintptr_t)b < (uintptr_t)a + a_size;
+}
+
+/* Memory of a new state that a live one already has: the live one's was freed. */
+static void check_overlap(State *fresh) {
+  struct {
+    const void *start;
+    size_t size;
+  } own[3] = {{fresh->values, fresh->count * 8}, {fresh->info.buffer, fresh->info.capacity}, {fresh->error.buffer, fresh->error.capacity}};
+  enum { KEPT = 16 };
+  struct {
+    uint64_t state;
+    const char *option;
+  } found[KEPT];
+  int count = 0;
+  if (!cl_config()->lifetime) return;
+  pthread_mutex_lock(&cl_lock);
+  for (State *other = states; other; other = other->next) {
+    for (int at = 0; at < 3; at++) {
+      if (!other->values_dead && overlap(own[at].start, own[at].size, other->values, other->count * 8) && count < KEPT) {
+        other->values_dead = true;
+        found[count].state = other->id;
+        found[count++].option = "optionValues";
+      }
+      Log *logs[2] = {&other->info, &other->error};
+      for (int log = 0; log < 2; log++)
+        if (!logs[log]->dead && overlap(own[at].start, own[at].size, logs[log]->buffer, logs[log]->capacity) && count < KEPT) {
+          logs[log]->dead = true;
+          found[count].state = other->id;
+          found[count++].option = option_names[log ? ERROR_BUFFER : INFO_BUFFER];
+        }
+    }
+  }
+  pthread_mutex_unlock(&cl_lock);
+  /* told without the lock: the hook may wait for a thread that wants it */
+  for (int at = 0; at < count; at++) {
+    char by[64];
+    snprintf(by, sizeof by, "memory of state %llu", (unsigned long long)fresh->id);
+    violation(found[at].state, "cuLinkCreate_v2", found[at].option, "overlap with a newer state", "its own memory", by);
+  }
+}
+
+/* -- writing back -- */
+
+static bool may_write(bool dead) { return !dead || cl_config()->punish; }
+
+static void write_value(State *state, unsigned index, uint32_t value) {
+  if (!may_write(state->values_dead)) return;
+  state->expected[index] = (state->expected[index] & ~(uint64_t)UINT32_MAX) | value;
+  cl_write_safely((char *)state->values + 8 * (size_t)index, &value, sizeof value);
+}
+
+/* Puts what fits of a log into the caller's buffer, and its size into the option value. */
+static void flush_log(State *state, Log *log) {
+  if (!log->buffer) return;
+  size_t capacity = log->capacity, shown = log->length;
+  uint32_t size = (uint32_t)shown;
+  if (capacity < 2) shown = 0, size = 0; /* no room for a character: nothing is reported (measured) */
+  else if (shown >= capacity) shown = capacity - 1, size = (uint32_t)capacity;
+  if (capacity && may_write(log->dead)) {
+    cl_write_safely(log->buffer, log->text ? log->text : "", shown);
+    cl_write_safely(log->buffer + shown, "", 1);
+    log->written = shown + 1;
+  }
+  write_value(state, log->slot, size);
+}
+
+static void append(Log *log, const char *text) {
+  if (!text || !*text) return;
+  size_t more = strlen(text);
+  char *grown = realloc(log->text, log->length + more + 2);
+  if (!grown) return;
+  if (log->length) grown[log->length++] = '\n';
+  memcpy(grown + log->length, text, more + 1);
+  log->length += more;
+  log->text = grown;
+}
+
+/* Adds new text to both logs; sizes are written back when there is any, and always at complete. */
+static void write_logs(State *state, LinkText *text, bool always) {
+  append(&state->error, text->error);
+  append(&state->info, text->info);
+  if (text->error || always) flush_log(state, &state->error);
+  if (text->info || always) flush_log(state, &state->info);
+  cl_text_free(text);
+}
+
+static void log_error(State *state, const char *format, ...) PRINTF(2, 3);
+static void log_error(State *state, const char *format, ...) {
+  LinkText text = {0};
+  va_list list;
+  va_start(list, format);
+  if (vasprintf(&text.error, format, list) < 0) text.error = NULL;
+  va_end(list);
+  write_logs(state, &text, false);
+}
+
+/* -- create -- */
+
+/* Whatever form a target has, the driver compiles for the architecture-specific profile (measured). */
+static char specific_profile(int arch) { return arch >= 90 ? 'a' : 0; }
+
+/* Targets of CUjit_target with the driver that introduced them; suffixes are added to the number. */
+static bool target_known(int64_t target, LinkOptions *options, bool *without_code) {
+  static const struct {
+    int number, since;
+    bool specific, family;
+  } known[] = {
+      {50, 0, 0, 0},      {52, 0, 0, 0},      {53, 0, 0, 0},      {60, 0, 0, 0},      {61, 0, 0, 0},
+      {62, 0, 0, 0},      {70, 0, 0, 0},      {72, 0, 0, 0},      {75, 0, 0, 0},      {80, 0, 0, 0},
+      {86, 0, 0, 0},      {87, 0, 0, 0},      {88, 13000, 0, 0},  {89, 0, 0, 0},      {90, 0, 1, 0},
+      {100, 12080, 1, 1}, {101, 12080, 1, 1}, {103, 12090, 1, 1}, {110, 13000, 1, 1}, {120, 12080, 1, 1},
+      {121, 12090, 1, 1},
+  };
+  int64_t number = target & 0xffff, form = target >> 16;
+  *without_code = false;
+  if (target == 0 || target == 30 || target == 32 || target == 35 || target == 37) {
+    options->arch = 75;
+    return *without_code = true; /* accepted at create, and no compiler for it (measured) */
+  }
+  for (size_t at = 0; at < sizeof known / sizeof *known; at++) {
+    if (known[at].number != number || known[at].since > cl_config()->version) continue;
+    if (form > 2 || form < 0 || (form == 1 && !known[at].specific) || (form == 2 && !known[at].family)) return false;
+    options->arch = number == 101 && cl_config()->version >= 13000 ? 110 : (int)number; /* renamed in 13.0 */
+    options->suffix = specific_profile(options->arch);
+    return true;
+  }
+  return false;
+}
+
+static void extra_option(LinkOptions *options, const char *format, ...) PRINTF(2, 3);
+static void extra_option(LinkOptions *options, const char *format, ...) {
+  size_t at = strlen(options->extra);
+  va_list list;
+  va_start(list, format);
+  vsnprintf(options->extra + at, sizeof options->extra - at, format, list);
+  va_end(list);
+}
+
+/* Names that the caller gave as an array; at most what the option text holds. */
+static CUresult name_options(LinkOptions *options, const char *option, uint64_t array, uint64_t count) {
+  for (uint64_t at = 0; at < count; at++) {
+    const char *name;
+    if (!cl_read_safely((const char *const *)(uintptr_t)array + at, &name, sizeof name) || !name) return CUDA_ERROR_INVALID_VALUE;
+    extra_option(options, " %s=%s", option, name);
+  }
+  return CUDA_SUCCESS;
+}
+
+/* What cannot be told apart per input, and is read once for the state. */
+static CUresult read_option(LinkOptions *options, int key, uint64_t value) {
+  switch (key) {
+    case MAX_REGISTERS:
+      if (!(uint32_t)value) return CUDA_ERROR_INVALID_VALUE;
+      options->max_registers = (int)(uint32_t)value;
+      break;
+    case OPTIMIZATION_LEVEL: options->level = (int)(uint32_t)value; break;
+    case DEBUG_INFO: options->debug = (uint32_t)value != 0; break;
+    case LOG_VERBOSE: options->verbose = (uint32_t)value != 0; break;
+    case LINE_INFO: options->line_info = (uint32_t)value != 0; break;
+    case CACHE_MODE:
+      if ((uint32_t)value > 2) return CUDA_ERROR_INVALID_VALUE;
+      if ((uint32_t)value) extra_option(options, " -Xptxas=-dlcm=%s", (uint32_t)value == 1 ? "cg" : "ca");
+      break;
+    case NEW_SM3X:
+      if ((uint32_t)value) extra_option(options, " -Xptxas=--new-sm3x-opt");
+      break;
+    case FAST_COMPILE:
+      if ((uint32_t)value) extra_option(options, " -Xptxas=--fast-compile");
+      break;
+    case POSITION_INDEPENDENT:
+      if ((uint32_t)value) extra_option(options, " -Xptxas=--position-independent-code=true");
+      break;
+    case MIN_CTA: extra_option(options, " -Xptxas=-minnctapersm=%u", (uint32_t)value); break;
+    case MAX_THREADS: extra_option(options, " -Xptxas=-maxntid=%u", (uint32_t)value); break;
+    case OVERRIDE_DIRECTIVES: extra_option(options, " -Xptxas=-override-directive-values"); break;
+    case SPLIT_COMPILE: extra_option(options, " -Xptxas=-split-compile=%u", (uint32_t)value); break;
+    case THREADS_PER_BLOCK: extra_option(options, " -Xptxas=-maxntid=%u", (uint32_t)value); break;
+    default: break;
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult read_options(State *state, unsigned count, const int *keys, uint64_t *values) {
+  LinkOptions *options = &state->options;
+  bool info = false, info_size = false, error = false, error_size = false, target = false, threads = false;
+  uint64_t kernels = 0, kernel_count = 1, variables = 0, variable_count = 1;
+  bool has_kernels = false, has_variables = false;
+  for (unsigned at = 0; at < count; at++) {
+    uint64_t value = values[at];
+    switch (keys[at]) {
+      case WALL_TIME: state->wall_time = (int)at; break;
+      case INFO_BUFFER: state->info.buffer = (char *)(uintptr_t)value, info = true; break;
+      case INFO_SIZE: state->info.capacity = (uint32_t)value, state->info.slot = at, info_size = true; break;
+      case ERROR_BUFFER: state->error.buffer = (char *)(uintptr_t)value, error = true; break;
+      case ERROR_SIZE: state->error.capacity = (uint32_t)value, state->error.slot = at, error_size = true; break;
+      case TARGET:
+        target = true;
+        options->suffix = 0;
+        if (!target_known((int64_t)(uint32_t)value, options, &state->without_code)) return CUDA_ERROR_INVALID_VALUE;
+        break;
+      case TARGET_FROM_CONTEXT: case LTO: case FTZ: case PREC_DIV: case PREC_SQRT: case FMA: case OPTIMIZE_UNUSED: break;
+      case THREADS_PER_BLOCK: threads = true; break;
+      case KERNEL_NAMES: kernels = value, has_kernels = true; break;
+      case KERNEL_COUNT: kernel_count = (uint32_t)value; break;
+      case VARIABLE_NAMES: variables = value, has_variables = true; break;
+      case VARIABLE_COUNT: variable_count = (uint32_t)value; break;
+      case FALLBACK: return CUDA_ERROR_INVALID_VALUE; /* "cannot be used with cuLink* APIs" (cuda.h) */
+      case 17: case 18: case 19: return CUDA_ERROR_INVALID_VALUE;
+      default:
+        if (keys[at] < 0 || keys[at] >= OPTION_COUNT) return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = read_option(options, keys[at], value);
+    if (result) return result;
+  }
+  if (info != info_size || error != error_size || (info && !state->info.buffer) || (error && !state->error.buffer))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (target && threads) return CUDA_ERROR_INVALID_VALUE;
+  if ((has_kernels && !kernels) || (has_variables && !variables)) return CUDA_ERROR_INVALID_VALUE;
+  if (has_kernels && name_options(options, "-kernels-used", kernels, kernel_count)) return CUDA_ERROR_INVALID_VALUE;
+  if (has_variables && name_options(options, "-variables-used", variables, variable_count)) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+static void free_names(Name *list) {
+  while (list) {
+    Name *next = list->next;
+    free(list);
+    list = next;
+  }
+}
+
+static void free_state(State *state) {
+  cl_linker_close(state->linker);
+  free_names(state->definitions);
+  free_names(state->inputs_named);
+  free(state->image);
+  free(state->keys);
+  free(state->expected);
+  free(state->info.text);
+  free(state->error.text);
+  pthread_mutex_destroy(&state->lock);
+  state->magic = 0;
+  free(state);
+}
+
+static CUresult create(unsigned count, const int *keys, uint64_t *values, State **out) {
+  CUresult result;
+  Context *context = cl_context(&result);
+  if (!out || (count && (!keys || !values))) return CUDA_ERROR_INVALID_VALUE;
+  if (result) return result;
+  State *state = calloc(1, sizeof *state);
+  if (!state) return CUDA_ERROR_OUT_OF_MEMORY;
+  (void)context;
+  pthread_mutex_init(&state->lock, NULL);
+  state->magic = STATE_MAGIC;
+  state->wall_time = -1;
+  state->options.level = -1;
+  state->options.arch = cl_config()->arch;
+  state->options.suffix = specific_profile(cl_config()->arch);
+  state->count = count;
+  state->keys = malloc((count ? count : 1) * sizeof *state->keys);
+  state->expected = malloc((count ? count : 1) * sizeof *state->expected);
+  clock_gettime(CLOCK_MONOTONIC, &state->started);
+  if (!state->keys || !state->expected) result = CUDA_ERROR_OUT_OF_MEMORY;
+  else {
+    if (count) {
+      memcpy(state->keys, keys, count * sizeof *keys);
+      memcpy(state->expected, values, count * sizeof *values);
+    }
+    result = read_options(state, count, keys, values);
+  }
+  if (result) {
+    free_state(state);
+    return result;
+  }
+  state->values = values;
+  pthread_mutex_lock(&cl_lock);
+  state->id = ++last_state;
+  pthread_mutex_unlock(&cl_lock);
+  check_overlap(state);
+  /* also where the size given is 0 (recorded) */
+  if (state->info.buffer) cl_write_safely(state->info.buffer, "", 1);
+  if (state->error.buffer) cl_write_safely(state->error.buffer, "", 1);
+  flush_log(state, &state->info);
+  flush_log(state, &state->error);
+  LinkText text;
+  result = cl_linker_open(&state->linker, &state->options, &text);
+  if (result == CUDA_ERROR_JIT_COMPILER_NOT_FOUND) {
+    state->poison = result;
+    write_logs(state, &text, false);
+    result = CUDA_SUCCESS; /* the caller learns it where a real driver without its compiler says so: at add */
+  }
+  cl_text_free(&text);
+  if (result) {
+    free_state(state);
+    return result;
+  }
+  pthread_mutex_lock(&cl_lock);
+  state->next = states;
+  states = state;
+  pthread_mutex_unlock(&cl_lock);
+  *out = state;
+  return CUDA_SUCCESS;
+}
+
+static CUresult leave_create(Call *call, CUresult result, unsigned count, const int *keys, State **out) {
+  char text[512];
+  size_t at = 0;
+  text[0] = 0;
+  for (unsigned option = 0; keys && option < count && at + 64 < sizeof text; option++)
+    at += (size_t)snprintf(text + at, sizeof text - at, "%s%d", option ? "," : "", keys[option]);
+  return cl_leave(call, result, ",\"state\":%llu,\"options\":[%s]",
+                  result ? 0ULL : (unsigned long long)(*out)->id, text);
+}
+
+EXPORT CUresult cuLinkCreate_v2(unsigned count, int *keys, void **values, State **out) {
+  ENTER(cuLinkCreate_v2);
+  return leave_create(&call, create(count, keys, (uint64_t *)values, out), count, keys, out);
+}
+
+EXPORT CUresult cuLinkCreate(unsigned count, int *keys, void **values, State **out) {
+  ENTER(cuLinkCreate);
+  return leave_create(&call, create(count, keys, (uint64_t *)values, out), count, keys, out);
+}
+
+/* -- add -- */
+
+enum { TYPE_CUBIN, TYPE_PTX, TYPE_FATBIN, TYPE_OBJECT, TYPE_LIBRARY, TYPE_NVVM, TYPES };
+
+static CUresult poison(State *state, CUresult code) { return state->poison = code; }
+
+typedef struct {
+  State *state;
+  const char *input;
+  const Name *clash;
+} Search;
+
+static void look_for_clash(void *context, const char *name, size_t length) {
+  Search *search = context;
+  for (const Name *known = search->state->definitions; !search->clash && known; known = known->next)
+    if (strlen(known->name) == length && !memcmp(known->name, name, length)) search->clash = known;
+}
+
+static void keep_definition(void *context, const char *name, size_t length) {
+  Search *search = context;
+  Name *fresh = malloc(sizeof *fresh + length + 1);
+  if (!fresh) return;
+  memcpy(fresh->name, name, length);
+  fresh->name[length] = 0;
+  fresh->input = search->input;
+  fresh->next = search->state->definitions;
+  search->state->definitions = fresh;
+}
+
+enum { STB_GLOBAL = 1, STT_SECTION = 3 };
+
+static void each_definition(ImageKind kind, const void *data, size_t size, const Elf *elf, Definition *found, void *context) {
+  if (kind == IMAGE_PTX) {
+    cl_ptx_definitions(data, size, found, context);
+    return;
+  }
+  ElfSymbol symbol;
+  for (uint32_t at = 1; kind == IMAGE_ELF && elf && cl_elf_symbol(elf, at, &symbol); at++)
+    if (symbol.section && symbol.info >> 4 == STB_GLOBAL && (symbol.info & 15) != STT_SECTION)
+      found(context, symbol.name, strlen(symbol.name));
+}
+
+/* The driver refuses a second strong definition when it is added; nvJitLink would link it and print to stdout. */
+static CUresult check_duplicates(State *state, ImageKind kind, const void *data, size_t size, const Elf *elf, const char *name) {
+  Search search = {state, name, NULL};
+  each_definition(kind, data, size, elf, look_for_clash, &search);
+  if (search.clash) {
+    log_error(state, "error   : Multiple definition of '%s' in '%s', first defined in '%s'", search.clash->name, name,
+              search.clash->input);
+    return poison(state, CUDA_ERROR_INVALID_SOURCE);
+  }
+  each_definition(kind, data, size, elf, keep_definition, &search);
+  return CUDA_SUCCESS;
+}
+
+static const char *keep_input_name(State *state, const char *name) {
+  char numbered[32];
+  snprintf(numbered, sizeof numbered, "Input %u", state->inputs);
+  if (!name) name = numbered;
+  Name *kept = malloc(sizeof *kept + strlen(name) + 1);
+  if (!kept) return "";
+  strcpy(kept->name, name);
+  kept->next = state->inputs_named;
+  state->inputs_named = kept;
+  return kept->name;
+}
+
+/* Gives one input to nvJitLink; `quietly` leaves a failure without its text. */
+static CUresult give(State *state, ImageKind kind, bool host_object, const void *data, size_t size, const char *name) {
+  LinkText text = {0};
+  if (state->without_code) return CUDA_ERROR_INVALID_IMAGE;
+  CUresult result = cl_linker_add(state->linker, kind, host_object, data, size, name, &text);
+  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_UNKNOWN) cl_text_free(&text);
+  write_logs(state, &text, false);
+  return result;
+}
+
+/* Where a real driver was seen to read behind the end of the data and crash, or not to return (recorded). */
+static CUresult cut_short(State *state, const char *what, const char *name, size_t size) {
+  log_error(state, "error   : '%s' is %s cut at %zu bytes, on which a real driver may crash", name, what, size);
+  return CUDA_ERROR_INVALID_IMAGE;
+}
+
+/* A copy that goes on with zeros, for what ends a little early without a real driver noticing. */
+static uint8_t *padded(const uint8_t *data, size_t size, size_t wanted) {
+  uint8_t *copy = calloc(1, wanted);
+  if (copy) memcpy(copy, data, size);
+  return copy;
+}
+
+enum { UNREAD_TAIL = 64, SMALLEST_ARCHIVE = 68 }; /* bytes at the end of the last header that a real driver does not read */
+
+static CUresult not_recognized(State *state, int times) {
+  while (times-- > 0) log_error(state, "error   : Binary format for key='0', ident='' is not recognized");
+  return CUDA_ERROR_INVALID_IMAGE;
+}
+
+static void no_code(State *state, const char *name) {
+  LinkText text = {0};
+  if (asprintf(&text.info, " No code for sm_%d in %s; continuing.", state->options.arch, name) < 0) text.info = NULL;
+  write_logs(state, &text, false);
+}
+
+/* CUDA 12.7 has no nvJitLink of its own; that of 12.8 reads newer PTX than the driver did. */
+static CUresult check_ptx_12_7(State *state, const char *data) {
+  int version, target, line = 1;
+  enum { DRIVER = 12070, PTX = 86 };
+  if (cl_config()->version != DRIVER || !cl_ptx_head(data, strlen(data), &version, &target) || version <= PTX)
+    return CUDA_SUCCESS;
+  for (const char *at = data; at < strstr(data, ".version"); at++) line += *at == '\n';
+  log_error(state, "ptxas application ptx input, line %d; fatal   : Unsupported .version %d.%d; current version is '8.6'",
+            line, version / 10, version % 10);
+  return state->ptx_failure = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+}
+
+static CUresult add_ptx(State *state, const char *data, const char *name) {
+  if (check_ptx_12_7(state, data)) return state->ptx_failure;
+  CUresult result = give(state, IMAGE_PTX, false, data, strlen(data) + 1, name);
+  if (result) state->ptx_failure = result;
+  return result ? result : check_duplicates(state, IMAGE_PTX, data, strlen(data), NULL, name);
+}
+
+enum { ET_REL = 1, ELF_HEADER = 64 };
+
+/* Where the section table of an ELF image ends, by its own header. */
+static uint64_t sections_end(const uint8_t *data) {
+  uint64_t table = 0;
+  for (int at = 7; at >= 0; at--) table = table << 8 | data[40 + at];
+  return table + (uint64_t)(data[60] | data[61] << 8) * 64;
+}
+
+/* An ELF image where a cubin is expected; every failure spoils the state, as it does with a real driver. */
+static CUresult add_cubin(State *state, const uint8_t *data, size_t size, const char *name) {
+  Elf elf;
+  char problem[128];
+  uint8_t *copy = NULL;
+  uint64_t end = size >= ELF_HEADER ? sections_end(data) : 0;
+  if (end > size && size < 2 * ELF_HEADER && data[4] == 2) return poison(state, cut_short(state, "a cubin", name, size));
+  if (size >= 18 && (data[16] | data[17] << 8) != ET_REL) return poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  if (size >= 5 && data[4] != 2) return poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  if (size < ELF_HEADER) {
+    if (size < 5) return poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
+    log_error(state, "fatal   : Unknown arch name ''");
+    return poison(state, CUDA_ERROR_UNKNOWN);
+  }
+  if (end - 64 * (uint64_t)(data[60] | data[61] << 8) >= size) {
+    log_error(state, "fatal   : Internal error: symsec not found");
+    return poison(state, CUDA_ERROR_UNKNOWN);
+  }
+  if (end > size) {
+    if (end - size >= UNREAD_TAIL) {
+      log_error(state, "fatal   : Internal error: section not mapped");
+      return poison(state, CUDA_ERROR_UNKNOWN);
+    }
+    if (!(copy = padded(data, size, (size_t)end))) return CUDA_ERROR_OUT_OF_MEMORY;
+    data = copy;
+    size = (size_t)end;
+  }
+  CUresult result;
+  if (!cl_elf_open(&elf, data, size, problem, sizeof problem)) {
+    log_error(state, "error   : '%s' is a damaged cubin, on which a real driver may crash: %s", name, problem);
+    result = poison(state, CUDA_ERROR_INVALID_IMAGE);
+  } else if (!cl_elf_arch(&elf)) {
+    log_error(state, "fatal   : Unknown arch name ''");
+    result = poison(state, CUDA_ERROR_UNKNOWN);
+  } else if (cl_elf_arch(&elf) != state->options.arch || cl_elf_release(&elf) > cl_config()->version)
+    result = poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  else {
+    result = check_duplicates(state, IMAGE_ELF, data, size, &elf, name);
+    if (!result) {
+      if (elf.machine != 190 && !copy) { /* the driver does not look at the machine; nvJitLink does */
+        copy = malloc(size);
+        if (copy) memcpy(copy, data, size), data = copy;
+      }
+      if (copy) copy[18] = 190, copy[19] = 0;
+      result = give(state, IMAGE_ELF, false, data, size, name);
+      if (result) poison(state, result = CUDA_ERROR_NO_BINARY_FOR_GPU);
+    }
+  }
+  free(copy);
+  return result;
+}
+
+static CUresult add_fatbin(State *state, const uint8_t *data, size_t size, const char *name, bool as_ptx) {
+  CUresult result = give(state, IMAGE_FATBIN, false, data, size, name);
+  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU && !as_ptx) {
+    no_code(state, name);
+    return CUDA_SUCCESS;
+  }
+  return result == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_INVALID_IMAGE : result;
+}
+
+/* A fatbin whose end is missing still links if what fits the target is there. */
+static CUresult add_cut_fatbin(State *state, const uint8_t *data, size_t size, const char *name, bool as_ptx) {
+  size_t wanted = cl_fatbin_usable(data, size, state->options.arch);
+  if (!wanted) return cut_short(state, "a fatbin", name, size);
+  if (wanted == size) return add_fatbin(state, data, size, name, as_ptx);
+  uint8_t *copy = padded(data, size, wanted);
+  if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = add_fatbin(state, copy, wanted, name, as_ptx);
+  free(copy);
+  return result;
+}
+
+static CUresult add_object(State *state, const uint8_t *data, size_t size, const char *name) {
+  uint8_t *copy = NULL;
+  if (size < ELF_HEADER) return cut_short(state, "an object", name, size);
+  uint64_t end = sections_end(data);
+  if (end > size) {
+    if (size < 2 * ELF_HEADER) return CUDA_ERROR_INVALID_IMAGE;
+    if (end - size >= UNREAD_TAIL) return cut_short(state, "an object", name, size);
+    if (!(copy = padded(data, size, (size_t)end))) return CUDA_ERROR_OUT_OF_MEMORY;
+    data = copy;
+    size = (size_t)end;
+  }
+  enum { EM_CUDA = 190 };
+  CUresult result = (data[18] | data[19] << 8) == EM_CUDA ? CUDA_ERROR_UNKNOWN : give(state, IMAGE_ELF, true, data, size, name);
+  free(copy);
+  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU) return no_code(state, name), CUDA_SUCCESS;
+  return result == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_INVALID_IMAGE : result;
+}
+
+static CUresult add_library(State *state, const uint8_t *data, size_t size, const char *name) {
+  uint8_t *copy = NULL;
+  uint64_t wanted = cl_archive_size(data, size);
+  if (!wanted || (wanted > size && wanted - size >= UNREAD_TAIL)) return cut_short(state, "a library", name, size);
+  if (wanted > size) {
+    if (!(copy = padded(data, size, (size_t)wanted))) return CUDA_ERROR_OUT_OF_MEMORY;
+    data = copy;
+    size = (size_t)wanted;
+  }
+  CUresult result = give(state, IMAGE_ARCHIVE, false, data, size, name);
+  free(copy);
+  return result == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_INVALID_IMAGE : result;
+}
+
+/* Adds one input by what the caller says it is and what its bytes are; the pairs are those of the recording. */
+static CUresult add_input(State *state, int type, const uint8_t *data, size_t size, const char *name) {
+  ImageKind kind = cl_image_kind(data, size);
+  switch (type) {
+    case TYPE_CUBIN:
+      if (kind == IMAGE_ELF) return add_cubin(state, data, size, name);
+      return state->spoiled = CUDA_ERROR_INVALID_IMAGE;
+    case TYPE_PTX:
+    case TYPE_FATBIN:
+      if (kind == IMAGE_PTX) return add_ptx(state, (const char *)data, name);
+      if (kind == IMAGE_ELF && size > 19 && (data[18] | data[19] << 8) == 190) return add_cubin(state, data, size, name);
+      if (kind == IMAGE_FATBIN) return add_cut_fatbin(state, data, size, name, type == TYPE_PTX);
+      return not_recognized(state, type == TYPE_FATBIN ? 2 : 1);
+    case TYPE_OBJECT:
+      if (kind == IMAGE_ELF) return add_object(state, data, size, name);
+      log_error(state, "fatal   : Could not find fatbin in '%s'", name);
+      return CUDA_ERROR_UNKNOWN;
+    case TYPE_LIBRARY:
+      if (kind == IMAGE_ARCHIVE) return add_library(state, data, size, name);
+      if (kind == IMAGE_PTX || size < SMALLEST_ARCHIVE) return CUDA_ERROR_INVALID_IMAGE;
+      log_error(state, "fatal   : unexpected archive format");
+      return CUDA_ERROR_UNKNOWN;
+    default:
+      return poison(state, CUDA_ERROR_JIT_COMPILER_NOT_FOUND); /* LTO-IR of CUDA 12 and later is not the driver's */
+  }
+}
+
+static CUresult check_input_options(unsigned count, const int *keys, void *const *values) {
+  static const bool allowed[OPTION_COUNT] = {
+      [MAX_REGISTERS] = true, [THREADS_PER_BLOCK] = true, [OPTIMIZATION_LEVEL] = true, [DEBUG_INFO] = true,
+      [LOG_VERBOSE] = true,   [LINE_INFO] = true,         [CACHE_MODE] = true,         [POSITION_INDEPENDENT] = true,
+      [MIN_CTA] = true,       [MAX_THREADS] = true,       [OVERRIDE_DIRECTIVES] = true, [SPLIT_COMPILE] = true,
+  };
+  if (count && (!keys || !values)) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned at = 0; at < count; at++)
+    if (keys[at] < 0 || keys[at] >= OPTION_COUNT || !allowed[keys[at]]) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+/* PTX counts up to its NUL, whatever size was given (measured); false if memory ends before one. */
+static bool text_size(const uint8_t *data, size_t *size) {
+  char page[256];
+  size_t at = 0;
+  while (cl_read_safely(data + at, page, sizeof page)) {
+    const char *end = memchr(page, 0, sizeof page);
+    if (end) {
+      *size = at + (size_t)(end - page);
+      return true;
+    }
+    at += sizeof page;
+  }
+  for (; cl_read_safely(data + at, page, 1); at++)
+    if (!*page) {
+      *size = at;
+      return true;
+    }
+  return false;
+}
+
+static CUresult add_data(State *state, int type, const void *data, size_t size, const char *name, unsigned count,
+                         const int *keys, void *const *values) {
+  if (!data || !size || type < 0 || type >= TYPES || check_input_options(count, keys, values)) return CUDA_ERROR_INVALID_VALUE;
+  if (state->completed) return CUDA_ERROR_INVALID_VALUE;
+  if (state->poison) return state->poison;
+  state->inputs++;
+  const char *kept = keep_input_name(state, name);
+  if (cl_image_kind(data, size) == IMAGE_PTX && (type == TYPE_PTX || type == TYPE_FATBIN)) {
+    size_t length;
+    if (!text_size(data, &length)) return cut_short(state, "PTX without its NUL,", kept, size);
+    char *text = malloc(length + 1);
+    if (!text) return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(text, data, length);
+    text[length] = 0;
+    CUresult result = add_ptx(state, text, kept);
+    free(text);
+    return result;
+  }
+  return add_input(state, type, data, size, kept);
+}
+
+static CUresult leave_add(Call *call, CUresult result, const State *state, int type, size_t size, const char *name) {
+  char text[160];
+  return cl_leave(call, result, ",\"state\":%llu,\"type\":%d,\"bytes\":%zu,\"name\":\"%s\"",
+                  state ? (unsigned long long)state->id : 0ULL, type, size, cl_json(name, text, sizeof text));
+}
+
+static CUresult add_and_leave(Call *call, State *handle, int type, const void *data, size_t size, const char *name,
+                              unsigned count, const int *keys, void *const *values) {
+  State *state = find_state(handle);
+  CUresult result = CUDA_ERROR_INVALID_HANDLE;
+  if (state) {
+    pthread_mutex_lock(&state->lock);
+    check_memory(state, "cuLinkAddData_v2");
+    result = add_data(state, type, data, size, name, count, keys, values);
+    pthread_mutex_unlock(&state->lock);
+  }
+  return leave_add(call, result, state, type, size, name);
+}
+
+EXPORT CUresult cuLinkAddData_v2(State *state, int type, void *data, size_t size, const char *name, unsigned count,
+                                 int *keys, void **values) {
+  ENTER_ANY_TIME(cuLinkAddData_v2);
+  return add_and_leave(&call, state, type, data, size, name, count, keys, values);
+}
+
+EXPORT CUresult cuLinkAddData(State *state, int type, void *data, size_t size, const char *name, unsigned count, int *keys,
+                              void **values) {
+  ENTER_ANY_TIME(cuLinkAddData);
+  return add_and_leave(&call, state, type, data, size, name, count, keys, values);
+}
+
+static CUresult read_file(const char *path, void **data, size_t *size) {
+  struct stat about;
+  if (!path || !*path) return CUDA_ERROR_INVALID_VALUE;
+  if (stat(path, &about)) return CUDA_ERROR_FILE_NOT_FOUND;
+  if (!S_ISREG(about.st_mode)) return CUDA_ERROR_OUT_OF_MEMORY; /* a folder (measured) */
+  if (!about.st_size) return CUDA_ERROR_INVALID_IMAGE;
+  FILE *file = fopen(path, "rb");
+  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
+  *size = (size_t)about.st_size;
+  *data = calloc(1, *size + 1); /* text gets its NUL */
+  bool read = *data && fread(*data, 1, *size, file) == *size;
+  fclose(file);
+  if (read) return CUDA_SUCCESS;
+  free(*data);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult add_file_and_leave(Call *call, State *handle, int type, const char *path, unsigned count, const int *keys,
+                                   void *const *values) {
+  State *state = find_state(handle);
+  CUresult result = CUDA_ERROR_INVALID_HANDLE;
+  void *data = NULL;
+  size_t size = 0;
+  if (state) {
+    pthread_mutex_lock(&state->lock);
+    check_memory(state, "cuLinkAddFile_v2");
+    result = read_file(path, &data, &size);
+    if (!result) {
+      result = add_data(state, type, data, size, path, count, keys, values);
+      free(data);
+    }
+    pthread_mutex_unlock(&state->lock);
+  }
+  return leave_add(call, result, state, type, size, path);
+}
+
+EXPORT CUresult cuLinkAddFile_v2(State *state, int type, const char *path, unsigned count, int *keys, void **values) {
+  ENTER_ANY_TIME(cuLinkAddFile_v2);
+  return add_file_and_leave(&call, state, type, path, count, keys, values);
+}
+
+EXPORT CUresult cuLinkAddFile(State *state, int type, const char *path, unsigned count, int *keys, void **values) {
+  ENTER_ANY_TIME(cuLinkAddFile);
+  return add_file_and_leave(&call, state, type, path, count, keys, values);
+}
+
+/* -- complete and destroy -- */
+
+static CUresult complete(State *state, void **image, size_t *size) {
+  if (!image) return CUDA_ERROR_INVALID_VALUE;
+  if (state->completed && !state->poison) return CUDA_ERROR_INVALID_HANDLE;
+  LinkText text = {0};
+  CUresult result = state->poison ? state->poison : state->spoiled;
+  if (!result) {
+    state->completed = true;
+    result = cl_linker_complete(state->linker, &state->image, &state->image_size, &text);
+    /* an undefined symbol: what the call answers depends on a PTX that failed before (recorded) */
+    if (result == CUDA_ERROR_INVALID_SOURCE && state->ptx_failure)
+      result = state->ptx_failure == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+    if (result) poison(state, result);
+  }
+  write_logs(state, &text, true);
+  if (state->wall_time >= 0) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    float milliseconds = (float)(now.tv_sec - state->started.tv_sec) * 1e3f + (float)(now.tv_nsec - state->started.tv_nsec) * 1e-6f;
+    uint32_t bits;
+    memcpy(&bits, &milliseconds, sizeof bits);
+    write_value(state, (unsigned)state->wall_time, bits);
+  }
+  if (result) return result;
+  *image = state->image;
+  if (size) *size = state->image_size;
+  return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuLinkComplete(State *handle, void **image, size_t *size) {
+  ENTER_ANY_TIME(cuLinkComplete);
+  State *state = find_state(handle);
+  if (!state) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
+  pthread_mutex_lock(&state->lock);
+  check_memory(state, "cuLinkComplete");
+  CUresult result = complete(state, image, size);
+  pthread_mutex_unlock(&state->lock);
+  LEAVE(result, ",\"state\":%llu,\"bytes\":%zu", (unsigned long long)state->id, result ? (size_t)0 : state->image_size);
+}
+
+EXPORT CUresult cuLinkDestroy(State *handle) {
+  ENTER_ANY_TIME(cuLinkDestroy);
+  State *state = find_state(handle);
+  if (!state) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
+  check_memory(state, "cuLinkDestroy");
+  pthread_mutex_lock(&cl_lock);
+  for (State **link = &states; *link; link = &(*link)->next)
+    if (*link == state) {
+      *link = state->next;
+      break;
+    }
+  pthread_mutex_unlock(&cl_lock);
+  uint64_t id = state->id;
+  free_state(state);
+  LEAVE(CUDA_SUCCESS, ",\"state\":%llu", (unsigned long long)id);
+}

@@ -1,0 +1,524 @@
+/* Device memory, backed by host memory, every access checked against the allocation that it starts in. */
+#define _GNU_SOURCE
+#include "emulator.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { ALIGNMENT = 512 };
+
+typedef enum { DEVICE, HOST, MANAGED, REGISTERED } Kind;
+
+typedef struct {
+  uintptr_t start;
+  size_t size;
+  Kind kind;
+  unsigned flags;
+  uint64_t id;
+} Allocation;
+
+/* Sorted by address. */
+static struct {
+  Allocation *list;
+  size_t count, room, bytes;
+  uint64_t last_id;
+} memory;
+
+/* Index of the allocation that holds an address, or of the first one behind it. */
+static size_t find(uintptr_t address, bool *inside) {
+  size_t low = 0, high = memory.count;
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    if (memory.list[middle].start <= address) low = middle + 1;
+    else high = middle;
+  }
+  *inside = low && address - memory.list[low - 1].start < memory.list[low - 1].size;
+  return *inside ? low - 1 : low;
+}
+
+static bool insert(Allocation allocation) {
+  bool inside;
+  if (memory.count == memory.room) {
+    size_t room = memory.room ? 2 * memory.room : 64;
+    Allocation *list = realloc(memory.list, room * sizeof *list);
+    if (!list) return false;
+    memory.list = list;
+    memory.room = room;
+  }
+  size_t at = find(allocation.start, &inside);
+  memmove(memory.list + at + 1, memory.list + at, (memory.count - at) * sizeof *memory.list);
+  allocation.id = ++memory.last_id;
+  memory.list[at] = allocation;
+  memory.count++;
+  if (allocation.kind != REGISTERED) memory.bytes += allocation.size;
+  return true;
+}
+
+static CUresult allocate(uintptr_t *out, size_t size, Kind kind, unsigned flags) {
+  void *block = NULL;
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  pthread_mutex_lock(&cl_lock);
+  bool fits = size <= cl_device_memory() && memory.bytes <= cl_device_memory() - size;
+  if (fits && !posix_memalign(&block, ALIGNMENT, size ? size : 1)) {
+    memset(block, 0, size);
+    if (insert((Allocation){(uintptr_t)block, size, kind, flags, 0})) {
+      *out = (uintptr_t)block;
+      block = NULL;
+      result = CUDA_SUCCESS;
+    }
+  }
+  pthread_mutex_unlock(&cl_lock);
+  free(block);
+  return result;
+}
+
+/* Removes the allocation that starts at an address. */
+static CUresult release(uintptr_t address, Kind kind, Kind or_kind) {
+  bool inside;
+  CUresult result = CUDA_ERROR_INVALID_VALUE;
+  void *block = NULL;
+  pthread_mutex_lock(&cl_lock);
+  size_t at = find(address, &inside);
+  if (inside && memory.list[at].start == address && (memory.list[at].kind == kind || memory.list[at].kind == or_kind)) {
+    if (memory.list[at].kind != REGISTERED) {
+      block = (void *)address;
+      memory.bytes -= memory.list[at].size;
+    }
+    memory.count--;
+    memmove(memory.list + at, memory.list + at + 1, (memory.count - at) * sizeof *memory.list);
+    result = CUDA_SUCCESS;
+  }
+  pthread_mutex_unlock(&cl_lock);
+  free(block);
+  return result;
+}
+
+/* Whether a range lies within one allocation; an empty range always does. */
+static bool within(CUdeviceptr address, size_t size) {
+  bool inside;
+  if (!size) return true;
+  pthread_mutex_lock(&cl_lock);
+  size_t at = find((uintptr_t)address, &inside);
+  bool ok = inside && size <= memory.list[at].size - ((uintptr_t)address - memory.list[at].start);
+  pthread_mutex_unlock(&cl_lock);
+  return ok;
+}
+
+CUdeviceptr cl_allocate(size_t size) {
+  uintptr_t address = 0;
+  return allocate(&address, size, DEVICE, 0) ? 0 : (CUdeviceptr)address;
+}
+
+bool cl_release(CUdeviceptr address) { return release((uintptr_t)address, DEVICE, DEVICE) == CUDA_SUCCESS; }
+
+/* -- the caller's memory -- */
+
+bool cl_read_safely(const void *from, void *to, size_t size) {
+  struct iovec here = {to, size}, there = {(void *)(uintptr_t)from, size};
+  if (!size) return true;
+  ssize_t copied = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+  if (copied < 0 && (errno == ENOSYS || errno == EPERM)) { /* a sandbox forbids it: trust the caller */
+    memcpy(to, from, size);
+    return true;
+  }
+  return copied == (ssize_t)size;
+}
+
+bool cl_write_safely(void *to, const void *from, size_t size) {
+  struct iovec here = {(void *)(uintptr_t)from, size}, there = {to, size};
+  if (!size) return true;
+  ssize_t copied = process_vm_writev(getpid(), &here, 1, &there, 1, 0);
+  if (copied < 0 && (errno == ENOSYS || errno == EPERM)) {
+    memcpy(to, from, size);
+    return true;
+  }
+  return copied == (ssize_t)size;
+}
+
+/* -- allocation -- */
+
+EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size) {
+  ENTER(cuMemAlloc_v2);
+  if (!out || !size) LEAVE(CUDA_ERROR_INVALID_VALUE, ",\"bytes\":%zu", size);
+  NEED_CONTEXT(context);
+  uintptr_t address = 0;
+  CUresult result = allocate(&address, size, DEVICE, 0);
+  if (!result) *out = address;
+  LEAVE(result, ",\"bytes\":%zu", size);
+}
+
+/* The 32-bit entry points of before CUDA 3.2: a real driver of today answers 201, whatever context is current. */
+#define OLD_ENTRY_POINT(name, ...)                                                                     \
+  EXPORT CUresult name(__VA_ARGS__) {                                                                  \
+    ENTER(name);                                                                                       \
+    LEAVE(CUDA_ERROR_INVALID_CONTEXT, ",\"note\":\"the 32-bit entry point of before CUDA 3.2\"");       \
+  }
+
+OLD_ENTRY_POINT(cuMemAlloc, void)
+OLD_ENTRY_POINT(cuMemFree, void)
+OLD_ENTRY_POINT(cuMemGetInfo, void)
+OLD_ENTRY_POINT(cuMemAllocPitch, void)
+OLD_ENTRY_POINT(cuMemGetAddressRange, void)
+OLD_ENTRY_POINT(cuMemcpyHtoD, void)
+OLD_ENTRY_POINT(cuMemcpyDtoH, void)
+OLD_ENTRY_POINT(cuMemcpyDtoD, void)
+OLD_ENTRY_POINT(cuMemcpyHtoDAsync, void)
+OLD_ENTRY_POINT(cuMemcpyDtoHAsync, void)
+OLD_ENTRY_POINT(cuMemcpyDtoDAsync, void)
+OLD_ENTRY_POINT(cuMemsetD8, void)
+OLD_ENTRY_POINT(cuMemsetD16, void)
+OLD_ENTRY_POINT(cuMemsetD32, void)
+OLD_ENTRY_POINT(cuMemsetD2D8, void)
+OLD_ENTRY_POINT(cuMemsetD2D16, void)
+OLD_ENTRY_POINT(cuMemsetD2D32, void)
+OLD_ENTRY_POINT(cuMemHostGetDevicePointer, void)
+
+EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element) {
+  ENTER(cuMemAllocPitch_v2);
+  if (!out || !pitch || !width || !height || (element != 4 && element != 8 && element != 16))
+    LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+  NEED_CONTEXT(context);
+  uintptr_t address = 0;
+  size_t row = (width + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  if (row < width || height > SIZE_MAX / row) LEAVE(CUDA_ERROR_OUT_OF_MEMORY, "");
+  CUresult result = allocate(&address, row * height, DEVICE, 0);
+  if (!result) *out = address, *pitch = row;
+  LEAVE(result, ",\"bytes\":%zu", row * height);
+}
+
+EXPORT CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned flags) {
+  ENTER(cuMemAllocManaged);
+  if (!out || !size || (flags != 1 && flags != 2)) LEAVE(CUDA_ERROR_INVALID_VALUE, ",\"bytes\":%zu", size);
+  NEED_CONTEXT(context);
+  uintptr_t address = 0;
+  CUresult result = allocate(&address, size, MANAGED, flags);
+  if (!result) *out = address;
+  LEAVE(result, ",\"bytes\":%zu", size);
+}
+
+static CUresult allocate_in_stream(CUdeviceptr *out, size_t size) {
+  CUresult result;
+  cl_context(&result);
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (result) return result;
+  uintptr_t address = 0;
+  result = allocate(&address, size, DEVICE, 0);
+  if (!result) *out = address;
+  return result;
+}
+
+EXPORT CUresult cuMemAllocAsync(CUdeviceptr *out, size_t size, void *stream) {
+  ENTER(cuMemAllocAsync);
+  (void)stream;
+  LEAVE(allocate_in_stream(out, size), ",\"bytes\":%zu", size);
+}
+
+EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, void *pool, void *stream) {
+  ENTER(cuMemAllocFromPoolAsync);
+  (void)pool, (void)stream;
+  LEAVE(allocate_in_stream(out, size), ",\"bytes\":%zu", size);
+}
+
+EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
+  ENTER(cuMemFree_v2);
+  NEED_CONTEXT(context);
+  LEAVE(address ? release((uintptr_t)address, DEVICE, MANAGED) : CUDA_SUCCESS, ",\"address\":%llu",
+        (unsigned long long)address);
+}
+
+EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, void *stream) {
+  ENTER(cuMemFreeAsync);
+  (void)stream;
+  NEED_CONTEXT(context);
+  LEAVE(address ? release((uintptr_t)address, DEVICE, DEVICE) : CUDA_SUCCESS, ",\"address\":%llu",
+        (unsigned long long)address);
+}
+
+EXPORT CUresult cuMemGetInfo_v2(size_t *left, size_t *total) {
+  ENTER(cuMemGetInfo_v2);
+  NEED_CONTEXT(context);
+  pthread_mutex_lock(&cl_lock);
+  if (left) *left = cl_device_memory() - memory.bytes;
+  if (total) *total = cl_device_memory();
+  pthread_mutex_unlock(&cl_lock);
+  LEAVE(CUDA_SUCCESS, "");
+}
+
+EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr address) {
+  ENTER(cuMemGetAddressRange_v2);
+  NEED_CONTEXT(context);
+  bool inside;
+  pthread_mutex_lock(&cl_lock);
+  size_t at = find((uintptr_t)address, &inside);
+  if (inside && base) *base = memory.list[at].start;
+  if (inside && size) *size = memory.list[at].size;
+  pthread_mutex_unlock(&cl_lock);
+  LEAVE(inside ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND, "");
+}
+
+/* -- host memory -- */
+
+static CUresult allocate_host(void **out, size_t size, unsigned flags) {
+  CUresult result;
+  cl_context(&result);
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (result) return result;
+  if (!size) return *out = NULL, CUDA_SUCCESS; /* measured */
+  uintptr_t address = 0;
+  result = allocate(&address, size, HOST, flags | 2);
+  if (!result) *out = (void *)address;
+  return result;
+}
+
+EXPORT CUresult cuMemAllocHost_v2(void **out, size_t size) {
+  ENTER(cuMemAllocHost_v2);
+  LEAVE(allocate_host(out, size, 0), ",\"bytes\":%zu", size);
+}
+
+EXPORT CUresult cuMemAllocHost(void **out, unsigned size) {
+  ENTER(cuMemAllocHost);
+  LEAVE(allocate_host(out, size, 0), ",\"bytes\":%u", size);
+}
+
+EXPORT CUresult cuMemHostAlloc(void **out, size_t size, unsigned flags) {
+  ENTER(cuMemHostAlloc);
+  if (flags > 7) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+  LEAVE(allocate_host(out, size, flags), ",\"bytes\":%zu", size);
+}
+
+EXPORT CUresult cuMemFreeHost(void *block) {
+  ENTER(cuMemFreeHost);
+  NEED_CONTEXT(context);
+  LEAVE(block ? release((uintptr_t)block, HOST, HOST) : CUDA_SUCCESS, "");
+}
+
+static CUresult register_host(void *block, size_t size, unsigned flags) {
+  bool inside;
+  CUresult result;
+  cl_context(&result);
+  if (!block || !size || flags > 15) return CUDA_ERROR_INVALID_VALUE;
+  if (result) return result;
+  pthread_mutex_lock(&cl_lock);
+  find((uintptr_t)block, &inside);
+  if (inside) result = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  else if (!insert((Allocation){(uintptr_t)block, size, REGISTERED, flags, 0})) result = CUDA_ERROR_OUT_OF_MEMORY;
+  pthread_mutex_unlock(&cl_lock);
+  return result;
+}
+
+EXPORT CUresult cuMemHostRegister_v2(void *block, size_t size, unsigned flags) {
+  ENTER(cuMemHostRegister_v2);
+  LEAVE(register_host(block, size, flags), ",\"bytes\":%zu", size);
+}
+
+EXPORT CUresult cuMemHostRegister(void *block, size_t size, unsigned flags) {
+  ENTER(cuMemHostRegister);
+  LEAVE(register_host(block, size, flags), ",\"bytes\":%zu", size);
+}
+
+EXPORT CUresult cuMemHostUnregister(void *block) {
+  ENTER(cuMemHostUnregister);
+  NEED_CONTEXT(context);
+  LEAVE(release((uintptr_t)block, REGISTERED, REGISTERED) ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : CUDA_SUCCESS, "");
+}
+
+EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *block, unsigned flags) {
+  ENTER(cuMemHostGetDevicePointer_v2);
+  if (!address || flags || !within((CUdeviceptr)(uintptr_t)block, 1)) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+  NEED_CONTEXT(context);
+  *address = (CUdeviceptr)(uintptr_t)block;
+  LEAVE(CUDA_SUCCESS, "");
+}
+
+EXPORT CUresult cuMemHostGetFlags(unsigned *flags, void *block) {
+  ENTER(cuMemHostGetFlags);
+  if (!flags) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+  NEED_CONTEXT(context);
+  bool inside;
+  pthread_mutex_lock(&cl_lock);
+  size_t at = find((uintptr_t)block, &inside);
+  inside = inside && (memory.list[at].kind == HOST || memory.list[at].kind == REGISTERED);
+  if (inside) *flags = memory.list[at].flags;
+  pthread_mutex_unlock(&cl_lock);
+  LEAVE(inside ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE, "");
+}
+
+/* -- what a pointer is -- */
+
+enum {
+  POINTER_CONTEXT = 1,
+  POINTER_MEMORY_TYPE = 2,
+  POINTER_DEVICE = 3,
+  POINTER_HOST = 4,
+  POINTER_BUFFER_ID = 7,
+  POINTER_IS_MANAGED = 8,
+  POINTER_DEVICE_ORDINAL = 9,
+  POINTER_RANGE_START = 11,
+  POINTER_RANGE_SIZE = 12,
+  POINTER_MAPPED = 13,
+};
+
+static CUresult pointer_attribute(void *out, int attribute, CUdeviceptr address, Context *context) {
+  bool inside;
+  pthread_mutex_lock(&cl_lock);
+  size_t at = find((uintptr_t)address, &inside);
+  Allocation found = inside ? memory.list[at] : (Allocation){0};
+  pthread_mutex_unlock(&cl_lock);
+  if (!inside) return CUDA_ERROR_INVALID_VALUE;
+  switch (attribute) {
+    case POINTER_CONTEXT: *(Context **)out = context; break;
+    case POINTER_MEMORY_TYPE: *(unsigned *)out = found.kind == DEVICE || found.kind == MANAGED ? 2 : 1; break;
+    case POINTER_DEVICE: *(CUdeviceptr *)out = address; break;
+    case POINTER_HOST:
+      if (found.kind == DEVICE) return CUDA_ERROR_INVALID_VALUE;
+      *(void **)out = (void *)(uintptr_t)address;
+      break;
+    case POINTER_BUFFER_ID: *(uint64_t *)out = found.id; break;
+    case POINTER_IS_MANAGED: *(unsigned *)out = found.kind == MANAGED; break;
+    case POINTER_DEVICE_ORDINAL: *(int *)out = context->device; break;
+    case POINTER_RANGE_START: *(CUdeviceptr *)out = found.start; break;
+    case POINTER_RANGE_SIZE: *(size_t *)out = found.size; break;
+    case POINTER_MAPPED: *(unsigned *)out = 1; break;
+    default: return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuPointerGetAttribute(void *out, int attribute, CUdeviceptr address) {
+  ENTER(cuPointerGetAttribute);
+  if (!out) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+  NEED_CONTEXT(context);
+  LEAVE(pointer_attribute(out, attribute, address, context), ",\"attribute\":%d", attribute);
+}
+
+EXPORT CUresult cuPointerGetAttributes(unsigned count, const int *attributes, void **out, CUdeviceptr address) {
+  ENTER(cuPointerGetAttributes);
+  if (!attributes || !out || !count) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+  NEED_CONTEXT(context);
+  /* an attribute that does not apply is left at zero, and is no error (CUDA Driver API, cuPointerGetAttributes) */
+  for (unsigned at = 0; at < count; at++)
+    if (out[at] && pointer_attribute(out[at], attributes[at], address, context)) *(unsigned *)out[at] = 0;
+  LEAVE(CUDA_SUCCESS, "");
+}
+
+/* -- copying and setting -- */
+
+static CUresult copy(CUdeviceptr to, bool to_device, CUdeviceptr from, bool from_device, size_t size) {
+  CUresult result;
+  cl_context(&result);
+  if (result) return result;
+  if (!size) return CUDA_SUCCESS;
+  if (!to || !from || (to_device && !within(to, size)) || (from_device && !within(from, size)))
+    return CUDA_ERROR_INVALID_VALUE;
+  memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size);
+  return CUDA_SUCCESS;
+}
+
+#define BYTES ",\"bytes\":%zu"
+
+EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size) {
+  ENTER(cuMemcpyHtoD_v2);
+  LEAVE(copy(to, true, (uintptr_t)from, false, size), BYTES, size);
+}
+
+EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size) {
+  ENTER(cuMemcpyDtoH_v2);
+  LEAVE(copy((uintptr_t)to, false, from, true, size), BYTES, size);
+}
+
+EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size) {
+  ENTER(cuMemcpyDtoD_v2);
+  LEAVE(copy(to, true, from, true, size), BYTES, size);
+}
+
+EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, void *stream) {
+  ENTER(cuMemcpyHtoDAsync_v2);
+  (void)stream;
+  LEAVE(copy(to, true, (uintptr_t)from, false, size), BYTES, size);
+}
+
+EXPORT CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, void *stream) {
+  ENTER(cuMemcpyDtoHAsync_v2);
+  (void)stream;
+  LEAVE(copy((uintptr_t)to, false, from, true, size), BYTES, size);
+}
+
+EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
+  ENTER(cuMemcpyDtoDAsync_v2);
+  (void)stream;
+  LEAVE(copy(to, true, from, true, size), BYTES, size);
+}
+
+/* With unified addressing either side may be the host's; what we allocated is checked, the rest is the caller's. */
+static CUresult copy_unified(CUdeviceptr to, CUdeviceptr from, size_t size) {
+  return copy(to, within(to, 1), from, within(from, 1), size);
+}
+
+EXPORT CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t size) {
+  ENTER(cuMemcpy);
+  LEAVE(copy_unified(to, from, size), BYTES, size);
+}
+
+EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
+  ENTER(cuMemcpyAsync);
+  (void)stream;
+  LEAVE(copy_unified(to, from, size), BYTES, size);
+}
+
+EXPORT CUresult cuMemcpyPeer(CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size) {
+  ENTER(cuMemcpyPeer);
+  (void)to_context, (void)from_context;
+  LEAVE(copy(to, true, from, true, size), BYTES, size);
+}
+
+EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context,
+                                  size_t size, void *stream) {
+  ENTER(cuMemcpyPeerAsync);
+  (void)to_context, (void)from_context, (void)stream;
+  LEAVE(copy(to, true, from, true, size), BYTES, size);
+}
+
+/* `rows` rows of `count` values of `width` bytes, `pitch` bytes apart. */
+static CUresult set(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, size_t count, size_t rows) {
+  CUresult result;
+  cl_context(&result);
+  if (result) return result;
+  if (!count || !rows) return CUDA_SUCCESS;
+  if (to % width || (rows > 1 && pitch < count * width) || count > SIZE_MAX / width) return CUDA_ERROR_INVALID_VALUE;
+  if (rows > 1 && (rows - 1) > (SIZE_MAX - count * width) / pitch) return CUDA_ERROR_INVALID_VALUE;
+  if (!within(to, (rows - 1) * pitch + count * width)) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t row = 0; row < rows; row++) {
+    char *at = (char *)(uintptr_t)to + row * pitch;
+    for (size_t number = 0; number < count; number++, at += width) memcpy(at, &value, width); /* little-endian hosts */
+  }
+  return CUDA_SUCCESS;
+}
+
+#define MEMSET(bits, type)                                                                                    \
+  EXPORT CUresult cuMemsetD##bits##_v2(CUdeviceptr to, type value, size_t count) {                            \
+    ENTER(cuMemsetD##bits##_v2);                                                                              \
+    LEAVE(set(to, value, bits / 8, 0, count, 1), ",\"count\":%zu", count);                                    \
+  }                                                                                                           \
+  EXPORT CUresult cuMemsetD##bits##Async(CUdeviceptr to, type value, size_t count, void *stream) {            \
+    ENTER(cuMemsetD##bits##Async);                                                                            \
+    (void)stream;                                                                                             \
+    LEAVE(set(to, value, bits / 8, 0, count, 1), ",\"count\":%zu", count);                                    \
+  }                                                                                                           \
+  EXPORT CUresult cuMemsetD2D##bits##_v2(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height) { \
+    ENTER(cuMemsetD2D##bits##_v2);                                                                            \
+    LEAVE(set(to, value, bits / 8, pitch, width, height), ",\"count\":%zu", width *height);                   \
+  }                                                                                                           \
+  EXPORT CUresult cuMemsetD2D##bits##Async(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height, \
+                                           void *stream) {                                                    \
+    ENTER(cuMemsetD2D##bits##Async);                                                                          \
+    (void)stream;                                                                                             \
+    LEAVE(set(to, value, bits / 8, pitch, width, height), ",\"count\":%zu", width *height);                   \
+  }
+
+MEMSET(8, uint8_t)
+MEMSET(16, uint16_t)
+MEMSET(32, uint32_t)

@@ -1,0 +1,1 @@
+"""What a real driver answers, as data, and the cases that ask."""

@@ -1,0 +1,54 @@
+"""Record the cases from the libcuda of this machine: ``python -m tests.conformance.record OUT.json``."""
+
+from __future__ import annotations
+
+import ctypes
+import datetime as dt
+import json
+import multiprocessing
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from pytest_cudalink import probes
+
+from .cases import CASES
+from .recorder import run_case
+
+
+def release() -> str:
+    """Release of the driver, by NVML."""
+    library = ctypes.CDLL("libnvidia-ml.so.1")
+    text = ctypes.create_string_buffer(96)
+    assert library.nvmlInit_v2() == 0
+    assert library.nvmlSystemGetDriverVersion(text, 96) == 0
+    library.nvmlShutdown()
+    return text.value.decode()
+
+
+def one(name: str) -> list[dict[str, Any]]:
+    """Rows of one case; the library is opened by each worker, and initialized only by the case's own process."""
+    return run_case(ctypes.CDLL("libcuda.so.1"), CASES[name])
+
+
+def main() -> int:
+    """Run every case and write one file."""
+    # compiled PTX would come back from disk without its warnings
+    os.environ["CUDA_CACHE_DISABLE"] = "1"
+    with multiprocessing.get_context("fork").Pool() as pool:
+        rows = dict(zip(CASES, pool.map(one, CASES, chunksize=1), strict=True))
+    recording = {
+        "driver": release(),
+        "cuda": str(probes.driver_version()),
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        "arch": probes.device_arch(),
+        "cases": rows,
+    }
+    Path(sys.argv[1]).write_text(json.dumps(recording, indent=1) + "\n", encoding="utf-8")
+    print(f"{len(CASES)} cases, driver {recording['driver']}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
