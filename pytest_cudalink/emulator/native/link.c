@@ -882,10 +882,12 @@ static CUresult add_data(State *state, int type, const void *data, size_t size, 
   return add_input(state, type, data, size, kept);
 }
 
-static CUresult leave_add(Call *call, CUresult result, const State *state, int type, size_t size, const char *name) {
+static CUresult leave_add(Call *call, CUresult result, const State *state, int type, size_t size, const char *name,
+                          unsigned count) {
   char text[160];
-  return cl_leave(call, result, ",\"state\":%llu,\"type\":%d,\"bytes\":%zu,\"name\":\"%s\"",
-                  state ? (unsigned long long)state->id : 0ULL, type, size, cl_json(name, text, sizeof text));
+  return cl_leave(call, result, ",\"state\":%llu,\"type\":%d,\"bytes\":%zu,\"name\":\"%s\"%s",
+                  state ? (unsigned long long)state->id : 0ULL, type, size, cl_json(name, text, sizeof text),
+                  count && !result ? ",\"note\":\"options of one input are checked and not applied\"" : "");
 }
 
 static CUresult add_and_leave(Call *call, State *handle, int type, const void *data, size_t size, const char *name,
@@ -898,7 +900,7 @@ static CUresult add_and_leave(Call *call, State *handle, int type, const void *d
     result = add_data(state, type, data, size, name, count, keys, values);
     pthread_mutex_unlock(&state->lock);
   }
-  return leave_add(call, result, state, type, size, name);
+  return leave_add(call, result, state, type, size, name, count);
 }
 
 EXPORT CUresult cuLinkAddData_v2(State *state, int type, void *data, size_t size, const char *name, unsigned count,
@@ -946,7 +948,7 @@ static CUresult add_file_and_leave(Call *call, State *handle, int type, const ch
     }
     pthread_mutex_unlock(&state->lock);
   }
-  return leave_add(call, result, state, type, size, path);
+  return leave_add(call, result, state, type, size, path, count);
 }
 
 EXPORT CUresult cuLinkAddFile_v2(State *state, int type, const char *path, unsigned count, int *keys, void **values) {

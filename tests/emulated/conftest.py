@@ -1,0 +1,46 @@
+"""Fixtures of the tests that run child processes on an emulated driver."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import emulator
+from pytest_cudalink.matrix import toolchains
+
+ROOT = Path(__file__).parent.parent.parent
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def toolchain() -> Callable[[str], Path]:
+    """Makes sure that a CUDA release is in the cache, and gives its folder."""
+    return lambda version: toolchains.add(version).path
+
+
+@pytest.fixture
+def on_driver(toolchain) -> Run:
+    """Run Python with a program or arguments on an emulated driver of a version: `on_driver("13.0", "-c", text)`."""
+
+    def run(
+        version: str, *arguments: str, timeout: float = 300, env: dict[str, str] | None = None, **options: object
+    ) -> subprocess.CompletedProcess[str]:
+        toolchain("12.8" if version == "12.7" else version)
+        planned = emulator.plan(version, **options)
+        assert not planned.missing
+        return subprocess.run(
+            [sys.executable, *arguments],
+            env={**os.environ, **planned.environment(), **(env or {})},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    return run

@@ -1,0 +1,86 @@
+"""The recorded answers of a real driver, against those of the emulated one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pytest_cudalink import emulator
+from tests.conformance.compare import RECORDED, differences, explained, reasons
+
+recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def replayed(toolchain, pytestconfig, tmp_path_factory):
+    """Every case on an emulated driver of the same version, release and architecture."""
+    toolchain("13.0")
+    toolchain("12.9")  # the compiler for targets that CUDA 13 dropped
+    path = tmp_path_factory.mktemp("conformance") / "found.json"
+    planned = emulator.plan("13.0", release=recorded["driver"], arch=recorded["arch"])
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.conformance.record", str(path)],
+        env={**os.environ, **planned.environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=pytestconfig.rootpath,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_recording(replayed) -> None:
+    """The cases are those of the recording, of every kind, from one driver."""
+    assert list(replayed["cases"]) == list(recorded["cases"])
+    assert len(recorded["cases"]) >= 80
+    assert (replayed["driver"], replayed["cuda"], replayed["arch"]) == (recorded["driver"], "13.0", "sm_90")
+
+
+def test_codes_and_order(replayed) -> None:
+    """Every call answers the recorded code in the recorded order; nothing crashes."""
+    wrong = [
+        one
+        for name, rows in recorded["cases"].items()
+        for one in differences(name, rows, replayed["cases"][name])
+        if one.field in ("call", "code", "error", "image", "state")
+    ]
+    assert wrong == []
+    assert not [name for name, rows in replayed["cases"].items() if any("signal" in row for row in rows)]
+
+
+def test_crashes_are_answers(replayed) -> None:
+    """Where the real driver died, the emulated one refuses the input: 200 with a sentence, 209 for a linked cubin."""
+    for name, rows in recorded["cases"].items():
+        for number, row in enumerate(rows):
+            if "signal" not in row:
+                continue
+            answer = replayed["cases"][name][number]
+            assert answer["code"] == 200, name
+            assert "real driver may crash" in answer["error"] or "not recognized" in answer["error"], name
+
+
+def test_texts_and_sizes(replayed) -> None:
+    """Log texts and their sizes are the recorded ones in at least 95 % of the cases."""
+    fields = {"info", "error", "info_size", "error_size", "info_nul", "error_nul"}
+    different = {
+        name
+        for name, rows in recorded["cases"].items()
+        for one in differences(name, rows, replayed["cases"][name])
+        if one.field in fields
+    }
+    assert len(different) <= 0.05 * len(recorded["cases"])
+
+
+def test_every_difference_has_its_reason(replayed) -> None:
+    """What differs is listed, and what is listed differs."""
+    found = [
+        one for name, rows in recorded["cases"].items() for one in differences(name, rows, replayed["cases"][name])
+    ]
+    assert [one for one in found if explained(one) is None] == []
+    used = {explained(one) for one in found}
+    assert [entry["reason"] for entry in reasons() if entry["reason"] not in used] == []
