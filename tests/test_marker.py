@@ -106,11 +106,9 @@ def test_must_pass_where_it_holds():
     result.assert_outcomes(passed=2, failed=4, skipped=1)
     result.stdout.fnmatch_lines(
         [
-            "*DocumentedFailureError: cudalink: needs driver >= 13.2 (found 13.0, emulated); without it this test must "
-            "fail with CUDA_ERROR_UNSUPPORTED_PTX_VERSION matching '9.2', but it passed",
+            "*DocumentedFailureError: cudalink: needs driver >= 13.2 (found 13.0, emulated); *, but it passed",
             "E * RuntimeError: CUDA_ERROR_INVALID_PTX: 9.2",
-            "*must fail with CUDA_ERROR_UNSUPPORTED_PTX_VERSION matching '9.2', but it failed with RuntimeError: "
-            "CUDA_ERROR_INVALID_PTX: 9.2",
+            "*must fail with CUDA_ERROR_UNSUPPORTED_PTX_VERSION matching '9.2', but it failed with RuntimeError: *",
         ]
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
@@ -108,29 +109,38 @@ def _backend_of(linker: Any) -> str:
     return "driver" if type(linker.handle).__name__ == "CUlinkState" else "nvjitlink"
 
 
+#: The watch of each linker that lives, by its id.
+_WATCHES: Final[dict[int, Watch]] = {}
+
+
+def _remember(linker: Any, watched: Watch) -> None:
+    _WATCHES[id(linker)] = watched
+    weakref.finalize(linker, _WATCHES.pop, id(linker), None).atexit = False
+
+
 def _steered(module: ModuleType, recipe: Recipe) -> type:
     """A subclass of the module's linker that is watched, and that keeps the backend it was made with."""
     original: Any = module.Linker
 
     class Linker(original):  # type: ignore[misc]
-        __slots__ = ("_cudalink_backend", "_cudalink_watch")
+        # as large as the original: other modules of cuda.core compare the sizes when they are imported
+        __slots__ = ()
 
         def __init__(self, *object_codes: Any, options: Any = None) -> None:
-            self._cudalink_backend = None
-            self._cudalink_watch = watched = Watch(_NAME, map(_input, object_codes)) if current() else None
-            if watched is None:
+            if current() is None:
                 super().__init__(*object_codes, options=options)
                 return
+            watched = Watch(_NAME, map(_input, object_codes))
             with _making(module, recipe, watched):
                 if options is not None:
                     options = _of_the_moment(module, recipe, options)
                 super().__init__(*object_codes, options=options)
                 watched.backend = _backend_of(self)
-            self._cudalink_backend = as_backend(watched.backend)
+            _remember(self, watched)
 
         @wraps(original.link)
         def link(self, *arguments: Any, **keywords: Any) -> Any:
-            watched = self._cudalink_watch
+            watched = _WATCHES.get(id(self))
             with watched.step(last=True) if watched else nullcontext(), _at_home(module, recipe, self):
                 return super().link(*arguments, **keywords)
 
@@ -165,8 +175,9 @@ def _of_the_moment(module: ModuleType, recipe: Recipe, options: Any) -> Any:
 
 def _at_home(module: ModuleType, recipe: Recipe, linker: Any) -> AbstractContextManager[None]:
     """The names as when this linker was made, where it goes by them."""
-    backend = getattr(linker, "_cudalink_backend", None)
-    return _set(module, recipe, backend) if recipe.instances == "global" and backend else nullcontext()
+    watched = _WATCHES.get(id(linker)) if recipe.instances == "global" else None
+    backend = as_backend(watched.backend) if watched else None
+    return _set(module, recipe, backend) if backend else nullcontext()
 
 
 def _delegating(module: ModuleType, recipe: Recipe, method: Callable[..., Any]) -> Callable[..., Any]:
