@@ -15,6 +15,7 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS: Final = {
     "demo": "compile and link the two-module sample, and prove the result",
     "driver": "run a program on an emulated driver, or show the driver that is there",
+    "matrix": "check, list and show the cells of a project",
     "toolchain": "fetch and list the libraries of other CUDA releases",
 }
 
