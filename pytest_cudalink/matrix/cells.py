@@ -83,9 +83,14 @@ class Cell:
     @property
     def toolchains(self) -> tuple[tuple[str, toolchains.Layout], ...]:
         """What ``cudalink toolchain add`` must have brought before the cell runs."""
-        needed: list[tuple[str, toolchains.Layout]] = [
-            (self.values[key], "libs") for key in ("driver", "nvjitlink") if self.values[key] not in KEYS[key].words
-        ]
+        from ..emulator import plan
+
+        needed: list[tuple[str, toolchains.Layout]] = []
+        if self.values["driver"] not in KEYS["driver"].words:
+            emulation = plan(self.driver, arch=self.values["arch"] or "sm_90")
+            needed += [(str(version), "libs") for version in emulation.toolchains]
+        if self.values["nvjitlink"] not in KEYS["nvjitlink"].words:
+            needed.append((self.values["nvjitlink"], "libs"))
         if self.values["source"] == "local" and not self.values["local"] and self.ctk != "none":
             needed.append((self.ctk, "ctk"))
         return tuple(dict.fromkeys(needed))
@@ -109,11 +114,10 @@ class Cell:
 #: Which variable of the plugin carries a key.
 _ENVIRONMENT: Final = {
     "driver": "CUDALINK_DRIVER",
-    "driver-release": "CUDALINK_EMULATOR_RELEASE",
     "nvjitlink": "CUDALINK_NVJITLINK",
     "backend": "CUDALINK_FORCE_BACKEND",
     "policy": "CUDALINK_POLICY",
-    "arch": "CUDALINK_EMULATOR_ARCH",
+    "arch": "CUDALINK_ARCH",
 }
 
 

@@ -14,7 +14,7 @@ __all__ = ["REASONS", "REASONS_WITH"]
 
 
 def _no_wheels(cell: Cell) -> bool:
-    versions = (version_of(cell.values[key]) for key in ("ctk", "driver", "nvjitlink"))
+    versions = (version_of(cell.values[key]) for key in ("ctk", "nvjitlink"))
     return any(version is not None and version not in toolchains.releases() for version in versions)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..versions import CudaVersion, known_architectures, parse_architecture
+from ..versions import CudaVersion
 from . import toolchains
 
 __all__ = ["KEYS", "LATEST", "NAME_PATTERN", "Key", "release_fault", "version_of"]
@@ -30,16 +30,18 @@ def _python_fault(value: str) -> str:
     return "" if re.fullmatch(r"3\.\d{1,2}t?", value) else "a Python such as '3.12'"
 
 
-def _driver_release_fault(value: str) -> str:
-    return "" if re.fullmatch(r"\d{3}\.\d+(\.\d+)?", value) else "a driver release such as '580.65.06'"
+def _driver_fault(value: str) -> str:
+    from ..emulator import supported_versions
+
+    if not release_fault(value) and CudaVersion.parse(value) in supported_versions():
+        return ""
+    return f"a CUDA version that can be emulated, {supported_versions()[0]} to {supported_versions()[-1]}"
 
 
 def _arch_fault(value: str) -> str:
-    try:
-        parse_architecture(value)
-    except ValueError:
-        return f"an architecture; known: {', '.join(known_architectures())}"
-    return ""
+    from ..emulator import ARCHITECTURES
+
+    return "" if value in ARCHITECTURES else f"an architecture that can be emulated: {', '.join(ARCHITECTURES)}"
 
 
 def _tag_fault(value: str) -> str:
@@ -119,20 +121,12 @@ KEYS: Final[dict[str, Key]] = {
     "local": Key("string", "the folder for source = 'local'; left out, a mini toolkit is made in the cache", ""),
     "driver": Key(
         "string",
-        "CUDA driver: 'auto' (what the machine has, else an emulated one of the toolkit's release), 'real', 'absent', "
-        "or the CUDA release of an emulated one",
+        "CUDA driver: 'auto' (what the machine has; where it has none and the driver backend is forced, an emulated "
+        "one of the toolkit's release), 'real', 'absent', or the CUDA version of an emulated one",
         "auto",
         words=("auto", "real", "absent"),
-        fault=release_fault,
+        fault=_driver_fault,
         pattern=_RELEASE_PATTERN,
-        axis=True,
-    ),
-    "driver-release": Key(
-        "string",
-        "release of the emulated driver, such as '580.65.06'",
-        "",
-        fault=_driver_release_fault,
-        pattern=r"^[0-9]{3}\.[0-9]+(\.[0-9]+)?$",
         axis=True,
     ),
     "nvjitlink": Key(
@@ -155,10 +149,10 @@ KEYS: Final[dict[str, Key]] = {
     "policy": Key("string", "dispatch table of the bundled linker", "", axis=True),
     "arch": Key(
         "string",
-        "GPU architecture of the emulated driver, such as 'sm_90'",
+        "architecture of the emulated driver's device, such as 'sm_90'",
         "",
         fault=_arch_fault,
-        pattern=r"^(sm|compute)_[0-9]{2,3}[af]?$",
+        pattern=r"^sm_[0-9]{2,3}$",
         axis=True,
     ),
     "gpu": Key("boolean", "whether the cell needs a real GPU; such cells never run in parallel", default=False),

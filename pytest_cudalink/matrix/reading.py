@@ -204,14 +204,14 @@ class _Reader:
         for key, text in _conflicts(values):
             self.fault((*place, key), text)
         packages: tuple[str, ...] = ()
-        for key in ("ctk", "driver", "nvjitlink"):
-            try:
-                if key == "ctk":
-                    packages = self.packages(values["ctk"], values["source"])
-                elif (version := version_of(values[key])) is not None:
-                    toolchains.packages(version)
-            except toolchains.ToolchainError as error:
-                self.fault((*place, key), str(error))
+        try:
+            key = "ctk"
+            packages = self.packages(values["ctk"], values["source"])
+            key = "nvjitlink"
+            if (version := version_of(values["nvjitlink"])) is not None:
+                toolchains.packages(version)
+        except toolchains.ToolchainError as error:
+            self.fault((*place, key), str(error))
         line = _lines.line_of(self.lines, place)
         self.cells[name] = Cell(name, values, (*packages, *values["packages"]), line)
 
@@ -332,8 +332,7 @@ class _Reader:
             return
         for key in (key for key, spec in KEYS.items() if spec.axis or key == "gpu"):
             mine, its = cell.values[key], other.values[key]
-            # without a driver, 'auto' emulates one of the toolkit's own release
-            if mine != its and not (key == "driver" and {mine, its} == {"auto", cell.ctk}):
+            if mine != its:
                 self.fault(place, f"{other.name!r} is not the same as {cell.name!r}: {key} is {its!r}, not {mine!r}")
 
 
@@ -369,8 +368,6 @@ def _needed(spec: Key, value: Any) -> tuple[str, Any]:
 def _conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What values say together that cannot be: the key, and why."""
     driver, ctk, local = values["driver"], values["ctk"], values["source"] == "local"
-    if values["driver-release"] and version_of(driver) is None:
-        yield "driver-release", f"needs an emulated driver, such as driver = '13.0', found {driver!r}"
     if local and ctk in ("none", LATEST) and not values["local"]:
         yield "source", f"'local' needs the release of the toolkit, or its folder, found ctk = {ctk!r}"
     if values["local"] and not local:
