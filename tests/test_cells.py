@@ -317,6 +317,8 @@ def test_schema_and_reader_agree(tmp_path_factory, table) -> None:
         faults = []
     except CellsError as error:
         faults = [fault for fault in error.faults if "needed" in fault or "unknown key" in fault]
+    if valid:  # which versions and architectures can be emulated is not in the schema
+        faults = [fault for fault in faults if "can be emulated" not in fault]
     assert valid == (not faults), faults
 
 
