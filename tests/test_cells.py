@@ -178,6 +178,7 @@ def test_every_reason_holds_somewhere(cells) -> None:
     good = cells(
         '[cells.plain]\nctk = "13.0"\n[cells.no-skew]\nctk = "13.0"\ndriver = "13.0"\n'
         '[cells.driver-too-old]\nctk = "13.0"\ndriver = "12.9"\n[cells.nvjitlink-unusable]\nnvjitlink = "12.2"\n'
+        '[cells.other-soname]\nctk = "13.0"\nnvjitlink = "12.9"\n'
         '[cells.arch-unsupported]\nctk = "12.0"\narch = "sm_100"\n[cells.python-unsupported]\npython = "3.10"\n'
     )
     for name, (_, holds) in REASONS.items():

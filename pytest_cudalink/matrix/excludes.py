@@ -35,6 +35,11 @@ def _nvjitlink_unusable(cell: Cell) -> bool:
     return version is not None and version < (12, 3)
 
 
+def _other_soname(cell: Cell) -> bool:
+    toolkit, nvjitlink = version_of(cell.ctk), version_of(cell.values["nvjitlink"])
+    return toolkit is not None and nvjitlink is not None and toolkit.major != nvjitlink.major
+
+
 def _arch_unsupported(cell: Cell) -> bool:
     arch = cell.values["arch"]
     versions = [version for key in ("ctk", "driver", "nvjitlink") if (version := version_of(cell.values[key]))]
@@ -53,6 +58,10 @@ REASONS: Final[dict[str, tuple[str, Callable[[Cell], bool]]]] = {
     "no-wheels": ("NVIDIA published no wheels of that release", _no_wheels),
     "driver-too-old": ("the driver's major version is older than the toolkit's", _driver_too_old),
     "nvjitlink-unusable": ("that nvJitLink is older than 12.3", _nvjitlink_unusable),
+    "other-soname": (
+        "that nvJitLink is of another major version, and what needs this toolkit opens its own",
+        _other_soname,
+    ),
     "arch-unsupported": ("one of the releases does not know the architecture", _arch_unsupported),
     "python-unsupported": ("the plugin needs Python 3.11 or newer", _python_unsupported),
 }
