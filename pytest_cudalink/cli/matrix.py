@@ -27,11 +27,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show = verbs.add_parser("show", help="everything about one cell")
     show.add_argument("cell", metavar="CELL")
     github = verbs.add_parser("github", help="the matrix of a GitHub workflow, for fromJSON")
-    for verb in (listing, github):
+    gitlab = verbs.add_parser("gitlab", help="the child pipeline of GitLab")
+    gitlab.add_argument("--runner", choices=("nox", "tox"), default="nox", help="what runs a cell")
+    for verb in (listing, github, gitlab):
         verb.add_argument("--tags", default="", metavar="TAG,…", help="cells with one of these tags; !TAG: without it")
     for verb in (listing, show):
         verb.add_argument("--json", action="store_true", help="for programs")
-    for verb in (check, listing, show, github):
+    for verb in (check, listing, show, github, gitlab):
         verb.add_argument("--file", type=Path, metavar="FILE", help="file of cells (default: matrices/cells.toml)")
 
 
@@ -44,6 +46,7 @@ def run(options: argparse.Namespace) -> int:
         "list": _list,
         "show": _show,
         "github": _github,
+        "gitlab": _gitlab,
     }
     file = options.file or plan.cells_file(Path())
     try:
@@ -130,6 +133,15 @@ def _toml(value: object) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
     return json.dumps(value, ensure_ascii=False)
+
+
+def _gitlab(options: argparse.Namespace, file: Path) -> int:
+    from ..matrix import load_cells, select
+    from ..matrix.adopt import gitlab_pipeline
+
+    pipeline = gitlab_pipeline(select(load_cells(file), options.tags), options.runner)
+    sys.stdout.write(json.dumps(pipeline, indent=1) + "\n")
+    return 0
 
 
 def _github(options: argparse.Namespace, file: Path) -> int:
