@@ -131,7 +131,7 @@ def test_cut_files_are_read(tmp_path) -> None:
     """A file cut anywhere is read as far as it goes, and the cell counts as incomplete."""
     file = write(tmp_path, "c", {"a": "passed", "b": "passed"})
     whole = file.read_bytes()
-    for cut in range(whole.index(b"\n") + 1, len(whole), 7):
+    for cut in range(whole.index(b"\n") + 1, len(whole) - 1):
         file.write_bytes(whole[:cut])
         (cell,) = merge([file]).cells
         assert not cell.finished
