@@ -42,7 +42,7 @@ def tests(session: nox.Session) -> None:
     """The whole suite on one toolkit, 13.0."""
     install(session, *BASE.packages, "numpy", *group("test"), *group("docs"), "build", "nox")
     session.env["CUDALINK_REQUIRE_TOOLKIT"] = BASE.ctk
-    session.run("pytest", "-n", "2", *session.posargs)
+    session.run("pytest", "-n", "2", "--dist", "loadgroup", *session.posargs)
 
 
 @nox.session

@@ -14,6 +14,8 @@ from pytest_cudalink.report.merge import CellRun, Detail, Report
 
 from . import chromium
 
+pytestmark = pytest.mark.xdist_group("browser")
+
 CTKS, DRIVERS = ("12.9", "13.0", "13.2"), ("12.9", "13.0", "13.2", "none")
 SCREENSHOT = Path(__file__).parent.parent / "docs" / "report.png"
 

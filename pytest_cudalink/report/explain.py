@@ -46,7 +46,7 @@ def explain(cells: Sequence[Mapping[str, str]], bad: Sequence[bool | None]) -> s
     names = [name for name in _ORDER if len({axes.get(name, "") for axes, _ in ran}) > 1]
     single = [found for name in names if (found := _decides(ran, (name,)))]
     related = [{"relation": relation(axes)} for axes, _ in ran]
-    if all(one["relation"] for one in related):
+    if not single and all(one["relation"] for one in related):
         found = _decides([(axes, failed) for axes, (_, failed) in zip(related, ran, strict=True)], ("relation",))
         if found:
             single.append((found[0], found[1].replace("relation ", "")))
