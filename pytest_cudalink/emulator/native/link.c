@@ -136,6 +136,14 @@ EXPORT void cudalinkSetViolationHook(void (*hook)(const char *event)) {
 
 EXPORT uint64_t cudalinkViolationCount(void) { return __atomic_load_n(&violations, __ATOMIC_ACQUIRE); }
 
+/* How many states there ever were; they are numbered from 1. */
+EXPORT uint64_t cudalinkStateCount(void) {
+  pthread_mutex_lock(&cl_lock);
+  uint64_t count = last_state;
+  pthread_mutex_unlock(&cl_lock);
+  return count;
+}
+
 /* How many states are alive: what a test left behind shows up when they are destroyed. */
 EXPORT unsigned cudalinkLiveStates(void) {
   unsigned count = 0;
