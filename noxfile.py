@@ -127,7 +127,8 @@ def libraries(session: nox.Session) -> None:
         session.run("uv", "venv", "-q", "--clear", "--python", sys.executable, str(folder), external=True)
         session.run(
             *("uv", "pip", "install", "-q", "--python", python, "-e", str(ROOT), "uv", "numpy", *group("test")),
-            *(*packages, *requirements),
+            *packages,
+            *requirements,
             external=True,
         )
         env = {"CUDALINK_LIBRARY": name.split(" ")[0].rstrip(",")}

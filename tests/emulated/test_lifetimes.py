@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -219,8 +220,6 @@ def test_switched_off(suite) -> None:
 
 def test_valgrind_agrees(on_driver, toolchain, tmp_path) -> None:
     """Valgrind sees an invalid access where the checker is red, and none where it is green."""
-    import shutil
-
     if shutil.which("valgrind") is None or os.environ.get("CUDALINK_VALGRIND") != "1":
         pytest.skip("minutes under valgrind: nox -s valgrind")
     toolchain("13.0")
