@@ -231,6 +231,7 @@ def test_valgrind_agrees(on_driver, toolchain, tmp_path) -> None:
                 "valgrind",
                 f"--log-file={log}",
                 "--undef-value-errors=no",
+                "--free-fill=0xa5",  # what glibc does for the checker elsewhere
                 sys.executable,
                 PROGRAM,
                 fault,
@@ -244,5 +245,4 @@ def test_valgrind_agrees(on_driver, toolchain, tmp_path) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        blamed = "process_vm" in log.read_text() or "Invalid" in log.read_text()
-        assert blamed == (fault != "none"), log.read_text()[-2000:]
+        assert ("Invalid write" in log.read_text()) == (fault != "none"), log.read_text()[-2000:]
