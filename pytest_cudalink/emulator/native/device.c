@@ -226,7 +226,7 @@ EXPORT CUresult cuDeviceGetMemPool(void **pool, CUdevice device) {
 
 /* -- contexts -- */
 
-enum { CONTEXT_MAGIC = 0x63747821, DEVICES_MAX = 64, KNOWN_FLAGS = 0xff, API_VERSION = 3020 };
+enum { CONTEXT_MAGIC = 0x63747821, KNOWN_FLAGS = 0xff, API_VERSION = 3020 };
 
 /* Contexts are never freed: a caller may go on with a handle, and must get an answer. */
 static Context primary[DEVICES_MAX];
@@ -240,6 +240,14 @@ static _Thread_local struct {
   Context **list;
   size_t count, room;
 } stack;
+static pthread_key_t stack_key; /* frees a thread's list when the thread ends */
+
+static void drop_stack(void *list) {
+  free(list);
+  memset(&stack, 0, sizeof stack);
+}
+
+__attribute__((constructor)) static void make_stack_key(void) { pthread_key_create(&stack_key, drop_stack); }
 
 static void start_context(Context *context, CUdevice device, unsigned flags) {
   static const size_t limits[10] = {1024, 8 << 20, 8 << 20, 2, 2048, 64, 11796480, 232448, 0, 0};
@@ -267,6 +275,7 @@ static bool push(Context *context) {
     if (!list) return false;
     stack.list = list;
     stack.room = room;
+    pthread_setspecific(stack_key, list);
   }
   stack.list[stack.count++] = context;
   return true;
@@ -276,6 +285,15 @@ Context *cl_context(CUresult *result) {
   Context *context = top();
   *result = !context ? CUDA_ERROR_INVALID_CONTEXT : context->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
   return context;
+}
+
+/* Whether a context that a caller names exists; NULL is the current one. */
+static bool is_known(const Context *context) {
+  if (!context) return top() != NULL;
+  pthread_mutex_lock(&cl_lock);
+  bool known = is_context(context);
+  pthread_mutex_unlock(&cl_lock);
+  return known;
 }
 
 EXPORT CUresult cuDevicePrimaryCtxRetain(Context **context, CUdevice device) {
@@ -301,6 +319,7 @@ static CUresult release_primary(CUdevice device, bool all) {
   else if (all || --own->references == 0) {
     own->references = 0;
     own->dead = true;
+    cl_release_context(own);
   }
   pthread_mutex_unlock(&cl_lock);
   return result;
@@ -425,6 +444,7 @@ static CUresult destroy_context(Context *context) {
   else if (context->dead) result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   else {
     context->dead = true;
+    cl_release_context(context);
     if (top() == context) stack.count--;
   }
   pthread_mutex_unlock(&cl_lock);
@@ -489,9 +509,8 @@ EXPORT CUresult cuCtxGetDevice(CUdevice *device) {
 EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, Context *context) {
   ENTER(cuCtxGetDevice_v2);
   if (!device) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  if (!context) context = top();
-  if (!context) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
-  *device = context->device;
+  if (!is_known(context)) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
+  *device = (context ? context : top())->device;
   LEAVE(CUDA_SUCCESS, "");
 }
 
@@ -506,7 +525,7 @@ EXPORT CUresult cuCtxSynchronize_v2(Context *named) {
   if (!named) {
     NEED_CONTEXT(context);
   }
-  LEAVE(CUDA_SUCCESS, "");
+  LEAVE(is_known(named) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT, "");
 }
 
 EXPORT CUresult cuCtxGetFlags(unsigned *flags) {
@@ -523,6 +542,7 @@ EXPORT CUresult cuCtxGetApiVersion(Context *context, unsigned *version) {
   if (!context) {
     NEED_CONTEXT(current);
   }
+  if (!is_known(context)) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
   *version = API_VERSION;
   LEAVE(CUDA_SUCCESS, "");
 }
@@ -605,7 +625,7 @@ EXPORT CUresult cuCtxEnablePeerAccess(Context *peer, unsigned flags) {
   NEED_CONTEXT(context);
   if (flags) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
   if (!peer || peer == context) LEAVE(CUDA_ERROR_INVALID_DEVICE, "");
-  LEAVE(CUDA_SUCCESS, "");
+  LEAVE(is_known(peer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT, "");
 }
 
 /* -- streams: everything is done when the call returns -- */
@@ -655,7 +675,7 @@ static bool knows(const void *handle, uint32_t magic, bool forget) {
 }
 
 /* NULL, 1 and 2 are the default streams. */
-static CUresult check_stream(const Stream *stream) {
+CUresult cl_check_stream(const void *stream) {
   if ((uintptr_t)stream <= 2) return CUDA_SUCCESS;
   pthread_mutex_lock(&cl_lock);
   bool known = knows(stream, STREAM_MAGIC, false);
@@ -671,7 +691,7 @@ static CUresult check_event(const Event *event) {
 }
 
 #define NEED_STREAM(stream) \
-  if (check_stream(stream)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "")
+  if (cl_check_stream(stream)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "")
 #define NEED_EVENT(event) \
   if (check_event(event)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "")
 
@@ -858,7 +878,7 @@ EXPORT CUresult cuEventDestroy(Event *event) {
 }
 
 static CUresult record(Event *event, Stream *stream) {
-  if (check_event(event) || check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (check_event(event) || cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   clock_gettime(CLOCK_MONOTONIC, &event->time);
   event->recorded = true;
   return CUDA_SUCCESS;
