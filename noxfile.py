@@ -99,6 +99,14 @@ def old_nvjitlink(session: nox.Session) -> None:
         session.run("pytest", "tests/old", *session.posargs, env=env)
 
 
+@nox.session(name="driver-versions")
+def driver_versions(session: nox.Session) -> None:
+    """Emulated drivers of every CUDA version, each with its own nvJitLink from the toolchain cache."""
+    install(session, *BASE.packages, *group("test"))
+    env = {"CUDALINK_ALL_DRIVERS": "1"}
+    session.run("pytest", "tests/emulated/test_driver_api.py", "-k", "version", *session.posargs, env=env)
+
+
 @nox.session
 def fuzz(session: nox.Session) -> None:
     """Change every byte of cubins and link them; counts what still kills nvJitLink. --step=N takes every N-th byte."""

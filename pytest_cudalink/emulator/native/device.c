@@ -26,7 +26,7 @@ EXPORT CUresult cuDriverGetVersion(int *version) {
 
 static const struct driver_error *error_of(CUresult code) {
   for (size_t at = 0; at < sizeof driver_errors / sizeof *driver_errors; at++)
-    if (driver_errors[at].code == code) return &driver_errors[at];
+    if (driver_errors[at].code == code && driver_errors[at].since <= cl_config()->version) return &driver_errors[at];
   return NULL;
 }
 
@@ -46,10 +46,28 @@ EXPORT CUresult cuGetErrorString(CUresult code, const char **text) {
   LEAVE(error ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE, ",\"code\":%d", code);
 }
 
+/* libnvJitLink 12.1 to 12.4 refuse to start on a driver without this table; links never call into it (measured). */
+static const unsigned char table_of_old_linkers[16] = {0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41,
+                                                       0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3, 0x28};
+
+static CUresult refuse(void) {
+  cl_event("\"call\":\"a function of an undocumented table\",\"result\":%d", CUDA_ERROR_NOT_SUPPORTED);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 EXPORT CUresult cuGetExportTable(const void **table, const void *uuid) {
   ENTER_ANY_TIME(cuGetExportTable);
   if (table) *table = NULL;
   if (!table || !uuid || !cl_initialized()) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+  if (!memcmp(uuid, table_of_old_linkers, 16)) {
+    static const void *const refusing[32] = {
+        (void *)sizeof refusing, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse,
+        refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse,
+        refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse,
+    };
+    *table = refusing;
+    LEAVE(CUDA_SUCCESS, ",\"note\":\"a table whose functions all answer 801\"");
+  }
   /* the CUDA runtime needs these tables; libnvrtc and libnvJitLink accept this answer */
   LEAVE(CUDA_ERROR_NOT_SUPPORTED, ",\"note\":\"no undocumented tables: the CUDA runtime cannot run on the emulated driver\"");
 }
@@ -254,6 +272,7 @@ static void start_context(Context *context, CUdevice device, unsigned flags) {
   context->magic = CONTEXT_MAGIC;
   context->device = device;
   context->dead = false;
+  context->peers = 0;
   context->flags = flags;
   context->id = ++last_id;
   memcpy(context->limits, limits, sizeof limits);
@@ -624,8 +643,36 @@ EXPORT CUresult cuCtxEnablePeerAccess(Context *peer, unsigned flags) {
   ENTER(cuCtxEnablePeerAccess);
   NEED_CONTEXT(context);
   if (flags) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  if (!peer || peer == context) LEAVE(CUDA_ERROR_INVALID_DEVICE, "");
-  LEAVE(is_known(peer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT, "");
+  enum { PEER_ACCESS_ALREADY_ENABLED = 704, PEER_ACCESS_UNSUPPORTED = 217 };
+  if (!peer || !is_known(peer)) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
+  if (peer->device == context->device) LEAVE(PEER_ACCESS_UNSUPPORTED, "");
+  pthread_mutex_lock(&cl_lock);
+  uint64_t bit = (uint64_t)1 << peer->device;
+  bool enabled = context->peers & bit;
+  context->peers |= bit;
+  pthread_mutex_unlock(&cl_lock);
+  LEAVE(enabled ? PEER_ACCESS_ALREADY_ENABLED : CUDA_SUCCESS, "");
+}
+
+EXPORT CUresult cuCtxDisablePeerAccess(Context *peer) {
+  enum { PEER_ACCESS_NOT_ENABLED = 705 };
+  ENTER(cuCtxDisablePeerAccess);
+  NEED_CONTEXT(context);
+  if (!peer || !is_known(peer)) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
+  pthread_mutex_lock(&cl_lock);
+  uint64_t bit = (uint64_t)1 << peer->device;
+  bool enabled = context->peers & bit;
+  context->peers &= ~bit;
+  pthread_mutex_unlock(&cl_lock);
+  LEAVE(enabled ? CUDA_SUCCESS : PEER_ACCESS_NOT_ENABLED, "");
+}
+
+EXPORT CUresult cuCtxSetFlags(unsigned flags) {
+  ENTER(cuCtxSetFlags);
+  if (flags & ~(unsigned)KNOWN_FLAGS) LEAVE(CUDA_ERROR_INVALID_VALUE, ",\"flags\":%u", flags);
+  NEED_CONTEXT(context);
+  context->flags = flags;
+  LEAVE(CUDA_SUCCESS, ",\"flags\":%u", flags);
 }
 
 /* -- streams: everything is done when the call returns -- */
@@ -836,6 +883,16 @@ EXPORT CUresult cuLaunchHostFunc(Stream *stream, void (*function)(void *), void 
   LEAVE(CUDA_SUCCESS, "");
 }
 
+EXPORT CUresult cuStreamGetCtx_v2(Stream *stream, Context **context, void **green) {
+  ENTER(cuStreamGetCtx_v2);
+  if (!context && !green) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+  NEED_CONTEXT(current);
+  NEED_STREAM(stream);
+  if (context) *context = (uintptr_t)stream <= 2 ? current : stream->context;
+  if (green) *green = NULL; /* no stream is of a green context */
+  LEAVE(CUDA_SUCCESS, "");
+}
+
 /* -- events -- */
 
 enum { EVENT_NO_TIMING = 2, EVENT_FLAGS = 7 };
@@ -893,6 +950,19 @@ EXPORT CUresult cuEventRecordWithFlags(Event *event, Stream *stream, unsigned fl
   ENTER(cuEventRecordWithFlags);
   if (flags > 1) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
   LEAVE(record(event, stream), "");
+}
+
+EXPORT CUresult cuCtxRecordEvent(Context *context, Event *event) {
+  ENTER(cuCtxRecordEvent);
+  if (!is_known(context)) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
+  LEAVE(record(event, NULL), "");
+}
+
+EXPORT CUresult cuCtxWaitEvent(Context *context, Event *event) {
+  ENTER(cuCtxWaitEvent);
+  if (!is_known(context)) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
+  NEED_EVENT(event);
+  LEAVE(CUDA_SUCCESS, "");
 }
 
 EXPORT CUresult cuEventQuery(Event *event) {

@@ -120,6 +120,7 @@ struct Context {
   unsigned flags;
   unsigned references;
   uint64_t id;
+  uint64_t peers; /* devices whose memory it may access, one bit each */
   size_t limits[10];
 };
 
