@@ -140,6 +140,14 @@ def own_bindings(requirements: list[str], package: str) -> bool:
     return package.startswith("cuda-bindings") and any(one.startswith("cuda-bindings") for one in requirements)
 
 
+@nox.session(name="driver-versions")
+def driver_versions(session: nox.Session) -> None:
+    """Emulated drivers of every CUDA version, each with its own nvJitLink from the toolchain cache."""
+    install(session, *BASE.packages, *group("test"))
+    env = {"CUDALINK_ALL_DRIVERS": "1"}
+    session.run("pytest", "tests/emulated/test_driver_api.py", "-k", "version", *session.posargs, env=env)
+
+
 @nox.session
 def fuzz(session: nox.Session) -> None:
     """Change every byte of cubins and link them; counts what still kills nvJitLink. --step=N takes every N-th byte."""
