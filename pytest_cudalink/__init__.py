@@ -5,4 +5,19 @@ Importing this package touches no CUDA library; every module that needs one load
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .requirements import Raises
+
+__all__ = ["Raises"]
+
+
+def __getattr__(name: str) -> object:
+    """`Raises`, imported when it is asked for: most who import this package do not."""
+    if name == "Raises":
+        from .requirements import Raises
+
+        return Raises
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -32,11 +32,14 @@ class Lifetimes:
         ``"report"``, ``"fail"`` or ``"punish"``.
     found : list
         What was noticed, with the test during which it was.
+    told : callable
+        Told of each.
     """
 
     driver: Driver
     mode: str
     found: list[tuple[str | None, Violation]] = field(default_factory=list)
+    told: Callable[[Violation], None] = lambda _: None
     _starts: list[tuple[int, str]] = field(default_factory=list)
 
     def begin(self, nodeid: str) -> None:
@@ -61,6 +64,8 @@ class Lifetimes:
         new = list(self.driver.violations)
         self.driver.forget(tuple(new))
         self.found += [(nodeid, one) for one in new]
+        for one in new:
+            self.told(one)
         return new
 
     def _text(self, violations: list[Violation], nodeid: str | None) -> str:
@@ -107,7 +112,7 @@ def apply(settings: Settings) -> None:
         If it cannot be: another libcuda is here already, the native libraries are not built, nothing tells the version.
     """
     wanted = settings.driver.value
-    if wanted == "real" or (wanted == "auto" and settings.backend.value != "driver"):
+    if wanted == "real" or (wanted == "auto" and settings.backend.value not in ("driver", "each")):
         return
     from . import emulator, preload
 

@@ -28,6 +28,7 @@ __all__ = [
     "FakeVersions",
     "LinkerFactory",
     "cudalink",
+    "cudalink_backend",
     "dispatch_case",
     "driver_lifetimes",
     "emulated_driver",
@@ -155,23 +156,30 @@ class DriverLifetimes:
 
 
 @pytest.fixture
-def force_backend() -> Iterator[Callable[[Literal["driver", "nvjitlink"] | None], None]]:
-    """Force the backend of every bundled linker for the rest of this test: ``force_backend("driver")``.
+def force_backend(pytestconfig: pytest.Config) -> Iterator[Callable[[Literal["driver", "nvjitlink"] | None], None]]:
+    """Force the backend of every target for the rest of this test: ``force_backend("driver")``.
 
-    None lets the policy decide, also under ``--force-backend``.
+    None lets each library decide, also under ``--force-backend``.
     """
-    from .linker import forcing
+    from .targets.steering import Choice
 
-    before = forcing.forced()
+    steering = session.of(pytestconfig).steering
+    before = steering.choice
 
     def force(backend: Literal["driver", "nvjitlink"] | None) -> None:
         if backend not in ("driver", "nvjitlink", None):
             msg = f"force_backend({backend!r}): expected 'driver', 'nvjitlink' or None"
             raise ValueError(msg)
-        forcing.set_forced(forcing.Forced(backend, "the fixture force_backend") if backend else None)
+        steering.force(Choice(backend, "the fixture force_backend"))
 
     yield force
-    forcing.set_forced(before)
+    steering.force(before)
+
+
+@pytest.fixture
+def cudalink_backend(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> str | None:
+    """The backend that is forced for this test: ``"driver"``, ``"nvjitlink"``, or None where each library decides."""
+    return getattr(request, "param", session.of(pytestconfig).steering.choice.backend)
 
 
 @pytest.fixture

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from typing import Any
 
 import pytest
 
-from . import markers, session, settings
+from . import hookspecs, markers, settings
+from . import session as run
 from .fixtures import (
     cudalink,
+    cudalink_backend,
     dispatch_case,
     driver_lifetimes,
     emulated_driver,
@@ -19,6 +21,7 @@ from .fixtures import (
 
 __all__ = [
     "cudalink",
+    "cudalink_backend",
     "dispatch_case",
     "driver_lifetimes",
     "emulated_driver",
@@ -28,49 +31,54 @@ __all__ = [
 ]
 
 
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(hookspecs)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     settings.add_options(parser)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    session.preload(early_config)
+    run.preload(early_config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    run.command_line(config)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     markers.register(config)
-    session.start(config)
+    run.start(config)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    run.started(session.config)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    return session.header(config)
+    return run.header(config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    markers.parametrize(metafunc)
+    markers.parametrize(metafunc, each=run.of(metafunc.config).settings.backend.value == "each")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    markers.check(items)
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    run.collected(config, items)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    with session.phase(item, "setup"):
-        return (yield)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    run.finished(session.config)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    with session.phase(item, "call"):
-        return (yield)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    with session.phase(item, "teardown"):
-        return (yield)
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    run.node_down(node)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    session.summary(terminalreporter)
+    run.terminal_summary(terminalreporter)

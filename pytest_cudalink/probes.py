@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -28,6 +28,7 @@ __all__ = [
     "driver_version",
     "fake",
     "fakes",
+    "listeners",
     "nvjitlink",
     "nvjitlink_version",
     "nvjitlink_wheel",
@@ -62,6 +63,9 @@ class Fakes:
     def fakes_nvjitlink(self) -> bool:
         return self.nvjitlink is not _UNSET
 
+
+#: Called, without arguments, when a fake came or went: what has decided by the old answers must forget.
+listeners: list[Callable[[], None]] = []
 
 _fakes: ContextVar[Fakes] = ContextVar("pytest_cudalink_fakes", default=Fakes())  # noqa: B039 (frozen)
 
@@ -111,12 +115,19 @@ def fake(
     if new_nvjitlink is not _UNSET:
         present = replace(present, nvjitlink=new_nvjitlink)
     token = _fakes.set(present)
+    _notify()
     try:
         yield present
     finally:
         # a fixture may end in another context than the task that began it, whose own context is gone by then
         with suppress(ValueError):
             _fakes.reset(token)
+        _notify()
+
+
+def _notify() -> None:
+    for listener in listeners:
+        listener()
 
 
 @dataclass(frozen=True)

@@ -1,36 +1,153 @@
-"""One test run: its settings, what it forces on the linker, and what it says of itself."""
+"""One test run: its settings, what it forces, what it gathers, and what it says of itself."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from . import settings
+from . import recording, settings, summary
 from .settings import Settings
+from .targets.steering import Choice, Steering
 
 if TYPE_CHECKING:
     from .emulation import Lifetimes
-    from .linker.dispatch import BackendName
+    from .emulator.control import Violation
+    from .report import Writer
+    from .targets import LinkEvent, LinkInput, Target
+    from .targets.base import Backend
     from .versions import CudaVersion
 
-__all__ = ["MISSING_DRIVER", "Session", "header", "missing_driver_skips", "of", "phase", "preload", "start", "summary"]
+__all__ = [
+    "MISSING_DRIVER",
+    "Session",
+    "collected",
+    "command_line",
+    "finished",
+    "header",
+    "missing_driver_skips",
+    "node_down",
+    "of",
+    "phase",
+    "preload",
+    "start",
+    "started",
+    "terminal_summary",
+]
 
 MISSING_DRIVER = "cudalink: needs a CUDA driver (libcuda.so.1), found none, and the driver backend is forced"
 
 
 @dataclass
 class Session:
-    """What the plugin keeps for the length of a run."""
+    """What the plugin keeps for the length of a run.
 
+    Attributes
+    ----------
+    nodeid : str or None
+        The test of the moment.
+    facts : recording.Facts or None
+        What its present attempt did; None as long as it did nothing of ours.
+    totals : recording.Totals
+        What the summary shows.
+    writer : Writer or None
+        Of ``--cudalink-report``.
+    """
+
+    config: pytest.Config
     settings: Settings
     lifetimes: Lifetimes | None = None
+    steering: Steering = field(init=False)
+    nodeid: str | None = None
+    facts: recording.Facts | None = None
+    totals: recording.Totals = field(default_factory=recording.Totals)
+    outside: recording.Totals = field(default_factory=recording.Totals)
+    writer: Writer | None = None
+    added: dict[str, object] | None = None
+
+    @property
+    def worker(self) -> str | None:
+        """The xdist worker that this process is."""
+        given: Any = getattr(self.config, "workerinput", None)
+        return given["workerid"] if given else os.environ.get("CUDALINK_ISOLATED_WORKER") or None
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether other processes run the tests."""
+        return self.config.pluginmanager.hasplugin("dsession")
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether this process was started to run one test."""
+        return "CUDALINK_ISOLATED" in os.environ
+
+    @property
+    def reports_elsewhere(self) -> bool:
+        """Whether another process gathers what the tests of this one come to."""
+        return hasattr(self.config, "workerinput") or self.is_isolated
+
+    def of_test(self) -> recording.Facts:
+        """The facts of the present attempt, to be added to."""
+        if self.facts is None:
+            self.facts = recording.Facts()
+            self.wake()
+        return self.facts
+
+    def wake(self) -> None:
+        """From now on, put facts on reports, and read them: a run in which nothing happens does not pay for it."""
+        plugins = self.config.pluginmanager
+        if not plugins.hasplugin("cudalink-reporter"):
+            plugins.register(recording.Reporter(self), "cudalink-reporter")
+        if not self.reports_elsewhere and not plugins.hasplugin("cudalink-results"):
+            plugins.register(recording.Results(self.totals, self.writer), "cudalink-results")
+
+    def record(self, event: str, **content: Any) -> None:
+        """Write an event to the record file, with the test of the moment; does nothing without ``--cudalink-report``.
+
+        A ``"violation"`` also counts for the test, with or without the file.
+        """
+        if event == "violation":
+            if self.nodeid is not None:
+                self.of_test().violations += 1
+            else:
+                self.outside.violations += 1
+        if self.writer is not None:
+            self.writer.write(event, **{"nodeid": self.nodeid, **content})
+
+    def linked(self, event: LinkEvent) -> None:
+        """Take note of a link."""
+        counts = self.of_test().links if self.nodeid is not None else self.outside.links
+        counts[f"{event.target}/{event.backend}"] += 1
+        # what an isolated process links while it collects, the other process has linked and noted already
+        if self.writer is not None and not (self.is_isolated and self.nodeid is None):
+            recording.write_link(self.writer, event, self.worker)
+        self.config.hook.pytest_cudalink_link(config=self.config, event=event)
+
+    def violated(self, violation: Violation) -> None:
+        """Take note of a broken lifetime rule."""
+        self.record("violation", text=str(violation), **asdict(violation))
+
+    def decide(self, target: str, choice: Choice, inputs: tuple[LinkInput, ...] | None) -> Choice:
+        """Let hooks veto or change a choice."""
+        hook = self.config.hook.pytest_cudalink_decide
+        if not hook.get_hookimpls():
+            return choice
+        answer: Choice | None = hook(config=self.config, target=target, choice=choice, inputs=inputs)
+        return choice if answer is None else answer
+
+    def hook_facts(self) -> Mapping[str, object]:
+        """What hooks add to header and records, asked once."""
+        if self.added is None:
+            self.added = {}
+            for facts in reversed(self.config.hook.pytest_cudalink_facts(config=self.config)):
+                self.added.update(facts or {})
+        return self.added
 
 
 _KEY = pytest.StashKey[Session]()
@@ -44,32 +161,139 @@ def of(config: pytest.Config) -> Session:
 
 def start(config: pytest.Config) -> None:
     """Resolve the settings and force what they say, before anything is collected; undone when the run ends."""
-    run = Session(settings.resolve(config))
+    run = Session(config, settings.resolve(config))
     config.stash[_KEY] = run
+    config.pluginmanager.register(recording.Moment(run), "cudalink-moment")
     _start_driver(config, run)
     backend, policy = run.settings.backend, run.settings.policy
-    if backend.value == "auto" and policy.source == "default":
-        return  # nothing to force; the linker is not even imported
-    from .linker import forcing
-
     undo = ExitStack()
     config.add_cleanup(undo.close)
-    if backend.value != "auto":
-        forced = forcing.Forced(cast("BackendName", backend.value), f"--force-backend, from {backend.source}")
-        undo.callback(forcing.set_forced, forcing.set_forced(forced))
+    run.steering = _steering(run)
+    forced = cast("Backend | None", backend.value if backend.value in ("driver", "nvjitlink") else None)
+    run.steering.start(Choice(forced, f"--force-backend, from {backend.source}" if forced else backend.source))
+    undo.callback(run.steering.stop)
     if policy.source != "default":
+        from .linker import forcing
+
         undo.callback(forcing.set_default_policy, forcing.set_default_policy(policy.value))
+    if run.lifetimes is not None or backend.value in ("driver", "each"):
+        _watch_phases(config)
+
+
+def _steering(run: Session) -> Steering:
+    from .targets.bindings import SEAMS
+    from .targets.bundled import Bundled
+    from .targets.cuda_core import CudaCore
+    from .targets.numba_cuda import NumbaCuda
+
+    targets: dict[str, Target] = {target.name: target for target in (Bundled(), CudaCore(), NumbaCuda())}
+    for added in reversed(run.config.hook.pytest_cudalink_targets(config=run.config)):
+        targets.update({target.name: target for target in added or ()})
+    return Steering(
+        list(targets.values()),
+        only=_only(run.settings, list(targets)),
+        decide=run.decide,
+        seams=SEAMS,
+        told=run.linked,
+        nodeid=lambda: run.nodeid,
+    )
+
+
+def _only(chosen: Settings, known: Sequence[str]) -> frozenset[str] | None:
+    """The targets that may be forced; None for all."""
+    value = chosen.target.value
+    if value == "all":
+        return None
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        wrong = ", ".join(map(repr, unknown)) or "nothing"
+        msg = (
+            f"cudalink: --cudalink-target is {value!r} (from {chosen.target.source}); {wrong} is no target, expected "
+            f"all or some of {', '.join(known)}"
+        )
+        raise pytest.UsageError(msg)
+    return frozenset(names)
+
+
+def _watch_phases(config: pytest.Config) -> None:
+    """Wrap the phases of tests, in runs that have a reason to."""
+    if not config.pluginmanager.hasplugin("cudalink-phases"):
+        from .phases import Phases
+
+        config.pluginmanager.register(Phases(), "cudalink-phases")
+
+
+def started(config: pytest.Config) -> None:
+    """The session begins: open the record file, and give the suite its properties."""
+    run = of(config)
+    gathers = not run.reports_elsewhere
+    run.writer = recording.open_writer(run, first=gathers)
+    if run.writer is not None:
+        config.add_cleanup(run.writer.close)
+        if gathers:
+            recording.write_run(run, run.writer, run.hook_facts())
+    if run.writer is not None or (gathers and run.is_controller):
+        run.wake()
+    if gathers and run.settings.properties.value == "on":
+        recording.add_suite_properties(config)
+
+
+def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests are collected: check their markers, and wrap their phases if one of them has something to do."""
+    from . import markers
+
+    if markers.check(items):
+        _watch_phases(config)
+    run = of(config)
+    isolated = run.settings.isolate.value == "yes" or any(
+        item.stash[markers.PLAN].isolate for item in items if markers.PLAN in item.stash
+    )
+    if isolated and not run.is_isolated and not config.pluginmanager.hasplugin("cudalink-isolation"):
+        from .isolation import Isolation
+
+        config.pluginmanager.register(Isolation(run), "cudalink-isolation")
+
+
+def finished(config: pytest.Config) -> None:
+    """The session ends: what was linked outside of tests is handed over by a worker, and added by the others."""
+    run = of(config)
+    given: Any = getattr(config, "workeroutput", None)
+    outside = {"links": dict(run.outside.links), "violations": run.outside.violations}
+    if given is not None:
+        given["cudalink"] = outside
+    else:
+        run.totals.add("", outside)
+
+
+def node_down(node: Any) -> None:
+    """A worker of xdist has ended; one that crashed hands nothing over."""
+    run = of(node.config)
+    run.totals.add("", (getattr(node, "workeroutput", None) or {}).get("cudalink", {}))
 
 
 def preload(early_config: pytest.Config) -> None:
     """Give the process its driver before any conftest can import CUDA; in xdist's workers too."""
+    if "CUDALINK_ISOLATED" in os.environ:
+        from . import isolation
+
+        isolation.early(early_config.known_args_namespace)
     chosen = settings.resolve(early_config, early_config.known_args_namespace)
     early_config.stash[_PRELOADED] = True
     _apply_driver(early_config, chosen)
 
 
+def command_line(config: pytest.Config) -> None:
+    """The command line is read: a process that was started for one test keeps to it."""
+    if "CUDALINK_ISOLATED" in os.environ:
+        from . import isolation
+
+        isolation.join(config)
+
+
 def _apply_driver(config: pytest.Config, chosen: Settings) -> None:
-    if chosen.driver.value == "real" or (chosen.driver.value == "auto" and chosen.backend.value != "driver"):
+    forced = chosen.backend.value in ("driver", "each")
+    if chosen.driver.value == "real" or (chosen.driver.value == "auto" and not forced):
         return
     from . import emulation
 
@@ -97,6 +321,7 @@ def _start_driver(config: pytest.Config, run: Session) -> None:
 
     run.lifetimes = emulation.lifetimes(run.settings)
     if run.lifetimes is not None:
+        run.lifetimes.told = run.violated
         config.add_cleanup(run.lifetimes.driver.unwatch)
 
 
@@ -112,9 +337,14 @@ def phase(item: pytest.Item, when: str) -> Iterator[None]:
                 yield
 
 
-def summary(reporter: pytest.TerminalReporter) -> None:
-    """At the end: violations that no test shows any more."""
-    lifetimes = of(reporter.config).lifetimes
+def terminal_summary(reporter: pytest.TerminalReporter) -> None:
+    """At the end: what was linked and skipped, and violations that no test shows any more."""
+    run = of(reporter.config)
+    _lifetime_summary(run.lifetimes, reporter)
+    summary.section(reporter, run.totals)
+
+
+def _lifetime_summary(lifetimes: Lifetimes | None, reporter: pytest.TerminalReporter) -> None:
     if lifetimes is None:
         return
     late = lifetimes.collect(None)
@@ -130,10 +360,11 @@ def summary(reporter: pytest.TerminalReporter) -> None:
 
 
 def header(config: pytest.Config) -> list[str]:
-    """One line: the backend and policy with their sources, and what the machine has."""
+    """The backend and policy with their sources, what the machine has, what is forced, and what hooks add."""
     from . import probes
 
-    chosen = of(config).settings
+    run = of(config)
+    chosen = run.settings
     driver = probes.driver_version()
     parts = [
         f"backend {chosen.backend}",
@@ -141,7 +372,12 @@ def header(config: pytest.Config) -> list[str]:
         _nvjitlink(probes.nvjitlink_wheel()),
         _driver(chosen, driver),
     ]
-    return [f"cudalink: {', '.join(parts)}"]
+    forced = summary.forced_line(chosen, run.steering)
+    return [
+        f"cudalink: {', '.join(parts)}",
+        *([forced] if forced else []),
+        *summary.fact_lines(run.hook_facts()),
+    ]
 
 
 def _driver(chosen: Settings, version: CudaVersion | None) -> str:
@@ -167,15 +403,13 @@ def _nvjitlink(wheel: str | None) -> str:
 
 @contextmanager
 def missing_driver_skips(config: pytest.Config) -> Iterator[None]:
-    """Under ``--force-backend=driver``, what needs a driver is skipped where there is none, always with one reason."""
+    """Where the driver is forced and there is none, what needs it is skipped, always with one reason."""
     try:
         yield
     except RuntimeError as error:
         api = sys.modules.get("pytest_cudalink._libcuda")
-        if (
-            api is None
-            or not isinstance(error, api.DriverNotFoundError)
-            or of(config).settings.backend.value != "driver"
-        ):
+        run = of(config)
+        if api is None or not isinstance(error, api.DriverNotFoundError) or run.steering.choice.backend != "driver":
             raise
+        run.of_test().missing = "a CUDA driver"
         raise pytest.skip.Exception(MISSING_DRIVER, _use_item_location=True) from error

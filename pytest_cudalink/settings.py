@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -36,6 +37,13 @@ def _driver_fault(value: str) -> str | None:
     return None
 
 
+def _no_release(value: str) -> str | None:
+    """What is wrong with a release of a library, or with ``auto`` and ``absent``."""
+    if value in ("auto", "absent") or re.fullmatch(r"\d+\.\d+", value, re.ASCII):
+        return None
+    return "expected auto, absent, or a CUDA release such as 13.0"
+
+
 @dataclass(frozen=True)
 class Option:
     """One setting and its twins.
@@ -48,6 +56,8 @@ class Option:
         What the value may be; empty for a free value.
     fault : callable
         For a free value: what is wrong with it, as the end of the sentence "FLAG is VALUE; …", or None.
+    flag_value : str or None
+        What the option means, for one that takes no value on the command line.
     """
 
     name: str
@@ -59,6 +69,7 @@ class Option:
     choices: tuple[str, ...] = ()
     metavar: str | None = None
     fault: Callable[[str], str | None] = no_fault
+    flag_value: str | None = None
 
 
 OPTIONS: Final = (
@@ -68,8 +79,9 @@ OPTIONS: Final = (
         env="CUDALINK_FORCE_BACKEND",
         ini="cudalink_force_backend",
         default="auto",
-        choices=("auto", "driver", "nvjitlink"),
-        help="force what links: the driver's cuLink*, or nvJitLink; auto lets the policy decide",
+        choices=("auto", "driver", "nvjitlink", "each"),
+        help="force what links: the driver's cuLink*, or nvJitLink; auto lets the library decide; each runs link tests "
+        "once on each",
     ),
     Option(
         name="policy",
@@ -119,6 +131,53 @@ OPTIONS: Final = (
         metavar="FILE",
         help="append every event of an emulated driver to this file, one JSON object per line",
     ),
+    Option(
+        name="target",
+        flag="--cudalink-target",
+        env="CUDALINK_TARGET",
+        ini="cudalink_target",
+        default="all",
+        metavar="NAMES",
+        help="libraries that are forced, separated by commas: bundled, cuda.core, numba-cuda, or a project's own",
+    ),
+    Option(
+        name="nvjitlink",
+        flag="--cudalink-nvjitlink",
+        env="CUDALINK_NVJITLINK",
+        ini="cudalink_nvjitlink",
+        default="auto",
+        metavar="{auto,absent,VERSION}",
+        fault=_no_release,
+        help="nvJitLink that every library sees: absent, or the real one of a release from the toolchain cache",
+    ),
+    Option(
+        name="report",
+        flag="--cudalink-report",
+        env="CUDALINK_REPORT",
+        ini="cudalink_report",
+        default="",
+        metavar="FILE",
+        help="write records to a file, one JSON object per line",
+    ),
+    Option(
+        name="properties",
+        flag="--cudalink-properties",
+        env="CUDALINK_PROPERTIES",
+        ini="cudalink_properties",
+        default="on",
+        choices=("on", "off"),
+        help="give tests and suite properties, which JUnit reports show",
+    ),
+    Option(
+        name="isolate",
+        flag="--cudalink-isolate",
+        env="CUDALINK_ISOLATE",
+        ini="cudalink_isolate",
+        default="no",
+        choices=("no", "yes"),
+        flag_value="yes",
+        help="run every test in a process of its own, so that a crash fails that test alone",
+    ),
 )
 
 
@@ -150,6 +209,15 @@ class Settings:
     arch: Setting
     lifetime: Setting
     events: Setting
+    target: Setting
+    nvjitlink: Setting
+    report: Setting
+    properties: Setting
+    isolate: Setting
+
+    def items(self) -> list[tuple[str, Setting]]:
+        """Every setting by name."""
+        return [(option.name, getattr(self, option.name)) for option in OPTIONS]
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -157,14 +225,12 @@ def add_options(parser: pytest.Parser) -> None:
     group = parser.getgroup("cudalink", "CUDA linking (pytest-cudalink)")
     for option in OPTIONS:
         twins = f"(environment: {option.env}, ini: {option.ini}, default: {option.default})"
-        group.addoption(
-            option.flag,
-            dest=option.ini,
-            choices=option.choices or None,
-            metavar=option.metavar,
-            default=None,
-            help=f"{option.help} {twins}",
+        takes = (
+            {"action": "store_const", "const": option.flag_value}
+            if option.flag_value
+            else {"choices": option.choices or None, "metavar": option.metavar}
         )
+        group.addoption(option.flag, dest=option.ini, default=None, help=f"{option.help} {twins}", **takes)
         known = f"; one of {', '.join(option.choices)}" if option.choices else ""
         parser.addini(option.ini, f"{option.help}{known}", type="string", default=None)
 

@@ -226,8 +226,8 @@ def test_dispatch_case_of_another_policy(run) -> None:
     ("marker", "words"),
     [
         ("policy='lenient'", "*test_marked: *policy 'lenient' is unknown; known: strict-major*"),
-        ("polciy='released'", "*test_marked*takes the keywords policy, got polciy*"),
-        ("'released'", "*test_marked*takes the keywords policy, got 'released'*"),
+        ("polciy='released'", "*test_marked*takes the keywords ctk, *policy, got polciy*"),
+        ("'released'", "*test_marked*takes the keywords ctk, *policy, got 'released'*"),
     ],
 )
 def test_wrong_marker(run, marker: str, words: str) -> None:

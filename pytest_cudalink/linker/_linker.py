@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, Self
 
 from .. import probes
@@ -84,11 +85,21 @@ class Linker:
         self._inputs = [(code.name or f"input {number}", code) for number, code in enumerate(object_codes, 1)]
         self._check_images()
         self._has_ltoir = any(code.artifact.needs_lto for code in object_codes)
+        self._linked: ObjectCode | None = None
+        self._watch = forcing.watched([(code.code_type, name, code.code) for name, code in self._inputs])
+        with self._watched():
+            self._open(policy, backend)
+
+    def _watched(self, *, last: bool = False) -> AbstractContextManager[None]:
+        return self._watch.step(last=last) if self._watch else nullcontext()
+
+    def _open(self, policy: str | None, backend: BackendName | None) -> None:
         self._decision = self._decide(policy, backend)
         if self._decision.backend is None:
             raise RuntimeError(self._decision.message)
         self._backend = self._decision.backend
-        self._linked: ObjectCode | None = None
+        if self._watch:
+            self._watch.backend = self._backend
         self._check_against_backend()
         self._state = self._open_state()
         self._finalizer = weakref.finalize(self, self._state.close)
@@ -114,7 +125,11 @@ class Linker:
     def _decide(self, policy: str | None, backend: BackendName | None) -> Decision:
         options = self._options
         lto = (self._has_ltoir, options.lto_requested)
-        forced = forcing.Forced(backend, "the argument 'backend'") if backend else forcing.forced()
+        forced = self._watch.forced if self._watch else forcing.forced()
+        if backend:
+            forced = forcing.Forced(backend, "the argument 'backend'")
+            if self._watch:
+                self._watch.chose_itself(forced.source)
         if forced:
             return self._obey(forced)
         policy = policy or options.policy or forcing.default_policy()
@@ -279,15 +294,19 @@ class Linker:
             and (obstacle := can_fetch_ltoir(self._decision.nvjitlink))
         ):
             raise ValueError(obstacle)
+        with self._watched(last=True):
+            image = self._complete(target_type, lto=lto)
+        self._linked = _MAKERS[target_type](image, name=options.name)
+        return self._linked
+
+    def _complete(self, target_type: str, *, lto: bool) -> bytes:
         try:
-            image = self._state.complete(target_type)
+            return self._state.complete(target_type)
         except LinkError as error:
             if lto and not self._has_ltoir:
                 hint = "LTO was requested, but no input is LTO-IR: compile with Program.compile('ltoir')"
                 raise error.with_context(hint=hint) from error.__cause__
             raise
-        self._linked = _MAKERS[target_type](image, name=options.name)
-        return self._linked
 
     # -- facts and release
 

@@ -1,0 +1,57 @@
+"""What is used of pytest that is not its public interface, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+__all__ = ["add_suite_property", "subtest_description", "teardown_until", "worker_of", "writes_junit"]
+
+
+def _junit(config: pytest.Config) -> Any:
+    try:
+        from _pytest.junitxml import xml_key
+    except ImportError:
+        return None
+    return config.stash.get(xml_key, None)
+
+
+def writes_junit(config: pytest.Config) -> bool:
+    """Whether this process writes ``--junitxml``."""
+    return _junit(config) is not None
+
+
+def add_suite_property(config: pytest.Config, name: str, value: str) -> None:
+    """Add a property to the suite of ``--junitxml``; does nothing without it.
+
+    The fixture ``record_testsuite_property`` does the same, but only inside a test.
+    """
+    xml = _junit(config)
+    if xml is not None:
+        xml.add_global_property(name, value)
+
+
+def teardown_until(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Tear down what the next item does not share: for an item whose own protocol did not run in this process."""
+    state: Any = item.session._setupstate  # noqa: SLF001
+    state.teardown_exact(nextitem)
+
+
+def subtest_description(report: pytest.TestReport) -> str | None:
+    """What a report of a subtest calls itself: of pytest 9, or of pytest-subtests; None for any other report."""
+    context: Any = getattr(report, "context", None)
+    if context is None or not hasattr(context, "kwargs"):
+        return None
+    parts = [str(context.msg)] if getattr(context, "msg", None) is not None else []
+    parts += [f"{name}={value!r}" for name, value in context.kwargs.items()]
+    return " ".join(parts) or "<subtest>"
+
+
+def worker_of(report: pytest.TestReport) -> str | None:
+    """The xdist worker that a report came from."""
+    worker: str | None = getattr(report, "worker_id", None)
+    if worker is None:
+        gateway: Any = getattr(getattr(report, "node", None), "gateway", None)
+        worker = getattr(gateway, "id", None)
+    return worker

@@ -1,0 +1,119 @@
+"""What happens around the phases of a test that has a plan, or in a run that forces or watches the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from . import session
+from .markers import PLAN, Plan
+from .targets.steering import Choice
+
+if TYPE_CHECKING:
+    from .requirements import Raises, Requirement
+
+__all__ = ["DocumentedFailureError", "Phases"]
+
+
+class DocumentedFailureError(AssertionError):
+    """A test did not fail in the way that its marker documents."""
+
+
+@dataclass(frozen=True)
+class _Documented:
+    """How a test must fail, because a requirement does not hold."""
+
+    requirement: str
+    found: str
+    raises: Raises
+
+
+_DOCUMENTED: Final = pytest.StashKey[_Documented | None]()
+_BEFORE: Final = pytest.StashKey[Choice]()
+
+
+class Phases:
+    """A plugin object; registered when some test or the run needs it."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
+        with session.phase(item, "setup"):
+            plan = item.stash.get(PLAN, None)
+            if plan is not None:
+                _prepare(item, plan)
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        documented = item.stash.get(_DOCUMENTED, None)
+        with session.phase(item, "call"):
+            if documented is None:
+                return (yield)
+            try:
+                yield
+            except pytest.skip.Exception:
+                raise
+            except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 (any failure is held against the marker)
+                _hold_against(documented, error)
+            else:
+                msg = f"{_must(documented)}, but it passed"
+                raise DocumentedFailureError(msg)
+            session.of(item.config).of_test().documented = {
+                "requirement": documented.requirement,
+                "raises": str(documented.raises),
+            }
+            return None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
+        try:
+            with session.phase(item, "teardown"):
+                return (yield)
+        finally:
+            before = item.stash.get(_BEFORE, None)
+            if before is not None:
+                del item.stash[_BEFORE]
+                session.of(item.config).steering.force(before)
+
+
+def _prepare(item: pytest.Item, plan: Plan) -> None:
+    run = session.of(item.config)
+    if plan.backend is not None:
+        item.stash[_BEFORE] = run.steering.force(Choice(plan.backend, "the marker cudalink"))
+    item.stash[_DOCUMENTED] = None
+    if not plan.requirements:
+        return
+    from .environment import Environment
+    from .requirements import Raises, unmet
+
+    environment = Environment()
+    missing = unmet(plan.requirements, environment)
+    if not missing:
+        return
+    found = {requirement.name: str(environment[requirement.name]) for requirement in missing}
+    reason = f"cudalink: needs {_listed(missing, found)}"
+    if isinstance(plan.otherwise, Raises):
+        names = " and ".join(map(str, missing))
+        item.stash[_DOCUMENTED] = _Documented(names, _listed(missing, found), plan.otherwise)
+    elif plan.otherwise == "xfail":
+        item.add_marker(pytest.mark.xfail(reason=reason, strict=False), append=False)
+    else:
+        run.of_test().missing = " and ".join(map(str, missing))
+        raise pytest.skip.Exception(reason, _use_item_location=True)
+
+
+def _listed(missing: Sequence[Requirement], found: dict[str, str]) -> str:
+    return " and ".join(f"{requirement} (found {found[requirement.name]})" for requirement in missing)
+
+
+def _must(documented: _Documented) -> str:
+    return f"cudalink: needs {documented.found}; without it this test must fail with {documented.raises}"
+
+
+def _hold_against(documented: _Documented, error: BaseException) -> None:
+    if not documented.raises.matches(error):
+        msg = f"{_must(documented)}, but it failed with {type(error).__name__}: {error}"
+        raise DocumentedFailureError(msg) from error

@@ -1,0 +1,103 @@
+"""Faked versions for every library that asks cuda-bindings: the functions that tell a version are wrapped at import.
+
+Without a fake each wrapper passes the call on. Code that reaches the C functions without Python is not reached here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from types import ModuleType
+from typing import Any, Final
+
+from .. import probes
+from ..versions import CudaVersion
+
+__all__ = ["SEAMS"]
+
+_VERSION_SYMBOL: Final = "__nvJitLinkVersion"
+
+
+def _absent() -> Exception:
+    """What cuda-bindings raises where no libnvJitLink is found."""
+    from cuda.pathfinder import DynamicLibNotFoundError
+
+    error: Exception = DynamicLibNotFoundError('Failure finding "libnvJitLink.so": faked absent by fake_versions')
+    return error
+
+
+def _wrap(module: ModuleType, name: str, make: Callable[[Any], Callable[..., Any]]) -> None:
+    original = getattr(module, name, None)
+    if original is not None:
+        setattr(module, name, wraps(original)(make(original)))
+
+
+def _nvjitlink_internal(module: ModuleType) -> None:
+    def make(original: Any) -> Callable[..., Any]:
+        def inspect(name: str) -> Any:
+            fakes = probes.fakes()
+            if not fakes.fakes_nvjitlink or name != _VERSION_SYMBOL:
+                return original(name)
+            faked = fakes.nvjitlink
+            if not isinstance(faked, CudaVersion):
+                raise _absent()
+            # older ones do not have the function; any other number will do where they have it
+            return int(faked >= probes.FIRST_USABLE_NVJITLINK)
+
+        return inspect
+
+    _wrap(module, "_inspect_function_pointer", make)
+
+
+def _nvjitlink(module: ModuleType) -> None:
+    def make(original: Any) -> Callable[..., Any]:
+        def version() -> Any:
+            fakes = probes.fakes()
+            if not fakes.fakes_nvjitlink:
+                return original()
+            faked = fakes.nvjitlink
+            if not isinstance(faked, CudaVersion):
+                raise _absent()
+            if faked < probes.FIRST_USABLE_NVJITLINK:
+                from cuda.bindings._internal.utils import FunctionNotFoundError
+
+                msg = f"function nvJitLinkVersion is not found: nvJitLink {faked}, faked by fake_versions"
+                raise FunctionNotFoundError(msg)
+            return tuple(faked)
+
+        return version
+
+    _wrap(module, "version", make)
+
+
+def _driver(name: str) -> Callable[[ModuleType], None]:
+    """Wrap a function that answers ``(error, 1000 * major + 10 * minor)``."""
+
+    def install(module: ModuleType) -> None:
+        def make(original: Any) -> Callable[..., Any]:
+            errors = module.CUresult if hasattr(module, "CUresult") else module.cudaError_t
+            success, failure = errors(0), errors(999)  # CUDA_SUCCESS, CUDA_ERROR_UNKNOWN
+
+            def version() -> Any:
+                fakes = probes.fakes()
+                if not fakes.fakes_driver:
+                    return original()
+                faked = fakes.driver
+                if not isinstance(faked, CudaVersion):
+                    return failure, None
+                return success, faked.major * 1000 + faked.minor * 10
+
+            return version
+
+        _wrap(module, name, make)
+
+    return install
+
+
+#: What to do with a module that was just imported.
+SEAMS: Final[dict[str, Callable[[ModuleType], None]]] = {
+    "cuda.bindings._internal.nvjitlink": _nvjitlink_internal,
+    "cuda.bindings.nvjitlink": _nvjitlink,
+    "cuda.bindings.driver": _driver("cuDriverGetVersion"),
+    "cuda.bindings.runtime": _driver("cudaDriverGetVersion"),
+}

@@ -1,0 +1,103 @@
+"""One link, as hooks and records are told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+__all__ = ["LinkEvent", "LinkInput"]
+
+
+@dataclass(frozen=True)
+class LinkInput:
+    """One input of a link.
+
+    Attributes
+    ----------
+    kind : str
+        ``"ptx"``, ``"ltoir"``, ``"cubin"``, ``"fatbin"``, ``"object"`` or ``"library"``.
+    name : str
+    code : bytes or None
+        None when the library read a file itself.
+    """
+
+    kind: str
+    name: str = ""
+    code: bytes | None = field(default=None, repr=False)
+
+    @cached_property
+    def producer(self) -> str | None:
+        """CUDA release that made the bytes, as `pytest_cudalink.artifacts` reads it; read when it is asked for."""
+        if self.code is None:
+            return None
+        from .. import artifacts
+
+        found = artifacts.inspect(self.code)
+        return None if found.producer is None else str(found.producer)
+
+
+def _unknown() -> None:
+    """A version that nobody knows."""
+
+
+@dataclass(frozen=True)
+class LinkEvent:
+    """One link, done or refused.
+
+    Attributes
+    ----------
+    target : str
+        The library that linked.
+    backend : str
+        ``"driver"`` or ``"nvjitlink"``; ``"unknown"`` when it failed before there was a decision.
+    inputs : tuple of LinkInput
+    duration : float
+        Seconds, from making the linker to the image.
+    error : BaseException or None
+        What it failed with.
+    nodeid : str or None
+        The test; None outside tests.
+    forced : str or None
+        Who forced the backend; None when the library chose itself.
+    """
+
+    target: str
+    backend: str
+    inputs: tuple[LinkInput, ...]
+    duration: float
+    error: BaseException | None = None
+    nodeid: str | None = None
+    forced: str | None = None
+    _driver: Callable[[], str | None] = field(default=_unknown, repr=False)
+    _nvjitlink: Callable[[], str | None] = field(default=_unknown, repr=False)
+
+    @cached_property
+    def driver(self) -> str | None:
+        """CUDA version of the driver, asked when it is wanted."""
+        return self._driver()
+
+    @cached_property
+    def nvjitlink(self) -> str | None:
+        """Version of nvJitLink, asked when it is wanted."""
+        return self._nvjitlink()
+
+    @property
+    def result(self) -> str:
+        """``"ok"``, or the error's type and code: ``"LinkError: NVJITLINK_ERROR_PTX_COMPILE"``."""
+        if self.error is None:
+            return "ok"
+        kind = type(self.error).__name__
+        code = getattr(self.error, "code_name", "") or _code_in(str(self.error))
+        return f"{kind}: {code}" if code else kind
+
+    @property
+    def message(self) -> str:
+        """First line of the error, at most 300 characters."""
+        return "" if self.error is None else (str(self.error).strip().splitlines() or [""])[0][:300]
+
+
+def _code_in(text: str) -> str:
+    """The code at the head of an error of cuda-bindings or cuda.core."""
+    word = text.strip().partition(" ")[0].rstrip(":")
+    return word if word.startswith(("CUDA_ERROR_", "ERROR_", "NVJITLINK_ERROR_")) else ""

@@ -1,0 +1,77 @@
+"""numba-cuda as a target: it links through ``cuda.core.Linker``, and asks by itself whether there is nvJitLink."""
+
+from __future__ import annotations
+
+from functools import wraps
+from types import ModuleType
+from typing import Any, ClassVar, Final
+
+from .. import probes
+from .base import Backend, Target
+from .recipes import recipe_for
+from .steering import as_backend, current, on_behalf_of, replace_everywhere
+
+__all__ = ["NumbaCuda"]
+
+_PACKAGE: Final = "numba-cuda"
+
+
+class NumbaCuda(Target):
+    """``numba.cuda``: its links count as its own; ``_have_nvjitlink`` answers what is forced or faked."""
+
+    name: ClassVar[str] = "numba-cuda"
+    modules: ClassVar[tuple[str, ...]] = ("numba.cuda.cudadrv.driver",)
+    distribution: ClassVar[str | None] = _PACKAGE
+
+    def install(self, module: ModuleType) -> None:
+        """Replace the question before the modules that import it by name; watch the linker."""
+        version = self.version() or "0"
+        recipe_for(_PACKAGE, version).check(module, version)
+        replaced: Any = module._have_nvjitlink  # noqa: SLF001
+        have = _have_nvjitlink(replaced)
+        module._have_nvjitlink = have  # type: ignore[attr-defined] # noqa: SLF001
+        replace_everywhere(replaced, have)
+        linker: Any = module._Linker  # noqa: SLF001
+        for name in ("complete", "get_linked_ptx"):
+            setattr(linker, name, _own(getattr(linker, name)))
+
+    def force(self, module: ModuleType, backend: Backend | None) -> None:
+        """Nothing to set: the question and cuda.core ask for the choice of the moment."""
+
+    def which_backend(self, module: ModuleType) -> str | None:
+        """What cuda.core, through which it links, says."""
+        del module
+        import sys
+
+        core: Any = sys.modules.get("cuda.core._linker")
+        which = getattr(core.Linker, "which_backend", None) if core else None
+        run = current()
+        # where only numba-cuda is forced, cuda.core answers for itself
+        if which is None or run is None or run.wanted("cuda.core").backend is None:
+            return None
+        return as_backend(which())
+
+
+def _have_nvjitlink(original: Any) -> Any:
+    """The library's function, which caches its answer, behind what is forced or faked."""
+    asked = getattr(original, "__wrapped__", original)
+
+    @wraps(asked)
+    def have() -> bool:
+        run = current()
+        forced = run.wanted(NumbaCuda.name).backend if run else None
+        if forced is not None:
+            return forced == "nvjitlink"
+        return bool(asked() if probes.fakes().fakes_nvjitlink else original())
+
+    have.cache_clear = getattr(original, "cache_clear", lambda: None)  # type: ignore[attr-defined]
+    return have
+
+
+def _own(method: Any) -> Any:
+    @wraps(method)
+    def link(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        with on_behalf_of(NumbaCuda.name):
+            return method(self, *arguments, **keywords)
+
+    return link

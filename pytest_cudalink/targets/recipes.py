@@ -1,0 +1,114 @@
+"""How to force each release of a library: `matrices/recipes.toml`, read and applied. Pure: imports no library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from .base import Backend, StaleRecipeError
+
+__all__ = ["Recipe", "recipe_for", "recipes"]
+
+_LITERALS: dict[str, object] = {"none": None, "true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to force some releases of a library.
+
+    Attributes
+    ----------
+    target : str
+    versions : str
+        PEP 440 specifier of the releases that it is for.
+    tested : str
+        The releases whose wheels it was tested on.
+    module : str
+        The module that has the switch.
+    driver, nvjitlink, undecided : dict
+        Names of that module and what to set them to: ``"none"``, ``"true"``, ``"false"``, or a key of the objects that
+        the target offers.
+    needs : sequence of str
+        Names that the module must have, besides those.
+    instances : str
+        ``"own"`` when a linker remembers its backend, ``"global"`` when it goes by the module's names.
+    options : str
+        ``"early"`` when an options object is made for one backend.
+    """
+
+    target: str
+    versions: str
+    tested: str
+    module: str
+    driver: Mapping[str, str]
+    nvjitlink: Mapping[str, str]
+    undecided: Mapping[str, str]
+    needs: Sequence[str] = ()
+    instances: str = "own"
+    options: str = "late"
+
+    def check(self, module: ModuleType, version: str) -> None:
+        """Refuse a module that does not have the switch, or has another.
+
+        Raises
+        ------
+        StaleRecipeError
+            Names the release, what is missing, and the releases that are known.
+        """
+        names = dict.fromkeys([*self.undecided, *self.needs])
+        missing = [name for name in names if not hasattr(module, name)]
+        if missing:
+            raise StaleRecipeError(self._stale(version, f"{module.__name__} has no {', '.join(missing)}"))
+        unlike = [
+            f"{name} = {getattr(module, name)!r}"
+            for name, value in self.undecided.items()
+            if value in _LITERALS and getattr(module, name) is not _LITERALS[value]
+        ]
+        if unlike:
+            raise StaleRecipeError(self._stale(version, f"{module.__name__} starts with {', '.join(unlike)}"))
+
+    def _stale(self, version: str, found: str) -> str:
+        return (
+            f"cudalink cannot steer {self.target} {version}: {found}, which the recipe for {self.versions} "
+            f"(tested on {self.tested}) relies on. Update pytest-cudalink, install a tested release, or leave "
+            f"{self.target} out with --cudalink-target"
+        )
+
+    def apply(self, module: ModuleType, backend: Backend | None, objects: Mapping[str, Any]) -> None:
+        """Set the names for a backend; None: as before the library decided."""
+        values = {"driver": self.driver, "nvjitlink": self.nvjitlink, None: self.undecided}[backend]
+        for name, value in values.items():
+            setattr(module, name, _LITERALS[value] if value in _LITERALS else objects[value])
+
+
+@cache
+def recipes(target: str) -> tuple[Recipe, ...]:
+    """Every recipe of a target."""
+    from .._data import read_matrix
+
+    rows: list[dict[str, Any]] = read_matrix("recipes.toml").get(target, [])
+    return tuple(Recipe(target=target, **row) for row in rows)
+
+
+def recipe_for(target: str, version: str) -> Recipe:
+    """The recipe for a release.
+
+    Raises
+    ------
+    StaleRecipeError
+        If there is none; names those that are known.
+    """
+    from packaging.specifiers import SpecifierSet
+
+    for recipe in recipes(target):
+        if SpecifierSet(recipe.versions).contains(version, prereleases=True):
+            return recipe
+    known = "; ".join(recipe.versions for recipe in recipes(target)) or "none"
+    msg = (
+        f"cudalink cannot steer {target} {version}: there are recipes for {known}. Install one of these, or leave "
+        f"{target} out with --cudalink-target"
+    )
+    raise StaleRecipeError(msg)

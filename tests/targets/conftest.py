@@ -1,0 +1,75 @@
+"""Fixtures of the suite that steers real libraries, on whichever release of them is installed."""
+
+from __future__ import annotations
+
+import os
+from importlib import metadata
+
+import pytest
+
+#: What every module of the tests begins with: the names of cuda.core, wherever its release has them.
+HEAD = """
+import gc, sys
+import pytest
+try:
+    from cuda.core import Device, Linker, LinkerOptions, ObjectCode, Program, ProgramOptions
+    import cuda.core._linker as linker_module
+except ImportError:
+    from cuda.core.experimental import Device, Linker, LinkerOptions, ObjectCode, Program, ProgramOptions
+    import cuda.core.experimental._linker as linker_module
+
+@pytest.fixture(autouse=True)
+def context():
+    Device().set_current()
+
+def codes():
+    return [ObjectCode.from_ptx(open(name, "rb").read()) for name in ("main.ptx", "user.ptx")]
+
+def make(**options):
+    return Linker(*codes(), options=LinkerOptions(arch="sm_90", **options))
+
+def image(linker):
+    code = bytes(linker.link("cubin").code)
+    assert code[:4] == b"\\x7fELF"
+    return code
+
+def ran(linker):
+    return "driver" if type(linker.handle).__name__ == "CUlinkState" else "nvjitlink"
+"""
+
+
+def installed(name: str) -> str | None:
+    """Version of a distribution, or None."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+@pytest.fixture(scope="session")
+def cuda_core(toolkit) -> str:
+    """Release of cuda-core; a session that promised one fails without it."""
+    wanted, found = os.environ.get("CUDALINK_REQUIRE_CUDA_CORE"), installed("cuda-core")
+    if wanted is not None and found != wanted:
+        pytest.fail(f"this session promised cuda-core {wanted}, found {found}")
+    if found is None:
+        pytest.skip("needs cuda-core: nox -s targets, or pip install cuda-core")
+    return found
+
+
+@pytest.fixture
+def go(cuda_core, toolkit, samples, pytester: pytest.Pytester, monkeypatch):
+    """Run pytest on a module that uses cuda.core, on an emulated driver of the toolkit's release."""
+    for name in ("CUDALINK_FORCE_BACKEND", "CUDALINK_POLICY", "CUDALINK_DRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("main.ptx", "user.ptx"):
+        pytester.path.joinpath(name).write_bytes(samples[f"12.9/{name}"])
+
+    def run(module: str, *arguments: str, head: str = HEAD) -> pytest.RunResult:
+        pytester.makepyfile(head + module)
+        # cuda.core 0.5 and 0.6 warn of their own names
+        return pytester.runpytest_subprocess(
+            f"--cudalink-driver={toolkit}", "-W", "error::RuntimeWarning", "-p", "no:hypothesispytest", *arguments
+        )
+
+    return run

@@ -1,0 +1,273 @@
+"""cuda.core, as released: forced, watched, faked, and given back. ``nox -s targets`` runs this on each branch."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from packaging.version import Version
+
+from pytest_cudalink.targets.cuda_core import CudaCore
+from pytest_cudalink.targets.recipes import recipe_for, recipes
+
+LINKS = """
+def test_links(emulated_driver):
+    linker = make()
+    image(linker)
+    assert ran(linker) == {backend!r}
+    assert len(emulated_driver.events("cuLinkComplete")) == ({backend!r} == "driver")
+    assert linker_module._decide_nvjitlink_or_driver() == ({backend!r} == "driver")
+    which = getattr(Linker, "which_backend", lambda: linker.backend)()
+    assert which.lower() == {backend!r}
+
+def test_links_again():
+    assert ran(make()) == {backend!r}
+"""
+
+
+@pytest.mark.parametrize("backend", ["driver", "nvjitlink"])
+def test_forced(go, cuda_core, backend) -> None:
+    """The library links where it is told, as the driver's own event log shows; the header and the summary say so."""
+    result = go(LINKS.format(backend=backend), f"--force-backend={backend}")
+    result.assert_outcomes(passed=2)
+    name = {"driver": "the driver", "nvjitlink": "nvJitLink"}[backend]
+    result.stdout.fnmatch_lines(
+        [f"cudalink: forced to {backend}: bundled, cuda.core {cuda_core}*", f"cuda.core: 1 link (1 on {name})"]
+    )
+
+
+def test_not_forced(go) -> None:
+    """Without an option the library decides, and is watched."""
+    result = go(LINKS.format(backend="nvjitlink"))
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["cuda.core: 1 link (1 on nvJitLink)"])
+
+
+def test_nothing_is_imported(go) -> None:
+    """A suite that does not import a library does not get it imported."""
+    result = go(
+        "import sys\ndef test(): assert not [n for n in sys.modules if n == 'numba' or n.split('.')[0] == 'cuda']\n",
+        "--force-backend=nvjitlink",
+        "-q",
+        head="",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_decided_before_collection(go) -> None:
+    """A test module that decides its skips at import sees what is forced."""
+    module = """
+FALLS_BACK = linker_module._decide_nvjitlink_or_driver()
+@pytest.mark.skipif(not FALLS_BACK, reason="wants the driver")
+def test_driver_only(): pass
+"""
+    go(module, "--force-backend=driver").assert_outcomes(passed=1)
+
+
+def test_both_in_one_process(go) -> None:
+    """``--force-backend=each`` runs the tests on both, one after the other."""
+    module = """
+@pytest.mark.cudalink
+@pytest.mark.parametrize("i", range(3))
+def test_links(i, cudalink_backend):
+    linker = make()
+    image(linker)
+    assert ran(linker) == cudalink_backend
+"""
+    result = go(module, "--force-backend=each")
+    result.assert_outcomes(passed=6)
+    result.stdout.fnmatch_lines(["cuda.core: 6 links (3 on the driver, 3 on nvJitLink)"])
+
+
+def test_linkers_outlive_a_change(go) -> None:
+    """A linker keeps its backend when the choice changes: to link, to read logs, to close, to be finalized."""
+    module = """
+@pytest.mark.parametrize("close", [True, False])
+@pytest.mark.parametrize("first", ["driver", "nvjitlink"])
+def test_outlives(force_backend, emulated_driver, first, close):
+    second = {"driver": "nvjitlink", "nvjitlink": "driver"}[first]
+    force_backend(first)
+    options = LinkerOptions(arch="sm_90")
+    linker, other = make(), make()
+    force_backend(second)
+    assert ran(make()) == second
+    assert ran(Linker(*codes(), options=options)) == second  # options that were made before
+    image(linker)
+    linker.get_info_log(), linker.get_error_log()
+    force_backend(None)
+    image(other)
+    assert {ran(linker), ran(other)} == {first}
+    if close:
+        linker.close()
+        other.close()
+    del linker, other
+    gc.collect()
+    assert emulated_driver.control.live_states == 0
+
+def test_given_back(force_backend, emulated_driver):
+    force_backend("driver")
+    linker = make()
+    force_backend(None)
+    assert ran(make()) == "nvjitlink"
+    del linker
+    gc.collect()
+    assert emulated_driver.control.live_states == 0
+"""
+    result = go(module, "-W", "error::pytest.PytestUnraisableExceptionWarning")
+    result.assert_outcomes(passed=5)
+
+
+def test_program_of_ptx(go) -> None:
+    """A Program of PTX makes a linker inside: forced and watched as well."""
+    module = """
+def test_program():
+    text = open("user.ptx").read()
+    program = Program(text, "ptx", ProgramOptions(arch="sm_90"))
+    code = bytes(program.compile("cubin").code)
+    assert code[:4] == b"\\x7fELF"
+    assert program.backend == "driver"
+    program.close()
+"""
+    result = go(module, "--force-backend=driver")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["cuda.core: 1 link (1 on the driver)"])
+
+
+def test_the_class_looks_like_itself(go) -> None:
+    """Tests of the library that look at its class or subclass it see no difference."""
+    module = """
+def test_class():
+    assert Linker.__name__ == "Linker" and Linker.__module__ == linker_module.__name__
+    assert isinstance(make(), Linker)
+    with pytest.raises(ValueError, match="At least one ObjectCode"):
+        Linker()
+    with pytest.raises(TypeError):
+        Linker("not a code", options=LinkerOptions(arch="sm_90"))
+    with pytest.raises(ValueError, match="(?i)unsupported target"):
+        make().link("fatbin")
+"""
+    go(module).assert_outcomes(passed=1)
+
+
+def test_refused_link_is_told(go, pytester) -> None:
+    """An error reaches the test unchanged, and the record names it."""
+    module = """
+def test_refused():
+    bad = ObjectCode.from_ptx(open("main.ptx", "rb").read().replace(b".version 8.8", b".version 99.9"))
+    Linker(bad, options=LinkerOptions(arch="sm_90")).link("cubin")
+"""
+    result = go(module, "--force-backend=driver", "--cudalink-report=run.jsonl")
+    result.assert_outcomes(failed=1)
+    events = [json.loads(line) for line in pytester.path.joinpath("run.jsonl").read_text().splitlines()]
+    (link,) = [event for event in events if event["event"] == "link"]
+    assert link["target"] == "cuda.core"
+    assert link["backend"] == "driver"
+    assert link["result"] == "CUDAError: CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+    assert link["inputs"][0]["kind"] == "ptx"
+    (test,) = [event for event in events if event["event"] == "test"]
+    assert (test["outcome"], test["backends"]) == ("failed", {"driver": 1})
+
+
+def test_faked_versions(go, cuda_core) -> None:
+    """The library's own decision sees what is faked, and forgets it when the fake ends."""
+    oldest = Version(cuda_core) < Version("0.4")
+    module = f"""
+decide = linker_module._decide_nvjitlink_or_driver
+
+def test_present(fake_versions):
+    fake_versions(driver="12.9", nvjitlink="13.0")
+    assert decide() is False
+
+@pytest.mark.filterwarnings("ignore:.*nvJitLink:RuntimeWarning")
+def test_absent(fake_versions):
+    fake_versions(driver="13.0", nvjitlink=None)
+    if {oldest}:  # that release does not handle it, with a fake or without
+        with pytest.raises(RuntimeError, match="libnvJitLink"):
+            decide()
+        return
+    assert decide() is True
+    assert ran(make()) == "driver"
+
+def test_over():
+    assert decide() is False
+    assert ran(make()) == "nvjitlink"
+"""
+    go(module).assert_outcomes(passed=3)
+
+
+def test_faked_driver(go, cuda_core) -> None:
+    """cuda-bindings answers the faked driver to whoever asks it, and the real one again afterwards."""
+    module = """
+from cuda.bindings import driver
+
+def test_faked(fake_versions):
+    fake_versions(driver="12.9")
+    assert driver.cuDriverGetVersion() == (driver.CUresult.CUDA_SUCCESS, 12090)
+    fake_versions(driver=None)
+    assert driver.cuDriverGetVersion()[0] != driver.CUresult.CUDA_SUCCESS
+
+def test_over(cudalink):
+    major, minor = cudalink.driver
+    assert driver.cuDriverGetVersion()[1] == 1000 * major + 10 * minor
+"""
+    go(module).assert_outcomes(passed=2)
+
+
+def test_narrowed(go) -> None:
+    """``--cudalink-target`` leaves the others alone."""
+    module = """
+from pytest_cudalink import linker as ours
+def test_left_out():
+    assert ran(make()) == "nvjitlink"
+    inputs = [ours.ObjectCode.from_ptx(name) for name in ("main.ptx", "user.ptx")]
+    assert ours.Linker(*inputs, options=ours.LinkerOptions(arch="sm_90")).backend == "driver"
+"""
+    result = go(module, "--force-backend=driver", "--cudalink-target=bundled")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["cudalink: forced to driver: bundled (--cudalink-target from option)"])
+
+
+MOVED = """
+import importlib.abc, sys
+
+class Moved(importlib.abc.MetaPathFinder):
+    '''As if a release had renamed its switch.'''
+    def find_spec(self, name, path, target=None):
+        if name not in ("cuda.core._linker", "cuda.core.experimental._linker"):
+            return None
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1:]:
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                loader, execute = spec.loader, spec.loader.exec_module
+                class Loader(importlib.abc.Loader):
+                    def create_module(self, spec): return loader.create_module(spec)
+                    def exec_module(self, module):
+                        execute(module)
+                        for gone in ("_use_nvjitlink_backend", "_nvjitlink"):
+                            vars(module).pop(gone, None)
+                spec.loader = Loader()
+                return spec
+
+sys.meta_path.append(Moved())
+sys.meta_path.insert(1, sys.meta_path.pop())
+"""
+
+
+def test_moved_switch_is_an_error(go, pytester, cuda_core) -> None:
+    """A release that moved the switch is refused by name at its import, and not steered in vain."""
+    pytester.makeconftest(MOVED)
+    result = go("def test(): make()\n", "--force-backend=driver")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(
+        [f"*StaleRecipeError: cudalink cannot steer cuda-core {cuda_core}: *_linker has no *, which the recipe for *"]
+    )
+
+
+def test_recipes_cover_the_tested_releases() -> None:
+    """Every branch that is tested has one recipe, which names a module that the target watches."""
+    tested = ["0.3.2", "0.4.2", "0.5.1", "0.6.0", "0.7.0", "1.0.1", "1.1.1", "1.2.2"]
+    for version in tested:
+        recipe = recipe_for("cuda-core", version)
+        assert version in recipe.tested.split(", ")
+        assert recipe.module in CudaCore.modules
+    assert ", ".join(recipe.tested for recipe in recipes("cuda-core")).split(", ") == tested

@@ -1,0 +1,302 @@
+"""The marker from outside: requirements, documented failures, backends, and what is wrong with it."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch):
+    """Run pytest on one module in a process of its own, on an emulated driver of CUDA 13.0."""
+    for name in ("CUDALINK_FORCE_BACKEND", "CUDALINK_POLICY", "CUDALINK_DRIVER"):
+        monkeypatch.delenv(name, raising=False)
+
+    def go(module: str, *arguments: str) -> pytest.RunResult:
+        pytester.makepyfile(f"import pytest\nfrom pytest_cudalink import Raises\n{module}")
+        return pytester.runpytest_subprocess("--cudalink-driver=13.0", "-rsxX", "--strict-markers", *arguments)
+
+    return go
+
+
+@pytest.mark.parametrize(
+    ("keywords", "reason"),
+    [
+        ("driver='>=13.2'", "cudalink: needs driver >= 13.2 (found 13.0, emulated)"),
+        ("driver='>=12,<13'", "cudalink: needs driver >= 12, < 13 (found 13.0, emulated)"),
+        ("arch='sm_100'", "cudalink: needs arch sm_100 (found sm_90, emulated)"),
+        ("gpu=True", "cudalink: needs a GPU (found sm_90, emulated)"),
+        ("ctk='<12'", "cudalink: needs ctk < 12 (found *)"),
+        ("nvjitlink='>=99'", "cudalink: needs nvjitlink >= 99 (found *)"),
+        (
+            "gpu=True, driver='>=14'",
+            "cudalink: needs driver >= 14 (found 13.0, emulated) and a GPU (found sm_90, emulated)",
+        ),
+    ],
+)
+def test_skip_reason(run, keywords, reason) -> None:
+    """Every skip reads the same: what is needed, what was found."""
+    result = run(f"@pytest.mark.cudalink({keywords})\ndef test(): raise AssertionError\n")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines([f"SKIPPED [[]1[]] test_skip_reason.py:3: {reason}"])
+
+
+def test_met_requirements_run(run) -> None:
+    """Where all hold, the test is as any other."""
+    keywords = "driver='13', nvjitlink='>=12.3', arch='>=8.0', gpu=False, ctk='>=12'"
+    result = run(f"@pytest.mark.cudalink({keywords})\ndef test(): pass\n")
+    result.assert_outcomes(passed=1)
+
+
+def test_absent_driver(run) -> None:
+    """No driver meets no version."""
+    result = run("@pytest.mark.cudalink(driver='>=1')\ndef test(): pass\n", "--cudalink-driver=absent")
+    result.stdout.fnmatch_lines(["SKIPPED * cudalink: needs driver >= 1 (found none)"])
+
+
+def test_xfail(run) -> None:
+    """``otherwise='xfail'`` runs the test and takes either end, with the same reason."""
+    result = run(
+        """
+mark = pytest.mark.cudalink(driver='>=13.2', otherwise='xfail')
+@mark
+def test_fails(): raise RuntimeError
+@mark
+def test_passes(): pass
+@pytest.mark.cudalink(driver='>=13.0', otherwise='xfail')
+def test_fails_where_it_holds(): raise RuntimeError
+"""
+    )
+    result.assert_outcomes(xfailed=1, xpassed=1, failed=1)
+    result.stdout.fnmatch_lines(["XFAIL *test_fails - cudalink: needs driver >= 13.2 (found 13.0, emulated)*"])
+
+
+def test_documented_failure(run) -> None:
+    """``otherwise=Raises(...)``: it must fail in exactly that way where the requirement does not hold."""
+    result = run(
+        """
+without = pytest.mark.cudalink(driver='>=13.2', otherwise=Raises("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", match="9.2"))
+
+@without
+def test_as_documented():
+    raise RuntimeError("CUDA_ERROR_UNSUPPORTED_PTX_VERSION: 9.2 is too new")
+
+@without
+def test_passes(): pass
+
+@without
+def test_other_code():
+    raise RuntimeError("CUDA_ERROR_INVALID_PTX: 9.2")
+
+@without
+def test_other_message():
+    raise RuntimeError("CUDA_ERROR_UNSUPPORTED_PTX_VERSION: 9.3")
+
+@without
+def test_skips(): pytest.skip("for its own reasons")
+
+@without
+def test_fails_by_word():
+    pytest.fail("CUDA_ERROR_UNSUPPORTED_PTX_VERSION 9.2")
+
+@pytest.mark.cudalink(driver='>=13.0', otherwise=Raises(RuntimeError))
+def test_must_pass_where_it_holds():
+    raise RuntimeError
+"""
+    )
+    result.assert_outcomes(passed=2, failed=4, skipped=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*DocumentedFailureError: cudalink: needs driver >= 13.2 (found 13.0, emulated); *, but it passed",
+            "E * RuntimeError: CUDA_ERROR_INVALID_PTX: 9.2",
+            "*must fail with CUDA_ERROR_UNSUPPORTED_PTX_VERSION matching '9.2', but it failed with RuntimeError: *",
+        ]
+    )
+
+
+def test_documented_failure_of_a_real_link(run, samples, pytester) -> None:
+    """PTX of CUDA 13.2 on a driver of 13.0 fails as documented, and links on 13.2."""
+    pytester.path.joinpath("user.ptx").write_bytes(samples["13.2/user.ptx"])
+    result = run(
+        """
+from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
+
+@pytest.mark.cudalink(driver=">=13.2", backend="driver", otherwise=Raises("CUDA_ERROR_UNSUPPORTED_PTX_VERSION"))
+def test_new_ptx():
+    options = LinkerOptions(arch="sm_90", check_inputs=False)
+    Linker(ObjectCode.from_ptx("user.ptx"), options=options).link("cubin")
+"""
+    )
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["1 test asserted the failure documented without driver >= 13.2: CUDA_ERROR_UNSUPPORTED_PTX_VERSION"]
+    )
+
+
+def test_nearest_marker_counts_for_each_keyword(run) -> None:
+    """A class or module asks for something, a test changes one word of it."""
+    result = run(
+        """
+pytestmark = pytest.mark.cudalink(driver=">=13.2")
+
+def test_of_module(): pass
+
+@pytest.mark.cudalink(driver=None)
+def test_lifted(): pass
+
+@pytest.mark.cudalink(driver=">=13.0", otherwise="xfail")
+class TestGroup:
+    def test_of_class(self): pass
+    @pytest.mark.cudalink(driver=">=14")
+    def test_of_both(self): raise RuntimeError
+"""
+    )
+    result.assert_outcomes(skipped=1, passed=2, xfailed=1)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ("driver='13.x'", "driver='13.x' is no version specifier; write driver='>=13.0'"),
+        ("arch='hopper'", "arch='hopper' is no version specifier; write arch='sm_90', or *"),
+        ("gpu='yes'", "gpu='yes': write True for a real device, False for none"),
+        ("backend='cuda'", "backend='cuda': write one of 'driver', 'nvjitlink', 'each'"),
+        ("isolate=1", "isolate=1: write True or False"),
+        ("driver='13', otherwise='ignore'", "otherwise='ignore': write 'skip', 'xfail' or Raises(...), *"),
+        ("otherwise='skip'", "otherwise needs a requirement: one of ctk, driver, nvjitlink, arch, gpu"),
+        ("drver='13'", "takes the keywords ctk, driver, *, got drver"),
+        ("'13'", "takes the keywords *, got '13'"),
+    ],
+)
+def test_usage_errors(run, keywords, words) -> None:
+    """What cannot be meant is refused at collection, and the test is named."""
+    result = run(
+        f"@pytest.mark.cudalink({keywords})\n@pytest.mark.parametrize('i', [1, 2])\ndef test_marked(i): pass\n"
+    )
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: test_usage_errors.py::test_marked: @pytest.mark.cudalink {words}"])
+    assert result.stderr.str().count("test_marked") == 1
+
+
+def test_several_faults_are_told_at_once(run) -> None:
+    """One run shows all that is to be mended."""
+    result = run(
+        "@pytest.mark.cudalink(driver='x', gpu=2)\ndef test_a(): pass\n"
+        "@pytest.mark.cudalink(backend='x')\ndef test_b(): pass\n"
+    )
+    result.stderr.fnmatch_lines(["*test_a*driver='x'*", "*test_a*gpu=2*", "*test_b*backend='x'*"])
+
+
+def test_markers_option_explains(run) -> None:
+    """``--markers`` names every keyword."""
+    text = run("", "--markers").stdout.str()
+    line = next(line for line in text.splitlines() if line.startswith("@pytest.mark.cudalink("))
+    for keyword in ("ctk", "driver", "nvjitlink", "arch", "gpu", "otherwise", "backend", "isolate", "policy"):
+        assert line.count(keyword) >= 2
+
+
+LINKS = """
+from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
+
+def link():
+    linker = Linker(ObjectCode.from_ptx("user.ptx"), options=LinkerOptions(arch="sm_90"))
+    linker.link("cubin")
+    return linker.backend
+"""
+
+
+@pytest.fixture
+def sample(pytester, samples) -> None:
+    """A PTX file beside the test."""
+    pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
+
+
+@pytest.mark.usefixtures("sample", "toolkit")
+def test_backend_of_one_test(run) -> None:
+    """``backend=`` forces one test, also its fixtures, and is undone after it."""
+    result = run(
+        LINKS
+        + """
+@pytest.fixture
+def early(): return link()
+
+@pytest.mark.cudalink(backend="driver")
+def test_driver(early, cudalink_backend):
+    assert early == link() == cudalink_backend == "driver"
+
+def test_after(cudalink_backend):
+    assert (link(), cudalink_backend) == ("nvjitlink", None)
+"""
+    )
+    result.assert_outcomes(passed=2)
+
+
+@pytest.mark.usefixtures("sample", "toolkit")
+def test_backend_each(run) -> None:
+    """``backend="each"`` runs a test on both, in one process; other parameters stay."""
+    result = run(
+        LINKS
+        + """
+import os
+@pytest.mark.cudalink(backend="each")
+@pytest.mark.parametrize("i", [1, 2])
+def test_both(i, cudalink_backend, record_property):
+    assert link() == cudalink_backend
+    assert os.environ.setdefault("THE_PROCESS", str(os.getpid())) == str(os.getpid())
+
+@pytest.mark.cudalink(backend="each")
+class TestGroup:
+    def test_method(self):
+        assert link() in ("driver", "nvjitlink")
+
+def test_plain(): pass
+""",
+        "-v",
+    )
+    result.assert_outcomes(passed=7)
+    for name in ("test_both[[]driver-1[]]", "test_both[[]nvjitlink-2[]]", "*test_method[[]driver[]]", "test_plain"):
+        result.stdout.fnmatch_lines([f"*::{name} PASSED*"])
+    result.stdout.fnmatch_lines(["bundled: 6 links (3 on the driver, 3 on nvJitLink)"])
+
+
+@pytest.mark.usefixtures("sample", "toolkit")
+def test_force_backend_each(run) -> None:
+    """``--force-backend=each`` runs marked tests, and those that ask for a linker, on both; no others."""
+    result = run(
+        LINKS
+        + """
+@pytest.mark.cudalink
+def test_marked(): link()
+
+@pytest.mark.cudalink(backend="nvjitlink")
+def test_own_backend(): assert link() == "nvjitlink"
+
+def test_factory(linker_factory):
+    linker_factory(ObjectCode.from_ptx("user.ptx"), options=LinkerOptions(arch="sm_90")).link()
+
+def test_plain(): pass
+""",
+        "--force-backend=each",
+    )
+    result.assert_outcomes(passed=6)
+    result.stdout.fnmatch_lines(
+        [
+            "cudalink: forced to each backend in turn: bundled*",
+            "bundled: 5 links (2 on the driver, 3 on nvJitLink)",
+        ]
+    )
+
+
+@pytest.mark.usefixtures("sample", "toolkit")
+def test_each_without_a_driver_skips_that_half(run) -> None:
+    """Where there is no driver, the driver's half is skipped with the one reason."""
+    result = run(
+        LINKS + "\n@pytest.mark.cudalink(backend='each')\ndef test_both(): link()\n", "--cudalink-driver=absent"
+    )
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(
+        [
+            "bundled: 1 link (1 on nvJitLink)",
+            "1 test would run with a CUDA driver",
+            "SKIPPED * cudalink: needs a CUDA driver (libcuda.so.1), found none, and *",
+        ]
+    )

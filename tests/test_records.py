@@ -1,0 +1,266 @@
+"""The record file: what is written comes back, also when it was cut; and the schema says the same as the code."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from dataclasses import fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator, ValidationError
+
+from pytest_cudalink.report import RecordError, Writer, read, records
+
+RUN = {
+    "schema": 1,
+    "run": "0" * 32,
+    "cell": "ctk-13.0",
+    "worker": None,
+    "python": "3.11.9",
+    "platform": "linux",
+    "pytest": "9.2.0",
+    "argv": ["-x"],
+    "settings": {"backend": {"value": "auto", "source": "default"}},
+    "versions": {"driver": {"requested": "13.0", "found": "13.0", "source": "cuDriverGetVersion", "kind": "emulated"}},
+    "arch": {"requested": None, "found": "sm_90"},
+    "facts": {},
+}
+TEST = {
+    "nodeid": "test_a.py::test",
+    "worker": "gw0",
+    "attempt": 1,
+    "outcome": "passed",
+    "duration": 0.5,
+    "reason": "",
+    "longrepr": "",
+    "backends": {"driver": 2},
+    "links": 2,
+    "violations": 0,
+    "documented": None,
+    "missing": None,
+    "subtests": [{"description": "i=1", "outcome": "passed"}],
+}
+EVENTS = {
+    "run": RUN,
+    "start": {"nodeid": "test_a.py::test", "worker": "gw0", "attempt": 1},
+    "link": {
+        "nodeid": None,
+        "worker": None,
+        "target": "bundled",
+        "backend": "driver",
+        "inputs": [{"kind": "ptx", "name": "a.ptx", "producer": "13.0"}],
+        "versions": {"driver": "13.0", "nvjitlink": None},
+        "duration": 0.001,
+        "result": "ok",
+        "message": "",
+    },
+    "violation": {"nodeid": "test_a.py::test", "text": "freed too early", "address": 4096},
+    "verdict": {
+        "nodeid": None,
+        "status": "incompatible",
+        "rule": "same-major",
+        "message": "no",
+        "fix": "install",
+        "items": ["nvrtc"],
+    },
+    "test": TEST,
+    "crash": {
+        "nodeid": "test_a.py::test",
+        "worker": "gw0",
+        "signal": "SIGSEGV",
+        "exitcode": None,
+        "last_events": ["cuLinkCreate"],
+    },
+    "end": {"exitstatus": 1, "duration": 1.5, "counts": {"passed": 1}},
+}
+
+
+@pytest.fixture(scope="module")
+def validator() -> Draft202012Validator:
+    """The published schema, itself checked."""
+    Draft202012Validator.check_schema(records.schema())
+    return Draft202012Validator(records.schema())
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A file with every event."""
+    path = tmp_path / "folder" / "run.jsonl"
+    with Writer(path) as writer:
+        for event, content in EVENTS.items():
+            writer.write(event, **content)
+    return path
+
+
+def test_round_trip(written) -> None:
+    """Every event comes back with its fields."""
+    found = read(written)
+
+    assert not found.truncated
+    kinds = {
+        "run": found.run,
+        "start": found.starts[0],
+        "link": found.links[0],
+        "verdict": found.verdicts[0],
+        "test": found.tests[0],
+        "crash": found.crashes[0],
+        "end": found.end,
+    }
+    for event, value in kinds.items():
+        assert {name: getattr(value, name) for name in EVENTS[event]} == EVENTS[event]
+        assert value.time > 1e9
+    assert found.violations[0].details == {"address": 4096}
+    assert found.unfinished == []
+
+
+def test_what_is_written_follows_the_schema(written, validator) -> None:
+    """The lines of every event are valid."""
+    for line in written.read_text().splitlines():
+        validator.validate(json.loads(line))
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_schema_and_dataclass_name_the_same_keys(event, validator) -> None:
+    """The schema has exactly the keys of the dataclass, and refuses an event without them."""
+    kind = getattr(records, event.capitalize())
+    names = {entry.name for entry in fields(kind)} - {"time", "details"}
+    assert set(validator.schema["$defs"][event]["properties"]) == names
+    with pytest.raises(ValidationError):
+        validator.validate({"event": event, "time": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("event", "change"),
+    [
+        ("test", {"outcome": "okay"}),
+        ("test", {"longrepr": "x" * 4001}),
+        ("test", {"backends": {"driver": "2"}}),
+        ("link", {"backend": "cuda"}),
+        ("run", {"schema": 2}),
+        ("run", {"versions": {"driver": {"found": "13.0"}}}),
+    ],
+)
+def test_schema_refuses_wrong_values(event, change, validator) -> None:
+    """A value of the wrong kind is refused."""
+    with pytest.raises(ValidationError):
+        validator.validate({"event": event, "time": 1.0, **EVENTS[event], **change})
+
+
+def test_schema_outcomes_are_those_of_the_code(validator) -> None:
+    """The outcomes are one list."""
+    assert tuple(validator.schema["$defs"]["test"]["properties"]["outcome"]["enum"]) == records.OUTCOMES
+
+
+@given(place=st.floats(0, 1))
+def test_a_cut_file_is_readable(place, tmp_path_factory) -> None:
+    """Wherever a crash cuts, what was complete is read, and a cut line is said."""
+    path = tmp_path_factory.getbasetemp() / "cut.jsonl"
+    path.unlink(missing_ok=True)
+    with Writer(path) as writer:
+        for event, content in EVENTS.items():
+            writer.write(event, **content)
+    content = path.read_bytes()
+    at = round(place * len(content))
+    path.write_bytes(content[:at])
+    complete = content[:at].count(b"\n")
+
+    found = read(path)
+
+    # a line that lacks only its newline is complete
+    lines = content.splitlines()
+    whole = complete < len(lines) and content[:at].endswith(lines[complete])
+    assert found.truncated == (not whole and not content[:at].endswith(b"\n") and at > 0)
+    assert (found.run is not None) == (complete + whole >= 1)
+    assert len(found.tests) == (complete + whole >= 6)
+
+
+@given(st.lists(st.binary(max_size=40)))
+def test_anything_is_read_or_refused(lines) -> None:
+    """Garbage gives a RecordError or a recording, never another error."""
+    try:
+        records.parse(lines)
+    except RecordError as error:
+        assert "line " in str(error)
+
+
+def test_unfinished_test_is_named(tmp_path) -> None:
+    """A start without a test is what a crash cut."""
+    path = tmp_path / "run.jsonl"
+    with Writer(path) as writer:
+        writer.write("run", **RUN)
+        writer.write("start", nodeid="a", worker=None, attempt=1)
+        writer.write("test", **{**TEST, "nodeid": "a"})
+        writer.write("start", nodeid="a", worker=None, attempt=2)
+
+    assert [(start.nodeid, start.attempt) for start in read(path).unfinished] == [("a", 2)]
+
+
+def test_unknown_events_and_keys_are_ignored(tmp_path) -> None:
+    """What a later version adds does no harm."""
+    path = tmp_path / "run.jsonl"
+    with Writer(path) as writer:
+        writer.write("run", **RUN, mood="good")
+        writer.write("weather", rain=True)
+    assert read(path).run.cell == "ctk-13.0"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"event": "run", "schema": 2}', "line 1 is of format 2, this version reads up to 1"),
+        ('not json\n{"event": "run", "schema": 1}', "line 1 is no event"),
+        ('{"event": "start", "nodeid": "a"}', "there is no event 'run' before the others"),
+    ],
+)
+def test_no_record_file(content, words, tmp_path) -> None:
+    """Another file is refused by name."""
+    path = tmp_path / "other.jsonl"
+    path.write_text(content)
+    with pytest.raises(RecordError, match=words) as caught:
+        read(path)
+    assert str(path) in str(caught.value)
+
+
+def test_last_run_counts(tmp_path) -> None:
+    """A file that two runs were appended to is the second run."""
+    path = tmp_path / "run.jsonl"
+    for cell in ("first", "second"):
+        with Writer(path) as writer:
+            writer.write("run", **{**RUN, "cell": cell})
+            writer.write("test", **TEST)
+    found = read(path)
+    assert found.run.cell == "second"
+    assert len(found.tests) == 1
+
+
+def _write_many(path: str, name: str) -> None:
+    with Writer(path) as writer:
+        for _ in range(200):
+            writer.write("start", nodeid=name * 500, worker=name, attempt=1)
+
+
+def test_processes_share_a_file(tmp_path) -> None:
+    """Lines of processes that write at the same time do not mix."""
+    path = tmp_path / "run.jsonl"
+    with Writer(path) as writer:
+        writer.write("run", **RUN)
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_write_many, args=(str(path), name)) for name in "abc"]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    found = read(path)
+    assert len(found.starts) == 600
+    assert all(start.nodeid == start.worker * 500 for start in found.starts)
+
+
+def test_closed_writer_is_silent(tmp_path) -> None:
+    """Writing after the end does nothing."""
+    writer = Writer(tmp_path / "run.jsonl")
+    writer.close()
+    writer.close()
+    writer.write("run", **RUN)
+    assert (tmp_path / "run.jsonl").read_bytes() == b""
