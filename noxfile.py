@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from functools import partial
 from pathlib import Path
 
 import nox
@@ -18,13 +17,13 @@ import nox
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))
 
-from pytest_cudalink.matrix import Cell, load_cells  # noqa: E402 (from the checkout: nothing is installed yet)
+from pytest_cudalink.matrix.nox import sessions  # noqa: E402 (from the checkout: nothing is installed yet)
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.sessions = ["lint", "types", "tests", "ctk-13.0"]
 
-CELLS = {cell.name: cell for cell in load_cells(ROOT / "matrices" / "cells.toml")}
+CELLS = {cell.name: cell for cell in sessions(ROOT / "matrices" / "cells.toml", root=ROOT)}
 #: The one toolkit that sessions use which are not about toolkits.
 BASE = CELLS["ctk-13.0"]
 
@@ -37,19 +36,6 @@ def group(name: str) -> list[str]:
 def install(session: nox.Session, *requirements: str) -> None:
     """Install the project, editable, beside some requirements."""
     session.install("-e", str(ROOT), *requirements)
-
-
-def run_cell(session: nox.Session, cell: Cell) -> None:
-    """Run the suite of one cell."""
-    install(session, *cell.packages, "numpy", *group("test"))
-    session.env["CUDALINK_REQUIRE_TOOLKIT"] = cell.ctk
-    session.run("pytest", "tests/toolkit", *session.posargs)
-
-
-for _cell in CELLS.values():
-    _run = partial(run_cell, cell=_cell)
-    _run.__doc__ = _cell.description
-    nox.session(name=_cell.name, tags=["ctk"])(_run)
 
 
 @nox.session
