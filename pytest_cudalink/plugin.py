@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,10 @@ from .fixtures import (
     emulated_driver,
     fake_versions,
     force_backend,
+    guard_rails,
     linker_factory,
 )
+from .session import leave_worker, worker_left
 
 __all__ = [
     "cudalink",
@@ -24,6 +27,7 @@ __all__ = [
     "emulated_driver",
     "fake_versions",
     "force_backend",
+    "guard_rails",
     "linker_factory",
 ]
 
@@ -74,3 +78,12 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     session.summary(terminalreporter)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    leave_worker(session.config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    worker_left(node.config, getattr(node, "workeroutput", None) or {})

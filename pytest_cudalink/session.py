@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -17,10 +17,23 @@ from .settings import Settings
 
 if TYPE_CHECKING:
     from .emulation import Lifetimes
+    from .guarding import Guarding
     from .linker.dispatch import BackendName
     from .versions import CudaVersion
 
-__all__ = ["MISSING_DRIVER", "Session", "header", "missing_driver_skips", "of", "phase", "preload", "start", "summary"]
+__all__ = [
+    "MISSING_DRIVER",
+    "Session",
+    "header",
+    "leave_worker",
+    "missing_driver_skips",
+    "of",
+    "phase",
+    "preload",
+    "start",
+    "summary",
+    "worker_left",
+]
 
 MISSING_DRIVER = "cudalink: needs a CUDA driver (libcuda.so.1), found none, and the driver backend is forced"
 
@@ -31,6 +44,7 @@ class Session:
 
     settings: Settings
     lifetimes: Lifetimes | None = None
+    guarding: Guarding | None = None
 
 
 _KEY = pytest.StashKey[Session]()
@@ -47,6 +61,7 @@ def start(config: pytest.Config) -> None:
     run = Session(settings.resolve(config))
     config.stash[_KEY] = run
     _start_driver(config, run)
+    _start_guard_rails(config, run)
     backend, policy = run.settings.backend, run.settings.policy
     if backend.value == "auto" and policy.source == "default":
         return  # nothing to force; the linker is not even imported
@@ -100,6 +115,31 @@ def _start_driver(config: pytest.Config, run: Session) -> None:
         config.add_cleanup(run.lifetimes.driver.unwatch)
 
 
+def _start_guard_rails(config: pytest.Config, run: Session) -> None:
+    if run.settings.guard_rails.value == "off":
+        return  # not even imported; the fixture makes up for it
+    from . import guarding
+
+    run.guarding = guarding.start(config, run.settings.guard_rails)
+
+
+_VERDICTS = "cudalink_verdicts"
+
+
+def leave_worker(config: pytest.Config) -> None:
+    """In a worker of xdist: send what the controller shall sum up."""
+    run = of(config)
+    if run.guarding is not None and hasattr(config, "workeroutput"):
+        config.workeroutput[_VERDICTS] = run.guarding.events
+
+
+def worker_left(config: pytest.Config, output: dict[str, Any]) -> None:
+    """In the controller of xdist: take over what a worker sent."""
+    run = of(config)
+    if run.guarding is not None:
+        run.guarding.events += output.get(_VERDICTS, ())
+
+
 @contextmanager
 def phase(item: pytest.Item, when: str) -> Iterator[None]:
     """One phase of a test."""
@@ -113,10 +153,20 @@ def phase(item: pytest.Item, when: str) -> Iterator[None]:
 
 
 def summary(reporter: pytest.TerminalReporter) -> None:
-    """At the end: violations that no test shows any more."""
-    lifetimes = of(reporter.config).lifetimes
-    if lifetimes is None:
-        return
+    """At the end: violations that no test shows any more, and the verdicts of the guard rails."""
+    run = of(reporter.config)
+    if run.lifetimes is not None:
+        _lifetimes_summary(reporter, run.lifetimes)
+    if run.guarding is not None:
+        from . import guarding
+
+        if lines := guarding.lines(run.guarding):
+            reporter.section("cudalink guard rails")
+            for line in lines:
+                reporter.line(line)
+
+
+def _lifetimes_summary(reporter: pytest.TerminalReporter, lifetimes: Lifetimes) -> None:
     late = lifetimes.collect(None)
     tests = sorted({nodeid for nodeid, _ in lifetimes.found if nodeid})
     if not late and not tests:
@@ -140,6 +190,7 @@ def header(config: pytest.Config) -> list[str]:
         f"policy {chosen.policy}",
         _nvjitlink(probes.nvjitlink_wheel()),
         _driver(chosen, driver),
+        *([f"guard rails {chosen.guard_rails}"] if chosen.guard_rails.value != "off" else []),
     ]
     return [f"cudalink: {', '.join(parts)}"]
 

@@ -19,6 +19,9 @@ EMULATED_ARCHITECTURES: Final = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "s
 #: Names of the dispatch tables. A constant, so that start-up does not read `matrices/dispatch.toml`; a test compares.
 POLICIES: Final = ("strict-major", "newer-driver-ok", "released")
 
+#: Modes of the guard rails; a test compares with `guardrails.MODES`, which start-up does not import.
+GUARD_RAIL_MODES: Final = ("off", "best_effort", "strict", "warning_only")
+
 
 def no_fault(_value: str) -> str | None:
     """Accept any value."""
@@ -119,6 +122,16 @@ OPTIONS: Final = (
         metavar="FILE",
         help="append every event of an emulated driver to this file, one JSON object per line",
     ),
+    Option(
+        name="guard_rails",
+        flag="--cudalink-guard-rails",
+        env="CUDALINK_GUARD_RAILS",
+        ini="cudalink_guard_rails",
+        default="off",
+        choices=GUARD_RAIL_MODES,
+        help="hold what cuda.pathfinder finds against each other and the driver: refuse what does not fit "
+        "(best_effort), also what is not known to fit (strict), or warn",
+    ),
 )
 
 
@@ -150,6 +163,7 @@ class Settings:
     arch: Setting
     lifetime: Setting
     events: Setting
+    guard_rails: Setting
 
 
 def add_options(parser: pytest.Parser) -> None:
