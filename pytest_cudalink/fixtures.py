@@ -6,6 +6,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pytest
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from .emulation import Lifetimes
     from .emulator import Emulation
     from .emulator.control import Driver, Violation
+    from .guardrails import CompatibilityGuardRails
     from .linker import Linker, LinkerOptions, ObjectCode
     from .linker.dispatch import Case
     from .versions import CudaVersion
@@ -34,6 +36,7 @@ __all__ = [
     "emulated_driver",
     "fake_versions",
     "force_backend",
+    "guard_rails",
     "linker_factory",
 ]
 
@@ -242,6 +245,21 @@ def driver_lifetimes(pytestconfig: pytest.Config) -> DriverLifetimes:
     if run.lifetimes is None:
         pytest.skip("cudalink: needs an emulated driver with lifetime checks (--cudalink-driver=VERSION)")
     return DriverLifetimes(run.lifetimes)
+
+
+@pytest.fixture
+def guard_rails(pytestconfig: pytest.Config) -> Iterator[CompatibilityGuardRails]:
+    """A guard for this test alone: what it looks up has to fit together, as ``--cudalink-guard-rails`` says.
+
+    Where that is off, the mode is best_effort. See `pytest_cudalink.guardrails.CompatibilityGuardRails`.
+    """
+    run = session.of(pytestconfig)
+    if run.guarding is None:
+        from .guarding import Guarding
+
+        run.guarding = Guarding(run.settings.guard_rails, recorder=partial(run.record, "verdict"))
+    with run.guarding.guard() as guard:
+        yield guard
 
 
 @pytest.fixture
