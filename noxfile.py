@@ -55,7 +55,7 @@ for _cell in CELLS.values():
 @nox.session
 def tests(session: nox.Session) -> None:
     """The whole suite on one toolkit, 13.0."""
-    install(session, *BASE.packages, "numpy", *group("test"), *group("docs"), "build", "nox")
+    install(session, *BASE.packages, "numpy", *group("test"), *group("stubs"), *group("docs"), "build", "nox")
     session.env["CUDALINK_REQUIRE_TOOLKIT"] = BASE.ctk
     session.run("pytest", "-n", "2", *session.posargs)
 
@@ -155,6 +155,36 @@ def coverage(session: nox.Session) -> None:
     session.run("coverage", "run", "-m", "pytest", *session.posargs)
     session.run("coverage", "combine")
     session.run("coverage", "report")
+
+
+#: The wheels that the stubs' tests need of each release: runtime, NVRTC, and the compiler's for crt/host_defines.h.
+STUB_RELEASES = {
+    "11.8": ("nvidia-cuda-runtime-cu11==11.8.*", "nvidia-cuda-nvrtc-cu11==11.8.*", "nvidia-cuda-nvcc-cu11==11.8.*"),
+    "12.9": ("nvidia-cuda-runtime-cu12==12.9.*", "nvidia-cuda-nvrtc-cu12==12.9.*", "nvidia-cuda-nvcc-cu12==12.9.*"),
+    "13.0": ("nvidia-cuda-runtime==13.0.*", "nvidia-cuda-nvrtc==13.0.*", "nvidia-cuda-crt==13.0.*"),
+    "13.2": ("nvidia-cuda-runtime==13.2.*", "nvidia-cuda-nvrtc==13.2.*", "nvidia-cuda-crt==13.2.*"),
+}
+
+
+@nox.session
+def stubs(session: nox.Session) -> None:
+    """The stubs in front of the real libraries of CUDA 11.8, 12.9, 13.0 and 13.2, which cannot share an environment."""
+    install(session, *group("test"), *group("stubs"))
+    folders = []
+    for release, requirements in STUB_RELEASES.items():
+        folder = Path(session.create_tmp()) / release
+        session.run("uv", "pip", "install", "-q", "--no-deps", "--target", str(folder), *requirements, external=True)
+        folders.append(str(folder))
+    session.env["CUDALINK_STUBS_WHEELS"] = os.pathsep.join(folders)
+    session.run("pytest", "tests/stubs", *session.posargs)
+
+
+@nox.session(name="stubs-valgrind")
+def stubs_valgrind(session: nox.Session) -> None:
+    """The stubs under valgrind: first calls from many threads, missing libraries, every error path. Needs valgrind."""
+    install(session, *group("test"))
+    session.env["CUDALINK_STUBS_VALGRIND"] = "1"
+    session.run("pytest", "tests/stubs/test_valgrind.py", *session.posargs)
 
 
 @nox.session

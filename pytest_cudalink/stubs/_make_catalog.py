@@ -85,8 +85,8 @@ EXTRA = {
 TYPES = {
     "int": """CUresult CUdevice CUdevice_attribute CUfunction_attribute CUlimit CUstreamAttrID CUjitInputType
         CUjit_option CUlibraryOption CUtensorMapDataType CUtensorMapInterleave CUtensorMapSwizzle
-        CUtensorMapL2promotion CUtensorMapFloatOOBfill CUdriverProcAddressQueryResult cudaError_t cudaMemcpyKind cudaDeviceAttr
-        cudaFuncAttribute cudaStreamCaptureMode cudaStreamCaptureStatus nvrtcResult""",
+        CUtensorMapL2promotion CUtensorMapFloatOOBfill CUdriverProcAddressQueryResult cudaError_t
+        cudaMemcpyKind cudaDeviceAttr cudaFuncAttribute cudaStreamCaptureMode cudaStreamCaptureStatus nvrtcResult""",
     "unsigned int": "cuuint32_t",
     "unsigned long long": "CUdeviceptr cuuint64_t",
     "handle": """CUcontext CUmodule CUfunction CUstream CUevent CUlinkState CUlibrary CUkernel cudaStream_t cudaEvent_t
@@ -111,6 +111,7 @@ HEAD = """\
 #   folders          further folders of the system
 #   version          function that tells the version: of one int (1000 * major + 10 * minor) or of two
 #   hint             a symbol that tells the version (1000 * major + 10 * minor) where the function does not answer
+#   companion        file, with .MAJOR.MINOR of its version, that the library opens from its own folder
 #   missing_library  result of every function when there is no library
 #   missing_symbol   result of a function that the library lacks
 #   results          names that the error-string functions know without a library
@@ -168,6 +169,7 @@ wheels = [
 homes = true
 folders = []
 version = "nvrtcVersion"
+companion = "libnvrtc-builtins.so"
 missing_library = 11
 missing_symbol = 11
 results = { 0 = "NVRTC_SUCCESS", 11 = "NVRTC_ERROR_INTERNAL_ERROR" }

@@ -18,7 +18,7 @@ __all__ = ["Catalog", "CatalogError", "Function", "Library", "Output", "Paramete
 CATALOG_FILE = Path(__file__).with_name("catalog.toml")
 
 _PROTOTYPE = re.compile(r"^(?P<result>[\w\s*]+?)(?P<name>\w+)\s*\((?P<parameters>.*)\)\s*;?$", re.DOTALL)
-_PARAMETER = re.compile(r"^(?P<type>[\w\s*]+?)(?P<name>\w+)$")
+_PARAMETER = re.compile(r"^(?P<type>[\w\s*]*[\s*])(?P<name>\w+)$")
 _OUTPUT = re.compile(r"^(?P<name>\w+)(?:\[(?P<length>\w+)\]|:(?P<size>\d+))?$")
 _BUILTIN = frozenset(
     {"void", "char", "short", "int", "long", "float", "double", "unsigned", "signed", "size_t"}
@@ -123,6 +123,7 @@ class Library:
     folders: tuple[str, ...]
     version: str
     hint: tuple[str, int] | None
+    companion: str
     missing_library: int
     missing_symbol: int
     results: Mapping[int, str]
@@ -253,6 +254,7 @@ def _library(name: str, entry: Any, functions: tuple[Function, ...]) -> Library:
         homes=keys.take("homes", bool, default=True),
         folders=tuple(keys.texts("folders", [])),
         version=keys.take("version", str, default=""),
+        companion=keys.take("companion", str, default=""),
         missing_library=keys.take("missing_library", int),
         missing_symbol=keys.take("missing_symbol", int),
         results={int(code): str(text) for code, text in keys.take("results", dict, default={}).items()},

@@ -159,6 +159,7 @@ def _source(stub: Stub, catalog: Catalog, headers: int | None) -> str:
         f'#define STUB_VERSION_SYMBOL "{library.version}"',
         f'#define STUB_HINT_SYMBOL "{hint_symbol}"',
         f"#define STUB_HINT_VERSION {hint_version}",
+        f'#define STUB_COMPANION "{library.companion}"',
         f"#define STUB_HEADERS {headers or 0}",
         f"#define STUB_MISSING_SYMBOL {library.missing_symbol}",
         *(f"#define STUB_HAS_{function.adapter} 1" for function in library.functions if function.adapter),

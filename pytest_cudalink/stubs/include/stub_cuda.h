@@ -5,8 +5,8 @@
 extern "C" {
 #endif
 
-/* Which libcuda is used and why, as JSON: library, stub, file, version, why, looked, functions, missing, degraded.
- * Never NULL; lives as long as the stub. Searches for the library if no call did so before. */
+/* Which libcuda is used and why, as JSON: library, stub, file, version, why, looked, functions, missing,
+ * degraded. Never NULL; lives as long as the stub. Searches for the library if no call did so before. */
 const char *stub_cuda_describe(void);
 
 #ifdef __cplusplus

@@ -382,6 +382,19 @@ static int stub_version(void *handle)
 #endif
 }
 
+/* A library may open another one by name and rely on its own RUNPATH for it; NVRTC 13.0 has none (other releases have).
+ * Opened here, from the same folder, it is in the process when it is asked for. */
+static void stub_open_companion(void *handle)
+{
+  char path[PATH_MAX], name[64];
+  const char *file = stub_file_of(handle), *slash = strrchr(file, '/');
+  int version = *STUB_COMPANION ? stub_version(handle) : 0;
+  if (!version || !slash) return;
+  snprintf(name, sizeof name, "%s.%d.%d", STUB_COMPANION, version / 1000, version % 1000 / 10);
+  if (snprintf(path, sizeof path, "%.*s%s", (int)(slash + 1 - file), file, name) >= (int)sizeof path) return;
+  if (!access(path, F_OK) && !dlopen(path, RTLD_LAZY | RTLD_LOCAL)) dlerror();
+}
+
 static stub_function stub_symbol(void *handle, const struct stub_entry *entry)
 {
   void *found = dlsym(handle, entry->symbol);
@@ -427,6 +440,7 @@ static const struct stub_choice *stub_choose(void *caller)
   mine->why = search.why ? search.why : "not found";
   mine->looked = search.looked.bytes ? search.looked.bytes : "";
   mine->file = search.handle ? stub_file_of(search.handle) : NULL;
+  if (mine->handle) stub_open_companion(mine->handle);
   if (__atomic_compare_exchange_n(&stub_chosen, &known, mine, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
     stub_report(mine);
     return mine;
