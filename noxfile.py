@@ -187,6 +187,30 @@ def stubs_valgrind(session: nox.Session) -> None:
     session.run("pytest", "tests/stubs/test_valgrind.py", *session.posargs)
 
 
+#: Published wheels that are audited; what is known of them stands in the test.
+AUDITED = (
+    "cupy-cuda12x==14.2.0",
+    "cupy-cuda13x==14.2.0",
+    "tilelang==0.1.15",
+    "torchaudio==2.11.0",
+    "torchcodec==0.17.0",
+)
+
+
+@nox.session(name="audit", python="3.11")
+def audit(session: nox.Session) -> None:
+    """Audit published wheels: CuPy's, TileLang's and small ones of PyTorch's family. Downloads about 270 MB once."""
+    install(session, *group("test"), "pip")
+    folder = Path(session.cache_dir) / "audited"
+    folder.mkdir(parents=True, exist_ok=True)
+    for requirement in AUDITED:
+        name, _, version = requirement.partition("==")
+        if not list(folder.glob(f"{name.replace('-', '_')}-{version}-*.whl")):
+            session.run("pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder), requirement)
+    session.env["CUDALINK_AUDITED_WHEELS"] = str(folder)
+    session.run("pytest", "tests/stubs/test_audit_published.py", *session.posargs)
+
+
 @nox.session
 def changelog(session: nox.Session) -> None:
     """Show the next section of the changelog."""

@@ -8,6 +8,7 @@ import pytest
 
 from . import markers, session, settings
 from .fixtures import (
+    audit_wheel,
     cudalink,
     dispatch_case,
     driver_lifetimes,
@@ -18,6 +19,7 @@ from .fixtures import (
 )
 
 __all__ = [
+    "audit_wheel",
     "cudalink",
     "dispatch_case",
     "driver_lifetimes",

@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "demo": "compile and link the two-module sample, and prove the result",
     "driver": "run a program on an emulated driver, or show the driver that is there",
     "toolchain": "fetch and list the libraries of other CUDA releases",
+    "audit": "show which CUDA libraries a wheel needs, and which CUDA majors it loads with",
     "stubs": "build lazy-loading CUDA stubs, and show what they find",
 }
 
