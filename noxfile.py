@@ -187,6 +187,14 @@ def stubs_valgrind(session: nox.Session) -> None:
     session.run("pytest", "tests/stubs/test_valgrind.py", *session.posargs)
 
 
+@nox.session(name="stubs-examples")
+def stubs_examples(session: nox.Session) -> None:
+    """Build the wheels of the example projects, with CMake and with Meson, and use them with and without CUDA."""
+    install(session, *BASE.packages, *group("test"), *group("stubs-examples"))
+    session.env["CUDALINK_STUBS_EXAMPLES"] = "1"
+    session.run("pytest", "tests/stubs/test_examples.py", *session.posargs)
+
+
 #: Published wheels that are audited; what is known of them stands in the test.
 AUDITED = (
     "cupy-cuda12x==14.2.0",
