@@ -21,6 +21,8 @@ COMMANDS: Final = {
     "report": "merge the records of all cells into one report",
     "skew": "measure what links with what, and compare it with the rules",
     "toolchain": "fetch and list the libraries of other CUDA releases",
+    "audit": "show which CUDA libraries a wheel needs, and which CUDA majors it loads with",
+    "stubs": "build lazy-loading CUDA stubs, and show what they find",
 }
 
 
