@@ -134,6 +134,15 @@ def driver_versions(session: nox.Session) -> None:
     session.run("pytest", "tests/emulated/test_driver_api.py", "-k", "version", *session.posargs, env=env)
 
 
+@nox.session(name="matrix-report")
+def matrix_report(session: nox.Session) -> None:
+    """Merge the records of the cells that ran, and assert what is known of them; names of cells that must be there."""
+    install(session, "rich", "jinja2")
+    names = session.posargs
+    session.run("cudalink", "report", ".cudalink", "--html", ".cudalink/report.html", "--junit", ".cudalink/report.xml")
+    session.run("python", "tests/check_matrix.py", ".cudalink", *names)
+
+
 @nox.session
 def fuzz(session: nox.Session) -> None:
     """Change every byte of cubins and link them; counts what still kills nvJitLink. --step=N takes every N-th byte."""
