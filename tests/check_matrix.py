@@ -48,10 +48,9 @@ def check(cell: CellRun, wanted: dict[str, str]) -> list[str]:
     if driver is not None and driver < ctk and "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" not in cell.details[refusal].reason:
         faults.append("the older driver did not answer 222, CUDA_ERROR_UNSUPPORTED_PTX_VERSION")
     backend = "driver" if driver is not None and driver.major != ctk.major else "nvjitlink"
-    for test in records.read(cell.files[-1]).tests:
-        if test.nodeid.startswith(f"{FILE}::test_relocatable") and list(test.backends) != [backend]:
-            faults.append(f"{test.nodeid}: linked by {test.backends}, expected {backend}")
-    return faults
+    linked = [one for one in records.read(cell.files[-1]).tests if one.nodeid.startswith(f"{FILE}::test_relocatable")]
+    wrong = [one for one in linked if list(one.backends) != [backend]]
+    return [*faults, *(f"{one.nodeid}: linked by {one.backends}, expected {backend}" for one in wrong)]
 
 
 def main(folder: str, *names: str) -> int:
@@ -68,8 +67,7 @@ def main(folder: str, *names: str) -> int:
         if plain and any(test.startswith(FILE) for test in cell.outcomes):
             checked += 1
             faults += [f"{cell.name}: {fault}" for fault in check(cell, cells[cell.name].axes)]
-    for one in report.partial:
-        faults.append(f"{one.test} fails in {', '.join(one.cells)}: {one.explanation}")
+    faults += [f"{one.test} fails in {', '.join(one.cells)}: {one.explanation}" for one in report.partial]
     sys.stdout.write("".join(f"{fault}\n" for fault in faults))
     sys.stdout.write(f"{len(report.cells)} cells, {checked} of them about drivers, {len(faults)} faults\n")
     return 1 if faults else 0
