@@ -76,6 +76,13 @@ def bench(session: nox.Session) -> None:
     session.run("python", "benchmarks/startup.py", *session.posargs)
 
 
+@nox.session(name="bench-matrix")
+def bench_matrix(session: nox.Session) -> None:
+    """Measure sessions through uv against virtualenv, parallel cells, and a report of half a million results."""
+    install(session, "nox[uv]", "virtualenv", "build", "rich", "jinja2")
+    session.run("python", "benchmarks/matrix.py", *session.posargs)
+
+
 @nox.session(name="old-nvjitlink")
 def old_nvjitlink(session: nox.Session) -> None:
     """An nvJitLink older than 12.3 counts as none: the wheels of 12.0 and 12.2."""
