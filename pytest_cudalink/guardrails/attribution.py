@@ -348,7 +348,8 @@ def loaded_libraries(names: dict[str, str], maps: str = "/proc/self/maps") -> li
             continue
         path = line[at:].removesuffix(" (deleted)")
         # frameworks rename their copies: libcudart-d0da41ae.so.11.0
-        stem = re.match(r"(lib[A-Za-z_]+?)(?:-[0-9a-f]{8})?\.so(?:\.|$)", os.path.basename(path))
+        # the emulated driver's own nvJitLink has no number, and is no toolkit's
+        stem = re.match(r"(lib[A-Za-z_]+?)(?:-[0-9a-f]{8})?\.so\.\d", os.path.basename(path))
         if path not in found and stem and stem[1] in names:
             found[path] = LoadedLibrary(names[stem[1]], path)
     return list(found.values())
