@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .emulation import Lifetimes
     from .emulator import Emulation
     from .emulator.control import Driver, Violation
+    from .guardrails import CompatibilityGuardRails
     from .linker import Linker, LinkerOptions, ObjectCode
     from .linker.dispatch import Case
     from .versions import CudaVersion
@@ -34,6 +35,7 @@ __all__ = [
     "emulated_driver",
     "fake_versions",
     "force_backend",
+    "guard_rails",
     "linker_factory",
 ]
 
@@ -242,6 +244,17 @@ def driver_lifetimes(pytestconfig: pytest.Config) -> DriverLifetimes:
     if run.lifetimes is None:
         pytest.skip("cudalink: needs an emulated driver with lifetime checks (--cudalink-driver=VERSION)")
     return DriverLifetimes(run.lifetimes)
+
+
+@pytest.fixture
+def guard_rails(pytestconfig: pytest.Config) -> CompatibilityGuardRails:
+    """A guard for this test alone: what it looks up has to fit together, as ``--cudalink-guard-rails`` says.
+
+    Where that is off, the mode is best_effort. See `pytest_cudalink.guardrails.CompatibilityGuardRails`.
+    """
+    from . import guarding
+
+    return guarding.for_one_test(session.of(pytestconfig))
 
 
 @pytest.fixture

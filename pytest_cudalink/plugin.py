@@ -16,6 +16,7 @@ from .fixtures import (
     emulated_driver,
     fake_versions,
     force_backend,
+    guard_rails,
     linker_factory,
 )
 
@@ -27,6 +28,7 @@ __all__ = [
     "emulated_driver",
     "fake_versions",
     "force_backend",
+    "guard_rails",
     "linker_factory",
 ]
 

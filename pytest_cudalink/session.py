@@ -19,6 +19,7 @@ from .targets.steering import Choice, Steering
 if TYPE_CHECKING:
     from .emulation import Lifetimes
     from .emulator.control import Violation
+    from .guardrails import Verdict
     from .report import Writer
     from .targets import LinkEvent, LinkInput, Target
     from .targets.base import Backend
@@ -58,6 +59,8 @@ class Session:
         What the summary shows.
     writer : Writer or None
         Of ``--cudalink-report``.
+    not_routed : tuple of str
+        Who calls cuda.pathfinder beside the guard rails that are installed.
     """
 
     config: pytest.Config
@@ -70,6 +73,7 @@ class Session:
     outside: recording.Totals = field(default_factory=recording.Totals)
     writer: Writer | None = None
     added: dict[str, object] | None = None
+    not_routed: tuple[str, ...] = ()
 
     @property
     def worker(self) -> str | None:
@@ -133,6 +137,14 @@ class Session:
         """Take note of a broken lifetime rule."""
         self.record("violation", text=str(violation), **asdict(violation))
 
+    def judged(self, verdict: Verdict) -> None:
+        """Take note of a verdict of the guard rails."""
+        names = ("status", "rule", "message", "fix")
+        content = {**{name: getattr(verdict, name) for name in names}, "items": list(verdict.items)}
+        (self.of_test() if self.nodeid is not None else self.outside).judge(self.nodeid, content)
+        if not (self.is_isolated and self.nodeid is None):
+            self.record("verdict", **content)
+
     def decide(self, target: str, choice: Choice, inputs: tuple[LinkInput, ...] | None) -> Choice:
         """Let hooks veto or change a choice."""
         hook = self.config.hook.pytest_cudalink_decide
@@ -165,6 +177,10 @@ def start(config: pytest.Config) -> None:
     config.stash[_KEY] = run
     config.pluginmanager.register(recording.Moment(run), "cudalink-moment")
     _start_driver(config, run)
+    if run.settings.guard_rails.value != "off":
+        from . import guarding
+
+        run.not_routed = guarding.start(run)
     backend, policy = run.settings.backend, run.settings.policy
     undo = ExitStack()
     config.add_cleanup(undo.close)
@@ -259,7 +275,11 @@ def finished(config: pytest.Config) -> None:
     """The session ends: what was linked outside of tests is handed over by a worker, and added by the others."""
     run = of(config)
     given: Any = getattr(config, "workeroutput", None)
-    outside = {"links": dict(run.outside.links), "violations": run.outside.violations}
+    outside = {
+        "links": dict(run.outside.links),
+        "violations": run.outside.violations,
+        "verdicts": run.outside.verdicts,
+    }
     if given is not None:
         given["cudalink"] = outside
     else:
@@ -342,6 +362,7 @@ def terminal_summary(reporter: pytest.TerminalReporter) -> None:
     run = of(reporter.config)
     _lifetime_summary(run.lifetimes, reporter)
     summary.section(reporter, run.totals)
+    summary.guard_rails_section(reporter, run.settings, run.totals, run.not_routed)
 
 
 def _lifetime_summary(lifetimes: Lifetimes | None, reporter: pytest.TerminalReporter) -> None:
@@ -371,6 +392,7 @@ def header(config: pytest.Config) -> list[str]:
         f"policy {chosen.policy}",
         _nvjitlink(probes.nvjitlink_wheel()),
         _driver(chosen, driver),
+        *([f"guard rails {chosen.guard_rails}"] if chosen.guard_rails.value != "off" else []),
     ]
     forced = summary.forced_line(chosen, run.steering)
     return [

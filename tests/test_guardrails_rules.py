@@ -150,7 +150,7 @@ def test_the_reproducer() -> None:
     headers = item("cudart", "13.0", "headers", via="system-ctk-root")
     verdict = judge(headers, [nvrtc], driver=NEW)
     assert (verdict.status, verdict.rule) == ("incompatible", "same-ctk")
-    assert "cudart headers is of CUDA 13.0, the nvrtc library of CUDA 13.2" in verdict.message
+    assert "cudart headers are of CUDA 13.0, the nvrtc library of CUDA 13.2" in verdict.message
     assert verdict.items == (str(headers), str(nvrtc))
     assert "found via system-ctk-root" in verdict.items[0]
     assert verdict.fix == "pip install 'cuda-toolkit[cudart,nvrtc]==13.2.*'"

@@ -14,6 +14,7 @@ __all__ = ["COMMANDS", "main"]
 #: ``configure(parser)`` and ``run(options) -> exit code``.
 COMMANDS: Final = {
     "demo": "compile and link the two-module sample, and prove the result",
+    "doctor": "say whether what this environment has of CUDA fits together, and what repairs it",
     "driver": "run a program on an emulated driver, or show the driver that is there",
     "toolchain": "fetch and list the libraries of other CUDA releases",
 }

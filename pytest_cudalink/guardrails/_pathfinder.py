@@ -13,7 +13,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -21,7 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from .rules import ItemKind, PackagedWith, packaged_with
+from .rules import ALREADY_LOADED, ItemKind, PackagedWith, packaged_with
 
 __all__ = [
     "LOOKUPS",
@@ -30,6 +30,7 @@ __all__ = [
     "Resolved",
     "cache_clear",
     "dependencies",
+    "first_for_loader",
     "header_file",
     "library_names",
     "packaging",
@@ -67,6 +68,27 @@ try:
     answer = [found.abs_path, found.found_via]
 except DynamicLibNotFoundError as error:
     answer = None
+print("\\n" + json.dumps(answer))
+"""
+
+#: Opens libraries by file name, as a program would that was linked against them, and tells which files these are.
+_LOADER_CHILD = """
+import ctypes, json, sys
+answer = {}
+for soname in json.loads(sys.argv[1]):
+    with open("/proc/self/maps") as before:
+        there = before.read()
+    try:
+        ctypes.CDLL(soname)
+    except OSError:
+        continue
+    with open("/proc/self/maps") as maps:
+        paths = [line[line.find("/"):].strip() for line in maps if "/" in line]
+    stem = soname.partition(".so")[0] + ".so"
+    fresh = [path for path in paths if path.rpartition("/")[2].startswith(stem)]
+    new = [path for path in fresh if path not in there] or fresh
+    if new:
+        answer[soname] = new[0]
 print("\\n" + json.dumps(answer))
 """
 
@@ -171,9 +193,7 @@ def _loaded(name: str) -> Resolved | None:
     for soname in _sonames(name):
         with suppress(OSError):
             handle = ctypes.CDLL(soname, mode=os.RTLD_NOLOAD)
-            return Resolved(
-                path_of(name, handle) if path_of else soname, "was-already-loaded-from-elsewhere", in_process=True
-            )
+            return Resolved(path_of(name, handle) if path_of else soname, ALREADY_LOADED, in_process=True)
     return None
 
 
@@ -201,18 +221,36 @@ def _environment() -> dict[str, str]:
     return environment
 
 
-def _in_child(name: str) -> Resolved | None:
-    command = [sys.executable, "-c", _CHILD, name, json.dumps(sys.path)]
+def _child(program: str, what: str, *arguments: str) -> Any:
+    """Run a program in a process of its own, and read the JSON of its last line."""
+    command = [sys.executable, "-c", program, *arguments]
     try:
-        done = subprocess.run(  # noqa: S603 (this interpreter, and a name as its argument)
+        done = subprocess.run(  # noqa: S603 (this interpreter, and names as its arguments)
             command, capture_output=True, text=True, check=True, timeout=_TIMEOUT, env=_environment()
         )
-        answer = json.loads(done.stdout.rstrip().rpartition("\n")[2])
+        return json.loads(done.stdout.rstrip().rpartition("\n")[2])
     except (subprocess.SubprocessError, OSError, ValueError) as error:
         said = (getattr(error, "stderr", "") or "").strip().rpartition("\n")[2]
-        msg = f"what a search for {name!r} would load cannot be told: {said or error}"
+        msg = f"{what} cannot be told: {said or error}"
         raise ResolutionError(msg) from error
+
+
+def _in_child(name: str) -> Resolved | None:
+    answer = _child(_CHILD, f"what a search for {name!r} would load", name, json.dumps(sys.path))
     return None if answer is None else Resolved(*answer)
+
+
+def first_for_loader(names: Sequence[str]) -> dict[str, str]:
+    """The file that the dynamic loader finds first under each file name of some libraries; nothing is loaded here.
+
+    Raises
+    ------
+    ResolutionError
+        If that cannot be told.
+    """
+    sonames = [soname for name in names for soname in _sonames(name)]
+    found: dict[str, str] = _child(_LOADER_CHILD, "what the dynamic loader finds", json.dumps(sonames))
+    return found
 
 
 def resolve(name: str) -> Resolved | None:

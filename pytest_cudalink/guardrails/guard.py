@@ -15,7 +15,7 @@ from packaging.specifiers import SpecifierSet
 from . import _pathfinder, attribution
 from .driver import DriverFacts, parse_cuda_version, parse_release
 from .errors import CompatibilityWarning, error_of
-from .rules import Fact, Item, ItemKind, Pipeline, Verdict, check_pipeline, judge, parse_constraint
+from .rules import ALREADY_LOADED, Item, ItemKind, Pipeline, Verdict, check_pipeline, judge, parse_constraint
 
 if TYPE_CHECKING:
     from cuda.pathfinder import LoadedDL, LocatedBitcodeLib, LocatedHeaderDir, LocatedStaticLib
@@ -29,6 +29,7 @@ __all__ = [
     "Mode",
     "driver_hint",
     "forward_compatibility_assumed",
+    "make_item",
     "mode_from_environment",
 ]
 
@@ -160,7 +161,7 @@ class CompatibilityGuardRails:
                 raise
             if expected is not None and loaded.abs_path and loaded.abs_path != expected:
                 # somebody else was quicker: what is there now is judged as it is
-                self._accept(self._item("dynamic-libs", libname, loaded.abs_path, loaded.found_via), mode)
+                self._accept(make_item("dynamic-libs", libname, loaded.abs_path, loaded.found_via), mode)
             return loaded
 
     def locate_nvidia_header_directory(self, libname: str) -> LocatedHeaderDir | None:
@@ -199,8 +200,7 @@ class CompatibilityGuardRails:
         """Find a program, and judge it."""
         found: str | None = _pathfinder.plain("find_nvidia_binary_utility")(utility_name)
         if found is not None:
-            via = "site-packages" if attribution.owner(found) else "the search for programs"
-            self._check_found("binaries", utility_name, found, via)
+            self._check_found("binaries", utility_name, found, "the search for programs")
         return found
 
     # -- pipelines
@@ -234,17 +234,17 @@ class CompatibilityGuardRails:
                     return
             self._pipelines[pipeline] = None
 
-    def check_artifact(self, artifact_kind: str, made_by: Item, consumer: str = "nvJitLink") -> None:
-        """Judge one artifact whose producer is read off its own header, as the pipeline nvrtc to `consumer` is.
+    def check_artifact(self, artifact_kind: str, producer: Item, consumer: Item) -> None:
+        """Judge one artifact by the rule of the pipeline from NVRTC, whichever NVRTC this process has.
 
         Parameters
         ----------
         artifact_kind : str
-            One of `rules.ARTIFACT_KINDS`.
-        made_by : Item
-            Stands for the artifact: its version is that of the producer.
-        consumer : str
-            A library that is remembered or in the process; otherwise there is nothing to judge.
+            ``"ltoir"``, ``"ptx"``, ``"elf"`` or ``"cubin"``.
+        producer : Item
+            Stands for the artifact: its release is the one that the artifact's own header names.
+        consumer : Item
+            The library that shall read it.
 
         Raises
         ------
@@ -252,12 +252,14 @@ class CompatibilityGuardRails:
             If the consumer's release may not read it.
         """
         mode = self._checked_mode()
-        if mode == "off":
-            return
+        if mode != "off":
+            with self._lock:
+                self._passes(check_pipeline(Pipeline("nvrtc", consumer.name, artifact_kind), producer, consumer), mode)
+
+    def present(self) -> tuple[Item, ...]:
+        """What was remembered, and what others loaded into this process and whose release can be told."""
         with self._lock:
-            for item in self._present():
-                if item.kind == "dynamic-libs" and item.name == consumer:
-                    self._passes(check_pipeline(Pipeline("nvrtc", consumer, artifact_kind), made_by, item), mode)
+            return tuple(self._present())
 
     # -- facts
 
@@ -303,22 +305,13 @@ class CompatibilityGuardRails:
         forward_compatibility_assumed(mode)  # its value is judged in every mode
         return mode
 
-    def _item(self, kind: ItemKind, name: str, path: str, found_via: str) -> Item:
-        packaged = _pathfinder.packaging(kind, name)
-        if packaged == "ctk":
-            file = _pathfinder.header_file(name, path) if kind == "headers" else path
-            fact = attribution.attribute(file)
-        else:
-            fact = Fact(None, f"comes with the {'driver' if packaged == 'driver' else 'product of its own'}")
-        return Item(kind, name, path, found_via, packaged, fact.value, fact.witness)
-
     def _present(self) -> Iterator[Item]:
         """What was remembered, and what others loaded into this process and whose release can be told."""
         yield from self._remembered
         paths = {item.path for item in self._remembered}
         for library in attribution.loaded_libraries(_pathfinder.stems()):
             if library.path not in paths and os.path.realpath(library.path) not in map(os.path.realpath, paths):
-                item = self._item("dynamic-libs", library.name, library.path, "the process, which has it loaded")
+                item = make_item("dynamic-libs", library.name, library.path, ALREADY_LOADED)
                 if item.version is not None:
                     yield item
 
@@ -326,7 +319,7 @@ class CompatibilityGuardRails:
         mode = self._checked_mode()
         if mode != "off":
             with self._lock:
-                self._accept(self._item(kind, name, path, found_via), mode)
+                self._accept(make_item(kind, name, path, found_via), mode)
 
     def _check_library(self, name: str, mode: Mode, seen: set[str]) -> str | None:
         """Judge what loading a library would bring, dependencies first; the path that is expected."""
@@ -345,7 +338,7 @@ class CompatibilityGuardRails:
             for dependency, _ in _pathfinder.dependencies(name):
                 if dependency not in seen:
                     self._check_library(dependency, mode, seen)
-        self._accept(self._item("dynamic-libs", name, found.path, found.found_via), mode)
+        self._accept(make_item("dynamic-libs", name, found.path, found.found_via), mode)
         return found.path
 
     def _accept(self, item: Item, mode: Mode) -> None:
@@ -384,14 +377,27 @@ class CompatibilityGuardRails:
         raise error_of(verdict)
 
 
+def make_item(kind: ItemKind, name: str, path: str, found_via: str) -> Item:
+    """Say of something that was found which CUDA release it belongs to, and by which wheel it came.
+
+    Parameters
+    ----------
+    kind, name, path, found_via
+        As in `Item`.
+    """
+    packaged = _pathfinder.packaging(kind, name)
+    if packaged != "ctk":
+        return Item(kind, name, path, found_via, packaged, None, f"not a part of the toolkit ({packaged})")
+    file = _pathfinder.header_file(name, path) if kind == "headers" else path
+    fact, wheel = attribution.attribute(file), attribution.owner(file)
+    if kind == "binaries" and wheel is not None:
+        found_via = "site-packages"
+    return Item(kind, name, path, found_via, packaged, fact.value, fact.witness, wheel.name if wheel else "")
+
+
 def _warn(verdict: Verdict) -> None:
     """Warn at the line that made the look-up."""
     frame, level = sys._getframe(), 1  # noqa: SLF001 (as warnings itself does)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(__package__):
         frame, level = frame.f_back, level + 1
     warnings.warn(verdict.text, CompatibilityWarning, stacklevel=level)
-
-
-def artifact_item(name: str, fact: Fact) -> Item:
-    """An item that stands for an artifact, with its producer's release as the version."""
-    return Item("dynamic-libs", "nvrtc", name, "its own header", "ctk", fact.value, fact.witness)

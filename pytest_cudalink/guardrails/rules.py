@@ -16,9 +16,10 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from .._data import read_matrix
-from ..versions import DRIVER_BRANCH_FLOOR, LATEST_KNOWN, CudaVersion, Needs
+from ..versions import DRIVER_BRANCH_FLOOR, LATEST_KNOWN, PTX_ISA, CudaVersion, Needs, skew_remedy
 
 __all__ = [
+    "ALREADY_LOADED",
     "ARTIFACT_KINDS",
     "Driver",
     "Fact",
@@ -42,13 +43,15 @@ __all__ = [
     "parse_constraint",
     "repair",
     "shared_groups",
-    "skew_remedy",
     "worst",
 ]
 
 Status = Literal["compatible", "incompatible", "insufficient_metadata"]
-ItemKind = Literal["dynamic-libs", "headers", "static-libs", "bitcode-libs", "binaries"]
+ItemKind = Literal["dynamic-libs", "headers", "static-libs", "bitcode-libs", "binaries", "artifacts"]
 PackagedWith = Literal["ctk", "driver", "other"]
+
+#: `Item.found_via` of what somebody else loaded, in cuda.pathfinder's words.
+ALREADY_LOADED: Final = "was-already-loaded-from-elsewhere"
 
 _NOUNS: Final[dict[ItemKind, str]] = {
     "dynamic-libs": "library",
@@ -56,6 +59,7 @@ _NOUNS: Final[dict[ItemKind, str]] = {
     "static-libs": "static library",
     "bitcode-libs": "bitcode library",
     "binaries": "binary",
+    "artifacts": "artifact",
 }
 _SEVERITY: Final[dict[Status, int]] = {"compatible": 0, "insufficient_metadata": 1, "incompatible": 2}
 _RELEASE: Final = re.compile(r"\d+(\.\d+){1,2}", re.ASCII)
@@ -93,7 +97,8 @@ class Item:
     Attributes
     ----------
     kind : str
-        ``"dynamic-libs"``, ``"headers"``, ``"static-libs"``, ``"bitcode-libs"`` or ``"binaries"``.
+        ``"dynamic-libs"``, ``"headers"``, ``"static-libs"``, ``"bitcode-libs"``, ``"binaries"``, or ``"artifacts"``
+        for what is linked.
     name : str
         As cuda.pathfinder calls it.
     path : str
@@ -106,6 +111,8 @@ class Item:
         The CUDA release that it belongs to.
     witness : str
         Where that was read, or why it is not known.
+    wheel : str
+        The distribution that owns it; empty for none.
     """
 
     kind: ItemKind
@@ -115,11 +122,17 @@ class Item:
     packaged_with: PackagedWith
     version: CudaVersion | None
     witness: str
+    wheel: str = ""
 
     @property
     def label(self) -> str:
         """``"nvrtc library"``, ``"cudart headers"``."""
         return f"{self.name} {_NOUNS[self.kind]}"
+
+    @property
+    def is_of(self) -> str:
+        """``"the nvrtc library is of CUDA 13.0"``, ``"the cudart headers are of CUDA 13.0"``."""
+        return f"the {self.label} {'are' if self.kind == 'headers' else 'is'} of CUDA {self.version}"
 
     def __str__(self) -> str:
         release = f"CUDA {self.version}" if self.version else "CUDA release unknown"
@@ -309,28 +322,13 @@ def repair(items: Sequence[Item], version: CudaVersion, *, at_most: bool = False
     words = [f"'cuda-toolkit[{extras}]{bound}'"]
     if version.major >= 13 and any(item.name == "nvJitLink" for item in items):
         words.append(f"'nvidia-nvjitlink{bound}'")  # which cuda-toolkit 13 only bounds from below
-    return f"pip install {' '.join(words)}"
+    return f"{_make_way(items, version.major)}pip install {' '.join(words)}"
 
 
-def skew_remedy(needs: Needs, linker: CudaVersion, *, driver: bool = False) -> str:
-    """What to do about an artifact that needs a newer linker; for the rules and for the linker's own errors.
-
-    Parameters
-    ----------
-    needs : Needs
-        What the artifact needs.
-    linker : CudaVersion
-        What there is.
-    driver : bool
-        The linker is the driver's, not nvJitLink.
-    """
-    if driver:
-        remedy = f"install a driver for CUDA {needs.version}{' or newer' if not needs.newer_than else ' at least'}"
-    else:
-        package = "nvidia-nvjitlink-cu12" if needs.version.major == 12 else "nvidia-nvjitlink"
-        bound = ">" if needs.newer_than else ">="
-        remedy = f"install '{package}{bound}{needs.version}'"
-    return f"linker understands up to {linker}: {remedy}, or compile with CUDA {linker} or older"
+def _make_way(items: Sequence[Item], major: int) -> str:
+    """Remove wheels of a newer major: they have other names than those of `major`, would stay, and are found first."""
+    newer = sorted({item.wheel for item in items if item.wheel and item.version and item.version.major > major})
+    return f"pip uninstall -y {' '.join(newer)} && " if newer else ""
 
 
 # -- the rules, one function each
@@ -343,12 +341,12 @@ def _fine(rule: str, message: str, *items: Item) -> Verdict:
 def check_item(item: Item) -> Verdict:
     """Whether there is anything to compare: packaging, and a known CUDA release."""
     if item.packaged_with == "driver":
-        return _fine("packaging", f"the {item.label} comes with the driver", item)
+        return _fine("packaging", f"{item.label}: comes with the driver", item)
     if item.packaged_with == "other":
         return Verdict(
             "insufficient_metadata",
             "packaging",
-            f"the {item.label} comes with neither the CUDA toolkit nor the driver: its CUDA release cannot be told",
+            f"{item.label}: comes with neither the CUDA toolkit nor the driver; its CUDA release cannot be told",
             items=(str(item),),
             otherwise="look it up with cuda.pathfinder itself, or in the mode best_effort",
         )
@@ -361,7 +359,7 @@ def check_item(item: Item) -> Verdict:
             (str(item),),
             otherwise="name the release that you mean: cuda-toolkit[...]==13.0.*",
         )
-    return _fine("ctk-version-known", f"the {item.label} is of CUDA {item.version}", item)
+    return _fine("ctk-version-known", item.is_of, item)
 
 
 def check_constraint(item: Item, constraint: SpecifierSet | None) -> Verdict:
@@ -370,25 +368,33 @@ def check_constraint(item: Item, constraint: SpecifierSet | None) -> Verdict:
         return _fine("ctk-constraint", "no release was asked for", item)
     if constraint.contains(Version(str(item.version)), prereleases=True):
         return _fine("ctk-constraint", f"CUDA {item.version} is among '{constraint}'", item)
+    wanted = [release for release in PTX_ISA if constraint.contains(Version(str(release)), prereleases=True)]
+    newest = max(wanted, default=item.version)
     return Verdict(
         "incompatible",
         "ctk-constraint",
-        f"the {item.label} is of CUDA {item.version}, but ctk_version asks for '{constraint}'",
-        f"pip install 'cuda-toolkit[{_extra(item, item.version)}]{constraint}'",
+        f"{item.is_of}, but ctk_version asks for '{constraint}'",
+        f"{_make_way((item,), newest.major)}pip install 'cuda-toolkit[{_extra(item, newest)}]{constraint}'",
         (str(item),),
     )
 
 
-def _preferred(a: Item, b: Item) -> CudaVersion:
-    """The release to go on with: that of the wheel if only one is a wheel, else the newer one."""
-    assert a.version is not None
-    assert b.version is not None
-    wheels = [item.version for item in (a, b) if item.found_via == "site-packages" and item.version]
-    return wheels[0] if len(wheels) == 1 else max(a.version, b.version)
+def _keep_last(a: Item, b: Item, driver: CudaVersion | None) -> tuple[Item, Item]:
+    """Order a pair so that the second is the one to go on with.
+
+    It is what the driver runs, then what is loaded and cannot be exchanged, then the only wheel, then the newer one.
+    """
+
+    def worth(item: Item) -> tuple[bool, bool, bool, CudaVersion]:
+        version = item.version or CudaVersion(0, 0)
+        runs = driver is None or version <= driver
+        return runs, item.found_via == ALREADY_LOADED, item.found_via == "site-packages", version
+
+    return (a, b) if worth(a) <= worth(b) else (b, a)
 
 
 def check_pair(a: Item, b: Item) -> Verdict:
-    """Whether two toolkit items may be used together."""
+    """Whether two toolkit items may be used together; the repair goes on with the release of the second."""
     groups = shared_groups(a, b) if a.packaged_with == b.packaged_with == "ctk" else {}
     if not groups or a.version is None or b.version is None:
         return _fine("same-ctk", f"the {a.label} and the {b.label} are independent", a, b)
@@ -398,9 +404,8 @@ def check_pair(a: Item, b: Item) -> Verdict:
     return Verdict(
         "incompatible",
         "same-ctk",
-        f"the {a.label} is of CUDA {a.version}, the {b.label} of CUDA {b.version}, but both must be of one CUDA "
-        f"release ({name}: {because})",
-        repair((a, b), _preferred(a, b)),
+        f"{a.is_of}, the {b.label} of CUDA {b.version}, but both must be of one CUDA release ({name}: {because})",
+        repair((a, b), b.version),
         (str(a), str(b)),
     )
 
@@ -422,7 +427,7 @@ def check_driver(item: Item, driver: Driver, *, assume_forward: bool = False, hi
     """
     ctk = item.version
     if ctk is None or item.packaged_with != "ctk":
-        return _fine("driver", f"the {item.label} asks nothing of the driver", item)
+        return _fine("driver", f"{item.label}: asks nothing of the driver", item)
     cuda = driver.cuda()
     version: CudaVersion | None = cuda.value
     if version is None:
@@ -543,11 +548,13 @@ def check_pipeline(pipeline: Pipeline, producer: Item, consumer: Item) -> Verdic
         words = skew_remedy(Needs(made), read)
     else:
         words = f"linker is of CUDA {read}; {pipeline.because}"
+    # an artifact is there already: only its reader can be another one
+    fix = repair((consumer,), made) if producer.kind == "artifacts" else repair((producer, consumer), max(made, read))
     return Verdict(
         "incompatible",
         "pipeline",
         f"{pipeline}: made by CUDA {made}, {words}",
-        repair((producer, consumer), max(made, read)),
+        fix,
         (str(producer), str(consumer)),
     )
 
@@ -663,7 +670,8 @@ def judge_all(
         verdicts += _alone(item, (), constraint, driver, assume_forward=assume_forward, hint=hint)
     known = [item for item in ordered if item.packaged_with == "ctk"]
     for number, a in enumerate(known):
-        verdicts += [check_pair(a, b) for b in known[number + 1 :] if shared_groups(a, b)]
+        related = [b for b in known[number + 1 :] if shared_groups(a, b)]
+        verdicts += [check_pair(*_keep_last(a, b, driver.cuda().value)) for b in related]
     for pipeline in sorted(set(pipelines), key=str):
         ends = [
             [item for item in known if item.kind == "dynamic-libs" and item.name == name]

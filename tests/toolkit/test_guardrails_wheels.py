@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 from pathlib import Path
@@ -40,6 +41,16 @@ def nvrtc_13_2(wheels) -> Path:
     return wheels("cuda-toolkit[nvrtc]==13.2.2")
 
 
+def repair(python: Path, message: str) -> None:
+    """Run the command that a message gives, in an environment."""
+    (command,) = [line.split("fix:")[1].strip() for line in message.splitlines() if "fix:" in line]
+    assert command.startswith("pip ")
+    here = {**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}", "PIP_NO_INPUT": "1"}
+    script = command.replace("pip ", f"{shlex.quote(str(python))} -m pip -q ", 1)
+    script = script.replace("&& pip ", f"&& {shlex.quote(str(python))} -m pip -q ")
+    subprocess.run(["/bin/sh", "-c", script], check=True, capture_output=True, env=here)
+
+
 def test_the_problem_is_real(nvrtc_13_2, root, child) -> None:
     """Released pathfinder takes both without a word."""
     done = child(nvrtc_13_2, REPRODUCER, roots=[root], CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS="off")
@@ -59,7 +70,7 @@ def test_newer_nvrtc_beside_older_headers(nvrtc_13_2, root, child, mode: str, by
     assert len(done.stdout.split()) == 1  # NVRTC was fine
     via = "system-ctk-root" if by == "loader" else "CUDA_PATH"
     for words in (
-        "CompatibilityCheckError: the cudart headers is of CUDA 13.0, the nvrtc library of CUDA 13.2",
+        "CompatibilityCheckError: the cudart headers are of CUDA 13.0, the nvrtc library of CUDA 13.2",
         f"found: cudart headers at {root}/include (found via {via}); CUDA 13.0: CUDA_VERSION 13000 in {root}/include/",
         "libnvrtc.so.13 (found via site-packages); CUDA 13.2: version of the wheel nvidia-cuda-nvrtc 13.2.86",
         "rule:  same-ctk",
@@ -72,19 +83,33 @@ def test_the_command_repairs_it(wheels, root, child) -> None:
     """What the message says to run makes the same program pass."""
     python = wheels("cuda-toolkit[nvrtc]==13.2.2", "pip")  # not the one of the other tests: it changes
     refused = child(python, REPRODUCER, roots=[root], **STRICT)
-    (command,) = [line.split("fix:")[1] for line in refused.stderr.splitlines() if "fix:" in line]
-    _pip, *arguments = shlex.split(command)
-    subprocess.run([str(python), "-m", "pip", "-q", "--no-input", *arguments], check=True, capture_output=True)
+    repair(python, refused.stderr)
     done = child(python, REPRODUCER, roots=[root], **STRICT)
     assert done.returncode == 0, done.stderr
     assert "site-packages/nvidia/cu13/include" in done.stdout
+
+
+def test_the_command_for_an_old_driver(wheels, child) -> None:
+    """NVRTC 13 on a driver of CUDA 12.8: the command takes the newer wheels away, which would be found first."""
+    python = wheels("cuda-toolkit[nvrtc,cudart]==13.0.2", "pip")
+    refused = child(python, REPRODUCER, driver="12.8", **STRICT)
+    assert "DriverCtkCompatibilityError: the driver does not run CUDA 13.0 (nvrtc library)" in refused.stderr
+    assert "CUDA_PATHFINDER_DRIVER_COMPATIBILITY=assume_forward_compatibility" in refused.stderr
+    assume = {"CUDA_PATHFINDER_DRIVER_COMPATIBILITY": "assume_forward_compatibility"}
+    assert child(python, REPRODUCER, driver="12.8", **STRICT, **assume).returncode == 0
+    for _ in range(2):  # NVRTC first, then the headers that do not fit it any more
+        refused = child(python, REPRODUCER, driver="12.8", **STRICT)
+        repair(python, refused.stderr)
+    done = child(python, REPRODUCER, driver="12.8", **STRICT)
+    assert done.returncode == 0, done.stderr
+    assert all("site-packages/nvidia/cuda_" in path for path in done.stdout.split())
 
 
 def test_warning_only(nvrtc_13_2, root, child) -> None:
     """The same words as a warning at the caller's line, and the plain answer."""
     done = child(nvrtc_13_2, REPRODUCER, roots=[root], CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS="warning_only")
     assert done.returncode == 0, done.stderr
-    assert "<string>:7: CompatibilityWarning: the cudart headers is of CUDA 13.0, the nvrtc" in done.stderr
+    assert "<string>:7: CompatibilityWarning: the cudart headers are of CUDA 13.0, the nvrtc" in done.stderr
     assert str(root / "include") in done.stdout
 
 
@@ -92,7 +117,7 @@ def test_an_old_nvrtc_beside_new_headers_in_one_environment(wheels, child) -> No
     """12.9 and 13.0 wheels side by side: NVRTC of one, headers of the other."""
     python = wheels("nvidia-cuda-nvrtc-cu12==12.9.86", "nvidia-cuda-runtime==13.0.96")
     done = child(python, REPRODUCER, **STRICT)
-    assert "the cudart headers is of CUDA 13.0, the nvrtc library of CUDA 12.9" in done.stderr
+    assert "the cudart headers are of CUDA 13.0, the nvrtc library of CUDA 12.9" in done.stderr
     assert "version of the wheel nvidia-cuda-nvrtc-cu12 12.9.86" in done.stderr
 
 
@@ -167,7 +192,7 @@ def test_a_library_that_somebody_else_loaded(wheels, child, first: str, then: st
     library = str(toolchains.add("12.9").library("nvrtc"))
     python = wheels("cuda-toolkit[cudart,nvrtc]==13.0.2")
     done = child(python, ELSEWHERE.format(library=library, first=first, then=then))
-    assert "the cudart headers is of CUDA 13.0, the nvrtc library of CUDA 12.9" in done.stdout, done.stderr
+    assert "the cudart headers are of CUDA 13.0, the nvrtc library of CUDA 12.9" in done.stdout, done.stderr
     assert f"nvrtc library at {library}" in done.stdout
     assert "libnvrtc-builtins.so.12.9" in done.stdout
 
@@ -231,7 +256,7 @@ print(json.dumps([[item.kind, str(item.version), item.witness] for item in guard
     done = child(python, program, roots=[root], CUDA_PATH=str(root))
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert {kind for kind, _, _ in found} == set(rules.ItemKind.__args__)
+    assert {kind for kind, _, _ in found} == set(rules.ItemKind.__args__) - {"artifacts"}
     assert {(version, witness) for _, version, witness in found} == {
         ("13.0", f"CUDA_VERSION 13000 in {root}/include/cuda.h")
     }
