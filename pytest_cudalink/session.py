@@ -177,10 +177,6 @@ def start(config: pytest.Config) -> None:
     config.stash[_KEY] = run
     config.pluginmanager.register(recording.Moment(run), "cudalink-moment")
     _start_driver(config, run)
-    if run.settings.guard_rails.value != "off":
-        from . import guarding
-
-        run.not_routed = guarding.start(run)
     backend, policy = run.settings.backend, run.settings.policy
     undo = ExitStack()
     config.add_cleanup(undo.close)
@@ -241,7 +237,7 @@ def _watch_phases(config: pytest.Config) -> None:
 
 
 def started(config: pytest.Config) -> None:
-    """The session begins: open the record file, and give the suite its properties."""
+    """The session begins: open the record file, give the suite its properties, and put up the guard rails."""
     run = of(config)
     gathers = not run.reports_elsewhere
     run.writer = recording.open_writer(run, first=gathers)
@@ -253,6 +249,10 @@ def started(config: pytest.Config) -> None:
         run.wake()
     if gathers and run.settings.properties.value == "on":
         recording.add_suite_properties(config)
+    if run.settings.guard_rails.value != "off":  # last: what the plugin itself asks is not the suite's look-up
+        from . import guarding
+
+        run.not_routed = guarding.start(run)
 
 
 def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
