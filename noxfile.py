@@ -74,6 +74,19 @@ def bench(session: nox.Session) -> None:
     install(session, *BASE.packages)
     session.run("python", "benchmarks/linker.py", *session.posargs)
     session.run("python", "benchmarks/startup.py", *session.posargs)
+    session.run("python", "benchmarks/guardrails.py", *session.posargs)
+
+
+@nox.session
+def pathfinder(session: nox.Session) -> None:
+    """The guard rails on each release of cuda.pathfinder whose private parts they know."""
+    install(session, *BASE.packages, "numpy", *group("test"))
+    session.env["CUDALINK_REQUIRE_TOOLKIT"] = BASE.ctk
+    for version in ("1.5.0", "1.5.6", "1.7.0", "1.9.0"):
+        session.install(f"cuda-pathfinder=={version}")
+        env = {"CUDALINK_PATHFINDER": version}
+        tests = ("tests/test_guardrails.py", "tests/toolkit/test_guardrails_wheels.py")
+        session.run("pytest", "-q", *tests, *session.posargs, env=env)
 
 
 @nox.session(name="old-nvjitlink")
