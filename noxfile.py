@@ -8,8 +8,8 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from functools import partial
 from pathlib import Path
 
 import nox
@@ -17,13 +17,13 @@ import nox
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))
 
-from pytest_cudalink.matrix import Cell, load_cells  # noqa: E402 (from the checkout: nothing is installed yet)
+from pytest_cudalink.matrix.nox import sessions  # noqa: E402 (from the checkout: nothing is installed yet)
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.sessions = ["lint", "types", "tests", "ctk-13.0"]
 
-CELLS = {cell.name: cell for cell in load_cells(ROOT / "matrices" / "cells.toml")}
+CELLS = {cell.name: cell for cell in sessions(ROOT / "matrices" / "cells.toml", root=ROOT)}
 #: The one toolkit that sessions use which are not about toolkits.
 BASE = CELLS["ctk-13.0"]
 
@@ -36,19 +36,6 @@ def group(name: str) -> list[str]:
 def install(session: nox.Session, *requirements: str) -> None:
     """Install the project, editable, beside some requirements."""
     session.install("-e", str(ROOT), *requirements)
-
-
-def run_cell(session: nox.Session, cell: Cell) -> None:
-    """Run the suite of one cell."""
-    install(session, *cell.packages, "numpy", *group("test"))
-    session.env["CUDALINK_REQUIRE_TOOLKIT"] = cell.ctk
-    session.run("pytest", "tests/toolkit", *session.posargs)
-
-
-for _cell in CELLS.values():
-    _run = partial(run_cell, cell=_cell)
-    _run.__doc__ = _cell.description
-    nox.session(name=_cell.name, tags=["ctk"])(_run)
 
 
 @nox.session
@@ -97,6 +84,54 @@ def old_nvjitlink(session: nox.Session) -> None:
         session.install(f"nvidia-nvjitlink-cu12=={version}")
         env = {"CUDALINK_OLD_NVJITLINK": version.rpartition(".")[0]}
         session.run("pytest", "tests/old", *session.posargs, env=env)
+
+
+#: Published libraries that run on emulated drivers, each in an environment of its own: what to install, on which cell.
+LIBRARIES = {
+    "cuda-core 0.7.0": (["cuda-core==0.7.0"], "ctk-13.0"),
+    "cuda-core 1.1.0": (["cuda-core==1.1.0"], "ctk-13.0"),
+    "cuda-core 1.1.1": (["cuda-core==1.1.1"], "ctk-13.0"),
+    "cuda-core 1.2.2": (["cuda-core==1.2.2"], "ctk-13.0"),
+    "cuda-core 1.2.2, CUDA 12": (["cuda-core==1.2.2"], "ctk-12.9"),
+    "numba-cuda 0.30.4": (["numba-cuda==0.30.4", "numpy<2.5"], "ctk-13.0"),
+    "cuda-bindings 12.9": ([], "ctk-12.9"),
+    "cuda-bindings 13.0": ([], "ctk-13.0"),
+    "cuda-bindings 13.5": (["cuda-bindings==13.5.*"], "ctk-13.0"),
+    "cupy-cuda13x": (["cupy-cuda13x"], "ctk-13.0"),
+}
+
+
+@nox.session(venv_backend="none")
+def libraries(session: nox.Session) -> None:
+    """Published libraries on emulated drivers, an environment for each; names as arguments choose some of them."""
+    wanted = session.posargs or list(LIBRARIES)
+    for name in wanted:
+        requirements, cell = LIBRARIES[name]
+        packages = [one for one in CELLS[cell].packages if requirements == [] or not own_bindings(requirements, one)]
+        folder = Path(session.create_tmp()) / re.sub(r"[^a-z0-9.]+", "-", name)
+        python = str(folder / "bin" / "python")
+        session.run("uv", "venv", "-q", "--clear", "--python", sys.executable, str(folder), external=True)
+        session.run(
+            *("uv", "pip", "install", "-q", "--python", python, "-e", str(ROOT), "uv", "numpy", *group("test")),
+            *packages,
+            *requirements,
+            external=True,
+        )
+        env = {"CUDALINK_LIBRARY": name.split(" ")[0].rstrip(",")}
+        session.run(python, "-m", "pytest", "-q", "tests/libraries", env=env, external=True)
+
+
+def own_bindings(requirements: list[str], package: str) -> bool:
+    """Whether a cell's package gives way to the version of it that a library is tested with."""
+    return package.startswith("cuda-bindings") and any(one.startswith("cuda-bindings") for one in requirements)
+
+
+@nox.session(name="driver-versions")
+def driver_versions(session: nox.Session) -> None:
+    """Emulated drivers of every CUDA version, each with its own nvJitLink from the toolchain cache."""
+    install(session, *BASE.packages, *group("test"))
+    env = {"CUDALINK_ALL_DRIVERS": "1"}
+    session.run("pytest", "tests/emulated/test_driver_api.py", "-k", "version", *session.posargs, env=env)
 
 
 @nox.session

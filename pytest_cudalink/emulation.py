@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -39,6 +40,22 @@ class Lifetimes:
     mode: str
     found: list[tuple[str | None, Violation]] = field(default_factory=list)
     told: Callable[[Violation], None] = lambda _: None
+    _starts: list[tuple[int, str]] = field(default_factory=list)
+
+    def begin(self, nodeid: str) -> None:
+        """Note that link states from now on belong to this test."""
+        self._starts.append((self.driver.state_count, nodeid))
+
+    def maker(self, violation: Violation) -> str | None:
+        """The test that created the link state of a violation."""
+        at = bisect_left(self._starts, (violation.state, ""))
+        return self._starts[at - 1][1] if at else None
+
+    def describe(self, violation: Violation, nodeid: str | None) -> str:
+        """The violation in several lines, with the test that created the state if that was another one."""
+        maker = self.maker(violation)
+        note = "" if maker in (nodeid, None) else f"\nThe link state was created by {maker}."
+        return violation.long_repr + note
 
     def collect(self, nodeid: str | None) -> list[Violation]:
         """What was noticed since the last time."""
@@ -51,21 +68,28 @@ class Lifetimes:
             self.told(one)
         return new
 
+    def _text(self, violations: list[Violation], nodeid: str | None) -> str:
+        return "\n\n".join(self.describe(one, nodeid) for one in violations)
+
     @contextmanager
     def phase(self, item: pytest.Item, when: str) -> Iterator[None]:
         """One phase of a test: what is noticed in it is shown with the test, and fails it if the mode says so."""
         failed = True
+        if when == "setup":
+            self.begin(item.nodeid)
         try:
             yield
             failed = False
         finally:
+            if when == "teardown" and self.driver.live_states:
+                # the values of fixtures would die with the next test only
+                getattr(item, "funcargs", {}).clear()
             if new := self.collect(item.nodeid):
-                item.add_report_section(when, "cudalink lifetimes", "\n\n".join(one.long_repr for one in new))
+                item.add_report_section(when, "cudalink lifetimes", self._text(new, item.nodeid))
             if new and not failed and self.mode != "report":
                 plural = "s" if len(new) > 1 else ""
-                msg = f"cudalink: {len(new)} lifetime violation{plural} during this test's {when}:\n" + "\n\n".join(
-                    one.long_repr for one in new
-                )
+                msg = f"cudalink: {len(new)} lifetime violation{plural} during this test's {when}:\n"
+                msg += self._text(new, item.nodeid)
                 pytest.fail(msg, pytrace=False)
 
 

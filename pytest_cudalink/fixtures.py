@@ -125,7 +125,7 @@ class EmulatedDriver:
     def events(self, call: str | None = None) -> list[dict[str, Any]]:
         """Events of this process, oldest first; only those of one function if it is named."""
         found = self.control.events()
-        return found if call is None else [event for event in found if event.get("call") == call]
+        return found if call is None else [event for event in found if event.get("call") == call and "result" in event]
 
     def inject(self, function: str, code: int = 0, *, nth: int = 1, delay: float = 0.0) -> None:
         """As `pytest_cudalink.emulator.control.Driver.inject`, for the rest of this test."""

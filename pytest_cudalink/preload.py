@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from . import probes
-from .emulator import Emulation, control, library_folder, prepended
+from .emulator import MMAP_THRESHOLD, PERTURB_BYTE, Emulation, control, library_folder, prepended
 
 __all__ = [
     "LoadedTooLateError",
@@ -28,9 +28,7 @@ __all__ = [
 ]
 
 _DRIVER: Final = "libcuda.so.1"
-#: mallopt parameters (malloc.h): freed memory is overwritten, and large blocks always go back to the system.
-_M_PERTURB, _M_MMAP_THRESHOLD = -6, -3
-_PERTURB_BYTE, _MMAP_THRESHOLD = 0xA5, 128 * 1024
+_M_PERTURB, _M_MMAP_THRESHOLD = -6, -3  # parameters of mallopt (malloc.h)
 
 _kept: list[ctypes.CDLL] = []
 _emulation: Emulation | None = None
@@ -66,7 +64,7 @@ def driver() -> control.Driver | None:
     if _driver is None:
         from . import _libcuda
 
-        if loaded_file(_DRIVER) is not None:
+        if loaded_file(_DRIVER) is not None or "CUDALINK_EMULATOR_VERSION" in os.environ:
             with suppress(_libcuda.DriverNotFoundError):
                 _driver = control.attach(_libcuda.library())
     return _driver
@@ -142,10 +140,10 @@ def _export(variables: dict[str, str]) -> None:
 
 
 def _mark_freed_memory() -> None:
-    """Make memory that dies recognizable: see "Recognising dead memory" in docs/emulator.md for the rates."""
+    """As `emulator.Emulation.environment` does for child processes."""
     if sys.platform != "linux":
         return
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
-        libc.mallopt(_M_PERTURB, _PERTURB_BYTE)
-        libc.mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD)
+        libc.mallopt(_M_PERTURB, PERTURB_BYTE)
+        libc.mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD)

@@ -356,7 +356,7 @@ def _lifetime_summary(lifetimes: Lifetimes | None, reporter: pytest.TerminalRepo
         count = sum(name == nodeid for name, _ in lifetimes.found)
         reporter.line(f"{nodeid}: {count} violation{'s' if count > 1 else ''}")
     for one in late:
-        reporter.line(f"after the last test: {one}")
+        reporter.line(f"after the last test: {lifetimes.describe(one, None)}")
 
 
 def header(config: pytest.Config) -> list[str]:

@@ -15,6 +15,10 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS: Final = {
     "demo": "compile and link the two-module sample, and prove the result",
     "driver": "run a program on an emulated driver, or show the driver that is there",
+    "init": "bring a matrix into a project",
+    "matrix": "check, list and show the cells of a project",
+    "report": "merge the records of all cells into one report",
+    "skew": "measure what links with what, and compare it with the rules",
     "toolchain": "fetch and list the libraries of other CUDA releases",
 }
 

@@ -66,9 +66,10 @@ def _names() -> str:
 def _errors() -> str:
     table = _read("errors.toml")
     lines = ["/* Made by build.py from data/errors.toml. */"]
-    lines += ["static const struct driver_error { int code; const char *name, *text; } driver_errors[]"]
+    lines += ["static const struct driver_error { int code; const char *name, *text; int since; } driver_errors[]"]
     lines += ["__attribute__((unused)) = {"]
-    lines += [f'{{{code}, "{name}", {json.dumps(text)}}},' for code, name, text in table["errors"]]
+    for code, name, text, *since in table["errors"]:
+        lines.append(f'{{{code}, "{name}", {json.dumps(text)}, {since[0] if since else 0}}},')
     lines += ["};", "static const struct nvml_error { int code; const char *text; } nvml_errors[]"]
     lines += ["__attribute__((unused)) = {"]
     lines += [f"{{{code}, {json.dumps(text)}}}," for code, text in table["nvml"]]

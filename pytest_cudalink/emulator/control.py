@@ -19,6 +19,15 @@ _EVENT_SIZE = 1024
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
 
+#: Code that runs every test and says nothing about one.
+_RUNNERS = ("/_pytest/", "/pluggy/", "/xdist/", "/execnet/", "/pytest_cudalink/", "/runpy.py", "/contextlib.py")
+
+
+def _tells(filename: str) -> bool:
+    """Whether a frame of this file helps to find who made a violation."""
+    return not filename.startswith("<frozen") and not any(part in filename for part in _RUNNERS)
+
+
 @dataclass(frozen=True)
 class Violation:
     """The driver was given memory that did not live as long as the contract says.
@@ -79,6 +88,7 @@ class Driver:
         self._read.argtypes = [ctypes.c_uint64, ctypes.c_char_p, ctypes.c_size_t]
         library.cudalinkEventCount.restype = ctypes.c_uint64
         library.cudalinkViolationCount.restype = ctypes.c_uint64
+        library.cudalinkStateCount.restype = ctypes.c_uint64
         library.cudalinkInject.argtypes = [ctypes.c_char_p, ctypes.c_uint, ctypes.c_int, ctypes.c_uint]
         self._lock = threading.Lock()
         self._violations: list[Violation] = []
@@ -88,6 +98,11 @@ class Driver:
     def version(self) -> CudaVersion:
         """What cuDriverGetVersion answers."""
         return CudaVersion.from_driver(self._library.cudalinkEmulatorVersion())
+
+    @property
+    def state_count(self) -> int:
+        """Link states that were ever created; they are numbered from 1."""
+        return int(self._library.cudalinkStateCount())
 
     @property
     def live_states(self) -> int:
@@ -182,7 +197,7 @@ class Driver:
             facts["found"],
             facts["call"],
             tuple(facts["stack"]),
-            tuple(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames),
+            tuple(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames if _tells(frame.filename)),
         )
         with self._lock:
             self._violations.append(noticed)

@@ -219,7 +219,7 @@ def _(d: Recorder) -> None:
 for _name, _key in {"info": INFO, "error": ERROR}.items():
 
     @case(f"create/{_name}-size-before-buffer")
-    def _(d: Recorder, key: int = _key) -> None:
+    def _(d: Recorder, key: int = _key, name: str = _name) -> None:
         d.start()
         buffer = (ctypes.c_char * 4096)()
         state = d.create((key + 1, 4096), (key, ctypes.addressof(buffer)), (VERBOSE, 1), info=None, error=None)
@@ -227,7 +227,7 @@ for _name, _key in {"info": INFO, "error": ERROR}.items():
         d.add(state, PTX, USER)
         d.add(state, PTX, sample("13.2/main.ptx"))
         d.complete(state)
-        d.emit({"call": "(slot)", "size": state.values[0] & 0xFFFFFFFF, "text": buffer.value.decode()})
+        d.emit({"call": "(slot)", f"{name}_size": state.values[0] & 0xFFFFFFFF, name: buffer.value.decode()})
         d.destroy(state)
 
 

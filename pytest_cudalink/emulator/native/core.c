@@ -38,6 +38,7 @@ static void read_config(void) {
   const char *arch = getenv("CUDALINK_EMULATOR_ARCH");
   config.arch = arch && !strncmp(arch, "sm_", 3) ? atoi(arch + 3) : 90;
   config.devices = number_env("CUDALINK_EMULATOR_DEVICES", 1);
+  if (config.devices < 0 || config.devices > DEVICES_MAX) config.devices = config.devices < 0 ? 0 : DEVICES_MAX;
   copy_env("CUDALINK_EMULATOR_NVJITLINK", config.nvjitlink, sizeof config.nvjitlink);
   copy_env("CUDALINK_EMULATOR_NVJITLINK_OLD", config.nvjitlink_old, sizeof config.nvjitlink_old);
   /* there is no nvJitLink 12.7 to be had */
@@ -90,10 +91,14 @@ static void close_event(char *line, size_t length) {
     length = EVENT_SIZE - 24;
     bool quoted = false;
     size_t comma = 0;
+    int depth = 0;
     for (size_t at = 0; at < length; at++) {
       if (line[at] == '\\') at++;
       else if (line[at] == '"') quoted = !quoted;
-      else if (line[at] == ',' && !quoted) comma = at;
+      else if (quoted) continue;
+      else if (line[at] == '[') depth++;
+      else if (line[at] == ']') depth--;
+      else if (line[at] == ',' && !depth) comma = at;
     }
     length = comma ? comma : 1;
     length += (size_t)snprintf(line + length, EVENT_SIZE - length, "%s\"cut\":true", comma ? "," : "");
@@ -267,6 +272,7 @@ CUresult cl_initialize(unsigned flags) {
 /* A thread may hold a lock while another one forks; in the child nobody would release it. */
 static void unlock_in_child(void) {
   pthread_mutex_init(&cl_lock, NULL);
+  pthread_mutex_init(&cl_placing, NULL);
   pthread_mutex_init(&events.lock, NULL);
   pthread_mutex_init(&faults.lock, NULL);
   cl_linker_unlock_in_child();
@@ -300,6 +306,26 @@ static bool quiet(Sym symbol) {
   }
 }
 
+static bool forked(void) {
+  pid_t there = __atomic_load_n(&initialized_in, __ATOMIC_ACQUIRE);
+  return there && there != getpid();
+}
+
+/* Link states that a forked child inherits are not its own; a lock in one may be held by nobody. */
+static bool uses_state(Sym symbol) {
+  switch (symbol) {
+    case SYM_cuLinkAddData:
+    case SYM_cuLinkAddData_v2:
+    case SYM_cuLinkAddFile:
+    case SYM_cuLinkAddFile_v2:
+    case SYM_cuLinkComplete:
+    case SYM_cuLinkDestroy:
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool cl_enter(Call *call, Sym symbol, bool needs_init) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, read_faults);
@@ -311,7 +337,7 @@ bool cl_enter(Call *call, Sym symbol, bool needs_init) {
       return false;
     }
   }
-  if (needs_init) {
+  if (needs_init || (forked() && uses_state(symbol))) {
     if (!cl_initialized()) {
       call->result = cl_leave(call, CUDA_ERROR_NOT_INITIALIZED, "");
       return false;

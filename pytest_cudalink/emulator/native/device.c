@@ -26,7 +26,7 @@ EXPORT CUresult cuDriverGetVersion(int *version) {
 
 static const struct driver_error *error_of(CUresult code) {
   for (size_t at = 0; at < sizeof driver_errors / sizeof *driver_errors; at++)
-    if (driver_errors[at].code == code) return &driver_errors[at];
+    if (driver_errors[at].code == code && driver_errors[at].since <= cl_config()->version) return &driver_errors[at];
   return NULL;
 }
 
@@ -46,10 +46,28 @@ EXPORT CUresult cuGetErrorString(CUresult code, const char **text) {
   LEAVE(error ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE, ",\"code\":%d", code);
 }
 
+/* libnvJitLink 12.1 to 12.4 refuse to start on a driver without this table; links never call into it (measured). */
+static const unsigned char table_of_old_linkers[16] = {0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41,
+                                                       0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3, 0x28};
+
+static CUresult refuse(void) {
+  cl_event("\"call\":\"a function of an undocumented table\",\"result\":%d", CUDA_ERROR_NOT_SUPPORTED);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 EXPORT CUresult cuGetExportTable(const void **table, const void *uuid) {
   ENTER_ANY_TIME(cuGetExportTable);
   if (table) *table = NULL;
   if (!table || !uuid || !cl_initialized()) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+  if (!memcmp(uuid, table_of_old_linkers, 16)) {
+    static const void *const refusing[32] = {
+        (void *)sizeof refusing, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse,
+        refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse,
+        refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse,
+    };
+    *table = refusing;
+    LEAVE(CUDA_SUCCESS, ",\"note\":\"a table whose functions all answer 801\"");
+  }
   /* the CUDA runtime needs these tables; libnvrtc and libnvJitLink accept this answer */
   LEAVE(CUDA_ERROR_NOT_SUPPORTED, ",\"note\":\"no undocumented tables: the CUDA runtime cannot run on the emulated driver\"");
 }
@@ -226,7 +244,7 @@ EXPORT CUresult cuDeviceGetMemPool(void **pool, CUdevice device) {
 
 /* -- contexts -- */
 
-enum { CONTEXT_MAGIC = 0x63747821, DEVICES_MAX = 64, KNOWN_FLAGS = 0xff, API_VERSION = 3020 };
+enum { CONTEXT_MAGIC = 0x63747821, KNOWN_FLAGS = 0xff, API_VERSION = 3020 };
 
 /* Contexts are never freed: a caller may go on with a handle, and must get an answer. */
 static Context primary[DEVICES_MAX];
@@ -240,12 +258,21 @@ static _Thread_local struct {
   Context **list;
   size_t count, room;
 } stack;
+static pthread_key_t stack_key; /* frees a thread's list when the thread ends */
+
+static void drop_stack(void *list) {
+  free(list);
+  memset(&stack, 0, sizeof stack);
+}
+
+__attribute__((constructor)) static void make_stack_key(void) { pthread_key_create(&stack_key, drop_stack); }
 
 static void start_context(Context *context, CUdevice device, unsigned flags) {
   static const size_t limits[10] = {1024, 8 << 20, 8 << 20, 2, 2048, 64, 11796480, 232448, 0, 0};
   context->magic = CONTEXT_MAGIC;
   context->device = device;
   context->dead = false;
+  context->peers = 0;
   context->flags = flags;
   context->id = ++last_id;
   memcpy(context->limits, limits, sizeof limits);
@@ -267,6 +294,7 @@ static bool push(Context *context) {
     if (!list) return false;
     stack.list = list;
     stack.room = room;
+    pthread_setspecific(stack_key, list);
   }
   stack.list[stack.count++] = context;
   return true;
@@ -276,6 +304,15 @@ Context *cl_context(CUresult *result) {
   Context *context = top();
   *result = !context ? CUDA_ERROR_INVALID_CONTEXT : context->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
   return context;
+}
+
+/* Whether a context that a caller names exists; NULL is the current one. */
+static bool is_known(const Context *context) {
+  if (!context) return top() != NULL;
+  pthread_mutex_lock(&cl_lock);
+  bool known = is_context(context);
+  pthread_mutex_unlock(&cl_lock);
+  return known;
 }
 
 EXPORT CUresult cuDevicePrimaryCtxRetain(Context **context, CUdevice device) {
@@ -301,6 +338,7 @@ static CUresult release_primary(CUdevice device, bool all) {
   else if (all || --own->references == 0) {
     own->references = 0;
     own->dead = true;
+    cl_release_context(own);
   }
   pthread_mutex_unlock(&cl_lock);
   return result;
@@ -425,6 +463,7 @@ static CUresult destroy_context(Context *context) {
   else if (context->dead) result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   else {
     context->dead = true;
+    cl_release_context(context);
     if (top() == context) stack.count--;
   }
   pthread_mutex_unlock(&cl_lock);
@@ -489,9 +528,8 @@ EXPORT CUresult cuCtxGetDevice(CUdevice *device) {
 EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, Context *context) {
   ENTER(cuCtxGetDevice_v2);
   if (!device) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  if (!context) context = top();
-  if (!context) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
-  *device = context->device;
+  if (!is_known(context)) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
+  *device = (context ? context : top())->device;
   LEAVE(CUDA_SUCCESS, "");
 }
 
@@ -506,7 +544,7 @@ EXPORT CUresult cuCtxSynchronize_v2(Context *named) {
   if (!named) {
     NEED_CONTEXT(context);
   }
-  LEAVE(CUDA_SUCCESS, "");
+  LEAVE(is_known(named) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT, "");
 }
 
 EXPORT CUresult cuCtxGetFlags(unsigned *flags) {
@@ -523,6 +561,7 @@ EXPORT CUresult cuCtxGetApiVersion(Context *context, unsigned *version) {
   if (!context) {
     NEED_CONTEXT(current);
   }
+  if (!is_known(context)) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
   *version = API_VERSION;
   LEAVE(CUDA_SUCCESS, "");
 }
@@ -604,8 +643,36 @@ EXPORT CUresult cuCtxEnablePeerAccess(Context *peer, unsigned flags) {
   ENTER(cuCtxEnablePeerAccess);
   NEED_CONTEXT(context);
   if (flags) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  if (!peer || peer == context) LEAVE(CUDA_ERROR_INVALID_DEVICE, "");
-  LEAVE(CUDA_SUCCESS, "");
+  enum { PEER_ACCESS_ALREADY_ENABLED = 704, PEER_ACCESS_UNSUPPORTED = 217 };
+  if (!peer || !is_known(peer)) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
+  if (peer->device == context->device) LEAVE(PEER_ACCESS_UNSUPPORTED, "");
+  pthread_mutex_lock(&cl_lock);
+  uint64_t bit = (uint64_t)1 << peer->device;
+  bool enabled = context->peers & bit;
+  context->peers |= bit;
+  pthread_mutex_unlock(&cl_lock);
+  LEAVE(enabled ? PEER_ACCESS_ALREADY_ENABLED : CUDA_SUCCESS, "");
+}
+
+EXPORT CUresult cuCtxDisablePeerAccess(Context *peer) {
+  enum { PEER_ACCESS_NOT_ENABLED = 705 };
+  ENTER(cuCtxDisablePeerAccess);
+  NEED_CONTEXT(context);
+  if (!peer || !is_known(peer)) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
+  pthread_mutex_lock(&cl_lock);
+  uint64_t bit = (uint64_t)1 << peer->device;
+  bool enabled = context->peers & bit;
+  context->peers &= ~bit;
+  pthread_mutex_unlock(&cl_lock);
+  LEAVE(enabled ? CUDA_SUCCESS : PEER_ACCESS_NOT_ENABLED, "");
+}
+
+EXPORT CUresult cuCtxSetFlags(unsigned flags) {
+  ENTER(cuCtxSetFlags);
+  if (flags & ~(unsigned)KNOWN_FLAGS) LEAVE(CUDA_ERROR_INVALID_VALUE, ",\"flags\":%u", flags);
+  NEED_CONTEXT(context);
+  context->flags = flags;
+  LEAVE(CUDA_SUCCESS, ",\"flags\":%u", flags);
 }
 
 /* -- streams: everything is done when the call returns -- */
@@ -655,7 +722,7 @@ static bool knows(const void *handle, uint32_t magic, bool forget) {
 }
 
 /* NULL, 1 and 2 are the default streams. */
-static CUresult check_stream(const Stream *stream) {
+CUresult cl_check_stream(const void *stream) {
   if ((uintptr_t)stream <= 2) return CUDA_SUCCESS;
   pthread_mutex_lock(&cl_lock);
   bool known = knows(stream, STREAM_MAGIC, false);
@@ -671,7 +738,7 @@ static CUresult check_event(const Event *event) {
 }
 
 #define NEED_STREAM(stream) \
-  if (check_stream(stream)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "")
+  if (cl_check_stream(stream)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "")
 #define NEED_EVENT(event) \
   if (check_event(event)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "")
 
@@ -816,6 +883,16 @@ EXPORT CUresult cuLaunchHostFunc(Stream *stream, void (*function)(void *), void 
   LEAVE(CUDA_SUCCESS, "");
 }
 
+EXPORT CUresult cuStreamGetCtx_v2(Stream *stream, Context **context, void **green) {
+  ENTER(cuStreamGetCtx_v2);
+  if (!context && !green) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+  NEED_CONTEXT(current);
+  NEED_STREAM(stream);
+  if (context) *context = (uintptr_t)stream <= 2 ? current : stream->context;
+  if (green) *green = NULL; /* no stream is of a green context */
+  LEAVE(CUDA_SUCCESS, "");
+}
+
 /* -- events -- */
 
 enum { EVENT_NO_TIMING = 2, EVENT_FLAGS = 7 };
@@ -858,7 +935,7 @@ EXPORT CUresult cuEventDestroy(Event *event) {
 }
 
 static CUresult record(Event *event, Stream *stream) {
-  if (check_event(event) || check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (check_event(event) || cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   clock_gettime(CLOCK_MONOTONIC, &event->time);
   event->recorded = true;
   return CUDA_SUCCESS;
@@ -873,6 +950,19 @@ EXPORT CUresult cuEventRecordWithFlags(Event *event, Stream *stream, unsigned fl
   ENTER(cuEventRecordWithFlags);
   if (flags > 1) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
   LEAVE(record(event, stream), "");
+}
+
+EXPORT CUresult cuCtxRecordEvent(Context *context, Event *event) {
+  ENTER(cuCtxRecordEvent);
+  if (!is_known(context)) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
+  LEAVE(record(event, NULL), "");
+}
+
+EXPORT CUresult cuCtxWaitEvent(Context *context, Event *event) {
+  ENTER(cuCtxWaitEvent);
+  if (!is_known(context)) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
+  NEED_EVENT(event);
+  LEAVE(CUDA_SUCCESS, "");
 }
 
 EXPORT CUresult cuEventQuery(Event *event) {

@@ -71,6 +71,8 @@ typedef struct {
   bool punish;          /* whether dead memory is written to all the same */
 } Config;
 
+enum { DEVICES_MAX = 64 };
+
 const Config *cl_config(void);
 
 /* -- entering and leaving a function -- */
@@ -103,7 +105,8 @@ const char *cl_json(const char *text, char *out, size_t size);
 
 /* -- the process's driver state -- */
 
-extern pthread_mutex_t cl_lock; /* every table below */
+extern pthread_mutex_t cl_lock;    /* every table below */
+extern pthread_mutex_t cl_placing; /* giving the variables of a module their memory */
 
 bool cl_initialized(void);
 CUresult cl_initialize(unsigned flags);
@@ -117,6 +120,7 @@ struct Context {
   unsigned flags;
   unsigned references;
   uint64_t id;
+  uint64_t peers; /* devices whose memory it may access, one bit each */
   size_t limits[10];
 };
 
@@ -139,6 +143,13 @@ void cl_device_uuid(CUdevice device, unsigned char uuid[16]);
 /* Allocates; the address is that of host memory. 0 when there is none left. */
 CUdeviceptr cl_allocate(size_t size);
 bool cl_release(CUdeviceptr address);
+/* Frees what a context owns, when it dies; under cl_lock. */
+void cl_release_context(const Context *context);
+
+/* -- handles -- */
+
+/* CUDA_ERROR_INVALID_HANDLE for what is neither a living stream nor one of the default ones. */
+CUresult cl_check_stream(const void *stream);
 
 /* -- the caller's memory, which may be dead -- */
 
@@ -180,13 +191,14 @@ typedef struct {
 } ElfSection;
 
 ImageKind cl_image_kind(const void *data, size_t size);
-/* Finds the size of an image whose caller did not say it. */
-size_t cl_image_size(const void *data);
+/* A copy of an image whose caller did not say its size, with its size; NULL if it is not all there. */
+void *cl_copy_image(const void *data, size_t *size);
 /* Reads the header and checks every table; on failure `problem` says what is wrong. */
 bool cl_elf_open(Elf *elf, const void *data, size_t size, char *problem, size_t problem_size);
 bool cl_elf_section(const Elf *elf, uint32_t index, ElfSection *section);
 bool cl_elf_symbol(const Elf *elf, uint32_t index, ElfSymbol *symbol);
-uint32_t cl_elf_symbol_count(const Elf *elf);
+/* The bytes of a section; NULL for one that has none in the image. */
+const uint8_t *cl_elf_bytes(const Elf *elf, const ElfSection *section);
 int cl_elf_arch(const Elf *elf);
 /* CUDA release that wrote it, as 13000; 0 if it does not say. */
 int cl_elf_release(const Elf *elf);

@@ -51,23 +51,52 @@ ImageKind cl_image_kind(const void *data, size_t size) {
   return IMAGE_UNKNOWN;
 }
 
-/* A caller of cuModuleLoadData gives no size: an ELF and a fatbin know theirs, a text ends with NUL. */
-size_t cl_image_size(const void *data) {
-  const uint8_t *bytes = data;
-  uint8_t head[64];
-  if (cl_read_safely(data, head, sizeof head)) {
-    if (!memcmp(head, "\x7f" "ELF", 4) && head[4] == 2) {
-      /* the section table or the program headers come last */
-      uint64_t sections = u64(head + 40) + (uint64_t)u16(head + 58) * u16(head + 60);
-      uint64_t segments = u64(head + 32) + (uint64_t)u16(head + 54) * u16(head + 56);
-      uint64_t end = sections > segments ? sections : segments;
-      return end < 64 || end > ((uint64_t)1 << 32) ? 64 : (size_t)end;
-    }
-    if (!memcmp(head, "\x50\xed\x55\xba", 4)) return u16(head + 6) + (size_t)u64(head + 8);
-    if (!memcmp(head, "\xed\x43\x4e\x7f", 4)) return 40;
-    if (!memcmp(head, "!<arch>\n", 8)) return sizeof head;
+enum { IMAGE_LIMIT = 0x40000000 }; /* bytes; a damaged header may claim anything */
+
+/* What an image says of its own size; 0 if it does not. */
+static uint64_t claimed_size(const uint8_t head[64]) {
+  if (!memcmp(head, "\x7f" "ELF", 4)) {
+    /* the section table or the program headers come last */
+    uint64_t sections = u64(head + 40) + (uint64_t)u16(head + 58) * u16(head + 60);
+    uint64_t segments = u64(head + 32) + (uint64_t)u16(head + 54) * u16(head + 56);
+    uint64_t end = sections > segments ? sections : segments;
+    return head[4] != 2 || end < 64 || end > IMAGE_LIMIT ? 64 : end;
   }
-  return strlen((const char *)bytes) + 1;
+  if (!memcmp(head, "\x50\xed\x55\xba", 4)) {
+    uint64_t header = u16(head + 6), body = u64(head + 8);
+    return header < 16 || body > IMAGE_LIMIT ? 16 : header + body;
+  }
+  if (!memcmp(head, "\xed\x43\x4e\x7f", 4) || !memcmp(head, "!<arch>\n", 8)) return 8; /* no module can be made of it */
+  return 0;
+}
+
+/* How far the page of an address goes on: what is there at one of its bytes is there at all of them. */
+static size_t rest_of_page(const char *at) { return 4096 - ((uintptr_t)at & 4095); }
+
+/* The size of a text with its NUL; 0 if memory ends before one. */
+static size_t text_size(const char *text) {
+  char page[4096];
+  for (size_t size = 0; size < IMAGE_LIMIT;) {
+    size_t step = rest_of_page(text + size);
+    if (!cl_read_safely(text + size, page, step)) return 0;
+    const char *end = memchr(page, 0, step);
+    if (end) return size + (size_t)(end - page) + 1;
+    size += step;
+  }
+  return 0;
+}
+
+/* An ELF and a fatbin know their size, a text ends with NUL. Nothing is read that is not there. */
+void *cl_copy_image(const void *data, size_t *size) {
+  uint8_t head[64] = {0};
+  size_t step = rest_of_page(data);
+  if (!cl_read_safely(data, head, sizeof head) && (step >= sizeof head || !cl_read_safely(data, head, step))) return NULL;
+  *size = (size_t)claimed_size(head);
+  if (!*size) *size = text_size(data);
+  void *copy = *size ? malloc(*size) : NULL;
+  if (copy && cl_read_safely(data, copy, *size)) return copy;
+  free(copy);
+  return NULL;
 }
 
 /* -- containers -- */
@@ -77,7 +106,7 @@ enum { FATBIN_HEADER = 16, FATBIN_ENTRY = 64, FATBIN_ELF = 2 };
 size_t cl_fatbin_usable(const uint8_t *data, size_t size, int arch) {
   if (size < FATBIN_HEADER) return 0;
   uint64_t header = u16(data + 6), body = u64(data + 8);
-  if (header < FATBIN_HEADER || body > UINT32_MAX) return 0;
+  if (header < FATBIN_HEADER || body > IMAGE_LIMIT) return 0;
   size_t wanted = (size_t)(header + body);
   bool found = false, whole = true;
   for (size_t at = (size_t)header; at < wanted;) {
@@ -196,9 +225,8 @@ bool cl_elf_open(Elf *elf, const void *data, size_t size, char *problem, size_t 
   return true;
 }
 
-uint32_t cl_elf_symbol_count(const Elf *elf) {
-  ElfSection table;
-  return elf->symbols && cl_elf_section(elf, elf->symbols, &table) ? (uint32_t)(table.size / 24) : 0;
+const uint8_t *cl_elf_bytes(const Elf *elf, const ElfSection *section) {
+  return has_bytes(section->type) ? elf->data + section->offset : NULL;
 }
 
 bool cl_elf_symbol(const Elf *elf, uint32_t index, ElfSymbol *symbol) {

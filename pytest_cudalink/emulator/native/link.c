@@ -136,6 +136,14 @@ EXPORT void cudalinkSetViolationHook(void (*hook)(const char *event)) {
 
 EXPORT uint64_t cudalinkViolationCount(void) { return __atomic_load_n(&violations, __ATOMIC_ACQUIRE); }
 
+/* How many states there ever were; they are numbered from 1. */
+EXPORT uint64_t cudalinkStateCount(void) {
+  pthread_mutex_lock(&cl_lock);
+  uint64_t count = last_state;
+  pthread_mutex_unlock(&cl_lock);
+  return count;
+}
+
 /* How many states are alive: what a test left behind shows up when they are destroyed. */
 EXPORT unsigned cudalinkLiveStates(void) {
   unsigned count = 0;
@@ -284,12 +292,15 @@ static void check_overlap(State *fresh) {
 
 /* -- writing back -- */
 
-static bool may_write(bool dead) { return !dead || cl_config()->punish; }
+/* Writes to the caller's memory; to dead memory only to punish, and then as plainly as a real driver would. */
+static void put(bool dead, void *to, const void *from, size_t size) {
+  if (!dead) cl_write_safely(to, from, size);
+  else if (cl_config()->punish) memcpy(to, from, size);
+}
 
 static void write_value(State *state, unsigned index, uint32_t value) {
-  if (!may_write(state->values_dead)) return;
   state->expected[index] = (state->expected[index] & ~(uint64_t)UINT32_MAX) | value;
-  cl_write_safely((char *)state->values + 8 * (size_t)index, &value, sizeof value);
+  put(state->values_dead, (char *)state->values + 8 * (size_t)index, &value, sizeof value);
 }
 
 /* Puts what fits of a log into the caller's buffer, and its size into the option value. */
@@ -299,9 +310,9 @@ static void flush_log(State *state, Log *log) {
   uint32_t size = (uint32_t)shown;
   if (capacity < 2) shown = 0, size = 0; /* no room for a character: nothing is reported (measured) */
   else if (shown >= capacity) shown = capacity - 1, size = (uint32_t)capacity;
-  if (capacity && may_write(log->dead)) {
-    cl_write_safely(log->buffer, log->text ? log->text : "", shown);
-    cl_write_safely(log->buffer + shown, "", 1);
+  if (capacity) {
+    put(log->dead, log->buffer, log->text ? log->text : "", shown);
+    put(log->dead, log->buffer + shown, "", 1);
     log->written = shown + 1;
   }
   write_value(state, log->slot, size);
@@ -1007,6 +1018,11 @@ EXPORT CUresult cuLinkDestroy(State *handle) {
   State *state = find_state(handle);
   if (!state) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
   check_memory(state, "cuLinkDestroy");
+  if (cl_config()->punish) {
+    /* the driver of the recording does not touch the memory here; the contract says that one may */
+    flush_log(state, &state->info);
+    flush_log(state, &state->error);
+  }
   pthread_mutex_lock(&cl_lock);
   for (State **link = &states; *link; link = &(*link)->next)
     if (*link == state) {

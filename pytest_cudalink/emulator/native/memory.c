@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -18,10 +19,12 @@ typedef struct {
   size_t size;
   Kind kind;
   unsigned flags;
+  bool mapped;      /* by mmap: pages of zeros that cost nothing before they are used */
+  Context *context; /* that it dies with; NULL for variables of modules */
   uint64_t id;
 } Allocation;
 
-/* Sorted by address. */
+/* Sorted by address; `bytes` are those of the device. */
 static struct {
   Allocation *list;
   size_t count, room, bytes;
@@ -40,6 +43,8 @@ static size_t find(uintptr_t address, bool *inside) {
   return *inside ? low - 1 : low;
 }
 
+static bool on_device(Kind kind) { return kind == DEVICE || kind == MANAGED; }
+
 static bool insert(Allocation allocation) {
   bool inside;
   if (memory.count == memory.room) {
@@ -54,47 +59,68 @@ static bool insert(Allocation allocation) {
   allocation.id = ++memory.last_id;
   memory.list[at] = allocation;
   memory.count++;
-  if (allocation.kind != REGISTERED) memory.bytes += allocation.size;
+  if (on_device(allocation.kind)) memory.bytes += allocation.size;
   return true;
 }
 
-static CUresult allocate(uintptr_t *out, size_t size, Kind kind, unsigned flags) {
-  void *block = NULL;
-  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  pthread_mutex_lock(&cl_lock);
-  bool fits = size <= cl_device_memory() && memory.bytes <= cl_device_memory() - size;
-  if (fits && !posix_memalign(&block, ALIGNMENT, size ? size : 1)) {
+/* Gives the memory of an allocation back that is in no table any more. */
+static void free_block(const Allocation *allocation) {
+  if (allocation->kind == REGISTERED) return;
+  if (allocation->mapped) munmap((void *)allocation->start, allocation->size);
+  else free((void *)allocation->start);
+}
+
+static Allocation take_out(size_t at) {
+  Allocation taken = memory.list[at];
+  if (on_device(taken.kind)) memory.bytes -= taken.size;
+  memory.count--;
+  memmove(memory.list + at, memory.list + at + 1, (memory.count - at) * sizeof *memory.list);
+  return taken;
+}
+
+enum { LARGE = 64 * 1024 };
+
+static CUresult allocate(uintptr_t *out, size_t size, Kind kind, unsigned flags, Context *context) {
+  Allocation fresh = {.size = size, .kind = kind, .flags = flags, .context = context, .mapped = size >= LARGE};
+  if (size > cl_device_memory()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (fresh.mapped) {
+    void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (pages == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+    fresh.start = (uintptr_t)pages;
+  } else {
+    void *block = NULL;
+    if (posix_memalign(&block, ALIGNMENT, size ? size : 1)) return CUDA_ERROR_OUT_OF_MEMORY;
     memset(block, 0, size);
-    if (insert((Allocation){(uintptr_t)block, size, kind, flags, 0})) {
-      *out = (uintptr_t)block;
-      block = NULL;
-      result = CUDA_SUCCESS;
-    }
+    fresh.start = (uintptr_t)block;
   }
+  pthread_mutex_lock(&cl_lock);
+  bool fits = !on_device(kind) || memory.bytes <= cl_device_memory() - size, kept = fits && insert(fresh);
   pthread_mutex_unlock(&cl_lock);
-  free(block);
-  return result;
+  if (kept) *out = fresh.start;
+  else free_block(&fresh);
+  return kept ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Removes the allocation that starts at an address. */
 static CUresult release(uintptr_t address, Kind kind, Kind or_kind) {
   bool inside;
-  CUresult result = CUDA_ERROR_INVALID_VALUE;
-  void *block = NULL;
+  Allocation taken = {0};
   pthread_mutex_lock(&cl_lock);
   size_t at = find(address, &inside);
-  if (inside && memory.list[at].start == address && (memory.list[at].kind == kind || memory.list[at].kind == or_kind)) {
-    if (memory.list[at].kind != REGISTERED) {
-      block = (void *)address;
-      memory.bytes -= memory.list[at].size;
-    }
-    memory.count--;
-    memmove(memory.list + at, memory.list + at + 1, (memory.count - at) * sizeof *memory.list);
-    result = CUDA_SUCCESS;
-  }
+  bool found = inside && memory.list[at].start == address && (memory.list[at].kind == kind || memory.list[at].kind == or_kind);
+  if (found) taken = take_out(at);
   pthread_mutex_unlock(&cl_lock);
-  free(block);
-  return result;
+  if (!found) return CUDA_ERROR_INVALID_VALUE;
+  free_block(&taken);
+  return CUDA_SUCCESS;
+}
+
+void cl_release_context(const Context *context) {
+  for (size_t at = memory.count; at-- > 0;)
+    if (memory.list[at].context == context) {
+      Allocation taken = take_out(at);
+      free_block(&taken);
+    }
 }
 
 /* Whether a range lies within one allocation; an empty range always does. */
@@ -110,7 +136,7 @@ static bool within(CUdeviceptr address, size_t size) {
 
 CUdeviceptr cl_allocate(size_t size) {
   uintptr_t address = 0;
-  return allocate(&address, size, DEVICE, 0) ? 0 : (CUdeviceptr)address;
+  return allocate(&address, size, DEVICE, 0, NULL) ? 0 : (CUdeviceptr)address;
 }
 
 bool cl_release(CUdeviceptr address) { return release((uintptr_t)address, DEVICE, DEVICE) == CUDA_SUCCESS; }
@@ -131,6 +157,10 @@ bool cl_read_safely(const void *from, void *to, size_t size) {
 bool cl_write_safely(void *to, const void *from, size_t size) {
   struct iovec here = {(void *)(uintptr_t)from, size}, there = {to, size};
   if (!size) return true;
+  if (cl_config()->punish) { /* as a real driver writes, so that valgrind and sanitizers see it */
+    memcpy(to, from, size);
+    return true;
+  }
   ssize_t copied = process_vm_writev(getpid(), &here, 1, &there, 1, 0);
   if (copied < 0 && (errno == ENOSYS || errno == EPERM)) {
     memcpy(to, from, size);
@@ -146,7 +176,7 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size) {
   if (!out || !size) LEAVE(CUDA_ERROR_INVALID_VALUE, ",\"bytes\":%zu", size);
   NEED_CONTEXT(context);
   uintptr_t address = 0;
-  CUresult result = allocate(&address, size, DEVICE, 0);
+  CUresult result = allocate(&address, size, DEVICE, 0, context);
   if (!result) *out = address;
   LEAVE(result, ",\"bytes\":%zu", size);
 }
@@ -169,6 +199,11 @@ OLD_ENTRY_POINT(cuMemcpyDtoD, void)
 OLD_ENTRY_POINT(cuMemcpyHtoDAsync, void)
 OLD_ENTRY_POINT(cuMemcpyDtoHAsync, void)
 OLD_ENTRY_POINT(cuMemcpyDtoDAsync, void)
+OLD_ENTRY_POINT(cuMemcpy2D, void)
+OLD_ENTRY_POINT(cuMemcpy2DUnaligned, void)
+OLD_ENTRY_POINT(cuMemcpy2DAsync, void)
+OLD_ENTRY_POINT(cuMemcpy3D, void)
+OLD_ENTRY_POINT(cuMemcpy3DAsync, void)
 OLD_ENTRY_POINT(cuMemsetD8, void)
 OLD_ENTRY_POINT(cuMemsetD16, void)
 OLD_ENTRY_POINT(cuMemsetD32, void)
@@ -185,7 +220,7 @@ EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width
   uintptr_t address = 0;
   size_t row = (width + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   if (row < width || height > SIZE_MAX / row) LEAVE(CUDA_ERROR_OUT_OF_MEMORY, "");
-  CUresult result = allocate(&address, row * height, DEVICE, 0);
+  CUresult result = allocate(&address, row * height, DEVICE, 0, context);
   if (!result) *out = address, *pitch = row;
   LEAVE(result, ",\"bytes\":%zu", row * height);
 }
@@ -195,32 +230,32 @@ EXPORT CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned flags)
   if (!out || !size || (flags != 1 && flags != 2)) LEAVE(CUDA_ERROR_INVALID_VALUE, ",\"bytes\":%zu", size);
   NEED_CONTEXT(context);
   uintptr_t address = 0;
-  CUresult result = allocate(&address, size, MANAGED, flags);
+  CUresult result = allocate(&address, size, MANAGED, flags, context);
   if (!result) *out = address;
   LEAVE(result, ",\"bytes\":%zu", size);
 }
 
-static CUresult allocate_in_stream(CUdeviceptr *out, size_t size) {
+static CUresult allocate_in_stream(CUdeviceptr *out, size_t size, const void *stream) {
   CUresult result;
-  cl_context(&result);
+  Context *context = cl_context(&result);
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
+  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   uintptr_t address = 0;
-  result = allocate(&address, size, DEVICE, 0);
+  result = allocate(&address, size, DEVICE, 0, context);
   if (!result) *out = address;
   return result;
 }
 
 EXPORT CUresult cuMemAllocAsync(CUdeviceptr *out, size_t size, void *stream) {
   ENTER(cuMemAllocAsync);
-  (void)stream;
-  LEAVE(allocate_in_stream(out, size), ",\"bytes\":%zu", size);
+  LEAVE(allocate_in_stream(out, size, stream), ",\"bytes\":%zu", size);
 }
 
 EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, void *pool, void *stream) {
   ENTER(cuMemAllocFromPoolAsync);
-  (void)pool, (void)stream;
-  LEAVE(allocate_in_stream(out, size), ",\"bytes\":%zu", size);
+  (void)pool;
+  LEAVE(allocate_in_stream(out, size, stream), ",\"bytes\":%zu", size);
 }
 
 EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
@@ -232,8 +267,8 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
 
 EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, void *stream) {
   ENTER(cuMemFreeAsync);
-  (void)stream;
   NEED_CONTEXT(context);
+  if (cl_check_stream(stream)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
   LEAVE(address ? release((uintptr_t)address, DEVICE, DEVICE) : CUDA_SUCCESS, ",\"address\":%llu",
         (unsigned long long)address);
 }
@@ -264,12 +299,12 @@ EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdevic
 
 static CUresult allocate_host(void **out, size_t size, unsigned flags) {
   CUresult result;
-  cl_context(&result);
+  Context *context = cl_context(&result);
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
   if (!size) return *out = NULL, CUDA_SUCCESS; /* measured */
   uintptr_t address = 0;
-  result = allocate(&address, size, HOST, flags | 2);
+  result = allocate(&address, size, HOST, flags | 2, context);
   if (!result) *out = (void *)address;
   return result;
 }
@@ -299,13 +334,15 @@ EXPORT CUresult cuMemFreeHost(void *block) {
 static CUresult register_host(void *block, size_t size, unsigned flags) {
   bool inside;
   CUresult result;
-  cl_context(&result);
-  if (!block || !size || flags > 15) return CUDA_ERROR_INVALID_VALUE;
+  Context *context = cl_context(&result);
+  if (!block || !size || flags > 15 || size > UINTPTR_MAX - (uintptr_t)block) return CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
   pthread_mutex_lock(&cl_lock);
-  find((uintptr_t)block, &inside);
-  if (inside) result = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  else if (!insert((Allocation){(uintptr_t)block, size, REGISTERED, flags, 0})) result = CUDA_ERROR_OUT_OF_MEMORY;
+  size_t at = find((uintptr_t)block, &inside);
+  bool next = !inside && at < memory.count && memory.list[at].start < (uintptr_t)block + size;
+  Allocation fresh = {.start = (uintptr_t)block, .size = size, .kind = REGISTERED, .flags = flags, .context = context};
+  if (inside || next) result = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  else if (!insert(fresh)) result = CUDA_ERROR_OUT_OF_MEMORY;
   pthread_mutex_unlock(&cl_lock);
   return result;
 }
@@ -362,7 +399,7 @@ enum {
   POINTER_MAPPED = 13,
 };
 
-static CUresult pointer_attribute(void *out, int attribute, CUdeviceptr address, Context *context) {
+static CUresult pointer_attribute(void *out, int attribute, CUdeviceptr address, const Context *current) {
   bool inside;
   pthread_mutex_lock(&cl_lock);
   size_t at = find((uintptr_t)address, &inside);
@@ -370,7 +407,7 @@ static CUresult pointer_attribute(void *out, int attribute, CUdeviceptr address,
   pthread_mutex_unlock(&cl_lock);
   if (!inside) return CUDA_ERROR_INVALID_VALUE;
   switch (attribute) {
-    case POINTER_CONTEXT: *(Context **)out = context; break;
+    case POINTER_CONTEXT: *(Context **)out = found.context; break;
     case POINTER_MEMORY_TYPE: *(unsigned *)out = found.kind == DEVICE || found.kind == MANAGED ? 2 : 1; break;
     case POINTER_DEVICE: *(CUdeviceptr *)out = address; break;
     case POINTER_HOST:
@@ -379,7 +416,7 @@ static CUresult pointer_attribute(void *out, int attribute, CUdeviceptr address,
       break;
     case POINTER_BUFFER_ID: *(uint64_t *)out = found.id; break;
     case POINTER_IS_MANAGED: *(unsigned *)out = found.kind == MANAGED; break;
-    case POINTER_DEVICE_ORDINAL: *(int *)out = context->device; break;
+    case POINTER_DEVICE_ORDINAL: *(int *)out = found.context ? found.context->device : current->device; break;
     case POINTER_RANGE_START: *(CUdeviceptr *)out = found.start; break;
     case POINTER_RANGE_SIZE: *(size_t *)out = found.size; break;
     case POINTER_MAPPED: *(unsigned *)out = 1; break;
@@ -399,9 +436,13 @@ EXPORT CUresult cuPointerGetAttributes(unsigned count, const int *attributes, vo
   ENTER(cuPointerGetAttributes);
   if (!attributes || !out || !count) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
   NEED_CONTEXT(context);
-  /* an attribute that does not apply is left at zero, and is no error (CUDA Driver API, cuPointerGetAttributes) */
+  /* an attribute that does not apply is set to zero, and is no error (CUDA Driver API, cuPointerGetAttributes) */
   for (unsigned at = 0; at < count; at++)
-    if (out[at] && pointer_attribute(out[at], attributes[at], address, context)) *(unsigned *)out[at] = 0;
+    if (out[at] && pointer_attribute(out[at], attributes[at], address, context)) {
+      bool wide = attributes[at] == POINTER_CONTEXT || attributes[at] == POINTER_DEVICE || attributes[at] == POINTER_HOST ||
+                  attributes[at] == POINTER_BUFFER_ID || attributes[at] == POINTER_RANGE_START || attributes[at] == POINTER_RANGE_SIZE;
+      memset(out[at], 0, wide ? 8 : 4);
+    }
   LEAVE(CUDA_SUCCESS, "");
 }
 
@@ -419,6 +460,8 @@ static CUresult copy(CUdeviceptr to, bool to_device, CUdeviceptr from, bool from
 }
 
 #define BYTES ",\"bytes\":%zu"
+#define NEED_STREAM(stream) \
+  if (cl_check_stream(stream)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "")
 
 EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size) {
   ENTER(cuMemcpyHtoD_v2);
@@ -437,19 +480,19 @@ EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size) {
 
 EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, void *stream) {
   ENTER(cuMemcpyHtoDAsync_v2);
-  (void)stream;
+  NEED_STREAM(stream);
   LEAVE(copy(to, true, (uintptr_t)from, false, size), BYTES, size);
 }
 
 EXPORT CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, void *stream) {
   ENTER(cuMemcpyDtoHAsync_v2);
-  (void)stream;
+  NEED_STREAM(stream);
   LEAVE(copy((uintptr_t)to, false, from, true, size), BYTES, size);
 }
 
 EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
   ENTER(cuMemcpyDtoDAsync_v2);
-  (void)stream;
+  NEED_STREAM(stream);
   LEAVE(copy(to, true, from, true, size), BYTES, size);
 }
 
@@ -465,7 +508,7 @@ EXPORT CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t size) {
 
 EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
   ENTER(cuMemcpyAsync);
-  (void)stream;
+  NEED_STREAM(stream);
   LEAVE(copy_unified(to, from, size), BYTES, size);
 }
 
@@ -478,9 +521,146 @@ EXPORT CUresult cuMemcpyPeer(CUdeviceptr to, Context *to_context, CUdeviceptr fr
 EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context,
                                   size_t size, void *stream) {
   ENTER(cuMemcpyPeerAsync);
-  (void)to_context, (void)from_context, (void)stream;
+  (void)to_context, (void)from_context;
+  NEED_STREAM(stream);
   LEAVE(copy(to, true, from, true, size), BYTES, size);
 }
+
+/* -- copying rectangles and boxes -- */
+
+/* One side of CUDA_MEMCPY3D; CUDA_MEMCPY3D_PEER has a context where this has `other`. */
+typedef struct {
+  size_t x, y, z, level;
+  unsigned type;
+  void *host;
+  CUdeviceptr device;
+  void *array, *other;
+  size_t pitch, height;
+} Side;
+
+typedef struct {
+  Side from, to;
+  size_t width, height, depth;
+} Box;
+
+/* One side of CUDA_MEMCPY2D. */
+typedef struct {
+  size_t x, y;
+  unsigned type;
+  void *host;
+  CUdeviceptr device;
+  void *array;
+  size_t pitch;
+} FlatSide;
+
+typedef struct {
+  FlatSide from, to;
+  size_t width, height;
+} Rectangle;
+
+enum { TYPE_HOST = 1, TYPE_DEVICE, TYPE_ARRAY, TYPE_UNIFIED };
+
+/* Where a box begins on one side, its rows and layers apart by *row and *layer; every byte of it is checked. */
+static CUresult place(const Side *side, const Box *box, uintptr_t *start, size_t *row, size_t *layer) {
+  size_t first, end, bytes;
+  if (side->type == TYPE_ARRAY) return CUDA_ERROR_NOT_SUPPORTED;
+  if (side->type < TYPE_HOST || side->type > TYPE_UNIFIED) return CUDA_ERROR_INVALID_VALUE;
+  uintptr_t base = side->type == TYPE_HOST ? (uintptr_t)side->host : (uintptr_t)side->device;
+  if (!base || __builtin_add_overflow(side->x, box->width, &end)) return CUDA_ERROR_INVALID_VALUE;
+  *row = side->pitch;
+  if (*row < end) { /* rows would overlap; a single row at the beginning needs no pitch */
+    if (*row || box->height > 1 || box->depth > 1 || side->y || side->z) return CUDA_ERROR_INVALID_VALUE;
+    *row = end;
+  }
+  size_t rows = side->height;
+  if (box->depth > 1 || side->z) {
+    if (rows < box->height || side->y > rows - box->height) return CUDA_ERROR_INVALID_VALUE;
+  }
+  size_t last_layer, last_row;
+  if (__builtin_mul_overflow(rows, *row, layer) || __builtin_mul_overflow(side->z, *layer, &first) ||
+      __builtin_mul_overflow(side->y, *row, &bytes) || __builtin_add_overflow(first, bytes, &first) ||
+      __builtin_add_overflow(first, side->x, &first) || __builtin_mul_overflow(box->depth - 1, *layer, &last_layer) ||
+      __builtin_mul_overflow(box->height - 1, *row, &last_row) || __builtin_add_overflow(last_layer, last_row, &bytes) ||
+      __builtin_add_overflow(bytes, box->width, &bytes) || __builtin_add_overflow(base, first, start) ||
+      __builtin_add_overflow(*start, bytes, &end))
+    return CUDA_ERROR_INVALID_VALUE;
+  bool ours = side->type == TYPE_DEVICE || (side->type == TYPE_UNIFIED && within(base, 1));
+  return ours && !(within(base, 1) && within(*start, bytes) && within(base, first + bytes)) ? CUDA_ERROR_INVALID_VALUE
+                                                                                        : CUDA_SUCCESS;
+}
+
+static CUresult copy_box(const Box *box) {
+  CUresult result;
+  uintptr_t from, to;
+  size_t from_row, to_row, from_layer, to_layer;
+  cl_context(&result);
+  if (result) return result;
+  if (!box->width || !box->height || !box->depth) return CUDA_SUCCESS;
+  if (box->from.level || box->to.level) return CUDA_ERROR_INVALID_VALUE; /* levels are those of mipmapped arrays */
+  result = place(&box->from, box, &from, &from_row, &from_layer);
+  if (!result) result = place(&box->to, box, &to, &to_row, &to_layer);
+  if (result) return result;
+  for (size_t z = 0; z < box->depth; z++)
+    for (size_t y = 0; y < box->height; y++)
+      memmove((void *)(to + z * to_layer + y * to_row), (const void *)(from + z * from_layer + y * from_row), box->width);
+  return CUDA_SUCCESS;
+}
+
+static CUresult copy_and_leave(Call *call, const Box *box, const void *stream, bool has_stream) {
+  if (!box) return cl_leave(call, CUDA_ERROR_INVALID_VALUE, "%s", "");
+  if (has_stream && cl_check_stream(stream)) return cl_leave(call, CUDA_ERROR_INVALID_HANDLE, "%s", "");
+  CUresult result = copy_box(box);
+  return cl_leave(call, result, ",\"width\":%zu,\"height\":%zu,\"depth\":%zu%s", box->width, box->height, box->depth,
+                  result == CUDA_ERROR_NOT_SUPPORTED ? ",\"note\":\"arrays are not emulated\"" : "");
+}
+
+static Side deep(const FlatSide *flat) {
+  return (Side){.x = flat->x, .y = flat->y, .type = flat->type, .host = flat->host, .device = flat->device,
+                .array = flat->array, .pitch = flat->pitch};
+}
+
+static CUresult copy_flat_and_leave(Call *call, const Rectangle *flat, const void *stream, bool has_stream) {
+  if (!flat) return cl_leave(call, CUDA_ERROR_INVALID_VALUE, "%s", "");
+  Box box = {deep(&flat->from), deep(&flat->to), flat->width, flat->height, 1};
+  return copy_and_leave(call, &box, stream, has_stream);
+}
+
+EXPORT CUresult cuMemcpy2D_v2(const Rectangle *flat) {
+  ENTER(cuMemcpy2D_v2);
+  return copy_flat_and_leave(&call, flat, NULL, false);
+}
+
+EXPORT CUresult cuMemcpy2DUnaligned_v2(const Rectangle *flat) {
+  ENTER(cuMemcpy2DUnaligned_v2);
+  return copy_flat_and_leave(&call, flat, NULL, false);
+}
+
+EXPORT CUresult cuMemcpy2DAsync_v2(const Rectangle *flat, void *stream) {
+  ENTER(cuMemcpy2DAsync_v2);
+  return copy_flat_and_leave(&call, flat, stream, true);
+}
+
+EXPORT CUresult cuMemcpy3D_v2(const Box *box) {
+  ENTER(cuMemcpy3D_v2);
+  return copy_and_leave(&call, box, NULL, false);
+}
+
+EXPORT CUresult cuMemcpy3DAsync_v2(const Box *box, void *stream) {
+  ENTER(cuMemcpy3DAsync_v2);
+  return copy_and_leave(&call, box, stream, true);
+}
+
+EXPORT CUresult cuMemcpy3DPeer(const Box *box) {
+  ENTER(cuMemcpy3DPeer);
+  return copy_and_leave(&call, box, NULL, false);
+}
+
+EXPORT CUresult cuMemcpy3DPeerAsync(const Box *box, void *stream) {
+  ENTER(cuMemcpy3DPeerAsync);
+  return copy_and_leave(&call, box, stream, true);
+}
+
+/* -- setting -- */
 
 /* `rows` rows of `count` values of `width` bytes, `pitch` bytes apart. */
 static CUresult set(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, size_t count, size_t rows) {
@@ -505,7 +685,7 @@ static CUresult set(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, 
   }                                                                                                           \
   EXPORT CUresult cuMemsetD##bits##Async(CUdeviceptr to, type value, size_t count, void *stream) {            \
     ENTER(cuMemsetD##bits##Async);                                                                            \
-    (void)stream;                                                                                             \
+    NEED_STREAM(stream);                                                                                      \
     LEAVE(set(to, value, bits / 8, 0, count, 1), ",\"count\":%zu", count);                                    \
   }                                                                                                           \
   EXPORT CUresult cuMemsetD2D##bits##_v2(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height) { \
@@ -515,7 +695,7 @@ static CUresult set(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, 
   EXPORT CUresult cuMemsetD2D##bits##Async(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height, \
                                            void *stream) {                                                    \
     ENTER(cuMemsetD2D##bits##Async);                                                                          \
-    (void)stream;                                                                                             \
+    NEED_STREAM(stream);                                                                                      \
     LEAVE(set(to, value, bits / 8, pitch, width, height), ",\"count\":%zu", width *height);                   \
   }
 

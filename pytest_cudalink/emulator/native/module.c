@@ -11,9 +11,6 @@ enum {
   MODULE_MAGIC = 0x6d6f6421,
   LIBRARY_MAGIC = 0x6c696221,
   FUNCTION_MAGIC = 0x66756e21,
-  SHT_NOBITS = 8,
-  SHT_CUDA_INFO = 0x70000000,
-  NV_GLOBAL = 0x70000007,
   STT_OBJECT = 1,
   STT_FUNC = 2,
   STT_NV_OBJECT = 13,
@@ -31,7 +28,9 @@ typedef struct Module {
   void *image;
   Elf elf;
   CUresult state; /* of a library: what its first use answers */
+  char as_module; /* of a library: its address is the handle of its module */
   Function *functions;
+  bool placed;
   Global *globals;
 } Module;
 
@@ -56,12 +55,19 @@ struct Global {
   size_t size;
 };
 
+pthread_mutex_t cl_placing = PTHREAD_MUTEX_INITIALIZER;
+
 static Module *modules; /* modules and libraries, under cl_lock */
 
+/* A module may be one of its own, or that of a library. */
 static Module *find_module(const void *handle, uint32_t magic) {
   for (Module *module = modules; module; module = module->next)
-    if (module == handle && module->magic == magic) return module;
+    if (module->magic == magic ? handle == module : magic == MODULE_MAGIC && handle == &module->as_module) return module;
   return NULL;
+}
+
+static void *module_handle(Module *module) {
+  return module->magic == LIBRARY_MAGIC ? (void *)&module->as_module : module;
 }
 
 /* A function or kernel handle, in whatever module it is. */
@@ -144,12 +150,9 @@ static CUresult adopt(Module *module, void *image, size_t size) {
 }
 
 static CUresult copy_image(Module *module, const void *data, size_t size) {
-  void *image = malloc(size);
+  void *image = malloc(size ? size : 1);
   if (!image) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (!cl_read_safely(data, image, size)) {
-    free(image);
-    return CUDA_ERROR_INVALID_IMAGE;
-  }
+  memcpy(image, data, size);
   return adopt(module, image, size);
 }
 
@@ -161,15 +164,14 @@ static CUresult compile(Module *module, const void *data, size_t size, const Lin
   return result ? result : adopt(module, image, image_size);
 }
 
-/* Reads one image of any kind that a module can be made of. */
-static CUresult load(Module *module, const void *data, const LinkOptions *options, LinkText *text) {
-  size_t size = cl_image_size(data), picked = 0;
+static CUresult load_copy(Module *module, const void *data, size_t size, const LinkOptions *options, LinkText *text) {
+  size_t picked = 0;
   bool packed = false;
-  memset(text, 0, sizeof *text);
   switch (cl_image_kind(data, size)) {
     case IMAGE_ELF: return copy_image(module, data, size);
     case IMAGE_PTX: return compile(module, data, size, options, text);
     case IMAGE_FATBIN: {
+      if (size < 16) return CUDA_ERROR_INVALID_IMAGE;
       const uint8_t *best = pick(data, size, &picked, &packed);
       if (best) return copy_image(module, best, picked);
       if (!packed) return CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -178,6 +180,17 @@ static CUresult load(Module *module, const void *data, const LinkOptions *option
     }
     default: return CUDA_ERROR_INVALID_IMAGE;
   }
+}
+
+/* Reads one image of any kind that a module can be made of; on a copy, because a damaged one may claim what is not there. */
+static CUresult load(Module *module, const void *data, const LinkOptions *options, LinkText *text) {
+  size_t size;
+  memset(text, 0, sizeof *text);
+  void *copy = cl_copy_image(data, &size);
+  if (!copy) return CUDA_ERROR_INVALID_IMAGE;
+  CUresult result = load_copy(module, copy, size, options, text);
+  free(copy);
+  return result;
 }
 
 static Module *new_module(uint32_t magic) {
@@ -333,8 +346,8 @@ EXPORT CUresult cuModuleGetLoadingMode(int *mode) {
 enum { INFO_MAX_THREADS = 0x05, INFO_FRAME_SIZE = 0x11, INFO_KPARAM = 0x17, INFO_REGCOUNT = 0x2f };
 
 static void read_info(Function *function, const ElfSection *section, bool own) {
-  const uint8_t *at = function->module->elf.data + section->offset, *end = at + section->size;
-  while (end - at >= 4) {
+  const uint8_t *at = cl_elf_bytes(&function->module->elf, section), *end = at ? at + section->size : NULL;
+  while (at && end - at >= 4) {
     uint8_t form = at[0], attribute = at[1];
     size_t size = form == 4 ? (size_t)little(at + 2, 2) : 0;
     at += 4;
@@ -363,22 +376,23 @@ static void read_info(Function *function, const ElfSection *section, bool own) {
 
 enum { RESERVED_SHARED = 1024, FIRST_ARCH_WITH_RESERVE = 90, DEFAULT_SHARED = 49152, DEFAULT_THREADS = 1024 };
 
+static bool named(const char *section, const char *prefix, const char *function) {
+  size_t length = strlen(prefix);
+  return !strncmp(section, prefix, length) && !strcmp(section + length, function);
+}
+
 /* What the image says of a function: read once, when its handle is made. */
 static void read_attributes(Function *function) {
   const Elf *elf = &function->module->elf;
   ElfSection section;
-  char own[600], shared[600], text[600];
-  snprintf(own, sizeof own, ".nv.info.%s", function->name);
-  snprintf(shared, sizeof shared, ".nv.shared.%s", function->name);
-  snprintf(text, sizeof text, ".text.%s", function->name);
   function->max_threads = DEFAULT_THREADS;
   function->carveout = -1;
   for (uint32_t at = 1; cl_elf_section(elf, at, &section); at++) {
     if (!strcmp(section.name, ".nv.info")) read_info(function, &section, false);
-    else if (!strcmp(section.name, own)) read_info(function, &section, true);
+    else if (named(section.name, ".nv.info.", function->name)) read_info(function, &section, true);
     else if (!strcmp(section.name, ".nv.constant3")) function->constant = (int)section.size;
-    else if (!strcmp(section.name, text) && !function->registers) function->registers = (int)(section.info >> 24);
-    else if (!strcmp(section.name, shared)) {
+    else if (named(section.name, ".text.", function->name) && !function->registers) function->registers = (int)(section.info >> 24);
+    else if (named(section.name, ".nv.shared.", function->name)) {
       uint64_t reserve = cl_elf_arch(elf) >= FIRST_ARCH_WITH_RESERVE && section.size >= RESERVED_SHARED ? RESERVED_SHARED : 0;
       function->shared = (int)(section.size - reserve);
     }
@@ -448,14 +462,13 @@ static CUresult get_global(Module *module, const char *name, CUdeviceptr *addres
   return global ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Gives every variable its memory, with its initial value; outside of cl_lock, because memory has it too. */
+/* Gives every variable its memory, with its initial value. Under cl_placing; not under cl_lock, which memory takes. */
 static void place_globals(Module *module) {
   ElfSymbol symbol;
   ElfSection section;
-  pthread_mutex_lock(&cl_lock);
-  bool placed = module->globals != NULL;
-  pthread_mutex_unlock(&cl_lock);
-  for (uint32_t at = 1; !placed && cl_elf_symbol(&module->elf, at, &symbol); at++) {
+  if (module->placed) return;
+  module->placed = true;
+  for (uint32_t at = 1; cl_elf_symbol(&module->elf, at, &symbol); at++) {
     int type = symbol.info & 15;
     if ((type != STT_OBJECT && type != STT_NV_OBJECT) || !symbol.section || !symbol.size) continue;
     if (!cl_elf_section(&module->elf, symbol.section, &section)) continue;
@@ -465,13 +478,11 @@ static void place_globals(Module *module) {
     global->symbol = at;
     global->size = symbol.size;
     global->address = cl_allocate(symbol.size);
-    bool has_bytes = section.type != SHT_NOBITS && section.type != NV_GLOBAL;
-    if (global->address && has_bytes && symbol.value <= section.size && symbol.size <= section.size - symbol.value)
-      memcpy((void *)(uintptr_t)global->address, module->elf.data + section.offset + symbol.value, symbol.size);
-    pthread_mutex_lock(&cl_lock);
+    const uint8_t *bytes = cl_elf_bytes(&module->elf, &section);
+    if (global->address && bytes && symbol.value <= section.size && symbol.size <= section.size - symbol.value)
+      memcpy((void *)(uintptr_t)global->address, bytes + symbol.value, symbol.size);
     global->next = module->globals;
     module->globals = global;
-    pthread_mutex_unlock(&cl_lock);
   }
 }
 
@@ -530,8 +541,10 @@ static CUresult global_of(Module *handle, uint32_t magic, CUdeviceptr *address, 
   LOCKED(module = find_module(handle, magic));
   if (!module) return result;
   if (module->state) return module->state;
+  pthread_mutex_lock(&cl_placing);
   place_globals(module);
   LOCKED(result = get_global(module, name, address, size));
+  pthread_mutex_unlock(&cl_placing);
   return result;
 }
 
@@ -719,7 +732,7 @@ EXPORT CUresult cuFuncGetModule(Module **module, Function *handle) {
   Function *function;
   LOCKED(function = find_function(handle));
   if (!function) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
-  *module = function->module;
+  *module = module_handle(function->module);
   LEAVE(CUDA_SUCCESS, "");
 }
 
@@ -830,7 +843,7 @@ EXPORT CUresult cuLibraryGetModule(Module **module, Module *handle) {
   Module *library;
   LOCKED(library = find_module(handle, LIBRARY_MAGIC));
   if (!library) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
-  if (!library->state) *module = library;
+  if (!library->state) *module = module_handle(library);
   LEAVE(library->state, "");
 }
 
@@ -877,10 +890,13 @@ EXPORT CUresult cuKernelGetLibrary(Module **library, Function *handle) {
 
 #define NOT_EXECUTED ",\"note\":\"the emulated driver does not execute kernels\",\"kernel\":\"%s\""
 
-static CUresult refuse_launch(Call *call, const void *handle, unsigned blocks, unsigned threads) {
+static CUresult refuse_launch(Call *call, const void *handle, bool blocks, bool threads) {
   char text[160];
   Function *function;
   LOCKED(function = find_function(handle));
+  CUresult result;
+  cl_context(&result);
+  if (result) return cl_leave(call, result, "%s", "");
   if (!function) return cl_leave(call, CUDA_ERROR_INVALID_HANDLE, "%s", "");
   if (!blocks || !threads) return cl_leave(call, CUDA_ERROR_INVALID_VALUE, "%s", "");
   return cl_leave(call, CUDA_ERROR_NOT_SUPPORTED, NOT_EXECUTED, cl_json(function->name, text, sizeof text));
@@ -890,19 +906,19 @@ EXPORT CUresult cuLaunchKernel(Function *function, unsigned gx, unsigned gy, uns
                                unsigned bz, unsigned shared, void *stream, void **parameters, void **extra) {
   ENTER(cuLaunchKernel);
   (void)shared, (void)stream, (void)parameters, (void)extra;
-  return refuse_launch(&call, function, gx * gy * gz, bx * by * bz);
+  return refuse_launch(&call, function, gx && gy && gz, bx && by && bz);
 }
 
 EXPORT CUresult cuLaunchCooperativeKernel(Function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                                           unsigned by, unsigned bz, unsigned shared, void *stream, void **parameters) {
   ENTER(cuLaunchCooperativeKernel);
   (void)shared, (void)stream, (void)parameters;
-  return refuse_launch(&call, function, gx * gy * gz, bx * by * bz);
+  return refuse_launch(&call, function, gx && gy && gz, bx && by && bz);
 }
 
 EXPORT CUresult cuLaunchKernelEx(const unsigned *config, Function *function, void **parameters, void **extra) {
   ENTER(cuLaunchKernelEx);
   (void)parameters, (void)extra;
   if (!config) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  return refuse_launch(&call, function, config[0] * config[1] * config[2], config[3] * config[4] * config[5]);
+  return refuse_launch(&call, function, config[0] && config[1] && config[2], config[3] && config[4] && config[5]);
 }

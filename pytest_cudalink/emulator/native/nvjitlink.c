@@ -215,7 +215,12 @@ CUresult cl_compile(const void *data, size_t size, const LinkOptions *options, v
   LinkText more = {0};
   CUresult result = cl_linker_open(&linker, options, text);
   if (result) return result;
-  result = cl_linker_add(linker, cl_image_kind(data, size), false, data, size, "input", text);
+  int version, target;
+  bool ptx = cl_image_kind(data, size) == IMAGE_PTX;
+  /* CUDA 12.7 has no nvJitLink of its own; that of 12.8 reads newer PTX than the driver did */
+  if (ptx && cl_config()->version == 12070 && cl_ptx_head(data, size, &version, &target) && version > 86)
+    result = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+  else result = cl_linker_add(linker, cl_image_kind(data, size), false, data, size, "input", text);
   if (!result) {
     result = cl_linker_complete(linker, image, image_size, &more);
     if (!text->error) text->error = more.error, more.error = NULL;

@@ -62,13 +62,14 @@ EXPORT CUresult cuGetProcAddress_v2(const char *name, void **address, int versio
   ENTER_ANY_TIME(cuGetProcAddress_v2);
   if (!name || !address || flags > (LEGACY_STREAM | PER_THREAD_STREAM)) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
   int driver = cl_config()->version;
+  char text[96];
   const Function *function = function_named(name);
   if (function && oldest(function) > driver) {
     *address = NULL;
     if (status) *status = VERSION_NOT_SUFFICIENT;
     LEAVE(CUDA_ERROR_NOT_FOUND, ",\"name\":\"%s\",\"version\":%d,\"note\":\"newer than the emulated driver\"", name, version);
   }
-  if (version > driver) LEAVE(CUDA_ERROR_INVALID_VALUE, ",\"name\":\"%.80s\",\"version\":%d", name, version);
+  if (version > driver) LEAVE(CUDA_ERROR_INVALID_VALUE, ",\"name\":\"%s\",\"version\":%d", cl_json(name, text, sizeof text), version);
   int found = look_up(name, version, flags, address);
   if (status) *status = found;
   LEAVE(CUDA_SUCCESS, "");
@@ -79,9 +80,10 @@ EXPORT CUresult cuGetProcAddress(const char *name, void **address, int version, 
   if (!name || !address || flags > (LEGACY_STREAM | PER_THREAD_STREAM)) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
   const Function *function = function_named(name);
   if (function && oldest(function) > cl_config()->version) LEAVE(CUDA_ERROR_NOT_FOUND, ",\"name\":\"%s\"", name);
-  if (version > cl_config()->version) LEAVE(CUDA_ERROR_INVALID_VALUE, ",\"name\":\"%.80s\"", name);
+  char text[96];
+  if (version > cl_config()->version) LEAVE(CUDA_ERROR_INVALID_VALUE, ",\"name\":\"%s\"", cl_json(name, text, sizeof text));
   void *result;
-  if (look_up(name, version, flags, &result) != FOUND) LEAVE(CUDA_ERROR_NOT_FOUND, ",\"name\":\"%.80s\"", name);
+  if (look_up(name, version, flags, &result) != FOUND) LEAVE(CUDA_ERROR_NOT_FOUND, ",\"name\":\"%s\"", cl_json(name, text, sizeof text));
   *address = result;
   LEAVE(CUDA_SUCCESS, "");
 }

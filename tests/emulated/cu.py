@@ -1,0 +1,156 @@
+"""What child programs of these tests share: the driver of the process through ctypes, and small images to load."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Iterable
+from ctypes import byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any
+
+from pytest_cudalink.emulator import control
+
+ARTIFACTS = Path(__file__).parent.parent / "data" / "artifacts"
+
+#: cuLinkAddData's input types.
+CUBIN, PTX, FATBINARY, OBJECT, LIBRARY, NVVM = range(6)
+
+#: A kernel with two parameters and shared memory, a function, a variable and a constant.
+SMALL_PTX = """.version {version}
+.target {target}
+.address_size 64
+.visible .global .align 4 .u32 answer = 42;
+.visible .const .align 8 .f64 factor = 0d4000000000000000;
+.visible .global .align 4 .b8 zeros[1024];
+.visible .entry small(.param .u64 out, .param .u32 n)
+.maxntid 128, 1, 1
+{{
+  .shared .align 4 .b8 room[256];
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<3>;
+  ld.param.u64 %rd1, [out];
+  ld.param.u32 %r1, [n];
+  mov.u32 %r2, room;
+  st.shared.u32 [%r2], %r1;
+  ld.shared.u32 %r3, [%r2];
+  st.global.u32 [%rd1], %r3;
+  ret;
+}}
+.visible .entry other() {{ ret; }}
+"""
+
+cuda: Any = ctypes.CDLL("libcuda.so.1")
+cuda.cuMemAlloc_v2.argtypes = [c_void_p, c_size_t]
+for _name in ("cuMemcpyHtoD_v2", "cuMemcpyDtoH_v2", "cuMemcpyDtoD_v2", "cuMemcpy"):
+    getattr(cuda, _name).argtypes = [c_uint64, c_uint64, c_size_t]
+for _name in ("cuMemFree_v2", "cuMemFreeHost"):
+    getattr(cuda, _name).argtypes = [c_uint64]
+for _bits in (8, 16, 32):
+    getattr(cuda, f"cuMemsetD{_bits}_v2").argtypes = [c_uint64, ctypes.c_uint, c_size_t]
+    getattr(cuda, f"cuMemsetD2D{_bits}_v2").argtypes = [c_uint64, c_size_t, ctypes.c_uint, c_size_t, c_size_t]
+
+
+def ok(code: int) -> None:
+    """Fail on anything but CUDA_SUCCESS."""
+    assert code == 0, code
+
+
+def small_ptx(version: str = "8.0", target: str = "sm_70") -> bytes:
+    """`SMALL_PTX` of a PTX ISA version."""
+    return SMALL_PTX.format(version=version, target=target).encode()
+
+
+def artifact(name: str) -> bytes:
+    """One of tests/data/artifacts."""
+    return (ARTIFACTS / name).read_bytes()
+
+
+def start(device: int = 0) -> c_void_p:
+    """Initialize, and make the primary context current."""
+    context = c_void_p()
+    ok(cuda.cuInit(0))
+    ok(cuda.cuDevicePrimaryCtxRetain(byref(context), device))
+    ok(cuda.cuCtxSetCurrent(context))
+    return context
+
+
+def allocate(size: int) -> int:
+    """Address of device memory."""
+    address = c_uint64()
+    ok(cuda.cuMemAlloc_v2(byref(address), size))
+    return address.value
+
+
+def load(image: bytes) -> tuple[int, c_void_p]:
+    """Code and handle of cuModuleLoadData."""
+    module = c_void_p()
+    return cuda.cuModuleLoadData(byref(module), image), module
+
+
+def function(module: c_void_p, name: str) -> tuple[int, c_void_p]:
+    """Code and handle of cuModuleGetFunction."""
+    found = c_void_p()
+    return cuda.cuModuleGetFunction(byref(found), module, name.encode()), found
+
+
+def link(inputs: Iterable[tuple[int, bytes]], logs: int = 4096) -> tuple[int, bytes, bytes]:
+    """Link in a state of its own that is destroyed: the first code that is not 0, the image, the error log."""
+    error = ctypes.create_string_buffer(logs)
+    keys = (c_int * 2)(5, 6)
+    values = (c_void_p * 2)(ctypes.addressof(error), logs)
+    state, image, size = c_void_p(), c_void_p(), c_size_t()
+    ok(cuda.cuLinkCreate_v2(2, keys, values, byref(state)))
+    code, out = 0, b""
+    for number, (kind, data) in enumerate(inputs):
+        code = code or cuda.cuLinkAddData_v2(
+            state, kind, data, c_size_t(len(data)), f"input{number}".encode(), 0, None, None
+        )
+    if not code:
+        code = cuda.cuLinkComplete(state, byref(image), byref(size))
+        out = ctypes.string_at(image, size.value) if not code else b""
+    ok(cuda.cuLinkDestroy(state))
+    return code, out, error.value
+
+
+def events() -> list[dict[str, Any]]:
+    """What this process's driver noted."""
+    driver = control.attach(cuda)
+    assert driver is not None
+    return driver.events()
+
+
+def last_event() -> dict[str, Any]:
+    """The newest one."""
+    driver = control.attach(cuda)
+    assert driver is not None
+    return driver.events(driver.event_count() - 1)[0]
+
+
+def refused(name: str, *arguments: object) -> str:
+    """The note of a call that must answer 801 NOT_SUPPORTED."""
+    code = getattr(cuda, name)(*arguments)
+    assert code == 801, (name, code)
+    event = last_event()
+    assert event["call"] == name
+    return str(event["note"])
+
+
+def resident_bytes() -> int:
+    """Memory of this process."""
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * 4096
+
+
+def char_buffer(text: bytes = b"", size: int = 256) -> ctypes.Array[Any]:
+    """A buffer that lives as long as the caller keeps it."""
+    return ctypes.create_string_buffer(text, size)
+
+
+def string(pointer: c_char_p) -> str:
+    """Text of a pointer that the driver gave."""
+    return (pointer.value or b"").decode()
+
+
+if sys.platform == "win32":
+    raise OSError("the emulated driver is for Linux")

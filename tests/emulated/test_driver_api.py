@@ -1,0 +1,958 @@
+"""What the emulated driver answers, function by function, to child programs that talk to it through ctypes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from itertools import pairwise
+
+import pytest
+
+from pytest_cudalink import emulator
+from pytest_cudalink.versions import PTX_ISA, CudaVersion
+
+DATA = emulator._HERE / "data"
+HEAD = "from tests.emulated.cu import *\nfrom ctypes import *\n"
+
+
+@pytest.fixture
+def check(on_driver):
+    """Run a program that asserts, on a driver of a version; gives its output."""
+
+    def run(program: str, version: str = "13.0", **options: object) -> str:
+        done = on_driver(version, "-c", HEAD + program, **options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.mark.parametrize("version", ["12.9", "13.0", "13.2"])
+def test_version_and_errors(version, check, toolchain) -> None:
+    """The version is there before cuInit, nothing else is; every CUresult of cuda.h has its own name, and a text."""
+    header = (toolchain(version) / "include" / "cuda.h").read_text(encoding="utf-8")
+    (body,) = re.findall(r"typedef enum cudaError_enum \{(.*?)\} CUresult;", header, re.DOTALL)
+    codes = {int(number): name for name, number in re.findall(r"^\s*(CUDA_\w+)\s*=\s*(\d+)", body, re.MULTILINE)}
+    assert len(codes) > 90
+    out = check(
+        f"""
+value = c_int()
+assert cuda.cuDeviceGetCount(byref(value)) == 3
+assert cuda.cuDriverGetVersion(None) == 1
+ok(cuda.cuDriverGetVersion(byref(value)))
+assert value.value == {CudaVersion.parse(version).major * 1000 + CudaVersion.parse(version).minor * 10}
+assert cuda.cuInit(1) == 1
+ok(cuda.cuInit(0))
+ok(cuda.cuInit(0))
+assert cuda.cuGetErrorName(917, byref(c_char_p())) == {0 if 917 in codes else 1}
+for code, name in {codes}.items():
+    text = c_char_p()
+    ok(cuda.cuGetErrorName(code, byref(text)))
+    assert string(text) == name, (code, text.value)
+    ok(cuda.cuGetErrorString(code, byref(text)))
+    assert text.value, code
+assert cuda.cuGetErrorName(12345, byref(text)) == 1 and text.value is None
+assert cuda.cuGetErrorString(-1, byref(text)) == 1 and text.value is None
+table = c_void_p(1)
+assert cuda.cuGetExportTable(byref(table), create_string_buffer(16)) == 801 and not table.value
+assert "runtime" in last_event()["note"]
+print("done")
+""",
+        version=version,
+    )
+    assert out == "done\n"
+
+
+def test_no_devices(check) -> None:
+    """A machine with a driver and no GPU: cuInit answers 100, the version is still there."""
+    check(
+        """
+value = c_int()
+assert cuda.cuInit(0) == 100
+assert cuda.cuDeviceGetCount(byref(value)) == 3
+ok(cuda.cuDriverGetVersion(byref(value)))
+""",
+        devices=0,
+    )
+
+
+@pytest.mark.parametrize("arch", emulator.ARCHITECTURES)
+def test_devices(arch, check) -> None:
+    """Every attribute of a device is that of its profile; ordinals that do not exist are 101."""
+    table = tomllib.loads((DATA / "devices.toml").read_text(encoding="utf-8"))
+    device = table["devices"][arch]
+    major, minor = divmod(int(arch.removeprefix("sm_")), 10)
+    wanted = {
+        number: {"compute_capability_major": major, "compute_capability_minor": minor}.get(
+            name, device.get(name, value)
+        )
+        for name, (number, value) in table["base"].items()
+    }
+    check(
+        f"""
+value, other, name, bytes_ = c_int(), c_int(), char_buffer(), c_size_t()
+ok(cuda.cuInit(0))
+ok(cuda.cuDeviceGetCount(byref(value)))
+assert value.value == 3
+for number, expected in {wanted}.items():
+    ok(cuda.cuDeviceGetAttribute(byref(value), number, 2))
+    assert value.value == expected, (number, value.value)
+assert cuda.cuDeviceGetAttribute(byref(value), 9999, 0) == 1
+assert cuda.cuDeviceGetAttribute(byref(value), 1, 3) == 101
+assert cuda.cuDeviceGet(byref(value), 3) == 101
+assert cuda.cuDeviceGet(byref(value), -1) == 101
+ok(cuda.cuDeviceGet(byref(value), 2))
+assert value.value == 2
+ok(cuda.cuDeviceComputeCapability(byref(value), byref(other), 0))
+assert (value.value, other.value) == ({major}, {minor})
+ok(cuda.cuDeviceGetName(name, 256, 0))
+assert name.value.decode() == {device["name"]!r}
+ok(cuda.cuDeviceGetName(name, 5, 0))
+assert len(name.value) == 4
+ok(cuda.cuDeviceTotalMem_v2(byref(bytes_), 0))
+assert bytes_.value == {device["memory"]}
+first, second = char_buffer(), char_buffer()
+ok(cuda.cuDeviceGetUuid_v2(first, 0))
+ok(cuda.cuDeviceGetUuid_v2(second, 1))
+assert first.raw != second.raw
+ok(cuda.cuDeviceGetPCIBusId(name, 64, 1))
+ok(cuda.cuDeviceGetByPCIBusId(byref(value), name))
+assert value.value == 1
+ok(cuda.cuDeviceCanAccessPeer(byref(value), 0, 1))
+assert value.value == 1
+""",
+        arch=arch,
+        devices=3,
+    )
+
+
+def test_contexts(check) -> None:
+    """Primary and created contexts in their three versions, and a stack of current ones for each thread."""
+    check(
+        """
+import threading
+value, flags, active = c_int(), c_uint(), c_int()
+current, popped = c_void_p(), c_void_p()
+
+def now():
+    ok(cuda.cuCtxGetCurrent(byref(current)))
+    return current.value
+
+ok(cuda.cuInit(0))
+address = c_uint64()
+assert cuda.cuMemAlloc_v2(byref(address), 16) == 201
+assert cuda.cuCtxGetDevice(byref(value)) == 201
+assert cuda.cuCtxPopCurrent_v2(byref(popped)) == 201
+
+ok(cuda.cuDevicePrimaryCtxGetState(1, byref(flags), byref(active)))
+assert active.value == 0
+ok(cuda.cuDevicePrimaryCtxSetFlags_v2(1, 4))
+primary, again = c_void_p(), c_void_p()
+ok(cuda.cuDevicePrimaryCtxRetain(byref(primary), 1))
+ok(cuda.cuDevicePrimaryCtxRetain(byref(again), 1))
+assert primary.value == again.value
+ok(cuda.cuDevicePrimaryCtxGetState(1, byref(flags), byref(active)))
+assert (flags.value, active.value) == (4, 1)
+ok(cuda.cuCtxSetCurrent(primary))
+assert now() == primary.value
+ok(cuda.cuCtxGetDevice(byref(value)))
+assert value.value == 1
+
+made = [c_void_p() for _ in range(3)]
+assert cuda.cuCtxCreate(byref(made[0]), 0, 0) == 2  # of before CUDA 3.2
+ok(cuda.cuCtxCreate_v2(byref(made[0]), 0, 0))
+ok(cuda.cuCtxCreate_v3(byref(made[1]), None, 0, 0, 0))
+ok(cuda.cuCtxCreate_v4(byref(made[2]), None, 0, 1))
+assert len({one.value for one in made}) == 3
+assert cuda.cuCtxCreate_v2(byref(c_void_p()), 0, 5) == 101
+assert cuda.cuCtxCreate_v2(byref(c_void_p()), 1 << 20, 0) == 1
+assert now() == made[2].value
+ids = set()
+for one in [primary, *made]:
+    number = c_uint64()
+    ok(cuda.cuCtxGetId(one, byref(number)))
+    ids.add(number.value)
+assert len(ids) == 4
+# the device of the current context, and of a named one
+ok(cuda.cuCtxGetDevice(byref(value)))
+assert value.value == 1
+ok(cuda.cuCtxGetDevice_v2(byref(value), made[0]))
+assert value.value == 0
+for wrong in (c_void_p(0x1234), c_void_p(byref(value)._obj.value + 8)):
+    assert cuda.cuCtxGetDevice_v2(byref(value), wrong) == 201
+    assert cuda.cuCtxSynchronize_v2(wrong) == 201
+    assert cuda.cuCtxGetApiVersion(wrong, byref(flags)) == 201
+    assert cuda.cuCtxPushCurrent_v2(wrong) == 201
+    assert cuda.cuCtxSetCurrent(wrong) == 201
+    assert cuda.cuCtxDestroy_v2(wrong) == 201
+
+# another thread has a stack of its own
+def other():
+    assert now() is None
+    ok(cuda.cuCtxPushCurrent_v2(made[0]))
+    ok(cuda.cuCtxPushCurrent_v2(made[1]))
+    assert now() == made[1].value
+    seen.append(True)
+seen = []
+thread = threading.Thread(target=other)
+thread.start()
+thread.join()
+assert seen and now() == made[2].value
+
+# destroying the current one takes it off the stack; a handle elsewhere answers 709
+ok(cuda.cuMemAlloc_v2(byref(address), 16))
+ok(cuda.cuCtxDestroy_v2(made[2]))
+assert now() == made[1].value
+assert cuda.cuMemFree_v2(address.value) == 1  # its memory went with it
+ok(cuda.cuCtxDestroy_v2(made[0]))
+ok(cuda.cuCtxPopCurrent_v2(byref(popped)))
+assert popped.value == made[1].value
+assert now() == made[0].value
+assert cuda.cuCtxSynchronize() == 709
+assert cuda.cuMemAlloc_v2(byref(address), 16) == 709
+assert cuda.cuCtxDestroy_v2(made[0]) == 709
+ok(cuda.cuCtxSetCurrent(primary))
+ok(cuda.cuCtxSynchronize())
+limit = c_size_t()
+ok(cuda.cuCtxSetLimit(0, c_size_t(4096)))
+ok(cuda.cuCtxGetLimit(byref(limit), 0))
+assert limit.value == 4096
+ok(cuda.cuCtxSetFlags(1))
+ok(cuda.cuCtxGetFlags(byref(flags)))
+assert flags.value & 1
+# peers
+assert cuda.cuCtxEnablePeerAccess(primary, 0) == 217
+assert cuda.cuCtxEnablePeerAccess(made[1], 1) == 1
+ok(cuda.cuCtxEnablePeerAccess(made[1], 0))
+assert cuda.cuCtxEnablePeerAccess(made[1], 0) == 704
+ok(cuda.cuCtxDisablePeerAccess(made[1]))
+assert cuda.cuCtxDisablePeerAccess(made[1]) == 705
+# the primary one lives until its last release
+ok(cuda.cuDevicePrimaryCtxRelease_v2(1))
+ok(cuda.cuCtxSynchronize())
+ok(cuda.cuDevicePrimaryCtxRelease_v2(1))
+assert cuda.cuCtxSynchronize() == 709
+assert cuda.cuDevicePrimaryCtxRelease_v2(1) == 201
+assert cuda.cuDevicePrimaryCtxRetain(byref(primary), 2) == 101
+""",
+        devices=2,
+    )
+
+
+def test_streams_and_events(check) -> None:
+    """Streams and events are complete at once; one that was destroyed is 400 or 709, and never a crash."""
+    check(
+        """
+context = start()
+stream, event, later = c_void_p(), c_void_p(), c_void_p()
+number, value, flags, elapsed, found = c_uint64(), c_int(), c_uint(), c_float(), c_void_p()
+assert cuda.cuStreamCreate(byref(stream), 7) == 1
+ok(cuda.cuStreamCreateWithPriority(byref(stream), 1, -99))
+ok(cuda.cuStreamGetPriority(stream, byref(value)))
+assert value.value == -5
+ok(cuda.cuStreamGetFlags(stream, byref(flags)))
+assert flags.value == 1
+ok(cuda.cuStreamGetCtx(stream, byref(found)))
+assert found.value == context.value
+ok(cuda.cuStreamGetCtx_v2(stream, byref(found), byref(c_void_p(5))))
+assert found.value == context.value
+ok(cuda.cuStreamGetId(stream, byref(number)))
+ok(cuda.cuStreamQuery(stream))
+ok(cuda.cuStreamSynchronize(stream))
+ok(cuda.cuStreamSynchronize(None))
+ok(cuda.cuStreamSynchronize(c_void_p(2)))  # the per-thread default stream
+
+ok(cuda.cuEventCreate(byref(event), 0))
+ok(cuda.cuEventCreate(byref(later), 0))
+assert cuda.cuEventCreate(byref(c_void_p()), 64) == 1
+assert cuda.cuEventElapsedTime(byref(elapsed), event, later) == 400  # not recorded
+ok(cuda.cuEventRecord(event, stream))
+ok(cuda.cuEventRecordWithFlags(later, stream, 0))
+ok(cuda.cuEventQuery(event))
+ok(cuda.cuStreamWaitEvent(stream, event, 0))
+ok(cuda.cuEventSynchronize(later))
+for name in ("cuEventElapsedTime", "cuEventElapsedTime_v2"):
+    ok(getattr(cuda, name)(byref(elapsed), event, later))
+    assert 0 <= elapsed.value < 1000
+ok(cuda.cuCtxRecordEvent(context, event))
+ok(cuda.cuCtxWaitEvent(context, event))
+
+calls = []
+CALLBACK = CFUNCTYPE(None, c_void_p, c_int, c_void_p)
+callback = CALLBACK(lambda *arguments: calls.append(arguments))
+ok(cuda.cuStreamAddCallback(stream, callback, c_void_p(7), 0))
+HOST = CFUNCTYPE(None, c_void_p)
+host = HOST(calls.append)
+ok(cuda.cuLaunchHostFunc(stream, host, c_void_p(8)))
+assert calls == [(stream.value, 0, 7), 8]
+
+ok(cuda.cuStreamDestroy_v2(stream))
+for call in (cuda.cuStreamQuery, cuda.cuStreamSynchronize, cuda.cuStreamDestroy_v2):
+    assert call(stream) == 400
+assert cuda.cuEventRecord(event, stream) == 400
+assert cuda.cuMemsetD8Async(c_uint64(0), 0, c_size_t(0), stream) == 400
+ok(cuda.cuEventDestroy_v2(event))
+assert cuda.cuEventQuery(event) == 400
+assert cuda.cuEventDestroy_v2(event) == 709
+assert cuda.cuEventQuery(c_void_p(0x1234)) == 400
+""",
+    )
+
+
+def test_memory(check) -> None:
+    """Memory is the host's, and every access is checked against the allocation; 32-bit entry points stay apart."""
+    check(
+        """
+start()
+address, size, left, total = c_uint64(), c_size_t(), c_size_t(), c_size_t()
+assert cuda.cuMemAlloc_v2(byref(address), 0) == 1
+assert cuda.cuMemAlloc_v2(None, 16) == 1
+assert cuda.cuMemAlloc_v2(byref(address), 1 << 60) == 2
+ok(cuda.cuMemGetInfo_v2(byref(left), byref(total)))
+before = left.value
+assert before == total.value == 150109880320
+# most of the device costs nothing before it is written to
+ok(cuda.cuMemAlloc_v2(byref(address), 100 << 30))
+assert resident_bytes() < 1 << 30
+ok(cuda.cuMemGetInfo_v2(byref(left), byref(total)))
+assert left.value == before - (100 << 30)
+assert cuda.cuMemAlloc_v2(byref(c_uint64()), 100 << 30) == 2
+ok(cuda.cuMemFree_v2(address.value))
+ok(cuda.cuMemGetInfo_v2(byref(left), byref(total)))
+assert left.value == before
+
+block = allocate(64)
+data = bytes(range(64))
+out = char_buffer(size=64)
+def at(buffer): return addressof(buffer)
+source = create_string_buffer(data, 64)
+ok(cuda.cuMemcpyHtoD_v2(block, at(source), 64))
+ok(cuda.cuMemcpyDtoH_v2(at(out), block, 64))
+assert out.raw == data
+assert cuda.cuMemcpyHtoD_v2(block, at(source), 65) == 1
+assert cuda.cuMemcpyHtoD_v2(block + 1, at(source), 64) == 1
+assert cuda.cuMemcpyDtoH_v2(at(out), block + 64, 1) == 1
+assert cuda.cuMemcpyDtoH_v2(at(out), block - 1, 1) == 1
+assert cuda.cuMemcpyHtoD_v2(block, at(source), (1 << 64) - 1) == 1
+assert cuda.cuMemcpyHtoD_v2(at(source), at(source), 1) == 1  # no device memory at all
+second = allocate(64)
+ok(cuda.cuMemcpyDtoD_v2(second + 8, block, 56))
+ok(cuda.cuMemcpy(at(out), second, 64))
+assert out.raw == bytes(8) + data[:56]
+assert cuda.cuMemcpyDtoD_v2(second + 9, block, 56) == 1
+ok(cuda.cuMemcpyHtoDAsync_v2(c_uint64(block), source, c_size_t(64), None))
+ok(cuda.cuMemcpyPeer(c_uint64(second), None, c_uint64(block), None, c_size_t(64)))
+
+for bits, value in ((8, 0x12), (16, 0x1234), (32, 0x12345678)):
+    count = 64 * 8 // bits
+    ok(getattr(cuda, f"cuMemsetD{bits}_v2")(block, value, count))
+    ok(cuda.cuMemcpyDtoH_v2(at(out), block, 64))
+    assert out.raw == value.to_bytes(bits // 8, "little") * count
+    assert getattr(cuda, f"cuMemsetD{bits}_v2")(block, value, count + 1) == 1
+    ok(getattr(cuda, f"cuMemsetD2D{bits}_v2")(block, 16, 0, 1, 4))
+    ok(cuda.cuMemcpyDtoH_v2(at(out), block, 64))
+    row = bytes(bits // 8) + (value.to_bytes(bits // 8, "little") * count)[: 16 - bits // 8]
+    assert out.raw == row * 4
+    assert getattr(cuda, f"cuMemsetD2D{bits}_v2")(block, 32, 0, 1, 3) == 1
+assert cuda.cuMemsetD32_v2(block + 2, 0, 1) == 1  # not aligned
+
+# the entry points of before CUDA 3.2
+for name in ("cuMemAlloc", "cuMemFree", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemsetD8", "cuMemGetInfo", "cuMemcpy2D"):
+    assert getattr(cuda, name)(byref(address), 16) == 201, name
+
+ok(cuda.cuMemGetAddressRange_v2(byref(address), byref(size), c_uint64(block + 5)))
+assert (address.value, size.value) == (block, 64)
+assert cuda.cuMemFree_v2(block + 1) == 1
+ok(cuda.cuMemFree_v2(block))
+assert cuda.cuMemFree_v2(block) == 1
+assert cuda.cuMemcpyDtoH_v2(at(out), block, 1) == 1
+ok(cuda.cuMemFree_v2(0))
+pitch = c_size_t()
+ok(cuda.cuMemAllocPitch_v2(byref(address), byref(pitch), c_size_t(100), c_size_t(3), 4))
+assert pitch.value >= 100 and pitch.value % 512 == 0
+ok(cuda.cuMemFree_v2(address.value))
+
+# host memory, registered and managed memory, and what a pointer is
+host, flags = c_void_p(), c_uint()
+ok(cuda.cuMemHostAlloc(byref(host), c_size_t(4096), 1))
+ok(cuda.cuMemHostGetFlags(byref(flags), host))
+assert flags.value & 1
+ok(cuda.cuMemHostGetDevicePointer_v2(byref(address), host, 0))
+assert address.value == host.value
+own = create_string_buffer(4096)
+assert cuda.cuMemHostUnregister(own) == 713
+ok(cuda.cuMemHostRegister_v2(own, c_size_t(4096), 0))
+assert cuda.cuMemHostRegister_v2(own, c_size_t(4096), 0) == 712
+assert cuda.cuMemHostRegister_v2(c_void_p(at(own) - 8), c_size_t(64), 0) == 712  # overlaps its beginning
+ok(cuda.cuMemHostUnregister(own))
+managed = c_uint64()
+ok(cuda.cuMemAllocManaged(byref(managed), c_size_t(64), 1))
+def attribute(pointer, number, kind=c_uint):
+    value = kind()
+    code = cuda.cuPointerGetAttribute(byref(value), number, c_uint64(pointer))
+    return value.value if not code else -code
+assert [attribute(p, 2) for p in (second, host.value, managed.value)] == [2, 1, 2]
+assert [attribute(p, 8) for p in (second, managed.value)] == [0, 1]
+assert attribute(second + 3, 11, c_uint64) == second
+assert attribute(second + 3, 12, c_uint64) == 64
+assert attribute(second, 9, c_int) == 0
+assert attribute(at(own), 2) == -1
+values = (c_uint64 * 2)(-1, -1)
+ok(cuda.cuPointerGetAttributes(2, (c_int * 2)(2, 3), (c_void_p * 2)(at(values), at(values) + 8), c_uint64(at(own))))
+assert values[0] & 0xFFFFFFFF == 0 and values[1] == 0
+ok(cuda.cuMemFreeHost(host.value))
+assert cuda.cuMemFreeHost(host.value) == 1
+stream_ordered = c_uint64()
+ok(cuda.cuMemAllocAsync(byref(stream_ordered), c_size_t(128), None))
+ok(cuda.cuMemFreeAsync(stream_ordered, None))
+""",
+    )
+
+
+def test_rectangles_and_boxes(check) -> None:
+    """cuMemcpy2D and 3D in all their forms agree with the same copy made in Python, and check every byte."""
+    check(
+        """
+import itertools, random
+class Flat(Structure):
+    _fields_ = [(f"{s}{n}", t) for s in ("from_", "to_") for n, t in (
+        ("x", c_size_t), ("y", c_size_t), ("type", c_uint), ("host", c_void_p), ("device", c_uint64),
+        ("array", c_void_p), ("pitch", c_size_t))] + [("width", c_size_t), ("height", c_size_t)]
+class Box(Structure):
+    _fields_ = [(f"{s}{n}", t) for s in ("from_", "to_") for n, t in (
+        ("x", c_size_t), ("y", c_size_t), ("z", c_size_t), ("level", c_size_t), ("type", c_uint), ("host", c_void_p),
+        ("device", c_uint64), ("array", c_void_p), ("other", c_void_p), ("pitch", c_size_t), ("height", c_size_t))
+        ] + [("width", c_size_t), ("rows", c_size_t), ("depth", c_size_t)]
+assert (sizeof(Flat), sizeof(Box)) == (128, 200)
+start()
+SIZE = 4096
+source = create_string_buffer(random.Random(1).randbytes(SIZE), SIZE)
+target = create_string_buffer(SIZE)
+blocks = [allocate(SIZE), allocate(SIZE)]
+ok(cuda.cuMemcpyHtoD_v2(blocks[0], addressof(source), SIZE))
+HOST, DEVICE, ARRAY, UNIFIED = 1, 2, 3, 4
+
+def sides(struct, from_type, to_type):
+    struct.from_type, struct.to_type = from_type, to_type
+    struct.from_host, struct.to_host = addressof(source), addressof(target)
+    struct.from_device, struct.to_device = blocks
+    return struct
+
+def result(to_type):
+    if to_type != HOST:
+        ok(cuda.cuMemcpyDtoH_v2(addressof(target), blocks[1], SIZE))
+    return target.raw
+
+def clear():
+    memset(target, 0, SIZE)
+    ok(cuda.cuMemsetD8_v2(blocks[1], 0, SIZE))
+
+for name, types in itertools.product(
+    ("cuMemcpy2D_v2", "cuMemcpy2DUnaligned_v2", "cuMemcpy2DAsync_v2"), itertools.product((HOST, DEVICE, UNIFIED), repeat=2)):
+    clear()
+    box = sides(Flat(from_x=3, from_y=2, from_pitch=64, to_x=5, to_y=1, to_pitch=100, width=17, height=9), *types)
+    ok(getattr(cuda, name)(byref(box), None))
+    expected = bytearray(SIZE)
+    for y in range(9):
+        begin = (1 + y) * 100 + 5
+        expected[begin : begin + 17] = source.raw[(2 + y) * 64 + 3 :][:17]
+    assert result(types[1]) == expected, (name, types)
+
+for name, types in itertools.product(
+    ("cuMemcpy3D_v2", "cuMemcpy3DAsync_v2", "cuMemcpy3DPeer", "cuMemcpy3DPeerAsync"),
+    itertools.product((HOST, DEVICE, UNIFIED), repeat=2)):
+    clear()
+    box = sides(Box(from_x=1, from_y=2, from_z=1, from_pitch=32, from_height=12, to_x=2, to_z=2, to_pitch=24,
+                    to_height=10, width=20, rows=10, depth=3), *types)
+    ok(getattr(cuda, name)(byref(box), None))
+    expected = bytearray(SIZE)
+    for z, y in itertools.product(range(3), range(10)):
+        begin = ((2 + z) * 10 + y) * 24 + 2
+        expected[begin : begin + 20] = source.raw[((1 + z) * 12 + 2 + y) * 32 + 1 :][:20]
+    assert result(types[1]) == expected, (name, types)
+
+# the last byte counts, on either side
+fits = dict(from_pitch=64, to_pitch=64, width=64, height=64)
+ok(cuda.cuMemcpy2D_v2(byref(sides(Flat(**fits), DEVICE, DEVICE))))
+for change in (dict(from_y=1), dict(to_x=1), dict(height=65), dict(width=65), dict(to_pitch=63), dict(from_pitch=0),
+               dict(from_y=1 << 60), dict(to_x=2**64 - 8), dict(height=2**63), dict(from_pitch=2**62, height=8)):
+    assert cuda.cuMemcpy2D_v2(byref(sides(Flat(**{**fits, **change}), DEVICE, DEVICE))) == 1, change
+box = dict(from_pitch=16, from_height=16, to_pitch=16, to_height=16, width=16, rows=16, depth=16)
+ok(cuda.cuMemcpy3D_v2(byref(sides(Box(**box), DEVICE, DEVICE))))
+for change in (dict(depth=17), dict(from_z=1), dict(to_height=15), dict(to_height=0), dict(from_y=1), dict(from_level=1),
+               dict(depth=2**62), dict(from_z=2**60), dict(to_height=2**61)):
+    assert cuda.cuMemcpy3D_v2(byref(sides(Box(**{**box, **change}), DEVICE, DEVICE))) == 1, change
+# nothing to do, no pitch for one row, no height for one layer
+ok(cuda.cuMemcpy2D_v2(byref(sides(Flat(width=0, height=5), DEVICE, DEVICE))))
+ok(cuda.cuMemcpy2D_v2(byref(sides(Flat(width=9, height=1), DEVICE, HOST))))
+ok(cuda.cuMemcpy3D_v2(byref(sides(Box(from_pitch=8, to_pitch=8, width=8, rows=4, depth=1), DEVICE, HOST))))
+assert cuda.cuMemcpy2D_v2(byref(sides(Flat(width=9, height=1), 0, HOST))) == 1
+assert cuda.cuMemcpy2D_v2(None) == 1
+assert cuda.cuMemcpy2DAsync_v2(byref(Flat()), c_void_p(0x1234)) == 400
+assert "arrays" in refused("cuMemcpy2D_v2", byref(sides(Flat(**fits), ARRAY, DEVICE)))
+assert "arrays" in refused("cuMemcpy3D_v2", byref(sides(Box(**box), DEVICE, ARRAY)))
+""",
+    )
+
+
+def test_modules(check) -> None:
+    """Images are parsed: what does not fit or is damaged is refused, functions and variables have their real names."""
+    check(
+        """
+start()
+cubin = artifact("13.0/linked.cubin")
+code, module = load(cubin)
+ok(code)
+code, kernel = function(module, "apply_transform")
+ok(code)
+ok(function(module, "user_transform")[0])
+assert function(module, "apply_transfor")[0] == 500
+assert function(module, "apply_transform2")[0] == 500
+assert function(module, "")[0] == 1
+count = c_uint()
+ok(cuda.cuModuleGetFunctionCount(byref(count), module))
+assert count.value == 1
+handles = (c_void_p * 1)()
+ok(cuda.cuModuleEnumerateFunctions(handles, 1, module))
+assert handles[0] == kernel.value
+name, owner = c_char_p(), c_void_p()
+ok(cuda.cuFuncGetName(byref(name), kernel))
+assert string(name) == "apply_transform"
+ok(cuda.cuFuncGetModule(byref(owner), kernel))
+assert owner.value == module.value
+
+# refused images
+assert load(artifact("13.0/user-sm_100.cubin"))[0] == 209
+assert load(b"not an image at all")[0] == 200
+assert load(b"\\0")[0] == 200
+assert load(artifact("13.0/main.ltoir"))[0] == 200
+assert load(artifact("nvcc/user.a"))[0] == 200
+assert load(cubin[:64] + bytes(len(cubin)))[0] == 200
+assert load(small_ptx("9.0").replace(b"ret;", b"rett;"))[0] == 218
+assert load(small_ptx("9.1"))[0] == 222
+assert cuda.cuModuleLoadData(byref(c_void_p()), None) == 1
+assert cuda.cuModuleLoadData(byref(c_void_p()), c_void_p(0x1000)) == 200  # nothing there
+assert cuda.cuModuleLoadData(None, cubin) == 1
+# fatbins: the cubin that fits, uncompressed and compressed
+code, fat = load(artifact("nvcc/user-plain.fatbin"))
+ok(code)
+ok(function(fat, "user_transform")[0])
+ok(load(artifact("nvcc/user.fatbin"))[0])
+assert load(artifact("nvcc/user-lto.fatbin"))[0] == 209
+
+# PTX goes through the linker; attributes come from its image
+code, small = load(small_ptx())
+ok(code)
+code, kernel = function(small, "small")
+ok(code)
+def attribute(number):
+    value = c_int()
+    ok(cuda.cuFuncGetAttribute(byref(value), number, kernel))
+    return value.value
+threads, shared, _, local, registers, ptx, binary = map(attribute, range(7))
+assert (threads, shared, local, binary) == (128, 256, 0, 90), (threads, shared, local, binary)
+assert 0 < registers <= 255
+assert attribute(8) == 49152 - 256
+assert cuda.cuFuncGetAttribute(byref(c_int()), 99, kernel) == 1
+ok(cuda.cuFuncSetAttribute(kernel, 8, 100000))
+assert attribute(8) == 100000
+assert cuda.cuFuncSetAttribute(kernel, 8, 1 << 20) == 1
+offset, size = c_size_t(), c_size_t()
+found = []
+for index in range(2):
+    ok(cuda.cuFuncGetParamInfo(kernel, c_size_t(index), byref(offset), byref(size)))
+    found.append((offset.value, size.value))
+assert found == [(0, 8), (8, 4)]
+assert cuda.cuFuncGetParamInfo(kernel, c_size_t(2), byref(offset), byref(size)) == 1
+ok(cuda.cuFuncGetParamCount(kernel, byref(size)))
+assert size.value == 2
+
+# variables have their memory and their first value
+address = c_uint64()
+def variable(name):
+    return cuda.cuModuleGetGlobal_v2(byref(address), byref(size), small, name)
+ok(variable(b"answer"))
+number = c_uint()
+assert size.value == 4
+ok(cuda.cuMemcpyDtoH_v2(addressof(number), address.value, 4))
+assert number.value == 42
+first = address.value
+ok(cuda.cuMemsetD32_v2(first, 7, 1))
+ok(variable(b"answer"))
+assert address.value == first
+assert cuda.cuMemcpyDtoH_v2(addressof(number), first, 5) == 1
+ok(variable(b"factor"))
+factor = c_double()
+ok(cuda.cuMemcpyDtoH_v2(addressof(factor), address.value, 8))
+assert factor.value == 2.0
+ok(variable(b"zeros"))
+assert size.value == 1024
+assert variable(b"no_such") == 500
+assert variable(b"small") == 1  # a kernel
+
+# a module that was unloaded, and what was in it
+ok(cuda.cuModuleUnload(small))
+assert cuda.cuModuleUnload(small) == 400
+assert function(small, "small")[0] == 400
+assert cuda.cuFuncGetName(byref(name), kernel) == 400
+assert cuda.cuMemcpyDtoH_v2(addressof(number), first, 4) == 1
+assert cuda.cuModuleUnload(c_void_p(0x1234)) == 400
+
+# options of loading: logs are written before the call returns
+log, info = create_string_buffer(512), create_string_buffer(512)
+keys, values = (c_int * 5)(3, 4, 5, 6, 12), (c_void_p * 5)(addressof(info), 512, addressof(log), 512, 1)
+module = c_void_p()
+bad = small_ptx().replace(b"ret;", b"rett;")
+assert cuda.cuModuleLoadDataEx(byref(module), bad, 5, keys, values) == 218
+assert b"rett" in log.value and values[3] in (len(log.value), len(log.value) + 1)
+assert cuda.cuModuleLoadDataEx(byref(module), small_ptx(), 1, (c_int * 1)(77), values) == 1
+import tempfile
+with tempfile.NamedTemporaryFile() as file:
+    file.write(cubin)
+    file.flush()
+    ok(cuda.cuModuleLoad(byref(module), file.name.encode()))
+assert cuda.cuModuleLoad(byref(module), b"/no/such/file") == 301
+assert cuda.cuModuleLoad(byref(module), b"/") == 301
+mode = c_int()
+ok(cuda.cuModuleGetLoadingMode(byref(mode)))
+""",
+    )
+
+
+def test_libraries(check) -> None:
+    """Libraries say at their first use what is wrong with their image; their kernels are functions of their module."""
+    check(
+        """
+start()
+def library(image):
+    handle = c_void_p()
+    ok(cuda.cuLibraryLoadData(byref(handle), image, None, None, 0, None, None, 0))
+    return handle
+kernel, function_, module, owner, name, count = c_void_p(), c_void_p(), c_void_p(), c_void_p(), c_char_p(), c_uint()
+good = library(small_ptx())
+ok(cuda.cuLibraryGetKernel(byref(kernel), good, b"small"))
+assert cuda.cuLibraryGetKernel(byref(c_void_p()), good, b"smal") == 500
+ok(cuda.cuLibraryGetKernelCount(byref(count), good))
+assert count.value == 2
+kernels = (c_void_p * 2)()
+ok(cuda.cuLibraryEnumerateKernels(kernels, 2, good))
+assert kernel.value in list(kernels)
+ok(cuda.cuKernelGetName(byref(name), kernel))
+assert string(name) == "small"
+ok(cuda.cuKernelGetLibrary(byref(owner), kernel))
+assert owner.value == good.value
+value = c_int()
+ok(cuda.cuKernelGetAttribute(byref(value), 0, kernel, 0))
+assert value.value == 128
+assert cuda.cuKernelGetAttribute(byref(value), 0, kernel, 9) == 101
+offset, size = c_size_t(), c_size_t()
+ok(cuda.cuKernelGetParamInfo(kernel, c_size_t(1), byref(offset), byref(size)))
+assert (offset.value, size.value) == (8, 4)
+ok(cuda.cuKernelGetFunction(byref(function_), kernel))
+ok(cuda.cuLibraryGetModule(byref(module), good))
+assert module.value != good.value
+same = c_void_p()
+ok(cuda.cuModuleGetFunction(byref(same), module, b"small"))
+assert same.value == function_.value
+ok(cuda.cuFuncGetModule(byref(owner), function_))
+assert owner.value == module.value
+assert cuda.cuModuleUnload(module) == 400  # it belongs to the library
+address = c_uint64()
+ok(cuda.cuLibraryGetGlobal(byref(address), byref(size), good, b"answer"))
+assert size.value == 4
+assert cuda.cuLibraryGetGlobal(byref(address), byref(size), good, b"nothing") == 500
+assert cuda.cuLibraryGetManaged(byref(address), byref(size), good, b"answer") == 500
+for image, code in ((b"no image", 200), (artifact("13.0/user-sm_100.cubin"), 209), (small_ptx("9.9"), 222)):
+    bad = library(image)
+    assert cuda.cuLibraryGetKernel(byref(kernel), bad, b"small") == code
+    assert cuda.cuLibraryGetModule(byref(module), bad) == code
+    ok(cuda.cuLibraryUnload(bad))
+ok(cuda.cuLibraryUnload(good))
+assert cuda.cuLibraryUnload(good) == 400
+assert cuda.cuLibraryGetKernel(byref(kernel), good, b"small") == 400
+""",
+    )
+
+
+def test_launching_is_refused(check) -> None:
+    """A launch answers 801 and the event says that kernels are not executed, and which was meant."""
+    check(
+        """
+start()
+code, module = load(small_ptx())
+ok(code)
+code, kernel = function(module, "small")
+ok(code)
+dims = (c_uint(1),) * 6
+assert cuda.cuLaunchKernel(kernel, *dims, 0, None, None, None) == 801
+event = last_event()
+assert event["call"] == "cuLaunchKernel" and event["kernel"] == "small"
+assert "does not execute kernels" in event["note"]
+assert cuda.cuLaunchKernel(kernel, *(c_uint(65536),) * 6, 0, None, None, None) == 801
+assert cuda.cuLaunchKernel(kernel, 0, 1, 1, 1, 1, 1, 0, None, None, None) == 1
+assert cuda.cuLaunchKernel(c_void_p(0x1234), *dims, 0, None, None, None) == 400
+assert cuda.cuLaunchCooperativeKernel(kernel, *dims, 0, None, None) == 801
+config = (c_uint * 32)(1, 1, 1, 1, 1, 1)
+assert cuda.cuLaunchKernelEx(config, kernel, None, None) == 801
+for name in ("cuLaunch", "cuLaunchGrid", "cuGraphLaunch"):
+    assert "not implemented" in refused(name, None, None, None)
+""",
+    )
+
+
+def test_every_symbol_with_nothing(check) -> None:
+    """Every exported function survives a call with nothing but zeros, and what is not implemented names itself."""
+    symbols = tomllib.loads((DATA / "functions.toml").read_text(encoding="utf-8"))["symbols"]
+    out = check(
+        f"""
+import json
+start()
+plain = CDLL("libcuda.so.1")  # without declared arguments
+answers = {{}}
+for name in {symbols}:
+    code = getattr(plain, name)(*[None] * 12)
+    answers[name] = code
+    if code == 801:
+        event = last_event()
+        # the per-thread forms are the same functions
+        assert event["call"] == name.removesuffix("_ptsz").removesuffix("_ptds"), (name, event)
+        assert event["note"] and event["result"] == 801, (name, event)
+print(json.dumps(answers))
+"""
+    )
+    answers = json.loads(out)
+    unimplemented = {name for name, code in answers.items() if code == 801}
+    assert {"cuGraphCreate", "cuGreenCtxCreate", "cuTexObjectCreate", "cuArrayCreate_v2"} <= unimplemented
+    # what the project promises to implement
+    promised = (
+        "cuLink",
+        "cuModuleGet",
+        "cuModuleLoad",
+        "cuLibraryGet",
+        "cuMemAlloc",
+        "cuMemset",
+        "cuEvent",
+        "cuCtxGet",
+    )
+    missing = {name for name in unimplemented if name.startswith(promised)}
+    assert missing <= {
+        "cuCtxGetDevResource",
+        "cuCtxGetExecAffinity",
+        "cuEventCreateFromEGLSync",
+        "cuLibraryGetUnifiedFunction",
+        "cuModuleGetSurfRef",
+        "cuModuleGetTexRef",
+    }
+
+
+@pytest.mark.parametrize("version", ["12.9", "13.0", "13.2"])
+def test_names_of_the_headers(version, check, toolchain) -> None:
+    """Every name of cuda.h is exported, and cuGetProcAddress_v2 knows each function at each of its versions."""
+    include = toolchain(version) / "include"
+    header = re.sub(r"/\*.*?\*/|//[^\n]*", "", (include / "cuda.h").read_text(encoding="utf-8"), flags=re.DOTALL)
+    names = set(re.findall(r"CUresult\s+CUDAAPI\s+(cu\w+)\s*\(", header))
+    assert len(names) > 450
+    defines = dict(re.findall(r"^\s*#\s*define\s+(cu[A-Z]\w+)\s+(cu[A-Z]\w+_v\d+)\s*$", header, re.MULTILINE))
+    defines |= dict(
+        re.findall(r"^\s*#\s*define\s+(cu[A-Z]\w+)\s+__CUDA_API_PT[DS][SZ]\((cu[A-Z]\w+_v\d+)\)", header, re.MULTILINE)
+    )
+    typedefs = (include / "cudaTypedefs.h").read_text(encoding="utf-8")
+    forms = sorted({(name, int(number)) for name, number in re.findall(r"\*PFN_(\w+?)_v(\d+)\)\(", typedefs)})
+    per_thread = re.findall(r"\*PFN_(\w+?)_v(\d+)_pt[ds][sz]\)\(", typedefs)
+    streams = sorted({(name, int(number)) for name, number in per_thread})
+    out = check(
+        f"""
+import json
+missing = [name for name in {sorted(names | set(defines.values()))} if not hasattr(cuda, name)]
+assert missing == [], missing
+answers = []
+def ask(name, version, flags):
+    address, status = c_void_p(), c_int(-1)
+    code = cuda.cuGetProcAddress_v2(name.encode(), byref(address), version, c_uint64(flags), byref(status))
+    assert (code, status.value) == (0, 0) and address.value, (name, version, flags, code, status.value)
+    return address.value
+for name, version in {forms}:
+    answers.append((name, version, ask(name, version, 0)))
+for name, version in {streams}:
+    ask(name, version, 2)
+for name, symbol in {defines}.items():
+    known = [address for other, _, address in answers if other == name]
+    assert not known or cast(getattr(cuda, symbol), c_void_p).value in known, (name, symbol)
+print(json.dumps(answers))
+""",
+        version="13.2",
+    )
+    answers = json.loads(out)
+    assert len(answers) > 450
+    for (name, first, address), (other, second, later) in pairwise(answers):
+        if name == other:
+            assert address != later, (name, first, second)
+
+
+def test_newer_than_the_driver(check, toolchain) -> None:
+    """What a driver does not have yet is 500 with VERSION_NOT_SUFFICIENT, or 801 when it is called by its symbol."""
+    check(
+        """
+start()
+def ask(name, version):
+    address, status = c_void_p(1), c_int(-1)
+    code = cuda.cuGetProcAddress_v2(name, byref(address), version, c_uint64(0), byref(status))
+    return code, status.value, bool(address.value)
+assert ask(b"cuLibraryGetKernelCount", 12040) == (500, 2, False)
+assert ask(b"cuDevSmResourceSplit", 13010) == (500, 2, False)
+assert ask(b"cuLibraryGetKernel", 12000) == (0, 0, True)
+assert ask(b"cuLibraryGetKernel", 11000) == (0, 2, False)  # the caller asked as one of before it
+assert ask(b"cuNoSuchFunction", 12000) == (0, 1, False)
+assert ask(b"cuCtxCreate", 12050)[0] != 0  # this form is newer
+assert "introduced in 12.4" in refused("cuGreenCtxCreate", None, None, None, None)
+assert cuda.cuGetProcAddress_v2(None, None, 12000, c_uint64(0), None) == 1
+address = c_void_p()
+ok(cuda.cuGetProcAddress(b"cuInit", byref(address), 2000, c_uint64(0)))
+assert address.value
+""",
+        version="12.0",
+    )
+
+
+VERSIONS = [str(version) for version in emulator.supported_versions()]
+#: The rest runs in the session `driver-versions`, because each brings a toolchain of its own.
+LINKED = ("12.0", "12.4", "12.9", "13.0", "13.2")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_version_without_a_toolchain(version, monkeypatch, tmp_path) -> None:
+    """Each version answers its number, its NVML release and its functions; links need its nvJitLink, and say so."""
+    monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path))
+    planned = emulator.plan(version)
+    major, minor = map(int, version.split("."))
+    program = f"""
+value, text = c_int(), char_buffer()
+ok(cuda.cuDriverGetVersion(byref(value)))
+assert value.value == {major * 1000 + minor * 10}
+nvml = CDLL("libnvidia-ml.so.1")
+ok(nvml.nvmlInit_v2())
+ok(nvml.nvmlSystemGetDriverVersion(text, 80))
+assert text.value.decode() == {emulator.release_of(CudaVersion(major, minor))!r}
+ok(nvml.nvmlSystemGetCudaDriverVersion(byref(value)))
+assert value.value == {major * 1000 + minor * 10}
+address, status = c_void_p(), c_int()
+forms = (("cuLibraryGetKernelCount", 12040), ("cuEventElapsedTime", 12080), ("cuDevSmResourceSplit", 13010))
+for name, since in forms:
+    code = cuda.cuGetProcAddress_v2(name.encode(), byref(address), since, c_uint64(0), byref(status))
+    assert (code == 0) == (since <= {major * 1000 + minor * 10}), (name, code)
+start()
+if {planned.nvjitlink is None}:
+    code, _, log = link([(PTX, small_ptx())])
+    assert code == 221 and b"cudalink toolchain add" in log, (code, log)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + program],
+        env={**os.environ, **planned.environment()},
+        cwd=DATA.parent.parent.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_newest_ptx_of_a_version(version, check, toolchain) -> None:
+    """PTX of the version's own ISA loads and links; the next ISA version is 222, in both.
+
+    An application's own libnvJitLink of that version starts beside it (12.1 to 12.4 ask the driver for a table).
+    """
+    if version not in LINKED and not os.environ.get("CUDALINK_ALL_DRIVERS"):
+        pytest.skip("needs the toolchain of its own; all versions run in the session driver-versions")
+    isa = PTX_ISA[CudaVersion.parse(version)]
+    folder = toolchain("12.8" if version == "12.7" else version) / "lib64"
+    check(
+        f"""
+start()
+nvjitlink = CDLL({str(folder / "libnvJitLink.so")!r})
+names = ["nvJitLinkCreate", *(f"__nvJitLinkCreate_12_{{minor}}" for minor in (2, 1, 0))]
+create = next(getattr(nvjitlink, name) for name in names if hasattr(nvjitlink, name))
+ok(create(byref(c_void_p()), 1, (c_char_p * 1)(b"-arch=sm_75")))
+good, bad = small_ptx("{isa[0]}.{isa[1]}"), small_ptx("{isa[0]}.{isa[1] + 1}")
+code, module = load(good)
+ok(code)
+ok(function(module, "small")[0])
+assert load(bad)[0] == 222
+code, image, log = link([(PTX, good)])
+assert (code, log) == (0, b"") and image[:4] == b"\\x7fELF"
+code, image, log = link([(PTX, bad)])
+assert code == 222 and b"Unsupported .version {isa[0]}.{isa[1] + 1}" in log and b"'{isa[0]}.{isa[1]}'" in log, log
+""",
+        version=version,
+        arch="sm_75",
+    )
+
+
+def test_device_without_a_compiler_in_13(check, toolchain) -> None:
+    """sm_70 is no target of CUDA 13's own nvJitLink; the driver compiles for it with that of 12.9."""
+    toolchain("12.9")
+    check(
+        """
+start()
+code, module = load(small_ptx("8.0", "sm_70"))
+ok(code)
+code, image, log = link([(PTX, small_ptx("8.0", "sm_70"))])
+assert code == 0, log
+assert load(image)[0] == 0
+""",
+        arch="sm_70",
+    )
+
+
+def test_nvml(check) -> None:
+    """NVML counts its init and shutdown, and tells release, versions, devices, names and memory."""
+    check(
+        """
+nvml = CDLL("libnvidia-ml.so.1")
+nvml.nvmlErrorString.restype = c_char_p
+text, value, handle, memory = char_buffer(), c_uint(), c_void_p(), (c_uint64 * 3)()
+assert nvml.nvmlDeviceGetCount_v2(byref(value)) == 1  # uninitialized
+assert nvml.nvmlShutdown() == 1
+assert nvml.nvmlErrorString(1) == b"Uninitialized"
+ok(nvml.nvmlInit_v2())
+ok(nvml.nvmlInitWithFlags(0))
+ok(nvml.nvmlShutdown())
+ok(nvml.nvmlSystemGetDriverVersion(text, 80))
+assert text.value == b"580.95.05"
+assert nvml.nvmlSystemGetDriverVersion(text, 4) == 7  # insufficient size
+ok(nvml.nvmlSystemGetNVMLVersion(text, 80))
+assert text.value == b"13.580.95.05"
+ok(nvml.nvmlDeviceGetCount_v2(byref(value)))
+assert value.value == 2
+assert nvml.nvmlDeviceGetHandleByIndex_v2(2, byref(handle)) == 2
+ok(nvml.nvmlDeviceGetHandleByIndex_v2(1, byref(handle)))
+ok(nvml.nvmlDeviceGetName(handle, text, 96))
+assert text.value == b"NVIDIA L4"
+ok(nvml.nvmlDeviceGetMemoryInfo(handle, memory))
+assert memory[0] == 23798611968
+ok(nvml.nvmlDeviceGetIndex(handle, byref(value)))
+assert value.value == 1
+assert nvml.nvmlDeviceGetName(c_void_p(77), text, 96) == 2
+ok(nvml.nvmlShutdown())
+assert nvml.nvmlDeviceGetCount_v2(byref(value)) == 1
+""",
+        release="580.95.05",
+        devices=2,
+        arch="sm_89",
+    )
+
+
+def test_both_libraries_have_one_driver(check) -> None:
+    """A program that opens libcuda.so gets the same driver as one that opens libcuda.so.1."""
+    check(
+        """
+alias = CDLL("libcuda.so")
+value = c_int()
+ok(alias.cuInit(0))
+ok(cuda.cuDeviceGetCount(byref(value)))  # initialized through the other name
+"""
+    )

@@ -1,0 +1,249 @@
+"""``--cudalink-driver``: which driver a run gets, what the header says, and what cannot be."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import emulator, settings
+
+LINK = """
+from pytest_cudalink import demo
+
+def test_link(linker_factory):
+    linker = linker_factory(*demo.compile_modules("ptx", "sm_90"))
+    assert len(linker.link("cubin").code) > 4000
+    assert linker.backend == "driver"
+"""
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, toolchain, monkeypatch):
+    """Run pytest with arguments, in a process of its own."""
+    toolchain("13.0")
+    monkeypatch.delenv("CUDALINK_DRIVER", raising=False)
+
+    def run(*arguments: str) -> pytest.RunResult:
+        return pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments)
+
+    return run
+
+
+def test_forced_driver_runs_everywhere(run, pytester, toolkit) -> None:
+    """Without a driver, forcing it emulates the toolkit's version: the link runs, and the header says on what."""
+    pytester.makepyfile(LINK)
+    result = run("--force-backend=driver")
+    result.assert_outcomes(passed=1)
+    if "emulated" not in result.stdout.str():
+        pytest.skip("there is a real driver here")
+    result.stdout.fnmatch_lines(["cudalink: *driver CUDA 13.0 (emulated, sm_90, release 580.65.06)"])
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_version_arch_and_source(run, pytester, workers) -> None:
+    """A chosen version and architecture reach the tests, the workers and child processes."""
+    pytester.makepyfile(
+        """
+        import ctypes, subprocess, sys
+
+        PROGRAM = (
+            "import ctypes; n = ctypes.c_int(); "
+            "ctypes.CDLL('libcuda.so').cuDriverGetVersion(ctypes.byref(n)); print(n.value)"
+        )
+
+        def test_here(emulated_driver, cudalink):
+            assert (str(emulated_driver.version), emulated_driver.arch) == ("13.0", "sm_86")
+            assert (cudalink.driver, cudalink.device_arch) == ((13, 0), "sm_86")
+            for name in ("libcuda.so.1", "libcuda.so"):
+                number = ctypes.c_int()
+                assert ctypes.CDLL(name).cuDriverGetVersion(ctypes.byref(number)) == 0 and number.value == 13000
+
+        def test_child():
+            done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+            assert done.stdout.strip() == "13000"
+
+        def test_nvml():
+            library, text = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.create_string_buffer(80)
+            assert library.nvmlInit_v2() == 0
+            assert library.nvmlSystemGetDriverVersion(text, 80) == 0 and text.value == b"580.65.06"
+            assert library.nvmlShutdown() == 0
+        """
+    )
+    pytester.makeini("[pytest]\ncudalink_arch = sm_86")
+    result = run("--cudalink-driver=13.0", *workers)
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(["cudalink: *driver CUDA 13.0 (emulated, sm_86, release 580.65.06, from option)"])
+
+
+def test_conftest_sees_it(run, pytester) -> None:
+    """The driver is there before the first conftest is imported."""
+    pytester.makeconftest("import ctypes\nassert hasattr(ctypes.CDLL('libcuda.so.1'), 'cudalinkEmulatorVersion')")
+    pytester.makepyfile("def test_nothing(): pass")
+    run("--cudalink-driver=13.0").assert_outcomes(passed=1)
+
+
+def test_absent(run, pytester) -> None:
+    """`absent` makes the process see none, though there is one on its path."""
+    pytester.makepyfile(
+        """
+        import pytest
+        from pytest_cudalink import _libcuda, probes
+
+        def test_none(cudalink):
+            assert cudalink.driver is None
+            with pytest.raises(_libcuda.DriverNotFoundError, match="no CUDA driver"):
+                _libcuda.library()
+        """
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LD_LIBRARY_PATH", str(emulator.library_folder()))
+        result = run("--cudalink-driver=absent")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["cudalink: *no driver (absent, from option)"])
+
+
+def test_other_library_first(run, pytester) -> None:
+    """Where a libcuda was opened before, a usage error says which, and what to do."""
+    folder = emulator.library_folder(absent=True)
+    pytester.makepyfile(early=f"import ctypes\nctypes.CDLL({str(folder / 'libcuda.so.1')!r})")
+    pytester.syspathinsert()
+    result = run("-p", "early", "-p", "cudalink", "--cudalink-driver=13.0")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{folder}/libcuda.so.1 is in this process already. Load the plugin early*"])
+
+
+@pytest.mark.parametrize(
+    ("value", "answer"),
+    [
+        ("14.0", "a driver of CUDA 14.0 cannot be emulated; 12.0 to 13.5 can"),
+        ("11.8", "a driver of CUDA 11.8 cannot be emulated; 12.0 to 13.5 can"),
+        ("banana", "'banana' is not a CUDA version; write MAJOR.MINOR, such as '13.0'"),
+    ],
+)
+def test_bad_version(run, value: str, answer: str) -> None:
+    """A version that there is not is a usage error with what can be had."""
+    result = run(f"--cudalink-driver={value}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*--cudalink-driver is '{value}' (from option); expected auto*{answer}"])
+
+
+def test_missing_toolchain(run, pytester, tmp_path) -> None:
+    """Without the nvJitLink of that version the header and the link's log say which command brings it."""
+    pytester.makepyfile(
+        """
+        import pytest
+        from pytest_cudalink.linker import LinkError, ObjectCode
+        from pytest_cudalink import demo
+
+        def test_link(linker_factory):
+            text = b".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry k() { ret; }"
+            with pytest.raises(LinkError, match="cudalink toolchain add 13.4") as caught:
+                linker_factory(ObjectCode.from_ptx(text), backend="driver")
+            assert caught.value.code == 221
+        """
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDALINK_CACHE", str(tmp_path))
+        result = run("--cudalink-driver=13.4")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["cudalink: *nvJitLink 13.4 was not found: run cudalink toolchain add 13.4)"])
+
+
+def test_faults_and_events(run, pytester, tmp_path) -> None:
+    """A call fails when told to, once; a device is lost and comes back; the calls are on file."""
+    pytester.makepyfile(
+        """
+        import pytest, time
+        from pytest_cudalink import _libcuda, demo
+        from pytest_cudalink.linker import LinkError
+
+        def test_fault(emulated_driver, linker_factory):
+            codes = demo.compile_modules("ptx", "sm_90")
+            emulated_driver.inject("cuLinkAddData_v2", 2, nth=2)
+            with pytest.raises(LinkError) as caught:
+                linker_factory(*codes, backend="driver")
+            assert caught.value.code_name == "CUDA_ERROR_OUT_OF_MEMORY"
+            linker_factory(*codes, backend="driver").link("cubin")
+            adds = emulated_driver.events("cuLinkAddData_v2")
+            assert [event["result"] for event in adds] == [0, 2, 0, 0]
+            assert adds[1]["injected"]
+
+        def test_delay_and_loss(emulated_driver):
+            emulated_driver.inject("cuDriverGetVersion", delay=0.05)
+            start = time.perf_counter()
+            number = __import__("ctypes").c_int()
+            _libcuda.call("cuDriverGetVersion", __import__("ctypes").byref(number))
+            assert time.perf_counter() - start >= 0.05 and number.value == 13000
+            emulated_driver.lose_device()
+            with pytest.raises(_libcuda.DriverError, match="CUDA_ERROR_DEVICE_UNAVAILABLE"):
+                _libcuda.call("cuCtxSynchronize")
+
+        def test_back_again(emulated_driver):
+            _libcuda.call("cuInit", 0)
+            with pytest.raises(ValueError, match="exports no function 'cuNothing'"):
+                emulated_driver.inject("cuNothing")
+        """
+    )
+    events = tmp_path / "events.jsonl"
+    run("--cudalink-driver=13.0", f"--cudalink-events={events}").assert_outcomes(passed=3)
+    lines = [json.loads(line) for line in events.read_text(encoding="utf-8").splitlines()]
+    assert [event["n"] for event in lines] == list(range(len(lines)))
+    assert "cuLinkComplete" in {event.get("call") for event in lines}
+
+
+def test_events_survive_a_crash(on_driver, tmp_path) -> None:
+    """What happened up to a signal is on file."""
+    events = tmp_path / "events.jsonl"
+    program = "import ctypes, os, signal; ctypes.CDLL('libcuda.so.1').cuInit(0); os.kill(os.getpid(), signal.SIGSEGV)"
+    done = on_driver("13.0", "-c", program, events=events)
+    assert done.returncode == -11
+    assert json.loads(events.read_text(encoding="utf-8").splitlines()[-1])["call"] == "cuInit"
+
+
+def test_faults_from_the_environment(on_driver) -> None:
+    """CUDALINK_EMULATOR_FAULTS does the same for any program."""
+    program = "import ctypes; cu = ctypes.CDLL('libcuda.so.1'); print([cu.cuInit(0) for _ in range(3)])"
+    assert on_driver("13.0", "-c", program, faults="cuInit:2=999").stdout.strip() == "[0, 999, 0]"
+    done = on_driver("13.0", "-c", program, faults="cuNothing:1=1")
+    assert "CUDALINK_EMULATOR_FAULTS: no function cuNothing" in done.stderr
+
+
+def test_command(toolchain, tmp_path) -> None:
+    """``cudalink driver run`` runs a program, with its exit code; errors name what is wrong."""
+    toolchain("13.0")
+
+    def cudalink(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "pytest_cudalink.cli", "driver", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    program = (
+        "from pytest_cudalink import probes; print(probes.driver_version(), probes.device_arch()); raise SystemExit(3)"
+    )
+    done = cudalink("run", "--version", "13.0", "--arch", "sm_120", "--", sys.executable, "-c", program)
+    assert (done.returncode, done.stdout) == (3, "13.0 sm_120\n")
+    assert "no program was named" in cudalink("run", "--version", "13.0").stderr
+    assert "there is no program 'nonesuch'" in cudalink("run", "--version", "13.0", "--", "nonesuch").stderr
+    assert "14.0 cannot be emulated" in cudalink("run", "--version", "14.0", "--", sys.executable).stderr
+    assert (
+        "no emulated device of 'sm_1'"
+        in cudalink("run", "--version", "13.0", "--arch", "sm_1", "--", sys.executable).stderr
+    )
+    info = json.loads(cudalink("info", "--json").stdout)
+    assert info["emulator"]["versions"][0] == "12.0"
+    assert "13.0" in info["emulator"]["ready"]
+    assert "can be emulated: CUDA 12.0 to 13.5" in cudalink("info").stdout
+
+
+def test_tables_agree() -> None:
+    """The architectures that the options know are those of the emulator, and of its data."""
+    assert settings.EMULATED_ARCHITECTURES == emulator.ARCHITECTURES
+    devices = (Path(emulator.__file__).parent / "data" / "devices.toml").read_text(encoding="utf-8")
+    assert all(f"[devices.{arch}]" in devices or f"{arch} =" in devices for arch in emulator.ARCHITECTURES)

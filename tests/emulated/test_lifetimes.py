@@ -1,0 +1,248 @@
+"""Memory that the driver was given must live until cuLinkDestroy: red where it does not, and no false alarm."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from pytest_cudalink import emulator
+
+PROGRAM = "tests/emulated/programs/mutants.py"
+ORDERS = "close,collect,failed"
+EXPECTED = {
+    ("logs", "mapped"): ["CU_JIT_ERROR_LOG_BUFFER", "CU_JIT_INFO_LOG_BUFFER"],
+    ("logs", "malloc"): ["CU_JIT_ERROR_LOG_BUFFER", "CU_JIT_INFO_LOG_BUFFER"],
+    ("values", "mapped"): ["optionValues"],
+    ("values", "malloc"): ["CU_JIT_INFO_LOG_BUFFER"],  # the first option value that changed
+    ("early", "mapped"): ["CU_JIT_ERROR_LOG_BUFFER", "CU_JIT_INFO_LOG_BUFFER", "optionValues"],
+    ("early", "malloc"): ["CU_JIT_ERROR_LOG_BUFFER", "CU_JIT_INFO_LOG_BUFFER"],
+}
+
+
+@pytest.mark.parametrize(("fault", "memory"), EXPECTED)
+def test_mutants_are_red(on_driver, fault: str, memory: str) -> None:
+    """Every link of every mutant of the bundled linker is noticed, however the linker ends."""
+    done = on_driver("13.0", PROGRAM, fault, ORDERS, memory, "4")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["found"]
+    assert {order: one["red"] for order, one in found.items()} == {"close": 4, "collect": 4, "failed": 4}
+    for one in found.values():
+        # the other option values may show it too, where the heap was used again in between
+        assert set(one["options"]) >= set(EXPECTED[fault, memory]) or fault == "early"
+
+
+@pytest.mark.parametrize("memory", ["mapped", "malloc"])
+def test_bundled_linker_is_green(on_driver, memory: str) -> None:
+    """No false alarm over 200 links, and no state is left."""
+    done = on_driver("13.0", PROGRAM, "none", ORDERS, memory, "67")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert {order: one["red"] for order, one in facts["found"].items()} == {"close": 0, "collect": 0, "failed": 0}
+    assert facts["alive"] == 0
+
+
+CTYPES = """
+import ctypes, json, sys
+from pytest_cudalink import preload
+cu = ctypes.CDLL("libcuda.so.1")
+context = ctypes.c_void_p()
+assert cu.cuInit(0) == 0 and cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cu.cuCtxSetCurrent(context) == 0
+control = preload.driver()
+control.watch()
+
+def create(log, values):
+    state = ctypes.c_void_p()
+    keys = (ctypes.c_int * 2)(5, 6)
+    values[0], values[1] = ctypes.addressof(log), len(log)
+    assert cu.cuLinkCreate_v2(2, keys, values, ctypes.byref(state)) == 0
+    return state
+
+def told():
+    found = [(one.option, one.what, one.call) for one in control.violations]
+    control.forget(control.violations)
+    return found
+"""
+
+
+def test_every_finding(on_driver) -> None:
+    """A changed value, own text overwritten, and memory that a newer state got too: each is told once."""
+    program = (
+        CTYPES
+        + """
+log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
+state = create(log, values)
+assert cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None) == 200
+assert told() == [] and values[1] == len(log.value)
+log[3] = b"?"
+cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None)
+assert told() == [("CU_JIT_ERROR_LOG_BUFFER", "log text changed", "cuLinkAddData_v2")]
+values[0] = 7
+cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None)
+assert told() == [("CU_JIT_ERROR_LOG_BUFFER", "option value changed", "cuLinkAddData_v2")]
+cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None)
+assert told() == []  # once is enough
+first, second = (ctypes.c_uint64 * 2)(), (ctypes.c_uint64 * 2)()
+a = create(log, first)
+assert told() == []
+b = create(log, second)
+assert told() == [("CU_JIT_ERROR_LOG_BUFFER", "overlap with a newer state", "cuLinkCreate_v2")]
+for one in (state, a, b):
+    assert cu.cuLinkDestroy(one) == 0
+"""
+    )
+    done = on_driver("13.0", "-c", program)
+    assert done.returncode == 0, done.stderr
+
+
+def test_dead_memory_is_not_written_to(on_driver) -> None:
+    """Once known to be dead, memory is left alone; `punish` writes through, as a real driver would."""
+    program = (
+        CTYPES
+        + """
+log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
+state = create(log, values)
+values[0] = log[0] = 0
+ctypes.memset(values, 0x55, 16)
+ctypes.memset(log, 0x55, 256)
+cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None)
+print(bytes(values) == b"U" * 16, bytes(log.raw) == b"U" * 256)
+"""
+    )
+    assert on_driver("13.0", "-c", program).stdout.split() == ["True", "True"]
+    assert on_driver("13.0", "-c", program, lifetime="punish").stdout.split() == ["False", "False"]
+
+
+def test_off(on_driver) -> None:
+    """With the checks off nothing is told."""
+    done = on_driver("13.0", PROGRAM, "logs", "close", "malloc", "2", lifetime="off")
+    assert json.loads(done.stdout)["found"]["close"]["red"] == 0
+
+
+SUITE = '''
+import ctypes, gc
+import pytest
+
+CU = ctypes.CDLL("libcuda.so.1")
+
+class State:
+    """A link state whose option values are not kept."""
+    def __init__(self):
+        context = ctypes.c_void_p()
+        assert CU.cuInit(0) == 0 and CU.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+        assert CU.cuCtxSetCurrent(context) == 0
+        self.handle, self.values = ctypes.c_void_p(), (ctypes.c_uint64 * 1)(1)
+        assert CU.cuLinkCreate_v2(1, (ctypes.c_int * 1)(12), self.values, ctypes.byref(self.handle)) == 0
+    def __del__(self):
+        self.values[0] = 99
+        CU.cuLinkDestroy(self.handle)
+
+def test_good(emulated_driver):
+    state = State()
+    assert CU.cuLinkDestroy(state.handle) == 0
+    state.handle.value = None
+
+def test_bad():
+    del_me = State()
+    del del_me
+
+def test_cycle():
+    state = State()
+    state.itself = state
+
+def test_after(emulated_driver):
+    assert emulated_driver.violations == ()
+
+@pytest.fixture
+def state():
+    yield State()
+
+def test_fixture(state):
+    pass
+
+def test_expected(driver_lifetimes):
+    state = State()
+    del state
+    assert [one.option for one in driver_lifetimes.expect()] == ["CU_JIT_LOG_VERBOSE"]
+'''
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester, toolchain):
+    """Run the suite above with arguments, in a process of its own."""
+    toolchain("13.0")
+    pytester.makepyfile(test_suite=SUITE)
+
+    def run(*arguments: str, **env: str) -> pytest.RunResult:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in env.items():
+                patch.setenv(name, value)
+            return pytester.runpytest_subprocess("-p", "no:cacheprovider", "--cudalink-driver=13.0", *arguments)
+
+    return run
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_violation_fails_its_test(suite, workers) -> None:
+    """The test that made it fails, also when it surfaces in a collection or a fixture; the others pass."""
+    result = suite("-rA", *workers)
+    result.assert_outcomes(passed=4, failed=2, errors=1)
+    result.stdout.fnmatch_lines_random(
+        [
+            "FAILED test_suite.py::test_bad - *cudalink: 1 lifetime*",
+            "FAILED test_suite.py::test_cycle - *",
+            "ERROR test_suite.py::test_fixture - *",
+            "*CU_JIT_LOG_VERBOSE: option value changed, noticed by cuLinkDestroy; expected 0x1, found 0x63",
+            "*in __del__",
+            "The option values and log buffers given to cuLinkCreate must live until cuLinkDestroy*",
+        ]
+    )
+
+
+def test_report_only(suite) -> None:
+    """`report` lets the tests pass and lists them at the end."""
+    result = suite("--cudalink-lifetime=report")
+    result.assert_outcomes(passed=6)
+    result.stdout.fnmatch_lines(["*= cudalink lifetimes =*", "test_suite.py::test_bad: 1 violation"])
+
+
+def test_switched_off(suite) -> None:
+    """`off` looks at nothing; what asks for the findings is skipped."""
+    result = suite("--cudalink-lifetime=off", "-rs")
+    result.assert_outcomes(passed=5, skipped=1)
+    assert "lifetimes" not in result.stdout.str().partition("short test summary")[0]
+
+
+def test_valgrind_agrees(on_driver, toolchain, tmp_path) -> None:
+    """Valgrind sees an invalid access where the checker is red, and none where it is green."""
+    if shutil.which("valgrind") is None or os.environ.get("CUDALINK_VALGRIND") != "1":
+        pytest.skip("minutes under valgrind: nox -s valgrind")
+    toolchain("13.0")
+    planned = emulator.plan("13.0", lifetime="punish")
+    for fault in ("none", "logs", "values", "early"):
+        log = tmp_path / f"{fault}.txt"
+        done = subprocess.run(
+            [
+                "valgrind",
+                f"--log-file={log}",
+                "--undef-value-errors=no",
+                "--free-fill=0xa5",  # what glibc does for the checker elsewhere
+                sys.executable,
+                PROGRAM,
+                fault,
+                ORDERS,
+                "malloc",
+                "1",
+            ],
+            env={**os.environ, **planned.environment(), "PYTHONMALLOC": "malloc"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert ("Invalid write" in log.read_text()) == (fault != "none"), log.read_text()[-2000:]

@@ -1,0 +1,31 @@
+"""Links through cuda-core's driver backend; prints at how many of them the driver's memory died too early."""
+
+import gc
+import json
+import sys
+
+import cuda.core
+from cuda.bindings import driver as bindings
+from cuda.core import Device, Linker, LinkerOptions, ObjectCode
+from cuda.core import _linker as internals
+
+from pytest_cudalink import demo, preload
+
+Device().set_current()
+internals._driver, internals._use_nvjitlink_backend, internals._inited = bindings, False, False
+codes = [ObjectCode.from_ptx(one.code, name=one.name) for one in demo.compile_modules("ptx", "sm_90")]
+control = preload.driver()
+control.watch()
+red, options, before = 0, set(), control.event_count()
+for number in range(int(sys.argv[1])):
+    linker = Linker(*codes, options=LinkerOptions(arch="sm_90"))
+    linker.link("cubin")
+    if number % 3:
+        linker.close()
+    del linker
+    gc.collect()
+    options |= {one.option for one in control.violations}
+    red += bool(control.violations)
+    control.forget(control.violations)
+links = sum("result" in event and event["call"] == "cuLinkComplete" for event in control.events(before))
+json.dump({"version": cuda.core.__version__, "red": red, "links": links, "options": sorted(options)}, sys.stdout)

@@ -1,0 +1,106 @@
+"""Published libraries, unmodified, on emulated drivers. `nox -s libraries` makes an environment for each."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import emulator
+from pytest_cudalink.matrix import toolchains
+
+PROGRAMS = Path(__file__).parent / "programs"
+LINKS = os.environ.get("CUDALINK_LINKS", "200")
+
+
+def needs(library: str, *versions: str) -> None:
+    """Skip the test in an environment that was made for another library."""
+    try:
+        found = metadata.version(library)
+    except metadata.PackageNotFoundError:
+        found = "none"
+    if os.environ.get("CUDALINK_LIBRARY") != library or (versions and found not in versions):
+        pytest.skip(f"needs the environment of {library} {' or '.join(versions)} (found {found}): nox -s libraries")
+
+
+def run(program: str, version: str, *arguments: str) -> dict[str, object]:
+    """What a program prints on an emulated driver of a version."""
+    toolchains.add(version)
+    done = subprocess.run(
+        [sys.executable, str(PROGRAMS / f"{program}.py"), *arguments],
+        env={**os.environ, **emulator.plan(version).environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def toolkit() -> tuple[int, int]:
+    """CUDA release of NVRTC's wheel."""
+    for name in ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"):
+        try:
+            major, minor = metadata.version(name).split(".")[:2]
+            return int(major), int(minor)
+        except metadata.PackageNotFoundError:
+            continue
+    raise AssertionError("no NVRTC wheel")
+
+
+@pytest.mark.parametrize("version", ["12.9", "13.0", "13.2"])
+def test_cuda_core(version: str) -> None:
+    """Cuda-core compiles and links PTX and LTO-IR, loads the module and finds the kernel, and no other."""
+    needs("cuda-core", "1.2.2")
+    if tuple(map(int, version.split("."))) < toolkit():
+        pytest.skip(f"a driver {version} is older than this toolkit: the environment of CUDA {version} has the test")
+    facts = run("cuda_core_links", version)
+    major, minor = version.split(".")
+    assert facts["driver"] == int(major) * 1000 + int(minor) * 10
+    assert facts["kernel"] == 1024
+    assert facts["ptx registers"] > facts["ltoir registers"] > 0  # inlined, the function needs fewer
+    assert "CUDA_ERROR_NOT_FOUND" in facts["ptx missing"]
+
+
+def test_cuda_core_breaks_the_contract() -> None:
+    """The option values of these releases die before the link is complete: every link is noticed."""
+    needs("cuda-core", "0.7.0", "1.1.0")
+    facts = run("cuda_core_lifetimes", "13.0", LINKS)
+    assert facts["red"] == facts["links"] == int(LINKS)
+
+
+def test_cuda_core_keeps_the_contract() -> None:
+    """No false alarm over as many links of the releases that keep their memory."""
+    needs("cuda-core", "1.1.1", "1.2.2")
+    facts = run("cuda_core_lifetimes", "13.0", LINKS)
+    assert (facts["red"], facts["links"], facts["options"]) == (0, int(LINKS), [])
+
+
+def test_numba_cuda() -> None:
+    """Numba-cuda compiles eagerly, which links, loads and asks for the kernel's attributes."""
+    needs("numba-cuda")
+    facts = run("numba_eager", "13.0")
+    assert facts["capability"] == [9, 0]
+    assert facts["signatures"] == 1
+    assert facts["registers"] > 0
+
+
+def test_cuda_bindings() -> None:
+    """Cuda-bindings asks for some 500 entry points, links, loads, copies; a launch is not supported."""
+    needs("cuda-bindings")
+    version = ".".join(map(str, toolkit()))
+    facts = run("bindings_links", version)
+    assert facts["size"] > 4000
+    assert (facts["sevens"], facts["launch"], facts["missing"]) == (True, 801, 500)
+
+
+def test_cupy() -> None:
+    """CuPy imports, and its low-level linkCreate makes a module."""
+    needs("cupy-cuda13x")
+    facts = run("cupy_link", "13.0")
+    assert (facts["image"], facts["function"]) == (True, True)
