@@ -155,6 +155,36 @@ def fuzz(session: nox.Session) -> None:
         session.run("python", "tests/fuzz_cubin.py", sample, *session.posargs)
 
 
+#: The last release of each branch of cuda-core that the recipes are for. 1.0 does not import with cuda-bindings 13.0.
+CUDA_CORE = ("0.3.2", "0.4.2", "0.5.1", "0.6.0", "0.7.0", "1.0.1", "1.1.1", "1.2.2")
+
+
+@nox.session
+@nox.parametrize("cuda_core", [nox.param(version, id=version) for version in CUDA_CORE])
+def targets(session: nox.Session, cuda_core: str) -> None:
+    """Steer cuda-core, as released: one environment for each branch."""
+    cell = CELLS["ctk-13.2"] if cuda_core.startswith("1.0.") else BASE
+    install(session, *cell.packages, f"cuda-core=={cuda_core}", "numpy<2.5", *group("test"))
+    env = {"CUDALINK_REQUIRE_TOOLKIT": cell.ctk, "CUDALINK_REQUIRE_CUDA_CORE": cuda_core}
+    session.run("pytest", "tests/targets", *session.posargs, env=env)
+
+
+@nox.session
+def downstream(session: nox.Session) -> None:
+    """Released cuda-core and numba-cuda, unmodified, on both backends and on emulated drivers 12.9, 13.0 and 13.2."""
+    cell = CELLS["ctk-13.2"]
+    install(
+        session, *cell.packages, "cuda-toolkit[nvvm]==13.2.2", "cuda-core==1.2.2", "numba-cuda==0.30.4", "numpy<2.5"
+    )
+    drivers = ("12.9", "13.0", "13.2")
+    session.run("cudalink", "toolchain", "add", *drivers)
+    with session.chdir("downstream"):
+        for driver in drivers:
+            for backend in ("driver", "nvjitlink", "each"):
+                options = (f"--cudalink-driver={driver}", f"--force-backend={backend}")
+                session.run("pytest", *options, *session.posargs)
+
+
 @nox.session
 def coverage(session: nox.Session) -> None:
     """The whole suite under coverage, with a report."""
