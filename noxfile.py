@@ -43,7 +43,7 @@ def tests(session: nox.Session) -> None:
     """The whole suite on one toolkit, 13.0."""
     install(session, *BASE.packages, "numpy", *group("test"), *group("stubs"), *group("docs"), "build", "nox")
     session.env["CUDALINK_REQUIRE_TOOLKIT"] = BASE.ctk
-    session.run("pytest", "-n", "2", *session.posargs)
+    session.run("pytest", "-n", "2", "--dist", "loadgroup", *session.posargs)
 
 
 @nox.session
@@ -57,7 +57,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Mypy, strict."""
-    install(session, *group("types"), "nox", *BASE.packages)
+    install(session, *group("types"), "nox", "tox", "rich", "jinja2", *BASE.packages)
     session.run("mypy", *session.posargs)
 
 
