@@ -74,6 +74,7 @@ def bench(session: nox.Session) -> None:
     install(session, *BASE.packages)
     session.run("python", "benchmarks/linker.py", *session.posargs)
     session.run("python", "benchmarks/startup.py", *session.posargs)
+    session.run("python", "benchmarks/stubs.py", *session.posargs)
 
 
 @nox.session(name="old-nvjitlink")

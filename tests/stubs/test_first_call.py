@@ -265,3 +265,45 @@ def test_errno_is_kept(stubs, run, tmp_path) -> None:
         *link(stubs["cudart"]),
     )
     assert run(program, CUDALINK_STUBS_CUDART=NOWHERE).stdout == "77\n"
+
+
+@pytest.mark.parametrize("flags", [("-Wl,-z,lazy",), ("-Wl,-z,now", "-Wl,-z,relro"), ("-fno-plt",)])
+def test_caller_is_bound_directly(flags: tuple[str, ...], stubs, run, tmp_path) -> None:
+    """After the first call a lazily bound caller goes to the library itself: the trampoline may be gone.
+
+    Where the caller's slots are read-only the trampoline stays, and still works. An address that the program took does
+    not change.
+    """
+    real = compile_c(tmp_path / "real.so", "int cudaGetDevice(int *d) { return ++*d > 100; }")
+    program = compile_c(
+        tmp_path / "program",
+        """
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <stdint.h>
+        #include <stdio.h>
+        #include <sys/mman.h>
+        extern int cudaGetDevice(int *);
+        extern const char *stub_cudart_describe(void);
+        static int (*volatile kept)(int *) = cudaGetDevice;
+        int main(void)
+        {
+          int device = 0;
+          cudaGetDevice(&device);
+          cudaGetDevice(&device);
+          printf("%d %d ", kept == dlsym(RTLD_DEFAULT, "cudaGetDevice"), kept(&device) + device);
+          fflush(stdout);
+          if (LAZY) {
+            uintptr_t page = (uintptr_t)dlsym(RTLD_DEFAULT, "cudaGetDevice") & ~(uintptr_t)4095;
+            if (mprotect((void *)page, 4096, PROT_NONE)) return 1;
+          }
+          printf("%d\\n", cudaGetDevice(&device) + device);
+        }
+        """.replace("LAZY", str(int("lazy" in flags[0]))),
+        *flags,
+        "-fPIE",
+        "-pie",
+        *link(stubs["cudart"]),
+    )
+    done = run(program, CUDALINK_STUBS_CUDART=real)
+    assert (done.returncode, done.stdout) == (0, "1 3 4\n"), done.stderr
