@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cudalink.stubs import build
 from pytest_cudalink.stubs.audit import audit
 
 from .conftest import NOWHERE, compile_c
@@ -80,6 +81,14 @@ def test_uses_the_wheels_beside_it(version: int, site, run) -> None:
     runtime_line, compiler_line = done.stdout.splitlines()
     assert runtime_line.startswith(f"0 {version} 0 ")
     assert compiler_line == f"0 {major} {version % 1000 // 10}"
+
+
+def test_symbol_file_of_the_documentation(tmp_path, run) -> None:
+    """The symbol file that the page on stubs shows builds a stub with exactly its functions."""
+    (stub,) = build.build_stubs(["cudart"], tmp_path, symbols=EXAMPLES / "stubs-symbols.toml", prefix="mylib")
+    code = f"from pytest_cudalink.stubs import describe; print(*describe({str(stub)!r}).missing)"
+    expected = "cudaGetErrorString cudaGetDevice cudaMemPoolCreate\n"
+    assert run(code, CUDALINK_STUBS_CUDART=NOWHERE).stdout == expected
 
 
 CMAKE_LISTS = """
