@@ -35,6 +35,11 @@ def test_wheel_content(wheel: Path) -> None:
         "pytest_cudalink/py.typed",
     ):
         assert name in names
+    for name in ("cuda", "cudart", "nvrtc"):
+        assert f"pytest_cudalink/stubs/lib/libstub_{name}.so" in names
+        assert f"pytest_cudalink/stubs/include/stub_{name}.h" in names
+    assert "pytest_cudalink/stubs/cmake/cudalink_stubs-config.cmake" in names
+    assert not [name for name in names if "/generated/" in name]
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"pytest_cudalink"}
 
