@@ -148,6 +148,37 @@ def driver_versions(session: nox.Session) -> None:
     session.run("pytest", "tests/emulated/test_driver_api.py", "-k", "version", *session.posargs, env=env)
 
 
+def check_native(session: nox.Session, mode: str, *arguments: str) -> None:
+    """Run the C programs of tests/emulated/native in one mode; a machine without the checker skips it, with a reason."""
+    install(session, *BASE.packages)
+    session.run("python", "-m", "tests.emulated.checkers", mode, *arguments, success_codes=[0, 77])
+
+
+@nox.session
+def valgrind(session: nox.Session) -> None:
+    """The emulated driver under valgrind, which finds dead memory where the driver does; --short for less."""
+    short = "--short" in session.posargs
+    check_native(session, "valgrind-short" if short else "valgrind")
+
+
+@nox.session
+def sanitizers(session: nox.Session) -> None:
+    """The emulated driver built with address and undefined-behaviour sanitizers, all of its API called."""
+    check_native(session, "sanitizers", *session.posargs)
+
+
+@nox.session
+def leaks(session: nox.Session) -> None:
+    """10,000 links through the emulated driver, against what libnvJitLink itself leaves; --rounds=N for less."""
+    check_native(session, "leaks", *(session.posargs or ["--rounds=10000"]))
+
+
+@nox.session(name="fuzz-driver")
+def fuzz_driver(session: nox.Session) -> None:
+    """Damaged images of every kind given to the emulated driver; a signal in its own code fails. --rounds=N of each."""
+    check_native(session, "fuzz", *(session.posargs or ["--rounds=300"]))
+
+
 @nox.session
 def fuzz(session: nox.Session) -> None:
     """Change every byte of cubins and link them; counts what still kills nvJitLink. --step=N takes every N-th byte."""
