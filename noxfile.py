@@ -149,7 +149,7 @@ def driver_versions(session: nox.Session) -> None:
 
 
 def check_native(session: nox.Session, mode: str, *arguments: str) -> None:
-    """Run the C programs of tests/emulated/native in one mode; a machine without the checker skips it, with a reason."""
+    """Run the C programs of tests/emulated/native in one mode; without the checker it is skipped, with a reason."""
     install(session, *BASE.packages)
     session.run("python", "-m", "tests.emulated.checkers", mode, *arguments, success_codes=[0, 77])
 
