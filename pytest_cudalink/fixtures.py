@@ -6,6 +6,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pytest
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .guardrails import CompatibilityGuardRails
     from .linker import Linker, LinkerOptions, ObjectCode
     from .linker.dispatch import Case
+    from .stubs.audit import Audit
     from .versions import CudaVersion
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "EmulatedDriver",
     "FakeVersions",
     "LinkerFactory",
+    "audit_wheel",
     "cudalink",
     "cudalink_backend",
     "dispatch_case",
@@ -155,6 +158,17 @@ class DriverLifetimes:
         found = self.violations
         self._lifetimes.driver.forget(found)
         return found
+
+
+@pytest.fixture
+def audit_wheel() -> Callable[[str | Path], Audit]:
+    """Audit a wheel, folder or library: ``audit_wheel("dist/x.whl").check("12", "13", "none")``.
+
+    ``check`` fails the test with a line for each reason; see `pytest_cudalink.stubs.audit.Audit`.
+    """
+    from .stubs.audit import audit
+
+    return audit
 
 
 @pytest.fixture

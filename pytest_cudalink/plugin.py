@@ -9,6 +9,7 @@ import pytest
 from . import hookspecs, markers, settings
 from . import session as run
 from .fixtures import (
+    audit_wheel,
     cudalink,
     cudalink_backend,
     dispatch_case,
@@ -21,6 +22,7 @@ from .fixtures import (
 )
 
 __all__ = [
+    "audit_wheel",
     "cudalink",
     "cudalink_backend",
     "dispatch_case",

@@ -53,8 +53,9 @@ def toolkit() -> CudaVersion:
 
 @pytest.fixture(autouse=True)
 def clean_choices() -> Iterator[None]:
-    """No test inherits a forced backend, a policy, or a faked probe."""
+    """No test inherits a forced backend, a policy, or a faked probe from another; the run itself may force one."""
+    forced = forcing.forced()
     yield
-    assert forcing.forced() is None
+    assert forcing.forced() == forced
     assert not probes.fakes().fakes_driver
     assert not probes.fakes().fakes_nvjitlink

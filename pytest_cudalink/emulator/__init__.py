@@ -128,12 +128,17 @@ class Emulation:
     needs: CudaVersion = field(default=CudaVersion(0, 0), compare=False)
 
     @property
+    def toolchains(self) -> tuple[CudaVersion, ...]:
+        """The releases whose nvJitLink it links with: its own, and for an architecture that CUDA 13 dropped, 12.9."""
+        old = self.version.major > _LAST_OF_12.major and int(self.arch.removeprefix("sm_")) < _FIRST_ARCH_OF_13
+        return (self.needs, _LAST_OF_12) if old else (self.needs,)
+
+    @property
     def missing(self) -> str:
         """What is not there, with the command that brings it; empty when all is."""
         if self.nvjitlink is None:
             return f"nvJitLink {self.needs} was not found: run cudalink toolchain add {self.needs}"
-        old = self.version.major > _LAST_OF_12.major and int(self.arch.removeprefix("sm_")) < _FIRST_ARCH_OF_13
-        if old and self.nvjitlink_old is None:
+        if _LAST_OF_12 in self.toolchains and self.nvjitlink_old is None and self.needs != _LAST_OF_12:
             return f"nvJitLink {_LAST_OF_12} (for {self.arch}) was not found: run cudalink toolchain add {_LAST_OF_12}"
         return ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from .cells import Cell, CellsError, load_cells
+from .cells import Cell, select
+from .reading import CellsError, load_cells
 
-__all__ = ["Cell", "CellsError", "load_cells"]
+__all__ = ["Cell", "CellsError", "load_cells", "select"]

@@ -1,19 +1,17 @@
-"""Reading ``cells.toml``: toolkits and the cells that use them."""
+"""The cells of a matrix: each is one environment and one run of a suite."""
 
 from __future__ import annotations
 
-import tomllib
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["Cell", "CellsError", "load_cells"]
+from . import toolchains
+from .keys import KEYS, version_of
 
-_CELL_KEYS = frozenset({"ctk"})
-
-
-class CellsError(ValueError):
-    """The file of cells cannot be used; names the file, the cell and the key."""
+__all__ = ["Cell", "select"]
 
 
 @dataclass(frozen=True)
@@ -24,45 +22,133 @@ class Cell:
     ----------
     name : str
         Such as ``"ctk-13.0"``.
-    ctk : str
-        CUDA release of the toolkit.
+    values : mapping
+        Every key of `KEYS` with its value.
     packages : tuple of str
-        Requirements that make exactly this toolkit.
+        Requirements: those that make exactly this toolkit, then the further ones.
+    line : int or None
+        Where the file says so.
     """
 
     name: str
-    ctk: str
+    values: Mapping[str, Any]
     packages: tuple[str, ...]
+    line: int | None = field(default=None, compare=False)
+
+    @property
+    def ctk(self) -> str:
+        return str(self.values["ctk"])
+
+    @property
+    def python(self) -> str | None:
+        """Such as ``"3.12"``; None for the one that runs the runner."""
+        return self.values["python"] or None
+
+    @property
+    def gpu(self) -> bool:
+        return bool(self.values["gpu"])
+
+    @property
+    def driver(self) -> str:
+        return str(self.values["driver"])
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The file's tags, and those that follow from the values: ``skew``, ``cross-major``, ``gpu``, ``forced``."""
+        return tuple(dict.fromkeys([*self.values["tags"], *_implied_tags(self)]))
 
     @property
     def description(self) -> str:
         """One line for lists."""
-        return f"The link suite on the wheels of CUDA {self.ctk}."
+        if self.values["description"]:
+            return str(self.values["description"])
+        words = [f"CUDA {self.ctk}" if self.ctk != "none" else "no toolkit"]
+        if self.values["source"] == "local":
+            words.append("from a local folder")
+        if self.driver != "auto":
+            emulated = self.driver not in KEYS["driver"].words
+            words.append(f"emulated driver {self.driver}" if emulated else f"driver {self.driver}")
+        for key, text in (("nvjitlink", "nvJitLink {}"), ("backend", "{} forced"), ("python", "Python {}")):
+            if self.values[key] not in ("auto", ""):
+                words.append(text.format(self.values[key]))
+        if self.gpu:
+            words.append("on a real GPU")
+        return ", ".join(words)
+
+    @property
+    def axes(self) -> dict[str, str]:
+        """The values that tell cells apart, for tables and for explaining differences."""
+        return {key: str(self.values[key]) for key, spec in KEYS.items() if spec.axis and self.values[key]}
+
+    @property
+    def toolchains(self) -> tuple[tuple[str, toolchains.Layout], ...]:
+        """What ``cudalink toolchain add`` must have brought before the cell runs."""
+        from ..emulator import plan
+
+        needed: list[tuple[str, toolchains.Layout]] = []
+        if self.values["driver"] not in KEYS["driver"].words:
+            emulation = plan(self.driver, arch=self.values["arch"] or "sm_90")
+            needed += [(str(version), "libs") for version in emulation.toolchains]
+        if self.values["nvjitlink"] not in KEYS["nvjitlink"].words:
+            needed.append((self.values["nvjitlink"], "libs"))
+        if self.values["source"] == "local" and not self.values["local"] and self.ctk != "none":
+            needed.append((self.ctk, "ctk"))
+        return tuple(dict.fromkeys(needed))
+
+    def environment(self, records: Path | str) -> dict[str, str]:
+        """The environment variables of the run: the plugin's settings, the record file, and the cell's own.
+
+        An option on pytest's command line still counts for more.
+        """
+        result = {"CUDALINK_CELL": self.name, "CUDALINK_REPORT": str(Path(records) / f"{self.name}.jsonl")}
+        for key, variable in _ENVIRONMENT.items():
+            if self.values[key] not in ("auto", ""):
+                result[variable] = str(self.values[key])
+        if self.values["source"] == "local":
+            folder = self.values["local"] or str(toolchains.folder(self.ctk, "ctk"))
+            result |= {"CUDA_HOME": folder, "CUDA_PATH": folder}
+        filling = {key.replace("-", "_"): value for key, value in self.values.items() if isinstance(value, str)}
+        return result | {name: _fill(value, filling) for name, value in self.values["env"].items()}
 
 
-def load_cells(path: Path | str) -> list[Cell]:
-    """Read the cells of a file, in its order.
+#: Which variable of the plugin carries a key.
+_ENVIRONMENT: Final = {
+    "driver": "CUDALINK_DRIVER",
+    "nvjitlink": "CUDALINK_NVJITLINK",
+    "backend": "CUDALINK_FORCE_BACKEND",
+    "policy": "CUDALINK_POLICY",
+    "arch": "CUDALINK_ARCH",
+}
 
-    Raises
-    ------
-    CellsError
-        If it is no TOML, or a cell has an unknown key or an unknown toolkit.
+
+def _fill(template: str, values: Mapping[str, str]) -> str:
+    """Put values for ``{key}``; other braces stay as they are."""
+    return re.sub(r"\{([a-z_]+)\}", lambda match: values.get(match[1], match[0]), template)
+
+
+def _implied_tags(cell: Cell) -> Iterator[str]:
+    toolkit = version_of(cell.ctk)
+    others = [version for key in ("driver", "nvjitlink") if (version := version_of(cell.values[key])) is not None]
+    if toolkit is not None and any(other != toolkit for other in others):
+        yield "skew"
+        if any(other.major != toolkit.major for other in others):
+            yield "cross-major"
+    if cell.values["backend"] in ("driver", "nvjitlink"):
+        yield "forced"
+    if cell.gpu:
+        yield "gpu"
+
+
+def select(cells: Iterable[Cell], tags: str | Iterable[str] = ()) -> list[Cell]:
+    """Cells that have at least one of the tags; a tag after ``!`` must not be there. No tags: all.
+
+    Parameters
+    ----------
+    tags : str or iterable of str
+        ``"skew,!gpu"`` or ``["skew", "!gpu"]``.
     """
-    path = Path(path)
-    try:
-        content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        msg = f"{path}: {error}"
-        raise CellsError(msg) from error
-    toolkits = content.get("toolkits", {})
-    cells = []
-    for name, cell in content.get("cells", {}).items():
-        if unknown := set(cell) - _CELL_KEYS:
-            msg = f"{path}: cell {name!r} has unknown keys {sorted(unknown)}; known: {sorted(_CELL_KEYS)}"
-            raise CellsError(msg)
-        ctk = cell.get("ctk")
-        if ctk not in toolkits:
-            msg = f"{path}: cell {name!r}: ctk = {ctk!r} is not among the toolkits {sorted(toolkits)}"
-            raise CellsError(msg)
-        cells.append(Cell(name, ctk, tuple(toolkits[ctk]["packages"])))
-    return cells
+    words = tags.split(",") if isinstance(tags, str) else list(tags)
+    wanted = {word.strip() for word in words if word.strip()}
+    unwanted = {word[1:] for word in wanted if word.startswith("!")}
+    positive = {word for word in wanted if not word.startswith("!")}
+    return [cell for cell in cells if not unwanted & set(cell.tags) and (not positive or positive & set(cell.tags))]

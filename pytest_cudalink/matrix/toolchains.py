@@ -33,8 +33,10 @@ __all__ = [
     "cache_root",
     "emulator_library_path",
     "find",
+    "folder",
     "installed",
     "library_path",
+    "packages",
     "releases",
     "remove",
 ]
@@ -137,6 +139,25 @@ def _release(version: str | tuple[int, int]) -> CudaVersion:
         return max(releases()) if version == "latest" else CudaVersion.parse(version)
     except ValueError as error:
         raise ToolchainError(str(error)) from error
+
+
+def packages(version: str | tuple[int, int]) -> dict[str, str]:
+    """The wheels of a release's libraries, name to exact version.
+
+    Raises
+    ------
+    ToolchainError
+        If there are no wheels of that release.
+    """
+    release = _release(version)
+    if fault := _fault(release):
+        raise ToolchainError(fault)
+    return {one["name"]: one["version"] for one in _table()[release]["libs"]}
+
+
+def folder(version: str | tuple[int, int], layout: Layout = "libs") -> Path:
+    """Where the toolchain of a release lies or would lie."""
+    return _folder(_release(version), layout)
 
 
 def _folder(version: CudaVersion, layout: Layout) -> Path:

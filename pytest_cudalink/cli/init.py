@@ -1,0 +1,74 @@
+"""``cudalink init``."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ..matrix.adopt import Change
+
+__all__ = ["DESCRIPTION", "configure", "run"]
+
+DESCRIPTION: Final = (
+    "Bring a matrix into the project of this folder: matrices/cells.toml, a noxfile or tox.toml, and the workflow of "
+    "the CI. What is there is not overwritten without a question."
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("--runner", choices=("nox", "tox"), help="default: what the project has, else nox")
+    parser.add_argument("--ci", choices=("github", "gitlab", "none"), help="default: what the project has, else github")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be written, and write nothing")
+    parser.add_argument("--force", action="store_true", help="replace files that differ, without a question")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the files; exit code 1 when something was left as it is that differs."""
+    from ..matrix.adopt import plan_changes
+
+    root = Path.cwd()
+    left = []
+    for change in plan_changes(root, options.runner, options.ci):
+        word = _word(change, options)
+        sys.stdout.write(f"{word:<8}{change.path}\n")
+        if options.dry_run:
+            _show(root, change)
+        elif word in ("write", "append", "replace"):
+            (root / change.path).parent.mkdir(parents=True, exist_ok=True)
+            (root / change.path).write_text(change.content, encoding="utf-8")
+        if word == "leave":
+            left.append(change)
+        if change.advice:
+            sys.stdout.write("".join(f"        {line}\n" for line in change.advice.splitlines()))
+    if left:
+        names = ", ".join(str(change.path) for change in left)
+        sys.stderr.write(f"cudalink init: left as they are: {names}; look with --dry-run, replace with --force\n")
+    elif not options.dry_run:
+        sys.stdout.write("next: cudalink matrix list\n")
+    return 1 if left else 0
+
+
+def _word(change: Change, options: argparse.Namespace) -> str:
+    if change.action != "replace" or options.force or options.dry_run:
+        return change.action
+    if sys.stdin.isatty():
+        sys.stdout.write(f"{change.path} is there and differs. Replace it? [y/N] ")
+        sys.stdout.flush()
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return "replace"
+    return "leave"
+
+
+def _show(root: Path, change: Change) -> None:
+    """What would change, as a diff."""
+    if change.action == "keep":
+        return
+    file = root / change.path
+    before = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    lines = difflib.unified_diff(before, change.content.splitlines(), str(change.path), str(change.path), lineterm="")
+    sys.stdout.write("".join(f"        {line}\n" for line in lines))

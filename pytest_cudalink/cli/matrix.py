@@ -1,0 +1,166 @@
+"""``cudalink matrix``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+__all__ = ["DESCRIPTION", "configure", "run"]
+
+DESCRIPTION: Final = (
+    "The cells of a project: each is one environment and one run of its tests. Runners (nox, tox, GitHub, GitLab) read "
+    "the same file."
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verbs."""
+    verbs = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
+    check = verbs.add_parser("check", help="say what is wrong with the file, with lines and keys")
+    check.add_argument("--schema", action="store_true", help="print the JSON schema instead")
+    listing = verbs.add_parser("list", help="one line for each cell")
+    show = verbs.add_parser("show", help="everything about one cell")
+    show.add_argument("cell", metavar="CELL")
+    github = verbs.add_parser("github", help="the matrix of a GitHub workflow, for fromJSON")
+    gitlab = verbs.add_parser("gitlab", help="the child pipeline of GitLab")
+    gitlab.add_argument("--runner", choices=("nox", "tox"), default="nox", help="what runs a cell")
+    for verb in (listing, github, gitlab):
+        verb.add_argument("--tags", default="", metavar="TAG,…", help="cells with one of these tags; !TAG: without it")
+    for verb in (listing, show):
+        verb.add_argument("--json", action="store_true", help="for programs")
+    for verb in (check, listing, show, github, gitlab):
+        verb.add_argument("--file", type=Path, metavar="FILE", help="file of cells (default: matrices/cells.toml)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do one verb; exit code 1 for a file that cannot be used, 2 for a file or cell that is not there."""
+    from ..matrix import CellsError, plan
+
+    verbs: dict[str, Callable[[argparse.Namespace, Path], int]] = {
+        "check": _check,
+        "list": _list,
+        "show": _show,
+        "github": _github,
+        "gitlab": _gitlab,
+    }
+    file = options.file or plan.cells_file(Path())
+    try:
+        return verbs[options.verb](options, file)
+    except CellsError as error:
+        count = len(error.faults)
+        sys.stderr.write(f"{error}\ncudalink matrix: {count} error{'s' if count > 1 else ''} in {file}\n")
+        return 1
+    except OSError as error:
+        sys.stderr.write(f"cudalink matrix: {error.strerror}: {file}; `cudalink init` writes one\n")
+        return 2
+
+
+def _check(options: argparse.Namespace, file: Path) -> int:
+    from ..matrix import load_cells
+    from ..matrix.schema import schema
+
+    if options.schema:
+        sys.stdout.write(json.dumps(schema(), indent=1) + "\n")
+        return 0
+    found = load_cells(file)
+    sys.stdout.write(f"{file}: {len(found)} cells, no errors\n")
+    return 0
+
+
+def _list(options: argparse.Namespace, file: Path) -> int:
+    from ..matrix import load_cells, select
+
+    found = select(load_cells(file), options.tags)
+    if options.json:
+        rows = [
+            {"name": cell.name, "axes": cell.axes, "tags": cell.tags, "description": cell.description} for cell in found
+        ]
+        sys.stdout.write(json.dumps(rows, indent=1) + "\n")
+        return 0
+    width = max((len(cell.name) for cell in found), default=0)
+    described = max((len(cell.description) for cell in found), default=0)
+    for cell in found:
+        line = f"{cell.name:<{width}}  {cell.description:<{described}}  {' '.join(cell.tags)}"
+        sys.stdout.write(line.rstrip() + "\n")
+    return 0
+
+
+def _show(options: argparse.Namespace, file: Path) -> int:
+    from ..matrix import load_cells, plan
+
+    cells = {cell.name: cell for cell in load_cells(file)}
+    cell = cells.get(options.cell)
+    if cell is None:
+        import difflib
+
+        near = difflib.get_close_matches(options.cell, cells, 3) or list(cells)
+        sys.stderr.write(f"cudalink matrix: no cell {options.cell!r} in {file}; did you mean {' or '.join(near)}?\n")
+        return 2
+    values = {key: value for key, value in cell.values.items() if value not in ("", [], {}) and key != "packages"}
+    content = {
+        "name": cell.name,
+        "description": cell.description,
+        "line": cell.line,
+        "values": values,
+        "tags": list(cell.tags),
+        "packages": list(cell.packages),
+        "toolchains": [f"{version} ({layout})" for version, layout in cell.toolchains],
+        "environment": cell.environment(plan.RECORDS),
+    }
+    if options.json:
+        sys.stdout.write(json.dumps(content, indent=1) + "\n")
+        return 0
+    sys.stdout.write(f"{cell.name}: {cell.description} ({file}, line {cell.line})\n")
+    sections: dict[str, list[str]] = {
+        "values": [f"{key} = {_toml(value)}" for key, value in values.items()],
+        "tags": list(cell.tags),
+        "packages": list(cell.packages),
+        "toolchains": [f"cudalink toolchain add {version} --layout {layout}" for version, layout in cell.toolchains],
+        "environment": [f"{name}={value}" for name, value in cell.environment(plan.RECORDS).items()],
+    }
+    for title, lines in sections.items():
+        if lines:
+            sys.stdout.write(f"\n{title}\n" + "".join(f"  {line}\n" for line in lines))
+    return 0
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _gitlab(options: argparse.Namespace, file: Path) -> int:
+    from ..matrix import load_cells, select
+    from ..matrix.adopt import gitlab_pipeline
+
+    pipeline = gitlab_pipeline(select(load_cells(file), options.tags), options.runner)
+    sys.stdout.write(json.dumps(pipeline, indent=1) + "\n")
+    return 0
+
+
+def _github(options: argparse.Namespace, file: Path) -> int:
+    from ..matrix import load_cells, select
+
+    rows = [
+        {
+            "cell": cell.name,
+            "python": cell.python or "3.12",
+            "gpu": cell.gpu,
+            "tags": list(cell.tags),
+            "runs-on": cell.values["runs-on"] or ["ubuntu-latest"],
+            "description": cell.description,
+        }
+        for cell in select(load_cells(file), options.tags)
+    ]
+    text = json.dumps({"include": rows}, separators=(",", ":"))
+    sys.stdout.write(text + "\n")
+    if output := os.environ.get("GITHUB_OUTPUT"):
+        with Path(output).open("a", encoding="utf-8") as stream:
+            stream.write(f"matrix={text}\n")
+    return 0

@@ -1,0 +1,98 @@
+"""``cudalink report``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ..report.compare import Comparison
+    from ..report.merge import Report
+    from ..report.views import Section
+
+__all__ = ["DESCRIPTION", "configure", "run"]
+
+DESCRIPTION: Final = (
+    "Merge the records of all cells into one report: on the terminal, and as HTML, Markdown and JUnit. In a GitHub job "
+    "the Markdown also goes to the job's summary. Exit code 1 when something is found that --fail-on names."
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument(
+        "paths", nargs="+", type=Path, metavar="DIR", help="folders of records, files, or a saved report"
+    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write one self-contained page")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write GitHub's Markdown")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML, a suite for each cell")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write the merged report, to compare with later")
+    parser.add_argument("--against", type=Path, metavar="OLD", help="an older report or its folder, to compare with")
+    parser.add_argument("--cells", type=Path, metavar="FILE", help="file of cells: those without records are named")
+    parser.add_argument("--tags", default="", metavar="TAG,…", help="expect records of these cells only (see --cells)")
+    parser.add_argument("--skew", type=Path, metavar="FILE", help="what `cudalink skew --json` measured, to draw too")
+    parser.add_argument(
+        "--fail-on",
+        metavar="WORD,…",
+        help="what is exit code 1: regressions, failed, crashed, incomplete, violations, mismatch, skipped-everywhere, "
+        "not-run, or none (default: with --against regressions, else failed,crashed,incomplete)",
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Merge and write; exit code 1 for findings, 2 for what cannot be read."""
+    from ..matrix import CellsError, load_cells, select
+    from ..report.compare import FAIL_ON, compare, findings
+    from ..report.merge import merge
+    from ..report.records import RecordError
+
+    default = "regressions" if options.against else "failed,crashed,incomplete"
+    words = [word for word in (options.fail_on or default).split(",") if word != "none"]
+    if unknown := [word for word in words if word not in FAIL_ON]:
+        sys.stderr.write(f"cudalink report: --fail-on {unknown[0]!r} is unknown; known: {', '.join(FAIL_ON)}, none\n")
+        return 2
+    try:
+        expected = [cell.name for cell in select(load_cells(options.cells), options.tags)] if options.cells else []
+        report = merge(options.paths, expected)
+        comparison = compare(report, merge([options.against])) if options.against else None
+        _write(options, report, comparison)
+    except (RecordError, CellsError, OSError) as error:
+        sys.stderr.write(f"cudalink report: {error}\n")
+        return 2
+    except ModuleNotFoundError as error:
+        sys.stderr.write(f"cudalink report: {error.name} is not installed; pip install 'pytest-cudalink[report]'\n")
+        return 2
+    found = {word: number for word, number in findings(report, comparison).items() if word in words and number}
+    for word, number in found.items():
+        sys.stderr.write(f"cudalink report: {word}: {number} ({FAIL_ON[word]})\n")
+    return 1 if found else 0
+
+
+def _write(options: argparse.Namespace, report: Report, comparison: Comparison | None) -> None:
+    from ..report import html, junit, text
+
+    extra = _skew(options.skew) if options.skew else []
+    if options.save:
+        report.save(options.save)
+    if options.html:
+        options.html.write_text(html.render(report, comparison, extra), encoding="utf-8")
+    if options.junit:
+        options.junit.write_text(junit.junit(report), encoding="utf-8")
+    written = text.markdown(report, comparison, extra)
+    if options.markdown:
+        options.markdown.write_text(written, encoding="utf-8")
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(summary).open("a", encoding="utf-8") as stream:
+            stream.write(written)
+    if not options.quiet:
+        text.terminal(report, comparison, extra)
+
+
+def _skew(path: Path) -> list[Section]:
+    from ..matrix import skew
+
+    return skew.sections(skew.load(path))

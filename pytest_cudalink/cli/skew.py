@@ -1,0 +1,88 @@
+"""``cudalink skew``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ..matrix.skew import Measurement
+
+__all__ = ["DESCRIPTION", "configure", "run"]
+
+DESCRIPTION: Final = (
+    "Link a small sample for every pair of installed toolchains (`cudalink toolchain add …`): by nvJitLink, by "
+    "emulated drivers, as PTX, LTO-IR and cubin; and compare what happened with what the policies, the guard rails and "
+    "the artifacts' headers predict. Answers are kept, so that an interrupted run goes on where it was."
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument(
+        "versions", nargs="*", metavar="VERSION", help="CUDA releases (default: all that are installed)"
+    )
+    parser.add_argument("--json", action="store_true", help="for programs, and for `cudalink report --skew`")
+    parser.add_argument("--journal", type=Path, metavar="FILE", help="where answers are kept (default: in the cache)")
+    parser.add_argument("--fresh", action="store_true", help="measure again what the journal has")
+    parser.add_argument("--fail-on", choices=("unsafe", "any", "none"), default="none", help="findings for exit code 1")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure and print; exit code 1 for findings that --fail-on names, 2 when nothing can be measured."""
+    from ..matrix import skew, toolchains
+
+    journal = options.journal or toolchains.cache_root() / "skew.jsonl"
+    if options.fresh:
+        journal.unlink(missing_ok=True)
+    if not options.versions and not toolchains.installed():
+        sys.stderr.write("cudalink skew: no toolchains are installed; run: cudalink toolchain add 12.9 13.0\n")
+        return 2
+    try:
+        measured = skew.measure(options.versions or None, journal, _progress)
+    except toolchains.ToolchainError as error:
+        sys.stderr.write(f"cudalink skew: {error}\n")
+        return 2
+    found = skew.findings(measured)
+    if options.json:
+        content = {
+            "measurements": [asdict(one) for one in measured],
+            "findings": [{"rule": one.rule, "unsafe": one.unsafe, "text": str(one)} for one in found],
+        }
+        sys.stdout.write(json.dumps(content, indent=1) + "\n")
+    else:
+        _print(measured)
+    counted = [one for one in found if one.unsafe or options.fail_on == "any"]
+    return 1 if counted and options.fail_on != "none" else 0
+
+
+def _print(measured: list[Measurement]) -> None:
+    from ..matrix import skew
+
+    for section in skew.sections(measured):
+        widths = [max(len(str(row[at])) for row in (section.head, *section.rows)) for at in range(len(section.head))]
+        sys.stdout.write(f"\n{section.title}\n")
+        if section.note:
+            sys.stdout.write(f"{section.note}\n")
+        for row in (section.head, *section.rows):
+            line = "  ".join(f"{value!s:<{width}}" for value, width in zip(row, widths, strict=True))
+            sys.stdout.write(f"{line.rstrip()}\n")
+    unsafe = sum(one.unsafe for one in skew.findings(measured))
+    everything = len(skew.findings(measured))
+    sys.stdout.write(f"\n{len(measured)} answers; {unsafe} times a rule promises what fails, ")
+    sys.stdout.write(f"{everything - unsafe} times one forbids what works\n")
+
+
+def _progress(done: int, every: int) -> None:
+    """A bar, on a terminal only."""
+    if not sys.stderr.isatty():
+        return
+    width = 30
+    filled = width * done // max(1, every)
+    end = "\n" if done == every else ""
+    sys.stderr.write(f"\r\x1b[2K[{'#' * filled}{'.' * (width - filled)}] {done} of {every}{end}")
+    sys.stderr.flush()

@@ -1,0 +1,94 @@
+"""On which line of a TOML file a key stands; `tomllib` does not tell."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["Path", "line_of", "lines"]
+
+#: Keys from the top of the file; the elements of arrays of tables count from 0.
+Path = tuple[str | int, ...]
+
+
+def lines(text: str) -> dict[Path, int]:
+    """Line numbers, from 1, of every table header and key of a valid TOML text; inline tables count as one key."""
+    found: dict[Path, int] = {}
+    counts: dict[Path, int] = {}
+    prefix: Path = ()
+    for number, statement in _statements(text):
+        if statement.lstrip().startswith("[["):
+            keys = _resolve(_keys(tomllib.loads(statement)), counts)
+            counts[keys] = counts.get(keys, -1) + 1
+            prefix = (*keys, counts[keys])
+            found.setdefault(keys, number)
+        elif statement.lstrip().startswith("["):
+            prefix = _resolve(_keys(tomllib.loads(statement)), counts)
+        else:
+            for keys in _leaves(tomllib.loads(statement)):
+                for length in range(1, len(keys) + 1):
+                    found.setdefault((*prefix, *keys[:length]), number)
+            continue
+        for length in range(1, len(prefix) + 1):
+            found.setdefault(prefix[:length], number)
+    return found
+
+
+def line_of(known: dict[Path, int], path: Path) -> int | None:
+    """The line of a key, else that of the innermost table around it; None for the file as a whole."""
+    return next((known[path[:length]] for length in range(len(path), 0, -1) if path[:length] in known), None)
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """Headers and assignments, each with its first line; a value may run over several lines."""
+    rest = text.split("\n")  # splitlines() also splits at characters that TOML allows in strings
+    start = 0
+    while start < len(rest):
+        if not rest[start].strip() or rest[start].lstrip().startswith("#"):
+            start += 1
+            continue
+        end = start + 1
+        while end < len(rest) and not _whole("\n".join(rest[start:end])):
+            end += 1
+        yield start + 1, "\n".join(rest[start:end])
+        start = end
+
+
+def _whole(text: str) -> bool:
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return False
+    return True
+
+
+def _keys(content: dict[str, Any]) -> list[str]:
+    """The keys of a header: one in each level."""
+    keys = []
+    level: Any = content
+    while level:
+        if isinstance(level, list):
+            level = level[0]
+            continue
+        ((key, level),) = level.items()
+        keys.append(key)
+    return keys
+
+
+def _resolve(keys: list[str], counts: dict[Path, int]) -> Path:
+    """A header's keys with the number of the element that each array of tables is at; the last key as it is."""
+    path: Path = ()
+    for position, key in enumerate(keys):
+        path = (*path, key)
+        if position < len(keys) - 1 and path in counts:
+            path = (*path, counts[path])
+    return path
+
+
+def _leaves(content: dict[str, Any]) -> Iterator[Path]:
+    for key, value in content.items():
+        if isinstance(value, dict) and value:
+            yield from ((key, *rest) for rest in _leaves(value))
+        else:
+            yield (key,)

@@ -1,0 +1,182 @@
+"""Bringing a matrix into a project: the files that ``cudalink init`` writes, and nothing that was there before."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from .cells import Cell
+from .plan import CELLS, RECORDS
+
+__all__ = ["CI", "RUNNERS", "Change", "gitlab_pipeline", "plan_changes"]
+
+RUNNERS: Final = ("nox", "tox")
+CI: Final = ("github", "gitlab", "none")
+_TEMPLATES = Path(__file__).parent / "templates"
+#: How each runner runs one cell in CI.
+_RUN: Final = {"nox": 'nox -s "$CELL"', "tox": 'tox run -e "$CELL"'}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One file.
+
+    Attributes
+    ----------
+    path : Path
+        Relative to the project.
+    content : str
+        The whole file as it shall be.
+    action : str
+        ``"write"`` a new file, ``"append"`` to one, ``"replace"`` one that says something else, or ``"keep"`` one that
+        says it already.
+    advice : str
+        For a file that is not replaced: what to put into it by hand.
+    """
+
+    path: Path
+    content: str
+    action: Literal["write", "append", "replace", "keep"]
+    advice: str = ""
+
+
+def plan_changes(root: Path, runner: str | None = None, ci: str | None = None) -> list[Change]:
+    """What adopting the matrix would write; nothing is written here.
+
+    Parameters
+    ----------
+    root : Path
+        The project.
+    runner : str, optional
+        ``"nox"`` or ``"tox"``; default tox where the project has it and no noxfile.
+    ci : str, optional
+        ``"github"``, ``"gitlab"`` or ``"none"``; default what the project has, else GitHub.
+    """
+    has_tox = any((root / name).exists() for name in ("tox.ini", "tox.toml"))
+    runner = runner or ("tox" if has_tox and not (root / "noxfile.py").exists() else "nox")
+    ci = ci or ("gitlab" if (root / ".gitlab-ci.yml").exists() and not (root / ".github").exists() else "github")
+    changes = [_file(root, CELLS, _cells(root)), _runner(root, runner)]
+    if ci == "github":
+        text = _template("github.yml").replace("@RUNNER@", runner).replace("@RUN@", _RUN[runner])
+        changes.append(_file(root, Path(".github", "workflows", "cudalink.yml"), text))
+    elif ci == "gitlab":
+        changes.append(_file(root, Path(".gitlab", "cudalink.yml"), _template("gitlab.yml")))
+        changes += _included(root)
+    changes.append(_lines(root, Path(".gitignore"), [f"{RECORDS}/"]))
+    return changes
+
+
+def _template(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def _file(root: Path, path: Path, content: str, advice: str = "") -> Change:
+    try:
+        present = (root / path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Change(path, content, "write")
+    return Change(path, content, "keep" if present == content else "replace", advice)
+
+
+def _lines(root: Path, path: Path, lines: Iterable[str]) -> Change:
+    """Lines that a file shall have; what it has stays."""
+    try:
+        present = (root / path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Change(path, "".join(f"{line}\n" for line in lines), "write")
+    missing = [line for line in lines if line not in present.splitlines()]
+    if not missing:
+        return Change(path, present, "keep")
+    separator = "" if not present or present.endswith("\n") else "\n"
+    return Change(path, present + separator + "".join(f"{line}\n" for line in missing), "append")
+
+
+def _runner(root: Path, runner: str) -> Change:
+    if runner == "nox":
+        path = Path("noxfile.py")
+        content = _template("noxfile.py")
+        if not (root / path).exists():
+            return Change(path, content, "write")
+        present = (root / path).read_text(encoding="utf-8")
+        if "pytest_cudalink.matrix.nox" in present:
+            return Change(path, present, "keep")
+        # at the end: the sessions of the project come first in its lists
+        more = '\nfrom pytest_cudalink.matrix.nox import sessions  # noqa: E402\n\nsessions("matrices/cells.toml")\n'
+        return Change(path, f"{present.rstrip()}\n{more}", "append")
+    path = Path("tox.ini" if (root / "tox.ini").exists() else "tox.toml")
+    if not (root / path).exists():
+        return Change(path, _template("tox.toml"), "write")
+    present = (root / path).read_text(encoding="utf-8")
+    if "pytest-cudalink" in present:
+        return Change(path, present, "keep")
+    where = "[tox]\nrequires = pytest-cudalink[tox]" if path.suffix == ".ini" else 'requires = ["pytest-cudalink[tox]"]'
+    return Change(path, present, "keep", f"put this into {path}, or add to what is there:\n{where}")
+
+
+def _included(root: Path) -> list[Change]:
+    path = Path(".gitlab-ci.yml")
+    line = "include: [{ local: .gitlab/cudalink.yml }]"
+    if not (root / path).exists():
+        return [Change(path, f"{line}\n", "write")]
+    present = (root / path).read_text(encoding="utf-8")
+    advice = "" if ".gitlab/cudalink.yml" in present else f"put this into {path}, or add to what is there:\n{line}"
+    return [Change(path, present, "keep", advice)]
+
+
+def _cells(root: Path) -> str:
+    """The first cells, with what the project says of itself."""
+    try:
+        project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        project = {}
+    groups = [name for name in ("test", "tests") if name in project.get("dependency-groups", {})]
+    extras = [name for name in ("test", "tests") if name in project.get("project", {}).get("optional-dependencies", {})]
+    tests = next((name for name in ("tests", "test") if (root / name).is_dir()), "")
+    words: dict[str, list[str]] = {"PACKAGES": [], "GROUPS": groups[:1], "EXTRAS": extras[:1]}
+    words["TESTS"] = [tests] if tests else []
+    text = _template("cells.toml")
+    if "project" not in project and "build-system" not in project:
+        text = text.replace(
+            "[defaults]\n",
+            '[defaults]\n# this folder has no pyproject.toml that could be installed\ninstall = "none"\n',
+        )
+    for name, values in words.items():
+        text = text.replace(f"@{name}@", ", ".join(json.dumps(value) for value in values))
+    return text
+
+
+def gitlab_pipeline(cells: Iterable[Cell], runner: str) -> dict[str, Any]:
+    """The child pipeline of GitLab: a job for each cell, and the report. JSON is YAML."""
+    records = {"when": "always", "paths": [str(RECORDS)], "expire_in": "1 week"}
+    jobs: dict[str, Any] = {}
+    for cell in cells:
+        image = f"ghcr.io/astral-sh/uv:python{cell.python or '3.12'}-bookworm"
+        job: dict[str, Any] = {
+            "image": image,
+            "variables": {"CELL": cell.name},
+            "script": [f'uvx --with "pytest-cudalink[{runner}]" {_RUN[runner]}'],
+            "artifacts": records,
+            "cache": {"key": "cudalink", "paths": [".cache/pytest-cudalink", ".cache/uv"]},
+        }
+        if cell.values["runs-on"]:
+            job["tags"] = cell.values["runs-on"]
+        jobs[cell.name] = job
+    report = {
+        "image": "ghcr.io/astral-sh/uv:python3.12-bookworm",
+        "stage": ".post",
+        "when": "always",
+        "script": [
+            f'uvx --from "pytest-cudalink[report]" cudalink report {RECORDS} --html cudalink.html --junit cudalink.xml'
+        ],
+        "artifacts": {
+            "when": "always",
+            "paths": ["cudalink.html"],
+            "reports": {"junit": "cudalink.xml"},
+        },
+    }
+    variables = {"XDG_CACHE_HOME": "$CI_PROJECT_DIR/.cache", "UV_CACHE_DIR": "$CI_PROJECT_DIR/.cache/uv"}
+    return {"variables": variables, **jobs, "cudalink-report": report}

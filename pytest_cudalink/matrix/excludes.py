@@ -1,0 +1,72 @@
+"""Why a combination of values may be left out of a matrix: each reason is checked, so that none outlives its truth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ..versions import known_architectures
+from . import toolchains
+from .cells import Cell
+from .keys import version_of
+
+__all__ = ["REASONS", "REASONS_WITH"]
+
+
+def _no_wheels(cell: Cell) -> bool:
+    versions = (version_of(cell.values[key]) for key in ("ctk", "nvjitlink"))
+    return any(version is not None and version not in toolchains.releases() for version in versions)
+
+
+def _no_skew(cell: Cell) -> bool:
+    toolkit = version_of(cell.ctk)
+    others = [version_of(cell.values[key]) or toolkit for key in ("driver", "nvjitlink")]
+    explicit = any(version_of(cell.values[key]) is not None for key in ("driver", "nvjitlink"))
+    return explicit and all(other == toolkit for other in others)
+
+
+def _driver_too_old(cell: Cell) -> bool:
+    toolkit, driver = version_of(cell.ctk), version_of(cell.driver)
+    return toolkit is not None and driver is not None and driver.major < toolkit.major
+
+
+def _nvjitlink_unusable(cell: Cell) -> bool:
+    version = version_of(cell.values["nvjitlink"])
+    return version is not None and version < (12, 3)
+
+
+def _other_soname(cell: Cell) -> bool:
+    toolkit, nvjitlink = version_of(cell.ctk), version_of(cell.values["nvjitlink"])
+    return toolkit is not None and nvjitlink is not None and toolkit.major != nvjitlink.major
+
+
+def _arch_unsupported(cell: Cell) -> bool:
+    arch = cell.values["arch"]
+    versions = [version for key in ("ctk", "driver", "nvjitlink") if (version := version_of(cell.values[key]))]
+    return bool(arch) and any(arch.replace("compute", "sm") not in known_architectures(one) for one in versions)
+
+
+def _python_unsupported(cell: Cell) -> bool:
+    # no toolkit wheel depends on Python; cuda-bindings does, and supports 3.9 and newer
+    minor = int((cell.python or "3.11").rstrip("t").partition(".")[2])
+    return minor < 11
+
+
+#: Why a combination may be left out, each with what must be true of it.
+REASONS: Final[dict[str, tuple[str, Callable[[Cell], bool]]]] = {
+    "no-skew": ("the driver and nvJitLink are of the toolkit's own release", _no_skew),
+    "no-wheels": ("NVIDIA published no wheels of that release", _no_wheels),
+    "driver-too-old": ("the driver's major version is older than the toolkit's", _driver_too_old),
+    "nvjitlink-unusable": ("that nvJitLink is older than 12.3", _nvjitlink_unusable),
+    "other-soname": (
+        "that nvJitLink is of another major version, and what needs this toolkit opens its own",
+        _other_soname,
+    ),
+    "arch-unsupported": ("one of the releases does not know the architecture", _arch_unsupported),
+    "python-unsupported": ("the plugin needs Python 3.11 or newer", _python_unsupported),
+}
+#: Reasons that need a companion key, and what it is.
+REASONS_WITH: Final = {
+    "same-as": ("cell", "another cell has the same values"),
+    "known-issue": ("issue", "an open issue, until a date"),
+}

@@ -1,0 +1,181 @@
+"""The keys of a cell: what each means, what it takes, and how a file's JSON schema says so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..versions import CudaVersion
+from . import toolchains
+
+__all__ = ["KEYS", "LATEST", "NAME_PATTERN", "Key", "release_fault", "version_of"]
+
+LATEST: Final = "latest"
+#: Names of cells and tags.
+NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+
+
+def release_fault(value: str) -> str:
+    """What is needed instead of a string that is no CUDA release; empty for one that is."""
+    try:
+        CudaVersion.parse(value)
+    except ValueError:
+        return "a CUDA release such as '13.0'"
+    return ""
+
+
+def _python_fault(value: str) -> str:
+    return "" if re.fullmatch(r"3\.\d{1,2}t?", value) else "a Python such as '3.12'"
+
+
+def _driver_fault(value: str) -> str:
+    from ..emulator import supported_versions
+
+    if not release_fault(value) and CudaVersion.parse(value) in supported_versions():
+        return ""
+    return f"a CUDA version that can be emulated, {supported_versions()[0]} to {supported_versions()[-1]}"
+
+
+def _arch_fault(value: str) -> str:
+    from ..emulator import ARCHITECTURES
+
+    return "" if value in ARCHITECTURES else f"an architecture that can be emulated: {', '.join(ARCHITECTURES)}"
+
+
+def _tag_fault(value: str) -> str:
+    return "" if re.fullmatch(NAME_PATTERN, value) else "a word of letters, digits, '.', '_' and '-'"
+
+
+def _anything(_value: str) -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of a cell.
+
+    Attributes
+    ----------
+    kind : str
+        ``"string"``, ``"strings"``, ``"boolean"`` or ``"table"`` (of strings).
+    words : tuple of str
+        Values with a meaning of their own.
+    fault : callable or None
+        For other values: what is needed instead, empty when the value will do. None: only `words` will do.
+    axis : bool
+        Whether ``[axes.NAME]`` may have a list of values.
+    adds : bool
+        Whether a cell's value comes in addition to the default's.
+    """
+
+    kind: str
+    help: str
+    default: Any
+    words: tuple[str, ...] = ()
+    fault: Callable[[str], str] | None = _anything
+    pattern: str | None = None
+    axis: bool = False
+    adds: bool = False
+
+    def needed(self, value: str) -> str:
+        """What is needed instead of one string; empty when it will do."""
+        if value in self.words:
+            return ""
+        if self.fault is None:
+            return f"one of {', '.join(map(repr, self.words))}"
+        problem = self.fault(value)
+        return " or ".join([*map(repr, self.words), problem]) if problem else ""
+
+
+_RELEASE_PATTERN = r"^[0-9]+\.[0-9]+$"
+
+#: Every key of a cell.
+KEYS: Final[dict[str, Key]] = {
+    "python": Key(
+        "string",
+        "Python of the environment; left out, the one that runs nox or tox",
+        "",
+        fault=_python_fault,
+        pattern=r"^3\.[0-9]{1,2}t?$",
+        axis=True,
+    ),
+    "ctk": Key(
+        "string",
+        "CUDA release of the toolkit: '13.0', 'latest' for the newest on the package index, or 'none'",
+        "none",
+        words=("none", LATEST),
+        fault=release_fault,
+        pattern=_RELEASE_PATTERN,
+        axis=True,
+    ),
+    "source": Key(
+        "string",
+        "where the toolkit comes from: wheels in the environment, or a local folder as an installed toolkit has it",
+        "wheels",
+        words=("wheels", "local"),
+        fault=None,
+        axis=True,
+    ),
+    "local": Key("string", "the folder for source = 'local'; left out, a mini toolkit is made in the cache", ""),
+    "driver": Key(
+        "string",
+        "CUDA driver: 'auto' (what the machine has; where it has none and the driver backend is forced, an emulated "
+        "one of the toolkit's release), 'real', 'absent', or the CUDA version of an emulated one",
+        "auto",
+        words=("auto", "real", "absent"),
+        fault=_driver_fault,
+        pattern=_RELEASE_PATTERN,
+        axis=True,
+    ),
+    "nvjitlink": Key(
+        "string",
+        "nvJitLink: 'auto' (the toolkit's), 'absent', or the CUDA release of another one, preloaded",
+        "auto",
+        words=("auto", "absent"),
+        fault=release_fault,
+        pattern=_RELEASE_PATTERN,
+        axis=True,
+    ),
+    "backend": Key(
+        "string",
+        "what links: 'auto' lets the policy decide, 'driver' and 'nvjitlink' force one, 'each' runs both",
+        "auto",
+        words=("auto", "driver", "nvjitlink", "each"),
+        fault=None,
+        axis=True,
+    ),
+    "policy": Key("string", "dispatch table of the bundled linker", "", axis=True),
+    "arch": Key(
+        "string",
+        "architecture of the emulated driver's device, such as 'sm_90'",
+        "",
+        fault=_arch_fault,
+        pattern=r"^sm_[0-9]{2,3}$",
+        axis=True,
+    ),
+    "gpu": Key("boolean", "whether the cell needs a real GPU; such cells never run in parallel", default=False),
+    "install": Key(
+        "string",
+        "how the project itself gets into the environment",
+        "editable",
+        words=("editable", "wheel", "none"),
+        fault=None,
+    ),
+    "extras": Key("strings", "extras of the project", []),
+    "groups": Key("strings", "dependency groups of pyproject.toml", []),
+    "packages": Key("strings", "further requirements", [], adds=True),
+    "tests": Key("strings", "arguments of pytest, such as folders", []),
+    "env": Key("table", "environment variables; '{ctk}' and other keys in braces are filled in", {}, adds=True),
+    "tags": Key("strings", "words to select cells by", [], fault=_tag_fault, pattern=f"^{NAME_PATTERN}$", adds=True),
+    "runs-on": Key("strings", "labels of the CI machine", []),
+    "description": Key("string", "one line for lists", ""),
+}
+
+
+def version_of(value: str) -> CudaVersion | None:
+    """The CUDA release that a value stands for; None for a word such as ``"auto"``."""
+    if value == LATEST:
+        return max(toolchains.releases())
+    return None if release_fault(value) else CudaVersion.parse(value)

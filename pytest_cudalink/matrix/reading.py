@@ -1,0 +1,395 @@
+"""Reading ``cells.toml``: all that is wrong with a file is said at once, with lines and keys.
+
+A file has ``[defaults]``, ``[cells.NAME]`` for single cells, ``[axes.NAME]`` for all combinations of some values, with
+excludes whose reason is checked, and ``[toolkits.RELEASE]`` where a project needs other packages than usual.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+import itertools
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..versions import CudaVersion
+from . import _lines, toolchains
+from .cells import Cell
+from .excludes import REASONS, REASONS_WITH
+from .keys import KEYS, LATEST, NAME_PATTERN, Key, release_fault, version_of
+
+__all__ = ["CellsError", "load_cells"]
+
+
+class CellsError(ValueError):
+    """The file of cells cannot be used.
+
+    Attributes
+    ----------
+    faults : tuple of str
+        Everything that is wrong, each as ``FILE:LINE: KEY: what was needed, what was found``.
+    """
+
+    def __init__(self, faults: Iterable[str]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(self.faults))
+
+
+def load_cells(path: Path | str) -> list[Cell]:
+    """Read the cells of a file, in its order: single cells first, then the combinations of axes.
+
+    Raises
+    ------
+    CellsError
+        With everything that is wrong, each with its line and key.
+    OSError
+        If the file cannot be read.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CellsError([f"{path}:1: not UTF-8: {error}"]) from error
+    reader = _Reader(path, text)
+    reader.read()
+    if reader.faults:
+        raise CellsError(text for _, text in sorted(reader.faults))
+    return list(reader.cells.values())
+
+
+@dataclass
+class _Exclude:
+    """One exclude that can be used."""
+
+    place: _lines.Path
+    where: dict[str, list[str]]
+    because: str
+    cell: str | None
+    used: bool = False
+
+    def matches(self, values: Mapping[str, Any]) -> bool:
+        return all(values[key] in wanted for key, wanted in self.where.items())
+
+
+@dataclass
+class _Axes:
+    """One table of axes: the lists, and the values that all its cells share."""
+
+    place: _lines.Path
+    lists: dict[str, list[str]]
+    shared: dict[str, Any]
+    template: str
+    excludes: list[_Exclude] = field(default_factory=list)
+
+    def combinations(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Name and values of every combination."""
+        for combination in itertools.product(*self.lists.values()):
+            values = self.shared | dict(zip(self.lists, combination, strict=True))
+            parts = re.split(r"\{([a-z-]+)\}", self.template)
+            parts[1::2] = [str(values.get(key, f"{{{key}}}")) for key in parts[1::2]]
+            yield "".join(parts), values
+
+
+class _Reader:
+    """One file: its cells so far, and its faults, each with its line."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        try:
+            self.content: dict[str, Any] = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            line = re.search(r"line (\d+)", str(error))
+            number = line[1] if line else text.count("\n") + 1
+            raise CellsError([f"{path}:{number}: not TOML: {error}"]) from error
+        self.lines = _lines.lines(text)
+        self.faults: list[tuple[int, str]] = []
+        self.cells: dict[str, Cell] = {}
+        self.toolkits: dict[str, tuple[str, ...]] = {}
+
+    def read(self) -> None:
+        """Everything, from the top."""
+        self.unknown((), self.content, ("defaults", "cells", "axes", "toolkits"))
+        defaults = self.table(("defaults",), self.content.get("defaults", {}))
+        self.unknown(("defaults",), defaults, KEYS)
+        nothing = {key: spec.default for key, spec in KEYS.items()}
+        base = _over(nothing, self.values(("defaults",), defaults))
+        for release, toolkit in self.table(("toolkits",), self.content.get("toolkits", {})).items():
+            self.toolkit(("toolkits", release), release, toolkit)
+        for name, table in self.table(("cells",), self.content.get("cells", {})).items():
+            place: _lines.Path = ("cells", name)
+            given = self.table(place, table)
+            self.unknown(place, given, KEYS)
+            self.add(place, place, name, _over(base, self.values(place, given)))
+        for name, table in self.table(("axes",), self.content.get("axes", {})).items():
+            axes = self.axes(("axes", name), self.table(("axes", name), table), base)
+            if axes is not None:
+                self.expand(axes)
+
+    # --- faults
+
+    def fault(self, place: _lines.Path, text: str) -> None:
+        """Note what is wrong with a key."""
+        line = _lines.line_of(self.lines, place) or 1
+        name = ".".join(_quoted(key) for key in place)
+        self.faults.append((line, f"{self.path}:{line}: {name}: {text}" if name else f"{self.path}:{line}: {text}"))
+
+    def unknown(self, place: _lines.Path, given: Iterable[str], known: Iterable[str]) -> None:
+        """Note every key that is not known, with the nearest that is."""
+        known = list(known)
+        for key in given:
+            if key not in known:
+                near = difflib.get_close_matches(key, known, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+                self.fault((*place, key), f"unknown key; {hint}")
+
+    # --- values
+
+    def table(self, place: _lines.Path, value: Any) -> dict[str, Any]:
+        """The value, if it is a table; else an empty one."""
+        if isinstance(value, dict):
+            return value
+        self.fault(place, f"needed a table, found {_kind(value)}")
+        return {}
+
+    def good(self, place: _lines.Path, spec: Key, value: Any) -> bool:
+        """Whether a value is what the key takes; else that is noted."""
+        needed, found = _needed(spec, value)
+        if needed:
+            shown = repr(found) if isinstance(found, str) else _kind(found)
+            self.fault(place, f"needed {needed}, found {shown}")
+        return not needed
+
+    def values(self, place: _lines.Path, table: dict[str, Any], *, lists: bool = False) -> dict[str, Any]:
+        """The good values of a table of cell keys; with `lists`, an axis may have several."""
+        result = {}
+        for key, value in table.items():
+            spec = KEYS.get(key)
+            if spec is None:
+                continue
+            if not (lists and spec.axis and isinstance(value, list)):
+                if self.good((*place, key), spec, value):
+                    result[key] = value
+                continue
+            if not value:
+                self.fault((*place, key), "an axis needs at least one value")
+            elif good := [one for one in dict.fromkeys(map(_hashable, value)) if self.good((*place, key), spec, one)]:
+                result[key] = good
+        return result
+
+    def toolkit(self, place: _lines.Path, release: str, value: Any) -> None:
+        """One table of packages."""
+        if release != LATEST and (needed := release_fault(release)):
+            self.fault(place, f"needed 'latest' or {needed}, found {release!r}")
+        table = self.table(place, value)
+        self.unknown(place, table, ("packages",))
+        if self.good((*place, "packages"), KEYS["packages"], table.get("packages")):
+            self.toolkits[release] = tuple(table["packages"])
+
+    # --- cells
+
+    def add(self, place: _lines.Path, naming: _lines.Path, name: str, values: dict[str, Any]) -> None:
+        """Add a cell, once its name and what its values say together were checked."""
+        if not re.fullmatch(NAME_PATTERN, name):
+            self.fault(
+                naming, f"{name!r}: a name has letters, digits, '.', '_' and '-', and begins with one of the former"
+            )
+            return
+        if name in self.cells:
+            self.fault(naming, f"makes a second cell {name!r}; the first is on line {self.cells[name].line}")
+            return
+        for key, text in _conflicts(values):
+            self.fault((*place, key), text)
+        packages: tuple[str, ...] = ()
+        try:
+            key = "ctk"
+            packages = self.packages(values["ctk"], values["source"])
+            key = "nvjitlink"
+            if (version := version_of(values["nvjitlink"])) is not None:
+                toolchains.packages(version)
+        except toolchains.ToolchainError as error:
+            self.fault((*place, key), str(error))
+        line = _lines.line_of(self.lines, place)
+        self.cells[name] = Cell(name, values, (*packages, *values["packages"]), line)
+
+    def packages(self, ctk: str, source: str) -> tuple[str, ...]:
+        """Requirements that make exactly one toolkit, and the cuda-bindings for it."""
+        if ctk == "none":
+            return ()
+        if ctk in self.toolkits:
+            return self.toolkits[ctk]
+        if ctk == LATEST:
+            # nvJitLink by name: cuda-toolkit only bounds it from below
+            return ("cuda-toolkit[cudart,nvjitlink,nvrtc]", "nvidia-nvjitlink", "cuda-bindings")
+        release = CudaVersion.parse(ctk)
+        wheels = [f"{name}=={version}" for name, version in toolchains.packages(release).items()]
+        # of CUDA 12, 12.9 is the cuda-bindings for all minor versions
+        bindings = f"cuda-bindings=={max(release, CudaVersion(12, 9))}.*"
+        return (bindings,) if source == "local" else (*wheels, bindings)
+
+    # --- axes
+
+    def axes(self, place: _lines.Path, table: dict[str, Any], base: dict[str, Any]) -> _Axes | None:
+        """One table of axes; None if its cells cannot be named."""
+        self.unknown(place, table, (*KEYS, "name", "exclude"))
+        given = self.values(place, table, lists=True)
+        lists = {key: value for key, value in given.items() if KEYS[key].axis and isinstance(value, list)}
+        shared = _over(base, {key: value for key, value in given.items() if key not in lists})
+        template = table.get("name", "-".join(f"{key}-{{{key}}}" for key in lists))
+        result = _Axes(place, lists, shared, str(template))
+        result.excludes = self.excludes((*place, "exclude"), table.get("exclude", []), lists)
+        unnamed = [key for key, values in lists.items() if len(values) > 1 and f"{{{key}}}" not in str(template)]
+        if not isinstance(template, str):
+            self.fault((*place, "name"), f"needed a string, found {_kind(template)}")
+        elif not lists:
+            known = ", ".join(key for key, spec in KEYS.items() if spec.axis)
+            self.fault(place, f"needs a list of values for at least one of {known}")
+        elif unnamed:
+            self.fault(
+                (*place, "name"), f"needs {{{unnamed[0]}}}, else several cells have one name; found {template!r}"
+            )
+        else:
+            return result
+        return None
+
+    def expand(self, axes: _Axes) -> None:
+        """Add the cells of all combinations, without the excluded ones, whose reasons are checked."""
+        left_out = []
+        for name, values in axes.combinations():
+            matching = [exclude for exclude in axes.excludes if exclude.matches(values)]
+            if matching:
+                left_out += [(exclude, Cell(name, values, ())) for exclude in matching]
+            else:
+                self.add(axes.place, (*axes.place, "name"), name, values)
+        for exclude, cell in left_out:
+            exclude.used = True
+            if exclude.because in REASONS:
+                sentence, holds = REASONS[exclude.because]
+                if not holds(cell):
+                    shown = ", ".join(f"{key} = {cell.values[key]!r}" for key in axes.lists)
+                    self.fault((*exclude.place, "because"), f"it is not so that {sentence} where {shown}")
+            elif exclude.cell is not None:
+                self.check_same(exclude, cell)
+        for exclude in axes.excludes:
+            if not exclude.used:
+                self.fault(exclude.place, "excludes nothing; delete it, or correct its values")
+
+    def excludes(self, place: _lines.Path, tables: Any, lists: dict[str, list[str]]) -> list[_Exclude]:
+        """The excludes of one table of axes that can be used."""
+        if not isinstance(tables, list):
+            self.fault(place, f"needed an array of tables, [[axes.NAME.exclude]], found {_kind(tables)}")
+            return []
+        return [
+            exclude
+            for number, table in enumerate(tables)
+            if (exclude := self.exclude((*place, number), self.table((*place, number), table), lists)) is not None
+        ]
+
+    def exclude(self, place: _lines.Path, table: dict[str, Any], lists: dict[str, list[str]]) -> _Exclude | None:
+        """One exclude; None if it cannot be used."""
+        self.unknown(place, table, (*lists, "because", "cell", "issue", "until", "note"))
+        where = {key: table[key] if isinstance(table[key], list) else [table[key]] for key in lists if key in table}
+        for key, wanted in where.items():
+            for one in wanted:
+                if one not in lists[key]:
+                    self.fault((*place, key), f"{one!r} is none of the axis: {', '.join(map(repr, lists[key]))}")
+        because = table.get("because")
+        if because in REASONS_WITH:
+            companion, meaning = REASONS_WITH[because]
+            if not isinstance(table.get(companion), str):
+                self.fault(place, f"because = {because!r} ({meaning}) needs the key {companion!r}")
+            if because == "known-issue":
+                self.check_until(place, table.get("until"))
+        elif because not in REASONS:
+            found = "found none" if because is None else f"found {because!r}"
+            known = ", ".join([*REASONS, *REASONS_WITH])
+            self.fault((*place, "because"), f"needed a reason that can be checked: {known}; {found}")
+            return None
+        if not where:
+            self.fault(place, f"needs a value of at least one axis: {', '.join(lists)}")
+            return None
+        cell = table.get("cell")
+        return _Exclude(place, where, because, cell if isinstance(cell, str) else None)
+
+    def check_until(self, place: _lines.Path, until: Any) -> None:
+        """A known issue has a date after which somebody must look again."""
+        if not isinstance(until, dt.date):
+            self.fault(place, "because = 'known-issue' needs the key 'until', a date such as 2027-01-31 without quotes")
+        elif (until.date() if isinstance(until, dt.datetime) else until) < dt.datetime.now(tz=dt.UTC).date():
+            self.fault(
+                (*place, "until"), f"{until} has passed: include the cell again, or look at the issue and move it"
+            )
+
+    def check_same(self, exclude: _Exclude, cell: Cell) -> None:
+        """For ``same-as``: the other cell must have the same values."""
+        place = (*exclude.place, "cell")
+        other = self.cells.get(str(exclude.cell))
+        if other is None:
+            self.fault(place, f"there is no cell {exclude.cell!r} above; known: {', '.join(self.cells)}")
+            return
+        for key in (key for key, spec in KEYS.items() if spec.axis or key == "gpu"):
+            mine, its = cell.values[key], other.values[key]
+            if mine != its:
+                self.fault(place, f"{other.name!r} is not the same as {cell.name!r}: {key} is {its!r}, not {mine!r}")
+
+
+def _over(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of a table over those of a wider one; lists and tables that add up are joined."""
+    result = dict(base)
+    for key, value in given.items():
+        if not KEYS[key].adds:
+            result[key] = value
+        elif isinstance(value, dict):
+            result[key] = {**base[key], **value}
+        else:
+            result[key] = list(dict.fromkeys([*base[key], *value]))
+    return result
+
+
+def _needed(spec: Key, value: Any) -> tuple[str, Any]:
+    """What a key needed instead of a value, and the part of the value that is wrong; empty when all is well."""
+    if spec.kind == "boolean":
+        return ("" if isinstance(value, bool) else "true or false"), value
+    if spec.kind == "table":
+        good = isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
+        return ("" if good else "a table of strings"), value
+    if spec.kind == "strings":
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            return "a list of strings", value
+        return next(((needed, one) for one in value if (needed := spec.needed(one))), ("", value))
+    if not isinstance(value, str):
+        return (f"a string, as in {str(value)!r}" if isinstance(value, float) else "a string"), value
+    return spec.needed(value), value
+
+
+def _conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What values say together that cannot be: the key, and why."""
+    driver, ctk, local = values["driver"], values["ctk"], values["source"] == "local"
+    if local and ctk in ("none", LATEST) and not values["local"]:
+        yield "source", f"'local' needs the release of the toolkit, or its folder, found ctk = {ctk!r}"
+    if values["local"] and not local:
+        yield "local", "is only for source = 'local'"
+    if values["gpu"] and driver not in ("auto", "real"):
+        yield "gpu", f"a real GPU needs driver = 'real', found {driver!r}"
+    forced = {"driver": driver, "nvjitlink": values["nvjitlink"]}
+    if forced.get(values["backend"]) == "absent":
+        yield "backend", f"{values['backend']!r} cannot be forced where {values['backend']} = 'absent'"
+
+
+def _hashable(value: Any) -> Any:
+    return value if isinstance(value, str | int | float) else repr(value)
+
+
+def _quoted(key: str | int) -> str:
+    if isinstance(key, int):
+        return str(key + 1)
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else f'"{key}"'
+
+
+def _kind(value: Any) -> str:
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list", dict: "a table"}
+    kind = names.get(type(value), "a value")
+    return "nothing" if value is None else f"{kind} ({value!r})"[:80]

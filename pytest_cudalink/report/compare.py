@@ -1,0 +1,83 @@
+"""Two reports, one against the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .merge import BAD, GOOD, NOT_RUN, Report
+
+__all__ = ["FAIL_ON", "Change", "Comparison", "compare", "findings"]
+
+#: What ``--fail-on`` may name.
+FAIL_ON = {
+    "regressions": "a test that was well in the older report fails now",
+    "failed": "a test fails",
+    "crashed": "a process died",
+    "incomplete": "a cell has no records, or did not come to its end",
+    "violations": "a lifetime rule was broken",
+    "mismatch": "a version that was found is not the one that was asked for",
+    "skipped-everywhere": "a test is skipped in every cell",
+    "not-run": "a cell lacks tests that others have",
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One test in one cell, before and now, as letters."""
+
+    test: str
+    cell: str
+    before: str
+    now: str
+
+
+@dataclass
+class Comparison:
+    """What changed.
+
+    Attributes
+    ----------
+    regressions : list of Change
+        Well before, or new, or never run, and failing now.
+    fixed : list of Change
+        Failing before and well now.
+    gone : list of Change
+        Run before and not now.
+    """
+
+    regressions: list[Change] = field(default_factory=list)
+    fixed: list[Change] = field(default_factory=list)
+    gone: list[Change] = field(default_factory=list)
+
+
+def compare(new: Report, old: Report) -> Comparison:
+    """Compare test by test and cell by cell; cells that only one of the reports has count as not run in the other."""
+    before = {cell.name: cell.outcomes for cell in old.cells}
+    now = {cell.name: cell.outcomes for cell in new.cells}
+    result = Comparison()
+    for name in [*now, *(name for name in before if name not in now)]:
+        first, second = before.get(name, {}), now.get(name, {})
+        for test in [*second, *(test for test in first if test not in second)]:
+            change = Change(test, name, first.get(test, NOT_RUN), second.get(test, NOT_RUN))
+            if change.now in BAD and change.before not in BAD:
+                result.regressions.append(change)
+            elif change.before in BAD and change.now in GOOD:
+                result.fixed.append(change)
+            elif change.now == NOT_RUN:
+                result.gone.append(change)
+    return result
+
+
+def findings(report: Report, comparison: Comparison | None) -> dict[str, int]:
+    """How much there is of each word of `FAIL_ON`."""
+    counts = report.counts
+    return {
+        "regressions": len(comparison.regressions) if comparison else 0,
+        "failed": counts["F"] + counts["E"],
+        "crashed": counts["C"] + sum(not crash.get("nodeid") for cell in report.cells for crash in cell.crashes),
+        "incomplete": len(report.missing) + sum(not cell.finished for cell in report.cells),
+        "violations": sum(len(cell.violations) for cell in report.cells),
+        "mismatch": sum(len(cell.mismatches) for cell in report.cells),
+        "skipped-everywhere": len(report.skipped_everywhere),
+        "not-run": sum(map(len, report.not_run.values())),
+    }

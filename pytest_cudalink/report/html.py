@@ -1,0 +1,107 @@
+"""The report as one HTML page that loads nothing from anywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+from .compare import Comparison
+from .merge import BAD, GOOD, Report
+from .views import NAMES, Section, cell_title, sections, summary
+
+__all__ = ["render"]
+
+#: Characters of failure texts that a page carries; the records have the rest.
+_TEXTS: Final = 8_000_000
+#: Sections that stand below the grid.
+_LATER: Final = ("cells", "versions", "slowest", "skew")
+
+
+def render(report: Report, comparison: Comparison | None = None, extra: Sequence[Section] = (), title: str = "") -> str:
+    """The page.
+
+    Parameters
+    ----------
+    extra : sequence of Section
+        Further tables, such as the measured compatibility of `pytest_cudalink.matrix.skew`.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If jinja2 is missing; ``pip install 'pytest-cudalink[report]'``.
+    """
+    import jinja2
+    from markupsafe import Markup
+
+    template = (Path(__file__).parent / "page.html.jinja").read_text(encoding="utf-8")
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False)
+    # inside <script>, only the end of the element must not occur
+    data = json.dumps(_data(report), separators=(",", ":")).replace("<", "\\u003c")
+    axes: dict[str, dict[str, None]] = {}
+    for cell in report.cells:
+        for name, value in cell.axes.items():
+            axes.setdefault(name, {})[value] = None
+    longest = max((len(cell.name) for cell in report.cells), default=0)
+    return environment.from_string(template).render(
+        title=title or "Compatibility matrix",
+        subtitle=f"{len(report.tests)} tests in {len(report.cells)} cells",
+        figures=[
+            {"number": number, "text": text, "alarm": alarm} for number, text, alarm in summary(report, comparison)
+        ],
+        sections=[*sections(report, comparison), *extra],
+        letters=[{"letter": letter, "name": name, "css": _css(letter)} for letter, name in NAMES.items()],
+        axes=[{"name": name, "options": sorted(values)} for name, values in axes.items() if len(values) > 1],
+        header_height=min(320, 24 + 8 * longest),
+        version=_version(),
+        later=_LATER,
+        data=Markup(data),  # noqa: S704 (JSON without a "<")
+    )
+
+
+def _css(letter: str) -> str:
+    """A class of its own for each letter: x and X are the same where case does not count."""
+    return f"o-{letter}-low" if letter.islower() else f"o-{letter}"
+
+
+def _version() -> str:
+    try:
+        return metadata.version("pytest-cudalink")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _data(report: Report) -> dict[str, Any]:
+    """What the grid needs; equal texts are stored once."""
+    texts: dict[str, int] = {"": 0}
+    room = _TEXTS
+
+    def number(text: str) -> int:
+        nonlocal room
+        if text not in texts:
+            if len(text) > room:
+                text = "(left out of this page for its size; the records have it)"
+            if text not in texts:
+                room -= len(text)
+                texts[text] = len(texts)
+        return texts[text]
+
+    index = {test: position for position, test in enumerate(report.tests)}
+    details: dict[int, dict[int, tuple[int, int]]] = {}
+    for column, cell in enumerate(report.cells):
+        for test, detail in cell.details.items():
+            details.setdefault(index[test], {})[column] = (number(detail.reason), number(detail.text))
+    return {
+        "cells": [{"name": cell.name, "axes": cell.axes, "title": cell_title(cell)} for cell in report.cells],
+        "tests": report.tests,
+        "grid": report.grid,
+        "letters": NAMES,
+        "css": {letter: _css(letter) for letter in NAMES},
+        "bad": sorted(BAD),
+        "good": sorted(GOOD),
+        "details": details,
+        "texts": list(texts),
+        "why": {index[one.test]: one.explanation for one in report.partial},
+    }

@@ -1,0 +1,71 @@
+"""The report as JUnit XML, for the tools that read it: one suite for each cell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from .merge import BAD, CellRun, Report
+from .views import NAMES
+
+__all__ = ["junit"]
+
+_ELEMENTS = {"F": "failure", "E": "error", "C": "error", "S": "skipped", "x": "skipped"}
+
+
+def junit(report: Report) -> str:
+    """The XML text; a class name begins with its cell, so that tools keep the cells apart."""
+    root = ET.Element("testsuites", name="cudalink")
+    for cell in report.cells:
+        root.append(_suite(cell))
+    for name in report.missing:
+        suite = ET.SubElement(root, "testsuite", name=name, tests="1", errors="1", failures="0", skipped="0")
+        case = ET.SubElement(suite, "testcase", classname=name, name="records")
+        ET.SubElement(case, "error", message="this cell left no records")
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _suite(cell: CellRun) -> ET.Element:
+    counts = cell.counts
+    suite = ET.Element(
+        "testsuite",
+        name=cell.name,
+        tests=str(len(cell.outcomes)),
+        failures=str(counts["F"]),
+        errors=str(counts["E"] + counts["C"]),
+        skipped=str(counts["S"] + counts["x"]),
+        time=f"{cell.duration:.3f}",
+    )
+    properties = ET.SubElement(suite, "properties")
+    for name, value in [*cell.axes.items(), *((f"links.{name}", str(number)) for name, number in cell.links.items())]:
+        ET.SubElement(properties, "property", name=name, value=_clean(value))
+    for test, letter in cell.outcomes.items():
+        file, _, name = test.partition("::")
+        module = Path(file).with_suffix("").as_posix().replace("/", ".")
+        case = ET.SubElement(
+            suite,
+            "testcase",
+            classname=_clean(f"{cell.name}.{module}"),
+            name=_clean(name or test),
+            time=f"{cell.durations.get(test, 0.0):.3f}",
+        )
+        if letter in _ELEMENTS:
+            detail = cell.details.get(test)
+            reason, text = (detail.reason, detail.text) if detail else ("", "")
+            element = ET.SubElement(case, _ELEMENTS[letter], message=_clean(reason or NAMES[letter]))
+            if letter in BAD:
+                element.text = _clean(text)
+    return suite
+
+
+def _clean(text: str) -> str:
+    """Without the characters that XML 1.0 cannot have."""
+    return "".join(
+        character
+        for character in text
+        if character in "\t\n\r"
+        or " " <= character <= "\ud7ff"
+        or "\ue000" <= character <= "\ufffd"
+        or character > "\uffff"
+    )

@@ -1,0 +1,242 @@
+"""What every form of the report shows: the same sections with the same words, as tables of plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from .compare import Change, Comparison
+from .merge import CellRun, Report
+
+__all__ = ["NAMES", "Section", "cell_title", "sections", "summary"]
+
+#: What each letter stands for, worst first.
+NAMES: Final = {
+    "C": "crashed",
+    "E": "error",
+    "F": "failed",
+    "X": "passed unexpectedly",
+    "D": "failed as documented",
+    "x": "failed as expected",
+    "S": "skipped",
+    "P": "passed",
+}
+_SHOWN: Final = 200
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table.
+
+    Attributes
+    ----------
+    total : int
+        How many rows there would be; `rows` has the first of them.
+    what : str
+        What a row is, in the plural.
+    """
+
+    id: str
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str | int | float, ...], ...]
+    total: int
+    what: str
+    note: str = ""
+
+
+def _section(
+    name: str,
+    title: str,
+    head: Sequence[str],
+    rows: Iterable[tuple[str | int | float, ...]],
+    what: str,
+    *,
+    note: str = "",
+) -> Section:
+    every = list(rows)
+    return Section(name, title, tuple(head), tuple(every[:_SHOWN]), len(every), what, note)
+
+
+def cell_title(cell: CellRun) -> str:
+    """A cell's axes in a line."""
+    return ", ".join(f"{name} {value}" for name, value in cell.axes.items())
+
+
+def summary(report: Report, comparison: Comparison | None = None) -> list[tuple[int, str, bool]]:
+    """The figures at the top: number, text, and whether it is a matter for alarm."""
+    counts, links = report.counts, report.links
+    crashed = sum(len(cell.crashes) for cell in report.cells)
+    figures = [
+        (len(report.cells), "cells", False),
+        (len(report.tests), "tests", False),
+        (counts["P"] + counts["D"], "passed", False),
+        (counts["F"] + counts["E"], "failed", True),
+        (crashed, "crashed", True),
+        (counts["S"], "skipped", False),
+        (len(report.partial), "fail in some cells only", True),
+        (len(report.skipped_everywhere), "skipped in every cell", False),
+        (sum(len(cell.violations) for cell in report.cells), "lifetime violations", True),
+        (len(report.missing), "cells without records", True),
+    ]
+    figures += [(number, f"links by {name}", False) for name, number in sorted(links.items())]
+    if comparison is not None:
+        figures += [(len(comparison.regressions), "regressions", True), (len(comparison.fixed), "fixed", False)]
+    return [(number, text, alarm and number > 0) for number, text, alarm in figures if number or not alarm]
+
+
+def sections(report: Report, comparison: Comparison | None = None) -> list[Section]:
+    """Every table, the most urgent first; those without rows are left out."""
+    tables = [
+        *(_changes(comparison) if comparison is not None else ()),
+        _crashed(report),
+        _incomplete(report),
+        _section(
+            "some",
+            "Fails in some cells only",
+            ("test", "explained by", "cells"),
+            ((one.test, one.explanation, _few(one.cells)) for one in report.partial),
+            "tests",
+        ),
+        _section(
+            "everywhere",
+            "Fails in every cell that ran it",
+            ("test", "reason"),
+            ((test, _reason(report, test)) for test in report.failing_everywhere),
+            "tests",
+        ),
+        _section(
+            "skipped",
+            "Skipped in every cell",
+            ("test", "reasons"),
+            ((test, "; ".join(reasons)) for test, reasons in report.skipped_everywhere),
+            "tests",
+            note="No cell ever ran these: either a cell is lacking, or the condition of the skip is wrong.",
+        ),
+        _section(
+            "not-run",
+            "Not run",
+            ("cell", "tests", "such as"),
+            ((cell, len(tests), tests[0]) for cell, tests in report.not_run.items()),
+            "cells",
+            note="Tests that other cells ran, of files that these cells ran too.",
+        ),
+        _section(
+            "violations",
+            "Lifetime violations",
+            ("cell", "test", "what"),
+            ((c.name, str(one.get("nodeid")), str(one.get("text"))) for c in report.cells for one in c.violations),
+            "violations",
+        ),
+        _section(
+            "verdicts",
+            "Guard rails",
+            ("cell", "status", "rule", "message"),
+            (
+                (c.name, str(one.get("status")), str(one.get("rule")), str(one.get("message")))
+                for c in report.cells
+                for one in c.verdicts
+                if one.get("status") != "compatible"
+            ),
+            "verdicts",
+        ),
+        _section(
+            "mismatch",
+            "Versions that are not what was asked for",
+            ("cell", "what", "requested", "found"),
+            ((cell.name, *one) for cell in report.cells for one in cell.mismatches),
+            "versions",
+        ),
+        _cells(report),
+        _versions(report),
+        _section(
+            "slowest",
+            "Slowest tests",
+            ("seconds", "test", "cell"),
+            ((round(seconds, 2), test, cell) for seconds, test, cell in report.slowest()),
+            "tests",
+        ),
+    ]
+    return [table for table in tables if table.rows]
+
+
+def _changes(comparison: Comparison) -> list[Section]:
+    def rows(changes: Iterable[Change]) -> Iterable[tuple[str, ...]]:
+        return ((one.test, one.cell, _word(one.before), _word(one.now)) for one in changes)
+
+    head = ("test", "cell", "before", "now")
+    return [
+        _section("regressions", "Regressions", head, rows(comparison.regressions), "tests"),
+        _section("fixed", "Fixed", head, rows(comparison.fixed), "tests"),
+        _section("gone", "No longer run", head, rows(comparison.gone), "tests"),
+    ]
+
+
+def _word(letter: str) -> str:
+    return NAMES.get(letter, "not run")
+
+
+def _crashed(report: Report) -> Section:
+    rows = (
+        (
+            cell.name,
+            str(crash.get("nodeid") or "outside tests"),
+            str(crash.get("signal") or (f"exit code {crash['exitcode']}" if crash.get("exitcode") else "unknown")),
+            " → ".join(map(str, (crash.get("last_events") or [])[-3:])),
+        )
+        for cell in report.cells
+        for crash in cell.crashes
+    )
+    return _section("crashed", "Crashed", ("cell", "test", "ended by", "last calls"), rows, "crashes")
+
+
+def _incomplete(report: Report) -> Section:
+    rows = [(name, "no records") for name in report.missing]
+    for cell in report.cells:
+        if not cell.finished:
+            cut = ", and the file is cut" if cell.truncated else ""
+            rows.append((cell.name, f"the run did not come to its end after {len(cell.outcomes)} tests{cut}"))
+    return _section("incomplete", "Incomplete cells", ("cell", "what"), rows, "cells")
+
+
+def _few(names: Sequence[str], limit: int = 6) -> str:
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
+def _reason(report: Report, test: str) -> str:
+    return next((cell.details[test].reason for cell in report.cells if test in cell.details), "")
+
+
+def _cells(report: Report) -> Section:
+    head = ("cell", *NAMES.values(), "links", "violations", "seconds", "what it is")
+    rows: Iterable[tuple[str | int | float, ...]] = (
+        (
+            cell.name,
+            *(cell.counts[letter] for letter in NAMES),
+            ", ".join(f"{name} {number}" for name, number in sorted(cell.links.items())),
+            len(cell.violations),
+            round(cell.duration, 1),
+            cell_title(cell),
+        )
+        for cell in report.cells
+    )
+    return _section("cells", "Cells", head, rows, "cells")
+
+
+def _versions(report: Report) -> Section:
+    rows = (
+        (
+            cell.name,
+            name,
+            str(version.get("requested") or ""),
+            str(version.get("found") or "none"),
+            str(version.get("kind") or ""),
+            str(version.get("source") or ""),
+        )
+        for cell in report.cells
+        for name, version in sorted(cell.versions.items())
+    )
+    head = ("cell", "what", "requested", "found", "kind", "read from")
+    return _section("versions", "Versions, requested and found", head, rows, "versions")
