@@ -84,27 +84,29 @@ def guard_rails_section(
     reporter: pytest.TerminalReporter, settings: Settings, totals: Totals, not_routed: Sequence[str]
 ) -> None:
     """How many verdicts of the guard rails of which kind, and each different one that is not "compatible"."""
-    if settings.guard_rails.value == "off" and not totals.verdicts:
+    if reporter.verbosity < 0 or (settings.guard_rails.value == "off" and not totals.verdicts):
         return
     reporter.section("cudalink guard rails")
     counts = Counter(verdict["status"] for verdict in totals.verdicts)
     words = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in sorted(counts.items()))
     reporter.line(f"mode {settings.guard_rails}: {words or 'nothing was looked up'}")
-    by_message: dict[str, list[dict[str, Any]]] = {}
+    by_cause: dict[str, list[dict[str, Any]]] = {}
     for verdict in totals.verdicts:
         if verdict["status"] != "compatible":
-            by_message.setdefault(verdict["message"], []).append(verdict)
-    for message, verdicts in list(by_message.items())[:_SHOWN]:
+            # one driver that is not known is one cause, whatever was held against it
+            unknown_driver = verdict["rule"] == "driver" and verdict["status"] == "insufficient_metadata"
+            by_cause.setdefault(verdict["items"][-1] if unknown_driver else verdict["message"], []).append(verdict)
+    for verdicts in list(by_cause.values())[:_SHOWN]:
         first = verdicts[0]
         tests = sorted({verdict["nodeid"] or "outside of tests" for verdict in verdicts})
         more = f" and {_count(len(tests) - 1, 'other')}" if len(tests) > 1 else ""
-        reporter.line(f"{first['status'].replace('_', ' ')} ({first['rule']}): {message}")
+        reporter.line(f"{first['status'].replace('_', ' ')} ({first['rule']}): {first['message']}")
         for item in first["items"]:
             reporter.line(f"    {item}")
         if first["fix"]:
             reporter.line(f"    fix: {first['fix']}")
         reporter.line(f"    in {tests[0]}{more}")
-    if len(by_message) > _SHOWN:
-        reporter.line(f"and {len(by_message) - _SHOWN} more")
+    if len(by_cause) > _SHOWN:
+        reporter.line(f"and {len(by_cause) - _SHOWN} more")
     for who in not_routed:
         reporter.line(f"calls cuda.pathfinder directly: {who}")

@@ -55,6 +55,13 @@ def test_link_lto_example(toolkit, tmp_path) -> None:
     assert "kernels: step; functions left: 1" in done.stdout
 
 
+def test_guard_rails_example(toolkit, tmp_path) -> None:
+    """The guard rails accept this environment, item by item."""
+    done = python(str(EXAMPLES / "guard_rails.py"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"nvrtc library CUDA {toolkit}", f"cudart headers CUDA {toolkit}"]
+
+
 def test_inspect_example(tmp_path) -> None:
     """The inspection example names what it is given, and what is wrong with it."""
     sample = ROOT / "tests" / "data" / "artifacts" / "13.0" / "main.cubin"
