@@ -9,7 +9,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -32,7 +32,6 @@ __all__ = [
     "add_suite_properties",
     "attach",
     "crash_events",
-    "last_lines",
     "open_writer",
     "write_link",
     "write_run",
@@ -50,6 +49,11 @@ class Facts:
     violations: int = 0
     documented: dict[str, str] | None = None
     missing: str | None = None
+    verdicts: list[dict[str, Any]] = field(default_factory=list)
+
+    def judge(self, nodeid: str | None, verdict: Mapping[str, Any]) -> None:
+        """Add a verdict of the guard rails."""
+        self.verdicts.append({"nodeid": nodeid, **verdict})
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -57,6 +61,7 @@ class Facts:
             "violations": self.violations,
             "documented": self.documented,
             "missing": self.missing,
+            "verdicts": self.verdicts,
         }
 
     def properties(self) -> list[tuple[str, str]]:
@@ -96,6 +101,11 @@ class Totals:
     violations: int = 0
     documented: list[tuple[str, str, str]] = field(default_factory=list)
     missing: Counter[str] = field(default_factory=Counter)
+    verdicts: list[dict[str, Any]] = field(default_factory=list)
+
+    def judge(self, nodeid: str | None, verdict: Mapping[str, Any]) -> None:
+        """Add a verdict of the guard rails."""
+        self.verdicts.append({"nodeid": nodeid, **verdict})
 
     def add(self, nodeid: str, facts: Mapping[str, Any]) -> None:
         self.links.update(facts.get("links", {}))
@@ -104,6 +114,7 @@ class Totals:
             self.documented.append((nodeid, documented["requirement"], documented["raises"]))
         if missing := facts.get("missing"):
             self.missing[missing] += 1
+        self.verdicts += facts.get("verdicts", ())
 
 
 @dataclass
@@ -384,8 +395,3 @@ class Reporter:
         if call.when == "teardown" and self._run.facts is not None:
             attach(report, self._run.facts, properties=self._run.settings.properties.value == "on")
         return report
-
-
-def last_lines(text: str, count: int = 15) -> Sequence[str]:
-    """The end of what a process wrote."""
-    return text.strip().splitlines()[-count:]

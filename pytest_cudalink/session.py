@@ -19,7 +19,7 @@ from .targets.steering import Choice, Steering
 if TYPE_CHECKING:
     from .emulation import Lifetimes
     from .emulator.control import Violation
-    from .guarding import Guarding
+    from .guardrails import Verdict
     from .report import Writer
     from .targets import LinkEvent, LinkInput, Target
     from .targets.base import Backend
@@ -59,12 +59,13 @@ class Session:
         What the summary shows.
     writer : Writer or None
         Of ``--cudalink-report``.
+    not_routed : tuple of str
+        Who calls cuda.pathfinder beside the guard rails that are installed.
     """
 
     config: pytest.Config
     settings: Settings
     lifetimes: Lifetimes | None = None
-    guarding: Guarding | None = None
     steering: Steering = field(init=False)
     nodeid: str | None = None
     facts: recording.Facts | None = None
@@ -72,6 +73,7 @@ class Session:
     outside: recording.Totals = field(default_factory=recording.Totals)
     writer: Writer | None = None
     added: dict[str, object] | None = None
+    not_routed: tuple[str, ...] = ()
 
     @property
     def worker(self) -> str | None:
@@ -135,6 +137,14 @@ class Session:
         """Take note of a broken lifetime rule."""
         self.record("violation", text=str(violation), **asdict(violation))
 
+    def judged(self, verdict: Verdict) -> None:
+        """Take note of a verdict of the guard rails."""
+        names = ("status", "rule", "message", "fix")
+        content = {**{name: getattr(verdict, name) for name in names}, "items": list(verdict.items)}
+        (self.of_test() if self.nodeid is not None else self.outside).judge(self.nodeid, content)
+        if not (self.is_isolated and self.nodeid is None):
+            self.record("verdict", **content)
+
     def decide(self, target: str, choice: Choice, inputs: tuple[LinkInput, ...] | None) -> Choice:
         """Let hooks veto or change a choice."""
         hook = self.config.hook.pytest_cudalink_decide
@@ -167,7 +177,6 @@ def start(config: pytest.Config) -> None:
     config.stash[_KEY] = run
     config.pluginmanager.register(recording.Moment(run), "cudalink-moment")
     _start_driver(config, run)
-    _start_guard_rails(config, run)
     backend, policy = run.settings.backend, run.settings.policy
     undo = ExitStack()
     config.add_cleanup(undo.close)
@@ -228,7 +237,7 @@ def _watch_phases(config: pytest.Config) -> None:
 
 
 def started(config: pytest.Config) -> None:
-    """The session begins: open the record file, and give the suite its properties."""
+    """The session begins: open the record file, give the suite its properties, and put up the guard rails."""
     run = of(config)
     gathers = not run.reports_elsewhere
     run.writer = recording.open_writer(run, first=gathers)
@@ -240,6 +249,10 @@ def started(config: pytest.Config) -> None:
         run.wake()
     if gathers and run.settings.properties.value == "on":
         recording.add_suite_properties(config)
+    if run.settings.guard_rails.value != "off":  # last: what the plugin itself asks is not the suite's look-up
+        from . import guarding
+
+        run.not_routed = guarding.start(run)
 
 
 def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -262,10 +275,13 @@ def finished(config: pytest.Config) -> None:
     """The session ends: what was linked outside of tests is handed over by a worker, and added by the others."""
     run = of(config)
     given: Any = getattr(config, "workeroutput", None)
-    outside = {"links": dict(run.outside.links), "violations": run.outside.violations}
+    outside = {
+        "links": dict(run.outside.links),
+        "violations": run.outside.violations,
+        "verdicts": run.outside.verdicts,
+    }
     if given is not None:
         given["cudalink"] = outside
-        given["cudalink_verdicts"] = run.guarding.events if run.guarding else []
     else:
         run.totals.add("", outside)
 
@@ -273,10 +289,7 @@ def finished(config: pytest.Config) -> None:
 def node_down(node: Any) -> None:
     """A worker of xdist has ended; one that crashed hands nothing over."""
     run = of(node.config)
-    output = getattr(node, "workeroutput", None) or {}
-    run.totals.add("", output.get("cudalink", {}))
-    if run.guarding is not None:
-        run.guarding.events += output.get("cudalink_verdicts", ())
+    run.totals.add("", (getattr(node, "workeroutput", None) or {}).get("cudalink", {}))
 
 
 def preload(early_config: pytest.Config) -> None:
@@ -288,6 +301,7 @@ def preload(early_config: pytest.Config) -> None:
     chosen = settings.resolve(early_config, early_config.known_args_namespace)
     early_config.stash[_PRELOADED] = True
     _apply_driver(early_config, chosen)
+    _apply_nvjitlink(early_config, chosen)
 
 
 def command_line(config: pytest.Config) -> None:
@@ -310,6 +324,16 @@ def _apply_driver(config: pytest.Config, chosen: Settings) -> None:
     config.add_cleanup(partial(_restore, changed))
 
 
+def _apply_nvjitlink(config: pytest.Config, chosen: Settings) -> None:
+    if chosen.nvjitlink.value == "auto":
+        return
+    from . import nvjitlink
+
+    undo = nvjitlink.apply(chosen)
+    if undo is not None:
+        config.add_cleanup(undo)
+
+
 def _restore(variables: dict[str, str | None]) -> None:
     for name, value in variables.items():
         if value is None:
@@ -322,6 +346,7 @@ def _start_driver(config: pytest.Config, run: Session) -> None:
     """Load the driver if a conftest brought the plugin, too late for `preload`; watch its memory."""
     if _PRELOADED not in config.stash:
         _apply_driver(config, run.settings)
+        _apply_nvjitlink(config, run.settings)
     if "pytest_cudalink.preload" not in sys.modules:
         return
     from . import emulation
@@ -330,15 +355,6 @@ def _start_driver(config: pytest.Config, run: Session) -> None:
     if run.lifetimes is not None:
         run.lifetimes.told = run.violated
         config.add_cleanup(run.lifetimes.driver.unwatch)
-
-
-def _start_guard_rails(config: pytest.Config, run: Session) -> None:
-    if run.settings.guard_rails.value == "off":
-        return  # not even imported; the fixture makes up for it
-    from . import guarding
-
-    run.guarding = guarding.start(config, run.settings.guard_rails)
-    run.guarding.recorder = partial(run.record, "verdict")
 
 
 @contextmanager
@@ -357,14 +373,8 @@ def terminal_summary(reporter: pytest.TerminalReporter) -> None:
     """At the end: what was linked and skipped, and violations that no test shows any more."""
     run = of(reporter.config)
     _lifetime_summary(run.lifetimes, reporter)
-    if run.guarding is not None:
-        from . import guarding
-
-        if lines := guarding.lines(run.guarding):
-            reporter.section("cudalink guard rails")
-            for line in lines:
-                reporter.line(line)
     summary.section(reporter, run.totals)
+    summary.guard_rails_section(reporter, run.settings, run.totals, run.not_routed)
 
 
 def _lifetime_summary(lifetimes: Lifetimes | None, reporter: pytest.TerminalReporter) -> None:
@@ -392,7 +402,7 @@ def header(config: pytest.Config) -> list[str]:
     parts = [
         f"backend {chosen.backend}",
         f"policy {chosen.policy}",
-        _nvjitlink(probes.nvjitlink_wheel()),
+        _nvjitlink(chosen, probes.nvjitlink_wheel()),
         _driver(chosen, driver),
         *([f"guard rails {chosen.guard_rails}"] if chosen.guard_rails.value != "off" else []),
     ]
@@ -415,10 +425,14 @@ def _driver(chosen: Settings, version: CudaVersion | None) -> str:
     return f"driver CUDA {version}" if version else "no driver"
 
 
-def _nvjitlink(wheel: str | None) -> str:
+def _nvjitlink(chosen: Settings, wheel: str | None) -> str:
     from .probes import FIRST_USABLE_NVJITLINK
     from .versions import CudaVersion
 
+    if chosen.nvjitlink.value == "absent":
+        return f"no nvJitLink (absent, from {chosen.nvjitlink.source})"
+    if chosen.nvjitlink.value != "auto":
+        return f"nvJitLink {chosen.nvjitlink.value} (preloaded, from {chosen.nvjitlink.source})"
     if wheel is None:
         return "no nvJitLink wheel"
     usable = CudaVersion.parse(wheel) >= FIRST_USABLE_NVJITLINK

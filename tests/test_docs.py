@@ -34,7 +34,8 @@ def test_examples_are_files() -> None:
         for page in PAGES
         for name in re.findall(r"literalinclude\} examples/(\S+)", page.read_text(encoding="utf-8"))
     }
-    assert shown == {path.name for path in EXAMPLES.glob("*.py")}
+    assert {name for name in shown if name.endswith(".py")} == {path.name for path in EXAMPLES.glob("*.py")}
+    assert [name for name in shown if not (EXAMPLES / name).is_file()] == []
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("test_*.py")))
@@ -52,6 +53,13 @@ def test_link_lto_example(toolkit, tmp_path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("nvjitlink by policy strict-major, row ")
     assert "kernels: step; functions left: 1" in done.stdout
+
+
+def test_guard_rails_example(toolkit, tmp_path) -> None:
+    """The guard rails accept this environment, item by item."""
+    done = python(str(EXAMPLES / "guard_rails.py"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"nvrtc library CUDA {toolkit}", f"cudart headers CUDA {toolkit}"]
 
 
 def test_inspect_example(tmp_path) -> None:

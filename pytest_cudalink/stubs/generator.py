@@ -129,6 +129,7 @@ def _names(stub: Stub) -> Iterator[str]:
     """Definitions that the C and the assembler file share."""
     base = stub.describe.removesuffix("_describe")
     yield f"#define STUB_SLOTS {base}_slots"
+    yield f"#define STUB_TRAMPOLINES {base}_trampolines"
     yield f"#define STUB_RESOLVE {base}_resolve"
     yield f"#define STUB_COUNT {len(stub.library.functions)}"
 
