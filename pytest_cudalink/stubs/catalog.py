@@ -347,9 +347,9 @@ def _function(where: str, name: str, entry: Any, types: Mapping[str, str]) -> Fu
 
 
 def _plain(type_: str) -> str:
-    """A type without the words ``enum`` and ``struct``, stars together at the end of what they follow."""
-    words = re.sub(r"\b(enum|struct)\b", " ", type_)
-    return re.sub(r"\*\s+(?=\*)", "*", " ".join(words.replace("*", " * ").split())).strip()
+    """A type without ``enum``, ``struct`` and a const of the pointer itself, stars together at the end."""
+    words = " ".join(re.sub(r"\b(enum|struct)\b", " ", type_).replace("*", " * ").split())
+    return re.sub(r"\*\s+(?=\*)", "*", words.removesuffix(" const") if words.endswith("* const") else words)
 
 
 def _parameters(where: str, text: str) -> Iterator[Parameter]:
