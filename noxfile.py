@@ -94,6 +94,13 @@ def pathfinder(session: nox.Session) -> None:
         session.run("pytest", "-q", *tests, *session.posargs, env=env)
 
 
+@nox.session(name="bench-matrix")
+def bench_matrix(session: nox.Session) -> None:
+    """Measure sessions through uv against virtualenv, parallel cells, and a report of half a million results."""
+    install(session, "nox[uv]", "virtualenv", "build", "rich", "jinja2")
+    session.run("python", "benchmarks/matrix.py", *session.posargs)
+
+
 @nox.session(name="old-nvjitlink")
 def old_nvjitlink(session: nox.Session) -> None:
     """An nvJitLink older than 12.3 counts as none: the wheels of 12.0 and 12.2."""
@@ -181,6 +188,15 @@ def leaks(session: nox.Session) -> None:
 def fuzz_driver(session: nox.Session) -> None:
     """Damaged images of every kind given to the emulated driver; a signal in its own code fails. --rounds=N of each."""
     check_native(session, "fuzz", *(session.posargs or ["--rounds=300"]))
+
+
+@nox.session(name="matrix-report")
+def matrix_report(session: nox.Session) -> None:
+    """Merge the records of the cells that ran, and assert what is known of them; names of cells that must be there."""
+    install(session, "rich", "jinja2")
+    names = session.posargs
+    session.run("cudalink", "report", ".cudalink", "--html", ".cudalink/report.html", "--junit", ".cudalink/report.xml")
+    session.run("python", "tests/check_matrix.py", ".cudalink", *names)
 
 
 @nox.session
