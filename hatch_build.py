@@ -16,7 +16,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 ROOT = Path(__file__).parent
 
 #: Modules with a function `libraries()` that lists the shared libraries of one part; built into its folder `lib/`.
-PARTS = ("emulator",)
+PARTS = ("emulator", "stubs")
 
 
 def load(name: str, path: Path) -> Any:

@@ -41,7 +41,7 @@ def install(session: nox.Session, *requirements: str) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """The whole suite on one toolkit, 13.0."""
-    install(session, *BASE.packages, "numpy", *group("test"), *group("docs"), "build", "nox")
+    install(session, *BASE.packages, "numpy", *group("test"), *group("stubs"), *group("docs"), "build", "nox")
     session.env["CUDALINK_REQUIRE_TOOLKIT"] = BASE.ctk
     session.run("pytest", "-n", "2", *session.posargs)
 
@@ -180,6 +180,68 @@ def coverage(session: nox.Session) -> None:
     session.run("coverage", "run", "-m", "pytest", *session.posargs)
     session.run("coverage", "combine")
     session.run("coverage", "report")
+
+
+#: The wheels that the stubs' tests need of each release: runtime, NVRTC, and the compiler's for crt/host_defines.h.
+STUB_RELEASES = {
+    "11.8": ("nvidia-cuda-runtime-cu11==11.8.*", "nvidia-cuda-nvrtc-cu11==11.8.*", "nvidia-cuda-nvcc-cu11==11.8.*"),
+    "12.9": ("nvidia-cuda-runtime-cu12==12.9.*", "nvidia-cuda-nvrtc-cu12==12.9.*", "nvidia-cuda-nvcc-cu12==12.9.*"),
+    "13.0": ("nvidia-cuda-runtime==13.0.*", "nvidia-cuda-nvrtc==13.0.*", "nvidia-cuda-crt==13.0.*"),
+    "13.2": ("nvidia-cuda-runtime==13.2.*", "nvidia-cuda-nvrtc==13.2.*", "nvidia-cuda-crt==13.2.*"),
+}
+
+
+@nox.session
+def stubs(session: nox.Session) -> None:
+    """The stubs in front of the real libraries of CUDA 11.8, 12.9, 13.0 and 13.2, which cannot share an environment."""
+    install(session, *group("test"), *group("stubs"))
+    folders = []
+    for release, requirements in STUB_RELEASES.items():
+        folder = Path(session.create_tmp()) / release
+        session.run("uv", "pip", "install", "-q", "--no-deps", "--target", str(folder), *requirements, external=True)
+        folders.append(str(folder))
+    session.env["CUDALINK_STUBS_WHEELS"] = os.pathsep.join(folders)
+    session.run("pytest", "tests/stubs", *session.posargs)
+
+
+@nox.session(name="stubs-valgrind")
+def stubs_valgrind(session: nox.Session) -> None:
+    """The stubs under valgrind: first calls from many threads, missing libraries, every error path. Needs valgrind."""
+    install(session, *group("test"))
+    session.env["CUDALINK_STUBS_VALGRIND"] = "1"
+    session.run("pytest", "tests/stubs/test_valgrind.py", *session.posargs)
+
+
+@nox.session(name="stubs-examples")
+def stubs_examples(session: nox.Session) -> None:
+    """Build the wheels of the example projects, with CMake and with Meson, and use them with and without CUDA."""
+    install(session, *BASE.packages, *group("test"), *group("stubs-examples"))
+    session.env["CUDALINK_STUBS_EXAMPLES"] = "1"
+    session.run("pytest", "tests/stubs/test_examples.py", *session.posargs)
+
+
+#: Published wheels that are audited; what is known of them stands in the test.
+AUDITED = (
+    "cupy-cuda12x==14.2.0",
+    "cupy-cuda13x==14.2.0",
+    "tilelang==0.1.15",
+    "torchaudio==2.11.0",
+    "torchcodec==0.17.0",
+)
+
+
+@nox.session(name="audit", python="3.11")
+def audit(session: nox.Session) -> None:
+    """Audit published wheels: CuPy's, TileLang's and small ones of PyTorch's family. Downloads about 270 MB once."""
+    install(session, *group("test"), "pip")
+    folder = Path(session.cache_dir) / "audited"
+    folder.mkdir(parents=True, exist_ok=True)
+    for requirement in AUDITED:
+        name, _, version = requirement.partition("==")
+        if not list(folder.glob(f"{name.replace('-', '_')}-{version}-*.whl")):
+            session.run("pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder), requirement)
+    session.env["CUDALINK_AUDITED_WHEELS"] = str(folder)
+    session.run("pytest", "tests/stubs/test_audit_published.py", *session.posargs)
 
 
 @nox.session

@@ -6,6 +6,8 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pytest
@@ -17,8 +19,10 @@ if TYPE_CHECKING:
     from .emulation import Lifetimes
     from .emulator import Emulation
     from .emulator.control import Driver, Violation
+    from .guardrails import CompatibilityGuardRails
     from .linker import Linker, LinkerOptions, ObjectCode
     from .linker.dispatch import Case
+    from .stubs.audit import Audit
     from .versions import CudaVersion
 
 __all__ = [
@@ -27,6 +31,7 @@ __all__ = [
     "EmulatedDriver",
     "FakeVersions",
     "LinkerFactory",
+    "audit_wheel",
     "cudalink",
     "cudalink_backend",
     "dispatch_case",
@@ -34,6 +39,7 @@ __all__ = [
     "emulated_driver",
     "fake_versions",
     "force_backend",
+    "guard_rails",
     "linker_factory",
 ]
 
@@ -156,6 +162,17 @@ class DriverLifetimes:
 
 
 @pytest.fixture
+def audit_wheel() -> Callable[[str | Path], Audit]:
+    """Audit a wheel, folder or library: ``audit_wheel("dist/x.whl").check("12", "13", "none")``.
+
+    ``check`` fails the test with a line for each reason; see `pytest_cudalink.stubs.audit.Audit`.
+    """
+    from .stubs.audit import audit
+
+    return audit
+
+
+@pytest.fixture
 def force_backend(pytestconfig: pytest.Config) -> Iterator[Callable[[Literal["driver", "nvjitlink"] | None], None]]:
     """Force the backend of every target for the rest of this test: ``force_backend("driver")``.
 
@@ -242,6 +259,21 @@ def driver_lifetimes(pytestconfig: pytest.Config) -> DriverLifetimes:
     if run.lifetimes is None:
         pytest.skip("cudalink: needs an emulated driver with lifetime checks (--cudalink-driver=VERSION)")
     return DriverLifetimes(run.lifetimes)
+
+
+@pytest.fixture
+def guard_rails(pytestconfig: pytest.Config) -> Iterator[CompatibilityGuardRails]:
+    """A guard for this test alone: what it looks up has to fit together, as ``--cudalink-guard-rails`` says.
+
+    Where that is off, the mode is best_effort. See `pytest_cudalink.guardrails.CompatibilityGuardRails`.
+    """
+    run = session.of(pytestconfig)
+    if run.guarding is None:
+        from .guarding import Guarding
+
+        run.guarding = Guarding(run.settings.guard_rails, recorder=partial(run.record, "verdict"))
+    with run.guarding.guard() as guard:
+        yield guard
 
 
 @pytest.fixture

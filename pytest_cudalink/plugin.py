@@ -9,6 +9,7 @@ import pytest
 from . import hookspecs, markers, settings
 from . import session as run
 from .fixtures import (
+    audit_wheel,
     cudalink,
     cudalink_backend,
     dispatch_case,
@@ -16,10 +17,12 @@ from .fixtures import (
     emulated_driver,
     fake_versions,
     force_backend,
+    guard_rails,
     linker_factory,
 )
 
 __all__ = [
+    "audit_wheel",
     "cudalink",
     "cudalink_backend",
     "dispatch_case",
@@ -27,6 +30,7 @@ __all__ = [
     "emulated_driver",
     "fake_versions",
     "force_backend",
+    "guard_rails",
     "linker_factory",
 ]
 

@@ -19,6 +19,7 @@ from .targets.steering import Choice, Steering
 if TYPE_CHECKING:
     from .emulation import Lifetimes
     from .emulator.control import Violation
+    from .guarding import Guarding
     from .report import Writer
     from .targets import LinkEvent, LinkInput, Target
     from .targets.base import Backend
@@ -63,6 +64,7 @@ class Session:
     config: pytest.Config
     settings: Settings
     lifetimes: Lifetimes | None = None
+    guarding: Guarding | None = None
     steering: Steering = field(init=False)
     nodeid: str | None = None
     facts: recording.Facts | None = None
@@ -165,6 +167,7 @@ def start(config: pytest.Config) -> None:
     config.stash[_KEY] = run
     config.pluginmanager.register(recording.Moment(run), "cudalink-moment")
     _start_driver(config, run)
+    _start_guard_rails(config, run)
     backend, policy = run.settings.backend, run.settings.policy
     undo = ExitStack()
     config.add_cleanup(undo.close)
@@ -262,6 +265,7 @@ def finished(config: pytest.Config) -> None:
     outside = {"links": dict(run.outside.links), "violations": run.outside.violations}
     if given is not None:
         given["cudalink"] = outside
+        given["cudalink_verdicts"] = run.guarding.events if run.guarding else []
     else:
         run.totals.add("", outside)
 
@@ -269,7 +273,10 @@ def finished(config: pytest.Config) -> None:
 def node_down(node: Any) -> None:
     """A worker of xdist has ended; one that crashed hands nothing over."""
     run = of(node.config)
-    run.totals.add("", (getattr(node, "workeroutput", None) or {}).get("cudalink", {}))
+    output = getattr(node, "workeroutput", None) or {}
+    run.totals.add("", output.get("cudalink", {}))
+    if run.guarding is not None:
+        run.guarding.events += output.get("cudalink_verdicts", ())
 
 
 def preload(early_config: pytest.Config) -> None:
@@ -337,6 +344,15 @@ def _start_driver(config: pytest.Config, run: Session) -> None:
         config.add_cleanup(run.lifetimes.driver.unwatch)
 
 
+def _start_guard_rails(config: pytest.Config, run: Session) -> None:
+    if run.settings.guard_rails.value == "off":
+        return  # not even imported; the fixture makes up for it
+    from . import guarding
+
+    run.guarding = guarding.start(config, run.settings.guard_rails)
+    run.guarding.recorder = partial(run.record, "verdict")
+
+
 @contextmanager
 def phase(item: pytest.Item, when: str) -> Iterator[None]:
     """One phase of a test."""
@@ -353,6 +369,13 @@ def terminal_summary(reporter: pytest.TerminalReporter) -> None:
     """At the end: what was linked and skipped, and violations that no test shows any more."""
     run = of(reporter.config)
     _lifetime_summary(run.lifetimes, reporter)
+    if run.guarding is not None:
+        from . import guarding
+
+        if lines := guarding.lines(run.guarding):
+            reporter.section("cudalink guard rails")
+            for line in lines:
+                reporter.line(line)
     summary.section(reporter, run.totals)
 
 
@@ -383,6 +406,7 @@ def header(config: pytest.Config) -> list[str]:
         f"policy {chosen.policy}",
         _nvjitlink(chosen, probes.nvjitlink_wheel()),
         _driver(chosen, driver),
+        *([f"guard rails {chosen.guard_rails}"] if chosen.guard_rails.value != "off" else []),
     ]
     forced = summary.forced_line(chosen, run.steering)
     return [

@@ -20,6 +20,9 @@ EMULATED_ARCHITECTURES: Final = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "s
 #: Names of the dispatch tables. A constant, so that start-up does not read `matrices/dispatch.toml`; a test compares.
 POLICIES: Final = ("strict-major", "newer-driver-ok", "released")
 
+#: Modes of the guard rails; a test compares with `guardrails.MODES`, which start-up does not import.
+GUARD_RAIL_MODES: Final = ("off", "best_effort", "strict", "warning_only")
+
 
 def no_fault(_value: str) -> str | None:
     """Accept any value."""
@@ -178,6 +181,16 @@ OPTIONS: Final = (
         flag_value="yes",
         help="run every test in a process of its own, so that a crash fails that test alone",
     ),
+    Option(
+        name="guard_rails",
+        flag="--cudalink-guard-rails",
+        env="CUDALINK_GUARD_RAILS",
+        ini="cudalink_guard_rails",
+        default="off",
+        choices=GUARD_RAIL_MODES,
+        help="hold what cuda.pathfinder finds against each other and the driver: refuse what does not fit "
+        "(best_effort), also what is not known to fit (strict), or warn",
+    ),
 )
 
 
@@ -214,6 +227,7 @@ class Settings:
     report: Setting
     properties: Setting
     isolate: Setting
+    guard_rails: Setting
 
     def items(self) -> list[tuple[str, Setting]]:
         """Every setting by name."""

@@ -24,6 +24,7 @@ __all__ = [
     "needs_for_ptx_isa",
     "parse_architecture",
     "ptx_isa_of",
+    "skew_remedy",
 ]
 
 
@@ -255,3 +256,24 @@ def parse_architecture(text: str) -> tuple[str, int, str]:
         msg = f"unknown architecture {text!r}; known: {known} (or compute_ with the same numbers)"
         raise ValueError(msg)
     return match[1], int(match[2]), match[3]
+
+
+def skew_remedy(needs: Needs, linker: CudaVersion, *, driver: bool = False) -> str:
+    """What to do about an artifact that needs a newer linker; in one voice for the linker and the guard rails.
+
+    Parameters
+    ----------
+    needs : Needs
+        What the artifact needs.
+    linker : CudaVersion
+        What there is.
+    driver : bool
+        The linker is the driver's, not nvJitLink.
+    """
+    if driver:
+        remedy = f"install a driver for CUDA {needs.version}{' or newer' if not needs.newer_than else ' at least'}"
+    else:
+        package = "nvidia-nvjitlink-cu12" if needs.version.major == 12 else "nvidia-nvjitlink"
+        bound = ">" if needs.newer_than else ">="
+        remedy = f"install '{package}{bound}{needs.version}'"
+    return f"linker understands up to {linker}: {remedy}, or compile with CUDA {linker} or older"

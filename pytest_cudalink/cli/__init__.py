@@ -14,12 +14,15 @@ __all__ = ["COMMANDS", "main"]
 #: ``configure(parser)`` and ``run(options) -> exit code``.
 COMMANDS: Final = {
     "demo": "compile and link the two-module sample, and prove the result",
+    "doctor": "say whether what this environment has of CUDA fits together, and what repairs it",
     "driver": "run a program on an emulated driver, or show the driver that is there",
     "init": "bring a matrix into a project",
     "matrix": "check, list and show the cells of a project",
     "report": "merge the records of all cells into one report",
     "skew": "measure what links with what, and compare it with the rules",
     "toolchain": "fetch and list the libraries of other CUDA releases",
+    "audit": "show which CUDA libraries a wheel needs, and which CUDA majors it loads with",
+    "stubs": "build lazy-loading CUDA stubs, and show what they find",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, Self
@@ -184,6 +185,8 @@ class Linker:
             self._nvjitlink_options = self._options.for_nvjitlink(version, arch, lto=lto)
         if self._options.check_inputs and version is not None:
             self._refuse_newer_inputs(version)
+            if self._backend == "nvjitlink":
+                self._ask_guard_rails(version)
         self._refuse_duplicates()
 
     def _resolve_arch(self, version: CudaVersion | None) -> str:
@@ -218,6 +221,28 @@ class Linker:
                         artifact=leaf,
                         hint=skew_sentence(leaf, leaf.needs, version, self._backend),
                     )
+
+    def _ask_guard_rails(self, version: CudaVersion) -> None:
+        """Where guard rails are installed, hold every input against nvJitLink as a pipeline from NVRTC."""
+        routing = sys.modules.get("pytest_cudalink.guardrails.routing")
+        installed = routing.installed() if routing else None
+        if installed is None:
+            return
+        from ..guardrails import CompatibilityCheckError
+        from ..guardrails.linking import check_input
+
+        for name, code in self._inputs:
+            for leaf in code.artifact.leaves:
+                try:
+                    check_input(installed.guard, name, leaf, version)
+                except CompatibilityCheckError as error:
+                    raise VersionSkewError(
+                        f"{self._describe_backend(version)} must not link this input",
+                        backend=self._backend,
+                        input_name=name,
+                        artifact=leaf,
+                        hint=error.verdict.text.replace("\n", "\n  "),
+                    ) from error
 
     def _refuse_duplicates(self) -> None:
         """Find what nvJitLink links without an error: it prints 'Multiple definition' to stdout and goes on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..artifacts import Artifact
-from ..versions import CudaVersion, Needs
+from ..versions import CudaVersion, Needs, skew_remedy
 
 __all__ = ["CompileError", "LinkError", "VersionSkewError", "skew_sentence"]
 
@@ -107,10 +107,4 @@ def skew_sentence(artifact: Artifact, needs: Needs, linker: CudaVersion, backend
         made = f"made by a CUDA newer than {needs.version}"
     else:
         made = f"made for CUDA {needs.version}"
-    if backend == "driver":
-        remedy = f"install a driver for CUDA {needs.version}{' or newer' if not needs.newer_than else ' at least'}"
-    else:
-        package = "nvidia-nvjitlink-cu12" if needs.version.major == 12 else "nvidia-nvjitlink"
-        bound = ">" if needs.newer_than else ">="
-        remedy = f"install '{package}{bound}{needs.version}'"
-    return f"{made}, linker understands up to {linker}: {remedy}, or compile with CUDA {linker} or older"
+    return f"{made}, {skew_remedy(needs, linker, driver=backend == 'driver')}"

@@ -1,0 +1,146 @@
+"""``cudalink doctor``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from ..guardrails.doctor import Report
+
+__all__ = ["DESCRIPTION", "configure", "run"]
+
+DESCRIPTION: Final = (
+    "What this environment has of CUDA, whether it fits together, and what repairs it. Exit code 0: coherent, "
+    "1: incoherent, 2: not enough is known."
+)
+
+_MARKS: Final = {
+    "compatible": "ok",
+    "incompatible": "NO",
+    "insufficient_metadata": "?",
+    "incoherent": "NO",
+    "unknown": "?",
+    "warning": "!",
+    "note": "-",
+}
+_COLOURS: Final = {"ok": "green", "NO": "bold red", "?": "yellow", "!": "yellow", "-": "dim"}
+
+#: A title, the heads of its columns, and its rows.
+Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--ctk-version", metavar="SPECIFIER", help="the CUDA releases that are wanted: '>=13.2,<14'")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Examine and report; exit code 2 also for an option that cannot be meant."""
+    from ..guardrails import doctor
+
+    try:
+        report = doctor.examine(options.ctk_version)
+    except (ValueError, RuntimeError) as error:
+        sys.stderr.write(f"cudalink doctor: {error}\n")
+        return 2
+    if options.json:
+        sys.stdout.write(json.dumps(report.as_json(), indent=1) + "\n")
+    elif not _in_colour(report):
+        sys.stdout.write("".join(f"{line}\n" for line in _plain(report)))
+    return report.exit_code
+
+
+def _tables(report: Report) -> Iterator[Table]:
+    """The page as tables; the same for a pipe and for a terminal."""
+    driver = report.driver
+    version = f"CUDA {driver['version']}" if driver["version"] else "none"
+    rows: list[tuple[str, ...]] = [("CUDA version", version, driver["witness"] or "")]
+    if driver["version"]:
+        rows += [
+            ("release", driver["release"] or "unknown", driver["release_witness"] or ""),
+            ("kind", driver["kind"] or "unknown", driver["path"] or ""),
+            ("device", driver["arch"] or "none", ""),
+        ]
+    yield "Driver", ("fact", "value", "where it was read"), rows
+    items: list[tuple[str, ...]] = [
+        (item.label, str(item.version or "unknown"), item.found_via, item.path, item.witness) for item in report.items
+    ]
+    yield "Toolkit", ("item", "CUDA", "found via", "path", "version read from"), items
+    if report.missing:
+        yield "Not found", ("items",), [(", ".join(report.missing),)]
+    copies: list[tuple[str, ...]] = [
+        (copy.name, str(copy.version or "unknown"), copy.role, copy.path) for copy in report.copies
+    ]
+    yield "Copies loaded, or first for the loader", ("library", "CUDA", "where", "path"), copies
+    yield "Rules", ("", "rule", "verdict"), list(_rules(report))
+    links: list[tuple[str, ...]] = [(link.policy, link.kind, link.backend, link.why) for link in report.links]
+    yield "Links", ("policy", "input", "backend", "why"), links
+    findings: list[tuple[str, ...]] = [
+        (_MARKS[finding.severity], finding.text, finding.fix) for finding in report.findings
+    ]
+    yield "Findings", ("", "what", "repaired by"), findings
+
+
+def _rules(report: Report) -> Iterator[tuple[str, ...]]:
+    """One row for each rule that holds, and for each different way in which one does not; --json has every verdict."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for verdict in report.rules:
+        several = verdict.rule == "driver" or verdict.status == "compatible"
+        key = "" if several else verdict.message
+        groups.setdefault((verdict.rule, _MARKS[verdict.status] + key), []).append(verdict.message)
+    for (rule, marked), messages in groups.items():
+        mark = next(mark for mark in ("ok", "NO", "?") if marked.startswith(mark))
+        more = f" (and {len(messages) - 1} more)" if len(messages) > 1 else ""
+        yield mark, rule, f"{messages[0]}{more}"
+
+
+def _plain(report: Report) -> Iterator[str]:
+    """Aligned text; the last column is not padded, and repairs stand on lines of their own."""
+    for title, _, rows in _tables(report):
+        yield title
+        if not rows:
+            yield "  none"
+        if title == "Findings":
+            for mark, text, fix in rows:
+                yield f"  {mark:<2} {text}"
+                if fix:
+                    yield f"     {fix}"
+        else:
+            yield from _aligned(rows)
+        yield ""
+    yield f"Verdict: {report.verdict}"
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]
+        yield f"  {'  '.join(cells)}".rstrip()
+
+
+def _in_colour(report: Report) -> bool:
+    """Print tables with rich; False where this is no terminal, or rich is not installed."""
+    if not sys.stdout.isatty():
+        return False
+    try:
+        from rich.console import Console
+        from rich.table import Table as RichTable
+        from rich.text import Text
+    except ImportError:
+        return False
+    console: Any = Console()
+    for title, heads, rows in _tables(report):
+        table: Any = RichTable(title=title, title_justify="left", title_style="bold")
+        for head in heads:
+            table.add_column(head, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(cell, style=_COLOURS.get(cell, "") if at == 0 else "") for at, cell in enumerate(row)))
+        console.print(table if rows else Text(f"{title}: none"))
+    style = ("bold green", "bold red", "bold yellow")[report.exit_code]
+    console.print(Text(f"Verdict: {report.verdict}", style=style))
+    return True

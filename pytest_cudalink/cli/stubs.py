@@ -1,0 +1,121 @@
+"""``cudalink stubs``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["DESCRIPTION", "configure", "run"]
+
+DESCRIPTION: Final = (
+    "Lazy-loading CUDA stubs: libraries to link instead of libcuda, libcudart and libnvrtc, so that one wheel runs "
+    "with CUDA 11, 12 and 13 and imports with none."
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument(
+        "--cmake-dir", action=_PrintCMakeDir, nargs=0, help="print the folder for -Dcudalink_stubs_DIR=, and stop"
+    )
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
+    what = argparse.ArgumentParser(add_help=False)
+    what.add_argument(
+        "--libs", default="cuda,cudart,nvrtc", metavar="LIBS", help="libraries, by commas (default: cuda,cudart,nvrtc)"
+    )
+    what.add_argument(
+        "--symbols", type=Path, metavar="FILE", help="names of the catalog, one a line, or a .toml file with prototypes"
+    )
+    make = argparse.ArgumentParser(add_help=False, parents=[what])
+    make.add_argument("--prefix", default="stub", metavar="NAME", help="libNAME_cudart.so … (default: stub)")
+    make.add_argument(
+        "--headers", type=int, choices=(11, 12, 13), help="CUDA major that callers are compiled with (default: any)"
+    )
+    make.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder of the results")
+    actions.add_parser("build", parents=[make], help="compile stub libraries into DIR")
+    actions.add_parser("generate", parents=[make], help="leave the C and assembler sources in DIR")
+    actions.add_parser("list", parents=[what], help="show what the stubs export")
+    describe = actions.add_parser("describe", help="show which real libraries the stubs find here")
+    describe.add_argument("stubs", nargs="*", default=["cuda", "cudart", "nvrtc"], help="library, or path of a stub")
+
+
+class _PrintCMakeDir(argparse.Action):
+    """Prints and stops, as --version does."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
+        from ..stubs import cmake_dir
+
+        sys.stdout.write(f"{cmake_dir()}\n")
+        parser.exit()
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what was asked; exit code 2 for what cannot be done."""
+    from .._cc import CompilerError
+    from ..stubs import StubNotFoundError
+    from ..stubs.catalog import CatalogError
+    from ..stubs.generator import GeneratorError
+
+    try:
+        match options.action:
+            case "build" | "generate":
+                lines = _make(options)
+            case "list":
+                lines = _list(options)
+            case _:
+                lines = _describe(options)
+    except (CatalogError, CompilerError, GeneratorError, StubNotFoundError, OSError) as error:
+        sys.stderr.write(f"cudalink stubs: {error}\n")
+        return 2
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return 0
+
+
+def _names(options: argparse.Namespace) -> list[str]:
+    return [name for name in options.libs.split(",") if name]
+
+
+def _make(options: argparse.Namespace) -> list[str]:
+    from ..stubs import build, catalog, generator
+
+    names = _names(options)
+    if options.action == "build":
+        chosen = {"symbols": options.symbols, "prefix": options.prefix, "headers": options.headers}
+        return [str(path) for path in build.build_stubs(names, options.output, **chosen)]
+    known = catalog.load_catalog(options.symbols)
+    stubs = generator.generate(known, names, options.output, options.prefix, options.headers)
+    return [str(path) for stub in stubs for path in (*stub.sources, stub.header)]
+
+
+def _list(options: argparse.Namespace) -> list[str]:
+    from ..stubs import catalog
+
+    known = catalog.load_catalog(options.symbols)
+    lines = []
+    for name in _names(options):
+        if name not in known.libraries:
+            msg = f"no library {name!r} in the catalog; there are {', '.join(known.libraries)}"
+            raise catalog.CatalogError(msg)
+        for function in known.libraries[name].functions:
+            until = f"to {function.until}" if function.until else ""
+            lines.append(
+                f"{name:6} {function.symbol:46} {function.tier:8} since {function.since or '?'} {until}".rstrip()
+            )
+    return lines
+
+
+def _describe(options: argparse.Namespace) -> list[str]:
+    from ..stubs import describe
+
+    lines = []
+    for stub in options.stubs:
+        found = describe(stub)
+        version = f", CUDA {found.version}" if found.version else ""
+        lines.append(f"{found.stub}: {found.file or 'no library'} ({found.why}{version})")
+        if found.file is None:
+            lines.append(f"  looked in: {found.looked}")
+        elif found.missing:
+            lines.append(f"  degraded tiers: {', '.join(found.degraded)}; missing: {', '.join(found.missing)}")
+    return lines

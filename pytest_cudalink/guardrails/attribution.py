@@ -1,0 +1,355 @@
+"""Which CUDA release a file belongs to, and by which witness.
+
+Witnesses, the better one first: the library's own version (NVRTC and nvJitLink carry it); of a file that a wheel owns,
+the wheel's own version where wheels are numbered like CUDA, else the requirements of the installed ``cuda-toolkit``;
+``cuda.h`` of the toolkit that the file lies in. In the wheels of CUDA 13 all libraries share one folder, so that a
+``cuda.h`` there speaks only for files of its own wheel and for those of which no ``cuda-toolkit`` speaks.
+
+Nothing is loaded. Files are looked at once; `cache_clear` forgets what was seen.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from ..versions import CudaVersion
+from .rules import Fact, numbered_like_cuda
+
+__all__ = ["LoadedLibrary", "Wheel", "attribute", "cache_clear", "loaded_libraries", "owner", "toolkits"]
+
+_DEFINE: Final = re.compile(rb"^\s*#\s*define\s+CUDA_VERSION\s+(\d{4,6})\b", re.MULTILINE)
+_WINDOW: Final = 1 << 16
+
+
+# -- cuda.h
+
+
+@cache
+def _cuda_version_of(header: str) -> CudaVersion | None:
+    """``CUDA_VERSION`` of a ``cuda.h``; None when there is none to read."""
+    try:
+        match = _DEFINE.search(Path(header).read_bytes())
+    except OSError:
+        return None
+    return CudaVersion.from_driver(int(match[1])) if match else None
+
+
+def _headers_under(root: str) -> list[str]:
+    """Every ``cuda.h`` of a toolkit whose root is `root`."""
+    candidates = [os.path.join(root, "include", "cuda.h")]
+    try:
+        with os.scandir(os.path.join(root, "targets")) as targets:
+            candidates += sorted(os.path.join(target.path, "include", "cuda.h") for target in targets)
+    except OSError:
+        pass
+    return [candidate for candidate in candidates if os.path.isfile(candidate)]
+
+
+def _by_header(path: str, limit: str | None) -> Fact:
+    """Walk up from a file to the first root with a ``cuda.h``, not beyond `limit`."""
+    folder = os.path.dirname(path)
+    while True:
+        found = {header: version for header in _headers_under(folder) if (version := _cuda_version_of(header))}
+        versions = set(found.values())
+        if len(versions) == 1:
+            header, version = next(iter(found.items()))
+            return Fact(version, f"CUDA_VERSION {version.major * 1000 + version.minor * 10} in {header}")
+        if versions:
+            disagree = ", ".join(f"{header} ({version})" for header, version in found.items())
+            return Fact(None, f"the headers of {folder} disagree: {disagree}")
+        parent = os.path.dirname(folder)
+        if folder in (limit, parent):
+            return Fact(None, f"no cuda.h above {path}")
+        folder = parent
+
+
+# -- wheels
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """An installed distribution.
+
+    Attributes
+    ----------
+    name : str
+        Normalized.
+    version : str
+    site : str
+        The folder that it is installed in.
+    metadata : str
+        Its ``.dist-info`` folder.
+    """
+
+    name: str
+    version: str
+    site: str
+    metadata: str
+
+
+@cache
+def _wheels(site: str) -> tuple[Wheel, ...]:
+    """Distributions of one folder by the names of their metadata folders; none of their files is read."""
+    found = []
+    try:
+        with os.scandir(site) as entries:
+            names = [entry.name for entry in entries if entry.name.endswith(".dist-info")]
+    except OSError:
+        return ()
+    for entry in sorted(names):
+        name, _, version = entry.removesuffix(".dist-info").partition("-")
+        found.append(Wheel(canonicalize_name(name), version, site, os.path.join(site, entry)))
+    # those of NVIDIA first: a file of CUDA is mostly theirs
+    return tuple(sorted(found, key=lambda wheel: not wheel.name.startswith(("nvidia", "cuda"))))
+
+
+def _site_of(path: str) -> str | None:
+    """The folder above `path` that distributions are installed in."""
+    folder = os.path.dirname(path)
+    while (parent := os.path.dirname(folder)) != folder:
+        if _wheels(folder):
+            return folder
+        folder = parent
+    return None
+
+
+@cache
+def _record(wheel: Wheel) -> bytes:
+    try:
+        return b"\n" + (Path(wheel.metadata) / "RECORD").read_bytes()
+    except OSError:
+        return b""
+
+
+@cache
+def owner(path: str) -> Wheel | None:
+    """The wheel whose RECORD lists exactly this path; symbolic links are not followed."""
+    path = os.path.normpath(path)
+    site = _site_of(path)
+    if site is None:
+        return None
+    relative = os.path.relpath(path, site).replace(os.sep, "/")
+    # lines are PATH,HASH,SIZE; no path of an NVIDIA wheel needs quotes
+    line = f"\n{relative},".encode()
+    return next((wheel for wheel in _wheels(site) if line in _record(wheel)), None)
+
+
+def _sites(path: str) -> Iterator[str]:
+    """Where a cuda-toolkit may be installed that speaks of `path`: beside it, and where Python looks."""
+    beside = _site_of(os.path.normpath(path))
+    yield from dict.fromkeys([*([beside] if beside else []), *(os.path.normpath(entry or ".") for entry in sys.path)])
+
+
+@cache
+def _requirements(toolkit: Wheel) -> tuple[Requirement, ...]:
+    found = []
+    try:
+        text = (Path(toolkit.metadata) / "METADATA").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ()
+    for line in text.splitlines():
+        if not line:
+            break  # the description follows
+        key, _, value = line.partition(":")
+        if key.lower() == "requires-dist":
+            try:
+                found.append(Requirement(value.strip()))
+            except InvalidRequirement:
+                continue
+    return tuple(found)
+
+
+def toolkits(path: str = "") -> list[Wheel]:
+    """Every installed ``cuda-toolkit``; with a path, also one that is installed beside it."""
+    return [wheel for site in _sites(path) for wheel in _wheels(site) if wheel.name == "cuda-toolkit"]
+
+
+def _release(text: str) -> CudaVersion | None:
+    try:
+        version = Version(text)
+    except InvalidVersion:
+        return None
+    return CudaVersion(version.major, version.minor)
+
+
+def _by_toolkit(wheel: Wheel, path: str) -> tuple[Fact, bool]:
+    """The one cuda-toolkit whose requirements admit this wheel; and whether any speaks of the wheel at all."""
+    matching: dict[CudaVersion, Wheel] = {}
+    wanted: list[str] = []
+    for toolkit in toolkits(path):
+        asked = {
+            str(need.specifier): need for need in _requirements(toolkit) if canonicalize_name(need.name) == wheel.name
+        }
+        release = _release(toolkit.version)
+        if not asked or release is None:
+            continue
+        wanted.append(f"cuda-toolkit {toolkit.version} wants {wheel.name}{' or '.join(sorted(asked))}")
+        if any(need.specifier.contains(wheel.version, prereleases=True) for need in asked.values()):
+            matching[release] = toolkit
+    what = f"{wheel.name} {wheel.version}"
+    if len(matching) == 1:
+        ((release, toolkit),) = matching.items()
+        return Fact(release, f"{what} is what cuda-toolkit {toolkit.version} requires"), True
+    if matching:
+        names = ", ".join(f"cuda-toolkit {toolkit.version} in {toolkit.site}" for toolkit in matching.values())
+        return Fact(None, f"{what} fits more than one toolkit: {names}"), True
+    if wanted:
+        return Fact(None, f"{what} fits no installed toolkit: {'; '.join(wanted)}"), True
+    return Fact(None, f"no installed cuda-toolkit speaks of {what}"), False
+
+
+# -- the library itself
+
+
+_NVRTC: Final = re.compile(r"libnvrtc(?:-[0-9a-f]{8})?\.(?:alt\.)?so\.(\d+)")
+_NVJITLINK_ALIAS: Final = re.compile(rb"__nvJitLinkCreate_(\d+)_(\d+)\0")
+_NVRTC_BUILTINS: Final = re.compile(rb"libnvrtc-builtins\.so\.(\d+)\.(\d+)")
+
+
+@cache
+def _numbers_in(path: str, mark: bytes, pattern: re.Pattern[bytes]) -> CudaVersion | None:
+    """The highest version that `pattern` finds near the first `mark` of a file."""
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            start = content.find(mark)
+            found = pattern.findall(content[start : start + _WINDOW]) if start >= 0 else []
+    except (OSError, ValueError):  # (ValueError: an empty file)
+        return None
+    return max((CudaVersion(int(major), int(minor)) for major, minor in found), default=None)
+
+
+def _nvjitlink_version(path: str) -> Fact | None:
+    """Every nvJitLink keeps the aliases of all older minors of its major: the highest one is its own."""
+    if not os.path.basename(path).startswith("libnvJitLink"):
+        return None
+    version = _numbers_in(path, b"__nvJitLinkCreate_", _NVJITLINK_ALIAS)
+    return version and Fact(version, f"its newest symbol, __nvJitLinkCreate_{version.major}_{version.minor}")
+
+
+def _nvrtc_version(path: str) -> Fact | None:
+    """NVRTC works only with the builtins of its own release, and names their file.
+
+    The file beside it is looked for first: finding the name inside takes a walk through 100 MB.
+    """
+    match = _NVRTC.match(os.path.basename(path))
+    if match is None:
+        return None
+    beside = {name for name in _names_in(os.path.dirname(path)) if name.startswith(f"libnvrtc-builtins.so.{match[1]}.")}
+    if len(releases := {tuple(name.split(".")[2:4]) for name in beside}) == 1:
+        version = CudaVersion(*map(int, releases.pop()))
+        return Fact(version, f"the builtins beside it, {min(beside)}")
+    inside = _numbers_in(path, b"libnvrtc-builtins.so.", _NVRTC_BUILTINS)
+    return inside and Fact(inside, f"the builtins that it asks for, libnvrtc-builtins.so.{inside}")
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+# -- all of it
+
+
+def attribute(path: str) -> Fact:
+    """The CUDA release that a file belongs to.
+
+    Parameters
+    ----------
+    path : str
+        Absolute, as the search returned it; for headers the path of one header file.
+
+    Returns
+    -------
+    Fact
+        A `CudaVersion` and its witness, or None and the reason.
+    """
+    path = os.path.normpath(path)
+    own = _nvjitlink_version(path)
+    if own is not None:
+        return own
+    wheel = owner(path)
+    if wheel is not None and numbered_like_cuda(wheel.name) and (release := _release(wheel.version)) is not None:
+        return Fact(release, f"version of the wheel {wheel.name} {wheel.version}")
+    own = _nvrtc_version(path)
+    if own is not None:
+        return own
+    if wheel is None:
+        return _by_header(path, _site_of(path))
+    by_toolkit, spoken_of = _by_toolkit(wheel, path)
+    if by_toolkit.value is not None or spoken_of:
+        return by_toolkit
+    by_header = _by_header(path, wheel.site)
+    return by_header if by_header.value is not None else Fact(None, f"{by_toolkit.witness}, and {by_header.witness}")
+
+
+def cache_clear() -> None:
+    """Forget every file that was looked at."""
+    for function in (_cuda_version_of, _wheels, _record, owner, _requirements, _numbers_in):
+        function.cache_clear()
+
+
+# -- what is in the process
+
+
+@dataclass(frozen=True)
+class LoadedLibrary:
+    """A library that is mapped into this process.
+
+    Attributes
+    ----------
+    name : str
+        As cuda.pathfinder calls it.
+    path : str
+        As the kernel gives it.
+    """
+
+    name: str
+    path: str
+
+
+def loaded_libraries(names: dict[str, str], maps: str = "/proc/self/maps") -> list[LoadedLibrary]:
+    """Libraries of CUDA that are in this process, whoever loaded them.
+
+    Parameters
+    ----------
+    names : dict of str to str
+        Name in cuda.pathfinder by stem of the file name: ``{"libnvrtc": "nvrtc"}``.
+    maps : str
+        The map to read.
+
+    Returns
+    -------
+    list of LoadedLibrary
+        In the order of their addresses; empty where the system has no such map.
+    """
+    try:
+        with open(maps, encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return []
+    found: dict[str, LoadedLibrary] = {}
+    for line in lines:
+        at = line.find("/")
+        if at < 0 or ".so" not in line:
+            continue
+        path = line[at:].removesuffix(" (deleted)")
+        # frameworks rename their copies: libcudart-d0da41ae.so.11.0
+        # the emulated driver's own nvJitLink has no number, and is no toolkit's
+        stem = re.match(r"(lib[A-Za-z_]+?)(?:-[0-9a-f]{8})?\.so\.\d", os.path.basename(path))
+        if path not in found and stem and stem[1] in names:
+            found[path] = LoadedLibrary(names[stem[1]], path)
+    return list(found.values())

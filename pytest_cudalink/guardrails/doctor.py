@@ -1,0 +1,363 @@
+"""What ``cudalink doctor`` knows: one report on driver, toolkit, rules, links and what would fail at run time.
+
+`examine` loads no library of a toolkit into the process that asks; `Report` is plain data.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal
+
+from packaging.specifiers import SpecifierSet
+
+from .. import probes
+from ..linker import dispatch
+from ..versions import CudaVersion, known_architectures, ptx_isa_of
+from . import _pathfinder, attribution
+from .driver import DriverFacts
+from .guard import driver_hint, forward_compatibility_assumed, make_item
+from .rules import Fact, Item, ItemKind, Pipeline, Verdict, check_driver, judge_all, parse_constraint, repair
+
+__all__ = ["LOOKED_FOR", "Copy", "Finding", "Link", "Report", "examine"]
+
+#: What the page lists, by kind.
+LOOKED_FOR: Final[dict[ItemKind, tuple[str, ...]]] = {
+    "dynamic-libs": ("cudart", "nvrtc", "nvJitLink", "nvvm", "nvfatbin"),
+    "headers": ("cudart", "cccl", "nvrtc", "nvjitlink", "nvcc", "nvvm"),
+    "static-libs": ("cudadevrt",),
+    "bitcode-libs": ("device",),
+    "binaries": ("nvcc", "ptxas", "nvlink", "nvdisasm", "cuobjdump"),
+}
+_PIPELINES: Final = tuple(Pipeline("nvrtc", "nvJitLink", kind) for kind in ("ptx", "ltoir"))
+_SHADOWED: Final = ("cudart", "nvrtc", "nvJitLink")
+
+Severity = Literal["incoherent", "unknown", "warning", "note"]
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Another copy of a library.
+
+    Attributes
+    ----------
+    name, path : str
+    role : str
+        ``"loaded in this process"``, or ``"first for the loader as libnvrtc.so.13"``.
+    version : CudaVersion or None
+    witness : str
+    """
+
+    name: str
+    path: str
+    role: str
+    version: CudaVersion | None
+    witness: str
+
+
+@dataclass(frozen=True)
+class Link:
+    """The backend that a link would take.
+
+    Attributes
+    ----------
+    policy, kind : str
+        ``kind`` is ``"ptx"`` (no LTO) or ``"ltoir"``.
+    backend : str
+        ``"driver"``, ``"nvjitlink"`` or ``"error"``.
+    why : str
+    """
+
+    policy: str
+    kind: str
+    backend: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that the reader should know, and what repairs it.
+
+    Attributes
+    ----------
+    severity : str
+        ``"incoherent"``, ``"unknown"``, ``"warning"`` or ``"note"``; the first two set the exit code.
+    text : str
+    fix : str
+        One command, or empty.
+    """
+
+    severity: Severity
+    text: str
+    fix: str = ""
+
+
+@dataclass
+class Report:
+    """All of it.
+
+    Attributes
+    ----------
+    driver : dict
+        ``version``, ``witness``, ``release``, ``release_witness``, ``kind`` (``"real"``, ``"emulated"``, ``"given"``,
+        None), ``path``, ``arch``.
+    items : list of Item
+    missing : list of str
+        What was looked for and not found.
+    copies : list of Copy
+    rules : list of Verdict
+    links : list of Link
+    findings : list of Finding
+    """
+
+    driver: dict[str, str | None] = field(default_factory=dict)
+    items: list[Item] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)
+    rules: list[Verdict] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """0 coherent, 1 incoherent, 2 not enough known."""
+        severities = {finding.severity for finding in self.findings}
+        return 1 if "incoherent" in severities else 2 if "unknown" in severities else 0
+
+    @property
+    def verdict(self) -> str:
+        """``"coherent"``, ``"incoherent"`` or ``"not enough known"``."""
+        return ("coherent", "incoherent", "not enough known")[self.exit_code]
+
+    def version_of(self, name: str) -> CudaVersion | None:
+        """Release of a dynamic library that was found."""
+        return next((i.version for i in self.items if i.kind == "dynamic-libs" and i.name == name), None)
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs; versions are text."""
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, CudaVersion):
+                return str(value)
+            if isinstance(value, dict):
+                return {key: plain(item) for key, item in value.items()}
+            return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+        found: dict[str, Any] = plain(asdict(self))
+        return {"verdict": self.verdict, "exit_code": self.exit_code, **found}
+
+
+def examine(ctk_version: str | SpecifierSet | None = None, *, facts: DriverFacts | None = None) -> Report:
+    """Look at this environment.
+
+    Parameters
+    ----------
+    ctk_version : str or SpecifierSet, optional
+        The CUDA releases that are wanted.
+    facts : DriverFacts, optional
+        The driver; default: the one of this machine.
+
+    Raises
+    ------
+    ValueError
+        If `ctk_version` is no PEP 440 specifier.
+    RuntimeError
+        If an environment variable of the guard rails has an unknown value.
+    """
+    constraint = parse_constraint(ctk_version)
+    facts = facts or DriverFacts()
+    assume_forward = forward_compatibility_assumed("strict")
+    report = Report(driver=_driver(facts))
+    for kind, names in LOOKED_FOR.items():
+        for name in names:
+            _look_for(report, kind, name)
+    report.copies = [*_in_process(), *_first_for_loader(report)]
+    report.rules = judge_all(
+        report.items,
+        constraint=constraint,
+        driver=facts,
+        pipelines=_PIPELINES,
+        assume_forward=assume_forward,
+        hint=driver_hint(),
+    )
+    report.links = list(_links(report, facts))
+    report.findings += _rule_findings(report, facts, assume_forward=assume_forward)
+    report.findings += _predictions(report, facts)
+    report.findings += _copy_findings(report)
+    return report
+
+
+def _driver(facts: DriverFacts) -> dict[str, str | None]:
+    from .. import preload
+
+    cuda = facts.cuda()
+    release = facts.release() if cuda.value else Fact(None, "no driver")
+    given = "given" in cuda.witness or "faked" in cuda.witness
+    kind = None if cuda.value is None else "given" if given else "emulated" if preload.driver() else "real"
+    return {
+        "version": str(cuda.value) if cuda.value else None,
+        "witness": cuda.witness,
+        "release": release.value,
+        "release_witness": release.witness,
+        "kind": kind,
+        "path": preload.loaded_file("libcuda.so.1") if cuda.value and not given else None,
+        "arch": probes.device_arch() if cuda.value and not given else None,
+    }
+
+
+def _look_for(report: Report, kind: ItemKind, name: str) -> None:
+    """Find one item without loading it."""
+    lookups: dict[ItemKind, str] = {
+        "headers": "locate_nvidia_header_directory",
+        "static-libs": "locate_static_lib",
+        "bitcode-libs": "locate_bitcode_lib",
+        "binaries": "find_nvidia_binary_utility",
+    }
+    label = Item(kind, name, "", "", "ctk", None, "").label
+    try:
+        if kind == "dynamic-libs":
+            resolved = _pathfinder.resolve(name)
+            path, via = (resolved.path, resolved.found_via) if resolved else (None, "")
+        else:
+            found = _pathfinder.plain(lookups[kind])(name)
+            path = found if isinstance(found, str) else getattr(found, "abs_path", None)
+            via = getattr(found, "found_via", "the search for programs")
+    except _pathfinder.ResolutionError as error:
+        report.findings.append(Finding("unknown", str(error)))
+        return
+    except RuntimeError:  # each look-up has a "not found" error of its own
+        path, via = None, ""
+    if path is None:
+        report.missing.append(label)
+        return
+    report.items.append(make_item(kind, name, path, via))
+
+
+def _in_process() -> Iterator[Copy]:
+    for library in attribution.loaded_libraries(_pathfinder.stems()):
+        fact = attribution.attribute(library.path)
+        yield Copy(library.name, library.path, "loaded in this process", fact.value, fact.witness)
+
+
+def _first_for_loader(report: Report) -> Iterator[Copy]:
+    try:
+        found = _pathfinder.first_for_loader(_SHADOWED)
+    except _pathfinder.ResolutionError as error:
+        report.findings.append(Finding("note", str(error)))
+        return
+    for soname, path in found.items():
+        name = _pathfinder.stems().get(soname.partition(".so")[0], soname)
+        fact = attribution.attribute(path)
+        yield Copy(name, path, f"first for the loader as {soname}", fact.value, fact.witness)
+
+
+def _links(report: Report, facts: DriverFacts) -> Iterator[Link]:
+    """What each policy takes, as the bundled linker would decide."""
+    nvjitlink = report.version_of("nvJitLink")
+    if nvjitlink is not None and nvjitlink < probes.FIRST_USABLE_NVJITLINK:
+        nvjitlink = None
+    driver: CudaVersion | None = facts.cuda().value
+    for policy in dispatch.policies():
+        for kind in ("ptx", "ltoir"):
+            lto = kind == "ltoir"
+            decision = dispatch.explain(driver, nvjitlink, lto, lto, policy)
+            why = decision.message or decision.sentence
+            if decision.backend == "driver" and driver is None:
+                why = f"{why}; but there is no driver, so the link fails"
+            yield Link(policy, kind, decision.backend or "error", why)
+    if nvjitlink is not None and not _bindings():
+        report.findings.append(
+            Finding(
+                "warning",
+                f"nvJitLink {nvjitlink} is there, but the bundled linker needs cuda-bindings to use it",
+                f"pip install 'cuda-bindings=={nvjitlink.major}.*'",
+            )
+        )
+
+
+def _bindings() -> bool:
+    try:
+        return importlib.util.find_spec("cuda.bindings.nvjitlink") is not None
+    except ImportError:
+        return False
+
+
+def _rule_findings(report: Report, facts: DriverFacts, *, assume_forward: bool) -> Iterator[Finding]:
+    """Every rule that does not hold; a driver that is not there is said once, and is no fault of the toolkit."""
+    if not report.items:
+        yield Finding(
+            "unknown", "no part of a CUDA toolkit was found", "pip install 'cuda-toolkit[cudart,nvjitlink,nvrtc]'"
+        )
+    for verdict in report.rules:
+        if verdict.rule != "driver" and verdict.status != "compatible":
+            severity: Severity = "incoherent" if verdict.status == "incompatible" else "unknown"
+            yield Finding(severity, verdict.message, verdict.fix)
+    yield from _driver_findings(report, facts, assume_forward=assume_forward)
+
+
+def _driver_findings(report: Report, facts: DriverFacts, *, assume_forward: bool) -> Iterator[Finding]:
+    """The driver against each CUDA release that is here: one finding, however many items are of it."""
+    driver: CudaVersion | None = facts.cuda().value
+    if driver is None:
+        yield Finding("note", f"the driver rule was not judged: {facts.cuda().witness}")
+        return
+    for release in sorted({item.version for item in report.items if item.version}):
+        items = [item for item in report.items if item.version == release]
+        verdict = check_driver(items[0], facts, assume_forward=assume_forward, hint=driver_hint())
+        if verdict.status != "compatible":
+            several = f" and {len(items) - 1} more" if len(items) > 1 else ""
+            text = verdict.message.replace(f"({items[0].label}", f"({items[0].label}{several}")
+            severity: Severity = "incoherent" if verdict.status == "incompatible" else "unknown"
+            yield Finding(severity, text, repair(items, driver, at_most=True))
+
+
+def _predictions(report: Report, facts: DriverFacts) -> Iterator[Finding]:
+    """What would fail at run time although each rule may hold."""
+    nvrtc, nvjitlink = report.version_of("nvrtc"), report.version_of("nvJitLink")
+    driver: CudaVersion | None = facts.cuda().value
+    taken = {link.kind: link.backend for link in report.links if link.policy == dispatch.DEFAULT_POLICY}
+    item = {item.name: item for item in report.items if item.kind == "dynamic-libs"}
+    if nvrtc and driver and driver.major >= 12 and nvrtc.major >= 12 and ptx_isa_of(nvrtc) > ptx_isa_of(driver):
+        isa, up_to = (".".join(map(str, ptx_isa_of(version))) for version in (nvrtc, driver))
+        yield Finding(
+            "incoherent" if taken.get("ptx") == "driver" else "warning",
+            f"PTX of NVRTC {nvrtc} (ISA {isa}) is refused by the driver of CUDA {driver} (ISA up to {up_to}): "
+            "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)",
+            repair((item["nvrtc"],), driver, at_most=True),
+        )
+    if nvrtc and nvjitlink and nvrtc > nvjitlink:
+        command = repair((item["nvJitLink"],), nvrtc)
+        if taken.get("ptx") == "nvjitlink":
+            yield Finding("incoherent", f"PTX of NVRTC {nvrtc} is refused by nvJitLink {nvjitlink}", command)
+        if nvrtc.major != nvjitlink.major or taken.get("ltoir") == "nvjitlink":
+            words = "its log will say: may need newer version of nvJitLink library"
+            yield Finding(
+                "incoherent", f"LTO-IR of NVRTC {nvrtc} is refused by nvJitLink {nvjitlink}; {words}", command
+            )
+    arch = report.driver["arch"]
+    for name, version in (("nvrtc", nvrtc), ("nvJitLink", nvjitlink)):
+        if arch and version and arch not in known_architectures(version):
+            known = known_architectures(version)
+            older = [v for v in (CudaVersion(12, 9), CudaVersion(13, 0)) if arch in known_architectures(v)]
+            yield Finding(
+                "incoherent",
+                f"{name} {version} does not know {arch}, the device here; it knows {known[0]} to {known[-1]}",
+                repair((item[name],), older[0]) if older else "",
+            )
+
+
+def _copy_findings(report: Report) -> Iterator[Finding]:
+    """Copies that somebody else may get instead of those that cuda.pathfinder finds."""
+    chosen = {item.name: item for item in report.items if item.kind == "dynamic-libs"}
+    same: Callable[[str, str], bool] = lambda a, b: os.path.realpath(a) == os.path.realpath(b)  # noqa: E731
+    for copy in report.copies:
+        item = chosen.get(copy.name)
+        if item is None or same(item.path, copy.path) or copy.version == item.version:
+            continue
+        yield Finding(
+            "warning",
+            f"another {copy.name} is {copy.role}: {copy.path} (CUDA {copy.version or 'unknown'}: {copy.witness}), "
+            f"while cuda.pathfinder finds {item.path} (CUDA {item.version or 'unknown'})",
+        )

@@ -1,0 +1,188 @@
+"""What the driver says of itself: ``cuDriverGetVersion``, and its release from NVML. Each asked lazily and once."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from .. import _libcuda, probes
+from ..versions import CudaVersion
+from .rules import Fact, branch_of
+
+__all__ = ["DriverFacts", "NvmlError", "driver_release", "parse_cuda_version", "parse_release"]
+
+_NVML = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
+_RELEASE_SIZE = 80  # NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
+
+
+class NvmlError(RuntimeError):
+    """NVML is not there, or a function of it failed."""
+
+
+def _nvml() -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(_NVML)
+    except OSError as error:
+        msg = f"no NVML: {error}"
+        raise NvmlError(msg) from error
+
+
+def _check(function: str, code: int) -> None:
+    if code:
+        msg = f"{function} failed with {code}"
+        raise NvmlError(msg)
+
+
+@contextmanager
+def _session(nvml: ctypes.CDLL) -> Iterator[None]:
+    """Between ``nvmlInit_v2`` and ``nvmlShutdown``, always balanced: NVML counts, so that other users keep theirs.
+
+    An error inside wins over one of the shutdown; the latter alone surfaces.
+    """
+    _check("nvmlInit_v2", nvml.nvmlInit_v2())
+    failed = True
+    try:
+        yield
+        failed = False
+    finally:
+        code = nvml.nvmlShutdown()
+        if not failed:
+            _check("nvmlShutdown", code)
+
+
+def driver_release(open_nvml: Callable[[], ctypes.CDLL] = _nvml) -> str:
+    """Release of the driver, such as ``"580.65.06"``, from NVML.
+
+    Parameters
+    ----------
+    open_nvml : callable
+        Gives the library.
+
+    Raises
+    ------
+    NvmlError
+        If NVML is not there, fails, or answers with something else.
+    """
+    nvml = open_nvml()
+    text = ctypes.create_string_buffer(_RELEASE_SIZE)
+    with _session(nvml):
+        _check("nvmlSystemGetDriverVersion", nvml.nvmlSystemGetDriverVersion(text, ctypes.c_uint(_RELEASE_SIZE)))
+    release = text.value.decode("ascii", "replace")
+    try:
+        branch_of(release)
+    except ValueError as error:
+        raise NvmlError(str(error)) from error
+    return release
+
+
+def _ask_cuda() -> Fact:
+    number = ctypes.c_int()
+    try:
+        _libcuda.call("cuDriverGetVersion", ctypes.byref(number))
+        version = CudaVersion.from_driver(number.value)
+    except (RuntimeError, OSError, ValueError) as error:  # no driver, one that refuses, or one that cannot be opened
+        return Fact(None, str(error))
+    return Fact(version, f"cuDriverGetVersion answers {number.value}")
+
+
+def _ask_release() -> Fact:
+    try:
+        return Fact(driver_release(), "nvmlSystemGetDriverVersion")
+    except NvmlError as error:
+        return Fact(None, str(error))
+
+
+def parse_cuda_version(value: object) -> CudaVersion | None:
+    """Read the argument ``driver_cuda_version``.
+
+    Parameters
+    ----------
+    value : int, str, tuple of int, or None
+        What ``cuDriverGetVersion`` answers (12080), ``"12.8"`` or ``(12, 8)``; or an object with ``major``, ``minor``.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these.
+    """
+    match value:
+        case None:
+            return None
+        case bool():
+            pass
+        case int() if value >= 1000:
+            return CudaVersion.from_driver(value)
+        case str():
+            return CudaVersion.parse(value)
+        case (int(major), int(minor)):
+            return CudaVersion(major, minor)
+        case object(major=int(major), minor=int(minor)):
+            return CudaVersion(major, minor)
+    msg = f"driver_cuda_version = {value!r}: give what cuDriverGetVersion answers, such as 13000, or '13.0', or (13, 0)"
+    raise ValueError(msg)
+
+
+def parse_release(value: object) -> str | None:
+    """Read the argument ``driver_release_version``: two or three numbers such as ``"580.65.06"``, or None.
+
+    Raises
+    ------
+    ValueError
+        If it is something else.
+    """
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else getattr(value, "text", None)
+    if not isinstance(text, str):
+        msg = f"driver_release_version = {value!r}: give a string such as '580.65.06'"
+        raise ValueError(msg)  # noqa: TRY004 (one error for every value that cannot be meant)
+    branch_of(text)
+    return text
+
+
+class DriverFacts:
+    """The driver of this machine, or what is said of it.
+
+    Both answers are kept apart: an NVML that fails leaves the CUDA version known, and it is asked only by a rule that
+    the versions do not decide. A fake of `pytest_cudalink.probes` counts as the driver's answer and is not kept.
+
+    Parameters
+    ----------
+    cuda_version : CudaVersion, optional
+        Instead of asking ``cuDriverGetVersion``.
+    release_version : str, optional
+        Instead of asking NVML.
+    """
+
+    def __init__(self, cuda_version: CudaVersion | None = None, release_version: str | None = None) -> None:
+        self._given_cuda = cuda_version and Fact(cuda_version, "given as driver_cuda_version")
+        self._given_release = release_version and Fact(release_version, "given as driver_release_version")
+        self._cuda: Fact | None = None
+        self._release: Fact | None = None
+
+    def cuda(self) -> Fact:
+        """CUDA version of the driver; None with the reason when unknown."""
+        if self._given_cuda:
+            return self._given_cuda
+        faked = probes.fakes()
+        if faked.fakes_driver:
+            return Fact(faked.driver, "faked by pytest_cudalink.probes.fake")
+        if self._cuda is None:
+            self._cuda = _ask_cuda()
+        return self._cuda
+
+    def release(self) -> Fact:
+        """Release of the driver; None with the reason when unknown."""
+        if self._given_release:
+            return self._given_release
+        if self._given_cuda or probes.fakes().fakes_driver:
+            return Fact(None, "the CUDA version of the driver is given, its release is not")
+        if self._release is None:
+            self._release = _ask_release()
+        return self._release
+
+    def cache_clear(self) -> None:
+        """Ask again."""
+        self._cuda = self._release = None

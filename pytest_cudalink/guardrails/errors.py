@@ -1,0 +1,51 @@
+"""What the guard rails raise and warn with."""
+
+from __future__ import annotations
+
+from .rules import Verdict
+
+__all__ = [
+    "CompatibilityCheckError",
+    "CompatibilityInsufficientMetadataError",
+    "CompatibilityWarning",
+    "DriverCtkCompatibilityError",
+    "error_of",
+]
+
+
+class CompatibilityCheckError(RuntimeError):
+    """Items that do not belong together were refused.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        The rule, the items with their witnesses, and what repairs it.
+    """
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+        super().__init__(verdict.text)
+
+    def __reduce__(self) -> tuple[type[CompatibilityCheckError], tuple[Verdict]]:
+        return type(self), (self.verdict,)
+
+
+class CompatibilityInsufficientMetadataError(CompatibilityCheckError):
+    """Too little is known of an item or of the driver to say whether it fits."""
+
+
+class DriverCtkCompatibilityError(CompatibilityCheckError):
+    """The driver is too old for the toolkit that an item belongs to."""
+
+
+class CompatibilityWarning(UserWarning):
+    """What `CompatibilityCheckError` would have said, in the mode ``warning_only``."""
+
+
+def error_of(verdict: Verdict) -> CompatibilityCheckError:
+    """The error for a verdict that is not "compatible"."""
+    if verdict.status == "insufficient_metadata":
+        return CompatibilityInsufficientMetadataError(verdict)
+    if verdict.rule == "driver":
+        return DriverCtkCompatibilityError(verdict)
+    return CompatibilityCheckError(verdict)

@@ -1,0 +1,165 @@
+"""The process-wide guard, and routing cuda.pathfinder's public functions through it.
+
+This is the one owner of that state. Functions that were imported by name before are exchanged in every module that
+has them, compiled ones too; what else refers to them (a default argument, a closure, a container) cannot be exchanged,
+and is named.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from . import _pathfinder
+from .guard import CompatibilityGuardRails
+
+__all__ = ["Routing", "declare_pipeline", "install", "installed", "process_wide_guard_rails", "uninstall"]
+
+
+@dataclass(frozen=True)
+class Routing:
+    """What `install` did.
+
+    Attributes
+    ----------
+    guard : CompatibilityGuardRails
+        Where the look-ups go now.
+    routed : tuple of str
+        ``"module.name"`` of every exchanged function.
+    not_routed : tuple of str
+        Who else still calls cuda.pathfinder directly, such as ``"a default argument of f in m"``.
+    """
+
+    guard: CompatibilityGuardRails
+    routed: tuple[str, ...]
+    not_routed: tuple[str, ...]
+
+
+_installed: list[Routing] = []  # one or none
+
+
+@cache
+def process_wide_guard_rails() -> CompatibilityGuardRails:
+    """The guard that the process shares; its mode is what the environment says."""
+    return CompatibilityGuardRails(mode=None)
+
+
+def installed() -> Routing | None:
+    """What is installed at present."""
+    return _installed[0] if _installed else None
+
+
+def install(guard: CompatibilityGuardRails | None = None) -> Routing:
+    """Route the public look-ups of cuda.pathfinder through a guard; a guard that was installed before is replaced.
+
+    Parameters
+    ----------
+    guard : CompatibilityGuardRails, optional
+        Default: `process_wide_guard_rails`.
+
+    Returns
+    -------
+    Routing
+        What was exchanged, and what could not be.
+    """
+    guard = guard or process_wide_guard_rails()
+    present = installed()
+    routed = _exchange(_functions(present.guard) if present else _plain(), _functions(guard))
+    _installed[:] = [Routing(guard, routed, _left(_plain()))]
+    return _installed[0]
+
+
+def uninstall() -> None:
+    """Call cuda.pathfinder directly again; harmless when nothing is installed."""
+    present = installed()
+    if present is not None:
+        _exchange(_functions(present.guard), _plain())
+        _installed.clear()
+
+
+def declare_pipeline(producer: str, consumer: str, artifact_kind: str) -> None:
+    """Declare a pipeline on the guard that is installed, else on the one of the process.
+
+    Parameters and errors as in `CompatibilityGuardRails.declare_pipeline`.
+    """
+    present = installed()
+    guard = present.guard if present else process_wide_guard_rails()
+    guard.declare_pipeline(producer, consumer, artifact_kind)
+
+
+def _plain() -> dict[str, Callable[..., Any]]:
+    return {name: _pathfinder.plain(name) for name in _pathfinder.LOOKUPS}
+
+
+def _functions(guard: CompatibilityGuardRails) -> dict[str, Callable[..., Any]]:
+    return {name: getattr(guard, name) for name in _pathfinder.LOOKUPS}
+
+
+def _keeps_its_own(name: str) -> bool:
+    """Whether a module has to go on calling cuda.pathfinder itself."""
+    return name.startswith(_pathfinder.PRIVATE_PREFIX)
+
+
+def _exchange(old: dict[str, Callable[..., Any]], new: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
+    """Exchange functions in the globals of every module; returns what was exchanged."""
+    by_identity = {id(function): new[name] for name, function in old.items()}
+    exchanged = []
+    for module_name, module in list(sys.modules.items()):
+        if not isinstance(module, types.ModuleType) or _keeps_its_own(module_name):
+            continue
+        for name, value in list(vars(module).items()):
+            if id(value) in by_identity:
+                setattr(module, name, by_identity[id(value)])
+                exchanged.append(f"{module_name}.{name}")
+    return tuple(sorted(exchanged))
+
+
+def _left(functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
+    """Who still refers to one of the functions."""
+    own = {id(vars(module)) for name, module in list(sys.modules.items()) if _keeps_its_own(name)}
+    own |= {id(functions), id(_pathfinder._PLAIN)}  # noqa: SLF001 (its module is a part of this package)
+    left = set()
+    for name, function in functions.items():
+        for referrer in gc.get_referrers(function):
+            if isinstance(referrer, tuple) and referrer == (name, function):
+                continue  # of this loop
+            if id(referrer) not in own and (words := _describe(name, referrer)):
+                left.add(words)
+    return tuple(sorted(left))
+
+
+def _describe(name: str, referrer: object) -> str:
+    """Say what it is that refers to a function; empty for what does not call it."""
+    match referrer:
+        case types.FrameType():
+            return ""
+        case types.CellType():
+            owners = [
+                user for cells in gc.get_referrers(referrer) if isinstance(cells, tuple) for user in _users(cells)
+            ]
+            return f"{name}: a closure of {owners[0] if owners else 'some function'}"
+        case tuple():
+            owners = _users(referrer)
+            return f"{name}: a default argument of {owners[0]}" if owners else f"{name}: a tuple"
+        case dict():
+            classes = [user for user in gc.get_referrers(referrer) if isinstance(user, type)]
+            if classes:
+                return f"{name}: an attribute of the class {classes[0].__module__}.{classes[0].__qualname__}"
+            modules = [user.__name__ for user in gc.get_referrers(referrer) if isinstance(user, types.ModuleType)]
+            return f"{name}: {f'the module {modules[0]}, which is not in sys.modules' if modules else 'a dictionary'}"
+        case _:
+            return f"{name}: an instance of {type(referrer).__module__}.{type(referrer).__qualname__}"
+
+
+def _users(values: tuple[object, ...]) -> list[str]:
+    """Functions whose defaults or closure these are."""
+    return [
+        f"{user.__qualname__} in {user.__module__}"
+        for user in gc.get_referrers(values)
+        if isinstance(user, types.FunctionType)
+    ]

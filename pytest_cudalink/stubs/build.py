@@ -1,0 +1,95 @@
+"""Building the stubs: those of our own wheel (called by the build hook), and those of other projects.
+
+The build hook loads this file by its path, before the package can be imported; see `_siblings`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+__all__ = ["build_stubs", "libraries"]
+
+HERE = Path(__file__).parent
+
+#: Beyond what every library of the project is built with: as little as possible is needed of the machine it runs on.
+FLAGS = ("-ldl", "-Wl,-z,relro", "-Wl,-z,noexecstack")
+
+
+def _siblings() -> Any:
+    """The generator's module, also where this file was loaded by its path and has no package."""
+    package = __package__
+    if not package:
+        package = "_cudalink_stubs_sources"
+        module = ModuleType(package)
+        module.__path__ = [str(HERE)]
+        sys.modules[package] = module
+    return importlib.import_module(f"{package}.generator"), importlib.import_module(f"{package}.catalog")
+
+
+def libraries(compiler: Any) -> list[Any]:
+    """What the wheel contains: the stubs of every library of the catalog, generated into ``generated/``.
+
+    Parameters
+    ----------
+    compiler : module
+        ``pytest_cudalink._cc``.
+    """
+    generator, catalog = _siblings()
+    known = catalog.load_catalog()
+    return shared_libraries(compiler, generator.generate(known, known.libraries, HERE / "generated"))
+
+
+def shared_libraries(compiler: Any, stubs: list[Any]) -> list[Any]:
+    """How generated stubs are compiled."""
+    return [compiler.SharedLibrary(stub.file, stub.sources, stub.file, flags=FLAGS) for stub in stubs]
+
+
+def build_stubs(
+    names: Sequence[str],
+    folder: Path,
+    *,
+    symbols: Path | None = None,
+    prefix: str = "stub",
+    headers: int | None = None,
+) -> list[Path]:
+    """Generate and compile stubs for a project; its ``cudalink stubs build``.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Libraries of the catalog.
+    folder : Path
+        Where the libraries and their headers are put.
+    symbols : Path, optional
+        The project's own symbol file; see `pytest_cudalink.stubs.catalog.load_catalog`.
+    prefix : str
+        First part of the file names.
+    headers : int, optional
+        CUDA major of the callers' headers; see `pytest_cudalink.stubs.generator.generate`.
+
+    Returns
+    -------
+    list of Path
+        The libraries.
+
+    Raises
+    ------
+    CatalogError, GeneratorError, CompilerError
+        With a text for the user.
+    """
+    from .. import _cc
+
+    generator, catalog = _siblings()
+    with tempfile.TemporaryDirectory(prefix="cudalink-stubs-") as work:
+        stubs = generator.generate(catalog.load_catalog(symbols), names, Path(work), prefix, headers)
+        built = [_cc.build(library, folder) for library in shared_libraries(_cc, stubs)]
+        for stub in stubs:
+            shutil.copy(stub.header, folder)
+    return built

@@ -1,0 +1,384 @@
+"""The catalog: which functions the stubs export, how they fail, and where their libraries are looked for.
+
+Reads ``catalog.toml`` and a project's own symbol file. Imports the standard library only: the build hook needs it
+before anything is installed.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Catalog", "CatalogError", "Function", "Library", "Output", "Parameter", "load_catalog"]
+
+CATALOG_FILE = Path(__file__).with_name("catalog.toml")
+
+_PROTOTYPE = re.compile(r"^(?P<result>[\w\s*]+?)(?P<name>\w+)\s*\((?P<parameters>.*)\)\s*;?$", re.DOTALL)
+_PARAMETER = re.compile(r"^(?P<type>[\w\s*]*[\s*])(?P<name>\w+)$")
+_OUTPUT = re.compile(r"^(?P<name>\w+)(?:\[(?P<length>\w+)\]|:(?P<size>\d+))?$")
+_BUILTIN = frozenset(
+    {"void", "char", "short", "int", "long", "float", "double", "unsigned", "signed", "size_t"}
+    | {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+)
+_TIERS = ("core", "optional")
+_ANSWERS = ("name", "text")
+_ADAPTERS = ("graph_instantiate", "properties", "properties_v2", "runtime_version")
+
+
+class CatalogError(ValueError):
+    """A catalog or symbol file cannot be used; names the file, the entry and the fault."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a prototype: its C type without ``enum`` and ``struct``, and its name."""
+
+    type: str
+    name: str
+
+    @property
+    def is_pointer(self) -> bool:
+        return self.type.endswith("*")
+
+    @property
+    def pointee(self) -> str:
+        """The type that a pointer points to."""
+        return self.type.rstrip()[:-1].rstrip()
+
+
+@dataclass(frozen=True)
+class Output:
+    """Memory that a failing call fills with zeros.
+
+    Attributes
+    ----------
+    name : str
+        The parameter that points to it.
+    length : str or None
+        Parameter with the number of elements, for a buffer.
+    size : int or None
+        Exact size in bytes, where the pointed type does not tell it.
+    """
+
+    name: str
+    length: str | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class Function:
+    """One function of the catalog.
+
+    Attributes
+    ----------
+    name : str
+        As programs write it, such as ``"cuMemsetD32"``.
+    symbol : str
+        The exact entry point that is exported and looked up, such as ``"cuMemsetD32_v2"``.
+    result : str
+        Type of the result.
+    parameters : tuple of Parameter
+    tier : str
+        ``"core"`` or ``"optional"``.
+    since, until : str or None
+        First and last CUDA release that has it.
+    outputs : tuple of Output
+    error : int or None
+        Result on failure, instead of those of the library.
+    older : str or None
+        Symbol of the same signature in older libraries.
+    answer : str or None
+        ``"name"`` or ``"text"`` for functions that explain an error code.
+    adapter : str or None
+        The C function that stands between caller and library.
+    """
+
+    name: str
+    symbol: str
+    result: str
+    parameters: tuple[Parameter, ...]
+    tier: str = "core"
+    since: str | None = None
+    until: str | None = None
+    outputs: tuple[Output, ...] = ()
+    error: int | None = None
+    older: str | None = None
+    answer: str | None = None
+    adapter: str | None = None
+
+
+@dataclass(frozen=True)
+class Library:
+    """One library that a stub stands for; the keys are explained at the head of ``catalog.toml``."""
+
+    name: str
+    stem: str
+    names: tuple[str, ...]
+    wheels: tuple[str, ...]
+    homes: bool
+    folders: tuple[str, ...]
+    version: str
+    hint: tuple[str, int] | None
+    companion: str
+    missing_library: int
+    missing_symbol: int
+    results: Mapping[int, str]
+    functions: tuple[Function, ...] = ()
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Libraries by name, the meaning of every type that their functions use, and where it depends on the headers."""
+
+    libraries: Mapping[str, Library]
+    types: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+
+    def types_for(self, headers: int | None) -> dict[str, str]:
+        """The types as callers compiled with the headers of one CUDA major see them; None is any of them."""
+        return {**self.types, **(self.headers.get(headers, {}) if headers else {})}
+
+
+def load_catalog(symbols: Path | None = None) -> Catalog:
+    """The catalog, changed by a project's symbol file.
+
+    Parameters
+    ----------
+    symbols : Path, optional
+        Either a text file with one function name of the catalog a line (``#`` begins a comment): the stubs then export
+        exactly these. Or a ``.toml`` file with the tables of ``catalog.toml``, whose entries are added or replace those
+        of the same name, and optionally ``only = [names]``, the exact list.
+
+    Raises
+    ------
+    CatalogError
+        If a file cannot be read, or an entry is wrong.
+    """
+    data = _read(CATALOG_FILE)
+    origin, only = CATALOG_FILE, None
+    if symbols is not None:
+        origin = symbols
+        if symbols.suffix == ".toml":
+            own = _read(symbols)
+            only = own.pop("only", None)
+            data = _merge(data, own)
+        else:
+            try:
+                lines = symbols.read_text(encoding="utf-8").splitlines()
+            except (OSError, UnicodeDecodeError) as error:
+                msg = f"{symbols}: {error}"
+                raise CatalogError(msg) from error
+            only = [name for line in lines if (name := line.partition("#")[0].strip())]
+    if unknown := sorted(set(data) - {"libraries", "functions", "types", "headers"}):
+        msg = f"{origin}: unknown table {unknown[0]!r}; known: libraries, functions, types, headers, only"
+        raise CatalogError(msg)
+    if only is not None:
+        _choose(data, only, origin)
+    try:
+        return _catalog(data)
+    except CatalogError as error:
+        msg = f"{origin}: {error}"
+        raise CatalogError(msg) from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        msg = f"{path}: {error}"
+        raise CatalogError(msg) from error
+
+
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Tables of the catalog's depth (libraries.NAME, functions.LIBRARY.NAME, types) joined; entries of `above` win."""
+    merged = dict(below)
+    for key, value in above.items():
+        known = merged.get(key)
+        merged[key] = _merge(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _choose(data: dict[str, Any], only: Any, origin: Path) -> None:
+    """Keep the functions named by `only`, by name or by exact symbol."""
+    if not isinstance(only, list) or not all(isinstance(name, str) for name in only):
+        msg = f"{origin}: 'only' must be a list of function names"
+        raise CatalogError(msg)
+    wanted = set(only)
+    for functions in data["functions"].values():
+        for name in list(functions):
+            symbol = functions[name].get("symbol", name)
+            if wanted.isdisjoint((name, symbol)):
+                del functions[name]
+            wanted -= {name, symbol}
+    if wanted:
+        msg = (
+            f"{origin}: {', '.join(sorted(wanted))}: not in the catalog ('cudalink stubs list' shows it); "
+            "give the prototype in a .toml symbol file, as [functions.LIBRARY.NAME]"
+        )
+        raise CatalogError(msg)
+
+
+def _catalog(data: dict[str, Any]) -> Catalog:
+    types = data["types"]
+    for name, meaning in types.items():
+        if not re.fullmatch(r"[A-Za-z_]\w*", name) or not isinstance(meaning, str):
+            msg = f"types.{name}: expected a C name and a C type as text"
+            raise CatalogError(msg)
+    if strangers := sorted(set(data["functions"]) - set(data["libraries"])):
+        msg = f"functions.{strangers[0]}: there is no [libraries.{strangers[0]}]"
+        raise CatalogError(msg)
+    libraries = {}
+    for name, entry in data["libraries"].items():
+        functions = tuple(_functions(name, data["functions"].get(name, {}), types))
+        libraries[name] = _library(name, entry, functions)
+    return Catalog(libraries, types, {int(major): names for major, names in data.get("headers", {}).items()})
+
+
+def _library(name: str, entry: Any, functions: tuple[Function, ...]) -> Library:
+    where = f"libraries.{name}"
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        msg = f"{where}: a library is named by small letters, digits and _"
+        raise CatalogError(msg)
+    keys = _Keys(where, entry)
+    hint = keys.take("hint", dict, default=None)
+    library = Library(
+        name=name,
+        hint=(str(hint["symbol"]), int(hint["version"])) if hint else None,
+        stem=keys.take("stem", str),
+        names=tuple(keys.texts("names")),
+        wheels=tuple(keys.texts("wheels", [])),
+        homes=keys.take("homes", bool, default=True),
+        folders=tuple(keys.texts("folders", [])),
+        version=keys.take("version", str, default=""),
+        companion=keys.take("companion", str, default=""),
+        missing_library=keys.take("missing_library", int),
+        missing_symbol=keys.take("missing_symbol", int),
+        results={int(code): str(text) for code, text in keys.take("results", dict, default={}).items()},
+        functions=functions,
+    )
+    keys.finish()
+    return library
+
+
+def _functions(library: str, entries: Mapping[str, Any], types: Mapping[str, str]) -> Iterator[Function]:
+    for name, entry in entries.items():
+        yield _function(f"functions.{library}.{name}", name, entry, types)
+
+
+def _function(where: str, name: str, entry: Any, types: Mapping[str, str]) -> Function:
+    keys = _Keys(where, entry)
+    prototype = keys.take("prototype", str)
+    symbol = keys.take("symbol", str, default=name)
+    match = _PROTOTYPE.match(" ".join(prototype.split()))
+    if match is None:
+        msg = f"{where}: not a prototype: {prototype!r}; parameters that are functions need a type of their own"
+        raise CatalogError(msg)
+    if match["name"] != symbol:
+        msg = f"{where}: the prototype declares {match['name']}, the symbol is {symbol}"
+        raise CatalogError(msg)
+    parameters = tuple(_parameters(where, match["parameters"]))
+    known = {parameter.name for parameter in parameters}
+    function = Function(
+        name=name,
+        symbol=symbol,
+        result=_plain(match["result"]),
+        parameters=parameters,
+        tier=keys.take("tier", str, default="core", choices=_TIERS),
+        since=keys.take("since", str, default=None),
+        until=keys.take("until", str, default=None),
+        outputs=tuple(_output(where, text, parameters) for text in keys.texts("out", [])),
+        error=keys.take("error", int, default=None),
+        older=keys.take("older", str, default=None),
+        answer=keys.take("answer", str, default=None, choices=_ANSWERS),
+        adapter=keys.take("adapter", str, default=None, choices=_ADAPTERS),
+    )
+    keys.finish()
+    if len(known) < len(parameters):
+        msg = f"{where}: two parameters have the same name"
+        raise CatalogError(msg)
+    for type_ in (function.result, *(parameter.type for parameter in parameters)):
+        for word in re.findall(r"\w+", type_):
+            if word != "const" and word not in _BUILTIN and word not in types:
+                msg = f'{where}: the type {word} is not known; add it as [types] {word} = "..."'
+                raise CatalogError(msg)
+    return function
+
+
+def _plain(type_: str) -> str:
+    """A type without the words ``enum`` and ``struct``, stars together at the end of what they follow."""
+    words = re.sub(r"\b(enum|struct)\b", " ", type_)
+    return re.sub(r"\*\s+(?=\*)", "*", " ".join(words.replace("*", " * ").split())).strip()
+
+
+def _parameters(where: str, text: str) -> Iterator[Parameter]:
+    if text.strip() in ("", "void"):
+        return
+    for number, part in enumerate(text.split(",")):
+        match = _PARAMETER.match(" ".join(part.split()))
+        if match is None or match["name"] in _BUILTIN:
+            msg = f"{where}: parameter {number + 1}, {part.strip()!r}, must be a type and a name"
+            raise CatalogError(msg)
+        yield Parameter(_plain(match["type"]), match["name"])
+
+
+def _output(where: str, text: str, parameters: tuple[Parameter, ...]) -> Output:
+    match = _OUTPUT.match(text)
+    by_name = {parameter.name: parameter for parameter in parameters}
+    if match is None or match["name"] not in by_name or (match["length"] and match["length"] not in by_name):
+        msg = f"{where}: out = {text!r}: expected PARAMETER, PARAMETER[LENGTH] or PARAMETER:BYTES"
+        raise CatalogError(msg)
+    parameter = by_name[match["name"]]
+    if not parameter.is_pointer or (parameter.pointee.startswith("const ") and "*" not in parameter.pointee):
+        msg = f"{where}: out = {text!r}: {parameter.type} is nothing that a function writes to"
+        raise CatalogError(msg)
+    if parameter.pointee == "void" and not (match["length"] or match["size"]):
+        msg = f"{where}: out = {text!r}: give the size of what void * points to, as {text}:BYTES"
+        raise CatalogError(msg)
+    return Output(parameter.name, match["length"], int(match["size"]) if match["size"] else None)
+
+
+class _Keys:
+    """The keys of one table: taken one by one, checked, and nothing left over."""
+
+    def __init__(self, where: str, entry: Any) -> None:
+        self.where = where
+        if not isinstance(entry, dict):
+            msg = f"{where}: expected a table"
+            raise CatalogError(msg)
+        self.left = dict(entry)
+
+    _REQUIRED: Any = object()
+
+    def take(self, key: str, kind: type, *, default: Any = _REQUIRED, choices: tuple[str, ...] = ()) -> Any:
+        """One value of the given type."""
+        value = self.left.pop(key, default)
+        if value is self._REQUIRED:
+            msg = f"{self.where}: {key!r} is missing"
+            raise CatalogError(msg)
+        if value is default:
+            return value
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            msg = f"{self.where}: {key} = {value!r} must be {kind.__name__}"
+            raise CatalogError(msg)
+        if choices and value not in choices:
+            msg = f"{self.where}: {key} = {value!r}: expected one of {', '.join(choices)}"
+            raise CatalogError(msg)
+        return value
+
+    def texts(self, key: str, default: Any = _REQUIRED) -> list[str]:
+        """A list of texts."""
+        values = self.take(key, list, default=default)
+        if not all(isinstance(value, str) for value in values):
+            msg = f"{self.where}: {key} must be a list of texts"
+            raise CatalogError(msg)
+        return list(values)
+
+    def finish(self) -> None:
+        """Refuse what nobody asked for."""
+        if self.left:
+            msg = f"{self.where}: unknown key {min(self.left)!r}"
+            raise CatalogError(msg)

@@ -1,0 +1,302 @@
+"""The generator: from the catalog to self-contained C and assembler, one pair of files for each library.
+
+Imports the standard library only, as the build hook needs.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .catalog import Catalog, Function, Library
+
+__all__ = ["DEFAULT_PREFIX", "GeneratorError", "Stub", "generate"]
+
+DEFAULT_PREFIX = "stub"
+
+_INCLUDES = tuple(
+    "dirent dlfcn errno limits link stdarg stddef stdint stdio stdlib string sys/stat unistd".split()  # noqa: SIM905
+)
+_NATIVE = Path(__file__).with_name("native")
+#: What other programs search for, by part of a name, in /proc/self/maps and in folders (vLLM, flashinfer).
+_SOUGHT = ("libcudart", "libnvrtc", "libcuda", "libnvjitlink", "libnvidia")
+
+
+class GeneratorError(ValueError):
+    """Stubs cannot be generated as asked; says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Stub:
+    """One generated stub.
+
+    Attributes
+    ----------
+    library : Library
+        What it stands for.
+    file : str
+        Name and SONAME of the shared library, such as ``"libstub_cudart.so"``.
+    describe : str
+        The C function that describes it, such as ``"stub_cudart_describe"``.
+    sources : tuple of Path
+        The C and the assembler file.
+    header : Path
+        Declares the describing function.
+    """
+
+    library: Library
+    file: str
+    describe: str
+    sources: tuple[Path, ...]
+    header: Path
+
+    @property
+    def exports(self) -> set[str]:
+        """Every symbol that the built library exports."""
+        return {function.symbol for function in self.library.functions} | {self.describe, "cudalink_stub_marker"}
+
+
+def generate(
+    catalog: Catalog, names: Iterable[str], folder: Path, prefix: str = DEFAULT_PREFIX, headers: int | None = None
+) -> list[Stub]:
+    """Write the sources of some stubs.
+
+    Parameters
+    ----------
+    catalog : Catalog
+    names : iterable of str
+        Libraries of the catalog.
+    folder : Path
+        Output folder; made if it is missing.
+    prefix : str
+        First part of the names: ``lib{prefix}_{library}.so``, ``{prefix}_{library}_describe``.
+    headers : int, optional
+        CUDA major of the headers that every caller is compiled with: 11, 12 or 13. By default callers of each may
+        come; see ``native/adapters.c`` for the two functions for which it makes a difference.
+
+    Raises
+    ------
+    GeneratorError
+        On Windows, for an unknown library, one without functions, or a prefix that makes a name which other programs
+        take for a CUDA library.
+    """
+    if sys.platform == "win32":
+        msg = "CUDA stubs are written for Linux: on Windows, link with the toolkit's import libraries and /DELAYLOAD"
+        raise GeneratorError(msg)
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", prefix):
+        msg = f"prefix {prefix!r}: expected letters, digits and _, as in a C name"
+        raise GeneratorError(msg)
+    if headers not in (None, 11, 12, 13):
+        msg = f"headers {headers}: expected the CUDA major that callers are compiled with: 11, 12 or 13"
+        raise GeneratorError(msg)
+    stubs = [_plan(catalog, name, folder, prefix) for name in names]
+    folder.mkdir(parents=True, exist_ok=True)
+    for stub in stubs:
+        source, trampolines = stub.sources
+        source.write_text(_source(stub, catalog, headers), encoding="utf-8")
+        trampolines.write_text(_assembler(stub), encoding="utf-8")
+        stub.header.write_text(_header(stub), encoding="utf-8")
+    return stubs
+
+
+def _plan(catalog: Catalog, name: str, folder: Path, prefix: str) -> Stub:
+    library = catalog.libraries.get(name)
+    if library is None:
+        msg = f"no library {name!r} in the catalog; there are {', '.join(catalog.libraries)}"
+        raise GeneratorError(msg)
+    if not library.functions:
+        msg = (
+            f"library {name!r}: the symbol file leaves none of its functions; leave the library out, or name functions"
+        )
+        raise GeneratorError(msg)
+    base = f"{prefix}_{name}"
+    if taken := [sought for sought in _SOUGHT if sought in f"lib{base}.so"]:
+        msg = f"prefix {prefix!r}: other programs take lib{base}.so for the real {taken[0]}; choose another prefix"
+        raise GeneratorError(msg)
+    return Stub(
+        library=library,
+        file=f"lib{base}.so",
+        describe=f"{base}_describe",
+        sources=(folder / f"{base}.c", folder / f"{base}.S"),
+        header=folder / f"{base}.h",
+    )
+
+
+def _names(stub: Stub) -> Iterator[str]:
+    """Definitions that the C and the assembler file share."""
+    base = stub.describe.removesuffix("_describe")
+    yield f"#define STUB_SLOTS {base}_slots"
+    yield f"#define STUB_RESOLVE {base}_resolve"
+    yield f"#define STUB_COUNT {len(stub.library.functions)}"
+
+
+def _source(stub: Stub, catalog: Catalog, headers: int | None) -> str:
+    library = stub.library
+    hint_symbol, hint_version = library.hint or ("", 0)
+    kinds = [2 if len(f.parameters) == 2 else 1 for f in library.functions if f.symbol == library.version]
+    lines = [
+        f"/* {stub.file}: lazy-loading stub of {library.stem}. Generated by pytest-cudalink (Apache-2.0); do not edit.",
+        f" * Build: cc -O2 -fPIC -shared {stub.sources[0].name} {stub.sources[1].name} -ldl -o {stub.file} */",
+        "",
+        "#if !defined(_GNU_SOURCE)",
+        "#define _GNU_SOURCE",
+        "#endif",
+        "#if !defined(_WIN32)",
+        *(f"#include <{name}.h>" for name in _INCLUDES),
+        "#endif",
+        "",
+        *_names(stub),
+        f"#define STUB_DESCRIBE {stub.describe}",
+        f'#define STUB_FILE "{stub.file}"',
+        f'#define STUB_LIBRARY "{library.name}"',
+        f'#define STUB_STEM "{library.stem}"',
+        f'#define STUB_VARIABLE "CUDALINK_STUBS_{library.name.upper()}"',
+        f"#define STUB_HOMES {int(library.homes)}",
+        f"#define STUB_VERSION_KIND {kinds[0] if kinds else 0}",
+        f'#define STUB_VERSION_SYMBOL "{library.version}"',
+        f'#define STUB_HINT_SYMBOL "{hint_symbol}"',
+        f"#define STUB_HINT_VERSION {hint_version}",
+        f'#define STUB_COMPANION "{library.companion}"',
+        f"#define STUB_HEADERS {headers or 0}",
+        f"#define STUB_MISSING_SYMBOL {library.missing_symbol}",
+        *(f"#define STUB_HAS_{function.adapter} 1" for function in library.functions if function.adapter),
+        "",
+        _list("names", library.names),
+        _list("wheels", library.wheels),
+        _list("folders", library.folders),
+        "",
+        (_NATIVE / "runtime.c").read_text(encoding="utf-8"),
+        (_NATIVE / "adapters.c").read_text(encoding="utf-8"),
+        "/* ---- the types of the catalog ---- */",
+        "",
+        *_typedefs(library, catalog.types_for(headers)),
+        "",
+        *_results(library),
+        "/* ---- what a function answers while the library, or the function in it, is missing ---- */",
+        "",
+        *(_fallback(function, library) for function in library.functions),
+        "static const struct stub_entry stub_entries[STUB_COUNT] = {",
+        *(_entry(function) for function in library.functions),
+        "};",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _assembler(stub: Stub) -> str:
+    return "\n".join(
+        [
+            f"/* {stub.file}: its trampolines. Generated by pytest-cudalink (Apache-2.0); do not edit. */",
+            "",
+            *_names(stub),
+            "",
+            (_NATIVE / "trampolines.S").read_text(encoding="utf-8"),
+            "  .text",
+            *(f"  stub {function.symbol}, {index}" for index, function in enumerate(stub.library.functions)),
+            "",
+            '  .section .note.GNU-stack, "", %progbits',
+            "",
+        ]
+    )
+
+
+def _header(stub: Stub) -> str:
+    guard = f"{stub.describe.upper()}_H"
+    return f"""\
+/* {stub.file}: what it offers beside {stub.library.stem}'s functions. Generated by pytest-cudalink (Apache-2.0). */
+#ifndef {guard}
+#define {guard}
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+/* Which {stub.library.stem} is used and why, as JSON: library, stub, file, version, why, looked, functions, missing,
+ * degraded. Never NULL; lives as long as the stub. Searches for the library if no call did so before. */
+const char *{stub.describe}(void);
+
+#ifdef __cplusplus
+}}
+#endif
+#endif
+"""
+
+
+def _text(value: str) -> str:
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _list(name: str, values: Iterable[str]) -> str:
+    items = "".join(f"{_text(value)}, " for value in values)
+    return f"static const char *const stub_{name}[] = {{{items}NULL}};"
+
+
+def _typedefs(library: Library, types: Mapping[str, str]) -> Iterator[str]:
+    used: set[str] = set()
+    for function in library.functions:
+        for type_ in (function.result, *(parameter.type for parameter in function.parameters)):
+            used |= set(re.findall(r"\w+", type_))
+    for name, meaning in types.items():
+        if name in used:
+            yield f"typedef {meaning} {name};"
+
+
+def _results(library: Library) -> Iterator[str]:
+    if not any(function.answer for function in library.functions):
+        return
+    yield "static const char *stub_result_name(int code)"
+    yield "{"
+    for code, name in library.results.items():
+        yield f"  if (code == {code}) return {_text(name)};"
+    yield '  return "unrecognized error code";'
+    yield "}"
+    yield ""
+
+
+def _fallback(function: Function, library: Library) -> str:
+    """The C function that answers while there is nothing to call."""
+    parameters = ", ".join(_declare(parameter.type, parameter.name) for parameter in function.parameters)
+    body = [f"  (void){parameter.name};" for parameter in function.parameters]
+    outputs = {output.name: output for output in function.outputs}
+    for name, output in outputs.items():
+        if output.length:
+            body.append(
+                f"  if ({name} && {output.length} > 0) memset({name}, 0, (size_t){output.length} * sizeof *{name});"
+            )
+        else:
+            size = f"sizeof *{name}" if output.size is None else str(output.size)
+            body.append(f"  if ({name}) memset((void *){name}, 0, {size});")
+    if function.answer:
+        code = function.parameters[0].name
+        answer = {
+            "name": f"stub_result_name({code})",
+            "text": f"{code} ? stub_complaint({_text(function.symbol)}) : stub_result_name(0)",
+        }[function.answer]
+        if "*" in function.result:
+            body.append(f"  return {answer};")
+        else:
+            pointer = function.outputs[0].name
+            body.append(f"  if ({pointer}) *{pointer} = {answer};")
+            body.append("  return 0;")
+    elif function.error is not None:
+        body.append(f"  return ({function.result}){function.error};")
+    elif function.result.endswith("*"):
+        body.append("  return NULL;")
+    elif function.result != "void":
+        body.append(f"  return ({function.result})stub_failed({library.missing_library}, {library.missing_symbol});")
+    head = _declare(function.result, f"stub_fallback_{function.symbol}({parameters or 'void'})")
+    return "\n".join([f"static {head}", "{", *body, "}", ""])
+
+
+def _declare(type_: str, name: str) -> str:
+    return f"{type_}{'' if type_.endswith('*') else ' '}{name}"
+
+
+def _entry(function: Function) -> str:
+    older = _text(function.older) if function.older else "NULL"
+    adapt = f"stub_adapt_{function.adapter}" if function.adapter else "NULL"
+    optional = int(function.tier == "optional")
+    fallback = f"(stub_function)stub_fallback_{function.symbol}"
+    return f"    {{{_text(function.symbol)}, {older}, {optional}, {fallback}, {adapt}}},"

@@ -1,0 +1,53 @@
+"""The cuda stub on the emulated driver, which has the entry points of both generations under their own names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink.linker import Program, ProgramOptions
+from pytest_cudalink.stubs import build
+
+PROGRAM = "tests/emulated/programs/driver_stub.py"
+SOURCE = 'extern "C" { __device__ int table[7]; __global__ void fill() { table[threadIdx.x] = 1; } }'
+
+
+@pytest.fixture(scope="module")
+def cuda_stub(tmp_path_factory) -> Path:
+    """The stub of the driver, built from this tree."""
+    (stub,) = build.build_stubs(["cuda"], tmp_path_factory.mktemp("stub"))
+    return stub
+
+
+def use(on_driver, version: str, stub: Path, folder: Path) -> tuple[dict, list[str]]:
+    """What the program says, and the entry points that it called."""
+    ptx, events = folder / "table.ptx", folder / "events.jsonl"
+    with Program(SOURCE, "c++", ProgramOptions(arch="sm_90")) as program:
+        ptx.write_bytes(program.compile("ptx").code)
+    done = on_driver(version, PROGRAM, str(stub), str(ptx), events=events)
+    assert done.returncode == 0, done.stderr
+    called = [json.loads(line) for line in events.read_text(encoding="utf-8").splitlines()]
+    return json.loads(done.stdout), [event["call"] for event in called if "call" in event]
+
+
+@pytest.mark.usefixtures("toolkit")
+@pytest.mark.parametrize("version", ["13.0", "13.2"])
+def test_exact_entry_points(version: str, on_driver, cuda_stub, tmp_path) -> None:
+    """cuMemsetD32_v2 and cuModuleGetGlobal_v2 are called, not their 32-bit twins, which answer otherwise."""
+    found, called = use(on_driver, version, cuda_stub, tmp_path)
+
+    assert (found["version"], found["missing"], found["degraded"]) == (version, [], [])
+    assert found["file"].endswith("/libcuda.so.1")
+    assert found["words"] == ["0xdeadbeef"]
+    result, size, address = found["global"]
+    assert (result, size) == (0, 7 * 4)
+    assert address > 2**32
+    assert found["memory"] > 2**32, "a 32-bit entry point would have to be seen to cut the address"
+    assert found["twins"] == {"cuMemsetD32": 201, "cuModuleGetGlobal": 201}
+    assert found["error"] == "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+    assert found["freed"] == [0, 0]
+    # through the stub, and then the twins by their own names
+    order = [name for name in called if name.startswith(("cuMemsetD32", "cuModuleGetGlobal"))]
+    assert order == ["cuMemsetD32_v2", "cuModuleGetGlobal_v2", "cuMemsetD32", "cuModuleGetGlobal"]

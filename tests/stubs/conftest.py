@@ -1,0 +1,65 @@
+"""Fixtures of the stubs' tests: stubs built from this tree, small C libraries, child processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink._cc import find_compiler
+from pytest_cudalink.stubs import build
+from pytest_cudalink.stubs.catalog import Catalog, load_catalog
+
+#: Stands for a file that is not there: what the child processes have instead of an installed library.
+NOWHERE = "/nonexistent/cudalink/lib.so"
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def catalog() -> Catalog:
+    """The catalog as it is shipped."""
+    return load_catalog()
+
+
+@pytest.fixture(scope="session")
+def stubs(tmp_path_factory) -> dict[str, Path]:
+    """The three stubs, built from this tree."""
+    folder = tmp_path_factory.mktemp("stubs")
+    names = ("cuda", "cudart", "nvrtc")
+    return dict(zip(names, build.build_stubs(names, folder), strict=True))
+
+
+def compile_c(output: Path, source: str, *flags: str) -> Path:
+    """Compile one C text; a shared library if the name ends in .so or has a version."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    shared = ["-shared", "-fPIC", f"-Wl,-soname,{output.name}"] if ".so" in output.name else []
+    command = [*find_compiler(), "-O1", "-g", *shared, "-x", "c", "-", "-x", "none", *flags, "-pthread", "-ldl", "-o"]
+    done = subprocess.run([*command, str(output)], input=source, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """The environment without anything that tells where CUDA is."""
+    known = {"CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "CUDALINK_STUBS_VERBOSE"}
+    kept = {key: value for key, value in os.environ.items() if key not in known}
+    return {**kept, **{key: str(value) for key, value in more.items()}}
+
+
+@pytest.fixture
+def run() -> Run:
+    """Run a program, or Python code, in a child process with a clean environment: ``run("code", NAME="value")``."""
+
+    def start(*command: str | Path, **variables: str | Path) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-c", *command] if "\n" in str(command[0]) or " " in str(command[0]) else command
+        environment = clean_environment(**{key: str(value) for key, value in variables.items()})
+        return subprocess.run(
+            [str(word) for word in words], env=environment, capture_output=True, text=True, check=False, timeout=120
+        )
+
+    return start

@@ -1,0 +1,267 @@
+"""The first call: from many threads, before main, under the loader's lock, with the stub in the global scope."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import NOWHERE, compile_c
+
+THREADS = 200
+
+#: Opens slowly, so that every thread is in the first call before the first one is through.
+SLOW_LIBRARY = """
+#include <unistd.h>
+static int calls;
+__attribute__((constructor)) static void start(void) { usleep(50000); }
+int cudaRuntimeGetVersion(int *version) { *version = 13000; return 0; }
+int cudaGraphInstantiateWithParams(void) { return 0; }
+int cudaGetDevice(int *device) { *device = __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED); return 0; }
+"""
+
+MANY_THREADS = """
+#include <pthread.h>
+#include <stdio.h>
+extern int cudaGetDevice(int *), cudaGetDeviceCount(int *), cudaRuntimeGetVersion(int *);
+static pthread_barrier_t barrier;
+static int results[THREADS][4];
+static void *first_call(void *argument)
+{
+  int *mine = argument, value = -1;
+  pthread_barrier_wait(&barrier);
+  mine[0] = cudaGetDevice(&value);
+  mine[1] = value;
+  mine[2] = cudaGetDeviceCount(&value);
+  mine[3] = value;
+  return NULL;
+}
+int main(void)
+{
+  pthread_t threads[THREADS];
+  int good = 0, last = 0;
+  pthread_barrier_init(&barrier, NULL, THREADS);
+  for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, first_call, results[i]);
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  for (int i = 0; i < THREADS; i++) {
+    good += results[i][0] == EXPECTED && results[i][2] == MISSING && results[i][3] == 0;
+    if (results[i][1] > last) last = results[i][1];
+  }
+  printf("%d good, last %d\\n", good, last);
+  return 0;
+}
+"""
+
+
+def link(stub: Path) -> list[str]:
+    """Flags that link a program with a stub, found where it is."""
+    return [str(stub), f"-Wl,-rpath,{stub.parent}"]
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_many_threads(present: bool, stubs, run, tmp_path) -> None:
+    """Two hundred threads in the first call all get the right answer; the library is looked for once."""
+    text = MANY_THREADS.replace("THREADS", str(THREADS))
+    text = text.replace("EXPECTED", "0" if present else "303").replace("MISSING", "302" if present else "303")
+    program = compile_c(tmp_path / "threads", text, *link(stubs["cudart"]))
+    real = compile_c(tmp_path / "slow.so", SLOW_LIBRARY)
+
+    done = run(program, CUDALINK_STUBS_CUDART=real if present else NOWHERE, CUDALINK_STUBS_VERBOSE="1")
+
+    assert done.stdout == f"{THREADS} good, last {THREADS if present else 0}\n"
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_threads_agree_why(stubs, run, tmp_path) -> None:
+    """A thread that searches while another one opens the file does not take that file for one that was there before."""
+    package = tmp_path / "site"
+    compile_c(package / "nvidia/cu13/lib/libcudart.so.13", SLOW_LIBRARY)
+    text = MANY_THREADS.replace("THREADS", "50").replace("EXPECTED", "0").replace("MISSING", "302")
+    program = compile_c(package / "pkg" / "threads", text, *link(stubs["cudart"]))
+    for _ in range(5):
+        done = run(program, CUDALINK_STUBS_VERBOSE="1")
+        assert done.stdout == "50 good, last 50\n"
+        assert done.stderr.count("wheel beside the caller") == 1, done.stderr
+
+
+CONSTRUCTOR = """
+#include <stdio.h>
+extern int cudaGetDeviceCount(int *);
+__attribute__((constructor)) static void before_main(void)
+{
+  int n = -1, result = cudaGetDeviceCount(&n);
+  printf("constructor %d %d\\n", result, n);
+  fflush(stdout);
+}
+"""
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_before_main(present: bool, stubs, run, tmp_path) -> None:
+    """A constructor may call the stub, also one of a library that the loader starts before the program."""
+    real = compile_c(tmp_path / "real.so", "int cudaGetDeviceCount(int *n) { *n = 4; return 0; }")
+    early = compile_c(tmp_path / "libearly.so", CONSTRUCTOR, *link(stubs["cudart"]))
+    program = compile_c(tmp_path / "program", "int main(void) { return 0; }", "-Wl,--no-as-needed", *link(early))
+    done = run(program, CUDALINK_STUBS_CUDART=real if present else NOWHERE)
+    assert done.returncode == 0
+    assert done.stdout == ("constructor 0 4\n" if present else "constructor 303 0\n")
+
+
+def test_constructor_under_the_loaders_lock(stubs, run, tmp_path) -> None:
+    """No deadlock: one thread is in its first call, another one loads a library whose constructor calls the stub."""
+    real = compile_c(tmp_path / "slow.so", SLOW_LIBRARY)
+    late = compile_c(
+        tmp_path / "liblate.so",
+        """
+        #include <unistd.h>
+        extern int cudaGetDevice(int *);
+        int answer = -1;
+        __attribute__((constructor)) static void start(void) { int n; usleep(20000); answer = cudaGetDevice(&n); }
+        """,
+        *link(stubs["cudart"]),
+    )
+    program = compile_c(
+        tmp_path / "program",
+        f"""
+        #include <dlfcn.h>
+        #include <pthread.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        extern int cudaGetDevice(int *);
+        static int first = -1;
+        static void *call(void *unused) {{ int n; first = cudaGetDevice(&n); return unused; }}
+        int main(void)
+        {{
+          pthread_t thread;
+          pthread_create(&thread, NULL, call, NULL);
+          usleep(LEAD);
+          void *late = dlopen("{late}", RTLD_NOW);
+          pthread_join(thread, NULL);
+          printf("%d %d\\n", first, *(int *)dlsym(late, "answer"));
+        }}
+        """.replace("LEAD", "5000"),
+        *link(stubs["cudart"]),
+    )
+    assert run(program, CUDALINK_STUBS_CUDART=real).stdout == "0 0\n"
+
+
+def test_stub_in_the_global_scope(stubs, run, tmp_path) -> None:
+    """A preloaded stub finds the real library behind it, not itself; a real library's own calls may come back to it."""
+    real = compile_c(
+        tmp_path / "real.so",
+        """
+        extern int cudaGetDevice(int *);
+        int cudaGetDevice(int *device) { *device = 7; return 0; }
+        int cudaGetDeviceCount(int *n) { int device; cudaGetDevice(&device); *n = device + 1; return 0; }
+        """,
+    )
+    code = """
+import ctypes
+n = ctypes.c_int()
+print(ctypes.CDLL(None).cudaGetDeviceCount(ctypes.byref(n)), n.value)
+"""
+    done = run(code, LD_PRELOAD=stubs["cudart"], CUDALINK_STUBS_CUDART=real)
+    assert done.stdout == "0 8\n", done.stderr
+
+
+def test_stub_named_as_the_library(stubs, run, tmp_path) -> None:
+    """Another stub, or the stub itself, is refused as the real library; circles do not come to be."""
+    code = f"""
+import ctypes
+stub = ctypes.CDLL({str(stubs["cudart"])!r})
+stub.cudaGetErrorString.restype = ctypes.c_char_p
+print(stub.cudaGetDeviceCount(None), stub.cudaGetErrorString(303).decode())
+"""
+    done = run(code, CUDALINK_STUBS_CUDART=stubs["cudart"])
+    assert done.stdout.startswith("303 libstub_cudart.so: no libcudart was found; looked in CUDALINK_STUBS_CUDART=")
+    assert "(is a stub itself)" in done.stdout
+
+
+def test_arguments_survive_the_first_call(stubs, run, tmp_path) -> None:
+    """Six registers, the stack and a structure by value reach the function behind the first call unchanged."""
+    real = compile_c(
+        tmp_path / "real.so",
+        """
+        #include <stdio.h>
+        typedef struct { char bytes[64]; } handle_t;
+        typedef struct { unsigned x, y, z; } dim3;
+        int cudaMemcpyPeerAsync(void *a, int b, void *c, int d, size_t e, void *f)
+        { printf("%p %d %p %d %zu %p\\n", a, b, c, d, e, f); fflush(stdout); return 0; }
+        int cudaIpcOpenMemHandle(void **p, handle_t h, unsigned flags)
+        { printf("%d %.64s %u\\n", p != 0, h.bytes, flags); fflush(stdout); return 0; }
+        int cudaLaunchKernel(void *f, dim3 g, dim3 b, void **a, size_t m, void *s)
+        {
+          printf("%p %u %u %u %u %u %u %p %zu %p\\n", f, g.x, g.y, g.z, b.x, b.y, b.z, (void *)a, m, s);
+          return fflush(stdout);
+        }
+        """,
+    )
+    program = compile_c(
+        tmp_path / "program",
+        """
+        #include <stddef.h>
+        #include <string.h>
+        typedef struct { char bytes[64]; } handle_t;
+        typedef struct { unsigned x, y, z; } dim3;
+        extern int cudaMemcpyPeerAsync(void *, int, void *, int, size_t, void *);
+        extern int cudaIpcOpenMemHandle(void **, handle_t, unsigned);
+        extern int cudaLaunchKernel(void *, dim3, dim3, void **, size_t, void *);
+        int main(void)
+        {
+          handle_t h;
+          void *p;
+          memset(h.bytes, 'h', 64);
+          for (int i = 0; i < 2; i++) {
+            cudaMemcpyPeerAsync((void *)1, 2, (void *)3, 4, 5, (void *)6);
+            cudaIpcOpenMemHandle(&p, h, 9);
+            cudaLaunchKernel((void *)1, (dim3){2, 3, 4}, (dim3){5, 6, 7}, (void *)8, 9, (void *)10);
+          }
+          return 0;
+        }
+        """,
+        *link(stubs["cudart"]),
+    )
+    lines = run(program, CUDALINK_STUBS_CUDART=real).stdout.splitlines()
+    expected = ["0x1 2 0x3 4 5 0x6", f"1 {'h' * 64} 9", "0x1 2 3 4 5 6 7 0x8 9 0xa"]
+    assert lines == expected * 2
+
+
+def test_vector_arguments_survive(run, tmp_path) -> None:
+    """Floating-point arguments of a function of the project's own pass through the first call."""
+    from pytest_cudalink.stubs import build
+
+    (tmp_path / "own.toml").write_text(
+        'only = ["cudaMix"]\n[functions.cudart.cudaMix]\n'
+        'prototype = "int cudaMix(double *o, double a, float b, double c, double d, double e, double f, double g, '
+        'double h)"\n',
+        encoding="utf-8",
+    )
+    (stub,) = build.build_stubs(["cudart"], tmp_path, symbols=tmp_path / "own.toml", prefix="own")
+    signature = "int cudaMix(double *o, double a, float b, double c, double d, double e, double f, double g, double h)"
+    body = "*o = a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g + 8 * h; return 0;"
+    real = compile_c(tmp_path / "real.so", f"{signature} {{ {body} }}")
+    program = compile_c(
+        tmp_path / "program",
+        f"""
+        #include <stdio.h>
+        extern {signature};
+        int main(void) {{ double out; int r = cudaMix(&out, 1, 1, 1, 1, 1, 1, 1, 0.5); printf("%d %g\\n", r, out); }}
+        """,
+        *link(stub),
+    )
+    assert run(program, CUDALINK_STUBS_CUDART=real).stdout == "0 32\n"
+
+
+def test_errno_is_kept(stubs, run, tmp_path) -> None:
+    """The search does not change errno for the caller."""
+    program = compile_c(
+        tmp_path / "program",
+        """
+        #include <errno.h>
+        #include <stdio.h>
+        extern int cudaGetDevice(int *);
+        int main(void) { int n; errno = 77; cudaGetDevice(&n); printf("%d\\n", errno); }
+        """,
+        *link(stubs["cudart"]),
+    )
+    assert run(program, CUDALINK_STUBS_CUDART=NOWHERE).stdout == "77\n"

@@ -1,0 +1,316 @@
+"""The generator, its C for other machines, and what the built libraries export and need."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+
+from pytest_cudalink import stubs as stubs_package
+from pytest_cudalink._cc import find_compiler
+from pytest_cudalink.cli import main
+from pytest_cudalink.stubs import StubNotFoundError, describe, generator
+from pytest_cudalink.stubs.catalog import CatalogError, load_catalog
+
+from .conftest import NOWHERE
+
+NATIVE_HEADERS = Path(stubs_package.__file__).parent / "include"
+#: The functions that the field's stubs have, and the NVRTC functions that they lacked.
+NEEDED = {
+    "cuda": """
+        cuGetErrorName cuGetErrorString cuCtxGetDevice cuCtxGetLimit cuCtxSetLimit cuCtxResetPersistingL2Cache
+        cuDeviceGetName cuDeviceGetAttribute cuModuleLoadData cuModuleLoadDataEx cuModuleUnload
+        cuModuleGetFunction cuModuleGetGlobal_v2 cuFuncSetAttribute cuLaunchKernel cuLaunchKernelEx
+        cuLaunchCooperativeKernel cuMemsetD32_v2 cuStreamSetAttribute cuTensorMapEncodeTiled
+        cuTensorMapEncodeIm2col""",
+    "cudart": """
+        cudaGetErrorString cudaGetLastError cudaPeekAtLastError cudaSetDevice cudaGetDevice cudaGetDeviceCount
+        cudaDeviceGetAttribute cudaGetDeviceProperties cudaMemGetInfo cudaMalloc cudaFree cudaMallocHost
+        cudaFreeHost cudaMemset cudaMemsetAsync cudaMemcpy cudaMemcpyAsync cudaMemcpyPeerAsync
+        cudaStreamCreate cudaStreamCreateWithFlags cudaStreamDestroy cudaStreamSynchronize cudaStreamWaitEvent
+        cudaEventCreate cudaEventDestroy cudaEventRecord cudaEventSynchronize cudaEventElapsedTime
+        cudaDeviceSynchronize cudaStreamBeginCapture cudaStreamEndCapture cudaGraphInstantiate cudaGraphLaunch
+        cudaGraphDestroy cudaGraphExecDestroy cudaIpcGetMemHandle cudaIpcOpenMemHandle cudaIpcCloseMemHandle
+        cudaFuncSetAttribute""",
+    "nvrtc": """
+        nvrtcGetErrorString nvrtcVersion nvrtcCreateProgram nvrtcDestroyProgram nvrtcCompileProgram
+        nvrtcGetPTXSize nvrtcGetPTX nvrtcGetProgramLogSize nvrtcGetProgramLog nvrtcGetCUBINSize nvrtcGetCUBIN
+        nvrtcGetLTOIRSize nvrtcGetLTOIR nvrtcAddNameExpression nvrtcGetLoweredName""",
+}
+
+
+def dynamic(path: Path) -> tuple[set[str], list[str], str]:
+    """Exported symbols, needed libraries, SONAME."""
+    with path.open("rb") as stream:
+        elf = ELFFile(stream)
+        exported = {
+            symbol.name
+            for symbol in elf.get_section_by_name(".dynsym").iter_symbols()
+            if symbol["st_shndx"] != "SHN_UNDEF" and symbol["st_info"]["bind"] != "STB_LOCAL"
+        }
+        section = elf.get_section_by_name(".dynamic")
+        assert isinstance(section, DynamicSection)
+        needed = [tag.needed for tag in section.iter_tags("DT_NEEDED")]
+        (soname,) = (tag.soname for tag in section.iter_tags("DT_SONAME"))
+    return exported, needed, soname
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_catalog_covers_the_field(name: str, catalog) -> None:
+    """Every function that other projects' stubs have is in the catalog."""
+    assert set(NEEDED[name].split()) <= {function.symbol for function in catalog.libraries[name].functions}
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_exports_are_the_catalog(name: str, stubs, catalog) -> None:
+    """The dynamic symbols are the catalog's, with describe() and the marker, and no others."""
+    exported, needed, soname = dynamic(stubs[name])
+    symbols = {function.symbol for function in catalog.libraries[name].functions}
+    assert exported == symbols | {f"stub_{name}_describe", "cudalink_stub_marker"}
+    assert soname == stubs[name].name == f"libstub_{name}.so"
+    assert all(re.fullmatch(r"lib(c|dl|pthread)\.so\.\d+|ld-linux.*", library) for library in needed)
+    for sought in ("libcudart", "libnvrtc"):
+        assert sought not in soname
+        assert not any(sought in symbol for symbol in exported)
+
+
+def test_prebuilt_headers_are_generated(tmp_path, catalog) -> None:
+    """The headers in the package are what the generator writes."""
+    for stub in generator.generate(catalog, NEEDED, tmp_path):
+        assert (NATIVE_HEADERS / stub.header.name).read_text() == stub.header.read_text()
+        assert stub.exports == {f.symbol for f in stub.library.functions} | {stub.describe, "cudalink_stub_marker"}
+
+
+def test_generated_c_stands_alone(tmp_path, catalog, stubs) -> None:
+    """The command in the file's head builds it, with warnings as errors, at -O0 and with link-time optimization."""
+    names = list(NEEDED)
+    for stub in generator.generate(catalog, names, tmp_path):
+        text = stub.sources[0].read_text()
+        assert not re.search(r"#include [<\"](cuda|nvrtc)", text)
+        for number, flags in enumerate((["-O0"], ["-O2", "-flto"], ["-O3", "-std=c17"])):
+            output = tmp_path / f"{number}{stub.file}"
+            command = [
+                *find_compiler(),
+                *flags,
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-fPIC",
+                "-shared",
+                "-fvisibility=hidden",
+            ]
+            done = subprocess.run(
+                [*command, *map(str, stub.sources), "-ldl", "-o", str(output)],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+            exported, _, _ = dynamic(stubs[stub.library.name])
+            with output.open("rb") as stream:
+                mine = {s.name for s in ELFFile(stream).get_section_by_name(".dynsym").iter_symbols()}
+            assert exported <= mine
+
+
+def test_windows_is_refused(tmp_path, catalog, monkeypatch, capsys) -> None:
+    """On Windows the generator and the command say one sentence; nothing is written."""
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(generator.GeneratorError, match="written for Linux"):
+        generator.generate(catalog, ["cudart"], tmp_path / "out")
+    for action in ("build", "generate"):
+        assert main(["stubs", action, "-o", str(tmp_path / "out")]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert error.startswith("cudalink stubs: CUDA stubs are written for Linux")
+    assert not (tmp_path / "out").exists()
+
+
+def test_windows_compiler_is_refused(tmp_path, catalog) -> None:
+    """Sources that are carried to a Windows compiler stop it with a sentence."""
+    (stub,) = generator.generate(catalog, ["nvrtc"], tmp_path)
+    command = [*find_compiler(), "-D_WIN32", "-fsyntax-only", str(stub.sources[0])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "cudalink stubs are written for Linux; there is no Windows implementation" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "machine"), [("x86_64-linux-gnu.2.17", "EM_X86_64"), ("aarch64-linux-gnu.2.17", "EM_AARCH64")]
+)
+def test_cross_compiled(target: str, machine: str, tmp_path, catalog) -> None:
+    """The ziglang wheel builds both architectures, for a glibc as old as 2.17, with the same exports."""
+    if find_spec("ziglang") is None:
+        pytest.skip("needs the ziglang wheel")
+    zig = [sys.executable, "-m", "ziglang", "cc", "-target", target, "-O2", "-fPIC", "-shared", "-fvisibility=hidden"]
+    for stub in generator.generate(catalog, NEEDED, tmp_path):
+        output = tmp_path / stub.file
+        flags = ["-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{stub.file}", "-ldl"]
+        done = subprocess.run(
+            [*zig, *map(str, stub.sources), *flags, "-o", str(output)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        exported, _, _ = dynamic(output)
+        assert exported == stub.exports
+        with output.open("rb") as stream:
+            elf = ELFFile(stream)
+            assert elf["e_machine"] == machine
+            versions = {
+                auxiliary.name
+                for _, auxiliaries in elf.get_section_by_name(".gnu.version_r").iter_versions()
+                for auxiliary in auxiliaries
+            }
+        numbers = [tuple(map(int, v.removeprefix("GLIBC_").split("."))) for v in versions if v.startswith("GLIBC_")]
+        assert max(numbers) <= (2, 17)
+
+
+def test_own_symbols_and_names(tmp_path, run) -> None:
+    """A project's file adds a function with its type; the prefix names files, describe() and nothing else."""
+    symbols = tmp_path / "own.toml"
+    symbols.write_text(
+        """
+only = ["cudaGetDevice", "cudaMemPoolCreate"]
+[types]
+cudaMemPool_t = "struct CUmemPoolHandle_st *"
+cudaMemPoolProps = "struct cudaMemPoolProps_"
+[functions.cudart.cudaMemPoolCreate]
+prototype = "cudaError_t cudaMemPoolCreate(cudaMemPool_t *memPool, const struct cudaMemPoolProps *poolProps)"
+tier = "optional"
+out = ["memPool"]
+error = 999
+""",
+        encoding="utf-8",
+    )
+    out = tmp_path / "out"
+    assert (
+        main(["stubs", "build", "--libs", "cudart", "--symbols", str(symbols), "--prefix", "my", "-o", str(out)]) == 0
+    )
+    stub = out / "libmy_cudart.so"
+    exported, _, soname = dynamic(stub)
+    assert exported == {"cudaGetDevice", "cudaMemPoolCreate", "my_cudart_describe", "cudalink_stub_marker"}
+    assert soname == "libmy_cudart.so"
+    assert "const char *my_cudart_describe(void);" in (out / "my_cudart.h").read_text()
+    code = f"""
+import ctypes
+from pytest_cudalink.stubs import describe
+p = ctypes.c_void_p(5)
+print(ctypes.CDLL({str(stub)!r}).cudaMemPoolCreate(ctypes.byref(p), None), p.value, describe({str(stub)!r}).functions)
+"""
+    assert run(code, CUDALINK_STUBS_CUDART=NOWHERE).stdout == "999 None 2\n"
+
+
+def test_symbol_list(tmp_path, capsys) -> None:
+    """A list of names, with comments, chooses from the catalog; by the exact symbol or by the function's name."""
+    names = tmp_path / "names.txt"
+    names.write_text("# mine\ncuMemAlloc\ncuModuleGetGlobal_v2  # exact\n\ncudaMalloc\n", encoding="utf-8")
+    assert main(["stubs", "list", "--libs", "cuda,cudart", "--symbols", str(names)]) == 0
+    listed = [line.split()[1] for line in capsys.readouterr().out.splitlines()]
+    assert sorted(listed) == ["cuMemAlloc_v2", "cuModuleGetGlobal_v2", "cudaMalloc"]
+
+
+def test_generate_leaves_the_sources(tmp_path, capsys) -> None:
+    """``stubs generate`` writes the C, the assembler and the header, and prints their names."""
+    assert main(["stubs", "generate", "--libs", "nvrtc", "-o", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [Path(line).name for line in printed] == ["stub_nvrtc.c", "stub_nvrtc.S", "stub_nvrtc.h"]
+    assert all(Path(line).is_file() for line in printed)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("cudaFrobnicate\n", "cudaFrobnicate: not in the catalog"),
+        ("[functions.cudart.f]\nprototype = 3", "functions.cudart.f: prototype = 3 must be str"),
+        ("[functions.cudart.f]\ntier = 'core'", "functions.cudart.f: 'prototype' is missing"),
+        ("[functions.cudart.f]\nprototype = 'int g(int a)'", "declares g, the symbol is f"),
+        ("[functions.cudart.f]\nprototype = 'int f(thing_t a)'", "the type thing_t is not known; add it as [types]"),
+        ("[functions.cudart.f]\nprototype = 'int f(int)'", "parameter 1, 'int', must be a type and a name"),
+        ("[functions.cudart.f]\nprototype = 'int f(void (*g)(int))'", "not a prototype|parameter 1"),
+        ("[functions.cudart.f]\nprototype = 'int f(int a)'\nout = ['a']", "int is nothing that a function writes to"),
+        ("[functions.cudart.f]\nprototype = 'int f(void *a)'\nout = ['a']", "give the size of what void . points to"),
+        ("[functions.cudart.f]\nprototype = 'int f(int *a)'\nout = ['b']", "expected PARAMETER, PARAMETER.LENGTH."),
+        ("[functions.cudart.f]\nprototype = 'int f(int *a)'\ntier = 'must'", "expected one of core, optional"),
+        ("[functions.cudart.f]\nprototype = 'int f(int *a)'\nvolume = 1", "unknown key 'volume'"),
+        ("[functions.cufft.f]\nprototype = 'int f(int *a)'", r"there is no \[libraries.cufft\]"),
+        ("[things]\na = 1", "unknown table 'things'"),
+        ("only = 3", "'only' must be a list"),
+        ("[types]\na = 3", "types.a: expected a C name and a C type"),
+        ("[functions", "Expected"),
+    ],
+)
+def test_bad_symbol_files(text: str, words: str, tmp_path, capsys) -> None:
+    """A wrong symbol file names itself, the entry and the fault; the command ends with code 2."""
+    file = tmp_path / ("own.txt" if text.startswith("cuda") else "own.toml")
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(CatalogError) as caught:
+        load_catalog(file)
+    assert str(file) in str(caught.value)
+    assert re.search(words.replace("[types]", r"\[types\]"), str(caught.value))
+    assert main(["stubs", "list", "--symbols", str(file)]) == 2
+    assert str(file) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--libs", "cufft"], "no library 'cufft' in the catalog; there are cuda, cudart, nvrtc"),
+        (["--prefix", "my-stub"], "prefix 'my-stub': expected letters, digits and _"),
+        (["--prefix", "libcudart"], "other programs take liblibcudart_cuda.so for the real libcudart"),
+        (["--symbols", "/nonexistent/x.toml"], "/nonexistent/x.toml"),
+    ],
+)
+def test_bad_arguments(arguments: list[str], words: str, tmp_path, capsys) -> None:
+    """What cannot be built is refused with one line that says why."""
+    assert main(["stubs", "generate", "-o", str(tmp_path / "out"), *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_library_without_functions(tmp_path, catalog) -> None:
+    """A symbol file that leaves nothing of a library is a mistake that is told."""
+    names = tmp_path / "names.txt"
+    names.write_text("cudaMalloc\n", encoding="utf-8")
+    with pytest.raises(generator.GeneratorError, match="leaves none of its functions"):
+        generator.generate(load_catalog(names), ["nvrtc"], tmp_path)
+
+
+def test_describe_from_python(run, stubs) -> None:
+    """describe() gives an object; a file that is no stub, and one that is not there, are refused."""
+    code = f"""
+from pytest_cudalink.stubs import describe
+found = describe({str(stubs["nvrtc"])!r})
+print(found.library, found.file, found.version, found.why, found.degraded, len(found.missing) == found.functions)
+"""
+    assert run(code, CUDALINK_STUBS_NVRTC=NOWHERE).stdout == "nvrtc None None not found ('core', 'optional') True\n"
+    with pytest.raises(StubNotFoundError, match="no stub library at /nonexistent/libx.so"):
+        describe("/nonexistent/libx.so")
+    with pytest.raises(StubNotFoundError, match=r"no stub libstub_cufft.so in .*run 'cudalink stubs build'"):
+        describe("cufft")
+
+
+def test_describe_refuses_other_libraries(tmp_path) -> None:
+    """A library that is no stub is told from one."""
+    from .conftest import compile_c
+
+    with pytest.raises(StubNotFoundError, match="is no stub of 'cudalink stubs build'"):
+        describe(compile_c(tmp_path / "libother.so", "int x;"))
+
+
+def test_command_describe(stubs, run) -> None:
+    """``cudalink stubs describe`` tells for each stub what it found, or where it looked."""
+    words = [sys.executable, "-m", "pytest_cudalink.cli", "stubs", "describe", stubs["nvrtc"]]
+    done = run(*words, CUDALINK_STUBS_NVRTC=NOWHERE)
+    assert done.returncode == 0
+    assert done.stdout.startswith("libstub_nvrtc.so: no library (not found)\n  looked in: CUDALINK_STUBS_NVRTC=")
+
+
+def test_cmake_dir(capsys) -> None:
+    """``cudalink stubs --cmake-dir`` prints the folder of the CMake package."""
+    with pytest.raises(SystemExit) as stop:
+        main(["stubs", "--cmake-dir"])
+    assert stop.value.code == 0
+    assert (Path(capsys.readouterr().out.strip()) / "cudalink_stubs-config.cmake").is_file()

@@ -1,0 +1,105 @@
+"""With nothing installed: every function answers with its error, and nothing is left unwritten."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import NOWHERE, clean_environment, compile_c
+
+LIBRARIES = ("cuda", "cudart", "nvrtc")
+CALL_ALL = Path(__file__).with_name("call_all.py")
+
+
+def call_all(stub: Path, name: str, real: Path | str) -> dict[str, dict]:
+    """What every function of a stub does, in a child process."""
+    environment = clean_environment(**{f"CUDALINK_STUBS_{name.upper()}": str(real)})
+    done = subprocess.run(
+        [sys.executable, str(CALL_ALL), str(stub), name], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return json.loads(done.stdout)
+
+
+def check(results: dict[str, dict], catalog, name: str, error: int, words: str) -> None:
+    """Every function of the catalog was called, failed as it says and zeroed what it says, no more."""
+    functions = catalog.libraries[name].functions
+    assert set(results) == {function.symbol for function in functions}
+    for function in functions:
+        got = results[function.symbol]
+        assert got["touched"] == [], function.symbol
+        if function.answer:
+            answer = got["answer"] or got["result"]
+            assert words in answer if function.answer == "text" else answer == "unrecognized error code"
+        else:
+            assert got["result"] == (function.error or error), function.symbol
+            assert got["zeroed"] == sorted(output.name for output in function.outputs), function.symbol
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_without_library(name: str, stubs, catalog) -> None:
+    """No library: 303, NVRTC 11; the error text names the library, the place and the variable."""
+    words = f"no lib{name} was found; looked in CUDALINK_STUBS_{name.upper()}={NOWHERE}"
+    check(call_all(stubs[name], name, NOWHERE), catalog, name, catalog.libraries[name].missing_library, words)
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_without_symbols(name: str, stubs, catalog, tmp_path) -> None:
+    """A library that lacks every function: 302, NVRTC 11; nothing crashes."""
+    empty = compile_c(tmp_path / "empty.so", "int nothing;")
+    words = f"{empty} lacks "
+    check(call_all(stubs[name], name, empty), catalog, name, catalog.libraries[name].missing_symbol, words)
+
+
+def test_error_values(catalog) -> None:
+    """The error values are those that CUDA has for a library and for a symbol that cannot be found."""
+    values = {name: (lib.missing_library, lib.missing_symbol) for name, lib in catalog.libraries.items()}
+    assert values == {"cuda": (303, 302), "cudart": (303, 302), "nvrtc": (11, 11)}
+
+
+def test_null_outputs(stubs, run) -> None:
+    """A null pointer for an output is left alone."""
+    code = f"""
+import ctypes
+stub = ctypes.CDLL({str(stubs["cudart"])!r})
+print(stub.cudaGetDeviceCount(None), stub.cudaMalloc(None, ctypes.c_size_t(1)), stub.cudaGetDeviceProperties(None, 0))
+"""
+    assert run(code, CUDALINK_STUBS_CUDART=NOWHERE).stdout == "303 303 303\n"
+
+
+def test_error_names(stubs, run) -> None:
+    """The error strings know success and the two errors of the stub, and answer for every other code."""
+    code = f"""
+import ctypes
+stub = ctypes.CDLL({str(stubs["cudart"])!r})
+stub.cudaGetErrorName.restype = stub.cudaGetErrorString.restype = ctypes.c_char_p
+for code in (0, 302, 303, 700):
+    print(stub.cudaGetErrorName(code).decode())
+print(stub.cudaGetErrorString(0).decode())
+"""
+    assert run(code, CUDALINK_STUBS_CUDART=NOWHERE).stdout.split("\n") == [
+        "cudaSuccess",
+        "cudaErrorSharedObjectSymbolNotFound",
+        "cudaErrorSharedObjectInitFailed",
+        "unrecognized error code",
+        "cudaSuccess",
+        "",
+    ]
+
+
+def test_one_missing_function_stands_alone(stubs, run, tmp_path) -> None:
+    """A library with one function serves that one; the others fail alone, with 302."""
+    real = compile_c(tmp_path / "part.so", "int cudaGetDeviceCount(int *n) { *n = 5; return 0; }")
+    code = f"""
+import ctypes
+stub = ctypes.CDLL({str(stubs["cudart"])!r})
+n = ctypes.c_int(-1)
+for name in ("cudaGetDeviceCount", "cudaGetDevice", "cudaGetDeviceCount"):
+    print(getattr(stub, name)(ctypes.byref(n)), n.value)
+"""
+    assert run(code, CUDALINK_STUBS_CUDART=real).stdout == "0 5\n302 0\n0 5\n"

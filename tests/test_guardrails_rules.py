@@ -1,0 +1,392 @@
+"""The rules of the guard rails: boundary versions in tables, and what holds for any set of items."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.specifiers import SpecifierSet
+
+from pytest_cudalink.guardrails import rules
+from pytest_cudalink.guardrails.rules import Fact, Item, KnownDriver, Pipeline, judge, judge_all, worst
+from pytest_cudalink.versions import DRIVER_BRANCH_FLOOR, CudaVersion
+
+NEW = KnownDriver(CudaVersion(99, 0))
+
+
+def item(name: str, version: str | None, kind: str = "dynamic-libs", *, of: str = "ctk", via: str = "site-packages"):
+    release = CudaVersion.parse(version) if version else None
+    return Item(kind, name, f"/{via}/{version}/{kind}/{name}", via, of, release, "as the test says")
+
+
+class Asked:
+    """A driver that counts how often it is asked."""
+
+    def __init__(self, cuda: str | None, release: str | None) -> None:
+        self.known = KnownDriver(CudaVersion.parse(cuda) if cuda else None, release)
+        self.asked: list[str] = []
+
+    def cuda(self) -> Fact:
+        self.asked.append("cuda")
+        return self.known.cuda()
+
+    def release(self) -> Fact:
+        self.asked.append("release")
+        return self.known.release()
+
+
+# -- single rules
+
+
+@pytest.mark.parametrize(
+    ("ctk", "cuda", "release", "status", "asked"),
+    [
+        ("12.9", "12.9", None, "compatible", ["cuda"]),
+        ("12.9", "13.0", None, "compatible", ["cuda"]),
+        ("12.9", "12.0", "525.60.13", "compatible", ["cuda", "release"]),
+        ("12.9", "12.0", "525.0", "compatible", ["cuda", "release"]),
+        ("12.9", "12.0", "524.99.99", "incompatible", ["cuda", "release"]),
+        ("12.9", "12.0", "520.30.01", "incompatible", ["cuda", "release"]),
+        ("12.9", "12.0", None, "insufficient_metadata", ["cuda", "release"]),
+        ("13.0", "12.8", "580.65.06", "incompatible", ["cuda"]),
+        ("13.2", "13.0", "580.65.06", "compatible", ["cuda", "release"]),
+        ("13.2", "13.0", "579.99", "incompatible", ["cuda", "release"]),
+        ("11.8", "11.0", "450.80.02", "compatible", ["cuda", "release"]),
+        ("11.8", "11.0", "449.0", "incompatible", ["cuda", "release"]),
+        ("14.1", "14.0", "700.1", "incompatible", ["cuda"]),
+        ("14.0", "14.0", None, "compatible", ["cuda"]),
+        ("12.9", None, "580.65.06", "insufficient_metadata", ["cuda"]),
+    ],
+)
+def test_driver_rule(ctk, cuda, release, status, asked) -> None:
+    """Backward compatibility, or minor-version compatibility from a branch on; the release is asked for last."""
+    driver = Asked(cuda, release)
+
+    verdict = rules.check_driver(item("nvrtc", ctk), driver)
+
+    assert (verdict.status, driver.asked) == (status, asked)
+    assert verdict.rule == "driver"
+
+
+def test_driver_rule_words() -> None:
+    """A refusal names both versions with witnesses, the branch, and a toolkit that the driver runs."""
+    driver = KnownDriver(CudaVersion(12, 0), "520.30.01", "as nvidia-smi says")
+    verdict = rules.check_driver(item("nvrtc", "12.9"), driver, hint=", or set X=1")
+    assert "needs driver branch 525 or newer, the driver is 520.30.01" in verdict.message
+    assert verdict.fix == "pip install 'cuda-toolkit[nvrtc]>=12.0,<12.1'"
+    assert verdict.otherwise == "install a driver for CUDA 12.9, or set X=1"
+    assert "as nvidia-smi says" in verdict.items[1]
+    assert "as the test says" in verdict.items[0]
+    for part in (verdict.message, *verdict.items, "rule:  driver", f"fix:   {verdict.fix}", verdict.otherwise):
+        assert part in verdict.text
+
+
+@pytest.mark.parametrize(("ctk", "cuda", "release"), [("13.0", "12.8", None), ("12.9", "12.0", "520.30.01")])
+def test_forward_compatibility_relaxes_the_driver_rule_alone(ctk, cuda, release) -> None:
+    """What is refused for the driver passes; a clash of toolkits and an unknown release do not."""
+    driver = KnownDriver(CudaVersion.parse(cuda), release)
+    assert rules.check_driver(item("nvrtc", ctk), driver, assume_forward=True).status == "compatible"
+    clash = judge(item("nvrtc", ctk), [item("cudart", "11.0", "headers")], driver=driver, assume_forward=True)
+    assert (clash.status, clash.rule) == ("incompatible", "same-ctk")
+    unknown = rules.check_driver(item("nvrtc", "12.9"), KnownDriver(CudaVersion(12, 0)), assume_forward=True)
+    assert unknown.status == "insufficient_metadata"
+
+
+NVRTC, NVJITLINK = ("dynamic-libs", "nvrtc"), ("dynamic-libs", "nvJitLink")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "related"),
+    [
+        (NVRTC, ("headers", "nvrtc"), True),
+        (NVRTC, ("headers", "cudart"), True),
+        (NVRTC, ("headers", "cccl"), True),
+        (NVRTC, ("dynamic-libs", "mathdx"), True),
+        (NVRTC, NVJITLINK, False),
+        (NVRTC, ("headers", "nvjitlink"), False),
+        (NVRTC, ("dynamic-libs", "cudart"), False),
+        (NVRTC, ("binaries", "nvcc"), False),
+        (NVJITLINK, ("headers", "nvjitlink"), True),
+        (NVJITLINK, ("dynamic-libs", "cublas"), False),
+        (("dynamic-libs", "cudart"), ("headers", "cudart"), True),
+        (("dynamic-libs", "cublas"), ("dynamic-libs", "cusolver"), True),
+        (("dynamic-libs", "cublasLt"), ("headers", "cublas"), True),
+        (("dynamic-libs", "cusolver"), ("headers", "cublas"), False),
+        (("dynamic-libs", "npps"), ("headers", "npp"), True),
+        (("dynamic-libs", "npps"), ("dynamic-libs", "nppc"), True),
+        (("dynamic-libs", "cufftw"), ("headers", "cufft"), True),
+        (("dynamic-libs", "nvvm"), ("headers", "nvvm"), True),
+        (("dynamic-libs", "curand"), ("dynamic-libs", "cufft"), False),
+        *[
+            (x, y, True)
+            for x, y in itertools.combinations(
+                [
+                    *(("headers", name) for name in ("cccl", "cudart", "nvcc", "nvfatbin", "nvvm", "cute", "cutlass")),
+                    ("static-libs", "cudadevrt"),
+                    ("bitcode-libs", "device"),
+                    ("binaries", "nvcc"),
+                ],
+                2,
+            )
+        ],
+        (("binaries", "ptxas"), ("binaries", "nvcc"), False),
+    ],
+)
+def test_relations(a, b, related: bool) -> None:
+    """Who must be of one release with whom; both ways round, and the minor version counts."""
+    for first, second in ((a, b), (b, a)):
+        older, newer = item(first[1], "13.0", first[0]), item(second[1], "13.2", second[0])
+        same = item(second[1], "13.0", second[0])
+        assert bool(rules.shared_groups(older, newer)) is related
+        assert rules.check_pair(older, newer).status == ("incompatible" if related else "compatible")
+        assert rules.check_pair(older, same).status == "compatible"
+
+
+def test_the_reproducer() -> None:
+    """A 13.2 NVRTC wheel beside 13.0 headers of a system toolkit: both items, witnesses, rule and command."""
+    nvrtc = item("nvrtc", "13.2")
+    headers = item("cudart", "13.0", "headers", via="system-ctk-root")
+    verdict = judge(headers, [nvrtc], driver=NEW)
+    assert (verdict.status, verdict.rule) == ("incompatible", "same-ctk")
+    assert "cudart headers are of CUDA 13.0, the nvrtc library of CUDA 13.2" in verdict.message
+    assert verdict.items == (str(headers), str(nvrtc))
+    assert "found via system-ctk-root" in verdict.items[0]
+    assert verdict.fix == "pip install 'cuda-toolkit[cudart,nvrtc]==13.2.*'"
+
+
+@pytest.mark.parametrize(
+    ("items", "version", "command"),
+    [
+        ([NVJITLINK, NVRTC], "13.0", "pip install 'cuda-toolkit[nvjitlink,nvrtc]==13.0.*' 'nvidia-nvjitlink==13.0.*'"),
+        ([NVJITLINK], "12.9", "pip install 'cuda-toolkit[nvjitlink]==12.9.*'"),
+        ([("bitcode-libs", "device"), ("headers", "nvvm")], "12.9", "pip install 'cuda-toolkit[nvcc]==12.9.*'"),
+        ([("bitcode-libs", "device"), ("binaries", "nvcc")], "13.0", "pip install 'cuda-toolkit[nvcc,nvvm]==13.0.*'"),
+        ([("dynamic-libs", "cublasLt")], "13.0", "pip install 'cuda-toolkit[cublas]==13.0.*'"),
+        ([("dynamic-libs", "npps")], "13.0", "pip install 'cuda-toolkit[npp]==13.0.*'"),
+        ([("dynamic-libs", "cudla")], "13.0", "pip install 'cuda-toolkit[all]==13.0.*'"),
+    ],
+)
+def test_repair(items, version, command) -> None:
+    """The command names extras that the release has, and pins the nvJitLink that cuda-toolkit 13 leaves open."""
+    made = [item(name, version, kind) for kind, name in items]
+    assert rules.repair(made, CudaVersion.parse(version)) == command
+
+
+@pytest.mark.parametrize(
+    ("producer", "consumer", "kind", "made", "read", "fine"),
+    [
+        ("nvrtc", "nvJitLink", "ltoir", "13.0", "13.0", True),
+        ("nvrtc", "nvJitLink", "ltoir", "13.0", "13.2", True),
+        ("nvrtc", "nvJitLink", "ltoir", "13.2", "13.0", False),
+        ("nvrtc", "nvJitLink", "ltoir", "12.9", "13.0", False),
+        ("nvrtc", "nvJitLink", "ltoir", "13.0", "12.9", False),
+        *[("nvrtc", "nvJitLink", kind, "13.2", "12.9", True) for kind in ("ptx", "elf", "cubin")],
+        *[("nvvm", "nvJitLink", kind, "13.0", "13.2", False) for kind in rules.ARTIFACT_KINDS],
+        *[("nvrtc", "nvvm", kind, "13.0", "13.2", False) for kind in rules.ARTIFACT_KINDS],
+        *[("nvvm", "nvJitLink", kind, "13.2", "13.2", True) for kind in rules.ARTIFACT_KINDS],
+    ],
+)
+def test_pipelines(producer, consumer, kind, made, read, fine: bool) -> None:
+    """NVVM wants the exact release; NVRTC into nvJitLink: LTO-IR the same major, not newer; the rest always."""
+    pipeline = Pipeline(producer, consumer, kind)
+    ends = item(producer, made), item(consumer, read)
+    expected = "compatible" if fine else "incompatible"
+    assert rules.check_pipeline(pipeline, *ends).status == expected
+    for first, second in (ends, ends[::-1]):
+        assert judge(second, [first], driver=NEW, pipelines=[pipeline]).status == expected
+
+
+@pytest.mark.parametrize("kind", ["fatbin", "LTOIR", ""])
+def test_pipeline_kinds(kind: str) -> None:
+    """A kind that has no rule is a ValueError that lists those that have."""
+    with pytest.raises(ValueError, match="known: ltoir, ptx, elf, cubin"):
+        Pipeline("nvrtc", "nvJitLink", kind)
+
+
+def test_unknown_pipeline() -> None:
+    """So is a pair."""
+    with pytest.raises(ValueError, match="'nvrtc' -> 'cublas'; known: nvvm -> "):
+        Pipeline("nvrtc", "cublas", "ptx")
+
+
+def test_too_new_ltoir_speaks_as_the_linker_does() -> None:
+    """The pipeline rule and the linker's own error share their words."""
+    verdict = rules.check_pipeline(
+        Pipeline("nvrtc", "nvJitLink", "ltoir"), item("nvrtc", "13.2"), item("nvJitLink", "13.0")
+    )
+    assert verdict.message.endswith(
+        "made by CUDA 13.2, linker understands up to 13.0: install 'nvidia-nvjitlink>=13.2', "
+        "or compile with CUDA 13.0 or older"
+    )
+
+
+@pytest.mark.parametrize(
+    ("constraint", "version", "fine"),
+    [
+        (">=13.2,<14", "13.2", True),
+        (">=13.2,<14", "13.1", False),
+        (">=13.2,<14", "14.0", False),
+        ("==12.*", "12.9", True),
+        ("==12.*", "13.0", False),
+        ("~=13.1", "13.5", True),
+        ("!=13.1", "13.1", False),
+    ],
+)
+def test_constraint(constraint: str, version: str, fine: bool) -> None:
+    """The constraint is a PEP 440 specifier over the CUDA release, as text or as a SpecifierSet."""
+    for value in (constraint, SpecifierSet(constraint)):
+        verdict = rules.check_constraint(item("nvrtc", version), rules.parse_constraint(value))
+        assert verdict.status == ("compatible" if fine else "incompatible")
+        assert fine or (verdict.rule == "ctk-constraint" and f"'{SpecifierSet(constraint)}'" in verdict.message)
+
+
+@pytest.mark.parametrize("value", ["13.2", "", " ", 13, 13.2, ("13.2",), b">=13"])
+def test_wrong_constraint(value) -> None:
+    """Anything else is a ValueError that says what is wanted."""
+    with pytest.raises(ValueError, match="PEP 440"):
+        rules.parse_constraint(value)
+
+
+@pytest.mark.parametrize("text", ["580", "580.65.06.1", "v580.65", "580.", "", "580.65.06\n", "٥٨٠.65"])
+def test_release_form(text: str) -> None:
+    """A driver release is two or three numbers."""
+    with pytest.raises(ValueError, match="is not a driver release"):
+        rules.branch_of(text)
+    assert rules.branch_of("580.65") == rules.branch_of("580.159.04") == 580
+
+
+def test_packaging() -> None:
+    """The driver's own libraries pass; what comes with neither is insufficient; so is an unknown release."""
+    names = {"nvrtc", "cudart"}
+    assert rules.packaged_with("dynamic-libs", "cuda", names) == "driver"
+    assert rules.packaged_with("dynamic-libs", "nvml", names) == "driver"
+    assert rules.packaged_with("dynamic-libs", "nvrtc", names) == "ctk"
+    assert rules.packaged_with("dynamic-libs", "nccl", names) == "other"
+    assert rules.packaged_with("headers", "cutensor", names) == "other"
+    for name in ("nsys", "nsight-sys", "ncu", "nsight-compute"):
+        assert rules.packaged_with("binaries", name, names) == "other"
+    assert rules.packaged_with("binaries", "nvcc", names) == "ctk"
+    assert rules.packaged_with("bitcode-libs", "nvshmem_device", names) == "other"
+    assert rules.packaged_with("bitcode-libs", "device", names) == "ctk"
+
+    driver = Asked("13.0", None)
+    assert judge(item("cuda", None, of="driver"), driver=driver).status == "compatible"
+    other = judge(item("nccl", None, of="other"), driver=driver)
+    assert (other.status, other.rule) == ("insufficient_metadata", "packaging")
+    unknown = judge(item("nvrtc", None), driver=driver)
+    assert (unknown.status, unknown.rule) == ("insufficient_metadata", "ctk-version-known")
+    assert driver.asked == []
+
+
+def test_order_of_the_checks() -> None:
+    """Constraint before pairs before driver before pipelines: the first fault is the answer."""
+    nvrtc, headers = item("nvrtc", "13.2"), item("cudart", "13.0", "headers")
+    old = KnownDriver(CudaVersion(12, 0), "525.60.13")
+    pipelines = [Pipeline("nvrtc", "nvJitLink", "ltoir")]
+
+    def rule(*remembered: Item, driver=NEW, **others) -> str:
+        return judge(nvrtc, remembered, driver=driver, pipelines=pipelines, **others).rule
+
+    nvjitlink = item("nvJitLink", "13.0")
+    assert rule(headers, nvjitlink, driver=old, constraint=SpecifierSet("<13")) == "ctk-constraint"
+    assert rule(headers, nvjitlink, driver=old) == "same-ctk"
+    assert rule(nvjitlink, driver=old) == "driver"
+    assert rule(nvjitlink) == "pipeline"
+    unknown = KnownDriver(None)
+    assert rule(nvjitlink, driver=unknown) == "driver"
+    assert rule(nvjitlink, driver=unknown, unknown_driver_passes=True) == "pipeline"
+
+
+def test_wheel_names() -> None:
+    """Names with and without the suffix of CUDA 12; libraries that number themselves are not among them."""
+    assert rules.numbered_like_cuda("nvidia-cuda-nvrtc")
+    assert rules.numbered_like_cuda("nvidia-cuda-runtime-cu12")
+    assert not rules.numbered_like_cuda("nvidia-cublas")
+    assert not rules.numbered_like_cuda("nvidia-cublas-cu12")
+
+
+# -- the algebra
+
+ITEMS = st.builds(
+    item,
+    st.sampled_from(["nvrtc", "nvJitLink", "cudart", "cccl", "nvcc", "nvvm", "cublas", "cusolver"]),
+    st.sampled_from([None, "12.8", "12.9", "13.0", "13.2"]),
+    st.sampled_from(["dynamic-libs", "headers", "binaries"]),
+    of=st.sampled_from(["ctk", "ctk", "ctk", "other", "driver"]),
+)
+DRIVERS = st.builds(
+    KnownDriver,
+    st.sampled_from([None, *map(CudaVersion.parse, ("12.0", "12.9", "13.0", "13.2", "14.0"))]),
+    st.sampled_from([None, "520.30.01", "525.60.13", "580.65.06"]),
+)
+PIPELINES = st.lists(
+    st.builds(
+        Pipeline, st.sampled_from(["nvrtc", "nvvm"]), st.just("nvJitLink"), st.sampled_from(rules.ARTIFACT_KINDS)
+    ),
+    max_size=2,
+)
+CONSTRAINTS = st.sampled_from([None, *map(SpecifierSet, (">=12.9", "<13.2", ">=13,<14", "!=13.0", "==13.*"))])
+
+
+def all_pass(items, **judged) -> bool:
+    """Look one after another up, remembering what passes; whether all did."""
+    remembered: list[Item] = []
+    for one in items:
+        if judge(one, remembered, **judged).status != "compatible":
+            return False
+        remembered.append(one)
+    return True
+
+
+@given(st.lists(ITEMS, min_size=1, max_size=5), DRIVERS, PIPELINES, CONSTRAINTS, st.data())
+def test_order_of_look_ups_never_matters(items, driver, pipelines, constraint, data) -> None:
+    """On one set of items every order ends the same, and as the judgement of the whole set does."""
+    judged = {"driver": driver, "pipelines": pipelines, "constraint": constraint}
+    shuffled = data.draw(st.permutations(items))
+    whole = judge_all(items, **judged)
+    assert [v.status for v in judge_all(shuffled, **judged)] == [v.status for v in whole]
+    assert all_pass(items, **judged) == all_pass(shuffled, **judged) == (worst(whole).status == "compatible")
+
+
+@given(ITEMS, st.lists(ITEMS, max_size=4), DRIVERS, PIPELINES)
+def test_looking_up_again_changes_nothing(one, remembered, driver, pipelines) -> None:
+    """What passed once passes again beside itself, with the same verdict."""
+    judged = {"driver": driver, "pipelines": pipelines}
+    first = judge(one, remembered, **judged)
+    assert judge(one, [*remembered, one], **judged) == first
+    twice = [v.status for v in judge_all([*remembered, one, one], **judged)]
+    assert twice == [v.status for v in judge_all([*remembered, one], **judged)]
+
+
+@given(ITEMS, st.lists(ITEMS, max_size=4), DRIVERS, CONSTRAINTS, CONSTRAINTS)
+def test_stricter_never_accepts_more(one, remembered, driver, loose, added) -> None:
+    """A second condition, one more remembered item, or a missing assumption only ever refuses."""
+    strict = (loose or SpecifierSet()) & (added or SpecifierSet())
+    if judge(one, remembered, driver=driver, constraint=strict).status == "compatible":
+        assert judge(one, remembered, driver=driver, constraint=loose).status == "compatible"
+        assert judge(one, remembered[:-1], driver=driver, constraint=strict).status == "compatible"
+        assert judge(one, remembered, driver=driver, constraint=strict, assume_forward=True).status == "compatible"
+
+
+@given(ITEMS, ITEMS)
+def test_relations_are_symmetric(a, b) -> None:
+    """A pair is judged alike from both sides."""
+    assert rules.check_pair(a, b).status == rules.check_pair(b, a).status
+    assert set(rules.shared_groups(a, b)) == set(rules.shared_groups(b, a))
+
+
+@given(st.sampled_from(sorted(DRIVER_BRANCH_FLOOR)), st.integers(0, 9), st.integers(0, 9), st.integers(400, 700))
+def test_a_newer_driver_is_never_worse(major: int, ctk_minor: int, minor: int, branch: int) -> None:
+    """Raising the driver's version or branch never turns an accepted toolkit into a refused one."""
+    order = {"incompatible": 0, "insufficient_metadata": 0, "compatible": 1}
+    thing = item("nvrtc", f"{major}.{ctk_minor}")
+
+    def status(version: tuple[int, int], release: int) -> int:
+        known = KnownDriver(CudaVersion(*version), f"{release}.1")
+        return order[rules.check_driver(thing, known).status]
+
+    assert status((major, minor), branch) <= status((major, minor + 1), branch)
+    assert status((major, minor), branch) <= status((major, minor), branch + 1)
+    assert status((major, minor), branch) <= status((major + 1, 0), branch)

@@ -1,0 +1,290 @@
+"""The guard rails on real wheels and toolkits: the situations that they are for."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink.guardrails import CompatibilityGuardRails, attribution, rules
+from pytest_cudalink.matrix import toolchains
+from pytest_cudalink.versions import CudaVersion
+
+#: A process that takes NVRTC and then the headers that it shall compile.
+REPRODUCER = """
+import cuda.pathfinder as pf
+from pytest_cudalink import guardrails
+guardrails.install()
+try:
+    print(pf.load_nvidia_dynamic_lib("nvrtc").abs_path)
+    print(pf.locate_nvidia_header_directory("cudart").abs_path)
+finally:
+    guardrails.uninstall()
+"""
+
+STRICT = {"CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS": "strict"}
+
+
+@pytest.fixture(scope="module")
+def root() -> Path:
+    """A toolkit 13.0 as it would be installed, with include/, lib64/ and bin/, assembled from wheels."""
+    return toolchains.add("13.0", "ctk").path
+
+
+@pytest.fixture(scope="module")
+def nvrtc_13_2(wheels) -> Path:
+    """An environment with NVRTC 13.2 and no headers of the runtime."""
+    return wheels("cuda-toolkit[nvrtc]==13.2.2")
+
+
+def repair(python: Path, message: str) -> None:
+    """Run the command that a message gives, in an environment."""
+    (command,) = [line.split("fix:")[1].strip() for line in message.splitlines() if "fix:" in line]
+    assert command.startswith("pip ")
+    here = {**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}", "PIP_NO_INPUT": "1"}
+    script = command.replace("pip ", f"{shlex.quote(str(python))} -m pip -q ", 1)
+    script = script.replace("&& pip ", f"&& {shlex.quote(str(python))} -m pip -q ")
+    subprocess.run(["/bin/sh", "-c", script], check=True, capture_output=True, env=here)
+
+
+def test_the_problem_is_real(nvrtc_13_2, root, child) -> None:
+    """Released pathfinder takes both without a word."""
+    done = child(nvrtc_13_2, REPRODUCER, roots=[root], CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS="off")
+    assert done.returncode == 0, done.stderr
+    nvrtc, headers = done.stdout.split()
+    assert nvrtc.endswith("nvidia/cu13/lib/libnvrtc.so.13")
+    assert headers == str(root / "include")
+
+
+@pytest.mark.parametrize("mode", ["strict", "best_effort"])
+@pytest.mark.parametrize("by", ["loader", "CUDA_PATH"])
+def test_newer_nvrtc_beside_older_headers(nvrtc_13_2, root, child, mode: str, by: str) -> None:
+    """Refused, with both items, how they were found, both versions and their witnesses, the rule and the command."""
+    roots, variables = ([root], {}) if by == "loader" else ([], {"CUDA_PATH": str(root)})
+    done = child(nvrtc_13_2, REPRODUCER, roots=roots, CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS=mode, **variables)
+    assert done.returncode == 1
+    assert len(done.stdout.split()) == 1  # NVRTC was fine
+    via = "system-ctk-root" if by == "loader" else "CUDA_PATH"
+    for words in (
+        "CompatibilityCheckError: the cudart headers are of CUDA 13.0, the nvrtc library of CUDA 13.2",
+        f"found: cudart headers at {root}/include (found via {via}); CUDA 13.0: CUDA_VERSION 13000 in {root}/include/",
+        "libnvrtc.so.13 (found via site-packages); CUDA 13.2: version of the wheel nvidia-cuda-nvrtc 13.2.86",
+        "rule:  same-ctk",
+        "fix:   pip install 'cuda-toolkit[cudart,nvrtc]==13.2.*'",
+    ):
+        assert words in done.stderr
+
+
+def test_the_command_repairs_it(wheels, root, child) -> None:
+    """What the message says to run makes the same program pass."""
+    python = wheels("cuda-toolkit[nvrtc]==13.2.2", "pip")  # not the one of the other tests: it changes
+    refused = child(python, REPRODUCER, roots=[root], **STRICT)
+    repair(python, refused.stderr)
+    done = child(python, REPRODUCER, roots=[root], **STRICT)
+    assert done.returncode == 0, done.stderr
+    assert "site-packages/nvidia/cu13/include" in done.stdout
+
+
+def test_the_command_for_an_old_driver(wheels, child) -> None:
+    """NVRTC 13 on a driver of CUDA 12.8: the command takes the newer wheels away, which would be found first."""
+    python = wheels("cuda-toolkit[nvrtc,cudart]==13.0.2", "pip")
+    refused = child(python, REPRODUCER, driver="12.8", **STRICT)
+    assert "DriverCtkCompatibilityError: the driver does not run CUDA 13.0 (nvrtc library)" in refused.stderr
+    assert "CUDA_PATHFINDER_DRIVER_COMPATIBILITY=assume_forward_compatibility" in refused.stderr
+    assume = {"CUDA_PATHFINDER_DRIVER_COMPATIBILITY": "assume_forward_compatibility"}
+    assert child(python, REPRODUCER, driver="12.8", **STRICT, **assume).returncode == 0
+    for _ in range(2):  # NVRTC first, then the headers that do not fit it any more
+        refused = child(python, REPRODUCER, driver="12.8", **STRICT)
+        repair(python, refused.stderr)
+    done = child(python, REPRODUCER, driver="12.8", **STRICT)
+    assert done.returncode == 0, done.stderr
+    assert all("site-packages/nvidia/cuda_" in path for path in done.stdout.split())
+
+
+def test_warning_only(nvrtc_13_2, root, child) -> None:
+    """The same words as a warning at the caller's line, and the plain answer."""
+    done = child(nvrtc_13_2, REPRODUCER, roots=[root], CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS="warning_only")
+    assert done.returncode == 0, done.stderr
+    assert "<string>:7: CompatibilityWarning: the cudart headers are of CUDA 13.0, the nvrtc" in done.stderr
+    assert str(root / "include") in done.stdout
+
+
+def test_an_old_nvrtc_beside_new_headers_in_one_environment(wheels, child) -> None:
+    """12.9 and 13.0 wheels side by side: NVRTC of one, headers of the other."""
+    python = wheels("nvidia-cuda-nvrtc-cu12==12.9.86", "nvidia-cuda-runtime==13.0.96")
+    done = child(python, REPRODUCER, **STRICT)
+    assert "the cudart headers are of CUDA 13.0, the nvrtc library of CUDA 12.9" in done.stderr
+    assert "version of the wheel nvidia-cuda-nvrtc-cu12 12.9.86" in done.stderr
+
+
+def test_two_whole_toolkits_in_one_environment(wheels, child) -> None:
+    """With 12.9 and 13.0 complete, the search takes 13.0 for everything, and that is coherent."""
+    python = wheels(
+        "cuda-toolkit[cudart,nvjitlink,nvrtc]==13.0.2",
+        "nvidia-nvjitlink==13.0.88",
+        *("nvidia-cuda-nvrtc-cu12==12.9.86", "nvidia-cuda-runtime-cu12==12.9.79", "nvidia-nvjitlink-cu12==12.9.86"),
+    )
+    done = child(python, REPRODUCER, **STRICT)
+    assert done.returncode == 0, done.stderr
+    assert all("nvidia/cu13" in path for path in done.stdout.split())
+
+
+VERSIONS = """
+import json
+from pytest_cudalink.guardrails import CompatibilityCheckError, CompatibilityGuardRails
+guard = CompatibilityGuardRails(ctk_version={constraint!r})
+try:
+    for name in {names!r}:
+        guard.load_nvidia_dynamic_lib(name)
+except CompatibilityCheckError as error:
+    print(error)
+else:
+    print(json.dumps({{item.name: [str(item.version), item.witness] for item in guard.remembered}}))
+"""
+
+
+def test_a_range_that_misattributes(wheels, child) -> None:
+    """What cuda-toolkit 13.2 lets in as nvJitLink is 13.5, although its cuda.h and its requirement say 13.2."""
+    python = wheels("cuda-toolkit[cudart,nvjitlink,nvrtc]==13.2.2", "nvidia-nvjitlink==13.5.*")
+    done = child(python, VERSIONS.format(constraint=None, names=["nvJitLink", "nvrtc", "cudart"]))
+    found = json.loads(done.stdout)
+    assert found["nvJitLink"] == ["13.5", "its newest symbol, __nvJitLinkCreate_13_5"]
+    assert [found[name][0] for name in ("nvrtc", "cudart")] == ["13.2", "13.2"]
+    refused = child(python, VERSIONS.format(constraint="==13.2.*", names=["nvrtc", "nvJitLink"]))
+    assert "the nvJitLink library is of CUDA 13.5, but ctk_version asks for '==13.2.*'" in refused.stdout
+
+
+def test_nvjitlink_alone(wheels, child) -> None:
+    """Without any cuda-toolkit the library itself is the witness."""
+    python = wheels("nvidia-nvjitlink==13.0.88")
+    done = child(python, VERSIONS.format(constraint=">=13", names=["nvJitLink"]))
+    assert json.loads(done.stdout) == {"nvJitLink": ["13.0", "its newest symbol, __nvJitLinkCreate_13_0"]}
+    refused = child(python, VERSIONS.format(constraint=">=13.2", names=["nvJitLink"]))
+    assert "is of CUDA 13.0, but ctk_version asks for '>=13.2'" in refused.stdout
+
+
+ELSEWHERE = """
+import ctypes, sys
+ctypes.CDLL(sys.argv[1] if len(sys.argv) > 1 else {library!r}, mode=ctypes.RTLD_GLOBAL)
+from pytest_cudalink.guardrails import CompatibilityGuardRails, CompatibilityCheckError
+guard = CompatibilityGuardRails()
+{first}
+try:
+    guard.{then}
+except CompatibilityCheckError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ("", "locate_nvidia_header_directory('cudart')"),
+        ("guard.load_nvidia_dynamic_lib('nvrtc')", "locate_nvidia_header_directory('cudart')"),
+    ],
+)
+def test_a_library_that_somebody_else_loaded(wheels, child, first: str, then: str) -> None:
+    """A framework's own NVRTC 12.9 in the process is judged like one that was looked up, before its look-up too."""
+    library = str(toolchains.add("12.9").library("nvrtc"))
+    python = wheels("cuda-toolkit[cudart,nvrtc]==13.0.2")
+    done = child(python, ELSEWHERE.format(library=library, first=first, then=then))
+    assert "the cudart headers are of CUDA 13.0, the nvrtc library of CUDA 12.9" in done.stdout, done.stderr
+    assert f"nvrtc library at {library}" in done.stdout
+    assert "libnvrtc-builtins.so.12.9" in done.stdout
+
+
+REFUSED = """
+from pytest_cudalink.guardrails import *
+guard = CompatibilityGuardRails(ctk_version={constraint!r})
+try:
+    guard.load_nvidia_dynamic_lib({name!r})
+except CompatibilityCheckError as error:
+    print(type(error).__name__, error)
+print([line.split()[-1] for line in open("/proc/self/maps") if "lib{name}" in line or "libcublas" in line])
+"""
+
+
+@pytest.mark.parametrize("by", ["wheel", "loader"])
+def test_refused_before_it_is_loaded(wheels, nvrtc_13_2, root, child, by: str) -> None:
+    """What is refused is not in the process, whether the search or the dynamic loader would have found it."""
+    python, roots = (nvrtc_13_2, []) if by == "wheel" else (wheels("nvidia-cuda-runtime==13.0.96"), [root])
+    done = child(python, REFUSED.format(constraint="<13", name="nvrtc"), roots=roots)
+    assert "CompatibilityCheckError the nvrtc library is of CUDA 13." in done.stdout, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
+    via = "site-packages" if by == "wheel" else "system-search"
+    assert f"(found via {via})" in done.stdout
+
+
+def test_no_driver(nvrtc_13_2, child) -> None:
+    """A host without a driver: refused in strict, with what to do; fine in best_effort, which remembers the item."""
+    program = """
+from pytest_cudalink.guardrails import *
+for mode in ("strict", "best_effort"):
+    guard = CompatibilityGuardRails(mode=mode)
+    try:
+        guard.load_nvidia_dynamic_lib("nvrtc")
+    except CompatibilityInsufficientMetadataError as error:
+        print(error)
+    print(mode, [item.name for item in guard.remembered])
+"""
+    done = child(nvrtc_13_2, program, driver=None)
+    assert "whether the driver runs CUDA 13.2 (nvrtc library) is not known: no CUDA driver" in done.stdout, done.stderr
+    assert "driver_cuda_version=13000" in done.stdout
+    assert "strict []" in done.stdout
+    assert "best_effort ['nvrtc']" in done.stdout
+
+
+def test_a_toolkit_in_a_folder(wheels, child, root) -> None:
+    """Every kind of item of an installed toolkit is found there and told by its cuda.h."""
+    python = wheels("pip")
+    program = """
+import json
+from pytest_cudalink.guardrails import CompatibilityGuardRails
+guard = CompatibilityGuardRails(ctk_version="==13.0.*")
+guard.load_nvidia_dynamic_lib("cudart")
+guard.find_nvidia_header_directory("cudart")
+guard.find_nvidia_header_directory("nvcc")
+guard.find_static_lib("cudadevrt")
+guard.find_bitcode_lib("device")
+guard.find_nvidia_binary_utility("nvcc")
+print(json.dumps([[item.kind, str(item.version), item.witness] for item in guard.remembered]))
+"""
+    done = child(python, program, roots=[root], CUDA_PATH=str(root))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {kind for kind, _, _ in found} == set(rules.ItemKind.__args__) - {"artifacts"}
+    assert {(version, witness) for _, version, witness in found} == {
+        ("13.0", f"CUDA_VERSION 13000 in {root}/include/cuda.h")
+    }
+
+
+# -- in the environment of this session
+
+
+def test_the_sessions_own_toolkit(toolkit) -> None:
+    """Everything of this environment belongs to the toolkit that it was made for."""
+    guard = CompatibilityGuardRails(driver_cuda_version=toolkit, ctk_version=f"=={toolkit}.*")
+    for name in ("nvrtc", "nvJitLink", "cudart"):
+        guard.load_nvidia_dynamic_lib(name)
+        guard.find_nvidia_header_directory(name.lower())
+    assert {item.version for item in guard.remembered} == {toolkit}
+    assert len(guard.remembered) == 6
+
+
+def test_the_list_of_wheels_holds(toolkit) -> None:
+    """Wheels that are said to be numbered like CUDA are, in what this cuda-toolkit requires."""
+    (installed,) = attribution.toolkits()
+    release = CudaVersion.parse(installed.version)
+    assert release == toolkit
+    seen = 0
+    for need in attribution._requirements(installed):
+        bounds = {specifier.version for specifier in need.specifier if specifier.operator in ("==", ">=")}
+        (number,) = {CudaVersion.parse(".".join(bound.split(".")[:2])) for bound in bounds}
+        if rules.numbered_like_cuda(need.name):
+            assert number == release, need
+            seen += 1
+    assert seen > 10
