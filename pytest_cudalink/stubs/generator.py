@@ -5,6 +5,7 @@ Imports the standard library only, as the build hook needs.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -226,7 +227,7 @@ const char *{stub.describe}(void);
 
 
 def _text(value: str) -> str:
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return json.dumps(value, ensure_ascii=False)  # a string of JSON is one of C
 
 
 def _list(name: str, values: Iterable[str]) -> str:
