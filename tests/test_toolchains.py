@@ -156,6 +156,9 @@ def test_ctk_layout_is_a_toolkit(cache, tmp_path) -> None:
     version = json.loads((found.path / "version.json").read_text(encoding="utf-8"))
     assert version["cuda"]["version"].startswith("13.0.")
     assert version["libnvjitlink"]["version"] == found.packages["nvidia-nvjitlink"]
+    for library, package in (("nvrtc", "nvidia-cuda-nvrtc"), ("nvJitLink", "nvidia-nvjitlink")):
+        assert found.library(library).resolve().name == f"lib{library}.so.{found.packages[package]}"
+        assert (found.lib / f"lib{library}.so").resolve() == found.library(library).resolve()
     source = tmp_path / "k.cu"
     source.write_text("#include <cuda_fp16.h>\n__global__ void k(__half* x) { *x = __float2half(1.0f); }\n")
     nvcc = [str(found.path / "bin" / "nvcc"), "-arch=sm_90", "-cubin", "-o", str(tmp_path / "k.cubin"), str(source)]

@@ -336,11 +336,13 @@ def _make(release: CudaVersion, layout: Layout, scratch: Path, installer: Litera
         for part in sorted(component.iterdir()):
             if part.is_dir() and not part.name.startswith((".", "__")):
                 _merge(part, new / ("lib64" if part.name == "lib" else part.name))
+    versions = {one["name"]: one["version"] for one in packages}
+    if layout == "ctk":
+        _name_in_full(new / "lib64", versions)
     for library in sorted((new / "lib64").glob("lib*.so.*")):
         plain = library.with_name(library.name.partition(".so")[0] + ".so")
         if not plain.exists():
             plain.symlink_to(library.name)
-    versions = {one["name"]: one["version"] for one in packages}
     if layout == "ctk":
         (new / "version.json").write_text(_version_json(entry["toolkit"], versions), encoding="utf-8")
     toolchain = Toolchain(release, new, layout, versions)
@@ -351,6 +353,23 @@ def _make(release: CudaVersion, layout: Layout, scratch: Path, installer: Litera
     toolchain.emulator_library.chmod(0o755)
     manifest = {"version": str(release), "layout": layout, "packages": versions}
     (new / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+
+
+def _name_in_full(folder: Path, versions: dict[str, str]) -> None:
+    """Name libraries as an installed toolkit does, ``libnvrtc.so.13`` being a link to ``libnvrtc.so.13.0.88``.
+
+    cuda-bindings reads the version of NVRTC off the name of the file.
+    """
+    for package, name in (
+        ("nvidia-cuda-nvrtc", "nvrtc"),
+        ("nvidia-nvjitlink", "nvJitLink"),
+        ("nvidia-cuda-runtime", "cudart"),
+    ):
+        version = versions.get(package) or versions[f"{package}-cu12"]
+        for library in folder.glob(f"lib{name}.so.[0-9]*"):
+            full = library.with_name(f"lib{name}.so.{version}")
+            library.rename(full)
+            library.symlink_to(full.name)
 
 
 def _merge(source: Path, target: Path) -> None:

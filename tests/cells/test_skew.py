@@ -9,6 +9,7 @@ import ctypes
 import os
 
 import pytest
+from cuda.bindings import nvrtc
 
 from pytest_cudalink import _libcuda, demo, probes
 from pytest_cudalink.linker import Program, ProgramOptions, VersionSkewError
@@ -19,7 +20,8 @@ from pytest_cudalink.versions import CudaVersion
 pytestmark = pytest.mark.filterwarnings("ignore:nvJitLink is not available:RuntimeWarning")
 
 ARCH = "sm_90"
-CTK = CudaVersion.parse(probes.nvjitlink_wheel() or "0")
+# of the compiler: another nvJitLink may be preloaded, and a local toolkit has no wheels
+CTK = CudaVersion(*nvrtc.nvrtcVersion()[1:])
 DRIVER = probes.driver_version()
 NVJITLINK = probes.nvjitlink().usable if os.environ.get("CUDALINK_NVJITLINK") != "absent" else None
 FORCED = os.environ.get("CUDALINK_FORCE_BACKEND")
