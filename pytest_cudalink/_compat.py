@@ -44,7 +44,7 @@ def subtest_description(report: pytest.TestReport) -> str | None:
     if context is None or not hasattr(context, "kwargs"):
         return None
     parts = [str(context.msg)] if getattr(context, "msg", None) is not None else []
-    parts += [f"{name}={value!r}" for name, value in context.kwargs.items()]
+    parts += [f"{name}={value}" for name, value in context.kwargs.items()]
     return " ".join(parts) or "<subtest>"
 
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +31,7 @@ __all__ = ["Child", "Isolation", "early", "join"]
 
 _TEST, _REPORTS, _WORKER = "CUDALINK_ISOLATED", "CUDALINK_ISOLATED_REPORTS", "CUDALINK_ISOLATED_WORKER"
 _EVENTS: Final = "CUDALINK_ISOLATED_EVENTS"
+_LAST_WORDS: Final = 20
 #: Options of pytest and its plugins that a child must not have: they select tests, or write files of the whole run.
 _NOT_FOR_CHILDREN: Final[dict[str, Any]] = {
     "xmlpath": None,
@@ -109,10 +111,10 @@ class Isolation:
         lines = [f"cudalink: the process of this test {how}"]
         if last:
             lines += ["last calls of the driver:", *(f"  {line}" for line in last)]
-        if output := recording.last_lines(done.stderr):
-            lines += ["last lines of its stderr:", *(f"  {line}" for line in output)]
-        if not last and code >= 0 and (output := recording.last_lines(done.stdout)):
-            lines += ["last lines of its stdout:", *(f"  {line}" for line in output)]
+        if output := _last_words(done.stderr):
+            lines += ["last words on its stderr:", *(f"  {line}" for line in output)]
+        if not found and code >= 0 and (output := _last_words(done.stdout)):
+            lines += ["last words on its stdout:", *(f"  {line}" for line in output)]
         if self._run.writer is not None:
             self._run.writer.write(
                 "crash",
@@ -125,6 +127,16 @@ class Isolation:
         when = "call" if any(report.when == "setup" for report in found) else "setup"
         failed = _report(item, when, "failed", "\n".join(lines), spent)
         return [failed, _report(item, "teardown", "passed", None, 0.0)]
+
+
+def _last_words(text: str) -> list[str]:
+    """What faulthandler says of the test's own frames, innermost first; else the end of the text."""
+    lines = text.strip().splitlines()
+    fatal = next((number for number, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
+    if fatal is None:
+        return lines[-_LAST_WORDS:]
+    frames = takewhile(lambda line: "/_pytest/" not in line and "/pluggy/" not in line, lines[fatal:])
+    return list(frames)[:_LAST_WORDS]
 
 
 def _report(item: pytest.Item, when: Any, outcome: Any, longrepr: str | None, duration: float) -> pytest.TestReport:
@@ -180,7 +192,12 @@ def _read(config: pytest.Config, reports: Path) -> list[pytest.TestReport]:
                 data = json.loads(line)
             except ValueError:
                 break  # cut by the crash
-            found.append(config.hook.pytest_report_from_serializable(config=config, data=data))
+            report = config.hook.pytest_report_from_serializable(config=config, data=data)
+            # JSON has no tuples: pytest looks at the type of a skip's place
+            if isinstance(report.longrepr, list):
+                report.longrepr = tuple(report.longrepr)
+            report.user_properties = [tuple(one) for one in report.user_properties]
+            found.append(report)
     return found
 
 

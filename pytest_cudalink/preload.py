@@ -25,6 +25,7 @@ __all__ = [
     "emulate_driver",
     "emulated",
     "loaded_file",
+    "nvjitlink",
 ]
 
 _DRIVER: Final = "libcuda.so.1"
@@ -122,6 +123,25 @@ def absent_driver() -> None:
         return  # nothing to hide
     _export({"LD_LIBRARY_PATH": prepended(folder)})
     _kept.append(ctypes.CDLL(str(folder / _DRIVER)))
+    probes.cache_clear()
+
+
+def nvjitlink(path: Path) -> None:
+    """Load a real nvJitLink under its SONAME, so that whoever opens that name later gets this one.
+
+    Raises
+    ------
+    LoadedTooLateError
+        If another one is here already.
+    """
+    present = loaded_file("libnvJitLink.so")
+    if present is not None and not Path(present).samefile(path):
+        msg = (
+            f"{path} cannot be the nvJitLink of this process: {present} is in it already. Load the plugin early, with "
+            "`pytest -p cudalink` or by its entry point and not from a conftest, and import nothing of CUDA before"
+        )
+        raise LoadedTooLateError(msg)
+    _kept.append(ctypes.CDLL(str(path)))
     probes.cache_clear()
 
 

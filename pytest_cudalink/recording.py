@@ -9,7 +9,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -32,7 +32,6 @@ __all__ = [
     "add_suite_properties",
     "attach",
     "crash_events",
-    "last_lines",
     "open_writer",
     "write_link",
     "write_run",
@@ -396,8 +395,3 @@ class Reporter:
         if call.when == "teardown" and self._run.facts is not None:
             attach(report, self._run.facts, properties=self._run.settings.properties.value == "on")
         return report
-
-
-def last_lines(text: str, count: int = 15) -> Sequence[str]:
-    """The end of what a process wrote."""
-    return text.strip().splitlines()[-count:]

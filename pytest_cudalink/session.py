@@ -301,6 +301,7 @@ def preload(early_config: pytest.Config) -> None:
     chosen = settings.resolve(early_config, early_config.known_args_namespace)
     early_config.stash[_PRELOADED] = True
     _apply_driver(early_config, chosen)
+    _apply_nvjitlink(early_config, chosen)
 
 
 def command_line(config: pytest.Config) -> None:
@@ -323,6 +324,16 @@ def _apply_driver(config: pytest.Config, chosen: Settings) -> None:
     config.add_cleanup(partial(_restore, changed))
 
 
+def _apply_nvjitlink(config: pytest.Config, chosen: Settings) -> None:
+    if chosen.nvjitlink.value == "auto":
+        return
+    from . import nvjitlink
+
+    undo = nvjitlink.apply(chosen)
+    if undo is not None:
+        config.add_cleanup(undo)
+
+
 def _restore(variables: dict[str, str | None]) -> None:
     for name, value in variables.items():
         if value is None:
@@ -335,6 +346,7 @@ def _start_driver(config: pytest.Config, run: Session) -> None:
     """Load the driver if a conftest brought the plugin, too late for `preload`; watch its memory."""
     if _PRELOADED not in config.stash:
         _apply_driver(config, run.settings)
+        _apply_nvjitlink(config, run.settings)
     if "pytest_cudalink.preload" not in sys.modules:
         return
     from . import emulation
@@ -390,7 +402,7 @@ def header(config: pytest.Config) -> list[str]:
     parts = [
         f"backend {chosen.backend}",
         f"policy {chosen.policy}",
-        _nvjitlink(probes.nvjitlink_wheel()),
+        _nvjitlink(chosen, probes.nvjitlink_wheel()),
         _driver(chosen, driver),
         *([f"guard rails {chosen.guard_rails}"] if chosen.guard_rails.value != "off" else []),
     ]
@@ -413,10 +425,14 @@ def _driver(chosen: Settings, version: CudaVersion | None) -> str:
     return f"driver CUDA {version}" if version else "no driver"
 
 
-def _nvjitlink(wheel: str | None) -> str:
+def _nvjitlink(chosen: Settings, wheel: str | None) -> str:
     from .probes import FIRST_USABLE_NVJITLINK
     from .versions import CudaVersion
 
+    if chosen.nvjitlink.value == "absent":
+        return f"no nvJitLink (absent, from {chosen.nvjitlink.source})"
+    if chosen.nvjitlink.value != "auto":
+        return f"nvJitLink {chosen.nvjitlink.value} (preloaded, from {chosen.nvjitlink.source})"
     if wheel is None:
         return "no nvJitLink wheel"
     usable = CudaVersion.parse(wheel) >= FIRST_USABLE_NVJITLINK

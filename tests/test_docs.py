@@ -34,7 +34,9 @@ def test_examples_are_files() -> None:
         for page in PAGES
         for name in re.findall(r"literalinclude\} examples/(\S+)", page.read_text(encoding="utf-8"))
     }
-    assert shown == {path.name for path in EXAMPLES.glob("*.py")}
+    examples = [*EXAMPLES.glob("*.py"), *EXAMPLES.glob("own_target/*.py")]
+    assert {name for name in shown if name.endswith(".py")} == {str(path.relative_to(EXAMPLES)) for path in examples}
+    assert [name for name in shown if not (EXAMPLES / name).is_file()] == []
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("test_*.py")))
@@ -44,6 +46,16 @@ def test_example_tests_pass(name: str, toolkit, tmp_path) -> None:
     done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", name, cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     assert "passed" in done.stdout
+
+
+def test_own_target_example(toolkit, tmp_path) -> None:
+    """The project with a target of its own passes on both backends, and header and summary name it."""
+    shutil.copytree(EXAMPLES / "own_target", tmp_path / "project")
+    options = (f"--cudalink-driver={toolkit}", "--force-backend=each", "-p", "no:cacheprovider")
+    done = python("-m", "pytest", *options, cwd=tmp_path / "project")
+    assert done.returncode == 0, done.stdout
+    assert "cudalink: jitlib: 1.0, from this folder" in done.stdout
+    assert "jitlib: 3 links (2 on the driver, 1 on nvJitLink)" in done.stdout
 
 
 def test_link_lto_example(toolkit, tmp_path) -> None:

@@ -117,6 +117,7 @@ def test_more_than_one_toolkit_matches(tmp_path, alone, monkeypatch) -> None:
     wheel(tmp_path, "nvidia-cublas", "13.1.0.3", [CUBLAS])
     wheel(tmp_path, "cuda-toolkit", "13.0.2", [], ["nvidia-cublas>=13.1,<14"])
     wheel(other, "cuda-toolkit", "13.2.1", [], ["nvidia-cublas>=13,<14"])
+    # not syspath_prepend: what it restores is the path that `alone` made
     monkeypatch.setattr(sys, "path", [str(other), *sys.path])
     fact = attribution.attribute(str(tmp_path / CUBLAS))
     assert fact.value is None

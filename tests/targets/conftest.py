@@ -12,15 +12,19 @@ HEAD = """
 import gc, sys
 import pytest
 try:
-    from cuda.core import Device, Linker, LinkerOptions, ObjectCode, Program, ProgramOptions
+    from cuda.core import Linker, LinkerOptions, ObjectCode, Program, ProgramOptions
     import cuda.core._linker as linker_module
 except ImportError:
-    from cuda.core.experimental import Device, Linker, LinkerOptions, ObjectCode, Program, ProgramOptions
+    from cuda.core.experimental import Linker, LinkerOptions, ObjectCode, Program, ProgramOptions
     import cuda.core.experimental._linker as linker_module
+
+from cuda.bindings import driver as cuda_driver
 
 @pytest.fixture(autouse=True)
 def context():
-    Device().set_current()
+    cuda_driver.cuInit(0)
+    error, primary = cuda_driver.cuDevicePrimaryCtxRetain(0)
+    cuda_driver.cuCtxSetCurrent(primary)
 
 def codes():
     return [ObjectCode.from_ptx(open(name, "rb").read()) for name in ("main.ptx", "user.ptx")]
@@ -69,7 +73,14 @@ def go(cuda_core, toolkit, samples, pytester: pytest.Pytester, monkeypatch):
         pytester.makepyfile(head + module)
         # cuda.core 0.5 and 0.6 warn of their own names
         return pytester.runpytest_subprocess(
-            f"--cudalink-driver={toolkit}", "-W", "error::RuntimeWarning", "-p", "no:hypothesispytest", *arguments
+            f"--cudalink-driver={toolkit}",
+            # what releases do with memory has a test of its own
+            "--cudalink-lifetime=report",
+            "-W",
+            "error::RuntimeWarning",
+            "-p",
+            "no:hypothesispytest",
+            *arguments,
         )
 
     return run

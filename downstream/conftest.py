@@ -1,0 +1,12 @@
+"""A CUDA context for every test: that of the emulated device."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _context():
+    from cuda.core import Device
+
+    Device().set_current()
