@@ -183,7 +183,7 @@ def main() -> int:
         # no limit: it is malloc that is slower, for all of the process
         marked, plain, quotient = compare(on, off)
         print(
-            f"     … and with dead memory marked by malloc: {marked * 1e3:.0f} against {plain * 1e3:.0f} ms, {quotient:.2f}"
+            f"     … with malloc marking dead memory too: {marked * 1e3:.0f} against {plain * 1e3:.0f} ms, {quotient:.2f}"
         )
     names = list(emulator._data("functions.toml")["functions"])[:QUESTIONS]
     names += names[: QUESTIONS - len(names)]
