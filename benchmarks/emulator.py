@@ -182,9 +182,7 @@ def main() -> int:
     if on != checks:
         # no limit: it is malloc that is slower, for all of the process
         marked, plain, quotient = compare(on, off)
-        print(
-            f"     … with malloc marking dead memory too: {marked * 1e3:.0f} against {plain * 1e3:.0f} ms, {quotient:.2f}"
-        )
+        print(f"     … and with malloc's marks too: {marked * 1e3:.0f} against {plain * 1e3:.0f} ms, {quotient:.2f}")
     names = list(emulator._data("functions.toml")["functions"])[:QUESTIONS]
     names += names[: QUESTIONS - len(names)]
     took = sorted(run("load", json.dumps(names))["milliseconds"] for _ in range(11))[5]
