@@ -74,6 +74,7 @@ def bench(session: nox.Session) -> None:
     install(session, *BASE.packages)
     session.run("python", "benchmarks/linker.py", *session.posargs)
     session.run("python", "benchmarks/startup.py", *session.posargs)
+    session.run("python", "benchmarks/emulator.py", *session.posargs)
     session.run("python", "benchmarks/guardrails.py", *session.posargs)
     tilelang = Path(session.create_tmp()) / "tilelang"
     unpack = ("uv", "pip", "install", "-q", "--no-deps", "--target", str(tilelang), "tilelang==0.1.15")
