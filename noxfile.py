@@ -74,6 +74,8 @@ def bench(session: nox.Session) -> None:
     install(session, *BASE.packages)
     session.run("python", "benchmarks/linker.py", *session.posargs)
     session.run("python", "benchmarks/startup.py", *session.posargs)
+    session.run("python", "benchmarks/empty_tests.py", *session.posargs)
+    session.run("python", "benchmarks/emulator.py", *session.posargs)
     session.run("python", "benchmarks/guardrails.py", *session.posargs)
     tilelang = Path(session.create_tmp()) / "tilelang"
     unpack = ("uv", "pip", "install", "-q", "--no-deps", "--target", str(tilelang), "tilelang==0.1.15")
@@ -219,6 +221,25 @@ def targets(session: nox.Session, cuda_core: str) -> None:
     install(session, *cell.packages, f"cuda-core=={cuda_core}", "numpy<2.5", *group("test"))
     env = {"CUDALINK_REQUIRE_TOOLKIT": cell.ctk, "CUDALINK_REQUIRE_CUDA_CORE": cuda_core}
     session.run("pytest", "tests/targets", *session.posargs, env=env)
+
+
+#: Releases of pytest, each with the plugins that people run beside this one. pytest 9 has subtests of its own.
+PYTESTS = {
+    "8.4": ["pytest==8.4.*", "pytest-subtests"],
+    "9.0": ["pytest==9.0.*"],
+    "9.1": ["pytest==9.1.*"],
+    "9.2": ["pytest==9.2.*"],
+}
+
+
+@nox.session
+@nox.parametrize("release", [nox.param(release, id=release) for release in PYTESTS])
+def plugins(session: nox.Session, release: str) -> None:
+    """The plugin's own suite on each pytest, beside pytest-randomly and pytest-rerunfailures."""
+    beside = ("pytest-randomly", "pytest-rerunfailures")
+    install(session, *BASE.packages, "numpy", *group("test"), *PYTESTS[release], *beside)
+    topics = ("plugin", "marker", "recording", "isolation", "steering")
+    session.run("pytest", *(f"tests/test_{topic}.py" for topic in topics), *session.posargs)
 
 
 @nox.session

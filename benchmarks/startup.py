@@ -19,6 +19,7 @@ ROUNDS = 31
 def start(folder: str, *arguments: str) -> float:
     """Processor seconds of one start."""
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package is compiled
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-c", os.devnull, *arguments, folder]
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, cwd=folder

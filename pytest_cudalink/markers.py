@@ -122,6 +122,9 @@ def check(items: Iterable[pytest.Item]) -> bool:
     found: dict[str, None] = {}
     planned = False
     for item in items:
+        # names of marks are among the keywords, which are looked up faster than marks are found
+        if "cudalink" not in item.keywords and EACH not in getattr(item, "fixturenames", ()):
+            continue
         marks = list(item.iter_markers("cudalink"))
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         if not marks and EACH not in parameters:
@@ -149,6 +152,8 @@ def parametrize(metafunc: pytest.Metafunc, *, each: bool) -> None:
     each : bool
         Whether the run asks for both backends: then every marked test without a backend of its own runs on both.
     """
+    if not each and "dispatch_case" not in metafunc.fixturenames and "cudalink" not in metafunc.definition.keywords:
+        return
     marks = list(metafunc.definition.iter_markers("cudalink"))
     _parametrize_backend(metafunc, marks, each=each)
     if "dispatch_case" not in metafunc.fixturenames:

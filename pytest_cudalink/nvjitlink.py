@@ -82,7 +82,7 @@ def _hold(wanted: str, path: Path) -> None:
 def _hide() -> Callable[[], None]:
     """Let cuda.pathfinder, through which every library looks for nvJitLink, find none."""
     from . import preload, probes
-    from .targets.imports import ImportWatch
+    from ._imports import ImportWatch
 
     global _hiding  # noqa: PLW0603 (the owner of this piece of process state)
     present = preload.loaded_file("libnvJitLink.so")

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Facts",
-    "Moment",
     "Reporter",
     "Results",
     "Totals",
@@ -268,7 +267,7 @@ def crash_events(events: str, pid: int | None) -> list[str]:
 # -- writing
 
 
-def open_writer(run: Session, *, first: bool) -> Writer | None:
+def open_writer(run: Session, *, first: bool) -> Writer:
     """The writer of ``--cudalink-report``; the process that runs the tests' reports begins the file anew.
 
     Raises
@@ -277,8 +276,6 @@ def open_writer(run: Session, *, first: bool) -> Writer | None:
         If the file cannot be written.
     """
     setting = run.settings.report
-    if not setting.value:
-        return None
     from .report import Writer
 
     path = run.config.invocation_params.dir / setting.value
@@ -351,31 +348,6 @@ def write_link(writer: Writer, event: LinkEvent, worker: str | None) -> None:
         result=event.result,
         message=event.message,
     )
-
-
-class Moment:
-    """A plugin object: knows which test is running.
-
-    Parameters
-    ----------
-    run : Session
-    """
-
-    def __init__(self, run: Session) -> None:
-        self._run = run
-        self._attempts: Counter[str] = Counter()
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        run = self._run
-        run.nodeid, run.facts = nodeid, None
-        if run.writer is not None and not run.is_controller and not run.is_isolated:
-            self._attempts[nodeid] += 1
-            run.writer.write("start", nodeid=nodeid, worker=run.worker, attempt=self._attempts[nodeid])
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_runtest_logfinish(self) -> None:
-        self._run.nodeid = self._run.facts = None
 
 
 class Reporter:

@@ -6,23 +6,26 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from . import recording, settings, summary
+from . import settings
+from ._imports import STEERED, ImportWatch
 from .settings import Settings
-from .targets.steering import Choice, Steering
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    from . import recording
     from .emulation import Lifetimes
     from .emulator.control import Violation
     from .guardrails import Verdict
     from .report import Writer
     from .targets import LinkEvent, LinkInput, Target
     from .targets.base import Backend
+    from .targets.steering import Choice, Steering
     from .versions import CudaVersion
 
 __all__ = [
@@ -45,9 +48,8 @@ __all__ = [
 MISSING_DRIVER = "cudalink: needs a CUDA driver (libcuda.so.1), found none, and the driver backend is forced"
 
 
-@dataclass
 class Session:
-    """What the plugin keeps for the length of a run.
+    """What the plugin keeps for the length of a run; most of it is made when it is first wanted.
 
     Attributes
     ----------
@@ -55,25 +57,43 @@ class Session:
         The test of the moment.
     facts : recording.Facts or None
         What its present attempt did; None as long as it did nothing of ours.
-    totals : recording.Totals
-        What the summary shows.
     writer : Writer or None
         Of ``--cudalink-report``.
     not_routed : tuple of str
         Who calls cuda.pathfinder beside the guard rails that are installed.
     """
 
-    config: pytest.Config
-    settings: Settings
-    lifetimes: Lifetimes | None = None
-    steering: Steering = field(init=False)
-    nodeid: str | None = None
-    facts: recording.Facts | None = None
-    totals: recording.Totals = field(default_factory=recording.Totals)
-    outside: recording.Totals = field(default_factory=recording.Totals)
-    writer: Writer | None = None
-    added: dict[str, object] | None = None
-    not_routed: tuple[str, ...] = ()
+    def __init__(self, config: pytest.Config, chosen: Settings) -> None:
+        self.config = config
+        self.settings = chosen
+        self.lifetimes: Lifetimes | None = None
+        self.not_routed: tuple[str, ...] = ()
+        self.nodeid: str | None = None
+        self.facts: recording.Facts | None = None
+        self.writer: Writer | None = None
+        self.added: dict[str, object] | None = None
+
+    @cached_property
+    def totals(self) -> recording.Totals:
+        """What the summary shows."""
+        from .recording import Totals
+
+        return Totals()
+
+    @cached_property
+    def outside(self) -> recording.Totals:
+        """What belongs to no test."""
+        from .recording import Totals
+
+        return Totals()
+
+    @cached_property
+    def steering(self) -> Steering:
+        """The targets, steered from the first time that somebody asks."""
+        steering = _steering(self)
+        steering.start(_choice(self.settings))
+        self.config.add_cleanup(steering.stop)
+        return steering
 
     @property
     def worker(self) -> str | None:
@@ -99,12 +119,16 @@ class Session:
     def of_test(self) -> recording.Facts:
         """The facts of the present attempt, to be added to."""
         if self.facts is None:
-            self.facts = recording.Facts()
+            from .recording import Facts
+
+            self.facts = Facts()
             self.wake()
         return self.facts
 
     def wake(self) -> None:
         """From now on, put facts on reports, and read them: a run in which nothing happens does not pay for it."""
+        from . import recording
+
         plugins = self.config.pluginmanager
         if not plugins.hasplugin("cudalink-reporter"):
             plugins.register(recording.Reporter(self), "cudalink-reporter")
@@ -130,12 +154,14 @@ class Session:
         counts[f"{event.target}/{event.backend}"] += 1
         # what an isolated process links while it collects, the other process has linked and noted already
         if self.writer is not None and not (self.is_isolated and self.nodeid is None):
-            recording.write_link(self.writer, event, self.worker)
+            from .recording import write_link
+
+            write_link(self.writer, event, self.worker)
         self.config.hook.pytest_cudalink_link(config=self.config, event=event)
 
     def violated(self, violation: Violation) -> None:
         """Take note of a broken lifetime rule."""
-        self.record("violation", text=str(violation), **asdict(violation))
+        self.record("violation", text=str(violation), **vars(violation))
 
     def judged(self, verdict: Verdict) -> None:
         """Take note of a verdict of the guard rails."""
@@ -171,25 +197,68 @@ def of(config: pytest.Config) -> Session:
     return config.stash[_KEY]
 
 
+class Moment:
+    """A plugin object: knows which test is running."""
+
+    def __init__(self, run: Session) -> None:
+        self._run = run
+        self._attempts: dict[str, int] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        run = self._run
+        run.nodeid, run.facts = nodeid, None
+        if run.writer is not None and not run.is_controller and not run.is_isolated:
+            attempt = self._attempts[nodeid] = self._attempts.get(nodeid, 0) + 1
+            run.writer.write("start", nodeid=nodeid, worker=run.worker, attempt=attempt)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logfinish(self) -> None:
+        self._run.nodeid = self._run.facts = None
+
+
 def start(config: pytest.Config) -> None:
     """Resolve the settings and force what they say, before anything is collected; undone when the run ends."""
     run = Session(config, settings.resolve(config))
     config.stash[_KEY] = run
-    config.pluginmanager.register(recording.Moment(run), "cudalink-moment")
+    config.pluginmanager.register(Moment(run), "cudalink-moment")
     _start_driver(config, run)
+    _start_steering(config, run)
     backend, policy = run.settings.backend, run.settings.policy
-    undo = ExitStack()
-    config.add_cleanup(undo.close)
-    run.steering = _steering(run)
-    forced = cast("Backend | None", backend.value if backend.value in ("driver", "nvjitlink") else None)
-    run.steering.start(Choice(forced, f"--force-backend, from {backend.source}" if forced else backend.source))
-    undo.callback(run.steering.stop)
     if policy.source != "default":
         from .linker import forcing
 
+        undo = ExitStack()
         undo.callback(forcing.set_default_policy, forcing.set_default_policy(policy.value))
+        config.add_cleanup(undo.close)
     if run.lifetimes is not None or backend.value in ("driver", "each"):
         _watch_phases(config)
+
+
+def _choice(chosen: Settings) -> Choice:
+    from .targets.steering import Choice
+
+    backend = chosen.backend
+    if backend.value not in ("driver", "nvjitlink"):
+        return Choice(None, backend.source)
+    return Choice(cast("Backend", backend.value), f"--force-backend, from {backend.source}")
+
+
+def _start_steering(config: pytest.Config, run: Session) -> None:
+    """Steer at once where the run asks for something; else as soon as one of the libraries is imported."""
+    from_default = run.settings.backend.source == run.settings.target.source == "default"
+    steered_outside = "pytest_cudalink.targets.steering" in sys.modules
+    if not from_default or steered_outside or config.hook.pytest_cudalink_targets.get_hookimpls():
+        run.steering  # noqa: B018 (asking for it starts it)
+        return
+
+    def imported(_module: ModuleType) -> None:
+        imports.stop()
+        run.steering  # noqa: B018
+
+    imports = ImportWatch(imported)
+    config.add_cleanup(imports.stop)
+    imports.watch(STEERED)
 
 
 def _steering(run: Session) -> Steering:
@@ -197,6 +266,7 @@ def _steering(run: Session) -> Steering:
     from .targets.bundled import Bundled
     from .targets.cuda_core import CudaCore
     from .targets.numba_cuda import NumbaCuda
+    from .targets.steering import Steering
 
     targets: dict[str, Target] = {target.name: target for target in (Bundled(), CudaCore(), NumbaCuda())}
     for added in reversed(run.config.hook.pytest_cudalink_targets(config=run.config)):
@@ -240,15 +310,19 @@ def started(config: pytest.Config) -> None:
     """The session begins: open the record file, give the suite its properties, and put up the guard rails."""
     run = of(config)
     gathers = not run.reports_elsewhere
-    run.writer = recording.open_writer(run, first=gathers)
-    if run.writer is not None:
+    if run.settings.report.value:
+        from . import recording
+
+        run.writer = recording.open_writer(run, first=gathers)
         config.add_cleanup(run.writer.close)
         if gathers:
             recording.write_run(run, run.writer, run.hook_facts())
     if run.writer is not None or (gathers and run.is_controller):
         run.wake()
-    if gathers and run.settings.properties.value == "on":
-        recording.add_suite_properties(config)
+    if gathers and run.settings.properties.value == "on" and getattr(config.option, "xmlpath", None):
+        from .recording import add_suite_properties
+
+        add_suite_properties(config)
     if run.settings.guard_rails.value != "off":  # last: what the plugin itself asks is not the suite's look-up
         from . import guarding
 
@@ -275,6 +349,8 @@ def finished(config: pytest.Config) -> None:
     """The session ends: what was linked outside of tests is handed over by a worker, and added by the others."""
     run = of(config)
     given: Any = getattr(config, "workeroutput", None)
+    if "outside" not in vars(run) and given is None:
+        return  # nothing was linked outside of tests
     outside = {
         "links": dict(run.outside.links),
         "violations": run.outside.violations,
@@ -373,8 +449,12 @@ def terminal_summary(reporter: pytest.TerminalReporter) -> None:
     """At the end: what was linked and skipped, and violations that no test shows any more."""
     run = of(reporter.config)
     _lifetime_summary(run.lifetimes, reporter)
-    summary.section(reporter, run.totals)
-    summary.guard_rails_section(reporter, run.settings, run.totals, run.not_routed)
+    guarded = run.settings.guard_rails.value != "off"
+    if guarded or "totals" in vars(run):
+        from . import summary
+
+        summary.section(reporter, run.totals)
+        summary.guard_rails_section(reporter, run.settings, run.totals, run.not_routed)
 
 
 def _lifetime_summary(lifetimes: Lifetimes | None, reporter: pytest.TerminalReporter) -> None:
@@ -406,11 +486,11 @@ def header(config: pytest.Config) -> list[str]:
         _driver(chosen, driver),
         *([f"guard rails {chosen.guard_rails}"] if chosen.guard_rails.value != "off" else []),
     ]
-    forced = summary.forced_line(chosen, run.steering)
+    forced = _forced_lines(run)
     return [
         f"cudalink: {', '.join(parts)}",
-        *([forced] if forced else []),
-        *summary.fact_lines(run.hook_facts()),
+        *forced,
+        *(f"cudalink: {name}: {value}" for name, value in run.hook_facts().items()),
     ]
 
 
@@ -423,6 +503,14 @@ def _driver(chosen: Settings, version: CudaVersion | None) -> str:
     if chosen.driver.value == "absent":
         return f"no driver (absent{source})"
     return f"driver CUDA {version}" if version else "no driver"
+
+
+def _forced_lines(run: Session) -> list[str]:
+    if run.settings.backend.value == "auto":
+        return []
+    from .summary import forced_line
+
+    return [forced_line(run.settings, run.steering)]
 
 
 def _nvjitlink(chosen: Settings, wheel: str | None) -> str:

@@ -6,8 +6,7 @@ import argparse
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import pytest
 
@@ -47,8 +46,7 @@ def _no_release(value: str) -> str | None:
     return "expected auto, absent, or a CUDA release such as 13.0"
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """One setting and its twins.
 
     The command-line default is None for each, because any other would hide the environment and the ini file.
@@ -194,8 +192,7 @@ OPTIONS: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """A value and where it came from.
 
     Attributes
@@ -212,8 +209,7 @@ class Setting:
         return self.value if self.source == "default" else f"{self.value} (from {self.source})"
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """All settings of one run."""
 
     backend: Setting
@@ -238,7 +234,7 @@ def add_options(parser: pytest.Parser) -> None:
     """Register every option with its ini twin."""
     group = parser.getgroup("cudalink", "CUDA linking (pytest-cudalink)")
     for option in OPTIONS:
-        twins = f"(environment: {option.env}, ini: {option.ini}, default: {option.default})"
+        twins = f"(environment: {option.env}, ini: {option.ini}, default: {option.default or 'none'})"
         takes = (
             {"action": "store_const", "const": option.flag_value}
             if option.flag_value

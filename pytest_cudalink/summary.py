@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,15 +13,13 @@ if TYPE_CHECKING:
     from .settings import Settings
     from .targets.steering import Steering
 
-__all__ = ["fact_lines", "forced_line", "guard_rails_section", "section"]
+__all__ = ["forced_line", "guard_rails_section", "section"]
 
 _SHOWN = 20
 
 
-def forced_line(settings: Settings, steering: Steering) -> str | None:
-    """Which targets are forced, of those that are installed; None when none is."""
-    if settings.backend.value == "auto":
-        return None
+def forced_line(settings: Settings, steering: Steering) -> str:
+    """Which targets are forced, of those that are installed."""
     names = []
     for target in steering.targets.values():
         version = target.version()
@@ -33,11 +31,6 @@ def forced_line(settings: Settings, steering: Steering) -> str | None:
     how = "each backend in turn" if settings.backend.value == "each" else settings.backend.value
     narrowed = f" (--cudalink-target from {settings.target.source})" if steering.only is not None else ""
     return f"cudalink: forced to {how}: {', '.join(names) or 'no target that is installed'}{narrowed}"
-
-
-def fact_lines(facts: Mapping[str, object]) -> list[str]:
-    """What hooks added."""
-    return [f"cudalink: {name}: {value}" for name, value in facts.items()]
 
 
 def section(reporter: pytest.TerminalReporter, totals: Totals) -> None:

@@ -9,9 +9,9 @@ from types import ModuleType
 
 import pytest
 
+from pytest_cudalink._imports import ImportWatch
 from pytest_cudalink.report import read
 from pytest_cudalink.targets import StaleRecipeError, Target
-from pytest_cudalink.targets.imports import ImportWatch
 from pytest_cudalink.targets.recipes import recipe_for, recipes
 
 

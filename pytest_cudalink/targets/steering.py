@@ -17,9 +17,9 @@ from types import ModuleType
 from typing import Any, Final, Literal, cast
 
 from .. import probes
+from .._imports import ImportWatch
 from .base import Backend, ForcedBackendError, Target
 from .events import LinkEvent, LinkInput
-from .imports import ImportWatch
 
 __all__ = ["Choice", "Steering", "Watch", "current", "linking_for", "on_behalf_of", "watch"]
 

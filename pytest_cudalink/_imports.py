@@ -13,7 +13,20 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-__all__ = ["ImportWatch"]
+__all__ = ["STEERED", "ImportWatch"]
+
+#: Modules whose import calls for steering: those of the targets that come with the plugin, and where versions are
+#: asked. A constant, so that start-up imports none of that; a test compares.
+STEERED = (
+    "pytest_cudalink.linker.forcing",
+    "cuda.core.experimental._linker",
+    "cuda.core._linker",
+    "numba.cuda.cudadrv.driver",
+    "cuda.bindings._internal.nvjitlink",
+    "cuda.bindings.nvjitlink",
+    "cuda.bindings.driver",
+    "cuda.bindings.runtime",
+)
 
 _Told = Callable[[ModuleType], None]
 
