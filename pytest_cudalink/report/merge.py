@@ -78,7 +78,8 @@ class CellRun:
     durations : dict of str to float
         Seconds.
     links : dict of str to int
-        Links by backend; those that failed also under ``"BACKEND failed"``.
+        Links by backend, ``"none"`` for those refused before a choice; those that failed also under
+        ``"BACKEND failed"``.
     violations, verdicts : list of dict
         As in the records.
     crashes : list of dict
@@ -412,9 +413,10 @@ def _add(cell: CellRun, kind: str, event: dict[str, Any]) -> None:
         case "test":
             _add_test(cell, event)
         case "link":
-            backend = event.get("backend") or "unknown"
+            # the recorder's word for a link that was refused before a linker was chosen
+            backend = "none" if event.get("backend", "unknown") == "unknown" else event["backend"]
             cell.links[backend] = cell.links.get(backend, 0) + 1
-            if event.get("result", "ok") != "ok":
+            if event.get("result", "ok") != "ok" and backend != "none":
                 cell.links[f"{backend} failed"] = cell.links.get(f"{backend} failed", 0) + 1
         case "violation":
             cell.violations.append(event)
