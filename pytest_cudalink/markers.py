@@ -123,12 +123,10 @@ def check(items: Iterable[pytest.Item]) -> bool:
     planned = False
     for item in items:
         # names of marks are among the keywords, which are looked up faster than marks are found
-        if "cudalink" not in item.keywords and EACH not in getattr(item, "fixturenames", ()):
+        callspec = getattr(item, "callspec", None)
+        if "cudalink" not in item.keywords and (callspec is None or EACH not in callspec.params):
             continue
         marks = list(item.iter_markers("cudalink"))
-        parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if not marks and EACH not in parameters:
-            continue
         # one line for a test, not one for each of its parameters
         name = item.nodeid.partition("[")[0]
         faults = [fault for mark in marks for fault in _faults(mark)]

@@ -34,7 +34,9 @@ def run(pytester: pytest.Pytester, samples, toolkit, monkeypatch):
 
     def go(module: str, *arguments: str) -> tuple[pytest.RunResult, Recording]:
         pytester.makepyfile(LINK + module)
-        result = pytester.runpytest_subprocess("--cudalink-driver=13.0", "--cudalink-report=run.jsonl", *arguments)
+        result = pytester.runpytest_subprocess(
+            "--cudalink-driver=13.0", "--cudalink-report=run.jsonl", "-p", "no:randomly", *arguments
+        )
         path = pytester.path / "run.jsonl"
         for line in path.read_text().splitlines(keepends=True):
             if line.endswith("\n"):
