@@ -43,7 +43,7 @@ def tests(session: nox.Session) -> None:
     """The whole suite on one toolkit, 13.0."""
     install(session, *BASE.packages, "numpy", *group("test"), *group("stubs"), *group("docs"), "build", "nox")
     session.env["CUDALINK_REQUIRE_TOOLKIT"] = BASE.ctk
-    session.run("pytest", "-n", "2", *session.posargs)
+    session.run("pytest", "-n", "2", "--dist", "loadgroup", *session.posargs)
 
 
 @nox.session
@@ -57,7 +57,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Mypy, strict."""
-    install(session, *group("types"), "nox", *BASE.packages)
+    install(session, *group("types"), "nox", "tox", "rich", "jinja2", *BASE.packages)
     session.run("mypy", *session.posargs)
 
 
@@ -75,6 +75,32 @@ def bench(session: nox.Session) -> None:
     session.run("python", "benchmarks/linker.py", *session.posargs)
     session.run("python", "benchmarks/startup.py", *session.posargs)
     session.run("python", "benchmarks/empty_tests.py", *session.posargs)
+    session.run("python", "benchmarks/emulator.py", *session.posargs)
+    session.run("python", "benchmarks/guardrails.py", *session.posargs)
+    tilelang = Path(session.create_tmp()) / "tilelang"
+    unpack = ("uv", "pip", "install", "-q", "--no-deps", "--target", str(tilelang), "tilelang==0.1.15")
+    session.run(*unpack, external=True, success_codes=range(256), silent=True)  # another machine's wheel may be missing
+    env = {"CUDALINK_BENCH_TILELANG": str(tilelang / "tilelang" / "lib")}
+    session.run("python", "benchmarks/stubs.py", *session.posargs, env=env)
+
+
+@nox.session
+def pathfinder(session: nox.Session) -> None:
+    """The guard rails on each release of cuda.pathfinder whose private parts they know."""
+    install(session, *BASE.packages, "numpy", *group("test"))
+    session.env["CUDALINK_REQUIRE_TOOLKIT"] = BASE.ctk
+    for version in ("1.5.0", "1.5.6", "1.7.0", "1.9.0"):
+        session.install(f"cuda-pathfinder=={version}")
+        env = {"CUDALINK_PATHFINDER": version}
+        tests = ("tests/test_guardrails.py", "tests/toolkit/test_guardrails_wheels.py")
+        session.run("pytest", "-q", *tests, *session.posargs, env=env)
+
+
+@nox.session(name="bench-matrix")
+def bench_matrix(session: nox.Session) -> None:
+    """Measure sessions through uv against virtualenv, parallel cells, and a report of half a million results."""
+    install(session, "nox[uv]", "virtualenv", "build", "rich", "jinja2")
+    session.run("python", "benchmarks/matrix.py", *session.posargs)
 
 
 @nox.session(name="old-nvjitlink")
@@ -133,6 +159,46 @@ def driver_versions(session: nox.Session) -> None:
     install(session, *BASE.packages, *group("test"))
     env = {"CUDALINK_ALL_DRIVERS": "1"}
     session.run("pytest", "tests/emulated/test_driver_api.py", "-k", "version", *session.posargs, env=env)
+
+
+def check_native(session: nox.Session, mode: str, *arguments: str) -> None:
+    """Run the C programs of tests/emulated/native in one mode; without the checker it is skipped, with a reason."""
+    install(session, *BASE.packages)
+    session.run("python", "-m", "tests.emulated.checkers", mode, *arguments, success_codes=[0, 77])
+
+
+@nox.session
+def valgrind(session: nox.Session) -> None:
+    """The emulated driver under valgrind, which finds dead memory where the driver does; --short for less."""
+    short = "--short" in session.posargs
+    check_native(session, "valgrind-short" if short else "valgrind")
+
+
+@nox.session
+def sanitizers(session: nox.Session) -> None:
+    """The emulated driver built with address and undefined-behaviour sanitizers, all of its API called."""
+    check_native(session, "sanitizers", *session.posargs)
+
+
+@nox.session
+def leaks(session: nox.Session) -> None:
+    """10,000 links through the emulated driver, against what libnvJitLink itself leaves; --rounds=N for less."""
+    check_native(session, "leaks", *(session.posargs or ["--rounds=10000"]))
+
+
+@nox.session(name="fuzz-driver")
+def fuzz_driver(session: nox.Session) -> None:
+    """Damaged images of every kind given to the emulated driver; a signal in its own code fails. --rounds=N of each."""
+    check_native(session, "fuzz", *(session.posargs or ["--rounds=300"]))
+
+
+@nox.session(name="matrix-report")
+def matrix_report(session: nox.Session) -> None:
+    """Merge the records of the cells that ran, and assert what is known of them; names of cells that must be there."""
+    install(session, "rich", "jinja2")
+    names = session.posargs
+    session.run("cudalink", "report", ".cudalink", "--html", ".cudalink/report.html", "--junit", ".cudalink/report.xml")
+    session.run("python", "tests/check_matrix.py", ".cudalink", *names)
 
 
 @nox.session
@@ -205,6 +271,7 @@ def coverage(session: nox.Session) -> None:
 #: The wheels that the stubs' tests need of each release: runtime, NVRTC, and the compiler's for crt/host_defines.h.
 STUB_RELEASES = {
     "11.8": ("nvidia-cuda-runtime-cu11==11.8.*", "nvidia-cuda-nvrtc-cu11==11.8.*", "nvidia-cuda-nvcc-cu11==11.8.*"),
+    "12.0": ("nvidia-cuda-runtime-cu12==12.0.*", "nvidia-cuda-nvrtc-cu12==12.0.*", "nvidia-cuda-nvcc-cu12==12.0.*"),
     "12.9": ("nvidia-cuda-runtime-cu12==12.9.*", "nvidia-cuda-nvrtc-cu12==12.9.*", "nvidia-cuda-nvcc-cu12==12.9.*"),
     "13.0": ("nvidia-cuda-runtime==13.0.*", "nvidia-cuda-nvrtc==13.0.*", "nvidia-cuda-crt==13.0.*"),
     "13.2": ("nvidia-cuda-runtime==13.2.*", "nvidia-cuda-nvrtc==13.2.*", "nvidia-cuda-crt==13.2.*"),
@@ -213,15 +280,15 @@ STUB_RELEASES = {
 
 @nox.session
 def stubs(session: nox.Session) -> None:
-    """The stubs in front of the real libraries of CUDA 11.8, 12.9, 13.0 and 13.2, which cannot share an environment."""
-    install(session, *group("test"), *group("stubs"))
+    """The stubs on the real libraries of CUDA 11.8, 12.0, 12.9, 13.0 and 13.2, which cannot share an environment."""
+    install(session, *group("test"))
     folders = []
     for release, requirements in STUB_RELEASES.items():
         folder = Path(session.create_tmp()) / release
         session.run("uv", "pip", "install", "-q", "--no-deps", "--target", str(folder), *requirements, external=True)
         folders.append(str(folder))
     session.env["CUDALINK_STUBS_WHEELS"] = os.pathsep.join(folders)
-    session.run("pytest", "tests/stubs", *session.posargs)
+    session.run("pytest", "tests/stubs/test_real.py", *session.posargs)
 
 
 @nox.session(name="stubs-valgrind")

@@ -35,15 +35,18 @@ HEAD = """\
 """
 
 
-def resolve(names: tuple[str, ...], release: str) -> list[tuple[str, str, list[str]]]:
-    """Newest version of each package within a release, with hashes."""
+def resolve(names: tuple[str, ...], release: str, toolkit: str = "") -> list[tuple[str, str, list[str]]]:
+    """Newest version of each package within a release, with hashes; with a toolkit, what that metapackage pins."""
     wanted = "".join(f"{name}=={RENUMBERED.get((name, release), release)}.*\n" for name in names)
-    command = ["uv", "pip", "compile", "-q", "--no-deps", "--generate-hashes", "--no-header", "--no-annotate", "-"]
+    if toolkit:
+        wanted += f"cuda-toolkit[cudart,nvjitlink,nvrtc]=={toolkit}\n"
+    command = ["uv", "pip", "compile", "-q", "--generate-hashes", "--no-header", "--no-annotate", "-"]
+    command += [] if toolkit else ["--no-deps"]
     done = subprocess.run(command, input=wanted, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(done.stderr)
     found = re.findall(r"^([a-z0-9-]+)==(\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)", done.stdout, re.MULTILINE)
-    return [(name, version, re.findall(r"[0-9a-f]{64}", hashes)) for name, version, hashes in found]
+    return [(name, version, re.findall(r"[0-9a-f]{64}", hashes)) for name, version, hashes in found if name in names]
 
 
 def block(key: str, packages: list[tuple[str, str, list[str]]]) -> list[str]:
@@ -64,7 +67,9 @@ def main() -> int:
         ((_, toolkit, _),) = resolve(("cuda-toolkit",), release)
         lines += [f'[releases."{release}"]', f'toolkit = "{".".join(toolkit.split(".")[:3])}"', ""]
         for part, names in (("libs", LIBS), ("ctk", CTK[major])):
-            lines += block(f'releases."{release}".{part}', resolve(tuple(name + suffix for name in names), release))
+            packages = tuple(name + suffix for name in names)
+            found = resolve(packages, release, toolkit if part == "libs" else "")
+            lines += block(f'releases."{release}".{part}', found)
     (HERE / "toolchains.toml").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
     return 0
 

@@ -6,6 +6,7 @@ Each question is asked when its answer is wanted, and not before.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import metadata
@@ -69,7 +70,13 @@ def _driver_release() -> Found:
 
 
 def _nvjitlink() -> Found:
-    version = probes.nvjitlink_version()
+    try:
+        version = probes.nvjitlink_version()
+    except RuntimeError as error:
+        guard_rails = sys.modules.get("pytest_cudalink.guardrails")
+        if guard_rails is None or not isinstance(error, guard_rails.CompatibilityCheckError):
+            raise
+        return Found(None, "absent", f"refused by the guard rails: {error.verdict.message}")
     value = None if version is None else str(version)
     if probes.fakes().fakes_nvjitlink:
         return Found(value, "faked", "fake_versions")

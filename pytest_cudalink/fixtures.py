@@ -6,7 +6,6 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -262,18 +261,14 @@ def driver_lifetimes(pytestconfig: pytest.Config) -> DriverLifetimes:
 
 
 @pytest.fixture
-def guard_rails(pytestconfig: pytest.Config) -> Iterator[CompatibilityGuardRails]:
+def guard_rails(pytestconfig: pytest.Config) -> CompatibilityGuardRails:
     """A guard for this test alone: what it looks up has to fit together, as ``--cudalink-guard-rails`` says.
 
     Where that is off, the mode is best_effort. See `pytest_cudalink.guardrails.CompatibilityGuardRails`.
     """
-    run = session.of(pytestconfig)
-    if run.guarding is None:
-        from .guarding import Guarding
+    from . import guarding
 
-        run.guarding = Guarding(run.settings.guard_rails, recorder=partial(run.record, "verdict"))
-    with run.guarding.guard() as guard:
-        yield guard
+    return guarding.for_one_test(session.of(pytestconfig))
 
 
 @pytest.fixture

@@ -48,6 +48,11 @@ class Facts:
     violations: int = 0
     documented: dict[str, str] | None = None
     missing: str | None = None
+    verdicts: list[dict[str, Any]] = field(default_factory=list)
+
+    def judge(self, nodeid: str | None, verdict: Mapping[str, Any]) -> None:
+        """Add a verdict of the guard rails."""
+        self.verdicts.append({"nodeid": nodeid, **verdict})
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -55,6 +60,7 @@ class Facts:
             "violations": self.violations,
             "documented": self.documented,
             "missing": self.missing,
+            "verdicts": self.verdicts,
         }
 
     def properties(self) -> list[tuple[str, str]]:
@@ -94,6 +100,11 @@ class Totals:
     violations: int = 0
     documented: list[tuple[str, str, str]] = field(default_factory=list)
     missing: Counter[str] = field(default_factory=Counter)
+    verdicts: list[dict[str, Any]] = field(default_factory=list)
+
+    def judge(self, nodeid: str | None, verdict: Mapping[str, Any]) -> None:
+        """Add a verdict of the guard rails."""
+        self.verdicts.append({"nodeid": nodeid, **verdict})
 
     def add(self, nodeid: str, facts: Mapping[str, Any]) -> None:
         self.links.update(facts.get("links", {}))
@@ -102,6 +113,7 @@ class Totals:
             self.documented.append((nodeid, documented["requirement"], documented["raises"]))
         if missing := facts.get("missing"):
             self.missing[missing] += 1
+        self.verdicts += facts.get("verdicts", ())
 
 
 @dataclass

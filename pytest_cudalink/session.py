@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from . import recording
     from .emulation import Lifetimes
     from .emulator.control import Violation
-    from .guarding import Guarding
+    from .guardrails import Verdict
     from .report import Writer
     from .targets import LinkEvent, LinkInput, Target
     from .targets.base import Backend
@@ -59,13 +59,15 @@ class Session:
         What its present attempt did; None as long as it did nothing of ours.
     writer : Writer or None
         Of ``--cudalink-report``.
+    not_routed : tuple of str
+        Who calls cuda.pathfinder beside the guard rails that are installed.
     """
 
     def __init__(self, config: pytest.Config, chosen: Settings) -> None:
         self.config = config
         self.settings = chosen
         self.lifetimes: Lifetimes | None = None
-        self.guarding: Guarding | None = None
+        self.not_routed: tuple[str, ...] = ()
         self.nodeid: str | None = None
         self.facts: recording.Facts | None = None
         self.writer: Writer | None = None
@@ -161,6 +163,14 @@ class Session:
         """Take note of a broken lifetime rule."""
         self.record("violation", text=str(violation), **vars(violation))
 
+    def judged(self, verdict: Verdict) -> None:
+        """Take note of a verdict of the guard rails."""
+        names = ("status", "rule", "message", "fix")
+        content = {**{name: getattr(verdict, name) for name in names}, "items": list(verdict.items)}
+        (self.of_test() if self.nodeid is not None else self.outside).judge(self.nodeid, content)
+        if not (self.is_isolated and self.nodeid is None):
+            self.record("verdict", **content)
+
     def decide(self, target: str, choice: Choice, inputs: tuple[LinkInput, ...] | None) -> Choice:
         """Let hooks veto or change a choice."""
         hook = self.config.hook.pytest_cudalink_decide
@@ -213,7 +223,6 @@ def start(config: pytest.Config) -> None:
     config.stash[_KEY] = run
     config.pluginmanager.register(Moment(run), "cudalink-moment")
     _start_driver(config, run)
-    _start_guard_rails(config, run)
     _start_steering(config, run)
     backend, policy = run.settings.backend, run.settings.policy
     if policy.source != "default":
@@ -298,7 +307,7 @@ def _watch_phases(config: pytest.Config) -> None:
 
 
 def started(config: pytest.Config) -> None:
-    """The session begins: open the record file, and give the suite its properties."""
+    """The session begins: open the record file, give the suite its properties, and put up the guard rails."""
     run = of(config)
     gathers = not run.reports_elsewhere
     if run.settings.report.value:
@@ -314,6 +323,10 @@ def started(config: pytest.Config) -> None:
         from .recording import add_suite_properties
 
         add_suite_properties(config)
+    if run.settings.guard_rails.value != "off":  # last: what the plugin itself asks is not the suite's look-up
+        from . import guarding
+
+        run.not_routed = guarding.start(run)
 
 
 def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -338,10 +351,13 @@ def finished(config: pytest.Config) -> None:
     given: Any = getattr(config, "workeroutput", None)
     if "outside" not in vars(run) and given is None:
         return  # nothing was linked outside of tests
-    outside = {"links": dict(run.outside.links), "violations": run.outside.violations}
+    outside = {
+        "links": dict(run.outside.links),
+        "violations": run.outside.violations,
+        "verdicts": run.outside.verdicts,
+    }
     if given is not None:
         given["cudalink"] = outside
-        given["cudalink_verdicts"] = run.guarding.events if run.guarding else []
     else:
         run.totals.add("", outside)
 
@@ -349,10 +365,7 @@ def finished(config: pytest.Config) -> None:
 def node_down(node: Any) -> None:
     """A worker of xdist has ended; one that crashed hands nothing over."""
     run = of(node.config)
-    output = getattr(node, "workeroutput", None) or {}
-    run.totals.add("", output.get("cudalink", {}))
-    if run.guarding is not None:
-        run.guarding.events += output.get("cudalink_verdicts", ())
+    run.totals.add("", (getattr(node, "workeroutput", None) or {}).get("cudalink", {}))
 
 
 def preload(early_config: pytest.Config) -> None:
@@ -420,15 +433,6 @@ def _start_driver(config: pytest.Config, run: Session) -> None:
         config.add_cleanup(run.lifetimes.driver.unwatch)
 
 
-def _start_guard_rails(config: pytest.Config, run: Session) -> None:
-    if run.settings.guard_rails.value == "off":
-        return  # not even imported; the fixture makes up for it
-    from . import guarding
-
-    run.guarding = guarding.start(config, run.settings.guard_rails)
-    run.guarding.recorder = partial(run.record, "verdict")
-
-
 @contextmanager
 def phase(item: pytest.Item, when: str) -> Iterator[None]:
     """One phase of a test."""
@@ -445,17 +449,12 @@ def terminal_summary(reporter: pytest.TerminalReporter) -> None:
     """At the end: what was linked and skipped, and violations that no test shows any more."""
     run = of(reporter.config)
     _lifetime_summary(run.lifetimes, reporter)
-    if run.guarding is not None:
-        from . import guarding
-
-        if lines := guarding.lines(run.guarding):
-            reporter.section("cudalink guard rails")
-            for line in lines:
-                reporter.line(line)
-    if "totals" in vars(run):
+    guarded = run.settings.guard_rails.value != "off"
+    if guarded or "totals" in vars(run):
         from . import summary
 
         summary.section(reporter, run.totals)
+        summary.guard_rails_section(reporter, run.settings, run.totals, run.not_routed)
 
 
 def _lifetime_summary(lifetimes: Lifetimes | None, reporter: pytest.TerminalReporter) -> None:

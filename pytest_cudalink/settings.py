@@ -234,7 +234,7 @@ def add_options(parser: pytest.Parser) -> None:
     """Register every option with its ini twin."""
     group = parser.getgroup("cudalink", "CUDA linking (pytest-cudalink)")
     for option in OPTIONS:
-        twins = f"(environment: {option.env}, ini: {option.ini}, default: {option.default})"
+        twins = f"(environment: {option.env}, ini: {option.ini}, default: {option.default or 'none'})"
         takes = (
             {"action": "store_const", "const": option.flag_value}
             if option.flag_value

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,7 +13,9 @@ if TYPE_CHECKING:
     from .settings import Settings
     from .targets.steering import Steering
 
-__all__ = ["forced_line", "section"]
+__all__ = ["forced_line", "guard_rails_section", "section"]
+
+_SHOWN = 20
 
 
 def forced_line(settings: Settings, steering: Steering) -> str:
@@ -68,3 +71,35 @@ _NAMES = {"nvjitlink": "nvJitLink", "driver": "the driver", "unknown": "none, re
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def guard_rails_section(
+    reporter: pytest.TerminalReporter, settings: Settings, totals: Totals, not_routed: Sequence[str]
+) -> None:
+    """How many verdicts of the guard rails of which kind, and each different one that is not "compatible"."""
+    if reporter.verbosity < 0 or (settings.guard_rails.value == "off" and not totals.verdicts):
+        return
+    reporter.section("cudalink guard rails")
+    counts = Counter(verdict["status"] for verdict in totals.verdicts)
+    words = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in sorted(counts.items()))
+    reporter.line(f"mode {settings.guard_rails}: {words or 'nothing was looked up'}")
+    by_cause: dict[str, list[dict[str, Any]]] = {}
+    for verdict in totals.verdicts:
+        if verdict["status"] != "compatible":
+            # one driver that is not known is one cause, whatever was held against it
+            unknown_driver = verdict["rule"] == "driver" and verdict["status"] == "insufficient_metadata"
+            by_cause.setdefault(verdict["items"][-1] if unknown_driver else verdict["message"], []).append(verdict)
+    for verdicts in list(by_cause.values())[:_SHOWN]:
+        first = verdicts[0]
+        tests = sorted({verdict["nodeid"] or "outside of tests" for verdict in verdicts})
+        more = f" and {_count(len(tests) - 1, 'other')}" if len(tests) > 1 else ""
+        reporter.line(f"{first['status'].replace('_', ' ')} ({first['rule']}): {first['message']}")
+        for item in first["items"]:
+            reporter.line(f"    {item}")
+        if first["fix"]:
+            reporter.line(f"    fix: {first['fix']}")
+        reporter.line(f"    in {tests[0]}{more}")
+    if len(by_cause) > _SHOWN:
+        reporter.line(f"and {len(by_cause) - _SHOWN} more")
+    for who in not_routed:
+        reporter.line(f"calls cuda.pathfinder directly: {who}")

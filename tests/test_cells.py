@@ -78,12 +78,21 @@ def test_defaults_axes_and_cells(cells) -> None:
     assert list(found) == ["one", *names]
     one = found["one"]
     assert (one.values["tests"], one.tags) == (["u"], ("x", "y"))
-    assert one.environment("r") == {"CUDALINK_CELL": "one", "CUDALINK_REPORT": "r/one.jsonl", "A": "2", "B": "12.5"}
-    assert "nvidia-nvjitlink-cu12==12.5.82" in one.packages
+    assert one.environment("r") == {
+        "CUDALINK_CELL": "one",
+        "CUDALINK_REPORT": "r/one.jsonl",
+        "CUDALINK_GUARD_RAILS": "best_effort",
+        "A": "2",
+        "B": "12.5",
+    }
+    assert {"cuda-toolkit[cudart,nvjitlink,nvrtc]==12.5.1", "nvidia-nvjitlink-cu12==12.5.40"} <= set(one.packages)
     assert "cuda-bindings==12.9.*" in one.packages
     last = found["ctk-12.9-driver-13.2"]
     assert last.environment("r")["CUDALINK_DRIVER"] == "13.2"
     assert last.tags == ("x", "skew", "cross-major")
+    assert last.environment("r")["CUDALINK_GUARD_RAILS"] == "off"
+    own = cells('[cells.a]\nctk = "13.0"\nenv = { CUDALINK_GUARD_RAILS = "strict" }\n')["a"]
+    assert own.environment("r")["CUDALINK_GUARD_RAILS"] == "strict"
     assert last.python == "3.12"
     assert cells('[cells.a]\ndriver = "12.7"\n')["a"].toolchains == (("12.8", "libs"),)
     old = cells('[cells.a]\ndriver = "13.0"\narch = "sm_70"\n')["a"]

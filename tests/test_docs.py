@@ -35,7 +35,8 @@ def test_examples_are_files() -> None:
         for name in re.findall(r"literalinclude\} examples/(\S+)", page.read_text(encoding="utf-8"))
     }
     examples = [*EXAMPLES.glob("*.py"), *EXAMPLES.glob("own_target/*.py")]
-    assert shown == {str(path.relative_to(EXAMPLES)) for path in examples}
+    assert {name for name in shown if name.endswith(".py")} == {str(path.relative_to(EXAMPLES)) for path in examples}
+    assert [name for name in shown if not (EXAMPLES / name).is_file()] == []
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("test_*.py")))
@@ -63,6 +64,13 @@ def test_link_lto_example(toolkit, tmp_path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("nvjitlink by policy strict-major, row ")
     assert "kernels: step; functions left: 1" in done.stdout
+
+
+def test_guard_rails_example(toolkit, tmp_path) -> None:
+    """The guard rails accept this environment, item by item."""
+    done = python(str(EXAMPLES / "guard_rails.py"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"nvrtc library CUDA {toolkit}", f"cudart headers CUDA {toolkit}"]
 
 
 def test_inspect_example(tmp_path) -> None:

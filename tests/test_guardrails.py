@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import pickle
 import subprocess
 import sys
@@ -146,9 +147,10 @@ def test_neither_toolkit_nor_driver(monkeypatch) -> None:
         assert one.remembered == ()
 
 
-def test_not_found_is_no_fault() -> None:
+def test_not_found_is_no_fault(monkeypatch) -> None:
     """None from a search passes through."""
-    assert CompatibilityGuardRails(**NEW).locate_nvidia_header_directory("nccl") is None
+    monkeypatch.setitem(_pathfinder._PLAIN, "locate_nvidia_header_directory", lambda name: None)
+    assert CompatibilityGuardRails(**NEW).locate_nvidia_header_directory("cufft") is None
 
 
 # -- modes and variables
@@ -502,3 +504,39 @@ def test_import_is_light() -> None:
     assert done.stdout.split() == ["[]", "False"]
     pure = Path(rules.__file__).read_text(encoding="utf-8")
     assert "import ctypes" not in pure
+
+
+def test_private_parts_are_there() -> None:
+    """The private parts of the installed cuda.pathfinder are found, and agree with its public answer."""
+    wanted = os.environ.get("CUDALINK_PATHFINDER")
+    assert wanted in (None, _pathfinder.version())
+    assert _pathfinder._sonames("nvrtc")
+    assert _pathfinder.stems()["libnvJitLink"] == "nvJitLink"
+    assert dict(_pathfinder.dependencies("cusolver")).keys() >= {"nvJitLink", "cublas"}
+    for name in ("nvrtc", "nvJitLink", "cudart"):
+        early, whole = _pathfinder._early(name), _pathfinder._in_child(name)
+        assert early == whole
+        assert early.found_via == "site-packages"
+    assert _pathfinder._in_child("cudla") is None
+    assert _pathfinder._early("cudla") is None
+
+
+def test_without_private_parts(monkeypatch) -> None:
+    """Where a version has none of them, the public function in a child tells the same."""
+    known = _pathfinder.resolve("nvJitLink").path
+    monkeypatch.setattr(_pathfinder, "_private", lambda module, name: None)
+    _pathfinder.stems.cache_clear()
+    assert _pathfinder.resolve("nvJitLink").path == known
+    assert list(_pathfinder.dependencies("cusolver")) == []
+    assert _pathfinder.stems()["libnvrtc"] == "nvrtc"
+    monkeypatch.undo()
+    _pathfinder.stems.cache_clear()
+    assert _pathfinder.packaging("dynamic-libs", "cuda") == "driver"
+    assert _pathfinder.packaging("dynamic-libs", "nccl") == "other"
+    assert _pathfinder.packaging("headers", "nvjitlink") == "ctk"
+
+
+def test_a_child_that_dies() -> None:
+    """A search that ends badly is said, with its last words."""
+    with pytest.raises(_pathfinder.ResolutionError, match=r"a thing cannot be told: .*gone"):
+        _pathfinder._child("raise SystemExit('gone')", "a thing")

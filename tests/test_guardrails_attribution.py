@@ -117,7 +117,8 @@ def test_more_than_one_toolkit_matches(tmp_path, alone, monkeypatch) -> None:
     wheel(tmp_path, "nvidia-cublas", "13.1.0.3", [CUBLAS])
     wheel(tmp_path, "cuda-toolkit", "13.0.2", [], ["nvidia-cublas>=13.1,<14"])
     wheel(other, "cuda-toolkit", "13.2.1", [], ["nvidia-cublas>=13,<14"])
-    monkeypatch.syspath_prepend(other)
+    # not syspath_prepend: what it restores is the path that `alone` made
+    monkeypatch.setattr(sys, "path", [str(other), *sys.path])
     fact = attribution.attribute(str(tmp_path / CUBLAS))
     assert fact.value is None
     for words in ("more than one", f"cuda-toolkit 13.0.2 in {tmp_path}", f"cuda-toolkit 13.2.1 in {other}"):
@@ -212,6 +213,35 @@ def test_process_map(tmp_path) -> None:
         ("nvJitLink", "/x/libnvJitLink.so.13"),
     ]
     assert attribution.loaded_libraries(names, str(tmp_path / "none")) == []
+
+
+LINES = st.lists(
+    st.one_of(
+        st.binary(max_size=40).map(lambda noise: noise.replace(b"\n", b"")),
+        st.sampled_from(
+            [b"Requires-Dist: nvidia-cublas==1.*", b"#define CUDA_VERSION 13000", b"7f-8f r 0 0 0 /a/libx.so.1"]
+        ),
+    ),
+    max_size=6,
+)
+
+
+@given(LINES)
+def test_damaged_files_are_no_answer_and_no_error(tmp_path_factory, lines: list[bytes]) -> None:
+    """Whatever stands in metadata, headers and maps: a release, or none with a reason, never an exception."""
+    attribution.cache_clear()
+    site = tmp_path_factory.mktemp("site")
+    content = b"\n".join(lines)
+    for name in ("nvidia_cublas-x", "cuda_toolkit-13.0.2", "nodash", "cuda_toolkit-not.a.version"):
+        for part in ("METADATA", "RECORD"):
+            file(site / f"{name}.dist-info" / part, content)
+    file(site / "nvidia_cublas-x.dist-info" / "RECORD", f"{CUBLAS},,\n".encode() + content)
+    file(site / "nvidia/cu13/include/cuda.h", content)
+    fact = attribution.attribute(file(site / CUBLAS, content))
+    assert fact.value is None or fact.value >= (0, 0)
+    assert fact.witness
+    names = {"libx": "x"}
+    assert {one.name for one in attribution.loaded_libraries(names, file(site / "maps", content))} <= {"x"}
 
 
 # -- the driver

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
+import platform
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -10,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cudalink import _cc, emulator
+from pytest_cudalink.emulator import build as emulator_build
 from pytest_cudalink.matrix import load_cells
+from tests.emulated import checkers
 
 ROOT = Path(__file__).parent.parent
 
@@ -35,6 +42,11 @@ def test_wheel_content(wheel: Path) -> None:
         "pytest_cudalink/py.typed",
     ):
         assert name in names
+    for name in ("cuda", "cudart", "nvrtc"):
+        assert f"pytest_cudalink/stubs/lib/libstub_{name}.so" in names
+        assert f"pytest_cudalink/stubs/include/stub_{name}.h" in names
+    assert "pytest_cudalink/stubs/cmake/cudalink_stubs-config.cmake" in names
+    assert not [name for name in names if "/generated/" in name]
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"pytest_cudalink"}
 
@@ -81,3 +93,81 @@ def test_sessions_are_literal_and_described() -> None:
     for cell in load_cells(ROOT / "matrices" / "cells.toml"):
         assert any(line.split()[1] == cell.name for line in lines)
     assert all("->" in line and line.rsplit("->", 1)[1].strip() for line in lines)
+
+
+NATIVE = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "absent/libcuda.so.1")
+
+
+def test_wheel_has_the_native_libraries(wheel: Path) -> None:
+    """The emulated driver's libraries are in the wheel, which is for one platform and every Python 3."""
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {f"pytest_cudalink/emulator/lib/{name}" for name in NATIVE} <= set(names)
+    assert "pytest_cudalink/emulator/data/releases.toml" in names
+    assert "-py3-none-" in wheel.name
+    assert "-any" not in wheel.name
+
+
+def test_libraries_beside_the_package() -> None:
+    """An editable install has them in the source tree, where the package looks."""
+    folder = emulator.library_folder()
+    assert folder == Path(emulator.__file__).parent / "lib"
+    assert all((folder / name).is_file() for name in NATIVE)
+
+
+def compiler(name: str) -> list[str]:
+    """A compiler's command; skips where it is not installed."""
+    if name.startswith("zig"):
+        if importlib.util.find_spec("ziglang") is None:
+            pytest.skip("needs the ziglang wheel: pip install ziglang")
+        target = ["-target", "aarch64-linux-gnu.2.28"] if name.endswith("aarch64") else []
+        return [sys.executable, "-m", "ziglang", "cc", *target]
+    if shutil.which(name) is None:
+        pytest.skip(f"needs {name}")
+    return [name]
+
+
+@pytest.mark.parametrize("name", ["gcc", "clang", "zig", "zig-aarch64"])
+def test_compilers(name: str, tmp_path: Path) -> None:
+    """Every compiler takes the sources without a warning, and what it makes for this machine links."""
+    command = compiler(name)
+    for library in emulator_build.libraries(_cc):
+        built = _cc.build(library, tmp_path, command)
+        machine = built.read_bytes()[18]
+        assert machine == (183 if name.endswith("aarch64") else {"x86_64": 62, "aarch64": 183}[platform.machine()])
+    if name.endswith("aarch64") and platform.machine() != "aarch64":
+        return  # cannot run here
+    program = (
+        "from tests.emulated.cu import *; start(); code, image, log = link([(PTX, small_ptx())]); "
+        "assert code == 0 and len(image) > 1000, (code, log); assert load(image)[0] == 0; "
+        "print(ctypes.CDLL('libcuda.so').cuInit(0))"
+    )
+    done = checkers.run([sys.executable, "-c", program], libraries=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
+def test_compiler_that_is_not_there(monkeypatch) -> None:
+    """A CC that does not exist is named, and so is what to do."""
+    monkeypatch.setenv("CC", "no-such-compiler -O3")
+    with pytest.raises(_cc.CompilerError, match="there is no command 'no-such-compiler' on the PATH; unset CC"):
+        _cc.find_compiler()
+
+
+def test_compiler_that_refuses(tmp_path: Path) -> None:
+    """The error has the command and the compiler's own words, and nothing half-made is left."""
+    source = tmp_path / "bad.c"
+    source.write_text("int answer(void) { return unknown_name; }\n", encoding="utf-8")
+    out = tmp_path / "out"
+    with pytest.raises(_cc.CompilerError, match=r"bad\.c[\s\S]*failed with exit code 1[\s\S]*unknown_name"):
+        _cc.build(_cc.SharedLibrary("libbad.so", (source,), "libbad.so"), out, compiler("gcc"))
+    assert list(out.iterdir()) == []
+
+
+def test_build_hook_shows_the_compilers_error(tmp_path: Path) -> None:
+    """A build whose compiler fails says so, and makes no wheel without the libraries."""
+    command = [sys.executable, "-m", "build", "--wheel", "--installer=uv", "--outdir", str(tmp_path), str(ROOT)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "CC": f"{shutil.which('false')}"}
+    )
+    assert done.returncode != 0
+    assert "failed with exit code 1" in done.stdout + done.stderr
+    assert not list(tmp_path.glob("*.whl"))

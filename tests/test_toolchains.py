@@ -18,6 +18,8 @@ from pytest_cudalink.matrix import _soname, toolchains
 from pytest_cudalink.matrix.toolchains import ToolchainError
 from pytest_cudalink.versions import PTX_ISA, CudaVersion
 
+pytestmark = pytest.mark.xdist_group("toolchains")  # one worker: the cache is filled once
+
 ROOT = Path(__file__).parent.parent
 
 #: Opens one library by path, links two PTX files with it, and tells what the process then has under which name.

@@ -8,6 +8,8 @@ from sphinx.application import Sphinx
 
 from pytest_cudalink import settings
 from pytest_cudalink.linker.dispatch import Row, policies
+from pytest_cudalink.matrix.excludes import REASONS, REASONS_WITH
+from pytest_cudalink.matrix.keys import KEYS
 from pytest_cudalink.versions import NVVM_IR, PTX_ISA
 
 DRIVERS = {
@@ -86,8 +88,30 @@ class VersionTable(Directive):
         return [table(["CUDA", "PTX ISA", "NVVM IR (LTO-IR)"], rows)]
 
 
+class CellKeys(Directive):
+    """Every key of a cell."""
+
+    def run(self) -> list[nodes.Node]:
+        def default(value: object) -> str:
+            return "" if value in ("", [], {}) else str(value).lower() if isinstance(value, bool) else str(value)
+
+        rows = [[name, key.help, default(key.default), "yes" if key.axis else ""] for name, key in KEYS.items()]
+        return [table(["key", "meaning", "default", "axis"], rows)]
+
+
+class ExcludeReasons(Directive):
+    """Every reason of an exclude."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = [[name, meaning, ""] for name, (meaning, _) in REASONS.items()]
+        rows += [[name, meaning, companion] for name, (companion, meaning) in REASONS_WITH.items()]
+        return [table(["because", "must be true", "needs the key"], rows)]
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("dispatch-tables", DispatchTables)
     app.add_directive("settings-table", SettingsTable)
+    app.add_directive("cell-keys", CellKeys)
+    app.add_directive("exclude-reasons", ExcludeReasons)
     app.add_directive("version-table", VersionTable)
     return {"parallel_read_safe": True}

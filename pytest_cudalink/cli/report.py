@@ -56,8 +56,9 @@ def run(options: argparse.Namespace) -> int:
         sys.stderr.write(f"cudalink report: --fail-on {unknown[0]!r} is unknown; known: {', '.join(FAIL_ON)}, none\n")
         return 2
     try:
-        expected = [cell.name for cell in select(load_cells(options.cells), options.tags)] if options.cells else []
-        report = merge(options.paths, expected)
+        cells = select(load_cells(options.cells), options.tags) if options.cells else []
+        report = merge(options.paths, [cell.name for cell in cells])
+        report.request({cell.name: cell.axes for cell in cells})
         comparison = compare(report, merge([options.against])) if options.against else None
         _write(options, report, comparison)
     except (RecordError, CellsError, OSError) as error:

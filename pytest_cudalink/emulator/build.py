@@ -125,7 +125,7 @@ def libraries(cc: Any) -> list[Any]:
             (_NATIVE / "alias.c",),
             "libcuda.so",
             include,
-            ("-Wl,--no-as-needed", "-L{output}", "-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"),
+            ("{output}/libcuda.so.1", "-Wl,-rpath,$ORIGIN"),
         ),
         cc.SharedLibrary("absent/libcuda.so.1", (_NATIVE / "absent.c",), "libcuda.so.1", include),
     ]

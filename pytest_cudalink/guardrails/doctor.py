@@ -107,7 +107,7 @@ class Report:
     missing : list of str
         What was looked for and not found.
     copies : list of Copy
-    rules : list of Verdict
+    rules : list of rules.Verdict
     links : list of Link
     findings : list of Finding
     """

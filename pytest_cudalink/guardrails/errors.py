@@ -18,7 +18,7 @@ class CompatibilityCheckError(RuntimeError):
 
     Attributes
     ----------
-    verdict : Verdict
+    verdict : rules.Verdict
         The rule, the items with their witnesses, and what repairs it.
     """
 

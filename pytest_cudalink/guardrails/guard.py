@@ -343,9 +343,9 @@ class CompatibilityGuardRails:
 
     def _accept(self, item: Item, mode: Mode) -> None:
         """Judge an item and remember it, or refuse it as the mode says."""
-        if item in self._remembered:
-            return
         itself = item.kind, item.name, item.path
+        if any((one.kind, one.name, one.path, one.version) == (*itself, item.version) for one in self._remembered):
+            return
         others = [other for other in self._present() if (other.kind, other.name, other.path) != itself]
         verdict = judge(
             item,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from .. import probes
 from ..artifacts import Artifact
+from . import attribution
 from .rules import ARTIFACT_KINDS, Item
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def check_input(guard: CompatibilityGuardRails, name: str, artifact: Artifact, n
         return
     faked = probes.fakes().fakes_nvjitlink
     path = "?" if faked else probes.nvjitlink().path or "?"
+    wheel = attribution.owner(path)
     consumer = Item(
         "dynamic-libs",
         "nvJitLink",
@@ -49,6 +51,7 @@ def check_input(guard: CompatibilityGuardRails, name: str, artifact: Artifact, n
         "ctk",
         nvjitlink,
         "faked" if faked else "nvJitLinkVersion",
+        wheel.name if wheel else "",
     )
     producer = Item("artifacts", name, "memory", "the linker's inputs", "ctk", made, "its own header")
     guard.check_artifact(artifact.kind, producer, consumer)

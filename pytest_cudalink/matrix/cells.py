@@ -101,6 +101,8 @@ class Cell:
         An option on pytest's command line still counts for more.
         """
         result = {"CUDALINK_CELL": self.name, "CUDALINK_REPORT": str(Path(records) / f"{self.name}.jsonl")}
+        # a cell that is there to cross major versions would be refused as a whole
+        result["CUDALINK_GUARD_RAILS"] = "off" if "cross-major" in self.tags else "best_effort"
         for key, variable in _ENVIRONMENT.items():
             if self.values[key] not in ("auto", ""):
                 result[variable] = str(self.values[key])

@@ -74,7 +74,7 @@ def sessions(
     if report is not None:
         if report in _asked_for(sys.argv[1:]):
             os.environ[_JUDGED] = report
-        function = partial(_report, root=base)
+        function = partial(_report, root=base, path=Path(path).resolve())
         function.__doc__ = "Run every cell that needs no GPU, then merge the records of all into one report."
         needed = [cell.name for cell in cells if not cell.gpu]
         nox.session(name=report, requires=needed, default=False)(function)
@@ -107,8 +107,9 @@ def run_cell(session: nox.Session, cell: Cell, root: Path, *install: str) -> Non
     session.run("pytest", *(session.posargs or cell.values["tests"]), env=environment, success_codes=codes)
 
 
-def _report(session: nox.Session, root: Path) -> None:
+def _report(session: nox.Session, root: Path, path: Path) -> None:
     """Merge what the cells left."""
     (plugin,) = plan.plugin_requirement(root) or [str(root)]
     session.install(plugin, "rich", "jinja2")
-    session.run("cudalink", "report", str(root / plan.RECORDS), *session.posargs)
+    judged = ["--cells", str(path), "--tags", "!gpu"] if _JUDGED in os.environ else []
+    session.run("cudalink", "report", str(root / plan.RECORDS), *judged, *session.posargs)

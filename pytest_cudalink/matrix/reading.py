@@ -225,7 +225,9 @@ class _Reader:
             # nvJitLink by name: cuda-toolkit only bounds it from below
             return ("cuda-toolkit[cudart,nvjitlink,nvrtc]", "nvidia-nvjitlink", "cuda-bindings")
         release = CudaVersion.parse(ctk)
-        wheels = [f"{name}=={version}" for name, version in toolchains.packages(release).items()]
+        # the metapackage by which others tell the release, and its wheels by name: it only bounds nvJitLink from below
+        wheels = [f"cuda-toolkit[cudart,nvjitlink,nvrtc]=={toolchains.toolkit_version(release)}"]
+        wheels += [f"{name}=={version}" for name, version in toolchains.packages(release).items()]
         # of CUDA 12, 12.9 is the cuda-bindings for all minor versions
         bindings = f"cuda-bindings=={max(release, CudaVersion(12, 9))}.*"
         return (bindings,) if source == "local" else (*wheels, bindings)

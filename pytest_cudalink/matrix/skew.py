@@ -137,15 +137,16 @@ def _predictions(step: str, kind: str, producer: CudaVersion, consumer: CudaVers
 
 
 def _guard_rails(kind: str, producer: CudaVersion, consumer: CudaVersion) -> dict[str, bool]:
-    try:
-        from ..guardrails.rules import Item, Pipeline, check_pipeline  # type: ignore[import-untyped,unused-ignore]
-    except ImportError:
-        return {}
+    from ..guardrails.rules import Item, Pipeline, check_pipeline
+
+    pipeline = Pipeline("nvrtc", "nvJitLink", kind)
+    if pipeline.relation == "any":
+        return {}  # the rule leaves it to the file
     ends = [
         Item("dynamic-libs", name, "", "toolchain", "ctk", version, "toolchain")
         for name, version in (("nvrtc", producer), ("nvJitLink", consumer))
     ]
-    return {"guard rails": check_pipeline(Pipeline("nvrtc", "nvJitLink", kind), *ends).status == "compatible"}
+    return {"guard rails": check_pipeline(pipeline, *ends).status == "compatible"}
 
 
 # --- measuring
@@ -263,6 +264,9 @@ def measure(
     steps: tuple[_STEP, ...] = ("nvjitlink", "driver", "load")
     wanted = [(step, p, c, kind) for p in chosen for c in chosen for kind in KINDS for step in steps]
     known = {one.key: one for one in load(journal)} if journal is not None and journal.exists() else {}
+    if journal is not None and known and not journal.read_bytes().endswith(b"\n"):
+        # an interrupted run left half a line; the next answer would be written behind it
+        journal.write_text("".join(json.dumps(asdict(one)) + "\n" for one in known.values()), encoding="utf-8")
     by_version = {str(chain.version): chain for chain in chains}
     result = []
     missing = []

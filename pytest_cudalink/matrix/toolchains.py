@@ -39,6 +39,7 @@ __all__ = [
     "packages",
     "releases",
     "remove",
+    "toolkit_version",
 ]
 
 Layout = Literal["libs", "ctk"]
@@ -153,6 +154,20 @@ def packages(version: str | tuple[int, int]) -> dict[str, str]:
     if fault := _fault(release):
         raise ToolchainError(fault)
     return {one["name"]: one["version"] for one in _table()[release]["libs"]}
+
+
+def toolkit_version(version: str | tuple[int, int]) -> str:
+    """Version of the metapackage ``cuda-toolkit`` of a release, such as ``"13.0.3"``.
+
+    Raises
+    ------
+    ToolchainError
+        If there are no wheels of that release.
+    """
+    release = _release(version)
+    if fault := _fault(release):
+        raise ToolchainError(fault)
+    return str(_table()[release]["toolkit"])
 
 
 def folder(version: str | tuple[int, int], layout: Layout = "libs") -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tox.config.loader.memory import MemoryLoader
-from tox.config.types import Command
+from tox.config.types import Command, EnvList
 from tox.plugin import impl
 from tox.report import HandledError
 
@@ -59,7 +59,7 @@ def tox_add_core_config(core_conf: ConfigSet, state: State) -> None:
         settings = _settings(cell, Path.cwd(), state.conf.pos_args(None))
         if cell.gpu:  # one after the other, also under `tox p`
             if before is not None:
-                settings["depends"] = [before]
+                settings["depends"] = EnvList([before])
             before = cell.name
         ours = MemoryLoader(**settings)
         state.conf.memory_seed_loaders[cell.name].append(ours)

@@ -46,7 +46,7 @@ def explain(cells: Sequence[Mapping[str, str]], bad: Sequence[bool | None]) -> s
     names = [name for name in _ORDER if len({axes.get(name, "") for axes, _ in ran}) > 1]
     single = [found for name in names if (found := _decides(ran, (name,)))]
     related = [{"relation": relation(axes)} for axes, _ in ran]
-    if all(one["relation"] for one in related):
+    if not single and all(one["relation"] for one in related):
         found = _decides([(axes, failed) for axes, (_, failed) in zip(related, ran, strict=True)], ("relation",))
         if found:
             single.append((found[0], found[1].replace("relation ", "")))
@@ -55,7 +55,8 @@ def explain(cells: Sequence[Mapping[str, str]], bad: Sequence[bool | None]) -> s
         fewest = min(count for count, _ in single)
         return " or ".join(text for count, text in single if count == fewest)
     pairs = [found for pair in itertools.combinations(names, 2) if (found := _decides(ran, pair))]
-    useful = [(count, text) for count, text in pairs if count < len(ran)]
+    # where every pair of values is one cell, a pair explains anything, unless it is one that fails
+    useful = [(count, text) for count, text in pairs if count < len(ran) or text.count(" with ") == 1]
     return min(useful)[1] if useful else "no axis explains it"
 
 

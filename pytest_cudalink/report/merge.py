@@ -234,6 +234,20 @@ class Report:
         every = ((seconds, test, cell.name) for cell in self.cells for test, seconds in cell.durations.items())
         return sorted(every, reverse=True)[:number]
 
+    def request(self, wanted: Mapping[str, Mapping[str, str]]) -> None:
+        """Note which versions the cells ask for, where the records do not say so.
+
+        Parameters
+        ----------
+        wanted : mapping
+            Cell to ``{"ctk": "13.0", …}``.
+        """
+        for cell in self.cells:
+            for name in ("ctk", "driver", "nvjitlink"):
+                version, value = cell.versions.get(name), wanted.get(cell.name, {}).get(name)
+                if version is not None and value is not None and version.get("requested") is None:
+                    version["requested"] = value
+
     # --- files
 
     def save(self, path: Path | str) -> None:

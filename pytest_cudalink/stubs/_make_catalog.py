@@ -185,14 +185,15 @@ class Release:
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
-        include = Path(tempfile.mkdtemp(prefix="cudalink-catalog-"))
-        for header in folder.rglob("include/**/*.h"):
-            inside = header.as_posix().rpartition("/include/")[2]
-            (include / inside).parent.mkdir(parents=True, exist_ok=True)
-            (include / inside).write_bytes(header.read_bytes())
-        self.text = {key: self._preprocess(include, header) for key, header in HEADERS.items()}
-        self.macros = {key: self._macros(include, header) for key, header in HEADERS.items()}
-        self.typedefs = (include / "cudaTypedefs.h").read_text(encoding="utf-8", errors="replace")
+        with tempfile.TemporaryDirectory(prefix="cudalink-catalog-") as together:
+            include = Path(together)
+            for header in folder.rglob("include/**/*.h"):
+                inside = header.as_posix().rpartition("/include/")[2]
+                (include / inside).parent.mkdir(parents=True, exist_ok=True)
+                (include / inside).write_bytes(header.read_bytes())
+            self.text = {key: self._preprocess(include, header) for key, header in HEADERS.items()}
+            self.macros = {key: self._macros(include, header) for key, header in HEADERS.items()}
+            self.typedefs = (include / "cudaTypedefs.h").read_text(encoding="utf-8", errors="replace")
         self.exports = {key: self._exports(next(folder.rglob(name))) for key, name in LIBRARIES.items()}
 
     @staticmethod

@@ -176,9 +176,10 @@ def load_catalog(symbols: Path | None = None) -> Catalog:
     if unknown := sorted(set(data) - {"libraries", "functions", "types", "headers"}):
         msg = f"{origin}: unknown table {unknown[0]!r}; known: libraries, functions, types, headers, only"
         raise CatalogError(msg)
-    if only is not None:
-        _choose(data, only, origin)
     try:
+        _check_tables(data)
+        if only is not None:
+            _choose(data, only)
         return _catalog(data)
     except CatalogError as error:
         msg = f"{origin}: {error}"
@@ -202,10 +203,29 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _choose(data: dict[str, Any], only: Any, origin: Path) -> None:
+def _check_tables(data: dict[str, Any]) -> None:
+    """What is expected to be a table, or a table of tables, is one."""
+    for key, depth in (("libraries", 1), ("functions", 2), ("types", 0), ("headers", 1)):
+        _check_depth(key, data.get(key, {}), depth)
+    for major in data.get("headers", {}):
+        if major not in ("11", "12", "13"):
+            msg = f"headers.{major}: expected the CUDA major 11, 12 or 13"
+            raise CatalogError(msg)
+
+
+def _check_depth(where: str, value: Any, depth: int) -> None:
+    if not isinstance(value, dict):
+        msg = f"{where}: expected a table"
+        raise CatalogError(msg)
+    if depth:
+        for key, inner in value.items():
+            _check_depth(f"{where}.{key}", inner, depth - 1)
+
+
+def _choose(data: dict[str, Any], only: Any) -> None:
     """Keep the functions named by `only`, by name or by exact symbol."""
     if not isinstance(only, list) or not all(isinstance(name, str) for name in only):
-        msg = f"{origin}: 'only' must be a list of function names"
+        msg = "'only' must be a list of function names"
         raise CatalogError(msg)
     wanted = set(only)
     for functions in data["functions"].values():
@@ -216,7 +236,7 @@ def _choose(data: dict[str, Any], only: Any, origin: Path) -> None:
             wanted -= {name, symbol}
     if wanted:
         msg = (
-            f"{origin}: {', '.join(sorted(wanted))}: not in the catalog ('cudalink stubs list' shows it); "
+            f"{', '.join(sorted(wanted))}: not in the catalog ('cudalink stubs list' shows it); "
             "give the prototype in a .toml symbol file, as [functions.LIBRARY.NAME]"
         )
         raise CatalogError(msg)
@@ -224,7 +244,8 @@ def _choose(data: dict[str, Any], only: Any, origin: Path) -> None:
 
 def _catalog(data: dict[str, Any]) -> Catalog:
     types = data["types"]
-    for name, meaning in types.items():
+    meanings = [*types.items(), *(pair for names in data.get("headers", {}).values() for pair in names.items())]
+    for name, meaning in meanings:
         if not re.fullmatch(r"[A-Za-z_]\w*", name) or not isinstance(meaning, str):
             msg = f"types.{name}: expected a C name and a C type as text"
             raise CatalogError(msg)
@@ -244,10 +265,9 @@ def _library(name: str, entry: Any, functions: tuple[Function, ...]) -> Library:
         msg = f"{where}: a library is named by small letters, digits and _"
         raise CatalogError(msg)
     keys = _Keys(where, entry)
-    hint = keys.take("hint", dict, default=None)
     library = Library(
         name=name,
-        hint=(str(hint["symbol"]), int(hint["version"])) if hint else None,
+        hint=_hint(where, keys.take("hint", dict, default=None)),
         stem=keys.take("stem", str),
         names=tuple(keys.texts("names")),
         wheels=tuple(keys.texts("wheels", [])),
@@ -257,11 +277,29 @@ def _library(name: str, entry: Any, functions: tuple[Function, ...]) -> Library:
         companion=keys.take("companion", str, default=""),
         missing_library=keys.take("missing_library", int),
         missing_symbol=keys.take("missing_symbol", int),
-        results={int(code): str(text) for code, text in keys.take("results", dict, default={}).items()},
+        results=_results(where, keys.take("results", dict, default={})),
         functions=functions,
     )
     keys.finish()
     return library
+
+
+def _hint(where: str, hint: dict[str, Any] | None) -> tuple[str, int] | None:
+    match hint:
+        case None:
+            return None
+        case {"symbol": str(symbol), "version": int(version)}:
+            return symbol, version
+    msg = f"{where}: hint must be {{ symbol = NAME, version = NUMBER }}"
+    raise CatalogError(msg)
+
+
+def _results(where: str, results: dict[str, Any]) -> dict[int, str]:
+    for code, text in results.items():
+        if not code.isdecimal() or not isinstance(text, str):
+            msg = f'{where}: results must be names by number, such as 303 = "cudaErrorSharedObjectInitFailed"'
+            raise CatalogError(msg)
+    return {int(code): text for code, text in results.items()}
 
 
 def _functions(library: str, entries: Mapping[str, Any], types: Mapping[str, str]) -> Iterator[Function]:
@@ -309,9 +347,9 @@ def _function(where: str, name: str, entry: Any, types: Mapping[str, str]) -> Fu
 
 
 def _plain(type_: str) -> str:
-    """A type without the words ``enum`` and ``struct``, stars together at the end of what they follow."""
-    words = re.sub(r"\b(enum|struct)\b", " ", type_)
-    return re.sub(r"\*\s+(?=\*)", "*", " ".join(words.replace("*", " * ").split())).strip()
+    """A type without ``enum``, ``struct`` and a const of the pointer itself, stars together at the end."""
+    words = " ".join(re.sub(r"\b(enum|struct)\b", " ", type_).replace("*", " * ").split())
+    return re.sub(r"\*\s+(?=\*)", "*", words.removesuffix(" const") if words.endswith("* const") else words)
 
 
 def _parameters(where: str, text: str) -> Iterator[Parameter]:

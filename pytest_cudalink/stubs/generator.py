@@ -5,6 +5,7 @@ Imports the standard library only, as the build hook needs.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -129,6 +130,7 @@ def _names(stub: Stub) -> Iterator[str]:
     """Definitions that the C and the assembler file share."""
     base = stub.describe.removesuffix("_describe")
     yield f"#define STUB_SLOTS {base}_slots"
+    yield f"#define STUB_TRAMPOLINES {base}_trampolines"
     yield f"#define STUB_RESOLVE {base}_resolve"
     yield f"#define STUB_COUNT {len(stub.library.functions)}"
 
@@ -225,7 +227,7 @@ const char *{stub.describe}(void);
 
 
 def _text(value: str) -> str:
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return json.dumps(value, ensure_ascii=False)  # a string of JSON is one of C
 
 
 def _list(name: str, values: Iterable[str]) -> str:

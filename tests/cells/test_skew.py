@@ -15,6 +15,9 @@ from pytest_cudalink.linker import Program, ProgramOptions, VersionSkewError
 from pytest_cudalink.requirements import Raises
 from pytest_cudalink.versions import CudaVersion
 
+# a cell without nvJitLink is warned of that once; here it is no surprise
+pytestmark = pytest.mark.filterwarnings("ignore:nvJitLink is not available:RuntimeWarning")
+
 ARCH = "sm_90"
 CTK = CudaVersion.parse(probes.nvjitlink_wheel() or "0")
 DRIVER = probes.driver_version()

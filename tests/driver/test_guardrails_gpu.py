@@ -59,7 +59,7 @@ def test_plugin_strict_on_the_driver(tmp_path, toolkit) -> None:
         pytest.skip("this driver is older than the toolkit")
     module = "import cuda.pathfinder as pf\ndef test(): pf.load_nvidia_dynamic_lib('nvJitLink')\n"
     (tmp_path / "test_one.py").write_text(module, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--cudalink-guard-rails=strict"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--cudalink-guard-rails=strict"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     assert "mode strict (from option): 1 compatible" in done.stdout

@@ -453,8 +453,7 @@ def clear():
 
 for name, types in itertools.product(
     ("cuMemcpy2D_v2", "cuMemcpy2DUnaligned_v2", "cuMemcpy2DAsync_v2"),
-    itertools.product((HOST, DEVICE, UNIFIED), repeat=2),
-):
+    itertools.product((HOST, DEVICE, UNIFIED), repeat=2)):
     clear()
     box = sides(Flat(from_x=3, from_y=2, from_pitch=64, to_x=5, to_y=1, to_pitch=100, width=17, height=9), *types)
     ok(getattr(cuda, name)(byref(box), None))
@@ -486,8 +485,7 @@ for change in (dict(from_y=1), dict(to_x=1), dict(height=65), dict(width=65), di
 box = dict(from_pitch=16, from_height=16, to_pitch=16, to_height=16, width=16, rows=16, depth=16)
 ok(cuda.cuMemcpy3D_v2(byref(sides(Box(**box), DEVICE, DEVICE))))
 for change in (dict(depth=17), dict(from_z=1), dict(to_height=15), dict(to_height=0), dict(from_y=1),
-               dict(from_level=1),
-               dict(depth=2**62), dict(from_z=2**60), dict(to_height=2**61)):
+               dict(from_level=1), dict(depth=2**62), dict(from_z=2**60), dict(to_height=2**61)):
     assert cuda.cuMemcpy3D_v2(byref(sides(Box(**{**box, **change}), DEVICE, DEVICE))) == 1, change
 # nothing to do, no pitch for one row, no height for one layer
 ok(cuda.cuMemcpy2D_v2(byref(sides(Flat(width=0, height=5), DEVICE, DEVICE))))

@@ -96,6 +96,9 @@ def test_doctor(child, toolkit, version: str, code: int, words: list[str]) -> No
     """The page says that the driver is emulated, where it lies, its release, and what would not run."""
     assert toolkit == (13, 0)
     done = child(version, None, "-m", "pytest_cudalink.cli", "doctor")
+    found = json.loads(child(version, None, "-m", "pytest_cudalink.cli", "doctor", "--json").stdout)
+    if {item["version"] for item in found["items"]} != {"13.0"}:
+        pytest.skip("this machine has another toolkit beside the wheels")
     assert done.returncode == code, done.stdout
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["CUDA", "version", "CUDA", version, "cuDriverGetVersion", "answers"] in [line[:6] for line in lines]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cudalink.stubs import build
 from pytest_cudalink.stubs.audit import audit
 
 from .conftest import NOWHERE, compile_c
@@ -82,6 +83,14 @@ def test_uses_the_wheels_beside_it(version: int, site, run) -> None:
     assert compiler_line == f"0 {major} {version % 1000 // 10}"
 
 
+def test_symbol_file_of_the_documentation(tmp_path, run) -> None:
+    """The symbol file that the page on stubs shows builds a stub with exactly its functions."""
+    (stub,) = build.build_stubs(["cudart"], tmp_path, symbols=EXAMPLES / "stubs-symbols.toml", prefix="mylib")
+    code = f"from pytest_cudalink.stubs import describe; print(*describe({str(stub)!r}).missing)"
+    expected = "cudaGetErrorString cudaGetDevice cudaMemPoolCreate\n"
+    assert run(code, CUDALINK_STUBS_CUDART=NOWHERE).stdout == expected
+
+
 CMAKE_LISTS = """
 cmake_minimum_required(VERSION 3.20...4.0)
 project(plain LANGUAGES CXX)
@@ -99,7 +108,7 @@ int main()
 {
   int n = -1;
   int runtime = cudaGetDeviceCount(&n), driver = cuInit(0);
-  std::printf("%d %d %d %d %d\\n", runtime, n, driver, plain_cudart_describe()[0] == '{', stub_cuda_describe()[0] == '{');
+  std::printf("%d %d %d %c%c\\n", runtime, n, driver, *plain_cudart_describe(), *stub_cuda_describe());
 }
 """
 
@@ -119,4 +128,4 @@ def test_plain_cmake_project(tmp_path, run) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     done = run(tmp_path / "build" / "plain", CUDALINK_STUBS_CUDART=NOWHERE, CUDALINK_STUBS_CUDA=NOWHERE)
-    assert done.stdout == "303 0 303 1 1\n"
+    assert done.stdout == "303 0 303 {{\n"

@@ -107,7 +107,8 @@ def test_before_main(present: bool, stubs, run, tmp_path) -> None:
     assert done.stdout == ("constructor 0 4\n" if present else "constructor 303 0\n")
 
 
-def test_constructor_under_the_loaders_lock(stubs, run, tmp_path) -> None:
+@pytest.mark.parametrize("constructor_first", [True, False])
+def test_constructor_under_the_loaders_lock(constructor_first: bool, stubs, run, tmp_path) -> None:
     """No deadlock: one thread is in its first call, another one loads a library whose constructor calls the stub."""
     real = compile_c(tmp_path / "slow.so", SLOW_LIBRARY)
     late = compile_c(
@@ -116,7 +117,7 @@ def test_constructor_under_the_loaders_lock(stubs, run, tmp_path) -> None:
         #include <unistd.h>
         extern int cudaGetDevice(int *);
         int answer = -1;
-        __attribute__((constructor)) static void start(void) { int n; usleep(20000); answer = cudaGetDevice(&n); }
+        __attribute__((constructor)) static void start(void) { int n; usleep(60000); answer = cudaGetDevice(&n); }
         """,
         *link(stubs["cudart"]),
     )
@@ -129,17 +130,18 @@ def test_constructor_under_the_loaders_lock(stubs, run, tmp_path) -> None:
         #include <unistd.h>
         extern int cudaGetDevice(int *);
         static int first = -1;
-        static void *call(void *unused) {{ int n; first = cudaGetDevice(&n); return unused; }}
+        static void *call(void *unused) {{ int n; usleep(WAIT); first = cudaGetDevice(&n); return unused; }}
         int main(void)
         {{
           pthread_t thread;
           pthread_create(&thread, NULL, call, NULL);
           usleep(LEAD);
+          /* the constructor sleeps under the loader's lock, which the other thread's search waits for */
           void *late = dlopen("{late}", RTLD_NOW);
           pthread_join(thread, NULL);
           printf("%d %d\\n", first, *(int *)dlsym(late, "answer"));
         }}
-        """.replace("LEAD", "5000"),
+        """.replace("LEAD", str(5000 * (not constructor_first))).replace("WAIT", str(20000 * constructor_first)),
         *link(stubs["cudart"]),
     )
     assert run(program, CUDALINK_STUBS_CUDART=real).stdout == "0 0\n"
@@ -265,3 +267,45 @@ def test_errno_is_kept(stubs, run, tmp_path) -> None:
         *link(stubs["cudart"]),
     )
     assert run(program, CUDALINK_STUBS_CUDART=NOWHERE).stdout == "77\n"
+
+
+@pytest.mark.parametrize("flags", [("-Wl,-z,lazy",), ("-Wl,-z,now", "-Wl,-z,relro"), ("-fno-plt",)])
+def test_caller_is_bound_directly(flags: tuple[str, ...], stubs, run, tmp_path) -> None:
+    """After the first call a lazily bound caller goes to the library itself: the trampoline may be gone.
+
+    Where the caller's slots are read-only the trampoline stays, and still works. An address that the program took does
+    not change.
+    """
+    real = compile_c(tmp_path / "real.so", "int cudaGetDevice(int *d) { return ++*d > 100; }")
+    program = compile_c(
+        tmp_path / "program",
+        """
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <stdint.h>
+        #include <stdio.h>
+        #include <sys/mman.h>
+        extern int cudaGetDevice(int *);
+        extern const char *stub_cudart_describe(void);
+        static int (*volatile kept)(int *) = cudaGetDevice;
+        int main(void)
+        {
+          int device = 0;
+          cudaGetDevice(&device);
+          cudaGetDevice(&device);
+          printf("%d %d ", kept == dlsym(RTLD_DEFAULT, "cudaGetDevice"), kept(&device) + device);
+          fflush(stdout);
+          if (LAZY) {
+            uintptr_t page = (uintptr_t)dlsym(RTLD_DEFAULT, "cudaGetDevice") & ~(uintptr_t)4095;
+            if (mprotect((void *)page, 4096, PROT_NONE)) return 1;
+          }
+          printf("%d\\n", cudaGetDevice(&device) + device);
+        }
+        """.replace("LAZY", str(int("lazy" in flags[0]))),
+        *flags,
+        "-fPIE",
+        "-pie",
+        *link(stubs["cudart"]),
+    )
+    done = run(program, CUDALINK_STUBS_CUDART=real)
+    assert (done.returncode, done.stdout) == (0, "1 3 4\n"), done.stderr

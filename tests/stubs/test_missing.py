@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import NOWHERE, clean_environment, compile_c
+from .test_valgrind import call_everything
 
 LIBRARIES = ("cuda", "cudart", "nvrtc")
 CALL_ALL = Path(__file__).with_name("call_all.py")
@@ -103,3 +106,29 @@ for name in ("cudaGetDeviceCount", "cudaGetDevice", "cudaGetDeviceCount"):
     print(getattr(stub, name)(ctypes.byref(n)), n.value)
 """
     assert run(code, CUDALINK_STUBS_CUDART=real).stdout == "0 5\n302 0\n0 5\n"
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_nothing_installed(name: str, stubs, catalog, tmp_path) -> None:
+    """Every place of the search is really empty: a program sees its error from each function, and no crash.
+
+    Toolkits of this machine are hidden from the program by a mount namespace of its own.
+    """
+    hide = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else []), "sh", "-c"]
+    mount = "mount -t tmpfs none /usr/local"
+    if shutil.which("unshare") is None or subprocess.run([*hide, mount], capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to make a mount namespace")
+    library = catalog.libraries[name]
+    stub = stubs[name]
+    flags = (str(stub), f"-Wl,-rpath,{stub.parent}")
+    program = compile_c(tmp_path / "all", call_everything(library, dict(catalog.types)), *flags)
+    done = subprocess.run(
+        [*hide, f"{mount} && exec {program}"], env=clean_environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    count, _, description = done.stdout.partition(" ")
+    found = json.loads(description)
+    assert (found["file"], found["why"], found["degraded"]) == (None, "not found", ["core", "optional"])
+    assert found["looked"].startswith("the process; ")
+    assert found["looked"].endswith("/usr/lib/wsl/lib" if name == "cuda" else "/usr/local/cuda*")
+    assert int(count) >= len(library.functions) - sum(bool(function.answer) for function in library.functions)

@@ -1,7 +1,7 @@
 """The stubs in front of real libraries: NVRTC and the CUDA runtime of every toolkit that is there, without a GPU.
 
 Toolkits are folders with the wheels' ``nvidia``: site-packages, and those that CUDALINK_STUBS_WHEELS names
-(``nox -s stubs`` unpacks 11.8, 12.9, 13.0 and 13.2).
+(``nox -s stubs`` unpacks 11.8, 12.0, 12.9, 13.0 and 13.2).
 """
 
 from __future__ import annotations
@@ -234,3 +234,15 @@ def test_prototypes_are_those_of_the_headers(name: str, header: str, wheels, cat
     command = [*find_compiler(), "-fsyntax-only", "-Werror", *(f"-I{folder}" for folder in folders), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_catalog_is_what_its_script_makes() -> None:
+    """The catalog comes from the headers and libraries of four releases, by the script beside it."""
+    named = {folder.name: folder for folder in toolkits()}
+    wanted = ("11.8", "12.0", "12.9", "13.0")
+    if not named.keys() >= set(wanted):
+        pytest.skip("needs the wheels of four releases: 'nox -s stubs' brings them")
+    package = Path(sys.modules["pytest_cudalink.stubs"].__file__).parent
+    script = [sys.executable, str(package / "_make_catalog.py"), *(f"{name}={named[name]}" for name in wanted)]
+    done = subprocess.run(script, capture_output=True, text=True, check=True)
+    assert done.stdout == (package / "catalog.toml").read_text(encoding="utf-8")

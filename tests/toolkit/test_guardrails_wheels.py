@@ -262,6 +262,23 @@ print(json.dumps([[item.kind, str(item.version), item.witness] for item in guard
     }
 
 
+DOCTOR = "from pytest_cudalink.cli import main; raise SystemExit(main(['doctor']))"
+
+
+def test_doctor_on_the_reproducer(nvrtc_13_2, root, child) -> None:
+    """The page shows both items with their witnesses, the rule that does not hold, and the command; exit code 1."""
+    done = child(nvrtc_13_2, DOCTOR, roots=[root], driver="13.2")
+    assert done.returncode == 1, done.stderr
+    page = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert any(line.startswith("nvrtc library 13.2 site-packages") for line in page)
+    assert f"CUDA_VERSION 13000 in {root}/include/cuda.h" in done.stdout
+    assert any(line.startswith("NO same-ctk") and "13.2" in line and "13.0" in line for line in page)
+    assert "pip install 'cuda-toolkit[cudart,nvrtc]==13.2.*'" in page
+    assert f"nvrtc 13.0 first for the loader as libnvrtc.so.13 {root}/lib64/libnvrtc.so.13" in page
+    assert any(line.startswith("! another nvrtc is first for the loader") for line in page)
+    assert page[-1] == "Verdict: incoherent"
+
+
 # -- in the environment of this session
 
 
@@ -275,16 +292,16 @@ def test_the_sessions_own_toolkit(toolkit) -> None:
     assert len(guard.remembered) == 6
 
 
-def test_the_list_of_wheels_holds(toolkit) -> None:
-    """Wheels that are said to be numbered like CUDA are, in what this cuda-toolkit requires."""
-    (installed,) = attribution.toolkits()
-    release = CudaVersion.parse(installed.version)
-    assert release == toolkit
+@pytest.mark.parametrize("version", ["12.9.1", "13.0.2", "13.2.2"])
+def test_the_list_of_wheels_holds(wheels, version: str) -> None:
+    """Wheels that are said to be numbered like CUDA are, in what each cuda-toolkit requires."""
+    (site,) = wheels(f"cuda-toolkit=={version}").parent.parent.glob("lib/python*/site-packages")
+    (installed,) = [one for one in attribution._wheels(str(site)) if one.name == "cuda-toolkit"]
     seen = 0
     for need in attribution._requirements(installed):
         bounds = {specifier.version for specifier in need.specifier if specifier.operator in ("==", ">=")}
         (number,) = {CudaVersion.parse(".".join(bound.split(".")[:2])) for bound in bounds}
         if rules.numbered_like_cuda(need.name):
-            assert number == release, need
+            assert number == CudaVersion.parse(version), need
             seen += 1
     assert seen > 10

@@ -692,9 +692,23 @@ static CUresult check_ptx_12_7(State *state, const char *data) {
   return state->ptx_failure = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
 }
 
+/* Compiles PTX apart from the link: one that defines a symbol anew would make nvJitLink print to stdout. */
+static CUresult compile_apart(State *state, const char *data, const char *name) {
+  Linker *apart = NULL;
+  LinkText text;
+  CUresult result = cl_linker_open(&apart, &state->options, &text);
+  if (!result) result = cl_linker_add(apart, IMAGE_PTX, false, data, strlen(data) + 1, name, &text);
+  cl_linker_close(apart);
+  write_logs(state, &text, false);
+  return result;
+}
+
 static CUresult add_ptx(State *state, const char *data, const char *name) {
   if (check_ptx_12_7(state, data)) return state->ptx_failure;
-  CUresult result = give(state, IMAGE_PTX, false, data, strlen(data) + 1, name);
+  Search search = {state, name, NULL};
+  if (!state->without_code) each_definition(IMAGE_PTX, data, strlen(data), NULL, look_for_clash, &search);
+  CUresult result = search.clash ? compile_apart(state, data, name)
+                                 : give(state, IMAGE_PTX, false, data, strlen(data) + 1, name);
   if (result) state->ptx_failure = result;
   return result ? result : check_duplicates(state, IMAGE_PTX, data, strlen(data), NULL, name);
 }

@@ -34,6 +34,7 @@ struct stub_choice {
 
 static const struct stub_entry stub_entries[STUB_COUNT];
 extern stub_function STUB_SLOTS[STUB_COUNT] __attribute__((visibility("hidden")));
+extern const ElfW(Addr) STUB_TRAMPOLINES[STUB_COUNT] __attribute__((visibility("hidden")));
 static struct stub_choice *stub_chosen;
 static char *stub_in_process; /* "" : nothing was in the process before the first search */
 static char *stub_description;
@@ -451,6 +452,65 @@ static const struct stub_choice *stub_choose(void *caller)
   return known;
 }
 
+/* ---- binding the caller directly ---- */
+
+#if defined(__x86_64__)
+#define STUB_JUMP_SLOT R_X86_64_JUMP_SLOT
+#else
+#define STUB_JUMP_SLOT R_AARCH64_JUMP_SLOT
+#endif
+
+struct stub_binding {
+  ElfW(Addr) caller, trampoline, function;
+};
+
+static int stub_bind(struct dl_phdr_info *info, size_t size, void *data)
+{
+  const struct stub_binding *binding = data;
+  const ElfW(Dyn) *dynamic = NULL;
+  const ElfW(Rela) *slots = NULL;
+  size_t bytes = 0;
+  int mine = 0;
+  (void)size;
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+    if (part->p_type == PT_LOAD && binding->caller - info->dlpi_addr - part->p_vaddr < part->p_memsz) mine = 1;
+    if (part->p_type == PT_DYNAMIC) dynamic = (const ElfW(Dyn) *)(info->dlpi_addr + part->p_vaddr);
+  }
+  if (!mine) return 0;
+  for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
+    if (dynamic->d_tag == DT_PLTRELSZ) bytes = dynamic->d_un.d_val;
+    if (dynamic->d_tag == DT_PLTREL && dynamic->d_un.d_val != DT_RELA) return 1;
+    if (dynamic->d_tag == DT_JMPREL) {
+      ElfW(Addr) where = dynamic->d_un.d_ptr; /* glibc has added the base, other loaders have not */
+      slots = (const ElfW(Rela) *)(where < info->dlpi_addr ? where + info->dlpi_addr : where);
+    }
+  }
+  for (size_t i = 0; slots && i < bytes / sizeof *slots; i++) {
+    if (ELF64_R_TYPE(slots[i].r_info) != STUB_JUMP_SLOT) continue;
+    ElfW(Addr) *slot = (ElfW(Addr) *)(info->dlpi_addr + slots[i].r_offset);
+    if (__atomic_load_n(slot, __ATOMIC_RELAXED) != binding->trampoline) continue;
+    int writable = 0;
+    for (int j = 0; j < info->dlpi_phnum; j++) {
+      const ElfW(Phdr) *part = &info->dlpi_phdr[j];
+      if (slots[i].r_offset - part->p_vaddr >= part->p_memsz) continue;
+      if (part->p_type == PT_LOAD && part->p_flags & PF_W) writable |= 1;
+      if (part->p_type == PT_GNU_RELRO) writable |= 2; /* read-only once everything is bound */
+    }
+    if (writable == 1) __atomic_store_n(slot, binding->function, __ATOMIC_RELEASE);
+  }
+  return 1;
+}
+
+/* What the loader does for a lazily bound call, once more: the caller's own slot for this function, which holds our
+ * trampoline, gets the function itself. From then on its calls cost what a direct call costs. Only slots for calls are
+ * changed, never an address that a program may compare; where they are read-only, the trampoline stays between. */
+static void stub_bind_caller(void *caller, unsigned index, stub_function function)
+{
+  struct stub_binding binding = {(ElfW(Addr))caller, STUB_TRAMPOLINES[index], (ElfW(Addr))function};
+  dl_iterate_phdr(stub_bind, &binding);
+}
+
 /* ---- what the trampolines and the fallbacks call ---- */
 
 /* The function behind slot INDEX, at its first call. CALLER is an address in the calling library. */
@@ -461,7 +521,8 @@ STUB_HIDDEN stub_function STUB_RESOLVE(unsigned index, void *caller)
   const struct stub_choice *choice = stub_choose(caller);
   stub_function function = choice->handle ? stub_symbol(choice->handle, entry) : NULL;
   if (function && entry->adapt) function = entry->adapt(choice->handle, function);
-  if (!function) function = entry->fallback;
+  if (function) stub_bind_caller(caller, index, function);
+  else function = entry->fallback;
   if (choice != &stub_no_memory) __atomic_store_n(&STUB_SLOTS[index], function, __ATOMIC_RELEASE);
   errno = saved;
   return function;

@@ -7,6 +7,7 @@
   .type \name, @function
   .p2align 4
 \name:
+.Lentry_\index:
   .cfi_startproc
   endbr64
   jmpq *(STUB_SLOTS + 8 * \index)(%rip)
@@ -21,6 +22,9 @@
   .pushsection .data.rel.local, "aw", @progbits
   .quad .Llazy_\index
   .popsection
+  .pushsection .data.rel.ro.local, "aw", @progbits
+  .quad .Lentry_\index
+  .popsection
   .endm
 
   .section .data.rel.local, "aw", @progbits
@@ -29,6 +33,13 @@
   .hidden STUB_SLOTS
   .type STUB_SLOTS, @object
 STUB_SLOTS:
+
+  .section .data.rel.ro.local, "aw", @progbits
+  .p2align 3
+  .globl STUB_TRAMPOLINES
+  .hidden STUB_TRAMPOLINES
+  .type STUB_TRAMPOLINES, @object
+STUB_TRAMPOLINES:
 
   .text
   .p2align 4
@@ -90,6 +101,7 @@ STUB_SLOTS:
   .type \name, %function
   .p2align 4
 \name:
+.Lentry_\index:
   .cfi_startproc
   hint #34 /* bti c */
   adrp x16, STUB_SLOTS + 8 * \index
@@ -106,6 +118,9 @@ STUB_SLOTS:
   .pushsection .data.rel.local, "aw", %progbits
   .xword .Llazy_\index
   .popsection
+  .pushsection .data.rel.ro.local, "aw", %progbits
+  .xword .Lentry_\index
+  .popsection
   .endm
 
   .section .data.rel.local, "aw", %progbits
@@ -114,6 +129,13 @@ STUB_SLOTS:
   .hidden STUB_SLOTS
   .type STUB_SLOTS, %object
 STUB_SLOTS:
+
+  .section .data.rel.ro.local, "aw", %progbits
+  .p2align 3
+  .globl STUB_TRAMPOLINES
+  .hidden STUB_TRAMPOLINES
+  .type STUB_TRAMPOLINES, %object
+STUB_TRAMPOLINES:
 
   .text
   .p2align 4
@@ -159,4 +181,4 @@ STUB_SLOTS:
 #error "cudalink stubs need Linux on x86-64 or aarch64"
 #endif
 
-/* the table of STUB_COUNT functions; their slots follow STUB_SLOTS in this order */
+/* the functions; their slots follow STUB_SLOTS, and their own addresses STUB_TRAMPOLINES, in this order */

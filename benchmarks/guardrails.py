@@ -1,0 +1,131 @@
+"""What the guard rails cost over cuda.pathfinder itself. Run by ``nox -s bench``.
+
+A look-up that was made before, in strict mode: both sides answer from a cache, in loops of many calls, in turn. The
+first look-up in an environment with 300 distributions: a fresh process for each, in turn; the figure is the median of
+the differences, and the look-up that both then do is the same.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from _ratio import ratio, report
+
+from pytest_cudalink.guardrails import CompatibilityGuardRails, install, uninstall
+
+LIMIT = 1.05
+FIRST_LIMIT = 0.150
+CALLS = 200_000
+ROUNDS = 40
+DISTRIBUTIONS = 300
+FILES = 400
+
+#: Makes one look-up, guarded or not, and prints the seconds that it took; imports are not counted.
+FIRST = """
+import sys, time
+import cuda.pathfinder as pf
+if sys.argv[1] == "guarded":
+    from pytest_cudalink.guardrails import CompatibilityGuardRails
+    look_up = CompatibilityGuardRails(driver_cuda_version=99000).locate_nvidia_header_directory
+else:
+    look_up = pf.locate_nvidia_header_directory
+start = time.perf_counter()
+assert look_up("cufft")
+print(time.perf_counter() - start)
+"""
+
+
+def many(function: Callable[[str], object]) -> Callable[[], None]:
+    """A loop of calls, over several names: where one falls in a cache's table differs from process to process."""
+
+    def loop() -> None:
+        for _ in range(CALLS // 3):
+            function("nvrtc")
+            function("cudart")
+            function(nvjitlink)
+
+    nvjitlink = "nvjitlink" if "header" in function.__name__ else "nvJitLink"
+    return loop
+
+
+def again() -> bool:
+    """A second look-up of each kind that this environment has, by the guard's method and through a routed function."""
+    import cuda.pathfinder as pf
+
+    plain = {name: getattr(pf, name) for name in ("load_nvidia_dynamic_lib", "locate_nvidia_header_directory")}
+    guard = CompatibilityGuardRails(driver_cuda_version=99000, ctk_version=">=12")
+    install(guard)
+    ok = True
+    for name, function in plain.items():
+        routed = getattr(pf, name)
+        times = ratio(partial(many, routed), partial(many, function), ROUNDS)
+        ok &= report(f"{CALLS} look-ups after the first, {name} in strict mode", *times, LIMIT)
+    uninstall()
+    return ok
+
+
+def environment(folder: Path) -> Path:
+    """Python of an environment with many distributions, of which the one that is looked for is the last."""
+    venv.create(folder, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    for number in range(DISTRIBUTIONS - 2):
+        name = f"{'nvidia' if number % 10 == 0 else 'package'}_{number}"
+        distribution(site, name, "1.0", [f"{name}/module_{file}.py" for file in range(FILES)])
+    include = "nvidia/cu13/include/cufft.h"
+    distribution(site, "nvidia_zcufft", "12.0.0.61", [include])
+    (site / include).parent.mkdir(parents=True)
+    (site / include).touch()
+    needs = [f"Requires-Dist: {'nvidia-zcufft' if n == 99 else f'nvidia-{n}'}==12.0.0.61.*" for n in range(100)]
+    distribution(site, "cuda_toolkit", "13.0.2", [], needs)
+    paths = [entry for entry in sys.path if entry]  # ours come after, by a .pth file
+    (site / "benchmark.pth").write_text("\n".join([*paths, str(Path(__file__).parent.parent)]), encoding="utf-8")
+    return folder / "bin" / "python"
+
+
+def distribution(site: Path, name: str, version: str, files: list[str], needs: list[str] | None = None) -> None:
+    """What pip writes of one distribution."""
+    info = site / f"{name}-{version}.dist-info"
+    info.mkdir()
+    (info / "RECORD").write_text("".join(f"{file},sha256={'x' * 43},100\n" for file in files), encoding="utf-8")
+    text = "\n".join(["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *(needs or [])])
+    (info / "METADATA").write_text(f"{text}\n\n", encoding="utf-8")
+
+
+def first() -> bool:
+    """The first look-up, with its scan of the environment."""
+    with tempfile.TemporaryDirectory() as folder:
+        python = environment(Path(folder))
+
+        def once(how: str) -> float:
+            done = subprocess.run([str(python), "-c", FIRST, how], check=True, capture_output=True, text=True)
+            return float(json.loads(done.stdout))
+
+        once("guarded"), once("plain")
+        differences = [once("guarded") - once("plain") for _ in range(11)]
+    added = statistics.median(differences)
+    mark = "ok  " if added <= FIRST_LIMIT else "FAIL"
+    what = f"first look-up among {DISTRIBUTIONS} distributions of {FILES} files"
+    print(f"{mark} {what}: the guard adds {added * 1e3:.1f} ms (limit {FIRST_LIMIT * 1e3:.0f})")
+    return added <= FIRST_LIMIT
+
+
+def main() -> int:
+    """Measure both; exit code 1 beyond a limit."""
+    began = time.perf_counter()
+    ok = again()
+    ok &= first()
+    print(f"     in {time.perf_counter() - began:.0f} s")
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

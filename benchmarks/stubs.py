@@ -1,0 +1,170 @@
+"""What a call through a stub costs, against a direct call through the PLT, and how long the first call takes.
+
+All callers are shared libraries in one process, each linked with one thing: the library itself, our stub, our stub from
+a caller whose slots are read-only (full RELRO: reported, not judged), and TileLang's stub where its wheel is installed
+(or its folder is named by CUDALINK_BENCH_TILELANG). They take turns, in blocks, until each has made 10⁸ calls of an
+exported no-op. Run by ``nox -s bench``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from pytest_cudalink._cc import find_compiler
+from pytest_cudalink.stubs import build
+
+CALLS, BLOCK = 100_000_000, 1_000_000
+LIMIT = 1.05
+FIRST_CALL_MS = 2.0
+FIRST_CALLS = 31
+ATTEMPTS = 3
+
+NOOP = "cudaPeekAtLastError"
+CALLER = f"""
+#include <time.h>
+extern int {NOOP}(void);
+double run(long calls)
+{{
+  struct timespec start, stop;
+  int sum = 0;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
+  for (long i = 0; i < calls; i++) sum += {NOOP}();
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &stop);
+  return sum ? -1 : (stop.tv_sec - start.tv_sec) + 1e-9 * (stop.tv_nsec - start.tv_nsec);
+}}
+"""
+FIRST = """
+#include <stdio.h>
+#include <time.h>
+extern int cudaRuntimeGetVersion(int *);
+int main(void)
+{
+  struct timespec start, stop;
+  int version;
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  int result = cudaRuntimeGetVersion(&version);
+  clock_gettime(CLOCK_MONOTONIC, &stop);
+  printf("%d %f\\n", result, 1e3 * (stop.tv_sec - start.tv_sec) + 1e-6 * (stop.tv_nsec - start.tv_nsec));
+}
+"""
+
+
+def compile_c(output: Path, source: str, *flags: str) -> Path:
+    """Compile a program, or a library that is found where it lies."""
+    shared = ["-shared", "-fPIC", f"-Wl,-soname,{output.name}"] if ".so" in output.name else []
+    command = [*find_compiler(), "-O2", *shared, "-x", "c", "-", "-x", "none", *flags, "-o", str(output)]
+    subprocess.run(command, input=source, text=True, check=True)
+    return output
+
+
+def link(library: Path) -> list[str]:
+    """Flags that link with a library, found where it is."""
+    return [str(library), f"-Wl,-rpath,{library.parent}"]
+
+
+def tilelang() -> Path | None:
+    """TileLang's stub of the runtime."""
+    named = os.environ.get("CUDALINK_BENCH_TILELANG")
+    spec = None if named else find_spec("tilelang")
+    folder = Path(named) if named else Path(spec.origin).parent / "lib" if spec and spec.origin else None
+    return next((path for path in (folder / "libstub_cudart.so",) if path.is_file()), None) if folder else None
+
+
+def exports(library: Path) -> list[str]:
+    """The CUDA functions that a stub exports."""
+    listed = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True)
+    return [line.split()[-1] for line in listed.stdout.splitlines() if line.split()[-1].startswith("cuda")]
+
+
+def steady(folder: Path) -> bool:
+    """Many calls; whether the limit holds."""
+    theirs = tilelang()
+    names = {NOOP, *(exports(theirs) if theirs else [])} - {"cudalink_stub_marker"}
+    real = compile_c(
+        folder / "libcudart.so.13", "".join(f"int {name}(void) {{ return 0; }}\n" for name in sorted(names))
+    )
+    (ours,) = build.build_stubs(["cudart"], folder, prefix="bench")
+    linked = {"direct": (real, "lazy"), "stub": (ours, "lazy"), "stub, full RELRO": (ours, "now")}
+    if theirs:
+        linked["TileLang's stub"] = (theirs, "lazy")
+    # a resolver of another stub may look for the library by its name: it is in the process by then
+    callers = {}
+    for name, (library, binding) in linked.items():
+        flags = (*link(library), f"-Wl,-z,{binding}", "-Wl,-z,relro")
+        file = compile_c(folder / f"caller{len(callers)}.so", CALLER, *flags)
+        callers[name] = ctypes.CDLL(str(file)).run
+        callers[name].restype = ctypes.c_double
+    for name, run in callers.items():  # the first call is another measurement
+        assert run(ctypes.c_long(1000)) > 0, name
+    # what disturbs the machine only adds: a mean beyond the limit is measured again
+    return any(compare(callers) for _ in range(ATTEMPTS))
+
+
+def compare(callers: dict[str, Any]) -> bool:
+    """The means over all calls, in turn; whether the limit holds."""
+    blocks: dict[str, list[float]] = {name: [] for name in callers}
+    for turn in range(CALLS // BLOCK):
+        order = list(callers) if turn % 2 else list(callers)[::-1]
+        for name in order:
+            blocks[name].append(callers[name](ctypes.c_long(BLOCK)))
+    means = {name: sum(times) / CALLS * 1e9 for name, times in blocks.items()}
+    quotient = means["stub"] / means["direct"]
+    middle = statistics.median(a / b for a, b in zip(blocks["stub"], blocks["direct"], strict=True))
+    ok = quotient <= LIMIT
+    mark = "ok  " if ok else "FAIL"
+    print(
+        f"{mark} call through the stub: {means['stub']:.3f} ns against {means['direct']:.3f} ns directly "
+        f"(means of {CALLS:.0e} calls), ratio {quotient:.3f} (limit {LIMIT}); median of blocks {middle:.3f}"
+    )
+    for name in list(means)[2:]:
+        print(f"     {name}: {means[name]:.3f} ns, ratio {means[name] / means['direct']:.3f}")
+    if "TileLang's stub" not in means:
+        print("     TileLang is not installed: no comparison")
+    return ok
+
+
+def first_call(folder: Path) -> bool:
+    """The first call, with a small library and with the real runtime on the loader's path; whether the limit holds."""
+    (ours,) = build.build_stubs(["cudart"], folder, prefix="first")
+    program = compile_c(folder / "first", FIRST, *link(ours))
+    small = folder / "small"
+    small.mkdir()
+    compile_c(small / "libcudart.so.13", "int cudaRuntimeGetVersion(int *v) { *v = 13000; return 0; }")
+    libraries = {"a small library": small}
+    for entry in map(Path, sys.path):
+        for path in sorted(entry.glob("nvidia/*/lib/libcudart.so.*")):
+            libraries[f"{path.name} of the wheel"] = path.parent
+    ok = True
+    for name, where in libraries.items():
+        environment = {k: v for k, v in os.environ.items() if k not in ("CUDA_PATH", "CUDA_HOME")}
+        environment["LD_LIBRARY_PATH"] = str(where)
+        times = []
+        for _ in range(FIRST_CALLS):
+            done = subprocess.run([str(program)], env=environment, capture_output=True, text=True, check=True)
+            result, milliseconds = done.stdout.split()
+            assert result == "0", done.stdout
+            times.append(float(milliseconds))
+        median = statistics.median(times)
+        ok &= median <= FIRST_CALL_MS
+        mark = "ok  " if median <= FIRST_CALL_MS else "FAIL"
+        print(f"{mark} first call with {name}: {median:.3f} ms, median of {FIRST_CALLS} (limit {FIRST_CALL_MS})")
+    return ok
+
+
+def main() -> int:
+    """Both measurements; exit code 1 beyond a limit."""
+    with tempfile.TemporaryDirectory() as name:
+        results = [steady(Path(name)), first_call(Path(name))]
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

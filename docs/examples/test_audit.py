@@ -1,0 +1,7 @@
+"""What this project ships must import on every machine."""
+
+from pytest_cudalink.stubs import library_path
+
+
+def test_loads_anywhere(audit_wheel):
+    audit_wheel(library_path("cudart").parent).check("11", "12", "13", "none")

@@ -1,0 +1,224 @@
+"""Run the C programs of `native/` on the emulated driver: plainly, under valgrind, or with sanitizers built in.
+
+    python -m tests.emulated.checkers {plain,valgrind,valgrind-short,sanitizers,leaks,fuzz} [--rounds N]
+
+Exit code 0: nothing was found. Used by the tests and by the sessions ``valgrind``, ``sanitizers``, ``leaks`` and
+``fuzz-driver``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+
+from pytest_cudalink import _cc, emulator
+from pytest_cudalink.emulator import build
+from pytest_cudalink.matrix import toolchains
+
+HERE = Path(__file__).parent
+ARTIFACTS = HERE.parent / "data" / "artifacts"
+VERSION = "13.0"
+#: What native/lifetimes.c can do, and whether the memory dies so early that the driver meets it.
+SCENARIOS = {
+    "kept": False,
+    "values-after-create": True,
+    "values-after-complete": True,
+    "log-after-create": True,
+    "log-after-complete": True,
+    "log-unmapped": True,
+    "overlap": True,
+}
+SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer")
+SANITIZER_OPTIONS = {
+    # nvJitLink keeps memory of its own for the life of the process
+    "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0:exitcode=9:handle_segv=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+}
+
+
+def compile_program(name: str, folder: Path, flags: Sequence[str] = (), libraries: Path | None = None) -> Path:
+    """Build ``native/NAME.c`` against the cuda.h of a toolkit, which checks our functions' signatures."""
+    program = folder / name
+    command = [
+        *_cc.find_compiler(),
+        *("-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated-declarations"),
+        f"-I{toolchains.add(VERSION).include}",
+        str(HERE / "native" / f"{name}.c"),
+        *("-o", str(program), f"-L{libraries or emulator.library_folder()}", "-l:libcuda.so.1", "-pthread", "-ldl"),
+        *flags,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    libraries: Path | None = None,
+    lifetime: str = "report",
+    env: dict[str, str] | None = None,
+    timeout: float = 1800,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program on an emulated driver with two devices."""
+    toolchains.add(VERSION)
+    planned = emulator.plan(VERSION, devices=2, lifetime=lifetime)
+    environment = {**os.environ, **planned.environment(), **(env or {})}
+    if libraries:
+        environment["LD_LIBRARY_PATH"] = emulator.prepended(libraries)
+    return subprocess.run(
+        list(map(str, command)), env=environment, capture_output=True, text=True, check=False, timeout=timeout
+    )
+
+
+@cache
+def sanitizers_missing() -> str:
+    """Why nothing can be built with sanitizers here; empty if it can."""
+    if not shutil.which("gcc"):
+        return "needs gcc, whose sanitizer runtimes are shared libraries"
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "empty.c"
+        source.write_text("int main(void) { return 0; }\n", encoding="utf-8")
+        command = ["gcc", *SANITIZE, str(source), "-o", str(source.with_suffix(""))]
+        built = subprocess.run(command, capture_output=True, text=True, check=False)
+        if built.returncode:
+            return f"gcc cannot build with {SANITIZE[0]}: {built.stderr.strip()}"
+    return ""
+
+
+def build_sanitized(folder: Path) -> Path:
+    """The emulator's libraries with address and undefined-behaviour sanitizers."""
+    for library in build.libraries(_cc):
+        _cc.build(replace(library, flags=(*library.flags, *SANITIZE)), folder, ["gcc"])
+    return folder
+
+
+def suppressions(folder: Path) -> Path:
+    """Leaks of nvJitLink itself."""
+    file = folder / "leaks.txt"
+    file.write_text("leak:libcudalnk\nleak:libnvJitLink\n", encoding="utf-8")
+    return file
+
+
+def under_sanitizers(rounds: int) -> list[str]:
+    """Problems that ASan and UBSan find in the whole of the API."""
+    problems = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        libraries = build_sanitized(folder / "lib")
+        env = {**SANITIZER_OPTIONS, "LSAN_OPTIONS": f"suppressions={suppressions(folder)}:print_suppressions=0"}
+        program = compile_program("exercise", folder, SANITIZE, libraries)
+        done = run([program, ARTIFACTS, str(rounds)], libraries=libraries, env=env)
+        if done.returncode or not done.stdout.endswith("done\n"):
+            problems.append(f"exercise: exit code {done.returncode}\n{done.stderr}")
+        program = compile_program("lifetimes", folder, SANITIZE, libraries)
+        for scenario, dies in SCENARIOS.items():
+            command = [program, scenario, ARTIFACTS / "13.0" / "main.ptx"]
+            done = run(command, libraries=libraries, env=env, lifetime="punish")
+            if bool(done.returncode) != dies:
+                problems.append(f"lifetimes {scenario}: exit code {done.returncode}\n{done.stderr}")
+    return problems
+
+
+def under_valgrind(rounds: int, *, short: bool = False) -> list[str]:
+    """Problems that valgrind finds in the whole of the API, and lifetime scenarios on which it does not agree."""
+    problems = []
+    valgrind = ["valgrind", "-q", "--error-exitcode=9", "--num-callers=20"]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        valgrind.append(f"--suppressions={HERE / 'native' / 'nvjitlink.supp'}")
+        program = compile_program("exercise", folder)
+        full = [*valgrind, "--leak-check=full", "--errors-for-leak-kinds=definite"]
+        done = run([*full, program, ARTIFACTS, str(rounds)])
+        if done.returncode or not done.stdout.endswith("done\n"):
+            problems.append(f"exercise: exit code {done.returncode}\n{done.stderr}")
+        program = compile_program("lifetimes", folder)
+        for scenario, dies in SCENARIOS.items():
+            if short and scenario not in ("kept", "values-after-create"):
+                continue
+            command = [program, scenario, ARTIFACTS / "13.0" / "main.ptx"]
+            # found by the emulated driver on its own, with glibc's marks on dead memory as the plugin sets them …
+            alone = run(command, env={"MALLOC_PERTURB_": "165"})
+            # … and by valgrind, when the driver writes as a real one does
+            done = run([*valgrind, *command], lifetime="punish")
+            found = alone.returncode == 0 and int(alone.stdout or 0) > 0
+            agrees = "Invalid write" in done.stderr if dies else not done.returncode
+            if found != dies or not agrees:
+                problems.append(f"lifetimes {scenario}: alone {alone.stdout!r}, valgrind says\n{done.stderr}")
+            # without leave to punish, it writes to nothing dead
+            if scenario in ("kept", "log-unmapped"):
+                quiet = run([*valgrind, *command])
+                if quiet.returncode:
+                    problems.append(f"lifetimes {scenario}: writes without leave\n{quiet.stderr}")
+    return problems
+
+
+def plainly(rounds: int) -> list[str]:
+    """Answers that are not the expected ones."""
+    with tempfile.TemporaryDirectory() as name:
+        done = run([compile_program("exercise", Path(name)), ARTIFACTS, str(rounds)])
+    return [] if (done.returncode, done.stdout) == (0, "done\n") else [done.stdout + done.stderr]
+
+
+def fuzz(rounds: int) -> list[str]:
+    """Damaged images whose reading ends in our code by a signal."""
+    with tempfile.TemporaryDirectory() as name:
+        done = run([compile_program("fuzz", Path(name)), ARTIFACTS, str(rounds)])
+    sys.stdout.write(done.stdout)
+    return [] if done.returncode == 0 else [done.stdout + done.stderr]
+
+
+def leaks(rounds: int) -> list[str]:
+    """Memory that the emulated driver keeps beyond what nvJitLink itself keeps, over many links."""
+    grown = {}
+    library = toolchains.add(VERSION).library("nvJitLink")
+    for way in ("direct", "driver"):
+        done = run([sys.executable, HERE / "programs" / "leaks.py", way, library, str(rounds)])
+        if done.returncode:
+            return [done.stderr]
+        grown[way] = int(done.stdout)
+        print(f"{rounds} links, {way}: resident memory grew by {grown[way] / 1024:.0f} KiB")
+    # allocators keep pages; a lost block of 100 bytes for each link would show from 10,000 links on
+    allowed = grown["direct"] + max(512 * 1024, 100 * rounds)
+    return [] if grown["driver"] <= allowed else [f"the driver grew by {grown['driver']} bytes, {allowed} are allowed"]
+
+
+MODES = {
+    "leaks": leaks,
+    "plain": plainly,
+    "valgrind": under_valgrind,
+    "valgrind-short": partial(under_valgrind, short=True),
+    "sanitizers": under_sanitizers,
+    "fuzz": fuzz,
+}
+
+
+def main() -> int:
+    """Run one mode; 77 when what it needs is not there, as test programs answer for "skipped"."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mode", choices=MODES)
+    parser.add_argument("--rounds", type=int, default=1, help="how many links, or changes of each image")
+    options = parser.parse_args()
+    missing = ""
+    if options.mode.startswith("valgrind") and not shutil.which("valgrind"):
+        missing = "valgrind is not installed"
+    elif options.mode == "sanitizers":
+        missing = sanitizers_missing()
+    if missing:
+        print(f"{options.mode}: skipped: {missing}")
+        return 77
+    problems = MODES[options.mode](options.rounds)
+    print("\n".join(problems) or f"{options.mode}: nothing found")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

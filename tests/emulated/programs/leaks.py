@@ -1,0 +1,80 @@
+"""Link many times, through the driver or on libnvJitLink directly; print by how many bytes the process has grown.
+
+python leaks.py {driver,direct} LIBNVJITLINK LINKS
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+from collections.abc import Callable
+from ctypes import byref, c_char_p, c_size_t, c_void_p
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from tests.emulated import cu
+
+# cubins: linking them is quick, and goes through all that PTX does but the compiler
+INPUTS = [cu.artifact("13.0/main.cubin"), cu.artifact("13.0/user.cubin")]
+WARM_UP = 200
+
+
+def by_driver() -> None:
+    """Every third link has an input that is refused, and text in its log."""
+    code, image, _ = cu.link([(cu.CUBIN, data) for data in INPUTS])
+    assert code == 0
+    assert image
+
+
+def by_driver_failing() -> None:
+    """A link that fails leaves nothing either."""
+    assert cu.link([(cu.CUBIN, INPUTS[0]), (cu.PTX, b"no PTX\0")])[0] == 200
+
+
+def directly(library: Any) -> Callable[[], None]:
+    """The same calls on the library."""
+
+    def link() -> None:
+        handle, size = c_void_p(), c_size_t()
+        assert library.nvJitLinkCreate(byref(handle), 1, (c_char_p * 1)(b"-arch=sm_90a")) == 0
+        for data in INPUTS:
+            assert library.nvJitLinkAddData(handle, 1, data, c_size_t(len(data)), b"in") == 0
+        assert library.nvJitLinkComplete(handle) == 0
+        assert library.nvJitLinkGetLinkedCubinSize(handle, byref(size)) == 0
+        image = ctypes.create_string_buffer(size.value)
+        assert library.nvJitLinkGetLinkedCubin(handle, image) == 0
+        assert library.nvJitLinkDestroy(byref(handle)) == 0
+
+    return link
+
+
+def main() -> int:
+    """Warm up, measure, link, measure."""
+    way, library, links = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    if way == "driver":
+        cu.start()
+        actions = [by_driver, by_driver, by_driver_failing]
+    else:
+        actions = [directly(ctypes.CDLL(library))]
+    for number in range(WARM_UP):
+        actions[number % len(actions)]()
+    if way == "driver":
+        # the ring of events fills once, and then stays
+        while len(cu.events()) < 16384:
+            cu.cuda.cuCtxSynchronize()
+            for _ in range(4096):
+                cu.cuda.cuCtxSynchronize()
+    gc.collect()
+    before = cu.resident_bytes()
+    for number in range(links):
+        actions[number % len(actions)]()
+    gc.collect()
+    print(cu.resident_bytes() - before)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

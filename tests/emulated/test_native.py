@@ -1,0 +1,45 @@
+"""C programs on the emulated driver; the sessions valgrind, sanitizers, leaks and fuzz-driver go on from here."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.emulated import checkers
+
+needs_compiler = pytest.mark.skipif(
+    not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="needs a C compiler for programs of its own"
+)
+
+
+@needs_compiler
+def test_whole_api_from_c() -> None:
+    """A program built against cuda.h gets the expected answer from every function, with sound and damaged images."""
+    assert checkers.plainly(rounds=3) == []  # nor is anything else printed, where nvJitLink would
+
+
+@needs_compiler
+def test_damaged_images() -> None:
+    """Whatever is changed in an image, reading it never ends in our code by a signal."""
+    assert checkers.fuzz(rounds=40) == []
+
+
+@needs_compiler
+def test_links_leave_nothing() -> None:
+    """Links through the driver leave no more memory behind than links made directly on the same libnvJitLink."""
+    assert checkers.leaks(rounds=500) == []
+
+
+@needs_compiler
+@pytest.mark.parametrize(("scenario", "dies"), checkers.SCENARIOS.items())
+def test_lifetimes_from_c(scenario: str, dies: bool, tmp_path_factory) -> None:
+    """The emulated driver notices each way in which option memory can die too early, and nothing else."""
+    folder = tmp_path_factory.getbasetemp()
+    program = folder / "lifetimes"
+    if not program.exists():
+        checkers.compile_program("lifetimes", folder)
+    command = [program, scenario, checkers.ARTIFACTS / "13.0" / "main.ptx"]
+    done = checkers.run(command, env={"MALLOC_PERTURB_": "165"})
+    assert done.returncode == 0, done.stderr
+    assert bool(int(done.stdout)) is dies

@@ -1,0 +1,80 @@
+"""The catalog's reader: prototypes, and symbol files with anything in them."""
+
+from __future__ import annotations
+
+import string
+from pathlib import Path
+
+import tomli_w
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cudalink.stubs import generator
+from pytest_cudalink.stubs.catalog import CatalogError, load_catalog
+
+names = st.from_regex(r"[a-z][A-Za-z0-9_]{0,12}", fullmatch=True).filter(
+    lambda name: name not in {"void", "char", "short", "int", "long", "float", "double", "unsigned", "signed", "size_t"}
+)
+types = st.sampled_from(
+    ["int", "unsigned int", "size_t", "const char", "void *", "float", "CUstream", "enum cudaMemcpyKind"]
+)
+parameters = st.lists(st.tuples(types, st.integers(0, 2), names), max_size=9, unique_by=lambda p: p[2])
+
+
+@given(parameters=parameters, result=st.sampled_from(["int", "void *", "const char *", "cudaError_t"]), data=st.data())
+def test_prototypes_are_read_as_written(parameters, result, data, tmp_path_factory) -> None:
+    """Types, stars and names come out as they went in, however the spaces and stars are set."""
+    space = st.sampled_from(["", " ", "  ", "\n"])
+    written = []
+    for kind, stars, name in parameters:
+        glue = data.draw(space) or (" " if not stars and not kind.endswith("*") else "")
+        written.append(f"{data.draw(space)}{kind} {'*' * stars}{glue}{name}{data.draw(space)}")
+    nothing, end = data.draw(st.sampled_from(["", "void"])), data.draw(st.sampled_from(["", ";"]))
+    prototype = f"{result} f({','.join(written) or nothing}){end}"
+    file = tmp_path_factory.mktemp("symbols") / "own.toml"
+    entry = {"only": ["f"], "functions": {"cudart": {"f": {"prototype": prototype}}}}
+    file.write_text(tomli_w.dumps(entry), encoding="utf-8")
+
+    (function,) = load_catalog(file).libraries["cudart"].functions
+
+    assert [parameter.name for parameter in function.parameters] == [name for _, _, name in parameters]
+    for (kind, stars, _), parameter in zip(parameters, function.parameters, strict=True):
+        assert parameter.type.replace(" ", "") == f"{kind.removeprefix('enum ')}{'*' * stars}".replace(" ", "")
+        assert parameter.is_pointer == (bool(stars) or kind.endswith("*"))
+    assert function.result.replace(" ", "") == result.replace(" ", "")
+
+
+keys = st.sampled_from(
+    """prototype tier since out error symbol answer adapter older stem names cuda cudart functions libraries types
+    headers only 11 cudaMalloc hint results missing_symbol""".split()  # noqa: SIM905
+)
+values = st.recursive(
+    st.one_of(
+        st.integers(-(2**40), 2**40), st.text(string.printable, max_size=12), st.booleans(), st.just("int f(int a)")
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(keys, inner, max_size=4)),
+    max_leaves=12,
+)
+
+
+@given(content=st.dictionaries(keys, values, max_size=4))
+def test_any_symbol_file(content, tmp_path_factory) -> None:
+    """Whatever a symbol file holds, it is used or refused with a text that names it."""
+    folder = tmp_path_factory.mktemp("symbols")
+    file = folder / "own.toml"
+    file.write_text(tomli_w.dumps(content), encoding="utf-8")
+    try:
+        catalog = load_catalog(file)
+        usable = [name for name, library in catalog.libraries.items() if library.functions]
+        generator.generate(catalog, usable, folder / "out")
+    except CatalogError as error:
+        assert str(file) in str(error)
+
+
+def test_catalog_explains_every_key(catalog) -> None:
+    """Every function says since when it is there, and what every parameter is called."""
+    text = Path(load_catalog.__code__.co_filename).with_name("catalog.toml").read_text(encoding="utf-8")
+    head = text.partition("[libraries.cuda]")[0]
+    for key in ("prototype", "symbol", "tier", "since, until", "out", "error", "older", "answer", "adapter", "names"):
+        assert f"#   {key} " in head
+    assert all(function.since for library in catalog.libraries.values() for function in library.functions)

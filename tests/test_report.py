@@ -1,0 +1,354 @@
+"""The report: records of several cells in, one answer out, in every form."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cudalink import cli
+from pytest_cudalink.report import html, records
+from pytest_cudalink.report.compare import compare, findings
+from pytest_cudalink.report.explain import explain, relation
+from pytest_cudalink.report.merge import BAD, GOOD, NOT_RUN, Report, merge
+
+NASTY = "</script><script>alert(1)</script><b>&amp;"
+
+
+def write(folder: Path, cell: str, tests: dict[str, str], end: bool = True, **axes) -> Path:
+    """A record file: tests by name with their outcome; ``ctk``, ``driver`` and ``backend`` as axes."""
+    file = folder / f"{cell}.jsonl"
+    with records.Writer(file) as writer:
+        driver = axes.get("driver", "13.0")
+        versions = {
+            "ctk": {"requested": axes.get("asked"), "found": axes.get("ctk", "13.0") + ".2", "kind": "real"},
+            "driver": {"requested": driver, "found": driver, "source": "cuDriverGetVersion", "kind": "emulated"},
+        }
+        writer.write(
+            "run",
+            schema=1,
+            run=cell,
+            cell=cell,
+            python=axes.get("python", "3.11") + ".7",
+            settings={"backend": {"value": axes.get("backend", "auto"), "source": "default"}},
+            versions=versions,
+            arch={"requested": None, "found": "sm_90"},
+        )
+        for name, outcome in tests.items():
+            nodeid = f"tests/test_a.py::{name}"
+            writer.write("start", nodeid=nodeid, worker=None, attempt=1)
+            if outcome == "cut":
+                continue
+            backend = axes.get("linked", "nvjitlink")
+            writer.write("link", nodeid=nodeid, target="bundled", backend=backend, result=axes.get("result", "ok"))
+            documented = {"requirement": "driver >= 13", "raises": "222"} if outcome == "documented" else None
+            outcome = "passed" if documented else outcome  # noqa: PLW2901
+            reason = "" if outcome == "passed" else f"why {name}"
+            fields = {"duration": 0.5, "reason": reason, "documented": documented}
+            longrepr = f"long {NASTY}" if outcome in ("failed", "error") else ""
+            writer.write("test", nodeid=nodeid, attempt=1, outcome=outcome, longrepr=longrepr, **fields)
+        for text in axes.get("violations", ()):
+            writer.write("violation", nodeid="tests/test_a.py::a", text=text)
+        if end:
+            writer.write("end", exitstatus=0, duration=2.5, counts={})
+    return file
+
+
+@pytest.fixture
+def four(tmp_path) -> Path:
+    """Four cells: two toolkits on two drivers, with one of everything that a report tells."""
+    folder = tmp_path / "records"
+    every = {"a": "passed", "skips": "skipped", "x": "xfailed", "doc": "passed"}
+    write(folder, "c-12-12", {**every, "newer": "passed", "ctk": "passed"}, ctk="12.9", driver="12.9")
+    write(folder, "c-12-13", {**every, "newer": "passed", "ctk": "passed"}, ctk="12.9", driver="13.0")
+    worse = {**every, "newer": "failed", "doc": "documented", "ctk": "error", "cut": "cut"}
+    write(folder, "c-13-12", worse, end=False, ctk="13.0", driver="12.9", asked="13.2", violations=["array freed"])
+    write(folder, "c-13-13", {**every, "newer": "passed", "ctk": "failed"}, ctk="13.0", linked="driver", result="X")
+    return folder
+
+
+def test_merge(four) -> None:
+    """The grid has every test and every cell, and the derived lists name what people ask for."""
+    report = merge([four])
+
+    assert [cell.name for cell in report.cells] == ["c-12-12", "c-12-13", "c-13-12", "c-13-13"]
+    grid = dict(zip((test.partition("::")[2] for test in report.tests), report.grid, strict=True))
+    assert grid == {
+        "a": "PPPP",
+        "skips": "SSSS",
+        "x": "xxxx",
+        "doc": "PPDP",
+        "newer": "PPFP",
+        "ctk": "PPEF",
+        "cut": "..C.",
+    }
+    explained = {one.test.partition("::")[2]: (one.explanation, one.cells) for one in report.partial}
+    assert explained == {
+        "newer": ("ctk newer major than driver", ("c-13-12",)),
+        "ctk": ("ctk 13.0", ("c-13-12", "c-13-13")),
+    }
+    assert report.skipped_everywhere == [("tests/test_a.py::skips", ("why skips",))]
+    assert [crash["nodeid"] for cell in report.cells for crash in cell.crashes] == ["tests/test_a.py::cut"]
+    assert report.cells[2].mismatches == [("ctk", "13.2", "13.0.2")]
+    assert report.links == {"nvjitlink": 18, "driver": 6, "driver failed": 6}
+    assert report.cells[2].details["tests/test_a.py::doc"].reason == "driver >= 13 not met: 222"
+    assert findings(report, None) == {
+        "regressions": 0,
+        "failed": 3,
+        "crashed": 1,
+        "incomplete": 1,
+        "violations": 1,
+        "mismatch": 1,
+        "skipped-everywhere": 1,
+        "not-run": 3,
+    }
+
+
+def test_expected_cells_without_records(four) -> None:
+    """A cell that left nothing is named; the order is that of the file of cells."""
+    report = merge([four], ["c-13-13", "gone"])
+    assert report.cells[0].name == "c-13-13"
+    assert report.missing == ["gone"]
+    assert findings(report, None)["incomplete"] == 2
+
+
+def test_shards_and_reruns_of_a_cell(tmp_path) -> None:
+    """Two files of one cell are one cell; where a test ran twice, the later counts."""
+    write(tmp_path / "1", "c", {"a": "failed", "b": "passed"})
+    write(tmp_path / "2", "c", {"a": "passed", "c": "passed"})
+    (cell,) = merge([tmp_path]).cells
+    assert {test[-1]: letter for test, letter in cell.outcomes.items()} == {"a": "P", "b": "P", "c": "P"}
+    assert cell.details == {}
+    assert (cell.links, cell.duration, len(cell.files)) == ({"nvjitlink": 4}, 5.0, 2)
+
+
+def test_cut_files_are_read(tmp_path) -> None:
+    """A file cut anywhere is read as far as it goes, and the cell counts as incomplete."""
+    file = write(tmp_path, "c", {"a": "passed", "b": "passed"})
+    whole = file.read_bytes()
+    for cut in range(whole.index(b"\n") + 1, len(whole) - 1):
+        file.write_bytes(whole[:cut])
+        (cell,) = merge([file]).cells
+        assert not cell.finished
+        assert set(cell.outcomes.values()) <= {"P", "C"}
+        if cell.truncated:
+            assert whole[cut - 1 : cut] != b"\n"
+        assert cell.truncated or whole[cut - 1 : cut] in b"\n}"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b'{"event": "run", "time": 1, "schema": 99}\n', "line 1 is of format 99; install a newer"),
+        (b'{"event": "run", "time": 1, "schema": 1}\nno\n{"event": "end"}\n', "line 2 is no event"),
+        (b'{"event": "end", "time": 1}\n', "there is no event 'run'"),
+    ],
+)
+def test_files_that_are_no_records(content, words, tmp_path) -> None:
+    """A file of another kind is an error that names it and the line."""
+    (tmp_path / "x.jsonl").write_bytes(content)
+    with pytest.raises(records.RecordError, match=words) as caught:
+        merge([tmp_path])
+    assert "x.jsonl" in str(caught.value)
+
+
+def test_no_records(tmp_path) -> None:
+    """An empty folder is an error that says what to do."""
+    with pytest.raises(records.RecordError, match="run the cells first"):
+        merge([tmp_path])
+
+
+def test_many_files_are_read_in_parallel(tmp_path) -> None:
+    """With several processes the answer is the same as with one."""
+    for number in range(9):
+        write(tmp_path, f"c{number}", {"a": "passed", "b": "failed" if number == 4 else "passed"})
+    assert merge([tmp_path], workers=2).cells == merge([tmp_path], workers=1).cells == merge([tmp_path]).cells
+
+
+def test_save_and_load(four, tmp_path) -> None:
+    """A saved report is read again as it was; other JSON is refused."""
+    report = merge([four], ["gone"])
+    report.save(tmp_path / "r.json")
+    again = merge([tmp_path / "r.json"])
+    assert (again.cells, again.missing, again.grid) == (report.cells, report.missing, report.grid)
+    (tmp_path / "o.json").write_text("{}")
+    with pytest.raises(records.RecordError, match=r"o\.json: no saved report"):
+        merge([tmp_path / "o.json"])
+
+
+def test_compare(four, tmp_path) -> None:
+    """Regressions are what failed newly; what was failing before is none; what vanished is told."""
+    before = tmp_path / "before"
+    every = {"a": "passed", "newer": "failed", "ctk": "passed", "old": "passed"}
+    write(before, "c-13-13", {**every, "skips": "passed"}, ctk="13.0")
+    write(before, "c-13-12", {"newer": "failed", "ctk": "failed"}, ctk="13.0", driver="12.9")
+    result = compare(merge([four]), merge([before]))
+    names = {
+        key: [(change.test.partition("::")[2], change.cell, change.before, change.now) for change in changes]
+        for key, changes in vars(result).items()
+    }
+    assert names == {
+        "regressions": [("cut", "c-13-12", ".", "C"), ("ctk", "c-13-13", "P", "F")],
+        "fixed": [("newer", "c-13-13", "F", "P")],
+        "gone": [("old", "c-13-13", "P", ".")],
+    }
+
+
+CELLS = [{"ctk": ctk, "driver": driver} for ctk in ("12.9", "13.0", "13.2") for driver in ("12.9", "13.0", "13.2")]
+
+
+@pytest.mark.parametrize(
+    ("fails", "words"),
+    [
+        (lambda c: c["ctk"] == "13.2", "ctk 13.2"),
+        (lambda c: c["driver"] != "12.9", "driver 13.0, 13.2"),
+        (lambda c: float(c["ctk"]) > float(c["driver"]), "ctk newer major than driver, ctk newer minor than driver"),
+        (lambda c: c["ctk"][:2] != c["driver"][:2], "ctk older major than driver, ctk newer major than driver"),
+        (lambda c: (c["ctk"], c["driver"]) == ("13.0", "12.9"), "ctk 13.0 with driver 12.9"),
+    ],
+)
+def test_explanations(fails, words) -> None:
+    """One axis, the relation of two, or two together; whichever alone decides."""
+    cells = [{**cell, "python": python, "backend": "auto"} for cell in CELLS for python in ("3.11", "3.12")]
+    assert explain(cells, [fails(cell) for cell in cells]) == words
+
+
+def test_explanations_at_the_edges() -> None:
+    """Cells that do not tell axes apart name all of them; chaos is called so; cells that did not run do not count."""
+    both = [{"ctk": "12.9", "python": "3.11"}, {"ctk": "13.0", "python": "3.12"}]
+    assert explain(both, [False, True]) == "ctk 13.0 or python 3.12"
+    assert explain([*both, {"ctk": "12.9", "python": "3.12"}], [False, True, None]) == "ctk 13.0 or python 3.12"
+    assert explain([{"ctk": "13.0"}, {"ctk": "13.0"}], [False, True]) == "no axis explains it"
+    assert explain([{"backend": "driver"}, {"backend": "nvjitlink"}], [True, False]) == "backend driver"
+    assert relation({"ctk": "13.0", "driver": "13.2"}) == "ctk older minor than driver"
+    assert relation({"ctk": "13.0", "driver": "none"}) == ""
+
+
+@given(st.lists(st.tuples(st.sampled_from(CELLS), st.sampled_from([True, False, None])), max_size=12))
+def test_an_explanation_is_true(cells) -> None:
+    """A single axis that is named fails exactly where it says."""
+    axes, bad = [cell for cell, _ in cells], [failed for _, failed in cells]
+    words = explain(axes, bad)
+    match = re.fullmatch(r"(ctk|driver) ([\d., ]+)", words)
+    if match and True in bad:
+        values = match[2].split(", ")
+        assert all((cell[match[1]] in values) == failed for cell, failed in cells if failed is not None)
+
+
+OUTCOMES = st.sampled_from(["passed", "failed", "error", "skipped", "xfailed", "xpassed", "documented", "cut"])
+
+
+@given(st.dictionaries(st.sampled_from("abcd"), st.lists(OUTCOMES, min_size=1, max_size=3), min_size=1, max_size=4))
+def test_every_test_is_in_one_state_of_each_cell(tmp_path_factory, tests) -> None:
+    """The grid is whole: a letter for each test in each cell, and what a row says agrees with the lists."""
+    folder = tmp_path_factory.mktemp("grid")
+    for number in range(3):
+        present = {name: outcomes[number] for name, outcomes in tests.items() if number < len(outcomes)}
+        write(folder, f"c{number}", present, end="cut" not in present.values())
+    report = merge([folder])
+    assert all(len(row) == 3 for row in report.grid)
+    for test, row in zip(report.tests, report.grid, strict=True):
+        name = test.partition("::")[2]
+        for number, letter in enumerate(row):
+            assert (letter == NOT_RUN) == (number >= len(tests[name]))
+        partial = {one.test for one in report.partial}
+        assert (test in partial) == bool(set(row) & BAD and set(row) & GOOD)
+        assert (test in report.failing_everywhere) == bool(set(row) & BAD and not set(row) & GOOD)
+
+
+def test_html_is_self_contained(four) -> None:
+    """The page names nothing on a network, and no text of a test becomes markup."""
+    page = html.render(merge([four]), title="T <1>")
+    assert "T &lt;1&gt;" in page
+    assert not re.findall(r"""(?:src|href)\s*=|url\(|@import|https?://""", page)
+    assert page.count("</script>") == 2
+    assert "alert(1)</script>" not in page
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+    assert data["grid"] == merge([four]).grid
+    assert f"long {NASTY}" in data["texts"]
+
+
+def test_junit(four, tmp_path) -> None:
+    """One suite for each cell, with counts that agree with its cases; control characters do not break it."""
+    write(tmp_path, "odd", {"a\x00\x1b[1m": "failed"})
+    for folder in (four, tmp_path / "odd.jsonl"):
+        assert cli.main(["report", str(folder), "-q", "--junit", str(tmp_path / "j.xml"), "--fail-on", "none"]) == 0
+        root = ET.parse(tmp_path / "j.xml").getroot()
+        for suite in root:
+            assert int(suite.get("tests")) == len(suite.findall("testcase"))
+            assert int(suite.get("failures")) == len(suite.findall("testcase/failure"))
+            assert int(suite.get("errors")) == len(suite.findall("testcase/error"))
+            assert int(suite.get("skipped")) == len(suite.findall("testcase/skipped"))
+    assert root[0].find("testcase").get("classname") == "odd.tests.test_a"
+
+
+def test_command(four, tmp_path, capsys, monkeypatch) -> None:
+    """The terminal names cells and causes; Markdown also goes to the job's summary; exit codes follow --fail-on."""
+    summary = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    cells = tmp_path / "cells.toml"
+    cells.write_text('[cells.c-13-13]\nctk = "13.2"\n[cells.gone]\ngpu = true\n', encoding="utf-8")
+    arguments = ["report", str(four), "--cells", str(cells), "--html", str(tmp_path / "r.html")]
+    assert cli.main(arguments) == 1
+    captured = capsys.readouterr()
+    for words in ("c-13-12", "ctk newer major than driver", "Skipped in every cell", "no records", "array freed"):
+        assert words in captured.out
+    assert "cudalink report: failed: 3 (a test fails)" in captured.err
+    assert "cudalink report: incomplete: 2" in captured.err
+    assert "| tests/test\\_a.py::newer | ctk newer major than driver | c-13-12 |" in summary.read_text()
+    assert "| c-13-13 | ctk | 13.2 | 13.0.2 |" in summary.read_text()
+    assert cli.main([*arguments, "-q", "--tags", "!gpu", "--fail-on", "mismatch"]) == 1
+    assert "mismatch: 2" in capsys.readouterr().err
+    assert cli.main(["report", str(four), "-q", "--fail-on", "none"]) == 0
+    assert cli.main(["report", str(four), "--fail-on", "anger"]) == 2
+    assert "--fail-on 'anger' is unknown; known: regressions, failed," in capsys.readouterr().err
+    assert cli.main(["report", str(tmp_path / "none.jsonl")]) == 2
+
+
+def test_command_against_an_older_report(four, tmp_path, capsys) -> None:
+    """Against itself nothing is a regression, whatever fails; against a better one it is."""
+    saved = tmp_path / "old.json"
+    assert cli.main(["report", str(four), "-q", "--save", str(saved), "--fail-on", "none"]) == 0
+    assert cli.main(["report", str(four), "-q", "--against", str(saved)]) == 0
+    write(four, "c-12-12", {"a": "failed"}, ctk="12.9", driver="12.9")
+    (four / "c-12-12.jsonl").replace(four / "c-12-12-later.jsonl")
+    capsys.readouterr()
+    assert cli.main(["report", str(four), "--against", str(saved)]) == 1
+    captured = capsys.readouterr()
+    assert "regressions: 1" in captured.err
+    assert re.search(
+        r"Regressions\s+test\s+cell\s+before\s+now\s+tests/test_a.py::a\s+c-12-12\s+passed\s+failed", captured.out
+    )
+
+
+def test_requested_versions_come_from_the_cells(four) -> None:
+    """What a cell asks for is held against what its records found."""
+    report = merge([four])
+    report.request({"c-13-13": {"ctk": "13.2", "driver": "13.0"}})
+    assert report.cells[3].mismatches == [("ctk", "13.2", "13.0.2")]
+
+
+def test_without_the_extra(four, monkeypatch, capsys) -> None:
+    """Without rich, the message names the extra that brings it."""
+    import builtins
+
+    real = builtins.__import__
+
+    def importing(name, *arguments, **keywords):
+        if name.partition(".")[0] == "rich":
+            raise ModuleNotFoundError(name="rich")
+        return real(name, *arguments, **keywords)
+
+    monkeypatch.setattr(builtins, "__import__", importing)
+    assert cli.main(["report", str(four)]) == 2
+    assert "rich is not installed; pip install 'pytest-cudalink[report]'" in capsys.readouterr().err
+
+
+def test_empty_report_is_no_error_for_the_page() -> None:
+    """A report without tests still makes a page."""
+    assert "0 tests in 0 cells" in html.render(Report([]))
