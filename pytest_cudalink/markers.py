@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import pytest
 
@@ -35,10 +34,10 @@ _BACKENDS: Final = ("driver", "nvjitlink", "each")
 EACH: Final = "cudalink_backend"
 #: Fixtures that only link tests ask for.
 _LINK_FIXTURES: Final = frozenset({"linker_factory"})
+_FIXTURES: Final = _LINK_FIXTURES | {"dispatch_case"}
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """What the markers of one test come to; the nearest one counts for each keyword."""
 
     requirements: tuple[Requirement, ...] = ()
@@ -123,12 +122,10 @@ def check(items: Iterable[pytest.Item]) -> bool:
     planned = False
     for item in items:
         # names of marks are among the keywords, which are looked up faster than marks are found
-        if "cudalink" not in item.keywords and EACH not in getattr(item, "fixturenames", ()):
+        callspec = getattr(item, "callspec", None)
+        if "cudalink" not in item.keywords and (callspec is None or EACH not in callspec.params):
             continue
         marks = list(item.iter_markers("cudalink"))
-        parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if not marks and EACH not in parameters:
-            continue
         # one line for a test, not one for each of its parameters
         name = item.nodeid.partition("[")[0]
         faults = [fault for mark in marks for fault in _faults(mark)]
@@ -143,19 +140,15 @@ def check(items: Iterable[pytest.Item]) -> bool:
     return planned
 
 
-def parametrize(metafunc: pytest.Metafunc, *, each: bool) -> None:
-    """Run ``dispatch_case`` over every concrete case of the policy's table, and link tests on each backend.
-
-    Parameters
-    ----------
-    metafunc : pytest.Metafunc
-    each : bool
-        Whether the run asks for both backends: then every marked test without a backend of its own runs on both.
-    """
-    if not each and "dispatch_case" not in metafunc.fixturenames and "cudalink" not in metafunc.definition.keywords:
+def parametrize(metafunc: pytest.Metafunc) -> None:
+    """Run ``dispatch_case`` over every concrete case of the policy's table, and link tests on each backend."""
+    concerned = "cudalink" in metafunc.definition.keywords
+    if not concerned and _FIXTURES.isdisjoint(metafunc.fixturenames):
         return
+    from . import session
+
     marks = list(metafunc.definition.iter_markers("cudalink"))
-    _parametrize_backend(metafunc, marks, each=each)
+    _parametrize_backend(metafunc, marks, each=session.of(metafunc.config).settings.backend.value == "each")
     if "dispatch_case" not in metafunc.fixturenames:
         return
     from .linker import dispatch

@@ -67,7 +67,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    markers.parametrize(metafunc, each=run.of(metafunc.config).settings.backend.value == "each")
+    markers.parametrize(metafunc)
 
 
 @pytest.hookimpl(trylast=True)

@@ -53,6 +53,8 @@ class Session:
 
     Attributes
     ----------
+    running : bool
+        Whether collection is over.
     nodeid : str or None
         The test of the moment.
     facts : recording.Facts or None
@@ -68,6 +70,7 @@ class Session:
         self.settings = chosen
         self.lifetimes: Lifetimes | None = None
         self.not_routed: tuple[str, ...] = ()
+        self.running = False
         self.nodeid: str | None = None
         self.facts: recording.Facts | None = None
         self.writer: Writer | None = None
@@ -90,10 +93,20 @@ class Session:
     @cached_property
     def steering(self) -> Steering:
         """The targets, steered from the first time that somebody asks."""
+        self.follow()
         steering = _steering(self)
         steering.start(_choice(self.settings))
         self.config.add_cleanup(steering.stop)
         return steering
+
+    def follow(self) -> None:
+        """From now on, know which test is running; a run in which nobody asks does not pay for it."""
+        plugins = self.config.pluginmanager
+        if not plugins.hasplugin("cudalink-moment"):
+            plugins.register(Moment(self), "cudalink-moment")
+            # a library that a test imports calls for this in the middle of that test
+            if self.running:
+                self.nodeid = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0] or None
 
     @property
     def worker(self) -> str | None:
@@ -221,7 +234,6 @@ def start(config: pytest.Config) -> None:
     """Resolve the settings and force what they say, before anything is collected; undone when the run ends."""
     run = Session(config, settings.resolve(config))
     config.stash[_KEY] = run
-    config.pluginmanager.register(Moment(run), "cudalink-moment")
     _start_driver(config, run)
     _start_steering(config, run)
     backend, policy = run.settings.backend, run.settings.policy
@@ -313,6 +325,7 @@ def started(config: pytest.Config) -> None:
     if run.settings.report.value:
         from . import recording
 
+        run.follow()
         run.writer = recording.open_writer(run, first=gathers)
         config.add_cleanup(run.writer.close)
         if gathers:
@@ -336,6 +349,7 @@ def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
     if markers.check(items):
         _watch_phases(config)
     run = of(config)
+    run.running = True
     isolated = run.settings.isolate.value == "yes" or any(
         item.stash[markers.PLAN].isolate for item in items if markers.PLAN in item.stash
     )
@@ -429,6 +443,7 @@ def _start_driver(config: pytest.Config, run: Session) -> None:
 
     run.lifetimes = emulation.lifetimes(run.settings)
     if run.lifetimes is not None:
+        run.follow()
         run.lifetimes.told = run.violated
         config.add_cleanup(run.lifetimes.driver.unwatch)
 

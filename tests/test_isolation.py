@@ -29,7 +29,14 @@ def run(pytester: pytest.Pytester, samples, toolkit, monkeypatch):
 
     def go(module: str, *arguments: str) -> pytest.RunResult:
         pytester.makepyfile(MODULE + module)
-        options = ("--cudalink-driver=13.0", "--cudalink-report=run.jsonl", "-p", "no:hypothesispytest")
+        options = (
+            "--cudalink-driver=13.0",
+            "--cudalink-report=run.jsonl",
+            "-p",
+            "no:hypothesispytest",
+            "-p",
+            "no:randomly",
+        )
         return pytester.runpytest_subprocess(*options, *arguments)
 
     return go

@@ -13,7 +13,9 @@ def run(pytester: pytest.Pytester, monkeypatch):
 
     def go(module: str, *arguments: str) -> pytest.RunResult:
         pytester.makepyfile(f"import pytest\nfrom pytest_cudalink import Raises\n{module}")
-        return pytester.runpytest_subprocess("--cudalink-driver=13.0", "-rsxX", "--strict-markers", *arguments)
+        return pytester.runpytest_subprocess(
+            "--cudalink-driver=13.0", "-rsxX", "--strict-markers", "-p", "no:randomly", *arguments
+        )
 
     return go
 

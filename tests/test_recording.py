@@ -34,7 +34,9 @@ def run(pytester: pytest.Pytester, samples, toolkit, monkeypatch):
 
     def go(module: str, *arguments: str) -> tuple[pytest.RunResult, Recording]:
         pytester.makepyfile(LINK + module)
-        result = pytester.runpytest_subprocess("--cudalink-driver=13.0", "--cudalink-report=run.jsonl", *arguments)
+        result = pytester.runpytest_subprocess(
+            "--cudalink-driver=13.0", "--cudalink-report=run.jsonl", "-p", "no:randomly", *arguments
+        )
         path = pytester.path / "run.jsonl"
         for line in path.read_text().splitlines(keepends=True):
             if line.endswith("\n"):
@@ -250,6 +252,26 @@ def test_links_outside_of_tests_under_xdist(run) -> None:
     result, found = run("link('driver')\ndef test(): link('driver')\n", "-n1")
     assert None in {link.nodeid for link in found.links}
     result.stdout.fnmatch_lines(["bundled: 2 links (2 on the driver)"])
+
+
+def test_library_imported_in_a_test(pytester, samples, toolkit) -> None:
+    """The first import of a library, in the middle of a test, counts what follows for that test."""
+    pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
+    pytester.makepyfile(
+        """
+def test_imports_and_links(request):
+    from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
+    Linker(ObjectCode.from_ptx("user.ptx"), options=LinkerOptions(arch="sm_90")).link("cubin")
+
+def test_properties(request):
+    from pytest_cudalink import session
+    assert session.of(request.config).totals.links == {"bundled/nvjitlink": 1}
+    assert "outside" not in vars(session.of(request.config))
+"""
+    )
+    result = pytester.runpytest_subprocess("-p", "no:randomly")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["bundled: 1 link (1 on nvJitLink)"])
 
 
 def test_unwritable_report(pytester) -> None:

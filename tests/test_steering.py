@@ -218,7 +218,7 @@ def run(pytester: pytest.Pytester, monkeypatch):
     def go(module: str, *arguments: str, works: bool = True, hooks: str = "") -> pytest.RunResult:
         pytester.makeconftest(f"WORKS = {works}\n{CONFTEST}\n{hooks}")
         pytester.makepyfile(test_it=f"import pytest\n{module}")
-        options = ("-p", "no:hypothesispytest", "--cudalink-driver=13.0", "-p", "no:cacheprovider")
+        options = ("-p", "no:hypothesispytest", "--cudalink-driver=13.0", "-p", "no:cacheprovider", "-p", "no:randomly")
         return pytester.runpytest_subprocess(*options, *arguments)
 
     return go
