@@ -101,7 +101,7 @@ void *cl_copy_image(const void *data, size_t *size) {
 
 /* -- containers -- */
 
-enum { FATBIN_HEADER = 16, FATBIN_ENTRY = 64, FATBIN_ELF = 2 };
+enum { FATBIN_HEADER = 16, FATBIN_ENTRY = 64, FATBIN_ELF = 2, FATBIN_PACKED = 0x2000 | 0x8000 };
 
 size_t cl_fatbin_usable(const uint8_t *data, size_t size, int arch) {
   if (size < FATBIN_HEADER) return 0;
@@ -115,7 +115,10 @@ size_t cl_fatbin_usable(const uint8_t *data, size_t size, int arch) {
     if (entry < FATBIN_ENTRY || entry > UINT32_MAX || payload > UINT32_MAX) return 0;
     bool inside = entry + payload <= size - at;
     if (u16(data + at) == FATBIN_ELF && u32(data + at + 28) == (uint32_t)arch) {
-      if (!inside) return 0;
+      char problem[128];
+      Elf elf;
+      bool packed = u64(data + at + 40) & FATBIN_PACKED;
+      if (!inside || (!packed && !cl_elf_open(&elf, data + at + entry, (size_t)payload, problem, sizeof problem))) return 0;
       found = true;
     }
     whole = whole && inside;

@@ -175,6 +175,7 @@ static CUresult load_copy(Module *module, const void *data, size_t size, const L
       const uint8_t *best = pick(data, size, &picked, &packed);
       if (best) return copy_image(module, best, picked);
       if (!packed) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+      if (cl_fatbin_usable(data, size, cl_config()->arch) != size) return CUDA_ERROR_INVALID_IMAGE; /* something is cut */
       CUresult result = compile(module, data, size, options, text); /* nvJitLink unpacks it */
       return result == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_NO_BINARY_FOR_GPU : result;
     }
