@@ -172,6 +172,10 @@ def valgrind(session: nox.Session) -> None:
     """The emulated driver under valgrind, which finds dead memory where the driver does; --short for less."""
     short = "--short" in session.posargs
     check_native(session, "valgrind-short" if short else "valgrind")
+    if not short:  # and of the bundled linker's mutants in Python
+        session.install(*group("test"))
+        env = {"CUDALINK_VALGRIND": "1"}
+        session.run("pytest", "tests/emulated/test_lifetimes.py", "-k", "valgrind", env=env)
 
 
 @nox.session
