@@ -16,7 +16,7 @@ from pathlib import Path
 
 LIMIT = 1.02
 TESTS = 1000
-ROUNDS = 15
+ROUNDS = 31
 
 
 def run(folder: str, *arguments: str) -> float:
