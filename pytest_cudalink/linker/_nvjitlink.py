@@ -57,6 +57,17 @@ class NvJitLinkState:
         except self._api.nvJitLinkError as error:
             raise self._failure("nvJitLinkComplete", error) from error
         self.read_logs()
+        if "error   :" in self.error_log:
+            # an undefined symbol is a success on a thread where a PTX was refused before (seen with 13.0.88)
+            msg = "nvJitLink: nvJitLinkComplete reported success, but its log has errors"
+            raise LinkError(
+                msg,
+                backend=self.name,
+                call="nvJitLinkComplete",
+                code=0,
+                error_log=self.error_log,
+                info_log=self.info_log,
+            )
         return bytes(image)
 
     def close(self) -> None:

@@ -655,6 +655,38 @@ linked("undefined/after-no-library", (LIBRARY, bytes(300)), (PTX, MAIN))
 linked("undefined/after-no-fatbin", (FATBIN, bytes(300)), (PTX, MAIN))
 linked("undefined/twice-after-failed-add", (PTX, sample("13.2/main.ptx")), (PTX, MAIN), (PTX, USER), (PTX, USER))
 
+# what a PTX that was refused in one state does to later ones
+TOO_NEW, WRONG = sample("13.2/main.ptx"), MAIN.replace(b"\tret;", b"\trett;")
+for _name, _links in {
+    "too-new": [(TOO_NEW,)],
+    "wrong": [(WRONG,)],
+    "no-ptx": [(b"nonsense",)],
+    "too-new-and-good": [(TOO_NEW,), (MAIN, USER)],
+    "too-new-and-wrong": [(TOO_NEW,), (WRONG,)],
+    "wrong-and-too-new": [(WRONG,), (TOO_NEW,)],
+    "too-new-and-duplicate": [(TOO_NEW,), (USER, USER)],
+}.items():
+
+    @case(f"later/undefined-after-{_name}")
+    def _(d: Recorder, links: list[tuple[bytes, ...]] = _links) -> None:
+        d.start()
+        for texts in [*links, (MAIN,), (MAIN,)]:
+            d.link(*((PTX, text) for text in texts))
+
+
+@case("later/undefined-on-another-thread")
+def _(d: Recorder) -> None:
+    d.start()
+    d.link((PTX, TOO_NEW))
+
+    def elsewhere() -> None:
+        d.start()
+        d.link((PTX, MAIN))
+
+    d.in_thread(elsewhere)
+    d.link((PTX, MAIN))
+
+
 # -- profiles: which architecture the driver compiles for
 
 for _target in (90, 0x1005A, 100, 0x10064, 0x20064, 120, 0x10078, 0x20078):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import re
+import threading
 import weakref
 from collections.abc import Iterator
 
@@ -277,3 +279,24 @@ def test_decisions_on_this_machine(compiled, toolkit) -> None:
             assert (linker.backend, linker.decision.row) == ("nvjitlink", case.row)
             assert linker.decision.nvjitlink == toolkit
             assert linker.link().artifact.undefined == ()
+
+
+def test_undefined_after_a_refused_ptx() -> None:
+    """A refused PTX makes later links with an undefined symbol succeed on its thread; the log tells."""
+    main, user = demo.compile_modules("ptx", "sm_90")
+    too_new = re.sub(rb"\.version \d+\.\d+", b".version 99.9", user.code)
+    caught: list[Exception] = []
+
+    def links() -> None:
+        for code in (ObjectCode.from_ptx(too_new), main):
+            try:
+                Linker(code, options=LinkerOptions(arch="sm_90", check_inputs=False), backend="nvjitlink").link("cubin")
+            except LinkError as error:
+                caught.append(error)
+
+    thread = threading.Thread(target=links)  # what nvJitLink remembers goes with it
+    thread.start()
+    thread.join()
+    assert len(caught) == 2
+    assert "Unsupported .version 99.9" in str(caught[0])
+    assert "Undefined reference to 'user_transform'" in str(caught[1])

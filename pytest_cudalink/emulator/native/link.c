@@ -96,7 +96,6 @@ typedef struct State {
   unsigned inputs;
   CUresult poison;   /* what every further add and complete answers */
   CUresult spoiled;  /* what complete answers, while adds go on */
-  CUresult ptx_failure; /* of the last PTX that did not compile: it decides what an undefined symbol is at complete */
   bool completed;
   void *image;
   size_t image_size;
@@ -112,6 +111,10 @@ typedef struct State {
   bool values_dead;
   Log info, error;
 } State;
+
+/* Of the last PTX that did not compile on this thread, in whatever state: it decides what an undefined symbol is at a
+   later complete (recorded; nvJitLink remembers it in the same way). */
+static __thread CUresult ptx_failure;
 
 static State *states; /* live ones, under cl_lock */
 static uint64_t last_state;
@@ -689,7 +692,7 @@ static CUresult check_ptx_12_7(State *state, const char *data) {
   for (const char *at = data; at < strstr(data, ".version"); at++) line += *at == '\n';
   log_error(state, "ptxas application ptx input, line %d; fatal   : Unsupported .version %d.%d; current version is '8.6'",
             line, version / 10, version % 10);
-  return state->ptx_failure = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+  return ptx_failure = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
 }
 
 /* Compiles PTX apart from the link: one that defines a symbol anew would make nvJitLink print to stdout. */
@@ -704,12 +707,12 @@ static CUresult compile_apart(State *state, const char *data, const char *name) 
 }
 
 static CUresult add_ptx(State *state, const char *data, const char *name) {
-  if (check_ptx_12_7(state, data)) return state->ptx_failure;
+  if (check_ptx_12_7(state, data)) return ptx_failure;
   Search search = {state, name, NULL};
   if (!state->without_code) each_definition(IMAGE_PTX, data, strlen(data), NULL, look_for_clash, &search);
   CUresult result = search.clash ? compile_apart(state, data, name)
                                  : give(state, IMAGE_PTX, false, data, strlen(data) + 1, name);
-  if (result) state->ptx_failure = result;
+  if (result) ptx_failure = result;
   return result ? result : check_duplicates(state, IMAGE_PTX, data, strlen(data), NULL, name);
 }
 
@@ -996,9 +999,8 @@ static CUresult complete(State *state, void **image, size_t *size) {
   if (!result) {
     state->completed = true;
     result = cl_linker_complete(state->linker, &state->image, &state->image_size, &text);
-    /* an undefined symbol: what the call answers depends on a PTX that failed before (recorded) */
-    if (result == CUDA_ERROR_INVALID_SOURCE && state->ptx_failure)
-      result = state->ptx_failure == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+    if (result == CUDA_ERROR_INVALID_SOURCE && ptx_failure)
+      result = ptx_failure == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
     if (result) poison(state, result);
   }
   write_logs(state, &text, true);
