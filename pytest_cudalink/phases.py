@@ -36,9 +36,12 @@ _BEFORE: Final = pytest.StashKey[Choice]()
 
 
 class Phases:
-    """A plugin object; registered when some test or the run needs it."""
+    """A plugin object; registered when some test or the run needs it.
 
-    @pytest.hookimpl(wrapper=True)
+    Its wrappers are the innermost: those of pytest's own plugins have begun when a test is skipped here, and can end.
+    """
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
         with session.phase(item, "setup"):
             plan = item.stash.get(PLAN, None)
@@ -46,7 +49,7 @@ class Phases:
                 _prepare(item, plan)
             return (yield)
 
-    @pytest.hookimpl(wrapper=True)
+    @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         documented = item.stash.get(_DOCUMENTED, None)
         with session.phase(item, "call"):
@@ -67,7 +70,7 @@ class Phases:
             }
             return None
 
-    @pytest.hookimpl(wrapper=True)
+    @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
         try:
             with session.phase(item, "teardown"):

@@ -302,3 +302,11 @@ def test_each_without_a_driver_skips_that_half(run) -> None:
             "SKIPPED * cudalink: needs a CUDA driver (libcuda.so.1), found none, and *",
         ]
     )
+
+
+def test_skip_without_any_option(pytester: pytest.Pytester) -> None:
+    """A requirement that does not hold is a skip and no error, too, where nothing else asked for the phases."""
+    pytester.makepyfile("import pytest\n@pytest.mark.cudalink(ctk='>=99')\ndef test_it(caplog): pass")
+    result = pytester.runpytest_subprocess("-rs", "-p", "no:cacheprovider")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*cudalink: needs ctk >= 99 (found *"])
