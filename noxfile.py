@@ -41,7 +41,7 @@ def install(session: nox.Session, *requirements: str) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """The whole suite on one toolkit, 13.0."""
-    install(session, *BASE.packages, "numpy", *group("test"), *group("stubs"), *group("docs"), "build", "nox")
+    install(session, *BASE.packages, "numpy", *group("test"), *group("stubs"), *group("docs"), "build", "nox", "pip")
     session.env["CUDALINK_REQUIRE_TOOLKIT"] = BASE.ctk
     session.run("pytest", "-n", "2", "--dist", "loadgroup", *session.posargs)
 

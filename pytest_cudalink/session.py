@@ -339,6 +339,7 @@ def started(config: pytest.Config) -> None:
     if run.settings.guard_rails.value != "off":  # last: what the plugin itself asks is not the suite's look-up
         from . import guarding
 
+        run.follow()
         run.not_routed = guarding.start(run)
 
 
