@@ -71,7 +71,7 @@ def _driver_release() -> Found:
 
 def _nvjitlink() -> Found:
     try:
-        version = probes.nvjitlink_version()
+        version = probes.nvjitlink_version(warn=False)
     except RuntimeError as error:
         guard_rails = sys.modules.get("pytest_cudalink.guardrails")
         if guard_rails is None or not isinstance(error, guard_rails.CompatibilityCheckError):

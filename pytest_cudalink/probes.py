@@ -195,8 +195,13 @@ def nvjitlink() -> NvJitLink:
     return NvJitLink(found, path)
 
 
-def nvjitlink_version() -> CudaVersion | None:
+def nvjitlink_version(*, warn: bool = True) -> CudaVersion | None:
     """Version of a usable nvJitLink, real or faked; None when there is none.
+
+    Parameters
+    ----------
+    warn : bool
+        False for who only describes what there is, and does without it.
 
     Warns
     -----
@@ -207,7 +212,7 @@ def nvjitlink_version() -> CudaVersion | None:
     if faked is not _UNSET:
         return faked if faked is not None and faked >= FIRST_USABLE_NVJITLINK else None
     real = nvjitlink()
-    if real.obstacle:
+    if real.obstacle and warn:
         _warn_once(real.obstacle)
     return real.usable
 

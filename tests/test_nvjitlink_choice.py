@@ -151,3 +151,13 @@ def test_aliases_of_a_real_library(toolkit) -> None:
     assert max(found) == (13, 2)
     loaded = ctypes.CDLL(str(library))
     assert all(hasattr(loaded, f"__nvJitLinkCreate_{major}_{minor}") for major, minor in found)
+
+
+def test_absent_is_no_warning_of_ours(pytester: pytest.Pytester) -> None:
+    """Saying in records and markers that there is no nvJitLink warns nobody: the link that does without it does."""
+    pytester.makepyfile("import pytest\n@pytest.mark.cudalink(nvjitlink='>=12')\ndef test_it(): pass")
+    result = pytester.runpytest_subprocess(
+        "-W", "error", "--cudalink-nvjitlink=absent", "--cudalink-report=records.jsonl", "-p", "no:cacheprovider"
+    )
+    result.assert_outcomes(skipped=1)
+    result.stdout.no_fnmatch_line("*RuntimeWarning*")
