@@ -44,7 +44,7 @@ def toolkit() -> CudaVersion:
     """CUDA release of NVRTC and nvJitLink in this environment; a session that promised one fails without it."""
     wanted = os.environ.get("CUDALINK_REQUIRE_TOOLKIT")
     found = probes.nvjitlink()
-    if wanted is not None and (found.usable is None or str(found.usable) != wanted):
+    if wanted is not None and (found.usable is None or wanted not in (str(found.usable), "latest")):
         pytest.fail(f"this session promised CUDA {wanted}, found {found}")
     if found.usable is None:
         pytest.skip("needs the wheels of a CUDA toolkit: pip install 'pytest-cudalink[cu13]'")

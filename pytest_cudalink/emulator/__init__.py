@@ -35,10 +35,10 @@ _FIRST_ARCH_OF_13: Final = 75
 _LAST_OF_12: Final = CudaVersion(12, 9)
 #: There are no wheels of nvJitLink 12.7.
 _STAND_IN: Final = {CudaVersion(12, 7): CudaVersion(12, 8)}
-#: What makes dead memory recognizable (malloc.h): freed memory is overwritten with this byte, and large blocks always
-#: go back to the system. Measured with cuda-core 1.1.0: dead log buffers are found in 200 of 200 links, else in 1.
+#: What makes dead memory recognizable (malloc.h): freed memory is overwritten with this byte, and large blocks, such as
+#: cuda-core's log buffers of 4 MiB, always go back to the system. A lower threshold costs links a third of their time.
 PERTURB_BYTE: Final = 0xA5
-MMAP_THRESHOLD: Final = 128 * 1024
+MMAP_THRESHOLD: Final = 3072 * 1024
 LIFETIME_MODES: Final = ("off", "report", "fail", "punish")
 
 

@@ -45,6 +45,7 @@ static void read_config(void) {
   /* there is no nvJitLink 12.7 to be had */
   snprintf(config.toolchain, sizeof config.toolchain, "%d.%d", major, major == 12 && minor == 7 ? 8 : minor);
   copy_env("CUDALINK_EMULATOR_EVENTS", config.events, sizeof config.events);
+  config.perturb = number_env("MALLOC_PERTURB_", 0) & 0xff;
   const char *lifetime = getenv("CUDALINK_LIFETIME");
   config.lifetime = !lifetime || strcmp(lifetime, "off");
   config.punish = lifetime && !strcmp(lifetime, "punish");

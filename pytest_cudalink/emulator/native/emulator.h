@@ -68,6 +68,7 @@ typedef struct {
   char toolchain[32];   /* what `cudalink toolchain add` needs for the missing one */
   char events[1024];    /* file that events are appended to; empty: none */
   bool lifetime;        /* whether memory is checked */
+  int perturb;          /* what malloc writes over freed memory; 0: nothing */
   bool punish;          /* whether dead memory is written to all the same */
 } Config;
 

@@ -3,6 +3,7 @@
 #include "emulator.h"
 
 #include <dlfcn.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,9 +39,13 @@ static Library current = {.lock = PTHREAD_MUTEX_INITIALIZER}, old = {.lock = PTH
 
 enum { FIRST_ARCH_OF_13 = 75 };
 
+static pthread_mutex_t marks_lock = PTHREAD_MUTEX_INITIALIZER;
+static int threads_inside;
+
 void cl_linker_unlock_in_child(void) {
   pthread_mutex_init(&current.lock, NULL);
   pthread_mutex_init(&old.lock, NULL);
+  pthread_mutex_init(&marks_lock, NULL);
 }
 
 /* 12.0 to 12.2 export their functions under names with a version only. */
@@ -79,6 +84,21 @@ static bool load(Library *library, const char *path) {
   bool ok = library->create != NULL;
   pthread_mutex_unlock(&library->lock);
   return ok;
+}
+
+/* Memory that the application frees is marked (MALLOC_PERTURB_); what nvJitLink frees need not be, and costs a tenth of a
+   link. mallopt is the process's: with the last thread inside the marks come back. */
+static void within_nvjitlink(bool enter) {
+#ifdef M_PERTURB
+  int mark = cl_config()->perturb;
+  if (!mark) return;
+  pthread_mutex_lock(&marks_lock);
+  threads_inside += enter ? 1 : -1;
+  if (enter ? threads_inside == 1 : threads_inside == 0) mallopt(M_PERTURB, enter ? 0 : mark);
+  pthread_mutex_unlock(&marks_lock);
+#else
+  (void)enter;
+#endif
 }
 
 static Library *library_for(int arch) {
@@ -161,7 +181,9 @@ CUresult cl_linker_open(Linker **out, const LinkOptions *options, LinkText *text
   Linker *linker = calloc(1, sizeof *linker);
   if (!linker) return CUDA_ERROR_OUT_OF_MEMORY;
   linker->library = library;
+  within_nvjitlink(true);
   int code = library->create(&linker->handle, count, list);
+  within_nvjitlink(false);
   if (code) {
     free(linker);
     cl_event("\"linker\":\"create\",\"nvjitlink\":%d,\"arch\":\"%s\"", code, own[0] + 6);
@@ -177,7 +199,9 @@ CUresult cl_linker_add(Linker *linker, ImageKind kind, bool host_object, const v
       [IMAGE_PTX] = INPUT_PTX,       [IMAGE_ELF] = INPUT_CUBIN,         [IMAGE_FATBIN] = INPUT_FATBIN,
       [IMAGE_LTOIR] = INPUT_LTOIR,   [IMAGE_ARCHIVE] = INPUT_LIBRARY,
   };
+  within_nvjitlink(true);
   int code = linker->library->add(linker->handle, host_object ? INPUT_OBJECT : types[kind], data, size, name);
+  within_nvjitlink(false);
   read_text(linker, text);
   if (!code) return CUDA_SUCCESS;
   if (code == NVJ_PTX_COMPILE)
@@ -189,7 +213,9 @@ CUresult cl_linker_add(Linker *linker, ImageKind kind, bool host_object, const v
 }
 
 CUresult cl_linker_complete(Linker *linker, void **image, size_t *size, LinkText *text) {
+  within_nvjitlink(true);
   int code = linker->library->complete(linker->handle);
+  within_nvjitlink(false);
   read_text(linker, text);
   /* with an undefined symbol nvJitLink reports an error and has an image all the same */
   if (code && !(code == NVJ_INTERNAL && text->error)) return CUDA_ERROR_UNKNOWN;
@@ -205,7 +231,9 @@ CUresult cl_linker_complete(Linker *linker, void **image, size_t *size, LinkText
 
 void cl_linker_close(Linker *linker) {
   if (!linker) return;
+  within_nvjitlink(true);
   linker->library->destroy(&linker->handle);
+  within_nvjitlink(false);
   free(linker);
 }
 
