@@ -91,7 +91,7 @@ def emulate_driver(emulation: Emulation) -> None:
     global _emulation  # noqa: PLW0603 (the owner of this piece of process state)
     folder = library_folder()
     _refuse_other(folder, f"the emulated driver {emulation.version}")
-    _export(emulation.environment())
+    os.environ.update(emulation.environment())
     if emulation.lifetime != "off":
         _mark_freed_memory()
     _kept.extend(ctypes.CDLL(str(folder / name)) for name in (_DRIVER, "libcuda.so", "libnvidia-ml.so.1"))
@@ -121,7 +121,7 @@ def absent_driver() -> None:
     _refuse_other(folder, "--cudalink-driver=absent")
     if not driver_exists():
         return  # nothing to hide
-    _export({"LD_LIBRARY_PATH": prepended(folder)})
+    os.environ["LD_LIBRARY_PATH"] = prepended(folder)
     _kept.append(ctypes.CDLL(str(folder / _DRIVER)))
     probes.cache_clear()
 
@@ -153,10 +153,6 @@ def _refuse_other(folder: Path, what: str) -> None:
             "`pytest -p cudalink` or by its entry point and not from a conftest, and import nothing of CUDA before"
         )
         raise LoadedTooLateError(msg)
-
-
-def _export(variables: dict[str, str]) -> None:
-    os.environ.update(variables)
 
 
 def _mark_freed_memory() -> None:

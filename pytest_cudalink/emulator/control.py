@@ -7,7 +7,6 @@ import json
 import sys
 import threading
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -203,6 +202,6 @@ class Driver:
             self._violations.append(noticed)
 
 
-def attach(library: ctypes.CDLL, wrap: Callable[[ctypes.CDLL], Driver] = Driver) -> Driver | None:
+def attach(library: ctypes.CDLL) -> Driver | None:
     """The control of a driver library; None if that is a real driver."""
-    return wrap(library) if hasattr(library, "cudalinkEmulatorVersion") else None
+    return Driver(library) if hasattr(library, "cudalinkEmulatorVersion") else None

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ def differences(case: str, recorded: list[Row], found: list[Row]) -> Iterator[Di
                 yield Difference(case, number, field, theirs.get(field), ours.get(field))
 
 
+@cache
 def reasons() -> list[dict[str, Any]]:
     """The list of differences.toml."""
     text = (Path(__file__).parent / "differences.toml").read_text(encoding="utf-8")

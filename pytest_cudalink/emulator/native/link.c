@@ -66,8 +66,6 @@ static const char *option_name(int key) {
 
 /* -- the state -- */
 
-enum { STATE_MAGIC = 0x6c6e6b21 };
-
 /* One log buffer of the caller. */
 typedef struct {
   char *buffer;      /* NULL: none was given */
@@ -86,7 +84,6 @@ typedef struct Name {
 } Name;
 
 typedef struct State {
-  uint32_t magic;
   struct State *next;
   uint64_t id;
   pthread_mutex_t lock;
@@ -496,20 +493,17 @@ static void free_state(State *state) {
   free(state->info.text);
   free(state->error.text);
   pthread_mutex_destroy(&state->lock);
-  state->magic = 0;
   free(state);
 }
 
 static CUresult create(unsigned count, const int *keys, uint64_t *values, State **out) {
   CUresult result;
-  Context *context = cl_context(&result);
+  cl_context(&result);
   if (!out || (count && (!keys || !values))) return CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
   State *state = calloc(1, sizeof *state);
   if (!state) return CUDA_ERROR_OUT_OF_MEMORY;
-  (void)context;
   pthread_mutex_init(&state->lock, NULL);
-  state->magic = STATE_MAGIC;
   state->wall_time = -1;
   state->options.level = -1;
   state->options.arch = cl_config()->arch;
@@ -647,7 +641,7 @@ static const char *keep_input_name(State *state, const char *name) {
   return kept->name;
 }
 
-/* Gives one input to nvJitLink; `quietly` leaves a failure without its text. */
+/* Gives one input to nvJitLink. */
 static CUresult give(State *state, ImageKind kind, bool host_object, const void *data, size_t size, const char *name) {
   LinkText text = {0};
   if (state->without_code) return CUDA_ERROR_INVALID_IMAGE;
