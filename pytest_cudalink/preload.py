@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from . import probes
-from .emulator import MMAP_THRESHOLD, PERTURB_BYTE, Emulation, control, library_folder, prepended
+from .emulator import MMAP_THRESHOLD, PERTURB_BYTE, TRIM_THRESHOLD, Emulation, control, library_folder, prepended
 
 __all__ = [
     "LoadedTooLateError",
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 _DRIVER: Final = "libcuda.so.1"
-_M_PERTURB, _M_MMAP_THRESHOLD = -6, -3  # parameters of mallopt (malloc.h)
+_M_PERTURB, _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -6, -3, -1  # parameters of mallopt (malloc.h)
 
 _kept: list[ctypes.CDLL] = []
 _emulation: Emulation | None = None
@@ -163,3 +163,4 @@ def _mark_freed_memory() -> None:
     if hasattr(libc, "mallopt"):
         libc.mallopt(_M_PERTURB, PERTURB_BYTE)
         libc.mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD)
+        libc.mallopt(_M_TRIM_THRESHOLD, TRIM_THRESHOLD)

@@ -21,6 +21,7 @@ __all__ = [
     "LIFETIME_MODES",
     "MMAP_THRESHOLD",
     "PERTURB_BYTE",
+    "TRIM_THRESHOLD",
     "Emulation",
     "EmulatorError",
     "library_folder",
@@ -37,8 +38,10 @@ _LAST_OF_12: Final = CudaVersion(12, 9)
 _STAND_IN: Final = {CudaVersion(12, 7): CudaVersion(12, 8)}
 #: What makes dead memory recognizable (malloc.h): freed memory is overwritten with this byte, and large blocks, such as
 #: cuda-core's log buffers of 4 MiB, always go back to the system. A lower threshold costs links a third of their time.
+#: The top of the heap stays: given back and fetched again it would be zeros, which is what an empty log looks like.
 PERTURB_BYTE: Final = 0xA5
 MMAP_THRESHOLD: Final = 3072 * 1024
+TRIM_THRESHOLD: Final = 1 << 30
 LIFETIME_MODES: Final = ("off", "report", "fail", "punish")
 
 
@@ -158,7 +161,11 @@ class Emulation:
 
     def environment(self) -> dict[str, str]:
         """`variables`, and the search path by which a child process finds this driver before any other."""
-        malloc = {"MALLOC_PERTURB_": str(PERTURB_BYTE), "MALLOC_MMAP_THRESHOLD_": str(MMAP_THRESHOLD)}
+        malloc = {
+            "MALLOC_PERTURB_": str(PERTURB_BYTE),
+            "MALLOC_MMAP_THRESHOLD_": str(MMAP_THRESHOLD),
+            "MALLOC_TRIM_THRESHOLD_": str(TRIM_THRESHOLD),
+        }
         return {
             **self.variables(),
             **(malloc if self.lifetime != "off" else {}),

@@ -100,6 +100,45 @@ for one in (state, a, b):
     assert done.returncode == 0, done.stderr
 
 
+def test_memory_behind_an_empty_log(on_driver) -> None:
+    """A free list whose first byte happens to be 0 looks like an empty log, and is told by what follows."""
+    program = (
+        CTYPES
+        + """
+for log in (ctypes.create_string_buffer(256), (ctypes.c_char * 8)(), (ctypes.c_char * 2)()):
+    values = (ctypes.c_uint64 * 2)()
+    state = create(log, values)
+    log[1] = b"!"
+    assert cu.cuLinkDestroy(state) == 0
+    assert told() == [("CU_JIT_ERROR_LOG_BUFFER", "memory behind the log text changed", "cuLinkDestroy")]
+"""
+    )
+    done = on_driver("13.0", "-c", program)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_callers_own_writing_is_no_finding(on_driver) -> None:
+    """Not where a buffer is cleared, and not where both logs were given the same one."""
+    program = (
+        CTYPES
+        + """
+log, values = ctypes.create_string_buffer(b"?" * 255), (ctypes.c_uint64 * 2)()
+state = create(log, values)
+ctypes.memset(log, 0, 256)
+assert cu.cuLinkDestroy(state) == 0
+log, values, state = ctypes.create_string_buffer(256), (ctypes.c_uint64 * 4)(), ctypes.c_void_p()
+values[0] = values[2] = ctypes.addressof(log)
+values[1] = values[3] = 256
+assert cu.cuLinkCreate_v2(4, (ctypes.c_int * 4)(3, 4, 5, 6), values, ctypes.byref(state)) == 0
+assert cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None) == 200
+assert cu.cuLinkDestroy(state) == 0
+assert told() == []
+"""
+    )
+    done = on_driver("13.0", "-c", program)
+    assert done.returncode == 0, done.stderr
+
+
 def test_dead_memory_is_not_written_to(on_driver) -> None:
     """Once known to be dead, memory is left alone; `punish` writes through, as a real driver would."""
     program = (

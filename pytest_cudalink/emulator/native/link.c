@@ -66,7 +66,9 @@ static const char *option_name(int key) {
 
 /* -- the state -- */
 
-/* One log buffer of the caller. */
+/* One log buffer of the caller, and how much of the unused part behind the text is watched. */
+enum { WATCHED = 64 };
+
 typedef struct {
   char *buffer;      /* NULL: none was given */
   uint64_t capacity;
@@ -74,6 +76,8 @@ typedef struct {
   char *text;        /* everything that was logged */
   size_t length;
   size_t written;    /* bytes in the caller's buffer, with the final NUL */
+  size_t watched;    /* bytes behind them that were read */
+  char behind[WATCHED];
   bool dead;         /* known to be freed: not touched any more */
 } Log;
 
@@ -192,6 +196,10 @@ static void violation(uint64_t state, const char *call, const char *option, cons
   }
 }
 
+static bool overlap(const void *a, size_t a_size, const void *b, size_t b_size) {
+  return a && b && a_size && b_size && (uintptr_t)a < (uintptr_t)b + b_size && (uintptr_t)b < (uintptr_t)a + a_size;
+}
+
 static void check_values(State *state, const char *call) {
   if (state->values_dead || !state->count) return;
   uint64_t here[64], *now = state->count <= 64 ? here : malloc(state->count * sizeof *now);
@@ -213,13 +221,17 @@ static void check_values(State *state, const char *call) {
   if (now != here) free(now);
 }
 
+/* An empty log is one NUL, and freed memory may well begin with one: a pointer of malloc's free list does, one time in
+   sixteen. So what lies behind the text is watched too. Cleared memory is no finding: a caller may clear a buffer. */
 static void check_log(State *state, Log *log, int option, const char *call) {
   if (log->dead || !log->buffer || !log->capacity) return;
   char here[256];
   size_t checked = 0;
   const char *problem = NULL;
+  const Log *other = log == &state->info ? &state->error : &state->info;
+  bool shared = overlap(log->buffer, log->capacity, other->buffer, other->capacity); /* each log overwrites the other */
   /* our own text, piece by piece, then the last byte: both ends must be there */
-  while (!problem && checked < log->written) {
+  while (!problem && !shared && checked < log->written) {
     size_t piece = log->written - checked < sizeof here ? log->written - checked : sizeof here;
     if (!cl_read_safely(log->buffer + checked, here, piece)) problem = "unmapped";
     for (size_t at = 0; !problem && at < piece; at++) {
@@ -229,6 +241,11 @@ static void check_log(State *state, Log *log, int option, const char *call) {
     checked += piece;
   }
   if (!problem && !cl_read_safely(log->buffer + log->capacity - 1, here, 1)) problem = "unmapped";
+  if (!problem && !shared && log->watched) {
+    if (!cl_read_safely(log->buffer + log->written, here, log->watched)) problem = "unmapped";
+    for (size_t at = 0; !problem && at < log->watched; at++)
+      if (here[at] && here[at] != log->behind[at]) problem = "memory behind the log text changed";
+  }
   if (!problem) return;
   char expected[64], found[64] = "no memory at that address";
   snprintf(expected, sizeof expected, "%zu bytes of own text", log->written);
@@ -245,10 +262,6 @@ static void check_memory(State *state, const char *call) {
   check_values(state, call);
   check_log(state, &state->info, INFO_BUFFER, call);
   check_log(state, &state->error, ERROR_BUFFER, call);
-}
-
-static bool overlap(const void *a, size_t a_size, const void *b, size_t b_size) {
-  return a && b && a_size && b_size && (uintptr_t)a < (uintptr_t)b + b_size && (uintptr_t)b < (uintptr_t)a + a_size;
 }
 
 /* Memory of a new state that a live one already has: the live one's was freed. */
@@ -314,6 +327,9 @@ static void flush_log(State *state, Log *log) {
     put(log->dead, log->buffer, log->text ? log->text : "", shown);
     put(log->dead, log->buffer + shown, "", 1);
     log->written = shown + 1;
+    size_t behind = capacity - log->written;
+    log->watched = behind < WATCHED ? behind : WATCHED;
+    if (log->dead || !cl_read_safely(log->buffer + log->written, log->behind, log->watched)) log->watched = 0;
   }
   write_value(state, log->slot, size);
 }
