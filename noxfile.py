@@ -47,6 +47,14 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def properties(session: nox.Session) -> None:
+    """The property tests on 20,000 fresh examples each; the suite itself takes the same 200 in every run."""
+    install(session, *BASE.packages, "numpy", *group("test"))
+    session.env["HYPOTHESIS_PROFILE"] = "long"
+    session.run("pytest", "-n", "2", "-m", "hypothesis", *session.posargs)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Ruff: rules and formatting."""
     session.install(*group("lint"))
