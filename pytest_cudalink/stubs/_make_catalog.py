@@ -77,11 +77,13 @@ EXTRA = {
     "nvrtcGetLTOIRSize": 'older = "nvrtcGetNVVMSize"',
     "cudaGraphInstantiate": 'adapter = "graph_instantiate"',
     "cudaRuntimeGetVersion": 'adapter = "runtime_version"',
+    "cudaFuncGetAttributes": 'adapter = "function_attributes"',
     "cudaGetDeviceProperties": 'adapter = "properties"',
     "cudaGetDeviceProperties_v2": 'older = "cudaGetDeviceProperties"\nadapter = "properties_v2"',
 }
 
-#: The type of every parameter and result, for C without CUDA headers: size and alignment are theirs.
+#: The type of every parameter and result, for C without CUDA headers. Sizes are those of CUDA 13's; alignments are the
+#: least that any of them asks for. The tests compare both with the headers of each release.
 TYPES = {
     "int": """CUresult CUdevice CUdevice_attribute CUfunction_attribute CUlimit CUstreamAttrID CUjitInputType
         CUjit_option CUlibraryOption CUtensorMapDataType CUtensorMapInterleave CUtensorMapSwizzle
@@ -94,9 +96,18 @@ TYPES = {
     "opaque": "CUlaunchConfig CUstreamAttrValue cudaLaunchConfig_t",
     "struct { char opaque[64]; } __attribute__((aligned(1)))": "cudaIpcMemHandle_t",
     "struct { char opaque[128]; } __attribute__((aligned(64)))": "CUtensorMap",
-    "struct { char opaque[64]; } __attribute__((aligned(8)))": "cudaFuncAttributes",
+    "struct { char opaque[144]; } __attribute__((aligned(8)))": "cudaFuncAttributes",
     "struct { char opaque[1008]; } __attribute__((aligned(8)))": "cudaDeviceProp",
     "struct { unsigned int x, y, z; }": "dim3",
+}
+
+#: The types that are others in the headers of an older major.
+TYPES_BY_HEADERS = {
+    11: {
+        "struct { char opaque[56]; } __attribute__((aligned(8)))": "cudaFuncAttributes",
+        "struct { char opaque[728]; } __attribute__((aligned(8)))": "cudaDeviceProp",
+    },
+    12: {"struct { char opaque[1032]; } __attribute__((aligned(8)))": "cudaDeviceProp"},
 }
 
 #: The libraries: written by hand. Wheels and names newest first; paths are below site-packages.
@@ -230,17 +241,24 @@ def driver_since(name: str, symbol: str, releases: list[Release]) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
+def meanings(types: dict[str, str]) -> str:
+    """Types as TOML, a line each."""
+    lines = []
+    for kind, names in types.items():
+        for name in names.split():
+            meaning = {"handle": f"struct {name}_ *", "opaque": f"struct {name}_"}.get(kind, kind)
+            lines.append(f'{name} = "{meaning}"\n')
+    return "".join(lines)
+
+
 def main(arguments: list[str]) -> None:
     """Write the catalog's types and functions to standard output."""
     releases = [Release(name, Path(folder)) for name, folder in (word.split("=") for word in arguments)]
     write = sys.stdout.write
     write(HEAD)
-    write("[types]\n")
-    for kind, names in TYPES.items():
-        for name in names.split():
-            meaning = {"handle": f"struct {name}_ *", "opaque": f"struct {name}_"}.get(kind, kind)
-            write(f'{name} = "{meaning}"\n')
-    write('\n[headers.11]\ncudaDeviceProp = "struct { char opaque[728]; } __attribute__((aligned(8)))"\n')
+    write("[types]\n" + meanings(TYPES))
+    for major, types in TYPES_BY_HEADERS.items():
+        write(f"\n[headers.{major}]\n" + meanings(types))
     for library, text in WANTED.items():
         for line in text.strip().splitlines():
             tier, _, rest = line.partition(" ")

@@ -26,7 +26,7 @@ _BUILTIN = frozenset(
 )
 _TIERS = ("core", "optional")
 _ANSWERS = ("name", "text")
-_ADAPTERS = ("graph_instantiate", "properties", "properties_v2", "runtime_version")
+_ADAPTERS = ("function_attributes", "graph_instantiate", "properties", "properties_v2", "runtime_version")
 
 
 class CatalogError(ValueError):

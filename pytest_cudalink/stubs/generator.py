@@ -76,7 +76,7 @@ def generate(
         First part of the names: ``lib{prefix}_{library}.so``, ``{prefix}_{library}_describe``.
     headers : int, optional
         CUDA major of the headers that every caller is compiled with: 11, 12 or 13. By default callers of each may
-        come; see ``native/adapters.c`` for the two functions for which it makes a difference.
+        come; see ``native/adapters.c`` for the functions for which it makes a difference.
 
     Raises
     ------

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_cudalink.stubs import build
 
-from .conftest import compile_c
+from .conftest import NOWHERE, compile_c
 
 #: A runtime that writes down how its graph functions were called. No real one instantiates without a GPU.
 GRAPHS = """
@@ -103,6 +103,13 @@ def test_graph_instantiate_for_known_callers(headers, caller, version, expected,
     assert run(program, CUDALINK_STUBS_CUDART=real).stdout.strip() == expected
 
 
+@pytest.fixture(scope="module")
+def stub_for_11(tmp_path_factory) -> Path:
+    """The runtime's stub for callers that are compiled with the headers of CUDA 11."""
+    (stub,) = build.build_stubs(["cudart"], tmp_path_factory.mktemp("for-11"), headers=11)
+    return stub
+
+
 #: Where some fields of cudaDeviceProp are, by major: offsetof on the headers of 11.8, 12.9 and 13.0.
 FIELDS = {
     "totalGlobalMem": {11: 288, 12: 288, 13: 288},
@@ -158,7 +165,7 @@ print(json.dumps([results, ints, set(room.raw[{size}:]) == {{0xAA}}]))
 
 @pytest.mark.parametrize("major", [11, 12, 13])
 @pytest.mark.parametrize("callers", [11, 12, 13])
-def test_device_properties(callers: int, major: int, stubs, run, tmp_path) -> None:
+def test_device_properties(callers: int, major: int, stubs, stub_for_11, run, tmp_path) -> None:
     """Callers of each major find each field where their headers say, and no byte behind the structure is written."""
     fill = "".join(
         f"if (major == {m}) FIELD({offset}, {1000 + number});"
@@ -167,7 +174,7 @@ def test_device_properties(callers: int, major: int, stubs, run, tmp_path) -> No
     )
     real = compile_c(tmp_path / "real.so", PROPERTIES.replace("FILL", fill), f"-DMAJOR={major}")
     symbol = "cudaGetDeviceProperties_v2" if callers == 12 else "cudaGetDeviceProperties"
-    stub = stubs["cudart"] if callers != 11 else build.build_stubs(["cudart"], tmp_path, headers=11)[0]
+    stub = stub_for_11 if callers == 11 else stubs["cudart"]
 
     ints, intact = properties(stub, symbol, SIZE[callers], run, real)
 
@@ -179,6 +186,45 @@ def test_device_properties(callers: int, major: int, stubs, run, tmp_path) -> No
         if major not in offsets:  # gone from the library's structure: asked of it as an attribute, or unknown to it
             expected = {"clockRate": 10013, "computeMode": 10020, "hostRegisterSupported": 0}[field]
         assert ints[offsets[callers]] == expected, field
+
+
+#: sizeof(struct cudaFuncAttributes) by the major of the headers; the shorter one is the beginning of the longer one.
+ATTRIBUTES = {11: 56, 12: 144, 13: 144}
+
+FUNCTION_ATTRIBUTES = """
+#include <string.h>
+int cudaFuncGetAttributes(void *attr, const void *function)
+{
+  if (!attr) return 1;
+  memset(attr, 7, MAJOR == 11 ? 56 : 144);
+  return function ? 0 : 98;
+}
+#if MAJOR > 11
+int cudaGraphInstantiateWithParams(void) { return 0; }
+#endif
+"""
+
+
+@pytest.mark.parametrize("major", [11, 12, 13, None])
+@pytest.mark.parametrize("callers", [11, 12, 13])
+def test_function_attributes(callers: int, major: int | None, stubs, stub_for_11, run, tmp_path) -> None:
+    """The caller's structure is filled to its end, with zeros where the library has less, and nothing behind it."""
+    real = NOWHERE if major is None else compile_c(tmp_path / "real.so", FUNCTION_ATTRIBUTES, f"-DMAJOR={major}")
+    stub = stub_for_11 if callers == 11 else stubs["cudart"]
+    code = f"""
+import ctypes
+call = ctypes.CDLL({str(stub)!r}).cudaFuncGetAttributes
+room = ctypes.create_string_buffer(bytes([0xAA]) * 512, 512)
+print(call(None, None), call(room, None), call(room, ctypes.c_void_p(1)), room.raw.hex())
+"""
+
+    done = run(code, CUDALINK_STUBS_CUDART=real)
+
+    assert done.returncode == 0, done.stderr
+    size = ATTRIBUTES[callers]
+    filled = 0 if major is None else min(size, ATTRIBUTES[major])
+    expected = bytes([7] * filled).ljust(size, b"\0").ljust(512, b"\xaa")
+    assert done.stdout.split() == [*(["303"] * 3 if major is None else ["1", "98", "0"]), expected.hex()]
 
 
 def test_runtime_version_without_a_driver(stubs, run, tmp_path) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from pytest_cudalink import artifacts
 from pytest_cudalink._cc import find_compiler
+from pytest_cudalink.stubs.catalog import Catalog
 
 from .conftest import compile_c
 
@@ -212,7 +213,7 @@ def test_exact_entry_points(wheels, catalog) -> None:
     ("name", "header"), [("cuda", "cuda.h"), ("nvrtc", "nvrtc.h"), ("cudart", "cuda_runtime_api.h")]
 )
 def test_prototypes_are_those_of_the_headers(name: str, header: str, wheels, catalog, release, tmp_path) -> None:
-    """Declared once more beside the real header, every prototype of the catalog agrees with it."""
+    """Declared once more beside the real header, every prototype of the catalog agrees with it, and every type."""
     folders = {path.parent for path in wheels.glob(f"nvidia/*/include/{header}")}
     folders |= {path.parent.parent for path in wheels.glob("nvidia/*/include/crt/host_defines.h")}
     if name == "cudart" and not list(wheels.glob("nvidia/*/include/crt/host_defines.h")):
@@ -229,11 +230,26 @@ def test_prototypes_are_those_of_the_headers(name: str, header: str, wheels, cat
         changed = now < (12, 0) and function.name in ("cudaGraphInstantiate", "cuGetProcAddress")
         if since <= now <= until and not changed:
             lines.append(f"extern {prototype};")
+    lines += size_checks("\n".join(lines), catalog, now[0])
     source = tmp_path / "check.c"
     source.write_text("\n".join(lines) + "\n", encoding="utf-8")
     command = [*find_compiler(), "-fsyntax-only", "-Werror", *(f"-I{folder}" for folder in folders), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def size_checks(declared: str, catalog: Catalog, major: int) -> list[str]:
+    """C that stops the compiler where a type of the catalog has not the header's size, or is aligned more strictly."""
+    lines = []
+    for name, meaning in catalog.types_for(major).items():
+        spelled = re.search(rf"\b(?:(?:struct|enum) )?{name}\b", declared)
+        if spelled is None or re.fullmatch(r"struct \w+", meaning):  # not of this release, or never looked into
+            continue
+        lines.append(f"typedef {meaning} catalog_{name};")
+        lines.append(f'_Static_assert(sizeof(catalog_{name}) == sizeof({spelled[0]}), "size of {name}");')
+        # stricter in some headers is well: CUtensorMap is aligned to 128 bytes in CUDA 13, to 64 before
+        lines.append(f'_Static_assert(_Alignof(catalog_{name}) <= _Alignof({spelled[0]}), "alignment of {name}");')
+    return lines
 
 
 def test_catalog_is_what_its_script_makes() -> None:

@@ -88,6 +88,34 @@ static stub_function stub_adapt_runtime_version(void *handle, stub_function real
 }
 #endif
 
+#if STUB_HAS_function_attributes
+/* cudaFuncAttributes has 56 bytes in CUDA 11 and 144 from 12 on, which begin with the former. */
+enum { STUB_ATTRIBUTES = STUB_HEADERS == 11 ? 56 : 144, STUB_ATTRIBUTES_ROOM = 1024 };
+
+static int (*stub_real_attributes)(void *, const void *);
+
+static int stub_function_attributes(void *attributes, const void *function)
+{
+  union {
+    char bytes[STUB_ATTRIBUTES_ROOM]; /* more than any library writes */
+    long long align;
+  } theirs;
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  if (!attributes) return stub_real_attributes(NULL, function);
+  memset(&theirs, 0, sizeof theirs);
+  int result = stub_real_attributes(&theirs, function);
+  memcpy(attributes, theirs.bytes, STUB_ATTRIBUTES);
+  return result;
+}
+
+static stub_function stub_adapt_function_attributes(void *handle, stub_function real)
+{
+  if ((stub_generation(handle) > 11) == (STUB_HEADERS != 11)) return real;
+  __atomic_store_n(&stub_real_attributes, (int (*)(void *, const void *))real, __ATOMIC_RELAXED);
+  return (stub_function)stub_function_attributes;
+}
+#endif
+
 #if STUB_HAS_properties || STUB_HAS_properties_v2
 /* cudaDeviceProp has three layouts: of CUDA 11 (728 bytes), of 12 (1032 bytes: the former, longer), of 13 (1008 bytes: eight
  * fields gone). Programs compiled with the headers of 12 call cudaGetDeviceProperties_v2; those of 11 and of 13 both call
