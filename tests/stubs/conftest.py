@@ -46,8 +46,8 @@ def compile_c(output: Path, source: str, *flags: str) -> Path:
 
 def clean_environment(**more: str) -> dict[str, str]:
     """The environment without anything that tells where CUDA is."""
-    known = {"CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "CUDALINK_STUBS_VERBOSE"}
-    kept = {key: value for key, value in os.environ.items() if key not in known}
+    known = {"CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH", "LD_PRELOAD"}
+    kept = {k: value for k, value in os.environ.items() if k not in known and not k.startswith("CUDALINK_STUBS_")}
     return {**kept, **{key: str(value) for key, value in more.items()}}
 
 
