@@ -60,10 +60,11 @@ def _table(found: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool) 
     for file in found.files:
         for one in file.dependencies:
             where = "brought along" if one.bundled else f"CUDA {', '.join(one.majors) or '(unknown)'}"
-            lines.append(f"  {file.path}  needs {one.library}  ({where}; {len(one.symbols)} symbols)")
+            unreached = f"; no RPATH leads to {one.unreached}" if one.unreached else ""
+            lines.append(f"  {file.path}  needs {one.library}  ({where}; {len(one.symbols)} symbols{unreached})")
             if symbols:
                 lines += [f"      {symbol}" for symbol in one.symbols]
-        if file.rpaths and file.dependencies:
+        if file.rpaths:
             lines.append(f"  {file.path}  RPATH {':'.join(file.rpaths)}")
     lines += [f"  {finding.kind}: {finding.path}: {finding.text}" for finding in found.findings]
     for major, libraries in lacking.items():

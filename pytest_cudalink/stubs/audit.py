@@ -7,15 +7,20 @@ are no dependency.
 
 from __future__ import annotations
 
+import os
+import posixpath
 import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any, Final
+
+from .catalog import load_catalog
 
 __all__ = ["MAJORS", "Audit", "AuditError", "Dependency", "FileAudit", "Finding", "audit"]
 
@@ -23,38 +28,63 @@ __all__ = ["MAJORS", "Audit", "AuditError", "Dependency", "FileAudit", "Finding"
 MAJORS: Final = ("11", "12", "13", "none")
 
 _ANY = ("11", "12", "13")
+#: The number in the SONAME begins with the CUDA major, as in libcudart.so.11.0, libcupti.so.11.7 and libcudart.so.12.
+_SAME: Final[dict[str, tuple[str, ...]]] = {major: (major,) for major in _ANY}
 #: CUDA majors by library and the version in its SONAME, from the wheels of CUDA 11.8, 12.9 and 13.0. A library with
 #: None has the same SONAME in each of them (or belongs to the driver, or to a product with versions of its own).
 _LIBRARIES: Final[dict[str, dict[str, tuple[str, ...]] | None]] = {
     "libcuda": None,
-    "libnvidia-ml": None,
-    "libcudart": {"11.0": ("11",), "12": ("12",), "13": ("13",)},
-    "libnvrtc": {"11.0": ("11",), "11.1": ("11",), "11.2": ("11",), "12": ("12",), "13": ("13",)},
-    "libnvJitLink": {"12": ("12",), "13": ("13",)},
-    "libnvfatbin": {"12": ("12",), "13": ("13",)},
+    "libcudart": _SAME,
+    "libnvrtc": _SAME,
+    "libnvrtc-builtins": _SAME,
+    "libnvJitLink": _SAME,
+    "libnvfatbin": _SAME,
     "libnvvm": None,
-    "libcublas": {"11": ("11",), "12": ("12",), "13": ("13",)},
-    "libcublasLt": {"11": ("11",), "12": ("12",), "13": ("13",)},
-    "libnvblas": {"11": ("11",), "12": ("12",), "13": ("13",)},
+    "libcublas": _SAME,
+    "libcublasLt": _SAME,
+    "libnvblas": _SAME,
     "libcufft": {"10": ("11",), "11": ("12",), "12": ("13",)},
     "libcufftw": {"10": ("11",), "11": ("12",), "12": ("13",)},
     "libcurand": None,
     "libcusolver": {"11": ("11", "12"), "12": ("13",)},
     "libcusolverMg": {"11": ("11", "12"), "12": ("13",)},
     "libcusparse": {"11": ("11",), "12": ("12", "13")},
-    "libnvjpeg": {"11": ("11",), "12": ("12",), "13": ("13",)},
-    "libcupti": {"11.8": ("11",), "12": ("12",), "13": ("13",)},
+    "libnvjpeg": _SAME,
+    "libcupti": _SAME,
+    "libcuinj64": _SAME,
+    "libaccinj64": _SAME,
+    "libcheckpoint": None,
+    "libpcsamplingutil": None,
     "libnvToolsExt": {"1": ("11", "12")},
-    "libcufile": None,
-    "libcudnn": None,
+    "libnvtx3interop": None,
+    "libnvcuvid": None,
+    "libcudla": None,
     "libnccl": None,
-    "libnvshmem_host": None,
-    "libcutensor": None,
-    "libcusparseLt": None,
-    "libcudss": None,
 }
-_NPP = re.compile(r"libnpp\w*")
-_NAME = re.compile(r"^(?P<stem>lib[\w]+?(?:-ml)?)(?:-[0-9a-f]{6,})?\.so(?:\.(?P<version>[\d.]+))?$")
+#: The same for libraries that come in several parts, or with variants, by how their names begin.
+_FAMILIES: Final[dict[str, dict[str, tuple[str, ...]] | None]] = {
+    "libnpp": _SAME,
+    "libnvidia-": None,
+    "libnvperf_": None,
+    "libnvcomp": None,
+    "libnvshmem": None,
+    "libcudnn": None,
+    "libcudss": None,
+    "libcufile": None,
+    "libcutensor": None,
+    "libcublasMp": None,
+    "libcufftMp": None,
+    "libcusolverMp": None,
+    "libcusparseLt": None,
+}
+_NAME = re.compile(
+    r"^(?P<stem>lib(?:nvidia-[a-z]+|\w+?(?:-builtins)?))(?:\.alt)?(?:-[0-9a-f]{6,})?\.so(?:\.(?P<version>[\d.]+))?$"
+)
+#: Libraries that have no CUDA function: the system's, the compilers' and Python's.
+_SYSTEM = re.compile(
+    r"(?:lib(?:c|m|dl|rt|pthread|util|resolv|gcc_s|stdc\+\+|c\+\+|c\+\+abi|atomic|gomp|omp|z|python3[\d.]*)|ld-\S+)"
+    r"(?:-[0-9a-f]{6,})?\.so[\d.]*"
+)
 #: What other programs look for by part of a name, in /proc/self/maps and in folders.
 _SOUGHT = ("libcudart", "libnvrtc", "libnvJitLink", "libcuda.so")
 #: Symbols of libraries that have no symbol versions.
@@ -78,13 +108,16 @@ class Dependency:
     symbols : tuple of str
         Undefined symbols that are wanted of it, with their version: ``"cudaMalloc@libcudart.so.12"``.
     bundled : bool
-        The wheel brings the library along.
+        The wheel brings the library along, and the file's RPATH, or that of what loads it, leads there.
+    unreached : str or None
+        A copy in the wheel that no RPATH leads to. It counts only for a program that opens it first, which is not seen.
     """
 
     library: str
     majors: tuple[str, ...]
     symbols: tuple[str, ...]
     bundled: bool
+    unreached: str | None
 
 
 @dataclass(frozen=True)
@@ -115,7 +148,8 @@ class Finding:
     """Something that should be repaired: the file, the kind and a sentence.
 
     Kinds: ``"unreadable"``, ``"name"`` (a substring search takes it for a CUDA library), ``"rpath"`` (an absolute
-    folder of the machine that built it), ``"majors"`` (no CUDA major satisfies every file).
+    folder of the machine that built it), ``"majors"`` (no CUDA major satisfies every file), ``"symbols"`` (functions of
+    CUDA that nothing which the file needs can have).
     """
 
     path: str
@@ -205,11 +239,12 @@ def audit(path: str | Path) -> Audit:
         raise AuditError(msg)
     read: list[tuple[str, _Elf]] = []
     findings: list[Finding] = []
-    for name, stream in members:
+    for name, opened in members:
         try:
-            found = _read_elf(stream)
-        except Exception as error:  # noqa: BLE001 (pyelftools raises whatever a damaged file leads it to)
-            text = f"cannot be read as ELF: {type(error).__name__}: {error}"
+            with opened() as stream:
+                found = _read_elf(stream)
+        except Exception as error:  # noqa: BLE001 (pyelftools and zipfile raise whatever a damaged file leads them to)
+            text = f"cannot be read: {type(error).__name__}: {error}"
             findings.append(Finding(name, "unreadable", text))
             continue
         if found is not None:
@@ -225,23 +260,77 @@ def _usable(dependency: Dependency) -> tuple[str, ...]:
 
 
 def _judge(path: Path, read: list[tuple[str, _Elf]], findings: list[Finding]) -> Audit:
-    present = {name.rpartition("/")[2] for name, _ in read} | {elf.soname for _, elf in read if elf.soname}
+    elves = dict(read)
+    found, loaders = _resolve(elves)
+    present = {elf.soname: name for name, elf in read if elf.soname}
+    present |= {name.rpartition("/")[2]: name for name in elves}
     files = []
     for name, elf in read:
-        dependencies = tuple(_dependencies(elf, present))
+        dependencies = tuple(_dependencies(elf, found[name], present))
         majors = tuple(major for major in MAJORS if all(major in _usable(one) for one in dependencies))
         files.append(FileAudit(name, elf.soname, dependencies, elf.rpaths, majors))
         findings += _findings(name, elf)
+        findings += _unprovided(name, elves, found, _above(name, loaders))
     majors = tuple(major for major in MAJORS if all(major in file.majors for file in files))
     if not majors:
         needs = "; ".join(
-            f"{file.path} loads with {', '.join(file.majors) or 'none'}" for file in files if file.dependencies
+            f"{file.path} loads with {', '.join(file.majors) or 'nothing'}" for file in files if file.dependencies
         )
         findings.append(Finding(str(path), "majors", f"no CUDA major satisfies every file: {needs}"))
     return Audit(str(path), tuple(files), tuple(findings), majors)
 
 
-def _dependencies(elf: _Elf, present: set[str]) -> Iterator[Dependency]:
+def _resolve(elves: Mapping[str, _Elf]) -> tuple[dict[str, dict[str, str]], dict[str, set[str]]]:
+    """By file, the files of the wheel that the dynamic loader takes for the libraries that it needs, and the reverse.
+
+    A file's RUNPATH counts for itself; where it has none, its own RPATH and that of everything that loads it. What has
+    been loaded for those is there for it too. What a program opens before is not seen.
+    """
+    places: dict[tuple[str, str | None], str] = {}
+    for path, elf in elves.items():  # a folder's links are not read: they are called as the SONAME
+        places[_folder_of(path), elf.soname] = path
+    for path in elves:
+        places[_folder_of(path), path.rpartition("/")[2]] = path
+    found: dict[str, dict[str, str]] = {path: {} for path in elves}
+    loaders: dict[str, set[str]] = {path: set() for path in elves}
+    changed = True
+    while changed:
+        changed = False
+        for path, elf in elves.items():
+            above = _above(path, loaders)
+            folders = _folders(path, elf.runpath or elf.rpath)
+            if not elf.runpath:
+                folders += [f for one in above if not elves[one].runpath for f in _folders(one, elves[one].rpath)]
+            for library in set(elf.needed) - set(found[path]):
+                hits = [places[folder, library] for folder in folders if (folder, library) in places]
+                hits += [found[one][library] for one in above if library in found[one]]
+                if hits:
+                    found[path][library] = hits[0]
+                    loaders[hits[0]].add(path)
+                    changed = True
+    return found, loaders
+
+
+def _folder_of(path: str) -> str:
+    """The folder that a file of a wheel is put into, below site-packages."""
+    return posixpath.dirname(re.sub(r"^[^/]+\.data/(?:purelib|platlib)/", "", path)) or "."
+
+
+def _folders(path: str, rpaths: tuple[str, ...]) -> list[str]:
+    """What RPATHs mean that are relative to the file."""
+    matches = [re.fullmatch(r"\$(?:ORIGIN|\{ORIGIN\})(?:/(.*))?", rpath) for rpath in rpaths]
+    return [posixpath.normpath(posixpath.join(_folder_of(path), match[1] or "")) for match in matches if match]
+
+
+def _above(path: str, loaders: Mapping[str, set[str]]) -> list[str]:
+    """Every file that brings this one in, also by way of others; the nearest first."""
+    above = [path]
+    for one in above:
+        above += sorted(loaders[one].difference(above))
+    return above[1:]
+
+
+def _dependencies(elf: _Elf, found: Mapping[str, str], present: Mapping[str, str]) -> Iterator[Dependency]:
     for library in elf.needed:
         majors = _majors(library)
         if majors is None:
@@ -253,7 +342,40 @@ def _dependencies(elf: _Elf, present: set[str]) -> Iterator[Dependency]:
             for symbol, file, version in elf.undefined
             if file == library or (not file and pattern and pattern.fullmatch(symbol))
         )
-        yield Dependency(library, majors, symbols, library in present)
+        bundled = library in found
+        yield Dependency(library, majors, symbols, bundled, None if bundled else present.get(library))
+
+
+@cache
+def _functions() -> dict[str, str]:
+    """The functions of CUDA that every program calls some of, with the library that has each."""
+    libraries = load_catalog().libraries.values()
+    return {function.symbol: library.stem for library in libraries for function in library.functions}
+
+
+def _unprovided(
+    name: str, elves: Mapping[str, _Elf], found: Mapping[str, Mapping[str, str]], above: list[str]
+) -> Iterator[Finding]:
+    """Functions of CUDA that the loader cannot find, as far as the wheel itself tells.
+
+    They may be in anything that the file needs, or that is needed by what loads it. Nothing is said where one of those
+    is a library that is not in the wheel, such as libtorch.so, which may bring CUDA's along.
+    """
+    wanted = elves[name].wanted
+    if not wanted:
+        return
+    scope = [name, *above]
+    for one in scope:
+        scope += sorted(set(found[one].values()).difference(scope))
+    outside = {library for one in scope for library in elves[one].needed if library not in found[one]}
+    if any(_majors(library) is None and not _SYSTEM.fullmatch(library) for library in outside):
+        return
+    stems = {_stem(library) for library in outside}
+    defined = {symbol for one in scope for symbol in elves[one].defined}
+    missing = sorted(symbol for symbol in wanted if symbol not in defined and _functions()[symbol] not in stems)
+    if missing:
+        some = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+        yield Finding(name, "symbols", f"calls {some}, and needs no library that has it: link it with CUDA's or a stub")
 
 
 def _stem(library: str) -> str:
@@ -267,10 +389,11 @@ def _majors(library: str) -> tuple[str, ...] | None:
     if match is None:
         return None
     stem, version = match["stem"], match["version"] or ""
-    if _NPP.fullmatch(stem):
-        table: dict[str, tuple[str, ...]] | None = {major: (major,) for major in _ANY}
-    elif stem in _LIBRARIES:
+    family = next((family for family in _FAMILIES if stem.startswith(family)), None)
+    if stem in _LIBRARIES:
         table = _LIBRARIES[stem]
+    elif family:
+        table = _FAMILIES[family]
     else:
         return None
     if table is None or not version:
@@ -298,21 +421,34 @@ def _findings(name: str, elf: _Elf) -> Iterator[Finding]:
 class _Elf:
     soname: str | None
     needed: tuple[str, ...]
-    rpaths: tuple[str, ...]
+    rpath: tuple[str, ...]
+    runpath: tuple[str, ...]
     #: name, file and version of what is wanted of that file; the latter two are empty without symbol versions
     undefined: tuple[tuple[str, str, str], ...]
+    #: functions of CUDA that it calls, without those that may be missing (weak ones), and that it has
+    wanted: frozenset[str]
+    defined: frozenset[str]
+
+    @property
+    def rpaths(self) -> tuple[str, ...]:
+        return self.rpath + self.runpath
 
 
 def _read_elf(stream: IO[bytes]) -> _Elf | None:
-    """What the dynamic loader sees; None for files that it would not load (object files, static programs)."""
+    """What the dynamic loader sees; None for files that it would not load (other files, object files, programs)."""
     from elftools.elf.dynamic import DynamicSegment
     from elftools.elf.elffile import ELFFile
 
+    if not _is_elf(stream):
+        return None
     elf = ELFFile(stream)
     dynamic = next((segment for segment in elf.iter_segments() if isinstance(segment, DynamicSegment)), None)
     if dynamic is None:
         return None
-    soname, needed, rpaths = None, [], []
+    soname: str | None = None
+    needed: list[str] = []
+    rpath: list[str] = []
+    runpath: list[str] = []
     tag: Any  # its attributes depend on what it is
     for tag in dynamic.iter_tags():
         match tag.entry.d_tag:
@@ -321,11 +457,24 @@ def _read_elf(stream: IO[bytes]) -> _Elf | None:
             case "DT_NEEDED":
                 needed.append(tag.needed)
             case "DT_RPATH":
-                rpaths += tag.rpath.split(":")
+                rpath += filter(None, tag.rpath.split(":"))
             case "DT_RUNPATH":
-                rpaths += tag.runpath.split(":")
-    undefined = tuple(_undefined(elf))
-    return _Elf(soname, tuple(needed), tuple(folder for folder in rpaths if folder), undefined)
+                runpath += filter(None, tag.runpath.split(":"))
+    wanted, defined = _calls(elf)
+    return _Elf(soname, tuple(needed), tuple(rpath), tuple(runpath), tuple(_undefined(elf)), wanted, defined)
+
+
+def _calls(elf: Any) -> tuple[frozenset[str], frozenset[str]]:
+    """Functions of CUDA among the dynamic symbols: those that must come from elsewhere, and those that are here."""
+    wanted, defined = set(), set()
+    section = elf.get_section_by_name(".dynsym")
+    for symbol in section.iter_symbols() if section else ():
+        if symbol.name in _functions():
+            if symbol["st_shndx"] != "SHN_UNDEF":
+                defined.add(symbol.name)
+            elif symbol["st_info"]["bind"] != "STB_WEAK":
+                wanted.add(symbol.name)
+    return frozenset(wanted), frozenset(defined)
 
 
 def _undefined(elf: Any) -> Iterator[tuple[str, str, str]]:
@@ -347,47 +496,54 @@ def _undefined(elf: Any) -> Iterator[tuple[str, str, str]]:
         yield symbol.name, file_name, version
 
 
-def _is_elf(head: bytes) -> bool:
+def _is_elf(stream: IO[bytes]) -> bool:
+    """Whether it begins as ELF; leaves the stream at its begin."""
+    head = stream.read(4)
+    stream.seek(0)
     return head == b"\x7fELF"
 
 
-def _folder(folder: Path) -> Iterator[tuple[str, IO[bytes]]]:
+#: Name and opener of each file; opening may fail for one of them alone.
+_Members = Iterator[tuple[str, Callable[[], AbstractContextManager[IO[bytes]]]]]
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return path.open("rb")
+
+
+def _folder(folder: Path) -> _Members:
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.is_symlink():
-            with path.open("rb") as stream:
-                if _is_elf(stream.read(4)):
-                    stream.seek(0)
-                    yield path.relative_to(folder).as_posix(), stream
+            yield path.relative_to(folder).as_posix(), partial(_opened, path)
 
 
-def _single(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+def _single(path: Path) -> _Members:
     with path.open("rb") as stream:
-        if not _is_elf(stream.read(4)):
+        if not _is_elf(stream):
             msg = f"{path}: neither a wheel nor an ELF file"
             raise AuditError(msg)
-        stream.seek(0)
-        yield path.name, stream
+    yield path.name, partial(_opened, path)
 
 
-def _wheel(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+def _wheel(path: Path) -> _Members:
     try:
         archive = zipfile.ZipFile(path)
-    except (OSError, zipfile.BadZipFile) as error:
+    except Exception as error:  # a damaged directory ends in more than BadZipFile
         msg = f"{path}: not a wheel: {error}"
         raise AuditError(msg) from error
     with archive:
         for member in archive.infolist():
-            with archive.open(member) as packed:
-                if not _is_elf(packed.read(4)):
-                    continue
-            with _unpacked(archive, member) as stream:
-                yield member.filename, stream
+            yield member.filename, partial(_unpacked, archive, member)
 
 
 @contextmanager
 def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[IO[bytes]]:
-    """A member that can be read from any place, on disk when it is large."""
+    """A member that can be read from any place, on disk when it is large; only the head of what is not ELF."""
     with archive.open(member) as packed, tempfile.SpooledTemporaryFile(max_size=64 << 20) as stream:
-        shutil.copyfileobj(packed, stream)
+        stream.write(packed.read(4))
         stream.seek(0)
+        if _is_elf(stream):
+            stream.seek(0, os.SEEK_END)
+            shutil.copyfileobj(packed, stream)
+            stream.seek(0)
         yield stream

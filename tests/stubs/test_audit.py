@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -48,9 +49,9 @@ def user(path: Path, cuda: Path, *names: str, flags: tuple[str, ...] = ()) -> Pa
     )
 
 
-def wheel(path: Path, folder: Path) -> Path:
+def wheel(path: Path, folder: Path, compression: int = zipfile.ZIP_DEFLATED) -> Path:
     """A wheel with the content of a folder."""
-    with zipfile.ZipFile(path, "w") as archive:
+    with zipfile.ZipFile(path, "w", compression) as archive:
         for file in sorted(folder.rglob("*")):
             archive.write(file, file.relative_to(folder))
     return path
@@ -108,20 +109,107 @@ def test_contradicting_files(cuda, tmp_path) -> None:
     assert [finding.kind for finding in found.findings] == ["majors"]
     assert "libuse.so loads with 12" in found.findings[0].text
     assert "libmore.so loads with 13" in found.findings[0].text
+    user(tmp_path / "a/libboth.so", cuda, "libcudart.so.12", "libnvrtc.so.13")
+    assert "libboth.so loads with nothing" in audit(tmp_path / "a").findings[0].text
 
 
-def test_bundled_library(cuda, tmp_path) -> None:
+USES = "extern int cudaMalloc(); int f(void) { return cudaMalloc(); }"
+
+
+def bundled(folder: Path, name: str) -> Path:
+    """A library of CUDA's as a wheel brings it along."""
+    return compile_c(folder / name, "int cudaMalloc(void) { return 0; }")
+
+
+def test_bundled_library(tmp_path) -> None:
     """A library that the wheel brings along is no dependency; a mangled name is known for what it is."""
-    (tmp_path / "tree/x.libs").mkdir(parents=True)
-    mangled = compile_c(tmp_path / "tree/x.libs/libcudart-d0da41ae.so.12.9.79", "int cudaMalloc(void) { return 0; }")
-    compile_c(
-        tmp_path / "tree/pkg/libuse.so", "extern int cudaMalloc(); int f(void) { return cudaMalloc(); }", str(mangled)
-    )
+    mangled = bundled(tmp_path / "tree/x.libs", "libcudart-d0da41ae.so.12.9.79")
+    compile_c(tmp_path / "tree/pkg/libuse.so", USES, str(mangled), "-Wl,-rpath,$ORIGIN/../x.libs")
     found = audit(tmp_path / "tree")
     assert found.majors == ("11", "12", "13", "none")
     assert found.libraries == {}
     dependency = next(d for file in found.files for d in file.dependencies)
     assert (dependency.library, dependency.majors, dependency.bundled) == (mangled.name, ("12",), True)
+
+
+@pytest.mark.parametrize("rpath", [(), ("-Wl,-rpath,$ORIGIN",), ("-Wl,-rpath,$ORIGIN/../../other",)])
+def test_bundled_where_the_loader_does_not_look(rpath: tuple[str, ...], tmp_path, capsys) -> None:
+    """A library in another folder of the wheel does not help a file whose RPATH does not lead there."""
+    library = bundled(tmp_path / "other", "libcudart.so.12")
+    compile_c(tmp_path / "pkg/libuse.so", USES, str(library), *rpath)
+    assert main(["audit", str(tmp_path), "--require", "none"]) == 1
+    printed = capsys.readouterr().out
+    assert "loads with CUDA 12\n" in printed
+    assert "needs libcudart.so.12  (CUDA 12; 0 symbols; no RPATH leads to other/libcudart.so.12)" in printed
+
+
+@pytest.mark.parametrize(
+    ("tags", "needs", "reached"),
+    [
+        ("--disable-new-dtags", ("libmiddle.so",), True),  # RPATH holds for what is loaded on its behalf
+        ("--enable-new-dtags", ("libmiddle.so",), False),  # RUNPATH does not
+        ("--enable-new-dtags", ("libcudart.so.12", "libmiddle.so"), True),  # already loaded when it is asked for
+    ],
+)
+def test_bundled_for_another_library(tags: str, needs: tuple[str, ...], reached: bool, run, tmp_path) -> None:
+    """What the file that loads a library is able to find counts for that library, as for the dynamic loader."""
+    libs = tmp_path / "pkg.libs"
+    library = bundled(libs, "libcudart.so.12")
+    compile_c(libs / "libmiddle.so", USES.replace("f(", "middle("), str(library))
+    flags = ("-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN/../pkg.libs", f"-Wl,{tags}", "-Wl,--allow-shlib-undefined")
+    top = compile_c(tmp_path / "pkg/libtop.so", "int x;", *flags, *(str(libs / name) for name in needs))
+
+    found = audit(tmp_path)
+
+    assert ("none" in found.majors) == reached
+    assert (run(f"import ctypes; ctypes.CDLL({str(top)!r})").returncode == 0) == reached
+
+
+def test_bundled_in_the_data_folder(tmp_path) -> None:
+    """Files in NAME.data/platlib are put beside those of the wheel's root, and are found from there."""
+    library = bundled(tmp_path / "x-1.data/platlib/x.libs", "libcudart.so.12")
+    compile_c(tmp_path / "pkg/libuse.so", USES, str(library), "-Wl,-rpath,${ORIGIN}/../x.libs")
+    assert audit(tmp_path).libraries == {}
+
+
+@pytest.mark.parametrize(
+    ("library", "majors"),
+    [
+        ("libcupti.so.11.7", ("11",)),
+        ("libnvrtc-builtins.so.12.9", ("12",)),
+        ("libnppial-0123abcd.so.13.0.2", ("13",)),
+        *((name, ("11", "12", "13")) for name in (
+            "libcudnn_ops.so.9", "libcudla.so.1", "libnvperf_host.so", "libcufile_rdma.so.1", "libcutensorMg.so.2",
+            "libcusolverMp.so.0", "libnvtx3interop.so", "libnvcomp.so.5", "libnvidia-ml.so.1", "libnvcuvid.so.1",
+        )),
+    ],
+)  # fmt: skip
+def test_less_known_libraries(library: str, majors: tuple[str, ...], tmp_path) -> None:
+    """Every library of CUDA's and of its products counts: none of them is there without CUDA."""
+    real = compile_c(tmp_path / library, "int x;")
+    compile_c(tmp_path / "libuse.so", "int y;", "-Wl,--no-as-needed", str(real))
+    assert audit(tmp_path / "libuse.so").majors == majors
+
+
+def test_undefined_functions(stubs, tmp_path) -> None:
+    """Functions of CUDA that nothing has are a finding; not weak ones, nor if a stub or an unknown library has them."""
+    calls = "extern int cudaMalloc(void), cudaFree(void) WEAK; int f(void) { return cudaMalloc() + cudaFree(); }"
+    strong, weak = calls.replace("WEAK", ""), calls.replace("WEAK", "__attribute__((weak))")
+    (finding,) = audit(compile_c(tmp_path / "libbad.so", strong)).findings
+    assert (finding.kind, finding.path) == ("symbols", "libbad.so")
+    assert finding.text.startswith("calls cudaFree, cudaMalloc, and needs no library that has it")
+    (finding,) = audit(compile_c(tmp_path / "libless.so", weak)).findings
+    assert finding.text.startswith("calls cudaMalloc, and needs")
+
+    (tmp_path / "good").mkdir()
+    stub = shutil.copy(stubs["cudart"], tmp_path / "good")
+    compile_c(tmp_path / "good/libuse.so", strong, str(stub), "-Wl,-rpath,$ORIGIN")
+    other = compile_c(tmp_path / "libtorch.so", "int x;")
+    compile_c(tmp_path / "good/libmore.so", strong, "-Wl,--no-as-needed", str(other))
+    compile_c(
+        tmp_path / "good/libcublasuser.so", "extern int cublasCreate_v2(); int f(void) { return cublasCreate_v2(); }"
+    )
+    assert audit(tmp_path / "good").findings == ()
 
 
 @pytest.mark.parametrize(
@@ -133,6 +221,13 @@ def test_names_that_searches_hit(name: str, tmp_path) -> None:
     (finding,) = audit(tmp_path).findings
     assert finding.kind == "name"
     assert finding.text.startswith(f"{name} is not CUDA's library, but searches for 'lib")
+
+
+@pytest.mark.parametrize("name", ["libnvrtc-builtins.so.13.0", "libnvrtc.alt.so.13", "libnvrtc-builtins.alt.so.13.0"])
+def test_names_of_cudas_own(name: str, tmp_path) -> None:
+    """Libraries that NVIDIA's wheels contain are not taken for stubs with a bad name."""
+    compile_c(tmp_path / name, "int x;")
+    assert audit(tmp_path).findings == ()
 
 
 def test_soname_that_searches_hit(tmp_path) -> None:
@@ -155,6 +250,13 @@ def test_rpaths(cuda, tmp_path) -> None:
     found = audit(tmp_path)
     assert found.files[0].rpaths == ("$ORIGIN/../nvidia/lib", "/usr/local/cuda/lib64")
     assert [(finding.kind, "/usr/local/cuda/lib64" in finding.text) for finding in found.findings] == [("rpath", True)]
+
+
+def test_rpaths_without_dependencies(cuda, tmp_path, capsys) -> None:
+    """The table has the RPATHs of every file, also of one that needs nothing of CUDA."""
+    user(tmp_path / "libuse.so", cuda, flags=("-Wl,-rpath,$ORIGIN/lib",))
+    assert main(["audit", str(tmp_path)]) == 0
+    assert "  libuse.so  RPATH $ORIGIN/lib\n" in capsys.readouterr().out
 
 
 def test_table_and_exit_codes(cuda, tmp_path, capsys) -> None:
@@ -248,5 +350,60 @@ def test_damaged_files(data, sample, tmp_path_factory) -> None:
         found = audit(path)
     except AuditError as error:
         assert "no shared library" in str(error)
+    else:
+        assert found.files or found.findings
+
+
+@pytest.fixture(scope="module")
+def sample_wheel(sample, tmp_path_factory) -> bytes:
+    """The bytes of a compressed wheel with that library and a text."""
+    folder = tmp_path_factory.mktemp("sample-wheel")
+    (folder / "tree").mkdir()
+    (folder / "tree/libuse.so").write_bytes(sample)
+    (folder / "tree/text.py").write_text("x = 1\n", encoding="utf-8")
+    return wheel(folder / "x.whl", folder / "tree").read_bytes()
+
+
+def changed_archive(data: bytes, offset: int, value: int) -> bytes:
+    """A ZIP file with one byte changed in the head of its first member and in its entry of the directory."""
+    changed = bytearray(data)
+    for begin, at in ((0, offset), (changed.index(b"PK\1\2"), offset + 2)):
+        changed[begin + at] = value
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    ("offset", "value", "words"),
+    [
+        (14, 0, "BadZipFile"),  # the checksum
+        (6, 1, "encrypted"),
+        (8, 99, "NotImplementedError"),  # the compression
+    ],
+)
+def test_unreadable_member(offset: int, value: int, words: str, sample_wheel, tmp_path, capsys) -> None:
+    """A member that cannot be unpacked is a finding that names it, and the others are read."""
+    path = tmp_path / "x.whl"
+    path.write_bytes(changed_archive(sample_wheel, offset, value))
+    assert main(["audit", str(path)]) == 1
+    printed = capsys.readouterr().out
+    assert "  unreadable: libuse.so: cannot be read: " in printed
+    assert words in printed
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_damaged_wheels(data, sample_wheel, tmp_path_factory) -> None:
+    """A cut or changed wheel is refused, has a finding or is read as it is; nothing else escapes."""
+    changed = bytearray(sample_wheel)
+    directory = sample_wheel.index(b"PK\1\2")
+    places = st.one_of(st.integers(0, 60), st.integers(directory, len(changed) - 1), st.integers(0, len(changed) - 1))
+    for _ in range(data.draw(st.integers(0, 8))):
+        changed[data.draw(places)] = data.draw(st.integers(0, 255))
+    path = tmp_path_factory.mktemp("damaged") / "x.whl"
+    path.write_bytes(changed[: len(changed) - data.draw(st.sampled_from([0, 0, 0, 1, 30, 200]))])
+    try:
+        found = audit(path)
+    except AuditError as error:
+        assert str(path) in str(error)
     else:
         assert found.files or found.findings
