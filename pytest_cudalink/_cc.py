@@ -28,7 +28,6 @@ _FLAGS = (
     "-Wall",
     "-Wextra",
     "-Wno-format-zero-length",
-    "-Werror",
     "-shared",
 )
 
@@ -71,9 +70,15 @@ def find_compiler() -> list[str]:
         If there is none, naming what was looked for.
     """
     if named := os.environ.get("CC"):
-        command = shlex.split(named)
-        if shutil.which(command[0]) is None:
-            msg = f"CC={named!r}: there is no command {command[0]!r} on the PATH; unset CC or install it"
+        if shutil.which(named):
+            return [named]  # one path, perhaps with spaces in it
+        try:
+            command = shlex.split(named)
+        except ValueError as error:
+            msg = f"CC={named!r}: cannot be split into words: {error}; unset CC or correct it"
+            raise CompilerError(msg) from error
+        if not command or shutil.which(command[0]) is None:
+            msg = f"CC={named!r}: there is no command {''.join(command[:1])!r} on the PATH; unset CC or install it"
             raise CompilerError(msg)
         return command
     for name in ("cc", "gcc", "clang"):
@@ -85,7 +90,7 @@ def find_compiler() -> list[str]:
     raise CompilerError(msg)
 
 
-def build(library: SharedLibrary, folder: Path, compiler: Sequence[str] | None = None) -> Path:
+def build(library: SharedLibrary, folder: Path, compiler: Sequence[str] | None = None, *, strict: bool = True) -> Path:
     """Make one library, and put it in place only when it is whole.
 
     Parameters
@@ -95,6 +100,8 @@ def build(library: SharedLibrary, folder: Path, compiler: Sequence[str] | None =
         Output folder; made if it is missing.
     compiler : sequence of str, optional
         Command; default that of `find_compiler`.
+    strict : bool
+        Whether warnings are errors: for our own sources, not for what is made from a user's.
 
     Returns
     -------
@@ -116,6 +123,7 @@ def build(library: SharedLibrary, folder: Path, compiler: Sequence[str] | None =
         command = [
             *(compiler or find_compiler()),
             *_FLAGS,
+            *(["-Werror"] if strict else []),
             *(f"-I{path}" for path in library.include),
             *map(str, library.sources),
             f"-Wl,-soname,{library.soname}",

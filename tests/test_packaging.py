@@ -152,6 +152,24 @@ def test_compiler_that_is_not_there(monkeypatch) -> None:
         _cc.find_compiler()
 
 
+@pytest.mark.parametrize(("named", "words"), [(" ", "no command ''"), ("'", "cannot be split into words")])
+def test_compiler_that_is_no_command(named: str, words: str, monkeypatch) -> None:
+    """A CC without a word, and one with an open quote, are refused with the value."""
+    monkeypatch.setenv("CC", named)
+    with pytest.raises(_cc.CompilerError, match=f"CC={named!r}.*{words}"):
+        _cc.find_compiler()
+
+
+def test_compiler_in_a_folder_with_spaces(tmp_path: Path, monkeypatch) -> None:
+    """A CC that is one path, as CMake gives it, is not split at its spaces."""
+    program = tmp_path / "my tools" / "cc"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("CC", str(program))
+    assert _cc.find_compiler() == [str(program)]
+
+
 def test_compiler_that_refuses(tmp_path: Path) -> None:
     """The error has the command and the compiler's own words, and nothing half-made is left."""
     source = tmp_path / "bad.c"

@@ -74,7 +74,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _names(options: argparse.Namespace) -> list[str]:
-    return [name for name in options.libs.split(",") if name]
+    """The libraries of ``--libs``, each once."""
+    from ..stubs.generator import GeneratorError
+
+    names = list(dict.fromkeys(filter(None, map(str.strip, options.libs.split(",")))))
+    if not names:
+        msg = f"--libs {options.libs!r} names no library; expected some of cuda,cudart,nvrtc, or leave it out"
+        raise GeneratorError(msg)
+    return names
 
 
 def _make(options: argparse.Namespace) -> list[str]:

@@ -101,7 +101,8 @@ def describe(stub: str | Path) -> Description:
     OSError
         If the file cannot be loaded.
     """
-    path = Path(stub) if "/" in str(stub) else library_path(str(stub))
+    named = isinstance(stub, Path) or "/" in stub or stub.endswith(".so")
+    path = Path(stub).absolute() if named else library_path(str(stub))  # the loader searches for names without a folder
     if not path.is_file():
         msg = f"no stub library at {path}; 'cudalink stubs build -o DIR' makes them"
         raise StubNotFoundError(msg)

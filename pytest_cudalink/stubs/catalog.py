@@ -255,8 +255,22 @@ def _catalog(data: dict[str, Any]) -> Catalog:
     libraries = {}
     for name, entry in data["libraries"].items():
         functions = tuple(_functions(name, data["functions"].get(name, {}), types))
+        _check_symbols(name, functions)
         libraries[name] = _library(name, entry, functions)
     return Catalog(libraries, types, {int(major): names for major, names in data.get("headers", {}).items()})
+
+
+def _check_symbols(library: str, functions: tuple[Function, ...]) -> None:
+    """A library exports each symbol once."""
+    owners: dict[str, str] = {}
+    for function in functions:
+        owner = owners.setdefault(function.symbol, function.name)
+        if owner != function.name:
+            msg = (
+                f"functions.{library}.{function.name}: {function.symbol} is the symbol of functions.{library}.{owner} "
+                "already; to replace that one, use its name"
+            )
+            raise CatalogError(msg)
 
 
 def _library(name: str, entry: Any, functions: tuple[Function, ...]) -> Library:
@@ -296,7 +310,7 @@ def _hint(where: str, hint: dict[str, Any] | None) -> tuple[str, int] | None:
 
 def _results(where: str, results: dict[str, Any]) -> dict[int, str]:
     for code, text in results.items():
-        if not code.isdecimal() or not isinstance(text, str):
+        if not code.isdecimal() or int(code) >= 2**31 or not isinstance(text, str):
             msg = f'{where}: results must be names by number, such as 303 = "cudaErrorSharedObjectInitFailed"'
             raise CatalogError(msg)
     return {int(code): text for code, text in results.items()}
@@ -335,6 +349,9 @@ def _function(where: str, name: str, entry: Any, types: Mapping[str, str]) -> Fu
         adapter=keys.take("adapter", str, default=None, choices=_ADAPTERS),
     )
     keys.finish()
+    if function.answer and not _explains(function):
+        msg = f"{where}: answer = {function.answer!r}: expected an error code first, and a text as result or in 'out'"
+        raise CatalogError(msg)
     if len(known) < len(parameters):
         msg = f"{where}: two parameters have the same name"
         raise CatalogError(msg)
@@ -344,6 +361,13 @@ def _function(where: str, name: str, entry: Any, types: Mapping[str, str]) -> Fu
                 msg = f'{where}: the type {word} is not known; add it as [types] {word} = "..."'
                 raise CatalogError(msg)
     return function
+
+
+def _explains(function: Function) -> bool:
+    """Whether it takes an error code and gives a text, by its result or by the first output."""
+    code, outputs = function.parameters[:1], [output.name for output in function.outputs[:1]]
+    texts = [function.result, *(p.pointee for p in function.parameters if p.name in outputs)]
+    return any(not p.is_pointer for p in code) and any(re.fullmatch(r"(const )?char ?\*", text) for text in texts)
 
 
 def _plain(type_: str) -> str:
@@ -401,6 +425,9 @@ class _Keys:
             return value
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             msg = f"{self.where}: {key} = {value!r} must be {kind.__name__}"
+            raise CatalogError(msg)
+        if isinstance(value, int) and not -(2**31) <= value < 2**31:
+            msg = f"{self.where}: {key} = {value!r} must fit into an int of C"
             raise CatalogError(msg)
         if choices and value not in choices:
             msg = f"{self.where}: {key} = {value!r}: expected one of {', '.join(choices)}"

@@ -50,14 +50,30 @@ keys = st.sampled_from(
 )
 values = st.recursive(
     st.one_of(
-        st.integers(-(2**40), 2**40), st.text(string.printable, max_size=12), st.booleans(), st.just("int f(int a)")
+        st.integers(-(2**40), 2**40),
+        st.text(string.printable, max_size=12),
+        st.booleans(),
+        st.sampled_from(["int f(int a)", "int f(void)", "name", "text"]),
     ),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(keys, inner, max_size=4)),
     max_leaves=12,
 )
 
 
-@given(content=st.dictionaries(keys, values, max_size=4))
+#: A function whose keys are right more often than by chance.
+entries = st.fixed_dictionaries(
+    {"prototype": st.sampled_from(["int f(void)", "int f(int a)", "const char *f(int a)", "int f(int a, char **b)"])},
+    optional={
+        "answer": st.sampled_from(["name", "text"]),
+        "out": st.lists(st.sampled_from(["a", "b", "b[a]", "b:8"]), max_size=2),
+        "error": st.integers(-(2**33), 2**33),
+        "tier": st.sampled_from(["core", "optional"]),
+    },
+)
+functions = entries.map(lambda entry: {"functions": {"cudart": {"f": entry}}})
+
+
+@given(content=st.one_of(st.dictionaries(keys, values, max_size=4), functions))
 def test_any_symbol_file(content, tmp_path_factory) -> None:
     """Whatever a symbol file holds, it is used or refused with a text that names it."""
     folder = tmp_path_factory.mktemp("symbols")

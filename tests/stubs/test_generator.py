@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -226,6 +227,13 @@ def test_generate_leaves_the_sources(tmp_path, capsys) -> None:
         ("[things]\na = 1", "unknown table 'things'"),
         ("only = 3", "'only' must be a list"),
         ("[types]\na = 3", "types.a: expected a C name and a C type"),
+        ("[functions.cudart.f]\nprototype = 'int f(void)'\nanswer = 'name'", "expected an error code first"),
+        ("[functions.cudart.f]\nprototype = 'int f(int a)'\nanswer = 'text'", "a text as result or in 'out'"),
+        ("[functions.cudart.f]\nprototype = 'int f(int a)'\nerror = 99999999999", "must fit into an int of C"),
+        (
+            "[functions.cuda.cuMemAlloc_v2]\nprototype = 'int cuMemAlloc_v2(CUdeviceptr *p, size_t n)'",
+            "cuMemAlloc_v2 is the symbol of functions.cuda.cuMemAlloc already; to replace that one, use its name",
+        ),
         ("[functions", "Expected"),
     ],
 )
@@ -244,6 +252,7 @@ def test_bad_symbol_files(text: str, words: str, tmp_path, capsys) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["--libs", ""], "--libs '' names no library; expected some of cuda,cudart,nvrtc"),
         (["--libs", "cufft"], "no library 'cufft' in the catalog; there are cuda, cudart, nvrtc"),
         (["--prefix", "my-stub"], "prefix 'my-stub': expected letters, digits and _"),
         (["--prefix", "libcudart"], "other programs take liblibcudart_cuda.so for the real libcudart"),
@@ -254,6 +263,20 @@ def test_bad_arguments(arguments: list[str], words: str, tmp_path, capsys) -> No
     """What cannot be built is refused with one line that says why."""
     assert main(["stubs", "generate", "-o", str(tmp_path / "out"), *arguments]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_libraries_are_a_list(tmp_path, capsys) -> None:
+    """Spaces around the commas, and a library that is named twice, do not matter."""
+    assert main(["stubs", "generate", "--libs", "cudart, nvrtc,cudart", "-o", str(tmp_path)]) == 0
+    printed = [Path(line).name for line in capsys.readouterr().out.splitlines()]
+    assert printed == [f"stub_{name}.{end}" for name in ("cudart", "nvrtc") for end in ("c", "S", "h")]
+
+
+def test_warnings_of_a_users_compiler(tmp_path, monkeypatch, capfd) -> None:
+    """What a project's own compiler flags warn of does not stop its build."""
+    monkeypatch.setenv("CC", f"{shlex.join(find_compiler())} -Wconversion -Wundef")
+    assert main(["stubs", "build", "--libs", "nvrtc", "-o", str(tmp_path)]) == 0
+    assert capfd.readouterr().out == f"{tmp_path / 'libstub_nvrtc.so'}\n"
 
 
 def test_library_without_functions(tmp_path, catalog) -> None:
@@ -276,6 +299,21 @@ print(found.library, found.file, found.version, found.why, found.degraded, len(f
         describe("/nonexistent/libx.so")
     with pytest.raises(StubNotFoundError, match=r"no stub libstub_cufft.so in .*run 'cudalink stubs build'"):
         describe("cufft")
+
+
+@pytest.mark.parametrize("word", ["libstub_nvrtc.so", "./libstub_nvrtc.so", "Path('libstub_nvrtc.so')"])
+def test_describe_opens_the_file_that_is_named(word: str, run, stubs, tmp_path) -> None:
+    """A path without a folder is a file of the working folder, not one that the loader searches for."""
+    shutil.copy(stubs["nvrtc"], tmp_path)
+    code = f"""
+import os
+from pathlib import Path
+from pytest_cudalink.stubs import describe
+os.chdir({str(tmp_path)!r})
+describe({word if word.startswith("Path") else repr(word)})
+print([line.split()[-1] for line in open("/proc/self/maps") if "libstub_nvrtc" in line][0])
+"""
+    assert run(code).stdout == f"{tmp_path / 'libstub_nvrtc.so'}\n"
 
 
 def test_describe_refuses_other_libraries(tmp_path) -> None:
