@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +14,7 @@ import pytest
 
 from pytest_cudalink._cc import find_compiler
 from pytest_cudalink.stubs import build
-from pytest_cudalink.stubs.catalog import Catalog, load_catalog
+from pytest_cudalink.stubs.catalog import Catalog, Library, load_catalog
 
 #: Stands for a file that is not there: what the child processes have instead of an installed library.
 NOWHERE = "/nonexistent/cudalink/lib.so"
@@ -49,6 +51,29 @@ def clean_environment(**more: str) -> dict[str, str]:
     known = {"CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH", "LD_PRELOAD"}
     kept = {k: value for k, value in os.environ.items() if k not in known and not k.startswith("CUDALINK_STUBS_")}
     return {**kept, **{key: str(value) for key, value in more.items()}}
+
+
+def on_the_loaders_path(names: tuple[str, ...]) -> list[str]:
+    """Files that the loader would find by these names, such as the driver of a machine with a GPU."""
+    program = shutil.which("ldconfig", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    listed = subprocess.run([program, "-p"], capture_output=True, text=True, check=True).stdout if program else ""
+    entries = [line.strip().partition(" => ") for line in listed.splitlines()]
+    return sorted({path for entry, _, path in entries if entry.partition(" ")[0] in names})
+
+
+def run_hidden(library: Library, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a shell script from which this machine's copies of a library are hidden; its /usr/local is empty.
+
+    Skips the test where a mount namespace of one's own cannot be made.
+    """
+    hide = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else []), "sh", "-c"]
+    mounts = [f"mount --bind /dev/null {shlex.quote(path)}" for path in on_the_loaders_path(library.names)]
+    mounts += [f"mount -t tmpfs none {folder}" for folder in ("/usr/local", *library.folders) if Path(folder).is_dir()]
+    mount = " && ".join(mounts)
+    if shutil.which("unshare") is None or subprocess.run([*hide, mount], capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to make a mount namespace")
+    command = [*hide, f"{mount} && {script}"]
+    return subprocess.run(command, env=clean_environment(), capture_output=True, text=True, check=False)
 
 
 @pytest.fixture

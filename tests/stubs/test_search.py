@@ -10,7 +10,7 @@ import pytest
 
 from pytest_cudalink.stubs import Description
 
-from .conftest import NOWHERE, compile_c
+from .conftest import NOWHERE, compile_c, run_hidden
 
 WHEELS = {13: "nvidia/cu13/lib/libcudart.so.13", 12: "nvidia/cuda_runtime/lib/libcudart.so.12"}
 WHEELS[11] = "nvidia/cuda_runtime/lib/libcudart.so.11.0"
@@ -196,3 +196,26 @@ def test_paths_with_quotes(ask, tmp_path) -> None:
     """A path with quotes and backslashes comes through as it is."""
     odd = runtime(tmp_path / 'a "b" \\ c' / "real.so", 12000)
     assert ask(CUDALINK_STUBS_CUDART=odd).file == str(odd)
+
+
+def test_newest_of_many_toolkits(stubs, catalog, tmp_path) -> None:
+    """The newest toolkit in /usr/local is taken, however many there are and in whatever order they are listed."""
+    real = runtime(tmp_path / "libcudart.so.13", 13090)
+    stub = stubs["cudart"]
+    source = """
+#include <stdio.h>
+extern const char *stub_cudart_describe(void);
+int main(void) { puts(stub_cudart_describe()); }
+"""
+    program = compile_c(tmp_path / "ask", source, str(stub), f"-Wl,-rpath,{stub.parent}")
+    script = f"""
+for i in $(seq 10 49); do mkdir /usr/local/cuda-9.$i; done
+mkdir -p /usr/local/cuda-13.9/lib64 && cp {real} /usr/local/cuda-13.9/lib64
+for i in $(seq 50 89); do mkdir /usr/local/cuda-9.$i; done
+exec {program}"""
+
+    done = run_hidden(catalog.libraries["cudart"], script)
+
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["file"], found["version"]) == ("/usr/local/cuda-13.9/lib64/libcudart.so.13", "13.9")

@@ -129,7 +129,8 @@ static int stub_visit(struct dl_phdr_info *info, size_t size, void *data)
   return 0;
 }
 
-/* A handle, but never one of a stub: two stubs that point at each other would call in circles. */
+/* A handle, but never one of a stub: two stubs that point at each other would call in circles. So would a library that is
+ * linked with one, for every function that it lacks itself: the loader looks for it in what the library needs, too. */
 static void *stub_open(const char *name, int mode, const char **fault)
 {
   void *handle = dlopen(name, mode | RTLD_LAZY | RTLD_LOCAL);
@@ -140,7 +141,7 @@ static void *stub_open(const char *name, int mode, const char **fault)
   }
   if (dlsym(handle, "cudalink_stub_marker")) {
     dlclose(handle);
-    if (fault) *fault = "is a stub itself";
+    if (fault) *fault = "is a stub itself, or linked with one";
     return NULL;
   }
   dlerror();
@@ -289,6 +290,8 @@ static int stub_take_variable(struct stub_search *search, const char *name, cons
   return stub_take_home(search, home, why);
 }
 
+enum { STUB_TOOLKITS = 32 };
+
 /* /usr/local/cuda, then /usr/local/cuda-13.0, /usr/local/cuda-12.9 …, newest first. */
 static int stub_take_installed(struct stub_search *search)
 {
@@ -296,18 +299,20 @@ static int stub_take_installed(struct stub_search *search)
   struct {
     int major, minor;
     char name[32];
-  } found[32];
+  } found[STUB_TOOLKITS];
   int count = 0;
   stub_place(search, "/usr/local/cuda*");
   if (stub_take_home(search, "/usr/local/cuda", why)) return 1;
   DIR *folder = opendir("/usr/local");
   if (!folder) return 0;
-  for (struct dirent *entry; count < 32 && (entry = readdir(folder)) != NULL;) {
+  for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
     int major, minor = 0;
     if (strlen(entry->d_name) >= sizeof found[0].name || sscanf(entry->d_name, "cuda-%d.%d", &major, &minor) < 1) continue;
-    int at = count++;
-    for (; at && (found[at - 1].major < major || (found[at - 1].major == major && found[at - 1].minor < minor)); at--)
-      found[at] = found[at - 1];
+    int at = count;
+    while (at && (found[at - 1].major < major || (found[at - 1].major == major && found[at - 1].minor < minor))) at--;
+    if (at == STUB_TOOLKITS) continue; /* older than all that there is room for */
+    if (count < STUB_TOOLKITS) count++;
+    memmove(&found[at + 1], &found[at], (size_t)(count - 1 - at) * sizeof found[0]);
     found[at].major = major;
     found[at].minor = minor;
     strcpy(found[at].name, entry->d_name);
