@@ -113,6 +113,16 @@ def _list(options: argparse.Namespace) -> list[str]:
     return lines
 
 
+def _hint(library: str) -> list[str]:
+    """What to set where a wheel is installed in this environment, but not above the stub."""
+    from ..stubs import catalog
+
+    known = catalog.load_catalog().libraries.get(library)
+    files = [Path(folder) / wheel for wheel in (known.wheels if known else ()) for folder in sys.path]
+    found = next((file.absolute() for file in files if file.is_file()), None)
+    return [f"  installed, but not above the stub: CUDALINK_STUBS_{library.upper()}={found} takes it"] if found else []
+
+
 def _describe(options: argparse.Namespace) -> list[str]:
     from ..stubs import describe
 
@@ -123,6 +133,7 @@ def _describe(options: argparse.Namespace) -> list[str]:
         lines.append(f"{found.stub}: {found.file or 'no library'} ({found.why}{version})")
         if found.file is None:
             lines.append(f"  looked in: {found.looked}")
+            lines += _hint(found.library)
         elif found.missing:
             lines.append(f"  degraded tiers: {', '.join(found.degraded)}; missing: {', '.join(found.missing)}")
     return lines

@@ -332,6 +332,17 @@ def test_command_describe(stubs, run) -> None:
     assert done.stdout.startswith("libstub_nvrtc.so: no library (not found)\n  looked in: CUDALINK_STUBS_NVRTC=")
 
 
+def test_command_describe_hints_at_wheels(stubs, run, tmp_path) -> None:
+    """A wheel of this environment that is not above the stub is named, with the setting that takes it."""
+    wheel = tmp_path / "nvidia/cu13/lib/libnvrtc.so.13"
+    wheel.parent.mkdir(parents=True)
+    wheel.touch()
+    words = [sys.executable, "-m", "pytest_cudalink.cli", "stubs", "describe", stubs["nvrtc"]]
+    done = run(*words, CUDALINK_STUBS_NVRTC=NOWHERE, PYTHONPATH=tmp_path)
+    hint = f"  installed, but not above the stub: CUDALINK_STUBS_NVRTC={wheel} takes it"
+    assert done.stdout.splitlines()[-1] == hint
+
+
 def test_cmake_dir(capsys) -> None:
     """``cudalink stubs --cmake-dir`` prints the folder of the CMake package."""
     with pytest.raises(SystemExit) as stop:
