@@ -57,18 +57,25 @@ def sessions(
 
     Raises
     ------
-    CellsError
-        If the file cannot be used, or a cell has the name of the report or of a session defined before.
+    SystemExit
+        If the file cannot be used, or a cell has the name of the report or of a session defined before; nox shows the
+        text and ends.
     """
     import nox
 
     base = Path(root).resolve()
     path = Path(os.environ.get("CUDALINK_CELLS", path))
-    cells = load_cells(path)
+    try:
+        cells = load_cells(path)
+    except CellsError as error:
+        raise SystemExit(str(error)) from error
+    except OSError as error:
+        msg = f"cudalink: {error.strerror}: {path}; `cudalink init` writes one"
+        raise SystemExit(msg) from error
     taken = {report, *nox.registry.get()}
     if clash := next((cell.name for cell in cells if cell.name in taken), None):
         msg = f"{path}: the cell {clash!r} has the name of another session of the noxfile; rename one of them"
-        raise CellsError(msg)
+        raise SystemExit(msg)
     # an older nox runs everything in turn, and does not know the word
     parallel = "allow_parallel" in inspect.signature(nox.session).parameters
     for cell in cells:
@@ -104,7 +111,8 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
     plan.forget(cell, root)  # before anything can fail: an old record would be taken for this run's
     judged = _JUDGED in os.environ
     try:
-        session.install(*plan.project_requirement(cell, root), *plan.plugin_requirement(root), *_groups(cell, root))
+        packages = [*_groups(cell, root), *cell.packages]
+        session.install(*plan.project_requirement(cell, root), *plan.plugin_requirement(root), *packages)
         environment = plan.prepare(cell, root)
         given = () if judged else session.posargs
         session.run("pytest", *(given or cell.values["tests"]), env=environment)
@@ -118,14 +126,19 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
 
 
 def _groups(cell: Cell, root: Path) -> list[str]:
-    """What a cell installs beside the project and the plugin."""
+    """Requirements of the dependency groups of a cell."""
     import nox
 
-    groups: list[str] = []
-    if cell.values["groups"]:
-        pyproject = nox.project.load_toml(root / "pyproject.toml")
-        groups = list(nox.project.dependency_groups(pyproject, *cell.values["groups"]))
-    return [*groups, *cell.packages]
+    if not cell.values["groups"]:
+        return []
+    pyproject = root / "pyproject.toml"
+    try:
+        return list(nox.project.dependency_groups(nox.project.load_toml(pyproject), *cell.values["groups"]))
+    except (LookupError, ValueError) as error:
+        msg = (
+            f"{pyproject} has not all the dependency groups of the cell {cell.name}: {', '.join(cell.values['groups'])}"
+        )
+        raise OSError(msg) from error
 
 
 def _report(session: nox.Session, root: Path, path: Path) -> None:
