@@ -153,6 +153,19 @@ class Results:
         if self._writer is not None:
             self._gather(self._writer, report, facts)
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file that cannot be imported, or is skipped as a whole, is written like a test of its name."""
+        if self._writer is None or report.passed:
+            return
+        attempt = _Attempt("skipped", reason=_reason(report))
+        if report.failed:
+            text = report.longreprtext
+            last = (text.strip().splitlines() or [""])[-1]
+            attempt = _Attempt("error", reason=last.removeprefix("E").strip(), longrepr=text[:_LONGREPR_LIMIT])
+        key = (None, report.nodeid)
+        self._open[key] = attempt
+        self._close(self._writer, *key, attempt, {})
+
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         if self._writer is None:
             return
@@ -239,7 +252,7 @@ def _outcome(report: pytest.TestReport) -> str:
     return {"skipped": "xfailed", "passed": "xpassed"}.get(outcome, outcome) if xfail else outcome
 
 
-def _reason(report: pytest.TestReport) -> str:
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     expected = getattr(report, "wasxfail", None)
     if expected is not None:
         return str(expected).removeprefix("reason: ")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
+import select
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+#: Seconds; a machine that is busy needs some, one that hangs must not hold the run.
+TIMEOUT = 120
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
@@ -18,12 +22,19 @@ def find() -> str | None:
     return os.environ.get("CUDALINK_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
 
 
+def _high(descriptor: int) -> int:
+    """The same file under a number from 10 on."""
+    copy = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
+    os.close(descriptor)
+    return copy
+
+
 class Page:
     """One page of a browser of its own."""
 
     def __init__(self, program: str, folder: Path, width: int = 1400, height: int = 1000) -> None:
-        to_child, ours_out = os.pipe()
-        ours_in, from_child = os.pipe()
+        # not below 10: the child's own 3 and 4 come from these, and must not overwrite one of them
+        (to_child, ours_out), (ours_in, from_child) = (map(_high, os.pipe()) for _ in range(2))
         words = [
             program,
             "--headless=new",
@@ -56,7 +67,9 @@ class Page:
 
     def _message(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
-            read = self._in.read1(65536)
+            if not select.select([self._in], [], [], TIMEOUT)[0]:
+                raise RuntimeError(f"the browser said nothing for {TIMEOUT} seconds")
+            read = os.read(self._in.fileno(), 65536)
             if not read:
                 raise RuntimeError("the browser ended")
             self._buffer += read

@@ -97,7 +97,6 @@ def test_tutorial(project) -> None:
     red = said["cudalink report .cudalink --html report.html --save before.json"]
     assert re.search(r"test_kernel_loads\s+driver 12\.9\s+ctk-13\.0-driver-12\.9", red)
     green = said["cudalink report .cudalink --against before.json"]
-    assert "0 regressions" not in red
     assert re.search(r"1\s+fixed", green)
     assert (folder / "report.html").stat().st_size > 10_000
 
@@ -144,6 +143,82 @@ def test_tox_and_nox_give_the_same(project, site, tmp_path) -> None:
     run("tox", "p", "-q", "-e", ",".join(both), cwd=other, **site)
     assert outcome(folder) == outcome(other)
     assert list(outcome(other)) == both
+
+
+def test_the_report_comes_whatever_happens(site, tmp_path) -> None:
+    """A cell that collects nothing, or cannot be made, does not keep nox from the report, which names both."""
+    (tmp_path / "matrices").mkdir()
+    (tmp_path / "matrices" / "cells.toml").write_text(
+        '[defaults]\ninstall = "none"\n[cells.good]\ntests = ["test_good.py"]\n[cells.bad]\ntests = ["test_bad.py"]\n'
+        '[cells.unmade]\ngroups = ["nope"]\n'
+    )
+    (tmp_path / "noxfile.py").write_text("from pytest_cudalink.matrix.nox import sessions\n\nsessions()\n")
+    (tmp_path / "pyproject.toml").write_text("[dependency-groups]\ntest = []\n")
+    (tmp_path / "test_good.py").write_text("def test(): pass\n")
+    (tmp_path / "test_bad.py").write_text("import nothing_of_this_name\n")
+    stale = tmp_path / ".cudalink" / "unmade.jsonl"
+    stale.parent.mkdir()
+    for words, env in ((["-s", "report"], {}), (["--session=report", "-R"], {}), (["-R"], {"NOXSESSION": "report"})):
+        stale.write_text('{"event": "run", "time": 1, "schema": 1, "cell": "unmade"}\n')
+        said = run("nox", *words, cwd=tmp_path, code=1, **site, **env)
+        assert re.search(r"bad\s+pytest ended with exit status 2", said)
+        assert re.search(r"unmade\s+no records", said)
+        assert "has not all the dependency groups of the cell unmade: nope" in said
+        assert "incomplete: 2" in said
+    run("nox", "-R", "-s", "report", "--", "--fail-on", "none", "--save", "all.json", cwd=tmp_path, **site)
+    assert [cell.name for cell in merge([tmp_path / "all.json"]).cells] == ["good", "bad"]
+    assert "was not successful" not in said
+    assert "Traceback" not in run("nox", "-R", "-s", "unmade", cwd=tmp_path, code=1, **site)
+
+
+def test_nox_says_what_is_wrong_with_the_file(site, tmp_path) -> None:
+    """In one sentence, with the line; also where a cell and a session have one name."""
+    (tmp_path / "noxfile.py").write_text(
+        "import nox\nfrom pytest_cudalink.matrix.nox import sessions\n\n"
+        "@nox.session\ndef lint(session): ...\n\nsessions()\n"
+    )
+    said = run("nox", "-l", cwd=tmp_path, code=None, **site)
+    assert "matrices/cells.toml; `cudalink init` writes one" in said
+    (tmp_path / "matrices").mkdir()
+    (tmp_path / "matrices" / "cells.toml").write_text("[cells.a]\nctk = 1\n")
+    other = run("nox", "-l", cwd=tmp_path, code=None, **site)
+    assert "cells.toml:2: cells.a.ctk: needed a string" in other
+    for name in ("lint", "report"):
+        (tmp_path / "other.toml").write_text(f"[cells.{name}]\n")
+        clash = run("nox", "-l", cwd=tmp_path, code=None, CUDALINK_CELLS="other.toml", **site)
+        assert f"other.toml: the cell '{name}' has the name of another session" in clash
+        assert "Traceback" not in said + other + clash
+
+
+def test_toxs_shared_settings_keep_their_meaning(site, tmp_path) -> None:
+    """Substitutions work in what the cells add to, an environment's own variables win, and any folder will do."""
+    (tmp_path / "matrices").mkdir()
+    (tmp_path / "matrices" / "cells.toml").write_text(
+        '[defaults]\ninstall = "none"\n[axes.a]\nctk = ["12.9", "13.0"]\n'
+    )
+    (tmp_path / "sub").mkdir()
+    files = {
+        "tox.ini": "[testenv]\ndeps = -r{toxinidir}/r.txt\nset_env =\n  P={toxinidir}/src\n  CUDALINK_CELL=x\n"
+        "[testenv:ctk-13.0]\nset_env = CUDALINK_REPORT=mine\n",
+        "tox.toml": '[env_run_base]\ndeps = ["-r{tox_root}/r.txt"]\n'
+        'set_env = { P = { replace = "env", name = "WHERE" }, CUDALINK_CELL = "x" }\n'
+        '[env."ctk-13.0"]\nset_env = { CUDALINK_REPORT = "mine" }\n',
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+
+        def shown(cell: str, *where: str) -> str:
+            keys = ["-k", "deps", "set_env"]
+            return run("tox", "c", "-e", cell, *where, *keys, cwd=tmp_path / "sub", WHERE=f"{tmp_path}/src", **site)
+
+        said = shown("ctk-12.9", "-c", f"../{name}")
+        for line in (f"-r {tmp_path}/r.txt", "nvidia-nvjitlink-cu12==12.9.86", f"P={tmp_path}/src"):
+            assert f"  {line}\n" in said
+        assert "CUDALINK_CELL=ctk-12.9\n" in said
+        own = shown("ctk-13.0", "-c", f"../{name}")
+        assert "CUDALINK_REPORT=mine\n" in own
+        assert "CUDALINK_CELL=ctk-13.0\n" in own
+        (tmp_path / name).unlink()
 
 
 def test_toxs_own_settings_win(site, tmp_path) -> None:
@@ -216,6 +291,19 @@ def test_gitlab(tmp_path, capsys, monkeypatch) -> None:
     assert set(pipeline) - {"variables"} == {*names, "cudalink-report"}
     assert all(pipeline[name]["artifacts"]["when"] == "always" for name in names)
     assert pipeline["cudalink-report"]["when"] == "always"
+    assert f"--cells {file} --tags 'skew'" in pipeline["cudalink-report"]["script"][0]
+    assert cli.main(["matrix", "gitlab", "--file", str(file), "--tags", "skwe"]) == 1
+    assert "no cell has the tags 'skwe'; known: cross-major," in capsys.readouterr().err
+    file.write_text("[cells.variables]\n")
+    assert cli.main(["matrix", "gitlab", "--file", str(file)]) == 1
+    assert "cells.toml:1: variables: GitLab takes no job of this name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("runner", adopt.RUNNERS)
+def test_gitlab_runs_what_the_project_has(tmp_path, runner) -> None:
+    """The pipeline that the parent makes runs cells by the runner that the project adopted."""
+    changes = {str(change.path): change for change in adopt.plan_changes(tmp_path, runner, "gitlab")}
+    assert f"matrix gitlab --runner {runner} --tags" in changes[".gitlab/cudalink.yml"].content
 
 
 def test_init_in_projects_of_other_shapes(tmp_path) -> None:
@@ -238,6 +326,36 @@ def test_init_in_projects_of_other_shapes(tmp_path) -> None:
     assert changes[".gitignore"].content == "*.pyc\n.cudalink/\n"
     for line in ('groups = ["test"]', 'tests = ["tests"]'):
         assert line in changes["matrices/cells.toml"].content.splitlines()
+
+
+def test_init_in_a_project_with_tox_in_pyproject(tmp_path) -> None:
+    """Tox's table counts as tox, a test dependency is no adoption, and line ends stay as they are."""
+    (tmp_path / "pyproject.toml").write_text('[tool.tox]\nenv_list = ["py"]\n')
+    (tmp_path / ".gitignore").write_bytes(b"*.pyc\r\n")
+    changes = {str(change.path): change for change in adopt.plan_changes(tmp_path)}
+    assert "noxfile.py" not in changes
+    assert 'requires = ["pytest-cudalink[tox]"]' in changes["pyproject.toml"].advice
+    assert changes[".gitignore"].content == "*.pyc\r\n.cudalink/\r\n"
+    (tmp_path / "tox.ini").write_text("[testenv]\ndeps = pytest-cudalink\n")
+    assert "requires = " in {str(one.path): one for one in adopt.plan_changes(tmp_path)}["tox.ini"].advice
+    (tmp_path / "tox.ini").write_text("[tox]\nrequires = pytest-cudalink[tox]\n")
+    assert {str(one.path): one for one in adopt.plan_changes(tmp_path)}["tox.ini"].advice == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("pyproject.toml", b"[", "pyproject.toml: not TOML"),
+        ("noxfile.py", b"# \xe9\n", "noxfile.py: not UTF-8"),
+        ("matrices", b"", "matrices"),
+    ],
+)
+def test_init_says_which_file_is_wrong(tmp_path, monkeypatch, capsys, name, content, words) -> None:
+    """A file that cannot be read or written is named, in one line."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_bytes(content)
+    assert cli.main(["init", "--ci", "none"]) == 2
+    assert words in capsys.readouterr().err
 
 
 def test_recipes_of_the_page(tmp_path) -> None:

@@ -203,6 +203,18 @@ def test_stopped_early(run, arguments) -> None:
     assert found.end.counts["failed"] == 1
 
 
+@pytest.mark.parametrize("arguments", [(), ("-n2",)])
+def test_files_that_are_not_collected(run, pytester, arguments) -> None:
+    """A file that cannot be imported, or is skipped as a whole, stands in the records with the reason."""
+    pytester.makepyfile(
+        test_broken="import nothing_of_this_name", test_left='import pytest; pytest.importorskip("nope")'
+    )
+    _, found = run("def test_one(): pass", *arguments)
+    said = {test.nodeid: (test.outcome, test.reason) for test in found.tests if "::" not in test.nodeid}
+    assert said["test_broken.py"] == ("error", "ModuleNotFoundError: No module named 'nothing_of_this_name'")
+    assert said["test_left.py"] == ("skipped", "could not import 'nope': No module named 'nope'")
+
+
 def test_subtests(run) -> None:
     """Subtests are listed with their test, which they fail."""
     module = """

@@ -20,14 +20,18 @@ from pytest_cudalink.report.merge import BAD, GOOD, NOT_RUN, Report, merge
 NASTY = "</script><script>alert(1)</script><b>&amp;"
 
 
-def write(folder: Path, cell: str, tests: dict[str, str], end: bool = True, **axes) -> Path:
-    """A record file: tests by name with their outcome; ``ctk``, ``driver`` and ``backend`` as axes."""
+def write(folder: Path, cell: str, tests: dict[str, str], end: bool = True, status: int = 0, **axes) -> Path:
+    """A record file: tests by name with their outcome; ``ctk``, ``driver``, ``backend`` and ``policy`` as axes.
+
+    A name with a dot in it is a file's.
+    """
     file = folder / f"{cell}.jsonl"
     with records.Writer(file) as writer:
         driver = axes.get("driver", "13.0")
         versions = {
             "ctk": {"requested": axes.get("asked"), "found": axes.get("ctk", "13.0") + ".2", "kind": "real"},
             "driver": {"requested": driver, "found": driver, "source": "cuDriverGetVersion", "kind": "emulated"},
+            **axes.get("versions", {}),
         }
         writer.write(
             "run",
@@ -35,12 +39,15 @@ def write(folder: Path, cell: str, tests: dict[str, str], end: bool = True, **ax
             run=cell,
             cell=cell,
             python=axes.get("python", "3.11") + ".7",
-            settings={"backend": {"value": axes.get("backend", "auto"), "source": "default"}},
+            settings={
+                name: {"value": axes.get(name, value), "source": "default"}
+                for name, value in (("backend", "auto"), ("policy", "strict-major"))
+            },
             versions=versions,
             arch={"requested": None, "found": "sm_90"},
         )
         for name, outcome in tests.items():
-            nodeid = f"tests/test_a.py::{name}"
+            nodeid = name if "." in name else f"tests/test_a.py::{name}"
             writer.write("start", nodeid=nodeid, worker=None, attempt=1)
             if outcome == "cut":
                 continue
@@ -55,7 +62,7 @@ def write(folder: Path, cell: str, tests: dict[str, str], end: bool = True, **ax
         for text in axes.get("violations", ()):
             writer.write("violation", nodeid="tests/test_a.py::a", text=text)
         if end:
-            writer.write("end", exitstatus=0, duration=2.5, counts={})
+            writer.write("end", exitstatus=status, duration=2.5, counts={})
     return file
 
 
@@ -109,6 +116,51 @@ def test_merge(four) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(2, "could not be collected"), (3, "internal error"), (4, "wrong arguments"), (5, "no tests were collected")],
+)
+def test_a_run_that_was_not_whole(tmp_path, status, words) -> None:
+    """A cell whose pytest ended in another way than green or red says so everywhere, and is no success."""
+    write(tmp_path, "good", {"a": "passed"}, status=1)
+    write(tmp_path, "bad", {}, status=status)
+    report = merge([tmp_path])
+    assert findings(report, None)["incomplete"] == 1
+    assert words in report.cells[0].fault
+    assert cli.main(["report", str(tmp_path), "-q", "--junit", str(tmp_path / "j.xml")]) == 1
+    (error,) = ET.parse(tmp_path / "j.xml").getroot().findall("testsuite/testcase/error")
+    assert words in error.get("message")
+    assert words in html.render(report)
+
+
+def test_a_file_that_one_cell_cannot_import(tmp_path) -> None:
+    """It fails in some cells only, since its tests ran elsewhere; a file that all skip was never run."""
+    file = "tests/test_a.py"
+    write(tmp_path, "c-12", {file: "error", "other.py": "skipped"}, status=2, ctk="12.9")
+    write(tmp_path, "c-13", {"a": "passed", "other.py": "skipped"}, ctk="13.0")
+    report = merge([tmp_path])
+    assert [(one.test, one.cells, one.explanation) for one in report.partial] == [(file, ("c-12",), "ctk 12.9")]
+    assert report.skipped_everywhere == [("other.py", ("why other.py",))]
+    assert report.counts["P"] == 1
+
+
+def test_a_real_driver_that_is_none(tmp_path) -> None:
+    """Who asked for the real driver is told when there was none, or an emulated one."""
+    wanted = {"requested": "real", "source": "cuDriverGetVersion"}
+    write(tmp_path, "a", {}, versions={"driver": {**wanted, "found": None, "kind": "absent"}})
+    write(tmp_path, "b", {}, versions={"driver": {**wanted, "found": "13.0", "kind": "emulated"}})
+    write(tmp_path, "c", {}, versions={"driver": {**wanted, "found": "13.0", "kind": "real"}})
+    found = [cell.mismatches for cell in merge([tmp_path]).cells]
+    assert found == [[("driver", "real", "absent")], [("driver", "real", "13.0 emulated")], []]
+
+
+def test_the_policy_explains(tmp_path) -> None:
+    """Cells that differ by the policy only are told apart by it."""
+    write(tmp_path, "a", {"t": "failed"}, policy="released")
+    write(tmp_path, "b", {"t": "passed"})
+    assert [one.explanation for one in merge([tmp_path]).partial] == ["policy released"]
+
+
 def test_expected_cells_without_records(four) -> None:
     """A cell that left nothing is named; the order is that of the file of cells."""
     report = merge([four], ["c-13-13", "gone"])
@@ -147,6 +199,10 @@ def test_cut_files_are_read(tmp_path) -> None:
         (b'{"event": "run", "time": 1, "schema": 99}\n', "line 1 is of format 99; install a newer"),
         (b'{"event": "run", "time": 1, "schema": 1}\nno\n{"event": "end"}\n', "line 2 is no event"),
         (b'{"event": "end", "time": 1}\n', "there is no event 'run'"),
+        (b'{"a": 1}\n', "there is no event 'run'"),
+        (b'{"event": "run", "schema": 1}\n', "line 1 is no event 'run' of this format"),
+        (b'{"event": "run", "time": 1, "schema": 1, "versions": 7}\n', "line 1 is no event 'run' of this format"),
+        (b'{"event": "run", "time": 1, "schema": 1}\n{"event": "test"}\n', "line 2 is no event 'test'"),
     ],
 )
 def test_files_that_are_no_records(content, words, tmp_path) -> None:
@@ -176,6 +232,12 @@ def test_save_and_load(four, tmp_path) -> None:
     report.save(tmp_path / "r.json")
     again = merge([tmp_path / "r.json"])
     assert (again.cells, again.missing, again.grid) == (report.cells, report.missing, report.grid)
+    write(tmp_path / "more", "late", {"a": "passed"})
+    both = merge([tmp_path / "r.json", tmp_path / "more"])
+    assert [cell.name for cell in both.cells] == [*(cell.name for cell in report.cells), "late"]
+    (tmp_path / "o.json").write_text('{"format": "cudalink-report", "schema": 1, "cells": []}')
+    with pytest.raises(records.RecordError, match=r"o\.json: no saved report"):
+        merge([tmp_path / "o.json"])
     (tmp_path / "o.json").write_text("{}")
     with pytest.raises(records.RecordError, match=r"o\.json: no saved report"):
         merge([tmp_path / "o.json"])
@@ -191,12 +253,27 @@ def test_compare(four, tmp_path) -> None:
     names = {
         key: [(change.test.partition("::")[2], change.cell, change.before, change.now) for change in changes]
         for key, changes in vars(result).items()
+        if key != "broken"
     }
     assert names == {
         "regressions": [("cut", "c-13-12", ".", "C"), ("ctk", "c-13-13", "P", "F")],
         "fixed": [("newer", "c-13-13", "F", "P")],
+        "skipped": [("skips", "c-13-13", "P", "S")],
         "gone": [("old", "c-13-13", "P", ".")],
     }
+
+
+def test_a_cell_that_says_nothing_any_more(tmp_path, capsys) -> None:
+    """Lost records and a run without an end are regressions; what was so before is none."""
+    for name in ("lost", "cut", "old"):
+        write(tmp_path / "1", name, {"a": "passed"}, end=name != "old")
+    write(tmp_path / "2", "cut", {"a": "passed"}, status=2)
+    write(tmp_path / "2", "old", {"a": "passed"}, end=False)
+    assert compare(merge([tmp_path / "2"]), merge([tmp_path / "1"])).broken == ["cut", "lost"]
+    assert cli.main(["report", str(tmp_path / "2"), "--against", str(tmp_path / "1")]) == 1
+    captured = capsys.readouterr()
+    assert "regressions: 2" in captured.err
+    assert re.search(r"lost\s+no records", captured.out)
 
 
 CELLS = [{"ctk": ctk, "driver": driver} for ctk in ("12.9", "13.0", "13.2") for driver in ("12.9", "13.0", "13.2")]
@@ -292,7 +369,9 @@ def test_command(four, tmp_path, capsys, monkeypatch) -> None:
     summary = tmp_path / "summary.md"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     cells = tmp_path / "cells.toml"
-    cells.write_text('[cells.c-13-13]\nctk = "13.2"\n[cells.gone]\ngpu = true\n', encoding="utf-8")
+    toolkits = {"c-12-12": "12.9", "c-12-13": "12.9", "c-13-12": "13.0"}
+    others = "".join(f'[cells.{name}]\nctk = "{ctk}"\n' for name, ctk in toolkits.items())
+    cells.write_text(f'[cells.c-13-13]\nctk = "13.2"\n{others}[cells.gone]\ngpu = true\n', encoding="utf-8")
     arguments = ["report", str(four), "--cells", str(cells), "--html", str(tmp_path / "r.html")]
     assert cli.main(arguments) == 1
     captured = capsys.readouterr()
@@ -308,6 +387,13 @@ def test_command(four, tmp_path, capsys, monkeypatch) -> None:
     assert cli.main(["report", str(four), "--fail-on", "anger"]) == 2
     assert "--fail-on 'anger' is unknown; known: regressions, failed," in capsys.readouterr().err
     assert cli.main(["report", str(tmp_path / "none.jsonl")]) == 2
+    assert cli.main(["report", str(four), "--fail-on", "regressions"]) == 2
+    assert "needs an older report: --against OLD" in capsys.readouterr().err
+    assert cli.main(["report", str(four), "--tags", "skew"]) == 2
+    assert "--cells FILE" in capsys.readouterr().err
+    cells.write_text("[cells.c-13-13]\n", encoding="utf-8")
+    assert cli.main(["report", str(four), "--cells", str(cells), "-q", "--fail-on", "crashed"]) == 0
+    assert f"left out, because {cells} has no such cell: c-12-12, c-12-13, c-13-12" in capsys.readouterr().err
 
 
 def test_command_against_an_older_report(four, tmp_path, capsys) -> None:

@@ -79,8 +79,13 @@ def test_resumes(measured, monkeypatch) -> None:
     assert skew.measure(VERSIONS, journal, lambda done, every: seen.append((done, every))) == found
     assert len(steps) == 1
     assert seen == [(35, 36), (36, 36)]
-    monkeypatch.setattr(skew, "_run", lambda *_: pytest.fail("something was started"))
-    assert skew.measure(VERSIONS, journal) == found
+    with monkeypatch.context() as patch:
+        patch.setattr(skew, "_run", lambda *_: pytest.fail("something was started"))
+        assert skew.measure([*VERSIONS, "13.0"], journal) == found
+    monkeypatch.setattr(skew, "_build", lambda: "another")
+    steps.clear()
+    assert [one.build for one in skew.measure(["13.0"], journal)] == ["another"] * 9
+    assert len(steps) == 9
 
 
 def test_command(measured, capsys, tmp_path) -> None:
@@ -131,6 +136,26 @@ def test_without_toolchains(monkeypatch, tmp_path, capsys) -> None:
     assert "cudalink toolchain add 12.9 13.0" in capsys.readouterr().err
     assert cli.main(["skew", "12.4"]) == 2
     assert "run: cudalink toolchain add 12.4" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "[]\n", "{\n}", '{"a": 1}\n', "no\n"])
+def test_files_that_are_no_measurements(text, tmp_path, capsys) -> None:
+    """Another file is refused in one line, by the report and by the measuring."""
+    from .test_report import write
+
+    file = tmp_path / "s.json"
+    file.write_text(text)
+    write(tmp_path, "c", {"a": "passed"})
+    assert cli.main(["report", str(tmp_path / "c.jsonl"), "--skew", str(file)]) == 2
+    assert "s.json: this is nothing that `cudalink skew` wrote" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["latest", "abc"])
+def test_versions_are_words_of_the_toolchains(word, monkeypatch, tmp_path, capsys) -> None:
+    """What is no installed release is refused in a sentence."""
+    monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path))
+    assert cli.main(["skew", word]) == 2
+    assert "cudalink skew: " in capsys.readouterr().err
 
 
 def test_a_crash_is_an_answer(measured, tmp_path) -> None:

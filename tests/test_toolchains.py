@@ -309,3 +309,25 @@ def test_copies_live_together(cache) -> None:
     done = subprocess.run([sys.executable, "-c", code, *paths], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:4] == ["12 9", "12 9", "13 0", "13 0"]
     assert ctypes.sizeof(ctypes.c_void_p) == 8
+
+
+def test_a_cache_that_cannot_be_written(monkeypatch, tmp_path, capsys) -> None:
+    """The folder is named, and the variable that names another."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path / "file"))
+    assert cli.main(["toolchain", "add", "13.0"]) == 1
+    error = capsys.readouterr().err
+    assert "cannot be put into" in error
+    assert "$CUDALINK_CACHE names another" in error
+
+
+def test_what_a_killed_process_left_is_swept(monkeypatch, tmp_path) -> None:
+    """The next one that fetches the same release clears it; other releases' are left alone."""
+    monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path))
+    folders = [tmp_path / "toolchains" / name for name in (".13.0-abcdefgh", ".13.0-ctk-abcdefgh", ".12.9-abcdefgh")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    monkeypatch.setattr(toolchains, "_run", lambda *_: (_ for _ in ()).throw(ToolchainError("offline")))
+    with pytest.raises(ToolchainError, match="offline"):
+        toolchains.add("13.0")
+    assert [folder.exists() for folder in folders] == [False, True, True]

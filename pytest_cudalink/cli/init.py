@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,19 +29,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the files; exit code 1 when something was left as it is that differs."""
-    from ..matrix.adopt import plan_changes
+    """Write the files; exit code 1 when something was left as it is that differs, 2 when a file cannot be used."""
+    from ..matrix.adopt import AdoptError, plan_changes
 
     root = Path.cwd()
+    try:
+        changes = plan_changes(root, options.runner, options.ci)
+        return _carry_out(root, changes, options)
+    except (AdoptError, OSError) as error:
+        sys.stderr.write(f"cudalink init: {error}\n")
+        return 2
+
+
+def _carry_out(root: Path, changes: Iterable[Change], options: argparse.Namespace) -> int:
     left = []
-    for change in plan_changes(root, options.runner, options.ci):
+    for change in changes:
         word = _word(change, options)
         sys.stdout.write(f"{word:<8}{change.path}\n")
         if options.dry_run:
             _show(root, change)
         elif word in ("write", "append", "replace"):
             (root / change.path).parent.mkdir(parents=True, exist_ok=True)
-            (root / change.path).write_text(change.content, encoding="utf-8")
+            (root / change.path).write_bytes(change.content.encode())
         if word == "leave":
             left.append(change)
         if change.advice:

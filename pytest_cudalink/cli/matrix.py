@@ -8,7 +8,10 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ..matrix import Cell
 
 __all__ = ["DESCRIPTION", "configure", "run"]
 
@@ -56,7 +59,8 @@ def run(options: argparse.Namespace) -> int:
         sys.stderr.write(f"{error}\ncudalink matrix: {count} error{'s' if count > 1 else ''} in {file}\n")
         return 1
     except OSError as error:
-        sys.stderr.write(f"cudalink matrix: {error.strerror}: {file}; `cudalink init` writes one\n")
+        remedy = "; `cudalink init` writes one" if isinstance(error, FileNotFoundError) else ""
+        sys.stderr.write(f"cudalink matrix: {error.strerror}: {file}{remedy}\n")
         return 2
 
 
@@ -68,6 +72,11 @@ def _check(options: argparse.Namespace, file: Path) -> int:
         sys.stdout.write(json.dumps(schema(), indent=1) + "\n")
         return 0
     found = load_cells(file)
+    if not found:
+        sys.stderr.write(
+            f"cudalink matrix: {file} has no cells; add [cells.NAME], or let `cudalink init` write a file\n"
+        )
+        return 1
     sys.stdout.write(f"{file}: {len(found)} cells, no errors\n")
     return 0
 
@@ -136,17 +145,26 @@ def _toml(value: object) -> str:
 
 
 def _gitlab(options: argparse.Namespace, file: Path) -> int:
-    from ..matrix import load_cells, select
     from ..matrix.adopt import gitlab_pipeline
 
-    pipeline = gitlab_pipeline(select(load_cells(file), options.tags), options.runner)
+    pipeline = gitlab_pipeline(_some(options, file), options.runner, file, options.tags)
     sys.stdout.write(json.dumps(pipeline, indent=1) + "\n")
     return 0
 
 
-def _github(options: argparse.Namespace, file: Path) -> int:
-    from ..matrix import load_cells, select
+def _some(options: argparse.Namespace, file: Path) -> list[Cell]:
+    """The cells that --tags chooses; a CI takes no empty matrix, so none is an error."""
+    from ..matrix import CellsError, load_cells, select
 
+    every = load_cells(file)
+    cells = select(every, options.tags)
+    if not cells:
+        known = ", ".join(sorted({tag for cell in every for tag in cell.tags}))
+        raise CellsError([f"{file}: no cell has the tags {options.tags!r}; known: {known}"])
+    return cells
+
+
+def _github(options: argparse.Namespace, file: Path) -> int:
     rows = [
         {
             "cell": cell.name,
@@ -156,7 +174,7 @@ def _github(options: argparse.Namespace, file: Path) -> int:
             "runs-on": cell.values["runs-on"] or ["ubuntu-latest"],
             "description": cell.description,
         }
-        for cell in select(load_cells(file), options.tags)
+        for cell in _some(options, file)
     ]
     text = json.dumps({"include": rows}, separators=(",", ":"))
     sys.stdout.write(text + "\n")

@@ -55,10 +55,20 @@ def run(options: argparse.Namespace) -> int:
     if unknown := [word for word in words if word not in FAIL_ON]:
         sys.stderr.write(f"cudalink report: --fail-on {unknown[0]!r} is unknown; known: {', '.join(FAIL_ON)}, none\n")
         return 2
+    if "regressions" in words and not options.against:
+        sys.stderr.write("cudalink report: --fail-on regressions needs an older report: --against OLD\n")
+        return 2
+    if options.tags and not options.cells:
+        sys.stderr.write("cudalink report: --tags chooses among the cells of a file: --cells FILE\n")
+        return 2
     try:
-        cells = select(load_cells(options.cells), options.tags) if options.cells else []
+        every = load_cells(options.cells) if options.cells else []
+        cells = select(every, options.tags)
         report = merge(options.paths, [cell.name for cell in cells])
-        report.request({cell.name: cell.axes for cell in cells})
+        if options.cells and (strange := report.keep({cell.name for cell in every})):
+            names = ", ".join(strange)
+            sys.stderr.write(f"cudalink report: left out, because {options.cells} has no such cell: {names}\n")
+        report.request({cell.name: cell.axes for cell in every})
         comparison = compare(report, merge([options.against])) if options.against else None
         _write(options, report, comparison)
     except (RecordError, CellsError, OSError) as error:

@@ -35,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure and print; exit code 1 for findings that --fail-on names, 2 when nothing can be measured."""
     from ..matrix import skew, toolchains
+    from ..report.records import RecordError
 
     journal = options.journal or toolchains.cache_root() / "skew.jsonl"
     if options.fresh:
@@ -44,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         return 2
     try:
         measured = skew.measure(options.versions or None, journal, _progress)
-    except toolchains.ToolchainError as error:
+    except (toolchains.ToolchainError, RecordError, OSError) as error:
         sys.stderr.write(f"cudalink skew: {error}\n")
         return 2
     found = skew.findings(measured)

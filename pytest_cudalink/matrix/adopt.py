@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,14 +12,28 @@ from typing import Any, Final, Literal
 
 from .cells import Cell
 from .plan import CELLS, RECORDS
+from .reading import CellsError
 
-__all__ = ["CI", "RUNNERS", "Change", "gitlab_pipeline", "plan_changes"]
+__all__ = ["CI", "RUNNERS", "AdoptError", "Change", "gitlab_pipeline", "plan_changes"]
 
 RUNNERS: Final = ("nox", "tox")
 CI: Final = ("github", "gitlab", "none")
 _TEMPLATES = Path(__file__).parent / "templates"
 #: How each runner runs one cell in CI.
 _RUN: Final = {"nox": 'nox -s "$CELL"', "tox": 'tox run -e "$CELL"'}
+
+
+class AdoptError(ValueError):
+    """A file of the project cannot be read; says which and why."""
+
+
+#: Keys of a pipeline that are no jobs (GitLab CI/CD YAML syntax reference), and our own job.
+_GITLAB_WORDS: Final = frozenset(
+    (
+        *("default", "include", "stages", "variables", "workflow", "image", "services", "cache", "before_script"),
+        *("after_script", "pages", "spec", "true", "false", "nil", "cudalink-report"),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +71,7 @@ def plan_changes(root: Path, runner: str | None = None, ci: str | None = None) -
     ci : str, optional
         ``"github"``, ``"gitlab"`` or ``"none"``; default what the project has, else GitHub.
     """
-    has_tox = any((root / name).exists() for name in ("tox.ini", "tox.toml"))
+    has_tox = _tox_file(root) is not None
     runner = runner or ("tox" if has_tox and not (root / "noxfile.py").exists() else "nox")
     ci = ci or ("gitlab" if (root / ".gitlab-ci.yml").exists() and not (root / ".github").exists() else "github")
     changes = [_file(root, CELLS, _cells(root)), _runner(root, runner)]
@@ -64,7 +79,8 @@ def plan_changes(root: Path, runner: str | None = None, ci: str | None = None) -
         text = _template("github.yml").replace("@RUNNER@", runner).replace("@RUN@", _RUN[runner])
         changes.append(_file(root, Path(".github", "workflows", "cudalink.yml"), text))
     elif ci == "gitlab":
-        changes.append(_file(root, Path(".gitlab", "cudalink.yml"), _template("gitlab.yml")))
+        text = _template("gitlab.yml").replace("@RUNNER@", runner)
+        changes.append(_file(root, Path(".gitlab", "cudalink.yml"), text))
         changes += _included(root)
     changes.append(_lines(root, Path(".gitignore"), [f"{RECORDS}/"]))
     return changes
@@ -76,7 +92,7 @@ def _template(name: str) -> str:
 
 def _file(root: Path, path: Path, content: str, advice: str = "") -> Change:
     try:
-        present = (root / path).read_text(encoding="utf-8")
+        present = _read(root / path)
     except FileNotFoundError:
         return Change(path, content, "write")
     return Change(path, content, "keep" if present == content else "replace", advice)
@@ -85,14 +101,14 @@ def _file(root: Path, path: Path, content: str, advice: str = "") -> Change:
 def _lines(root: Path, path: Path, lines: Iterable[str]) -> Change:
     """Lines that a file shall have; what it has stays."""
     try:
-        present = (root / path).read_text(encoding="utf-8")
+        present = _read(root / path)
     except FileNotFoundError:
         return Change(path, "".join(f"{line}\n" for line in lines), "write")
     missing = [line for line in lines if line not in present.splitlines()]
     if not missing:
         return Change(path, present, "keep")
     separator = "" if not present or present.endswith("\n") else "\n"
-    return Change(path, present + separator + "".join(f"{line}\n" for line in missing), "append")
+    return Change(path, _added(present, separator + "".join(f"{line}\n" for line in missing)), "append")
 
 
 def _runner(root: Path, runner: str) -> Change:
@@ -101,20 +117,55 @@ def _runner(root: Path, runner: str) -> Change:
         content = _template("noxfile.py")
         if not (root / path).exists():
             return Change(path, content, "write")
-        present = (root / path).read_text(encoding="utf-8")
+        present = _read(root / path)
         if "pytest_cudalink.matrix.nox" in present:
             return Change(path, present, "keep")
         # at the end: the sessions of the project come first in its lists
         more = '\nfrom pytest_cudalink.matrix.nox import sessions  # noqa: E402\n\nsessions("matrices/cells.toml")\n'
-        return Change(path, f"{present.rstrip()}\n{more}", "append")
-    path = Path("tox.ini" if (root / "tox.ini").exists() else "tox.toml")
-    if not (root / path).exists():
-        return Change(path, _template("tox.toml"), "write")
-    present = (root / path).read_text(encoding="utf-8")
-    if "pytest-cudalink" in present:
-        return Change(path, present, "keep")
-    where = "[tox]\nrequires = pytest-cudalink[tox]" if path.suffix == ".ini" else 'requires = ["pytest-cudalink[tox]"]'
-    return Change(path, present, "keep", f"put this into {path}, or add to what is there:\n{where}")
+        return Change(path, _added(present.rstrip(), f"\n{more}"), "append")
+    file = _tox_file(root)
+    if file is None:
+        return Change(Path("tox.toml"), _template("tox.toml"), "write")
+    present = _read(root / file)
+    where = {
+        "tox.ini": "[tox]\nrequires = pytest-cudalink[tox]",
+        "tox.toml": 'requires = ["pytest-cudalink[tox]"]',
+        "pyproject.toml": '[tool.tox]\nrequires = ["pytest-cudalink[tox]"]',
+    }[file.name]
+    asked = re.search(r"requires\s*=[^=]*pytest[-_]cudalink", present)
+    return Change(file, present, "keep", "" if asked else f"put this into {file}, or add to what is there:\n{where}")
+
+
+def _tox_file(root: Path) -> Path | None:
+    """The file that configures tox, if there is one."""
+    for name in ("tox.ini", "tox.toml"):
+        if (root / name).exists():
+            return Path(name)
+    return Path("pyproject.toml") if "tox" in _pyproject(root).get("tool", {}) else None
+
+
+def _pyproject(root: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(_read(root / "pyproject.toml"))
+    except FileNotFoundError:
+        return {}
+    except tomllib.TOMLDecodeError as error:
+        msg = f"{root / 'pyproject.toml'}: not TOML: {error}"
+        raise AdoptError(msg) from error
+
+
+def _read(path: Path) -> str:
+    """A file's text with its own line ends."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        msg = f"{path}: not UTF-8: {error}"
+        raise AdoptError(msg) from error
+
+
+def _added(present: str, text: str) -> str:
+    """Text behind what is there, with the line ends that it has."""
+    return present + (text.replace("\n", "\r\n") if "\r\n" in present else text)
 
 
 def _included(root: Path) -> list[Change]:
@@ -122,17 +173,14 @@ def _included(root: Path) -> list[Change]:
     line = "include: [{ local: .gitlab/cudalink.yml }]"
     if not (root / path).exists():
         return [Change(path, f"{line}\n", "write")]
-    present = (root / path).read_text(encoding="utf-8")
+    present = _read(root / path)
     advice = "" if ".gitlab/cudalink.yml" in present else f"put this into {path}, or add to what is there:\n{line}"
     return [Change(path, present, "keep", advice)]
 
 
 def _cells(root: Path) -> str:
     """The first cells, with what the project says of itself."""
-    try:
-        project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        project = {}
+    project = _pyproject(root)
     groups = [name for name in ("test", "tests") if name in project.get("dependency-groups", {})]
     extras = [name for name in ("test", "tests") if name in project.get("project", {}).get("optional-dependencies", {})]
     tests = next((name for name in ("tests", "test") if (root / name).is_dir()), "")
@@ -149,11 +197,29 @@ def _cells(root: Path) -> str:
     return text
 
 
-def gitlab_pipeline(cells: Iterable[Cell], runner: str) -> dict[str, Any]:
-    """The child pipeline of GitLab: a job for each cell, and the report. JSON is YAML."""
+def gitlab_pipeline(cells: Iterable[Cell], runner: str, file: Path = CELLS, tags: str = "") -> dict[str, Any]:
+    """The child pipeline of GitLab: a job for each cell, and the report. JSON is YAML.
+
+    Parameters
+    ----------
+    cells : iterable of Cell
+    runner : str
+        ``"nox"`` or ``"tox"``.
+    file : Path
+        The file of cells, relative to the project.
+    tags : str
+        What chose the cells: the report misses those of them that left no records.
+
+    Raises
+    ------
+    CellsError
+        If a cell has a name that means something to GitLab.
+    """
     records = {"when": "always", "paths": [str(RECORDS)], "expire_in": "1 week"}
     jobs: dict[str, Any] = {}
     for cell in cells:
+        if cell.name in _GITLAB_WORDS:
+            raise CellsError([f"{file}:{cell.line}: {cell.name}: GitLab takes no job of this name; rename the cell"])
         image = f"ghcr.io/astral-sh/uv:python{cell.python or '3.12'}-bookworm"
         job: dict[str, Any] = {
             "image": image,
@@ -165,13 +231,13 @@ def gitlab_pipeline(cells: Iterable[Cell], runner: str) -> dict[str, Any]:
         if cell.values["runs-on"]:
             job["tags"] = cell.values["runs-on"]
         jobs[cell.name] = job
+    cells_option = f"--cells {file.as_posix()}" + (f" --tags '{tags}'" if tags else "")
+    merging = f"cudalink report {RECORDS} {cells_option} --html cudalink.html --junit cudalink.xml"
     report = {
         "image": "ghcr.io/astral-sh/uv:python3.12-bookworm",
         "stage": ".post",
         "when": "always",
-        "script": [
-            f'uvx --from "pytest-cudalink[report]" cudalink report {RECORDS} --html cudalink.html --junit cudalink.xml'
-        ],
+        "script": [f'uvx --from "pytest-cudalink[report]" {merging}'],
         "artifacts": {
             "when": "always",
             "paths": ["cudalink.html"],

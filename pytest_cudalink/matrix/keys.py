@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from .._data import read_matrix
 from ..versions import CudaVersion
 from . import toolchains
 
@@ -146,7 +147,14 @@ KEYS: Final[dict[str, Key]] = {
         fault=None,
         axis=True,
     ),
-    "policy": Key("string", "dispatch table of the bundled linker", "", axis=True),
+    "policy": Key(
+        "string",
+        "dispatch table of the bundled linker",
+        "",
+        words=tuple(read_matrix("dispatch.toml")),
+        fault=None,
+        axis=True,
+    ),
     "arch": Key(
         "string",
         "architecture of the emulated driver's device, such as 'sm_90'",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -19,17 +20,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from . import plan
 from .cells import Cell
-from .reading import load_cells
+from .reading import CellsError, load_cells
+from .toolchains import ToolchainError
 
 if TYPE_CHECKING:
     import nox
 
 __all__ = ["run_cell", "sessions"]
 
-#: Set when the report is asked for. Then it is the judge: a red test does not keep nox from coming to it.
+#: Set when the report is asked for. Then it is the judge: nothing that goes wrong in a cell keeps nox from it.
 _JUDGED: Final = "CUDALINK_MATRIX_JUDGE"
-#: pytest's "some tests failed", and every signal that can end it: the records say the rest.
-_JUDGED_CODES: Final = (0, 1, *range(-64, 0), *range(129, 160))
 
 
 def sessions(
@@ -37,13 +37,13 @@ def sessions(
 ) -> list[Cell]:
     """Define a session for each cell of a file, under the cell's name, with its tags and description.
 
-    Arguments after ``--`` go to pytest in place of the cell's own. Sessions may run in parallel (``nox -j``), except
-    those on a real GPU.
+    Arguments after ``--`` go to pytest in place of the cell's own; where the report is asked for, they go to ``cudalink
+    report``. Sessions may run in parallel (``nox -j``), except those on a real GPU.
 
     Parameters
     ----------
     path : path-like
-        The file of cells, relative to the working folder.
+        The file of cells, relative to the working folder; ``$CUDALINK_CELLS`` names another.
     root : path-like
         The project, whose ``pyproject.toml`` has the extras and dependency groups.
     report : str or None
@@ -57,13 +57,25 @@ def sessions(
 
     Raises
     ------
-    CellsError
-        If the file cannot be used.
+    SystemExit
+        If the file cannot be used, or a cell has the name of the report or of a session defined before; nox shows the
+        text and ends.
     """
     import nox
 
     base = Path(root).resolve()
-    cells = load_cells(path)
+    path = Path(os.environ.get("CUDALINK_CELLS", path))
+    try:
+        cells = load_cells(path)
+    except CellsError as error:
+        raise SystemExit(str(error)) from error
+    except OSError as error:
+        msg = f"cudalink: {error.strerror}: {path}; `cudalink init` writes one"
+        raise SystemExit(msg) from error
+    taken = {report, *nox.registry.get()}
+    if clash := next((cell.name for cell in cells if cell.name in taken), None):
+        msg = f"{path}: the cell {clash!r} has the name of another session of the noxfile; rename one of them"
+        raise SystemExit(msg)
     # an older nox runs everything in turn, and does not know the word
     parallel = "allow_parallel" in inspect.signature(nox.session).parameters
     for cell in cells:
@@ -74,42 +86,64 @@ def sessions(
     if report is not None:
         if report in _asked_for(sys.argv[1:]):
             os.environ[_JUDGED] = report
-        function = partial(_report, root=base, path=Path(path).resolve())
+        function = partial(_report, root=base, path=path.resolve())
         function.__doc__ = "Run every cell that needs no GPU, then merge the records of all into one report."
         needed = [cell.name for cell in cells if not cell.gpu]
         nox.session(name=report, requires=needed, default=False)(function)
     return cells
 
 
-def _asked_for(arguments: list[str]) -> list[str]:
-    """What nox was called with, without what is for pytest."""
-    return arguments[: arguments.index("--")] if "--" in arguments else arguments
+def _asked_for(arguments: list[str]) -> set[str]:
+    """The words that nox was called with, by arguments or by its environment, without what comes after ``--``."""
+    before = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    text = " ".join([*before, os.environ.get("NOXSESSION", "")])
+    return {word.removeprefix("-s") for word in re.split(r"[\s=,]+", text)}
 
 
-def run_cell(session: nox.Session, cell: Cell, root: Path, *install: str) -> None:
+def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
     """Make the environment of a cell and run pytest in it.
 
-    Parameters
-    ----------
-    install : str
-        Further requirements.
+    Where the report is asked for, nothing that goes wrong here is this session's failure: the report finds failed tests
+    in the records, and a run that did not come to its end.
     """
+    from nox.command import CommandFailed
+
+    plan.forget(cell, root)  # before anything can fail: an old record would be taken for this run's
+    judged = _JUDGED in os.environ
+    try:
+        packages = [*_groups(cell, root), *cell.packages]
+        session.install(*plan.project_requirement(cell, root), *plan.plugin_requirement(root), *packages)
+        environment = plan.prepare(cell, root)
+        given = () if judged else session.posargs
+        session.run("pytest", *(given or cell.values["tests"]), env=environment)
+    except CommandFailed:
+        if not judged:
+            raise
+    except (ToolchainError, OSError) as error:
+        if not judged:
+            session.error(str(error))
+        session.warn(str(error))
+
+
+def _groups(cell: Cell, root: Path) -> list[str]:
+    """Requirements of the dependency groups of a cell."""
     import nox
 
-    groups = []
-    if cell.values["groups"]:
-        pyproject = nox.project.load_toml(root / "pyproject.toml")
-        groups = list(nox.project.dependency_groups(pyproject, *cell.values["groups"]))
-    project = plan.project_requirement(cell, root)
-    session.install(*project, *plan.plugin_requirement(root), *groups, *cell.packages, *install)
-    environment = plan.prepare(cell, root)
-    codes = _JUDGED_CODES if _JUDGED in os.environ else (0,)
-    session.run("pytest", *(session.posargs or cell.values["tests"]), env=environment, success_codes=codes)
+    if not cell.values["groups"]:
+        return []
+    pyproject = root / "pyproject.toml"
+    try:
+        return list(nox.project.dependency_groups(nox.project.load_toml(pyproject), *cell.values["groups"]))
+    except (LookupError, ValueError) as error:
+        msg = (
+            f"{pyproject} has not all the dependency groups of the cell {cell.name}: {', '.join(cell.values['groups'])}"
+        )
+        raise OSError(msg) from error
 
 
 def _report(session: nox.Session, root: Path, path: Path) -> None:
     """Merge what the cells left."""
     (plugin,) = plan.plugin_requirement(root) or [str(root)]
     session.install(plugin, "rich", "jinja2")
-    judged = ["--cells", str(path), "--tags", "!gpu"] if _JUDGED in os.environ else []
-    session.run("cudalink", "report", str(root / plan.RECORDS), *judged, *session.posargs)
+    cells = ("--cells", str(path), "--tags", "!gpu")
+    session.run("cudalink", "report", str(root / plan.RECORDS), *cells, *session.posargs)

@@ -10,7 +10,7 @@ from typing import Any
 from . import toolchains
 from .cells import Cell
 
-__all__ = ["CELLS", "RECORDS", "cells_file", "plugin_requirement", "prepare", "project_requirement"]
+__all__ = ["CELLS", "RECORDS", "cells_file", "forget", "plugin_requirement", "prepare", "project_requirement"]
 
 #: Where a project keeps its cells, relative to its root.
 CELLS = Path("matrices", "cells.toml")
@@ -46,6 +46,11 @@ def plugin_requirement(root: Path) -> list[str]:
     return [os.environ.get("CUDALINK_REQUIREMENT", "pytest-cudalink")]
 
 
+def forget(cell: Cell, root: Path) -> None:
+    """Delete the last record of a cell, whatever becomes of this run."""
+    Path(cell.environment(root / RECORDS)["CUDALINK_REPORT"]).unlink(missing_ok=True)
+
+
 def prepare(cell: Cell, root: Path) -> dict[str, str]:
     """Bring the toolchains that a cell needs and delete its last record; returns the environment of its run.
 
@@ -54,8 +59,7 @@ def prepare(cell: Cell, root: Path) -> dict[str, str]:
     ToolchainError
         If a toolchain cannot be had.
     """
+    forget(cell, root)
     for version, layout in cell.toolchains:
         toolchains.add(version, layout)
-    environment = cell.environment(root / RECORDS)
-    Path(environment["CUDALINK_REPORT"]).unlink(missing_ok=True)
-    return environment
+    return cell.environment(root / RECORDS)

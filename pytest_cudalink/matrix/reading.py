@@ -299,13 +299,13 @@ class _Reader:
                 if one not in lists[key]:
                     self.fault((*place, key), f"{one!r} is none of the axis: {', '.join(map(repr, lists[key]))}")
         because = table.get("because")
-        if because in REASONS_WITH:
+        if isinstance(because, str) and because in REASONS_WITH:
             companion, meaning = REASONS_WITH[because]
-            if not isinstance(table.get(companion), str):
+            if not isinstance(table.get(companion), str) or not table[companion]:
                 self.fault(place, f"because = {because!r} ({meaning}) needs the key {companion!r}")
             if because == "known-issue":
                 self.check_until(place, table.get("until"))
-        elif because not in REASONS:
+        elif not isinstance(because, str) or because not in REASONS:
             found = "found none" if because is None else f"found {because!r}"
             known = ", ".join([*REASONS, *REASONS_WITH])
             self.fault((*place, "because"), f"needed a reason that can be checked: {known}; {found}")

@@ -8,6 +8,7 @@ of `matrices/dispatch.toml`, and the guard rails. Where they disagree is a findi
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -16,12 +17,15 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from .. import demo, emulator
+from .._data import read_matrix
 from ..artifacts import inspect
 from ..linker.dispatch import choose_backend, policies
+from ..report.records import RecordError
 from ..report.views import Section
 from ..versions import CudaVersion
 from . import toolchains
@@ -58,6 +62,8 @@ class Measurement:
         Exact wheels on both sides: a newer patch is measured anew.
     predicted : dict of str to bool
         Whether each rule says that it works. A rule that does not speak of this step is not there.
+    build : str
+        What of this package answered and predicted: another emulated driver, or other rules, are asked anew.
     """
 
     producer: str
@@ -68,10 +74,11 @@ class Measurement:
     answer: str = ""
     packages: tuple[str, ...] = ()
     predicted: dict[str, bool] = field(default_factory=dict)
+    build: str = ""
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (self.producer, self.consumer, self.kind, self.step, tuple(self.packages))
+        return (self.producer, self.consumer, self.kind, self.step, tuple(self.packages), self.build)
 
 
 @dataclass(frozen=True)
@@ -221,7 +228,19 @@ class _Bench:
             _told(answer),
             _packages(self.chains, producer, consumer),
             _predictions(step, kind, *versions, code),
+            _build(),
         )
+
+
+@cache
+def _build() -> str:
+    """A hash of this package's code, data and emulated driver."""
+    package = Path(__file__).parent.parent
+    files = [path for pattern in ("*.py", "*.toml", "*.so.1") for path in package.rglob(pattern)]
+    digest = hashlib.sha256(json.dumps(read_matrix("dispatch.toml")).encode())
+    for path in sorted(files):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _packages(chains: dict[str, toolchains.Toolchain], *versions: str) -> tuple[str, ...]:
@@ -259,8 +278,8 @@ def measure(
         If a release is not installed, or its compiler does not work.
     """
     found = {str(one.version): one for one in reversed(toolchains.installed())}
-    chosen = sorted(versions or found, key=CudaVersion.parse)
-    chains = [toolchains.find(version) for version in chosen]
+    chains = [toolchains.find(version) for version in dict.fromkeys(versions or found)]
+    chosen = [str(version) for version in sorted({chain.version for chain in chains})]
     steps: tuple[_STEP, ...] = ("nvjitlink", "driver", "load")
     wanted = [(step, p, c, kind) for p in chosen for c in chosen for kind in KINDS for step in steps]
     known = {one.key: one for one in load(journal)} if journal is not None and journal.exists() else {}
@@ -271,7 +290,7 @@ def measure(
     result = []
     missing = []
     for step, producer, consumer, kind in wanted:
-        key = (producer, consumer, kind, step, _packages(by_version, producer, consumer))
+        key = (producer, consumer, kind, step, _packages(by_version, producer, consumer), _build())
         if key in known:
             result.append(known[key])
         else:
@@ -300,22 +319,28 @@ def _append(journal: Path, one: Measurement) -> None:
 
 
 def load(path: Path) -> list[Measurement]:
-    """Read a journal, or what ``cudalink skew --json`` printed; a cut last line is left out."""
+    """Read a journal, or what ``cudalink skew --json`` printed; a cut last line is left out.
+
+    Raises
+    ------
+    RecordError
+        If the file is neither.
+    """
     text = path.read_text(encoding="utf-8")
-    if text.startswith("{\n"):
-        rows = json.loads(text)["measurements"]
-    else:
-        rows = []
-        for line in text.splitlines():
-            try:
-                rows.append(json.loads(line))
-            except ValueError:
-                continue
     names = Measurement.__dataclass_fields__
-    return [
-        Measurement(**{**{k: v for k, v in row.items() if k in names}, "packages": tuple(row["packages"])})
-        for row in rows
-    ]
+    try:
+        if text.startswith("{\n"):
+            rows = json.loads(text)["measurements"]
+        else:
+            *lines, cut = text.split("\n")
+            rows = [json.loads(line) for line in lines or [cut]]
+        return [
+            Measurement(**{**{k: v for k, v in row.items() if k in names}, "packages": tuple(row["packages"])})
+            for row in rows
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        msg = f"{path}: this is nothing that `cudalink skew` wrote ({type(error).__name__}: {error})"
+        raise RecordError(msg) from error
 
 
 # --- showing

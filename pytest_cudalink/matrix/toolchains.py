@@ -259,7 +259,7 @@ def remove(version: str | tuple[int, int]) -> list[Path]:
     Raises
     ------
     ToolchainError
-        If it is not there.
+        If it is not there, or cannot be deleted.
     """
     release = _release(version)
     gone = []
@@ -270,8 +270,12 @@ def remove(version: str | tuple[int, int]) -> list[Path]:
             with _lock(folder):
                 # renamed first: nobody sees half of it
                 dying = Path(tempfile.mkdtemp(prefix=".dying-", dir=folder.parent))
-                folder.rename(dying / folder.name)
-                shutil.rmtree(dying)
+                try:
+                    folder.rename(dying / folder.name)
+                    shutil.rmtree(dying)
+                except OSError as error:
+                    msg = f"{folder} cannot be deleted: {error}"
+                    raise ToolchainError(msg) from error
             gone.append(folder)
     if not gone:
         msg = f"the toolchain of CUDA {release} is not in {cache_root() / 'toolchains'}"
@@ -295,7 +299,7 @@ def add(
     Raises
     ------
     ToolchainError
-        If there are no wheels of that release, or the installer fails.
+        If there are no wheels of that release, the installer fails, or the cache cannot be written.
     """
     release = _release(version)
     if fault := _fault(release):
@@ -303,8 +307,19 @@ def add(
     folder = _folder(release, layout)
     if (present := _read(folder)) is not None:
         return present
+    try:
+        return _fetch(release, layout, installer, folder)
+    except OSError as error:
+        where = f"{folder.parent}: {error}; $CUDALINK_CACHE names another"
+        msg = f"the toolchain of CUDA {release} cannot be put into {where}"
+        raise ToolchainError(msg) from error
+
+
+def _fetch(release: CudaVersion, layout: Layout, installer: Literal["uv", "pip"] | None, folder: Path) -> Toolchain:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _lock(folder):
+        for left in folder.parent.glob(f".{folder.name}-????????"):  # of a process that was killed here
+            shutil.rmtree(left, ignore_errors=True)
         if (present := _read(folder)) is not None:  # another process made it while we waited
             return present
         scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))

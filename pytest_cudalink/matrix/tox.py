@@ -8,33 +8,44 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tox.config.loader.api import ConfigLoadArgs
 from tox.config.loader.memory import MemoryLoader
 from tox.config.types import Command, EnvList
 from tox.plugin import impl
 from tox.report import HandledError
+from tox.tox_env.errors import Fail
+from tox.tox_env.python.pip.req_file import PythonDeps
 
-from . import plan
+from . import plan, toolchains
 from .cells import Cell
 from .reading import CellsError, load_cells
 
 if TYPE_CHECKING:
     from tox.config.loader.api import Loader
-    from tox.config.sets import ConfigSet
+    from tox.config.sets import ConfigSet, EnvConfigSet
     from tox.session.state import State
     from tox.tox_env.api import ToxEnv
 
-__all__ = ["tox_add_core_config", "tox_before_run_commands", "tox_extend_envs"]
+__all__ = ["tox_add_core_config", "tox_add_env_config", "tox_before_run_commands", "tox_extend_envs"]
 
 _LOG = logging.getLogger(__name__)
 #: How a project runs its tests: here the settings that all its environments share count for more than the cell.
 _SHARED_FIRST = ("commands", "package", "extras", "dependency_groups", "pass_env")
+_SET_ENV = frozenset({"set_env", "setenv"})
+
+
+class _Project:
+    """Where the project is; tox says so only after it asked for the environments' names, which therefore come late."""
+
+    root: Path | None = None
 
 
 def _cells() -> list[Cell]:
-    file = plan.cells_file(Path.cwd())
+    file = plan.cells_file(_Project.root or Path.cwd())
     if not file.is_file():
         _LOG.debug("cudalink: no environments, because there is no %s", file)
         return []
@@ -46,17 +57,17 @@ def _cells() -> list[Cell]:
 
 @impl
 def tox_extend_envs() -> Iterable[str]:
-    """One environment for each cell."""
-    return [cell.name for cell in _cells()]
+    """One environment for each cell; read when tox comes to the names, by when it knows the project's root."""
+    return (cell.name for _ in (None,) for cell in _cells())
 
 
 @impl
 def tox_add_core_config(core_conf: ConfigSet, state: State) -> None:
     """Fill the environments, before tox reads their settings."""
-    del core_conf
+    root = _Project.root = core_conf["tox_root"]
     before: str | None = None
     for cell in _cells():
-        settings = _settings(cell, Path.cwd(), state.conf.pos_args(None))
+        settings = _settings(cell, root, state.conf.pos_args(None))
         if cell.gpu:  # one after the other, also under `tox p`
             if before is not None:
                 settings["depends"] = EnvList([before])
@@ -65,7 +76,28 @@ def tox_add_core_config(core_conf: ConfigSet, state: State) -> None:
         state.conf.memory_seed_loaders[cell.name].append(ours)
         theirs = [loader for loader in state.conf.get_env(cell.name).loaders if loader is not ours]
         for loader in theirs:
-            _give_way(ours, loader, cell, state)
+            _give_way(ours, loader, cell)
+
+
+@impl
+def tox_add_env_config(env_conf: EnvConfigSet, state: State) -> None:
+    """Add to what all environments share, which tox can read by now: its substitutions need the environment."""
+    cell = next((cell for cell in _cells() if cell.name == env_conf.name), None)
+    if cell is None:
+        return
+    root: Path = state.conf.core["tox_root"]
+    own = any(_is_own(loader, cell) and _SET_ENV & loader.found_keys() for loader in env_conf.loaders)
+    env_conf["set_env"].update(cell.environment(root / plan.RECORDS), override=not own)
+    ours = next(loader for loader in env_conf.loaders if isinstance(loader, MemoryLoader))
+    shared = next((one for one in env_conf.loaders if one is not ours and "deps" in one), None)
+    if shared is not None and not any(_is_own(one, cell) and "deps" in one for one in env_conf.loaders):
+        read = partial(PythonDeps.factory, root)
+        deps = shared.load("deps", PythonDeps, read, state.conf, ConfigLoadArgs([], env_conf.name, cell.name))
+        ours.raw["deps"] = [*deps.lines(), *_packages(cell, root)]
+
+
+def _packages(cell: Cell, root: Path) -> list[str]:
+    return [*plan.plugin_requirement(root), *cell.packages]
 
 
 def _settings(cell: Cell, root: Path, given: Sequence[str] | None) -> dict[str, Any]:
@@ -74,8 +106,7 @@ def _settings(cell: Cell, root: Path, given: Sequence[str] | None) -> dict[str, 
     settings: dict[str, Any] = {
         "description": cell.description,
         "labels": list(cell.tags),
-        "deps": [*plan.plugin_requirement(root), *cell.packages],
-        "set_env": cell.environment(root / plan.RECORDS),
+        "deps": _packages(cell, root),
         # the caches of the package manager and of toolchains
         "pass_env": ["CUDALINK_*", "UV_*", "PIP_*", "XDG_CACHE_HOME", "HOME", "CUDA_VISIBLE_DEVICES", "GITHUB_*"],
         "package": {"editable": "editable", "wheel": "wheel", "none": "skip"}[install],
@@ -90,24 +121,16 @@ def _settings(cell: Cell, root: Path, given: Sequence[str] | None) -> dict[str, 
     return settings
 
 
-def _give_way(ours: MemoryLoader, theirs: Loader[Any], cell: Cell, state: State) -> None:
-    """Leave out what the user's configuration says itself, and join what belongs together."""
-    own = theirs.section.name == cell.name
+def _is_own(loader: Loader[Any], cell: Cell) -> bool:
+    """Whether these are settings of this environment alone."""
+    return loader.section.name == cell.name
+
+
+def _give_way(ours: MemoryLoader, theirs: Loader[Any], cell: Cell) -> None:
+    """Leave out what the user's configuration says itself."""
     for key in theirs.found_keys():
-        if own or key in _SHARED_FIRST:
-            if ours.raw.pop(key, None) is not None:
-                _LOG.debug("cudalink: %s of %s is the project's own, from %s", key, cell.name, theirs.section.key)
-        elif key == "deps" and key in ours.raw:
-            ours.raw[key] = [*_lines(theirs.load_raw(key, state.conf, cell.name)), *ours.raw[key]]
-        elif key in {"set_env", "setenv"} and "set_env" in ours.raw:
-            shared = theirs.load_raw(key, state.conf, cell.name)
-            if not isinstance(shared, dict):
-                shared = dict(part.split("=", 1) for part in _lines(shared) if "=" in part)
-            ours.raw["set_env"] = {**shared, **ours.raw["set_env"]}
-
-
-def _lines(value: Any) -> list[str]:
-    return [line.strip() for line in value.splitlines() if line.strip()] if isinstance(value, str) else list(value)
+        if (_is_own(theirs, cell) or key in _SHARED_FIRST) and ours.raw.pop(key, None) is not None:
+            _LOG.debug("cudalink: %s of %s is the project's own, from %s", key, cell.name, theirs.section.key)
 
 
 @impl
@@ -115,4 +138,7 @@ def tox_before_run_commands(tox_env: ToxEnv) -> None:
     """Bring the toolchains of the cell."""
     for cell in _cells():
         if cell.name == tox_env.name:
-            plan.prepare(cell, Path.cwd())
+            try:
+                plan.prepare(cell, tox_env.core["tox_root"])
+            except (toolchains.ToolchainError, OSError) as error:
+                raise Fail(str(error)) from error

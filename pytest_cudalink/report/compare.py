@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 from .merge import BAD, GOOD, NOT_RUN, Report
 
-__all__ = ["FAIL_ON", "Change", "Comparison", "compare", "findings"]
+__all__ = ["FAIL_ON", "Change", "Comparison", "compare", "findings", "incomplete"]
 
 #: What ``--fail-on`` may name.
 FAIL_ON = {
-    "regressions": "a test that was well in the older report fails now",
+    "regressions": "a test that was well in the older report fails now, or a cell's run is no longer whole",
     "failed": "a test fails",
     "crashed": "a process died",
-    "incomplete": "a cell has no records, or did not come to its end",
+    "incomplete": "a cell has no records, or its run did not come to its end",
     "violations": "a lifetime rule was broken",
     "mismatch": "a version that was found is not the one that was asked for",
     "skipped-everywhere": "a test is skipped in every cell",
@@ -41,20 +41,27 @@ class Comparison:
         Well before, or new, or never run, and failing now.
     fixed : list of Change
         Failing before and well now.
+    skipped : list of Change
+        Well before, and skipped now.
     gone : list of Change
         Run before and not now.
+    broken : list of str
+        Cells whose run was whole in the older report, and has no records or no end now.
     """
 
     regressions: list[Change] = field(default_factory=list)
     fixed: list[Change] = field(default_factory=list)
+    skipped: list[Change] = field(default_factory=list)
     gone: list[Change] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
 
 
 def compare(new: Report, old: Report) -> Comparison:
     """Compare test by test and cell by cell; cells that only one of the reports has count as not run in the other."""
     before = {cell.name: cell.outcomes for cell in old.cells}
     now = {cell.name: cell.outcomes for cell in new.cells}
-    result = Comparison()
+    whole = {cell.name for cell in new.cells if not cell.fault}
+    result = Comparison(broken=[cell.name for cell in old.cells if not cell.fault and cell.name not in whole])
     for name in [*now, *(name for name in before if name not in now)]:
         first, second = before.get(name, {}), now.get(name, {})
         for test in [*second, *(test for test in first if test not in second)]:
@@ -63,19 +70,30 @@ def compare(new: Report, old: Report) -> Comparison:
                 result.regressions.append(change)
             elif change.before in BAD and change.now in GOOD:
                 result.fixed.append(change)
+            elif change.before in GOOD and change.now == "S":
+                result.skipped.append(change)
             elif change.now == NOT_RUN:
                 result.gone.append(change)
     return result
+
+
+def incomplete(report: Report, comparison: Comparison | None = None) -> dict[str, str]:
+    """Cells that say nothing, or not all, each with the reason in words."""
+    broken = comparison.broken if comparison is not None else []
+    return {
+        **dict.fromkeys([*report.missing, *broken], "no records"),
+        **{cell.name: cell.fault for cell in report.cells if cell.fault},
+    }
 
 
 def findings(report: Report, comparison: Comparison | None) -> dict[str, int]:
     """How much there is of each word of `FAIL_ON`."""
     counts = report.counts
     return {
-        "regressions": len(comparison.regressions) if comparison else 0,
+        "regressions": len(comparison.regressions) + len(comparison.broken) if comparison else 0,
         "failed": counts["F"] + counts["E"],
         "crashed": counts["C"] + sum(not crash.get("nodeid") for cell in report.cells for crash in cell.crashes),
-        "incomplete": len(report.missing) + sum(not cell.finished for cell in report.cells),
+        "incomplete": len(incomplete(report, comparison)),
         "violations": sum(len(cell.violations) for cell in report.cells),
         "mismatch": sum(len(cell.mismatches) for cell in report.cells),
         "skipped-everywhere": len(report.skipped_everywhere),

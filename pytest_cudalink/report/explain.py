@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 __all__ = ["explain", "relation"]
 
 #: In the order in which people look for a cause.
-_ORDER = ("ctk", "driver", "nvjitlink", "backend", "python", "arch")
+_ORDER = ("ctk", "driver", "nvjitlink", "backend", "policy", "python", "arch")
 
 
 def relation(axes: Mapping[str, str]) -> str:

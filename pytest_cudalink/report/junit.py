@@ -31,15 +31,18 @@ def _suite(cell: CellRun) -> ET.Element:
     suite = ET.Element(
         "testsuite",
         name=cell.name,
-        tests=str(len(cell.outcomes)),
+        tests=str(len(cell.outcomes) + bool(cell.fault)),
         failures=str(counts["F"]),
-        errors=str(counts["E"] + counts["C"]),
+        errors=str(counts["E"] + counts["C"] + bool(cell.fault)),
         skipped=str(counts["S"] + counts["x"]),
         time=f"{cell.duration:.3f}",
     )
     properties = ET.SubElement(suite, "properties")
     for name, value in [*cell.axes.items(), *((f"links.{name}", str(number)) for name, number in cell.links.items())]:
         ET.SubElement(properties, "property", name=name, value=_clean(value))
+    if cell.fault:
+        case = ET.SubElement(suite, "testcase", classname=cell.name, name="run")
+        ET.SubElement(case, "error", message=_clean(cell.fault))
     for test, letter in cell.outcomes.items():
         file, _, name = test.partition("::")
         module = Path(file).with_suffix("").as_posix().replace("/", ".")

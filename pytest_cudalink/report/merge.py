@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -37,6 +38,14 @@ BAD: Final = frozenset("FEC")
 GOOD: Final = frozenset("PxXD")
 
 _FORMAT: Final = "cudalink-report"
+#: pytest's exit status of a run in which every test had its turn, and of the others (pytest.ExitCode).
+_WHOLE: Final = (None, 0, 1)
+_ENDS: Final = {
+    2: "it was interrupted, or a file could not be collected",
+    3: "an internal error",
+    4: "it was called with wrong arguments",
+    5: "no tests were collected",
+}
 _PARALLEL_FROM: Final = 8
 _LONG: Final = 4000
 
@@ -111,14 +120,27 @@ class CellRun:
         return Counter(self.outcomes.values())
 
     @property
+    def fault(self) -> str:
+        """Why this is no whole run, in words; empty where pytest came to its end."""
+        if not self.finished:
+            cut = ", and the file is cut" if self.truncated else ""
+            return f"the run did not come to its end after {len(self.outcomes)} tests{cut}"
+        if self.exitstatus in _WHOLE:
+            return ""
+        return f"pytest ended with exit status {self.exitstatus}: {_ENDS.get(self.exitstatus, 'unknown')}"
+
+    @property
     def mismatches(self) -> list[tuple[str, str, str]]:
         """Name, requested and found, of each version that is not what was asked for."""
         result = []
         for name, version in sorted(self.versions.items()):
             requested, found = version.get("requested"), version.get("found")
-            if requested is None or requested in ("auto", "real", "latest"):
+            if requested is None or requested in ("auto", "latest"):
                 continue
-            if requested in ("absent", "none"):
+            if requested == "real":
+                if found is None or version.get("kind") not in ("real", None):
+                    result.append((name, "real", " ".join(str(one) for one in (found, version.get("kind")) if one)))
+            elif requested in ("absent", "none"):
                 if found is not None and version.get("kind") != "absent":
                     result.append((name, str(requested), str(found)))
             elif found is None or not f"{found}.".startswith(f"{requested}."):
@@ -170,9 +192,19 @@ class Report:
 
     @cached_property
     def grid(self) -> list[str]:
-        """A row of letters for each test, a letter for each cell."""
+        """A row of letters for each test, a letter for each cell.
+
+        A file that could not be collected in one cell is a test of its name; where its tests ran, that one passed.
+        """
         outcomes = [cell.outcomes for cell in self.cells]
-        return ["".join([one.get(test, NOT_RUN) for one in outcomes]) for test in self.tests]
+        rows = ["".join([one.get(test, NOT_RUN) for one in outcomes]) for test in self.tests]
+        whole = [(number, test) for number, test in enumerate(self.tests) if "::" not in test]
+        if whole:
+            files = [{test.partition("::")[0] for test in one if "::" in test} for one in outcomes]
+            for number, name in whole:
+                letters = zip(rows[number], files, strict=True)
+                rows[number] = "".join("P" if one == NOT_RUN and name in ran else one for one, ran in letters)
+        return rows
 
     @cached_property
     def partial(self) -> list[Partial]:
@@ -214,7 +246,7 @@ class Report:
             lacking = [
                 test
                 for test, row in zip(self.tests, self.grid, strict=True)
-                if row[number] == NOT_RUN and (not cell.finished or test.partition("::")[0] in files)
+                if row[number] == NOT_RUN and (cell.fault or test.partition("::")[0] in files)
             ]
             if lacking:
                 result[cell.name] = lacking
@@ -234,6 +266,12 @@ class Report:
         """Seconds, test and cell of the slowest tests."""
         every = ((seconds, test, cell.name) for cell in self.cells for test, seconds in cell.durations.items())
         return sorted(every, reverse=True)[:number]
+
+    def keep(self, names: Collection[str]) -> list[str]:
+        """Leave out the cells that are not among some names, such as those of an older file of cells; returns them."""
+        strange = [cell.name for cell in self.cells if cell.name not in names]
+        self.cells = [cell for cell in self.cells if cell.name in names]
+        return strange
 
     def request(self, wanted: Mapping[str, Mapping[str, str]]) -> None:
         """Note which versions the cells ask for, where the records do not say so.
@@ -272,14 +310,15 @@ class Report:
                 CellRun(**{**cell, "details": {test: Detail(**one) for test, one in cell["details"].items()}})
                 for cell in content["cells"]
             ]
+            missing = list(content["missing"])
         except (ValueError, KeyError, TypeError) as error:
             msg = f"{path}: no saved report of this version of pytest-cudalink ({type(error).__name__}: {error})"
             raise RecordError(msg) from error
-        return cls(cells, content["missing"])
+        return cls(cells, missing)
 
 
 def merge(paths: Iterable[Path | str], expected: Sequence[str] = (), workers: int | None = None) -> Report:
-    """Merge record files, or all ``*.jsonl`` below folders, or one saved report.
+    """Merge record files, all ``*.jsonl`` below folders, and saved reports (``*.json``).
 
     A cell with several files, such as shards, is one; where a test ran twice, the later counts.
 
@@ -299,23 +338,27 @@ def merge(paths: Iterable[Path | str], expected: Sequence[str] = (), workers: in
         If a file cannot be read.
     """
     files = list(_files(paths))
-    if len(files) == 1 and files[0].suffix == ".json":
-        return Report.load(files[0])
     if not files:
         msg = f"there are no records (*.jsonl) in {', '.join(map(str, paths))}; run the cells first"
         raise RecordError(msg)
+    saved = [Report.load(file) for file in files if file.suffix == ".json"]
+    files = [file for file in files if file.suffix != ".json"]
     workers = workers or (os.cpu_count() or 1 if len(files) >= _PARALLEL_FROM else 1)
     if workers > 1:
-        with ProcessPoolExecutor(min(workers, len(files))) as pool:
-            runs = list(pool.map(_read, files, chunksize=max(1, len(files) // (4 * workers))))
+        with ProcessPoolExecutor(min(workers, len(files)), get_context("spawn")) as pool:
+            read = list(pool.map(_read, files, chunksize=max(1, len(files) // (4 * workers))))
     else:
-        runs = [_read(file) for file in files]
+        read = [_read(file) for file in files]
+    runs = [cell for report in saved for cell in report.cells]
+    runs += [run for _, run in sorted(read, key=lambda pair: pair[0])]
     cells: dict[str, CellRun] = {}
-    for _, run in sorted(runs, key=lambda pair: pair[0]):
+    for run in runs:
         cells[run.name] = _joined(cells[run.name], run) if run.name in cells else run
-    order = {name: number for number, name in enumerate(expected)}
+    first = expected or [cell.name for report in saved for cell in report.cells]
+    order = {name: number for number, name in enumerate(first)}
     ordered = sorted(cells.values(), key=lambda cell: (order.get(cell.name, len(order)), cell.name))
-    return Report(ordered, [name for name in expected if name not in cells])
+    lacking = dict.fromkeys([*expected, *(name for report in saved for name in report.missing)])
+    return Report(ordered, [name for name in lacking if name not in cells])
 
 
 def _files(paths: Iterable[Path | str]) -> Iterator[Path]:
@@ -355,7 +398,7 @@ def _read(path: Path) -> tuple[float, CellRun]:
     """One file: when its run began, and what it says."""
     cell = CellRun(path.stem, [str(path)])
     started: list[bytes] = []
-    began, broken, runs = 0.0, 0, 0
+    began, broken, runs, cut = 0.0, 0, 0, False
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if line.startswith(b'{"event": "start"'):  # half of all lines; needed only after a crash
@@ -368,17 +411,21 @@ def _read(path: Path) -> tuple[float, CellRun]:
                 event = json.loads(line)
                 kind = event["event"]
             except (ValueError, KeyError, TypeError):
-                broken = number if line.strip() else 0
+                broken, cut = number if line.strip() else 0, not line.endswith(b"\n")
                 continue
-            if kind == "run":
+            try:
+                if kind != "run":
+                    _add(cell, kind, event)
+                    continue
                 if not 1 <= event.get("schema", 0) <= SCHEMA:
                     msg = f"{path}: line {number} is of format {event.get('schema')!r}; install a newer pytest-cudalink"
                     raise RecordError(msg)
-                cell, started, began, runs = CellRun(path.stem, [str(path)]), [], event["time"], runs + 1
+                cell, started, began, runs = CellRun(path.stem, [str(path)]), [], float(event["time"]), runs + 1
                 _begin(cell, event)
-            else:
-                _add(cell, kind, event)
-    if not runs and not broken:
+            except (AttributeError, KeyError, TypeError) as error:
+                msg = f"{path}: line {number} is no event {kind!r} of this format ({type(error).__name__}: {error})"
+                raise RecordError(msg) from error
+    if not runs and not cut:
         msg = f"{path}: there is no event 'run'; this is no record file"
         raise RecordError(msg)
     cell.truncated = bool(broken)
@@ -396,8 +443,9 @@ def _begin(cell: CellRun, event: Mapping[str, Any]) -> None:
         version = cell.versions.get(name)
         if version is not None:
             cell.axes[name] = _minor(version.get("found")) or "none"
-    if "backend" in settings:
-        cell.axes["backend"] = str(settings["backend"].get("value"))
+    for name in ("backend", "policy"):
+        if name in settings:
+            cell.axes[name] = str(settings[name].get("value"))
     if cell.python:
         cell.axes["python"] = _minor(cell.python)
     if (event.get("arch") or {}).get("found"):

@@ -12,7 +12,7 @@ from .views import NAMES, Section, sections, summary
 __all__ = ["markdown", "terminal"]
 
 _ROWS = 20
-#: A GitHub job summary may have 1 MiB.
+#: Bytes; a GitHub job summary may have 1 MiB.
 _MARKDOWN_SIZE = 900_000
 _COLOURS = {"P": "green", "D": "cyan", "F": "bold red", "E": "bold magenta", "C": "bold white on red", "S": "dim"}
 #: Sections that are too long for a terminal; the other forms have them.
@@ -35,7 +35,7 @@ def markdown(report: Report, comparison: Comparison | None = None, extra: Sequen
         text = "\n".join(lines)
         if section.id in {"versions", "slowest"}:
             text = f"<details><summary>{section.title}</summary>\n\n{text}\n\n</details>"
-        if sum(map(len, parts)) + len(text) > _MARKDOWN_SIZE:
+        if sum(len(part.encode()) for part in (*parts, text)) > _MARKDOWN_SIZE:
             parts.append("… the rest is too long for a summary; see the HTML page.")
             break
         parts.append(text)
@@ -92,7 +92,7 @@ def _grid(report: Report) -> Any:
     table.add_column("seconds", justify="right")
     for cell in report.cells:
         counts = cell.counts
-        bad = bool(set(counts) & BAD) or not cell.finished
+        bad = bool(set(counts) & BAD or cell.fault)
         numbers = [
             Text(str(counts[one]) if counts[one] else NOT_RUN, style=_COLOURS.get(one, "") if counts[one] else "dim")
             for one in present

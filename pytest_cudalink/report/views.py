@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from .compare import Change, Comparison
+from .compare import Change, Comparison, incomplete
 from .merge import CellRun, Report
 
 __all__ = ["NAMES", "Section", "cell_title", "sections", "summary"]
@@ -78,11 +78,12 @@ def summary(report: Report, comparison: Comparison | None = None) -> list[tuple[
         (len(report.partial), "fail in some cells only", True),
         (len(report.skipped_everywhere), "skipped in every cell", False),
         (sum(len(cell.violations) for cell in report.cells), "lifetime violations", True),
-        (len(report.missing), "cells without records", True),
+        (len(incomplete(report, comparison)), "incomplete cells", True),
     ]
     figures += [(number, f"links by {name}", False) for name, number in sorted(links.items())]
     if comparison is not None:
-        figures += [(len(comparison.regressions), "regressions", True), (len(comparison.fixed), "fixed", False)]
+        regressions = len(comparison.regressions) + len(comparison.broken)
+        figures += [(regressions, "regressions", True), (len(comparison.fixed), "fixed", False)]
     return [(number, text, alarm and number > 0) for number, text, alarm in figures if number or not alarm]
 
 
@@ -91,7 +92,7 @@ def sections(report: Report, comparison: Comparison | None = None) -> list[Secti
     tables = [
         *(_changes(comparison) if comparison is not None else ()),
         _crashed(report),
-        _incomplete(report),
+        _incomplete(report, comparison),
         _section(
             "some",
             "Fails in some cells only",
@@ -169,6 +170,7 @@ def _changes(comparison: Comparison) -> list[Section]:
     return [
         _section("regressions", "Regressions", head, rows(comparison.regressions), "tests"),
         _section("fixed", "Fixed", head, rows(comparison.fixed), "tests"),
+        _section("now-skipped", "Now skipped", head, rows(comparison.skipped), "tests"),
         _section("gone", "No longer run", head, rows(comparison.gone), "tests"),
     ]
 
@@ -191,12 +193,8 @@ def _crashed(report: Report) -> Section:
     return _section("crashed", "Crashed", ("cell", "test", "ended by", "last calls"), rows, "crashes")
 
 
-def _incomplete(report: Report) -> Section:
-    rows = [(name, "no records") for name in report.missing]
-    for cell in report.cells:
-        if not cell.finished:
-            cut = ", and the file is cut" if cell.truncated else ""
-            rows.append((cell.name, f"the run did not come to its end after {len(cell.outcomes)} tests{cut}"))
+def _incomplete(report: Report, comparison: Comparison | None) -> Section:
+    rows = incomplete(report, comparison).items()
     return _section("incomplete", "Incomplete cells", ("cell", "what"), rows, "cells")
 
 
