@@ -38,12 +38,17 @@ OLD = {"driver_cuda_version": 12000, "driver_release_version": "520.30.01"}
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch, toolkit):
-    """No variable counts, and nothing stays installed."""
+    """No variable counts, nothing that others loaded, and no guard of the run itself, which gets its own back."""
     monkeypatch.delenv(MODE_VARIABLE, raising=False)
     monkeypatch.delenv(DRIVER_COMPATIBILITY_VARIABLE, raising=False)
+    monkeypatch.setattr(guard.attribution, "loaded_libraries", lambda names: [])
     _pathfinder.plain("load_nvidia_dynamic_lib")  # (what is replaced below has to be there)
+    before = guardrails.installed()
+    guardrails.uninstall()
     yield
     guardrails.uninstall()
+    if before is not None:
+        guardrails.install(before.guard)
     guardrails.process_wide_guard_rails.cache_clear()
 
 
@@ -79,7 +84,16 @@ def test_answers_are_pathfinders(toolkit) -> None:
     assert {item.version for item in one.remembered} == {toolkit}
 
 
-def test_errors_are_pathfinders() -> None:
+@pytest.fixture
+def nowhere() -> str:
+    """A library that cuda.pathfinder knows and this machine has not."""
+    for name in ("cudla", "cufile", "nvfatbin", "nvjpeg", "npps", "cufftw"):
+        if _pathfinder._in_child(name) is None:  # (what is there is not to be left in this process)
+            return name
+    pytest.skip("this machine has every library of the toolkit")
+
+
+def test_errors_are_pathfinders(nowhere) -> None:
     """What cuda.pathfinder does not know or find is its own error."""
     one = CompatibilityGuardRails(**NEW)
     with pytest.raises(pf.DynamicLibUnknownError):
@@ -93,7 +107,7 @@ def test_errors_are_pathfinders() -> None:
     with pytest.raises(Exception, match="bogus"):
         one.find_nvidia_binary_utility("bogus")
     with pytest.raises(pf.DynamicLibNotFoundError):
-        one.load_nvidia_dynamic_lib("cudla")
+        one.load_nvidia_dynamic_lib(nowhere)
     assert one.remembered == ()
 
 
@@ -276,7 +290,6 @@ def skewed(monkeypatch) -> CompatibilityGuardRails:
     monkeypatch.setitem(
         _pathfinder._PLAIN, "load_nvidia_dynamic_lib", lambda name: types.SimpleNamespace(abs_path=f"/x/{name}")
     )
-    monkeypatch.setattr(guard.attribution, "loaded_libraries", lambda names: [])
     return CompatibilityGuardRails(**NEW)
 
 
@@ -389,31 +402,6 @@ def test_linker_with_faked_versions(sample_code) -> None:
 # -- routing
 
 
-def by_default(name: str, load=pf.find_static_lib) -> str:
-    """Has a look-up as a default argument."""
-    return load(name)
-
-
-def closing(load):
-    """Has one in a closure."""
-
-    def call(name: str) -> str:
-        return load(name)
-
-    return call
-
-
-class Holder:
-    """Has one as an attribute."""
-
-    load = staticmethod(pf.find_bitcode_lib)
-
-
-CLOSED = closing(pf.find_static_lib)
-PARTIAL = functools.partial(pf.find_nvidia_binary_utility)
-TABLE = {"load": pf.locate_bitcode_lib}
-
-
 def test_install_and_uninstall() -> None:
     """Functions are exchanged where they are names of modules, compiled ones too, and put back."""
     import cuda.bindings.nvrtc  # noqa: F401 (its compiled module has load_nvidia_dynamic_lib)
@@ -447,13 +435,29 @@ def test_install_and_uninstall() -> None:
 
 def test_what_cannot_be_routed_is_named() -> None:
     """Default arguments, closures, class attributes, partial objects and dictionaries keep the old function."""
+
+    # made here, where nothing is installed yet
+    def by_default(name: str, load=pf.find_static_lib) -> str:
+        return load(name)
+
+    def closing(load):
+        def call(name: str) -> str:
+            return load(name)
+
+        return call
+
+    class Holder:
+        load = staticmethod(pf.find_bitcode_lib)
+
+    kept = (closing(pf.find_static_lib), functools.partial(pf.find_nvidia_binary_utility), {"x": pf.locate_bitcode_lib})
     left = "\n".join(guardrails.install(CompatibilityGuardRails(mode="off")).not_routed)
-    assert "find_static_lib: a default argument of by_default" in left
-    assert "find_static_lib: a closure of closing.<locals>.call" in left
+    assert "a default argument of test_what_cannot_be_routed_is_named.<locals>.by_default" in left
+    assert "closing.<locals>.call in" in left
     assert "find_nvidia_binary_utility: an instance of functools.partial" in left
     assert "locate_bitcode_lib: a dictionary" in left
     assert "find_bitcode_lib: an instance of builtins.staticmethod" in left
     assert "cuda.pathfinder._" not in left
+    del kept, by_default, Holder
 
 
 def test_pathfinder_itself_goes_on_directly() -> None:
@@ -506,7 +510,7 @@ def test_import_is_light() -> None:
     assert "import ctypes" not in pure
 
 
-def test_private_parts_are_there() -> None:
+def test_private_parts_are_there(nowhere) -> None:
     """The private parts of the installed cuda.pathfinder are found, and agree with its public answer."""
     wanted = os.environ.get("CUDALINK_PATHFINDER")
     assert wanted in (None, _pathfinder.version())
@@ -517,8 +521,8 @@ def test_private_parts_are_there() -> None:
         early, whole = _pathfinder._early(name), _pathfinder._in_child(name)
         assert early == whole
         assert early.found_via == "site-packages"
-    assert _pathfinder._in_child("cudla") is None
-    assert _pathfinder._early("cudla") is None
+    assert _pathfinder._in_child(nowhere) is None
+    assert _pathfinder._early(nowhere) is None
 
 
 def test_without_private_parts(monkeypatch) -> None:
