@@ -1,7 +1,7 @@
 """What the guard rails cost over cuda.pathfinder itself. Run by ``nox -s bench``.
 
-A look-up that was made before, by each function that keeps its answers: both sides answer from a cache, in loops of many
-calls, in turn. The first look-up in an environment with 300 distributions: a fresh process for each, in turn; the
+A look-up that was made before, by each function that keeps its answers: both sides answer from a cache, in loops of
+many calls, in turn. The first look-up in an environment with 300 distributions: a fresh process for each, in turn; the
 figure is the median of the differences, and the look-up that both then do is the same.
 """
 

@@ -318,6 +318,22 @@ def test_pipeline_after_its_ends(skewed) -> None:
             skewed.declare_pipeline("nvrtc", "nvJitLink", kind)
 
 
+def test_a_copy_that_came_later_is_not_the_one_that_is_declared(skewed, monkeypatch) -> None:
+    """What was looked up counts before what somebody else loaded since."""
+    monkeypatch.setattr(guard, "make_item", _of_13_0)
+    for name in ("nvrtc", "nvJitLink"):
+        skewed.load_nvidia_dynamic_lib(name)
+    strange = guard.attribution.LoadedLibrary("nvJitLink", "/torch/libnvJitLink.so.12")
+    monkeypatch.setattr(guard.attribution, "loaded_libraries", lambda names: [strange])
+    skewed.declare_pipeline("nvrtc", "nvJitLink", "ltoir")
+    assert len(skewed.pipelines) == 1
+
+
+def _of_13_0(kind, name, path, via) -> rules.Item:
+    release = CudaVersion(12, 5) if path.endswith(".so.12") else CudaVersion(13, 0)
+    return rules.Item(kind, name, path, via, "ctk", release, "as the test says")
+
+
 def test_pipelines_hold_on_an_unknown_driver(skewed) -> None:
     """Without a driver, best_effort still minds pipelines."""
     skewed._mode, skewed._driver = "best_effort", rules.KnownDriver(None)

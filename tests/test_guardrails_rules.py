@@ -103,7 +103,6 @@ NVRTC, NVJITLINK = ("dynamic-libs", "nvrtc"), ("dynamic-libs", "nvJitLink")
         (NVRTC, ("headers", "nvrtc"), True),
         (NVRTC, ("headers", "cudart"), True),
         (NVRTC, ("headers", "cccl"), True),
-        (NVRTC, ("dynamic-libs", "mathdx"), True),
         (NVRTC, NVJITLINK, False),
         (NVRTC, ("headers", "nvjitlink"), False),
         (NVRTC, ("dynamic-libs", "cudart"), False),
@@ -123,7 +122,7 @@ NVRTC, NVJITLINK = ("dynamic-libs", "nvrtc"), ("dynamic-libs", "nvJitLink")
             (x, y, True)
             for x, y in itertools.combinations(
                 [
-                    *(("headers", name) for name in ("cccl", "cudart", "nvcc", "nvfatbin", "nvvm", "cute", "cutlass")),
+                    *(("headers", name) for name in ("cccl", "cudart", "nvcc", "nvfatbin", "nvvm")),
                     ("static-libs", "cudadevrt"),
                     ("bitcode-libs", "device"),
                     ("binaries", "nvcc"),
@@ -196,6 +195,33 @@ def test_pipelines(producer, consumer, kind, made, read, fine: bool) -> None:
     assert rules.check_pipeline(pipeline, *ends).status == expected
     for first, second in (ends, ends[::-1]):
         assert judge(second, [first], driver=NEW, pipelines=[pipeline]).status == expected
+
+
+def test_what_was_looked_up_is_what_a_pipeline_means() -> None:
+    """A copy that somebody else loaded later does not take the place of the one that was looked up."""
+    pipeline = Pipeline("nvrtc", "nvJitLink", "ltoir")
+    nvjitlink = item("nvJitLink", "13.0")
+    strange = item("nvJitLink", "12.5", via=rules.ALREADY_LOADED)
+    verdict = judge(item("nvrtc", "13.0"), [nvjitlink, strange], driver=NEW, pipelines=[pipeline])
+    assert verdict.status == "compatible"
+    assert rules.libraries_by_name([nvjitlink, strange]) == {"nvJitLink": nvjitlink}
+
+
+@pytest.mark.parametrize("loaded", [0, 1])
+def test_a_pipeline_is_repaired_to_what_is_loaded(loaded: int) -> None:
+    """An end that somebody else loaded cannot be exchanged: the other one has to be of its release."""
+    ends = [item("nvrtc", "13.2"), item("nvJitLink", "13.0")]
+    ends[loaded] = item(ends[loaded].name, str(ends[loaded].version), via=rules.ALREADY_LOADED)
+    verdict = rules.check_pipeline(Pipeline("nvrtc", "nvJitLink", "ltoir"), *ends)
+    assert f"=={ends[loaded].version}.*" in verdict.fix
+
+
+def test_two_copies_have_a_reason_of_their_own() -> None:
+    """Two releases of one library are refused because there are two, not because of headers."""
+    verdict = rules.check_pair(item("nvJitLink", "13.0"), item("nvJitLink", "12.5", via=rules.ALREADY_LOADED))
+    assert verdict.status == "incompatible"
+    assert "one nvJitLink library only" in verdict.message
+    assert "header" not in verdict.message
 
 
 @pytest.mark.parametrize("kind", ["fatbin", "LTOIR", ""])

@@ -38,6 +38,7 @@ __all__ = [
     "check_pipeline",
     "judge",
     "judge_all",
+    "libraries_by_name",
     "numbered_like_cuda",
     "packaged_with",
     "parse_constraint",
@@ -282,7 +283,19 @@ def _groups(item: Item) -> dict[str, str]:
 def shared_groups(a: Item, b: Item) -> dict[str, str]:
     """The groups that oblige two items to be of one CUDA release, with their reasons; empty for independent ones."""
     other = _groups(b)
-    return {name: because for name, because in _groups(a).items() if name in other}
+    shared = {name: because for name, because in _groups(a).items() if name in other}
+    if shared and (a.kind, a.name) == (b.kind, b.name):
+        return {f"one {a.label} only": "of two, nobody can say which one is used"}
+    return shared
+
+
+def libraries_by_name(items: Iterable[Item]) -> dict[str, Item]:
+    """The toolkit's dynamic libraries by name; the first of each counts, as what was looked up does before the rest."""
+    found: dict[str, Item] = {}
+    for item in items:
+        if item.kind == "dynamic-libs" and item.packaged_with == "ctk":
+            found.setdefault(item.name, item)
+    return found
 
 
 def numbered_like_cuda(wheel: str) -> bool:
@@ -548,8 +561,11 @@ def check_pipeline(pipeline: Pipeline, producer: Item, consumer: Item) -> Verdic
         words = skew_remedy(Needs(made), read)
     else:
         words = f"linker is of CUDA {read}; {pipeline.because}"
-    # an artifact is there already: only its reader can be another one
-    fix = repair((consumer,), made) if producer.kind == "artifacts" else repair((producer, consumer), max(made, read))
+    if producer.kind == "artifacts":  # it is there already: only its reader can be another one
+        fix = repair((consumer,), made)
+    else:
+        loaded = [end.version for end in (producer, consumer) if end.found_via == ALREADY_LOADED and end.version]
+        fix = repair((producer, consumer), loaded[0] if len(loaded) == 1 else max(made, read))
     return Verdict(
         "incompatible",
         "pipeline",
@@ -594,11 +610,7 @@ def _alone(
 
 
 def _piped(item: Item, remembered: Iterable[Item], pipelines: Iterable[Pipeline]) -> Iterator[Verdict]:
-    libraries = {
-        other.name: other
-        for other in (*remembered, item)
-        if other.kind == "dynamic-libs" and other.packaged_with == "ctk"
-    }
+    libraries = libraries_by_name((item, *remembered))
     for pipeline in pipelines:
         if item.name in (pipeline.producer, pipeline.consumer):
             ends = libraries.get(pipeline.producer), libraries.get(pipeline.consumer)
