@@ -304,7 +304,7 @@ WHOLE = [item("nvrtc", "13.0"), item("nvJitLink", "13.0"), item("cudart", "13.0"
             None,
             None,
             1,
-            ["understands up to 13.0", "LTO-IR of NVRTC 13.2 is refused by nvJitLink 13.0"],
+            ["understands up to 13.0", "PTX of NVRTC 13.2 (ISA 9.2) is refused by nvJitLink 13.0 (ISA up to 9.0)"],
         ),
         (WHOLE, "13.0", None, "sm_70", 1, ["nvrtc 13.0 does not know sm_70", "nvJitLink 13.0 does not know sm_70"]),
     ],
@@ -319,6 +319,37 @@ def test_findings(made, items, cuda, release, arch, code, texts) -> None:
     assert all(f.fix.startswith("pip ") for f in report.findings if f.severity == "incoherent"), report.findings
     assert report.verdict == ["coherent", "incoherent", "not enough known"][code]
     assert bool(texts) == bool(report.findings)
+
+
+def test_releases_that_share_an_isa(made) -> None:
+    """PTX of CUDA 12.6 is what 12.5 reads: only the LTO-IR does not fit, and that is said once."""
+    report = made(item("nvrtc", "12.6"), item("nvJitLink", "12.5"), facts=given("13.0"))
+    (finding,) = report.findings
+    assert finding.text.startswith("ltoir from nvrtc to nvJitLink")
+
+
+def test_one_skew_has_one_command(made) -> None:
+    """What PTX and LTO-IR suffer from is repaired by the same words."""
+    report = made(item("nvrtc", "13.2"), item("nvJitLink", "13.0"), facts=given("13.2"))
+    assert len({finding.fix for finding in report.findings}) == 1
+
+
+def test_programs_have_no_wheel_up_to_cuda_12(made) -> None:
+    """What a wheel brings has a command, what none brings has advice; neither is repeated for the other."""
+    nvcc = replace(item("nvcc", "13.0", "binaries"), wheel="", found_via="the search for programs")
+    report = made(*WHOLE, nvcc, facts=given("12.8"))
+    refused = [finding for finding in report.findings if "does not run CUDA 13.0" in finding.text]
+    assert [bool(finding.fix) for finding in refused] == [True, False]
+    assert "nvcc" not in refused[0].fix
+    assert refused[1].otherwise.startswith(
+        "put the bin folder of a CUDA 12.8 toolkit first on PATH, or install a driver"
+    )
+
+
+def test_a_driver_older_than_every_wheel(made) -> None:
+    """There is no cuda-toolkit before 11.8: only a newer driver helps."""
+    report = made(*WHOLE, facts=given("11.4"))
+    assert {(f.fix, f.otherwise[:27]) for f in report.findings} == {("", "install a driver for CUDA 1")}
 
 
 def test_links_are_those_of_the_dispatch_table(made) -> None:
@@ -342,6 +373,10 @@ def test_copies(made) -> None:
     assert (finding.severity, report.exit_code) == ("warning", 0)
     assert "/opt/torch/libnvrtc.so.12 (CUDA 12.8: its builtins)" in finding.text
     assert "/13.0/nvrtc (CUDA 13.0)" in finding.text
+    assert "before anything loads the other copy" in finding.otherwise
+    for_loader = replace(other, role="first for the loader as libnvrtc.so.13")
+    (finding,) = made(*WHOLE, facts=given("13.0"), copies=(for_loader,)).findings
+    assert finding.otherwise.startswith("put /13.0 first in LD_LIBRARY_PATH, or take /opt/torch out of it")
 
 
 def test_page_and_json(made, capsys, monkeypatch) -> None:
