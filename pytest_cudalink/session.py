@@ -178,7 +178,7 @@ class Session:
 
     def judged(self, verdict: Verdict) -> None:
         """Take note of a verdict of the guard rails."""
-        names = ("status", "rule", "message", "fix")
+        names = ("status", "rule", "message", "fix", "otherwise")
         content = {**{name: getattr(verdict, name) for name in names}, "items": list(verdict.items)}
         (self.of_test() if self.nodeid is not None else self.outside).judge(self.nodeid, content)
         if not (self.is_isolated and self.nodeid is None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import pickle
 import subprocess
@@ -476,6 +477,34 @@ def test_what_cannot_be_routed_is_named() -> None:
     del kept, by_default, Holder
 
 
+def test_lazy_modules_stay_lazy(tmp_path, monkeypatch) -> None:
+    """A module that is imported lazily is neither executed by routing, nor does its error end it."""
+    (tmp_path / "heavy_module.py").write_text("raise ImportError('an optional dependency is missing')", "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec = importlib.util.find_spec("heavy_module")
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "heavy_module", module)
+    spec.loader.exec_module(module)
+    guardrails.install(CompatibilityGuardRails(mode="off"))
+    guardrails.uninstall()
+
+
+def test_a_module_that_lets_nothing_be_set(monkeypatch) -> None:
+    """What a module refuses to have exchanged is left, and named."""
+
+    class Closed(types.ModuleType):
+        def __setattr__(self, name: str, value: object) -> None:
+            raise AttributeError(name)
+
+    closed = Closed("closed_module")
+    vars(closed)["load"] = pf.find_static_lib
+    monkeypatch.setitem(sys.modules, "closed_module", closed)
+    routing = guardrails.install(CompatibilityGuardRails(mode="off"))
+    assert "closed_module.load" not in routing.routed
+    assert any("the module closed_module" in one for one in routing.not_routed)
+
+
 def test_pathfinder_itself_goes_on_directly() -> None:
     """What cuda.pathfinder calls inside stays with its own functions."""
     module = sys.modules["cuda.pathfinder._dynamic_libs.load_nvidia_dynamic_lib"]
@@ -554,6 +583,13 @@ def test_without_private_parts(monkeypatch) -> None:
     assert _pathfinder.packaging("dynamic-libs", "cuda") == "driver"
     assert _pathfinder.packaging("dynamic-libs", "nccl") == "other"
     assert _pathfinder.packaging("headers", "nvjitlink") == "ctk"
+
+
+def test_a_child_minds_no_file_of_the_working_directory(tmp_path, monkeypatch) -> None:
+    """A json.py of the user is not what the child imports."""
+    (tmp_path / "json.py").write_text("raise SystemExit('the wrong one')", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert _pathfinder._child("import json; print(json.dumps([1]))", "a thing") == [1]
 
 
 def test_a_child_that_dies() -> None:

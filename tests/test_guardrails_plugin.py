@@ -100,6 +100,7 @@ def test_strict_without_a_driver(run) -> None:
             "mode strict (from option): 1 insufficient metadata",
             "insufficient metadata (driver): whether the driver runs *",
             "    cudart headers at *include (found via *); CUDA *",
+            "    fix: install the NVIDIA driver; or *",
             "    in test_strict_without_a_driver.py::test_headers",
         ]
     )
@@ -404,6 +405,32 @@ def test_wrong_option(capsys) -> None:
     """A specifier that is none is said, with exit code 2."""
     assert cli.main(["doctor", "--ctk-version", "13.2"]) == 2
     assert "PEP 440" in capsys.readouterr().err
+
+
+def test_interrupted(monkeypatch, capsys) -> None:
+    """Ctrl-C ends any subcommand with 130 and without a traceback."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(doctor, "examine", interrupt)
+    assert cli.main(["doctor"]) == 130
+    assert capsys.readouterr().err == "cudalink: interrupted\n"
+
+
+def test_a_path_that_the_terminal_cannot_show(tmp_path) -> None:
+    """It is escaped; the exit code stays that of the verdict."""
+    code = (
+        "from pytest_cudalink import cli\n"
+        "from pytest_cudalink.guardrails import doctor\n"
+        "report = doctor.Report(driver=dict.fromkeys(['version', 'witness']), missing=['caf\\xe9'])\n"
+        "doctor.examine = lambda *_: report\n"
+        "raise SystemExit(cli.main(['doctor']))\n"
+    )
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "caf\\xe9" in done.stdout
 
 
 @pytest.mark.parametrize("rich", [True, False])
