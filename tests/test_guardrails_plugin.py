@@ -163,6 +163,18 @@ def test_who_is_not_routed_is_named(run, pytester, monkeypatch) -> None:
     )
 
 
+@pytest.mark.parametrize("arguments", [[], ["--cudalink-report=r.jsonl"]])
+def test_look_ups_of_a_conftest(run, pytester, arguments) -> None:
+    """They are routed and counted as well, before there is a session."""
+    pytester.makeconftest("import cuda.pathfinder as pf\npf.find_static_lib('cudadevrt')\n")
+    result = run(LOOKS_UP, "--cudalink-guard-rails=strict", "--cudalink-driver=13.5", *arguments)
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["mode strict (from option): 2 compatible"])
+    if arguments:
+        found = [one.items[0].partition(" at ")[0] for one in records.read(pytester.path / "r.jsonl").verdicts]
+        assert found == ["cudadevrt static library", "cudart headers"]
+
+
 def test_nested_runs(run) -> None:
     """A run inside of a run gives the outer one its guard back."""
     result = run(

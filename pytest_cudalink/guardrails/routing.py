@@ -76,7 +76,11 @@ def install(guard: CompatibilityGuardRails | None = None) -> Routing:
 
 
 def uninstall() -> None:
-    """Call cuda.pathfinder directly again; harmless when nothing is installed."""
+    """Call cuda.pathfinder directly again; harmless when nothing is installed.
+
+    Functions are put back where `install` exchanges them, in the globals of modules. A default argument, a closure or a
+    container that took one of the guard's functions in the meantime keeps it.
+    """
     present = installed()
     if present is not None:
         _exchange(_functions(present.guard), _plain())
