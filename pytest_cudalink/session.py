@@ -178,7 +178,7 @@ class Session:
 
     def judged(self, verdict: Verdict) -> None:
         """Take note of a verdict of the guard rails."""
-        names = ("status", "rule", "message", "fix")
+        names = ("status", "rule", "message", "fix", "otherwise")
         content = {**{name: getattr(verdict, name) for name in names}, "items": list(verdict.items)}
         (self.of_test() if self.nodeid is not None else self.outside).judge(self.nodeid, content)
         if not (self.is_isolated and self.nodeid is None):
@@ -336,7 +336,7 @@ def started(config: pytest.Config) -> None:
         from .recording import add_suite_properties
 
         add_suite_properties(config)
-    if run.settings.guard_rails.value != "off":  # last: what the plugin itself asks is not the suite's look-up
+    if run.settings.guard_rails.value != "off":  # last: what was looked up before goes into the record file
         from . import guarding
 
         run.follow()
@@ -393,6 +393,10 @@ def preload(early_config: pytest.Config) -> None:
     early_config.stash[_PRELOADED] = True
     _apply_driver(early_config, chosen)
     _apply_nvjitlink(early_config, chosen)
+    if chosen.guard_rails.value != "off":
+        from . import guarding
+
+        guarding.early(early_config, chosen)
 
 
 def command_line(config: pytest.Config) -> None:

@@ -91,14 +91,16 @@ def guard_rails_section(
             by_cause.setdefault(verdict["items"][-1] if unknown_driver else verdict["message"], []).append(verdict)
     for verdicts in list(by_cause.values())[:_SHOWN]:
         first = verdicts[0]
-        tests = sorted({verdict["nodeid"] or "outside of tests" for verdict in verdicts})
+        tests = sorted({f"in {verdict['nodeid']}" if verdict["nodeid"] else "outside of tests" for verdict in verdicts})
         more = f" and {_count(len(tests) - 1, 'other')}" if len(tests) > 1 else ""
         reporter.line(f"{first['status'].replace('_', ' ')} ({first['rule']}): {first['message']}")
         for item in first["items"]:
             reporter.line(f"    {item}")
         if first["fix"]:
             reporter.line(f"    fix: {first['fix']}")
-        reporter.line(f"    in {tests[0]}{more}")
+        if first.get("otherwise"):
+            reporter.line(f"    {'or' if first['fix'] else 'fix'}: {first['otherwise']}")
+        reporter.line(f"    {tests[0]}{more}")
     if len(by_cause) > _SHOWN:
         reporter.line(f"and {len(by_cause) - _SHOWN} more")
     for who in not_routed:

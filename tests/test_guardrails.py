@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import pickle
 import subprocess
@@ -38,12 +39,17 @@ OLD = {"driver_cuda_version": 12000, "driver_release_version": "520.30.01"}
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch, toolkit):
-    """No variable counts, and nothing stays installed."""
+    """No variable counts, nothing that others loaded, and no guard of the run itself, which gets its own back."""
     monkeypatch.delenv(MODE_VARIABLE, raising=False)
     monkeypatch.delenv(DRIVER_COMPATIBILITY_VARIABLE, raising=False)
+    monkeypatch.setattr(guard.attribution, "loaded_libraries", lambda names: [])
     _pathfinder.plain("load_nvidia_dynamic_lib")  # (what is replaced below has to be there)
+    before = guardrails.installed()
+    guardrails.uninstall()
     yield
     guardrails.uninstall()
+    if before is not None:
+        guardrails.install(before.guard)
     guardrails.process_wide_guard_rails.cache_clear()
 
 
@@ -79,7 +85,16 @@ def test_answers_are_pathfinders(toolkit) -> None:
     assert {item.version for item in one.remembered} == {toolkit}
 
 
-def test_errors_are_pathfinders() -> None:
+@pytest.fixture
+def nowhere() -> str:
+    """A library that cuda.pathfinder knows and this machine has not."""
+    for name in ("cudla", "cufile", "nvfatbin", "nvjpeg", "npps", "cufftw"):
+        if _pathfinder._in_child(name) is None:  # (what is there is not to be left in this process)
+            return name
+    pytest.skip("this machine has every library of the toolkit")
+
+
+def test_errors_are_pathfinders(nowhere) -> None:
     """What cuda.pathfinder does not know or find is its own error."""
     one = CompatibilityGuardRails(**NEW)
     with pytest.raises(pf.DynamicLibUnknownError):
@@ -93,7 +108,7 @@ def test_errors_are_pathfinders() -> None:
     with pytest.raises(Exception, match="bogus"):
         one.find_nvidia_binary_utility("bogus")
     with pytest.raises(pf.DynamicLibNotFoundError):
-        one.load_nvidia_dynamic_lib("cudla")
+        one.load_nvidia_dynamic_lib(nowhere)
     assert one.remembered == ()
 
 
@@ -276,7 +291,6 @@ def skewed(monkeypatch) -> CompatibilityGuardRails:
     monkeypatch.setitem(
         _pathfinder._PLAIN, "load_nvidia_dynamic_lib", lambda name: types.SimpleNamespace(abs_path=f"/x/{name}")
     )
-    monkeypatch.setattr(guard.attribution, "loaded_libraries", lambda names: [])
     return CompatibilityGuardRails(**NEW)
 
 
@@ -303,6 +317,22 @@ def test_pipeline_after_its_ends(skewed) -> None:
     for kind in ("fatbin", "object", ""):
         with pytest.raises(ValueError, match="known: ltoir, ptx, elf, cubin"):
             skewed.declare_pipeline("nvrtc", "nvJitLink", kind)
+
+
+def test_a_copy_that_came_later_is_not_the_one_that_is_declared(skewed, monkeypatch) -> None:
+    """What was looked up counts before what somebody else loaded since."""
+    monkeypatch.setattr(guard, "make_item", _of_13_0)
+    for name in ("nvrtc", "nvJitLink"):
+        skewed.load_nvidia_dynamic_lib(name)
+    strange = guard.attribution.LoadedLibrary("nvJitLink", "/torch/libnvJitLink.so.12")
+    monkeypatch.setattr(guard.attribution, "loaded_libraries", lambda names: [strange])
+    skewed.declare_pipeline("nvrtc", "nvJitLink", "ltoir")
+    assert len(skewed.pipelines) == 1
+
+
+def _of_13_0(kind, name, path, via) -> rules.Item:
+    release = CudaVersion(12, 5) if path.endswith(".so.12") else CudaVersion(13, 0)
+    return rules.Item(kind, name, path, via, "ctk", release, "as the test says")
 
 
 def test_pipelines_hold_on_an_unknown_driver(skewed) -> None:
@@ -389,31 +419,6 @@ def test_linker_with_faked_versions(sample_code) -> None:
 # -- routing
 
 
-def by_default(name: str, load=pf.find_static_lib) -> str:
-    """Has a look-up as a default argument."""
-    return load(name)
-
-
-def closing(load):
-    """Has one in a closure."""
-
-    def call(name: str) -> str:
-        return load(name)
-
-    return call
-
-
-class Holder:
-    """Has one as an attribute."""
-
-    load = staticmethod(pf.find_bitcode_lib)
-
-
-CLOSED = closing(pf.find_static_lib)
-PARTIAL = functools.partial(pf.find_nvidia_binary_utility)
-TABLE = {"load": pf.locate_bitcode_lib}
-
-
 def test_install_and_uninstall() -> None:
     """Functions are exchanged where they are names of modules, compiled ones too, and put back."""
     import cuda.bindings.nvrtc  # noqa: F401 (its compiled module has load_nvidia_dynamic_lib)
@@ -447,13 +452,57 @@ def test_install_and_uninstall() -> None:
 
 def test_what_cannot_be_routed_is_named() -> None:
     """Default arguments, closures, class attributes, partial objects and dictionaries keep the old function."""
+
+    # made here, where nothing is installed yet
+    def by_default(name: str, load=pf.find_static_lib) -> str:
+        return load(name)
+
+    def closing(load):
+        def call(name: str) -> str:
+            return load(name)
+
+        return call
+
+    class Holder:
+        load = staticmethod(pf.find_bitcode_lib)
+
+    kept = (closing(pf.find_static_lib), functools.partial(pf.find_nvidia_binary_utility), {"x": pf.locate_bitcode_lib})
     left = "\n".join(guardrails.install(CompatibilityGuardRails(mode="off")).not_routed)
-    assert "find_static_lib: a default argument of by_default" in left
-    assert "find_static_lib: a closure of closing.<locals>.call" in left
+    assert "a default argument of test_what_cannot_be_routed_is_named.<locals>.by_default" in left
+    assert "closing.<locals>.call in" in left
     assert "find_nvidia_binary_utility: an instance of functools.partial" in left
     assert "locate_bitcode_lib: a dictionary" in left
     assert "find_bitcode_lib: an instance of builtins.staticmethod" in left
     assert "cuda.pathfinder._" not in left
+    del kept, by_default, Holder
+
+
+def test_lazy_modules_stay_lazy(tmp_path, monkeypatch) -> None:
+    """A module that is imported lazily is neither executed by routing, nor does its error end it."""
+    (tmp_path / "heavy_module.py").write_text("raise ImportError('an optional dependency is missing')", "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec = importlib.util.find_spec("heavy_module")
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "heavy_module", module)
+    spec.loader.exec_module(module)
+    guardrails.install(CompatibilityGuardRails(mode="off"))
+    guardrails.uninstall()
+
+
+def test_a_module_that_lets_nothing_be_set(monkeypatch) -> None:
+    """What a module refuses to have exchanged is left, and named."""
+
+    class Closed(types.ModuleType):
+        def __setattr__(self, name: str, value: object) -> None:
+            raise AttributeError(name)
+
+    closed = Closed("closed_module")
+    vars(closed)["load"] = pf.find_static_lib
+    monkeypatch.setitem(sys.modules, "closed_module", closed)
+    routing = guardrails.install(CompatibilityGuardRails(mode="off"))
+    assert "closed_module.load" not in routing.routed
+    assert any("the module closed_module" in one for one in routing.not_routed)
 
 
 def test_pathfinder_itself_goes_on_directly() -> None:
@@ -506,7 +555,7 @@ def test_import_is_light() -> None:
     assert "import ctypes" not in pure
 
 
-def test_private_parts_are_there() -> None:
+def test_private_parts_are_there(nowhere) -> None:
     """The private parts of the installed cuda.pathfinder are found, and agree with its public answer."""
     wanted = os.environ.get("CUDALINK_PATHFINDER")
     assert wanted in (None, _pathfinder.version())
@@ -517,8 +566,8 @@ def test_private_parts_are_there() -> None:
         early, whole = _pathfinder._early(name), _pathfinder._in_child(name)
         assert early == whole
         assert early.found_via == "site-packages"
-    assert _pathfinder._in_child("cudla") is None
-    assert _pathfinder._early("cudla") is None
+    assert _pathfinder._in_child(nowhere) is None
+    assert _pathfinder._early(nowhere) is None
 
 
 def test_without_private_parts(monkeypatch) -> None:
@@ -534,6 +583,13 @@ def test_without_private_parts(monkeypatch) -> None:
     assert _pathfinder.packaging("dynamic-libs", "cuda") == "driver"
     assert _pathfinder.packaging("dynamic-libs", "nccl") == "other"
     assert _pathfinder.packaging("headers", "nvjitlink") == "ctk"
+
+
+def test_a_child_minds_no_file_of_the_working_directory(tmp_path, monkeypatch) -> None:
+    """A json.py of the user is not what the child imports."""
+    (tmp_path / "json.py").write_text("raise SystemExit('the wrong one')", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert _pathfinder._child("import json; print(json.dumps([1]))", "a thing") == [1]
 
 
 def test_a_child_that_dies() -> None:

@@ -295,6 +295,22 @@ def test_nvml_errors(nvml: Nvml, words: str, calls: list[str]) -> None:
     assert nvml.calls == calls
 
 
+def test_libraries_without_the_functions(monkeypatch) -> None:
+    """A driver or an NVML that lacks a function is unknown, with the name of what is missing."""
+    from pytest_cudalink import _libcuda
+
+    class Empty:
+        def __getattr__(self, name: str):
+            msg = f"undefined symbol: {name}"
+            raise AttributeError(msg)
+
+    monkeypatch.setattr(_libcuda, "library", Empty)
+    fact = DriverFacts().cuda()
+    assert (fact.value, fact.witness) == (None, "undefined symbol: cuDriverGetVersion")
+    with pytest.raises(NvmlError, match="without nvmlInit_v2"):
+        driver_release(Empty)
+
+
 @pytest.mark.parametrize("value", [13000, "13.0", (13, 0), CudaVersion(13, 0)])
 def test_driver_version_argument(value) -> None:
     """What cuDriverGetVersion answers, text, or a pair."""

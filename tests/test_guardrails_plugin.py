@@ -100,6 +100,7 @@ def test_strict_without_a_driver(run) -> None:
             "mode strict (from option): 1 insufficient metadata",
             "insufficient metadata (driver): whether the driver runs *",
             "    cudart headers at *include (found via *); CUDA *",
+            "    fix: install the NVIDIA driver; or *",
             "    in test_strict_without_a_driver.py::test_headers",
         ]
     )
@@ -162,6 +163,18 @@ def test_who_is_not_routed_is_named(run, pytester, monkeypatch) -> None:
     )
 
 
+@pytest.mark.parametrize("arguments", [[], ["--cudalink-report=r.jsonl"]])
+def test_look_ups_of_a_conftest(run, pytester, arguments) -> None:
+    """They are routed and counted as well, before there is a session."""
+    pytester.makeconftest("import cuda.pathfinder as pf\npf.find_static_lib('cudadevrt')\n")
+    result = run(LOOKS_UP, "--cudalink-guard-rails=strict", "--cudalink-driver=13.5", *arguments)
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["mode strict (from option): 2 compatible"])
+    if arguments:
+        found = [one.items[0].partition(" at ")[0] for one in records.read(pytester.path / "r.jsonl").verdicts]
+        assert found == ["cudadevrt static library", "cudart headers"]
+
+
 def test_nested_runs(run) -> None:
     """A run inside of a run gives the outer one its guard back."""
     result = run(
@@ -222,22 +235,29 @@ def given(cuda: str | None, release: str | None = None) -> DriverFacts:
     return DriverFacts(CudaVersion.parse(cuda) if cuda else None, release)
 
 
+#: What the wheels of every session bring; another toolkit of the machine is not looked at.
+OF_THE_WHEELS = {
+    "dynamic-libs": ("cudart", "nvrtc", "nvJitLink"),
+    "headers": ("cudart", "nvrtc", "nvjitlink"),
+    "static-libs": ("cudadevrt",),
+}
+
+
 def test_doctor_of_this_environment(toolkit) -> None:
     """Everything of the environment's toolkit is found, fits, and nothing of it is loaded for that."""
     code = (
-        "from pytest_cudalink.guardrails.doctor import examine\n"
+        "from pytest_cudalink.guardrails import doctor\n"
+        f"doctor.LOOKED_FOR = {OF_THE_WHEELS!r}\n"
         "from pytest_cudalink.guardrails.driver import DriverFacts\n"
         "from pytest_cudalink.versions import CudaVersion\n"
-        "report = examine(facts=DriverFacts(CudaVersion(99, 0)))\n"
-        "others = [item for item in report.items if not item.wheel and item.version != report.items[0].version]\n"
-        "code = 0 if others else report.exit_code  # (another toolkit of this machine may not fit the wheels)\n"
-        "print(code, [str(item.version) for item in report.items if item.wheel], report.findings)\n"
+        "report = doctor.examine(facts=DriverFacts(CudaVersion(99, 0)))\n"
+        "print(report.exit_code, report.missing, {str(item.version) for item in report.items}, report.findings)\n"
         "print(any(name in open('/proc/self/maps').read() for name in ('libnvrtc', 'libnvJitLink', 'libcudart')))\n"
     )
     environment = {**os.environ, "LD_LIBRARY_PATH": ""}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     first, loaded = done.stdout.splitlines()
-    assert first.startswith(f"0 ['{toolkit}', '{toolkit}'")
+    assert first.startswith(f"0 [] {{'{toolkit}'}} "), first
     assert loaded == "False"
 
 
@@ -297,7 +317,7 @@ WHOLE = [item("nvrtc", "13.0"), item("nvJitLink", "13.0"), item("cudart", "13.0"
             None,
             None,
             1,
-            ["understands up to 13.0", "LTO-IR of NVRTC 13.2 is refused by nvJitLink 13.0"],
+            ["understands up to 13.0", "PTX of NVRTC 13.2 (ISA 9.2) is refused by nvJitLink 13.0 (ISA up to 9.0)"],
         ),
         (WHOLE, "13.0", None, "sm_70", 1, ["nvrtc 13.0 does not know sm_70", "nvJitLink 13.0 does not know sm_70"]),
     ],
@@ -312,6 +332,37 @@ def test_findings(made, items, cuda, release, arch, code, texts) -> None:
     assert all(f.fix.startswith("pip ") for f in report.findings if f.severity == "incoherent"), report.findings
     assert report.verdict == ["coherent", "incoherent", "not enough known"][code]
     assert bool(texts) == bool(report.findings)
+
+
+def test_releases_that_share_an_isa(made) -> None:
+    """PTX of CUDA 12.6 is what 12.5 reads: only the LTO-IR does not fit, and that is said once."""
+    report = made(item("nvrtc", "12.6"), item("nvJitLink", "12.5"), facts=given("13.0"))
+    (finding,) = report.findings
+    assert finding.text.startswith("ltoir from nvrtc to nvJitLink")
+
+
+def test_one_skew_has_one_command(made) -> None:
+    """What PTX and LTO-IR suffer from is repaired by the same words."""
+    report = made(item("nvrtc", "13.2"), item("nvJitLink", "13.0"), facts=given("13.2"))
+    assert len({finding.fix for finding in report.findings}) == 1
+
+
+def test_programs_have_no_wheel_up_to_cuda_12(made) -> None:
+    """What a wheel brings has a command, what none brings has advice; neither is repeated for the other."""
+    nvcc = replace(item("nvcc", "13.0", "binaries"), wheel="", found_via="the search for programs")
+    report = made(*WHOLE, nvcc, facts=given("12.8"))
+    refused = [finding for finding in report.findings if "does not run CUDA 13.0" in finding.text]
+    assert [bool(finding.fix) for finding in refused] == [True, False]
+    assert "nvcc" not in refused[0].fix
+    assert refused[1].otherwise.startswith(
+        "put the bin folder of a CUDA 12.8 toolkit first on PATH, or install a driver"
+    )
+
+
+def test_a_driver_older_than_every_wheel(made) -> None:
+    """There is no cuda-toolkit before 11.8: only a newer driver helps."""
+    report = made(*WHOLE, facts=given("11.4"))
+    assert {(f.fix, f.otherwise[:27]) for f in report.findings} == {("", "install a driver for CUDA 1")}
 
 
 def test_links_are_those_of_the_dispatch_table(made) -> None:
@@ -335,6 +386,10 @@ def test_copies(made) -> None:
     assert (finding.severity, report.exit_code) == ("warning", 0)
     assert "/opt/torch/libnvrtc.so.12 (CUDA 12.8: its builtins)" in finding.text
     assert "/13.0/nvrtc (CUDA 13.0)" in finding.text
+    assert "before anything loads the other copy" in finding.otherwise
+    for_loader = replace(other, role="first for the loader as libnvrtc.so.13")
+    (finding,) = made(*WHOLE, facts=given("13.0"), copies=(for_loader,)).findings
+    assert finding.otherwise.startswith("put /13.0 first in LD_LIBRARY_PATH, or take /opt/torch out of it")
 
 
 def test_page_and_json(made, capsys, monkeypatch) -> None:
@@ -362,6 +417,32 @@ def test_wrong_option(capsys) -> None:
     """A specifier that is none is said, with exit code 2."""
     assert cli.main(["doctor", "--ctk-version", "13.2"]) == 2
     assert "PEP 440" in capsys.readouterr().err
+
+
+def test_interrupted(monkeypatch, capsys) -> None:
+    """Ctrl-C ends any subcommand with 130 and without a traceback."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(doctor, "examine", interrupt)
+    assert cli.main(["doctor"]) == 130
+    assert capsys.readouterr().err == "cudalink: interrupted\n"
+
+
+def test_a_path_that_the_terminal_cannot_show(tmp_path) -> None:
+    """It is escaped; the exit code stays that of the verdict."""
+    code = (
+        "from pytest_cudalink import cli\n"
+        "from pytest_cudalink.guardrails import doctor\n"
+        "report = doctor.Report(driver=dict.fromkeys(['version', 'witness']), missing=['caf\\xe9'])\n"
+        "doctor.examine = lambda *_: report\n"
+        "raise SystemExit(cli.main(['doctor']))\n"
+    )
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "caf\\xe9" in done.stdout
 
 
 @pytest.mark.parametrize("rich", [True, False])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -103,7 +104,6 @@ NVRTC, NVJITLINK = ("dynamic-libs", "nvrtc"), ("dynamic-libs", "nvJitLink")
         (NVRTC, ("headers", "nvrtc"), True),
         (NVRTC, ("headers", "cudart"), True),
         (NVRTC, ("headers", "cccl"), True),
-        (NVRTC, ("dynamic-libs", "mathdx"), True),
         (NVRTC, NVJITLINK, False),
         (NVRTC, ("headers", "nvjitlink"), False),
         (NVRTC, ("dynamic-libs", "cudart"), False),
@@ -123,7 +123,7 @@ NVRTC, NVJITLINK = ("dynamic-libs", "nvrtc"), ("dynamic-libs", "nvJitLink")
             (x, y, True)
             for x, y in itertools.combinations(
                 [
-                    *(("headers", name) for name in ("cccl", "cudart", "nvcc", "nvfatbin", "nvvm", "cute", "cutlass")),
+                    *(("headers", name) for name in ("cccl", "cudart", "nvcc", "nvfatbin", "nvvm")),
                     ("static-libs", "cudadevrt"),
                     ("bitcode-libs", "device"),
                     ("binaries", "nvcc"),
@@ -166,6 +166,9 @@ def test_the_reproducer() -> None:
         ([("dynamic-libs", "cublasLt")], "13.0", "pip install 'cuda-toolkit[cublas]==13.0.*'"),
         ([("dynamic-libs", "npps")], "13.0", "pip install 'cuda-toolkit[npp]==13.0.*'"),
         ([("dynamic-libs", "cudla")], "13.0", "pip install 'cuda-toolkit[all]==13.0.*'"),
+        ([NVRTC], "11.8", "pip install 'cuda-toolkit[nvrtc]==11.8.*'"),
+        ([NVRTC], "11.4", ""),
+        ([NVRTC], "12.7", ""),
     ],
 )
 def test_repair(items, version, command) -> None:
@@ -196,6 +199,33 @@ def test_pipelines(producer, consumer, kind, made, read, fine: bool) -> None:
     assert rules.check_pipeline(pipeline, *ends).status == expected
     for first, second in (ends, ends[::-1]):
         assert judge(second, [first], driver=NEW, pipelines=[pipeline]).status == expected
+
+
+def test_what_was_looked_up_is_what_a_pipeline_means() -> None:
+    """A copy that somebody else loaded later does not take the place of the one that was looked up."""
+    pipeline = Pipeline("nvrtc", "nvJitLink", "ltoir")
+    nvjitlink = item("nvJitLink", "13.0")
+    strange = item("nvJitLink", "12.5", via=rules.ALREADY_LOADED)
+    verdict = judge(item("nvrtc", "13.0"), [nvjitlink, strange], driver=NEW, pipelines=[pipeline])
+    assert verdict.status == "compatible"
+    assert rules.libraries_by_name([nvjitlink, strange]) == {"nvJitLink": nvjitlink}
+
+
+@pytest.mark.parametrize("loaded", [0, 1])
+def test_a_pipeline_is_repaired_to_what_is_loaded(loaded: int) -> None:
+    """An end that somebody else loaded cannot be exchanged: the other one has to be of its release."""
+    ends = [item("nvrtc", "13.2"), item("nvJitLink", "13.0")]
+    ends[loaded] = item(ends[loaded].name, str(ends[loaded].version), via=rules.ALREADY_LOADED)
+    verdict = rules.check_pipeline(Pipeline("nvrtc", "nvJitLink", "ltoir"), *ends)
+    assert f"=={ends[loaded].version}.*" in verdict.fix
+
+
+def test_two_copies_have_a_reason_of_their_own() -> None:
+    """Two releases of one library are refused because there are two, not because of headers."""
+    verdict = rules.check_pair(item("nvJitLink", "13.0"), item("nvJitLink", "12.5", via=rules.ALREADY_LOADED))
+    assert verdict.status == "incompatible"
+    assert "one nvJitLink library only" in verdict.message
+    assert "header" not in verdict.message
 
 
 @pytest.mark.parametrize("kind", ["fatbin", "LTOIR", ""])
@@ -240,6 +270,37 @@ def test_constraint(constraint: str, version: str, fine: bool) -> None:
         verdict = rules.check_constraint(item("nvrtc", version), rules.parse_constraint(value))
         assert verdict.status == ("compatible" if fine else "incompatible")
         assert fine or (verdict.rule == "ctk-constraint" and f"'{SpecifierSet(constraint)}'" in verdict.message)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "name", "command"),
+    [
+        ("==13.2.*", "nvJitLink", "pip install 'cuda-toolkit[nvjitlink]==13.2.*' 'nvidia-nvjitlink==13.2.*'"),
+        ("<=13.2", "nvrtc", "pip install 'cuda-toolkit[nvrtc]==13.2.*'"),
+        (">=12.6,<12.8", "nvrtc", "pip uninstall -y w && pip install 'cuda-toolkit[nvrtc]==12.6.*'"),
+        (">=99", "nvrtc", ""),
+        ("<11", "nvrtc", ""),
+    ],
+)
+def test_repair_of_a_constraint(constraint: str, name: str, command: str) -> None:
+    """The command installs the newest release that is asked for and published, with the nvJitLink of it."""
+    found = replace(item(name, "13.5"), wheel="w")
+    verdict = rules.check_constraint(found, SpecifierSet(constraint))
+    assert verdict.fix == command
+    assert bool(verdict.otherwise) == (not command)
+
+
+@pytest.mark.parametrize("value", ["==13.2.2", "~=13.2.1", ">=13.2.1,<14", SpecifierSet(">=13,<13.2.2")])
+def test_a_patch_number_in_a_constraint(value) -> None:
+    """No item has one: a bound with it would refuse everything, and is a ValueError that says how to write it."""
+    with pytest.raises(ValueError, match=r"has a patch number.*MAJOR\.MINOR"):
+        rules.parse_constraint(value)
+
+
+@pytest.mark.parametrize("value", ["==13.2.*", ">=13.2.0,<14.0.0", "==13.0.*"])
+def test_zero_is_no_patch_number(value: str) -> None:
+    """A third number that is zero changes nothing."""
+    assert rules.parse_constraint(value) == SpecifierSet(value)
 
 
 @pytest.mark.parametrize("value", ["13.2", "", " ", 13, 13.2, ("13.2",), b">=13"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
@@ -25,6 +26,8 @@ COMMANDS: Final = {
     "stubs": "build lazy-loading CUDA stubs, and show what they find",
 }
 
+_INTERRUPTED: Final = 130  # what a shell gives for SIGINT
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand; returns the exit code."""
@@ -44,7 +47,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             commands.add_parser(name, help=line)
     options = parser.parse_args(given)
-    return int(options.run(options))
+    _write_anything()
+    try:
+        return int(options.run(options))
+    except KeyboardInterrupt:
+        sys.stderr.write("cudalink: interrupted\n")
+        return _INTERRUPTED
+
+
+def _write_anything() -> None:
+    """Escape what the encoding of a stream does not have: a path is no reason to end with an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _version() -> str:

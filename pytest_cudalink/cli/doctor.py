@@ -81,9 +81,9 @@ def _tables(report: Report) -> Iterator[Table]:
     links: list[tuple[str, ...]] = [(link.policy, link.kind, link.backend, link.why) for link in report.links]
     yield "Links", ("policy", "input", "backend", "why"), links
     findings: list[tuple[str, ...]] = [
-        (_MARKS[finding.severity], finding.text, finding.fix) for finding in report.findings
+        (_MARKS[finding.severity], finding.text, finding.fix, finding.otherwise) for finding in report.findings
     ]
-    yield "Findings", ("", "what", "repaired by"), findings
+    yield "Findings", ("", "what", "repaired by", "or by"), findings
 
 
 def _rules(report: Report) -> Iterator[tuple[str, ...]]:
@@ -106,10 +106,12 @@ def _plain(report: Report) -> Iterator[str]:
         if not rows:
             yield "  none"
         if title == "Findings":
-            for mark, text, fix in rows:
+            for mark, text, fix, otherwise in rows:
                 yield f"  {mark:<2} {text}"
                 if fix:
                     yield f"     {fix}"
+                if otherwise:
+                    yield f"     {'or ' if fix else ''}{otherwise}"
         else:
             yield from _aligned(rows)
         yield ""

@@ -223,7 +223,8 @@ def _environment() -> dict[str, str]:
 
 def _child(program: str, what: str, *arguments: str) -> Any:
     """Run a program in a process of its own, and read the JSON of its last line."""
-    command = [sys.executable, "-c", program, *arguments]
+    # -P: else a json.py in the working directory would be taken for the library's
+    command = [sys.executable, "-P", "-c", program, *arguments]
     try:
         done = subprocess.run(  # noqa: S603 (this interpreter, and names as its arguments)
             command, capture_output=True, text=True, check=True, timeout=_TIMEOUT, env=_environment()

@@ -9,6 +9,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from packaging.specifiers import SpecifierSet
@@ -31,6 +32,8 @@ LOOKED_FOR: Final[dict[ItemKind, tuple[str, ...]]] = {
     "bitcode-libs": ("device",),
     "binaries": ("nvcc", "ptxas", "nvlink", "nvdisasm", "cuobjdump"),
 }
+#: `Copy.role` of what is in the process that asks.
+IN_PROCESS: Final = "loaded in this process"
 _PIPELINES: Final = tuple(Pipeline("nvrtc", "nvJitLink", kind) for kind in ("ptx", "ltoir"))
 _SHADOWED: Final = ("cudart", "nvrtc", "nvJitLink")
 
@@ -87,11 +90,14 @@ class Finding:
     text : str
     fix : str
         One command, or empty.
+    otherwise : str
+        What else would help, or what to do where no command does.
     """
 
     severity: Severity
     text: str
     fix: str = ""
+    otherwise: str = ""
 
 
 @dataclass
@@ -238,7 +244,7 @@ def _look_for(report: Report, kind: ItemKind, name: str) -> None:
 def _in_process() -> Iterator[Copy]:
     for library in attribution.loaded_libraries(_pathfinder.stems()):
         fact = attribution.attribute(library.path)
-        yield Copy(library.name, library.path, "loaded in this process", fact.value, fact.witness)
+        yield Copy(library.name, library.path, IN_PROCESS, fact.value, fact.witness)
 
 
 def _first_for_loader(report: Report) -> Iterator[Copy]:
@@ -293,24 +299,33 @@ def _rule_findings(report: Report, facts: DriverFacts, *, assume_forward: bool) 
     for verdict in report.rules:
         if verdict.rule != "driver" and verdict.status != "compatible":
             severity: Severity = "incoherent" if verdict.status == "incompatible" else "unknown"
-            yield Finding(severity, verdict.message, verdict.fix)
+            yield Finding(severity, verdict.message, verdict.fix, verdict.otherwise)
     yield from _driver_findings(report, facts, assume_forward=assume_forward)
 
 
 def _driver_findings(report: Report, facts: DriverFacts, *, assume_forward: bool) -> Iterator[Finding]:
-    """The driver against each CUDA release that is here: one finding, however many items are of it."""
+    """The driver against each CUDA release that is here: one finding for all that one command repairs."""
     driver: CudaVersion | None = facts.cuda().value
     if driver is None:
         yield Finding("note", f"the driver rule was not judged: {facts.cuda().witness}")
         return
-    for release in sorted({item.version for item in report.items if item.version}):
-        items = [item for item in report.items if item.version == release]
+    groups: dict[tuple[CudaVersion, bool], list[Item]] = {}
+    for item in report.items:
+        if item.version:
+            by_wheel = bool(repair((item,), driver, at_most=True))
+            groups.setdefault((item.version, not by_wheel), []).append(item)
+    for _, items in sorted(groups.items()):
         verdict = check_driver(items[0], facts, assume_forward=assume_forward, hint=driver_hint())
         if verdict.status != "compatible":
             several = f" and {len(items) - 1} more" if len(items) > 1 else ""
             text = verdict.message.replace(f"({items[0].label}", f"({items[0].label}{several}")
             severity: Severity = "incoherent" if verdict.status == "incompatible" else "unknown"
-            yield Finding(severity, text, repair(items, driver, at_most=True))
+            yield Finding(severity, text, repair(items, driver, at_most=True), verdict.otherwise)
+
+
+def _newer_ptx(maker: CudaVersion, reader: CudaVersion) -> bool:
+    """Whether the PTX of one release is too new for another one; releases may share an ISA, as 12.5 and 12.6 do."""
+    return min(maker.major, reader.major) >= 12 and ptx_isa_of(maker) > ptx_isa_of(reader)
 
 
 def _predictions(report: Report, facts: DriverFacts) -> Iterator[Finding]:
@@ -319,7 +334,7 @@ def _predictions(report: Report, facts: DriverFacts) -> Iterator[Finding]:
     driver: CudaVersion | None = facts.cuda().value
     taken = {link.kind: link.backend for link in report.links if link.policy == dispatch.DEFAULT_POLICY}
     item = {item.name: item for item in report.items if item.kind == "dynamic-libs"}
-    if nvrtc and driver and driver.major >= 12 and nvrtc.major >= 12 and ptx_isa_of(nvrtc) > ptx_isa_of(driver):
+    if nvrtc and driver and _newer_ptx(nvrtc, driver):
         isa, up_to = (".".join(map(str, ptx_isa_of(version))) for version in (nvrtc, driver))
         yield Finding(
             "incoherent" if taken.get("ptx") == "driver" else "warning",
@@ -327,15 +342,14 @@ def _predictions(report: Report, facts: DriverFacts) -> Iterator[Finding]:
             "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)",
             repair((item["nvrtc"],), driver, at_most=True),
         )
-    if nvrtc and nvjitlink and nvrtc > nvjitlink:
-        command = repair((item["nvJitLink"],), nvrtc)
-        if taken.get("ptx") == "nvjitlink":
-            yield Finding("incoherent", f"PTX of NVRTC {nvrtc} is refused by nvJitLink {nvjitlink}", command)
-        if nvrtc.major != nvjitlink.major or taken.get("ltoir") == "nvjitlink":
-            words = "its log will say: may need newer version of nvJitLink library"
-            yield Finding(
-                "incoherent", f"LTO-IR of NVRTC {nvrtc} is refused by nvJitLink {nvjitlink}; {words}", command
-            )
+    # LTO-IR that is too new is the pipeline rule's to say
+    if nvrtc and nvjitlink and taken.get("ptx") == "nvjitlink" and _newer_ptx(nvrtc, nvjitlink):
+        isa, up_to = (".".join(map(str, ptx_isa_of(version))) for version in (nvrtc, nvjitlink))
+        yield Finding(
+            "incoherent",
+            f"PTX of NVRTC {nvrtc} (ISA {isa}) is refused by nvJitLink {nvjitlink} (ISA up to {up_to})",
+            repair((item["nvrtc"], item["nvJitLink"]), nvrtc),
+        )
     arch = report.driver["arch"]
     for name, version in (("nvrtc", nvrtc), ("nvJitLink", nvjitlink)):
         if arch and version and arch not in known_architectures(version):
@@ -360,4 +374,15 @@ def _copy_findings(report: Report) -> Iterator[Finding]:
             "warning",
             f"another {copy.name} is {copy.role}: {copy.path} (CUDA {copy.version or 'unknown'}: {copy.witness}), "
             f"while cuda.pathfinder finds {item.path} (CUDA {item.version or 'unknown'})",
+            otherwise=_how_to_prefer(item, copy),
         )
+
+
+def _how_to_prefer(item: Item, copy: Copy) -> str:
+    """How everybody gets the copy that cuda.pathfinder finds."""
+    if copy.role == IN_PROCESS:
+        return (
+            f"look {item.name} up before anything loads the other copy; LD_PRELOAD is one way in which it comes first"
+        )
+    ours, theirs = Path(item.path).parent, Path(copy.path).parent
+    return f"put {ours} first in LD_LIBRARY_PATH, or take {theirs} out of it and out of /etc/ld.so.conf.d"

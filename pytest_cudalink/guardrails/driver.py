@@ -66,6 +66,10 @@ def driver_release(open_nvml: Callable[[], ctypes.CDLL] = _nvml) -> str:
         If NVML is not there, fails, or answers with something else.
     """
     nvml = open_nvml()
+    for function in ("nvmlInit_v2", "nvmlSystemGetDriverVersion", "nvmlShutdown"):
+        if not hasattr(nvml, function):
+            msg = f"an NVML without {function}"
+            raise NvmlError(msg)
     text = ctypes.create_string_buffer(_RELEASE_SIZE)
     with _session(nvml):
         _check("nvmlSystemGetDriverVersion", nvml.nvmlSystemGetDriverVersion(text, ctypes.c_uint(_RELEASE_SIZE)))
@@ -82,7 +86,8 @@ def _ask_cuda() -> Fact:
     try:
         _libcuda.call("cuDriverGetVersion", ctypes.byref(number))
         version = CudaVersion.from_driver(number.value)
-    except (RuntimeError, OSError, ValueError) as error:  # no driver, one that refuses, or one that cannot be opened
+    # no driver, one that refuses, one that cannot be opened, or one without the function
+    except (RuntimeError, OSError, ValueError, AttributeError) as error:
         return Fact(None, str(error))
     return Fact(version, f"cuDriverGetVersion answers {number.value}")
 

@@ -15,7 +15,17 @@ from packaging.specifiers import SpecifierSet
 from . import _pathfinder, attribution
 from .driver import DriverFacts, parse_cuda_version, parse_release
 from .errors import CompatibilityWarning, error_of
-from .rules import ALREADY_LOADED, Item, ItemKind, Pipeline, Verdict, check_pipeline, judge, parse_constraint
+from .rules import (
+    ALREADY_LOADED,
+    Item,
+    ItemKind,
+    Pipeline,
+    Verdict,
+    check_pipeline,
+    judge,
+    libraries_by_name,
+    parse_constraint,
+)
 
 if TYPE_CHECKING:
     from cuda.pathfinder import LoadedDL, LocatedBitcodeLib, LocatedHeaderDir, LocatedStaticLib
@@ -227,7 +237,7 @@ class CompatibilityGuardRails:
         if mode == "off":
             return
         with self._lock:
-            libraries = {item.name: item for item in self._present() if item.kind == "dynamic-libs"}
+            libraries = libraries_by_name(self._present())
             if producer in libraries and consumer in libraries:
                 verdict = check_pipeline(pipeline, libraries[producer], libraries[consumer])
                 if not self._passes(verdict, mode):

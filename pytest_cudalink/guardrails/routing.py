@@ -11,6 +11,7 @@ import gc
 import sys
 import types
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -75,7 +76,11 @@ def install(guard: CompatibilityGuardRails | None = None) -> Routing:
 
 
 def uninstall() -> None:
-    """Call cuda.pathfinder directly again; harmless when nothing is installed."""
+    """Call cuda.pathfinder directly again; harmless when nothing is installed.
+
+    Functions are put back where `install` exchanges them, in the globals of modules. A default argument, a closure or a
+    container that took one of the guard's functions in the meantime keeps it.
+    """
     present = installed()
     if present is not None:
         _exchange(_functions(present.guard), _plain())
@@ -105,6 +110,12 @@ def _keeps_its_own(name: str) -> bool:
     return name.startswith(_pathfinder.PRIVATE_PREFIX)
 
 
+def _names_of(module: types.ModuleType) -> dict[str, Any]:
+    """The globals of a module; ``vars()`` would execute one that is imported lazily, and raise what it raises."""
+    names: dict[str, Any] = object.__getattribute__(module, "__dict__")
+    return names
+
+
 def _exchange(old: dict[str, Callable[..., Any]], new: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
     """Exchange functions in the globals of every module; returns what was exchanged."""
     by_identity = {id(function): new[name] for name, function in old.items()}
@@ -112,16 +123,17 @@ def _exchange(old: dict[str, Callable[..., Any]], new: dict[str, Callable[..., A
     for module_name, module in list(sys.modules.items()):
         if not isinstance(module, types.ModuleType) or _keeps_its_own(module_name):
             continue
-        for name, value in list(vars(module).items()):
+        for name, value in list(_names_of(module).items()):
             if id(value) in by_identity:
-                setattr(module, name, by_identity[id(value)])
-                exchanged.append(f"{module_name}.{name}")
+                with suppress(Exception):  # what a module's own __setattr__ refuses is among what is left
+                    setattr(module, name, by_identity[id(value)])
+                    exchanged.append(f"{module_name}.{name}")
     return tuple(sorted(exchanged))
 
 
 def _left(functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
     """Who still refers to one of the functions."""
-    own = {id(vars(module)) for name, module in list(sys.modules.items()) if _keeps_its_own(name)}
+    own = {id(_names_of(module)) for name, module in list(sys.modules.items()) if _keeps_its_own(name)}
     own |= {id(functions), id(_pathfinder._PLAIN)}  # noqa: SLF001 (its module is a part of this package)
     left = set()
     for name, function in functions.items():

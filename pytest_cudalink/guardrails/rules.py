@@ -31,6 +31,7 @@ __all__ = [
     "Status",
     "Verdict",
     "branch_of",
+    "by_hand",
     "check_constraint",
     "check_driver",
     "check_item",
@@ -38,6 +39,7 @@ __all__ = [
     "check_pipeline",
     "judge",
     "judge_all",
+    "libraries_by_name",
     "numbered_like_cuda",
     "packaged_with",
     "parse_constraint",
@@ -233,17 +235,33 @@ def parse_constraint(value: str | SpecifierSet | None) -> SpecifierSet | None:
     Raises
     ------
     ValueError
-        If it is neither None, nor a SpecifierSet, nor a non-empty PEP 440 specifier string.
+        If it is neither None, nor a SpecifierSet, nor a non-empty PEP 440 specifier string; or if a bound has a patch
+        number: an item's release is known as major and minor only.
     """
     if value is None or isinstance(value, SpecifierSet):
-        return value
+        return _without_patch(value)
     if isinstance(value, str) and value.strip():
         try:
-            return SpecifierSet(value)
+            specifiers = SpecifierSet(value)
         except InvalidSpecifier:
             pass  # said below, in one way for everything that is none
+        else:
+            return _without_patch(specifiers)
     msg = f"ctk_version = {value!r}: give a PEP 440 version specifier such as '>=13.2,<14', a SpecifierSet, or None"
     raise ValueError(msg)
+
+
+def _without_patch(specifiers: SpecifierSet | None) -> SpecifierSet | None:
+    for specifier in specifiers or ():
+        numbers = specifier.version.removesuffix(".*").split(".")
+        if any(number.strip("0") for number in numbers[2:]):
+            fewer = f"{specifier.operator}{'.'.join(numbers[:2])}"
+            msg = (
+                f"ctk_version = '{specifiers}': '{specifier}' has a patch number, but the CUDA release of an item is "
+                f"known as MAJOR.MINOR; a PEP 440 specifier without one is {fewer}{'.*' if fewer[:2] == '==' else ''}"
+            )
+            raise ValueError(msg)
+    return specifiers
 
 
 # -- relations
@@ -282,7 +300,19 @@ def _groups(item: Item) -> dict[str, str]:
 def shared_groups(a: Item, b: Item) -> dict[str, str]:
     """The groups that oblige two items to be of one CUDA release, with their reasons; empty for independent ones."""
     other = _groups(b)
-    return {name: because for name, because in _groups(a).items() if name in other}
+    shared = {name: because for name, because in _groups(a).items() if name in other}
+    if shared and (a.kind, a.name) == (b.kind, b.name):
+        return {f"one {a.label} only": "of two, nobody can say which one is used"}
+    return shared
+
+
+def libraries_by_name(items: Iterable[Item]) -> dict[str, Item]:
+    """The toolkit's dynamic libraries by name; the first of each counts, as what was looked up does before the rest."""
+    found: dict[str, Item] = {}
+    for item in items:
+        if item.kind == "dynamic-libs" and item.packaged_with == "ctk":
+            found.setdefault(item.name, item)
+    return found
 
 
 def numbered_like_cuda(wheel: str) -> bool:
@@ -292,6 +322,13 @@ def numbered_like_cuda(wheel: str) -> bool:
 
 
 # -- what repairs it
+
+
+def _releases() -> list[CudaVersion]:
+    """The releases of which there are wheels."""
+    toolkit = _table()["toolkit"]
+    known = {CudaVersion.parse(toolkit["oldest"]), *PTX_ISA}
+    return sorted(known - set(map(CudaVersion.parse, toolkit["unpublished"])))
 
 
 def _extra(item: Item, version: CudaVersion) -> str:
@@ -305,8 +342,27 @@ def _extra(item: Item, version: CudaVersion) -> str:
     return "nvcc" if extra in toolkit["extras-since-13"] and version.major < 13 else extra
 
 
+def _installable(items: Sequence[Item], version: CudaVersion, *, at_most: bool) -> bool:
+    """Whether wheels bring items in a release: it has to be published, and up to CUDA 12 no wheel brings programs."""
+    published = version > LATEST_KNOWN or any(
+        one == version or (at_most and one < version) for one in _releases() if one.major == version.major
+    )
+    moved = any(item.kind == "binaries" and item.version != version for item in items)
+    return published and not (moved and version.major < 13)
+
+
+def by_hand(items: Sequence[Item], version: CudaVersion) -> str:
+    """What to do where `repair` has no command."""
+    if any(item.kind == "binaries" for item in items):
+        return f"put the bin folder of a CUDA {version} toolkit first on PATH"
+    oldest = _table()["toolkit"]["oldest"]
+    return f"take all of it from an installed CUDA {version}, or from {oldest} or newer, of which there are wheels"
+
+
 def repair(items: Sequence[Item], version: CudaVersion, *, at_most: bool = False) -> str:
     """The command that installs items of one CUDA release as wheels, where every search looks first.
+
+    Empty where there is none: no wheels are of that release, or none brings one of the items; see `by_hand`.
 
     Parameters
     ----------
@@ -316,6 +372,8 @@ def repair(items: Sequence[Item], version: CudaVersion, *, at_most: bool = False
     at_most : bool
         The newest release of that major up to `version`, instead of `version` itself.
     """
+    if not _installable(items, version, at_most=at_most):
+        return ""
     extras = ",".join(sorted({_extra(item, version) for item in items}))
     exactly, up_to = f"=={version}.*", f">={version.major}.0,<{version.major}.{version.minor + 1}"
     bound = up_to if at_most else exactly
@@ -368,14 +426,17 @@ def check_constraint(item: Item, constraint: SpecifierSet | None) -> Verdict:
         return _fine("ctk-constraint", "no release was asked for", item)
     if constraint.contains(Version(str(item.version)), prereleases=True):
         return _fine("ctk-constraint", f"CUDA {item.version} is among '{constraint}'", item)
-    wanted = [release for release in PTX_ISA if constraint.contains(Version(str(release)), prereleases=True)]
-    newest = max(wanted, default=item.version)
+    # a release, not the constraint itself: to pip '==13.2' is 13.2.0 alone, and '<=13.2' is without 13.2.1
+    wanted = [release for release in _releases() if constraint.contains(Version(str(release)), prereleases=True)]
+    fix = repair((item,), max(wanted)) if wanted else ""
+    instead = by_hand((item,), max(wanted)) if wanted else f"no known release of CUDA is among '{constraint}'"
     return Verdict(
         "incompatible",
         "ctk-constraint",
         f"{item.is_of}, but ctk_version asks for '{constraint}'",
-        f"{_make_way((item,), newest.major)}pip install 'cuda-toolkit[{_extra(item, newest)}]{constraint}'",
+        fix,
         (str(item),),
+        otherwise="" if fix else instead,
     )
 
 
@@ -401,12 +462,14 @@ def check_pair(a: Item, b: Item) -> Verdict:
     name, because = next(iter(groups.items()))
     if a.version == b.version:
         return _fine("same-ctk", f"the {a.label} and the {b.label} are both of CUDA {a.version} ({name})", a, b)
+    fix = repair((a, b), b.version)
     return Verdict(
         "incompatible",
         "same-ctk",
         f"{a.is_of}, the {b.label} of CUDA {b.version}, but both must be of one CUDA release ({name}: {because})",
-        repair((a, b), b.version),
+        fix,
         (str(a), str(b)),
+        otherwise="" if fix else by_hand((a, b), b.version),
     )
 
 
@@ -465,15 +528,17 @@ def check_driver(item: Item, driver: Driver, *, assume_forward: bool = False, hi
             text = f"release {release.value} runs CUDA {ctk} (minor-version compatibility from branch {floor} on)"
             return _fine("driver", f"a driver of CUDA {version}, {text}", item)
         fault = f"minor-version compatibility needs driver branch {floor} or newer, the driver is {release.value}"
+    fix = repair((item,), version, at_most=True)
+    instead = f"{by_hand((item,), version)}, or " if item.kind == "binaries" and not fix else ""
     if assume_forward:
         return _fine("driver", f"forward compatibility is assumed: {fault}", item)
     return Verdict(
         "incompatible",
         "driver",
         f"the driver does not run CUDA {ctk} ({item.label}): {fault}",
-        repair((item,), version, at_most=True),
+        fix,
         (str(item), words),
-        otherwise=f"install a driver for CUDA {ctk}{hint}",
+        otherwise=f"{instead}install a driver for CUDA {ctk}{hint}",
     )
 
 
@@ -548,14 +613,21 @@ def check_pipeline(pipeline: Pipeline, producer: Item, consumer: Item) -> Verdic
         words = skew_remedy(Needs(made), read)
     else:
         words = f"linker is of CUDA {read}; {pipeline.because}"
-    # an artifact is there already: only its reader can be another one
-    fix = repair((consumer,), made) if producer.kind == "artifacts" else repair((producer, consumer), max(made, read))
+    ends: tuple[Item, ...] = (producer, consumer)
+    release = max(made, read)
+    loaded = [end.version for end in ends if end.found_via == ALREADY_LOADED and end.version]
+    if producer.kind == "artifacts":  # it is there already: only its reader can be another one
+        ends, release = (consumer,), made
+    elif len(loaded) == 1:
+        release = loaded[0]
+    fix = repair(ends, release)
     return Verdict(
         "incompatible",
         "pipeline",
         f"{pipeline}: made by CUDA {made}, {words}",
         fix,
         (str(producer), str(consumer)),
+        otherwise="" if fix else by_hand(ends, release),
     )
 
 
@@ -594,11 +666,7 @@ def _alone(
 
 
 def _piped(item: Item, remembered: Iterable[Item], pipelines: Iterable[Pipeline]) -> Iterator[Verdict]:
-    libraries = {
-        other.name: other
-        for other in (*remembered, item)
-        if other.kind == "dynamic-libs" and other.packaged_with == "ctk"
-    }
+    libraries = libraries_by_name((item, *remembered))
     for pipeline in pipelines:
         if item.name in (pipeline.producer, pipeline.consumer):
             ends = libraries.get(pipeline.producer), libraries.get(pipeline.consumer)

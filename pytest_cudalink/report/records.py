@@ -191,6 +191,7 @@ class Verdict:
     rule: str = ""
     message: str = ""
     fix: str = ""
+    otherwise: str = ""
     items: list[str] = field(default_factory=list)
 
 

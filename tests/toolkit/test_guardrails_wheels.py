@@ -44,7 +44,7 @@ def nvrtc_13_2(wheels) -> Path:
 
 def repair(python: Path, message: str) -> None:
     """Run the command that a message gives, in an environment."""
-    (command,) = [line.split("fix:")[1].strip() for line in message.splitlines() if "fix:" in line]
+    (command,) = [line.partition("fix:")[2].strip() for line in message.splitlines() if "fix:" in line]
     assert command.startswith("pip ")
     here = {**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}", "PIP_NO_INPUT": "1"}
     script = command.replace("pip ", f"{shlex.quote(str(python))} -m pip -q ", 1)
@@ -150,13 +150,16 @@ else:
 
 def test_a_range_that_misattributes(wheels, child) -> None:
     """What cuda-toolkit 13.2 lets in as nvJitLink is 13.5, although its cuda.h and its requirement say 13.2."""
-    python = wheels("cuda-toolkit[cudart,nvjitlink,nvrtc]==13.2.2", "nvidia-nvjitlink==13.5.*")
+    python = wheels("cuda-toolkit[cudart,nvjitlink,nvrtc]==13.2.2", "nvidia-nvjitlink==13.5.*", "pip")
     done = child(python, VERSIONS.format(constraint=None, names=["nvJitLink", "nvrtc", "cudart"]))
     found = json.loads(done.stdout)
     assert found["nvJitLink"] == ["13.5", "its newest symbol, __nvJitLinkCreate_13_5"]
     assert [found[name][0] for name in ("nvrtc", "cudart")] == ["13.2", "13.2"]
     refused = child(python, VERSIONS.format(constraint="==13.2.*", names=["nvrtc", "nvJitLink"]))
     assert "the nvJitLink library is of CUDA 13.5, but ctk_version asks for '==13.2.*'" in refused.stdout
+    repair(python, refused.stdout)
+    done = child(python, VERSIONS.format(constraint="==13.2.*", names=["nvrtc", "nvJitLink"]))
+    assert json.loads(done.stdout)["nvJitLink"][0] == "13.2"
 
 
 def test_nvjitlink_alone(wheels, child) -> None:
@@ -313,3 +316,44 @@ def test_the_list_of_wheels_holds(wheels, version: str) -> None:
             assert number == CudaVersion.parse(version), need
             seen += 1
     assert seen > 10
+
+
+EVERY = [
+    rules.Item(kind, name, "/x", "site-packages", "ctk", None, "", "")
+    for kind, name in [
+        *(("dynamic-libs", name) for name in ("nvrtc", "nvJitLink", "cudart", "nvvm", "cublas", "cudla")),
+        *(("headers", name) for name in ("cudart", "cccl", "nvcc", "profiler")),
+        ("static-libs", "cudadevrt"),
+        ("bitcode-libs", "device"),
+    ]
+]
+
+
+@pytest.mark.parametrize("at_most", [False, True])
+@pytest.mark.parametrize("version", ["11.4", "11.8", "12.0", "12.7", "12.9", "13.0", "13.2", "13.5"])
+def test_every_command_resolves(version: str, at_most: bool, tmp_path) -> None:
+    """What a repair installs is on the index, of the release that is meant, or there is no command."""
+    release = CudaVersion.parse(version)
+    command = rules.repair(EVERY, release, at_most=at_most)
+    if not command:
+        assert version == "11.4" or (version == "12.7" and not at_most)
+        return
+    needs = tmp_path / "requirements.in"
+    needs.write_text("\n".join(shlex.split(command)[2:]), encoding="utf-8")
+    uv = [sys.executable, "-m", "uv", "pip", "compile", "-q", "--no-header", "--no-annotate", str(needs)]
+    done = subprocess.run(uv, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = dict(line.split("==") for line in done.stdout.splitlines() if "==" in line)
+    expected = "12.6" if version == "12.7" else version
+    names = [f"nvidia-cuda-nvrtc{'' if release.major >= 13 else f'-cu{release.major}'}"]
+    names += ["nvidia-nvjitlink"] if release.major >= 13 else []
+    for name in ("cuda-toolkit", *names):
+        assert found[name].startswith(f"{expected}."), found
+
+
+@pytest.mark.parametrize("version", ["11.7", "12.7"])
+def test_releases_without_wheels(version: str) -> None:
+    """The list of them holds: the index has no cuda-toolkit of these."""
+    uv = [sys.executable, "-m", "uv", "pip", "compile", "-"]
+    done = subprocess.run(uv, input=f"cuda-toolkit=={version}.*", check=False, capture_output=True, text=True)
+    assert "unsatisfiable" in done.stderr
