@@ -164,6 +164,28 @@ def under_valgrind(rounds: int, *, short: bool = False) -> list[str]:
     return problems
 
 
+def python_under_valgrind(log: Path, program: Path, *arguments: str) -> str:
+    """Run a Python program on a driver that writes to dead memory as a real one would; gives what it prints.
+
+    What valgrind found goes to `log`. The program must end with 0.
+    """
+    command = [
+        *("valgrind", f"--log-file={log}", "--undef-value-errors=no"),
+        "--free-fill=0xa5",  # what glibc does for the checker elsewhere
+        *(sys.executable, program, *arguments),
+    ]
+    done = run(command, lifetime="punish", env={"PYTHONMALLOC": "malloc"})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def valgrind_missing() -> str:
+    """Why nothing in Python is run under valgrind here; empty if it is."""
+    if os.environ.get("CUDALINK_VALGRIND") != "1":
+        return "minutes under valgrind: nox -s valgrind"
+    return "" if shutil.which("valgrind") else "valgrind is not installed"
+
+
 def plainly(rounds: int) -> list[str]:
     """Answers that are not the expected ones."""
     with tempfile.TemporaryDirectory() as name:

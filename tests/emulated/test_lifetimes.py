@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 
 import pytest
 
-from pytest_cudalink import emulator
+from tests.emulated import checkers
+from tests.emulated.conftest import ROOT
 
 PROGRAM = "tests/emulated/programs/mutants.py"
 ORDERS = "close,collect,failed"
@@ -257,31 +254,11 @@ def test_switched_off(suite) -> None:
     assert "lifetimes" not in result.stdout.str().partition("short test summary")[0]
 
 
-def test_valgrind_agrees(on_driver, toolchain, tmp_path) -> None:
-    """Valgrind sees an invalid access where the checker is red, and none where it is green."""
-    if shutil.which("valgrind") is None or os.environ.get("CUDALINK_VALGRIND") != "1":
-        pytest.skip("minutes under valgrind: nox -s valgrind")
-    toolchain("13.0")
-    planned = emulator.plan("13.0", lifetime="punish")
-    for fault in ("none", "logs", "values", "early"):
-        log = tmp_path / f"{fault}.txt"
-        done = subprocess.run(
-            [
-                "valgrind",
-                f"--log-file={log}",
-                "--undef-value-errors=no",
-                "--free-fill=0xa5",  # what glibc does for the checker elsewhere
-                sys.executable,
-                PROGRAM,
-                fault,
-                ORDERS,
-                "malloc",
-                "1",
-            ],
-            env={**os.environ, **planned.environment(), "PYTHONMALLOC": "malloc"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        assert ("Invalid write" in log.read_text()) == (fault != "none"), log.read_text()[-2000:]
+@pytest.mark.skipif(bool(checkers.valgrind_missing()), reason=checkers.valgrind_missing())
+@pytest.mark.parametrize("order", ORDERS.split(","))
+@pytest.mark.parametrize("fault", ["none", "logs", "values", "early"])
+def test_valgrind_agrees(fault: str, order: str, tmp_path) -> None:
+    """Valgrind sees an invalid write in each order in which the checker is red, and none where it is green."""
+    log = tmp_path / "valgrind.txt"
+    checkers.python_under_valgrind(log, ROOT / PROGRAM, fault, order, "malloc", "1")
+    assert ("Invalid write" in log.read_text()) == (fault != "none"), log.read_text()[-2000:]
