@@ -76,7 +76,7 @@ def library_folder(*, absent: bool = False) -> Path:
     Parameters
     ----------
     absent : bool
-        The folder whose ``libcuda.so.1`` stands for no driver at all.
+        The folder whose libraries stand for no driver at all.
 
     Raises
     ------

@@ -127,5 +127,8 @@ def libraries(cc: Any) -> list[Any]:
             include,
             ("{output}/libcuda.so.1", "-Wl,-rpath,$ORIGIN"),
         ),
-        cc.SharedLibrary("absent/libcuda.so.1", (_NATIVE / "absent.c",), "libcuda.so.1", include),
+        *(
+            cc.SharedLibrary(f"absent/{name}", (_NATIVE / "absent.c",), name, include)
+            for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
+        ),
     ]

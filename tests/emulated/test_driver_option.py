@@ -87,11 +87,20 @@ def test_conftest_sees_it(run, pytester) -> None:
 
 
 def test_absent(run, pytester) -> None:
-    """`absent` makes the process see none, though there is one on its path."""
+    """`absent` makes the process and its children see none by any name, though there is one on the path."""
     pytester.makepyfile(
         """
+        import ctypes, subprocess, sys
         import pytest
         from pytest_cudalink import _libcuda, probes
+
+        FUNCTIONS = {"libcuda.so.1": "cuInit", "libcuda.so": "cuInit", "libnvidia-ml.so.1": "nvmlInit_v2"}
+
+        @pytest.mark.parametrize("library", FUNCTIONS)
+        def test_nothing_to_open(library):
+            assert not hasattr(ctypes.CDLL(library), FUNCTIONS[library])
+            child = f"import ctypes; assert not hasattr(ctypes.CDLL({library!r}), {FUNCTIONS[library]!r})"
+            subprocess.run([sys.executable, "-c", child], check=True)
 
         def test_none(cudalink):
             assert cudalink.driver is None
@@ -102,7 +111,7 @@ def test_absent(run, pytester) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LD_LIBRARY_PATH", str(emulator.library_folder()))
         result = run("--cudalink-driver=absent")
-    result.assert_outcomes(passed=1)
+    result.assert_outcomes(passed=4)
     result.stdout.fnmatch_lines(["cudalink: *no driver (absent, from option)"])
 
 
