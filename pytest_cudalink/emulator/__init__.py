@@ -207,7 +207,7 @@ def plan(
     Raises
     ------
     EmulatorError
-        If a value is none of those; names what is known.
+        If a value is none of those, naming what is known; if nothing can be appended to `events`, with the reason.
     """
     wanted = version
     if isinstance(version, str):
@@ -229,6 +229,13 @@ def plan(
     if lifetime not in LIFETIME_MODES:
         msg = f"lifetime mode {lifetime!r} is unknown; known: {', '.join(LIFETIME_MODES)}"
         raise EmulatorError(msg)
+    if events is not None:
+        events = events.absolute()  # children may run elsewhere
+        try:
+            events.open("a").close()
+        except OSError as error:
+            msg = f"events cannot be appended to {events}: {error.strerror}; name a file that can be written to"
+            raise EmulatorError(msg) from error
     needs = _STAND_IN.get(wanted, wanted)
     return Emulation(
         wanted,

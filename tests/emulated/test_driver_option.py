@@ -213,6 +213,18 @@ def test_events_survive_a_crash(on_driver, tmp_path) -> None:
     assert json.loads(events.read_text(encoding="utf-8").splitlines()[-1])["call"] == "cuInit"
 
 
+def test_events_that_cannot_be_kept(run, on_driver, tmp_path) -> None:
+    """A file that cannot be written to is a usage error with path and reason; a program is told on its stderr."""
+    file = tmp_path / "missing" / "events.jsonl"
+    result = run("--cudalink-driver=13.0", f"--cudalink-events={file}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*events cannot be appended to {file}: No such file or directory; name a file*"])
+    program = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+    done = on_driver("13.0", "-c", program, env={"CUDALINK_EMULATOR_EVENTS": str(file)})
+    assert done.stdout == "0\n"
+    assert done.stderr == f"cudalink: CUDALINK_EMULATOR_EVENTS: cannot append to {file}: No such file or directory\n"
+
+
 def test_faults_from_the_environment(on_driver) -> None:
     """CUDALINK_EMULATOR_FAULTS does the same for any program."""
     program = "import ctypes; cu = ctypes.CDLL('libcuda.so.1'); print([cu.cuInit(0) for _ in range(3)])"

@@ -127,8 +127,9 @@ void cl_event(const char *format, ...) {
   events.count++;
   if (!events.file_tried) {
     events.file_tried = true;
-    if (*cl_config()->events)
-      events.file = open(cl_config()->events, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    const char *path = cl_config()->events;
+    if (*path && (events.file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) < 0)
+      fprintf(stderr, "cudalink: CUDALINK_EMULATOR_EVENTS: cannot append to %s: %s\n", path, strerror(errno));
   }
   if (events.file >= 0) {
     length = strlen(line);
