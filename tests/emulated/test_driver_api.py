@@ -917,6 +917,9 @@ nvml = CDLL("libnvidia-ml.so.1")
 nvml.nvmlErrorString.restype = c_char_p
 text, value, handle, memory = char_buffer(), c_uint(), c_void_p(), (c_uint64 * 3)()
 assert nvml.nvmlDeviceGetCount_v2(byref(value)) == 1  # uninitialized
+assert nvml.nvmlSystemGetCudaDriverVersion(byref(value)) == 1
+assert nvml.nvmlSystemGetDriverVersion(text, 80) == 1
+ok(nvml.nvmlSystemGetNVMLVersion(text, 80))
 assert nvml.nvmlShutdown() == 1
 assert nvml.nvmlErrorString(1) == b"Uninitialized"
 ok(nvml.nvmlInit_v2())
@@ -944,6 +947,35 @@ assert nvml.nvmlDeviceGetCount_v2(byref(value)) == 1
         release="580.95.05",
         devices=2,
         arch="sm_89",
+    )
+
+
+def test_lost_device(check) -> None:
+    """Whatever needs the device answers that it is lost, links in between and NVML too; what is left can be freed."""
+    check(
+        """
+start()
+state, image, size, device = c_void_p(), c_void_p(), c_size_t(), c_void_p()
+ptx = small_ptx()
+def add():
+    return cuda.cuLinkAddData_v2(state, PTX, ptx, c_size_t(len(ptx)), b"in", 0, None, None)
+nvml = CDLL("libnvidia-ml.so.1")
+ok(nvml.nvmlInit_v2())
+ok(cuda.cuLinkCreate_v2(0, None, None, byref(state)))
+cuda.cudalinkLoseDevice(46)
+assert add() == 46 and last_event()["device lost"]
+assert cuda.cuLinkComplete(state, byref(image), byref(size)) == 46
+assert cuda.cuLinkCreate_v2(0, None, None, byref(c_void_p())) == 46
+assert nvml.nvmlDeviceGetHandleByIndex_v2(0, byref(device)) == 15  # GPU is lost
+cuda.cudalinkLoseDevice(0)
+ok(nvml.nvmlDeviceGetHandleByIndex_v2(0, byref(device)))
+ok(add())
+ok(cuda.cuLinkComplete(state, byref(image), byref(size)))
+cuda.cudalinkLoseDevice(46)
+assert nvml.nvmlDeviceGetIndex(device, byref(c_uint())) == 15
+ok(cuda.cuLinkDestroy(state))
+assert cuda.cudalinkLiveStates() == 0
+"""
     )
 
 

@@ -210,7 +210,7 @@ EXPORT void cudalinkClearFaults(void) {
   pthread_mutex_unlock(&faults.lock);
 }
 
-/* Makes every function that needs the device answer `code`; 0 brings it back. */
+/* Makes every function that needs the device answer `code`; 0 brings it back. What is on the host can still be freed. */
 EXPORT void cudalinkLoseDevice(int code) { __atomic_store_n(&faults.lost, code, __ATOMIC_RELEASE); }
 
 /* CUDALINK_EMULATOR_FAULTS: FUNCTION:NTH=CODE[@MILLISECONDS], separated by semicolons; "lost=CODE" loses the device. */
@@ -230,6 +230,14 @@ static void read_faults(void) {
     } else if (*entry)
       fprintf(stderr, "cudalink: CUDALINK_EMULATOR_FAULTS: cannot read '%s'; expected FUNCTION:NTH=CODE[@MS]\n", entry);
   }
+}
+
+static pthread_once_t faults_once = PTHREAD_ONCE_INIT;
+
+/* What cudalinkLoseDevice was told, for NVML in the same process; 0: nothing is lost. */
+EXPORT int cudalinkDeviceLost(void) {
+  pthread_once(&faults_once, read_faults);
+  return __atomic_load_n(&faults.lost, __ATOMIC_ACQUIRE);
 }
 
 /* The code that an injected fault gives to this call, or -1; waits for an injected delay. */
@@ -333,8 +341,7 @@ static bool uses_state(Sym symbol) {
 }
 
 bool cl_enter(Call *call, Sym symbol, bool needs_init) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, read_faults);
+  int lost = cudalinkDeviceLost();
   call->symbol = symbol;
   if (__atomic_load_n(&faults.active, __ATOMIC_ACQUIRE)) {
     int code = fault_of(symbol);
@@ -343,16 +350,13 @@ bool cl_enter(Call *call, Sym symbol, bool needs_init) {
       return false;
     }
   }
-  if (needs_init || (forked() && uses_state(symbol))) {
-    if (!cl_initialized()) {
-      call->result = cl_leave(call, CUDA_ERROR_NOT_INITIALIZED, "");
-      return false;
-    }
-    int lost = __atomic_load_n(&faults.lost, __ATOMIC_ACQUIRE);
-    if (lost) {
-      call->result = cl_leave(call, lost, ",\"device lost\":true");
-      return false;
-    }
+  if ((needs_init || (forked() && uses_state(symbol))) && !cl_initialized()) {
+    call->result = cl_leave(call, CUDA_ERROR_NOT_INITIALIZED, "");
+    return false;
+  }
+  if (lost && (needs_init || uses_state(symbol)) && symbol != SYM_cuLinkDestroy) {
+    call->result = cl_leave(call, lost, ",\"device lost\":true");
+    return false;
   }
   return true;
 }
