@@ -115,7 +115,7 @@ def libraries(cc: Any) -> list[Any]:
     threads = ("-pthread", "-ldl")
     driver = tuple(
         _NATIVE / f"{name}.c"
-        for name in ("core", "table", "procaddr", "device", "memory", "image", "nvjitlink", "link", "module")
+        for name in ("core", "table", "procaddr", "device", "memory", "image", "nvjitlink", "options", "link", "module")
     )
     return [
         cc.SharedLibrary("libcuda.so.1", driver, "libcuda.so.1", include, threads),

@@ -1,6 +1,6 @@
 /* cuLink*: a driver's linker over nvJitLink, with the measured codes, texts and order, and a watch on the caller's memory. */
 #define _GNU_SOURCE
-#include "emulator.h"
+#include "options.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -9,60 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-
-/* -- options -- */
-
-enum {
-  MAX_REGISTERS = 0,
-  THREADS_PER_BLOCK,
-  WALL_TIME,
-  INFO_BUFFER,
-  INFO_SIZE,
-  ERROR_BUFFER,
-  ERROR_SIZE,
-  OPTIMIZATION_LEVEL,
-  TARGET_FROM_CONTEXT,
-  TARGET,
-  FALLBACK,
-  DEBUG_INFO,
-  LOG_VERBOSE,
-  LINE_INFO,
-  CACHE_MODE,
-  NEW_SM3X,
-  FAST_COMPILE,
-  LTO = 20,
-  FTZ,
-  PREC_DIV,
-  PREC_SQRT,
-  FMA,
-  KERNEL_NAMES,
-  KERNEL_COUNT,
-  VARIABLE_NAMES,
-  VARIABLE_COUNT,
-  OPTIMIZE_UNUSED,
-  POSITION_INDEPENDENT,
-  MIN_CTA,
-  MAX_THREADS,
-  OVERRIDE_DIRECTIVES,
-  SPLIT_COMPILE,
-  OPTION_COUNT,
-};
-
-static const char *const option_names[OPTION_COUNT] = {
-    "CU_JIT_MAX_REGISTERS", "CU_JIT_THREADS_PER_BLOCK", "CU_JIT_WALL_TIME", "CU_JIT_INFO_LOG_BUFFER",
-    "CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES", "CU_JIT_ERROR_LOG_BUFFER", "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES",
-    "CU_JIT_OPTIMIZATION_LEVEL", "CU_JIT_TARGET_FROM_CUCONTEXT", "CU_JIT_TARGET", "CU_JIT_FALLBACK_STRATEGY",
-    "CU_JIT_GENERATE_DEBUG_INFO", "CU_JIT_LOG_VERBOSE", "CU_JIT_GENERATE_LINE_INFO", "CU_JIT_CACHE_MODE",
-    "CU_JIT_NEW_SM3X_OPT", "CU_JIT_FAST_COMPILE", "CU_JIT_GLOBAL_SYMBOL_NAMES", "CU_JIT_GLOBAL_SYMBOL_ADDRESSES",
-    "CU_JIT_GLOBAL_SYMBOL_COUNT", "CU_JIT_LTO", "CU_JIT_FTZ", "CU_JIT_PREC_DIV", "CU_JIT_PREC_SQRT", "CU_JIT_FMA",
-    "CU_JIT_REFERENCED_KERNEL_NAMES", "CU_JIT_REFERENCED_KERNEL_COUNT", "CU_JIT_REFERENCED_VARIABLE_NAMES",
-    "CU_JIT_REFERENCED_VARIABLE_COUNT", "CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES", "CU_JIT_POSITION_INDEPENDENT_CODE",
-    "CU_JIT_MIN_CTA_PER_SM", "CU_JIT_MAX_THREADS_PER_BLOCK", "CU_JIT_OVERRIDE_DIRECTIVE_VALUES", "CU_JIT_SPLIT_COMPILE",
-};
-
-static const char *option_name(int key) {
-  return key >= 0 && key < OPTION_COUNT ? option_names[key] : "an unknown option";
-}
 
 /* -- the state -- */
 
@@ -213,7 +159,7 @@ static void check_values(State *state, const char *call) {
       char expected[32], found[32];
       snprintf(expected, sizeof expected, "0x%llx", (unsigned long long)state->expected[at]);
       snprintf(found, sizeof found, "0x%llx", (unsigned long long)now[at]);
-      violation(state->id, call, option_name(state->keys[at]), "option value changed", expected, found);
+      violation(state->id, call, cl_option_name(state->keys[at]), "option value changed", expected, found);
       state->values_dead = true;
       break; /* the array is one piece of memory: one finding tells it all */
     }
@@ -253,7 +199,7 @@ static void check_log(State *state, Log *log, int option, const char *call) {
     int to = 0;
     for (int at = 0; at < 16; at++) to += snprintf(found + to, sizeof found - (size_t)to, "%02x ", (unsigned char)here[at]);
   }
-  violation(state->id, call, option_names[option], problem, expected, found);
+  violation(state->id, call, cl_option_name(option), problem, expected, found);
   log->dead = true;
 }
 
@@ -290,7 +236,7 @@ static void check_overlap(State *fresh) {
         if (!logs[log]->dead && overlap(own[at].start, own[at].size, logs[log]->buffer, logs[log]->capacity) && count < KEPT) {
           logs[log]->dead = true;
           found[count].state = other->id;
-          found[count++].option = option_names[log ? ERROR_BUFFER : INFO_BUFFER];
+          found[count++].option = cl_option_name(log ? ERROR_BUFFER : INFO_BUFFER);
         }
     }
   }
@@ -319,10 +265,8 @@ static void write_value(State *state, unsigned index, uint32_t value) {
 /* Puts what fits of a log into the caller's buffer, and its size into the option value. */
 static void flush_log(State *state, Log *log) {
   if (!log->buffer) return;
-  size_t capacity = log->capacity, shown = log->length;
-  uint32_t size = (uint32_t)shown;
-  if (capacity < 2) shown = 0, size = 0; /* no room for a character: nothing is reported (measured) */
-  else if (shown >= capacity) shown = capacity - 1, size = (uint32_t)capacity;
+  uint32_t size;
+  size_t capacity = log->capacity, shown = cl_log_shown(capacity, log->length, &size);
   if (capacity) {
     put(log->dead, log->buffer, log->text ? log->text : "", shown);
     put(log->dead, log->buffer + shown, "", 1);
@@ -366,131 +310,6 @@ static void log_error(State *state, const char *format, ...) {
 
 /* -- create -- */
 
-/* Whatever form a target has, the driver compiles for the architecture-specific profile (measured). */
-static char specific_profile(int arch) { return arch >= 90 ? 'a' : 0; }
-
-/* Targets of CUjit_target with the driver that introduced them; suffixes are added to the number. */
-static bool target_known(int64_t target, LinkOptions *options, bool *without_code) {
-  static const struct {
-    int number, since;
-    bool specific, family;
-  } known[] = {
-      {50, 0, 0, 0},      {52, 0, 0, 0},      {53, 0, 0, 0},      {60, 0, 0, 0},      {61, 0, 0, 0},
-      {62, 0, 0, 0},      {70, 0, 0, 0},      {72, 0, 0, 0},      {75, 0, 0, 0},      {80, 0, 0, 0},
-      {86, 0, 0, 0},      {87, 0, 0, 0},      {88, 13000, 0, 0},  {89, 0, 0, 0},      {90, 0, 1, 0},
-      {100, 12080, 1, 1}, {101, 12080, 1, 1}, {103, 12090, 1, 1}, {110, 13000, 1, 1}, {120, 12080, 1, 1},
-      {121, 12090, 1, 1},
-  };
-  int64_t number = target & 0xffff, form = target >> 16;
-  *without_code = false;
-  if (target == 0 || target == 30 || target == 32 || target == 35 || target == 37) {
-    options->arch = 75;
-    return *without_code = true; /* accepted at create, and no compiler for it (measured) */
-  }
-  for (size_t at = 0; at < sizeof known / sizeof *known; at++) {
-    if (known[at].number != number || known[at].since > cl_config()->version) continue;
-    if (form > 2 || form < 0 || (form == 1 && !known[at].specific) || (form == 2 && !known[at].family)) return false;
-    options->arch = number == 101 && cl_config()->version >= 13000 ? 110 : (int)number; /* renamed in 13.0 */
-    options->suffix = specific_profile(options->arch);
-    return true;
-  }
-  return false;
-}
-
-static void extra_option(LinkOptions *options, const char *format, ...) PRINTF(2, 3);
-static void extra_option(LinkOptions *options, const char *format, ...) {
-  size_t at = strlen(options->extra);
-  va_list list;
-  va_start(list, format);
-  vsnprintf(options->extra + at, sizeof options->extra - at, format, list);
-  va_end(list);
-}
-
-/* Names that the caller gave as an array; at most what the option text holds. */
-static CUresult name_options(LinkOptions *options, const char *option, uint64_t array, uint64_t count) {
-  for (uint64_t at = 0; at < count; at++) {
-    const char *name;
-    if (!cl_read_safely((const char *const *)(uintptr_t)array + at, &name, sizeof name) || !name) return CUDA_ERROR_INVALID_VALUE;
-    extra_option(options, " %s=%s", option, name);
-  }
-  return CUDA_SUCCESS;
-}
-
-/* What cannot be told apart per input, and is read once for the state. */
-static CUresult read_option(LinkOptions *options, int key, uint64_t value) {
-  switch (key) {
-    case MAX_REGISTERS:
-      if (!(uint32_t)value) return CUDA_ERROR_INVALID_VALUE;
-      options->max_registers = (int)(uint32_t)value;
-      break;
-    case OPTIMIZATION_LEVEL: options->level = (int)(uint32_t)value; break;
-    case DEBUG_INFO: options->debug = (uint32_t)value != 0; break;
-    case LOG_VERBOSE: options->verbose = (uint32_t)value != 0; break;
-    case LINE_INFO: options->line_info = (uint32_t)value != 0; break;
-    case CACHE_MODE:
-      if ((uint32_t)value > 2) return CUDA_ERROR_INVALID_VALUE;
-      if ((uint32_t)value) extra_option(options, " -Xptxas=-dlcm=%s", (uint32_t)value == 1 ? "cg" : "ca");
-      break;
-    case NEW_SM3X:
-      if ((uint32_t)value) extra_option(options, " -Xptxas=--new-sm3x-opt");
-      break;
-    case FAST_COMPILE:
-      if ((uint32_t)value) extra_option(options, " -Xptxas=--fast-compile");
-      break;
-    case POSITION_INDEPENDENT:
-      if ((uint32_t)value) extra_option(options, " -Xptxas=--position-independent-code=true");
-      break;
-    case MIN_CTA: extra_option(options, " -Xptxas=-minnctapersm=%u", (uint32_t)value); break;
-    case MAX_THREADS: extra_option(options, " -Xptxas=-maxntid=%u", (uint32_t)value); break;
-    case OVERRIDE_DIRECTIVES: extra_option(options, " -Xptxas=-override-directive-values"); break;
-    case SPLIT_COMPILE: extra_option(options, " -Xptxas=-split-compile=%u", (uint32_t)value); break;
-    case THREADS_PER_BLOCK: extra_option(options, " -Xptxas=-maxntid=%u", (uint32_t)value); break;
-    default: break;
-  }
-  return CUDA_SUCCESS;
-}
-
-static CUresult read_options(State *state, unsigned count, const int *keys, uint64_t *values) {
-  LinkOptions *options = &state->options;
-  bool info = false, info_size = false, error = false, error_size = false, target = false, threads = false;
-  uint64_t kernels = 0, kernel_count = 1, variables = 0, variable_count = 1;
-  bool has_kernels = false, has_variables = false;
-  for (unsigned at = 0; at < count; at++) {
-    uint64_t value = values[at];
-    switch (keys[at]) {
-      case WALL_TIME: state->wall_time = (int)at; break;
-      case INFO_BUFFER: state->info.buffer = (char *)(uintptr_t)value, info = true; break;
-      case INFO_SIZE: state->info.capacity = (uint32_t)value, state->info.slot = at, info_size = true; break;
-      case ERROR_BUFFER: state->error.buffer = (char *)(uintptr_t)value, error = true; break;
-      case ERROR_SIZE: state->error.capacity = (uint32_t)value, state->error.slot = at, error_size = true; break;
-      case TARGET:
-        target = true;
-        options->suffix = 0;
-        if (!target_known((int64_t)(uint32_t)value, options, &state->without_code)) return CUDA_ERROR_INVALID_VALUE;
-        break;
-      case TARGET_FROM_CONTEXT: case LTO: case FTZ: case PREC_DIV: case PREC_SQRT: case FMA: case OPTIMIZE_UNUSED: break;
-      case THREADS_PER_BLOCK: threads = true; break;
-      case KERNEL_NAMES: kernels = value, has_kernels = true; break;
-      case KERNEL_COUNT: kernel_count = (uint32_t)value; break;
-      case VARIABLE_NAMES: variables = value, has_variables = true; break;
-      case VARIABLE_COUNT: variable_count = (uint32_t)value; break;
-      case FALLBACK: return CUDA_ERROR_INVALID_VALUE; /* "cannot be used with cuLink* APIs" (cuda.h) */
-      case 17: case 18: case 19: return CUDA_ERROR_INVALID_VALUE;
-      default:
-        if (keys[at] < 0 || keys[at] >= OPTION_COUNT) return CUDA_ERROR_INVALID_VALUE;
-    }
-    CUresult result = read_option(options, keys[at], value);
-    if (result) return result;
-  }
-  if (info != info_size || error != error_size || (info && !state->info.buffer) || (error && !state->error.buffer))
-    return CUDA_ERROR_INVALID_VALUE;
-  if (target && threads) return CUDA_ERROR_INVALID_VALUE;
-  if ((has_kernels && !kernels) || (has_variables && !variables)) return CUDA_ERROR_INVALID_VALUE;
-  if (has_kernels && name_options(options, "-kernels-used", kernels, kernel_count)) return CUDA_ERROR_INVALID_VALUE;
-  if (has_variables && name_options(options, "-variables-used", variables, variable_count)) return CUDA_ERROR_INVALID_VALUE;
-  return CUDA_SUCCESS;
-}
-
 static void free_names(Name *list) {
   while (list) {
     Name *next = list->next;
@@ -501,6 +320,7 @@ static void free_names(Name *list) {
 
 static void free_state(State *state) {
   cl_linker_close(state->linker);
+  cl_options_free(&state->options);
   free_names(state->definitions);
   free_names(state->inputs_named);
   free(state->image);
@@ -512,6 +332,12 @@ static void free_state(State *state) {
   free(state);
 }
 
+static void take_buffer(Log *log, const LogBuffer *given) {
+  log->buffer = given->buffer;
+  log->capacity = given->capacity;
+  log->slot = given->slot;
+}
+
 static CUresult create(unsigned count, const int *keys, uint64_t *values, State **out) {
   CUresult result;
   cl_context(&result);
@@ -520,10 +346,6 @@ static CUresult create(unsigned count, const int *keys, uint64_t *values, State 
   State *state = calloc(1, sizeof *state);
   if (!state) return CUDA_ERROR_OUT_OF_MEMORY;
   pthread_mutex_init(&state->lock, NULL);
-  state->wall_time = -1;
-  state->options.level = -1;
-  state->options.arch = cl_config()->arch;
-  state->options.suffix = specific_profile(cl_config()->arch);
   state->count = count;
   state->keys = malloc((count ? count : 1) * sizeof *state->keys);
   state->expected = malloc((count ? count : 1) * sizeof *state->expected);
@@ -534,7 +356,13 @@ static CUresult create(unsigned count, const int *keys, uint64_t *values, State 
       memcpy(state->keys, keys, count * sizeof *keys);
       memcpy(state->expected, values, count * sizeof *values);
     }
-    result = read_options(state, count, keys, values);
+    JitOptions options = cl_device_options();
+    result = cl_read_options(&options, FOR_LINK, count, keys, values);
+    state->options = options.link;
+    state->without_code = options.without_code;
+    state->wall_time = options.wall_time;
+    take_buffer(&state->info, &options.info);
+    take_buffer(&state->error, &options.error);
   }
   if (result) {
     free_state(state);
@@ -879,26 +707,6 @@ static CUresult check_input_options(unsigned count, const int *keys, void *const
   return CUDA_SUCCESS;
 }
 
-/* PTX counts up to its NUL, whatever size was given (measured); false if memory ends before one. */
-static bool text_size(const uint8_t *data, size_t *size) {
-  char page[256];
-  size_t at = 0;
-  while (cl_read_safely(data + at, page, sizeof page)) {
-    const char *end = memchr(page, 0, sizeof page);
-    if (end) {
-      *size = at + (size_t)(end - page);
-      return true;
-    }
-    at += sizeof page;
-  }
-  for (; cl_read_safely(data + at, page, 1); at++)
-    if (!*page) {
-      *size = at;
-      return true;
-    }
-  return false;
-}
-
 static CUresult add_data(State *state, int type, const void *data, size_t size, const char *name, unsigned count,
                          const int *keys, void *const *values) {
   if (!data || !size || type < 0 || type >= TYPES || check_input_options(count, keys, values)) return CUDA_ERROR_INVALID_VALUE;
@@ -907,12 +715,11 @@ static CUresult add_data(State *state, int type, const void *data, size_t size, 
   state->inputs++;
   const char *kept = keep_input_name(state, name);
   if (cl_image_kind(data, size) == IMAGE_PTX && (type == TYPE_PTX || type == TYPE_FATBIN)) {
-    size_t length;
-    if (!text_size(data, &length)) return cut_short(state, "PTX without its NUL,", kept, size);
-    char *text = malloc(length + 1);
+    size_t whole = cl_text_size(data); /* PTX counts up to its NUL, whatever size was given (measured) */
+    if (!whole) return cut_short(state, "PTX without its NUL,", kept, size);
+    char *text = malloc(whole);
     if (!text) return CUDA_ERROR_OUT_OF_MEMORY;
-    memcpy(text, data, length);
-    text[length] = 0;
+    memcpy(text, data, whole);
     CUresult result = add_ptx(state, text, kept);
     free(text);
     return result;
@@ -953,21 +760,14 @@ EXPORT CUresult cuLinkAddData(State *state, int type, void *data, size_t size, c
   return add_and_leave(&call, state, type, data, size, name, count, keys, values);
 }
 
-static CUresult read_file(const char *path, void **data, size_t *size) {
+static CUresult read_input(const char *path, void **data, size_t *size) {
   struct stat about;
   if (!path || !*path) return CUDA_ERROR_INVALID_VALUE;
-  if (stat(path, &about)) return CUDA_ERROR_FILE_NOT_FOUND;
-  if (!S_ISREG(about.st_mode)) return CUDA_ERROR_OUT_OF_MEMORY; /* a folder (measured) */
-  if (!about.st_size) return CUDA_ERROR_INVALID_IMAGE;
-  FILE *file = fopen(path, "rb");
-  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
-  *size = (size_t)about.st_size;
-  *data = calloc(1, *size + 1); /* text gets its NUL */
-  bool read = *data && fread(*data, 1, *size, file) == *size;
-  fclose(file);
-  if (read) return CUDA_SUCCESS;
+  if (!stat(path, &about) && !S_ISREG(about.st_mode)) return CUDA_ERROR_OUT_OF_MEMORY; /* a folder (measured) */
+  CUresult result = cl_read_file(path, data, size);
+  if (result || *size) return result;
   free(*data);
-  return CUDA_ERROR_OUT_OF_MEMORY;
+  return CUDA_ERROR_INVALID_IMAGE;
 }
 
 static CUresult add_file_and_leave(Call *call, State *handle, int type, const char *path, unsigned count, const int *keys,
@@ -979,7 +779,7 @@ static CUresult add_file_and_leave(Call *call, State *handle, int type, const ch
   if (state) {
     pthread_mutex_lock(&state->lock);
     check_memory(state, "cuLinkAddFile_v2");
-    result = read_file(path, &data, &size);
+    result = read_input(path, &data, &size);
     if (!result) {
       result = add_data(state, type, data, size, path, count, keys, values);
       free(data);
@@ -1014,14 +814,7 @@ static CUresult complete(State *state, void **image, size_t *size) {
     if (result) poison(state, result);
   }
   write_logs(state, &text, true);
-  if (state->wall_time >= 0) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    float milliseconds = (float)(now.tv_sec - state->started.tv_sec) * 1e3f + (float)(now.tv_nsec - state->started.tv_nsec) * 1e-6f;
-    uint32_t bits;
-    memcpy(&bits, &milliseconds, sizeof bits);
-    write_value(state, (unsigned)state->wall_time, bits);
-  }
+  if (state->wall_time >= 0) write_value(state, (unsigned)state->wall_time, cl_wall_time(&state->started));
   if (result) return result;
   *image = state->image;
   if (size) *size = state->image_size;
