@@ -679,8 +679,8 @@ assert cuda.cuLibraryGetKernel(byref(kernel), good, b"small") == 400
     )
 
 
-#: Measured on driver 580.159.04 and an H200, sm_90: an option and its value; what loading a module answers; what loading
-#: a library answers, then asking it for a kernel and for its module.
+#: Measured on driver 580.159.04 and an H200, sm_90: an option and its value; what loading a module answers; what
+#: loading a library answers, then asking it for a kernel and for its module.
 LOADED_WITH = [
     ((0, 0), 1, (1,)),  # CU_JIT_MAX_REGISTERS
     ((2, 0), 0, (0, 0, 0)),  # CU_JIT_WALL_TIME
@@ -704,7 +704,7 @@ LOADED_WITH = [
 
 
 def test_options_of_loading(check, toolchain) -> None:
-    """Modules and libraries take, refuse and obey the same options; refused, they leave the caller's memory as it is."""
+    """Modules and libraries take, refuse and obey the same options; refused, they leave the caller's memory."""
     toolchain("12.9")  # compiles for targets that CUDA 13 dropped
     check(
         f"""
@@ -927,6 +927,8 @@ assert ask(b"cuLibraryGetKernel", 11000) == (0, 2, False)  # the caller asked as
 assert ask(b"cuNoSuchFunction", 12000) == (0, 1, False)
 assert ask(b"cuCtxCreate", 12050)[0] != 0  # this form is newer
 assert "introduced in 12.4" in refused("cuGreenCtxCreate", None, None, None, None)
+assert "introduced in 12.4" in refused("cuLibraryGetKernelCount", byref(c_uint()), None)
+assert "introduced in 12.5" in refused("cuCtxCreate_v4", byref(c_void_p()), None, 0, 0)
 assert cuda.cuGetProcAddress_v2(None, None, 12000, c_uint64(0), None) == 1
 address = c_void_p()
 ok(cuda.cuGetProcAddress(b"cuInit", byref(address), 2000, c_uint64(0)))
@@ -1064,6 +1066,25 @@ assert nvml.nvmlDeviceGetCount_v2(byref(value)) == 1
         release="580.95.05",
         devices=2,
         arch="sm_89",
+    )
+
+
+def test_names_in_events(check) -> None:
+    """A name that is UTF-8 stands in its event as it is; bytes that are not are escaped one by one."""
+    check(
+        """
+start()
+code, module = load(artifact("13.0/linked.cubin"))
+ok(code)
+def noted(name):
+    assert cuda.cuModuleGetFunction(byref(c_void_p()), module, name) == 500
+    return last_event()["name"]
+for name in ("größe", "大きさ", "𝒙", "a/ü.ptx"):
+    assert noted(name.encode()) == name
+for name in map(bytes, ([0x61, 0xC3], [0xFF, 0x62], [0xC0, 0xAF], [0xED, 0xA0, 0x80], [0xF4, 0x90, 0x80, 0x80])):
+    assert noted(name) == name.decode("latin-1")
+assert noted("ü".encode() * 500) == "ü" * len(last_event()["name"]) != ""  # cut between two characters
+"""
     )
 
 

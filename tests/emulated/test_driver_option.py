@@ -140,6 +140,14 @@ def test_bad_version(run, value: str, answer: str) -> None:
     result.stderr.fnmatch_lines([f"*--cudalink-driver is '{value}' (from option); expected auto*{answer}"])
 
 
+def test_bad_release() -> None:
+    """What cannot be a driver's release is refused with one that can."""
+    with pytest.raises(
+        emulator.EmulatorError, match=r"'banana' is not a driver release; write one such as '580\.65\.06'"
+    ):
+        emulator.plan("13.0", release="banana")
+
+
 def test_missing_toolchain(run, pytester, tmp_path) -> None:
     """Without the nvJitLink of that version the header and the link's log say which command brings it."""
     pytester.makepyfile(

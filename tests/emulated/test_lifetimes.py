@@ -159,7 +159,8 @@ import struct, errno
 libc = ctypes.CDLL(None, use_errno=True)
 NUMBERS = {"x86_64": (310, 311), "aarch64": (270, 271)}[os.uname().machine]
 LOAD, EQUAL, RETURN, ALLOW, REFUSE = 0x20, 0x15, 0x06, 0x7FFF0000, 0x00050000 | errno.EPERM
-steps = [(LOAD, 0, 0, 0), (EQUAL, 1, 0, NUMBERS[0]), (EQUAL, 0, 1, NUMBERS[1]), (RETURN, 0, 0, REFUSE), (RETURN, 0, 0, ALLOW)]
+steps = [(LOAD, 0, 0, 0), (EQUAL, 1, 0, NUMBERS[0]), (EQUAL, 0, 1, NUMBERS[1])]
+steps += [(RETURN, 0, 0, REFUSE), (RETURN, 0, 0, ALLOW)]
 code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
 filter_ = ctypes.create_string_buffer(struct.pack("H6xQ", len(steps), ctypes.addressof(code)))
 if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(filter_)):  # PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP

@@ -68,10 +68,24 @@ static struct {
   bool file_tried;
 } events = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = -1};
 
+/* The bytes of the UTF-8 character beyond ASCII that begins here; 0 if none does (RFC 3629). */
+static size_t utf8_length(const unsigned char *c) {
+  size_t length = c[0] >= 0xc2 && c[0] < 0xe0 ? 2 : (c[0] & 0xf0) == 0xe0 ? 3 : c[0] >= 0xf0 && c[0] < 0xf5 ? 4 : 0;
+  for (size_t at = 1; at < length; at++)
+    if ((c[at] & 0xc0) != 0x80) return 0; /* a NUL too */
+  bool longer_than_needed = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xf0 && c[1] < 0x90);
+  bool no_character = (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf4 && c[1] > 0x8f);
+  return longer_than_needed || no_character ? 0 : length;
+}
+
 const char *cl_json(const char *text, char *out, size_t size) {
-  size_t at = 0;
+  size_t at = 0, length;
   for (const unsigned char *c = (const unsigned char *)(text ? text : ""); *c && at + 7 < size; c++) {
-    if (*c == '"' || *c == '\\') {
+    if ((length = utf8_length(c))) {
+      memcpy(out + at, c, length);
+      at += length;
+      c += length - 1;
+    } else if (*c == '"' || *c == '\\') {
       out[at++] = '\\';
       out[at++] = (char)*c;
     } else if (*c == '\n') {
@@ -350,6 +364,13 @@ bool cl_enter(Call *call, Sym symbol, bool needs_init) {
       return false;
     }
   }
+  const Symbol *self = &cl_symbols[symbol];
+  if (self->since > cl_config()->version) { /* by its symbol: cuGetProcAddress does not give it away */
+    call->result = cl_leave(call, CUDA_ERROR_NOT_SUPPORTED,
+                            ",\"note\":\"newer than the emulated driver: introduced in %d.%d\"", self->since / 1000,
+                            self->since % 1000 / 10);
+    return false;
+  }
   if ((needs_init || (forked() && uses_state(symbol))) && !cl_initialized()) {
     call->result = cl_leave(call, CUDA_ERROR_NOT_INITIALIZED, "");
     return false;
@@ -376,9 +397,5 @@ CUresult cl_leave(Call *call, CUresult result, const char *arguments, ...) {
 CUresult cl_unimplemented(Sym symbol) {
   Call call;
   if (!cl_enter(&call, symbol, true)) return call.result;
-  const Symbol *self = &cl_symbols[symbol];
-  if (self->since > cl_config()->version)
-    return cl_leave(&call, CUDA_ERROR_NOT_SUPPORTED, ",\"note\":\"newer than the emulated driver: introduced in %d.%d\"",
-                    self->since / 1000, self->since % 1000 / 10);
   return cl_leave(&call, CUDA_ERROR_NOT_SUPPORTED, ",\"note\":\"not implemented by the emulated driver\"");
 }
