@@ -7,6 +7,7 @@ puts it into this process, and `control` talks to the one that this process has.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from dataclasses import dataclass, field
 from functools import cache
@@ -220,6 +221,9 @@ def plan(
         msg = f"a driver of CUDA {wanted} cannot be emulated; {known[0]} to {known[-1]} can"
         raise EmulatorError(msg)
     assert isinstance(wanted, CudaVersion)
+    if release is not None and not re.fullmatch(r"\d+(\.\d+)+", release, re.ASCII):
+        msg = f"{release!r} is not a driver release; write one such as {release_of(wanted)!r}"
+        raise EmulatorError(msg)
     if arch not in ARCHITECTURES:
         msg = f"there is no emulated device of {arch!r}; known: {', '.join(ARCHITECTURES)}"
         raise EmulatorError(msg)
