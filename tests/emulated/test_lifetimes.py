@@ -136,6 +136,27 @@ assert told() == []
     assert done.returncode == 0, done.stderr
 
 
+def test_the_hook_may_link(on_driver) -> None:
+    """Who is told of a violation may use the same state: nothing of the driver's is locked meanwhile."""
+    program = (
+        CTYPES
+        + """
+log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
+state, codes = create(log, values), []
+@ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+def hook(event):
+    codes.append(cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None))
+cu.cudalinkSetViolationHook(hook)
+values[1] = 7
+assert cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None) == 200
+assert codes == [200]
+cu.cudalinkSetViolationHook(None)
+"""
+    )
+    done = on_driver("13.0", "-c", program, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
 def test_dead_memory_is_not_written_to(on_driver) -> None:
     """Once known to be dead, memory is left alone; `punish` writes through, as a real driver would."""
     program = (

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <execinfo.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ typedef struct {
   size_t written;    /* bytes in the caller's buffer, with the final NUL */
   size_t watched;    /* bytes behind them that were read */
   char behind[WATCHED];
-  bool dead;         /* known to be freed: not touched any more */
+  atomic_bool dead;  /* known to be freed: not touched any more; a newer state may find it out in another thread */
 } Log;
 
 typedef struct Name {
@@ -55,7 +56,7 @@ typedef struct State {
   uint64_t *values;      /* the caller's array */
   uint64_t *expected;    /* what must stand there */
   int wall_time;         /* index, or -1 */
-  bool values_dead;
+  atomic_bool values_dead;
   Log info, error;
 } State;
 
@@ -79,7 +80,7 @@ static State *find_state(State *handle) {
 static void (*violation_hook)(const char *event);
 static uint64_t violations;
 
-/* Called for each violation with its event, in the thread that made it, before the call goes on. */
+/* Called for each violation with its event, in the thread that made it, before the call returns. */
 EXPORT void cudalinkSetViolationHook(void (*hook)(const char *event)) {
   __atomic_store_n(&violation_hook, hook, __ATOMIC_RELEASE);
 }
@@ -124,6 +125,13 @@ static void describe_stack(char *out, size_t size) {
   }
 }
 
+typedef struct Untold {
+  struct Untold *next;
+  char event[2200];
+} Untold;
+
+static __thread Untold *untold; /* oldest first */
+
 static void violation(uint64_t state, const char *call, const char *option, const char *what, const char *expected,
                       const char *found) {
   char stack[640], expected_text[96], found_text[96], event[1400];
@@ -134,11 +142,20 @@ static void violation(uint64_t state, const char *call, const char *option, cons
            (unsigned long long)number, (unsigned long long)state, option, what,
            cl_json(expected, expected_text, sizeof expected_text), cl_json(found, found_text, sizeof found_text), call);
   cl_event("%s,\"stack\":[%s]", event, stack);
+  Untold *fresh = malloc(sizeof *fresh), **last = &untold;
+  if (!fresh) return;
+  fresh->next = NULL;
+  snprintf(fresh->event, sizeof fresh->event, "{%s,\"stack\":[%s]}", event, stack);
+  while (*last) last = &(*last)->next;
+  *last = fresh;
+}
+
+/* Tells what this thread found; never under a lock, because the hook waits for Python's, whose holder may wait for ours. */
+static void tell_violations(void) {
   void (*hook)(const char *) = __atomic_load_n(&violation_hook, __ATOMIC_ACQUIRE);
-  if (hook) {
-    char whole[2200];
-    snprintf(whole, sizeof whole, "{%s,\"stack\":[%s]}", event, stack);
-    hook(whole);
+  for (Untold *one; (one = untold); free(one)) {
+    untold = one->next;
+    if (hook) hook(one->event);
   }
 }
 
@@ -210,43 +227,44 @@ static void check_memory(State *state, const char *call) {
   check_log(state, &state->error, ERROR_BUFFER, call);
 }
 
-/* Memory of a new state that a live one already has: the live one's was freed. */
-static void check_overlap(State *fresh) {
+typedef struct {
+  uint64_t state;
+  const char *option;
+} Overlap;
+
+enum { OVERLAPS = 16 };
+
+/* Memory of a new state that a live one already has: the live one's was freed. Under cl_lock; gives how many there are. */
+static int find_overlaps(const State *fresh, Overlap found[OVERLAPS]) {
   struct {
     const void *start;
     size_t size;
   } own[3] = {{fresh->values, fresh->count * 8}, {fresh->info.buffer, fresh->info.capacity}, {fresh->error.buffer, fresh->error.capacity}};
-  enum { KEPT = 16 };
-  struct {
-    uint64_t state;
-    const char *option;
-  } found[KEPT];
   int count = 0;
-  if (!cl_config()->lifetime) return;
-  pthread_mutex_lock(&cl_lock);
+  if (!cl_config()->lifetime) return 0;
   for (State *other = states; other; other = other->next) {
-    for (int at = 0; at < 3; at++) {
-      if (!other->values_dead && overlap(own[at].start, own[at].size, other->values, other->count * 8) && count < KEPT) {
-        other->values_dead = true;
-        found[count].state = other->id;
-        found[count++].option = "optionValues";
-      }
-      Log *logs[2] = {&other->info, &other->error};
-      for (int log = 0; log < 2; log++)
-        if (!logs[log]->dead && overlap(own[at].start, own[at].size, logs[log]->buffer, logs[log]->capacity) && count < KEPT) {
-          logs[log]->dead = true;
-          found[count].state = other->id;
-          found[count++].option = cl_option_name(log ? ERROR_BUFFER : INFO_BUFFER);
-        }
-    }
+    struct {
+      const void *start;
+      size_t size;
+      atomic_bool *dead;
+      const char *option;
+    } its[3] = {{other->values, other->count * 8, &other->values_dead, "optionValues"},
+                {other->info.buffer, other->info.capacity, &other->info.dead, cl_option_name(INFO_BUFFER)},
+                {other->error.buffer, other->error.capacity, &other->error.dead, cl_option_name(ERROR_BUFFER)}};
+    for (int at = 0; at < 9; at++)
+      if (overlap(own[at / 3].start, own[at / 3].size, its[at % 3].start, its[at % 3].size) && count < OVERLAPS &&
+          !atomic_exchange(its[at % 3].dead, true))
+        found[count++] = (Overlap){other->id, its[at % 3].option};
   }
-  pthread_mutex_unlock(&cl_lock);
-  /* told without the lock: the hook may wait for a thread that wants it */
-  for (int at = 0; at < count; at++) {
-    char by[64];
-    snprintf(by, sizeof by, "memory of state %llu", (unsigned long long)fresh->id);
+  return count;
+}
+
+static void tell_overlaps(const State *fresh, const Overlap *found, int count) {
+  char by[64];
+  snprintf(by, sizeof by, "memory of state %llu", (unsigned long long)fresh->id);
+  for (int at = 0; at < count; at++)
     violation(found[at].state, "cuLinkCreate_v2", found[at].option, "overlap with a newer state", "its own memory", by);
-  }
+  tell_violations();
 }
 
 /* -- writing back -- */
@@ -369,31 +387,30 @@ static CUresult create(unsigned count, const int *keys, uint64_t *values, State 
     return result;
   }
   state->values = values;
+  /* before the caller's memory is looked at or written to: a create that is refused leaves it as it was (recorded) */
+  LinkText text;
+  Overlap found[OVERLAPS];
+  result = cl_linker_open(&state->linker, &state->options, &text);
+  if (result && result != CUDA_ERROR_JIT_COMPILER_NOT_FOUND) {
+    cl_text_free(&text);
+    free_state(state);
+    return result;
+  }
   pthread_mutex_lock(&cl_lock);
   state->id = ++last_state;
+  int overlaps = find_overlaps(state, found);
+  state->next = states;
+  states = state;
   pthread_mutex_unlock(&cl_lock);
-  check_overlap(state);
+  tell_overlaps(state, found, overlaps);
   /* also where the size given is 0 (recorded) */
   if (state->info.buffer) cl_write_safely(state->info.buffer, "", 1);
   if (state->error.buffer) cl_write_safely(state->error.buffer, "", 1);
   flush_log(state, &state->info);
   flush_log(state, &state->error);
-  LinkText text;
-  result = cl_linker_open(&state->linker, &state->options, &text);
-  if (result == CUDA_ERROR_JIT_COMPILER_NOT_FOUND) {
-    state->poison = result;
-    write_logs(state, &text, false);
-    result = CUDA_SUCCESS; /* the caller learns it where a real driver without its compiler says so: at add */
-  }
-  cl_text_free(&text);
-  if (result) {
-    free_state(state);
-    return result;
-  }
-  pthread_mutex_lock(&cl_lock);
-  state->next = states;
-  states = state;
-  pthread_mutex_unlock(&cl_lock);
+  /* the caller learns of a missing linker where a real driver without its compiler says so: at add */
+  state->poison = result;
+  write_logs(state, &text, false);
   *out = state;
   return CUDA_SUCCESS;
 }
@@ -744,6 +761,7 @@ static CUresult add_and_leave(Call *call, State *handle, int type, const void *d
     check_memory(state, "cuLinkAddData_v2");
     result = add_data(state, type, data, size, name, count, keys, values);
     pthread_mutex_unlock(&state->lock);
+    tell_violations();
   }
   return leave_add(call, result, state, type, size, name, count);
 }
@@ -785,6 +803,7 @@ static CUresult add_file_and_leave(Call *call, State *handle, int type, const ch
       free(data);
     }
     pthread_mutex_unlock(&state->lock);
+    tell_violations();
   }
   return leave_add(call, result, state, type, size, path, count);
 }
@@ -829,6 +848,7 @@ EXPORT CUresult cuLinkComplete(State *handle, void **image, size_t *size) {
   check_memory(state, "cuLinkComplete");
   CUresult result = complete(state, image, size);
   pthread_mutex_unlock(&state->lock);
+  tell_violations();
   LEAVE(result, ",\"state\":%llu,\"bytes\":%zu", (unsigned long long)state->id, result ? (size_t)0 : state->image_size);
 }
 
@@ -837,6 +857,7 @@ EXPORT CUresult cuLinkDestroy(State *handle) {
   State *state = find_state(handle);
   if (!state) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
   check_memory(state, "cuLinkDestroy");
+  tell_violations();
   if (cl_config()->punish) {
     /* the driver of the recording does not touch the memory here; the contract says that one may */
     flush_log(state, &state->info);
