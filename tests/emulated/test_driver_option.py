@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import emulator, settings
+from pytest_cudalink.versions import CudaVersion
 
 LINK = """
 from pytest_cudalink import demo
@@ -150,24 +151,28 @@ def test_bad_release() -> None:
 
 def test_missing_toolchain(run, pytester, tmp_path) -> None:
     """Without the nvJitLink of that version the header and the link's log say which command brings it."""
+    installed = emulator._nvjitlink_of_environment
+    version = next(one for one in ("13.4", "13.5") if installed(CudaVersion.parse(one)) is None)
     pytester.makepyfile(
-        """
+        f"""
         import pytest
         from pytest_cudalink.linker import LinkError, ObjectCode
         from pytest_cudalink import demo
 
         def test_link(linker_factory):
-            text = b".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry k() { ret; }"
-            with pytest.raises(LinkError, match="cudalink toolchain add 13.4") as caught:
+            text = b".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry k() {{ ret; }}"
+            with pytest.raises(LinkError, match="cudalink toolchain add {version}") as caught:
                 linker_factory(ObjectCode.from_ptx(text), backend="driver")
             assert caught.value.code == 221
         """
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDALINK_CACHE", str(tmp_path))
-        result = run("--cudalink-driver=13.4")
+        result = run(f"--cudalink-driver={version}")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["cudalink: *nvJitLink 13.4 was not found: run cudalink toolchain add 13.4)"])
+    result.stdout.fnmatch_lines(
+        [f"cudalink: *nvJitLink {version} was not found: run cudalink toolchain add {version})"]
+    )
 
 
 def test_faults_and_events(run, pytester, tmp_path) -> None:
