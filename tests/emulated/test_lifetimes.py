@@ -323,5 +323,7 @@ def test_switched_off(suite) -> None:
 def test_valgrind_agrees(fault: str, order: str, tmp_path) -> None:
     """Valgrind sees an invalid write in each order in which the checker is red, and none where it is green."""
     log = tmp_path / "valgrind.txt"
-    checkers.python_under_valgrind(log, ROOT / PROGRAM, fault, order, "malloc", "1")
+    assert checkers.python_under_valgrind(log, ROOT / PROGRAM, fault, order, "malloc", "1") == 0, log.read_text()[
+        -2000:
+    ]
     assert ("Invalid write" in log.read_text()) == (fault != "none"), log.read_text()[-2000:]

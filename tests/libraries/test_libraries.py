@@ -87,10 +87,10 @@ def test_valgrind_agrees_on_cuda_core(tmp_path) -> None:
     """Valgrind sees an invalid write in the releases that break the contract, and none in those that keep it."""
     needs("cuda-core", "0.7.0", "1.1.0", "1.1.1", "1.2.2")
     log = tmp_path / "valgrind.txt"
-    facts = json.loads(checkers.python_under_valgrind(log, PROGRAMS / "cuda_core_lifetimes.py", "3"))
-    breaks = facts["version"] in ("0.7.0", "1.1.0")
-    assert facts["red"] == (facts["links"] if breaks else 0)
+    code = checkers.python_under_valgrind(log, PROGRAMS / "cuda_core_lifetimes.py", "3")
+    breaks = metadata.version("cuda-core") in ("0.7.0", "1.1.0")
     assert ("Invalid write" in log.read_text()) == breaks, log.read_text()[-2000:]
+    assert code == 0 or breaks  # a log buffer may be unmapped when the driver writes to it: that ends the process
 
 
 def test_numba_cuda() -> None:
