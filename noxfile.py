@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import nox
@@ -135,25 +136,38 @@ LIBRARIES = {
     "cupy-cuda13x": (["cupy-cuda13x"], "ctk-13.0"),
 }
 
+#: Those whose link options die too early, and the first ones after whose do not.
+LIFETIMES = ("cuda-core 0.7.0", "cuda-core 1.1.0", "cuda-core 1.1.1", "cuda-core 1.2.2")
+
+
+def library_environment(session: nox.Session, name: str) -> str:
+    """Make the environment of one of `LIBRARIES`; gives its Python."""
+    requirements, cell = LIBRARIES[name]
+    packages = [one for one in CELLS[cell].packages if requirements == [] or not own_bindings(requirements, one)]
+    folder = Path(session.create_tmp()) / re.sub(r"[^a-z0-9.]+", "-", name)
+    python = str(folder / "bin" / "python")
+    session.run("uv", "venv", "-q", "--clear", "--python", sys.executable, str(folder), external=True)
+    session.run(
+        *("uv", "pip", "install", "-q", "--python", python, "-e", str(ROOT), "uv", "numpy", *group("test")),
+        *packages,
+        *requirements,
+        external=True,
+    )
+    return python
+
+
+def run_libraries(session: nox.Session, names: Iterable[str], *arguments: str, **env: str) -> None:
+    """Run the tests of libraries, each in its environment."""
+    for name in names:
+        python = library_environment(session, name)
+        env["CUDALINK_LIBRARY"] = name.split(" ")[0].rstrip(",")
+        session.run(python, "-m", "pytest", "-q", "tests/libraries", *arguments, env=env, external=True)
+
 
 @nox.session(venv_backend="none")
 def libraries(session: nox.Session) -> None:
     """Published libraries on emulated drivers, an environment for each; names as arguments choose some of them."""
-    wanted = session.posargs or list(LIBRARIES)
-    for name in wanted:
-        requirements, cell = LIBRARIES[name]
-        packages = [one for one in CELLS[cell].packages if requirements == [] or not own_bindings(requirements, one)]
-        folder = Path(session.create_tmp()) / re.sub(r"[^a-z0-9.]+", "-", name)
-        python = str(folder / "bin" / "python")
-        session.run("uv", "venv", "-q", "--clear", "--python", sys.executable, str(folder), external=True)
-        session.run(
-            *("uv", "pip", "install", "-q", "--python", python, "-e", str(ROOT), "uv", "numpy", *group("test")),
-            *packages,
-            *requirements,
-            external=True,
-        )
-        env = {"CUDALINK_LIBRARY": name.split(" ")[0].rstrip(",")}
-        session.run(python, "-m", "pytest", "-q", "tests/libraries", env=env, external=True)
+    run_libraries(session, session.posargs or LIBRARIES)
 
 
 def own_bindings(requirements: list[str], package: str) -> bool:
@@ -180,10 +194,11 @@ def valgrind(session: nox.Session) -> None:
     """The emulated driver under valgrind, which finds dead memory where the driver does; --short for less."""
     short = "--short" in session.posargs
     check_native(session, "valgrind-short" if short else "valgrind")
-    if not short:  # and of the bundled linker's mutants in Python
+    if not short:  # and of the bundled linker's mutants in Python, and of cuda-core with the fault and without
         session.install(*group("test"))
         env = {"CUDALINK_VALGRIND": "1"}
         session.run("pytest", "tests/emulated/test_lifetimes.py", "-k", "valgrind", env=env)
+        run_libraries(session, LIFETIMES, "-k", "valgrind", **env)
 
 
 @nox.session

@@ -29,6 +29,8 @@ __all__ = [
 ]
 
 _DRIVER: Final = "libcuda.so.1"
+#: What an emulated or absent driver consists of, in the order in which it is loaded.
+_DRIVER_LIBRARIES: Final = (_DRIVER, "libcuda.so", "libnvidia-ml.so.1")
 _M_PERTURB, _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -6, -3, -1  # parameters of mallopt (malloc.h)
 
 _kept: list[ctypes.CDLL] = []
@@ -94,7 +96,7 @@ def emulate_driver(emulation: Emulation) -> None:
     os.environ.update(emulation.environment())
     if emulation.lifetime != "off":
         _mark_freed_memory()
-    _kept.extend(ctypes.CDLL(str(folder / name)) for name in (_DRIVER, "libcuda.so", "libnvidia-ml.so.1"))
+    _kept.extend(ctypes.CDLL(str(folder / name)) for name in _DRIVER_LIBRARIES)
     probes.cache_clear()
     present = driver()
     if present is None or present.version != emulation.version:
@@ -108,7 +110,7 @@ def emulate_driver(emulation: Emulation) -> None:
 
 
 def absent_driver() -> None:
-    """Let this process and its children see no driver, on a machine that has one too.
+    """Let this process and its children see no driver and no NVML, on a machine that has them too.
 
     Raises
     ------
@@ -122,7 +124,7 @@ def absent_driver() -> None:
     if not driver_exists():
         return  # nothing to hide
     os.environ["LD_LIBRARY_PATH"] = prepended(folder)
-    _kept.append(ctypes.CDLL(str(folder / _DRIVER)))
+    _kept.extend(ctypes.CDLL(str(folder / name)) for name in _DRIVER_LIBRARIES)
     probes.cache_clear()
 
 

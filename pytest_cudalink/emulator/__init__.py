@@ -7,6 +7,7 @@ puts it into this process, and `control` talks to the one that this process has.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from dataclasses import dataclass, field
 from functools import cache
@@ -76,7 +77,7 @@ def library_folder(*, absent: bool = False) -> Path:
     Parameters
     ----------
     absent : bool
-        The folder whose ``libcuda.so.1`` stands for no driver at all.
+        The folder whose libraries stand for no driver at all.
 
     Raises
     ------
@@ -207,7 +208,7 @@ def plan(
     Raises
     ------
     EmulatorError
-        If a value is none of those; names what is known.
+        If a value is none of those, naming what is known; if nothing can be appended to `events`, with the reason.
     """
     wanted = version
     if isinstance(version, str):
@@ -220,6 +221,9 @@ def plan(
         msg = f"a driver of CUDA {wanted} cannot be emulated; {known[0]} to {known[-1]} can"
         raise EmulatorError(msg)
     assert isinstance(wanted, CudaVersion)
+    if release is not None and not re.fullmatch(r"\d+(\.\d+)+", release, re.ASCII):
+        msg = f"{release!r} is not a driver release; write one such as {release_of(wanted)!r}"
+        raise EmulatorError(msg)
     if arch not in ARCHITECTURES:
         msg = f"there is no emulated device of {arch!r}; known: {', '.join(ARCHITECTURES)}"
         raise EmulatorError(msg)
@@ -229,6 +233,13 @@ def plan(
     if lifetime not in LIFETIME_MODES:
         msg = f"lifetime mode {lifetime!r} is unknown; known: {', '.join(LIFETIME_MODES)}"
         raise EmulatorError(msg)
+    if events is not None:
+        events = events.absolute()  # children may run elsewhere
+        try:
+            events.open("a").close()
+        except OSError as error:
+            msg = f"events cannot be appended to {events}: {error.strerror}; name a file that can be written to"
+            raise EmulatorError(msg) from error
     needs = _STAND_IN.get(wanted, wanted)
     return Emulation(
         wanted,

@@ -115,7 +115,7 @@ def libraries(cc: Any) -> list[Any]:
     threads = ("-pthread", "-ldl")
     driver = tuple(
         _NATIVE / f"{name}.c"
-        for name in ("core", "table", "procaddr", "device", "memory", "image", "nvjitlink", "link", "module")
+        for name in ("core", "table", "procaddr", "device", "memory", "image", "nvjitlink", "options", "link", "module")
     )
     return [
         cc.SharedLibrary("libcuda.so.1", driver, "libcuda.so.1", include, threads),
@@ -127,5 +127,8 @@ def libraries(cc: Any) -> list[Any]:
             include,
             ("{output}/libcuda.so.1", "-Wl,-rpath,$ORIGIN"),
         ),
-        cc.SharedLibrary("absent/libcuda.so.1", (_NATIVE / "absent.c",), "libcuda.so.1", include),
+        *(
+            cc.SharedLibrary(f"absent/{name}", (_NATIVE / "absent.c",), name, include)
+            for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
+        ),
     ]

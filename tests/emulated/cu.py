@@ -142,6 +142,26 @@ def resident_bytes() -> int:
     return int(pages) * 4096
 
 
+class _MallInfo(ctypes.Structure):
+    """``struct mallinfo2`` of glibc's malloc.h."""
+
+    _fields_ = tuple(
+        (name, c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+def allocated_bytes() -> int:
+    """Bytes that malloc gave out and did not get back; unlike resident memory it does not depend on free lists."""
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = _MallInfo
+    info = mallinfo()
+    return int(info.uordblks + info.hblkhd)
+
+
 def char_buffer(text: bytes = b"", size: int = 256) -> ctypes.Array[Any]:
     """A buffer that lives as long as the caller keeps it."""
     return ctypes.create_string_buffer(text, size)

@@ -54,7 +54,7 @@ def test_codes_and_order(replayed) -> None:
 
 
 def test_crashes_are_answers(replayed) -> None:
-    """Where the real driver died, the emulated one refuses the input: 200 with a sentence, 209 for a linked cubin."""
+    """Where the real driver died, the emulated one refuses the input: 200 with a sentence in the log."""
     for name, rows in recorded["cases"].items():
         for number, row in enumerate(rows):
             if "signal" not in row:

@@ -679,6 +679,123 @@ assert cuda.cuLibraryGetKernel(byref(kernel), good, b"small") == 400
     )
 
 
+#: Measured on driver 580.159.04 and an H200, sm_90: an option and its value; what loading a module answers; what
+#: loading a library answers, then asking it for a kernel and for its module.
+LOADED_WITH = [
+    ((0, 0), 1, (1,)),  # CU_JIT_MAX_REGISTERS
+    ((2, 0), 0, (0, 0, 0)),  # CU_JIT_WALL_TIME
+    ((7, 9), 0, (0, 0, 0)),  # CU_JIT_OPTIMIZATION_LEVEL
+    ((9, 0), 200, (0, 200, 200)),  # CU_JIT_TARGET
+    ((9, 7), 200, (0, 200, 200)),
+    ((9, 75), 300, (0, 0, 300)),
+    ((9, 80), 300, (0, 0, 300)),
+    ((9, 90), 0, (0, 0, 0)),
+    ((9, 100), 300, (0, 0, 300)),
+    ((10, 7), 0, (0, 0, 0)),  # CU_JIT_FALLBACK_STRATEGY
+    ((14, 9), 1, (1,)),  # CU_JIT_CACHE_MODE
+    ((17, 0), 1, (1,)),  # CU_JIT_GLOBAL_SYMBOL_NAMES
+    ((20, 1), 0, (0, 0, 0)),  # CU_JIT_LTO
+    ((25, 0), 1, (1,)),  # CU_JIT_REFERENCED_KERNEL_NAMES
+    ((35, 1), 1, (1,)),
+    ((99, 1), 1, (1,)),
+    ((-1, 1), 1, (1,)),
+    ((3, 0), 1, (1,)),  # CU_JIT_INFO_LOG_BUFFER
+]
+
+
+def test_options_of_loading(check, toolchain) -> None:
+    """Modules and libraries take, refuse and obey the same options; refused, they leave the caller's memory."""
+    toolchain("12.9")  # compiles for targets that CUDA 13 dropped
+    check(
+        f"""
+start()
+ptx = small_ptx()
+bad, new = ptx.replace(b"ret;", b"rett;"), small_ptx("9.9")
+def load_with(image, options, size=512, library_options=()):
+    error, info, handle = create_string_buffer(b"?" * 512), create_string_buffer(b"?" * 512), c_void_p()
+    options = [*options, (3, addressof(info)), (4, size), (5, addressof(error)), (6, size)]
+    keys, count = (c_int * len(options))(*[key for key, _ in options]), len(options)
+    own = (c_int * 1)(*library_options), (c_void_p * 1)(), len(library_options)
+    answers = []
+    for library in (False, True):
+        values = (c_void_p * count)(*[value for _, value in options])
+        error[0] = b"?"
+        if library:
+            codes = [cuda.cuLibraryLoadData(byref(handle), image, keys, values, count, *own)]
+            if not codes[0]:
+                codes.append(cuda.cuLibraryGetKernel(byref(c_void_p()), handle, b"small"))
+                codes.append(cuda.cuLibraryGetModule(byref(c_void_p()), handle))
+        else:
+            codes = [cuda.cuModuleLoadDataEx(byref(handle), image, count, keys, values)]
+        if codes[0] == 1:
+            assert error.raw[:1] == b"?" and values[count - 1] == size
+        else:
+            assert (values[count - 1] or 0) == (size if 1 < size == len(error.value) + 1 else len(error.value))
+        answers.append((tuple(codes), error.value))
+    return answers
+for option, module, library in {LOADED_WITH}:
+    found = [codes for codes, _ in load_with(ptx, [option])]
+    assert found == [(module,), library], (option, found)
+# the log of a library is there before its first use says what is wrong
+for image, code, word in ((bad, 218, b"rett"), (new, 222, b"Unsupported .version")):
+    for codes, text in load_with(image, [(9, 80)] if image is bad else []):
+        assert codes in ((code,), (0, code, code)) and word in text
+for size, text in ((2, b"p"), (20, b"ptxas application p"), (1, b""), (0, b"")):
+    assert [text for _, text in load_with(bad, [], size)] == [text] * 2
+# options of the library itself
+ok(load_with(ptx, [], library_options=[1])[1][0][0])
+for key in (2, 99):
+    assert load_with(ptx, [], library_options=[key])[1][0] == (1,)
+# wall time
+values = (c_void_p * 1)()
+ok(cuda.cuModuleLoadDataEx(byref(c_void_p()), ptx, 1, (c_int * 1)(2), values))
+assert cast(values, POINTER(c_float))[0] > 0
+"""
+    )
+
+
+def test_managed_variables(check) -> None:
+    """A managed variable has one address by both of its ways; another variable and a kernel are not managed."""
+    check(
+        """
+start()
+managed = b".visible .global .attribute(.managed) .align 4 .u32 shared = 7; "
+image = small_ptx().replace(b".visible", managed + b".visible", 1)
+library, address, same, size = c_void_p(), c_uint64(), c_uint64(), c_size_t()
+ok(cuda.cuLibraryLoadData(byref(library), image, None, None, 0, None, None, 0))
+ok(cuda.cuLibraryGetManaged(byref(address), byref(size), library, b"shared"))
+ok(cuda.cuLibraryGetGlobal(byref(same), None, library, b"shared"))
+assert (same.value, size.value, string_at(address.value, 4)) == (address.value, 4, bytes([7, 0, 0, 0]))
+for name, managed, plain in ((b"answer", 500, 0), (b"small", 500, 1), (b"none", 500, 500), (b"", 1, 1), (None, 1, 1)):
+    assert cuda.cuLibraryGetManaged(byref(address), byref(size), library, name) == managed, name
+    assert cuda.cuLibraryGetGlobal(byref(address), byref(size), library, name) == plain, name
+assert cuda.cuLibraryGetManaged(None, None, library, b"shared") == 1
+"""
+    )
+
+
+def test_as_many_names_as_one_likes(check) -> None:
+    """Names of kernels to keep are not cut: the last of a hundred is there, and what was not named is dropped."""
+    check(
+        """
+start()
+kernels = [b"kernel_with_quite_a_long_name_%03d" % number for number in range(101)]
+ptx = small_ptx().split(b".visible")[0] + b" ".join(b".visible .entry %s() { ret; }" % name for name in kernels)
+names = (c_char_p * 100)(*kernels[:100])
+values = (c_void_p * 2)(addressof(names), 100)
+state, image, size = c_void_p(), c_void_p(), c_size_t()
+ok(cuda.cuLinkCreate_v2(2, (c_int * 2)(25, 26), values, byref(state)))
+ok(cuda.cuLinkAddData_v2(state, PTX, ptx, c_size_t(len(ptx) + 1), b"in", 0, None, None))
+ok(cuda.cuLinkComplete(state, byref(image), byref(size)))
+code, module = load(string_at(image, size.value))
+ok(code)
+ok(function(module, kernels[99].decode())[0])
+assert function(module, kernels[100].decode())[0] == 500
+ok(cuda.cuLinkDestroy(state))
+"""
+    )
+
+
 def test_launching_is_refused(check) -> None:
     """A launch answers 801 and the event says that kernels are not executed, and which was meant."""
     check(
@@ -810,6 +927,8 @@ assert ask(b"cuLibraryGetKernel", 11000) == (0, 2, False)  # the caller asked as
 assert ask(b"cuNoSuchFunction", 12000) == (0, 1, False)
 assert ask(b"cuCtxCreate", 12050)[0] != 0  # this form is newer
 assert "introduced in 12.4" in refused("cuGreenCtxCreate", None, None, None, None)
+assert "introduced in 12.4" in refused("cuLibraryGetKernelCount", byref(c_uint()), None)
+assert "introduced in 12.5" in refused("cuCtxCreate_v4", byref(c_void_p()), None, 0, 0)
 assert cuda.cuGetProcAddress_v2(None, None, 12000, c_uint64(0), None) == 1
 address = c_void_p()
 ok(cuda.cuGetProcAddress(b"cuInit", byref(address), 2000, c_uint64(0)))
@@ -917,6 +1036,9 @@ nvml = CDLL("libnvidia-ml.so.1")
 nvml.nvmlErrorString.restype = c_char_p
 text, value, handle, memory = char_buffer(), c_uint(), c_void_p(), (c_uint64 * 3)()
 assert nvml.nvmlDeviceGetCount_v2(byref(value)) == 1  # uninitialized
+assert nvml.nvmlSystemGetCudaDriverVersion(byref(value)) == 1
+assert nvml.nvmlSystemGetDriverVersion(text, 80) == 1
+ok(nvml.nvmlSystemGetNVMLVersion(text, 80))
 assert nvml.nvmlShutdown() == 1
 assert nvml.nvmlErrorString(1) == b"Uninitialized"
 ok(nvml.nvmlInit_v2())
@@ -944,6 +1066,54 @@ assert nvml.nvmlDeviceGetCount_v2(byref(value)) == 1
         release="580.95.05",
         devices=2,
         arch="sm_89",
+    )
+
+
+def test_names_in_events(check) -> None:
+    """A name that is UTF-8 stands in its event as it is; bytes that are not are escaped one by one."""
+    check(
+        """
+start()
+code, module = load(artifact("13.0/linked.cubin"))
+ok(code)
+def noted(name):
+    assert cuda.cuModuleGetFunction(byref(c_void_p()), module, name) == 500
+    return last_event()["name"]
+for name in ("größe", "大きさ", "𝒙", "a/ü.ptx"):
+    assert noted(name.encode()) == name
+for name in map(bytes, ([0x61, 0xC3], [0xFF, 0x62], [0xC0, 0xAF], [0xED, 0xA0, 0x80], [0xF4, 0x90, 0x80, 0x80])):
+    assert noted(name) == name.decode("latin-1")
+assert noted("ü".encode() * 500) == "ü" * len(last_event()["name"]) != ""  # cut between two characters
+"""
+    )
+
+
+def test_lost_device(check) -> None:
+    """Whatever needs the device answers that it is lost, links in between and NVML too; what is left can be freed."""
+    check(
+        """
+start()
+state, image, size, device = c_void_p(), c_void_p(), c_size_t(), c_void_p()
+ptx = small_ptx()
+def add():
+    return cuda.cuLinkAddData_v2(state, PTX, ptx, c_size_t(len(ptx)), b"in", 0, None, None)
+nvml = CDLL("libnvidia-ml.so.1")
+ok(nvml.nvmlInit_v2())
+ok(cuda.cuLinkCreate_v2(0, None, None, byref(state)))
+cuda.cudalinkLoseDevice(46)
+assert add() == 46 and last_event()["device lost"]
+assert cuda.cuLinkComplete(state, byref(image), byref(size)) == 46
+assert cuda.cuLinkCreate_v2(0, None, None, byref(c_void_p())) == 46
+assert nvml.nvmlDeviceGetHandleByIndex_v2(0, byref(device)) == 15  # GPU is lost
+cuda.cudalinkLoseDevice(0)
+ok(nvml.nvmlDeviceGetHandleByIndex_v2(0, byref(device)))
+ok(add())
+ok(cuda.cuLinkComplete(state, byref(image), byref(size)))
+cuda.cudalinkLoseDevice(46)
+assert nvml.nvmlDeviceGetIndex(device, byref(c_uint())) == 15
+ok(cuda.cuLinkDestroy(state))
+assert cuda.cudalinkLiveStates() == 0
+"""
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import emulator, settings
+from pytest_cudalink.versions import CudaVersion
 
 LINK = """
 from pytest_cudalink import demo
@@ -87,11 +88,20 @@ def test_conftest_sees_it(run, pytester) -> None:
 
 
 def test_absent(run, pytester) -> None:
-    """`absent` makes the process see none, though there is one on its path."""
+    """`absent` makes the process and its children see none by any name, though there is one on the path."""
     pytester.makepyfile(
         """
+        import ctypes, subprocess, sys
         import pytest
         from pytest_cudalink import _libcuda, probes
+
+        FUNCTIONS = {"libcuda.so.1": "cuInit", "libcuda.so": "cuInit", "libnvidia-ml.so.1": "nvmlInit_v2"}
+
+        @pytest.mark.parametrize("library", FUNCTIONS)
+        def test_nothing_to_open(library):
+            assert not hasattr(ctypes.CDLL(library), FUNCTIONS[library])
+            child = f"import ctypes; assert not hasattr(ctypes.CDLL({library!r}), {FUNCTIONS[library]!r})"
+            subprocess.run([sys.executable, "-c", child], check=True)
 
         def test_none(cudalink):
             assert cudalink.driver is None
@@ -102,7 +112,7 @@ def test_absent(run, pytester) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LD_LIBRARY_PATH", str(emulator.library_folder()))
         result = run("--cudalink-driver=absent")
-    result.assert_outcomes(passed=1)
+    result.assert_outcomes(passed=4)
     result.stdout.fnmatch_lines(["cudalink: *no driver (absent, from option)"])
 
 
@@ -131,26 +141,38 @@ def test_bad_version(run, value: str, answer: str) -> None:
     result.stderr.fnmatch_lines([f"*--cudalink-driver is '{value}' (from option); expected auto*{answer}"])
 
 
+def test_bad_release() -> None:
+    """What cannot be a driver's release is refused with one that can."""
+    with pytest.raises(
+        emulator.EmulatorError, match=r"'banana' is not a driver release; write one such as '580\.65\.06'"
+    ):
+        emulator.plan("13.0", release="banana")
+
+
 def test_missing_toolchain(run, pytester, tmp_path) -> None:
     """Without the nvJitLink of that version the header and the link's log say which command brings it."""
+    installed = emulator._nvjitlink_of_environment
+    version = next(one for one in ("13.4", "13.5") if installed(CudaVersion.parse(one)) is None)
     pytester.makepyfile(
-        """
+        f"""
         import pytest
         from pytest_cudalink.linker import LinkError, ObjectCode
         from pytest_cudalink import demo
 
         def test_link(linker_factory):
-            text = b".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry k() { ret; }"
-            with pytest.raises(LinkError, match="cudalink toolchain add 13.4") as caught:
+            text = b".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry k() {{ ret; }}"
+            with pytest.raises(LinkError, match="cudalink toolchain add {version}") as caught:
                 linker_factory(ObjectCode.from_ptx(text), backend="driver")
             assert caught.value.code == 221
         """
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDALINK_CACHE", str(tmp_path))
-        result = run("--cudalink-driver=13.4")
+        result = run(f"--cudalink-driver={version}")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["cudalink: *nvJitLink 13.4 was not found: run cudalink toolchain add 13.4)"])
+    result.stdout.fnmatch_lines(
+        [f"cudalink: *nvJitLink {version} was not found: run cudalink toolchain add {version})"]
+    )
 
 
 def test_faults_and_events(run, pytester, tmp_path) -> None:
@@ -202,6 +224,18 @@ def test_events_survive_a_crash(on_driver, tmp_path) -> None:
     done = on_driver("13.0", "-c", program, events=events)
     assert done.returncode == -11
     assert json.loads(events.read_text(encoding="utf-8").splitlines()[-1])["call"] == "cuInit"
+
+
+def test_events_that_cannot_be_kept(run, on_driver, tmp_path) -> None:
+    """A file that cannot be written to is a usage error with path and reason; a program is told on its stderr."""
+    file = tmp_path / "missing" / "events.jsonl"
+    result = run("--cudalink-driver=13.0", f"--cudalink-events={file}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*events cannot be appended to {file}: No such file or directory; name a file*"])
+    program = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+    done = on_driver("13.0", "-c", program, env={"CUDALINK_EMULATOR_EVENTS": str(file)})
+    assert done.stdout == "0\n"
+    assert done.stderr == f"cudalink: CUDALINK_EMULATOR_EVENTS: cannot append to {file}: No such file or directory\n"
 
 
 def test_faults_from_the_environment(on_driver) -> None:

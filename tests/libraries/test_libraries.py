@@ -13,6 +13,7 @@ import pytest
 
 from pytest_cudalink import emulator
 from pytest_cudalink.matrix import toolchains
+from tests.emulated import checkers
 
 PROGRAMS = Path(__file__).parent / "programs"
 LINKS = os.environ.get("CUDALINK_LINKS", "200")
@@ -79,6 +80,17 @@ def test_cuda_core_keeps_the_contract() -> None:
     needs("cuda-core", "1.1.1", "1.2.2")
     facts = run("cuda_core_lifetimes", "13.0", LINKS)
     assert (facts["red"], facts["links"], facts["options"]) == (0, int(LINKS), [])
+
+
+@pytest.mark.skipif(bool(checkers.valgrind_missing()), reason=checkers.valgrind_missing())
+def test_valgrind_agrees_on_cuda_core(tmp_path) -> None:
+    """Valgrind sees an invalid write in the releases that break the contract, and none in those that keep it."""
+    needs("cuda-core", "0.7.0", "1.1.0", "1.1.1", "1.2.2")
+    log = tmp_path / "valgrind.txt"
+    code = checkers.python_under_valgrind(log, PROGRAMS / "cuda_core_lifetimes.py", "3")
+    breaks = metadata.version("cuda-core") in ("0.7.0", "1.1.0")
+    assert ("Invalid write" in log.read_text()) == breaks, log.read_text()[-2000:]
+    assert code == 0 or breaks  # a log buffer may be unmapped when the driver writes to it: that ends the process
 
 
 def test_numba_cuda() -> None:

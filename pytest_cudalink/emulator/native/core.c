@@ -68,10 +68,24 @@ static struct {
   bool file_tried;
 } events = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = -1};
 
+/* The bytes of the UTF-8 character beyond ASCII that begins here; 0 if none does (RFC 3629). */
+static size_t utf8_length(const unsigned char *c) {
+  size_t length = c[0] >= 0xc2 && c[0] < 0xe0 ? 2 : (c[0] & 0xf0) == 0xe0 ? 3 : c[0] >= 0xf0 && c[0] < 0xf5 ? 4 : 0;
+  for (size_t at = 1; at < length; at++)
+    if ((c[at] & 0xc0) != 0x80) return 0; /* a NUL too */
+  bool longer_than_needed = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xf0 && c[1] < 0x90);
+  bool no_character = (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf4 && c[1] > 0x8f);
+  return longer_than_needed || no_character ? 0 : length;
+}
+
 const char *cl_json(const char *text, char *out, size_t size) {
-  size_t at = 0;
+  size_t at = 0, length;
   for (const unsigned char *c = (const unsigned char *)(text ? text : ""); *c && at + 7 < size; c++) {
-    if (*c == '"' || *c == '\\') {
+    if ((length = utf8_length(c))) {
+      memcpy(out + at, c, length);
+      at += length;
+      c += length - 1;
+    } else if (*c == '"' || *c == '\\') {
       out[at++] = '\\';
       out[at++] = (char)*c;
     } else if (*c == '\n') {
@@ -127,8 +141,9 @@ void cl_event(const char *format, ...) {
   events.count++;
   if (!events.file_tried) {
     events.file_tried = true;
-    if (*cl_config()->events)
-      events.file = open(cl_config()->events, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    const char *path = cl_config()->events;
+    if (*path && (events.file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) < 0)
+      fprintf(stderr, "cudalink: CUDALINK_EMULATOR_EVENTS: cannot append to %s: %s\n", path, strerror(errno));
   }
   if (events.file >= 0) {
     length = strlen(line);
@@ -209,7 +224,7 @@ EXPORT void cudalinkClearFaults(void) {
   pthread_mutex_unlock(&faults.lock);
 }
 
-/* Makes every function that needs the device answer `code`; 0 brings it back. */
+/* Makes every function that needs the device answer `code`; 0 brings it back. What is on the host can still be freed. */
 EXPORT void cudalinkLoseDevice(int code) { __atomic_store_n(&faults.lost, code, __ATOMIC_RELEASE); }
 
 /* CUDALINK_EMULATOR_FAULTS: FUNCTION:NTH=CODE[@MILLISECONDS], separated by semicolons; "lost=CODE" loses the device. */
@@ -229,6 +244,14 @@ static void read_faults(void) {
     } else if (*entry)
       fprintf(stderr, "cudalink: CUDALINK_EMULATOR_FAULTS: cannot read '%s'; expected FUNCTION:NTH=CODE[@MS]\n", entry);
   }
+}
+
+static pthread_once_t faults_once = PTHREAD_ONCE_INIT;
+
+/* What cudalinkLoseDevice was told, for NVML in the same process; 0: nothing is lost. */
+EXPORT int cudalinkDeviceLost(void) {
+  pthread_once(&faults_once, read_faults);
+  return __atomic_load_n(&faults.lost, __ATOMIC_ACQUIRE);
 }
 
 /* The code that an injected fault gives to this call, or -1; waits for an injected delay. */
@@ -332,8 +355,7 @@ static bool uses_state(Sym symbol) {
 }
 
 bool cl_enter(Call *call, Sym symbol, bool needs_init) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, read_faults);
+  int lost = cudalinkDeviceLost();
   call->symbol = symbol;
   if (__atomic_load_n(&faults.active, __ATOMIC_ACQUIRE)) {
     int code = fault_of(symbol);
@@ -342,16 +364,20 @@ bool cl_enter(Call *call, Sym symbol, bool needs_init) {
       return false;
     }
   }
-  if (needs_init || (forked() && uses_state(symbol))) {
-    if (!cl_initialized()) {
-      call->result = cl_leave(call, CUDA_ERROR_NOT_INITIALIZED, "");
-      return false;
-    }
-    int lost = __atomic_load_n(&faults.lost, __ATOMIC_ACQUIRE);
-    if (lost) {
-      call->result = cl_leave(call, lost, ",\"device lost\":true");
-      return false;
-    }
+  const Symbol *self = &cl_symbols[symbol];
+  if (self->since > cl_config()->version) { /* by its symbol: cuGetProcAddress does not give it away */
+    call->result = cl_leave(call, CUDA_ERROR_NOT_SUPPORTED,
+                            ",\"note\":\"newer than the emulated driver: introduced in %d.%d\"", self->since / 1000,
+                            self->since % 1000 / 10);
+    return false;
+  }
+  if ((needs_init || (forked() && uses_state(symbol))) && !cl_initialized()) {
+    call->result = cl_leave(call, CUDA_ERROR_NOT_INITIALIZED, "");
+    return false;
+  }
+  if (lost && (needs_init || uses_state(symbol)) && symbol != SYM_cuLinkDestroy) {
+    call->result = cl_leave(call, lost, ",\"device lost\":true");
+    return false;
   }
   return true;
 }
@@ -371,9 +397,5 @@ CUresult cl_leave(Call *call, CUresult result, const char *arguments, ...) {
 CUresult cl_unimplemented(Sym symbol) {
   Call call;
   if (!cl_enter(&call, symbol, true)) return call.result;
-  const Symbol *self = &cl_symbols[symbol];
-  if (self->since > cl_config()->version)
-    return cl_leave(&call, CUDA_ERROR_NOT_SUPPORTED, ",\"note\":\"newer than the emulated driver: introduced in %d.%d\"",
-                    self->since / 1000, self->since % 1000 / 10);
   return cl_leave(&call, CUDA_ERROR_NOT_SUPPORTED, ",\"note\":\"not implemented by the emulated driver\"");
 }

@@ -194,6 +194,10 @@ typedef struct {
 ImageKind cl_image_kind(const void *data, size_t size);
 /* A copy of an image whose caller did not say its size, with its size; NULL if it is not all there. */
 void *cl_copy_image(const void *data, size_t *size);
+/* The size of a text with its NUL; 0 if memory ends before one. */
+size_t cl_text_size(const char *text);
+/* A file's bytes, with zeros behind them: text gets its NUL, and the head of a short file can be looked at. Owned. */
+CUresult cl_read_file(const char *path, void **data, size_t *size);
 /* Reads the header and checks every table; on failure `problem` says what is wrong. */
 bool cl_elf_open(Elf *elf, const void *data, size_t size, char *problem, size_t problem_size);
 bool cl_elf_section(const Elf *elf, uint32_t index, ElfSection *section);
@@ -226,7 +230,8 @@ typedef struct {
   int max_registers;      /* 0: not given */
   int level;              /* -1: not given */
   bool debug, line_info, verbose;
-  char extra[512];        /* further options, separated by spaces */
+  char *extra;            /* further options, each with its NUL; owned */
+  size_t extra_size;
 } LinkOptions;
 
 /* Text of one call, from nvJitLink's logs, in the driver's words. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum {
   EM_CUDA = 190,
@@ -73,8 +74,7 @@ static uint64_t claimed_size(const uint8_t head[64]) {
 /* How far the page of an address goes on: what is there at one of its bytes is there at all of them. */
 static size_t rest_of_page(const char *at) { return 4096 - ((uintptr_t)at & 4095); }
 
-/* The size of a text with its NUL; 0 if memory ends before one. */
-static size_t text_size(const char *text) {
+size_t cl_text_size(const char *text) {
   char page[4096];
   for (size_t size = 0; size < IMAGE_LIMIT;) {
     size_t step = rest_of_page(text + size);
@@ -92,11 +92,25 @@ void *cl_copy_image(const void *data, size_t *size) {
   size_t step = rest_of_page(data);
   if (!cl_read_safely(data, head, sizeof head) && (step >= sizeof head || !cl_read_safely(data, head, step))) return NULL;
   *size = (size_t)claimed_size(head);
-  if (!*size) *size = text_size(data);
+  if (!*size) *size = cl_text_size(data);
   void *copy = *size ? malloc(*size) : NULL;
   if (copy && cl_read_safely(data, copy, *size)) return copy;
   free(copy);
   return NULL;
+}
+
+CUresult cl_read_file(const char *path, void **data, size_t *size) {
+  struct stat about;
+  if (!path) return CUDA_ERROR_INVALID_VALUE;
+  FILE *file = stat(path, &about) || !S_ISREG(about.st_mode) ? NULL : fopen(path, "rb");
+  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
+  *size = (size_t)about.st_size;
+  *data = calloc(1, *size + 64);
+  bool read = *data && fread(*data, 1, *size, file) == *size;
+  fclose(file);
+  if (read) return CUDA_SUCCESS;
+  free(*data);
+  return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* -- containers -- */

@@ -1,68 +1,15 @@
 /* cuLink*: a driver's linker over nvJitLink, with the measured codes, texts and order, and a watch on the caller's memory. */
 #define _GNU_SOURCE
-#include "emulator.h"
+#include "options.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-
-/* -- options -- */
-
-enum {
-  MAX_REGISTERS = 0,
-  THREADS_PER_BLOCK,
-  WALL_TIME,
-  INFO_BUFFER,
-  INFO_SIZE,
-  ERROR_BUFFER,
-  ERROR_SIZE,
-  OPTIMIZATION_LEVEL,
-  TARGET_FROM_CONTEXT,
-  TARGET,
-  FALLBACK,
-  DEBUG_INFO,
-  LOG_VERBOSE,
-  LINE_INFO,
-  CACHE_MODE,
-  NEW_SM3X,
-  FAST_COMPILE,
-  LTO = 20,
-  FTZ,
-  PREC_DIV,
-  PREC_SQRT,
-  FMA,
-  KERNEL_NAMES,
-  KERNEL_COUNT,
-  VARIABLE_NAMES,
-  VARIABLE_COUNT,
-  OPTIMIZE_UNUSED,
-  POSITION_INDEPENDENT,
-  MIN_CTA,
-  MAX_THREADS,
-  OVERRIDE_DIRECTIVES,
-  SPLIT_COMPILE,
-  OPTION_COUNT,
-};
-
-static const char *const option_names[OPTION_COUNT] = {
-    "CU_JIT_MAX_REGISTERS", "CU_JIT_THREADS_PER_BLOCK", "CU_JIT_WALL_TIME", "CU_JIT_INFO_LOG_BUFFER",
-    "CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES", "CU_JIT_ERROR_LOG_BUFFER", "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES",
-    "CU_JIT_OPTIMIZATION_LEVEL", "CU_JIT_TARGET_FROM_CUCONTEXT", "CU_JIT_TARGET", "CU_JIT_FALLBACK_STRATEGY",
-    "CU_JIT_GENERATE_DEBUG_INFO", "CU_JIT_LOG_VERBOSE", "CU_JIT_GENERATE_LINE_INFO", "CU_JIT_CACHE_MODE",
-    "CU_JIT_NEW_SM3X_OPT", "CU_JIT_FAST_COMPILE", "CU_JIT_GLOBAL_SYMBOL_NAMES", "CU_JIT_GLOBAL_SYMBOL_ADDRESSES",
-    "CU_JIT_GLOBAL_SYMBOL_COUNT", "CU_JIT_LTO", "CU_JIT_FTZ", "CU_JIT_PREC_DIV", "CU_JIT_PREC_SQRT", "CU_JIT_FMA",
-    "CU_JIT_REFERENCED_KERNEL_NAMES", "CU_JIT_REFERENCED_KERNEL_COUNT", "CU_JIT_REFERENCED_VARIABLE_NAMES",
-    "CU_JIT_REFERENCED_VARIABLE_COUNT", "CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES", "CU_JIT_POSITION_INDEPENDENT_CODE",
-    "CU_JIT_MIN_CTA_PER_SM", "CU_JIT_MAX_THREADS_PER_BLOCK", "CU_JIT_OVERRIDE_DIRECTIVE_VALUES", "CU_JIT_SPLIT_COMPILE",
-};
-
-static const char *option_name(int key) {
-  return key >= 0 && key < OPTION_COUNT ? option_names[key] : "an unknown option";
-}
 
 /* -- the state -- */
 
@@ -78,7 +25,7 @@ typedef struct {
   size_t written;    /* bytes in the caller's buffer, with the final NUL */
   size_t watched;    /* bytes behind them that were read */
   char behind[WATCHED];
-  bool dead;         /* known to be freed: not touched any more */
+  atomic_bool dead;  /* known to be freed: not touched any more; a newer state may find it out in another thread */
 } Log;
 
 typedef struct Name {
@@ -109,7 +56,7 @@ typedef struct State {
   uint64_t *values;      /* the caller's array */
   uint64_t *expected;    /* what must stand there */
   int wall_time;         /* index, or -1 */
-  bool values_dead;
+  atomic_bool values_dead;
   Log info, error;
 } State;
 
@@ -133,7 +80,7 @@ static State *find_state(State *handle) {
 static void (*violation_hook)(const char *event);
 static uint64_t violations;
 
-/* Called for each violation with its event, in the thread that made it, before the call goes on. */
+/* Called for each violation with its event, in the thread that made it, before the call returns. */
 EXPORT void cudalinkSetViolationHook(void (*hook)(const char *event)) {
   __atomic_store_n(&violation_hook, hook, __ATOMIC_RELEASE);
 }
@@ -178,6 +125,13 @@ static void describe_stack(char *out, size_t size) {
   }
 }
 
+typedef struct Untold {
+  struct Untold *next;
+  char event[2200];
+} Untold;
+
+static __thread Untold *untold; /* oldest first */
+
 static void violation(uint64_t state, const char *call, const char *option, const char *what, const char *expected,
                       const char *found) {
   char stack[640], expected_text[96], found_text[96], event[1400];
@@ -188,11 +142,20 @@ static void violation(uint64_t state, const char *call, const char *option, cons
            (unsigned long long)number, (unsigned long long)state, option, what,
            cl_json(expected, expected_text, sizeof expected_text), cl_json(found, found_text, sizeof found_text), call);
   cl_event("%s,\"stack\":[%s]", event, stack);
+  Untold *fresh = malloc(sizeof *fresh), **last = &untold;
+  if (!fresh) return;
+  fresh->next = NULL;
+  snprintf(fresh->event, sizeof fresh->event, "{%s,\"stack\":[%s]}", event, stack);
+  while (*last) last = &(*last)->next;
+  *last = fresh;
+}
+
+/* Tells what this thread found; never under a lock, because the hook waits for Python's, whose holder may wait for ours. */
+static void tell_violations(void) {
   void (*hook)(const char *) = __atomic_load_n(&violation_hook, __ATOMIC_ACQUIRE);
-  if (hook) {
-    char whole[2200];
-    snprintf(whole, sizeof whole, "{%s,\"stack\":[%s]}", event, stack);
-    hook(whole);
+  for (Untold *one; (one = untold); free(one)) {
+    untold = one->next;
+    if (hook) hook(one->event);
   }
 }
 
@@ -213,7 +176,7 @@ static void check_values(State *state, const char *call) {
       char expected[32], found[32];
       snprintf(expected, sizeof expected, "0x%llx", (unsigned long long)state->expected[at]);
       snprintf(found, sizeof found, "0x%llx", (unsigned long long)now[at]);
-      violation(state->id, call, option_name(state->keys[at]), "option value changed", expected, found);
+      violation(state->id, call, cl_option_name(state->keys[at]), "option value changed", expected, found);
       state->values_dead = true;
       break; /* the array is one piece of memory: one finding tells it all */
     }
@@ -253,7 +216,7 @@ static void check_log(State *state, Log *log, int option, const char *call) {
     int to = 0;
     for (int at = 0; at < 16; at++) to += snprintf(found + to, sizeof found - (size_t)to, "%02x ", (unsigned char)here[at]);
   }
-  violation(state->id, call, option_names[option], problem, expected, found);
+  violation(state->id, call, cl_option_name(option), problem, expected, found);
   log->dead = true;
 }
 
@@ -264,43 +227,44 @@ static void check_memory(State *state, const char *call) {
   check_log(state, &state->error, ERROR_BUFFER, call);
 }
 
-/* Memory of a new state that a live one already has: the live one's was freed. */
-static void check_overlap(State *fresh) {
+typedef struct {
+  uint64_t state;
+  const char *option;
+} Overlap;
+
+enum { OVERLAPS = 16 };
+
+/* Memory of a new state that a live one already has: the live one's was freed. Under cl_lock; gives how many there are. */
+static int find_overlaps(const State *fresh, Overlap found[OVERLAPS]) {
   struct {
     const void *start;
     size_t size;
   } own[3] = {{fresh->values, fresh->count * 8}, {fresh->info.buffer, fresh->info.capacity}, {fresh->error.buffer, fresh->error.capacity}};
-  enum { KEPT = 16 };
-  struct {
-    uint64_t state;
-    const char *option;
-  } found[KEPT];
   int count = 0;
-  if (!cl_config()->lifetime) return;
-  pthread_mutex_lock(&cl_lock);
+  if (!cl_config()->lifetime) return 0;
   for (State *other = states; other; other = other->next) {
-    for (int at = 0; at < 3; at++) {
-      if (!other->values_dead && overlap(own[at].start, own[at].size, other->values, other->count * 8) && count < KEPT) {
-        other->values_dead = true;
-        found[count].state = other->id;
-        found[count++].option = "optionValues";
-      }
-      Log *logs[2] = {&other->info, &other->error};
-      for (int log = 0; log < 2; log++)
-        if (!logs[log]->dead && overlap(own[at].start, own[at].size, logs[log]->buffer, logs[log]->capacity) && count < KEPT) {
-          logs[log]->dead = true;
-          found[count].state = other->id;
-          found[count++].option = option_names[log ? ERROR_BUFFER : INFO_BUFFER];
-        }
-    }
+    struct {
+      const void *start;
+      size_t size;
+      atomic_bool *dead;
+      const char *option;
+    } its[3] = {{other->values, other->count * 8, &other->values_dead, "optionValues"},
+                {other->info.buffer, other->info.capacity, &other->info.dead, cl_option_name(INFO_BUFFER)},
+                {other->error.buffer, other->error.capacity, &other->error.dead, cl_option_name(ERROR_BUFFER)}};
+    for (int at = 0; at < 9; at++)
+      if (overlap(own[at / 3].start, own[at / 3].size, its[at % 3].start, its[at % 3].size) && count < OVERLAPS &&
+          !atomic_exchange(its[at % 3].dead, true))
+        found[count++] = (Overlap){other->id, its[at % 3].option};
   }
-  pthread_mutex_unlock(&cl_lock);
-  /* told without the lock: the hook may wait for a thread that wants it */
-  for (int at = 0; at < count; at++) {
-    char by[64];
-    snprintf(by, sizeof by, "memory of state %llu", (unsigned long long)fresh->id);
+  return count;
+}
+
+static void tell_overlaps(const State *fresh, const Overlap *found, int count) {
+  char by[64];
+  snprintf(by, sizeof by, "memory of state %llu", (unsigned long long)fresh->id);
+  for (int at = 0; at < count; at++)
     violation(found[at].state, "cuLinkCreate_v2", found[at].option, "overlap with a newer state", "its own memory", by);
-  }
+  tell_violations();
 }
 
 /* -- writing back -- */
@@ -319,10 +283,8 @@ static void write_value(State *state, unsigned index, uint32_t value) {
 /* Puts what fits of a log into the caller's buffer, and its size into the option value. */
 static void flush_log(State *state, Log *log) {
   if (!log->buffer) return;
-  size_t capacity = log->capacity, shown = log->length;
-  uint32_t size = (uint32_t)shown;
-  if (capacity < 2) shown = 0, size = 0; /* no room for a character: nothing is reported (measured) */
-  else if (shown >= capacity) shown = capacity - 1, size = (uint32_t)capacity;
+  uint32_t size;
+  size_t capacity = log->capacity, shown = cl_log_shown(capacity, log->length, &size);
   if (capacity) {
     put(log->dead, log->buffer, log->text ? log->text : "", shown);
     put(log->dead, log->buffer + shown, "", 1);
@@ -366,131 +328,6 @@ static void log_error(State *state, const char *format, ...) {
 
 /* -- create -- */
 
-/* Whatever form a target has, the driver compiles for the architecture-specific profile (measured). */
-static char specific_profile(int arch) { return arch >= 90 ? 'a' : 0; }
-
-/* Targets of CUjit_target with the driver that introduced them; suffixes are added to the number. */
-static bool target_known(int64_t target, LinkOptions *options, bool *without_code) {
-  static const struct {
-    int number, since;
-    bool specific, family;
-  } known[] = {
-      {50, 0, 0, 0},      {52, 0, 0, 0},      {53, 0, 0, 0},      {60, 0, 0, 0},      {61, 0, 0, 0},
-      {62, 0, 0, 0},      {70, 0, 0, 0},      {72, 0, 0, 0},      {75, 0, 0, 0},      {80, 0, 0, 0},
-      {86, 0, 0, 0},      {87, 0, 0, 0},      {88, 13000, 0, 0},  {89, 0, 0, 0},      {90, 0, 1, 0},
-      {100, 12080, 1, 1}, {101, 12080, 1, 1}, {103, 12090, 1, 1}, {110, 13000, 1, 1}, {120, 12080, 1, 1},
-      {121, 12090, 1, 1},
-  };
-  int64_t number = target & 0xffff, form = target >> 16;
-  *without_code = false;
-  if (target == 0 || target == 30 || target == 32 || target == 35 || target == 37) {
-    options->arch = 75;
-    return *without_code = true; /* accepted at create, and no compiler for it (measured) */
-  }
-  for (size_t at = 0; at < sizeof known / sizeof *known; at++) {
-    if (known[at].number != number || known[at].since > cl_config()->version) continue;
-    if (form > 2 || form < 0 || (form == 1 && !known[at].specific) || (form == 2 && !known[at].family)) return false;
-    options->arch = number == 101 && cl_config()->version >= 13000 ? 110 : (int)number; /* renamed in 13.0 */
-    options->suffix = specific_profile(options->arch);
-    return true;
-  }
-  return false;
-}
-
-static void extra_option(LinkOptions *options, const char *format, ...) PRINTF(2, 3);
-static void extra_option(LinkOptions *options, const char *format, ...) {
-  size_t at = strlen(options->extra);
-  va_list list;
-  va_start(list, format);
-  vsnprintf(options->extra + at, sizeof options->extra - at, format, list);
-  va_end(list);
-}
-
-/* Names that the caller gave as an array; at most what the option text holds. */
-static CUresult name_options(LinkOptions *options, const char *option, uint64_t array, uint64_t count) {
-  for (uint64_t at = 0; at < count; at++) {
-    const char *name;
-    if (!cl_read_safely((const char *const *)(uintptr_t)array + at, &name, sizeof name) || !name) return CUDA_ERROR_INVALID_VALUE;
-    extra_option(options, " %s=%s", option, name);
-  }
-  return CUDA_SUCCESS;
-}
-
-/* What cannot be told apart per input, and is read once for the state. */
-static CUresult read_option(LinkOptions *options, int key, uint64_t value) {
-  switch (key) {
-    case MAX_REGISTERS:
-      if (!(uint32_t)value) return CUDA_ERROR_INVALID_VALUE;
-      options->max_registers = (int)(uint32_t)value;
-      break;
-    case OPTIMIZATION_LEVEL: options->level = (int)(uint32_t)value; break;
-    case DEBUG_INFO: options->debug = (uint32_t)value != 0; break;
-    case LOG_VERBOSE: options->verbose = (uint32_t)value != 0; break;
-    case LINE_INFO: options->line_info = (uint32_t)value != 0; break;
-    case CACHE_MODE:
-      if ((uint32_t)value > 2) return CUDA_ERROR_INVALID_VALUE;
-      if ((uint32_t)value) extra_option(options, " -Xptxas=-dlcm=%s", (uint32_t)value == 1 ? "cg" : "ca");
-      break;
-    case NEW_SM3X:
-      if ((uint32_t)value) extra_option(options, " -Xptxas=--new-sm3x-opt");
-      break;
-    case FAST_COMPILE:
-      if ((uint32_t)value) extra_option(options, " -Xptxas=--fast-compile");
-      break;
-    case POSITION_INDEPENDENT:
-      if ((uint32_t)value) extra_option(options, " -Xptxas=--position-independent-code=true");
-      break;
-    case MIN_CTA: extra_option(options, " -Xptxas=-minnctapersm=%u", (uint32_t)value); break;
-    case MAX_THREADS: extra_option(options, " -Xptxas=-maxntid=%u", (uint32_t)value); break;
-    case OVERRIDE_DIRECTIVES: extra_option(options, " -Xptxas=-override-directive-values"); break;
-    case SPLIT_COMPILE: extra_option(options, " -Xptxas=-split-compile=%u", (uint32_t)value); break;
-    case THREADS_PER_BLOCK: extra_option(options, " -Xptxas=-maxntid=%u", (uint32_t)value); break;
-    default: break;
-  }
-  return CUDA_SUCCESS;
-}
-
-static CUresult read_options(State *state, unsigned count, const int *keys, uint64_t *values) {
-  LinkOptions *options = &state->options;
-  bool info = false, info_size = false, error = false, error_size = false, target = false, threads = false;
-  uint64_t kernels = 0, kernel_count = 1, variables = 0, variable_count = 1;
-  bool has_kernels = false, has_variables = false;
-  for (unsigned at = 0; at < count; at++) {
-    uint64_t value = values[at];
-    switch (keys[at]) {
-      case WALL_TIME: state->wall_time = (int)at; break;
-      case INFO_BUFFER: state->info.buffer = (char *)(uintptr_t)value, info = true; break;
-      case INFO_SIZE: state->info.capacity = (uint32_t)value, state->info.slot = at, info_size = true; break;
-      case ERROR_BUFFER: state->error.buffer = (char *)(uintptr_t)value, error = true; break;
-      case ERROR_SIZE: state->error.capacity = (uint32_t)value, state->error.slot = at, error_size = true; break;
-      case TARGET:
-        target = true;
-        options->suffix = 0;
-        if (!target_known((int64_t)(uint32_t)value, options, &state->without_code)) return CUDA_ERROR_INVALID_VALUE;
-        break;
-      case TARGET_FROM_CONTEXT: case LTO: case FTZ: case PREC_DIV: case PREC_SQRT: case FMA: case OPTIMIZE_UNUSED: break;
-      case THREADS_PER_BLOCK: threads = true; break;
-      case KERNEL_NAMES: kernels = value, has_kernels = true; break;
-      case KERNEL_COUNT: kernel_count = (uint32_t)value; break;
-      case VARIABLE_NAMES: variables = value, has_variables = true; break;
-      case VARIABLE_COUNT: variable_count = (uint32_t)value; break;
-      case FALLBACK: return CUDA_ERROR_INVALID_VALUE; /* "cannot be used with cuLink* APIs" (cuda.h) */
-      case 17: case 18: case 19: return CUDA_ERROR_INVALID_VALUE;
-      default:
-        if (keys[at] < 0 || keys[at] >= OPTION_COUNT) return CUDA_ERROR_INVALID_VALUE;
-    }
-    CUresult result = read_option(options, keys[at], value);
-    if (result) return result;
-  }
-  if (info != info_size || error != error_size || (info && !state->info.buffer) || (error && !state->error.buffer))
-    return CUDA_ERROR_INVALID_VALUE;
-  if (target && threads) return CUDA_ERROR_INVALID_VALUE;
-  if ((has_kernels && !kernels) || (has_variables && !variables)) return CUDA_ERROR_INVALID_VALUE;
-  if (has_kernels && name_options(options, "-kernels-used", kernels, kernel_count)) return CUDA_ERROR_INVALID_VALUE;
-  if (has_variables && name_options(options, "-variables-used", variables, variable_count)) return CUDA_ERROR_INVALID_VALUE;
-  return CUDA_SUCCESS;
-}
-
 static void free_names(Name *list) {
   while (list) {
     Name *next = list->next;
@@ -501,6 +338,7 @@ static void free_names(Name *list) {
 
 static void free_state(State *state) {
   cl_linker_close(state->linker);
+  cl_options_free(&state->options);
   free_names(state->definitions);
   free_names(state->inputs_named);
   free(state->image);
@@ -512,6 +350,12 @@ static void free_state(State *state) {
   free(state);
 }
 
+static void take_buffer(Log *log, const LogBuffer *given) {
+  log->buffer = given->buffer;
+  log->capacity = given->capacity;
+  log->slot = given->slot;
+}
+
 static CUresult create(unsigned count, const int *keys, uint64_t *values, State **out) {
   CUresult result;
   cl_context(&result);
@@ -520,10 +364,6 @@ static CUresult create(unsigned count, const int *keys, uint64_t *values, State 
   State *state = calloc(1, sizeof *state);
   if (!state) return CUDA_ERROR_OUT_OF_MEMORY;
   pthread_mutex_init(&state->lock, NULL);
-  state->wall_time = -1;
-  state->options.level = -1;
-  state->options.arch = cl_config()->arch;
-  state->options.suffix = specific_profile(cl_config()->arch);
   state->count = count;
   state->keys = malloc((count ? count : 1) * sizeof *state->keys);
   state->expected = malloc((count ? count : 1) * sizeof *state->expected);
@@ -534,38 +374,43 @@ static CUresult create(unsigned count, const int *keys, uint64_t *values, State 
       memcpy(state->keys, keys, count * sizeof *keys);
       memcpy(state->expected, values, count * sizeof *values);
     }
-    result = read_options(state, count, keys, values);
+    JitOptions options = cl_device_options();
+    result = cl_read_options(&options, FOR_LINK, count, keys, values);
+    state->options = options.link;
+    state->without_code = options.without_code;
+    state->wall_time = options.wall_time;
+    take_buffer(&state->info, &options.info);
+    take_buffer(&state->error, &options.error);
   }
   if (result) {
     free_state(state);
     return result;
   }
   state->values = values;
+  /* before the caller's memory is looked at or written to: a create that is refused leaves it as it was (recorded) */
+  LinkText text;
+  Overlap found[OVERLAPS];
+  result = cl_linker_open(&state->linker, &state->options, &text);
+  if (result && result != CUDA_ERROR_JIT_COMPILER_NOT_FOUND) {
+    cl_text_free(&text);
+    free_state(state);
+    return result;
+  }
   pthread_mutex_lock(&cl_lock);
   state->id = ++last_state;
+  int overlaps = find_overlaps(state, found);
+  state->next = states;
+  states = state;
   pthread_mutex_unlock(&cl_lock);
-  check_overlap(state);
+  tell_overlaps(state, found, overlaps);
   /* also where the size given is 0 (recorded) */
   if (state->info.buffer) cl_write_safely(state->info.buffer, "", 1);
   if (state->error.buffer) cl_write_safely(state->error.buffer, "", 1);
   flush_log(state, &state->info);
   flush_log(state, &state->error);
-  LinkText text;
-  result = cl_linker_open(&state->linker, &state->options, &text);
-  if (result == CUDA_ERROR_JIT_COMPILER_NOT_FOUND) {
-    state->poison = result;
-    write_logs(state, &text, false);
-    result = CUDA_SUCCESS; /* the caller learns it where a real driver without its compiler says so: at add */
-  }
-  cl_text_free(&text);
-  if (result) {
-    free_state(state);
-    return result;
-  }
-  pthread_mutex_lock(&cl_lock);
-  state->next = states;
-  states = state;
-  pthread_mutex_unlock(&cl_lock);
+  /* the caller learns of a missing linker where a real driver without its compiler says so: at add */
+  state->poison = result;
+  write_logs(state, &text, false);
   *out = state;
   return CUDA_SUCCESS;
 }
@@ -879,26 +724,6 @@ static CUresult check_input_options(unsigned count, const int *keys, void *const
   return CUDA_SUCCESS;
 }
 
-/* PTX counts up to its NUL, whatever size was given (measured); false if memory ends before one. */
-static bool text_size(const uint8_t *data, size_t *size) {
-  char page[256];
-  size_t at = 0;
-  while (cl_read_safely(data + at, page, sizeof page)) {
-    const char *end = memchr(page, 0, sizeof page);
-    if (end) {
-      *size = at + (size_t)(end - page);
-      return true;
-    }
-    at += sizeof page;
-  }
-  for (; cl_read_safely(data + at, page, 1); at++)
-    if (!*page) {
-      *size = at;
-      return true;
-    }
-  return false;
-}
-
 static CUresult add_data(State *state, int type, const void *data, size_t size, const char *name, unsigned count,
                          const int *keys, void *const *values) {
   if (!data || !size || type < 0 || type >= TYPES || check_input_options(count, keys, values)) return CUDA_ERROR_INVALID_VALUE;
@@ -907,12 +732,11 @@ static CUresult add_data(State *state, int type, const void *data, size_t size, 
   state->inputs++;
   const char *kept = keep_input_name(state, name);
   if (cl_image_kind(data, size) == IMAGE_PTX && (type == TYPE_PTX || type == TYPE_FATBIN)) {
-    size_t length;
-    if (!text_size(data, &length)) return cut_short(state, "PTX without its NUL,", kept, size);
-    char *text = malloc(length + 1);
+    size_t whole = cl_text_size(data); /* PTX counts up to its NUL, whatever size was given (measured) */
+    if (!whole) return cut_short(state, "PTX without its NUL,", kept, size);
+    char *text = malloc(whole);
     if (!text) return CUDA_ERROR_OUT_OF_MEMORY;
-    memcpy(text, data, length);
-    text[length] = 0;
+    memcpy(text, data, whole);
     CUresult result = add_ptx(state, text, kept);
     free(text);
     return result;
@@ -937,6 +761,7 @@ static CUresult add_and_leave(Call *call, State *handle, int type, const void *d
     check_memory(state, "cuLinkAddData_v2");
     result = add_data(state, type, data, size, name, count, keys, values);
     pthread_mutex_unlock(&state->lock);
+    tell_violations();
   }
   return leave_add(call, result, state, type, size, name, count);
 }
@@ -953,21 +778,14 @@ EXPORT CUresult cuLinkAddData(State *state, int type, void *data, size_t size, c
   return add_and_leave(&call, state, type, data, size, name, count, keys, values);
 }
 
-static CUresult read_file(const char *path, void **data, size_t *size) {
+static CUresult read_input(const char *path, void **data, size_t *size) {
   struct stat about;
   if (!path || !*path) return CUDA_ERROR_INVALID_VALUE;
-  if (stat(path, &about)) return CUDA_ERROR_FILE_NOT_FOUND;
-  if (!S_ISREG(about.st_mode)) return CUDA_ERROR_OUT_OF_MEMORY; /* a folder (measured) */
-  if (!about.st_size) return CUDA_ERROR_INVALID_IMAGE;
-  FILE *file = fopen(path, "rb");
-  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
-  *size = (size_t)about.st_size;
-  *data = calloc(1, *size + 1); /* text gets its NUL */
-  bool read = *data && fread(*data, 1, *size, file) == *size;
-  fclose(file);
-  if (read) return CUDA_SUCCESS;
+  if (!stat(path, &about) && !S_ISREG(about.st_mode)) return CUDA_ERROR_OUT_OF_MEMORY; /* a folder (measured) */
+  CUresult result = cl_read_file(path, data, size);
+  if (result || *size) return result;
   free(*data);
-  return CUDA_ERROR_OUT_OF_MEMORY;
+  return CUDA_ERROR_INVALID_IMAGE;
 }
 
 static CUresult add_file_and_leave(Call *call, State *handle, int type, const char *path, unsigned count, const int *keys,
@@ -979,12 +797,13 @@ static CUresult add_file_and_leave(Call *call, State *handle, int type, const ch
   if (state) {
     pthread_mutex_lock(&state->lock);
     check_memory(state, "cuLinkAddFile_v2");
-    result = read_file(path, &data, &size);
+    result = read_input(path, &data, &size);
     if (!result) {
       result = add_data(state, type, data, size, path, count, keys, values);
       free(data);
     }
     pthread_mutex_unlock(&state->lock);
+    tell_violations();
   }
   return leave_add(call, result, state, type, size, path, count);
 }
@@ -1014,14 +833,7 @@ static CUresult complete(State *state, void **image, size_t *size) {
     if (result) poison(state, result);
   }
   write_logs(state, &text, true);
-  if (state->wall_time >= 0) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    float milliseconds = (float)(now.tv_sec - state->started.tv_sec) * 1e3f + (float)(now.tv_nsec - state->started.tv_nsec) * 1e-6f;
-    uint32_t bits;
-    memcpy(&bits, &milliseconds, sizeof bits);
-    write_value(state, (unsigned)state->wall_time, bits);
-  }
+  if (state->wall_time >= 0) write_value(state, (unsigned)state->wall_time, cl_wall_time(&state->started));
   if (result) return result;
   *image = state->image;
   if (size) *size = state->image_size;
@@ -1036,6 +848,7 @@ EXPORT CUresult cuLinkComplete(State *handle, void **image, size_t *size) {
   check_memory(state, "cuLinkComplete");
   CUresult result = complete(state, image, size);
   pthread_mutex_unlock(&state->lock);
+  tell_violations();
   LEAVE(result, ",\"state\":%llu,\"bytes\":%zu", (unsigned long long)state->id, result ? (size_t)0 : state->image_size);
 }
 
@@ -1044,6 +857,7 @@ EXPORT CUresult cuLinkDestroy(State *handle) {
   State *state = find_state(handle);
   if (!state) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
   check_memory(state, "cuLinkDestroy");
+  tell_violations();
   if (cl_config()->punish) {
     /* the driver of the recording does not touch the memory here; the contract says that one may */
     flush_log(state, &state->info);

@@ -1,11 +1,10 @@
 /* Modules, libraries, functions: images are read and compiled for real; kernels are not executed. */
 #define _GNU_SOURCE
-#include "emulator.h"
+#include "options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum {
   MODULE_MAGIC = 0x6d6f6421,
@@ -15,6 +14,7 @@ enum {
   STT_FUNC = 2,
   STT_NV_OBJECT = 13,
   STB_GLOBAL = 1,
+  STO_MANAGED = 0x04,
   STO_ENTRY = 0x10,
 };
 
@@ -27,7 +27,8 @@ typedef struct Module {
   struct Module *next;
   void *image;
   Elf elf;
-  CUresult state; /* of a library: what its first use answers */
+  CUresult state;     /* of a library: what its first use answers */
+  CUresult on_device; /* of a library: what its first use on the device answers */
   char as_module; /* of a library: its address is the handle of its module */
   Function *functions;
   bool placed;
@@ -105,12 +106,6 @@ static bool runs_here(int arch) {
   return arch / 10 == device / 10 && arch % 10 <= device % 10;
 }
 
-static LinkOptions device_options(void) {
-  LinkOptions options = {.arch = cl_config()->arch, .level = -1};
-  options.suffix = options.arch >= 90 ? 'a' : 0;
-  return options;
-}
-
 static uint64_t little(const uint8_t *at, int bytes) {
   uint64_t value = 0;
   while (bytes-- > 0) value = value << 8 | at[bytes];
@@ -156,15 +151,19 @@ static CUresult copy_image(Module *module, const void *data, size_t size) {
   return adopt(module, image, size);
 }
 
-static CUresult compile(Module *module, const void *data, size_t size, const LinkOptions *options, LinkText *text) {
+/* A target is that of PTX: one that no compiler knows is 200, and what is made for another device 300 (measured). */
+static CUresult compile(Module *module, const void *data, size_t size, const JitOptions *options, LinkText *text) {
   void *image = NULL;
   size_t image_size = 0;
-  CUresult result = cl_compile(data, size, options, &image, &image_size, text);
+  if (options->without_code) return CUDA_ERROR_INVALID_IMAGE;
+  CUresult result = cl_compile(data, size, &options->link, &image, &image_size, text);
   if (result == CUDA_ERROR_INVALID_SOURCE) return CUDA_ERROR_INVALID_PTX; /* an undefined symbol (measured) */
-  return result ? result : adopt(module, image, image_size);
+  if (result) return result;
+  result = adopt(module, image, image_size);
+  return result == CUDA_ERROR_NO_BINARY_FOR_GPU ? CUDA_ERROR_INVALID_SOURCE : result;
 }
 
-static CUresult load_copy(Module *module, const void *data, size_t size, const LinkOptions *options, LinkText *text) {
+static CUresult load_copy(Module *module, const void *data, size_t size, const JitOptions *options, LinkText *text) {
   size_t picked = 0;
   bool packed = false;
   switch (cl_image_kind(data, size)) {
@@ -184,7 +183,7 @@ static CUresult load_copy(Module *module, const void *data, size_t size, const L
 }
 
 /* Reads one image of any kind that a module can be made of; on a copy, because a damaged one may claim what is not there. */
-static CUresult load(Module *module, const void *data, const LinkOptions *options, LinkText *text) {
+static CUresult load(Module *module, const void *data, const JitOptions *options, LinkText *text) {
   size_t size;
   memset(text, 0, sizeof *text);
   void *copy = cl_copy_image(data, &size);
@@ -207,14 +206,10 @@ static void keep(Module *module) {
   pthread_mutex_unlock(&cl_lock);
 }
 
-static CUresult load_module(Module **out, const void *data, const LinkOptions *options, LinkText *text) {
-  CUresult result;
-  cl_context(&result);
-  if (!out || !data) return CUDA_ERROR_INVALID_VALUE;
-  if (result) return result;
+static CUresult load_module(Module **out, const void *data, const JitOptions *options, LinkText *text) {
   Module *module = new_module(MODULE_MAGIC);
   if (!module) return CUDA_ERROR_OUT_OF_MEMORY;
-  result = load(module, data, options, text);
+  CUresult result = load(module, data, options, text);
   if (result) {
     free_module(module);
     return result;
@@ -224,26 +219,62 @@ static CUresult load_module(Module **out, const void *data, const LinkOptions *o
   return CUDA_SUCCESS;
 }
 
-static CUresult load_plainly(Module **out, const void *data) {
-  LinkOptions options = device_options();
+/* Loaded lazily: what is wrong with the image is said at the first use, though the logs tell it at once (measured). */
+static CUresult load_library(Module **out, const void *data, const JitOptions *options, LinkText *text) {
+  Module *library = new_module(LIBRARY_MAGIC);
+  if (!library) return CUDA_ERROR_OUT_OF_MEMORY;
+  library->on_device = load(library, data, options, text);
+  /* made for another device, it has its kernels all the same (measured) */
+  library->state = library->on_device == CUDA_ERROR_INVALID_SOURCE ? CUDA_SUCCESS : library->on_device;
+  if (text->error) {
+    char safe[512];
+    cl_event("\"library\":\"%s\"", cl_json(text->error, safe, sizeof safe));
+  }
+  keep(library);
+  *out = library;
+  return CUDA_SUCCESS;
+}
+
+static void write_log(const LogBuffer *log, const char *text, uint64_t *values) {
+  uint32_t size;
+  if (!log->buffer) return;
+  size_t shown = cl_log_shown(log->capacity, text ? strlen(text) : 0, &size);
+  if (text) cl_write_safely(log->buffer, text, shown);
+  cl_write_safely(log->buffer + shown, "", 1); /* also where the size given is 0 (measured) */
+  cl_write_safely(values + log->slot, &size, sizeof size);
+}
+
+typedef CUresult Load(Module **out, const void *data, const JitOptions *options, LinkText *text);
+
+/* One loading call: logs and wall time are written before it returns, so nothing of the caller's must outlive it. */
+static CUresult load_with_options(Load *load_as, Module **out, const void *data, unsigned count, const int *keys, void **values) {
+  struct timespec started;
+  JitOptions options = cl_device_options();
   LinkText text = {0};
-  CUresult result = load_module(out, data, &options, &text);
-  cl_text_free(&text);
+  uint64_t *slots = (uint64_t *)values;
+  if (!out || !data) return CUDA_ERROR_INVALID_VALUE;
+  clock_gettime(CLOCK_MONOTONIC, &started);
+  CUresult result = cl_read_options(&options, FOR_LOAD, count, keys, slots);
+  if (!result) {
+    result = load_as(out, data, &options, &text);
+    write_log(&options.info, text.info, slots);
+    write_log(&options.error, text.error, slots);
+    uint32_t milliseconds = cl_wall_time(&started);
+    if (options.wall_time >= 0) cl_write_safely(slots + options.wall_time, &milliseconds, sizeof milliseconds);
+    cl_text_free(&text);
+  }
+  cl_options_free(&options.link);
   return result;
 }
 
-static CUresult read_file(const char *path, char **data) {
-  struct stat about;
-  if (!path) return CUDA_ERROR_INVALID_VALUE;
-  FILE *file = stat(path, &about) || !S_ISREG(about.st_mode) ? NULL : fopen(path, "rb");
-  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
-  *data = calloc(1, (size_t)about.st_size + 64); /* text gets its NUL, and a short file can be looked at */
-  bool read = *data && fread(*data, 1, (size_t)about.st_size, file) == (size_t)about.st_size;
-  fclose(file);
-  if (read) return CUDA_SUCCESS;
-  free(*data);
-  return CUDA_ERROR_OUT_OF_MEMORY;
+static CUresult load_module_with_options(Module **out, const void *data, unsigned count, const int *keys, void **values) {
+  CUresult result;
+  cl_context(&result);
+  if (!out || !data) return CUDA_ERROR_INVALID_VALUE;
+  return result ? result : load_with_options(load_module, out, data, count, keys, values);
 }
+
+static CUresult load_plainly(Module **out, const void *data) { return load_module_with_options(out, data, 0, NULL, NULL); }
 
 EXPORT CUresult cuModuleLoadData(Module **module, const void *data) {
   ENTER(cuModuleLoadData);
@@ -257,8 +288,9 @@ EXPORT CUresult cuModuleLoadFatBinary(Module **module, const void *data) {
 
 EXPORT CUresult cuModuleLoad(Module **module, const char *path) {
   ENTER(cuModuleLoad);
-  char *data = NULL;
-  CUresult result = read_file(path, &data);
+  void *data = NULL;
+  size_t size;
+  CUresult result = cl_read_file(path, &data, &size);
   if (!result) {
     result = load_plainly(module, data);
     free(data);
@@ -266,49 +298,9 @@ EXPORT CUresult cuModuleLoad(Module **module, const char *path) {
   LEAVE(result, "");
 }
 
-enum { INFO_BUFFER = 3, INFO_SIZE, ERROR_BUFFER, ERROR_SIZE, OPTIMIZATION_LEVEL = 7, DEBUG_INFO = 11, LOG_VERBOSE, LINE_INFO };
-enum { OPTION_COUNT = 35 };
-
-/* The options of one loading call: logs are written before it returns, so nothing outlives it. */
-static CUresult load_with_options(Module **out, const void *data, unsigned count, const int *keys, void **values) {
-  LinkOptions options = device_options();
-  LinkText text = {0};
-  char *buffers[2] = {NULL, NULL};
-  unsigned slots[2] = {0, 0};
-  size_t capacities[2] = {0, 0};
-  if (count && (!keys || !values)) return CUDA_ERROR_INVALID_VALUE;
-  for (unsigned at = 0; at < count; at++) {
-    uint32_t value = (uint32_t)(uintptr_t)values[at];
-    switch (keys[at]) {
-      case INFO_BUFFER: buffers[0] = values[at]; break;
-      case INFO_SIZE: capacities[0] = value, slots[0] = at; break;
-      case ERROR_BUFFER: buffers[1] = values[at]; break;
-      case ERROR_SIZE: capacities[1] = value, slots[1] = at; break;
-      case 0: options.max_registers = (int)value; break;
-      case OPTIMIZATION_LEVEL: options.level = (int)value; break;
-      case DEBUG_INFO: options.debug = value != 0; break;
-      case LOG_VERBOSE: options.verbose = value != 0; break;
-      case LINE_INFO: options.line_info = value != 0; break;
-      default:
-        if (keys[at] < 0 || keys[at] >= OPTION_COUNT) return CUDA_ERROR_INVALID_VALUE;
-    }
-  }
-  CUresult result = load_module(out, data, &options, &text);
-  const char *texts[2] = {text.info ? text.info : "", text.error ? text.error : ""};
-  for (int log = 0; log < 2; log++) {
-    if (!buffers[log] || !capacities[log]) continue;
-    size_t length = strlen(texts[log]), shown = length < capacities[log] ? length : capacities[log] - 1;
-    memcpy(buffers[log], texts[log], shown);
-    buffers[log][shown] = 0;
-    values[slots[log]] = (void *)(length < capacities[log] ? length : capacities[log]);
-  }
-  cl_text_free(&text);
-  return result;
-}
-
 EXPORT CUresult cuModuleLoadDataEx(Module **module, const void *data, unsigned count, int *keys, void **values) {
   ENTER(cuModuleLoadDataEx);
-  LEAVE(load_with_options(module, data, count, keys, values), ",\"options\":%u", count);
+  LEAVE(load_module_with_options(module, data, count, keys, values), ",\"options\":%u", count);
 }
 
 static CUresult unload(void *handle, uint32_t magic) {
@@ -416,6 +408,11 @@ static uint32_t symbol_named(const Elf *elf, const char *name, bool function) {
     if (fits && symbol.section && !strcmp(symbol.name, name)) return at;
   }
   return 0;
+}
+
+static bool is_managed(const Elf *elf, const char *name) {
+  ElfSymbol symbol;
+  return cl_elf_symbol(elf, symbol_named(elf, name, false), &symbol) && symbol.other & STO_MANAGED;
 }
 
 /* The handle of a function by its name; made at its first use. Under cl_lock. */
@@ -535,13 +532,14 @@ EXPORT CUresult cuModuleEnumerateFunctions(void **functions, unsigned room, Modu
   LEAVE(result, "");
 }
 
-static CUresult global_of(Module *handle, uint32_t magic, CUdeviceptr *address, size_t *size, const char *name) {
-  if (!name || (!address && !size)) return CUDA_ERROR_INVALID_VALUE;
+static CUresult global_of(Module *handle, uint32_t magic, CUdeviceptr *address, size_t *size, const char *name, bool managed) {
+  if (!name || !*name || (!address && !size)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   Module *module;
   LOCKED(module = find_module(handle, magic));
   if (!module) return result;
-  if (module->state) return module->state;
+  if (module->on_device) return module->on_device;
+  if (managed && !is_managed(&module->elf, name)) return CUDA_ERROR_NOT_FOUND; /* kernels too (measured) */
   pthread_mutex_lock(&cl_placing);
   place_globals(module);
   LOCKED(result = get_global(module, name, address, size));
@@ -552,7 +550,7 @@ static CUresult global_of(Module *handle, uint32_t magic, CUdeviceptr *address, 
 EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, Module *module, const char *name) {
   ENTER(cuModuleGetGlobal_v2);
   NEED_CONTEXT(context);
-  LEAVE(global_of(module, MODULE_MAGIC, address, size, name), "");
+  LEAVE(global_of(module, MODULE_MAGIC, address, size, name, false), "");
 }
 
 EXPORT CUresult cuModuleGetGlobal(void) {
@@ -749,43 +747,37 @@ EXPORT CUresult cuFuncLoad(Function *function) {
   LEAVE(known_function(function), "");
 }
 
-/* -- libraries: loaded lazily, so what is wrong with the image is said at the first use (measured) -- */
+/* -- libraries -- */
 
-static CUresult load_library(Module **out, const void *data) {
-  if (!out || !data) return CUDA_ERROR_INVALID_VALUE;
-  Module *library = new_module(LIBRARY_MAGIC);
-  LinkOptions options = device_options();
-  LinkText text = {0};
-  if (!library) return CUDA_ERROR_OUT_OF_MEMORY;
-  library->state = load(library, data, &options, &text);
-  if (text.error) {
-    char safe[512];
-    cl_event("\"library\":\"%s\"", cl_json(text.error, safe, sizeof safe));
-  }
-  cl_text_free(&text);
-  keep(library);
-  *out = library;
+enum { LIBRARY_OPTIONS = 2 }; /* a table of host functions, and whether the image outlives the library: nothing to do here */
+
+static CUresult check_library_options(unsigned count, const int *keys, void *const *values) {
+  if (count && (!keys || !values)) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned at = 0; at < count; at++)
+    if (keys[at] < 0 || keys[at] >= LIBRARY_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuLibraryLoadData(Module **library, const void *data, int *jit_keys, void **jit_values, unsigned jit_count,
                                   int *keys, void **values, unsigned count) {
   ENTER(cuLibraryLoadData);
-  if ((jit_count && (!jit_keys || !jit_values)) || (count && (!keys || !values))) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  LEAVE(load_library(library, data), "");
+  CUresult result = check_library_options(count, keys, values);
+  if (!result) result = load_with_options(load_library, library, data, jit_count, jit_keys, jit_values);
+  LEAVE(result, ",\"options\":%u", jit_count);
 }
 
 EXPORT CUresult cuLibraryLoadFromFile(Module **library, const char *path, int *jit_keys, void **jit_values,
                                       unsigned jit_count, int *keys, void **values, unsigned count) {
   ENTER(cuLibraryLoadFromFile);
-  if ((jit_count && (!jit_keys || !jit_values)) || (count && (!keys || !values))) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  char *data = NULL;
-  CUresult result = read_file(path, &data);
+  void *data = NULL;
+  size_t size;
+  CUresult result = check_library_options(count, keys, values);
+  if (!result) result = cl_read_file(path, &data, &size);
   if (!result) {
-    result = load_library(library, data);
+    result = load_with_options(load_library, library, data, jit_count, jit_keys, jit_values);
     free(data);
   }
-  LEAVE(result, "");
+  LEAVE(result, ",\"options\":%u", jit_count);
 }
 
 EXPORT CUresult cuLibraryUnload(Module *library) {
@@ -844,22 +836,20 @@ EXPORT CUresult cuLibraryGetModule(Module **module, Module *handle) {
   Module *library;
   LOCKED(library = find_module(handle, LIBRARY_MAGIC));
   if (!library) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
-  if (!library->state) *module = module_handle(library);
-  LEAVE(library->state, "");
+  if (!library->on_device) *module = module_handle(library);
+  LEAVE(library->on_device, "");
 }
 
 EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *size, Module *library, const char *name) {
   ENTER(cuLibraryGetGlobal);
   NEED_CONTEXT(context);
-  LEAVE(global_of(library, LIBRARY_MAGIC, address, size, name), "");
+  LEAVE(global_of(library, LIBRARY_MAGIC, address, size, name, false), "");
 }
 
 EXPORT CUresult cuLibraryGetManaged(CUdeviceptr *address, size_t *size, Module *library, const char *name) {
   ENTER(cuLibraryGetManaged);
-  (void)address, (void)size, (void)name;
-  Module *found;
-  LOCKED(found = find_module(library, LIBRARY_MAGIC));
-  LEAVE(found ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE, "");
+  NEED_CONTEXT(context);
+  LEAVE(global_of(library, LIBRARY_MAGIC, address, size, name, true), "");
 }
 
 EXPORT CUresult cuKernelGetFunction(Function **function, Function *handle) {
@@ -870,7 +860,7 @@ EXPORT CUresult cuKernelGetFunction(Function **function, Function *handle) {
   pthread_mutex_lock(&cl_lock);
   Function *kernel = find_function(handle);
   if (kernel) {
-    result = has_undefined(&kernel->module->elf) ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+    result = has_undefined(&kernel->module->elf) ? CUDA_ERROR_NOT_FOUND : kernel->module->on_device;
     if (!result) *function = kernel;
   }
   pthread_mutex_unlock(&cl_lock);

@@ -160,9 +160,18 @@ CUresult cl_linker_open(Linker **out, const LinkOptions *options, LinkText *text
       text->error = NULL;
     return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
   }
-  char own[8][64], extra[sizeof options->extra];
-  const char *list[64];
-  uint32_t count = 0, numbers = 0;
+  char own[2][64];
+  uint32_t count = 7, numbers = 0; /* the options below that are not among the further ones */
+  for (size_t at = 0; at < options->extra_size; at++) count += !options->extra[at];
+  const char **list = malloc(count * sizeof *list);
+  Linker *linker = calloc(1, sizeof *linker);
+  if (!list || !linker) {
+    free(list);
+    free(linker);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  linker->library = library;
+  count = 0;
   char suffix[2] = {options->suffix, 0};
   snprintf(own[numbers], sizeof *own, "-arch=sm_%d%s", options->arch, suffix);
   list[count++] = own[numbers++];
@@ -174,16 +183,11 @@ CUresult cl_linker_open(Linker **out, const LinkOptions *options, LinkText *text
   if (options->debug) list[count++] = "-g";
   if (options->line_info) list[count++] = "-lineinfo";
   if (options->verbose) list[count++] = "-verbose";
-  snprintf(extra, sizeof extra, "%s", options->extra);
-  char *rest = extra, *word;
-  while ((word = strsep(&rest, " ")) && count < 64)
-    if (*word) list[count++] = word;
-  Linker *linker = calloc(1, sizeof *linker);
-  if (!linker) return CUDA_ERROR_OUT_OF_MEMORY;
-  linker->library = library;
+  for (size_t at = 0; at < options->extra_size; at += strlen(options->extra + at) + 1) list[count++] = options->extra + at;
   within_nvjitlink(true);
   int code = library->create(&linker->handle, count, list);
   within_nvjitlink(false);
+  free(list);
   if (code) {
     free(linker);
     cl_event("\"linker\":\"create\",\"nvjitlink\":%d,\"arch\":\"%s\"", code, own[0] + 6);

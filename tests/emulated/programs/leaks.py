@@ -1,6 +1,6 @@
-"""Link many times, through the driver or on libnvJitLink directly; print by how many bytes the process has grown.
+"""Link many times, through the driver or on libnvJitLink directly; print how many bytes malloc did not get back.
 
-python leaks.py {driver,direct} LIBNVJITLINK LINKS
+python leaks.py {driver,direct,losing} LIBNVJITLINK LINKS
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tests.emulated import cu
 # cubins: linking them is quick, and goes through all that PTX does but the compiler
 INPUTS = [cu.artifact("13.0/main.cubin"), cu.artifact("13.0/user.cubin")]
 WARM_UP = 200
+libc = ctypes.CDLL(None)
 
 
 def by_driver() -> None:
@@ -32,6 +33,12 @@ def by_driver() -> None:
 def by_driver_failing() -> None:
     """A link that fails leaves nothing either."""
     assert cu.link([(cu.CUBIN, INPUTS[0]), (cu.PTX, b"no PTX\0")])[0] == 200
+
+
+def by_driver_losing() -> None:
+    """A link with one block that is never freed."""
+    by_driver()
+    libc.malloc(c_size_t(1))
 
 
 def directly(library: Any) -> Callable[[], None]:
@@ -54,25 +61,25 @@ def directly(library: Any) -> Callable[[], None]:
 def main() -> int:
     """Warm up, measure, link, measure."""
     way, library, links = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    if way == "driver":
+    if way != "direct":
         cu.start()
-        actions = [by_driver, by_driver, by_driver_failing]
+        actions = [by_driver, by_driver, by_driver_failing if way == "driver" else by_driver_losing]
     else:
         actions = [directly(ctypes.CDLL(library))]
     for number in range(WARM_UP):
         actions[number % len(actions)]()
-    if way == "driver":
+    if way != "direct":
         # the ring of events fills once, and then stays
         while len(cu.events()) < 16384:
             cu.cuda.cuCtxSynchronize()
             for _ in range(4096):
                 cu.cuda.cuCtxSynchronize()
     gc.collect()
-    before = cu.resident_bytes()
+    before = cu.allocated_bytes()
     for number in range(links):
         actions[number % len(actions)]()
     gc.collect()
-    print(cu.resident_bytes() - before)
+    print(cu.allocated_bytes() - before)
     return 0
 
 

@@ -1,0 +1,195 @@
+/* Reading the options of just-in-time compilation: which there are, which values they take, what they are to nvJitLink. */
+#define _GNU_SOURCE
+#include "options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const option_names[OPTION_COUNT] = {
+    "CU_JIT_MAX_REGISTERS", "CU_JIT_THREADS_PER_BLOCK", "CU_JIT_WALL_TIME", "CU_JIT_INFO_LOG_BUFFER",
+    "CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES", "CU_JIT_ERROR_LOG_BUFFER", "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES",
+    "CU_JIT_OPTIMIZATION_LEVEL", "CU_JIT_TARGET_FROM_CUCONTEXT", "CU_JIT_TARGET", "CU_JIT_FALLBACK_STRATEGY",
+    "CU_JIT_GENERATE_DEBUG_INFO", "CU_JIT_LOG_VERBOSE", "CU_JIT_GENERATE_LINE_INFO", "CU_JIT_CACHE_MODE",
+    "CU_JIT_NEW_SM3X_OPT", "CU_JIT_FAST_COMPILE", "CU_JIT_GLOBAL_SYMBOL_NAMES", "CU_JIT_GLOBAL_SYMBOL_ADDRESSES",
+    "CU_JIT_GLOBAL_SYMBOL_COUNT", "CU_JIT_LTO", "CU_JIT_FTZ", "CU_JIT_PREC_DIV", "CU_JIT_PREC_SQRT", "CU_JIT_FMA",
+    "CU_JIT_REFERENCED_KERNEL_NAMES", "CU_JIT_REFERENCED_KERNEL_COUNT", "CU_JIT_REFERENCED_VARIABLE_NAMES",
+    "CU_JIT_REFERENCED_VARIABLE_COUNT", "CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES", "CU_JIT_POSITION_INDEPENDENT_CODE",
+    "CU_JIT_MIN_CTA_PER_SM", "CU_JIT_MAX_THREADS_PER_BLOCK", "CU_JIT_OVERRIDE_DIRECTIVE_VALUES", "CU_JIT_SPLIT_COMPILE",
+};
+
+const char *cl_option_name(int key) {
+  return key >= 0 && key < OPTION_COUNT ? option_names[key] : "an unknown option";
+}
+
+
+/* Whatever form a target has, the driver compiles for the architecture-specific profile (measured). */
+static char specific_profile(int arch) { return arch >= 90 ? 'a' : 0; }
+
+/* Targets of CUjit_target with the driver that introduced them; suffixes are added to the number. */
+static bool target_known(int64_t target, LinkOptions *options, bool *without_code) {
+  static const struct {
+    int number, since;
+    bool specific, family;
+  } known[] = {
+      {50, 0, 0, 0},      {52, 0, 0, 0},      {53, 0, 0, 0},      {60, 0, 0, 0},      {61, 0, 0, 0},
+      {62, 0, 0, 0},      {70, 0, 0, 0},      {72, 0, 0, 0},      {75, 0, 0, 0},      {80, 0, 0, 0},
+      {86, 0, 0, 0},      {87, 0, 0, 0},      {88, 13000, 0, 0},  {89, 0, 0, 0},      {90, 0, 1, 0},
+      {100, 12080, 1, 1}, {101, 12080, 1, 1}, {103, 12090, 1, 1}, {110, 13000, 1, 1}, {120, 12080, 1, 1},
+      {121, 12090, 1, 1},
+  };
+  int64_t number = target & 0xffff, form = target >> 16;
+  *without_code = false;
+  if (target == 0 || target == 30 || target == 32 || target == 35 || target == 37) {
+    options->arch = 75;
+    return *without_code = true; /* accepted at create, and no compiler for it (measured) */
+  }
+  for (size_t at = 0; at < sizeof known / sizeof *known; at++) {
+    if (known[at].number != number || known[at].since > cl_config()->version) continue;
+    if (form > 2 || form < 0 || (form == 1 && !known[at].specific) || (form == 2 && !known[at].family)) return false;
+    options->arch = number == 101 && cl_config()->version >= 13000 ? 110 : (int)number; /* renamed in 13.0 */
+    options->suffix = specific_profile(options->arch);
+    return true;
+  }
+  return false;
+}
+
+static CUresult extra_option(LinkOptions *options, const char *format, ...) PRINTF(2, 3);
+static CUresult extra_option(LinkOptions *options, const char *format, ...) {
+  char *text = NULL;
+  va_list list;
+  va_start(list, format);
+  int length = vasprintf(&text, format, list);
+  va_end(list);
+  if (length < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  char *grown = realloc(options->extra, options->extra_size + (size_t)length + 1);
+  if (grown) {
+    memcpy(grown + options->extra_size, text, (size_t)length + 1);
+    options->extra = grown;
+    options->extra_size += (size_t)length + 1;
+  }
+  free(text);
+  return grown ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Names that the caller gave as an array. */
+static CUresult name_options(LinkOptions *options, const char *option, uint64_t array, uint64_t count) {
+  for (uint64_t at = 0; at < count; at++) {
+    const char *name;
+    if (!cl_read_safely((const char *const *)(uintptr_t)array + at, &name, sizeof name) || !name) return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = extra_option(options, "%s=%s", option, name);
+    if (result) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+/* What cannot be told apart per input, and is read once for the state. */
+static CUresult read_option(LinkOptions *options, int key, uint64_t value) {
+  switch (key) {
+    case MAX_REGISTERS:
+      if (!(uint32_t)value) return CUDA_ERROR_INVALID_VALUE;
+      options->max_registers = (int)(uint32_t)value;
+      break;
+    case OPTIMIZATION_LEVEL: options->level = (int)(uint32_t)value; break;
+    case DEBUG_INFO: options->debug = (uint32_t)value != 0; break;
+    case LOG_VERBOSE: options->verbose = (uint32_t)value != 0; break;
+    case LINE_INFO: options->line_info = (uint32_t)value != 0; break;
+    case CACHE_MODE:
+      if ((uint32_t)value > 2) return CUDA_ERROR_INVALID_VALUE;
+      return (uint32_t)value ? extra_option(options, "-Xptxas=-dlcm=%s", (uint32_t)value == 1 ? "cg" : "ca") : CUDA_SUCCESS;
+    case NEW_SM3X: return (uint32_t)value ? extra_option(options, "-Xptxas=--new-sm3x-opt") : CUDA_SUCCESS;
+    case FAST_COMPILE: return (uint32_t)value ? extra_option(options, "-Xptxas=--fast-compile") : CUDA_SUCCESS;
+    case POSITION_INDEPENDENT:
+      return (uint32_t)value ? extra_option(options, "-Xptxas=--position-independent-code=true") : CUDA_SUCCESS;
+    case MIN_CTA: return extra_option(options, "-Xptxas=-minnctapersm=%u", (uint32_t)value);
+    case MAX_THREADS: return extra_option(options, "-Xptxas=-maxntid=%u", (uint32_t)value);
+    case OVERRIDE_DIRECTIVES: return extra_option(options, "-Xptxas=-override-directive-values");
+    case SPLIT_COMPILE: return extra_option(options, "-Xptxas=-split-compile=%u", (uint32_t)value);
+    case THREADS_PER_BLOCK: return extra_option(options, "-Xptxas=-maxntid=%u", (uint32_t)value);
+    default: break;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, const int *keys, const uint64_t *values) {
+  LinkOptions *link = &options->link;
+  bool info = false, info_size = false, error = false, error_size = false, target = false, threads = false;
+  uint64_t kernels = 0, kernel_count = 1, variables = 0, variable_count = 1;
+  bool has_kernels = false, has_variables = false;
+  if (count && (!keys || !values)) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned at = 0; at < count; at++) {
+    uint64_t value = values[at];
+    switch (keys[at]) {
+      case WALL_TIME: options->wall_time = (int)at; break;
+      case INFO_BUFFER:
+        if (!value) return CUDA_ERROR_INVALID_VALUE;
+        options->info.buffer = (char *)(uintptr_t)value, info = true;
+        break;
+      case INFO_SIZE: options->info.capacity = (uint32_t)value, options->info.slot = at, info_size = true; break;
+      case ERROR_BUFFER:
+        if (!value) return CUDA_ERROR_INVALID_VALUE;
+        options->error.buffer = (char *)(uintptr_t)value, error = true;
+        break;
+      case ERROR_SIZE: options->error.capacity = (uint32_t)value, options->error.slot = at, error_size = true; break;
+      case TARGET:
+        target = true;
+        link->suffix = 0;
+        if (!target_known((int64_t)(uint32_t)value, link, &options->without_code)) {
+          if (use == FOR_LINK) return CUDA_ERROR_INVALID_VALUE;
+          options->without_code = true; /* a load says so of the image (measured) */
+        }
+        break;
+      case TARGET_FROM_CONTEXT: case LTO: case FTZ: case PREC_DIV: case PREC_SQRT: case FMA: case OPTIMIZE_UNUSED: break;
+      case THREADS_PER_BLOCK: threads = true; break;
+      case KERNEL_NAMES: kernels = value, has_kernels = true; break;
+      case KERNEL_COUNT: kernel_count = (uint32_t)value; break;
+      case VARIABLE_NAMES: variables = value, has_variables = true; break;
+      case VARIABLE_COUNT: variable_count = (uint32_t)value; break;
+      case FALLBACK:
+        if (use == FOR_LINK) return CUDA_ERROR_INVALID_VALUE; /* "cannot be used with cuLink* APIs" (cuda.h) */
+        break;
+      case 17: case 18: case 19: return CUDA_ERROR_INVALID_VALUE;
+      default:
+        if (keys[at] < 0 || keys[at] >= OPTION_COUNT) return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = read_option(link, keys[at], value);
+    if (result) return result;
+  }
+  if (info != info_size || error != error_size) return CUDA_ERROR_INVALID_VALUE;
+  if (target && threads) return CUDA_ERROR_INVALID_VALUE;
+  if ((has_kernels && !kernels) || (has_variables && !variables)) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = has_kernels ? name_options(link, "-kernels-used", kernels, kernel_count) : CUDA_SUCCESS;
+  if (!result && has_variables) result = name_options(link, "-variables-used", variables, variable_count);
+  return result;
+}
+
+JitOptions cl_device_options(void) {
+  JitOptions options = {.link = {.arch = cl_config()->arch, .level = -1}, .wall_time = -1};
+  options.link.suffix = specific_profile(options.link.arch);
+  return options;
+}
+
+void cl_options_free(LinkOptions *options) {
+  free(options->extra);
+  options->extra = NULL;
+  options->extra_size = 0;
+}
+
+/* -- what is written back -- */
+
+size_t cl_log_shown(uint64_t capacity, size_t length, uint32_t *size) {
+  *size = (uint32_t)length;
+  if (capacity < 2) return *size = 0; /* no room for a character: nothing is reported (measured) */
+  if (length < capacity) return length;
+  *size = (uint32_t)capacity;
+  return capacity - 1;
+}
+
+uint32_t cl_wall_time(const struct timespec *since) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  float milliseconds = (float)(now.tv_sec - since->tv_sec) * 1e3f + (float)(now.tv_nsec - since->tv_nsec) * 1e-6f;
+  uint32_t bits;
+  memcpy(&bits, &milliseconds, sizeof bits);
+  return bits;
+}

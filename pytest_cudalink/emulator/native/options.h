@@ -1,0 +1,75 @@
+/* The options of just-in-time compilation, which links and loading share. */
+#ifndef CUDALINK_OPTIONS_H
+#define CUDALINK_OPTIONS_H
+
+#include <time.h>
+
+#include "emulator.h"
+
+/* CUjit_option of cuda.h, without CU_JIT_. */
+enum {
+  MAX_REGISTERS = 0,
+  THREADS_PER_BLOCK,
+  WALL_TIME,
+  INFO_BUFFER,
+  INFO_SIZE,
+  ERROR_BUFFER,
+  ERROR_SIZE,
+  OPTIMIZATION_LEVEL,
+  TARGET_FROM_CONTEXT,
+  TARGET,
+  FALLBACK,
+  DEBUG_INFO,
+  LOG_VERBOSE,
+  LINE_INFO,
+  CACHE_MODE,
+  NEW_SM3X,
+  FAST_COMPILE,
+  LTO = 20,
+  FTZ,
+  PREC_DIV,
+  PREC_SQRT,
+  FMA,
+  KERNEL_NAMES,
+  KERNEL_COUNT,
+  VARIABLE_NAMES,
+  VARIABLE_COUNT,
+  OPTIMIZE_UNUSED,
+  POSITION_INDEPENDENT,
+  MIN_CTA,
+  MAX_THREADS,
+  OVERRIDE_DIRECTIVES,
+  SPLIT_COMPILE,
+  OPTION_COUNT,
+};
+
+const char *cl_option_name(int key);
+
+/* A log buffer of the caller. */
+typedef struct {
+  char *buffer;      /* NULL: none was given */
+  uint64_t capacity;
+  unsigned slot;     /* index of the option value that gets the size */
+} LogBuffer;
+
+typedef struct {
+  LinkOptions link;
+  bool without_code; /* a target that no compiler of this driver knows */
+  int wall_time;     /* index of the option value that gets it, or -1 */
+  LogBuffer info, error;
+} JitOptions;
+
+/* What links and what loads do not refuse alike. */
+typedef enum { FOR_LINK, FOR_LOAD } OptionUse;
+
+/* Those of the device, before any is read. */
+JitOptions cl_device_options(void);
+/* Reads the caller's; what is in `options` must be freed also when they are refused. */
+CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, const int *keys, const uint64_t *values);
+void cl_options_free(LinkOptions *options);
+/* How much of a log of some length a buffer shows, without its NUL; *size is what is reported. */
+size_t cl_log_shown(uint64_t capacity, size_t length, uint32_t *size);
+/* The milliseconds since then, as the bits of a float. */
+uint32_t cl_wall_time(const struct timespec *since);
+
+#endif
