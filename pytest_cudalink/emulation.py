@@ -167,11 +167,19 @@ def apply(settings: Settings) -> None:
     pytest.UsageError
         If it cannot be: another libcuda is here already, the native libraries are not built, nothing tells the version.
     """
-    wanted = settings.driver.value
-    if wanted == "real" or (wanted == "auto" and settings.backend.value not in ("driver", "each")):
-        return
     from . import emulator, preload
 
+    wanted = settings.driver.value
+    if wanted in ("real", "auto") and (present := preload.driver()) is not None:
+        if wanted == "auto":
+            return
+        msg = (
+            f"cudalink: --cudalink-driver is {settings.driver}: this process has the emulated driver of CUDA "
+            f"{present.version}, from its environment; start it without `cudalink driver run`, or ask for auto"
+        )
+        raise pytest.UsageError(msg)
+    if wanted == "real" or (wanted == "auto" and settings.backend.value not in ("driver", "each")):
+        return
     try:
         if wanted == "absent":
             preload.absent_driver()

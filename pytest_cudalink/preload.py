@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import Final
 
 from . import probes
-from .emulator import MMAP_THRESHOLD, PERTURB_BYTE, TRIM_THRESHOLD, Emulation, control, library_folder, prepended
+from .emulator import (
+    MMAP_THRESHOLD,
+    PERTURB_BYTE,
+    TRIM_THRESHOLD,
+    Emulation,
+    control,
+    from_environment,
+    library_folder,
+    prepended,
+)
 
 __all__ = [
     "LoadedTooLateError",
@@ -55,7 +64,10 @@ def loaded_file(name: str) -> str | None:
 
 
 def emulated() -> Emulation | None:
-    """The emulated driver of this process, if `emulate_driver` put one there."""
+    """What the emulated driver of this process was made from, however it came here; None if there is none."""
+    global _emulation  # noqa: PLW0603 (the owner of this piece of process state)
+    if _emulation is None and driver() is not None:
+        _emulation = from_environment(os.environ)
     return _emulation
 
 

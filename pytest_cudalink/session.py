@@ -398,7 +398,8 @@ def command_line(config: pytest.Config) -> None:
 
 def _apply_driver(config: pytest.Config, chosen: Settings) -> None:
     forced = chosen.backend.value in ("driver", "each")
-    if chosen.driver.value == "real" or (chosen.driver.value == "auto" and not forced):
+    wanted = chosen.driver.value
+    if not _inherits_driver() and (wanted == "real" or (wanted == "auto" and not forced)):
         return
     from . import emulation
 
@@ -406,6 +407,11 @@ def _apply_driver(config: pytest.Config, chosen: Settings) -> None:
     emulation.apply(chosen)
     changed = {name: before.get(name) for name, value in os.environ.items() if before.get(name) != value}
     config.add_cleanup(partial(_restore, changed))
+
+
+def _inherits_driver() -> bool:
+    """Whether this process was started on an emulated driver, as `cudalink driver run` does."""
+    return "CUDALINK_EMULATOR_VERSION" in os.environ
 
 
 def _apply_nvjitlink(config: pytest.Config, chosen: Settings) -> None:
@@ -431,7 +437,7 @@ def _start_driver(config: pytest.Config, run: Session) -> None:
     if _PRELOADED not in config.stash:
         _apply_driver(config, run.settings)
         _apply_nvjitlink(config, run.settings)
-    if "pytest_cudalink.preload" not in sys.modules:
+    if "pytest_cudalink.preload" not in sys.modules and not _inherits_driver():
         return
     from . import emulation
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
@@ -24,6 +25,7 @@ __all__ = [
     "TRIM_THRESHOLD",
     "Emulation",
     "EmulatorError",
+    "from_environment",
     "library_folder",
     "plan",
     "release_of",
@@ -42,6 +44,7 @@ _STAND_IN: Final = {CudaVersion(12, 7): CudaVersion(12, 8)}
 PERTURB_BYTE: Final = 0xA5
 MMAP_THRESHOLD: Final = 3072 * 1024
 TRIM_THRESHOLD: Final = 1 << 30
+_VARIABLES: Final = ("VERSION", "RELEASE", "ARCH", "DEVICES", "NVJITLINK", "NVJITLINK_OLD", "EVENTS", "FAULTS")
 LIFETIME_MODES: Final = ("off", "report", "fail", "punish")
 
 
@@ -241,6 +244,27 @@ def plan(
         events,
         faults,
         needs,
+    )
+
+
+def from_environment(environment: Mapping[str, str]) -> Emulation | None:
+    """The emulated driver that `Emulation.environment` put into an environment; None if there is none in it."""
+    value = {name: environment.get(f"CUDALINK_EMULATOR_{name}", "") for name in _VARIABLES}
+    if not value["VERSION"]:
+        return None
+    version = CudaVersion.parse(value["VERSION"])
+    paths = [Path(value[name]) if value[name] else None for name in ("NVJITLINK", "NVJITLINK_OLD", "EVENTS")]
+    return Emulation(
+        version,
+        value["RELEASE"] or release_of(version),
+        value["ARCH"] or "sm_90",
+        int(value["DEVICES"] or 1),
+        paths[0],
+        paths[1],
+        environment.get("CUDALINK_LIFETIME") or "report",
+        paths[2],
+        value["FAULTS"],
+        _STAND_IN.get(version, version),
     )
 
 

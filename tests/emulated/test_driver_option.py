@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import emulator, settings
+from tests.emulated.test_lifetimes import STATE
 
 LINK = """
 from pytest_cudalink import demo
@@ -77,6 +78,51 @@ def test_version_arch_and_source(run, pytester, workers) -> None:
     result = run("--cudalink-driver=13.0", *workers)
     result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines(["cudalink: *driver CUDA 13.0 (emulated, sm_86, release 580.65.06, from option)"])
+
+
+@pytest.fixture
+def run_within(pytester: pytest.Pytester, toolchain):
+    """Run pytest with arguments under ``cudalink driver run --version 13.0``."""
+    toolchain("13.0")
+
+    def run_within(*arguments: str, driver: tuple[str, ...] = ()) -> pytest.RunResult:
+        command = (sys.executable, "-m", "pytest_cudalink.cli", "driver", "run", "--version", "13.0", *driver)
+        return pytester.run(*command, "--", sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments)
+
+    return run_within
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
+def test_within_driver_run(run_within, pytester, workers) -> None:
+    """A driver that the environment brought is an emulated one: header, fixtures and lifetime checks know it."""
+    pytester.makepyfile(
+        state=STATE,
+        test_it="""
+        from state import State
+
+        def test_fixtures(emulated_driver, driver_lifetimes):
+            assert (str(emulated_driver.version), emulated_driver.arch) == ("13.0", "sm_86")
+            State()
+            assert len(driver_lifetimes.expect()) == 1
+
+        def test_violation():
+            State()
+        """,
+    )
+    pytester.syspathinsert()
+    result = run_within(*workers, "--cudalink-lifetime=fail", driver=("--arch", "sm_86"))
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["cudalink: *driver CUDA 13.0 (emulated, sm_86, release 580.65.06)"])
+
+
+def test_real_refuses_an_emulated_driver(run_within, pytester) -> None:
+    """Who asks for the real driver does not get an emulated one in its stead."""
+    pytester.makepyfile("def test_nothing(): pass")
+    result = run_within("--cudalink-driver=real")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["*--cudalink-driver is real (from option): *emulated driver of CUDA 13.0*ask for auto"]
+    )
 
 
 def test_conftest_sees_it(run, pytester) -> None:
