@@ -107,10 +107,13 @@ class EmulatedDriver:
         Everything that can be asked of it.
     emulation : pytest_cudalink.emulator.Emulation
         What it was made from.
+    start : int
+        Number of the first event that belongs to this test.
     """
 
     control: Driver
     emulation: Emulation
+    start: int = 0
 
     @property
     def version(self) -> CudaVersion:
@@ -128,8 +131,11 @@ class EmulatedDriver:
         return self.control.violations
 
     def events(self, call: str | None = None) -> list[dict[str, Any]]:
-        """Events of this process, oldest first; only those of one function if it is named."""
-        found = self.control.events()
+        """Events since this test asked for the driver, oldest first; only those of one function if it is named.
+
+        ``control.events()`` has those of the whole process.
+        """
+        found = self.control.events(self.start)
         return found if call is None else [event for event in found if event.get("call") == call and "result" in event]
 
     def inject(self, function: str, code: int = 0, *, nth: int = 1, delay: float = 0.0) -> None:
@@ -247,7 +253,7 @@ def emulated_driver() -> Iterator[EmulatedDriver]:
     if driver is None or emulation is None:
         found = probes.driver_version()
         pytest.skip(f"cudalink: needs an emulated driver (found {f'{found}, real' if found else 'none'})")
-    yield EmulatedDriver(driver, emulation)
+    yield EmulatedDriver(driver, emulation, driver.event_count())
     driver.clear()
 
 

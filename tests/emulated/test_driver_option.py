@@ -229,6 +229,8 @@ def test_faults_and_events(run, pytester, tmp_path) -> None:
                 _libcuda.call("cuCtxSynchronize")
 
         def test_back_again(emulated_driver):
+            assert emulated_driver.events() == []  # those before are of other tests
+            assert emulated_driver.control.events() != []
             _libcuda.call("cuInit", 0)
             with pytest.raises(ValueError, match="exports no function 'cuNothing'"):
                 emulated_driver.inject("cuNothing")
