@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Generator
@@ -15,7 +16,7 @@ import pytest
 
 if TYPE_CHECKING:
     from .emulator.control import Driver, Violation
-    from .settings import Settings
+    from .settings import Setting, Settings
 
 __all__ = ["Lifetimes", "apply", "lifetimes"]
 
@@ -190,13 +191,25 @@ def apply(settings: Settings) -> None:
             wanted = toolkit_version() or ""
             if not wanted:
                 return  # no toolkit whose version could be taken; what needs a driver is skipped, and says so
-        events = Path(settings.events.value).absolute() if settings.events.value else None
-        preload.emulate_driver(
-            emulator.plan(wanted, arch=settings.arch.value, lifetime=settings.lifetime.value, events=events)
+        events = _asked(settings.events, "EVENTS")
+        planned = emulator.plan(
+            wanted,
+            arch=_asked(settings.arch, "ARCH"),
+            devices=emulator.number_of_devices(_asked(settings.devices, "DEVICES")),
+            lifetime=settings.lifetime.value,
+            events=Path(events).absolute() if events else None,
+            faults=_asked(settings.faults, "FAULTS"),
         )
+        preload.emulate_driver(planned)
     except (emulator.EmulatorError, preload.LoadedTooLateError) as error:
         msg = f"cudalink: --cudalink-driver is {settings.driver}: {error}"
         raise pytest.UsageError(msg) from error
+
+
+def _asked(setting: Setting, variable: str) -> str:
+    """A setting; where nobody chose one, what the environment tells the native library already."""
+    given = os.environ.get(f"CUDALINK_EMULATOR_{variable}", "") if setting.source == "default" else ""
+    return given or setting.value
 
 
 def lifetimes(settings: Settings) -> Lifetimes | None:

@@ -256,8 +256,96 @@ def test_faults_from_the_environment(on_driver) -> None:
     """CUDALINK_EMULATOR_FAULTS does the same for any program."""
     program = "import ctypes; cu = ctypes.CDLL('libcuda.so.1'); print([cu.cuInit(0) for _ in range(3)])"
     assert on_driver("13.0", "-c", program, faults="cuInit:2=999").stdout.strip() == "[0, 999, 0]"
-    done = on_driver("13.0", "-c", program, faults="cuNothing:1=1")
+    done = on_driver("13.0", "-c", program, env={"CUDALINK_EMULATOR_FAULTS": "cuNothing:1=1"})
     assert "CUDALINK_EMULATOR_FAULTS: no function cuNothing" in done.stderr
+
+
+OF_THE_RUN = """
+import ctypes
+from pytest_cudalink import _libcuda
+
+def answers():
+    number, context = ctypes.c_int(), ctypes.c_void_p()
+    driver = _libcuda.library()
+    assert driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(number)) == 0
+    return number.value, driver.cuCtxGetCurrent(ctypes.byref(context))
+
+def test_with_a_fault_of_its_own(emulated_driver):
+    assert answers() == (2, 999)
+    emulated_driver.inject("cuInit", 3)
+    assert _libcuda.library().cuInit(0) == 3
+
+def test_those_of_the_run_stay():
+    assert answers() == (2, 999)
+"""
+
+
+@pytest.mark.parametrize("how", ["options", "settings", "environment"])
+def test_devices_and_faults_of_a_run(run, pytester, monkeypatch, how: str) -> None:
+    """They come from an option, from its environment variable, or from what the native library would read."""
+    pytester.makepyfile(OF_THE_RUN)
+    given = {"devices": "2", "faults": "cuCtxGetCurrent:0=999"}
+    arguments = [f"--cudalink-{name}={value}" for name, value in given.items()] if how == "options" else []
+    for name, value in given.items():
+        if how != "options":
+            monkeypatch.setenv(f"CUDALINK_{'EMULATOR_' if how == 'environment' else ''}{name.upper()}", value)
+    run("--cudalink-driver=13.0", *arguments).assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("cuInit=3", "'cuInit=3' cannot be read; expected FUNCTION:NTH=CODE"),
+        ("cuInit:1=2junk", "'cuInit:1=2junk' cannot be read"),
+        ("lost=46@5", "'lost=46@5' cannot be read"),
+        ("cuInit:1=2;cuNothing:1=2", "exports no function 'cuNothing'"),
+        ("cuInit:1=12345", "12345 is no CUresult"),
+    ],
+)
+def test_bad_faults(text: str, complaint: str) -> None:
+    """What cannot be read, or cannot be, is refused before anything starts."""
+    with pytest.raises(emulator.EmulatorError, match=complaint):
+        emulator.plan("13.0", faults=text)
+
+
+def test_names_of_functions() -> None:
+    """A name of cuda.h stands for the form that programs call, which depends on the driver."""
+    assert emulator.plan("13.0", faults=" cuLinkAddData:2=2@50; lost=46;").faults == "cuLinkAddData_v2:2=2@50;lost=46"
+    for version, symbol in (("12.0", "cuCtxCreate_v3"), ("12.9", "cuCtxCreate_v4")):
+        assert emulator.plan(version, faults="cuCtxCreate:1=2").faults == f"{symbol}:1=2"
+    assert emulator.plan("13.0", faults="cuCtxCreate_v2:1=2").faults == "cuCtxCreate_v2:1=2"
+
+
+def test_injecting(run, pytester) -> None:
+    """Numbers that cannot be meant are refused, and a fault that no call met is a warning."""
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize(
+            "wrong", [{"nth": -1}, {"delay": -1}, {"delay": float("nan")}, {"code": -5}, {"code": 12345}], ids=str
+        )
+        def test_refused(emulated_driver, wrong):
+            with pytest.raises(ValueError, match="cannot be|is no CUresult"):
+                emulated_driver.inject("cuInit", **wrong)
+            with pytest.raises(ValueError, match="5 is no CUresult"):
+                emulated_driver.lose_device(-5)
+
+        def test_never_met(emulated_driver):
+            emulated_driver.inject("cuLinkAddData", 2)
+        """
+    )
+    result = run("--cudalink-driver=13.0")
+    result.assert_outcomes(passed=6, warnings=1)
+    result.stdout.fnmatch_lines(["*the fault injected into cuLinkAddData_v2 was met by no call of this test*"])
+
+
+@pytest.mark.parametrize(("version", "arch", "first"), [("12.7", "sm_120", "12.8"), ("12.0", "sm_100", "12.8")])
+def test_device_newer_than_the_driver(version: str, arch: str, first: str) -> None:
+    """A driver has only devices that it knows."""
+    with pytest.raises(emulator.EmulatorError, match=f"{arch}, which needs CUDA {first} or newer"):
+        emulator.plan(version, arch=arch)
+    assert emulator.plan(first, arch=arch).arch == arch
 
 
 def test_command(toolchain, tmp_path) -> None:
