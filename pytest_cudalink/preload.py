@@ -131,8 +131,6 @@ def absent_driver() -> None:
     """
     folder = library_folder(absent=True)
     _refuse_other(folder, "--cudalink-driver=absent")
-    if not driver_exists():
-        return  # nothing to hide
     os.environ["LD_LIBRARY_PATH"] = prepended(folder)
     _kept.append(ctypes.CDLL(str(folder / _DRIVER)))
     probes.cache_clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import shutil
@@ -81,11 +82,27 @@ def _run(options: argparse.Namespace) -> int:
     if emulation.missing:
         sys.stderr.write(f"cudalink driver run: {emulation.missing}; links will answer 221 until then\n")
     sys.stdout.flush()
-    return os.execve(program, command, {**os.environ, **emulation.environment()})  # noqa: S606 (the user's program)
+    try:
+        return os.execve(program, command, {**os.environ, **emulation.environment()})  # noqa: S606 (the user's program)
+    except OSError as error:
+        hint = (
+            "; a script needs an interpreter that there is, in its first line or before it" if _is_script(error) else ""
+        )
+        sys.stderr.write(f"cudalink driver run: {program} cannot be run: {error.strerror}{hint}\n")
+        return 2
+
+
+def _is_script(error: OSError) -> bool:
+    """Whether the kernel could not tell what runs a file, or did not find that."""
+    return error.errno in (errno.ENOEXEC, errno.ENOENT)
 
 
 def _info(options: argparse.Namespace) -> int:
-    facts = _facts()
+    try:
+        facts = _facts()
+    except OSError as error:  # a libcuda.so.1 that is none
+        sys.stderr.write(f"cudalink driver info: the driver of this machine cannot be opened: {error}\n")
+        return 2
     if options.json:
         sys.stdout.write(json.dumps(facts, indent=1) + "\n")
         return 0

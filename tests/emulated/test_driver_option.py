@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import emulator, settings
+from tests.emulated.conftest import ROOT
 from tests.emulated.test_lifetimes import STATE
 
 LINK = """
@@ -376,6 +377,47 @@ def test_command(toolchain, tmp_path) -> None:
     assert info["emulator"]["versions"][0] == "12.0"
     assert "13.0" in info["emulator"]["ready"]
     assert "can be emulated: CUDA 12.0 to 13.5" in cudalink("info").stdout
+
+
+@pytest.fixture
+def junk(tmp_path, monkeypatch) -> Path:
+    """A libcuda.so.1 on the loader's path that is no library."""
+    (tmp_path / "libcuda.so.1").write_text("no library", encoding="utf-8")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    return tmp_path / "libcuda.so.1"
+
+
+def test_command_says_what_cannot_be_run(toolchain, tmp_path) -> None:
+    """A file that the kernel cannot run is one sentence, as is a script whose interpreter there is not."""
+    toolchain("13.0")
+    for head in ("", "#!/no/such/interpreter\n"):
+        script = tmp_path / "script"
+        script.write_text(head + "true\n", encoding="utf-8")
+        script.chmod(0o755)
+        command = [sys.executable, "-m", "pytest_cudalink.cli", "driver", "run", "--version", "13.0", "--", str(script)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        (line,) = done.stderr.splitlines()
+        assert line.startswith(f"cudalink driver run: {script} cannot be run: ")
+
+
+def test_a_driver_that_is_none(run, pytester, junk) -> None:
+    """A file that cannot be opened is one sentence for `driver info`, and `absent` hides it."""
+    command = [sys.executable, "-m", "pytest_cudalink.cli", "driver", "info"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert str(junk) in line
+    pytester.makepyfile("def test_none(cudalink): assert cudalink.driver is None")
+    run("--cudalink-driver=absent").assert_outcomes(passed=1)
+
+
+def test_nothing_to_record(tmp_path, monkeypatch) -> None:
+    """Recording the conformance cases without a driver is one sentence."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(emulator.library_folder(absent=True)))
+    command = [sys.executable, "-m", "tests.conformance.record", str(tmp_path / "out.json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
 
 
 def test_tables_agree() -> None:
