@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p
@@ -20,6 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import empty_tests
 from _ratio import ratio, report
 
 ROUNDS = 60
@@ -113,6 +115,38 @@ def serve() -> dict[str, Any]:
     return {}
 
 
+#: A linker that lives as long as the suite, and tests that link nothing.
+SUITE = """
+import pytest
+from pytest_cudalink import demo
+from pytest_cudalink.linker import Linker, LinkerOptions
+
+@pytest.fixture(scope="session")
+def linker():
+    codes = demo.compile_modules("ptx", "sm_90")
+    with Linker(*codes, options=LinkerOptions(arch="sm_90"), backend="driver") as linker:
+        linker.link("cubin")
+        yield linker
+
+@pytest.mark.parametrize("number", range(1000))
+def test_empty(linker, number): pass
+"""
+SUITE_ROUNDS = 15
+
+
+def suite(version: str) -> bool:
+    """Whether a whole suite with the lifetime checks is as quick as one without."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "test_suite.py").write_text(SUITE, encoding="utf-8")
+        run = partial(empty_tests.run, folder, "-p", "cudalink", f"--cudalink-driver={version}")
+        return empty_tests.compare(
+            "1000 tests beside a linker that lives, with lifetime checks against none",
+            partial(run, "--cudalink-lifetime=fail"),
+            partial(run, "--cudalink-lifetime=off"),
+            SUITE_ROUNDS,
+        )
+
+
 CHILDREN: dict[str, Callable[[], dict[str, Any]]] = {"link": link, "load": load, "serve": serve}
 
 
@@ -173,7 +207,7 @@ def compare(ours: dict[str, str], theirs: dict[str, str]) -> tuple[float, float,
 
 def main() -> int:
     """Measure; exit code 1 beyond a limit."""
-    from pytest_cudalink import emulator
+    from pytest_cudalink.emulator._tables import table
 
     ok = report("a link through the emulated driver against nvJitLink", *run("link")["times"], LINK_LIMIT)
     off, on = planned("off"), planned("report")
@@ -183,7 +217,8 @@ def main() -> int:
         # no limit: it is malloc that is slower, for all of the process
         marked, plain, quotient = compare(on, off)
         print(f"     … and with malloc's marks too: {marked * 1e3:.0f} against {plain * 1e3:.0f} ms, {quotient:.2f}")
-    names = list(emulator._data("functions.toml")["functions"])[:QUESTIONS]
+    ok &= suite(off["CUDALINK_EMULATOR_VERSION"])
+    names = list(table("functions")["functions"])[:QUESTIONS]
     names += names[: QUESTIONS - len(names)]
     took = sorted(run("load", json.dumps(names))["milliseconds"] for _ in range(11))[5]
     mark = "ok  " if took <= LOAD_LIMIT else "FAIL"

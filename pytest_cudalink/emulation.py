@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import gc
+import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 if TYPE_CHECKING:
     from .emulator.control import Driver, Violation
-    from .settings import Settings
+    from .settings import Setting, Settings
 
 __all__ = ["Lifetimes", "apply", "lifetimes"]
 
 
-@dataclass
+_SECTION: Final = "cudalink lifetimes"
+
+
+@dataclass(eq=False)
 class Lifetimes:
-    """Violations of a run, as the tests end.
+    """A plugin object: violations of a run, each with the test during which it was made.
 
     Attributes
     ----------
@@ -30,21 +34,28 @@ class Lifetimes:
         The emulated driver of this process.
     mode : str
         ``"report"``, ``"fail"`` or ``"punish"``.
-    found : list
-        What was noticed, with the test during which it was.
     told : callable
-        Told of each.
+        Told of each, with the test; None where it was made outside of tests.
+    tests : Counter
+        How many each test made.
+    outside : list of str
+        What was made outside of tests.
     """
 
     driver: Driver
     mode: str
-    found: list[tuple[str | None, Violation]] = field(default_factory=list)
-    told: Callable[[Violation], None] = lambda _: None
+    told: Callable[[Violation, str | None], None] = lambda _one, _nodeid: None
+    tests: Counter[str] = field(default_factory=Counter)
+    outside: list[str] = field(default_factory=list)
     _starts: list[tuple[int, str]] = field(default_factory=list)
+    _alive: int = 0
+    _of_teardown: tuple[Violation, ...] = ()
 
-    def begin(self, nodeid: str) -> None:
-        """Note that link states from now on belong to this test."""
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Note that link states from now on belong to this test, and violations so far to none."""
+        self.collect(None)
         self._starts.append((self.driver.state_count, nodeid))
+        self._alive = self.driver.live_states
 
     def maker(self, violation: Violation) -> str | None:
         """The test that created the link state of a violation."""
@@ -57,40 +68,86 @@ class Lifetimes:
         note = "" if maker in (nodeid, None) else f"\nThe link state was created by {maker}."
         return violation.long_repr + note
 
-    def collect(self, nodeid: str | None) -> list[Violation]:
+    def collect(self, nodeid: str | None) -> tuple[Violation, ...]:
         """What was noticed since the last time."""
-        if self.driver.live_states:
-            gc.collect()  # a linker in a cycle is destroyed by the test that made it
-        new = list(self.driver.violations)
-        self.driver.forget(tuple(new))
-        self.found += [(nodeid, one) for one in new]
+        new = self.driver.violations
+        if new:
+            self.driver.forget(new)
         for one in new:
-            self.told(one)
+            self.told(one, nodeid)
+            if nodeid is None:
+                self.outside.append(self.describe(one, None))
+            else:
+                self.tests[nodeid] += 1
         return new
 
-    def _text(self, violations: list[Violation], nodeid: str | None) -> str:
-        return "\n\n".join(self.describe(one, nodeid) for one in violations)
-
-    @contextmanager
-    def phase(self, item: pytest.Item, when: str) -> Iterator[None]:
-        """One phase of a test: what is noticed in it is shown with the test, and fails it if the mode says so."""
-        failed = True
-        if when == "setup":
-            self.begin(item.nodeid)
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Destroy what the test leaves behind, while its report is still to come."""
         try:
-            yield
-            failed = False
+            return (yield)
         finally:
-            if when == "teardown" and self.driver.live_states:
+            # collecting all garbage takes longer than most tests: only for one that left states
+            if self.driver.live_states > self._alive:
                 # the values of fixtures would die with the next test only
                 getattr(item, "funcargs", {}).clear()
-            if new := self.collect(item.nodeid):
-                item.add_report_section(when, "cudalink lifetimes", self._text(new, item.nodeid))
-            if new and not failed and self.mode != "report":
-                plural = "s" if len(new) > 1 else ""
-                msg = f"cudalink: {len(new)} lifetime violation{plural} during this test's {when}:\n"
-                msg += self._text(new, item.nodeid)
-                pytest.fail(msg, pytrace=False)
+                gc.collect()  # a linker in a cycle is destroyed by the test that made it
+            self._of_teardown = self.collect(item.nodeid)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Show violations with their test, and fail it, whatever else was made of it: a skip or xfail hides nothing."""
+        new, self._of_teardown = self._of_teardown + self.collect(item.nodeid), ()
+        report = yield
+        if not new:
+            return report
+        text = "\n\n".join(self.describe(one, item.nodeid) for one in new)
+        if report.failed or self.mode == "report":
+            report.sections.append((_SECTION, text))
+            return report
+        plural = "s" if len(new) > 1 else ""
+        msg = f"cudalink: {len(new)} lifetime violation{plural} during this test's {call.when}:\n{text}"
+        report.outcome = "failed"
+        vars(report).pop("wasxfail", None)
+        try:
+            pytest.fail(msg, pytrace=False)
+        except pytest.fail.Exception:
+            report.longrepr = item.repr_failure(pytest.ExceptionInfo.from_current())
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """What no test shows: a worker hands it over, the others fail the run."""
+        if self.driver.live_states:
+            gc.collect()
+        self.collect(None)
+        given: Any = getattr(session.config, "workeroutput", None)
+        if given is not None:
+            given["cudalink_lifetimes"] = {"tests": dict(self.tests), "outside": self.outside}
+        elif self.outside and self.mode != "report" and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """A worker of xdist has ended; one that crashed hands nothing over."""
+        given = (getattr(node, "workeroutput", None) or {}).get("cudalink_lifetimes")
+        if given:
+            self.tests.update(given["tests"])
+            self.outside += [f"[{node.gateway.id}] {text}" for text in given["outside"]]
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Every test with its number of violations, and those of no test in full."""
+        if not self.tests and not self.outside:
+            return
+        terminalreporter.section(_SECTION)
+        for nodeid, count in sorted(self.tests.items()):
+            terminalreporter.line(f"{nodeid}: {count} violation{'s' if count > 1 else ''}")
+        for text in self.outside:
+            terminalreporter.line(f"outside of tests: {text}")
+        if self.outside and self.mode != "report":
+            terminalreporter.line("The run fails for what was made outside of tests.")
 
 
 def toolkit_version() -> str | None:
@@ -111,11 +168,19 @@ def apply(settings: Settings) -> None:
     pytest.UsageError
         If it cannot be: another libcuda is here already, the native libraries are not built, nothing tells the version.
     """
-    wanted = settings.driver.value
-    if wanted == "real" or (wanted == "auto" and settings.backend.value not in ("driver", "each")):
-        return
     from . import emulator, preload
 
+    wanted = settings.driver.value
+    if wanted in ("real", "auto") and (present := preload.driver()) is not None:
+        if wanted == "auto":
+            return
+        msg = (
+            f"cudalink: --cudalink-driver is {settings.driver}: this process has the emulated driver of CUDA "
+            f"{present.version}, from its environment; start it without `cudalink driver run`, or ask for auto"
+        )
+        raise pytest.UsageError(msg)
+    if wanted == "real" or (wanted == "auto" and settings.backend.value not in ("driver", "each")):
+        return
     try:
         if wanted == "absent":
             preload.absent_driver()
@@ -126,13 +191,25 @@ def apply(settings: Settings) -> None:
             wanted = toolkit_version() or ""
             if not wanted:
                 return  # no toolkit whose version could be taken; what needs a driver is skipped, and says so
-        events = Path(settings.events.value).absolute() if settings.events.value else None
-        preload.emulate_driver(
-            emulator.plan(wanted, arch=settings.arch.value, lifetime=settings.lifetime.value, events=events)
+        events = _asked(settings.events, "EVENTS")
+        planned = emulator.plan(
+            wanted,
+            arch=_asked(settings.arch, "ARCH"),
+            devices=emulator.number_of_devices(_asked(settings.devices, "DEVICES")),
+            lifetime=settings.lifetime.value,
+            events=Path(events).absolute() if events else None,
+            faults=_asked(settings.faults, "FAULTS"),
         )
+        preload.emulate_driver(planned)
     except (emulator.EmulatorError, preload.LoadedTooLateError) as error:
         msg = f"cudalink: --cudalink-driver is {settings.driver}: {error}"
         raise pytest.UsageError(msg) from error
+
+
+def _asked(setting: Setting, variable: str) -> str:
+    """A setting; where nobody chose one, what the environment tells the native library already."""
+    given = os.environ.get(f"CUDALINK_EMULATOR_{variable}", "") if setting.source == "default" else ""
+    return given or setting.value
 
 
 def lifetimes(settings: Settings) -> Lifetimes | None:

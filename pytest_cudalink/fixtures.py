@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -107,10 +108,14 @@ class EmulatedDriver:
         Everything that can be asked of it.
     emulation : pytest_cudalink.emulator.Emulation
         What it was made from.
+    start : int
+        Number of the first event that belongs to this test.
     """
 
     control: Driver
     emulation: Emulation
+    start: int = 0
+    _made: list[tuple[str, int]] = field(default_factory=list)
 
     @property
     def version(self) -> CudaVersion:
@@ -128,17 +133,37 @@ class EmulatedDriver:
         return self.control.violations
 
     def events(self, call: str | None = None) -> list[dict[str, Any]]:
-        """Events of this process, oldest first; only those of one function if it is named."""
-        found = self.control.events()
+        """Events since this test asked for the driver, oldest first; only those of one function if it is named.
+
+        ``control.events()`` has those of the whole process.
+        """
+        found = self.control.events(self.start)
         return found if call is None else [event for event in found if event.get("call") == call and "result" in event]
 
     def inject(self, function: str, code: int = 0, *, nth: int = 1, delay: float = 0.0) -> None:
         """As `pytest_cudalink.emulator.control.Driver.inject`, for the rest of this test."""
-        self.control.inject(function, code, nth=nth, delay=delay)
+        self._made.append((self.control.inject(function, code, nth=nth, delay=delay), code))
 
     def lose_device(self, code: int = 46) -> None:
         """As `pytest_cudalink.emulator.control.Driver.lose_device`, for the rest of this test."""
         self.control.lose_device(code)
+        self._made.append(("lost", 0))
+
+    def take_back(self) -> list[str]:
+        """Take back the faults of this test, and leave those of the run; the functions that never failed as told."""
+        if not self._made:
+            return []
+        from .emulator import control, faults
+
+        complete = self.control.event_count() - self.start <= control.EVENTS_KEPT
+        failed = {event["call"] for event in self.events() if event.get("injected")} if complete else None
+        self.control.clear()
+        for one in faults.parse(self.emulation.faults, self.version):
+            if one.function == "lost":
+                self.control.lose_device(one.code)
+            elif one.nth == 0:
+                self.control.inject(one.function, one.code, nth=0, delay=one.delay)
+        return [] if failed is None else sorted({name for name, code in self._made if code} - failed)
 
 
 @dataclass(frozen=True)
@@ -239,6 +264,7 @@ def dispatch_case(request: pytest.FixtureRequest) -> Case:
 def emulated_driver() -> Iterator[EmulatedDriver]:
     """The emulated driver: version, arch, events, inject, violations. Faults are taken back when the test ends.
 
+    A fault that no call met is a `pytest.PytestWarning`: the test did not see what it was to see.
     A test that asks for it is skipped where there is a real driver or none; run with ``--cudalink-driver=VERSION``.
     """
     from . import preload, probes
@@ -247,8 +273,11 @@ def emulated_driver() -> Iterator[EmulatedDriver]:
     if driver is None or emulation is None:
         found = probes.driver_version()
         pytest.skip(f"cudalink: needs an emulated driver (found {f'{found}, real' if found else 'none'})")
-    yield EmulatedDriver(driver, emulation)
-    driver.clear()
+    given = EmulatedDriver(driver, emulation, driver.event_count())
+    yield given
+    for function in given.take_back():
+        msg = f"cudalink: the fault injected into {function} was met by no call of this test"
+        warnings.warn(pytest.PytestWarning(msg), stacklevel=1)
 
 
 @pytest.fixture

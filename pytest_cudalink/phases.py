@@ -1,4 +1,4 @@
-"""What happens around the phases of a test that has a plan, or in a run that forces or watches the driver."""
+"""What happens around the phases of a test that has a plan, or in a run that forces the driver."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Phases:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
-        with session.phase(item, "setup"):
+        with session.missing_driver_skips(item.config):
             plan = item.stash.get(PLAN, None)
             if plan is not None:
                 _prepare(item, plan)
@@ -52,7 +52,7 @@ class Phases:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         documented = item.stash.get(_DOCUMENTED, None)
-        with session.phase(item, "call"):
+        with session.missing_driver_skips(item.config):
             if documented is None:
                 return (yield)
             try:
@@ -73,7 +73,7 @@ class Phases:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
         try:
-            with session.phase(item, "teardown"):
+            with session.missing_driver_skips(item.config):
                 return (yield)
         finally:
             before = item.stash.get(_BEFORE, None)

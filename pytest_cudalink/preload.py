@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import Final
 
 from . import probes
-from .emulator import MMAP_THRESHOLD, PERTURB_BYTE, TRIM_THRESHOLD, Emulation, control, library_folder, prepended
+from .emulator import (
+    MMAP_THRESHOLD,
+    PERTURB_BYTE,
+    TRIM_THRESHOLD,
+    Emulation,
+    control,
+    from_environment,
+    library_folder,
+    prepended,
+)
 
 __all__ = [
     "LoadedTooLateError",
@@ -57,7 +66,10 @@ def loaded_file(name: str) -> str | None:
 
 
 def emulated() -> Emulation | None:
-    """The emulated driver of this process, if `emulate_driver` put one there."""
+    """What the emulated driver of this process was made from, however it came here; None if there is none."""
+    global _emulation  # noqa: PLW0603 (the owner of this piece of process state)
+    if _emulation is None and driver() is not None:
+        _emulation = from_environment(os.environ)
     return _emulation
 
 
@@ -121,8 +133,6 @@ def absent_driver() -> None:
     """
     folder = library_folder(absent=True)
     _refuse_other(folder, "--cudalink-driver=absent")
-    if not driver_exists():
-        return  # nothing to hide
     os.environ["LD_LIBRARY_PATH"] = prepended(folder)
     _kept.extend(ctypes.CDLL(str(folder / name)) for name in _DRIVER_LIBRARIES)
     probes.cache_clear()

@@ -166,14 +166,14 @@ class Results:
         self._open[key] = attempt
         self._close(self._writer, *key, attempt, {})
 
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self._writer is None:
             return
         for (worker, nodeid), attempt in list(self._open.items()):
             self._close(self._writer, worker, nodeid, attempt, {})
         self._writer.write(
             "end",
-            exitstatus=int(exitstatus),
+            exitstatus=int(session.exitstatus),  # what other plugins have made of it
             duration=time.perf_counter() - self._began,
             counts=dict(self._counts),
         )

@@ -38,7 +38,6 @@ __all__ = [
     "missing_driver_skips",
     "node_down",
     "of",
-    "phase",
     "preload",
     "start",
     "started",
@@ -149,15 +148,7 @@ class Session:
             plugins.register(recording.Results(self.totals, self.writer), "cudalink-results")
 
     def record(self, event: str, **content: Any) -> None:
-        """Write an event to the record file, with the test of the moment; does nothing without ``--cudalink-report``.
-
-        A ``"violation"`` also counts for the test, with or without the file.
-        """
-        if event == "violation":
-            if self.nodeid is not None:
-                self.of_test().violations += 1
-            else:
-                self.outside.violations += 1
+        """Write an event to the record file, with the test of the moment; nothing without ``--cudalink-report``."""
         if self.writer is not None:
             self.writer.write(event, **{"nodeid": self.nodeid, **content})
 
@@ -172,9 +163,11 @@ class Session:
             write_link(self.writer, event, self.worker)
         self.config.hook.pytest_cudalink_link(config=self.config, event=event)
 
-    def violated(self, violation: Violation) -> None:
-        """Take note of a broken lifetime rule."""
-        self.record("violation", text=str(violation), **vars(violation))
+    def violated(self, violation: Violation, nodeid: str | None) -> None:
+        """Take note of a broken lifetime rule, for a test or for none."""
+        self.follow()
+        (self.outside if nodeid is None else self.of_test()).violations += 1
+        self.record("violation", nodeid=nodeid, text=str(violation), **vars(violation))
 
     def judged(self, verdict: Verdict) -> None:
         """Take note of a verdict of the guard rails."""
@@ -243,7 +236,7 @@ def start(config: pytest.Config) -> None:
         undo = ExitStack()
         undo.callback(forcing.set_default_policy, forcing.set_default_policy(policy.value))
         config.add_cleanup(undo.close)
-    if run.lifetimes is not None or backend.value in ("driver", "each"):
+    if backend.value in ("driver", "each"):
         _watch_phases(config)
 
 
@@ -409,7 +402,8 @@ def command_line(config: pytest.Config) -> None:
 
 def _apply_driver(config: pytest.Config, chosen: Settings) -> None:
     forced = chosen.backend.value in ("driver", "each")
-    if chosen.driver.value == "real" or (chosen.driver.value == "auto" and not forced):
+    wanted = chosen.driver.value
+    if not _inherits_driver() and (wanted == "real" or (wanted == "auto" and not forced)):
         return
     from . import emulation
 
@@ -417,6 +411,11 @@ def _apply_driver(config: pytest.Config, chosen: Settings) -> None:
     emulation.apply(chosen)
     changed = {name: before.get(name) for name, value in os.environ.items() if before.get(name) != value}
     config.add_cleanup(partial(_restore, changed))
+
+
+def _inherits_driver() -> bool:
+    """Whether this process was started on an emulated driver, as `cudalink driver run` does."""
+    return "CUDALINK_EMULATOR_VERSION" in os.environ
 
 
 def _apply_nvjitlink(config: pytest.Config, chosen: Settings) -> None:
@@ -442,54 +441,26 @@ def _start_driver(config: pytest.Config, run: Session) -> None:
     if _PRELOADED not in config.stash:
         _apply_driver(config, run.settings)
         _apply_nvjitlink(config, run.settings)
-    if "pytest_cudalink.preload" not in sys.modules:
+    if "pytest_cudalink.preload" not in sys.modules and not _inherits_driver():
         return
     from . import emulation
 
     run.lifetimes = emulation.lifetimes(run.settings)
     if run.lifetimes is not None:
-        run.follow()
         run.lifetimes.told = run.violated
+        config.pluginmanager.register(run.lifetimes, "cudalink-lifetimes")
         config.add_cleanup(run.lifetimes.driver.unwatch)
 
 
-@contextmanager
-def phase(item: pytest.Item, when: str) -> Iterator[None]:
-    """One phase of a test."""
-    lifetimes = of(item.config).lifetimes
-    with missing_driver_skips(item.config):
-        if lifetimes is None:
-            yield
-        else:
-            with lifetimes.phase(item, when):
-                yield
-
-
 def terminal_summary(reporter: pytest.TerminalReporter) -> None:
-    """At the end: what was linked and skipped, and violations that no test shows any more."""
+    """At the end: what was linked and skipped."""
     run = of(reporter.config)
-    _lifetime_summary(run.lifetimes, reporter)
     guarded = run.settings.guard_rails.value != "off"
     if guarded or "totals" in vars(run):
         from . import summary
 
         summary.section(reporter, run.totals)
         summary.guard_rails_section(reporter, run.settings, run.totals, run.not_routed)
-
-
-def _lifetime_summary(lifetimes: Lifetimes | None, reporter: pytest.TerminalReporter) -> None:
-    if lifetimes is None:
-        return
-    late = lifetimes.collect(None)
-    tests = sorted({nodeid for nodeid, _ in lifetimes.found if nodeid})
-    if not late and not tests:
-        return
-    reporter.section("cudalink lifetimes")
-    for nodeid in tests:
-        count = sum(name == nodeid for name, _ in lifetimes.found)
-        reporter.line(f"{nodeid}: {count} violation{'s' if count > 1 else ''}")
-    for one in late:
-        reporter.line(f"after the last test: {lifetimes.describe(one, None)}")
 
 
 def header(config: pytest.Config) -> list[str]:

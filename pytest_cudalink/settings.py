@@ -39,6 +39,10 @@ def _driver_fault(value: str) -> str | None:
     return None
 
 
+def _devices_fault(value: str) -> str | None:
+    return None if re.fullmatch(r"\d{1,2}", value, re.ASCII) and int(value) <= 64 else "expected a number, 0 to 64"
+
+
 def _no_release(value: str) -> str | None:
     """What is wrong with a release of a library, or with ``auto`` and ``absent``."""
     if value in ("auto", "absent") or re.fullmatch(r"\d+\.\d+", value, re.ASCII):
@@ -112,6 +116,26 @@ OPTIONS: Final = (
         default="sm_90",
         choices=EMULATED_ARCHITECTURES,
         help="architecture of the emulated driver's device",
+    ),
+    Option(
+        name="devices",
+        flag="--cudalink-devices",
+        env="CUDALINK_DEVICES",
+        ini="cudalink_devices",
+        default="1",
+        metavar="NUMBER",
+        fault=_devices_fault,
+        help="how many devices an emulated driver has; 0 is a driver without a device",
+    ),
+    Option(
+        name="faults",
+        flag="--cudalink-faults",
+        env="CUDALINK_FAULTS",
+        ini="cudalink_faults",
+        default="",
+        metavar="FAULTS",
+        help="calls of an emulated driver that fail: FUNCTION:NTH=CODE[@MILLISECONDS] and lost=CODE, separated by "
+        "semicolons",
     ),
     Option(
         name="lifetime",
@@ -216,6 +240,8 @@ class Settings(NamedTuple):
     policy: Setting
     driver: Setting
     arch: Setting
+    devices: Setting
+    faults: Setting
     lifetime: Setting
     events: Setting
     target: Setting

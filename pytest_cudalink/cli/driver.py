@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import shutil
@@ -19,21 +20,29 @@ DESCRIPTION: Final = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verbs."""
+    """Add the verbs; what the environment says of an emulated driver already is the default."""
+    given = {name: os.environ.get(f"CUDALINK_EMULATOR_{name}", "") for name in ("ARCH", "DEVICES", "EVENTS", "FAULTS")}
     verbs = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
     start = verbs.add_parser("run", help="run a program on an emulated driver")
     start.add_argument("--version", required=True, metavar="VERSION", help="CUDA version of the driver, such as 13.0")
     start.add_argument("--release", help="driver release that NVML answers (default: the first of that version)")
-    start.add_argument("--arch", default="sm_90", help="architecture of the devices (default: %(default)s)")
-    start.add_argument("--devices", type=int, default=1, help="how many (default: %(default)s)")
+    start.add_argument(
+        "--arch", default=given["ARCH"] or "sm_90", help="architecture of the devices (default: %(default)s)"
+    )
+    start.add_argument("--devices", default=given["DEVICES"] or "1", help="how many (default: %(default)s)")
     start.add_argument(
         "--lifetime",
-        default="report",
+        default=os.environ.get("CUDALINK_LIFETIME") or "report",
         choices=("off", "report", "punish"),
         help="look after the memory that the program gives to cuLinkCreate (default: %(default)s)",
     )
-    start.add_argument("--events", type=Path, metavar="FILE", help="append every event to a file, as JSON lines")
-    start.add_argument("--faults", default="", help="FUNCTION:NTH=CODE[@MS] and lost=CODE, separated by semicolons")
+    events = given["EVENTS"] or None
+    start.add_argument(
+        "--events", type=Path, default=events, metavar="FILE", help="append every event to a file, as JSON lines"
+    )
+    start.add_argument(
+        "--faults", default=given["FAULTS"], help="FUNCTION:NTH=CODE[@MS] and lost=CODE, separated by semicolons"
+    )
     start.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the program and its arguments")
     info = verbs.add_parser("info", help="which driver is there, and which can be emulated")
     info.add_argument("--json", action="store_true", help="for programs")
@@ -65,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
         options.version,
         release=options.release,
         arch=options.arch,
-        devices=options.devices,
+        devices=emulator.number_of_devices(options.devices),
         lifetime=options.lifetime,
         events=options.events.absolute() if options.events else None,
         faults=options.faults,
@@ -73,11 +82,27 @@ def _run(options: argparse.Namespace) -> int:
     if emulation.missing:
         sys.stderr.write(f"cudalink driver run: {emulation.missing}; links will answer 221 until then\n")
     sys.stdout.flush()
-    return os.execve(program, command, {**os.environ, **emulation.environment()})  # noqa: S606 (the user's program)
+    try:
+        return os.execve(program, command, {**os.environ, **emulation.environment()})  # noqa: S606 (the user's program)
+    except OSError as error:
+        hint = (
+            "; a script needs an interpreter that there is, in its first line or before it" if _is_script(error) else ""
+        )
+        sys.stderr.write(f"cudalink driver run: {program} cannot be run: {error.strerror}{hint}\n")
+        return 2
+
+
+def _is_script(error: OSError) -> bool:
+    """Whether the kernel could not tell what runs a file, or did not find that."""
+    return error.errno in (errno.ENOEXEC, errno.ENOENT)
 
 
 def _info(options: argparse.Namespace) -> int:
-    facts = _facts()
+    try:
+        facts = _facts()
+    except OSError as error:  # a libcuda.so.1 that is none
+        sys.stderr.write(f"cudalink driver info: the driver of this machine cannot be opened: {error}\n")
+        return 2
     if options.json:
         sys.stdout.write(json.dumps(facts, indent=1) + "\n")
         return 0

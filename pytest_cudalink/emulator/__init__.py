@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from ..versions import ARCHITECTURES as _KNOWN_ARCHITECTURES
 from ..versions import CudaVersion
+from ._tables import table
+from .faults import parse, text_of
 
 __all__ = [
     "ARCHITECTURES",
@@ -25,7 +28,9 @@ __all__ = [
     "TRIM_THRESHOLD",
     "Emulation",
     "EmulatorError",
+    "from_environment",
     "library_folder",
+    "number_of_devices",
     "plan",
     "release_of",
     "supported_versions",
@@ -43,6 +48,7 @@ _STAND_IN: Final = {CudaVersion(12, 7): CudaVersion(12, 8)}
 PERTURB_BYTE: Final = 0xA5
 MMAP_THRESHOLD: Final = 3072 * 1024
 TRIM_THRESHOLD: Final = 1 << 30
+_VARIABLES: Final = ("VERSION", "RELEASE", "ARCH", "DEVICES", "NVJITLINK", "NVJITLINK_OLD", "EVENTS", "FAULTS")
 LIFETIME_MODES: Final = ("off", "report", "fail", "punish")
 
 
@@ -51,14 +57,9 @@ class EmulatorError(RuntimeError):
 
 
 @cache
-def _data(name: str) -> dict[str, Any]:
-    return tomllib.loads((_HERE / "data" / name).read_text(encoding="utf-8"))
-
-
-@cache
 def supported_versions() -> tuple[CudaVersion, ...]:
     """Every CUDA version that a driver can be emulated of."""
-    return tuple(CudaVersion.parse(name) for name in _data("releases.toml")["releases"])
+    return tuple(CudaVersion.parse(name) for name in table("releases")["releases"])
 
 
 #: Devices that the emulated driver can show: ``data/devices.toml``.
@@ -67,7 +68,7 @@ ARCHITECTURES: Final = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "s
 
 def release_of(version: CudaVersion) -> str:
     """The driver release that a CUDA version came with, such as ``"580.65.06"`` (``data/releases.toml``)."""
-    release: str = _data("releases.toml")["releases"][str(version)]
+    release: str = table("releases")["releases"][str(version)]
     return release
 
 
@@ -180,6 +181,20 @@ def prepended(folder: Path) -> str:
     return ":".join([str(folder), *rest])
 
 
+def number_of_devices(text: str) -> int:
+    """Read how many devices are asked for.
+
+    Raises
+    ------
+    EmulatorError
+        If that is no number from 0 to 64.
+    """
+    if not (text.isdecimal() and int(text) <= 64):
+        msg = f"{text} devices cannot be emulated; 0 to 64 can"
+        raise EmulatorError(msg)
+    return int(text)
+
+
 def plan(
     version: str | CudaVersion,
     *,
@@ -227,9 +242,7 @@ def plan(
     if arch not in ARCHITECTURES:
         msg = f"there is no emulated device of {arch!r}; known: {', '.join(ARCHITECTURES)}"
         raise EmulatorError(msg)
-    if not 0 <= devices <= 64:
-        msg = f"{devices} devices cannot be emulated; 0 to 64 can"
-        raise EmulatorError(msg)
+    number_of_devices(str(devices))
     if lifetime not in LIFETIME_MODES:
         msg = f"lifetime mode {lifetime!r} is unknown; known: {', '.join(LIFETIME_MODES)}"
         raise EmulatorError(msg)
@@ -240,6 +253,14 @@ def plan(
         except OSError as error:
             msg = f"events cannot be appended to {events}: {error.strerror}; name a file that can be written to"
             raise EmulatorError(msg) from error
+    since = next(one.since for one in _KNOWN_ARCHITECTURES if arch == f"sm_{one.number}")
+    if wanted < since:
+        msg = f"a driver of CUDA {wanted} has no device of {arch}, which needs CUDA {since} or newer"
+        raise EmulatorError(msg)
+    try:
+        faults = text_of(parse(faults, wanted))
+    except ValueError as error:
+        raise EmulatorError(str(error)) from error
     needs = _STAND_IN.get(wanted, wanted)
     return Emulation(
         wanted,
@@ -252,6 +273,27 @@ def plan(
         events,
         faults,
         needs,
+    )
+
+
+def from_environment(environment: Mapping[str, str]) -> Emulation | None:
+    """The emulated driver that `Emulation.environment` put into an environment; None if there is none in it."""
+    value = {name: environment.get(f"CUDALINK_EMULATOR_{name}", "") for name in _VARIABLES}
+    if not value["VERSION"]:
+        return None
+    version = CudaVersion.parse(value["VERSION"])
+    paths = [Path(value[name]) if value[name] else None for name in ("NVJITLINK", "NVJITLINK_OLD", "EVENTS")]
+    return Emulation(
+        version,
+        value["RELEASE"] or release_of(version),
+        value["ARCH"] or "sm_90",
+        int(value["DEVICES"] or 1),
+        paths[0],
+        paths[1],
+        environment.get("CUDALINK_LIFETIME") or "report",
+        paths[2],
+        value["FAULTS"],
+        _STAND_IN.get(version, version),
     )
 
 

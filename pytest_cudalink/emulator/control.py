@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..versions import CudaVersion
+from .faults import Fault, check_code, symbol_of
 
-__all__ = ["Driver", "Violation", "attach"]
+__all__ = ["EVENTS_KEPT", "Driver", "Violation", "attach"]
 
+#: Of native/core.c: how many events are kept, and the bytes of one.
+EVENTS_KEPT = 16384
 _EVENT_SIZE = 1024
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
@@ -124,13 +127,14 @@ class Driver:
             if self._read(number, text, _EVENT_SIZE) >= 0
         ]
 
-    def inject(self, function: str, code: int = 0, *, nth: int = 1, delay: float = 0.0) -> None:
+    def inject(self, function: str, code: int = 0, *, nth: int = 1, delay: float = 0.0) -> str:
         """Make a coming call of a driver function fail, or wait.
 
         Parameters
         ----------
         function : str
-            The symbol, such as ``"cuLinkAddData_v2"``.
+            The name in cuda.h, for which programs call the newest form that the driver has, or a symbol of an older
+            form with its number, such as ``"cuCtxCreate_v2"``.
         code : int
             CUresult to answer; 0 lets the call through, after the delay.
         nth : int
@@ -138,23 +142,33 @@ class Driver:
         delay : float
             Seconds to wait first.
 
+        Returns
+        -------
+        str
+            The symbol.
+
         Raises
         ------
         ValueError
-            If no such function is exported.
+            If no such function is exported, or a number is none that it can be.
         RuntimeError
             If 64 faults wait already.
         """
-        answer = self._library.cudalinkInject(function.encode(), nth, code, round(delay * 1000))
-        if answer == 1:
-            msg = f"the driver exports no function {function!r}; give the symbol, such as 'cuLinkAddData_v2'"
-            raise ValueError(msg)
-        if answer:
+        fault = Fault(symbol_of(function, self.version), code, nth, delay)
+        if self._library.cudalinkInject(fault.function.encode(), nth, code, fault.milliseconds):
             msg = "there are 64 injected faults already; clear them first"
             raise RuntimeError(msg)
+        return fault.function
 
     def lose_device(self, code: int = 46) -> None:
-        """Let every function that needs the device answer `code`, by default CUDA_ERROR_DEVICE_UNAVAILABLE."""
+        """Let every function that needs the device answer `code`, by default CUDA_ERROR_DEVICE_UNAVAILABLE.
+
+        Raises
+        ------
+        ValueError
+            If no driver answers with it.
+        """
+        check_code(code)
         self._library.cudalinkLoseDevice(code)
 
     def clear(self) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from pytest_cudalink import emulator, settings
 from pytest_cudalink.versions import CudaVersion
+from tests.emulated.conftest import ROOT
+from tests.emulated.test_lifetimes import STATE
 
 LINK = """
 from pytest_cudalink import demo
@@ -78,6 +80,51 @@ def test_version_arch_and_source(run, pytester, workers) -> None:
     result = run("--cudalink-driver=13.0", *workers)
     result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines(["cudalink: *driver CUDA 13.0 (emulated, sm_86, release 580.65.06, from option)"])
+
+
+@pytest.fixture
+def run_within(pytester: pytest.Pytester, toolchain):
+    """Run pytest with arguments under ``cudalink driver run --version 13.0``."""
+    toolchain("13.0")
+
+    def run_within(*arguments: str, driver: tuple[str, ...] = ()) -> pytest.RunResult:
+        command = (sys.executable, "-m", "pytest_cudalink.cli", "driver", "run", "--version", "13.0", *driver)
+        return pytester.run(*command, "--", sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments)
+
+    return run_within
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
+def test_within_driver_run(run_within, pytester, workers) -> None:
+    """A driver that the environment brought is an emulated one: header, fixtures and lifetime checks know it."""
+    pytester.makepyfile(
+        state=STATE,
+        test_it="""
+        from state import State
+
+        def test_fixtures(emulated_driver, driver_lifetimes):
+            assert (str(emulated_driver.version), emulated_driver.arch) == ("13.0", "sm_86")
+            State()
+            assert len(driver_lifetimes.expect()) == 1
+
+        def test_violation():
+            State()
+        """,
+    )
+    pytester.syspathinsert()
+    result = run_within(*workers, "--cudalink-lifetime=fail", driver=("--arch", "sm_86"))
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["cudalink: *driver CUDA 13.0 (emulated, sm_86, release 580.65.06)"])
+
+
+def test_real_refuses_an_emulated_driver(run_within, pytester) -> None:
+    """Who asks for the real driver does not get an emulated one in its stead."""
+    pytester.makepyfile("def test_nothing(): pass")
+    result = run_within("--cudalink-driver=real")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["*--cudalink-driver is real (from option): *emulated driver of CUDA 13.0*ask for auto"]
+    )
 
 
 def test_conftest_sees_it(run, pytester) -> None:
@@ -205,6 +252,8 @@ def test_faults_and_events(run, pytester, tmp_path) -> None:
                 _libcuda.call("cuCtxSynchronize")
 
         def test_back_again(emulated_driver):
+            assert emulated_driver.events() == []  # those before are of other tests
+            assert emulated_driver.control.events() != []
             _libcuda.call("cuInit", 0)
             with pytest.raises(ValueError, match="exports no function 'cuNothing'"):
                 emulated_driver.inject("cuNothing")
@@ -242,8 +291,96 @@ def test_faults_from_the_environment(on_driver) -> None:
     """CUDALINK_EMULATOR_FAULTS does the same for any program."""
     program = "import ctypes; cu = ctypes.CDLL('libcuda.so.1'); print([cu.cuInit(0) for _ in range(3)])"
     assert on_driver("13.0", "-c", program, faults="cuInit:2=999").stdout.strip() == "[0, 999, 0]"
-    done = on_driver("13.0", "-c", program, faults="cuNothing:1=1")
+    done = on_driver("13.0", "-c", program, env={"CUDALINK_EMULATOR_FAULTS": "cuNothing:1=1"})
     assert "CUDALINK_EMULATOR_FAULTS: no function cuNothing" in done.stderr
+
+
+OF_THE_RUN = """
+import ctypes
+from pytest_cudalink import _libcuda
+
+def answers():
+    number, context = ctypes.c_int(), ctypes.c_void_p()
+    driver = _libcuda.library()
+    assert driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(number)) == 0
+    return number.value, driver.cuCtxGetCurrent(ctypes.byref(context))
+
+def test_with_a_fault_of_its_own(emulated_driver):
+    assert answers() == (2, 999)
+    emulated_driver.inject("cuInit", 3)
+    assert _libcuda.library().cuInit(0) == 3
+
+def test_those_of_the_run_stay():
+    assert answers() == (2, 999)
+"""
+
+
+@pytest.mark.parametrize("how", ["options", "settings", "environment"])
+def test_devices_and_faults_of_a_run(run, pytester, monkeypatch, how: str) -> None:
+    """They come from an option, from its environment variable, or from what the native library would read."""
+    pytester.makepyfile(OF_THE_RUN)
+    given = {"devices": "2", "faults": "cuCtxGetCurrent:0=999"}
+    arguments = [f"--cudalink-{name}={value}" for name, value in given.items()] if how == "options" else []
+    for name, value in given.items():
+        if how != "options":
+            monkeypatch.setenv(f"CUDALINK_{'EMULATOR_' if how == 'environment' else ''}{name.upper()}", value)
+    run("--cudalink-driver=13.0", *arguments).assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("cuInit=3", "'cuInit=3' cannot be read; expected FUNCTION:NTH=CODE"),
+        ("cuInit:1=2junk", "'cuInit:1=2junk' cannot be read"),
+        ("lost=46@5", "'lost=46@5' cannot be read"),
+        ("cuInit:1=2;cuNothing:1=2", "exports no function 'cuNothing'"),
+        ("cuInit:1=12345", "12345 is no CUresult"),
+    ],
+)
+def test_bad_faults(text: str, complaint: str) -> None:
+    """What cannot be read, or cannot be, is refused before anything starts."""
+    with pytest.raises(emulator.EmulatorError, match=complaint):
+        emulator.plan("13.0", faults=text)
+
+
+def test_names_of_functions() -> None:
+    """A name of cuda.h stands for the form that programs call, which depends on the driver."""
+    assert emulator.plan("13.0", faults=" cuLinkAddData:2=2@50; lost=46;").faults == "cuLinkAddData_v2:2=2@50;lost=46"
+    for version, symbol in (("12.0", "cuCtxCreate_v3"), ("12.9", "cuCtxCreate_v4")):
+        assert emulator.plan(version, faults="cuCtxCreate:1=2").faults == f"{symbol}:1=2"
+    assert emulator.plan("13.0", faults="cuCtxCreate_v2:1=2").faults == "cuCtxCreate_v2:1=2"
+
+
+def test_injecting(run, pytester) -> None:
+    """Numbers that cannot be meant are refused, and a fault that no call met is a warning."""
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize(
+            "wrong", [{"nth": -1}, {"delay": -1}, {"delay": float("nan")}, {"code": -5}, {"code": 12345}], ids=str
+        )
+        def test_refused(emulated_driver, wrong):
+            with pytest.raises(ValueError, match="cannot be|is no CUresult"):
+                emulated_driver.inject("cuInit", **wrong)
+            with pytest.raises(ValueError, match="5 is no CUresult"):
+                emulated_driver.lose_device(-5)
+
+        def test_never_met(emulated_driver):
+            emulated_driver.inject("cuLinkAddData", 2)
+        """
+    )
+    result = run("--cudalink-driver=13.0")
+    result.assert_outcomes(passed=6, warnings=1)
+    result.stdout.fnmatch_lines(["*the fault injected into cuLinkAddData_v2 was met by no call of this test*"])
+
+
+@pytest.mark.parametrize(("version", "arch", "first"), [("12.7", "sm_120", "12.8"), ("12.0", "sm_100", "12.8")])
+def test_device_newer_than_the_driver(version: str, arch: str, first: str) -> None:
+    """A driver has only devices that it knows."""
+    with pytest.raises(emulator.EmulatorError, match=f"{arch}, which needs CUDA {first} or newer"):
+        emulator.plan(version, arch=arch)
+    assert emulator.plan(first, arch=arch).arch == arch
 
 
 def test_command(toolchain, tmp_path) -> None:
@@ -274,6 +411,47 @@ def test_command(toolchain, tmp_path) -> None:
     assert info["emulator"]["versions"][0] == "12.0"
     assert "13.0" in info["emulator"]["ready"]
     assert "can be emulated: CUDA 12.0 to 13.5" in cudalink("info").stdout
+
+
+@pytest.fixture
+def junk(tmp_path, monkeypatch) -> Path:
+    """A libcuda.so.1 on the loader's path that is no library."""
+    (tmp_path / "libcuda.so.1").write_text("no library", encoding="utf-8")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    return tmp_path / "libcuda.so.1"
+
+
+def test_command_says_what_cannot_be_run(toolchain, tmp_path) -> None:
+    """A file that the kernel cannot run is one sentence, as is a script whose interpreter there is not."""
+    toolchain("13.0")
+    for head in ("", "#!/no/such/interpreter\n"):
+        script = tmp_path / "script"
+        script.write_text(head + "true\n", encoding="utf-8")
+        script.chmod(0o755)
+        command = [sys.executable, "-m", "pytest_cudalink.cli", "driver", "run", "--version", "13.0", "--", str(script)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        (line,) = done.stderr.splitlines()
+        assert line.startswith(f"cudalink driver run: {script} cannot be run: ")
+
+
+def test_a_driver_that_is_none(run, pytester, junk) -> None:
+    """A file that cannot be opened is one sentence for `driver info`, and `absent` hides it."""
+    command = [sys.executable, "-m", "pytest_cudalink.cli", "driver", "info"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert str(junk) in line
+    pytester.makepyfile("def test_none(cudalink): assert cudalink.driver is None")
+    run("--cudalink-driver=absent").assert_outcomes(passed=1)
+
+
+def test_nothing_to_record(tmp_path, monkeypatch) -> None:
+    """Recording the conformance cases without a driver is one sentence."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(emulator.library_folder(absent=True)))
+    command = [sys.executable, "-m", "tests.conformance.record", str(tmp_path / "out.json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
 
 
 def test_tables_agree() -> None:

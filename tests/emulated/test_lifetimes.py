@@ -223,7 +223,7 @@ def test_off(on_driver) -> None:
     assert json.loads(done.stdout)["found"]["close"]["red"] == 0
 
 
-SUITE = '''
+STATE = '''
 import ctypes, gc
 import pytest
 
@@ -240,6 +240,10 @@ class State:
     def __del__(self):
         self.values[0] = 99
         CU.cuLinkDestroy(self.handle)
+'''
+
+SUITE = """
+from state import *
 
 def test_good(emulated_driver):
     state = State()
@@ -268,16 +272,17 @@ def test_expected(driver_lifetimes):
     state = State()
     del state
     assert [one.option for one in driver_lifetimes.expect()] == ["CU_JIT_LOG_VERBOSE"]
-'''
+"""
 
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester, toolchain):
-    """Run the suite above with arguments, in a process of its own."""
+    """Run the suite above, or another, with arguments, in a process of its own."""
     toolchain("13.0")
-    pytester.makepyfile(test_suite=SUITE)
 
-    def run(*arguments: str, **env: str) -> pytest.RunResult:
+    def run(*arguments: str, tests: str = SUITE, **env: str) -> pytest.RunResult:
+        pytester.makepyfile(state=STATE, test_suite=tests)
+        pytester.syspathinsert()
         with pytest.MonkeyPatch.context() as patch:
             for name, value in env.items():
                 patch.setenv(name, value)
@@ -290,11 +295,11 @@ def suite(pytester: pytest.Pytester, toolchain):
 def test_violation_fails_its_test(suite, workers) -> None:
     """The test that made it fails, also when it surfaces in a collection or a fixture; the others pass."""
     result = suite("-rA", *workers)
-    result.assert_outcomes(passed=4, failed=2, errors=1)
+    result.assert_outcomes(passed=5, failed=1, errors=2)
     result.stdout.fnmatch_lines_random(
         [
             "FAILED test_suite.py::test_bad - *cudalink: 1 lifetime*",
-            "FAILED test_suite.py::test_cycle - *",
+            "ERROR test_suite.py::test_cycle - *",
             "ERROR test_suite.py::test_fixture - *",
             "*CU_JIT_LOG_VERBOSE: option value changed, noticed by cuLinkDestroy; expected 0x1, found 0x63",
             "*in __del__",
@@ -303,11 +308,109 @@ def test_violation_fails_its_test(suite, workers) -> None:
     )
 
 
-def test_report_only(suite) -> None:
+HIDING = """
+from state import *
+
+def test_skips():
+    State()
+    pytest.skip("later")
+
+@pytest.fixture
+def skips():
+    State()
+    pytest.skip("later")
+
+def test_skips_in_setup(skips): pass
+
+@pytest.mark.xfail(reason="known")
+def test_xfail():
+    State()
+
+@pytest.mark.xfail(reason="known")
+def test_xfail_that_fails():
+    State()
+    assert False
+
+def test_xfails():
+    State()
+    pytest.xfail("known")
+"""
+
+
+def test_nothing_hides_it(suite) -> None:
+    """A test that is skipped, or expected to fail, fails for a violation; `report` leaves it what it is."""
+    suite(tests=HIDING).assert_outcomes(failed=4, errors=1)
+    result = suite("--cudalink-lifetime=report", tests=HIDING)
+    result.assert_outcomes(skipped=2, xfailed=2, xpassed=1)
+    assert result.ret == 0
+
+
+LIVING = """
+import gc
+from state import *
+
+CALLS = []
+COLLECT = gc.collect
+gc.collect = lambda *arguments: CALLS.append(arguments) or COLLECT(*arguments)
+
+@pytest.fixture(scope="session")
+def state():
+    state = State()
+    yield state
+    assert CU.cuLinkDestroy(state.handle) == 0
+    state.handle.value = None
+
+@pytest.mark.parametrize("number", range(10))
+def test_uses_it(state, number):
+    assert len(CALLS) == (number > 0)
+
+def test_makes_one_of_its_own():
+    state = State()
+    assert CU.cuLinkDestroy(state.handle) == 0
+    state.handle.value = None
+    assert len(CALLS) == 1
+
+def test_next():
+    assert len(CALLS) == 1
+"""
+
+
+def test_a_state_that_lives_long(suite) -> None:
+    """Garbage is collected once, by the test that leaves a link state: it takes longer than most tests."""
+    suite(tests=LIVING).assert_outcomes(passed=12)
+
+
+OUTSIDE = """
+from state import *
+
+State()
+
+def test_innocent(emulated_driver):
+    assert emulated_driver.violations == ()
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
+def test_outside_of_tests(suite, pytester, workers) -> None:
+    """What is made by an import or after the last test fails no test: it is shown at the end, and fails the run."""
+    pytester.makeconftest("def pytest_runtest_logfinish():\n    if MADE: MADE.pop()()\nMADE = []\n")
+    tests = OUTSIDE + "    import conftest\n    conftest.MADE.append(State)\n"
+    result = suite(*workers, tests=tests)
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    shown = result.stdout.str()
+    assert shown.count("outside of tests: ") == shown.count("CU_JIT_LOG_VERBOSE: option value changed") == 2
+    result.stdout.fnmatch_lines(["*= cudalink lifetimes =*", "The run fails for what was made outside of tests."])
+    assert suite(*workers, "--cudalink-lifetime=report", tests=tests).ret == 0
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
+def test_report_only(suite, workers) -> None:
     """`report` lets the tests pass and lists them at the end."""
-    result = suite("--cudalink-lifetime=report")
+    result = suite("--cudalink-lifetime=report", *workers)
     result.assert_outcomes(passed=6)
     result.stdout.fnmatch_lines(["*= cudalink lifetimes =*", "test_suite.py::test_bad: 1 violation"])
+    result.stdout.fnmatch_lines(["*3 lifetime violations*"])
 
 
 def test_switched_off(suite) -> None:

@@ -1,0 +1,144 @@
+"""Faults that an emulated driver is told to make: how they are written, and what may stand in them."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from ..versions import CudaVersion
+from ._tables import table
+
+__all__ = ["Fault", "check_code", "parse", "symbol_of", "text_of"]
+
+_FORM = "FUNCTION:NTH=CODE[@MILLISECONDS] or lost=CODE"
+_LONGEST_DELAY = 86_400.0  # seconds
+_MOST = 64  # FAULTS in native/core.c
+_LONGEST_TEXT = 4095  # characters; read_faults in native/core.c
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One of them.
+
+    Attributes
+    ----------
+    function : str
+        Symbol of a driver function; ``"lost"`` for a device that is lost.
+    code : int
+        CUresult to answer; 0 lets the call through, after the delay.
+    nth : int
+        Which call from now on, 1 for the next; 0 for every one.
+    delay : float
+        Seconds to wait first.
+
+    Raises
+    ------
+    ValueError
+        If a number is none that it can be.
+    """
+
+    function: str
+    code: int = 0
+    nth: int = 1
+    delay: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_code(self.code)
+        if not 0 <= self.nth < 1 << 32:
+            msg = f"call number {self.nth} of {self.function} cannot be meant: 1 is the next, 0 is every one"
+            raise ValueError(msg)
+        if not (math.isfinite(self.delay) and 0 <= self.delay <= _LONGEST_DELAY):
+            msg = f"a delay of {self.delay} s cannot be had: 0 to {_LONGEST_DELAY:.0f} can"
+            raise ValueError(msg)
+
+    @property
+    def milliseconds(self) -> int:
+        """The delay as the native library counts it."""
+        return round(self.delay * 1000)
+
+
+@cache
+def _codes() -> frozenset[int]:
+    return frozenset(row[0] for row in table("errors")["errors"])
+
+
+def check_code(code: int) -> None:
+    """Refuse what is no CUresult.
+
+    Raises
+    ------
+    ValueError
+        If no driver answers with it.
+    """
+    if code not in _codes():
+        msg = f"{code} is no CUresult that a driver answers with; see enum cudaError_enum in cuda.h"
+        raise ValueError(msg)
+
+
+def symbol_of(function: str, version: CudaVersion) -> str:
+    """The symbol that programs call by a name of cuda.h: ``"cuLinkAddData_v2"`` for ``"cuLinkAddData"``.
+
+    Parameters
+    ----------
+    function : str
+        The name, or a symbol.
+    version : CudaVersion
+        Of the driver, whose newest form it is.
+
+    Raises
+    ------
+    ValueError
+        If the driver exports none of that name.
+    """
+    known = table("functions")
+    forms = known["functions"].get(function, {"plain": ()})["plain"]
+    number = sum(since <= version.major * 1000 + version.minor * 10 for since in forms)
+    symbol = function if number < 2 else f"{function}_v{number}"
+    if symbol not in known["symbols"]:
+        msg = f"the driver exports no function {function!r}; give a name of cuda.h, such as 'cuLinkAddData'"
+        raise ValueError(msg)
+    return symbol
+
+
+def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:
+    """Read faults as ``CUDALINK_EMULATOR_FAULTS`` has them: separated by semicolons.
+
+    Parameters
+    ----------
+    text : str
+        Such as ``"cuLinkAddData:2=2@50;lost=46"``.
+    version : CudaVersion
+        Of the driver.
+
+    Raises
+    ------
+    ValueError
+        If one cannot be read, or cannot be; says which, and what is expected.
+    """
+    found = []
+    for entry in filter(None, map(str.strip, text.split(";"))):
+        match = re.fullmatch(r"(?:lost|(\w+):(\d{1,9}))=(\d{1,9})(?:@(\d{1,9}))?", entry, re.ASCII)
+        if match is None or (match[1] is None and match[4] is not None):
+            msg = f"the fault {entry!r} cannot be read; expected {_FORM}, separated by semicolons"
+            raise ValueError(msg)
+        if match[1] is None:
+            found.append(Fault("lost", int(match[3])))
+        else:
+            function = symbol_of(match[1], version)
+            found.append(Fault(function, int(match[3]), int(match[2]), int(match[4] or 0) / 1000))
+    if len(found) > _MOST or len(text_of(found)) > _LONGEST_TEXT:
+        msg = f"{len(found)} faults are too many; {_MOST} can wait at once"
+        raise ValueError(msg)
+    return tuple(found)
+
+
+def text_of(faults: tuple[Fault, ...] | list[Fault]) -> str:
+    """The reverse of `parse`."""
+    return ";".join(
+        f"lost={one.code}"
+        if one.function == "lost"
+        else f"{one.function}:{one.nth}={one.code}" + (f"@{one.milliseconds}" if one.delay else "")
+        for one in faults
+    )
