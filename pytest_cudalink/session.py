@@ -172,6 +172,10 @@ class Session:
             write_link(self.writer, event, self.worker)
         self.config.hook.pytest_cudalink_link(config=self.config, event=event)
 
+    def left_alone(self, target: str, why: str) -> None:
+        """Take note of a target that cannot be steered."""
+        self.outside.left_alone[target] = why
+
     def violated(self, violation: Violation) -> None:
         """Take note of a broken lifetime rule."""
         self.record("violation", text=str(violation), **vars(violation))
@@ -289,6 +293,7 @@ def _steering(run: Session) -> Steering:
         decide=run.decide,
         seams=SEAMS,
         told=run.linked,
+        left_alone=run.left_alone,
         nodeid=lambda: run.nodeid,
     )
 
@@ -370,6 +375,7 @@ def finished(config: pytest.Config) -> None:
         "links": dict(run.outside.links),
         "violations": run.outside.violations,
         "verdicts": run.outside.verdicts,
+        "left_alone": run.outside.left_alone,
     }
     if given is not None:
         given["cudalink"] = outside

@@ -334,3 +334,62 @@ def test_narrowed_to_an_own_target(run) -> None:
     )
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["cudalink: forced to driver: lib (--cudalink-target from option)"])
+
+
+MOVED = """
+from pytest_cudalink.targets import StaleRecipeError
+
+def install(self, module):
+    raise StaleRecipeError("cannot steer lib 9.9: it has no switch")
+
+Lib.install = install
+"""
+
+
+@pytest.mark.parametrize("arguments", [(), ("--force-backend=driver", "--cudalink-target=bundled"), ("-n1",)])
+def test_stale_target_that_nobody_forces(run, arguments) -> None:
+    """A release without a recipe breaks no suite that does not force it: it is left alone, and the summary says so."""
+    result = run("import lib\ndef test(): assert lib.link() == 'nvjitlink'\n", *arguments, hooks=MOVED)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["lib is not watched: cannot steer lib 9.9: it has no switch"])
+
+
+def test_stale_target_that_is_forced(run) -> None:
+    """What is forced for the run is refused at its import."""
+    result = run("import lib\ndef test(): pass\n", "--force-backend=driver", hooks=MOVED)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*StaleRecipeError: cannot steer lib 9.9: it has no switch"])
+
+
+def test_stale_target_that_one_test_forces(run) -> None:
+    """Only the test that forces it fails; the others link as before."""
+    result = run(
+        """
+import lib
+def test_before(): lib.link()
+@pytest.mark.cudalink(backend="driver")
+def test_marked(): pass
+def test_fixture(force_backend): force_backend("driver")
+def test_after(cudalink_backend):
+    assert (lib.link(), cudalink_backend) == ("nvjitlink", None)
+""",
+        hooks=MOVED,
+    )
+    result.assert_outcomes(passed=2, failed=1, errors=1)
+    result.stdout.fnmatch_lines(["FAILED *test_fixture - *StaleRec*", "ERROR *test_marked - *StaleRec*"])
+
+
+def test_imported_anew(run) -> None:
+    """A library that is imported a second time is another module: forced and watched as the first."""
+    module = """
+import sys
+def test():
+    import lib as first
+    del sys.modules["lib"]
+    import lib as second
+    assert first is not second
+    assert (first.link(), second.link()) == ("driver", "driver")
+"""
+    result = run(module, "--force-backend=driver")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["lib: 2 links (2 on the driver)"])

@@ -50,12 +50,13 @@ class Target(ABC):
             return None
 
     def install(self, module: ModuleType) -> None:  # noqa: B027 (a target that only forces has nothing to wrap)
-        """Prepare a module that was just imported, once per process; wrap here what links, with `watch`.
+        """Prepare a module that was just imported, once for each module object; wrap here what links, with `watch`.
 
         Raises
         ------
         StaleRecipeError
-            If the module does not have what the target relies on.
+            If the module does not have what the target relies on: an error where it is to be forced, else the module is
+            left alone and the summary says so.
         """
 
     @abstractmethod
