@@ -10,12 +10,13 @@ import pytest
 
 from . import session
 from .markers import PLAN, Plan
+from .targets.base import ForcedBackendError
 from .targets.steering import Choice
 
 if TYPE_CHECKING:
     from .requirements import Raises, Requirement
 
-__all__ = ["DocumentedFailureError", "Phases"]
+__all__ = ["DocumentedFailureError", "Mismatches", "Phases"]
 
 
 class DocumentedFailureError(AssertionError):
@@ -80,6 +81,31 @@ class Phases:
             if before is not None:
                 del item.stash[_BEFORE]
                 session.of(item.config).steering.force(before)
+
+
+class Mismatches:
+    """A plugin object, there once a target linked otherwise than it was forced: no test passes over that.
+
+    The error may be caught by what linked, expected by the test, or raised where no test runs; the next report of a
+    phase fails with it then.
+
+    Attributes
+    ----------
+    pending : list of ForcedBackendError
+        Those that no report has shown.
+    """
+
+    def __init__(self) -> None:
+        self.pending: list[ForcedBackendError] = []
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        pending, self.pending = self.pending, []
+        if pending and not report.failed:
+            report.outcome, report.longrepr = "failed", str(pending[0])
+            vars(report).pop("wasxfail", None)
+        return report
 
 
 def _prepare(item: pytest.Item, plan: Plan) -> None:

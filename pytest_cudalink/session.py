@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .emulator.control import Violation
     from .guardrails import Verdict
     from .report import Writer
-    from .targets import LinkEvent, LinkInput, Target
+    from .targets import ForcedBackendError, LinkEvent, LinkInput, Target
     from .targets.base import Backend
     from .targets.steering import Choice, Steering
     from .versions import CudaVersion
@@ -176,6 +176,15 @@ class Session:
         """Take note of a target that cannot be steered."""
         self.outside.left_alone[target] = why
 
+    def mismatched(self, error: ForcedBackendError) -> None:
+        """Fail the test in which a target linked otherwise than it was forced, also where it catches the error."""
+        from .phases import Mismatches
+
+        plugins = self.config.pluginmanager
+        if not plugins.hasplugin("cudalink-mismatches"):
+            plugins.register(Mismatches(), "cudalink-mismatches")
+        cast("Mismatches", plugins.getplugin("cudalink-mismatches")).pending.append(error)
+
     def violated(self, violation: Violation) -> None:
         """Take note of a broken lifetime rule."""
         self.record("violation", text=str(violation), **vars(violation))
@@ -294,6 +303,7 @@ def _steering(run: Session) -> Steering:
         seams=SEAMS,
         told=run.linked,
         left_alone=run.left_alone,
+        mismatched=run.mismatched,
         nodeid=lambda: run.nodeid,
     )
 

@@ -232,18 +232,37 @@ def test_own_target(run) -> None:
 
 
 def test_verification(run) -> None:
-    """A target that does not do what it is told fails the test that linked first, loudly; once is enough."""
+    """A target that does not do what it is told fails each test that links, loudly."""
     result = run(
         "import lib\ndef test_first(): lib.link()\ndef test_second(): lib.link()\n",
         "--force-backend=driver",
         works=False,
     )
-    result.assert_outcomes(failed=1, passed=1)
+    result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(
         [
             "*ForcedBackendError: cudalink: lib was forced to driver by --force-backend, from option, but its linker *",
         ]
     )
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "def test():\n    with pytest.raises(RuntimeError): lib.link()",
+        "@pytest.mark.xfail\ndef test(): lib.link()",
+        "@pytest.mark.cudalink(driver='>=99', otherwise=Raises(RuntimeError))\ndef test(): lib.link()",
+        "with pytest.raises(RuntimeError): lib.link()\ndef test(): pass",
+    ],
+    ids=["caught", "xfail", "documented", "outside"],
+)
+def test_mismatch_that_is_caught(run, link) -> None:
+    """Nor does a test pass that catches the error, expects it, or comes after one that was caught outside of tests."""
+    module = f"import lib\nfrom pytest_cudalink import Raises\n{link}\n"
+    result = run(module, "--force-backend=nvjitlink", works=False, hooks="\nimport lib\nlib.USE = 'driver'\n")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*cudalink: lib was forced to nvjitlink by *, but its linker says driver*"])
+    result.stdout.no_fnmatch_line("* passed*")
 
 
 def test_unforced_is_not_verified(run) -> None:

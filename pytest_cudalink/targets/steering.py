@@ -91,6 +91,8 @@ class Steering:
         Told of each link.
     left_alone : callable, optional
         Told of a target that cannot be steered, and need not be as long as nothing forces it: its name, and why.
+    mismatched : callable, optional
+        Told of each `ForcedBackendError`, before it is raised into whatever linked.
     nodeid : callable, optional
         The test of the moment.
     """
@@ -104,6 +106,7 @@ class Steering:
         seams: Mapping[str, Callable[[ModuleType], None]] | None = None,
         told: Callable[[LinkEvent], None] | None = None,
         left_alone: Callable[[str, str], None] = lambda _target, _why: None,
+        mismatched: Callable[[ForcedBackendError], None] = lambda _error: None,
         nodeid: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.targets = {target.name: target for target in targets}
@@ -117,6 +120,7 @@ class Steering:
                 self._by_module.setdefault(name, []).append(target)
         self._told = told
         self._left_alone = left_alone
+        self._mismatched = mismatched
         self._stale: dict[str, str] = {}
         self._nodeid = nodeid
         self._choice = Choice()
@@ -208,7 +212,7 @@ class Steering:
     # -- links
 
     def tell(self, event: LinkEvent, choice: Choice) -> None:
-        """Pass a link on, and hold the first of each target against what was forced.
+        """Pass a link on, and hold each target against what was forced until it has agreed once.
 
         Raises
         ------
@@ -226,7 +230,6 @@ class Steering:
         key = (event.target, wanted.backend)
         if key in self._verified:
             return
-        self._verified.add(key)
         target = self.targets.get(event.target)
         answers = {"its linker": event.backend}
         # a choice for one link alone is nothing that the library as a whole could confirm
@@ -243,7 +246,10 @@ class Steering:
                 f"cudalink: {named} was forced to {wanted.backend} by {wanted.source}, but {' and '.join(wrong)}. "
                 "Its recipe no longer steers it: update pytest-cudalink, or leave it out with --cudalink-target"
             )
-            raise ForcedBackendError(msg) from event.error
+            mismatch = ForcedBackendError(msg)
+            self._mismatched(mismatch)
+            raise mismatch from event.error
+        self._verified.add(key)
 
 
 def _install(name: str, module: ModuleType, install: Callable[[ModuleType], None]) -> None:
@@ -348,7 +354,7 @@ def watch(target: str, inputs: Iterable[LinkInput] = (), *, backend: str = "unkn
     Raises
     ------
     ForcedBackendError
-        After the first link, if it ran on another backend than was forced.
+        If the link ran on another backend than was forced; not looked at any more once one has run where it was.
     """
     watched = Watch(target, inputs)
     watched.backend = backend
