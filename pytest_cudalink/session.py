@@ -362,7 +362,17 @@ def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests are collected: check their markers, and wrap their phases if one of them has something to do."""
     from . import markers
 
-    if markers.check(items):
+    try:
+        planned = markers.check(items)
+    except pytest.UsageError as error:
+        given: Any = getattr(config, "workeroutput", None)
+        if given is None:
+            raise
+        # raised in a worker, it would be an internal error that names nothing: the controller raises it
+        given["cudalink_refused"] = str(error)
+        items.clear()
+        return
+    if planned:
         _watch_phases(config)
     run = of(config)
     run.running = True
@@ -394,9 +404,17 @@ def finished(config: pytest.Config) -> None:
 
 
 def node_down(node: Any) -> None:
-    """A worker of xdist has ended; one that crashed hands nothing over."""
-    run = of(node.config)
-    run.totals.add("", (getattr(node, "workeroutput", None) or {}).get("cudalink", {}))
+    """A worker of xdist has ended; one that crashed hands nothing over.
+
+    Raises
+    ------
+    pytest.UsageError
+        If it refused markers.
+    """
+    output = getattr(node, "workeroutput", None) or {}
+    if refused := output.get("cudalink_refused"):
+        raise pytest.UsageError(refused)
+    of(node.config).totals.add("", output.get("cudalink", {}))
 
 
 def preload(early_config: pytest.Config) -> None:

@@ -179,6 +179,18 @@ def test_usage_errors(run, keywords, words) -> None:
     assert result.stderr.str().count("test_marked") == 1
 
 
+@pytest.mark.parametrize("arguments", [("-n2",), ("-n1", "--dist=each")])
+def test_usage_error_in_a_worker(run, arguments) -> None:
+    """Under xdist, too, it is one usage error that names the test, and no test runs."""
+    result = run("@pytest.mark.cudalink(driver='x')\ndef test_marked(): pass\ndef test_other(): pass\n", *arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: *.py::test_marked: @pytest.mark.cudalink driver='x' is no version specifier;*"]
+    )
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+    result.assert_outcomes()
+
+
 def test_several_faults_are_told_at_once(run) -> None:
     """One run shows all that is to be mended."""
     result = run(
