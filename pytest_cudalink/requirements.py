@@ -19,6 +19,8 @@ __all__ = ["NAMES", "Found", "Raises", "Requirement", "parse", "unmet"]
 NAMES: Final = ("ctk", "nvjitlink", "driver", "gpu", "arch")
 
 _ARCHITECTURE: Final = re.compile(r"(?:sm|compute)_(\d+)(\d)([af]?)", re.ASCII)
+#: The one compute capability that is not of the family of a smaller minor.
+_OWN_FAMILY: Final = (10, 1)
 _BARE: Final = re.compile(r"\d+(\.\d+)*", re.ASCII)
 
 
@@ -72,13 +74,30 @@ class Requirement:
             return False
         if self.name != "arch":
             return self.specifier is not None and _contains(self.specifier, found.value)
-        if self.arch is not None:
-            return found.value == self.arch
         match = _ARCHITECTURE.fullmatch(found.value)
-        return match is not None and self.specifier is not None and _contains(self.specifier, f"{match[1]}.{match[2]}")
+        if match is None:
+            return False
+        if self.arch is not None:
+            return _runs(self.arch, int(match[1]), int(match[2]))
+        return self.specifier is not None and _contains(self.specifier, f"{match[1]}.{match[2]}")
 
     def __str__(self) -> str:
         return self.text
+
+
+def _runs(arch: str, major: int, minor: int) -> bool:
+    """Whether a device of some compute capability is of an architecture.
+
+    ``sm_90a`` is the same device as ``sm_90``, with what only that one has. The family of ``sm_100f`` goes on with its
+    major; 10.1 is a family of its own, and was renamed to 11.0 (PTX ISA, "Target architectures").
+    """
+    match = _ARCHITECTURE.fullmatch(arch)
+    if match is None:
+        return False
+    wanted = (int(match[1]), int(match[2]))
+    if match[3] != "f" or (major, minor) == wanted:
+        return (major, minor) == wanted
+    return major == wanted[0] and minor > wanted[1] and _OWN_FAMILY not in (wanted, (major, minor))
 
 
 def _contains(specifier: SpecifierSet, version: str) -> bool:
