@@ -155,6 +155,32 @@ class TestGroup:
     result.assert_outcomes(skipped=1, passed=2, xfailed=1)
 
 
+def test_lifted_under_otherwise(run) -> None:
+    """A test that needs less than its module does not have to repeat what happens otherwise."""
+    result = run(
+        """
+pytestmark = pytest.mark.cudalink(driver=">=13.2", otherwise="xfail")
+@pytest.mark.cudalink(driver=None)
+def test_lifted(): pass
+"""
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_each_on_what_cannot_be_parametrized(run) -> None:
+    """A method of unittest's would run once, on neither by name: it is refused."""
+    result = run(
+        """
+import unittest
+@pytest.mark.cudalink(backend="each")
+class TestGroup(unittest.TestCase):
+    def test_method(self): pass
+"""
+    )
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*::TestGroup::test_method: @pytest.mark.cudalink backend='each' needs a test that *"])
+
+
 @pytest.mark.parametrize(
     ("keywords", "words"),
     [
