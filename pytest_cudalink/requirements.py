@@ -169,6 +169,7 @@ class Raises:
     *expected : str, int or exception type
         A string is the name of a code of the driver or of nvJitLink: ``"CUDA_ERROR_UNSUPPORTED_PTX_VERSION"``,
         ``"NVJITLINK_ERROR_PTX_COMPILE"``; an integer is its number; a type matches its instances. Any one is enough.
+        KeyboardInterrupt is none of them: it ends the run.
     match : str, optional
         A regular expression that the message must contain, as in `pytest.raises`.
 
@@ -183,8 +184,7 @@ class Raises:
             msg = "Raises() needs a code such as 'CUDA_ERROR_INVALID_PTX', an exception type, or match=..."
             raise TypeError(msg)
         for item in expected:
-            is_type = isinstance(item, type) and issubclass(item, BaseException)
-            if not is_type and (isinstance(item, bool) or not isinstance(item, str | int) or item == ""):
+            if not _can_be_expected(item):
                 msg = f"Raises({item!r}): expected the name or number of a code, or an exception type"
                 raise TypeError(msg)
         self.expected = expected
@@ -210,6 +210,12 @@ class Raises:
         parts = [item.__name__ if isinstance(item, type) else repr(item) for item in self.expected]
         parts += [f"match={self.match!r}"] if self.match is not None else []
         return f"Raises({', '.join(parts)})"
+
+
+def _can_be_expected(item: object) -> bool:
+    if isinstance(item, type):
+        return issubclass(item, BaseException) and not issubclass(item, KeyboardInterrupt)
+    return isinstance(item, str | int) and not isinstance(item, bool) and item != ""
 
 
 def _is(error: BaseException, expected: str | int | type[BaseException]) -> bool:

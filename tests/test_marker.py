@@ -115,6 +115,60 @@ def test_must_pass_where_it_holds():
     )
 
 
+def test_documented_failure_anywhere(run) -> None:
+    """In a fixture, in a test of unittest's, as any exception that ends a test; and pytest's own words still count."""
+    result = run(
+        """
+import unittest
+pytestmark = pytest.mark.cudalink(driver='>=13.2', otherwise=Raises("CUDA_ERROR_X", SystemExit))
+
+def fail(): raise RuntimeError("CUDA_ERROR_X: no")
+
+@pytest.fixture
+def linked(): fail()
+
+@pytest.fixture(scope="module")
+def linked_once(): fail()
+
+def test_fixture(linked): raise AssertionError("was run")
+def test_wide_fixture(linked_once): raise AssertionError("was run")
+def test_exits(): raise SystemExit(3)
+
+class TestGroup(unittest.TestCase):
+    def test_method(self): fail()
+
+class TestClass(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls): fail()
+    def test_method(self): raise AssertionError("was run")
+
+def test_xfails(): pytest.xfail("for its own reasons")
+
+class TestSkips(unittest.TestCase):
+    def test_skips(self): self.skipTest("for its own reasons")
+
+@pytest.fixture
+def broken(): raise RuntimeError("something else")
+
+def test_broken_fixture(broken): pass
+
+class TestOther(unittest.TestCase):
+    def test_passes(self): pass
+    def test_other(self): raise RuntimeError("something else")
+""",
+        "-rfE",
+    )
+    result.assert_outcomes(passed=5, xfailed=1, skipped=1, errors=1, failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "5 tests asserted the failure documented without driver >= 13.2: CUDA_ERROR_X or SystemExit",
+            "FAILED *::test_other - *",
+            "FAILED *::test_passes - *",
+            "ERROR *::test_broken_fixture - RuntimeError*",
+        ]
+    )
+
+
 def test_documented_failure_of_a_real_link(run, samples, pytester) -> None:
     """PTX of CUDA 13.2 on a driver of 13.0 fails as documented, and links on 13.2."""
     pytester.path.joinpath("user.ptx").write_bytes(samples["13.2/user.ptx"])

@@ -165,7 +165,7 @@ def test_code_of_the_cause_counts() -> None:
         LINK_ERROR.__cause__ = None
 
 
-@pytest.mark.parametrize("arguments", [(), (True,), (1.5,), ("",), (int,)])
+@pytest.mark.parametrize("arguments", [(), (True,), (1.5,), ("",), (int,), (KeyboardInterrupt,)])
 def test_wrong_raises(arguments) -> None:
     """Nothing, or something that is no code and no exception, is refused."""
     with pytest.raises(TypeError, match="Raises"):
