@@ -287,6 +287,7 @@ def _start_steering(config: pytest.Config, run: Session) -> None:
 
 
 def _steering(run: Session) -> Steering:
+    from .targets.base import registered
     from .targets.bindings import SEAMS
     from .targets.bundled import Bundled
     from .targets.cuda_core import CudaCore
@@ -295,7 +296,11 @@ def _steering(run: Session) -> Steering:
 
     targets: dict[str, Target] = {target.name: target for target in (Bundled(), CudaCore(), NumbaCuda())}
     for added in reversed(run.config.hook.pytest_cudalink_targets(config=run.config)):
-        targets.update({target.name: target for target in added or ()})
+        try:
+            targets.update({target.name: target for target in registered(added)})
+        except TypeError as error:
+            msg = f"cudalink: the hook pytest_cudalink_targets: {error}"
+            raise pytest.UsageError(msg) from error
     return Steering(
         list(targets.values()),
         only=_only(run.settings, list(targets)),

@@ -12,6 +12,7 @@ import pytest
 from pytest_cudalink._imports import ImportWatch
 from pytest_cudalink.report import read
 from pytest_cudalink.targets import StaleRecipeError, Target
+from pytest_cudalink.targets.base import registered
 from pytest_cudalink.targets.recipes import recipe_for, recipes
 
 
@@ -341,6 +342,49 @@ def test_unknown_target(run, value) -> None:
     result.stderr.fnmatch_lines(
         [f"*--cudalink-target is '{value}' (from option); *expected all or some of bundled, *lib"]
     )
+
+
+class _Own(Target):
+    name, modules = "own", ("own",)
+
+    def force(self, module, backend):
+        """Nothing to force."""
+
+
+def _with(**attributes) -> Target:
+    return type("Own", (_Own,), attributes)()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (_Own(), r"is no list of targets; return \[_Own\(\)\]"),
+        ([_Own], r"is no target; return an instance, _Own\(\)"),
+        ([object()], "is no target; inherit from pytest_cudalink.targets.Target"),
+        ({"own": _Own()}, "'own' is no target"),
+        ([_with(name="")], r"Own\(\) has the name ''; give the class a name"),
+        ([_with(modules="own")], r"Own\(\) has the modules 'own'; write their full names in a tuple"),
+        ([_with(modules=(_Own,))], "write their full names in a tuple"),
+    ],
+)
+def test_what_is_no_target(answer, words) -> None:
+    """A mistake in the hook is told with what to write."""
+    with pytest.raises(TypeError, match=words):
+        registered(answer)
+
+
+@pytest.mark.parametrize("answer", [[_Own()], (_Own(),), iter([_Own()]), [_with(modules=["own"])], []])
+def test_registered(answer) -> None:
+    """Any collection will do."""
+    assert all(target.name == "own" for target in registered(answer))
+
+
+def test_registered_wrongly(run) -> None:
+    """It is a usage error that names the hook, and no traceback."""
+    result = run("def test(): pass\n", hooks="def pytest_cudalink_targets(): return Lib()\n")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: cudalink: the hook pytest_cudalink_targets: * is no list of targets; *"])
+    result.stderr.no_fnmatch_line("*Traceback*")
 
 
 def test_narrowed_to_an_own_target(run) -> None:
