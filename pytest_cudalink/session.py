@@ -45,7 +45,7 @@ __all__ = [
     "terminal_summary",
 ]
 
-MISSING_DRIVER = "cudalink: needs a CUDA driver (libcuda.so.1), found none, and the driver backend is forced"
+MISSING_DRIVER = "cudalink: needs a CUDA driver (found none, and the driver backend is forced)"
 
 
 class Session:
@@ -533,12 +533,12 @@ def header(config: pytest.Config) -> list[str]:
 
     run = of(config)
     chosen = run.settings
-    driver = probes.driver_version()
+    fakes = probes.fakes()
     parts = [
         f"backend {chosen.backend}",
         f"policy {chosen.policy}",
-        _nvjitlink(chosen, probes.nvjitlink_wheel()),
-        _driver(chosen, driver),
+        _faked("nvJitLink", "nvjitlink") if fakes.fakes_nvjitlink else _nvjitlink(chosen, probes.nvjitlink_wheel()),
+        _faked("driver CUDA", "driver") if fakes.fakes_driver else _driver(chosen, probes.driver_version()),
         *([f"guard rails {chosen.guard_rails}"] if chosen.guard_rails.value != "off" else []),
     ]
     forced = _forced_lines(run)
@@ -547,6 +547,13 @@ def header(config: pytest.Config) -> list[str]:
         *forced,
         *(f"cudalink: {name}: {value}" for name, value in run.hook_facts().items()),
     ]
+
+
+def _faked(shown: str, name: str) -> str:
+    from .environment import Environment
+
+    found = Environment()[name]
+    return f"{shown} {found.value or 'none'} ({found.kind} by {found.source})"
 
 
 def _driver(chosen: Settings, version: CudaVersion | None) -> str:
