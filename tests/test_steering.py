@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import threading
 from types import ModuleType
@@ -49,6 +50,18 @@ def test_told_before_anybody_sees_it(package) -> None:
     finally:
         watch.stop()
     assert watch not in sys.meta_path
+
+
+def test_found_without_being_imported(package) -> None:
+    """Who only looks for a module gets a loader that answers all that its own does."""
+    watch = ImportWatch(lambda _: None)
+    watch.watch(["watched.inner"])
+    try:
+        spec = importlib.util.find_spec("watched.inner")
+        assert spec.loader.get_source("watched.inner") == (package / "inner.py").read_text()
+        assert not hasattr(spec.loader, "no_such_method")
+    finally:
+        watch.stop()
 
 
 def test_told_at_once_of_what_is_there(package) -> None:
