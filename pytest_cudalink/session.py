@@ -172,6 +172,18 @@ class Session:
             write_link(self.writer, event, self.worker)
         self.config.hook.pytest_cudalink_link(config=self.config, event=event)
 
+    def violated(self, violation: Violation) -> None:
+        """Take note of a broken lifetime rule."""
+        self.record("violation", text=str(violation), **vars(violation))
+
+    def judged(self, verdict: Verdict) -> None:
+        """Take note of a verdict of the guard rails."""
+        names = ("status", "rule", "message", "fix")
+        content = {**{name: getattr(verdict, name) for name in names}, "items": list(verdict.items)}
+        (self.of_test() if self.nodeid is not None else self.outside).judge(self.nodeid, content)
+        if not (self.is_isolated and self.nodeid is None):
+            self.record("verdict", **content)
+
     def left_alone(self, target: str, why: str) -> None:
         """Take note of a target that cannot be steered."""
         self.outside.left_alone[target] = why
@@ -184,18 +196,6 @@ class Session:
         if not plugins.hasplugin("cudalink-mismatches"):
             plugins.register(Mismatches(), "cudalink-mismatches")
         cast("Mismatches", plugins.getplugin("cudalink-mismatches")).pending.append(error)
-
-    def violated(self, violation: Violation) -> None:
-        """Take note of a broken lifetime rule."""
-        self.record("violation", text=str(violation), **vars(violation))
-
-    def judged(self, verdict: Verdict) -> None:
-        """Take note of a verdict of the guard rails."""
-        names = ("status", "rule", "message", "fix")
-        content = {**{name: getattr(verdict, name) for name in names}, "items": list(verdict.items)}
-        (self.of_test() if self.nodeid is not None else self.outside).judge(self.nodeid, content)
-        if not (self.is_isolated and self.nodeid is None):
-            self.record("verdict", **content)
 
     def decide(self, target: str, choice: Choice, inputs: tuple[LinkInput, ...] | None) -> Choice:
         """Let hooks veto or change a choice."""
