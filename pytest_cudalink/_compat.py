@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-__all__ = ["add_suite_property", "subtest_description", "teardown_until", "worker_of", "writes_junit"]
+__all__ = [
+    "add_suite_property",
+    "raise_from_unittest",
+    "subtest_description",
+    "teardown_until",
+    "worker_of",
+    "writes_junit",
+]
 
 
 def _junit(config: pytest.Config) -> Any:
@@ -36,6 +43,13 @@ def teardown_until(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Tear down what the next item does not share: for an item whose own protocol did not run in this process."""
     state: Any = item.session._setupstate  # noqa: SLF001
     state.teardown_exact(nextitem)
+
+
+def raise_from_unittest(item: pytest.Item) -> None:
+    """Raise what a test of unittest's failed with: such a test catches it, and pytest finds it for the report."""
+    caught: Any = vars(item).get("_excinfo")
+    if caught:
+        raise caught.pop(0).value
 
 
 def subtest_description(report: pytest.TestReport) -> str | None:

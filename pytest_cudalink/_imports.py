@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 __all__ = ["STEERED", "ImportWatch"]
 
@@ -36,6 +37,10 @@ class _Loader(Loader):
 
     def __init__(self, loader: Loader, told: _Told) -> None:
         self.loader, self._told = loader, told
+
+    def __getattr__(self, name: str) -> Any:
+        # who finds a module without importing it may ask its loader for more, such as its source
+        return getattr(object.__getattribute__(self, "loader"), name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self.loader.create_module(spec)

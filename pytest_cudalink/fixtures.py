@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 import pytest
 
@@ -260,19 +260,31 @@ def dispatch_case(request: pytest.FixtureRequest) -> Case:
     return case
 
 
+def _skip(config: pytest.Config, needed: str, found: str) -> NoReturn:
+    """Skip in the words of the marker, and be counted with its skips."""
+    session.of(config).of_test().missing = needed
+    pytest.skip(f"cudalink: needs {needed} (found {found})")
+
+
+def _skip_unemulated(config: pytest.Config) -> NoReturn:
+    from .environment import Environment
+
+    driver = Environment()["driver"]
+    _skip(config, "an emulated driver", f"{driver.value}, {driver.kind}" if driver.value else str(driver))
+
+
 @pytest.fixture
-def emulated_driver() -> Iterator[EmulatedDriver]:
+def emulated_driver(pytestconfig: pytest.Config) -> Iterator[EmulatedDriver]:
     """The emulated driver: version, arch, events, inject, violations. Faults are taken back when the test ends.
 
     A fault that no call met is a `pytest.PytestWarning`: the test did not see what it was to see.
     A test that asks for it is skipped where there is a real driver or none; run with ``--cudalink-driver=VERSION``.
     """
-    from . import preload, probes
+    from . import preload
 
     driver, emulation = preload.driver(), preload.emulated()
     if driver is None or emulation is None:
-        found = probes.driver_version()
-        pytest.skip(f"cudalink: needs an emulated driver (found {f'{found}, real' if found else 'none'})")
+        _skip_unemulated(pytestconfig)
     given = EmulatedDriver(driver, emulation, driver.event_count())
     yield given
     for function in given.take_back():
@@ -285,7 +297,11 @@ def driver_lifetimes(pytestconfig: pytest.Config) -> DriverLifetimes:
     """Lifetime violations made so far in this test; ``expect()`` takes those that the test means to make."""
     run = session.of(pytestconfig)
     if run.lifetimes is None:
-        pytest.skip("cudalink: needs an emulated driver with lifetime checks (--cudalink-driver=VERSION)")
+        from . import preload
+
+        if preload.emulated() is None:
+            _skip_unemulated(pytestconfig)
+        _skip(pytestconfig, "lifetime checks", f"--cudalink-lifetime={run.settings.lifetime}")
     return DriverLifetimes(run.lifetimes)
 
 

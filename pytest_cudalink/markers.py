@@ -89,6 +89,19 @@ def _faults(mark: pytest.Mark) -> Iterable[str]:
             yield f"otherwise={otherwise!r}: write 'skip', 'xfail' or Raises(...), from pytest_cudalink import Raises"
 
 
+def _faults_together(item: pytest.Item, keywords: dict[str, Any]) -> Iterable[str]:
+    """What is wrong with all uses of the marker on one test."""
+    # a requirement that is lifted with None leaves the otherwise of a module without use, but not without sense
+    if "otherwise" in keywords and keywords.keys().isdisjoint(_REQUIREMENTS):
+        yield f"otherwise needs a requirement: one of {', '.join(_REQUIREMENTS)}"
+    callspec = getattr(item, "callspec", None)
+    if keywords.get("backend") == "each" and (callspec is None or EACH not in callspec.params):
+        yield (
+            "backend='each' needs a test that pytest can parametrize, which the methods of a unittest.TestCase are "
+            "not; write a function or a plain class"
+        )
+
+
 def _plan(item: pytest.Item, marks: Sequence[pytest.Mark]) -> Plan:
     from .requirements import parse
 
@@ -132,8 +145,7 @@ def check(items: Iterable[pytest.Item]) -> bool:
         if not faults:
             plan = item.stash[PLAN] = _plan(item, marks)
             planned = planned or plan != Plan()
-            if "otherwise" in _keywords(marks) and not plan.requirements:
-                faults = [f"otherwise needs a requirement: one of {', '.join(_REQUIREMENTS)}"]
+            faults = list(_faults_together(item, _keywords(marks)))
         found.update(dict.fromkeys(f"{name}: @pytest.mark.cudalink {fault}" for fault in faults))
     if found:
         raise pytest.UsageError("\n".join(found))

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import unittest
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from . import session
+from . import _compat, session
 from .markers import PLAN, Plan
+from .targets.base import ForcedBackendError
 from .targets.steering import Choice
 
 if TYPE_CHECKING:
     from .requirements import Raises, Requirement
 
-__all__ = ["DocumentedFailureError", "Phases"]
+__all__ = ["DocumentedFailureError", "Mismatches", "Phases"]
 
 
 class DocumentedFailureError(AssertionError):
@@ -31,6 +33,14 @@ class _Documented:
     raises: Raises
 
 
+#: How a test ends without having failed: pytest's words for that, and what ends the whole run.
+_NO_FAILURE: Final = (
+    pytest.skip.Exception,
+    pytest.xfail.Exception,
+    pytest.exit.Exception,
+    unittest.SkipTest,
+    KeyboardInterrupt,
+)
 _DOCUMENTED: Final = pytest.StashKey[_Documented | None]()
 _BEFORE: Final = pytest.StashKey[Choice]()
 
@@ -47,27 +57,38 @@ class Phases:
             plan = item.stash.get(PLAN, None)
             if plan is not None:
                 _prepare(item, plan)
-            return (yield)
+            documented = item.stash.get(_DOCUMENTED, None)
+            if documented is None:
+                return (yield)
+            try:
+                return (yield)
+            except _NO_FAILURE:
+                raise
+            except BaseException as error:
+                if not documented.raises.matches(error):
+                    raise
+            # a fixture failed as documented: the test is asserted, and has nothing to run with
+            _assert(item, documented)
+            item.runtest = _nothing  # type: ignore[method-assign]
+            return None
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         documented = item.stash.get(_DOCUMENTED, None)
         with session.missing_driver_skips(item.config):
-            if documented is None:
+            if documented is None or vars(item).get("runtest") is _nothing:
                 return (yield)
             try:
                 yield
-            except pytest.skip.Exception:
+                _compat.raise_from_unittest(item)
+            except _NO_FAILURE:
                 raise
-            except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 (any failure is held against the marker)
+            except BaseException as error:  # noqa: BLE001 (any failure is held against the marker)
                 _hold_against(documented, error)
             else:
                 msg = f"{_must(documented)}, but it passed"
                 raise DocumentedFailureError(msg)
-            session.of(item.config).of_test().documented = {
-                "requirement": documented.requirement,
-                "raises": str(documented.raises),
-            }
+            _assert(item, documented)
             return None
 
     @pytest.hookimpl(wrapper=True, trylast=True)
@@ -76,10 +97,37 @@ class Phases:
             with session.missing_driver_skips(item.config):
                 return (yield)
         finally:
+            if vars(item).get("runtest") is _nothing:
+                del item.runtest  # it may be run again
             before = item.stash.get(_BEFORE, None)
             if before is not None:
                 del item.stash[_BEFORE]
                 session.of(item.config).steering.force(before)
+
+
+class Mismatches:
+    """A plugin object, there once a target linked otherwise than it was forced: no test passes over that.
+
+    The error may be caught by what linked, expected by the test, or raised where no test runs; the next report of a
+    phase fails with it then.
+
+    Attributes
+    ----------
+    pending : list of ForcedBackendError
+        Those that no report has shown.
+    """
+
+    def __init__(self) -> None:
+        self.pending: list[ForcedBackendError] = []
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        pending, self.pending = self.pending, []
+        if pending and not report.failed:
+            report.outcome, report.longrepr = "failed", str(pending[0])
+            vars(report).pop("wasxfail", None)
+        return report
 
 
 def _prepare(item: pytest.Item, plan: Plan) -> None:
@@ -106,6 +154,17 @@ def _prepare(item: pytest.Item, plan: Plan) -> None:
     else:
         run.of_test().missing = " and ".join(map(str, missing))
         raise pytest.skip.Exception(reason, _use_item_location=True)
+
+
+def _nothing() -> None:
+    """What is left to run of a test that is over."""
+
+
+def _assert(item: pytest.Item, documented: _Documented) -> None:
+    session.of(item.config).of_test().documented = {
+        "requirement": documented.requirement,
+        "raises": str(documented.raises),
+    }
 
 
 def _listed(missing: Sequence[Requirement], found: dict[str, str]) -> str:

@@ -101,6 +101,7 @@ class Totals:
     documented: list[tuple[str, str, str]] = field(default_factory=list)
     missing: Counter[str] = field(default_factory=Counter)
     verdicts: list[dict[str, Any]] = field(default_factory=list)
+    left_alone: dict[str, str] = field(default_factory=dict)
 
     def judge(self, nodeid: str | None, verdict: Mapping[str, Any]) -> None:
         """Add a verdict of the guard rails."""
@@ -114,6 +115,7 @@ class Totals:
         if missing := facts.get("missing"):
             self.missing[missing] += 1
         self.verdicts += facts.get("verdicts", ())
+        self.left_alone.update(facts.get("left_alone", {}))
 
 
 @dataclass

@@ -19,6 +19,8 @@ __all__ = ["NAMES", "Found", "Raises", "Requirement", "parse", "unmet"]
 NAMES: Final = ("ctk", "nvjitlink", "driver", "gpu", "arch")
 
 _ARCHITECTURE: Final = re.compile(r"(?:sm|compute)_(\d+)(\d)([af]?)", re.ASCII)
+#: The one compute capability that is not of the family of a smaller minor.
+_OWN_FAMILY: Final = (10, 1)
 _BARE: Final = re.compile(r"\d+(\.\d+)*", re.ASCII)
 
 
@@ -72,13 +74,30 @@ class Requirement:
             return False
         if self.name != "arch":
             return self.specifier is not None and _contains(self.specifier, found.value)
-        if self.arch is not None:
-            return found.value == self.arch
         match = _ARCHITECTURE.fullmatch(found.value)
-        return match is not None and self.specifier is not None and _contains(self.specifier, f"{match[1]}.{match[2]}")
+        if match is None:
+            return False
+        if self.arch is not None:
+            return _runs(self.arch, int(match[1]), int(match[2]))
+        return self.specifier is not None and _contains(self.specifier, f"{match[1]}.{match[2]}")
 
     def __str__(self) -> str:
         return self.text
+
+
+def _runs(arch: str, major: int, minor: int) -> bool:
+    """Whether a device of some compute capability is of an architecture.
+
+    ``sm_90a`` is the same device as ``sm_90``, with what only that one has. The family of ``sm_100f`` goes on with its
+    major; 10.1 is a family of its own, and was renamed to 11.0 (PTX ISA, "Target architectures").
+    """
+    match = _ARCHITECTURE.fullmatch(arch)
+    if match is None:
+        return False
+    wanted = (int(match[1]), int(match[2]))
+    if match[3] != "f" or (major, minor) == wanted:
+        return (major, minor) == wanted
+    return major == wanted[0] and minor > wanted[1] and _OWN_FAMILY not in (wanted, (major, minor))
 
 
 def _contains(specifier: SpecifierSet, version: str) -> bool:
@@ -150,6 +169,7 @@ class Raises:
     *expected : str, int or exception type
         A string is the name of a code of the driver or of nvJitLink: ``"CUDA_ERROR_UNSUPPORTED_PTX_VERSION"``,
         ``"NVJITLINK_ERROR_PTX_COMPILE"``; an integer is its number; a type matches its instances. Any one is enough.
+        KeyboardInterrupt is none of them: it ends the run.
     match : str, optional
         A regular expression that the message must contain, as in `pytest.raises`.
 
@@ -164,8 +184,7 @@ class Raises:
             msg = "Raises() needs a code such as 'CUDA_ERROR_INVALID_PTX', an exception type, or match=..."
             raise TypeError(msg)
         for item in expected:
-            is_type = isinstance(item, type) and issubclass(item, BaseException)
-            if not is_type and (isinstance(item, bool) or not isinstance(item, str | int) or item == ""):
+            if not _can_be_expected(item):
                 msg = f"Raises({item!r}): expected the name or number of a code, or an exception type"
                 raise TypeError(msg)
         self.expected = expected
@@ -191,6 +210,12 @@ class Raises:
         parts = [item.__name__ if isinstance(item, type) else repr(item) for item in self.expected]
         parts += [f"match={self.match!r}"] if self.match is not None else []
         return f"Raises({', '.join(parts)})"
+
+
+def _can_be_expected(item: object) -> bool:
+    if isinstance(item, type):
+        return issubclass(item, BaseException) and not issubclass(item, KeyboardInterrupt)
+    return isinstance(item, str | int) and not isinstance(item, bool) and item != ""
 
 
 def _is(error: BaseException, expected: str | int | type[BaseException]) -> bool:

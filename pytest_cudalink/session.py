@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .emulator.control import Violation
     from .guardrails import Verdict
     from .report import Writer
-    from .targets import LinkEvent, LinkInput, Target
+    from .targets import ForcedBackendError, LinkEvent, LinkInput, Target
     from .targets.base import Backend
     from .targets.steering import Choice, Steering
     from .versions import CudaVersion
@@ -44,7 +44,7 @@ __all__ = [
     "terminal_summary",
 ]
 
-MISSING_DRIVER = "cudalink: needs a CUDA driver (libcuda.so.1), found none, and the driver backend is forced"
+MISSING_DRIVER = "cudalink: needs a CUDA driver (found none, and the driver backend is forced)"
 
 
 class Session:
@@ -177,6 +177,19 @@ class Session:
         if not (self.is_isolated and self.nodeid is None):
             self.record("verdict", **content)
 
+    def left_alone(self, target: str, why: str) -> None:
+        """Take note of a target that cannot be steered."""
+        self.outside.left_alone[target] = why
+
+    def mismatched(self, error: ForcedBackendError) -> None:
+        """Fail the test in which a target linked otherwise than it was forced, also where it catches the error."""
+        from .phases import Mismatches
+
+        plugins = self.config.pluginmanager
+        if not plugins.hasplugin("cudalink-mismatches"):
+            plugins.register(Mismatches(), "cudalink-mismatches")
+        cast("Mismatches", plugins.getplugin("cudalink-mismatches")).pending.append(error)
+
     def decide(self, target: str, choice: Choice, inputs: tuple[LinkInput, ...] | None) -> Choice:
         """Let hooks veto or change a choice."""
         hook = self.config.hook.pytest_cudalink_decide
@@ -267,6 +280,7 @@ def _start_steering(config: pytest.Config, run: Session) -> None:
 
 
 def _steering(run: Session) -> Steering:
+    from .targets.base import registered
     from .targets.bindings import SEAMS
     from .targets.bundled import Bundled
     from .targets.cuda_core import CudaCore
@@ -275,13 +289,19 @@ def _steering(run: Session) -> Steering:
 
     targets: dict[str, Target] = {target.name: target for target in (Bundled(), CudaCore(), NumbaCuda())}
     for added in reversed(run.config.hook.pytest_cudalink_targets(config=run.config)):
-        targets.update({target.name: target for target in added or ()})
+        try:
+            targets.update({target.name: target for target in registered(added)})
+        except TypeError as error:
+            msg = f"cudalink: the hook pytest_cudalink_targets: {error}"
+            raise pytest.UsageError(msg) from error
     return Steering(
         list(targets.values()),
         only=_only(run.settings, list(targets)),
         decide=run.decide,
         seams=SEAMS,
         told=run.linked,
+        left_alone=run.left_alone,
+        mismatched=run.mismatched,
         nodeid=lambda: run.nodeid,
     )
 
@@ -340,7 +360,17 @@ def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests are collected: check their markers, and wrap their phases if one of them has something to do."""
     from . import markers
 
-    if markers.check(items):
+    try:
+        planned = markers.check(items)
+    except pytest.UsageError as error:
+        given: Any = getattr(config, "workeroutput", None)
+        if given is None:
+            raise
+        # raised in a worker, it would be an internal error that names nothing: the controller raises it
+        given["cudalink_refused"] = str(error)
+        items.clear()
+        return
+    if planned:
         _watch_phases(config)
     run = of(config)
     run.running = True
@@ -363,6 +393,7 @@ def finished(config: pytest.Config) -> None:
         "links": dict(run.outside.links),
         "violations": run.outside.violations,
         "verdicts": run.outside.verdicts,
+        "left_alone": run.outside.left_alone,
     }
     if given is not None:
         given["cudalink"] = outside
@@ -371,9 +402,17 @@ def finished(config: pytest.Config) -> None:
 
 
 def node_down(node: Any) -> None:
-    """A worker of xdist has ended; one that crashed hands nothing over."""
-    run = of(node.config)
-    run.totals.add("", (getattr(node, "workeroutput", None) or {}).get("cudalink", {}))
+    """A worker of xdist has ended; one that crashed hands nothing over.
+
+    Raises
+    ------
+    pytest.UsageError
+        If it refused markers.
+    """
+    output = getattr(node, "workeroutput", None) or {}
+    if refused := output.get("cudalink_refused"):
+        raise pytest.UsageError(refused)
+    of(node.config).totals.add("", output.get("cudalink", {}))
 
 
 def preload(early_config: pytest.Config) -> None:
@@ -469,12 +508,12 @@ def header(config: pytest.Config) -> list[str]:
 
     run = of(config)
     chosen = run.settings
-    driver = probes.driver_version()
+    fakes = probes.fakes()
     parts = [
         f"backend {chosen.backend}",
         f"policy {chosen.policy}",
-        _nvjitlink(chosen, probes.nvjitlink_wheel()),
-        _driver(chosen, driver),
+        _faked("nvJitLink", "nvjitlink") if fakes.fakes_nvjitlink else _nvjitlink(chosen, probes.nvjitlink_wheel()),
+        _faked("driver CUDA", "driver") if fakes.fakes_driver else _driver(chosen, probes.driver_version()),
         *([f"guard rails {chosen.guard_rails}"] if chosen.guard_rails.value != "off" else []),
     ]
     forced = _forced_lines(run)
@@ -483,6 +522,13 @@ def header(config: pytest.Config) -> list[str]:
         *forced,
         *(f"cudalink: {name}: {value}" for name, value in run.hook_facts().items()),
     ]
+
+
+def _faked(shown: str, name: str) -> str:
+    from .environment import Environment
+
+    found = Environment()[name]
+    return f"{shown} {found.value or 'none'} ({found.kind} by {found.source})"
 
 
 def _driver(chosen: Settings, version: CudaVersion | None) -> str:

@@ -54,6 +54,7 @@ def _lines(totals: Totals, *, verbose: bool) -> list[str]:
     for target, counts in by_target.items():
         shares = ", ".join(f"{count} on {_NAMES.get(backend, backend)}" for backend, count in sorted(counts.items()))
         lines.append(f"{target}: {_count(sum(counts.values()), 'link')} ({shares})")
+    lines += [f"{target} is not watched: {why}" for target, why in sorted(totals.left_alone.items())]
     if totals.violations:
         lines.append(_count(totals.violations, "lifetime violation"))
     documented = Counter((requirement, raises) for _, requirement, raises in totals.documented)

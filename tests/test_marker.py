@@ -115,6 +115,60 @@ def test_must_pass_where_it_holds():
     )
 
 
+def test_documented_failure_anywhere(run) -> None:
+    """In a fixture, in a test of unittest's, as any exception that ends a test; and pytest's own words still count."""
+    result = run(
+        """
+import unittest
+pytestmark = pytest.mark.cudalink(driver='>=13.2', otherwise=Raises("CUDA_ERROR_X", SystemExit))
+
+def fail(): raise RuntimeError("CUDA_ERROR_X: no")
+
+@pytest.fixture
+def linked(): fail()
+
+@pytest.fixture(scope="module")
+def linked_once(): fail()
+
+def test_fixture(linked): raise AssertionError("was run")
+def test_wide_fixture(linked_once): raise AssertionError("was run")
+def test_exits(): raise SystemExit(3)
+
+class TestGroup(unittest.TestCase):
+    def test_method(self): fail()
+
+class TestClass(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls): fail()
+    def test_method(self): raise AssertionError("was run")
+
+def test_xfails(): pytest.xfail("for its own reasons")
+
+class TestSkips(unittest.TestCase):
+    def test_skips(self): self.skipTest("for its own reasons")
+
+@pytest.fixture
+def broken(): raise RuntimeError("something else")
+
+def test_broken_fixture(broken): pass
+
+class TestOther(unittest.TestCase):
+    def test_passes(self): pass
+    def test_other(self): raise RuntimeError("something else")
+""",
+        "-rfE",
+    )
+    result.assert_outcomes(passed=5, xfailed=1, skipped=1, errors=1, failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "5 tests asserted the failure documented without driver >= 13.2: CUDA_ERROR_X or SystemExit",
+            "FAILED *::test_other - *",
+            "FAILED *::test_passes - *",
+            "ERROR *::test_broken_fixture - RuntimeError*",
+        ]
+    )
+
+
 def test_documented_failure_of_a_real_link(run, samples, pytester) -> None:
     """PTX of CUDA 13.2 on a driver of 13.0 fails as documented, and links on 13.2."""
     pytester.path.joinpath("user.ptx").write_bytes(samples["13.2/user.ptx"])
@@ -155,6 +209,32 @@ class TestGroup:
     result.assert_outcomes(skipped=1, passed=2, xfailed=1)
 
 
+def test_lifted_under_otherwise(run) -> None:
+    """A test that needs less than its module does not have to repeat what happens otherwise."""
+    result = run(
+        """
+pytestmark = pytest.mark.cudalink(driver=">=13.2", otherwise="xfail")
+@pytest.mark.cudalink(driver=None)
+def test_lifted(): pass
+"""
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_each_on_what_cannot_be_parametrized(run) -> None:
+    """A method of unittest's would run once, on neither by name: it is refused."""
+    result = run(
+        """
+import unittest
+@pytest.mark.cudalink(backend="each")
+class TestGroup(unittest.TestCase):
+    def test_method(self): pass
+"""
+    )
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*::TestGroup::test_method: @pytest.mark.cudalink backend='each' needs a test that *"])
+
+
 @pytest.mark.parametrize(
     ("keywords", "words"),
     [
@@ -177,6 +257,18 @@ def test_usage_errors(run, keywords, words) -> None:
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: test_usage_errors.py::test_marked: @pytest.mark.cudalink {words}"])
     assert result.stderr.str().count("test_marked") == 1
+
+
+@pytest.mark.parametrize("arguments", [("-n2",), ("-n1", "--dist=each")])
+def test_usage_error_in_a_worker(run, arguments) -> None:
+    """Under xdist, too, it is one usage error that names the test, and no test runs."""
+    result = run("@pytest.mark.cudalink(driver='x')\ndef test_marked(): pass\ndef test_other(): pass\n", *arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: *.py::test_marked: @pytest.mark.cudalink driver='x' is no version specifier;*"]
+    )
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+    result.assert_outcomes()
 
 
 def test_several_faults_are_told_at_once(run) -> None:
@@ -299,7 +391,7 @@ def test_each_without_a_driver_skips_that_half(run) -> None:
         [
             "bundled: 1 link (1 on nvJitLink)",
             "1 test would run with a CUDA driver",
-            "SKIPPED * cudalink: needs a CUDA driver (libcuda.so.1), found none, and *",
+            "SKIPPED * cudalink: needs a CUDA driver (found none, and *",
         ]
     )
 

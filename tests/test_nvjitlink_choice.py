@@ -11,6 +11,20 @@ from pytest_cudalink import nvjitlink
 from pytest_cudalink.matrix import toolchains
 
 
+@pytest.fixture(scope="session")
+def fetched():
+    """Have a release in the cache: ``fetched("13.2")``. A download that fails is tried once more."""
+
+    def fetch(release: str) -> str:
+        try:
+            toolchains.add(release)
+        except toolchains.ToolchainError:
+            toolchains.add(release)
+        return release
+
+    return fetch
+
+
 @pytest.fixture
 def run(pytester: pytest.Pytester, samples, toolkit, monkeypatch):
     """Run pytest on one module in a process of its own."""
@@ -48,10 +62,9 @@ def test_soname():
 
 
 @pytest.mark.parametrize("arguments", [(), ("-n1",)], ids=["alone", "xdist"])
-def test_real_one_of_another_release(run, toolkit, arguments) -> None:
+def test_real_one_of_another_release(run, fetched, toolkit, arguments) -> None:
     """The process links with the nvJitLink of the cache, whoever opens it and by whatever name."""
-    release = "13.2" if str(toolkit) != "13.2" else "13.3"
-    toolchains.add(release)
+    release = fetched("13.2" if str(toolkit) != "13.2" else "13.3")
     result = run(REAL.format(minor=release[-1]), f"--cudalink-nvjitlink={release}", *arguments)
     result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines([f"cudalink: * nvJitLink {release} (preloaded, from option)*"])
@@ -113,10 +126,9 @@ def test_not_in_the_cache(run, monkeypatch, tmp_path) -> None:
     result.stderr.fnmatch_lines(["*--cudalink-nvjitlink is 13.1*cudalink toolchain add 13.1*"])
 
 
-def test_another_copy_was_first(run, pytester, toolkit) -> None:
+def test_another_copy_was_first(run, fetched, pytester, toolkit) -> None:
     """Where another copy is loaded already, the run does not begin, and says which."""
-    other = "13.2" if str(toolkit) != "13.2" else "13.3"
-    toolchains.add(other)
+    other = fetched("13.2" if str(toolkit) != "13.2" else "13.3")
     plugin = "from pytest_cudalink import probes\nprobes.nvjitlink()\n"
     pytester.makepyfile(first=plugin)
     for value in (other, "absent"):
@@ -144,10 +156,9 @@ def test_cusparse_that_could_not_use_it(tmp_path, monkeypatch) -> None:
     assert nvjitlink.unusable_by_cusparse(ours) == ""
 
 
-def test_aliases_of_a_real_library(toolkit) -> None:
+def test_aliases_of_a_real_library(fetched) -> None:
     """The names tell a library's release, and those that the loader finds are the same."""
-    path = toolchains.library_path("13.2") if str(toolkit) == "13.2" else toolchains.add("13.2").path
-    library = path if path.is_file() else toolchains.library_path("13.2")
+    library = toolchains.library_path(fetched("13.2"))
     found = nvjitlink.aliases(library)
     assert max(found) == (13, 2)
     # in a process of its own: loaded here, it would be what every later look-up finds

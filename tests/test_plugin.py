@@ -274,7 +274,48 @@ def test_forced_driver_without_a_driver_skips(run, monkeypatch) -> None:
     )
     result.assert_outcomes(passed=2, skipped=2, failed=1)
     result.stdout.fnmatch_lines(
-        ["SKIPPED * cudalink: needs a CUDA driver (libcuda.so.1), found none, and the driver backend is forced"]
+        [
+            "2 tests would run with a CUDA driver",
+            "SKIPPED * cudalink: needs a CUDA driver (found none, and the driver backend is forced)",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "needed", "found"),
+    [
+        (("--cudalink-driver=absent",), "an emulated driver", "none"),
+        (
+            ("--cudalink-driver=13.0", "--cudalink-lifetime=off"),
+            "lifetime checks",
+            "--cudalink-lifetime=off (from option)",
+        ),
+    ],
+)
+def test_fixtures_skip_as_the_marker_does(run, arguments, needed, found) -> None:
+    """A fixture of the emulated driver that has none says so in the same words, and is counted at the end."""
+    result = run("def test(driver_lifetimes, emulated_driver): pass", "-rs", *arguments)
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(
+        [f"1 test would run with {needed}", f"SKIPPED * cudalink: needs {needed} (found {found})"]
+    )
+
+
+def test_header_says_what_is_faked(run, pytester) -> None:
+    """Versions that a conftest fakes for the whole run are not shown as if they were there."""
+    pytester.makeconftest(
+        """
+        from pytest_cudalink import probes
+
+        def pytest_configure(config):
+            fake = probes.fake(driver="12.9", nvjitlink=None)
+            fake.__enter__()
+            config.add_cleanup(lambda: fake.__exit__(None, None, None))
+        """
+    )
+    result = run("def test(): pass")
+    result.stdout.fnmatch_lines(
+        ["cudalink: *nvJitLink none (faked by fake_versions), driver CUDA 12.9 (faked by fake_versions)*"]
     )
 
 

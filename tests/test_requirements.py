@@ -81,6 +81,16 @@ def test_impossible_versions(value) -> None:
     [
         ({"arch": "sm_90"}, Found("sm_90"), True),
         ({"arch": "sm_90"}, Found("sm_100"), False),
+        ({"arch": "sm_90a"}, Found("sm_90"), True),
+        ({"arch": "sm_90a"}, Found("sm_89"), False),
+        ({"arch": "sm_100a"}, Found("sm_103"), False),
+        ({"arch": "sm_100f"}, Found("sm_100"), True),
+        ({"arch": "sm_100f"}, Found("sm_103"), True),
+        ({"arch": "sm_103f"}, Found("sm_100"), False),
+        ({"arch": "sm_100f"}, Found("sm_101"), False),
+        ({"arch": "sm_101f"}, Found("sm_103"), False),
+        ({"arch": "sm_100f"}, Found("sm_120"), False),
+        ({"arch": "sm_90"}, Found("nonsense"), False),
         ({"arch": ">=9.0"}, Found("sm_100"), True),
         ({"arch": ">=10"}, Found("sm_90"), False),
         ({"arch": ">=9.0"}, Found(None, "absent"), False),
@@ -155,7 +165,7 @@ def test_code_of_the_cause_counts() -> None:
         LINK_ERROR.__cause__ = None
 
 
-@pytest.mark.parametrize("arguments", [(), (True,), (1.5,), ("",), (int,)])
+@pytest.mark.parametrize("arguments", [(), (True,), (1.5,), ("",), (int,), (KeyboardInterrupt,)])
 def test_wrong_raises(arguments) -> None:
     """Nothing, or something that is no code and no exception, is refused."""
     with pytest.raises(TypeError, match="Raises"):

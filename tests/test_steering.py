@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import threading
 from types import ModuleType
@@ -12,6 +13,7 @@ import pytest
 from pytest_cudalink._imports import ImportWatch
 from pytest_cudalink.report import read
 from pytest_cudalink.targets import StaleRecipeError, Target
+from pytest_cudalink.targets.base import registered
 from pytest_cudalink.targets.recipes import recipe_for, recipes
 
 
@@ -48,6 +50,18 @@ def test_told_before_anybody_sees_it(package) -> None:
     finally:
         watch.stop()
     assert watch not in sys.meta_path
+
+
+def test_found_without_being_imported(package) -> None:
+    """Who only looks for a module gets a loader that answers all that its own does."""
+    watch = ImportWatch(lambda _: None)
+    watch.watch(["watched.inner"])
+    try:
+        spec = importlib.util.find_spec("watched.inner")
+        assert spec.loader.get_source("watched.inner") == (package / "inner.py").read_text()
+        assert not hasattr(spec.loader, "no_such_method")
+    finally:
+        watch.stop()
 
 
 def test_told_at_once_of_what_is_there(package) -> None:
@@ -232,18 +246,37 @@ def test_own_target(run) -> None:
 
 
 def test_verification(run) -> None:
-    """A target that does not do what it is told fails the test that linked first, loudly; once is enough."""
+    """A target that does not do what it is told fails each test that links, loudly."""
     result = run(
         "import lib\ndef test_first(): lib.link()\ndef test_second(): lib.link()\n",
         "--force-backend=driver",
         works=False,
     )
-    result.assert_outcomes(failed=1, passed=1)
+    result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(
         [
             "*ForcedBackendError: cudalink: lib was forced to driver by --force-backend, from option, but its linker *",
         ]
     )
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "def test():\n    with pytest.raises(RuntimeError): lib.link()",
+        "@pytest.mark.xfail\ndef test(): lib.link()",
+        "@pytest.mark.cudalink(driver='>=99', otherwise=Raises(RuntimeError))\ndef test(): lib.link()",
+        "with pytest.raises(RuntimeError): lib.link()\ndef test(): pass",
+    ],
+    ids=["caught", "xfail", "documented", "outside"],
+)
+def test_mismatch_that_is_caught(run, link) -> None:
+    """Nor does a test pass that catches the error, expects it, or comes after one that was caught outside of tests."""
+    module = f"import lib\nfrom pytest_cudalink import Raises\n{link}\n"
+    result = run(module, "--force-backend=nvjitlink", works=False, hooks="\nimport lib\nlib.USE = 'driver'\n")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*cudalink: lib was forced to nvjitlink by *, but its linker says driver*"])
+    result.stdout.no_fnmatch_line("* passed*")
 
 
 def test_unforced_is_not_verified(run) -> None:
@@ -324,6 +357,49 @@ def test_unknown_target(run, value) -> None:
     )
 
 
+class _Own(Target):
+    name, modules = "own", ("own",)
+
+    def force(self, module, backend):
+        """Nothing to force."""
+
+
+def _with(**attributes) -> Target:
+    return type("Own", (_Own,), attributes)()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (_Own(), r"is no list of targets; return \[_Own\(\)\]"),
+        ([_Own], r"is no target; return an instance, _Own\(\)"),
+        ([object()], "is no target; inherit from pytest_cudalink.targets.Target"),
+        ({"own": _Own()}, "'own' is no target"),
+        ([_with(name="")], r"Own\(\) has the name ''; give the class a name"),
+        ([_with(modules="own")], r"Own\(\) has the modules 'own'; write their full names in a tuple"),
+        ([_with(modules=(_Own,))], "write their full names in a tuple"),
+    ],
+)
+def test_what_is_no_target(answer, words) -> None:
+    """A mistake in the hook is told with what to write."""
+    with pytest.raises(TypeError, match=words):
+        registered(answer)
+
+
+@pytest.mark.parametrize("answer", [[_Own()], (_Own(),), iter([_Own()]), [_with(modules=["own"])], []])
+def test_registered(answer) -> None:
+    """Any collection will do."""
+    assert all(target.name == "own" for target in registered(answer))
+
+
+def test_registered_wrongly(run) -> None:
+    """It is a usage error that names the hook, and no traceback."""
+    result = run("def test(): pass\n", hooks="def pytest_cudalink_targets(): return Lib()\n")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: cudalink: the hook pytest_cudalink_targets: * is no list of targets; *"])
+    result.stderr.no_fnmatch_line("*Traceback*")
+
+
 def test_narrowed_to_an_own_target(run) -> None:
     """Only the named target is forced."""
     result = run(
@@ -334,3 +410,62 @@ def test_narrowed_to_an_own_target(run) -> None:
     )
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["cudalink: forced to driver: lib (--cudalink-target from option)"])
+
+
+MOVED = """
+from pytest_cudalink.targets import StaleRecipeError
+
+def install(self, module):
+    raise StaleRecipeError("cannot steer lib 9.9: it has no switch")
+
+Lib.install = install
+"""
+
+
+@pytest.mark.parametrize("arguments", [(), ("--force-backend=driver", "--cudalink-target=bundled"), ("-n1",)])
+def test_stale_target_that_nobody_forces(run, arguments) -> None:
+    """A release without a recipe breaks no suite that does not force it: it is left alone, and the summary says so."""
+    result = run("import lib\ndef test(): assert lib.link() == 'nvjitlink'\n", *arguments, hooks=MOVED)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["lib is not watched: cannot steer lib 9.9: it has no switch"])
+
+
+def test_stale_target_that_is_forced(run) -> None:
+    """What is forced for the run is refused at its import."""
+    result = run("import lib\ndef test(): pass\n", "--force-backend=driver", hooks=MOVED)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*StaleRecipeError: cannot steer lib 9.9: it has no switch"])
+
+
+def test_stale_target_that_one_test_forces(run) -> None:
+    """Only the test that forces it fails; the others link as before."""
+    result = run(
+        """
+import lib
+def test_before(): lib.link()
+@pytest.mark.cudalink(backend="driver")
+def test_marked(): pass
+def test_fixture(force_backend): force_backend("driver")
+def test_after(cudalink_backend):
+    assert (lib.link(), cudalink_backend) == ("nvjitlink", None)
+""",
+        hooks=MOVED,
+    )
+    result.assert_outcomes(passed=2, failed=1, errors=1)
+    result.stdout.fnmatch_lines(["FAILED *test_fixture - *StaleRec*", "ERROR *test_marked - *StaleRec*"])
+
+
+def test_imported_anew(run) -> None:
+    """A library that is imported a second time is another module: forced and watched as the first."""
+    module = """
+import sys
+def test():
+    import lib as first
+    del sys.modules["lib"]
+    import lib as second
+    assert first is not second
+    assert (first.link(), second.link()) == ("driver", "driver")
+"""
+    result = run(module, "--force-backend=driver")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["lib: 2 links (2 on the driver)"])

@@ -236,9 +236,6 @@ def plan(
         msg = f"a driver of CUDA {wanted} cannot be emulated; {known[0]} to {known[-1]} can"
         raise EmulatorError(msg)
     assert isinstance(wanted, CudaVersion)
-    if release is not None and not re.fullmatch(r"\d+(\.\d+)+", release, re.ASCII):
-        msg = f"{release!r} is not a driver release; write one such as {release_of(wanted)!r}"
-        raise EmulatorError(msg)
     if arch not in ARCHITECTURES:
         msg = f"there is no emulated device of {arch!r}; known: {', '.join(ARCHITECTURES)}"
         raise EmulatorError(msg)
@@ -246,13 +243,6 @@ def plan(
     if lifetime not in LIFETIME_MODES:
         msg = f"lifetime mode {lifetime!r} is unknown; known: {', '.join(LIFETIME_MODES)}"
         raise EmulatorError(msg)
-    if events is not None:
-        events = events.absolute()  # children may run elsewhere
-        try:
-            events.open("a").close()
-        except OSError as error:
-            msg = f"events cannot be appended to {events}: {error.strerror}; name a file that can be written to"
-            raise EmulatorError(msg) from error
     since = next(one.since for one in _KNOWN_ARCHITECTURES if arch == f"sm_{one.number}")
     if wanted < since:
         msg = f"a driver of CUDA {wanted} has no device of {arch}, which needs CUDA {since} or newer"
@@ -264,16 +254,34 @@ def plan(
     needs = _STAND_IN.get(wanted, wanted)
     return Emulation(
         wanted,
-        release or release_of(wanted),
+        _release(release, wanted),
         arch,
         devices,
         _nvjitlink(needs),
         _nvjitlink(_LAST_OF_12) if wanted.major > _LAST_OF_12.major else None,
         lifetime,
-        events,
+        None if events is None else _appendable(events),
         faults,
         needs,
     )
+
+
+def _release(release: str | None, version: CudaVersion) -> str:
+    if release is not None and not re.fullmatch(r"\d+(\.\d+)+", release, re.ASCII):
+        msg = f"{release!r} is not a driver release; write one such as {release_of(version)!r}"
+        raise EmulatorError(msg)
+    return release or release_of(version)
+
+
+def _appendable(events: Path) -> Path:
+    """The file of events in full, as children may run elsewhere."""
+    events = events.absolute()
+    try:
+        events.open("a").close()
+    except OSError as error:
+        msg = f"events cannot be appended to {events}: {error.strerror}; name a file that can be written to"
+        raise EmulatorError(msg) from error
+    return events
 
 
 def from_environment(environment: Mapping[str, str]) -> Emulation | None:

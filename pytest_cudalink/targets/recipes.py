@@ -73,8 +73,8 @@ class Recipe:
     def _stale(self, version: str, found: str) -> str:
         return (
             f"cudalink cannot steer {self.target} {version}: {found}, which the recipe for {self.versions} "
-            f"(tested on {self.tested}) relies on. Update pytest-cudalink, install a tested release, or leave "
-            f"{self.target} out with --cudalink-target"
+            f"(tested on {self.tested}) relies on. Update pytest-cudalink, install a tested release, or name the "
+            "targets that are to be forced, without this one, with --cudalink-target"
         )
 
     def apply(self, module: ModuleType, backend: Backend | None, objects: Mapping[str, Any]) -> None:
@@ -108,7 +108,7 @@ def recipe_for(target: str, version: str) -> Recipe:
             return recipe
     known = "; ".join(recipe.versions for recipe in recipes(target)) or "none"
     msg = (
-        f"cudalink cannot steer {target} {version}: there are recipes for {known}. Install one of these, or leave "
-        f"{target} out with --cudalink-target"
+        f"cudalink cannot steer {target} {version}: there are recipes for {known}. Install one of these, or name the "
+        "targets that are to be forced, without this one, with --cudalink-target"
     )
     raise StaleRecipeError(msg)

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, cast
 
 from .. import probes
 from .._imports import ImportWatch
-from .base import Backend, ForcedBackendError, Target
+from .base import Backend, ForcedBackendError, StaleRecipeError, Target
 from .events import LinkEvent, LinkInput
 
 __all__ = ["Choice", "Steering", "Watch", "current", "linking_for", "on_behalf_of", "watch"]
@@ -43,7 +43,9 @@ class Choice:
 #: Asked before a target is forced and before it links: (target, choice, inputs) to the choice that counts.
 Decide = Callable[[str, Choice, tuple[LinkInput, ...] | None], Choice]
 
-_installed: set[tuple[str, str]] = set()
+#: The module for which it was done, by target ("" for what is not a target's) and name: one that is imported anew,
+#: after it was taken out of sys.modules, is another.
+_installed: dict[tuple[str, str], ModuleType] = {}
 _stack: list[Steering] = []
 #: The target that links through another at present, such as numba-cuda through cuda.core.
 _behalf: ContextVar[str | None] = ContextVar("pytest_cudalink_behalf", default=None)
@@ -87,6 +89,10 @@ class Steering:
         What else to do with a module of some name, once per process, when it is imported.
     told : callable, optional
         Told of each link.
+    left_alone : callable, optional
+        Told of a target that cannot be steered, and need not be as long as nothing forces it: its name, and why.
+    mismatched : callable, optional
+        Told of each `ForcedBackendError`, before it is raised into whatever linked.
     nodeid : callable, optional
         The test of the moment.
     """
@@ -99,6 +105,8 @@ class Steering:
         decide: Decide = _keep,
         seams: Mapping[str, Callable[[ModuleType], None]] | None = None,
         told: Callable[[LinkEvent], None] | None = None,
+        left_alone: Callable[[str, str], None] = lambda _target, _why: None,
+        mismatched: Callable[[ForcedBackendError], None] = lambda _error: None,
         nodeid: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.targets = {target.name: target for target in targets}
@@ -111,6 +119,9 @@ class Steering:
             for name in target.modules:
                 self._by_module.setdefault(name, []).append(target)
         self._told = told
+        self._left_alone = left_alone
+        self._mismatched = mismatched
+        self._stale: dict[str, str] = {}
         self._nodeid = nodeid
         self._choice = Choice()
         self._verified: set[tuple[str, Backend]] = set()
@@ -140,16 +151,19 @@ class Steering:
                 target.force(module, None)
 
     def _imported(self, module: ModuleType) -> None:
-        key = ("", module.__name__)
-        if module.__name__ in self._seams and key not in _installed:
-            self._seams[module.__name__](module)
-            _installed.add(key)
-        for target in self._by_module.get(module.__name__, []):
-            key = (target.name, module.__name__)
-            if key not in _installed:
-                target.install(module)
-                _installed.add(key)
-            self.modules[target.name][module.__name__] = module
+        name = module.__name__
+        if name in self._seams:
+            _install("", module, self._seams[name])
+        for target in self._by_module.get(name, []):
+            try:
+                _install(target.name, module, target.install)
+            except StaleRecipeError as error:
+                if self.wanted(target.name).backend is not None:
+                    raise
+                self._stale[target.name] = str(error)
+                self._left_alone(target.name, str(error))
+                continue
+            self.modules[target.name][name] = module
             target.force(module, self.wanted(target.name).backend)
 
     def _loaded(self) -> Iterable[tuple[Target, ModuleType]]:
@@ -165,9 +179,19 @@ class Steering:
         return self._choice
 
     def force(self, choice: Choice) -> Choice:
-        """Change what is forced; returns what was before."""
+        """Change what is forced; returns what was before.
+
+        Raises
+        ------
+        StaleRecipeError
+            If a library was imported that cannot be steered, and now is to be forced; nothing is changed then.
+        """
         before, self._choice = self._choice, choice
         if choice.backend != before.backend or choice.backend is not None:
+            for name, why in self._stale.items():
+                if self.wanted(name).backend is not None:
+                    self._choice = before
+                    raise StaleRecipeError(why)
             self.refresh()
         return before
 
@@ -188,7 +212,7 @@ class Steering:
     # -- links
 
     def tell(self, event: LinkEvent, choice: Choice) -> None:
-        """Pass a link on, and hold the first of each target against what was forced.
+        """Pass a link on, and hold each target against what was forced until it has agreed once.
 
         Raises
         ------
@@ -206,7 +230,6 @@ class Steering:
         key = (event.target, wanted.backend)
         if key in self._verified:
             return
-        self._verified.add(key)
         target = self.targets.get(event.target)
         answers = {"its linker": event.backend}
         # a choice for one link alone is nothing that the library as a whole could confirm
@@ -223,7 +246,18 @@ class Steering:
                 f"cudalink: {named} was forced to {wanted.backend} by {wanted.source}, but {' and '.join(wrong)}. "
                 "Its recipe no longer steers it: update pytest-cudalink, or leave it out with --cudalink-target"
             )
-            raise ForcedBackendError(msg) from event.error
+            mismatch = ForcedBackendError(msg)
+            self._mismatched(mismatch)
+            raise mismatch from event.error
+        self._verified.add(key)
+
+
+def _install(name: str, module: ModuleType, install: Callable[[ModuleType], None]) -> None:
+    """Prepare a module, unless that was done to it already."""
+    key = (name, module.__name__)
+    if _installed.get(key) is not module:
+        install(module)
+        _installed[key] = module
 
 
 _NOWHERE: Final = Choice(source="no run")
@@ -320,7 +354,7 @@ def watch(target: str, inputs: Iterable[LinkInput] = (), *, backend: str = "unkn
     Raises
     ------
     ForcedBackendError
-        After the first link, if it ran on another backend than was forced.
+        If the link ran on another backend than was forced; not looked at any more once one has run where it was.
     """
     watched = Watch(target, inputs)
     watched.backend = backend
