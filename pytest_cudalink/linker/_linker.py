@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import weakref
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol, Self
+from typing import Self
 
 from .. import probes
 from ..versions import CudaVersion, known_architectures, parse_architecture
 from . import forcing
 from ._driver import DriverLinkState
 from ._nvjitlink import NvJitLinkState, can_fetch_ltoir
+from ._state import LinkState
 from .dispatch import BackendName, Decision, driver_matters, explain
 from .errors import LinkError, VersionSkewError, skew_sentence
 from .objectcode import ObjectCode
@@ -20,20 +21,6 @@ from .options import LinkerOptions
 __all__ = ["Linker"]
 
 _MAKERS = {"cubin": ObjectCode.from_cubin, "ptx": ObjectCode.from_ptx, "ltoir": ObjectCode.from_ltoir}
-
-
-class _State(Protocol):
-    """What both backends offer to the linker."""
-
-    error_log: str
-    info_log: str
-
-    @property
-    def handle(self) -> int: ...
-    def add(self, kind: str, code: bytes, name: str) -> None: ...
-    def complete(self, target: str) -> bytes: ...
-    def read_logs(self) -> None: ...
-    def close(self) -> None: ...
 
 
 class Linker:
@@ -256,7 +243,7 @@ class Linker:
 
     # -- with a library
 
-    def _open_state(self) -> _State:
+    def _open_state(self) -> LinkState:
         if self._backend == "driver":
             return DriverLinkState(self._driver_options)
         return NvJitLinkState(self._nvjitlink_options)
@@ -305,6 +292,10 @@ class Linker:
         options = self._options
         lto = self._has_ltoir or options.lto_requested
         options.check_target(target_type, self._backend, self._decision.nvjitlink, lto=lto)
+        with self._state.lock:  # a second thread waits, and gets the same
+            return self._link_once(target_type, lto=lto)
+
+    def _link_once(self, target_type: str, *, lto: bool) -> ObjectCode:
         if self._linked is not None:
             if self._linked.code_type == target_type:
                 return self._linked
@@ -321,7 +312,7 @@ class Linker:
             raise ValueError(obstacle)
         with self._watched(last=True):
             image = self._complete(target_type, lto=lto)
-        self._linked = _MAKERS[target_type](image, name=options.name)
+        self._linked = _MAKERS[target_type](image, name=self._options.name)
         return self._linked
 
     def _complete(self, target_type: str, *, lto: bool) -> bytes:
@@ -366,7 +357,10 @@ class Linker:
         return not self._finalizer.alive
 
     def close(self) -> None:
-        """Release the handle and all memory; logs and linked code stay readable. May be called again."""
+        """Release the handle and all memory; logs and linked code stay readable. May be called again.
+
+        While another thread links, this waits for it.
+        """
         self._finalizer()
 
     def __enter__(self) -> Self:
