@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Self
 
 from .. import probes
@@ -13,7 +14,7 @@ from . import forcing
 from ._driver import DriverLinkState
 from ._nvjitlink import NvJitLinkState, can_fetch_ltoir
 from ._state import LinkState
-from .dispatch import BackendName, Decision, driver_matters, explain
+from .dispatch import BackendName, Decision, driver_matters, explain, policy_named
 from .errors import LinkError, VersionSkewError, skew_sentence
 from .objectcode import ObjectCode
 from .options import LinkerOptions
@@ -114,7 +115,10 @@ class Linker:
         options = self._options
         lto = (self._has_ltoir, options.lto_requested)
         forced = self._watch.forced if self._watch else forcing.forced()
-        if backend:
+        for name in (policy, options.policy):
+            if name is not None:
+                policy_named(name)  # a wrong one is told also where none is needed
+        if backend is not None:
             forced = forcing.Forced(backend, "the argument 'backend'")
             if self._watch:
                 self._watch.chose_itself(forced.source)
@@ -123,7 +127,8 @@ class Linker:
         policy = policy or options.policy or forcing.default_policy()
         nvjitlink = probes.nvjitlink_version()
         asked = driver_matters(nvjitlink, *lto, policy=policy)
-        return explain(probes.driver_version() if asked else None, nvjitlink, *lto, policy=policy)
+        decision = explain(probes.driver_version() if asked else None, nvjitlink, *lto, policy=policy)
+        return replace(decision, driver_asked=asked)
 
     def _obey(self, forced: forcing.Forced) -> Decision:
         if forced.backend not in ("driver", "nvjitlink"):
@@ -151,6 +156,7 @@ class Linker:
             inputs_have_ltoir=self._has_ltoir,
             lto_requested=self._options.lto_requested,
             because=f"forced by {forced.source}",
+            driver_asked=forced.backend == "driver",
         )
 
     def _linker_version(self) -> CudaVersion | None:
@@ -177,25 +183,37 @@ class Linker:
         self._refuse_duplicates()
 
     def _resolve_arch(self, version: CudaVersion | None) -> str:
-        arch = self._options.arch or probes.device_arch()
-        if arch is None:
-            found = {leaf.arch for _, code in self._inputs for leaf in code.artifact.leaves if leaf.arch}
-            if len(found) != 1:
-                named = f"the inputs are for {', '.join(sorted(found))}" if found else "the inputs name none"
-                msg = f"Linker needs LinkerOptions(arch='sm_…'): there is no device to ask, and {named}"
-                raise ValueError(msg)
-            arch = found.pop()
-            if self._options.ptx:
-                arch = arch.replace("sm_", "compute_")
-        _, number, suffix = parse_architecture(arch)
+        arch, source = self._wanted_arch()
+        try:
+            _, number, suffix = parse_architecture(arch)
+        except ValueError as error:
+            msg = f"Linker: the architecture of {source} is not known here: {error}"
+            raise ValueError(msg) from None
         known = known_architectures(version)
         if f"sm_{number}{suffix}" not in known:
             where = f"CUDA {version}" if version else "CUDA"
-            msg = (
-                f"LinkerOptions.arch = {arch!r} is not of {where} (backend {self._backend}); known: {', '.join(known)}"
-            )
+            msg = f"{source} = {arch!r} is not of {where} (backend {self._backend}); known: {', '.join(known)}"
             raise ValueError(msg)
         return arch
+
+    def _wanted_arch(self) -> tuple[str, str]:
+        """The architecture to link for, and who says so."""
+        if self._options.arch is not None:
+            return self._options.arch, "LinkerOptions.arch"
+        device = probes.device_arch()
+        if device is not None:
+            return device, "the device"
+        found: dict[str, str] = {}
+        for name, code in self._inputs:
+            for leaf in code.artifact.leaves:
+                if leaf.arch:
+                    found.setdefault(leaf.arch, name)
+        if len(found) != 1:
+            named = f"the inputs are for {', '.join(sorted(found))}" if found else "the inputs name none"
+            msg = f"Linker needs LinkerOptions(arch='sm_…'): there is no device to ask, and {named}"
+            raise ValueError(msg)
+        ((arch, name),) = found.items()
+        return arch.replace("sm_", "compute_") if self._options.ptx else arch, f"input {name!r}"
 
     def _refuse_newer_inputs(self, version: CudaVersion) -> None:
         for name, code in self._inputs:
