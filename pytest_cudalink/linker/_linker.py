@@ -115,9 +115,8 @@ class Linker:
         options = self._options
         lto = (self._has_ltoir, options.lto_requested)
         forced = self._watch.forced if self._watch else forcing.forced()
-        for name in (policy, options.policy):
-            if name is not None:
-                policy_named(name)  # a wrong one is told also where none is needed
+        if policy is not None:
+            policy_named(policy)  # a wrong one is told also where none is needed
         if backend is not None:
             forced = forcing.Forced(backend, "the argument 'backend'")
             if self._watch:
