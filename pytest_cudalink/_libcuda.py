@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import os
 import sys
 from functools import cache
 
@@ -52,11 +54,20 @@ def library() -> ctypes.CDLL:
     except FileNotFoundError as error:  # Windows
         missing = str(error)
     except OSError as error:
-        if f"{_LIBRARY_NAME}: cannot open shared object file: No such file" not in str(error):
-            raise
         missing = str(error)
+        if not _says_missing(missing):
+            raise
     msg = f"no CUDA driver: {missing}. Install the NVIDIA driver, or take another backend"
     raise DriverNotFoundError(msg)
+
+
+def _says_missing(text: str) -> bool:
+    """Whether the loader's words mean this library, and not one that it depends on, in any language.
+
+    glibc: ``libcuda.so.1: cannot open shared object file: No such file or directory``; musl: ``Error loading shared
+    library libcuda.so.1: No such file or directory``, which goes on with ``(needed by …)`` for a dependency.
+    """
+    return f"{_LIBRARY_NAME}:" in text and text.endswith(os.strerror(errno.ENOENT))
 
 
 def error_name(code: int) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _libcuda, probes
+from .environment import driver_is_emulated
 from .versions import parse_architecture
 
 if TYPE_CHECKING:
@@ -181,10 +182,11 @@ def run(arch: str | None = None, backend: BackendName | None = None, write: Call
         parse_architecture(arch)
     device = probes.device_arch()
     arch = arch or device or _FALLBACK_ARCH
-    on_gpu = device is not None and device == arch.rstrip("af")
+    emulated = driver_is_emulated()
+    on_gpu = device is not None and device == arch.rstrip("af") and not emulated
     driver = probes.driver_version()
     facts = {
-        "driver": f"CUDA {driver}" if driver else None,
+        "driver": f"CUDA {driver}{' (emulated)' if emulated else ''}" if driver else None,
         "device": device,
         "nvJitLink": probes.nvjitlink_version(),
         "arch": arch,
@@ -195,24 +197,32 @@ def run(arch: str | None = None, backend: BackendName | None = None, write: Call
         _progress(f"linking {mode} …")
         try:
             image, why = link_sample(mode, arch, backend if mode == "ptx" else None)
-            outcome = prove(mode, image)
-            if outcome.ok and on_gpu:
-                _progress(f"launching {mode} …")
-                deviation = launch(image.code)
-                verdict = (
-                    f"{ELEMENTS} values on the GPU, largest deviation {deviation:.3f} of the tolerance {TOLERANCE:g}"
-                )
-                outcome = Outcome(mode, deviation <= 1.0, f"{outcome.text}; {verdict}")
         except (RuntimeError, ValueError) as error:
             why, outcome = "not linked", Outcome(mode, ok=False, text=f"{type(error).__name__}: {error}")
+        else:
+            outcome = prove(mode, image)
+            if outcome.ok and on_gpu:
+                outcome = _prove_on_gpu(outcome, image)
         _progress("")
         failures += not outcome.ok
         what = "PTX without LTO" if mode == "ptx" else "LTO-IR with LTO"
         write(f"{'ok  ' if outcome.ok else 'FAIL'} {what}: {outcome.text}")
         write(f"     {why}")
     if not on_gpu:
-        write("no GPU of that architecture: proved from the images, nothing was launched")
+        reason = "the driver is emulated and runs no kernels" if emulated else "no GPU of that architecture"
+        write(f"{reason}: proved from the images, nothing was launched")
     return 1 if failures else 0
+
+
+def _prove_on_gpu(proved: Outcome, image: ObjectCode) -> Outcome:
+    """What the results on the GPU add to the proof from the image."""
+    _progress(f"launching {proved.mode} …")
+    try:
+        deviation = launch(image.code)
+    except RuntimeError as error:
+        return Outcome(proved.mode, ok=False, text=f"{proved.text}; linked, but not run: {error}")
+    verdict = f"{ELEMENTS} values on the GPU, largest deviation {deviation:.3f} of the tolerance {TOLERANCE:g}"
+    return Outcome(proved.mode, deviation <= 1.0, f"{proved.text}; {verdict}")
 
 
 def _progress(text: str) -> None:

@@ -104,6 +104,18 @@ class Phases:
                 del item.stash[_BEFORE]
                 session.of(item.config).steering.force(before)
 
+    @pytest.hookimpl
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        session.skip_missing_driver(item, call)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        report = yield
+        session.skip_collecting(collector, report)
+        return report
+
 
 class Mismatches:
     """A plugin object, there once a target linked otherwise than it was forced: no test passes over that.

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import ctypes
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -17,6 +16,7 @@ from importlib import metadata
 from typing import Final
 
 from . import _libcuda
+from ._warn import warn as warn_caller
 from .versions import CudaVersion
 
 __all__ = [
@@ -220,7 +220,7 @@ def nvjitlink_version(*, warn: bool = True) -> CudaVersion | None:
 @cache
 def _warn_once(obstacle: str) -> None:
     msg = f"nvJitLink is not available: {obstacle}. Links fall back to the driver, without LTO. To have it: {_INSTALL}"
-    warnings.warn(msg, RuntimeWarning, stacklevel=4)
+    warn_caller(msg, RuntimeWarning)
 
 
 def nvjitlink_wheel() -> str | None:

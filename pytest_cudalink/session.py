@@ -39,6 +39,8 @@ __all__ = [
     "node_down",
     "of",
     "preload",
+    "skip_collecting",
+    "skip_missing_driver",
     "start",
     "started",
     "terminal_summary",
@@ -570,9 +572,38 @@ def missing_driver_skips(config: pytest.Config) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        api = sys.modules.get("pytest_cudalink._libcuda")
-        run = of(config)
-        if api is None or not isinstance(error, api.DriverNotFoundError) or run.steering.choice.backend != "driver":
+        if not _misses_forced_driver(config, error):
             raise
-        run.of_test().missing = "a CUDA driver"
+        of(config).of_test().missing = "a CUDA driver"
         raise pytest.skip.Exception(MISSING_DRIVER, _use_item_location=True) from error
+
+
+def _misses_forced_driver(config: pytest.Config, error: BaseException) -> bool:
+    api = sys.modules.get("pytest_cudalink._libcuda")
+    missing = api is not None and isinstance(error, api.DriverNotFoundError)
+    return missing and of(config).steering.choice.backend == "driver"
+
+
+def skip_missing_driver(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """The same for an error that `missing_driver_skips` did not see: unittest keeps it until the report is made."""
+    excinfo = call.excinfo
+    if excinfo is None:
+        return
+
+    def again() -> None:
+        with missing_driver_skips(item.config):
+            raise excinfo.value
+
+    if _misses_forced_driver(item.config, excinfo.value):
+        call.excinfo = pytest.CallInfo.from_call(again, call.when).excinfo
+
+
+def skip_collecting(collector: pytest.Collector, report: pytest.CollectReport) -> None:
+    """The same for what cannot be collected without a driver: its tests are skipped, all at once."""
+    call: pytest.CallInfo[None] | None = getattr(report, "call", None)
+    excinfo = call.excinfo if call is not None else None
+    if excinfo is None or not _misses_forced_driver(collector.config, excinfo.value):
+        return
+    line = next((entry.lineno + 1 for entry in excinfo.traceback if entry.path == collector.path), 0)
+    report.outcome, report.longrepr = "skipped", (str(collector.path), line, f"Skipped: {MISSING_DRIVER}")
+    del report.call  # pytest's own, by which it would offer the error to a debugger

@@ -142,8 +142,9 @@ def test_check_lets_other_exceptions_through() -> None:
 
 def test_unknown_policy_lists_the_known() -> None:
     """The error names what exists."""
-    with pytest.raises(ValueError, match="strict-major, newer-driver-ok, released"):
-        choose_backend(13, (13, 0), False, False, policy="lenient")
+    for wrong in ("lenient", "", ["strict-major"]):
+        with pytest.raises(ValueError, match="strict-major, newer-driver-ok, released"):
+            choose_backend(13, (13, 0), False, False, policy=wrong)  # type: ignore[arg-type]
 
 
 def test_the_plugin_offers_exactly_the_policies_of_the_file() -> None:

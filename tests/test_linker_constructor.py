@@ -104,12 +104,16 @@ def test_the_driver_is_asked_only_when_the_row_depends_on_it(monkeypatch, no_lib
     with probes.fake(driver="13.0", nvjitlink=None):
         linker = Linker(sample_code("13.0/main.ptx"), options=options)
         assert (linker.backend, linker.decision.driver) == ("driver", None)
+        assert "driver not asked, nvJitLink none" in linker.decision.sentence
+        with pytest.raises(RuntimeError, match="found: driver not asked, nvJitLink none"):
+            Linker(sample_code("13.0/main.ltoir"), options=options)
     asked = []
     monkeypatch.setattr(probes, "driver_version", lambda: asked.append(1))
     with probes.fake(nvjitlink="13.0"):
         Linker(sample_code("13.0/main.ptx"), options=options, policy="released")
         assert not asked
-        Linker(sample_code("13.0/main.ptx"), options=options)
+        assert "driver not asked" in Linker(sample_code("13.0/main.ptx"), backend="nvjitlink").decision.found
+        assert "driver unknown" in Linker(sample_code("13.0/main.ptx"), options=options).decision.sentence
         assert asked
 
 
@@ -153,8 +157,17 @@ def test_forcing(no_libraries, sample_code) -> None:
         assert (linker.backend, linker.decision.row) == ("driver", "forced")
         assert "a test" in linker.decision.sentence
         assert Linker(code, options=options, backend="nvjitlink").backend == "nvjitlink"
-    with pytest.raises(ValueError, match="unknown backend 'cuda'"):
-        Linker(code, options=options, backend="cuda")  # type: ignore[arg-type]
+    for wrong in ("cuda", "", ["driver"]):
+        with pytest.raises(ValueError, match="unknown backend .*; known: 'driver', 'nvjitlink'"):
+            Linker(code, options=options, backend=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("policy", ["lenient", "", ["strict-major"], 3])
+@pytest.mark.parametrize("backend", [None, "nvjitlink"])
+def test_wrong_policy(policy, backend, no_libraries, sample_code) -> None:
+    """A policy that does not exist is an error also beside a backend, which needs none."""
+    with probes.fake(nvjitlink="13.0"), pytest.raises(ValueError, match="unknown linker policy .*; known: strict-"):
+        Linker(sample_code("12.9/main.ptx"), options=LinkerOptions(arch="sm_90"), policy=policy, backend=backend)
 
 
 def test_forced_backends_that_cannot(no_libraries, sample_code) -> None:
@@ -219,6 +232,31 @@ def test_architecture_without_a_device(no_libraries, sample_code, monkeypatch) -
             Linker(sample_code("13.2/main.ptx"), sample_code("13.2/user-sm_100.cubin"))
         linker = Linker(sample_code("13.2/main.ltoir"), options=LinkerOptions(ptx=True))
         assert linker._nvjitlink_options[0] == "-arch=compute_90"
+
+
+def test_architecture_of_an_input_that_nobody_knows(no_libraries, samples, monkeypatch) -> None:
+    """Where the input says what to link for, the error names the input."""
+    monkeypatch.setattr(probes, "device_arch", lambda: None)
+    odd = ObjectCode.from_ptx(samples["13.0/user.ptx"].replace(b"sm_90", b"sm_91"), name="odd.ptx")
+    with (
+        probes.fake(driver=None, nvjitlink="13.0"),
+        pytest.raises(ValueError, match="input 'odd.ptx' .*unknown architecture 'sm_91'; known"),
+    ):
+        Linker(odd)
+    old = ObjectCode.from_ptx(samples["13.0/user.ptx"].replace(b"sm_90", b"sm_70"), name="old.ptx")
+    with (
+        probes.fake(driver=None, nvjitlink="13.0"),
+        pytest.raises(ValueError, match=r"input 'old.ptx' = 'sm_70' is not of CUDA 13.0"),
+    ):
+        Linker(old)
+
+
+def test_warnings_point_at_the_caller(no_libraries, sample_code) -> None:
+    """Python shows a DeprecationWarning by default only where it points into one's own program."""
+    options = LinkerOptions(arch="sm_90", optimize_unused_variables=True)
+    with probes.fake(driver="13.0"), pytest.warns(DeprecationWarning, match="is deprecated on the driver") as caught:
+        Linker(sample_code("13.0/main.ptx"), options=options, backend="driver")
+    assert [one.filename for one in caught] == [__file__]
 
 
 def test_architecture_that_the_release_lacks(no_libraries, sample_code) -> None:

@@ -50,6 +50,8 @@ VALUES = {
     "split_compile": (0, "-split-compile=0"),
     "split_compile_extended": (2, "-split-compile-extended=2"),
 }
+#: What nvJitLink does with LTO only.
+LTO_ONLY = frozenset({"ftz", "prec_div", "prec_sqrt", "fma", "variables_used"})
 LISTS = {"kernels_used": "-kernels-used", "variables_used": "-variables-used", "ptxas_options": "-Xptxas"}
 
 
@@ -78,7 +80,7 @@ def test_switches(field: str, written: str) -> None:
 @pytest.mark.parametrize(("field", "case"), VALUES.items())
 def test_values(field: str, case: tuple[object, str]) -> None:
     """A value is written with its name."""
-    assert case[1] in nvjitlink(LinkerOptions(**{field: case[0]}))
+    assert case[1] in nvjitlink(LinkerOptions(**{field: case[0]}), lto=field in LTO_ONLY)
 
 
 @pytest.mark.parametrize(("field", "option"), LISTS.items())
@@ -86,8 +88,24 @@ def test_values(field: str, case: tuple[object, str]) -> None:
 def test_names(field: str, option: str, names) -> None:
     """A name, a list and a tuple all count."""
     expected = ["a"] if names == "a" else list(names)
-    written = [word for word in nvjitlink(LinkerOptions(**{field: names})) if word.startswith(option)]
-    assert written == [f"{option}={name}" for name in expected]
+    words = nvjitlink(LinkerOptions(**{field: names}), lto=field in LTO_ONLY)
+    assert [word for word in words if word.startswith(option)] == [f"{option}={name}" for name in expected]
+
+
+@pytest.mark.parametrize("field", ["ftz", "prec_div", "prec_sqrt", "fma"])
+@pytest.mark.parametrize("value", [True, False])
+def test_floating_point_modes_need_lto(field: str, value: bool) -> None:
+    """Without LTO they change nothing, which nobody would see: a warning says so, and where they belong."""
+    with pytest.warns(UserWarning, match=rf"LinkerOptions.{field} = {value} has no effect without LTO .*nvjitlink"):
+        nvjitlink(LinkerOptions(**{field: value}))
+
+
+def test_variables_used_needs_lto() -> None:
+    """Without LTO nvJitLink would drop every kernel."""
+    with pytest.raises(ValueError, match=r"LinkerOptions.variables_used = \('v',\): the nvjitlink backend .* LTO only"):
+        nvjitlink(LinkerOptions(variables_used="v"))
+    assert nvjitlink(LinkerOptions(variables_used=())) == ["-arch=sm_90"]
+    assert "-variables-used=v" in nvjitlink(LinkerOptions(variables_used="v", link_time_optimization=True))
 
 
 @pytest.mark.parametrize(
@@ -121,6 +139,7 @@ def test_wrong_types(field: str, value: object) -> None:
     ("fields", "words"),
     [
         ({"arch": "sm_91"}, "unknown architecture 'sm_91'; known: "),
+        ({"arch": "lto_90"}, "LinkerOptions.arch = 'lto_90': write sm_90"),
         ({"max_register_count": 0}, "max_register_count = 0, expected 1 to 255"),
         ({"optimization_level": 5}, "optimization_level = 5, expected 0 to 4"),
         ({"split_compile": -1}, "split_compile = -1"),

@@ -319,6 +319,38 @@ def test_header_says_what_is_faked(run, pytester) -> None:
     )
 
 
+@pytest.mark.parametrize("workers", [[], ["-n1"]])
+def test_forced_driver_without_a_driver_skips_all_that_needs_it(run, pytester, workers) -> None:
+    """Also what unittest runs, what a module does while it is imported, and what a fixture does at its end."""
+    module = """
+        import unittest
+        import pytest
+        from pytest_cudalink import _libcuda
+
+        class TestNeeds(unittest.TestCase):
+            def setUp(self):
+                if self._testMethodName == "test_set_up":
+                    _libcuda.library()
+            def test_set_up(self): pass
+            def test_needs(self): _libcuda.library()
+            def test_needs_none(self): pass
+            def test_fails_otherwise(self): raise RuntimeError("something else")
+
+        @pytest.mark.xfail(strict=True)
+        def test_expected_to_fail(): _libcuda.library()
+        """
+    pytester.makepyfile(
+        test_import="from pytest_cudalink import _libcuda\n_libcuda.library()\ndef test(): pass\n",
+        test_broken="raise RuntimeError('something else')\n",
+    )
+    arguments = ("--force-backend=driver", "--cudalink-driver=absent", "--continue-on-collection-errors", "-rs")
+    result = run(module, *arguments, *workers)
+    result.assert_outcomes(passed=1, skipped=4, failed=1, errors=1)
+    reason = "cudalink: needs a CUDA driver (libcuda.so.1), found none, and the driver backend is forced"
+    result.stdout.fnmatch_lines([f"SKIPPED * test_import.py:2: *{reason}"])
+    result.stdout.fnmatch_lines([f"SKIPPED * {reason}"])
+
+
 def test_missing_driver_is_an_error_when_not_forced(run) -> None:
     """Without --force-backend=driver nothing is hidden."""
     result = run(

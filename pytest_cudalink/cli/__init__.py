@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
 from typing import Final
 
 __all__ = ["COMMANDS", "main"]
+
+_NOBODY_READS: Final = 141  # what a shell gives for SIGPIPE
 
 #: Every subcommand, in the order of the help, with its one line. The module of the same name here has ``DESCRIPTION``,
 #: ``configure(parser)`` and ``run(options) -> exit code``.
@@ -29,7 +33,7 @@ COMMANDS: Final = {
 _INTERRUPTED: Final = 130  # what a shell gives for SIGINT
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def _run(arguments: Sequence[str] | None) -> int:
     """Run one subcommand; returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     wanted = given[0] if given and given[0] in COMMANDS else None
@@ -67,3 +71,21 @@ def _version() -> str:
         return metadata.version("pytest-cudalink")
     except metadata.PackageNotFoundError:
         return "(run from a source tree, not installed)"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one subcommand; returns the exit code."""
+    try:
+        try:
+            return _run(arguments)
+        finally:
+            sys.stdout.flush()  # what cannot be written is told here, not by the interpreter after its end
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EIO):
+            raise
+        # the rest of the output has nowhere to go either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno == errno.EPIPE:
+            return _NOBODY_READS
+        sys.stderr.write(f"cudalink: cannot write: {error}\n")
+        return 1

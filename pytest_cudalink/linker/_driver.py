@@ -3,7 +3,7 @@
 ``cuLinkCreate`` keeps the address of the option values and of both log buffers until ``cuLinkDestroy`` (CUDA Driver
 API, cuLinkCreate; measured: every add and complete writes to the option values). Three faults of the field come from
 that: log buffers dropped after complete, option values on the stack, buffers kept until garbage collection although the
-linker is closed. Here one object holds every block, and `DriverLinkState.close` is the one place that releases them.
+linker is closed. Here one object holds every block, and `DriverLinkState._release` is the one place that releases them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from .. import _libcuda
+from ._state import LinkState
 from .errors import LinkError
 from .options import DriverOption
 
@@ -78,7 +79,7 @@ class _Context:
             _libcuda.call("cuDevicePrimaryCtxRelease_v2", device)
 
 
-class DriverLinkState:
+class DriverLinkState(LinkState):
     """One CUlinkState and all the memory that the driver has addresses of.
 
     Parameters
@@ -98,12 +99,11 @@ class DriverLinkState:
     name = "driver"
 
     def __init__(self, options: list[DriverOption], allocate: Callable[[int], Block] = MappedBlock) -> None:
+        super().__init__()
         self._allocate = allocate
         self._blocks: list[Block] = []
         self._context: _Context | None = None
-        self._process = os.getpid()
         self._state = ctypes.c_void_p()
-        self.error_log = self.info_log = ""
         try:
             self._create(options)
         except BaseException:
@@ -148,8 +148,7 @@ class DriverLinkState:
     def _open_context(self) -> None:
         self._context = _Context()
 
-    def add(self, kind: str, code: bytes, name: str) -> None:
-        """Add one input; the driver keeps no reference to it."""
+    def _add(self, kind: str, code: bytes, name: bytes) -> None:
         self._check(
             lambda: _libcuda.call(
                 "cuLinkAddData_v2",
@@ -157,14 +156,14 @@ class DriverLinkState:
                 ctypes.c_int(_INPUT_TYPES[kind]),
                 ctypes.c_char_p(code),
                 ctypes.c_size_t(len(code)),
-                ctypes.c_char_p(name.encode()),
+                ctypes.c_char_p(name),
                 ctypes.c_uint(0),
                 None,
                 None,
             ),
         )
 
-    def complete(self, _target: str) -> bytes:
+    def _complete(self, _target: str) -> bytes:
         """Link, and copy the cubin before the state that owns it goes."""
         image, size = ctypes.c_void_p(), ctypes.c_size_t()
         self._check(
@@ -179,9 +178,8 @@ class DriverLinkState:
             )
         return code
 
-    def close(self) -> None:
-        """Keep the logs; destroy the state; only then release what it pointed to. May be called again."""
-        self.read_logs()
+    def _release(self) -> None:
+        """Destroy the state, and only then release what it pointed to."""
         self._destroy()
         while self._blocks:
             self._blocks.pop().release()
@@ -190,13 +188,13 @@ class DriverLinkState:
     def _destroy(self) -> None:
         state, self._state = self._state, ctypes.c_void_p()
         # a forked child has no CUDA: the state belongs to the parent, which destroys it
-        if state.value and self._context and os.getpid() == self._process:
+        if state.value and self._context and os.getpid() == self.process:
             with self._context.current():
                 _libcuda.call("cuLinkDestroy", state)
 
     def _release_context(self) -> None:
         context, self._context = self._context, None
-        if context and os.getpid() == self._process:
+        if context and os.getpid() == self.process:
             context.release()
 
     def _block(self, size: int) -> Block:
@@ -215,10 +213,8 @@ class DriverLinkState:
             at += len(text)
         return block.address
 
-    def read_logs(self) -> None:
-        """Copy both logs; does nothing once closed."""
-        if self._state.value:
-            self.info_log, self.error_log = self._log(self._info, 1), self._log(self._error, 3)
+    def _read_logs(self) -> None:
+        self.info_log, self.error_log = self._log(self._info, 1), self._log(self._error, 3)
 
     def _log(self, block: Block, slot: int) -> str:
         """Text of one buffer; its size is what the driver wrote back into the option value."""

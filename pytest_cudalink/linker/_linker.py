@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 import weakref
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol, Self
+from dataclasses import replace
+from typing import Self
 
 from .. import probes
 from ..versions import CudaVersion, known_architectures, parse_architecture
 from . import forcing
 from ._driver import DriverLinkState
 from ._nvjitlink import NvJitLinkState, can_fetch_ltoir
-from .dispatch import BackendName, Decision, driver_matters, explain
+from ._state import LinkState
+from .dispatch import BackendName, Decision, driver_matters, explain, policy_named
 from .errors import LinkError, VersionSkewError, skew_sentence
 from .objectcode import ObjectCode
 from .options import LinkerOptions
@@ -20,20 +22,6 @@ from .options import LinkerOptions
 __all__ = ["Linker"]
 
 _MAKERS = {"cubin": ObjectCode.from_cubin, "ptx": ObjectCode.from_ptx, "ltoir": ObjectCode.from_ltoir}
-
-
-class _State(Protocol):
-    """What both backends offer to the linker."""
-
-    error_log: str
-    info_log: str
-
-    @property
-    def handle(self) -> int: ...
-    def add(self, kind: str, code: bytes, name: str) -> None: ...
-    def complete(self, target: str) -> bytes: ...
-    def read_logs(self) -> None: ...
-    def close(self) -> None: ...
 
 
 class Linker:
@@ -127,7 +115,9 @@ class Linker:
         options = self._options
         lto = (self._has_ltoir, options.lto_requested)
         forced = self._watch.forced if self._watch else forcing.forced()
-        if backend:
+        if policy is not None:
+            policy_named(policy)  # a wrong one is told also where none is needed
+        if backend is not None:
             forced = forcing.Forced(backend, "the argument 'backend'")
             if self._watch:
                 self._watch.chose_itself(forced.source)
@@ -136,7 +126,8 @@ class Linker:
         policy = policy or options.policy or forcing.default_policy()
         nvjitlink = probes.nvjitlink_version()
         asked = driver_matters(nvjitlink, *lto, policy=policy)
-        return explain(probes.driver_version() if asked else None, nvjitlink, *lto, policy=policy)
+        decision = explain(probes.driver_version() if asked else None, nvjitlink, *lto, policy=policy)
+        return replace(decision, driver_asked=asked)
 
     def _obey(self, forced: forcing.Forced) -> Decision:
         if forced.backend not in ("driver", "nvjitlink"):
@@ -164,6 +155,7 @@ class Linker:
             inputs_have_ltoir=self._has_ltoir,
             lto_requested=self._options.lto_requested,
             because=f"forced by {forced.source}",
+            driver_asked=forced.backend == "driver",
         )
 
     def _linker_version(self) -> CudaVersion | None:
@@ -190,25 +182,37 @@ class Linker:
         self._refuse_duplicates()
 
     def _resolve_arch(self, version: CudaVersion | None) -> str:
-        arch = self._options.arch or probes.device_arch()
-        if arch is None:
-            found = {leaf.arch for _, code in self._inputs for leaf in code.artifact.leaves if leaf.arch}
-            if len(found) != 1:
-                named = f"the inputs are for {', '.join(sorted(found))}" if found else "the inputs name none"
-                msg = f"Linker needs LinkerOptions(arch='sm_…'): there is no device to ask, and {named}"
-                raise ValueError(msg)
-            arch = found.pop()
-            if self._options.ptx:
-                arch = arch.replace("sm_", "compute_")
-        _, number, suffix = parse_architecture(arch)
+        arch, source = self._wanted_arch()
+        try:
+            _, number, suffix = parse_architecture(arch)
+        except ValueError as error:
+            msg = f"Linker: the architecture of {source} is not known here: {error}"
+            raise ValueError(msg) from None
         known = known_architectures(version)
         if f"sm_{number}{suffix}" not in known:
             where = f"CUDA {version}" if version else "CUDA"
-            msg = (
-                f"LinkerOptions.arch = {arch!r} is not of {where} (backend {self._backend}); known: {', '.join(known)}"
-            )
+            msg = f"{source} = {arch!r} is not of {where} (backend {self._backend}); known: {', '.join(known)}"
             raise ValueError(msg)
         return arch
+
+    def _wanted_arch(self) -> tuple[str, str]:
+        """The architecture to link for, and who says so."""
+        if self._options.arch is not None:
+            return self._options.arch, "LinkerOptions.arch"
+        device = probes.device_arch()
+        if device is not None:
+            return device, "the device"
+        found: dict[str, str] = {}
+        for name, code in self._inputs:
+            for leaf in code.artifact.leaves:
+                if leaf.arch:
+                    found.setdefault(leaf.arch, name)
+        if len(found) != 1:
+            named = f"the inputs are for {', '.join(sorted(found))}" if found else "the inputs name none"
+            msg = f"Linker needs LinkerOptions(arch='sm_…'): there is no device to ask, and {named}"
+            raise ValueError(msg)
+        ((arch, name),) = found.items()
+        return arch.replace("sm_", "compute_") if self._options.ptx else arch, f"input {name!r}"
 
     def _refuse_newer_inputs(self, version: CudaVersion) -> None:
         for name, code in self._inputs:
@@ -256,7 +260,7 @@ class Linker:
 
     # -- with a library
 
-    def _open_state(self) -> _State:
+    def _open_state(self) -> LinkState:
         if self._backend == "driver":
             return DriverLinkState(self._driver_options)
         return NvJitLinkState(self._nvjitlink_options)
@@ -305,6 +309,10 @@ class Linker:
         options = self._options
         lto = self._has_ltoir or options.lto_requested
         options.check_target(target_type, self._backend, self._decision.nvjitlink, lto=lto)
+        with self._state.lock:  # a second thread waits, and gets the same
+            return self._link_once(target_type, lto=lto)
+
+    def _link_once(self, target_type: str, *, lto: bool) -> ObjectCode:
         if self._linked is not None:
             if self._linked.code_type == target_type:
                 return self._linked
@@ -321,7 +329,7 @@ class Linker:
             raise ValueError(obstacle)
         with self._watched(last=True):
             image = self._complete(target_type, lto=lto)
-        self._linked = _MAKERS[target_type](image, name=options.name)
+        self._linked = _MAKERS[target_type](image, name=self._options.name)
         return self._linked
 
     def _complete(self, target_type: str, *, lto: bool) -> bytes:
@@ -366,7 +374,10 @@ class Linker:
         return not self._finalizer.alive
 
     def close(self) -> None:
-        """Release the handle and all memory; logs and linked code stay readable. May be called again."""
+        """Release the handle and all memory; logs and linked code stay readable. May be called again.
+
+        While another thread links, this waits for it.
+        """
         self._finalizer()
 
     def __enter__(self) -> Self:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from ..versions import CudaVersion
+from ._state import LinkState
 from .errors import LinkError
 
 __all__ = ["NvJitLinkState"]
 
 # nvJitLinkInputType of nvJitLink.h
 _INPUT_TYPES = {"cubin": 1, "ptx": 2, "ltoir": 3, "fatbin": 4, "object": 5, "library": 6}
+#: Targets as nvJitLink.h spells them in the names of its functions.
+_FETCHED = {"cubin": "Cubin", "ptx": "Ptx", "ltoir": "LTOIR"}
 
 
-class NvJitLinkState:
+class NvJitLinkState(LinkState):
     """One nvJitLink handle.
 
     Parameters
@@ -32,30 +35,35 @@ class NvJitLinkState:
     def __init__(self, options: list[str]) -> None:
         from cuda.bindings import nvjitlink
 
+        super().__init__()
         self._api: Any = nvjitlink
-        self.handle = 0
-        self.error_log = self.info_log = ""
+        self._handle = 0
         try:
-            self.handle = nvjitlink.create(len(options), options)
+            self._handle = nvjitlink.create(len(options), options)
         except nvjitlink.nvJitLinkError as error:
             raise self._failure("nvJitLinkCreate", error, hint=f"options: {' '.join(options)}") from error
 
-    def add(self, kind: str, code: bytes, name: str) -> None:
-        """Add one input; `LinkError` if it is refused."""
+    @property
+    def handle(self) -> int:
+        return self._handle
+
+    def _add(self, kind: str, code: bytes, name: bytes) -> None:
         try:
-            self._api.add_data(self.handle, _INPUT_TYPES[kind], code, len(code), name)
+            self._api.add_data(self._handle, _INPUT_TYPES[kind], code, len(code), name.decode())
         except self._api.nvJitLinkError as error:
             raise self._failure("nvJitLinkAddData", error) from error
 
-    def complete(self, target: str) -> bytes:
-        """Link, and fetch ``"cubin"``, ``"ptx"`` or ``"ltoir"``."""
+    def _complete(self, target: str) -> bytes:
+        fetched = _FETCHED[target]
+        call = "nvJitLinkComplete"
         try:
-            self._api.complete(self.handle)
-            size = getattr(self._api, f"get_linked_{target}_size")(self.handle)
-            image = bytearray(size)
-            getattr(self._api, f"get_linked_{target}")(self.handle, image)
+            self._api.complete(self._handle)
+            call = f"nvJitLinkGetLinked{fetched}Size"
+            image = bytearray(getattr(self._api, f"get_linked_{target}_size")(self._handle))
+            call = f"nvJitLinkGetLinked{fetched}"
+            getattr(self._api, f"get_linked_{target}")(self._handle, image)
         except self._api.nvJitLinkError as error:
-            raise self._failure("nvJitLinkComplete", error) from error
+            raise self._failure(call, error) from error
         self.read_logs()
         if "error   :" in self.error_log:
             # an undefined symbol is a success on a thread where a PTX was refused before (seen with 13.0.88)
@@ -70,25 +78,20 @@ class NvJitLinkState:
             )
         return bytes(image)
 
-    def close(self) -> None:
-        """Keep the logs, destroy the handle; may be called again."""
-        if not self.handle:
-            return
-        self.read_logs()
-        handle, self.handle = self.handle, 0
-        self._api.destroy(handle)
+    def _release(self) -> None:
+        handle, self._handle = self._handle, 0
+        if handle:
+            self._api.destroy(handle)
 
-    def read_logs(self) -> None:
-        """Copy both logs; does nothing once closed."""
-        if self.handle:
-            self.error_log, self.info_log = self._log("error"), self._log("info")
+    def _read_logs(self) -> None:
+        self.error_log, self.info_log = self._log("error"), self._log("info")
 
     def _log(self, which: str) -> str:
-        size = getattr(self._api, f"get_{which}_log_size")(self.handle)
+        size = getattr(self._api, f"get_{which}_log_size")(self._handle)
         if size <= 1:
             return ""
         buffer = bytearray(size)
-        getattr(self._api, f"get_{which}_log")(self.handle, buffer)
+        getattr(self._api, f"get_{which}_log")(self._handle, buffer)
         return buffer.rstrip(b"\0").decode("utf-8", "replace")
 
     def _failure(self, call: str, error: Any, hint: str = "") -> LinkError:

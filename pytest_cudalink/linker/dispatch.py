@@ -138,11 +138,11 @@ def policy_named(name: str) -> Policy:
     ValueError
         If there is none of that name; lists those that exist.
     """
-    try:
-        return policies()[name]
-    except KeyError:
+    found = policies().get(name) if isinstance(name, str) else None
+    if found is None:
         msg = f"unknown linker policy {name!r}; known: {', '.join(policies())}"
-        raise ValueError(msg) from None
+        raise ValueError(msg)
+    return found
 
 
 @dataclass(frozen=True)
@@ -159,6 +159,8 @@ class Decision:
         Name of its row, or ``"forced"``.
     driver : CudaVersion, int or None
         What is known of the driver: its version, or only its major; None when unknown or not asked.
+    driver_asked : bool
+        Whether the driver was asked at all: it is not where its answer would change nothing.
     nvjitlink : CudaVersion or None
     inputs_have_ltoir, lto_requested : bool
     because : str
@@ -174,11 +176,13 @@ class Decision:
     lto_requested: bool
     because: str
     error: str = ""
+    driver_asked: bool = True
 
     @property
     def found(self) -> str:
         """What the decision went by: ``"driver CUDA 13.0, nvJitLink 13.2"``."""
-        driver = "unknown" if self.driver is None else f"CUDA {self.driver}"
+        unknown = "unknown" if self.driver_asked else "not asked"
+        driver = unknown if self.driver is None else f"CUDA {self.driver}"
         return f"driver {driver}, nvJitLink {self.nvjitlink or 'none'}"
 
     @property

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
+from .._warn import warn
 from ..versions import CudaVersion, parse_architecture
 from .dispatch import BackendName, policy_named
 
@@ -16,7 +16,7 @@ __all__ = ["DriverOption", "LinkerOptions", "ProgramOptions"]
 Names = str | Sequence[str] | None
 
 
-def _names(owner: str, field: str, value: Names) -> tuple[str, ...] | None:
+def names_of(owner: str, field: str, value: Names) -> tuple[str, ...] | None:
     """One name or a sequence of names as a tuple; None stays None."""
     if value is None:
         return None
@@ -109,10 +109,12 @@ class LinkerOptions:
     debug, lineinfo : bool, optional
         Debug information; line information.
     ftz, prec_div, prec_sqrt, fma : bool, optional
-        Floating-point modes of LTO. The driver's are leftovers of its former LTO: deprecated, without effect.
+        Floating-point modes of LTO; without LTO nvJitLink ignores them, of which a warning tells. The driver's are
+        leftovers of its former LTO: deprecated, without effect.
     kernels_used, variables_used : str or sequence of str, optional
-        What must survive LTO; anything else may be removed. On the driver `kernels_used` is deprecated but works, also
-        without LTO, and keeps every kernel whose name contains one of the names; `variables_used` is refused.
+        What must survive LTO; anything else may be removed. `kernels_used` works without LTO too and keeps every kernel
+        whose name contains one of the names; on the driver it is deprecated. `variables_used` is refused without LTO,
+        and on the driver.
     optimize_unused_variables : bool, optional
         Unreferenced variables may be removed. Deprecated on the driver, without effect.
     ptxas_options : str or sequence of str, optional
@@ -162,8 +164,9 @@ class LinkerOptions:
     def __post_init__(self) -> None:
         _check_types(self)
         owner = type(self).__name__
-        if self.arch is not None:
-            parse_architecture(self.arch)
+        if self.arch is not None and parse_architecture(self.arch)[0] == "lto":
+            msg = f"{owner}.arch = {self.arch!r}: write {self.arch.replace('lto', 'sm')} (LTO is an option of its own)"
+            raise ValueError(msg)
         if self.policy is not None:
             policy_named(self.policy)
         _check_range(owner, "max_register_count", self.max_register_count, 1, 255)
@@ -171,7 +174,7 @@ class LinkerOptions:
         _check_range(owner, "split_compile", self.split_compile, 0, 1 << 16)
         _check_range(owner, "split_compile_extended", self.split_compile_extended, 0, 1 << 16)
         for field in ("kernels_used", "variables_used", "ptxas_options"):
-            object.__setattr__(self, field, _names(owner, field, getattr(self, field)))
+            object.__setattr__(self, field, names_of(owner, field, getattr(self, field)))
         if self.ptx and self.link_time_optimization is False:
             msg = "LinkerOptions.ptx needs link_time_optimization, which is set to False"
             raise ValueError(msg)
@@ -192,11 +195,24 @@ class LinkerOptions:
         Raises
         ------
         ValueError
-            If this version of nvJitLink cannot honour one, naming it.
+            If this version of nvJitLink cannot honour one with these inputs, naming it.
+
+        Warns
+        -----
+        UserWarning
+            For floating-point modes without LTO, which change nothing then.
         """
         if self.optimization_level not in (None, 0, 3):
             raise _unsupported("optimization_level", self.optimization_level, "nvjitlink", "accepts 0 and 3")
         lto = lto or self.lto_requested
+        if self.variables_used and not lto:
+            # measured with 13.0.88: without LTO it drops every kernel, and says nothing
+            raise _unsupported(
+                "variables_used",
+                self.variables_used,
+                "nvjitlink",
+                "has it for LTO only: link LTO-IR, or leave it out",
+            )
         since = _INCREMENTAL_LTO_SINCE if lto else _INCREMENTAL_SINCE
         if self.incremental and version < since:
             what = "with LTO needs" if lto else "needs"
@@ -230,6 +246,8 @@ class LinkerOptions:
             ("-split-compile", self.split_compile),
             ("-split-compile-extended", self.split_compile_extended),
         )
+        if not lto:
+            _warn_without_lto({field: getattr(self, field) for field in ("ftz", "prec_div", "prec_sqrt", "fma")})
         lists = (
             ("-kernels-used", self.kernels_used),
             ("-variables-used", self.variables_used),
@@ -333,9 +351,19 @@ def _unsupported(field: str, value: object, backend: BackendName, why: str) -> V
     return ValueError(f"LinkerOptions.{field} = {value!r}: the {backend} backend {why}")
 
 
+def _warn_without_lto(values: dict[str, bool | None]) -> None:
+    """Say which options change nothing, because the code was compiled already (measured: the images are the same)."""
+    for field, value in values.items():
+        if value is not None:
+            warn(
+                f"LinkerOptions.{field} = {value!r} has no effect without LTO (backend nvjitlink): give it to the "
+                "compiler, as in ProgramOptions, or link LTO-IR",
+                UserWarning,
+            )
+
+
 def _warn_deprecated(field: str, why: str) -> None:
-    msg = f"LinkerOptions.{field} is deprecated on the driver backend: {why}"
-    warnings.warn(msg, DeprecationWarning, stacklevel=5)
+    warn(f"LinkerOptions.{field} is deprecated on the driver backend: {why}", DeprecationWarning)
 
 
 @dataclass(frozen=True)
@@ -352,7 +380,7 @@ class ProgramOptions:
     relocatable_device_code : bool, optional
         Needed for code that is linked with other code.
     link_time_optimization : bool, optional
-        Implied by ``compile("ltoir")``.
+        Implied by ``compile("ltoir")``, the only target that it allows.
     debug, lineinfo : bool, optional
     max_register_count : int, optional
     ftz, prec_div, prec_sqrt, fma, use_fast_math : bool, optional
@@ -394,7 +422,7 @@ class ProgramOptions:
             parse_architecture(self.arch)
         _check_range(type(self).__name__, "max_register_count", self.max_register_count, 1, 255)
         for field in ("define_macro", "undefine_macro", "include_path", "pre_include", "extra_options"):
-            object.__setattr__(self, field, _names(type(self).__name__, field, getattr(self, field)))
+            object.__setattr__(self, field, names_of(type(self).__name__, field, getattr(self, field)))
 
     def for_nvrtc(self, arch: str | None, *, lto: bool) -> list[str]:
         """Write the options for NVRTC. Source: NVRTC documentation, "Supported Compile Options"."""

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, Self
 from .. import probes
 from .errors import CompileError
 from .objectcode import ObjectCode
-from .options import ProgramOptions
+from .options import ProgramOptions, names_of
 
 __all__ = ["Program"]
 
@@ -24,9 +24,14 @@ def _nvrtc() -> Any:
     try:
         from cuda.bindings import nvrtc
     except ImportError as error:
-        msg = f"compiling needs cuda-bindings and NVRTC ({error}); pip install 'pytest-cudalink[cu13]' (or [cu12])"
-        raise RuntimeError(msg) from error
+        raise _not_available(error) from error
     return nvrtc
+
+
+def _not_available(error: Exception) -> RuntimeError:
+    found = str(error).strip().partition("\n")[0]
+    msg = f"compiling needs cuda-bindings and NVRTC ({found}); pip install 'pytest-cudalink[cu13]' (or [cu12])"
+    return RuntimeError(msg)
 
 
 def _destroy(nvrtc: Any, handle: Any) -> None:
@@ -53,25 +58,35 @@ class Program:
     """
 
     def __init__(self, code: str, code_type: str = "c++", options: ProgramOptions | None = None) -> None:
+        if not isinstance(code_type, str):
+            msg = f"Program: code_type is a str, 'c++', got {type(code_type).__name__}"
+            raise TypeError(msg)
         if code_type.lower() != "c++":
             msg = f"Program: code_type {code_type!r} is not supported, only 'c++'; PTX goes to ObjectCode.from_ptx"
             raise ValueError(msg)
         if not isinstance(code, str):
             msg = f"Program: code is the source text as str, got {type(code).__name__}"
             raise TypeError(msg)
-        self._options = options or ProgramOptions()
+        self._options = ProgramOptions() if options is None else options
         if not isinstance(self._options, ProgramOptions):
             msg = f"Program: options is a ProgramOptions, got {type(options).__name__}"
             raise TypeError(msg)
         self._nvrtc = _nvrtc()
-        created = self._nvrtc.nvrtcCreateProgram(code.encode(), self._options.name.encode(), 0, [], [])
-        self._handle = self._check("nvrtcCreateProgram", created)
+        self._handle = self._create(code)
         self._finalizer = weakref.finalize(self, _destroy, self._nvrtc, self._handle)
+
+    def _create(self, code: str) -> Any:
+        source, name = code.encode(), self._options.name.encode("utf-8", "replace")
+        try:
+            created = self._nvrtc.nvrtcCreateProgram(source, name, 0, [], [])
+        except RuntimeError as error:  # cuda-bindings opens NVRTC at the first call
+            raise _not_available(error) from error
+        return self._check("nvrtcCreateProgram", created)
 
     def compile(
         self,
         target_type: Literal["ptx", "cubin", "ltoir"],
-        name_expressions: Sequence[str] = (),
+        name_expressions: str | Sequence[str] = (),
         logs: _Writer | None = None,
     ) -> ObjectCode:
         """Compile.
@@ -80,7 +95,7 @@ class Program:
         ----------
         target_type : str
             ``"ptx"``, ``"cubin"`` or ``"ltoir"``.
-        name_expressions : sequence of str
+        name_expressions : str or sequence of str
             C++ expressions whose lowered names `ObjectCode.symbol_mapping` shall hold.
         logs : object with a ``write`` method, optional
             Gets the compiler's log.
@@ -90,13 +105,23 @@ class Program:
         CompileError
             If NVRTC refuses the program or an option.
         ValueError
-            If the target is unknown, or a cubin is asked for without a real architecture.
+            If the target is unknown, a cubin is asked for without a real architecture, or another target than LTO-IR
+            with ``ProgramOptions(link_time_optimization=True)``.
+        TypeError
+            If `name_expressions` are no names.
         RuntimeError
             If the program is closed.
         """
         if target_type not in _GETTERS:
             msg = f"compile({target_type!r}): unknown target; known: {', '.join(map(repr, _GETTERS))}"
             raise ValueError(msg)
+        if self._options.link_time_optimization and target_type != "ltoir":
+            msg = (
+                f"compile({target_type!r}): with ProgramOptions(link_time_optimization=True) NVRTC makes LTO-IR only; "
+                "leave the option out, or compile('ltoir')"
+            )
+            raise ValueError(msg)
+        expressions = names_of("Program.compile", "name_expressions", name_expressions) or ()
         if self.is_closed:
             msg = "compile() on a closed Program"
             raise RuntimeError(msg)
@@ -106,7 +131,7 @@ class Program:
             found = arch or "none given, and no device to ask"
             msg = f"compile('cubin') needs a real architecture such as ProgramOptions(arch='sm_90'), found: {found}"
             raise ValueError(msg)
-        for expression in name_expressions:
+        for expression in expressions:
             self._check("nvrtcAddNameExpression", nvrtc.nvrtcAddNameExpression(self._handle, expression.encode()))
         options = [option.encode() for option in self._options.for_nvrtc(arch, lto=target_type == "ltoir")]
         compiled = nvrtc.nvrtcCompileProgram(self._handle, len(options), options)
@@ -118,7 +143,7 @@ class Program:
         code = bytes(self._check(f"nvrtcGet{getter}Size", getattr(nvrtc, f"nvrtcGet{getter}Size")(self._handle)))
         self._check(f"nvrtcGet{getter}", getattr(nvrtc, f"nvrtcGet{getter}")(self._handle, code))
         mapping = {}
-        for expression in name_expressions:
+        for expression in expressions:
             lowered = self._check("nvrtcGetLoweredName", nvrtc.nvrtcGetLoweredName(self._handle, expression.encode()))
             mapping[expression] = lowered.decode()
         return ObjectCode._make(code, target_type, self._options.name, mapping)

@@ -40,6 +40,24 @@ def test_demo_reports_errors(monkeypatch) -> None:
     assert any("FAIL" in line and "nvJitLink is not available" in line for line in lines)
 
 
+def test_demo_tells_a_failed_launch_from_a_failed_link(monkeypatch) -> None:
+    """What was linked keeps its proof and its reason when it cannot be run."""
+
+    def cannot(_image: bytes) -> float:
+        raise RuntimeError("comparing results on the GPU needs NumPy; pip install numpy")
+
+    monkeypatch.setattr(probes, "device_arch", lambda: "sm_90")
+    monkeypatch.setattr(demo, "launch", cannot)
+    lines: list[str] = []
+    with probes.fake(driver=None):
+        assert demo.run(write=lines.append) == 1
+    text = "\n".join(lines)
+    assert "FAIL PTX without LTO: 2 .text section(s), expected 2" in text
+    assert "linked, but not run: comparing results on the GPU needs NumPy" in text
+    assert "nvjitlink by policy strict-major" in text
+    assert "not linked" not in text
+
+
 def test_command(toolkit) -> None:
     """The command writes plain text into a pipe, and a wrong architecture is exit code 2 with a list."""
     done = subprocess.run(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -300,3 +303,51 @@ def test_undefined_after_a_refused_ptx() -> None:
     assert len(caught) == 2
     assert "Unsupported .version 99.9" in str(caught[0])
     assert "Undefined reference to 'user_transform'" in str(caught[1])
+
+
+LINKS_AT_EXIT = """
+import threading
+from pytest_cudalink import demo
+from pytest_cudalink.linker import Linker, LinkerOptions
+
+codes = demo.compile_modules("ptx", "sm_90")
+linkers = [Linker(*codes, options=LinkerOptions(arch="sm_90"), backend="nvjitlink") for _ in range(100)]
+begun = threading.Event()
+
+def links():
+    for linker in linkers:
+        linker.link()
+        begun.set()
+
+threading.Thread(target=links, daemon=True).start()
+assert begun.wait(300)
+"""
+
+
+def test_the_interpreter_ends_during_a_link() -> None:
+    """A thread that still links does not lose its handle to the end of the process, which a signal would tell."""
+    done = subprocess.run(
+        [sys.executable, "-c", LINKS_AT_EXIT], capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("call", ["get_linked_cubin_size", "get_linked_cubin"])
+def test_a_failed_fetch_is_named(call: str, compiled, monkeypatch) -> None:
+    """The error names the function that failed, not the link before it."""
+    from cuda.bindings import nvjitlink
+
+    def fails(*_: object) -> None:
+        raise nvjitlink.nvJitLinkError(int(nvjitlink.Result.ERROR_INTERNAL))
+
+    monkeypatch.setattr(nvjitlink, call, fails)
+    with pytest.raises(LinkError, match=r"nvJitLinkGetLinkedCubin(Size)? failed: NVJITLINK_ERROR_INTERNAL") as caught:
+        link(compiled["main", "ptx"], compiled["user", "ptx"])
+    assert caught.value.call == "nvJitLinkGetLinkedCubin" + ("Size" if call.endswith("size") else "")
+
+
+def test_file_name_that_is_no_text(compiled, tmp_path) -> None:
+    """A file name may have bytes that are no UTF-8."""
+    path = tmp_path / os.fsdecode(b"\xff.ptx")
+    path.write_bytes(compiled["user", "ptx"].code)
+    assert link(compiled["main", "ptx"], ObjectCode.from_ptx(path)).artifact.undefined == ()

@@ -34,6 +34,36 @@ def test_name_expressions() -> None:
         code = program.compile("cubin", name_expressions=("scale<float>", "scale<double>"))
     assert set(code.symbol_mapping) == {"scale<float>", "scale<double>"}
     assert set(code.symbol_mapping.values()) == set(code.artifact.kernels)
+    with Program(SOURCE, "c++", ProgramOptions(arch="sm_90")) as program:
+        code = program.compile("cubin", name_expressions="scale<int>")
+    assert set(code.symbol_mapping) == {"scale<int>"}
+    with Program(SOURCE) as program, pytest.raises(TypeError, match="name_expressions takes a name or a sequence"):
+        program.compile("ptx", name_expressions=(b"scale<int>",))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("target", ["ptx", "cubin"])
+def test_lto_makes_ltoir_only(target: str) -> None:
+    """NVRTC would answer with nothing."""
+    options = ProgramOptions(arch="sm_90", link_time_optimization=True)
+    with Program('extern "C" __global__ void k() {}', options=options) as program:
+        with pytest.raises(ValueError, match=rf"compile\('{target}'\): .*link_time_optimization.* makes LTO-IR only"):
+            program.compile(target)  # type: ignore[arg-type]
+        assert program.compile("ltoir").artifact.kind == "ltoir"
+
+
+def test_without_nvrtc(monkeypatch) -> None:
+    """cuda-bindings alone finds no NVRTC at the first call: the error says what to install."""
+    from cuda.bindings import nvrtc
+    from cuda.pathfinder import DynamicLibNotFoundError
+
+    def fails(*_: object) -> None:
+        raise DynamicLibNotFoundError("No such file: libnvrtc.so*\nand much more")
+
+    monkeypatch.setattr(nvrtc, "nvrtcCreateProgram", fails)
+    with pytest.raises(
+        RuntimeError, match=r"needs cuda-bindings and NVRTC \(No such file: libnvrtc.so\*\); pip install"
+    ):
+        Program("")
 
 
 def test_compile_error_carries_the_log() -> None:
@@ -84,8 +114,11 @@ def test_wrong_arguments() -> None:
         Program("", "ptx")
     with pytest.raises(TypeError, match="code is the source text as str, got bytes"):
         Program(b"", "c++")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="ProgramOptions, got dict"):
-        Program("", "c++", {"arch": "sm_90"})  # type: ignore[arg-type]
+    for wrong in ({"arch": "sm_90"}, {}):
+        with pytest.raises(TypeError, match="ProgramOptions, got dict"):
+            Program("", "c++", wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="code_type is a str, 'c\\+\\+', got NoneType"):
+        Program("", None)  # type: ignore[arg-type]
     with Program("") as program, pytest.raises(ValueError, match="unknown target; known: 'ptx', 'cubin', 'ltoir'"):
         program.compile("elf")  # type: ignore[arg-type]
 
