@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["add_suite_property", "subtest_description", "teardown_until", "worker_of", "writes_junit"]
+__all__ = ["add_suite_property", "rename", "subtest_description", "teardown_until", "worker_of", "writes_junit"]
 
 
 def _junit(config: pytest.Config) -> Any:
@@ -36,6 +36,15 @@ def teardown_until(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Tear down what the next item does not share: for an item whose own protocol did not run in this process."""
     state: Any = item.session._setupstate  # noqa: SLF001
     state.teardown_exact(nextitem)
+
+
+def rename(item: pytest.Item, nodeid: str) -> None:
+    """Give a test another node id."""
+    node: Any = item
+    if hasattr(node, "_id"):  # pytest 9.2
+        node._id = type(node._id).parse(nodeid)  # noqa: SLF001
+    else:
+        node._nodeid = nodeid  # noqa: SLF001
 
 
 def subtest_description(report: pytest.TestReport) -> str | None:
