@@ -141,7 +141,7 @@ class Results:
     def __init__(self, totals: Totals, writer: Writer | None) -> None:
         self._totals, self._writer = totals, writer
         self._open: dict[tuple[str | None, str], _Attempt] = {}
-        self._attempts: Counter[str] = Counter()
+        self._attempts: Counter[tuple[str | None, str]] = Counter()
         self._counts: Counter[str] = Counter()
         self._began = time.perf_counter()
 
@@ -157,7 +157,9 @@ class Results:
         if self._writer is None:
             return
         for (worker, nodeid), attempt in list(self._open.items()):
-            self._close(self._writer, worker, nodeid, attempt, {})
+            # an attempt that is to be repeated is not torn down; any other was interrupted, and came to nothing
+            if attempt.outcome == "rerun":
+                self._close(self._writer, worker, nodeid, attempt, {})
         self._writer.write(
             "end",
             exitstatus=int(exitstatus),
@@ -188,14 +190,14 @@ class Results:
         failed = sum(subtest["outcome"] == "failed" for subtest in attempt.subtests)
         if failed and attempt.outcome == "passed":
             attempt.outcome, attempt.reason = "failed", f"{failed} of {len(attempt.subtests)} subtests failed"
-        self._attempts[nodeid] += 1
+        self._attempts[worker, nodeid] += 1
         self._counts[attempt.outcome] += 1
         links = facts.get("links", {})
         writer.write(
             "test",
             nodeid=nodeid,
             worker=worker,
-            attempt=self._attempts[nodeid],
+            attempt=self._attempts[worker, nodeid],
             outcome=attempt.outcome,
             duration=attempt.duration,
             reason=attempt.reason,

@@ -192,6 +192,15 @@ def test_after(): link('nvjitlink')
     assert [link.nodeid.rpartition("::")[2] for link in found.links] == ["test_before", "test_crash", "test_after"]
 
 
+@pytest.mark.parametrize("how", ["raise KeyboardInterrupt", "pytest.exit('enough')"])
+def test_interrupted(run, how) -> None:
+    """A test that the end of the run cut has no outcome: it has begun, and is named as unfinished."""
+    _, found = run(f"def test_before(): pass\ndef test_cut(): {how}\ndef test_after(): pass\n")
+    assert outcomes(found) == {"test_before": ["passed"]}
+    assert [start.nodeid.rpartition("::")[2] for start in found.unfinished] == ["test_cut"]
+    assert found.end.counts == {"passed": 1}
+
+
 @pytest.mark.parametrize("arguments", [("-x",), ("-x", "-n2"), ("--maxfail=1",)])
 def test_stopped_early(run, arguments) -> None:
     """With -x what ran is told, and what did not run is not."""
@@ -237,6 +246,23 @@ def test_flaky():
     assert [test.attempt for test in found.tests] == [1, 2, 3]
     assert [test.links for test in found.tests] == [1, 2, 3]
     assert [start.attempt for start in found.starts] == [1, 2, 3]
+
+
+def test_repeated_after_a_crash(run, pytester) -> None:
+    """An attempt in another worker is told apart from the one that crashed."""
+    pytest.importorskip("pytest_rerunfailures", reason="needs pytest-rerunfailures: nox -s plugins")
+    module = """
+def test_crashes_once():
+    if not os.path.exists("crashed"):
+        open("crashed", "w").close()
+        os.kill(os.getpid(), 9)
+"""
+    _, found = run(module, "-n1", "--reruns=1")
+    expected = [("gw0", 1), ("gw1", 1)]
+    assert [(start.worker, start.attempt) for start in found.starts] == expected
+    assert [(test.worker, test.attempt) for test in found.tests] == expected
+    assert outcomes(found) == {"test_crashes_once": ["crashed", "passed"]}
+    assert found.unfinished == []
 
 
 def test_links_outside_of_tests(run) -> None:

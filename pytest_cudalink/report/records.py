@@ -127,7 +127,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Start:
-    """A test began; without a `Test` of the same attempt its process died."""
+    """A test began; without a `Test` of the same worker and attempt its process died or the run was interrupted.
+
+    Attributes
+    ----------
+    attempt : int
+        Counted from 1 in each worker: what a crash cut is repeated in another one.
+    """
 
     time: float = 0.0
     nodeid: str = ""
@@ -200,6 +206,8 @@ class Test:
 
     Attributes
     ----------
+    attempt : int
+        That of its `Start`.
     outcome : str
         One of `OUTCOMES`.
     duration : float
@@ -293,9 +301,9 @@ class Recording:
 
     @property
     def unfinished(self) -> list[Start]:
-        """Attempts that began and came to nothing: what a crash cut."""
-        done = {(test.nodeid, test.attempt) for test in self.tests}
-        return [start for start in self.starts if (start.nodeid, start.attempt) not in done]
+        """Attempts that began and came to nothing: what a crash or an interruption cut."""
+        done = {(test.nodeid, test.worker, test.attempt) for test in self.tests}
+        return [start for start in self.starts if (start.nodeid, start.worker, start.attempt) not in done]
 
 
 _Event = TypeVar("_Event", Run, Start, Link, Violation, Verdict, Test, Crash, End)
