@@ -226,9 +226,14 @@ def _add(attempt: _Attempt, report: pytest.TestReport) -> None:
     if outcome in ("skipped", "xfailed", "xpassed"):
         attempt.reason = attempt.reason or _reason(report)
     if report.failed or outcome == "rerun":
-        text = report.longreprtext
+        text = _text(report)
         attempt.longrepr = attempt.longrepr or text[:_LONGREPR_LIMIT]
         attempt.reason = attempt.reason or _first_line(report, text)
+
+
+def _text(report: pytest.TestReport) -> str:
+    """What a report shows of a failure; of a plain text without the line on the worker that xdist puts before it."""
+    return report.longrepr if isinstance(report.longrepr, str) else report.longreprtext
 
 
 def _outcome(report: pytest.TestReport) -> str:
@@ -280,11 +285,8 @@ def open_writer(run: Session, *, first: bool) -> Writer:
     setting = run.settings.report
     from .report import Writer
 
-    path = run.config.invocation_params.dir / setting.value
     try:
-        if first:
-            path.unlink(missing_ok=True)
-        return Writer(path)
+        return Writer(run.config.invocation_params.dir / setting.value, anew=first)
     except OSError as error:
         msg = f"cudalink: --cudalink-report is {setting}; it cannot be written: {error}"
         raise pytest.UsageError(msg) from error

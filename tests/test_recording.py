@@ -158,6 +158,36 @@ def test_file_is_begun_anew(run) -> None:
     assert outcomes(found) == {"test_b": ["passed"]}
 
 
+def test_link_stays_a_link(run, pytester) -> None:
+    """A file that is a link to another is written through, not replaced."""
+    pytester.path.joinpath("elsewhere.jsonl").write_text("old\n")
+    pytester.path.joinpath("run.jsonl").symlink_to("elsewhere.jsonl")
+    run("def test(): pass\n")
+    assert pytester.path.joinpath("run.jsonl").is_symlink()
+    assert outcomes(read(pytester.path / "elsewhere.jsonl")) == {"test": ["passed"]}
+
+
+def test_pytest_in_a_test(run, pytester, monkeypatch) -> None:
+    """What a test starts does not write into the file of the run; afterwards the environment is as it was."""
+    monkeypatch.setenv("CUDALINK_REPORT", "run.jsonl")
+    pytester.makepyfile(inner="def test_inner(): pass\n")
+    pytester.makepyfile(
+        """
+import subprocess, sys
+def test_nested(): subprocess.run([sys.executable, "-m", "pytest", "inner.py"], check=True)
+"""
+    )
+    script = (
+        "import os, pytest; code = pytest.main(['-n1']); raise SystemExit(code or 'CUDALINK_REPORT' not in os.environ)"
+    )
+    result = pytester.run(sys.executable, "-c", script)
+    assert result.ret == 0
+    found = read(pytester.path / "run.jsonl")
+    assert outcomes(found) == {"test_nested": ["passed"]}
+    assert [start.worker for start in found.starts] == ["gw0"]
+    assert found.run.settings["report"] == {"value": "run.jsonl", "source": "environment CUDALINK_REPORT"}
+
+
 def test_crash_leaves_a_readable_file(run) -> None:
     """Without workers a crash ends the run: the file tells which test it was in."""
     _, found = run(
@@ -212,21 +242,24 @@ def test_stopped_early(run, arguments) -> None:
     assert found.end.counts["failed"] == 1
 
 
-def test_subtests(run) -> None:
-    """Subtests are listed with their test, which they fail."""
+@pytest.mark.parametrize(
+    "arguments", [(), ("-n1",), ("--cudalink-isolate",), ("-n1", "--cudalink-isolate")], ids=" ".join
+)
+def test_subtests(run, arguments) -> None:
+    """Subtests are listed with their test, which they fail; they are called the same in every process."""
     module = """
 def test_group(subtests):
-    for i in range(3):
-        with subtests.test("part", i=i):
+    for i in range(2):
+        with subtests.test("part", i=i, name="it's"):
             assert i != 1
 """
-    _, found = run(module)
+    _, found = run(module, *arguments)
     (test,) = found.tests
     assert test.outcome == "failed"
+    assert "subtest" in test.reason
     assert test.subtests == [
-        {"description": "part i=0", "outcome": "passed"},
-        {"description": "part i=1", "outcome": "failed"},
-        {"description": "part i=2", "outcome": "passed"},
+        {"description": "part i=0 name=it's", "outcome": "passed"},
+        {"description": "part i=1 name=it's", "outcome": "failed"},
     ]
 
 

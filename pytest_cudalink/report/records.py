@@ -53,6 +53,8 @@ class Writer:
     ----------
     path : path-like
         Made when it is not there, with its folders.
+    anew : bool, default False
+        Empty the file first, if it is one: a link stays a link, and a pipe or a terminal is left as it is.
 
     Raises
     ------
@@ -60,11 +62,11 @@ class Writer:
         If the file cannot be opened or written.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, anew: bool = False) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-        self._descriptor: int | None = os.open(self.path, flags, 0o666)
+        self._descriptor: int | None = os.open(self.path, flags | (os.O_TRUNC if anew else 0), 0o666)
 
     def write(self, event: str, **fields: Any) -> None:
         """Append one event with the time of now; values that JSON does not have are written as text.
