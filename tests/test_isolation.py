@@ -27,8 +27,7 @@ def elsewhere(): return str(os.getpid()) != OUTER
 @pytest.fixture
 def run(pytester: pytest.Pytester, samples, toolkit, monkeypatch):
     """Run pytest on an emulated driver with a record file."""
-    for name in ("CUDALINK_FORCE_BACKEND", "CUDALINK_POLICY", "CUDALINK_DRIVER", "CUDALINK_REPORT", "OUTER_PROCESS"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("OUTER_PROCESS", raising=False)
     pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
 
     def go(module: str, *arguments: str, report: bool = True, file: str | None = None) -> pytest.RunResult:

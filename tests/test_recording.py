@@ -24,10 +24,8 @@ def link(backend=None, name="user.ptx"):
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, samples, toolkit, monkeypatch):
+def run(pytester: pytest.Pytester, samples, toolkit):
     """Run pytest with a record file on an emulated driver; gives the result and what the file says, checked."""
-    for name in ("CUDALINK_FORCE_BACKEND", "CUDALINK_POLICY", "CUDALINK_DRIVER", "CUDALINK_REPORT"):
-        monkeypatch.delenv(name, raising=False)
     pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
     pytester.path.joinpath("new.ptx").write_bytes(samples["13.5/user.ptx"])
     validator = Draft202012Validator(records.schema())
