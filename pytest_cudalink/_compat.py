@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 __all__ = [
     "add_suite_property",
     "raise_from_unittest",
+    "rename",
     "subtest_description",
     "teardown_until",
     "worker_of",
@@ -52,14 +55,33 @@ def raise_from_unittest(item: pytest.Item) -> None:
         raise caught.pop(0).value
 
 
+def rename(item: pytest.Item, nodeid: str) -> None:
+    """Give a test another node id."""
+    node: Any = item
+    if hasattr(node, "_id"):  # pytest 9.2
+        node._id = type(node._id).parse(nodeid)  # noqa: SLF001
+    else:
+        node._nodeid = nodeid  # noqa: SLF001
+
+
 def subtest_description(report: pytest.TestReport) -> str | None:
-    """What a report of a subtest calls itself: of pytest 9, or of pytest-subtests; None for any other report."""
+    """What a report of a subtest calls itself: of pytest 9, or of pytest-subtests; None for any other report.
+
+    Each border between processes turns the values into their repr once more; all of that is taken off again.
+    """
     context: Any = getattr(report, "context", None)
     if context is None or not hasattr(context, "kwargs"):
         return None
     parts = [str(context.msg)] if getattr(context, "msg", None) is not None else []
-    parts += [f"{name}={value}" for name, value in context.kwargs.items()]
+    parts += [f"{name}={_without_quotes(value)}" for name, value in context.kwargs.items()]
     return " ".join(parts) or "<subtest>"
+
+
+def _without_quotes(value: object) -> object:
+    with suppress(ValueError, SyntaxError):
+        while isinstance(value, str) and value[:1] in ("'", '"') and value[:1] == value[-1:]:
+            value = ast.literal_eval(value)
+    return value
 
 
 def worker_of(report: pytest.TestReport) -> str | None:

@@ -7,7 +7,6 @@ written at once, so that what came before a crash is there.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -15,9 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
+from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
@@ -27,14 +28,15 @@ from .markers import PLAN
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = ["Child", "Isolation", "early", "join"]
+__all__ = ["Child", "Isolation", "Task", "join"]
 
-_TEST, _REPORTS, _WORKER = "CUDALINK_ISOLATED", "CUDALINK_ISOLATED_REPORTS", "CUDALINK_ISOLATED_WORKER"
-_EVENTS: Final = "CUDALINK_ISOLATED_EVENTS"
 _LAST_WORDS: Final = 20
 #: Options of pytest and its plugins that a child must not have: they select tests, or write files of the whole run.
 _NOT_FOR_CHILDREN: Final[dict[str, Any]] = {
+    "basetemp": None,
+    "log_file": os.devnull,
     "xmlpath": None,
+    "pastebin": None,
     "report_log": None,
     "htmlpath": None,
     "json_report": False,
@@ -53,8 +55,49 @@ _NOT_FOR_CHILDREN: Final[dict[str, Any]] = {
     "dist": "no",
     "tx": [],
     "reruns": None,
+    "splits": None,
+    "group": None,
+    "num_shards": 1,
+    "shard_id": 0,
     "usepdb": False,
 }
+#: Options that a plugin sets when the run begins, and that must be the same in a child.
+_HANDED_OVER: Final = ("randomly_seed",)
+
+
+class Task(NamedTuple):
+    """What a child is started for, as the variable ``CUDALINK_ISOLATED`` tells it.
+
+    Attributes
+    ----------
+    nodeid : str
+        The test, as the process that waits calls it.
+    path : str
+        File of the test.
+    reports : str
+        File that the reports go to.
+    events : str
+        File that the events of the emulated driver go to.
+    worker : str or None
+        The xdist worker that waits.
+    options : dict
+        Values of options, by their ``dest``.
+    """
+
+    nodeid: str
+    path: str
+    reports: str
+    events: str
+    worker: str | None
+    options: dict[str, Any]
+
+
+class _End(NamedTuple):
+    """How a child ended."""
+
+    how: str
+    signal: str | None = None
+    exitcode: int | None = None
 
 
 class Isolation:
@@ -75,68 +118,89 @@ class Isolation:
         if not (self._all or (plan is not None and plan.isolate)):
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        for report in self._reports(item):
+        *reports, last = self._reports(item)
+        for report in reports:
             item.ihook.pytest_runtest_logreport(report=report)
-        _compat.teardown_until(item, nextitem)
+        _tear_down(item, nextitem, last)
+        item.ihook.pytest_runtest_logreport(report=last)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
 
     def _reports(self, item: pytest.Item) -> list[pytest.TestReport]:
-        """Run a test elsewhere; returns its reports, with one for a crash if there was one."""
+        """Run a test elsewhere; returns its reports, the last of which is of its teardown, whatever happened."""
         self._run.wake()
         with tempfile.TemporaryDirectory(prefix="cudalink-") as scratch:
             folder = Path(scratch)
-            reports, events = folder / "reports", folder / "events"
             began = time.perf_counter()
-            done = _run_child(self._run, item, reports, events)
+            end = _run_child(self._run, item, folder)
             spent = time.perf_counter() - began
-            found = _read(item.config, reports)
-            if not any(report.when == "teardown" for report in found):
-                found += self._crashed(item, done, found, events, spent)
+            found = _read(item, folder / "reports")
+            complete = bool(found) and found[-1].when == "teardown"
+            # what a process exits with after its last report is pytest's own word on the test
+            if end.exitcode is None or not complete:
+                found = _with_end(item, found, self._story(item, end, folder, started=bool(found)), spent)
+            _echo(item.config, found)
             return found
 
-    def _crashed(
-        self,
-        item: pytest.Item,
-        done: subprocess.CompletedProcess[str],
-        found: list[pytest.TestReport],
-        events: Path,
-        spent: float,
-    ) -> list[pytest.TestReport]:
-        """The reports that the process did not get to write."""
-        code = done.returncode
-        name = signal.Signals(-code).name if code < 0 and -code in set(signal.Signals) else None
-        how = f"was killed by {name or f'signal {-code}'}" if code < 0 else f"ended with exit code {code}"
-        last = recording.crash_events(str(events), None)
-        lines = [f"cudalink: the process of this test {how}"]
+    def _story(self, item: pytest.Item, end: _End, folder: Path, *, started: bool) -> str:
+        """Tell how a process ended, to the record file too."""
+        last = recording.crash_events(str(folder / "events"), None)
+        lines = [f"cudalink: the process of this test {end.how}"]
         if last:
             lines += ["last calls of the driver:", *(f"  {line}" for line in last)]
-        if output := _last_words(done.stderr):
+        if output := _last_words(folder / "stderr"):
             lines += ["last words on its stderr:", *(f"  {line}" for line in output)]
-        if not found and code >= 0 and (output := _last_words(done.stdout)):
+        if not started and end.signal is None and (output := _last_words(folder / "stdout")):
             lines += ["last words on its stdout:", *(f"  {line}" for line in output)]
         if self._run.writer is not None:
             self._run.writer.write(
                 "crash",
                 nodeid=item.nodeid,
                 worker=self._run.worker,
-                signal=name,
-                exitcode=code if code >= 0 else None,
+                signal=end.signal,
+                exitcode=end.exitcode,
                 last_events=last,
             )
-        when = "call" if any(report.when == "setup" for report in found) else "setup"
-        failed = _report(item, when, "failed", "\n".join(lines), spent)
-        return [failed, _report(item, "teardown", "passed", None, 0.0)]
+        return "\n".join(lines)
 
 
-def _last_words(text: str) -> list[str]:
+def _last_words(file: Path) -> list[str]:
     """What faulthandler says of the test's own frames, innermost first; else the end of the text."""
-    lines = text.strip().splitlines()
+    if not file.exists():
+        return []
+    lines = file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     fatal = next((number for number, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
     if fatal is None:
         return lines[-_LAST_WORDS:]
     frames = takewhile(lambda line: "/_pytest/" not in line and "/pluggy/" not in line, lines[fatal:])
     return list(frames)[:_LAST_WORDS]
+
+
+def _with_end(
+    item: pytest.Item, found: Sequence[pytest.TestReport], story: str, spent: float
+) -> list[pytest.TestReport]:
+    """The reports of a process that did not end well: the phase that it was in has failed."""
+    phases = [report for report in found if _compat.subtest_description(report) is None]
+    last = phases[-1] if phases else None
+    if last is not None and last.when == "teardown":
+        _fail(last, "end of the process", story)
+        return [*found]
+    outcome: str | None = last.outcome if last is not None else None  # plugins bring their own, such as "rerun"
+    when: Any = "teardown"
+    if last is None or outcome == "rerun":
+        when = "setup"
+    elif last.when == "setup" and outcome == "passed":
+        when = "call"
+    failed = _report(item, when, "failed", story, spent)
+    return [*found, failed] if when == "teardown" else [*found, failed, _report(item, "teardown", "passed", None, 0.0)]
+
+
+def _fail(report: pytest.TestReport, title: str, why: Any) -> None:
+    """Let a report be of a failure; one that is already keeps its own and shows the other beside it."""
+    if report.failed:
+        report.sections.append((title, str(why)))
+    else:
+        report.outcome, report.longrepr = "failed", why
 
 
 def _report(item: pytest.Item, when: Any, outcome: Any, longrepr: str | None, duration: float) -> pytest.TestReport:
@@ -151,99 +215,169 @@ def _report(item: pytest.Item, when: Any, outcome: Any, longrepr: str | None, du
     )
 
 
-def _run_child(run: Session, item: pytest.Item, reports: Path, events: Path) -> subprocess.CompletedProcess[str]:
+def _tear_down(item: pytest.Item, nextitem: pytest.Item | None, last: pytest.TestReport) -> None:
+    """Tear down, here, what the next test does not share with this one; an error is this test's, as in any run."""
+    call = pytest.CallInfo.from_call(
+        lambda: _compat.teardown_until(item, nextitem),
+        when="teardown",
+        reraise=(pytest.exit.Exception, KeyboardInterrupt),
+    )
+    last.duration += call.duration
+    if call.excinfo is not None:
+        _fail(last, "teardown of fixtures of a wider scope", item.repr_failure(call.excinfo))
+
+
+def _run_child(run: Session, item: pytest.Item, folder: Path) -> _End:
+    """Run one test in a process of its own, which leaves its reports, events and output in a folder."""
     config = item.config
-    worker: Any = getattr(config, "workerinput", None)
-    arguments = worker["mainargv"][1:] if worker else [str(argument) for argument in config.invocation_params.args]
+    events = folder / "events"
     given = os.environ.get("CUDALINK_EMULATOR_EVENTS") or run.settings.events.value
+    options = {name: getattr(config.option, name) for name in _HANDED_OVER if hasattr(config.option, name)}
+    task = Task(item.nodeid, str(item.path), str(folder / "reports"), str(events), run.worker, options)
     environment = {
         **os.environ,
-        _TEST: item.nodeid,
-        _REPORTS: str(reports),
-        _WORKER: run.worker or "",
+        **run.withheld,
+        "CUDALINK_ISOLATED": json.dumps(task._asdict()),
         "CUDALINK_EMULATOR_EVENTS": str(events),
-        _EVENTS: str(events),
         "PYTHONFAULTHANDLER": "1",
     }
     for name in [name for name in environment if name.startswith(("PYTEST_XDIST_", "PYTEST_CURRENT_TEST"))]:
         del environment[name]
-    command = [sys.executable, "-m", "pytest", *arguments]
-    done = subprocess.run(  # noqa: S603 (the command of this very run)
-        command,
-        cwd=config.invocation_params.dir,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if given and events.exists():
-        with Path(given).open("ab") as file:
-            file.write(events.read_bytes())
-    return done
+    try:
+        with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
+            done = subprocess.run(  # noqa: S603 (the command of this very run)
+                [sys.executable, "-m", "pytest", *_arguments(run)],
+                cwd=config.invocation_params.dir,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                check=False,
+            )
+    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 (such as that of pytest-timeout: this test's)
+        return _End(f"was stopped: {error}")
+    finally:
+        if given and events.exists():
+            with Path(given).open("ab") as file:
+                file.write(events.read_bytes())
+    code = done.returncode
+    if code >= 0:
+        return _End(f"ended with exit code {code}", exitcode=code)
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    return _End(f"was killed by {name}", signal=name)
 
 
-def _read(config: pytest.Config, reports: Path) -> list[pytest.TestReport]:
+def _arguments(run: Session) -> list[str]:
+    """The command line of a child: that of the run, but for what pytest reads too early to be changed later."""
+    arguments = run.arguments
+    where = arguments.index("--") if "--" in arguments else len(arguments)
+    option = run.config.option
+    instead = []
+    if getattr(option, "capture", None) == "no":
+        instead.append("--capture=fd")  # a child has no terminal: what it prints comes with its reports
+    if getattr(option, "debug", None):
+        instead.append(f"--debug={os.devnull}")
+    return [*arguments[:where], *instead, *arguments[where:]]
+
+
+def _read(item: pytest.Item, file: Path) -> list[pytest.TestReport]:
+    """What a child handed over: its reports are returned, its warnings passed on."""
     found = []
-    if reports.exists():
-        for line in reports.read_text(encoding="utf-8").splitlines():
-            try:
-                data = json.loads(line)
-            except ValueError:
-                break  # cut by the crash
-            report = config.hook.pytest_report_from_serializable(config=config, data=data)
-            # JSON has no tuples: pytest looks at the type of a skip's place
-            if isinstance(report.longrepr, list):
-                report.longrepr = tuple(report.longrepr)
-            report.user_properties = [tuple(one) for one in report.user_properties]
-            found.append(report)
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+        try:
+            ((kind, data),) = json.loads(line).items()
+        except ValueError:
+            break  # cut by the crash
+        if kind == "warning":
+            _warn(item, data)
+            continue
+        report = item.config.hook.pytest_report_from_serializable(config=item.config, data=data)
+        # JSON has no tuples: pytest looks at the type of a skip's place
+        if isinstance(report.longrepr, list):
+            report.longrepr = tuple(report.longrepr)
+        report.sections = [tuple(one) for one in report.sections]
+        report.user_properties = [tuple(one) for one in report.user_properties]
+        found.append(report)
     return found
 
 
-def early(options: argparse.Namespace) -> None:
-    """In the child, before its driver is loaded: the driver's events go where the parent looks for them."""
-    if _EVENTS in os.environ:
-        options.cudalink_events = os.environ[_EVENTS]
+def _warn(item: pytest.Item, data: dict[str, Any]) -> None:
+    """Pass a warning on, under its own category where this process knows it too."""
+    category: Any = getattr(sys.modules.get(data["module"]), data["category"], None)
+    if not (isinstance(category, type) and issubclass(category, Warning)):
+        category = UserWarning
+    message = warnings.WarningMessage(data["message"], category, data["filename"], data["lineno"])
+    item.ihook.pytest_warning_recorded.call_historic(
+        kwargs={"warning_message": message, "when": "runtest", "nodeid": item.nodeid, "location": None}
+    )
 
 
-def join(config: pytest.Config) -> None:
-    """In the child: collect the one test, leave the files of the whole run alone, and hand the reports over."""
-    nodeid = os.environ.get(_TEST)
-    if nodeid is None or hasattr(config, "workerinput"):
+def _echo(config: pytest.Config, reports: Sequence[pytest.TestReport]) -> None:
+    """Show what a child has captured where it would have been seen at once; with ``-s`` not again with a failure."""
+    capture = getattr(config.option, "capture", None)
+    if capture not in ("no", "tee-sys"):
         return
-    for name, value in _NOT_FOR_CHILDREN.items():
+    for report in reports:
+        streams = {f"Captured {name} {report.when}": getattr(sys, name) for name in ("stdout", "stderr")}
+        for title, text in report.sections:
+            if title in streams:
+                streams[title].write(text)
+        if capture == "no":
+            shown = ("Captured stdout", "Captured stderr")
+            report.sections = [section for section in report.sections if not section[0].startswith(shown)]
+
+
+def join(config: pytest.Config, task: Task) -> None:
+    """In the child: collect the one test, leave the files of the whole run alone, and hand the reports over."""
+    for name, value in {**_NOT_FOR_CHILDREN, **task.options}.items():
         if hasattr(config.option, name):
             setattr(config.option, name, value)
-    file, _, rest = nodeid.partition("::")
-    config.args = [f"{config.rootpath / file}::{rest}"]
-    config.pluginmanager.register(Child(config, nodeid, Path(os.environ[_REPORTS])), "cudalink-isolated")
+    _, separator, rest = task.nodeid.partition("::")
+    config.args = [f"{task.path}{separator}{rest}"]
+    config.pluginmanager.register(Child(config, task), "cudalink-isolated")
 
 
 class Child:
-    """A plugin object of the child: keeps the one test, and writes its reports.
+    """A plugin object of the child: keeps the one test, and writes its reports and warnings.
 
     Parameters
     ----------
     config : pytest.Config
-    nodeid : str
-        The test.
-    reports : Path
-        File that the reports go to.
+    task : Task
     """
 
-    def __init__(self, config: pytest.Config, nodeid: str, reports: Path) -> None:
-        self._config, self._nodeid = config, nodeid
-        self._file = os.open(reports, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    def __init__(self, config: pytest.Config, task: Task) -> None:
+        self._config, self._task = config, task
+        self._file = os.open(task.reports, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def _write(self, kind: str, data: Any) -> None:
+        os.write(self._file, json.dumps({kind: data}, default=str).encode() + b"\n")
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = [item for item in items if item.nodeid == self._nodeid]
+        """Keep the test, under the name that it has in the run: outside of the rootdir that hangs on the arguments."""
+        rest = self._task.nodeid.partition("::")[2]
+        items[:] = [item for item in items if item.nodeid.partition("::")[2] == rest]
+        for item in items:
+            _compat.rename(item, self._task.nodeid)
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
-        os.write(self._file, json.dumps(data, default=str).encode() + b"\n")
+        self._write("report", self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
+
+    def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str) -> None:
+        if when == "runtest":  # what else there is to be warned of, the other process has met itself
+            category = warning_message.category
+            self._write(
+                "warning",
+                {
+                    "message": str(warning_message.message),
+                    "module": category.__module__,
+                    "category": category.__name__,
+                    "filename": warning_message.filename,
+                    "lineno": warning_message.lineno,
+                },
+            )
 
     def pytest_unconfigure(self) -> None:
         os.close(self._file)

@@ -143,7 +143,7 @@ class Results:
     def __init__(self, totals: Totals, writer: Writer | None) -> None:
         self._totals, self._writer = totals, writer
         self._open: dict[tuple[str | None, str], _Attempt] = {}
-        self._attempts: Counter[str] = Counter()
+        self._attempts: Counter[tuple[str | None, str]] = Counter()
         self._counts: Counter[str] = Counter()
         self._began = time.perf_counter()
 
@@ -172,7 +172,9 @@ class Results:
         if self._writer is None:
             return
         for (worker, nodeid), attempt in list(self._open.items()):
-            self._close(self._writer, worker, nodeid, attempt, {})
+            # an attempt that is to be repeated is not torn down; any other was interrupted, and came to nothing
+            if attempt.outcome == "rerun":
+                self._close(self._writer, worker, nodeid, attempt, {})
         self._writer.write(
             "end",
             exitstatus=int(session.exitstatus),  # what other plugins have made of it
@@ -203,14 +205,14 @@ class Results:
         failed = sum(subtest["outcome"] == "failed" for subtest in attempt.subtests)
         if failed and attempt.outcome == "passed":
             attempt.outcome, attempt.reason = "failed", f"{failed} of {len(attempt.subtests)} subtests failed"
-        self._attempts[nodeid] += 1
+        self._attempts[worker, nodeid] += 1
         self._counts[attempt.outcome] += 1
         links = facts.get("links", {})
         writer.write(
             "test",
             nodeid=nodeid,
             worker=worker,
-            attempt=self._attempts[nodeid],
+            attempt=self._attempts[worker, nodeid],
             outcome=attempt.outcome,
             duration=attempt.duration,
             reason=attempt.reason,
@@ -239,9 +241,14 @@ def _add(attempt: _Attempt, report: pytest.TestReport) -> None:
     if outcome in ("skipped", "xfailed", "xpassed"):
         attempt.reason = attempt.reason or _reason(report)
     if report.failed or outcome == "rerun":
-        text = report.longreprtext
+        text = _text(report)
         attempt.longrepr = attempt.longrepr or text[:_LONGREPR_LIMIT]
         attempt.reason = attempt.reason or _first_line(report, text)
+
+
+def _text(report: pytest.TestReport) -> str:
+    """What a report shows of a failure; of a plain text without the line on the worker that xdist puts before it."""
+    return report.longrepr if isinstance(report.longrepr, str) else report.longreprtext
 
 
 def _outcome(report: pytest.TestReport) -> str:
@@ -293,11 +300,8 @@ def open_writer(run: Session, *, first: bool) -> Writer:
     setting = run.settings.report
     from .report import Writer
 
-    path = run.config.invocation_params.dir / setting.value
     try:
-        if first:
-            path.unlink(missing_ok=True)
-        return Writer(path)
+        return Writer(run.config.invocation_params.dir / setting.value, anew=first)
     except OSError as error:
         msg = f"cudalink: --cudalink-report is {setting}; it cannot be written: {error}"
         raise pytest.UsageError(msg) from error

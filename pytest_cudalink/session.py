@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .emulation import Lifetimes
     from .emulator.control import Violation
     from .guardrails import Verdict
+    from .isolation import Task
     from .report import Writer
     from .targets import ForcedBackendError, LinkEvent, LinkInput, Target
     from .targets.base import Backend
@@ -37,6 +39,7 @@ __all__ = [
     "header",
     "missing_driver_skips",
     "node_down",
+    "node_up",
     "of",
     "preload",
     "skip_collecting",
@@ -64,6 +67,10 @@ class Session:
         Of ``--cudalink-report``.
     not_routed : tuple of str
         Who calls cuda.pathfinder beside the guard rails that are installed.
+    task : isolation.Task or None
+        The one test that this process was started for.
+    withheld : dict of str to str
+        Variables of this run that are not in the environment while it lasts, see `settings.withhold`.
     """
 
     def __init__(self, config: pytest.Config, chosen: Settings) -> None:
@@ -76,6 +83,8 @@ class Session:
         self.facts: recording.Facts | None = None
         self.writer: Writer | None = None
         self.added: dict[str, object] | None = None
+        self.task = _task(config)
+        self.withheld: dict[str, str] = {}
 
     @cached_property
     def totals(self) -> recording.Totals:
@@ -112,8 +121,10 @@ class Session:
     @property
     def worker(self) -> str | None:
         """The xdist worker that this process is."""
+        if self.task is not None:
+            return self.task.worker
         given: Any = getattr(self.config, "workerinput", None)
-        return given["workerid"] if given else os.environ.get("CUDALINK_ISOLATED_WORKER") or None
+        return given["workerid"] if given else None
 
     @property
     def is_controller(self) -> bool:
@@ -123,12 +134,18 @@ class Session:
     @property
     def is_isolated(self) -> bool:
         """Whether this process was started to run one test."""
-        return "CUDALINK_ISOLATED" in os.environ
+        return self.task is not None
 
     @property
     def reports_elsewhere(self) -> bool:
         """Whether another process gathers what the tests of this one come to."""
         return hasattr(self.config, "workerinput") or self.is_isolated
+
+    @property
+    def arguments(self) -> list[str]:
+        """The command line of pytest; in a worker of xdist that of its controller."""
+        given = _from_controller(self.config)
+        return given["arguments"] if given else [str(argument) for argument in self.config.invocation_params.args]
 
     def of_test(self) -> recording.Facts:
         """The facts of the present attempt, to be added to."""
@@ -211,6 +228,7 @@ class Session:
 
 _KEY = pytest.StashKey[Session]()
 _PRELOADED = pytest.StashKey[bool]()
+_TASK = pytest.StashKey["Task"]()
 
 
 def of(config: pytest.Config) -> Session:
@@ -238,10 +256,23 @@ class Moment:
         self._run.nodeid = self._run.facts = None
 
 
+def _task(config: pytest.Config) -> Task | None:
+    """The test that this process was started for; out of the environment, as no child of it is for the same."""
+    given = os.environ.pop("CUDALINK_ISOLATED", None)
+    if given is not None:
+        from .isolation import Task
+
+        config.stash[_TASK] = Task(**json.loads(given))
+    return config.stash.get(_TASK, None)
+
+
 def start(config: pytest.Config) -> None:
     """Resolve the settings and force what they say, before anything is collected; undone when the run ends."""
+    os.environ.update(_from_controller(config).get("environment", {}))
     run = Session(config, settings.resolve(config))
     config.stash[_KEY] = run
+    run.withheld = settings.withhold()
+    config.add_cleanup(partial(os.environ.update, run.withheld))
     _start_driver(config, run)
     _start_steering(config, run)
     backend, policy = run.settings.backend, run.settings.policy
@@ -403,6 +434,17 @@ def finished(config: pytest.Config) -> None:
         run.totals.add("", outside)
 
 
+def node_up(node: Any) -> None:
+    """A worker of xdist is about to start: hand over what it cannot find out by itself."""
+    run = of(node.config)
+    node.workerinput["cudalink"] = {"arguments": run.arguments, "environment": run.withheld}
+
+
+def _from_controller(config: pytest.Config) -> dict[str, Any]:
+    given: dict[str, Any] = getattr(config, "workerinput", {}).get("cudalink", {})
+    return given
+
+
 def node_down(node: Any) -> None:
     """A worker of xdist has ended; one that crashed hands nothing over.
 
@@ -419,10 +461,10 @@ def node_down(node: Any) -> None:
 
 def preload(early_config: pytest.Config) -> None:
     """Give the process its driver before any conftest can import CUDA; in xdist's workers too."""
-    if "CUDALINK_ISOLATED" in os.environ:
-        from . import isolation
-
-        isolation.early(early_config.known_args_namespace)
+    task = _task(early_config)
+    if task is not None:
+        # before the driver is loaded: its events go where the process that waits for this one looks for them
+        early_config.known_args_namespace.cudalink_events = task.events
     chosen = settings.resolve(early_config, early_config.known_args_namespace)
     early_config.stash[_PRELOADED] = True
     _apply_driver(early_config, chosen)
@@ -435,10 +477,11 @@ def preload(early_config: pytest.Config) -> None:
 
 def command_line(config: pytest.Config) -> None:
     """The command line is read: a process that was started for one test keeps to it."""
-    if "CUDALINK_ISOLATED" in os.environ:
+    task = _task(config)
+    if task is not None:
         from . import isolation
 
-        isolation.join(config)
+        isolation.join(config, task)
 
 
 def _apply_driver(config: pytest.Config, chosen: Settings) -> None:

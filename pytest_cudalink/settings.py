@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-__all__ = ["OPTIONS", "POLICIES", "Option", "Setting", "Settings", "add_options", "resolve"]
+__all__ = ["OPTIONS", "POLICIES", "Option", "Setting", "Settings", "add_options", "resolve", "withhold"]
 
 
 #: Devices of the emulated driver; a test compares with `emulator.ARCHITECTURES`, which start-up does not import.
@@ -63,6 +63,8 @@ class Option(NamedTuple):
         For a free value: what is wrong with it, as the end of the sentence "FLAG is VALUE; …", or None.
     flag_value : str or None
         What the option means, for one that takes no value on the command line.
+    inherited : bool
+        Whether its environment variable also counts for a pytest that a test starts.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Option(NamedTuple):
     metavar: str | None = None
     fault: Callable[[str], str | None] = no_fault
     flag_value: str | None = None
+    inherited: bool = True
 
 
 OPTIONS: Final = (
@@ -182,6 +185,7 @@ OPTIONS: Final = (
         ini="cudalink_report",
         default="",
         metavar="FILE",
+        inherited=False,  # it would begin the file of this run anew
         help="write records to a file, one JSON object per line",
     ),
     Option(
@@ -201,6 +205,7 @@ OPTIONS: Final = (
         default="no",
         choices=("no", "yes"),
         flag_value="yes",
+        inherited=False,
         help="run every test in a process of its own, so that a crash fails that test alone",
     ),
     Option(
@@ -287,6 +292,18 @@ def resolve(config: pytest.Config, options: argparse.Namespace | None = None) ->
     """
     given = config.option if options is None else options
     return Settings(**{option.name: _resolve(option, config, getattr(given, option.ini, None)) for option in OPTIONS})
+
+
+def withhold() -> dict[str, str]:
+    """Take out of the environment what a pytest that a test starts must not inherit.
+
+    Returns
+    -------
+    dict of str to str
+        What was taken: for the other processes of this run, and to be put back when it ends.
+    """
+    names = [option.env for option in OPTIONS if not option.inherited and option.env in os.environ]
+    return {name: os.environ.pop(name) for name in names}
 
 
 def _resolve(option: Option, config: pytest.Config, given: str | None) -> Setting:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from pytest_cudalink import probes
 from pytest_cudalink.linker import ObjectCode, forcing
+from pytest_cudalink.settings import OPTIONS
 from pytest_cudalink.versions import CudaVersion
 
 pytest_plugins = ["pytester"]
@@ -52,6 +53,13 @@ def toolkit() -> CudaVersion:
     if found.usable is None:
         pytest.skip("needs the wheels of a CUDA toolkit: pip install 'pytest-cudalink[cu13]'")
     return found.usable
+
+
+@pytest.fixture(autouse=True)
+def clean_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test starts has the settings that the test gives it, whatever those of this run are."""
+    for option in OPTIONS:
+        monkeypatch.delenv(option.env, raising=False)
 
 
 @pytest.fixture(autouse=True)

@@ -31,9 +31,8 @@ def test_nothing():
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch, toolkit) -> None:
-    """The variables of the guard rails count only where a test sets them."""
-    for name in ("CUDALINK_GUARD_RAILS", "CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS"):
-        monkeypatch.delenv(name, raising=False)
+    """The variable of cuda.pathfinder counts only where a test sets it."""
+    monkeypatch.delenv("CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS", raising=False)
 
 
 @pytest.fixture

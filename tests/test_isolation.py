@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
+
 import pytest
 
 from pytest_cudalink.report import read
@@ -23,15 +27,16 @@ def elsewhere(): return str(os.getpid()) != OUTER
 @pytest.fixture
 def run(pytester: pytest.Pytester, samples, toolkit, monkeypatch):
     """Run pytest on an emulated driver with a record file."""
-    for name in ("CUDALINK_FORCE_BACKEND", "CUDALINK_POLICY", "CUDALINK_DRIVER", "CUDALINK_REPORT", "OUTER_PROCESS"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("OUTER_PROCESS", raising=False)
     pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
 
-    def go(module: str, *arguments: str) -> pytest.RunResult:
-        pytester.makepyfile(MODULE + module)
+    def go(module: str, *arguments: str, report: bool = True, file: str | None = None) -> pytest.RunResult:
+        path = pytester.makepyfile(MODULE + module)
+        if file is not None:
+            path.rename(pytester.path / file)
         options = (
             "--cudalink-driver=13.0",
-            "--cudalink-report=run.jsonl",
+            *(["--cudalink-report=run.jsonl"] if report else []),
             "-p",
             "no:hypothesispytest",
             "-p",
@@ -189,3 +194,195 @@ def test_child_that_cannot_start(run, pytester) -> None:
     result.stdout.fnmatch_lines(
         ["cudalink: the process of this test ended with exit code *", "*RuntimeError: not here*"]
     )
+
+
+def test_test_that_starts_pytest(run, pytester, monkeypatch) -> None:
+    """A pytest that an isolated test starts runs its own tests, here, and keeps out of the record file."""
+    monkeypatch.setenv("CUDALINK_ISOLATE", "yes")
+    monkeypatch.setenv("CUDALINK_REPORT", "run.jsonl")
+    pytester.makepyfile(inner="import os\ndef test_inner(): assert os.getppid() == int(os.environ['PARENT'])\n")
+    result = run(
+        """
+import subprocess
+
+def test_starts_pytest():
+    assert elsewhere()
+    assert "PARENT" not in os.environ, "runs itself"
+    environment = {**os.environ, "PARENT": str(os.getpid())}
+    command = [sys.executable, "-m", "pytest", "inner.py"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert "1 passed" in done.stdout, done.stdout
+""",
+        report=False,
+    )
+    result.assert_outcomes(passed=1)
+    found = read(pytester.path / "run.jsonl")
+    assert [test.nodeid.rpartition("::")[2] for test in found.tests] == ["test_starts_pytest"]
+    assert found.run.settings["isolate"] == {"value": "yes", "source": "environment CUDALINK_ISOLATE"}
+
+
+def test_files_of_the_whole_run(run, pytester) -> None:
+    """The run's temporary folder, its log and its debugging output are not begun anew by a child."""
+    result = run(
+        """
+import logging
+
+def test_first(tmp_path_factory):
+    tmp_path_factory.getbasetemp().joinpath("kept").touch()
+    logging.warning("before")
+@isolated
+def test_isolated(tmp_path):
+    assert elsewhere()
+    logging.warning("inside")
+def test_last(tmp_path_factory):
+    assert tmp_path_factory.getbasetemp().joinpath("kept").exists()
+    logging.warning("after")
+""",
+        "--basetemp=temporary",
+        "--log-file=run.log",
+        "--debug=debug.log",
+    )
+    result.assert_outcomes(passed=3)
+    words = re.findall("before|inside|after", pytester.path.joinpath("run.log").read_text())
+    assert words == ["before", "after"]
+    assert "test_last" in pytester.path.joinpath("debug.log").read_text()
+
+
+def test_error_in_a_wider_teardown(run, pytester) -> None:
+    """An error of a module's fixture after its last test, which is isolated, is that test's; the run goes on."""
+    pytester.makepyfile(test_second="def test_other(): pass")
+    result = run(
+        """
+@pytest.fixture(scope="module")
+def shared():
+    yield
+    if not elsewhere(): raise RuntimeError("no tear-down")
+
+def test_first(shared): pass
+@isolated
+def test_isolated(shared): assert elsewhere()
+"""
+    )
+    result.assert_outcomes(passed=3, errors=1)
+    result.stdout.fnmatch_lines(["*ERROR at teardown of test_isolated*", "E*RuntimeError: no tear-down"])
+
+
+def test_stopped_from_outside(run, pytester) -> None:
+    """What a plugin raises while a child runs, as one that limits the time does, fails its test and ends the child."""
+    pytester.makeconftest(
+        """
+import signal
+import pytest
+
+def too_long(signum, frame): pytest.fail("took too long")
+
+def pytest_sessionstart(): signal.signal(signal.SIGUSR1, too_long)
+"""
+    )
+    result = run(
+        """
+import signal
+
+@isolated
+def test_hangs():
+    link()
+    with open("pid", "w") as file: file.write(str(os.getpid()))
+    os.kill(int(OUTER), signal.SIGUSR1)
+    while True: signal.pause()
+def test_after(): assert not elsewhere()
+"""
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["cudalink: the process of this test was stopped: took too long"])
+    result.stdout.fnmatch_lines(["last calls of the driver:", '*"call":"cuLinkComplete"*'])
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pytester.path.joinpath("pid").read_text()), 0)
+
+
+def test_crash_after_the_call(run, pytester) -> None:
+    """A process that dies in the teardown, or when all is reported, is an error of its test."""
+    result = run(
+        """
+import atexit
+
+@pytest.fixture
+def dies():
+    yield
+    os.abort()
+
+@isolated
+def test_teardown(dies): pass
+@isolated
+def test_exit(): atexit.register(os.abort)
+@isolated
+def test_subtests(subtests):
+    with subtests.test(): pass
+    os.abort()
+"""
+    )
+    result.stdout.fnmatch_lines(["*ERROR at teardown of test_teardown*", "*was killed by SIGABRT"])
+    result.stdout.fnmatch_lines(["*ERROR at teardown of test_exit*", "*was killed by SIGABRT"])
+    result.assert_outcomes(passed=2, errors=2, failed=1)
+    found = read(pytester.path / "run.jsonl")
+    assert [test.outcome for test in found.tests] == ["error", "error", "failed"]
+    assert [crash.signal for crash in found.crashes] == ["SIGABRT"] * 3
+
+
+def test_outside_of_the_rootdir(run, pytester) -> None:
+    """Tests are found where they are, and keep their names, also beside the folder that their names start from."""
+    pytester.mkdir("settings").joinpath("pytest.ini").write_text("[pytest]\n")
+    pytester.mkdir("cases")
+    arguments = ("-c", "settings/pytest.ini", "cases", "--cudalink-isolate")
+    result = run("def test_links(): link()", *arguments, file="cases/test_there.py")
+    result.assert_outcomes(passed=1)
+    found = read(pytester.path / "run.jsonl")
+    assert {test.nodeid for test in found.tests} == {start.nodeid for start in found.starts}
+    assert {link.nodeid for link in found.links} == {test.nodeid for test in found.tests}
+
+
+def test_started_by_a_script(run, pytester) -> None:
+    """A script with a command line of its own may call pytest: in a worker too, a child has what the script gave."""
+    pytester.makepyfile(test_it="def test(): pass")
+    script = pytester.makepyfile(start="import pytest\npytest.main(['-n1', '--cudalink-isolate', 'test_it.py'])\n")
+    result = pytester.run(sys.executable, script, "--an-option-of-its-own")
+    result.assert_outcomes(passed=1)
+
+
+def test_same_seed(run) -> None:
+    """An isolated test has the seed that the header names."""
+    pytest.importorskip("pytest_randomly", reason="needs pytest-randomly: nox -s plugins")
+    result = run(
+        """
+def test_seed(request): print("seed", request.config.getoption("randomly_seed"))
+""",
+        "--cudalink-isolate",
+        "-rP",
+        "-p",
+        "randomly",
+    )
+    seeds = re.findall(r"seed[= ](\d+)", result.stdout.str())
+    assert len(seeds) == 2
+    assert len(set(seeds)) == 1
+
+
+def test_output_and_warnings(run) -> None:
+    """With -s what an isolated test prints is shown once, whether it passes or not; its warnings are listed."""
+    result = run(
+        """
+import warnings
+
+@isolated
+def test_passes():
+    print("a word")
+    warnings.warn("take care", DeprecationWarning)
+@isolated
+def test_fails():
+    print("another", file=sys.stderr)
+    assert False
+""",
+        "-s",
+    )
+    result.assert_outcomes(passed=1, failed=1, warnings=1)
+    assert result.stdout.str().count("a word") == 1
+    assert (result.stdout.str() + result.stderr.str()).count("another") == 2  # once in the source that is shown
+    result.stdout.fnmatch_lines(["*.py::test_passes", "*DeprecationWarning: take care"])

@@ -6,10 +6,8 @@ import pytest
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, monkeypatch):
+def run(pytester: pytest.Pytester):
     """Run pytest on one module in a process of its own, on an emulated driver of CUDA 13.0."""
-    for name in ("CUDALINK_FORCE_BACKEND", "CUDALINK_POLICY", "CUDALINK_DRIVER"):
-        monkeypatch.delenv(name, raising=False)
 
     def go(module: str, *arguments: str) -> pytest.RunResult:
         pytester.makepyfile(f"import pytest\nfrom pytest_cudalink import Raises\n{module}")

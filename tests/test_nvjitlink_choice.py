@@ -26,10 +26,8 @@ def fetched():
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, samples, toolkit, monkeypatch):
+def run(pytester: pytest.Pytester, samples, toolkit):
     """Run pytest on one module in a process of its own."""
-    for name in ("CUDALINK_FORCE_BACKEND", "CUDALINK_NVJITLINK", "CUDALINK_DRIVER"):
-        monkeypatch.delenv(name, raising=False)
     for release in ("12.9", "13.2"):
         pytester.path.joinpath(f"{release}.ptx").write_bytes(samples[f"{release}/user.ptx"])
 

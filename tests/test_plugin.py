@@ -19,10 +19,8 @@ def test_forced():
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, monkeypatch):
+def run(pytester: pytest.Pytester):
     """Run pytest on one module in a process of its own."""
-    monkeypatch.delenv("CUDALINK_FORCE_BACKEND", raising=False)
-    monkeypatch.delenv("CUDALINK_POLICY", raising=False)
 
     def go(module: str, *arguments: str, ini: str = "") -> pytest.RunResult:
         pytester.makepyfile(module)

@@ -24,10 +24,8 @@ def link(backend=None, name="user.ptx"):
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, samples, toolkit, monkeypatch):
+def run(pytester: pytest.Pytester, samples, toolkit):
     """Run pytest with a record file on an emulated driver; gives the result and what the file says, checked."""
-    for name in ("CUDALINK_FORCE_BACKEND", "CUDALINK_POLICY", "CUDALINK_DRIVER", "CUDALINK_REPORT"):
-        monkeypatch.delenv(name, raising=False)
     pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
     pytester.path.joinpath("new.ptx").write_bytes(samples["13.5/user.ptx"])
     validator = Draft202012Validator(records.schema())
@@ -158,6 +156,36 @@ def test_file_is_begun_anew(run) -> None:
     assert outcomes(found) == {"test_b": ["passed"]}
 
 
+def test_link_stays_a_link(run, pytester) -> None:
+    """A file that is a link to another is written through, not replaced."""
+    pytester.path.joinpath("elsewhere.jsonl").write_text("old\n")
+    pytester.path.joinpath("run.jsonl").symlink_to("elsewhere.jsonl")
+    run("def test(): pass\n")
+    assert pytester.path.joinpath("run.jsonl").is_symlink()
+    assert outcomes(read(pytester.path / "elsewhere.jsonl")) == {"test": ["passed"]}
+
+
+def test_pytest_in_a_test(run, pytester, monkeypatch) -> None:
+    """What a test starts does not write into the file of the run; afterwards the environment is as it was."""
+    monkeypatch.setenv("CUDALINK_REPORT", "run.jsonl")
+    pytester.makepyfile(inner="def test_inner(): pass\n")
+    pytester.makepyfile(
+        """
+import subprocess, sys
+def test_nested(): subprocess.run([sys.executable, "-m", "pytest", "inner.py"], check=True)
+"""
+    )
+    script = (
+        "import os, pytest; code = pytest.main(['-n1']); raise SystemExit(code or 'CUDALINK_REPORT' not in os.environ)"
+    )
+    result = pytester.run(sys.executable, "-c", script)
+    assert result.ret == 0
+    found = read(pytester.path / "run.jsonl")
+    assert outcomes(found) == {"test_nested": ["passed"]}
+    assert [start.worker for start in found.starts] == ["gw0"]
+    assert found.run.settings["report"] == {"value": "run.jsonl", "source": "environment CUDALINK_REPORT"}
+
+
 def test_crash_leaves_a_readable_file(run) -> None:
     """Without workers a crash ends the run: the file tells which test it was in."""
     _, found = run(
@@ -192,6 +220,15 @@ def test_after(): link('nvjitlink')
     assert [link.nodeid.rpartition("::")[2] for link in found.links] == ["test_before", "test_crash", "test_after"]
 
 
+@pytest.mark.parametrize("how", ["raise KeyboardInterrupt", "pytest.exit('enough')"])
+def test_interrupted(run, how) -> None:
+    """A test that the end of the run cut has no outcome: it has begun, and is named as unfinished."""
+    _, found = run(f"def test_before(): pass\ndef test_cut(): {how}\ndef test_after(): pass\n")
+    assert outcomes(found) == {"test_before": ["passed"]}
+    assert [start.nodeid.rpartition("::")[2] for start in found.unfinished] == ["test_cut"]
+    assert found.end.counts == {"passed": 1}
+
+
 @pytest.mark.parametrize("arguments", [("-x",), ("-x", "-n2"), ("--maxfail=1",)])
 def test_stopped_early(run, arguments) -> None:
     """With -x what ran is told, and what did not run is not."""
@@ -215,21 +252,24 @@ def test_files_that_are_not_collected(run, pytester, arguments) -> None:
     assert said["test_left.py"] == ("skipped", "could not import 'nope': No module named 'nope'")
 
 
-def test_subtests(run) -> None:
-    """Subtests are listed with their test, which they fail."""
+@pytest.mark.parametrize(
+    "arguments", [(), ("-n1",), ("--cudalink-isolate",), ("-n1", "--cudalink-isolate")], ids=" ".join
+)
+def test_subtests(run, arguments) -> None:
+    """Subtests are listed with their test, which they fail; they are called the same in every process."""
     module = """
 def test_group(subtests):
-    for i in range(3):
-        with subtests.test("part", i=i):
+    for i in range(2):
+        with subtests.test("part", i=i, name="it's"):
             assert i != 1
 """
-    _, found = run(module)
+    _, found = run(module, *arguments)
     (test,) = found.tests
     assert test.outcome == "failed"
+    assert "subtest" in test.reason
     assert test.subtests == [
-        {"description": "part i=0", "outcome": "passed"},
-        {"description": "part i=1", "outcome": "failed"},
-        {"description": "part i=2", "outcome": "passed"},
+        {"description": "part i=0 name=it's", "outcome": "passed"},
+        {"description": "part i=1 name=it's", "outcome": "failed"},
     ]
 
 
@@ -249,6 +289,23 @@ def test_flaky():
     assert [test.attempt for test in found.tests] == [1, 2, 3]
     assert [test.links for test in found.tests] == [1, 2, 3]
     assert [start.attempt for start in found.starts] == [1, 2, 3]
+
+
+def test_repeated_after_a_crash(run, pytester) -> None:
+    """An attempt in another worker is told apart from the one that crashed."""
+    pytest.importorskip("pytest_rerunfailures", reason="needs pytest-rerunfailures: nox -s plugins")
+    module = """
+def test_crashes_once():
+    if not os.path.exists("crashed"):
+        open("crashed", "w").close()
+        os.kill(os.getpid(), 9)
+"""
+    _, found = run(module, "-n1", "--reruns=1")
+    expected = [("gw0", 1), ("gw1", 1)]
+    assert [(start.worker, start.attempt) for start in found.starts] == expected
+    assert [(test.worker, test.attempt) for test in found.tests] == expected
+    assert outcomes(found) == {"test_crashes_once": ["crashed", "passed"]}
+    assert found.unfinished == []
 
 
 def test_links_outside_of_tests(run) -> None:

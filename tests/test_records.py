@@ -186,15 +186,15 @@ def test_anything_is_read_or_refused(lines) -> None:
 
 
 def test_unfinished_test_is_named(tmp_path) -> None:
-    """A start without a test is what a crash cut."""
+    """A start without a test of the same worker and attempt is what a crash or an interruption cut."""
     path = tmp_path / "run.jsonl"
     with Writer(path) as writer:
         writer.write("run", **RUN)
-        writer.write("start", nodeid="a", worker=None, attempt=1)
-        writer.write("test", **{**TEST, "nodeid": "a"})
-        writer.write("start", nodeid="a", worker=None, attempt=2)
+        for worker, attempt in (("gw0", 1), ("gw0", 2), ("gw1", 1)):
+            writer.write("start", nodeid="a", worker=worker, attempt=attempt)
+        writer.write("test", **{**TEST, "nodeid": "a", "worker": "gw0", "attempt": 1})
 
-    assert [(start.nodeid, start.attempt) for start in read(path).unfinished] == [("a", 2)]
+    assert [(start.worker, start.attempt) for start in read(path).unfinished] == [("gw0", 2), ("gw1", 1)]
 
 
 def test_unknown_events_and_keys_are_ignored(tmp_path) -> None:

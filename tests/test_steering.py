@@ -224,9 +224,8 @@ def pytest_cudalink_targets(config):
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, monkeypatch):
+def run(pytester: pytest.Pytester):
     """Run pytest on a library and a target for it."""
-    monkeypatch.delenv("CUDALINK_FORCE_BACKEND", raising=False)
     pytester.makepyfile(lib=LIBRARY)
 
     def go(module: str, *arguments: str, works: bool = True, hooks: str = "") -> pytest.RunResult:

@@ -53,6 +53,8 @@ class Writer:
     ----------
     path : path-like
         Made when it is not there, with its folders.
+    anew : bool, default False
+        Empty the file first, if it is one: a link stays a link, and a pipe or a terminal is left as it is.
 
     Raises
     ------
@@ -60,11 +62,11 @@ class Writer:
         If the file cannot be opened or written.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, anew: bool = False) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-        self._descriptor: int | None = os.open(self.path, flags, 0o666)
+        self._descriptor: int | None = os.open(self.path, flags | (os.O_TRUNC if anew else 0), 0o666)
 
     def write(self, event: str, **fields: Any) -> None:
         """Append one event with the time of now; values that JSON does not have are written as text.
@@ -127,7 +129,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Start:
-    """A test began; without a `Test` of the same attempt its process died."""
+    """A test began; without a `Test` of the same worker and attempt its process died or the run was interrupted.
+
+    Attributes
+    ----------
+    attempt : int
+        Counted from 1 in each worker: what a crash cut is repeated in another one.
+    """
 
     time: float = 0.0
     nodeid: str = ""
@@ -201,6 +209,8 @@ class Test:
 
     Attributes
     ----------
+    attempt : int
+        That of its `Start`.
     outcome : str
         One of `OUTCOMES`.
     duration : float
@@ -294,9 +304,9 @@ class Recording:
 
     @property
     def unfinished(self) -> list[Start]:
-        """Attempts that began and came to nothing: what a crash cut."""
-        done = {(test.nodeid, test.attempt) for test in self.tests}
-        return [start for start in self.starts if (start.nodeid, start.attempt) not in done]
+        """Attempts that began and came to nothing: what a crash or an interruption cut."""
+        done = {(test.nodeid, test.worker, test.attempt) for test in self.tests}
+        return [start for start in self.starts if (start.nodeid, start.worker, start.attempt) not in done]
 
 
 _Event = TypeVar("_Event", Run, Start, Link, Violation, Verdict, Test, Crash, End)

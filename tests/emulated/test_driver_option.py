@@ -25,10 +25,9 @@ def test_link(linker_factory):
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, toolchain, monkeypatch):
+def run(pytester: pytest.Pytester, toolchain):
     """Run pytest with arguments, in a process of its own."""
     toolchain("13.0")
-    monkeypatch.delenv("CUDALINK_DRIVER", raising=False)
 
     def run(*arguments: str) -> pytest.RunResult:
         return pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments)

@@ -62,10 +62,8 @@ def cuda_core(toolkit) -> str:
 
 
 @pytest.fixture
-def go(cuda_core, toolkit, samples, pytester: pytest.Pytester, monkeypatch):
+def go(cuda_core, toolkit, samples, pytester: pytest.Pytester):
     """Run pytest on a module that uses cuda.core, on an emulated driver of the toolkit's release."""
-    for name in ("CUDALINK_FORCE_BACKEND", "CUDALINK_POLICY", "CUDALINK_DRIVER"):
-        monkeypatch.delenv(name, raising=False)
     for name in ("main.ptx", "user.ptx"):
         pytester.path.joinpath(name).write_bytes(samples[f"12.9/{name}"])
 
