@@ -286,6 +286,41 @@ def test_damaged_ptx() -> None:
     assert "no .target" in inspect(b".version 9.0\n").problems[0]
 
 
+@pytest.mark.parametrize(
+    ("tail", "words"),
+    [
+        (b"/*", "comment at byte 27 that does not end"),
+        (b"/* " * 1_000_000, "comment at byte 27 that does not end"),
+        (b".visible .func (.param .b32 r) f (.param .b32 a)", "ends in the head of .func f"),
+        (b".func a " * 200_000, "ends in the head of .func a"),
+        (b".visible .global .align 4 .b8 table", "ends in the declaration of a .visible variable"),
+        (b".visible .global " + b"a" * 200_000, "ends in the declaration of a .visible variable"),
+        (b".extern .global " + b"a " * 200_000, "ends in the declaration of a .extern variable"),
+    ],
+    ids=["comment", "comments", "function", "functions", "variable", "name", "names"],
+)
+def test_ptx_that_ends_inside(tail: bytes, words: str) -> None:
+    """Text that ends too early is told in one pass: trying every place again takes hours for these."""
+    assert words in inspect(b".version 9.0\n.target sm_90\n" + tail).problems[0]
+
+
+@pytest.mark.parametrize("tail", [b".func" + b" " * 1_000_000, b".func (" * 200_000, b"// " * 500_000])
+def test_ptx_of_nothing_but_beginnings(tail: bytes) -> None:
+    """Beginnings that declare nothing are passed over once."""
+    assert inspect(b".version 9.0\n.target sm_90\n" + tail).problems == ()
+
+
+def test_ptx_strings() -> None:
+    """What stands in a string, such as a file name, is neither a comment nor a declaration."""
+    found = inspect(b'.version 9.0\n.target sm_90\n.file 1 "/a//b/*.visible .func f"\n.visible .entry k() { ret; }\n')
+    assert (found.problems, found.defined) == ((), ("k",))
+
+
+def test_ptx_of_an_endless_version() -> None:
+    """A number without end is no version."""
+    assert inspect(b".version " + b"9" * 10_000 + b".0\n.target sm_90\n").kind == "unknown"
+
+
 def test_an_object_without_device_code_is_refused() -> None:
     """A host object without a fatbin is nothing to link."""
     image = SAMPLES["nvcc/user.o"].replace(b"__nv_relfatbin", b"__no_relfatbin")
