@@ -382,9 +382,8 @@ def _check_flags(elf: Elf) -> None:
     found = elf.sections[at].name or "none" if at < len(elf.sections) else "none"
     if found not in _CUDA_NOTES:
         raise Damaged(f"e_flags say that section {at} is the note about CUDA, which is {found}")
-    mercury = any(section.type == _SHT_CAPMERC for section in elf.sections)
-    if bool(elf.flags & _EF_MERCURY) != mercury:
-        raise Damaged(f"e_flags are {elf.flags:#x}, at odds with {'the' if mercury else 'no'} sections {_CAPMERC}.*")
+    if any(section.type == _SHT_CAPMERC for section in elf.sections) and not elf.flags & _EF_MERCURY:
+        raise Damaged(f"e_flags are {elf.flags:#x}, at odds with the sections {_CAPMERC}.*")
 
 
 def _check_header(section: Section) -> None:
@@ -448,7 +447,7 @@ def _check_mercury_symbols(elf: Elf) -> None:
             raise Damaged(f"{elf.sections[at].name} has {len(table)} symbols, .symtab has {len(elf.symbols)}")
         for index, (mercury, plain) in enumerate(zip(table, elf.symbols, strict=False)):
             alike = (mercury.info, mercury.other, mercury.section == 0) == (plain.info, plain.other, plain.section == 0)
-            if not alike or (plain.is_function and mercury.value != plain.value):
+            if not alike or (_is_owner(index, mercury, elf.sections) and mercury.value != plain.value):
                 raise Damaged(f"symbol {index} ({mercury.name}) of {elf.sections[at].name} is not that of .symtab")
 
 
@@ -463,7 +462,7 @@ def _check_content(
             _check_mercury_offsets(reader, section, _symbol(symbols, sections[section.info].info, section.name))
     elif section.type in (_SHT_CUDA_INFO, _SHT_MERC_INFO):
         _check_info_owner(section, sections[section.info])
-        _check_info(reader, section, symbols)
+        _check_info(reader, section, sections, symbols)
     elif section.type == _SHT_CUDA_CALLGRAPH:
         _check_callgraph(reader, section, sections, symbols)
     elif section.type == _SHT_CUDA_PROTOTYPE:
@@ -555,7 +554,7 @@ def _attributes(reader: Reader, section: Section) -> Iterator[tuple[int, memoryv
             yield attribute, payload
 
 
-def _check_info(reader: Reader, section: Section, symbols: tuple[Symbol, ...]) -> None:
+def _check_info(reader: Reader, section: Section, sections: tuple[Section, ...], symbols: tuple[Symbol, ...]) -> None:
     registers: dict[int, int] = {}
     for attribute, payload in _attributes(reader, section):
         what = f"attribute {attribute:#x} in {section.name}"
@@ -572,15 +571,25 @@ def _check_info(reader: Reader, section: Section, symbols: tuple[Symbol, ...]) -
             for (index,) in struct.iter_unpack("<I", payload):
                 _symbol(symbols, index, what)
     if section.name == _MERC + ".nv.info":
-        _check_registers(section, symbols, registers)
+        _check_registers(section, sections, symbols, registers)
 
 
-def _check_registers(section: Section, symbols: tuple[Symbol, ...], registers: dict[int, int]) -> None:
+def _check_registers(
+    section: Section, sections: tuple[Section, ...], symbols: tuple[Symbol, ...], registers: dict[int, int]
+) -> None:
     """Mercury code is finished by the linker, which needs to know the registers of every function."""
     for index, symbol in enumerate(symbols):
-        if symbol.is_function and symbol.section and not 1 <= registers.get(index, 0) <= _MOST_REGISTERS:
+        if _is_owner(index, symbol, sections) and not 1 <= registers.get(index, 0) <= _MOST_REGISTERS:
             found = f"{registers[index]} registers" if index in registers else "no register count"
             raise Damaged(f"{section.name} has {found} for {symbol.name}, expected 1 to {_MOST_REGISTERS}")
+
+
+def _is_owner(index: int, symbol: Symbol, sections: tuple[Section, ...]) -> bool:
+    """Whether a symbol of Mercury is the function of its section, which may have more, such as ``$kernel$callee``."""
+    if not 0 < symbol.section < len(sections):
+        return False
+    home = sections[symbol.section]
+    return home.type == _SHT_CAPMERC and home.info == index
 
 
 def _check_callgraph(
