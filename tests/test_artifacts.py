@@ -198,6 +198,7 @@ CUBIN = SAMPLES["13.0/main.cubin"]
     ("change", "words"),
     [
         (lambda image: field(image, 4, "<B", 1), "64-bit"),
+        (lambda _: field(SAMPLES["12.9/main.cubin"], 49, "<B", 0x45), "no CUDA release sets 0x4000"),
         (lambda image: field(image, 40, "<Q", 1 << 40), "section table ends at byte"),
         (lambda image: field(image, 58, "<H", 40), "section headers of 40 bytes"),
         (lambda image: field(image, 60, "<H", 0xFF00), "section table ends at byte"),

@@ -47,6 +47,8 @@ _SHN_ABS, _SHN_COMMON, _SHN_XINDEX = 0xFFF1, 0xFFF2, 0xFFFF
 _ALLOC_EXECUTE = 0x2 | 0x4
 #: e_flags from ABI version 8 on: a bit that announces Mercury, and the section of the note about CUDA in the top byte.
 _EF_MERCURY, _EF_NOTE_SHIFT = 0x2, 24
+#: Before that, a bit that no release sets and at which nvJitLink 12.9 dies (measured).
+_EF_DEADLY = 0x4000
 _CUDA_NOTES = (".note.nv.cuinfo", ".note.nv.cuver")
 _STT_FUNC, _STT_SECTION = 2, 3
 _STB_GLOBAL = 1
@@ -361,8 +363,7 @@ def check_cuda(data: memoryview, elf: Elf) -> None:
         twice is not said alike.
     """
     reader = Reader(data)
-    if elf.abi_version >= 8:
-        _check_flags(elf)
+    _check_flags(elf)
     for index, section in enumerate(elf.sections[1:], 1):
         _check_header(section)
         symbols = _symbols_of(section, elf.tables)
@@ -378,6 +379,10 @@ def check_cuda(data: memoryview, elf: Elf) -> None:
 
 
 def _check_flags(elf: Elf) -> None:
+    if elf.abi_version < 8:
+        if elf.flags & _EF_DEADLY:
+            raise Damaged(f"e_flags are {elf.flags:#x}; no CUDA release sets {_EF_DEADLY:#x}")
+        return
     at = elf.flags >> _EF_NOTE_SHIFT
     found = elf.sections[at].name or "none" if at < len(elf.sections) else "none"
     if found not in _CUDA_NOTES:
