@@ -230,9 +230,9 @@ def matrix_report(session: nox.Session) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Change every byte of cubins and link them; counts what still kills nvJitLink. --step=N takes every N-th byte."""
+    """Change the bytes of cubins and link them; counts what still kills nvJitLink. --step=N takes every N-th byte."""
     install(session, *BASE.packages)
-    for sample in ("12.9/main.cubin", "13.0/main.cubin", "13.0/linked.cubin"):
+    for sample in ("12.9/main.cubin", "13.0/main.cubin", "13.0/user.cubin", "13.0/user-sm_100.cubin"):
         session.run("python", "tests/fuzz_cubin.py", sample, *session.posargs)
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cudalink.artifacts import Artifact, inspect
+from pytest_cudalink.artifacts._elf import read_elf
 from pytest_cudalink.versions import CudaVersion, Needs
 
 ARTIFACTS = Path(__file__).parent / "data" / "artifacts"
@@ -197,6 +198,7 @@ CUBIN = SAMPLES["13.0/main.cubin"]
     ("change", "words"),
     [
         (lambda image: field(image, 4, "<B", 1), "64-bit"),
+        (lambda _: field(SAMPLES["12.9/main.cubin"], 49, "<B", 0x45), "no CUDA release sets 0x4000"),
         (lambda image: field(image, 40, "<Q", 1 << 40), "section table ends at byte"),
         (lambda image: field(image, 58, "<H", 40), "section headers of 40 bytes"),
         (lambda image: field(image, 60, "<H", 0xFF00), "section table ends at byte"),
@@ -218,6 +220,53 @@ def test_damage_is_named(change, words: str) -> None:
     assert problems[0].startswith("damaged cubin: ")
 
 
+def places(image: bytes, name: str) -> dict[str, int]:
+    """Where the header of a section is, its content, and the last symbol in it if it is a table of those."""
+    elf = read_elf(memoryview(image))
+    index, section = next((index, found) for index, found in enumerate(elf.sections) if found.name == name)
+    header = section_table(image) + 64 * index
+    return {"header": header, "content": section.offset, "last symbol": section.offset + section.size - 24}
+
+
+@pytest.mark.parametrize("name", ["12.9/user-sm_100.cubin", *(name for name in CUBINS if not name.startswith("12."))])
+def test_the_note_that_the_flags_name(name: str) -> None:
+    """From ELF ABI 8 on the top byte of e_flags is a section that nvJitLink follows: every other one is refused."""
+    image = SAMPLES[name]
+    for value in set(range(256)) - {image[51]}:
+        assert f"section {value} is the note about CUDA" in inspect(field(image, 51, "<B", value)).problems[0]
+
+
+@pytest.mark.parametrize("toolkit", TOOLKITS)
+@pytest.mark.parametrize(
+    ("name", "place", "offset", "layout", "value", "words"),
+    [
+        (".text.user_transform", "header", 4, "<I", 0, "has type 0x0"),
+        (".nv.info.user_transform", "header", 44, "<I", 0, "is said to be about no section"),
+        (".nv.capmerc.text.user_transform", "header", 44, "<I", 1, "which is not a function"),
+        (".nv.capmerc.text.user_transform", "header", 24, "<B", 1, "not aligned"),
+        (".nv.capmerc.text.user_transform", "content", 0, "<I", 256, "plain code is section 256"),
+        (".nv.capmerc.text.user_transform", "content", 7, "<B", 0, "has form 0"),
+        (".nv.capmerc.text.user_transform", "content", 8, "<I", 1 << 24, "announces 16777216 instructions"),
+        (".nv.merc.debug_frame", "content", 12, "<Q", 1 << 16, "common information at byte 0x10000"),
+        (".nv.merc.rela.debug_frame", "content", 32, "<I", 0x10000, "relocation type 0x10000"),
+        (".nv.merc.rela.debug_frame", "content", 32, "<I", 0x17F02, "relocation type 0x17f02"),
+        (".nv.merc.rela.debug_frame", "content", 36, "<I", 0, "refers to no symbol"),
+        (".nv.merc.nv.info", "content", 1, "<B", 0, "no register count for user_transform"),
+        (".nv.merc.nv.info", "content", 8, "<I", 0, "0 registers for user_transform"),
+        (".nv.merc.symtab", "last symbol", 4, "<B", 0x11, "is not a function"),
+        (".nv.merc.symtab", "last symbol", 6, "<H", 0, "lies in section 0"),
+        (".nv.merc.symtab", "last symbol", 8, "<Q", 256, "is not that of .symtab"),
+    ],
+)
+def test_damage_in_mercury_is_named(
+    toolkit: str, name: str, place: str, offset: int, layout: str, value: int, words: str
+) -> None:
+    """The second set of tables, which sm_100 brought, is held against its own rules and against the first."""
+    image = SAMPLES[f"{toolkit}/user-sm_100.cubin"]
+    at = places(image, name)[place] + offset
+    assert words in inspect(field(image, at, layout, value)).problems[0]
+
+
 def test_damaged_ltoir() -> None:
     """LTO-IR that ends inside its header or inside a word is found; a lost word only the linker can find."""
     image = SAMPLES["13.0/main.ltoir"]
@@ -236,6 +285,41 @@ def test_damaged_ptx() -> None:
     """PTX with a NUL inside, or without a target, is not passed on."""
     assert "NUL at byte" in inspect(b".version 9.0\n.target sm_90\n\0.visible").problems[0]
     assert "no .target" in inspect(b".version 9.0\n").problems[0]
+
+
+@pytest.mark.parametrize(
+    ("tail", "words"),
+    [
+        (b"/*", "comment at byte 27 that does not end"),
+        (b"/* " * 1_000_000, "comment at byte 27 that does not end"),
+        (b".visible .func (.param .b32 r) f (.param .b32 a)", "ends in the head of .func f"),
+        (b".func a " * 200_000, "ends in the head of .func a"),
+        (b".visible .global .align 4 .b8 table", "ends in the declaration of a .visible variable"),
+        (b".visible .global " + b"a" * 200_000, "ends in the declaration of a .visible variable"),
+        (b".extern .global " + b"a " * 200_000, "ends in the declaration of a .extern variable"),
+    ],
+    ids=["comment", "comments", "function", "functions", "variable", "name", "names"],
+)
+def test_ptx_that_ends_inside(tail: bytes, words: str) -> None:
+    """Text that ends too early is told in one pass: trying every place again takes hours for these."""
+    assert words in inspect(b".version 9.0\n.target sm_90\n" + tail).problems[0]
+
+
+@pytest.mark.parametrize("tail", [b".func" + b" " * 1_000_000, b".func (" * 200_000, b"// " * 500_000])
+def test_ptx_of_nothing_but_beginnings(tail: bytes) -> None:
+    """Beginnings that declare nothing are passed over once."""
+    assert inspect(b".version 9.0\n.target sm_90\n" + tail).problems == ()
+
+
+def test_ptx_strings() -> None:
+    """What stands in a string, such as a file name, is neither a comment nor a declaration."""
+    found = inspect(b'.version 9.0\n.target sm_90\n.file 1 "/a//b/*.visible .func f"\n.visible .entry k() { ret; }\n')
+    assert (found.problems, found.defined) == ((), ("k",))
+
+
+def test_ptx_of_an_endless_version() -> None:
+    """A number without end is no version."""
+    assert inspect(b".version " + b"9" * 10_000 + b".0\n.target sm_90\n").kind == "unknown"
 
 
 def test_an_object_without_device_code_is_refused() -> None:

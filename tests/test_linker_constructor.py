@@ -92,6 +92,13 @@ def test_damage_is_refused_also_without_the_provenance_check(no_probes, samples)
         Linker(ObjectCode.from_cubin(samples["13.0/main.cubin"][:1000]), options=LinkerOptions(check_inputs=False))
 
 
+@pytest.mark.parametrize("backend", ["driver", "nvjitlink"])
+def test_a_linked_cubin_is_refused(backend: str, sample_code) -> None:
+    """A linked cubin goes to no library: nvJitLink takes it, and gives back an image without its kernels."""
+    with pytest.raises(ValueError, match=r"'13.0/linked.cubin' .* linked already: .*relocatable_device_code=True"):
+        Linker(sample_code("13.0/main.cubin"), sample_code("13.0/linked.cubin"), backend=backend)
+
+
 def test_mislabelled_input(no_probes, samples) -> None:
     """A cubin given as PTX is refused with both kinds."""
     with pytest.raises(ValueError, match="'input 1' was given as ptx, but its bytes are cubin for sm_90"):

@@ -33,16 +33,23 @@ _PAIR = struct.Struct("<II")
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 
-_SHT_SYMTAB, _SHT_STRTAB, _SHT_RELA, _SHT_NOTE, _SHT_NOBITS, _SHT_REL = 2, 3, 4, 7, 8, 9
+_SHT_PROGBITS, _SHT_SYMTAB, _SHT_STRTAB, _SHT_RELA, _SHT_NOTE, _SHT_NOBITS, _SHT_REL = 1, 2, 3, 4, 7, 8, 9
 _SHT_CUDA_INFO, _SHT_CUDA_CALLGRAPH, _SHT_CUDA_PROTOTYPE = 0x70000000, 0x70000001, 0x70000002
 #: From sm_100 on a second set of tables describes the Mercury code; they have the layout of their twins.
 _SHT_CAPMERC, _SHT_MERC_RELA, _SHT_MERC_INFO, _SHT_MERC_SYMTAB = 0x70000016, 0x70000082, 0x70000083, 0x70000085
 _SHF_MERC = 0x10000000
+#: .nv.constant0 to .nv.constant17 have a type each, and are found by it and by their name.
+_CONSTANT_BANKS = {0x70000064 + bank: f".nv.constant{bank}" for bank in range(18)}
 _MERC, _CAPMERC = ".nv.merc", ".nv.capmerc"
 #: .nv.global, .nv.local, .nv.shared and .nv.shared.reserved have a size but no bytes in the file.
 _NO_BYTES = frozenset({_SHT_NOBITS, 0x70000007, 0x70000009, 0x7000000A, 0x70000015})
 _SHN_ABS, _SHN_COMMON, _SHN_XINDEX = 0xFFF1, 0xFFF2, 0xFFFF
 _ALLOC_EXECUTE = 0x2 | 0x4
+#: e_flags from ABI version 8 on: a bit that announces Mercury, and the section of the note about CUDA in the top byte.
+_EF_MERCURY, _EF_NOTE_SHIFT = 0x2, 24
+#: Before that, a bit that no release sets and at which nvJitLink 12.9 dies (measured).
+_EF_DEADLY = 0x4000
+_CUDA_NOTES = (".note.nv.cuinfo", ".note.nv.cuver")
 _STT_FUNC, _STT_SECTION = 2, 3
 _STB_GLOBAL = 1
 _STO_CUDA_ENTRY = 0x10
@@ -50,11 +57,20 @@ _STO_CUDA_ENTRY = 0x10
 #: .nv.info attributes, by number, whose payload starts with the index of a function symbol:
 #: FRAME_SIZE, MIN_STACK_SIZE, MAX_STACK_SIZE, REGCOUNT.
 _INFO_FUNCTION_FIRST = frozenset({0x11, 0x12, 0x23, 0x2F})
+_INFO_REGCOUNT, _MOST_REGISTERS = 0x2F, 255
 #: PARAM_CBANK starts with the index of any symbol, EXTERNS is a list of them, KPARAM_INFO starts with a zero.
 _INFO_PARAM_CBANK, _INFO_EXTERNS, _INFO_KPARAM = 0x0A, 0x0F, 0x17
 
-#: CUDA's own types stay below 0x100, those of .nv.merc.* start at 0x10000; the host's are small.
-_LAST_RELOCATION_TYPE = 0x1FFFF
+#: CUDA's own types stay below 0x100, those of .nv.merc.* have 0x10000 added, and 0 is none; the host's are small.
+_RELOCATION_TYPES, _MERC_RELOCATION_TYPES = range(0x10000), range(0x10001, 0x10100)
+#: Sections of debug information, behind ``.nv.merc`` if they are Mercury's.
+_DEBUG = (".debug_", ".nv_debug_")
+
+#: The first word of .nv.capmerc.text.* is the section of the plain code. The second has the form of what follows in its
+#: top two bits: CUDA 12.8 keeps a count in the other bits, CUDA 12.9 and later in the third word. The count is at most
+#: that of the function's 16-byte instructions.
+_CAPMERC_FORM_SHIFT, _CAPMERC_COUNT_INSIDE, _CAPMERC_COUNT_BEHIND = 30, 1, 3
+_MERC_INSTRUCTION = 16
 
 #: Section names that oblige a type: nvJitLink finds the section by its name and reads it as that type.
 _TYPE_OF_NAME = {
@@ -66,6 +82,7 @@ _TYPE_OF_NAME = {
     ".nv.info": _SHT_CUDA_INFO,
 }
 _TYPE_OF_PREFIX = {
+    ".text.": _SHT_PROGBITS,
     ".nv.capmerc.": _SHT_CAPMERC,
     ".nv.merc.symtab": _SHT_MERC_SYMTAB,
     ".nv.merc.rela.": _SHT_MERC_RELA,
@@ -314,6 +331,7 @@ def _check_relocations(reader: Reader, section: Section, sections: tuple[Section
         raise Damaged(f"{section.name} relocates section {section.info} of {len(sections)}")
     target = sections[section.info]
     symbols = len(_symbols_of(section, tables)) or 1  # index 0 means "no symbol", also where there is no table
+    types = _MERC_RELOCATION_TYPES if section.type == _SHT_MERC_RELA else _RELOCATION_TYPES
     for index, (offset, info, *_) in enumerate(_entries(reader, section, layout)):
         if offset >= target.size and _offsets_are_plain(target):
             raise Damaged(
@@ -321,7 +339,7 @@ def _check_relocations(reader: Reader, section: Section, sections: tuple[Section
             )
         if info >> 32 >= symbols:
             raise Damaged(f"{section.name}: entry {index} refers to symbol {info >> 32} of {symbols}")
-        if info & 0xFFFFFFFF > _LAST_RELOCATION_TYPE:
+        if info & 0xFFFFFFFF not in types:
             raise Damaged(f"{section.name}: entry {index} has relocation type {info & 0xFFFFFFFF:#x}")
 
 
@@ -341,39 +359,101 @@ def check_cuda(data: memoryview, elf: Elf) -> None:
     Raises
     ------
     Damaged
-        If a section has not the type, flags or owner that its name says, or its content points outside.
+        If a section has not the type, flags or owner that its name says, its content points outside, or what is said
+        twice is not said alike.
     """
     reader = Reader(data)
+    _check_flags(elf)
     for index, section in enumerate(elf.sections[1:], 1):
         _check_header(section)
         symbols = _symbols_of(section, elf.tables)
         if section.name.startswith(".text."):
             _check_code(index, section, symbols)
+        elif section.type == _SHT_CAPMERC:
+            _check_mercury_code(reader, index, section, elf.sections, symbols)
         elif index not in elf.tables and section.info >= len(elf.sections):
             raise Damaged(f"{section.name} refers to section {section.info} of {len(elf.sections)}")
         _check_content(reader, section, elf.sections, symbols)
+    if elf.relocatable:  # linking renames and drops
+        _check_mercury_symbols(elf)
+
+
+def _check_flags(elf: Elf) -> None:
+    if elf.abi_version < 8:
+        if elf.flags & _EF_DEADLY:
+            raise Damaged(f"e_flags are {elf.flags:#x}; no CUDA release sets {_EF_DEADLY:#x}")
+        return
+    at = elf.flags >> _EF_NOTE_SHIFT
+    found = elf.sections[at].name or "none" if at < len(elf.sections) else "none"
+    if found not in _CUDA_NOTES:
+        raise Damaged(f"e_flags say that section {at} is the note about CUDA, which is {found}")
+    if any(section.type == _SHT_CAPMERC for section in elf.sections) and not elf.flags & _EF_MERCURY:
+        raise Damaged(f"e_flags are {elf.flags:#x}, at odds with the sections {_CAPMERC}.*")
 
 
 def _check_header(section: Section) -> None:
     if section.align == 0:
         raise Damaged(f"{section.name} has alignment 0")
+    if section.size and section.type not in _NO_BYTES and section.offset % section.align:
+        raise Damaged(f"{section.name} starts at byte {section.offset}, not aligned to {section.align}")
     expected = _TYPE_OF_NAME.get(section.name)
     if expected is None:
         prefixed = (kind for prefix, kind in _TYPE_OF_PREFIX.items() if section.name.startswith(prefix))
         expected = next(prefixed, section.type)
     if section.type != expected:
         raise Damaged(f"{section.name} has type {section.type:#x}, expected {expected:#x}")
+    bank = _CONSTANT_BANKS.get(section.type, "")
+    if not section.name.startswith(bank):
+        raise Damaged(f"{section.name} has the type of {bank}")
     if bool(section.flags & _SHF_MERC) != section.name.startswith((_MERC, _CAPMERC)):
         raise Damaged(f"{section.name} has flags {section.flags:#x}, at odds with its name")
 
 
 def _check_code(index: int, section: Section, symbols: tuple[Symbol, ...]) -> None:
     # the low 24 bits are the function's symbol; CUDA 12 keeps its register count above them
-    function = _symbol(symbols, section.info & 0xFFFFFF, section.name, function=True)
-    if function.section != index:
-        raise Damaged(f"{section.name} belongs to {function.name}, which lies in section {function.section}")
+    _check_owner(index, section, symbols, section.info & 0xFFFFFF)
     if section.flags & _ALLOC_EXECUTE != _ALLOC_EXECUTE:
         raise Damaged(f"{section.name} is not marked as code")
+
+
+def _check_owner(index: int, section: Section, symbols: tuple[Symbol, ...], owner: int) -> Symbol:
+    function = _symbol(symbols, owner, section.name, function=True)
+    if function.section != index:
+        raise Damaged(f"{section.name} belongs to {function.name}, which lies in section {function.section}")
+    return function
+
+
+def _check_mercury_code(
+    reader: Reader, index: int, section: Section, sections: tuple[Section, ...], symbols: tuple[Symbol, ...]
+) -> None:
+    """Check the head of .nv.capmerc.text.*; the records behind it are packed in a way that nobody documents."""
+    function = _check_owner(index, section, symbols, section.info)
+    inner = Reader(reader.span(section.offset, section.size, section.name))
+    plain, word = inner.unpack(_PAIR, 0, section.name)
+    if plain >= len(sections) or sections[plain].name != section.name.removeprefix(_CAPMERC):
+        raise Damaged(f"{section.name} says that its plain code is section {plain}, which is not that")
+    form = word >> _CAPMERC_FORM_SHIFT
+    if form == _CAPMERC_COUNT_INSIDE:
+        count = word & (1 << _CAPMERC_FORM_SHIFT) - 1
+    elif form == _CAPMERC_COUNT_BEHIND:
+        (count,) = inner.unpack(_U32, 8, section.name)
+    else:
+        raise Damaged(f"{section.name} has form {form}, expected {_CAPMERC_COUNT_INSIDE} or {_CAPMERC_COUNT_BEHIND}")
+    if count * _MERC_INSTRUCTION > function.size:
+        raise Damaged(f"{section.name} announces {count} instructions, {function.name} has {function.size} bytes")
+
+
+def _check_mercury_symbols(elf: Elf) -> None:
+    """Hold Mercury's symbols against those of .symtab, whose first ones they repeat."""
+    for at, table in elf.tables.items():
+        if elf.sections[at].type != _SHT_MERC_SYMTAB:
+            continue
+        if len(table) > len(elf.symbols):
+            raise Damaged(f"{elf.sections[at].name} has {len(table)} symbols, .symtab has {len(elf.symbols)}")
+        for index, (mercury, plain) in enumerate(zip(table, elf.symbols, strict=False)):
+            alike = (mercury.info, mercury.other, mercury.section == 0) == (plain.info, plain.other, plain.section == 0)
+            if not alike or (_is_owner(index, mercury, elf.sections) and mercury.value != plain.value):
+                raise Damaged(f"symbol {index} ({mercury.name}) of {elf.sections[at].name} is not that of .symtab")
 
 
 def _check_content(
@@ -381,8 +461,13 @@ def _check_content(
 ) -> None:
     if section.type in (_SHT_RELA, _SHT_REL, _SHT_MERC_RELA):
         _check_relocation_name(section, sections[section.info])
+        if section.type != _SHT_REL and sections[section.info].name.removeprefix(_MERC).startswith(_DEBUG):
+            _check_debug_addends(reader, section, symbols)
+        elif sections[section.info].type == _SHT_CAPMERC:
+            _check_mercury_offsets(reader, section, _symbol(symbols, sections[section.info].info, section.name))
     elif section.type in (_SHT_CUDA_INFO, _SHT_MERC_INFO):
-        _check_info(reader, section, symbols)
+        _check_info_owner(section, sections[section.info])
+        _check_info(reader, section, sections, symbols)
     elif section.type == _SHT_CUDA_CALLGRAPH:
         _check_callgraph(reader, section, sections, symbols)
     elif section.type == _SHT_CUDA_PROTOTYPE:
@@ -404,22 +489,62 @@ def _check_relocation_name(section: Section, target: Section) -> None:
         raise Damaged(f"{section.name} relocates {target.name}")
 
 
+def _check_mercury_offsets(reader: Reader, section: Section, function: Symbol) -> None:
+    """Relocations of packed code count in the bytes of what it becomes."""
+    for index, (offset, *_) in enumerate(_entries(reader, section, _RELA)):
+        if offset >= function.size:
+            raise Damaged(
+                f"{section.name}: entry {index} changes byte {offset} of {function.name}, which has {function.size}"
+            )
+
+
+def _check_info_owner(section: Section, owner: Section) -> None:
+    """``.nv.info.NAME`` is about ``.text.NAME``, which it finds by number."""
+    for info, code in ((".nv.info.", ".text."), (_MERC + ".nv.info.", _CAPMERC + ".text.")):
+        if section.name.startswith(info) and owner.name != code + section.name.removeprefix(info):
+            raise Damaged(f"{section.name} is said to be about {owner.name or 'no section'}")
+
+
+def _check_debug_addends(reader: Reader, section: Section, symbols: tuple[Symbol, ...]) -> None:
+    """Debug information refers to places inside of functions.
+
+    Those inside of sections can be wrong in sound files: ptxas drops entries of a .debug_frame with many functions, and
+    leaves references beyond its end.
+    """
+    for index, (_, info, addend) in enumerate(_entries(reader, section, _RELA)):
+        symbol = _symbol(symbols, info >> 32, f"{section.name}: entry {index}")
+        if info >> 32 == 0:
+            raise Damaged(f"{section.name}: entry {index} refers to no symbol")
+        if symbol.is_function and not 0 <= addend <= symbol.size:
+            raise Damaged(
+                f"{section.name}: entry {index} refers to byte {addend} of {symbol.name}, which has {symbol.size}"
+            )
+
+
 def _check_debug_frame(reader: Reader, section: Section) -> None:
-    """Walk the entries of .debug_frame (DWARF 3, section 7.4): a 32-bit length, or -1 and a 64-bit one."""
+    """Walk the entries of .debug_frame (DWARF 3, section 7.4): a 32-bit length, or -1 and a 64-bit one.
+
+    The first is a common information entry, whose identifier is -1; the others are that or about the code of one.
+    """
     inner = Reader(reader.span(section.offset, section.size, section.name))
     at = 0
     while at < inner.size:
+        first, word = at == 0, _U32
         (length,) = inner.unpack(_U32, at, f"length in {section.name}")
         at += 4
         if length == 0xFFFFFFFF:
+            word = _U64
             (length,) = inner.unpack(_U64, at, f"length in {section.name}")
             at += 8
-        inner.span(at, length, f"entry of {section.name}")
+        entry = Reader(inner.span(at, length, f"entry of {section.name}"))
+        (identifier,) = entry.unpack(word, 0, f"entry of {section.name}")
+        if identifier != (1 << 8 * word.size) - 1 and (first or identifier >= inner.size):
+            raise Damaged(f"{section.name} refers to common information at byte {identifier:#x} of {inner.size}")
         at += length
 
 
-def _check_info(reader: Reader, section: Section, symbols: tuple[Symbol, ...]) -> None:
-    """Walk the attribute records of .nv.info: format, attribute, then two bytes of value or a size and a payload."""
+def _attributes(reader: Reader, section: Section) -> Iterator[tuple[int, memoryview]]:
+    """Walk .nv.info for records with a payload: format, attribute, then two bytes of value or a size and a payload."""
     inner = Reader(reader.span(section.offset, section.size, section.name))
     at = 0
     while at < inner.size:
@@ -428,13 +553,21 @@ def _check_info(reader: Reader, section: Section, symbols: tuple[Symbol, ...]) -
         at += 4
         if not 1 <= form <= 4:
             raise Damaged(f"{what} has format {form}, expected 1 to 4")
-        if form != 4:
-            continue
-        payload = inner.span(at, low | high << 8, what)
-        at += len(payload)
+        if form == 4:
+            payload = inner.span(at, low | high << 8, what)
+            at += len(payload)
+            yield attribute, payload
+
+
+def _check_info(reader: Reader, section: Section, sections: tuple[Section, ...], symbols: tuple[Symbol, ...]) -> None:
+    registers: dict[int, int] = {}
+    for attribute, payload in _attributes(reader, section):
+        what = f"attribute {attribute:#x} in {section.name}"
         first = int.from_bytes(payload[:4], "little")
         if attribute in _INFO_FUNCTION_FIRST:
             _symbol(symbols, first, what, function=True)
+            if attribute == _INFO_REGCOUNT:
+                registers[first] = int.from_bytes(payload[4:8], "little")
         elif attribute == _INFO_PARAM_CBANK:
             _symbol(symbols, first, what)
         elif attribute == _INFO_KPARAM and first:
@@ -442,6 +575,26 @@ def _check_info(reader: Reader, section: Section, symbols: tuple[Symbol, ...]) -
         elif attribute == _INFO_EXTERNS and len(payload) % 4 == 0:
             for (index,) in struct.iter_unpack("<I", payload):
                 _symbol(symbols, index, what)
+    if section.name == _MERC + ".nv.info":
+        _check_registers(section, sections, symbols, registers)
+
+
+def _check_registers(
+    section: Section, sections: tuple[Section, ...], symbols: tuple[Symbol, ...], registers: dict[int, int]
+) -> None:
+    """Mercury code is finished by the linker, which needs to know the registers of every function."""
+    for index, symbol in enumerate(symbols):
+        if _is_owner(index, symbol, sections) and not 1 <= registers.get(index, 0) <= _MOST_REGISTERS:
+            found = f"{registers[index]} registers" if index in registers else "no register count"
+            raise Damaged(f"{section.name} has {found} for {symbol.name}, expected 1 to {_MOST_REGISTERS}")
+
+
+def _is_owner(index: int, symbol: Symbol, sections: tuple[Section, ...]) -> bool:
+    """Whether a symbol of Mercury is the function of its section, which may have more, such as ``$kernel$callee``."""
+    if not 0 < symbol.section < len(sections):
+        return False
+    home = sections[symbol.section]
+    return home.type == _SHT_CAPMERC and home.info == index
 
 
 def _check_callgraph(

@@ -43,8 +43,8 @@ class Linker:
     Raises
     ------
     ValueError
-        Without inputs; for an input that is damaged or of another kind than declared; for an option that the backend
-        cannot honour; for an unknown architecture or policy.
+        Without inputs; for an input that is damaged, linked already or of another kind than declared; for an option
+        that the backend cannot honour; for an unknown architecture or policy.
     TypeError
         If an input is no ObjectCode.
     RuntimeError
@@ -109,6 +109,13 @@ class Linker:
                 raise ValueError(msg)
             if found.kind != code.code_type:
                 msg = f"Linker: input {name!r} was given as {code.code_type}, but its bytes are {found.describe()}"
+                raise ValueError(msg)
+            if found.kind == "cubin" and not found.relocatable:
+                # nvJitLink makes an image without kernels of it and reports no error; the driver refuses it or dies
+                msg = (
+                    f"Linker: input {name!r} ({found.describe()}) is linked already: load it as it is, "
+                    "or compile it with relocatable_device_code=True"
+                )
                 raise ValueError(msg)
 
     def _decide(self, policy: str | None, backend: BackendName | None) -> Decision:

@@ -1,88 +1,132 @@
-"""Damaged images reach no library: errors, not signals. Each runs in a process of its own."""
+"""Damaged images reach no library: errors, not signals. Each is linked in a process of its own."""
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
-# Links one image per line of standard input and answers with the type of what happened.
+from pytest_cudalink import emulator
+from pytest_cudalink.artifacts import inspect
+from pytest_cudalink.linker import Program, ProgramOptions
+from pytest_cudalink.versions import known_architectures
+
+# Links the images of each line of standard input in a fork, so that a heap which one of them spoils is not the next
+# one's, and answers with the type of what happened or the signal that ended the fork.
 CHILD = """
-import base64, json, sys
+import base64, json, os, sys
+import cuda.bindings.nvjitlink  # (once, not in every fork)
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
-backend = sys.argv[1]
-for line in sys.stdin:
-    kind, data = json.loads(line)
-    image = base64.b64decode(data)
+options = LinkerOptions(arch="sm_90", check_inputs=False)
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # nvJitLink writes to stdout
+
+def link(images):
     try:
-        code = getattr(ObjectCode, "from_" + kind)(image)
-        with Linker(code, options=LinkerOptions(arch="sm_90", check_inputs=False), backend=backend) as linker:
+        codes = [getattr(ObjectCode, "from_" + kind)(base64.b64decode(data)) for kind, data in images]
+        with Linker(*codes, options=options, backend=sys.argv[1]) as linker:
             linker.link()
-        answer = "linked"
+        return "linked"
     except (ValueError, RuntimeError) as error:
-        answer = type(error).__name__
-    print(answer, flush=True)
+        return type(error).__name__
+
+for line in sys.stdin:
+    fork = os.fork()
+    if fork == 0:
+        print(link(json.loads(line)), file=answers, flush=True)
+        os._exit(0)
+    status = os.waitpid(fork, 0)[1]
+    if status:
+        print(f"wait status {status:#x}", file=answers, flush=True)
 """
 
 CUTS = [64, 200, 1000, 0.5, 0.9, -1]
+Images = list[tuple[str, bytes]]
+Feed = Callable[[list[Images]], list[str]]
 
 
-def feed(backend: str, images: list[tuple[str, bytes]]) -> list[str]:
-    """What became of each image; fails if the process died."""
-    import base64
+@pytest.fixture(params=["nvjitlink", "driver"])
+def feed(request, toolkit) -> Feed:
+    """Link each of some lists of images with a backend, the driver being emulated, and give what became of each."""
+    planned = emulator.plan(toolkit)
+    assert not planned.missing
 
-    lines = "\n".join(json.dumps([kind, base64.b64encode(image).decode()]) for kind, image in images)
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, backend], input=lines, capture_output=True, text=True, check=False
-    )
-    answers = done.stdout.split()
-    assert done.returncode == 0, f"died with {done.returncode} at image {len(answers)}: {done.stderr[-2000:]}"
-    return answers
+    def run(links: list[Images]) -> list[str]:
+        lines = [json.dumps([(kind, base64.b64encode(image).decode()) for kind, image in images]) for images in links]
+        done = subprocess.run(
+            [sys.executable, "-c", CHILD, request.param],
+            env={**os.environ, **planned.environment()},
+            input="\n".join(lines),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        answers = done.stdout.splitlines()
+        assert len(answers) == len(links), done.stderr[-2000:]
+        return answers
+
+    return run
 
 
 def cut(image: bytes, at: float) -> bytes:
     return image[: int(len(image) * at) if isinstance(at, float) else at]
 
 
-@pytest.fixture(scope="session")
-def truncated(samples) -> list[tuple[str, bytes]]:
-    """Cubins of every toolkit, cut where the libraries are known to crash, and linked ones too."""
-    return [
-        ("cubin", cut(image, at)) for name, image in sorted(samples.items()) if name.endswith(".cubin") for at in CUTS
-    ]
+def test_truncated_cubins(feed: Feed, samples) -> None:
+    """Cubins of every toolkit, linked ones too, are a ValueError of ours; nvJitLink 13.2 and driver 580 segfault."""
+    cubins = [image for name, image in sorted(samples.items()) if name.endswith(".cubin")]
+    assert set(feed([[("cubin", cut(image, at))] for image in cubins for at in CUTS])) == {"ValueError"}
 
 
-@pytest.mark.parametrize("backend", ["nvjitlink", "driver"])
-def test_truncated_cubins(backend: str, truncated) -> None:
-    """Each is a ValueError of ours; nvJitLink 13.2 and driver 580 would segfault on most."""
-    assert set(feed(backend, truncated)) == {"ValueError"}
-
-
-@pytest.mark.parametrize("backend", ["nvjitlink", "driver"])
-def test_other_truncated_kinds(backend: str, samples) -> None:
-    """Every other kind is refused by us or by the library; without a driver that is what its backend says."""
+def test_other_truncated_kinds(feed: Feed, samples) -> None:
+    """Every other kind is refused by us or by the library, or links."""
     kinds = {"ptx": "ptx", "ltoir": "ltoir", "fatbin": "fatbin", "o": "object", "a": "library"}
-    images = [
-        (kinds[name.rsplit(".", 1)[1]], cut(image, at))
-        for name, image in sorted(samples.items())
-        if not name.endswith(".cubin")
-        for at in CUTS
-    ]
-    assert set(feed(backend, images)) <= {"ValueError", "LinkError", "linked", "DriverNotFoundError"}
+    answers = feed(
+        [
+            [(kinds[name.rsplit(".", 1)[1]], cut(image, at))]
+            for name, image in sorted(samples.items())
+            if not name.endswith(".cubin")
+            for at in CUTS
+        ]
+    )
+    assert set(answers) <= {"ValueError", "LinkError", "linked"}
+    assert answers.count("ValueError") > 10
 
 
-@pytest.mark.parametrize("backend", ["nvjitlink", "driver"])
-def test_one_changed_byte(backend: str, samples) -> None:
-    """Every hundredth byte of a cubin changed: no signal; ``nox -s fuzz`` tries all of them."""
-    image = samples["13.0/main.cubin"]
-    found = []
-    for at in range(0, len(image), 97):
+def test_one_changed_byte(feed: Feed, compiled) -> None:
+    """The ELF header's bytes of a cubin, and some others: no signal; ``nox -s fuzz`` tries more of them."""
+    image, sibling = compiled["main", "cubin"].code, compiled["user", "cubin"].code
+    links: list[Images] = [[("cubin", image), ("cubin", sibling)]]
+    for at in (*range(64), *range(64, len(image), 97)):
         for value in (0, 0xFF):
             changed = bytearray(image)
             changed[at] = value
-            found.append(("cubin", bytes(changed)))
-    answers = feed(backend, found)
-    assert len(answers) == len(found)
-    assert answers.count("ValueError") > 10
+            links.append([("cubin", bytes(changed)), ("cubin", sibling)])
+    sound, *answers = feed(links)
+    assert sound == "linked"
+    counts = Counter(answers)
+    assert set(counts) <= {"ValueError", "LinkError", "VersionSkewError", "linked"}
+    assert counts["ValueError"] > 50
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90a", "sm_100", "sm_120a"])
+def test_sound_cubins_are_sound(arch: str, toolkit) -> None:
+    """What NVRTC makes passes: functions that call each other, several of them in a section, and no code at all."""
+    if arch not in known_architectures(toolkit):
+        pytest.skip(f"CUDA {toolkit} does not know {arch}")
+    functions = "".join(
+        f'extern "C" __device__ __noinline__ float f{i}(float x) {{ return x * {i} + 1; }}'
+        f'extern "C" __global__ void k{i}(float *x) {{ *x = f{i}(sinf(*x)); }}\n'
+        for i in range(20)
+    )
+    for source in (functions, "__device__ int value = 3; __constant__ int table[5];"):
+        for more in ({}, {"relocatable_device_code": True}, {"relocatable_device_code": True, "debug": True}):
+            with Program(source, "c++", ProgramOptions(arch=arch, **more)) as program:
+                assert inspect(program.compile("cubin").code).problems == ()
