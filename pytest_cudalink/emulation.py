@@ -107,8 +107,7 @@ class Lifetimes:
         if report.failed or self.mode == "report":
             report.sections.append((_SECTION, text))
             return report
-        plural = "s" if len(new) > 1 else ""
-        msg = f"cudalink: {len(new)} lifetime violation{plural} during this test's {call.when}:\n{text}"
+        msg = f"cudalink: {_violations(len(new))} during this test's {call.when}:\n{text}"
         report.outcome = "failed"
         vars(report).pop("wasxfail", None)
         try:
@@ -137,17 +136,23 @@ class Lifetimes:
             self.tests.update(given["tests"])
             self.outside += [f"[{node.gateway.id}] {text}" for text in given["outside"]]
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Every test with its number of violations, and those of no test in full."""
-        if not self.tests and not self.outside:
-            return
-        terminalreporter.section(_SECTION)
-        for nodeid, count in sorted(self.tests.items()):
-            terminalreporter.line(f"{nodeid}: {count} violation{'s' if count > 1 else ''}")
-        for text in self.outside:
-            terminalreporter.line(f"outside of tests: {text}")
-        if self.outside and self.mode != "report":
-            terminalreporter.line("The run fails for what was made outside of tests.")
+    def lines(self, *, quiet: bool = False) -> list[str]:
+        """For the summary: every test with its number of violations, and those of no test in full.
+
+        A quiet run is told only why it fails.
+        """
+        failing = bool(self.outside) and self.mode != "report"
+        total = self.tests.total() + len(self.outside)
+        if not total or (quiet and not failing):
+            return []
+        lines = [_violations(total)]
+        lines += [f"  {test}: {_violations(count)}" for test, count in sorted(self.tests.items()) if not quiet]
+        lines += [f"outside of tests: {text}" for text in self.outside]
+        return [*lines, "The run fails for what was made outside of tests."] if failing else lines
+
+
+def _violations(count: int) -> str:
+    return f"{count} lifetime violation{'s' if count > 1 else ''}"
 
 
 def toolkit_version() -> str | None:

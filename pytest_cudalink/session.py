@@ -153,6 +153,7 @@ class Session:
             from .recording import Facts
 
             self.facts = Facts()
+            self.follow()  # the next test has facts of its own
             self.wake()
         return self.facts
 
@@ -540,10 +541,10 @@ def terminal_summary(reporter: pytest.TerminalReporter) -> None:
     """At the end: what was linked and skipped."""
     run = of(reporter.config)
     guarded = run.settings.guard_rails.value != "off"
-    if guarded or "totals" in vars(run):
+    if guarded or "totals" in vars(run) or run.lifetimes is not None:
         from . import summary
 
-        summary.section(reporter, run.totals)
+        summary.section(reporter, run.totals, run.lifetimes)
         summary.guard_rails_section(reporter, run.settings, run.totals, run.not_routed)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from .emulation import Lifetimes
     from .recording import Totals
     from .settings import Settings
     from .targets.steering import Steering
@@ -33,11 +34,12 @@ def forced_line(settings: Settings, steering: Steering) -> str:
     return f"cudalink: forced to {how}: {', '.join(names) or 'no target that is installed'}{narrowed}"
 
 
-def section(reporter: pytest.TerminalReporter, totals: Totals) -> None:
+def section(reporter: pytest.TerminalReporter, totals: Totals, lifetimes: Lifetimes | None) -> None:
     """The section at the end; nothing when there is nothing to say, one line for each kind of thing otherwise."""
-    if reporter.verbosity < 0:
-        return
-    lines = _lines(totals, verbose=reporter.verbosity > 0)
+    quiet = reporter.verbosity < 0
+    lines = [] if quiet else _lines(totals, verbose=reporter.verbosity > 0)
+    if lifetimes is not None:
+        lines += lifetimes.lines(quiet=quiet)
     if not lines:
         return
     reporter.section("cudalink")
@@ -55,8 +57,6 @@ def _lines(totals: Totals, *, verbose: bool) -> list[str]:
         shares = ", ".join(f"{count} on {_NAMES.get(backend, backend)}" for backend, count in sorted(counts.items()))
         lines.append(f"{target}: {_count(sum(counts.values()), 'link')} ({shares})")
     lines += [f"{target} is not watched: {why}" for target, why in sorted(totals.left_alone.items())]
-    if totals.violations:
-        lines.append(_count(totals.violations, "lifetime violation"))
     documented = Counter((requirement, raises) for _, requirement, raises in totals.documented)
     for (requirement, raises), count in sorted(documented.items()):
         lines.append(f"{_count(count, 'test')} asserted the failure documented without {requirement}: {raises}")

@@ -230,6 +230,16 @@ def test_duplicate_definitions(no_libraries, sample_code) -> None:
         Linker(sample_code("13.0/user.ptx"), sample_code("13.2/user.cubin"), options=LinkerOptions(arch="sm_90"))
 
 
+def test_duplicate_definitions_in_a_fatbin(no_libraries, sample_code) -> None:
+    """What a fatbin defines is seen where its parts are not packed."""
+    codes = sample_code("nvcc/user-plain.fatbin"), sample_code("13.0/user.ptx")
+    with (
+        probes.fake(driver=None, nvjitlink="13.2"),
+        pytest.raises(LinkError, match=r"multiple definition of 'user_transform' .* defined in 'nvcc/user-plain"),
+    ):
+        Linker(*codes, options=LinkerOptions(arch="sm_90"))
+
+
 def test_architecture_without_a_device(no_libraries, sample_code, monkeypatch) -> None:
     """Without a device the inputs say it, if they agree; otherwise it must be given."""
     monkeypatch.setattr(probes, "device_arch", lambda: None)

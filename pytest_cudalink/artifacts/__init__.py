@@ -53,6 +53,8 @@ class Artifact:
         Of a cubin: True before linking, False after.
     kernels, defined, undefined : tuple of str
         Names of kernels; of strong definitions that others can link against; of what the linker has to find elsewhere.
+        A fatbin or object defines what all of its parts do that are not packed; of a library only what is needed is
+        linked, so it is said to define nothing.
     parts : tuple of Artifact
         What a fatbin, object or library holds.
     compressed : bool
@@ -269,6 +271,8 @@ def _container(kind: Kind, size: int, parts: Iterable[Artifact]) -> Artifact:
     needs = [leaf.needs for leaf in leaves if leaf.needs]
     producers = {leaf.producer for leaf in leaves if leaf.producer}
     arches = {leaf.arch for leaf in leaves}
+    # the linker takes one part, which the target decides
+    defined = [dict.fromkeys(leaf.defined) for leaf in leaves if leaf.defined and kind != "library"]
     return Artifact(
         kind,
         size,
@@ -276,6 +280,7 @@ def _container(kind: Kind, size: int, parts: Iterable[Artifact]) -> Artifact:
         needs=max(needs) if needs else None,
         arch=arches.pop() if len(arches) == 1 else None,
         kernels=tuple(dict.fromkeys(name for leaf in leaves for name in leaf.kernels)),
+        defined=tuple(name for name in (defined or [{}])[0] if all(name in one for one in defined)),
         parts=parts,
         problems=tuple(problem for part in parts for problem in part.problems),
     )

@@ -569,8 +569,7 @@ for index in range(2):
     found.append((offset.value, size.value))
 assert found == [(0, 8), (8, 4)]
 assert cuda.cuFuncGetParamInfo(kernel, c_size_t(2), byref(offset), byref(size)) == 1
-ok(cuda.cuFuncGetParamCount(kernel, byref(size)))
-assert size.value == 2
+assert "newer than the emulated driver" in refused("cuFuncGetParamCount", kernel, byref(size))  # of 13.2
 
 # variables have their memory and their first value
 address = c_uint64()
