@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from pytest_cudalink.session import MISSING_DRIVER
+
 FORCED = """
 import pytest
 from pytest_cudalink.linker import forcing
@@ -344,7 +346,7 @@ def test_forced_driver_without_a_driver_skips_all_that_needs_it(run, pytester, w
     arguments = ("--force-backend=driver", "--cudalink-driver=absent", "--continue-on-collection-errors", "-rs")
     result = run(module, *arguments, *workers)
     result.assert_outcomes(passed=1, skipped=4, failed=1, errors=1)
-    reason = "cudalink: needs a CUDA driver (libcuda.so.1), found none, and the driver backend is forced"
+    reason = MISSING_DRIVER
     result.stdout.fnmatch_lines([f"SKIPPED * test_import.py:2: *{reason}"])
     result.stdout.fnmatch_lines([f"SKIPPED * {reason}"])
 

@@ -68,7 +68,7 @@ _DEBUG = (".debug_", ".nv_debug_")
 
 #: The first word of .nv.capmerc.text.* is the section of the plain code. The second has the form of what follows in its
 #: top two bits: CUDA 12.8 keeps a count in the other bits, CUDA 12.9 and later in the third word. The count is at most
-#: that of the function's 16-byte instructions.
+#: that of the 16-byte instructions that the plain code has room for; the function's symbol may be smaller.
 _CAPMERC_FORM_SHIFT, _CAPMERC_COUNT_INSIDE, _CAPMERC_COUNT_BEHIND = 30, 1, 3
 _MERC_INSTRUCTION = 16
 
@@ -427,7 +427,7 @@ def _check_mercury_code(
     reader: Reader, index: int, section: Section, sections: tuple[Section, ...], symbols: tuple[Symbol, ...]
 ) -> None:
     """Check the head of .nv.capmerc.text.*; the records behind it are packed in a way that nobody documents."""
-    function = _check_owner(index, section, symbols, section.info)
+    _check_owner(index, section, symbols, section.info)
     inner = Reader(reader.span(section.offset, section.size, section.name))
     plain, word = inner.unpack(_PAIR, 0, section.name)
     if plain >= len(sections) or sections[plain].name != section.name.removeprefix(_CAPMERC):
@@ -439,8 +439,9 @@ def _check_mercury_code(
         (count,) = inner.unpack(_U32, 8, section.name)
     else:
         raise Damaged(f"{section.name} has form {form}, expected {_CAPMERC_COUNT_INSIDE} or {_CAPMERC_COUNT_BEHIND}")
-    if count * _MERC_INSTRUCTION > function.size:
-        raise Damaged(f"{section.name} announces {count} instructions, {function.name} has {function.size} bytes")
+    code = sections[plain]
+    if count * _MERC_INSTRUCTION > code.size:
+        raise Damaged(f"{section.name} announces {count} instructions, {code.name} has {code.size} bytes")
 
 
 def _check_mercury_symbols(elf: Elf) -> None:
