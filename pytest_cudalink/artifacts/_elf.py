@@ -50,6 +50,8 @@ _EF_MERCURY, _EF_NOTE_SHIFT = 0x2, 24
 #: Before that, a bit that no release sets and at which nvJitLink 12.9 dies (measured).
 _EF_DEADLY = 0x4000
 _CUDA_NOTES = (".note.nv.cuinfo", ".note.nv.cuver")
+#: The note that names the tools which made the file, and the linkers among them.
+_TOOL_NOTE, _LINKERS = ".note.nv.tkinfo", (b"nvJIT API", b"nvlink")
 _STT_FUNC, _STT_SECTION = 2, 3
 _STB_GLOBAL = 1
 _STO_CUDA_ENTRY = 0x10
@@ -57,7 +59,7 @@ _STO_CUDA_ENTRY = 0x10
 #: .nv.info attributes, by number, whose payload starts with the index of a function symbol:
 #: FRAME_SIZE, MIN_STACK_SIZE, MAX_STACK_SIZE, REGCOUNT.
 _INFO_FUNCTION_FIRST = frozenset({0x11, 0x12, 0x23, 0x2F})
-_INFO_REGCOUNT, _MOST_REGISTERS = 0x2F, 255
+_INFO_MAX_STACK, _INFO_REGCOUNT, _MOST_REGISTERS = 0x23, 0x2F, 255
 #: PARAM_CBANK starts with the index of any symbol, EXTERNS is a list of them, KPARAM_INFO starts with a zero.
 _INFO_PARAM_CBANK, _INFO_EXTERNS, _INFO_KPARAM = 0x0A, 0x0F, 0x17
 
@@ -363,6 +365,7 @@ def check_cuda(data: memoryview, elf: Elf) -> None:
         twice is not said alike.
     """
     reader = Reader(data)
+    compiled = _is_compiled(reader, elf)
     _check_flags(elf)
     for index, section in enumerate(elf.sections[1:], 1):
         _check_header(section)
@@ -374,8 +377,17 @@ def check_cuda(data: memoryview, elf: Elf) -> None:
         elif index not in elf.tables and section.info >= len(elf.sections):
             raise Damaged(f"{section.name} refers to section {section.info} of {len(elf.sections)}")
         _check_content(reader, section, elf.sections, symbols)
+        if compiled:
+            _check_compiled(reader, section, elf.sections, symbols)
     if elf.relocatable:  # linking renames and drops
         _check_mercury_symbols(elf)
+
+
+def _is_compiled(reader: Reader, elf: Elf) -> bool:
+    """Whether a compiler made this, and no linker after it: that keeps references to what it drops."""
+    notes = [section for section in elf.sections if section.name == _TOOL_NOTE]
+    texts = [bytes(reader.span(note.offset, note.size, note.name)) for note in notes]
+    return elf.relocatable and not any(linker in text for text in texts for linker in _LINKERS)
 
 
 def _check_flags(elf: Elf) -> None:
@@ -462,23 +474,36 @@ def _check_content(
 ) -> None:
     if section.type in (_SHT_RELA, _SHT_REL, _SHT_MERC_RELA):
         _check_relocation_name(section, sections[section.info])
-        if section.type != _SHT_REL and sections[section.info].name.removeprefix(_MERC).startswith(_DEBUG):
-            _check_debug_addends(reader, section, symbols)
-        elif sections[section.info].type == _SHT_CAPMERC:
-            _check_mercury_offsets(reader, section, _symbol(symbols, sections[section.info].info, section.name))
     elif section.type in (_SHT_CUDA_INFO, _SHT_MERC_INFO):
         _check_info_owner(section, sections[section.info])
         _check_info(reader, section, sections, symbols)
-    elif section.type == _SHT_CUDA_CALLGRAPH:
-        _check_callgraph(reader, section, sections, symbols)
     elif section.type == _SHT_CUDA_PROTOTYPE:
         names = sections[sections[section.link].link]
         for symbol, at in _entries(reader, section, _PAIR):
             _symbol(symbols, symbol, section.name, function=True)
             if at >= names.size:
                 raise Damaged(f"{section.name} refers to byte {at} of {names.name}, which has {names.size}")
+
+
+def _check_compiled(
+    reader: Reader, section: Section, sections: tuple[Section, ...], symbols: tuple[Symbol, ...]
+) -> None:
+    """Check what only a linker follows, and leaves wrong itself."""
+    if section.type in (_SHT_RELA, _SHT_MERC_RELA):
+        target = sections[section.info]
+        if target.name.removeprefix(_MERC).startswith(_DEBUG):
+            _check_debug_addends(reader, section, symbols)
+        elif target.type == _SHT_CAPMERC:
+            _check_mercury_offsets(reader, section, _symbol(symbols, target.info, section.name))
     elif section.name in (".debug_frame", _MERC + ".debug_frame"):
         _check_debug_frame(reader, section)
+    elif section.type == _SHT_CUDA_CALLGRAPH:
+        _check_callgraph(reader, section, sections, symbols)
+    elif section.type in (_SHT_CUDA_INFO, _SHT_MERC_INFO):
+        for attribute, payload in _attributes(reader, section):
+            if attribute == _INFO_MAX_STACK:
+                first = int.from_bytes(payload[:4], "little")
+                _symbol(symbols, first, f"attribute {attribute:#x} in {section.name}", function=True)
 
 
 def _check_relocation_name(section: Section, target: Section) -> None:
@@ -566,7 +591,7 @@ def _check_info(reader: Reader, section: Section, sections: tuple[Section, ...],
         what = f"attribute {attribute:#x} in {section.name}"
         first = int.from_bytes(payload[:4], "little")
         if attribute in _INFO_FUNCTION_FIRST:
-            _symbol(symbols, first, what, function=True)
+            _symbol(symbols, first, what, function=attribute != _INFO_MAX_STACK)
             if attribute == _INFO_REGCOUNT:
                 registers[first] = int.from_bytes(payload[4:8], "little")
         elif attribute == _INFO_PARAM_CBANK:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from cuda.bindings import nvjitlink
 
 from pytest_cudalink import emulator
 from pytest_cudalink.artifacts import inspect
@@ -44,6 +45,37 @@ for line in sys.stdin:
     status = os.waitpid(fork, 0)[1]
     if status:
         print(f"wait status {status:#x}", file=answers, flush=True)
+"""
+
+#: What linking changes most: functions that are dropped, called by address, or virtual, and statics inside of templates.
+RICH = r"""
+struct Base { __device__ virtual int f(int x) { return x; } };
+struct Derived : Base { __device__ int f(int x) override { return 2 * x; } };
+__device__ int table[100]; __constant__ float factors[64];
+template <class T> __global__ void shuffle(T *p, int n) {
+    __shared__ T values[128];
+    int i = threadIdx.x;
+    values[i % 128] = p[i];
+    __syncthreads();
+    if (i < n) p[i] = values[i * 7 % 128] + factors[i % 64];
+}
+template __global__ void shuffle<float>(float *, int);
+template __global__ void shuffle<double>(double *, int);
+__device__ __noinline__ int fibonacci(int n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }
+__device__ __noinline__ int unused(int n) { return fibonacci(n) + table[n]; }
+__global__ void calls(int *p, int k) {
+    Base b; Derived d;
+    Base *q = k ? &b : &d;
+    *p = q->f(k) + fibonacci(k);
+}
+__device__ int one(int x) { return x + 1; }
+__device__ int two(int x) { return x + 2; }
+__device__ int (*choices[2])(int) = {one, two};
+__global__ void indirect(int *p, int k) { *p = choices[k](k); }
+__global__ void adds(int *p) { atomicAdd(p, table[threadIdx.x % 100]); }
+__global__ void mathematics(double *p, int n) {
+    for (int i = 0; i < n; i++) *p += sin(*p) * pow(*p, 1.5) + tgamma(*p);
+}
 """
 
 CUTS = [64, 200, 1000, 0.5, 0.9, -1]
@@ -126,7 +158,29 @@ def test_sound_cubins_are_sound(arch: str, toolkit) -> None:
         f'extern "C" __global__ void k{i}(float *x) {{ *x = f{i}(sinf(*x)); }}\n'
         for i in range(20)
     )
-    for source in (functions, "__device__ int value = 3; __constant__ int table[5];"):
+    for source in (
+        functions,
+        RICH,
+        'extern "C" __global__ void k() {}',
+        "__device__ int value; __constant__ int t[5];",
+    ):
         for more in ({}, {"relocatable_device_code": True}, {"relocatable_device_code": True, "debug": True}):
             with Program(source, "c++", ProgramOptions(arch=arch, **more)) as program:
-                assert inspect(program.compile("cubin").code).problems == ()
+                cubin = program.compile("cubin").code
+            assert inspect(cubin).problems == ()
+            if more:
+                for words in ([], ["-r"] if toolkit >= (13, 0) else []):
+                    assert inspect(linked(cubin, f"-arch={arch}", *words)).problems == ()
+
+
+def linked(cubin: bytes, *options: str) -> bytes:
+    """What nvJitLink makes of one relocatable cubin; with ``-r`` it is relocatable again."""
+    handle = nvjitlink.create(len(options), list(options))
+    try:
+        nvjitlink.add_data(handle, nvjitlink.InputType.CUBIN, cubin, len(cubin), "cubin")
+        nvjitlink.complete(handle)
+        image = bytearray(nvjitlink.get_linked_cubin_size(handle))
+        nvjitlink.get_linked_cubin(handle, image)
+        return bytes(image)
+    finally:
+        nvjitlink.destroy(handle)
