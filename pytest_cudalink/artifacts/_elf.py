@@ -477,12 +477,6 @@ def _check_content(
     elif section.type in (_SHT_CUDA_INFO, _SHT_MERC_INFO):
         _check_info_owner(section, sections[section.info])
         _check_info(reader, section, sections, symbols)
-    elif section.type == _SHT_CUDA_PROTOTYPE:
-        names = sections[sections[section.link].link]
-        for symbol, at in _entries(reader, section, _PAIR):
-            _symbol(symbols, symbol, section.name, function=True)
-            if at >= names.size:
-                raise Damaged(f"{section.name} refers to byte {at} of {names.name}, which has {names.size}")
 
 
 def _check_compiled(
@@ -499,6 +493,12 @@ def _check_compiled(
         _check_debug_frame(reader, section)
     elif section.type == _SHT_CUDA_CALLGRAPH:
         _check_callgraph(reader, section, sections, symbols)
+    elif section.type == _SHT_CUDA_PROTOTYPE:
+        names = sections[sections[section.link].link]
+        for symbol, at in _entries(reader, section, _PAIR):
+            _symbol(symbols, symbol, section.name, function=True)
+            if at >= names.size:
+                raise Damaged(f"{section.name} refers to byte {at} of {names.name}, which has {names.size}")
     elif section.type in (_SHT_CUDA_INFO, _SHT_MERC_INFO):
         for attribute, payload in _attributes(reader, section):
             if attribute == _INFO_MAX_STACK:

@@ -47,7 +47,7 @@ for line in sys.stdin:
         print(f"wait status {status:#x}", file=answers, flush=True)
 """
 
-#: What linking changes most: functions that are dropped, called by address, or virtual, and statics inside of templates.
+#: What linking changes most: functions that are dropped, called by address or virtual, and statics of templates.
 RICH = r"""
 struct Base { __device__ virtual int f(int x) { return x; } };
 struct Derived : Base { __device__ int f(int x) override { return 2 * x; } };
