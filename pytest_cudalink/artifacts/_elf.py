@@ -494,16 +494,26 @@ def _check_compiled(
     elif section.type == _SHT_CUDA_CALLGRAPH:
         _check_callgraph(reader, section, sections, symbols)
     elif section.type == _SHT_CUDA_PROTOTYPE:
-        names = sections[sections[section.link].link]
-        for symbol, at in _entries(reader, section, _PAIR):
-            _symbol(symbols, symbol, section.name, function=True)
-            if at >= names.size:
-                raise Damaged(f"{section.name} refers to byte {at} of {names.name}, which has {names.size}")
+        _check_prototypes(reader, section, sections, symbols)
     elif section.type in (_SHT_CUDA_INFO, _SHT_MERC_INFO):
-        for attribute, payload in _attributes(reader, section):
-            if attribute == _INFO_MAX_STACK:
-                first = int.from_bytes(payload[:4], "little")
-                _symbol(symbols, first, f"attribute {attribute:#x} in {section.name}", function=True)
+        _check_stack_sizes(reader, section, symbols)
+
+
+def _check_prototypes(
+    reader: Reader, section: Section, sections: tuple[Section, ...], symbols: tuple[Symbol, ...]
+) -> None:
+    names = sections[sections[section.link].link]
+    for symbol, at in _entries(reader, section, _PAIR):
+        _symbol(symbols, symbol, section.name, function=True)
+        if at >= names.size:
+            raise Damaged(f"{section.name} refers to byte {at} of {names.name}, which has {names.size}")
+
+
+def _check_stack_sizes(reader: Reader, section: Section, symbols: tuple[Symbol, ...]) -> None:
+    for attribute, payload in _attributes(reader, section):
+        if attribute == _INFO_MAX_STACK:
+            first = int.from_bytes(payload[:4], "little")
+            _symbol(symbols, first, f"attribute {attribute:#x} in {section.name}", function=True)
 
 
 def _check_relocation_name(section: Section, target: Section) -> None:
