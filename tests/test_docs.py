@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cudalink import settings
+
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 EXAMPLES = DOCS / "examples"
@@ -129,3 +131,20 @@ def test_architecture_names_every_module() -> None:
     names = [path.name for path in package.glob("*.py") if path.name != "__init__.py"]
     names += [f"{path.parent.name}/" for path in package.glob("*/__init__.py")]
     assert [name for name in names if f"`{name}`" not in page] == []
+
+
+def test_settings_table(monkeypatch) -> None:
+    """The table has each setting's flag as it is typed, its meaning and its values; the page tells its ini entry."""
+    nodes = pytest.importorskip("docutils.nodes")
+    pytest.importorskip("sphinx")
+    monkeypatch.syspath_prepend(DOCS / "_ext")
+    from cudalink_tables import SettingsTable
+
+    (table,) = SettingsTable.run(None)
+    rows = {row[0].astext(): row for row in table.findall(nodes.row)}
+    for option in settings.OPTIONS:
+        row = rows[f"{option.flag}, {option.env}"]
+        assert [one.astext() for one in row[0].findall(nodes.literal)] == [option.flag, option.env]
+        assert row[1].astext()
+        assert option.help == row[3].astext()
+        assert option.env.lower() == option.ini
