@@ -239,7 +239,7 @@ class Setting(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """All settings of one run."""
+    """All settings of one run, each by its name: ``settings.guard_rails.value``."""
 
     backend: Setting
     policy: Setting

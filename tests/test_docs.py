@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import settings
+from pytest_cudalink import fixtures, settings
+from pytest_cudalink.emulator import control
+from pytest_cudalink.report import records
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -148,3 +150,12 @@ def test_settings_table(monkeypatch) -> None:
         assert row[1].astext()
         assert option.help == row[3].astext()
         assert option.env.lower() == option.ini
+
+
+def test_reference_has_what_tests_hold() -> None:
+    """`Raises`, what the fixtures give, and every kind of event in the records are described on a page."""
+    pages = "\n".join((DOCS / name).read_text(encoding="utf-8") for name in ("reference.md", "records.md"))
+    described = set(re.findall(r"\w+", " ".join(re.findall(r"(?:auto\w+::|:members:) (.+)", pages))))
+    given = {fixtures.Cudalink, fixtures.EmulatedDriver, fixtures.DriverLifetimes, control.Driver, control.Violation}
+    kinds = [one for one in vars(records).values() if isinstance(one, type) and one.__module__ == records.__name__]
+    assert {"Raises", *(one.__name__ for one in (*given, *kinds))} - described == set()
