@@ -18,6 +18,7 @@ exclude_patterns = ["_build", "examples"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 default_role = "py:obj"
+smartquotes = False  # they would make a dash of each "--" and other quotes of a value's
 nitpicky = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"

@@ -128,7 +128,7 @@ OPTIONS: Final = (
         default="1",
         metavar="NUMBER",
         fault=_devices_fault,
-        help="how many devices an emulated driver has; 0 is a driver without a device",
+        help="how many devices an emulated driver has, 0 to 64; 0 is a driver without a device",
     ),
     Option(
         name="faults",
@@ -239,7 +239,7 @@ class Setting(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """All settings of one run."""
+    """All settings of one run, each by its name: ``settings.guard_rails.value``."""
 
     backend: Setting
     policy: Setting

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+
+from .wording import by_cause, counted, linked_on, status
 
 if TYPE_CHECKING:
     from .emulation import Lifetimes
@@ -54,24 +56,17 @@ def _lines(totals: Totals, *, verbose: bool) -> list[str]:
         target, _, backend = key.rpartition("/")
         by_target.setdefault(target, Counter())[backend] += count
     for target, counts in by_target.items():
-        shares = ", ".join(f"{count} on {_NAMES.get(backend, backend)}" for backend, count in sorted(counts.items()))
-        lines.append(f"{target}: {_count(sum(counts.values()), 'link')} ({shares})")
+        shares = ", ".join(f"{count} {linked_on(backend)}" for backend, count in sorted(counts.items()))
+        lines.append(f"{target}: {counted(sum(counts.values()), 'link')} ({shares})")
     lines += [f"{target} is not watched: {why}" for target, why in sorted(totals.left_alone.items())]
     documented = Counter((requirement, raises) for _, requirement, raises in totals.documented)
     for (requirement, raises), count in sorted(documented.items()):
-        lines.append(f"{_count(count, 'test')} asserted the failure documented without {requirement}: {raises}")
+        lines.append(f"{counted(count, 'test')} asserted the failure documented without {requirement}: {raises}")
         if verbose:
             lines += [f"  {nodeid}" for nodeid, *rest in totals.documented if tuple(rest) == (requirement, raises)]
     for missing, count in sorted(totals.missing.items()):
-        lines.append(f"{_count(count, 'test')} would run with {missing}")
+        lines.append(f"{counted(count, 'test')} would run with {missing}")
     return lines
-
-
-_NAMES = {"nvjitlink": "nvJitLink", "driver": "the driver", "unknown": "none, refused before a choice"}
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def guard_rails_section(
@@ -81,20 +76,15 @@ def guard_rails_section(
     if reporter.verbosity < 0 or (settings.guard_rails.value == "off" and not totals.verdicts):
         return
     reporter.section("cudalink guard rails")
-    counts = Counter(verdict["status"] for verdict in totals.verdicts)
-    words = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in sorted(counts.items()))
+    counts = Counter(map(status, totals.verdicts))
+    words = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
     reporter.line(f"mode {settings.guard_rails}: {words or 'nothing was looked up'}")
-    by_cause: dict[str, list[dict[str, Any]]] = {}
-    for verdict in totals.verdicts:
-        if verdict["status"] != "compatible":
-            # one driver that is not known is one cause, whatever was held against it
-            unknown_driver = verdict["rule"] == "driver" and verdict["status"] == "insufficient_metadata"
-            by_cause.setdefault(verdict["items"][-1] if unknown_driver else verdict["message"], []).append(verdict)
-    for verdicts in list(by_cause.values())[:_SHOWN]:
+    causes = by_cause(totals.verdicts)
+    for verdicts in causes[:_SHOWN]:
         first = verdicts[0]
         tests = sorted({f"in {verdict['nodeid']}" if verdict["nodeid"] else "outside of tests" for verdict in verdicts})
-        more = f" and {_count(len(tests) - 1, 'other')}" if len(tests) > 1 else ""
-        reporter.line(f"{first['status'].replace('_', ' ')} ({first['rule']}): {first['message']}")
+        more = f" and {counted(len(tests) - 1, 'other')}" if len(tests) > 1 else ""
+        reporter.line(f"{status(first)} ({first['rule']}): {first['message']}")
         for item in first["items"]:
             reporter.line(f"    {item}")
         if first["fix"]:
@@ -102,7 +92,7 @@ def guard_rails_section(
         if first.get("otherwise"):
             reporter.line(f"    {'or' if first['fix'] else 'fix'}: {first['otherwise']}")
         reporter.line(f"    {tests[0]}{more}")
-    if len(by_cause) > _SHOWN:
-        reporter.line(f"and {len(by_cause) - _SHOWN} more")
+    if len(causes) > _SHOWN:
+        reporter.line(f"and {len(causes) - _SHOWN} more")
     for who in not_routed:
         reporter.line(f"calls cuda.pathfinder directly: {who}")

@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cudalink import fixtures, settings
+from pytest_cudalink.emulator import control
+from pytest_cudalink.report import records
+
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 EXAMPLES = DOCS / "examples"
@@ -117,7 +121,7 @@ def test_sessions_named_in_the_pages_exist() -> None:
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     named = {word for words in re.findall(r"nox -s ([a-z0-9. -]+)", text) for word in words.split()}
     listed = subprocess.run([sys.executable, "-m", "nox", "-l"], capture_output=True, text=True, check=True, cwd=ROOT)
-    defined = set(re.findall(r"^[*-] (\S+)", listed.stdout, re.MULTILINE))
+    defined = set(re.findall(r"^[*-] ([^\s(]+)", listed.stdout, re.MULTILINE))
     assert named
     assert named <= defined
 
@@ -129,3 +133,29 @@ def test_architecture_names_every_module() -> None:
     names = [path.name for path in package.glob("*.py") if path.name != "__init__.py"]
     names += [f"{path.parent.name}/" for path in package.glob("*/__init__.py")]
     assert [name for name in names if f"`{name}`" not in page] == []
+
+
+def test_settings_table(monkeypatch) -> None:
+    """The table has each setting's flag as it is typed, its meaning and its values; the page tells its ini entry."""
+    nodes = pytest.importorskip("docutils.nodes")
+    pytest.importorskip("sphinx")
+    monkeypatch.syspath_prepend(DOCS / "_ext")
+    from cudalink_tables import SettingsTable
+
+    (table,) = SettingsTable.run(None)
+    rows = {row[0].astext(): row for row in table.findall(nodes.row)}
+    for option in settings.OPTIONS:
+        row = rows[f"{option.flag}, {option.env}"]
+        assert [one.astext() for one in row[0].findall(nodes.literal)] == [option.flag, option.env]
+        assert row[1].astext()
+        assert option.help == row[3].astext()
+        assert option.env.lower() == option.ini
+
+
+def test_reference_has_what_tests_hold() -> None:
+    """`Raises`, what the fixtures give, and every kind of event in the records are described on a page."""
+    pages = "\n".join((DOCS / name).read_text(encoding="utf-8") for name in ("reference.md", "records.md"))
+    described = set(re.findall(r"\w+", " ".join(re.findall(r"(?:auto\w+::|:members:) (.+)", pages))))
+    given = {fixtures.Cudalink, fixtures.EmulatedDriver, fixtures.DriverLifetimes, control.Driver, control.Violation}
+    kinds = [one for one in vars(records).values() if isinstance(one, type) and one.__module__ == records.__name__]
+    assert {"Raises", *(one.__name__ for one in (*given, *kinds))} - described == set()

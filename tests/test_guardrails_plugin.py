@@ -412,6 +412,25 @@ def test_page_and_json(made, capsys, monkeypatch) -> None:
     assert content["driver"]["kind"] == "given"
 
 
+@pytest.mark.parametrize("columns", [80, 400])
+def test_page_on_a_terminal(made, capsys, monkeypatch, columns) -> None:
+    """Tables where they have room; in a narrow window paths and commands stand below, whole, to be copied."""
+    pytest.importorskip("rich")
+    report = made(*WHOLE, facts=given("12.8"))
+    report.items[0] = replace(report.items[0], path=f"/opt/{'long/' * 30}libnvrtc.so.13")
+    monkeypatch.setattr(doctor, "examine", lambda *_: report)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for name, value in (("COLUMNS", str(columns)), ("TERM", "xterm"), ("NO_COLOR", "1")):
+        monkeypatch.setenv(name, value)
+    assert cli.main(["doctor"]) == 1
+    page = capsys.readouterr().out
+    assert report.items[0].path in page
+    assert all(finding.fix in page and finding.otherwise in page for finding in report.findings)
+    assert ("┃" in page) == (columns == 400)
+    assert "     or install a driver" in page or columns == 400
+    assert "Verdict: incoherent" in page
+
+
 def test_wrong_option(capsys) -> None:
     """A specifier that is none is said, with exit code 2."""
     assert cli.main(["doctor", "--ctk-version", "13.2"]) == 2

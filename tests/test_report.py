@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cudalink import cli
-from pytest_cudalink.report import html, records
+from pytest_cudalink.report import html, records, views
 from pytest_cudalink.report.compare import compare, findings
 from pytest_cudalink.report.explain import explain, relation
 from pytest_cudalink.report.merge import BAD, GOOD, NOT_RUN, Report, merge
@@ -59,6 +59,8 @@ def write(folder: Path, cell: str, tests: dict[str, str], end: bool = True, stat
             fields = {"duration": 0.5, "reason": reason, "documented": documented}
             longrepr = f"long {NASTY}" if outcome in ("failed", "error") else ""
             writer.write("test", nodeid=nodeid, attempt=1, outcome=outcome, longrepr=longrepr, **fields)
+        for verdict in axes.get("verdicts", ()):
+            writer.write("verdict", nodeid=None, **verdict)
         for text in axes.get("violations", ()):
             writer.write("violation", nodeid="tests/test_a.py::a", text=text)
         if end:
@@ -114,6 +116,43 @@ def test_merge(four) -> None:
         "skipped-everywhere": 1,
         "not-run": 3,
     }
+
+
+def test_words_of_the_summary(tmp_path) -> None:
+    """Links and verdicts read as in pytest's own summary, and errors are not called failures."""
+    write(tmp_path, "c-a", {"a": "error", "b": "failed"}, linked="driver", result="X")
+    write(tmp_path, "c-b", {"a": "passed"}, linked="unknown", result="X")
+    report = merge([tmp_path])
+
+    figures = {text: number for number, text, _ in views.summary(report)}
+    assert figures["failed or error"] == 2
+    assert figures["links on the driver"] == figures["links on the driver failed"] == 2
+    assert figures["links refused before a choice"] == 1
+    assert [views.links_in_words(cell) for cell in report.cells] == [
+        "2 on the driver, 2 on the driver failed",
+        "1 refused before a choice",
+    ]
+
+
+def test_verdicts_by_cause(tmp_path) -> None:
+    """One driver that is not known is one row, whatever was held against it and in however many cells."""
+    unknown = {"status": "insufficient_metadata", "rule": "driver"}
+    nvrtc, headers = (
+        {**unknown, "message": f"whether the driver runs {name} is not known", "items": [name, "no CUDA driver"]}
+        for name in ("nvrtc", "headers")
+    )
+    other = {"status": "incompatible", "rule": "same-ctk", "message": "two releases", "items": ["a", "b"]}
+    fine = {"status": "compatible", "rule": "driver", "message": "ok", "items": []}
+    write(tmp_path, "c-a", {"a": "passed"}, verdicts=[nvrtc, fine, headers])
+    write(tmp_path, "c-b", {"a": "passed"}, verdicts=[nvrtc, other])
+
+    (section,) = (one for one in views.sections(merge([tmp_path])) if one.id == "verdicts")
+
+    same = f"{nvrtc['message']} (and 1 other for the same cause)"
+    assert section.rows == (
+        ("insufficient metadata", "driver", same, "c-a, c-b"),
+        ("incompatible", "same-ctk", "two releases", "c-b"),
+    )
 
 
 @pytest.mark.parametrize(

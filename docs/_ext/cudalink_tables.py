@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
@@ -22,8 +24,18 @@ DRIVERS = {
 }
 
 
-def table(head: list[str], rows: list[list[str]]) -> nodes.table:
-    """A plain table of texts."""
+def words(values: Iterable[str]) -> nodes.paragraph:
+    """What is typed or read by programs, as literals with commas between them."""
+    result = nodes.paragraph()
+    for value in filter(None, values):
+        if result.children:
+            result += nodes.Text(", ")
+        result += nodes.literal(text=value)
+    return result
+
+
+def table(head: list[str], rows: Sequence[Sequence[str | nodes.Node]]) -> nodes.table:
+    """A table; a cell is a text, or one node."""
     result, group = nodes.table(), nodes.tgroup(cols=len(head))
     result += group
     for _ in head:
@@ -35,7 +47,7 @@ def table(head: list[str], rows: list[list[str]]) -> nodes.table:
         row = nodes.row()
         for text in texts:
             entry = nodes.entry()
-            entry += nodes.paragraph(text=text)
+            entry += nodes.paragraph(text=text) if isinstance(text, str) else text
             row += entry
         part.append(row)
     return result
@@ -69,9 +81,12 @@ class SettingsTable(Directive):
     """Every setting of the plugin with its twins."""
 
     def run(self) -> list[nodes.Node]:
-        head = ["option", "environment", "ini", "values", "default"]
+        def values(option: settings.Option) -> Sequence[str]:
+            return option.choices or (option.metavar or "").strip("{}").split(",")
+
+        head = ["option, environment", "values", "default", "meaning"]
         rows = [
-            [option.flag, option.env, option.ini, ", ".join(option.choices), option.default]
+            [words((option.flag, option.env)), words(values(option)), words([option.default]), option.help]
             for option in settings.OPTIONS
         ]
         return [table(head, rows)]
@@ -95,7 +110,10 @@ class CellKeys(Directive):
         def default(value: object) -> str:
             return "" if value in ("", [], {}) else str(value).lower() if isinstance(value, bool) else str(value)
 
-        rows = [[name, key.help, default(key.default), "yes" if key.axis else ""] for name, key in KEYS.items()]
+        rows = [
+            [words([name]), key.help, words([default(key.default)]), "yes" if key.axis else ""]
+            for name, key in KEYS.items()
+        ]
         return [table(["key", "meaning", "default", "axis"], rows)]
 
 
@@ -103,8 +121,8 @@ class ExcludeReasons(Directive):
     """Every reason of an exclude."""
 
     def run(self) -> list[nodes.Node]:
-        rows = [[name, meaning, ""] for name, (meaning, _) in REASONS.items()]
-        rows += [[name, meaning, companion] for name, (companion, meaning) in REASONS_WITH.items()]
+        rows = [[words([name]), meaning, ""] for name, (meaning, _) in REASONS.items()]
+        rows += [[words([name]), meaning, words([companion])] for name, (companion, meaning) in REASONS_WITH.items()]
         return [table(["because", "must be true", "needs the key"], rows)]
 
 

@@ -29,6 +29,9 @@ _MARKS: Final = {
 }
 _COLOURS: Final = {"ok": "green", "NO": "bold red", "?": "yellow", "!": "yellow", "-": "dim"}
 
+#: Columns, more than any table needs.
+_ANY_WIDTH: Final = 100_000
+
 #: A title, the heads of its columns, and its rows.
 Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
@@ -81,9 +84,15 @@ def _tables(report: Report) -> Iterator[Table]:
     links: list[tuple[str, ...]] = [(link.policy, link.kind, link.backend, link.why) for link in report.links]
     yield "Links", ("policy", "input", "backend", "why"), links
     findings: list[tuple[str, ...]] = [
-        (_MARKS[finding.severity], finding.text, finding.fix, finding.otherwise) for finding in report.findings
+        (
+            _MARKS[finding.severity],
+            finding.text,
+            finding.fix,
+            f"or {finding.otherwise}" if finding.fix and finding.otherwise else finding.otherwise,
+        )
+        for finding in report.findings
     ]
-    yield "Findings", ("", "what", "repaired by", "or by"), findings
+    yield "Findings", ("", "what", "repaired by", "otherwise"), findings
 
 
 def _rules(report: Report) -> Iterator[tuple[str, ...]]:
@@ -106,12 +115,9 @@ def _plain(report: Report) -> Iterator[str]:
         if not rows:
             yield "  none"
         if title == "Findings":
-            for mark, text, fix, otherwise in rows:
+            for mark, text, *repairs in rows:
                 yield f"  {mark:<2} {text}"
-                if fix:
-                    yield f"     {fix}"
-                if otherwise:
-                    yield f"     {'or ' if fix else ''}{otherwise}"
+                yield from (f"     {repair}" for repair in repairs if repair)
         else:
             yield from _aligned(rows)
         yield ""
@@ -125,8 +131,21 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
         yield f"  {'  '.join(cells)}".rstrip()
 
 
+def _stacked(rows: Sequence[tuple[str, ...]], width: int) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """For each row what stands beside each other, padded, and what stands below, one to a line.
+
+    Paths, commands and all else on the right are not cut, so that they can be copied: what has no room goes below.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    beside = max((n for n in range(len(widths) + 1) if sum(widths[:n]) + 2 * n <= width), default=0)
+    beside = max(beside, min(2, len(widths)))  # a mark has something to mark
+    for row in rows:
+        padded = (f"{cell:<{size}}" for cell, size in zip(row[:beside], widths, strict=False))
+        yield tuple(padded), tuple(filter(None, row[beside:]))
+
+
 def _in_colour(report: Report) -> bool:
-    """Print tables with rich; False where this is no terminal, or rich is not installed."""
+    """Print with rich, as tables where they have room; False where this is no terminal, or rich is not installed."""
     if not sys.stdout.isatty():
         return False
     try:
@@ -137,12 +156,25 @@ def _in_colour(report: Report) -> bool:
         return False
     console: Any = Console()
     for title, heads, rows in _tables(report):
-        table: Any = RichTable(title=title, title_justify="left", title_style="bold")
-        for head in heads:
-            table.add_column(head, overflow="fold")
+        if not rows:
+            console.print(Text(f"{title}: none"))
+            continue
+        table: Any = RichTable(*heads, title=title, title_justify="left", title_style="bold")
         for row in rows:
             table.add_row(*(Text(cell, style=_COLOURS.get(cell, "") if at == 0 else "") for at, cell in enumerate(row)))
-        console.print(table if rows else Text(f"{title}: none"))
+        if console.measure(table, options=console.options.update(max_width=_ANY_WIDTH)).maximum <= console.width:
+            console.print(table)
+            continue
+        console.print(Text(title, style="bold"))
+        for beside, below in _stacked(rows, console.width):
+            line = Text("  ").join(
+                Text(cell, style=_COLOURS.get(cell.strip(), "") if at == 0 else "") for at, cell in enumerate(beside)
+            )
+            line.rstrip()
+            console.print(Text("  ").append_text(line), soft_wrap=True)
+            for cell in below:
+                console.print(Text(f"     {cell}"), soft_wrap=True)
+        console.print()
     style = ("bold green", "bold red", "bold yellow")[report.exit_code]
     console.print(Text(f"Verdict: {report.verdict}", style=style))
     return True

@@ -134,7 +134,7 @@ class Emulation:
 
     @property
     def toolchains(self) -> tuple[CudaVersion, ...]:
-        """The releases whose nvJitLink it links with: its own, and for an architecture that CUDA 13 dropped, 12.9."""
+        """Releases whose nvJitLink it links with, its own and, for an architecture that CUDA 13 dropped, 12.9."""
         old = self.version.major > _LAST_OF_12.major and int(self.arch.removeprefix("sm_")) < _FIRST_ARCH_OF_13
         return (self.needs, _LAST_OF_12) if old else (self.needs,)
 

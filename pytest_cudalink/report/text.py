@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 from .compare import Comparison
 from .merge import BAD, NOT_RUN, Report
-from .views import NAMES, Section, sections, summary
+from .views import NAMES, Section, links_in_words, sections, summary
 
 __all__ = ["markdown", "terminal"]
 
@@ -97,8 +97,9 @@ def _grid(report: Report) -> Any:
             Text(str(counts[one]) if counts[one] else NOT_RUN, style=_COLOURS.get(one, "") if counts[one] else "dim")
             for one in present
         ]
-        links = ", ".join(f"{name} {number}" for name, number in sorted(cell.links.items()))
-        table.add_row(Text(cell.name, style="bold" if bad else ""), *numbers, links, f"{cell.duration:.1f}")
+        table.add_row(
+            Text(cell.name, style="bold" if bad else ""), *numbers, links_in_words(cell), f"{cell.duration:.1f}"
+        )
     return table
 
 

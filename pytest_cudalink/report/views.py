@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ..wording import by_cause, counted, linked_on, status
 from .compare import Change, Comparison, incomplete
 from .merge import CellRun, Report
 
-__all__ = ["NAMES", "Section", "cell_title", "sections", "summary"]
+__all__ = ["NAMES", "Section", "cell_title", "links_in_words", "sections", "summary"]
 
 #: What each letter stands for, worst first.
 NAMES: Final = {
@@ -64,6 +65,11 @@ def cell_title(cell: CellRun) -> str:
     return ", ".join(f"{name} {value}" for name, value in cell.axes.items())
 
 
+def links_in_words(cell: CellRun) -> str:
+    """A cell's links by backend: ``"3 on the driver, 1 on nvJitLink"``."""
+    return ", ".join(f"{number} {linked_on(key)}" for key, number in sorted(cell.links.items()))
+
+
 def summary(report: Report, comparison: Comparison | None = None) -> list[tuple[int, str, bool]]:
     """The figures at the top: number, text, and whether it is a matter for alarm."""
     counts, links = report.counts, report.links
@@ -72,7 +78,7 @@ def summary(report: Report, comparison: Comparison | None = None) -> list[tuple[
         (len(report.cells), "cells", False),
         (len(report.tests), "tests", False),
         (counts["P"] + counts["D"], "passed", False),
-        (counts["F"] + counts["E"], "failed", True),
+        (counts["F"] + counts["E"], "failed or error", True),
         (crashed, "crashed", True),
         (counts["S"], "skipped", False),
         (len(report.partial), "fail in some cells only", True),
@@ -80,7 +86,7 @@ def summary(report: Report, comparison: Comparison | None = None) -> list[tuple[
         (sum(len(cell.violations) for cell in report.cells), "lifetime violations", True),
         (len(incomplete(report, comparison)), "incomplete cells", True),
     ]
-    figures += [(number, f"links by {name}", False) for name, number in sorted(links.items())]
+    figures += [(number, f"links {linked_on(key)}", False) for key, number in sorted(links.items())]
     if comparison is not None:
         regressions = len(comparison.regressions) + len(comparison.broken)
         figures += [(regressions, "regressions", True), (len(comparison.fixed), "fixed", False)]
@@ -130,18 +136,7 @@ def sections(report: Report, comparison: Comparison | None = None) -> list[Secti
             ((c.name, str(one.get("nodeid")), str(one.get("text"))) for c in report.cells for one in c.violations),
             "violations",
         ),
-        _section(
-            "verdicts",
-            "Guard rails",
-            ("cell", "status", "rule", "message"),
-            (
-                (c.name, str(one.get("status")), str(one.get("rule")), str(one.get("message")))
-                for c in report.cells
-                for one in c.verdicts
-                if one.get("status") != "compatible"
-            ),
-            "verdicts",
-        ),
+        _verdicts(report),
         _section(
             "mismatch",
             "Versions that are not what was asked for",
@@ -193,6 +188,17 @@ def _crashed(report: Report) -> Section:
     return _section("crashed", "Crashed", ("cell", "test", "ended by", "last calls"), rows, "crashes")
 
 
+def _verdicts(report: Report) -> Section:
+    """A row for each cause, as in the summary of a run."""
+    rows = []
+    for verdicts in by_cause({**verdict, "cell": cell.name} for cell in report.cells for verdict in cell.verdicts):
+        first, messages = verdicts[0], {verdict.get("message") for verdict in verdicts}
+        more = f" (and {counted(len(messages) - 1, 'other')} for the same cause)" if len(messages) > 1 else ""
+        names = list(dict.fromkeys(verdict["cell"] for verdict in verdicts))
+        rows.append((status(first), str(first.get("rule")), f"{first.get('message')}{more}", _few(names)))
+    return _section("verdicts", "Guard rails", ("status", "rule", "message", "cells"), rows, "causes")
+
+
 def _incomplete(report: Report, comparison: Comparison | None) -> Section:
     rows = incomplete(report, comparison).items()
     return _section("incomplete", "Incomplete cells", ("cell", "what"), rows, "cells")
@@ -213,7 +219,7 @@ def _cells(report: Report) -> Section:
         (
             cell.name,
             *(cell.counts[letter] for letter in NAMES),
-            ", ".join(f"{name} {number}" for name, number in sorted(cell.links.items())),
+            links_in_words(cell),
             len(cell.violations),
             round(cell.duration, 1),
             cell_title(cell),

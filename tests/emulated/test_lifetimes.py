@@ -406,10 +406,11 @@ def test_outside_of_tests(suite, pytester, workers) -> None:
 
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
 def test_report_only(suite, workers) -> None:
-    """`report` lets the tests pass and lists them at the end."""
-    result = suite("--cudalink-lifetime=report", *workers)
+    """`report` lets the tests pass and counts at the end; ``-rA`` shows what each test made."""
+    result = suite("--cudalink-lifetime=report", "-rA", *workers)
     result.assert_outcomes(passed=6)
-    result.stdout.fnmatch_lines(["*= cudalink =*", "3 lifetime violations", "  test_suite.py::test_bad: 1 *"])
+    made = ["*_ test_bad _*", "* cudalink lifetimes *", "link state *: CU_JIT_*", "called from:", "native frames:"]
+    result.stdout.fnmatch_lines([*made, "*= cudalink =*", "3 lifetime violations", "  test_suite.py::test_bad: 1 *"])
 
 
 def test_switched_off(suite) -> None:
