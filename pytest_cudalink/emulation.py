@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+
+from .wording import counted
 
 if TYPE_CHECKING:
     from .emulator.control import Driver, Violation
@@ -36,8 +37,6 @@ class Lifetimes:
         ``"report"``, ``"fail"`` or ``"punish"``.
     told : callable
         Told of each, with the test; None where it was made outside of tests.
-    tests : Counter
-        How many each test made.
     outside : list of str
         What was made outside of tests.
     """
@@ -45,7 +44,6 @@ class Lifetimes:
     driver: Driver
     mode: str
     told: Callable[[Violation, str | None], None] = lambda _one, _nodeid: None
-    tests: Counter[str] = field(default_factory=Counter)
     outside: list[str] = field(default_factory=list)
     _starts: list[tuple[int, str]] = field(default_factory=list)
     _alive: int = 0
@@ -77,8 +75,6 @@ class Lifetimes:
             self.told(one, nodeid)
             if nodeid is None:
                 self.outside.append(self.describe(one, None))
-            else:
-                self.tests[nodeid] += 1
         return new
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -107,7 +103,7 @@ class Lifetimes:
         if report.failed or self.mode == "report":
             report.sections.append((_SECTION, text))
             return report
-        msg = f"cudalink: {_violations(len(new))} during this test's {call.when}:\n{text}"
+        msg = f"cudalink: {counted(len(new), 'lifetime violation')} during this test's {call.when}:\n{text}"
         report.outcome = "failed"
         vars(report).pop("wasxfail", None)
         try:
@@ -124,35 +120,15 @@ class Lifetimes:
         self.collect(None)
         given: Any = getattr(session.config, "workeroutput", None)
         if given is not None:
-            given["cudalink_lifetimes"] = {"tests": dict(self.tests), "outside": self.outside}
+            given["cudalink_lifetimes"] = self.outside
         elif self.outside and self.mode != "report" and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """A worker of xdist has ended; one that crashed hands nothing over."""
-        given = (getattr(node, "workeroutput", None) or {}).get("cudalink_lifetimes")
-        if given:
-            self.tests.update(given["tests"])
-            self.outside += [f"[{node.gateway.id}] {text}" for text in given["outside"]]
-
-    def lines(self, *, quiet: bool = False) -> list[str]:
-        """For the summary: every test with its number of violations, and those of no test in full.
-
-        A quiet run is told only why it fails.
-        """
-        failing = bool(self.outside) and self.mode != "report"
-        total = self.tests.total() + len(self.outside)
-        if not total or (quiet and not failing):
-            return []
-        lines = [_violations(total)]
-        lines += [f"  {test}: {_violations(count)}" for test, count in sorted(self.tests.items()) if not quiet]
-        lines += [f"outside of tests: {text}" for text in self.outside]
-        return [*lines, "The run fails for what was made outside of tests."] if failing else lines
-
-
-def _violations(count: int) -> str:
-    return f"{count} lifetime violation{'s' if count > 1 else ''}"
+        given = (getattr(node, "workeroutput", None) or {}).get("cudalink_lifetimes", ())
+        self.outside += [f"[{node.gateway.id}] {text}" for text in given]
 
 
 def toolkit_version() -> str | None:

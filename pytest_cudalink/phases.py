@@ -135,9 +135,12 @@ class Mismatches:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        pending, self.pending = self.pending, []
-        if pending and not report.failed:
-            report.outcome, report.longrepr = "failed", str(pending[0])
+        text = "\n".join(map(str, self.pending))
+        self.pending = []
+        if text and report.failed:
+            report.sections.append(("cudalink forced backend", text))
+        elif text:
+            report.outcome, report.longrepr = "failed", text
             vars(report).pop("wasxfail", None)
         return report
 

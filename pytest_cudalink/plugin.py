@@ -76,7 +76,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    run.finished(session.config)
+    run.finished(session)
 
 
 @pytest.hookimpl(optionalhook=True)

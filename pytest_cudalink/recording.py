@@ -49,19 +49,10 @@ class Facts:
     documented: dict[str, str] | None = None
     missing: str | None = None
     verdicts: list[dict[str, Any]] = field(default_factory=list)
-
-    def judge(self, nodeid: str | None, verdict: Mapping[str, Any]) -> None:
-        """Add a verdict of the guard rails."""
-        self.verdicts.append({"nodeid": nodeid, **verdict})
+    left_alone: dict[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "links": dict(self.links),
-            "violations": self.violations,
-            "documented": self.documented,
-            "missing": self.missing,
-            "verdicts": self.verdicts,
-        }
+        return {**vars(self), "links": dict(self.links)}
 
     def properties(self) -> list[tuple[str, str]]:
         """As a JUnit report shows them."""
@@ -94,28 +85,47 @@ def backends(links: Mapping[str, int]) -> dict[str, int]:
 
 @dataclass
 class Totals:
-    """What the summary shows."""
+    """What the summary shows; `violations` and `missing` count by test and by what would satisfy it."""
 
     links: Counter[str] = field(default_factory=Counter)
-    violations: int = 0
+    violations: Counter[str] = field(default_factory=Counter)
     documented: list[tuple[str, str, str]] = field(default_factory=list)
     missing: Counter[str] = field(default_factory=Counter)
     verdicts: list[dict[str, Any]] = field(default_factory=list)
     left_alone: dict[str, str] = field(default_factory=dict)
-
-    def judge(self, nodeid: str | None, verdict: Mapping[str, Any]) -> None:
-        """Add a verdict of the guard rails."""
-        self.verdicts.append({"nodeid": nodeid, **verdict})
+    mismatches: list[str] = field(default_factory=list)
 
     def add(self, nodeid: str, facts: Mapping[str, Any]) -> None:
-        self.links.update(facts.get("links", {}))
-        self.violations += facts.get("violations", 0)
-        if documented := facts.get("documented"):
+        """Add the facts of one attempt."""
+        if documented := facts["documented"]:
             self.documented.append((nodeid, documented["requirement"], documented["raises"]))
-        if missing := facts.get("missing"):
+        if missing := facts["missing"]:
             self.missing[missing] += 1
-        self.verdicts += facts.get("verdicts", ())
-        self.left_alone.update(facts.get("left_alone", {}))
+        if violations := facts["violations"]:
+            self.violations[nodeid] += violations
+        self._join(facts)
+
+    def outside(self) -> dict[str, Any]:
+        """What belongs to no test, as plain values that cross a process border."""
+        return {
+            "links": dict(self.links),
+            "missing": dict(self.missing),
+            "verdicts": self.verdicts,
+            "left_alone": self.left_alone,
+            "mismatches": self.mismatches,
+        }
+
+    def add_outside(self, given: Mapping[str, Any]) -> None:
+        """Add what `outside` made, in this process or in another."""
+        if given:
+            self.missing.update(given["missing"])
+            self.mismatches += given["mismatches"]
+            self._join(given)
+
+    def _join(self, facts: Mapping[str, Any]) -> None:
+        self.links.update(facts["links"])
+        self.verdicts += facts["verdicts"]
+        self.left_alone.update(facts["left_alone"])
 
 
 @dataclass
@@ -168,6 +178,7 @@ class Results:
         self._open[key] = attempt
         self._close(self._writer, *key, attempt, {})
 
+    @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self._writer is None:
             return

@@ -49,6 +49,7 @@ __all__ = [
     "terminal_summary",
 ]
 
+_A_DRIVER = "a CUDA driver"
 MISSING_DRIVER = "cudalink: needs a CUDA driver (found none, and the driver backend is forced)"
 
 
@@ -157,6 +158,10 @@ class Session:
             self.wake()
         return self.facts
 
+    def of_moment(self) -> recording.Facts | recording.Totals:
+        """The facts of the present attempt, or of what belongs to no test."""
+        return self.of_test() if self.nodeid is not None else self.outside
+
     def wake(self) -> None:
         """From now on, put facts on reports, and read them: a run in which nothing happens does not pay for it."""
         from . import recording
@@ -169,13 +174,14 @@ class Session:
 
     def record(self, event: str, **content: Any) -> None:
         """Write an event to the record file, with the test of the moment; nothing without ``--cudalink-report``."""
-        if self.writer is not None:
-            self.writer.write(event, **{"nodeid": self.nodeid, **content})
+        content = {"nodeid": self.nodeid, **content}
+        # what an isolated process does while it collects, the other process has done and noted already
+        if self.writer is not None and not (self.is_isolated and content["nodeid"] is None):
+            self.writer.write(event, **content)
 
     def linked(self, event: LinkEvent) -> None:
         """Take note of a link."""
-        counts = self.of_test().links if self.nodeid is not None else self.outside.links
-        counts[f"{event.target}/{event.backend}"] += 1
+        self.of_moment().links[f"{event.target}/{event.backend}"] += 1
         # what an isolated process links while it collects, the other process has linked and noted already
         if self.writer is not None and not (self.is_isolated and self.nodeid is None):
             from .recording import write_link
@@ -186,20 +192,20 @@ class Session:
     def violated(self, violation: Violation, nodeid: str | None) -> None:
         """Take note of a broken lifetime rule, for a test or for none."""
         self.follow()
-        (self.outside if nodeid is None else self.of_test()).violations += 1
+        if nodeid is not None:
+            self.of_test().violations += 1
         self.record("violation", nodeid=nodeid, text=str(violation), **vars(violation))
 
     def judged(self, verdict: Verdict) -> None:
         """Take note of a verdict of the guard rails."""
         names = ("status", "rule", "message", "fix", "otherwise")
         content = {**{name: getattr(verdict, name) for name in names}, "items": list(verdict.items)}
-        (self.of_test() if self.nodeid is not None else self.outside).judge(self.nodeid, content)
-        if not (self.is_isolated and self.nodeid is None):
-            self.record("verdict", **content)
+        self.of_moment().verdicts.append({"nodeid": self.nodeid, **content})
+        self.record("verdict", **content)
 
     def left_alone(self, target: str, why: str) -> None:
         """Take note of a target that cannot be steered."""
-        self.outside.left_alone[target] = why
+        self.of_moment().left_alone[target] = why
 
     def mismatched(self, error: ForcedBackendError) -> None:
         """Fail the test in which a target linked otherwise than it was forced, also where it catches the error."""
@@ -228,7 +234,7 @@ class Session:
 
 
 _KEY = pytest.StashKey[Session]()
-_PRELOADED = pytest.StashKey[bool]()
+_PRELOADED = pytest.StashKey["Settings"]()
 _TASK = pytest.StashKey["Task"]()
 
 
@@ -270,7 +276,11 @@ def _task(config: pytest.Config) -> Task | None:
 def start(config: pytest.Config) -> None:
     """Resolve the settings and force what they say, before anything is collected; undone when the run ends."""
     os.environ.update(_from_controller(config).get("environment", {}))
-    run = Session(config, settings.resolve(config))
+    chosen = settings.resolve(config)
+    if (early := config.stash.get(_PRELOADED, None)) is not None:
+        # the driver that was loaded has written these into the environment, for children
+        chosen = chosen._replace(lifetime=early.lifetime, events=early.events)
+    run = Session(config, chosen)
     config.stash[_KEY] = run
     run.withheld = settings.withhold()
     config.add_cleanup(partial(os.environ.update, run.withheld))
@@ -417,22 +427,20 @@ def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
         config.pluginmanager.register(Isolation(run), "cudalink-isolation")
 
 
-def finished(config: pytest.Config) -> None:
-    """The session ends: what was linked outside of tests is handed over by a worker, and added by the others."""
+def finished(session: pytest.Session) -> None:
+    """The session ends: what belongs to no test is handed over by a worker, and added by the others."""
+    config = session.config
     run = of(config)
+    mismatches: Any = config.pluginmanager.getplugin("cudalink-mismatches")
+    if mismatches is not None:
+        run.outside.mismatches += map(str, mismatches.pending)
     given: Any = getattr(config, "workeroutput", None)
-    if "outside" not in vars(run) and given is None:
-        return  # nothing was linked outside of tests
-    outside = {
-        "links": dict(run.outside.links),
-        "violations": run.outside.violations,
-        "verdicts": run.outside.verdicts,
-        "left_alone": run.outside.left_alone,
-    }
     if given is not None:
-        given["cudalink"] = outside
-    else:
-        run.totals.add("", outside)
+        given["cudalink"] = run.outside.outside()
+    elif "outside" in vars(run):
+        run.totals.add_outside(run.outside.outside())
+    if "totals" in vars(run) and run.totals.mismatches and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def node_up(node: Any) -> None:
@@ -457,7 +465,7 @@ def node_down(node: Any) -> None:
     output = getattr(node, "workeroutput", None) or {}
     if refused := output.get("cudalink_refused"):
         raise pytest.UsageError(refused)
-    of(node.config).totals.add("", output.get("cudalink", {}))
+    of(node.config).totals.add_outside(output.get("cudalink", {}))
 
 
 def preload(early_config: pytest.Config) -> None:
@@ -467,7 +475,7 @@ def preload(early_config: pytest.Config) -> None:
         # before the driver is loaded: its events go where the process that waits for this one looks for them
         early_config.known_args_namespace.cudalink_events = task.events
     chosen = settings.resolve(early_config, early_config.known_args_namespace)
-    early_config.stash[_PRELOADED] = True
+    early_config.stash[_PRELOADED] = chosen
     _apply_driver(early_config, chosen)
     _apply_nvjitlink(early_config, chosen)
     if chosen.guard_rails.value != "off":
@@ -618,7 +626,7 @@ def missing_driver_skips(config: pytest.Config) -> Iterator[None]:
     except RuntimeError as error:
         if not _misses_forced_driver(config, error):
             raise
-        of(config).of_test().missing = "a CUDA driver"
+        of(config).of_test().missing = _A_DRIVER
         raise pytest.skip.Exception(MISSING_DRIVER, _use_item_location=True) from error
 
 
@@ -650,4 +658,5 @@ def skip_collecting(collector: pytest.Collector, report: pytest.CollectReport) -
         return
     line = next((entry.lineno + 1 for entry in excinfo.traceback if entry.path == collector.path), 0)
     report.outcome, report.longrepr = "skipped", (str(collector.path), line, f"Skipped: {MISSING_DRIVER}")
+    of(collector.config).outside.missing[_A_DRIVER] += 1
     del report.call  # pytest's own, by which it would offer the error to a debugger

@@ -38,10 +38,8 @@ def forced_line(settings: Settings, steering: Steering) -> str:
 
 def section(reporter: pytest.TerminalReporter, totals: Totals, lifetimes: Lifetimes | None) -> None:
     """The section at the end; nothing when there is nothing to say, one line for each kind of thing otherwise."""
-    quiet = reporter.verbosity < 0
-    lines = [] if quiet else _lines(totals, verbose=reporter.verbosity > 0)
-    if lifetimes is not None:
-        lines += lifetimes.lines(quiet=quiet)
+    lines = [] if reporter.verbosity < 0 else _lines(totals, lifetimes, verbose=reporter.verbosity > 0)
+    lines += _failing(totals, lifetimes)
     if not lines:
         return
     reporter.section("cudalink")
@@ -49,7 +47,15 @@ def section(reporter: pytest.TerminalReporter, totals: Totals, lifetimes: Lifeti
         reporter.line(line)
 
 
-def _lines(totals: Totals, *, verbose: bool) -> list[str]:
+def _failing(totals: Totals, lifetimes: Lifetimes | None) -> list[str]:
+    """Why the run fails, where no test shows it."""
+    lines = [f"outside of tests: {text}" for text in totals.mismatches]
+    if lifetimes is not None and lifetimes.mode != "report":
+        lines += [f"outside of tests: {text}" for text in lifetimes.outside]
+    return [*lines, "The run fails for what was made outside of tests."] if lines else []
+
+
+def _lines(totals: Totals, lifetimes: Lifetimes | None, *, verbose: bool) -> list[str]:
     lines = []
     by_target: dict[str, Counter[str]] = {}
     for key, count in sorted(totals.links.items()):
@@ -59,6 +65,12 @@ def _lines(totals: Totals, *, verbose: bool) -> list[str]:
         shares = ", ".join(f"{count} {linked_on(backend)}" for backend, count in sorted(counts.items()))
         lines.append(f"{target}: {counted(sum(counts.values()), 'link')} ({shares})")
     lines += [f"{target} is not watched: {why}" for target, why in sorted(totals.left_alone.items())]
+    outside = lifetimes.outside if lifetimes is not None else []
+    if violations := totals.violations.total() + len(outside):
+        lines.append(counted(violations, "lifetime violation"))
+        lines += [f"  {nodeid}: {count}" for nodeid, count in sorted(totals.violations.items())]
+        if lifetimes is not None and lifetimes.mode == "report":
+            lines += [f"  outside of tests: {text}" for text in outside]
     documented = Counter((requirement, raises) for _, requirement, raises in totals.documented)
     for (requirement, raises), count in sorted(documented.items()):
         lines.append(f"{counted(count, 'test')} asserted the failure documented without {requirement}: {raises}")

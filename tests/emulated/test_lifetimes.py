@@ -410,7 +410,7 @@ def test_report_only(suite, workers) -> None:
     result = suite("--cudalink-lifetime=report", "-rA", *workers)
     result.assert_outcomes(passed=6)
     made = ["*_ test_bad _*", "* cudalink lifetimes *", "link state *: CU_JIT_*", "called from:", "native frames:"]
-    result.stdout.fnmatch_lines([*made, "*= cudalink =*", "3 lifetime violations", "  test_suite.py::test_bad: 1 *"])
+    result.stdout.fnmatch_lines([*made, "*= cudalink =*", "3 lifetime violations", "  test_suite.py::test_bad: 1"])
 
 
 def test_switched_off(suite) -> None:
