@@ -240,6 +240,13 @@ def test_stopped_early(run, arguments) -> None:
     assert found.end.counts["failed"] == 1
 
 
+def test_exit_status_of_others(run, pytester) -> None:
+    """The record has the exit status that other plugins made of it."""
+    pytester.makeconftest("def pytest_sessionfinish(session): session.exitstatus = 7\n")
+    result, found = run("def test_one(): assert False\n")
+    assert (result.ret, found.end.exitstatus) == (7, 7)
+
+
 @pytest.mark.parametrize("arguments", [(), ("-n2",)])
 def test_files_that_are_not_collected(run, pytester, arguments) -> None:
     """A file that cannot be imported, or is skipped as a whole, stands in the records with the reason."""

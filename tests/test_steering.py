@@ -278,6 +278,20 @@ def test_mismatch_that_is_caught(run, link) -> None:
     result.stdout.no_fnmatch_line("* passed*")
 
 
+def test_mismatch_is_shown_beside_another_failure(run) -> None:
+    """It is not lost where the test fails for a reason of its own, or where no report of a test comes any more."""
+    hooks = "\nimport lib\nlib.USE = 'driver'\n"
+    caught = "    with pytest.raises(RuntimeError): lib.link()\n"
+    module = f"import lib\ndef test():\n{caught}    assert False, 'its own'\n"
+    result = run(module, "--force-backend=nvjitlink", works=False, hooks=hooks)
+    result.stdout.fnmatch_lines(["*its own*", "*- cudalink forced backend -*", "*but its linker says driver*"])
+    hooks += "import pytest\ndef pytest_sessionfinish():\n" + caught
+    for workers in ((), ("-n1",)):
+        result = run("import lib\ndef test(): pass\n", "--force-backend=nvjitlink", *workers, works=False, hooks=hooks)
+        assert result.ret == pytest.ExitCode.TESTS_FAILED
+        result.stdout.fnmatch_lines(["outside of tests: *but its linker says driver*", "The run fails for *"])
+
+
 def test_unforced_is_not_verified(run) -> None:
     """Without a choice there is nothing to hold a library against."""
     run("import lib\ndef test(): lib.link()\n", works=False).assert_outcomes(passed=1)

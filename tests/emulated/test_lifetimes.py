@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from pytest_cudalink.report import read
 from tests.emulated import checkers
 from tests.emulated.conftest import ROOT
 
@@ -404,13 +405,19 @@ def test_outside_of_tests(suite, pytester, workers) -> None:
     assert suite(*workers, "--cudalink-lifetime=report", tests=tests).ret == 0
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
+@pytest.mark.parametrize("workers", [(), ("-n", "1"), ("--cudalink-isolate",)], ids=["alone", "xdist", "isolated"])
 def test_report_only(suite, workers) -> None:
     """`report` lets the tests pass and counts at the end; ``-rA`` shows what each test made."""
     result = suite("--cudalink-lifetime=report", "-rA", *workers)
     result.assert_outcomes(passed=6)
     made = ["*_ test_bad _*", "* cudalink lifetimes *", "link state *: CU_JIT_*", "called from:", "native frames:"]
     result.stdout.fnmatch_lines([*made, "*= cudalink =*", "3 lifetime violations", "  test_suite.py::test_bad: 1"])
+
+
+def test_an_import_is_recorded_once(suite, pytester) -> None:
+    """What an import made is noted by the process that gathers the tests, not again by each isolated one."""
+    suite("--cudalink-isolate", "--cudalink-report=r.jsonl", tests=OUTSIDE + "\ndef test_other(): pass\n")
+    assert [one.nodeid for one in read(pytester.path / "r.jsonl").violations] == [None]
 
 
 def test_switched_off(suite) -> None:
