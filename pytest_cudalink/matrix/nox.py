@@ -119,7 +119,7 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
     except CommandFailed:
         if not judged:
             raise
-    except (ToolchainError, OSError) as error:
+    except (CellsError, ToolchainError, OSError) as error:
         if not judged:
             session.error(str(error))
         session.warn(str(error))
@@ -138,7 +138,7 @@ def _groups(cell: Cell, root: Path) -> list[str]:
         msg = (
             f"{pyproject} has not all the dependency groups of the cell {cell.name}: {', '.join(cell.values['groups'])}"
         )
-        raise OSError(msg) from error
+        raise CellsError([msg]) from error
 
 
 def _report(session: nox.Session, root: Path, path: Path) -> None:

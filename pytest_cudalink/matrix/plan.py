@@ -52,14 +52,13 @@ def forget(cell: Cell, root: Path) -> None:
 
 
 def prepare(cell: Cell, root: Path) -> dict[str, str]:
-    """Bring the toolchains that a cell needs and delete its last record; returns the environment of its run.
+    """Bring the toolchains that a cell needs; returns the environment of its run.
 
     Raises
     ------
     ToolchainError
         If a toolchain cannot be had.
     """
-    forget(cell, root)
     for version, layout in cell.toolchains:
         toolchains.add(version, layout)
     return cell.environment(root / RECORDS)

@@ -138,6 +138,7 @@ def tox_before_run_commands(tox_env: ToxEnv) -> None:
     """Bring the toolchains of the cell."""
     for cell in _cells():
         if cell.name == tox_env.name:
+            plan.forget(cell, tox_env.core["tox_root"])
             try:
                 plan.prepare(cell, tox_env.core["tox_root"])
             except (toolchains.ToolchainError, OSError) as error:
