@@ -314,6 +314,33 @@ def test_those_of_the_run_stay():
 """
 
 
+WAITING = """
+import ctypes
+from pytest_cudalink import _libcuda
+
+def current():
+    driver, context = _libcuda.library(), ctypes.c_void_p()
+    return driver.cuInit(0), driver.cuCtxGetCurrent(ctypes.byref(context))
+
+def test_that_injects_and_loses(emulated_driver):
+    emulated_driver.inject("cuInit", 3)
+    emulated_driver.lose_device(2)
+    assert current() == (3, 3)
+
+def test_second_call():
+    assert current() == (0, 46)
+
+def test_third_call():
+    assert current() == (0, 999)
+"""
+
+
+def test_faults_of_a_run_wait(run, pytester) -> None:
+    """What a test injects and takes back leaves a fault of the run its count, and a lost device lost."""
+    pytester.makepyfile(WAITING)
+    run("--cudalink-driver=13.0", "--cudalink-faults=cuCtxGetCurrent:3=999;lost=46").assert_outcomes(passed=3)
+
+
 @pytest.mark.parametrize("how", ["options", "settings", "environment"])
 def test_devices_and_faults_of_a_run(run, pytester, monkeypatch, how: str) -> None:
     """They come from an option, from its environment variable, or from what the native library would read."""
