@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from .settings import OF_EMULATION, OPTIONS, Option, Setting, check
+
 if TYPE_CHECKING:
     from .emulator.control import Driver, Violation
-    from .settings import Setting, Settings
+    from .settings import Settings
 
-__all__ = ["Lifetimes", "apply", "lifetimes"]
-
+__all__ = ["Lifetimes", "apply", "asked", "lifetimes"]
 
 _SECTION: Final = "cudalink lifetimes"
 
@@ -176,6 +177,7 @@ def apply(settings: Settings) -> None:
     from . import emulator, preload
 
     wanted = settings.driver.value
+    choices: dict[str, Setting] = {}
     if wanted in ("real", "auto") and (present := preload.driver()) is not None:
         if wanted == "auto":
             return
@@ -196,25 +198,48 @@ def apply(settings: Settings) -> None:
             wanted = toolkit_version() or ""
             if not wanted:
                 return  # no toolkit whose version could be taken; what needs a driver is skipped, and says so
-        events = _asked(settings.events, "EVENTS")
+        choices = asked(settings)
+        events = choices["events"].value
         planned = emulator.plan(
             wanted,
-            arch=_asked(settings.arch, "ARCH"),
-            devices=emulator.number_of_devices(_asked(settings.devices, "DEVICES")),
+            arch=choices["arch"].value,
+            devices=emulator.number_of_devices(choices["devices"].value),
             lifetime=settings.lifetime.value,
             events=Path(events).absolute() if events else None,
-            faults=_asked(settings.faults, "FAULTS"),
+            faults=choices["faults"].value,
         )
         preload.emulate_driver(planned)
-    except (emulator.EmulatorError, preload.LoadedTooLateError) as error:
+    except preload.LoadedTooLateError as error:
         msg = f"cudalink: --cudalink-driver is {settings.driver}: {error}"
+        raise pytest.UsageError(msg) from error
+    except emulator.EmulatorError as error:
+        refused = error.parameter if error.parameter in choices else "driver"
+        setting = choices.get(refused, settings.driver)
+        msg = f"cudalink: --cudalink-{refused} is {setting}: {error}"
         raise pytest.UsageError(msg) from error
 
 
-def _asked(setting: Setting, variable: str) -> str:
-    """A setting; where nobody chose one, what the environment tells the native library already."""
-    given = os.environ.get(f"CUDALINK_EMULATOR_{variable}", "") if setting.source == "default" else ""
-    return given or setting.value
+def asked(settings: Settings) -> dict[str, Setting]:
+    """What an emulated driver shall be beside its version, by parameter of `emulator.plan`.
+
+    Where nobody chose a value, what the environment tells the native library already.
+
+    Raises
+    ------
+    pytest.UsageError
+        If the environment tells it what cannot be.
+    """
+    return {
+        option.name: _asked(option, getattr(settings, option.name)) for option in OPTIONS if option.name in OF_EMULATION
+    }
+
+
+def _asked(option: Option, setting: Setting) -> Setting:
+    variable = f"CUDALINK_EMULATOR_{option.name.upper()}"
+    given = os.environ.get(variable)
+    if setting.source != "default" or not given:
+        return setting
+    return check(option, Setting(given, f"environment {variable}"))
 
 
 def lifetimes(settings: Settings) -> Lifetimes | None:

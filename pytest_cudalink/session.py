@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from . import recording
     from .emulation import Lifetimes
+    from .emulator import Emulation
     from .emulator.control import Violation
     from .guardrails import Verdict
     from .isolation import Task
@@ -229,6 +230,7 @@ class Session:
 
 _KEY = pytest.StashKey[Session]()
 _PRELOADED = pytest.StashKey[bool]()
+_INHERITED = pytest.StashKey[bool]()
 _TASK = pytest.StashKey["Task"]()
 
 
@@ -492,6 +494,7 @@ def _apply_driver(config: pytest.Config, chosen: Settings) -> None:
         return
     from . import emulation
 
+    config.stash[_INHERITED] = chosen.driver.value == "auto" and _inherits_driver()
     before = dict(os.environ)
     emulation.apply(chosen)
     changed = {name: before.get(name) for name, value in os.environ.items() if before.get(name) != value}
@@ -566,6 +569,7 @@ def header(config: pytest.Config) -> list[str]:
     return [
         f"cudalink: {', '.join(parts)}",
         *forced,
+        *_emulation_lines(config, chosen),
         *(f"cudalink: {name}: {value}" for name, value in run.hook_facts().items()),
     ]
 
@@ -577,8 +581,23 @@ def _faked(shown: str, name: str) -> str:
     return f"{shown} {found.value or 'none'} ({found.kind} by {found.source})"
 
 
+def _emulation() -> Emulation | None:
+    return sys.modules["pytest_cudalink.preload"].emulated() if "pytest_cudalink.preload" in sys.modules else None
+
+
+def _emulation_lines(config: pytest.Config, chosen: Settings) -> list[str]:
+    """What was asked of an emulated driver to no effect: there is none, or it is there already and was told before."""
+    emulated = _emulation() is not None
+    if emulated and not config.stash.get(_INHERITED, False):
+        return []
+    options = ((name, getattr(chosen, name)) for name in settings.OF_EMULATION)
+    unheard = [f"{name} {setting}" for name, setting in options if setting.source != "default"]
+    why = "the emulated driver is that of the environment" if emulated else "no driver is emulated"
+    return [f"cudalink: without effect, as {why}: {', '.join(unheard)}"] if unheard else []
+
+
 def _driver(chosen: Settings, version: CudaVersion | None) -> str:
-    emulation = sys.modules["pytest_cudalink.preload"].emulated() if "pytest_cudalink.preload" in sys.modules else None
+    emulation = _emulation()
     source = "" if chosen.driver.source == "default" else f", from {chosen.driver.source}"
     if emulation is not None:
         missing = f"; {emulation.missing}" if emulation.missing else ""

@@ -314,6 +314,52 @@ def test_those_of_the_run_stay():
 """
 
 
+@pytest.mark.parametrize(
+    ("arguments", "environment", "complaint"),
+    [
+        (
+            ["--cudalink-driver=absent", "--cudalink-faults=rubbish"],
+            {},
+            "--cudalink-faults is 'rubbish' (from option); the fault 'rubbish' cannot be read; expected FUNCTION:NTH=*",
+        ),
+        (
+            ["--cudalink-driver=13.0"],
+            {"CUDALINK_EMULATOR_DEVICES": "abc"},
+            "--cudalink-devices is 'abc' (from environment CUDALINK_EMULATOR_DEVICES); expected a number, 0 to 64",
+        ),
+        (
+            ["--cudalink-driver=13.0", "--cudalink-events=missing/events"],
+            {},
+            "--cudalink-events is missing/events (from option): events cannot be appended to *",
+        ),
+        (
+            ["--cudalink-driver=12.6", "--cudalink-arch=sm_120"],
+            {},
+            "--cudalink-arch is sm_120 (from option): a driver of CUDA 12.6 has no device of sm_120*",
+        ),
+    ],
+    ids=["faults", "devices", "events", "arch"],
+)
+def test_refused_values_are_named(run, monkeypatch, arguments, environment, complaint: str) -> None:
+    """What the driver cannot be is told of the setting that asks for it, also where nothing is emulated."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    result = run(*arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*cudalink: {complaint.replace('[', '[[]')}"])
+
+
+def test_settings_without_effect(run, run_within, pytester) -> None:
+    """What only an emulated driver heeds is in the header where there is none, or where it was told before."""
+    pytester.makepyfile("def test_nothing(): pass")
+    for result, why in (
+        (run("--cudalink-driver=absent", "--cudalink-devices=5"), "no driver is emulated"),
+        (run_within("--cudalink-devices=5"), "the emulated driver is that of the environment"),
+    ):
+        result.assert_outcomes(passed=1)
+        result.stdout.fnmatch_lines([f"cudalink: without effect, as {why}: devices 5 (from option)"])
+
+
 WAITING = """
 import ctypes
 from pytest_cudalink import _libcuda
