@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .emulator.control import Driver, Violation
     from .settings import Settings
 
-__all__ = ["Lifetimes", "apply", "asked", "lifetimes"]
+__all__ = ["Lifetimes", "RunFaults", "apply", "asked", "lifetimes", "run_faults"]
 
 _SECTION: Final = "cudalink lifetimes"
 
@@ -152,6 +152,45 @@ class Lifetimes:
         return [*lines, "The run fails for what was made outside of tests."] if failing else lines
 
 
+@dataclass(eq=False)
+class RunFaults:
+    """A plugin object: which faults of the whole run no call has met.
+
+    Attributes
+    ----------
+    driver : Driver
+        The emulated driver of this process.
+    faults : tuple of str
+        In the order in which the driver read them, without a lost device.
+    met : set of int
+        Indices of those that some process of this run has met.
+    """
+
+    driver: Driver
+    faults: tuple[str, ...]
+    met: set[int] = field(default_factory=set)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """A worker hands over what was met in it; each counts for itself."""
+        self.met |= {at for at in range(len(self.faults)) if self.driver.met(at + 1)}
+        given: Any = getattr(session.config, "workeroutput", None)
+        if given is not None:
+            given["cudalink_faults_met"] = list(self.met)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """A worker of xdist has ended; one that crashed hands nothing over."""
+        self.met.update((getattr(node, "workeroutput", None) or {}).get("cudalink_faults_met", ()))
+
+    def lines(self) -> list[str]:
+        """For the summary: the run did not see what it was to see."""
+        return [
+            f"the fault {fault} of the run was met by no call in pytest's own processes"
+            for at, fault in enumerate(self.faults)
+            if at not in self.met
+        ]
+
+
 def _violations(count: int) -> str:
     return f"{count} lifetime violation{'s' if count > 1 else ''}"
 
@@ -253,3 +292,19 @@ def lifetimes(settings: Settings) -> Lifetimes | None:
         return None
     driver.watch()
     return Lifetimes(driver, settings.lifetime.value)
+
+
+def run_faults() -> RunFaults | None:
+    """The faults of this run; None without an emulated driver, or where nothing shall fail."""
+    from . import preload
+    from .emulator import faults
+
+    emulation, driver = preload.emulated(), preload.driver()
+    if emulation is None or driver is None:
+        return None
+    try:
+        planned = faults.parse(emulation.faults, emulation.version)
+    except ValueError:
+        return None  # what nobody checked before: the native library has said so
+    texts = tuple(faults.text_of((one,)) for one in planned if one.function != "lost")
+    return RunFaults(driver, texts) if texts else None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from . import recording
-    from .emulation import Lifetimes
+    from .emulation import Lifetimes, RunFaults
     from .emulator import Emulation
     from .emulator.control import Violation
     from .guardrails import Verdict
@@ -78,6 +78,7 @@ class Session:
         self.config = config
         self.settings = chosen
         self.lifetimes: Lifetimes | None = None
+        self.faults: RunFaults | None = None
         self.not_routed: tuple[str, ...] = ()
         self.running = False
         self.nodeid: str | None = None
@@ -538,16 +539,21 @@ def _start_driver(config: pytest.Config, run: Session) -> None:
         run.lifetimes.told = run.violated
         config.pluginmanager.register(run.lifetimes, "cudalink-lifetimes")
         config.add_cleanup(run.lifetimes.driver.unwatch)
+    run.faults = emulation.run_faults()
+    if run.faults is not None:
+        config.pluginmanager.register(run.faults, "cudalink-faults")
 
 
 def terminal_summary(reporter: pytest.TerminalReporter) -> None:
     """At the end: what was linked and skipped."""
     run = of(reporter.config)
     guarded = run.settings.guard_rails.value != "off"
-    if guarded or "totals" in vars(run) or run.lifetimes is not None:
+    if guarded or "totals" in vars(run) or run.lifetimes is not None or run.faults is not None:
         from . import summary
 
-        summary.section(reporter, run.totals, run.lifetimes)
+        # what is met in the process of an isolated test is not known here
+        isolated = reporter.config.pluginmanager.hasplugin("cudalink-isolation")
+        summary.section(reporter, run.totals, run.lifetimes, None if isolated else run.faults)
         summary.guard_rails_section(reporter, run.settings, run.totals, run.not_routed)
 
 

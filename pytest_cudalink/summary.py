@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from .emulation import Lifetimes
+    from .emulation import Lifetimes, RunFaults
     from .recording import Totals
     from .settings import Settings
     from .targets.steering import Steering
@@ -34,12 +34,16 @@ def forced_line(settings: Settings, steering: Steering) -> str:
     return f"cudalink: forced to {how}: {', '.join(names) or 'no target that is installed'}{narrowed}"
 
 
-def section(reporter: pytest.TerminalReporter, totals: Totals, lifetimes: Lifetimes | None) -> None:
+def section(
+    reporter: pytest.TerminalReporter, totals: Totals, lifetimes: Lifetimes | None, faults: RunFaults | None = None
+) -> None:
     """The section at the end; nothing when there is nothing to say, one line for each kind of thing otherwise."""
     quiet = reporter.verbosity < 0
     lines = [] if quiet else _lines(totals, verbose=reporter.verbosity > 0)
     if lifetimes is not None:
         lines += lifetimes.lines(quiet=quiet)
+    if faults is not None and not quiet:
+        lines += faults.lines()
     if not lines:
         return
     reporter.section("cudalink")

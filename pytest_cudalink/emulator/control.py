@@ -177,6 +177,10 @@ class Driver:
             raise RuntimeError(msg)
         return Injected(number, fault.function)
 
+    def met(self, number: int) -> bool:
+        """Whether some call of this process met the fault of a number; so was one that is no longer there."""
+        return bool(self._library.cudalinkFaultMet(number, 0))
+
     def take_back(self, injected: Injected) -> bool:
         """Take back what is left of a fault, and leave all others; whether some call of this process met it."""
         return bool(self._library.cudalinkFaultMet(injected.number, 1))

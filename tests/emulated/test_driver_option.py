@@ -387,6 +387,26 @@ def test_faults_of_a_run_wait(run, pytester) -> None:
     run("--cudalink-driver=13.0", "--cudalink-faults=cuCtxGetCurrent:3=999;lost=46").assert_outcomes(passed=3)
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_faults_of_a_run_that_no_call_met(run, pytester, workers) -> None:
+    """The run says so at its end, once, of those that no process of it met; a lost device waits for no call."""
+    pytester.makepyfile(
+        """
+        from pytest_cudalink import _libcuda
+
+        def test_nothing():
+            pass
+
+        def test_met():
+            assert _libcuda.library().cuInit(0) == 2
+        """
+    )
+    result = run("--cudalink-driver=13.0", "--cudalink-faults=cuInit:1=2;cuLinkComplete:50=2@1;lost=46", *workers)
+    result.assert_outcomes(passed=2)
+    unmet = [line for line in result.outlines if "was met by no call" in line]
+    assert unmet == ["the fault cuLinkComplete:50=2@1 of the run was met by no call in pytest's own processes"]
+
+
 @pytest.mark.parametrize("how", ["options", "settings", "environment"])
 def test_devices_and_faults_of_a_run(run, pytester, monkeypatch, how: str) -> None:
     """They come from an option, from its environment variable, or from what the native library would read."""
