@@ -137,9 +137,24 @@ class EmulatedDriver:
         """Events since this test asked for the driver, oldest first; only those of one function if it is named.
 
         ``control.events()`` has those of the whole process.
+
+        Parameters
+        ----------
+        call : str, optional
+            A function, named as for `inject`.
+
+        Raises
+        ------
+        ValueError
+            If no such function is exported.
         """
         found = self.control.events(self.start)
-        return found if call is None else [event for event in found if event.get("call") == call and "result" in event]
+        if call is None:
+            return found
+        from .emulator.faults import symbol_of
+
+        symbol = symbol_of(call, self.version)
+        return [event for event in found if event.get("call") == symbol and "result" in event]
 
     def inject(self, function: str, code: int = 0, *, nth: int = 1, delay: float = 0.0) -> None:
         """As `pytest_cudalink.emulator.control.Driver.inject`, for the rest of this test."""

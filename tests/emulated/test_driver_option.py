@@ -236,7 +236,8 @@ def test_faults_and_events(run, pytester, tmp_path) -> None:
                 linker_factory(*codes, backend="driver")
             assert caught.value.code_name == "CUDA_ERROR_OUT_OF_MEMORY"
             linker_factory(*codes, backend="driver").link("cubin")
-            adds = emulated_driver.events("cuLinkAddData_v2")
+            adds = emulated_driver.events("cuLinkAddData")
+            assert adds == emulated_driver.events("cuLinkAddData_v2")
             assert [event["result"] for event in adds] == [0, 2, 0, 0]
             assert adds[1]["injected"]
 
@@ -256,6 +257,8 @@ def test_faults_and_events(run, pytester, tmp_path) -> None:
             _libcuda.call("cuInit", 0)
             with pytest.raises(ValueError, match="exports no function 'cuNothing'"):
                 emulated_driver.inject("cuNothing")
+            with pytest.raises(ValueError, match="exports no function 'cuNothing'"):
+                emulated_driver.events("cuNothing")
         """
     )
     events = tmp_path / "events.jsonl"
