@@ -156,11 +156,11 @@ class EmulatedDriver:
         symbol = symbol_of(call, self.version)
         return [event for event in found if event.get("call") == symbol and "result" in event]
 
-    def inject(self, function: str, code: int = 0, *, nth: int = 1, delay: float = 0.0) -> None:
+    def inject(self, function: str, code: int | str = 0, *, nth: int = 1, delay: float = 0.0) -> None:
         """As `pytest_cudalink.emulator.control.Driver.inject`, for the rest of this test."""
         self._made.append(self.control.inject(function, code, nth=nth, delay=delay))
 
-    def lose_device(self, code: int = 46) -> None:
+    def lose_device(self, code: int | str = 46) -> None:
         """As `pytest_cudalink.emulator.control.Driver.lose_device`, for the rest of this test."""
         self._lost_before.append(self.control.lose_device(code))
 

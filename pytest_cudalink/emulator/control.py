@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..versions import CudaVersion
-from .faults import Fault, check_code, symbol_of
+from .faults import Fault, code_of, symbol_of
 
 __all__ = ["Driver", "Injected", "Violation", "attach"]
 
@@ -143,7 +143,7 @@ class Driver:
             if self._read(number, text, _EVENT_SIZE) >= 0
         ]
 
-    def inject(self, function: str, code: int = 0, *, nth: int = 1, delay: float = 0.0) -> Injected:
+    def inject(self, function: str, code: int | str = 0, *, nth: int = 1, delay: float = 0.0) -> Injected:
         """Make a coming call of a driver function fail, or wait.
 
         Parameters
@@ -151,8 +151,8 @@ class Driver:
         function : str
             The name in cuda.h, for which programs call the newest form that the driver has, or a symbol of an older
             form with its number, such as ``"cuCtxCreate_v2"``.
-        code : int
-            CUresult to answer; 0 lets the call through, after the delay.
+        code : int or str
+            CUresult to answer, by number or name; 0 lets the call through, after the delay.
         nth : int
             Which call from now on, 1 for the next; 0 for every one.
         delay : float
@@ -170,8 +170,8 @@ class Driver:
         RuntimeError
             If 64 faults wait already.
         """
-        fault = Fault(symbol_of(function, self.version), code, nth, delay)
-        number = self._library.cudalinkInject(fault.function.encode(), nth, code, fault.milliseconds)
+        fault = Fault(symbol_of(function, self.version), code_of(code), nth, delay)
+        number = self._library.cudalinkInject(fault.function.encode(), nth, fault.code, fault.milliseconds)
         if not number:
             msg = "there are 64 injected faults already; clear them first"
             raise RuntimeError(msg)
@@ -185,13 +185,13 @@ class Driver:
         """Take back what is left of a fault, and leave all others; whether some call of this process met it."""
         return bool(self._library.cudalinkFaultMet(injected.number, 1))
 
-    def lose_device(self, code: int = 46) -> int:
+    def lose_device(self, code: int | str = 46) -> int:
         """Let every function that needs the device answer `code`, by default CUDA_ERROR_DEVICE_UNAVAILABLE.
 
         Parameters
         ----------
-        code : int
-            CUresult to answer; 0 brings the device back.
+        code : int or str
+            CUresult to answer, by number or name; 0 brings the device back.
 
         Returns
         -------
@@ -203,8 +203,7 @@ class Driver:
         ValueError
             If no driver answers with it.
         """
-        check_code(code)
-        return int(self._library.cudalinkLoseDevice(code))
+        return int(self._library.cudalinkLoseDevice(code_of(code)))
 
     def clear(self) -> None:
         """Take back every fault, those of the run too, and a lost device."""

@@ -231,7 +231,7 @@ def test_faults_and_events(run, pytester, tmp_path) -> None:
 
         def test_fault(emulated_driver, linker_factory):
             codes = demo.compile_modules("ptx", "sm_90")
-            emulated_driver.inject("cuLinkAddData_v2", 2, nth=2)
+            emulated_driver.inject("cuLinkAddData", "CUDA_ERROR_OUT_OF_MEMORY", nth=2)
             with pytest.raises(LinkError) as caught:
                 linker_factory(*codes, backend="driver")
             assert caught.value.code_name == "CUDA_ERROR_OUT_OF_MEMORY"
@@ -430,6 +430,7 @@ def test_devices_and_faults_of_a_run(run, pytester, monkeypatch, how: str) -> No
         ("lost=46@5", "'lost=46@5' cannot be read"),
         ("cuInit:1=2;cuNothing:1=2", "exports no function 'cuNothing'"),
         ("cuInit:1=12345", "12345 is no CUresult"),
+        ("cuInit:1=CUDA_ERROR_NONESUCH", "'CUDA_ERROR_NONESUCH' is no CUresult"),
     ],
 )
 def test_bad_faults(text: str, complaint: str) -> None:
@@ -438,9 +439,11 @@ def test_bad_faults(text: str, complaint: str) -> None:
         emulator.plan("13.0", faults=text)
 
 
-def test_names_of_functions() -> None:
-    """A name of cuda.h stands for the form that programs call, which depends on the driver."""
+def test_names_of_functions_and_codes() -> None:
+    """A name of cuda.h stands for the form that programs call, which depends on the driver; or for a code."""
     assert emulator.plan("13.0", faults=" cuLinkAddData:2=2@50; lost=46;").faults == "cuLinkAddData_v2:2=2@50;lost=46"
+    named = "cuInit:2=CUDA_ERROR_OUT_OF_MEMORY@50;lost=CUDA_ERROR_DEVICE_UNAVAILABLE"
+    assert emulator.plan("13.0", faults=named).faults == "cuInit:2=2@50;lost=46"
     for version, symbol in (("12.0", "cuCtxCreate_v3"), ("12.9", "cuCtxCreate_v4")):
         assert emulator.plan(version, faults="cuCtxCreate:1=2").faults == f"{symbol}:1=2"
     assert emulator.plan("13.0", faults="cuCtxCreate_v2:1=2").faults == "cuCtxCreate_v2:1=2"
@@ -453,7 +456,9 @@ def test_injecting(run, pytester) -> None:
         import pytest
 
         @pytest.mark.parametrize(
-            "wrong", [{"nth": -1}, {"delay": -1}, {"delay": float("nan")}, {"code": -5}, {"code": 12345}], ids=str
+            "wrong",
+            [{"nth": -1}, {"delay": -1}, {"delay": float("nan")}, {"code": -5}, {"code": 12345}, {"code": "2"}],
+            ids=str,
         )
         def test_refused(emulated_driver, wrong):
             with pytest.raises(ValueError, match="cannot be|is no CUresult"):
@@ -466,7 +471,7 @@ def test_injecting(run, pytester) -> None:
         """
     )
     result = run("--cudalink-driver=13.0")
-    result.assert_outcomes(passed=6, warnings=1)
+    result.assert_outcomes(passed=7, warnings=1)
     result.stdout.fnmatch_lines(["*the fault injected into cuLinkAddData_v2 was met by no call of this test*"])
 
 
