@@ -568,7 +568,9 @@ def header(config: pytest.Config) -> list[str]:
         f"backend {chosen.backend}",
         f"policy {chosen.policy}",
         _faked("nvJitLink", "nvjitlink") if fakes.fakes_nvjitlink else _nvjitlink(chosen, probes.nvjitlink_wheel()),
-        _faked("driver CUDA", "driver") if fakes.fakes_driver else _driver(chosen, probes.driver_version()),
+        _faked("driver CUDA", "driver")
+        if fakes.fakes_driver
+        else _driver(chosen, probes.driver_version(), inherited=config.stash.get(_INHERITED, False)),
         *([f"guard rails {chosen.guard_rails}"] if chosen.guard_rails.value != "off" else []),
     ]
     forced = _forced_lines(run)
@@ -602,10 +604,12 @@ def _emulation_lines(config: pytest.Config, chosen: Settings) -> list[str]:
     return [f"cudalink: without effect, as {why}: {', '.join(unheard)}"] if unheard else []
 
 
-def _driver(chosen: Settings, version: CudaVersion | None) -> str:
+def _driver(chosen: Settings, version: CudaVersion | None, *, inherited: bool) -> str:
     emulation = _emulation()
     source = "" if chosen.driver.source == "default" else f", from {chosen.driver.source}"
     if emulation is not None:
+        if chosen.driver.value == "auto":
+            source = ", from the environment" if inherited else ", of the toolkit's version"
         missing = f"; {emulation.missing}" if emulation.missing else ""
         return f"driver CUDA {version} (emulated, {emulation.arch}, release {emulation.release}{source}{missing})"
     if chosen.driver.value == "absent":

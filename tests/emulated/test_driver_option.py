@@ -42,7 +42,9 @@ def test_forced_driver_runs_everywhere(run, pytester, toolkit) -> None:
     result.assert_outcomes(passed=1)
     if "emulated" not in result.stdout.str():
         pytest.skip("there is a real driver here")
-    result.stdout.fnmatch_lines(["cudalink: *driver CUDA 13.0 (emulated, sm_90, release 580.65.06)"])
+    result.stdout.fnmatch_lines(
+        ["cudalink: *driver CUDA 13.0 (emulated, sm_90, release 580.65.06, of the toolkit's version)"]
+    )
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
@@ -113,7 +115,9 @@ def test_within_driver_run(run_within, pytester, workers) -> None:
     pytester.syspathinsert()
     result = run_within(*workers, "--cudalink-lifetime=fail", driver=("--arch", "sm_86"))
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["cudalink: *driver CUDA 13.0 (emulated, sm_86, release 580.65.06)"])
+    result.stdout.fnmatch_lines(
+        ["cudalink: *driver CUDA 13.0 (emulated, sm_86, release 580.65.06, from the environment)"]
+    )
 
 
 def test_real_refuses_an_emulated_driver(run_within, pytester) -> None:
