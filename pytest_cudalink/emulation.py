@@ -17,6 +17,7 @@ import pytest
 from .settings import OF_EMULATION, OPTIONS, Option, Setting, check
 
 if TYPE_CHECKING:
+    from .emulator import Emulation
     from .emulator.control import Driver, Violation
     from .settings import Settings
 
@@ -216,7 +217,6 @@ def apply(settings: Settings) -> None:
     from . import emulator, preload
 
     wanted = settings.driver.value
-    choices: dict[str, Setting] = {}
     if wanted in ("real", "auto") and (present := preload.driver()) is not None:
         if wanted == "auto":
             return
@@ -237,48 +237,58 @@ def apply(settings: Settings) -> None:
             wanted = toolkit_version() or ""
             if not wanted:
                 return  # no toolkit whose version could be taken; what needs a driver is skipped, and says so
-        choices = asked(settings)
-        events = choices["events"].value
-        planned = emulator.plan(
-            wanted,
+        preload.emulate_driver(_plan(settings, wanted))
+    except (emulator.EmulatorError, preload.LoadedTooLateError) as error:
+        msg = f"cudalink: --cudalink-driver is {settings.driver}: {error}"
+        raise pytest.UsageError(msg) from error
+
+
+def _plan(settings: Settings, version: str) -> Emulation:
+    """The driver of a version that the settings ask for; a refused value is blamed on the setting that has it."""
+    from . import emulator
+
+    choices = asked(settings)
+    for option in OPTIONS:
+        if option.name in choices:
+            check(option, choices[option.name])
+    events = choices["events"].value
+    try:
+        return emulator.plan(
+            version,
             arch=choices["arch"].value,
             devices=emulator.number_of_devices(choices["devices"].value),
             lifetime=settings.lifetime.value,
             events=Path(events).absolute() if events else None,
             faults=choices["faults"].value,
         )
-        preload.emulate_driver(planned)
-    except preload.LoadedTooLateError as error:
-        msg = f"cudalink: --cudalink-driver is {settings.driver}: {error}"
-        raise pytest.UsageError(msg) from error
     except emulator.EmulatorError as error:
-        refused = error.parameter if error.parameter in choices else "driver"
-        setting = choices.get(refused, settings.driver)
-        msg = f"cudalink: --cudalink-{refused} is {setting}: {error}"
+        if error.parameter not in choices:
+            raise
+        msg = f"cudalink: --cudalink-{error.parameter} is {choices[error.parameter]}: {error}"
         raise pytest.UsageError(msg) from error
 
 
-def asked(settings: Settings) -> dict[str, Setting]:
+def asked(settings: Settings | None) -> dict[str, Setting]:
     """What an emulated driver shall be beside its version, by parameter of `emulator.plan`.
 
     Where nobody chose a value, what the environment tells the native library already.
 
-    Raises
-    ------
-    pytest.UsageError
-        If the environment tells it what cannot be.
+    Parameters
+    ----------
+    settings : Settings or None
+        None for a driver that was there before the run, which heeds none of them.
     """
     return {
-        option.name: _asked(option, getattr(settings, option.name)) for option in OPTIONS if option.name in OF_EMULATION
+        option.name: _asked(option, getattr(settings, option.name, Setting(option.default, "default")))
+        for option in OPTIONS
+        if option.name in OF_EMULATION
     }
 
 
 def _asked(option: Option, setting: Setting) -> Setting:
     variable = f"CUDALINK_EMULATOR_{option.name.upper()}"
-    given = os.environ.get(variable)
-    if setting.source != "default" or not given:
-        return setting
-    return check(option, Setting(given, f"environment {variable}"))
+    given = os.environ.get(variable) if setting.source == "default" else None
+    return Setting(given, f"environment {variable}") if given else setting
 
 
 def lifetimes(settings: Settings) -> Lifetimes | None:

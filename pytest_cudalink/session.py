@@ -594,14 +594,22 @@ def _emulation() -> Emulation | None:
 
 
 def _emulation_lines(config: pytest.Config, chosen: Settings) -> list[str]:
-    """What was asked of an emulated driver to no effect: there is none, or it is there already and was told before."""
-    emulated = _emulation() is not None
-    if emulated and not config.stash.get(_INHERITED, False):
-        return []
-    options = ((name, getattr(chosen, name)) for name in settings.OF_EMULATION)
-    unheard = [f"{name} {setting}" for name, setting in options if setting.source != "default"]
-    why = "the emulated driver is that of the environment" if emulated else "no driver is emulated"
-    return [f"cudalink: without effect, as {why}: {', '.join(unheard)}"] if unheard else []
+    """What an emulated driver is beside its version, and what was asked of one to no effect; without defaults."""
+    emulated, inherited = _emulation() is not None, config.stash.get(_INHERITED, False)
+    lines = []
+    if emulated:
+        from . import emulation
+
+        heard = {**emulation.asked(None if inherited else chosen), "lifetime": chosen.lifetime}
+        defaults = {option.name: option.default for option in settings.OPTIONS}
+        words = [f"{name} {setting}" for name, setting in heard.items() if setting.value != defaults[name]]
+        lines += [f"cudalink: emulated driver: {', '.join(words)}"] if words else []
+    if inherited or not emulated:
+        options = ((name, getattr(chosen, name)) for name in settings.OF_EMULATION)
+        words = [f"{name} {setting}" for name, setting in options if setting.source != "default"]
+        why = "the emulated driver is that of the environment" if inherited else "no driver is emulated"
+        lines += [f"cudalink: without effect, as {why}: {', '.join(words)}"] if words else []
+    return lines
 
 
 def _driver(chosen: Settings, version: CudaVersion | None, *, inherited: bool) -> str:

@@ -356,6 +356,23 @@ def test_refused_values_are_named(run, monkeypatch, arguments, environment, comp
     result.stderr.fnmatch_lines([f"*cudalink: {complaint.replace('[', '[[]')}"])
 
 
+def test_header_has_what_the_driver_is(run, run_within, pytester, monkeypatch) -> None:
+    """All that an emulated driver is beside its version, where that is not the default, with its source."""
+    pytester.makepyfile("def test_nothing(): pass")
+    pytester.makeini("[pytest]\ncudalink_arch = sm_86")
+    monkeypatch.setenv("CUDALINK_EMULATOR_FAULTS", "lost=46")
+    result = run("--cudalink-driver=13.0", "--cudalink-devices=2", "--cudalink-lifetime=off")
+    words = "arch sm_86 (from ini), devices 2 (from option), faults lost=46 (from environment CUDALINK_EMULATOR_FAULTS)"
+    result.stdout.fnmatch_lines([f"cudalink: emulated driver: {words}, lifetime off (from option)"])
+    result = run_within(driver=("--devices", "3", "--faults", ""))
+    words = (
+        "devices 3 (from environment CUDALINK_EMULATOR_DEVICES), lifetime report (from environment CUDALINK_LIFETIME)"
+    )
+    result.stdout.fnmatch_lines(
+        [f"cudalink: emulated driver: {words}", "cudalink: without effect, *: arch sm_86 (from ini)"]
+    )
+
+
 def test_settings_without_effect(run, run_within, pytester) -> None:
     """What only an emulated driver heeds is in the header where there is none, or where it was told before."""
     pytester.makepyfile("def test_nothing(): pass")
