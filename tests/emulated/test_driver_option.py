@@ -120,6 +120,13 @@ def test_within_driver_run(run_within, pytester, workers) -> None:
     )
 
 
+def test_lifetime_of_the_command(run_within, pytester) -> None:
+    """`fail` reaches a pytest that the command starts, as every mode does."""
+    pytester.makepyfile(state=STATE, test_it="from state import State\n\ndef test_violation():\n    State()\n")
+    pytester.syspathinsert()
+    run_within(driver=("--lifetime", "fail")).assert_outcomes(failed=1)
+
+
 def test_real_refuses_an_emulated_driver(run_within, pytester) -> None:
     """Who asks for the real driver does not get an emulated one in its stead."""
     pytester.makepyfile("def test_nothing(): pass")
