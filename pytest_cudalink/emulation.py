@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from .settings import OF_EMULATION, OPTIONS, Option, Setting, check
 from .wording import counted
 
 if TYPE_CHECKING:
+    from .emulator import Emulation
     from .emulator.control import Driver, Violation
-    from .settings import Setting, Settings
+    from .settings import Settings
 
-__all__ = ["Lifetimes", "apply", "lifetimes"]
-
+__all__ = ["Lifetimes", "RunFaults", "apply", "asked", "lifetimes", "run_faults"]
 
 _SECTION: Final = "cudalink lifetimes"
 
@@ -131,6 +132,45 @@ class Lifetimes:
         self.outside += [f"[{node.gateway.id}] {text}" for text in given]
 
 
+@dataclass(eq=False)
+class RunFaults:
+    """A plugin object: which faults of the whole run no call has met.
+
+    Attributes
+    ----------
+    driver : Driver
+        The emulated driver of this process.
+    faults : tuple of str
+        In the order in which the driver read them, without a lost device.
+    met : set of int
+        Indices of those that some process of this run has met.
+    """
+
+    driver: Driver
+    faults: tuple[str, ...]
+    met: set[int] = field(default_factory=set)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """A worker hands over what was met in it; each counts for itself."""
+        self.met |= {at for at in range(len(self.faults)) if self.driver.met(at + 1)}
+        given: Any = getattr(session.config, "workeroutput", None)
+        if given is not None:
+            given["cudalink_faults_met"] = list(self.met)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """A worker of xdist has ended; one that crashed hands nothing over."""
+        self.met.update((getattr(node, "workeroutput", None) or {}).get("cudalink_faults_met", ()))
+
+    def lines(self) -> list[str]:
+        """For the summary: the run did not see what it was to see."""
+        return [
+            f"the fault {fault} of the run was met by no call in pytest's own processes"
+            for at, fault in enumerate(self.faults)
+            if at not in self.met
+        ]
+
+
 def toolkit_version() -> str | None:
     """CUDA release of the toolkit's wheels, such as ``"13.0"``: nvJitLink's, else NVRTC's."""
     for name in ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"):
@@ -172,25 +212,58 @@ def apply(settings: Settings) -> None:
             wanted = toolkit_version() or ""
             if not wanted:
                 return  # no toolkit whose version could be taken; what needs a driver is skipped, and says so
-        events = _asked(settings.events, "EVENTS")
-        planned = emulator.plan(
-            wanted,
-            arch=_asked(settings.arch, "ARCH"),
-            devices=emulator.number_of_devices(_asked(settings.devices, "DEVICES")),
-            lifetime=settings.lifetime.value,
-            events=Path(events).absolute() if events else None,
-            faults=_asked(settings.faults, "FAULTS"),
-        )
-        preload.emulate_driver(planned)
+        preload.emulate_driver(_plan(settings, wanted))
     except (emulator.EmulatorError, preload.LoadedTooLateError) as error:
         msg = f"cudalink: --cudalink-driver is {settings.driver}: {error}"
         raise pytest.UsageError(msg) from error
 
 
-def _asked(setting: Setting, variable: str) -> str:
-    """A setting; where nobody chose one, what the environment tells the native library already."""
-    given = os.environ.get(f"CUDALINK_EMULATOR_{variable}", "") if setting.source == "default" else ""
-    return given or setting.value
+def _plan(settings: Settings, version: str) -> Emulation:
+    """The driver of a version that the settings ask for; a refused value is blamed on the setting that has it."""
+    from . import emulator
+
+    choices = asked(settings)
+    for option in OPTIONS:
+        if option.name in choices:
+            check(option, choices[option.name])
+    events = choices["events"].value
+    try:
+        return emulator.plan(
+            version,
+            arch=choices["arch"].value,
+            devices=emulator.number_of_devices(choices["devices"].value),
+            lifetime=settings.lifetime.value,
+            events=Path(events).absolute() if events else None,
+            faults=choices["faults"].value,
+        )
+    except emulator.EmulatorError as error:
+        if error.parameter not in choices:
+            raise
+        msg = f"cudalink: --cudalink-{error.parameter} is {choices[error.parameter]}: {error}"
+        raise pytest.UsageError(msg) from error
+
+
+def asked(settings: Settings | None) -> dict[str, Setting]:
+    """What an emulated driver shall be beside its version, by parameter of `emulator.plan`.
+
+    Where nobody chose a value, what the environment tells the native library already.
+
+    Parameters
+    ----------
+    settings : Settings or None
+        None for a driver that was there before the run, which heeds none of them.
+    """
+    return {
+        option.name: _asked(option, getattr(settings, option.name, Setting(option.default, "default")))
+        for option in OPTIONS
+        if option.name in OF_EMULATION
+    }
+
+
+def _asked(option: Option, setting: Setting) -> Setting:
+    variable = f"CUDALINK_EMULATOR_{option.name.upper()}"
+    given = os.environ.get(variable) if setting.source == "default" else None
+    return Setting(given, f"environment {variable}") if given else setting
 
 
 def lifetimes(settings: Settings) -> Lifetimes | None:
@@ -204,3 +277,19 @@ def lifetimes(settings: Settings) -> Lifetimes | None:
         return None
     driver.watch()
     return Lifetimes(driver, settings.lifetime.value)
+
+
+def run_faults() -> RunFaults | None:
+    """The faults of this run; None without an emulated driver, or where nothing shall fail."""
+    from . import preload
+    from .emulator import faults
+
+    emulation, driver = preload.emulated(), preload.driver()
+    if emulation is None or driver is None:
+        return None
+    try:
+        planned = faults.parse(emulation.faults, emulation.version)
+    except ValueError:
+        return None  # what nobody checked before: the native library has said so
+    texts = tuple(faults.text_of((one,)) for one in planned if one.function != "lost")
+    return RunFaults(driver, texts) if texts else None

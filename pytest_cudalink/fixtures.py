@@ -18,7 +18,7 @@ from .settings import Settings
 if TYPE_CHECKING:
     from .emulation import Lifetimes
     from .emulator import Emulation
-    from .emulator.control import Driver, Violation
+    from .emulator.control import Driver, Injected, Violation
     from .guardrails import CompatibilityGuardRails
     from .linker import Linker, LinkerOptions, ObjectCode
     from .linker.dispatch import Case
@@ -115,7 +115,8 @@ class EmulatedDriver:
     control: Driver
     emulation: Emulation
     start: int = 0
-    _made: list[tuple[str, int]] = field(default_factory=list)
+    _made: list[Injected] = field(default_factory=list)
+    _lost_before: list[int] = field(default_factory=list)
 
     @property
     def version(self) -> CudaVersion:
@@ -136,34 +137,38 @@ class EmulatedDriver:
         """Events since this test asked for the driver, oldest first; only those of one function if it is named.
 
         ``control.events()`` has those of the whole process.
+
+        Parameters
+        ----------
+        call : str, optional
+            A function, named as for `inject`.
+
+        Raises
+        ------
+        ValueError
+            If no such function is exported.
         """
         found = self.control.events(self.start)
-        return found if call is None else [event for event in found if event.get("call") == call and "result" in event]
+        if call is None:
+            return found
+        from .emulator.faults import symbol_of
 
-    def inject(self, function: str, code: int = 0, *, nth: int = 1, delay: float = 0.0) -> None:
+        symbol = symbol_of(call, self.version)
+        return [event for event in found if event.get("call") == symbol and "result" in event]
+
+    def inject(self, function: str, code: int | str = 0, *, nth: int = 1, delay: float = 0.0) -> None:
         """As `pytest_cudalink.emulator.control.Driver.inject`, for the rest of this test."""
-        self._made.append((self.control.inject(function, code, nth=nth, delay=delay), code))
+        self._made.append(self.control.inject(function, code, nth=nth, delay=delay))
 
-    def lose_device(self, code: int = 46) -> None:
+    def lose_device(self, code: int | str = 46) -> None:
         """As `pytest_cudalink.emulator.control.Driver.lose_device`, for the rest of this test."""
-        self.control.lose_device(code)
-        self._made.append(("lost", 0))
+        self._lost_before.append(self.control.lose_device(code))
 
     def take_back(self) -> list[str]:
-        """Take back the faults of this test, and leave those of the run; the functions that never failed as told."""
-        if not self._made:
-            return []
-        from .emulator import control, faults
-
-        complete = self.control.event_count() - self.start <= control.EVENTS_KEPT
-        failed = {event["call"] for event in self.events() if event.get("injected")} if complete else None
-        self.control.clear()
-        for one in faults.parse(self.emulation.faults, self.version):
-            if one.function == "lost":
-                self.control.lose_device(one.code)
-            elif one.nth == 0:
-                self.control.inject(one.function, one.code, nth=0, delay=one.delay)
-        return [] if failed is None else sorted({name for name, code in self._made if code} - failed)
+        """Take back the faults of this test, and leave those of the run; the functions whose fault no call met."""
+        if self._lost_before:
+            self.control.lose_device(self._lost_before[0])
+        return sorted({one.function for one in self._made if not self.control.take_back(one)})
 
 
 @dataclass(frozen=True)

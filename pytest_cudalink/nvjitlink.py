@@ -21,6 +21,7 @@ __all__ = ["aliases", "apply", "unusable_by_cusparse"]
 _PATHFINDER: Final = "cuda.pathfinder._dynamic_libs.load_nvidia_dynamic_lib"
 _ALIAS: Final = re.compile(rb"__nvJitLink[A-Za-z]+_(\d+)_(\d+)\0")
 _CUSPARSE: Final = ("nvidia-cusparse-cu12", "nvidia-cusparse")
+_HIDDEN_BY: Final = "--cudalink-nvjitlink=absent"
 
 #: How many runs of this process hide nvJitLink; a pytest inside a pytest may be the second.
 _hiding = 0
@@ -104,6 +105,8 @@ def _hide() -> Callable[[], None]:
 
 
 def _wrap_pathfinder(module: ModuleType) -> None:
+    from cuda.pathfinder import DynamicLibNotFoundError
+
     from .targets.steering import replace_everywhere
 
     original: Any = module.load_nvidia_dynamic_lib
@@ -111,10 +114,9 @@ def _wrap_pathfinder(module: ModuleType) -> None:
     @wraps(original)
     def load(name: str) -> Any:
         if _hiding and name == "nvJitLink":
-            from cuda.pathfinder import DynamicLibNotFoundError
-
-            msg = 'Failure finding "libnvJitLink.so": --cudalink-nvjitlink=absent hides it'
-            raise DynamicLibNotFoundError(msg)
+            error = DynamicLibNotFoundError(f'Failure finding "libnvJitLink.so": {_HIDDEN_BY} hides it')
+            error.hidden_by = _HIDDEN_BY  # for `probes`: it is not one to be installed
+            raise error
         return original(name)
 
     module.load_nvidia_dynamic_lib = load  # type: ignore[attr-defined]

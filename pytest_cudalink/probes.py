@@ -142,11 +142,14 @@ class NvJitLink:
         File it was loaded from.
     obstacle : str
         Why it cannot be used; empty when it can.
+    remedy : str
+        What would bring a usable one.
     """
 
     found: CudaVersion | None
     path: str | None
     obstacle: str = ""
+    remedy: str = _INSTALL
 
     @property
     def usable(self) -> CudaVersion | None:
@@ -166,7 +169,9 @@ def nvjitlink() -> NvJitLink:
 
     try:
         loaded = load_nvidia_dynamic_lib("nvJitLink")
-    except DynamicLibNotFoundError:
+    except DynamicLibNotFoundError as error:
+        if hidden_by := getattr(error, "hidden_by", ""):
+            return NvJitLink(None, None, f"{hidden_by} hides it", f"leave out {hidden_by}")
         return NvJitLink(None, None, "no libnvJitLink was found by cuda.pathfinder")
     path = loaded.abs_path
     library = ctypes.CDLL(path)
@@ -213,13 +218,13 @@ def nvjitlink_version(*, warn: bool = True) -> CudaVersion | None:
         return faked if faked is not None and faked >= FIRST_USABLE_NVJITLINK else None
     real = nvjitlink()
     if real.obstacle and warn:
-        _warn_once(real.obstacle)
+        _warn_once(real.obstacle, real.remedy)
     return real.usable
 
 
 @cache
-def _warn_once(obstacle: str) -> None:
-    msg = f"nvJitLink is not available: {obstacle}. Links fall back to the driver, without LTO. To have it: {_INSTALL}"
+def _warn_once(obstacle: str, remedy: str) -> None:
+    msg = f"nvJitLink is not available: {obstacle}. Links fall back to the driver, without LTO. To have it: {remedy}"
     warn_caller(msg, RuntimeWarning)
 
 

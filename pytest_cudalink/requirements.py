@@ -13,6 +13,8 @@ from typing import Any, Final
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from .versions import ARCHITECTURES, known_architectures
+
 __all__ = ["NAMES", "Found", "Raises", "Requirement", "parse", "unmet"]
 
 #: The requirements that the marker takes, in the order in which they are looked at: those that cost least first.
@@ -135,8 +137,13 @@ def _parse(name: str, value: object) -> Requirement:
                 raise ValueError(msg)  # noqa: TRY004 (every impossible value is one kind of error)
             return Requirement(name, "a GPU" if value else "no GPU", wanted=value)
         case "arch":
-            if isinstance(value, str) and _ARCHITECTURE.fullmatch(value):
+            if isinstance(value, str) and (match := _ARCHITECTURE.fullmatch(value)):
                 arch = value.replace("compute_", "sm_")
+                if arch not in known_architectures() and int(match[1] + match[2]) <= ARCHITECTURES[-1].number:
+                    msg = (
+                        f"arch={value!r} is no architecture; known: {', '.join(known_architectures())}, and newer ones"
+                    )
+                    raise ValueError(msg)
                 return Requirement(name, f"arch {arch}", arch=arch)
             example = "arch='sm_90', or a specifier of the compute capability: arch='>=9.0'"
             specifier = _specifier(name, value, example)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from . import recording
-    from .emulation import Lifetimes
+    from .emulation import Lifetimes, RunFaults
+    from .emulator import Emulation
     from .emulator.control import Violation
     from .guardrails import Verdict
     from .isolation import Task
@@ -78,6 +79,7 @@ class Session:
         self.config = config
         self.settings = chosen
         self.lifetimes: Lifetimes | None = None
+        self.faults: RunFaults | None = None
         self.not_routed: tuple[str, ...] = ()
         self.running = False
         self.nodeid: str | None = None
@@ -235,6 +237,7 @@ class Session:
 
 _KEY = pytest.StashKey[Session]()
 _PRELOADED = pytest.StashKey["Settings"]()
+_INHERITED = pytest.StashKey[bool]()
 _TASK = pytest.StashKey["Task"]()
 
 
@@ -500,6 +503,7 @@ def _apply_driver(config: pytest.Config, chosen: Settings) -> None:
         return
     from . import emulation
 
+    config.stash[_INHERITED] = chosen.driver.value == "auto" and _inherits_driver()
     before = dict(os.environ)
     emulation.apply(chosen)
     changed = {name: before.get(name) for name, value in os.environ.items() if before.get(name) != value}
@@ -543,16 +547,21 @@ def _start_driver(config: pytest.Config, run: Session) -> None:
         run.lifetimes.told = run.violated
         config.pluginmanager.register(run.lifetimes, "cudalink-lifetimes")
         config.add_cleanup(run.lifetimes.driver.unwatch)
+    run.faults = emulation.run_faults()
+    if run.faults is not None:
+        config.pluginmanager.register(run.faults, "cudalink-faults")
 
 
 def terminal_summary(reporter: pytest.TerminalReporter) -> None:
     """At the end: what was linked and skipped."""
     run = of(reporter.config)
     guarded = run.settings.guard_rails.value != "off"
-    if guarded or "totals" in vars(run) or run.lifetimes is not None:
+    if guarded or "totals" in vars(run) or run.lifetimes is not None or run.faults is not None:
         from . import summary
 
-        summary.section(reporter, run.totals, run.lifetimes)
+        # what is met in the process of an isolated test is not known here
+        isolated = reporter.config.pluginmanager.hasplugin("cudalink-isolation")
+        summary.section(reporter, run.totals, run.lifetimes, None if isolated else run.faults)
         summary.guard_rails_section(reporter, run.settings, run.totals, run.not_routed)
 
 
@@ -567,13 +576,16 @@ def header(config: pytest.Config) -> list[str]:
         f"backend {chosen.backend}",
         f"policy {chosen.policy}",
         _faked("nvJitLink", "nvjitlink") if fakes.fakes_nvjitlink else _nvjitlink(chosen, probes.nvjitlink_wheel()),
-        _faked("driver CUDA", "driver") if fakes.fakes_driver else _driver(chosen, probes.driver_version()),
+        _faked("driver CUDA", "driver")
+        if fakes.fakes_driver
+        else _driver(chosen, probes.driver_version(), inherited=config.stash.get(_INHERITED, False)),
         *([f"guard rails {chosen.guard_rails}"] if chosen.guard_rails.value != "off" else []),
     ]
     forced = _forced_lines(run)
     return [
         f"cudalink: {', '.join(parts)}",
         *forced,
+        *_emulation_lines(config, chosen),
         *(f"cudalink: {name}: {value}" for name, value in run.hook_facts().items()),
     ]
 
@@ -585,10 +597,35 @@ def _faked(shown: str, name: str) -> str:
     return f"{shown} {found.value or 'none'} ({found.kind} by {found.source})"
 
 
-def _driver(chosen: Settings, version: CudaVersion | None) -> str:
-    emulation = sys.modules["pytest_cudalink.preload"].emulated() if "pytest_cudalink.preload" in sys.modules else None
+def _emulation() -> Emulation | None:
+    return sys.modules["pytest_cudalink.preload"].emulated() if "pytest_cudalink.preload" in sys.modules else None
+
+
+def _emulation_lines(config: pytest.Config, chosen: Settings) -> list[str]:
+    """What an emulated driver is beside its version, and what was asked of one to no effect; without defaults."""
+    emulated, inherited = _emulation() is not None, config.stash.get(_INHERITED, False)
+    lines = []
+    if emulated:
+        from . import emulation
+
+        heard = {**emulation.asked(None if inherited else chosen), "lifetime": chosen.lifetime}
+        defaults = {option.name: option.default for option in settings.OPTIONS}
+        words = [f"{name} {setting}" for name, setting in heard.items() if setting.value != defaults[name]]
+        lines += [f"cudalink: emulated driver: {', '.join(words)}"] if words else []
+    if inherited or not emulated:
+        options = ((name, getattr(chosen, name)) for name in settings.OF_EMULATION)
+        words = [f"{name} {setting}" for name, setting in options if setting.source != "default"]
+        why = "the emulated driver is that of the environment" if inherited else "no driver is emulated"
+        lines += [f"cudalink: without effect, as {why}: {', '.join(words)}"] if words else []
+    return lines
+
+
+def _driver(chosen: Settings, version: CudaVersion | None, *, inherited: bool) -> str:
+    emulation = _emulation()
     source = "" if chosen.driver.source == "default" else f", from {chosen.driver.source}"
     if emulation is not None:
+        if chosen.driver.value == "auto":
+            source = ", from the environment" if inherited else ", of the toolkit's version"
         missing = f"; {emulation.missing}" if emulation.missing else ""
         return f"driver CUDA {version} (emulated, {emulation.arch}, release {emulation.release}{source}{missing})"
     if chosen.driver.value == "absent":

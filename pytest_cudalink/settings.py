@@ -10,7 +10,18 @@ from typing import Final, NamedTuple
 
 import pytest
 
-__all__ = ["OPTIONS", "POLICIES", "Option", "Setting", "Settings", "add_options", "resolve", "withhold"]
+__all__ = [
+    "OF_EMULATION",
+    "OPTIONS",
+    "POLICIES",
+    "Option",
+    "Setting",
+    "Settings",
+    "add_options",
+    "check",
+    "resolve",
+    "withhold",
+]
 
 
 #: Devices of the emulated driver; a test compares with `emulator.ARCHITECTURES`, which start-up does not import.
@@ -41,6 +52,18 @@ def _driver_fault(value: str) -> str | None:
 
 def _devices_fault(value: str) -> str | None:
     return None if re.fullmatch(r"\d{1,2}", value, re.ASCII) and int(value) <= 64 else "expected a number, 0 to 64"
+
+
+def _faults_fault(value: str) -> str | None:
+    if not value:
+        return None
+    from .emulator import faults, supported_versions
+
+    try:
+        faults.parse(value, supported_versions()[-1])  # which names there are does not hang on the version
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _no_release(value: str) -> str | None:
@@ -137,6 +160,7 @@ OPTIONS: Final = (
         ini="cudalink_faults",
         default="",
         metavar="FAULTS",
+        fault=_faults_fault,
         help="calls of an emulated driver that fail: FUNCTION:NTH=CODE[@MILLISECONDS] and lost=CODE, separated by "
         "semicolons",
     ),
@@ -219,6 +243,10 @@ OPTIONS: Final = (
         "(best_effort), also what is not known to fit (strict), or warn",
     ),
 )
+
+
+#: Settings that only an emulated driver heeds, and that it may also have from ``CUDALINK_EMULATOR_*``.
+OF_EMULATION: Final = ("arch", "devices", "faults", "events")
 
 
 class Setting(NamedTuple):
@@ -314,10 +342,21 @@ def _resolve(option: Option, config: pytest.Config, given: str | None) -> Settin
         ("default", option.default),
     )
     source, value = next((source, str(value)) for source, value in candidates if value or source == "default")
-    fault = option.fault(value)
-    if option.choices and value not in option.choices:
+    return check(option, Setting(value, source))
+
+
+def check(option: Option, setting: Setting) -> Setting:
+    """Refuse a value that the option cannot have, in the voice of them all; else the setting.
+
+    Raises
+    ------
+    pytest.UsageError
+        Naming the option, the value, its source and what is expected.
+    """
+    fault = option.fault(setting.value)
+    if option.choices and setting.value not in option.choices:
         fault = f"expected one of {', '.join(option.choices)}"
     if fault:
-        msg = f"cudalink: {option.flag} is {value!r} (from {source}); {fault}"
+        msg = f"cudalink: {option.flag} is {setting.value!r} (from {setting.source}); {fault}"
         raise pytest.UsageError(msg)
-    return Setting(value, source)
+    return setting

@@ -11,7 +11,7 @@ import pytest
 from .wording import by_cause, counted, linked_on, status
 
 if TYPE_CHECKING:
-    from .emulation import Lifetimes
+    from .emulation import Lifetimes, RunFaults
     from .recording import Totals
     from .settings import Settings
     from .targets.steering import Steering
@@ -36,9 +36,13 @@ def forced_line(settings: Settings, steering: Steering) -> str:
     return f"cudalink: forced to {how}: {', '.join(names) or 'no target that is installed'}{narrowed}"
 
 
-def section(reporter: pytest.TerminalReporter, totals: Totals, lifetimes: Lifetimes | None) -> None:
+def section(
+    reporter: pytest.TerminalReporter, totals: Totals, lifetimes: Lifetimes | None, faults: RunFaults | None = None
+) -> None:
     """The section at the end; nothing when there is nothing to say, one line for each kind of thing otherwise."""
     lines = [] if reporter.verbosity < 0 else _lines(totals, lifetimes, verbose=reporter.verbosity > 0)
+    if faults is not None and reporter.verbosity >= 0:
+        lines += faults.lines()
     lines += _failing(totals, lifetimes)
     if not lines:
         return

@@ -237,6 +237,7 @@ class TestGroup(unittest.TestCase):
     ("keywords", "words"),
     [
         ("driver='13.x'", "driver='13.x' is no version specifier; write driver='>=13.0'"),
+        ("arch='sm_09'", "arch='sm_09' is no architecture; known: sm_50, *, sm_121f, and newer ones"),
         ("arch='hopper'", "arch='hopper' is no version specifier; write arch='sm_90', or *"),
         ("gpu='yes'", "gpu='yes': write True for a real device, False for none"),
         ("backend='cuda'", "backend='cuda': write one of 'driver', 'nvjitlink', 'each'"),

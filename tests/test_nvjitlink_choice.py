@@ -76,9 +76,10 @@ import pytest
 from pytest_cudalink import probes
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
 
-@pytest.mark.filterwarnings("ignore:nvJitLink is not available:RuntimeWarning")
 def test_absent():
-    assert probes.nvjitlink_version() is None
+    with pytest.warns(RuntimeWarning, match="available: --cudalink-nvjitlink=absent hides it") as caught:
+        assert probes.nvjitlink_version() is None
+    assert "install" not in str(caught[0].message)
     assert Linker(ObjectCode.from_ptx("12.9.ptx"), options=LinkerOptions(arch="sm_90")).backend == "driver"
     with pytest.raises(RuntimeError, match="nvJitLink is not available"):
         Linker(ObjectCode.from_ptx("12.9.ptx"), options=LinkerOptions(arch="sm_90", link_time_optimization=True))

@@ -28,6 +28,7 @@ def one(**keywords):
         ({"nvjitlink": "13"}, "nvjitlink == 13.*"),
         ({"ctk": "~=12.9"}, "ctk ~= 12.9"),
         ({"arch": "compute_90"}, "arch sm_90"),
+        ({"arch": "sm_999"}, "arch sm_999"),  # of a device that nobody knows yet
         ({"arch": ">=9.0"}, "arch >= 9.0"),
         ({"gpu": True}, "a GPU"),
         ({"gpu": False}, "no GPU"),

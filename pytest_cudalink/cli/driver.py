@@ -33,8 +33,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     start.add_argument(
         "--lifetime",
         default=os.environ.get("CUDALINK_LIFETIME") or "report",
-        choices=("off", "report", "punish"),
-        help="look after the memory that the program gives to cuLinkCreate (default: %(default)s)",
+        choices=("off", "report", "fail", "punish"),
+        help="look after the memory that the program gives to cuLinkCreate; fail lets a pytest fail the test, and is "
+        "as report for any other program (default: %(default)s)",
     )
     events = given["EVENTS"] or None
     start.add_argument(

@@ -37,7 +37,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for verb in (listing, show):
         verb.add_argument("--json", action="store_true", help="for programs")
     for verb in (check, listing, show, github, gitlab):
-        verb.add_argument("--file", type=Path, metavar="FILE", help="file of cells (default: matrices/cells.toml)")
+        verb.add_argument(
+            "--file",
+            type=Path,
+            metavar="FILE",
+            help="file of cells (default: $CUDALINK_CELLS, else matrices/cells.toml)",
+        )
 
 
 def run(options: argparse.Namespace) -> int:

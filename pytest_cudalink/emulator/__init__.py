@@ -53,7 +53,17 @@ LIFETIME_MODES: Final = ("off", "report", "fail", "punish")
 
 
 class EmulatorError(RuntimeError):
-    """An emulated driver cannot be had as asked for; says what to do."""
+    """An emulated driver cannot be had as asked for; says what to do.
+
+    Attributes
+    ----------
+    parameter : str
+        Of `plan`, whose value is refused; empty where it is none of them.
+    """
+
+    def __init__(self, message: str, parameter: str = "") -> None:
+        super().__init__(message)
+        self.parameter = parameter
 
 
 @cache
@@ -191,7 +201,7 @@ def number_of_devices(text: str) -> int:
     """
     if not (text.isdecimal() and int(text) <= 64):
         msg = f"{text} devices cannot be emulated; 0 to 64 can"
-        raise EmulatorError(msg)
+        raise EmulatorError(msg, "devices")
     return int(text)
 
 
@@ -230,27 +240,27 @@ def plan(
         try:
             wanted = CudaVersion.parse(version)
         except ValueError as error:
-            raise EmulatorError(str(error)) from error
+            raise EmulatorError(str(error), "version") from error
     if wanted not in supported_versions():
         known = supported_versions()
         msg = f"a driver of CUDA {wanted} cannot be emulated; {known[0]} to {known[-1]} can"
-        raise EmulatorError(msg)
+        raise EmulatorError(msg, "version")
     assert isinstance(wanted, CudaVersion)
     if arch not in ARCHITECTURES:
         msg = f"there is no emulated device of {arch!r}; known: {', '.join(ARCHITECTURES)}"
-        raise EmulatorError(msg)
+        raise EmulatorError(msg, "arch")
     number_of_devices(str(devices))
     if lifetime not in LIFETIME_MODES:
         msg = f"lifetime mode {lifetime!r} is unknown; known: {', '.join(LIFETIME_MODES)}"
-        raise EmulatorError(msg)
+        raise EmulatorError(msg, "lifetime")
     since = next(one.since for one in _KNOWN_ARCHITECTURES if arch == f"sm_{one.number}")
     if wanted < since:
         msg = f"a driver of CUDA {wanted} has no device of {arch}, which needs CUDA {since} or newer"
-        raise EmulatorError(msg)
+        raise EmulatorError(msg, "arch")
     try:
         faults = text_of(parse(faults, wanted))
     except ValueError as error:
-        raise EmulatorError(str(error)) from error
+        raise EmulatorError(str(error), "faults") from error
     needs = _STAND_IN.get(wanted, wanted)
     return Emulation(
         wanted,
@@ -269,7 +279,7 @@ def plan(
 def _release(release: str | None, version: CudaVersion) -> str:
     if release is not None and not re.fullmatch(r"\d+(\.\d+)+", release, re.ASCII):
         msg = f"{release!r} is not a driver release; write one such as {release_of(version)!r}"
-        raise EmulatorError(msg)
+        raise EmulatorError(msg, "release")
     return release or release_of(version)
 
 
@@ -280,7 +290,7 @@ def _appendable(events: Path) -> Path:
         events.open("a").close()
     except OSError as error:
         msg = f"events cannot be appended to {events}: {error.strerror}; name a file that can be written to"
-        raise EmulatorError(msg) from error
+        raise EmulatorError(msg, "events") from error
     return events
 
 

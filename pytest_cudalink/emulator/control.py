@@ -8,15 +8,14 @@ import sys
 import threading
 import traceback
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..versions import CudaVersion
-from .faults import Fault, check_code, symbol_of
+from .faults import Fault, code_of, symbol_of
 
-__all__ = ["EVENTS_KEPT", "Driver", "Violation", "attach"]
+__all__ = ["Driver", "Injected", "Violation", "attach"]
 
-#: Of native/core.c: how many events are kept, and the bytes of one.
-EVENTS_KEPT = 16384
+#: Bytes of one event (native/core.c).
 _EVENT_SIZE = 1024
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
@@ -81,6 +80,21 @@ class Violation:
         return "\n".join(lines)
 
 
+class Injected(NamedTuple):
+    """A fault that waits for its call.
+
+    Attributes
+    ----------
+    number : int
+        In the order in which they were made, from 1; those of ``CUDALINK_EMULATOR_FAULTS`` come first.
+    function : str
+        Symbol of the driver function.
+    """
+
+    number: int
+    function: str
+
+
 class Driver:
     """The emulated driver of this process. Made by `attach`."""
 
@@ -92,6 +106,8 @@ class Driver:
         library.cudalinkViolationCount.restype = ctypes.c_uint64
         library.cudalinkStateCount.restype = ctypes.c_uint64
         library.cudalinkInject.argtypes = [ctypes.c_char_p, ctypes.c_uint, ctypes.c_int, ctypes.c_uint]
+        library.cudalinkInject.restype = ctypes.c_uint
+        library.cudalinkFaultMet.argtypes = [ctypes.c_uint, ctypes.c_int]
         self._lock = threading.Lock()
         self._violations: list[Violation] = []
         self._hook: Any = None
@@ -127,7 +143,7 @@ class Driver:
             if self._read(number, text, _EVENT_SIZE) >= 0
         ]
 
-    def inject(self, function: str, code: int = 0, *, nth: int = 1, delay: float = 0.0) -> str:
+    def inject(self, function: str, code: int | str = 0, *, nth: int = 1, delay: float = 0.0) -> Injected:
         """Make a coming call of a driver function fail, or wait.
 
         Parameters
@@ -135,8 +151,8 @@ class Driver:
         function : str
             The name in cuda.h, for which programs call the newest form that the driver has, or a symbol of an older
             form with its number, such as ``"cuCtxCreate_v2"``.
-        code : int
-            CUresult to answer; 0 lets the call through, after the delay.
+        code : int or str
+            CUresult to answer, by number or name; 0 lets the call through, after the delay.
         nth : int
             Which call from now on, 1 for the next; 0 for every one.
         delay : float
@@ -144,8 +160,8 @@ class Driver:
 
         Returns
         -------
-        str
-            The symbol.
+        Injected
+            For `take_back`.
 
         Raises
         ------
@@ -154,25 +170,43 @@ class Driver:
         RuntimeError
             If 64 faults wait already.
         """
-        fault = Fault(symbol_of(function, self.version), code, nth, delay)
-        if self._library.cudalinkInject(fault.function.encode(), nth, code, fault.milliseconds):
+        fault = Fault(symbol_of(function, self.version), code_of(code), nth, delay)
+        number = self._library.cudalinkInject(fault.function.encode(), nth, fault.code, fault.milliseconds)
+        if not number:
             msg = "there are 64 injected faults already; clear them first"
             raise RuntimeError(msg)
-        return fault.function
+        return Injected(number, fault.function)
 
-    def lose_device(self, code: int = 46) -> None:
+    def met(self, number: int) -> bool:
+        """Whether some call of this process met the fault of a number; so was one that is no longer there."""
+        return bool(self._library.cudalinkFaultMet(number, 0))
+
+    def take_back(self, injected: Injected) -> bool:
+        """Take back what is left of a fault, and leave all others; whether some call of this process met it."""
+        return bool(self._library.cudalinkFaultMet(injected.number, 1))
+
+    def lose_device(self, code: int | str = 46) -> int:
         """Let every function that needs the device answer `code`, by default CUDA_ERROR_DEVICE_UNAVAILABLE.
+
+        Parameters
+        ----------
+        code : int or str
+            CUresult to answer, by number or name; 0 brings the device back.
+
+        Returns
+        -------
+        int
+            What they answered before for that reason; 0 if the device was not lost.
 
         Raises
         ------
         ValueError
             If no driver answers with it.
         """
-        check_code(code)
-        self._library.cudalinkLoseDevice(code)
+        return int(self._library.cudalinkLoseDevice(code_of(code)))
 
     def clear(self) -> None:
-        """Take back every fault, and a lost device."""
+        """Take back every fault, those of the run too, and a lost device."""
         self._library.cudalinkClearFaults()
 
     def watch(self) -> None:

@@ -10,7 +10,7 @@ from functools import cache
 from ..versions import CudaVersion
 from ._tables import table
 
-__all__ = ["Fault", "check_code", "parse", "symbol_of", "text_of"]
+__all__ = ["Fault", "code_of", "parse", "symbol_of", "text_of"]
 
 _FORM = "FUNCTION:NTH=CODE[@MILLISECONDS] or lost=CODE"
 _LONGEST_DELAY = 86_400.0  # seconds
@@ -45,7 +45,7 @@ class Fault:
     delay: float = 0.0
 
     def __post_init__(self) -> None:
-        check_code(self.code)
+        code_of(self.code)
         if not 0 <= self.nth < 1 << 32:
             msg = f"call number {self.nth} of {self.function} cannot be meant: 1 is the next, 0 is every one"
             raise ValueError(msg)
@@ -60,21 +60,32 @@ class Fault:
 
 
 @cache
-def _codes() -> frozenset[int]:
-    return frozenset(row[0] for row in table("errors")["errors"])
+def _codes() -> dict[str, int]:
+    return {row[1]: row[0] for row in table("errors")["errors"]}
 
 
-def check_code(code: int) -> None:
-    """Refuse what is no CUresult.
+def code_of(code: int | str) -> int:
+    """The number of a CUresult.
+
+    Parameters
+    ----------
+    code : int or str
+        ``2``, or its name in cuda.h, ``"CUDA_ERROR_OUT_OF_MEMORY"``.
 
     Raises
     ------
     ValueError
         If no driver answers with it.
     """
-    if code not in _codes():
-        msg = f"{code} is no CUresult that a driver answers with; see enum cudaError_enum in cuda.h"
+    known = _codes()
+    number = known.get(code, -1) if isinstance(code, str) else code
+    if number not in known.values():
+        msg = (
+            f"{code!r} is no CUresult that a driver answers with; give a number or a name of enum cudaError_enum in "
+            "cuda.h, such as 2 or 'CUDA_ERROR_OUT_OF_MEMORY'"
+        )
         raise ValueError(msg)
+    return number
 
 
 def symbol_of(function: str, version: CudaVersion) -> str:
@@ -103,12 +114,12 @@ def symbol_of(function: str, version: CudaVersion) -> str:
 
 
 def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:
-    """Read faults as ``CUDALINK_EMULATOR_FAULTS`` has them: separated by semicolons.
+    """Read faults as people write them: separated by semicolons.
 
     Parameters
     ----------
     text : str
-        Such as ``"cuLinkAddData:2=2@50;lost=46"``.
+        Such as ``"cuLinkAddData:2=CUDA_ERROR_OUT_OF_MEMORY@50;lost=46"``.
     version : CudaVersion
         Of the driver.
 
@@ -119,15 +130,16 @@ def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:
     """
     found = []
     for entry in filter(None, map(str.strip, text.split(";"))):
-        match = re.fullmatch(r"(?:lost|(\w+):(\d{1,9}))=(\d{1,9})(?:@(\d{1,9}))?", entry, re.ASCII)
+        match = re.fullmatch(r"(?:lost|(\w+):(\d{1,9}))=(\d{1,9}|CUDA_\w+)(?:@(\d{1,9}))?", entry, re.ASCII)
         if match is None or (match[1] is None and match[4] is not None):
             msg = f"the fault {entry!r} cannot be read; expected {_FORM}, separated by semicolons"
             raise ValueError(msg)
+        code = code_of(match[3] if match[3].startswith("CUDA_") else int(match[3]))
         if match[1] is None:
-            found.append(Fault("lost", int(match[3])))
+            found.append(Fault("lost", code))
         else:
             function = symbol_of(match[1], version)
-            found.append(Fault(function, int(match[3]), int(match[2]), int(match[4] or 0) / 1000))
+            found.append(Fault(function, code, int(match[2]), int(match[4] or 0) / 1000))
     if len(found) > _MOST or len(text_of(found)) > _LONGEST_TEXT:
         msg = f"{len(found)} faults are too many; {_MOST} can wait at once"
         raise ValueError(msg)
@@ -135,7 +147,7 @@ def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:
 
 
 def text_of(faults: tuple[Fault, ...] | list[Fault]) -> str:
-    """The reverse of `parse`."""
+    """As ``CUDALINK_EMULATOR_FAULTS`` has them: in symbols and numbers."""
     return ";".join(
         f"lost={one.code}"
         if one.function == "lost"

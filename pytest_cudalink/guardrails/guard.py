@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
@@ -372,6 +373,9 @@ class CompatibilityGuardRails:
 
     def _passes(self, verdict: Verdict, mode: Mode) -> bool:
         """Whether the item may be remembered; raises or warns as the mode says."""
+        if verdict.status == "insufficient_metadata" and mode == "strict":
+            instead = "take the mode best_effort, which lets pass what is not known"
+            verdict = replace(verdict, otherwise="; or ".join(filter(None, (verdict.otherwise, instead))))
         if self.on_verdict is not None:
             self.on_verdict(verdict)
         if verdict.status == "compatible":

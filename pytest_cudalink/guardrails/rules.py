@@ -406,7 +406,7 @@ def check_item(item: Item) -> Verdict:
             "packaging",
             f"{item.label}: comes with neither the CUDA toolkit nor the driver; its CUDA release cannot be told",
             items=(str(item),),
-            otherwise="look it up with cuda.pathfinder itself, or in the mode best_effort",
+            otherwise="look it up with cuda.pathfinder itself",
         )
     if item.version is None:
         return Verdict(
@@ -499,8 +499,7 @@ def check_driver(item: Item, driver: Driver, *, assume_forward: bool = False, hi
             "driver",
             f"whether the driver runs CUDA {ctk} ({item.label}) is not known: {cuda.witness}",
             items=(str(item), f"driver: unknown: {cuda.witness}"),
-            otherwise="install the NVIDIA driver; or say what it will be, driver_cuda_version=13000; or take the mode "
-            "best_effort, which lets an unknown driver pass",
+            otherwise="install the NVIDIA driver; or say what it will be, driver_cuda_version=13000",
         )
     words = f"driver: CUDA {version}: {cuda.witness}"
     if version >= ctk:

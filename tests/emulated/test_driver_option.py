@@ -42,7 +42,9 @@ def test_forced_driver_runs_everywhere(run, pytester, toolkit) -> None:
     result.assert_outcomes(passed=1)
     if "emulated" not in result.stdout.str():
         pytest.skip("there is a real driver here")
-    result.stdout.fnmatch_lines(["cudalink: *driver CUDA 13.0 (emulated, sm_90, release 580.65.06)"])
+    result.stdout.fnmatch_lines(
+        ["cudalink: *driver CUDA 13.0 (emulated, sm_90, release 580.65.06, of the toolkit's version)"]
+    )
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
@@ -113,7 +115,16 @@ def test_within_driver_run(run_within, pytester, workers) -> None:
     pytester.syspathinsert()
     result = run_within(*workers, "--cudalink-lifetime=fail", driver=("--arch", "sm_86"))
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["cudalink: *driver CUDA 13.0 (emulated, sm_86, release 580.65.06)"])
+    result.stdout.fnmatch_lines(
+        ["cudalink: *driver CUDA 13.0 (emulated, sm_86, release 580.65.06, from the environment)"]
+    )
+
+
+def test_lifetime_of_the_command(run_within, pytester) -> None:
+    """`fail` reaches a pytest that the command starts, as every mode does."""
+    pytester.makepyfile(state=STATE, test_it="from state import State\n\ndef test_violation():\n    State()\n")
+    pytester.syspathinsert()
+    run_within(driver=("--lifetime", "fail")).assert_outcomes(failed=1)
 
 
 def test_real_refuses_an_emulated_driver(run_within, pytester) -> None:
@@ -231,12 +242,13 @@ def test_faults_and_events(run, pytester, tmp_path) -> None:
 
         def test_fault(emulated_driver, linker_factory):
             codes = demo.compile_modules("ptx", "sm_90")
-            emulated_driver.inject("cuLinkAddData_v2", 2, nth=2)
+            emulated_driver.inject("cuLinkAddData", "CUDA_ERROR_OUT_OF_MEMORY", nth=2)
             with pytest.raises(LinkError) as caught:
                 linker_factory(*codes, backend="driver")
             assert caught.value.code_name == "CUDA_ERROR_OUT_OF_MEMORY"
             linker_factory(*codes, backend="driver").link("cubin")
-            adds = emulated_driver.events("cuLinkAddData_v2")
+            adds = emulated_driver.events("cuLinkAddData")
+            assert adds == emulated_driver.events("cuLinkAddData_v2")
             assert [event["result"] for event in adds] == [0, 2, 0, 0]
             assert adds[1]["injected"]
 
@@ -256,6 +268,8 @@ def test_faults_and_events(run, pytester, tmp_path) -> None:
             _libcuda.call("cuInit", 0)
             with pytest.raises(ValueError, match="exports no function 'cuNothing'"):
                 emulated_driver.inject("cuNothing")
+            with pytest.raises(ValueError, match="exports no function 'cuNothing'"):
+                emulated_driver.events("cuNothing")
         """
     )
     events = tmp_path / "events.jsonl"
@@ -314,6 +328,116 @@ def test_those_of_the_run_stay():
 """
 
 
+@pytest.mark.parametrize(
+    ("arguments", "environment", "complaint"),
+    [
+        (
+            ["--cudalink-driver=absent", "--cudalink-faults=rubbish"],
+            {},
+            "--cudalink-faults is 'rubbish' (from option); the fault 'rubbish' cannot be read; expected FUNCTION:NTH=*",
+        ),
+        (
+            ["--cudalink-driver=13.0"],
+            {"CUDALINK_EMULATOR_DEVICES": "abc"},
+            "--cudalink-devices is 'abc' (from environment CUDALINK_EMULATOR_DEVICES); expected a number, 0 to 64",
+        ),
+        (
+            ["--cudalink-driver=13.0", "--cudalink-events=missing/events"],
+            {},
+            "--cudalink-events is missing/events (from option): events cannot be appended to *",
+        ),
+        (
+            ["--cudalink-driver=12.6", "--cudalink-arch=sm_120"],
+            {},
+            "--cudalink-arch is sm_120 (from option): a driver of CUDA 12.6 has no device of sm_120*",
+        ),
+    ],
+    ids=["faults", "devices", "events", "arch"],
+)
+def test_refused_values_are_named(run, monkeypatch, arguments, environment, complaint: str) -> None:
+    """What the driver cannot be is told of the setting that asks for it, also where nothing is emulated."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    result = run(*arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*cudalink: {complaint.replace('[', '[[]')}"])
+
+
+def test_header_has_what_the_driver_is(run, run_within, pytester, monkeypatch) -> None:
+    """All that an emulated driver is beside its version, where that is not the default, with its source."""
+    pytester.makepyfile("def test_nothing(): pass")
+    pytester.makeini("[pytest]\ncudalink_arch = sm_86")
+    monkeypatch.setenv("CUDALINK_EMULATOR_FAULTS", "lost=46")
+    result = run("--cudalink-driver=13.0", "--cudalink-devices=2", "--cudalink-lifetime=off")
+    words = "arch sm_86 (from ini), devices 2 (from option), faults lost=46 (from environment CUDALINK_EMULATOR_FAULTS)"
+    result.stdout.fnmatch_lines([f"cudalink: emulated driver: {words}, lifetime off (from option)"])
+    result = run_within(driver=("--devices", "3", "--faults", ""))
+    words = (
+        "devices 3 (from environment CUDALINK_EMULATOR_DEVICES), lifetime report (from environment CUDALINK_LIFETIME)"
+    )
+    result.stdout.fnmatch_lines(
+        [f"cudalink: emulated driver: {words}", "cudalink: without effect, *: arch sm_86 (from ini)"]
+    )
+
+
+def test_settings_without_effect(run, run_within, pytester) -> None:
+    """What only an emulated driver heeds is in the header where there is none, or where it was told before."""
+    pytester.makepyfile("def test_nothing(): pass")
+    for result, why in (
+        (run("--cudalink-driver=absent", "--cudalink-devices=5"), "no driver is emulated"),
+        (run_within("--cudalink-devices=5"), "the emulated driver is that of the environment"),
+    ):
+        result.assert_outcomes(passed=1)
+        result.stdout.fnmatch_lines([f"cudalink: without effect, as {why}: devices 5 (from option)"])
+
+
+WAITING = """
+import ctypes
+from pytest_cudalink import _libcuda
+
+def current():
+    driver, context = _libcuda.library(), ctypes.c_void_p()
+    return driver.cuInit(0), driver.cuCtxGetCurrent(ctypes.byref(context))
+
+def test_that_injects_and_loses(emulated_driver):
+    emulated_driver.inject("cuInit", 3)
+    emulated_driver.lose_device(2)
+    assert current() == (3, 3)
+
+def test_second_call():
+    assert current() == (0, 46)
+
+def test_third_call():
+    assert current() == (0, 999)
+"""
+
+
+def test_faults_of_a_run_wait(run, pytester) -> None:
+    """What a test injects and takes back leaves a fault of the run its count, and a lost device lost."""
+    pytester.makepyfile(WAITING)
+    run("--cudalink-driver=13.0", "--cudalink-faults=cuCtxGetCurrent:3=999;lost=46").assert_outcomes(passed=3)
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_faults_of_a_run_that_no_call_met(run, pytester, workers) -> None:
+    """The run says so at its end, once, of those that no process of it met; a lost device waits for no call."""
+    pytester.makepyfile(
+        """
+        from pytest_cudalink import _libcuda
+
+        def test_nothing():
+            pass
+
+        def test_met():
+            assert _libcuda.library().cuInit(0) == 2
+        """
+    )
+    result = run("--cudalink-driver=13.0", "--cudalink-faults=cuInit:1=2;cuLinkComplete:50=2@1;lost=46", *workers)
+    result.assert_outcomes(passed=2)
+    unmet = [line for line in result.outlines if "was met by no call" in line]
+    assert unmet == ["the fault cuLinkComplete:50=2@1 of the run was met by no call in pytest's own processes"]
+
+
 @pytest.mark.parametrize("how", ["options", "settings", "environment"])
 def test_devices_and_faults_of_a_run(run, pytester, monkeypatch, how: str) -> None:
     """They come from an option, from its environment variable, or from what the native library would read."""
@@ -334,6 +458,7 @@ def test_devices_and_faults_of_a_run(run, pytester, monkeypatch, how: str) -> No
         ("lost=46@5", "'lost=46@5' cannot be read"),
         ("cuInit:1=2;cuNothing:1=2", "exports no function 'cuNothing'"),
         ("cuInit:1=12345", "12345 is no CUresult"),
+        ("cuInit:1=CUDA_ERROR_NONESUCH", "'CUDA_ERROR_NONESUCH' is no CUresult"),
     ],
 )
 def test_bad_faults(text: str, complaint: str) -> None:
@@ -342,9 +467,11 @@ def test_bad_faults(text: str, complaint: str) -> None:
         emulator.plan("13.0", faults=text)
 
 
-def test_names_of_functions() -> None:
-    """A name of cuda.h stands for the form that programs call, which depends on the driver."""
+def test_names_of_functions_and_codes() -> None:
+    """A name of cuda.h stands for the form that programs call, which depends on the driver; or for a code."""
     assert emulator.plan("13.0", faults=" cuLinkAddData:2=2@50; lost=46;").faults == "cuLinkAddData_v2:2=2@50;lost=46"
+    named = "cuInit:2=CUDA_ERROR_OUT_OF_MEMORY@50;lost=CUDA_ERROR_DEVICE_UNAVAILABLE"
+    assert emulator.plan("13.0", faults=named).faults == "cuInit:2=2@50;lost=46"
     for version, symbol in (("12.0", "cuCtxCreate_v3"), ("12.9", "cuCtxCreate_v4")):
         assert emulator.plan(version, faults="cuCtxCreate:1=2").faults == f"{symbol}:1=2"
     assert emulator.plan("13.0", faults="cuCtxCreate_v2:1=2").faults == "cuCtxCreate_v2:1=2"
@@ -357,7 +484,9 @@ def test_injecting(run, pytester) -> None:
         import pytest
 
         @pytest.mark.parametrize(
-            "wrong", [{"nth": -1}, {"delay": -1}, {"delay": float("nan")}, {"code": -5}, {"code": 12345}], ids=str
+            "wrong",
+            [{"nth": -1}, {"delay": -1}, {"delay": float("nan")}, {"code": -5}, {"code": 12345}, {"code": "2"}],
+            ids=str,
         )
         def test_refused(emulated_driver, wrong):
             with pytest.raises(ValueError, match="cannot be|is no CUresult"):
@@ -370,7 +499,7 @@ def test_injecting(run, pytester) -> None:
         """
     )
     result = run("--cudalink-driver=13.0")
-    result.assert_outcomes(passed=6, warnings=1)
+    result.assert_outcomes(passed=7, warnings=1)
     result.stdout.fnmatch_lines(["*the fault injected into cuLinkAddData_v2 was met by no call of this test*"])
 
 

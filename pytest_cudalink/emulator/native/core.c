@@ -179,17 +179,18 @@ EXPORT int cudalinkEmulatorVersion(void) { return cl_config()->version; }
 enum { FAULTS = 64 };
 
 typedef struct {
-  bool used;
+  unsigned number; /* in the order in which they were made, from 1; 0: no fault */
+  bool met;        /* by a call */
   Sym symbol;
-  unsigned nth;   /* 1: the next call; 0: every call */
-  CUresult code;  /* 0: do not fail */
-  unsigned delay; /* milliseconds */
+  unsigned nth;    /* 1: the next call; 0: every call */
+  CUresult code;   /* 0: do not fail */
+  unsigned delay;  /* milliseconds */
 } Fault;
 
 static struct {
   pthread_mutex_t lock;
-  bool environment_read;
-  int active; /* faults in use; 0 lets calls pass without the lock */
+  int active;    /* faults in use; 0 lets calls pass without the lock */
+  unsigned made; /* number of the newest fault */
   Fault list[FAULTS];
   int lost; /* code that everything answers once the device is lost */
 } faults = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -200,32 +201,22 @@ static int symbol_named(const char *name) {
   return -1;
 }
 
-/* Adds a fault to one function. Returns 0, 1 if there is no such function, 2 if there is no room. */
-EXPORT int cudalinkInject(const char *function, unsigned nth, int code, unsigned delay) {
-  int symbol = symbol_named(function), result = 2;
-  if (symbol < 0) return 1;
+/* Adds a fault to one function. Returns its number, 0 if there is no such function or no room. */
+static unsigned add_fault(const char *function, unsigned nth, int code, unsigned delay) {
+  int symbol = symbol_named(function);
+  unsigned number = 0;
+  if (symbol < 0) return 0;
   pthread_mutex_lock(&faults.lock);
   for (int at = 0; at < FAULTS; at++) {
-    if (faults.list[at].used) continue;
-    faults.list[at] = (Fault){true, (Sym)symbol, nth, code, delay};
+    if (faults.list[at].number) continue;
+    number = ++faults.made;
+    faults.list[at] = (Fault){number, false, (Sym)symbol, nth, code, delay};
     __atomic_add_fetch(&faults.active, 1, __ATOMIC_RELEASE);
-    result = 0;
     break;
   }
   pthread_mutex_unlock(&faults.lock);
-  return result;
+  return number;
 }
-
-EXPORT void cudalinkClearFaults(void) {
-  pthread_mutex_lock(&faults.lock);
-  memset(faults.list, 0, sizeof faults.list);
-  faults.active = 0;
-  faults.lost = 0;
-  pthread_mutex_unlock(&faults.lock);
-}
-
-/* Makes every function that needs the device answer `code`; 0 brings it back. What is on the host can still be freed. */
-EXPORT void cudalinkLoseDevice(int code) { __atomic_store_n(&faults.lost, code, __ATOMIC_RELEASE); }
 
 /* CUDALINK_EMULATOR_FAULTS: FUNCTION:NTH=CODE[@MILLISECONDS], separated by semicolons; "lost=CODE" loses the device. */
 static void read_faults(void) {
@@ -237,9 +228,9 @@ static void read_faults(void) {
     char name[128];
     unsigned nth = 0, delay = 0;
     int code = 0;
-    if (sscanf(entry, "lost=%d", &code) == 1) cudalinkLoseDevice(code);
+    if (sscanf(entry, "lost=%d", &code) == 1) __atomic_store_n(&faults.lost, code, __ATOMIC_RELEASE);
     else if (sscanf(entry, "%127[^:]:%u=%d@%u", name, &nth, &code, &delay) >= 3) {
-      if (cudalinkInject(name, nth, code, delay))
+      if (!add_fault(name, nth, code, delay))
         fprintf(stderr, "cudalink: CUDALINK_EMULATOR_FAULTS: no function %s, or too many faults\n", name);
     } else if (*entry)
       fprintf(stderr, "cudalink: CUDALINK_EMULATOR_FAULTS: cannot read '%s'; expected FUNCTION:NTH=CODE[@MS]\n", entry);
@@ -247,6 +238,47 @@ static void read_faults(void) {
 }
 
 static pthread_once_t faults_once = PTHREAD_ONCE_INIT;
+
+/* `add_fault`, behind those of the environment, which therefore have the first numbers. */
+EXPORT unsigned cudalinkInject(const char *function, unsigned nth, int code, unsigned delay) {
+  pthread_once(&faults_once, read_faults);
+  return add_fault(function, nth, code, delay);
+}
+
+/* Whether some call met a fault; if asked to, takes back what is left of it. One that is no longer there was met. */
+EXPORT int cudalinkFaultMet(unsigned number, int take_back) {
+  int met = 1;
+  pthread_once(&faults_once, read_faults);
+  pthread_mutex_lock(&faults.lock);
+  for (int at = 0; at < FAULTS; at++) {
+    Fault *fault = &faults.list[at];
+    if (fault->number != number) continue;
+    met = fault->met;
+    if (take_back) {
+      fault->number = 0;
+      __atomic_sub_fetch(&faults.active, 1, __ATOMIC_RELEASE);
+    }
+    break;
+  }
+  pthread_mutex_unlock(&faults.lock);
+  return met;
+}
+
+/* Makes every function that needs the device answer `code`; 0 brings it back. What is on the host can still be freed.
+ * Returns what it was told before. */
+EXPORT int cudalinkLoseDevice(int code) {
+  pthread_once(&faults_once, read_faults);
+  return __atomic_exchange_n(&faults.lost, code, __ATOMIC_ACQ_REL);
+}
+
+EXPORT void cudalinkClearFaults(void) {
+  pthread_once(&faults_once, read_faults);
+  pthread_mutex_lock(&faults.lock);
+  memset(faults.list, 0, sizeof faults.list);
+  faults.active = 0;
+  faults.lost = 0;
+  pthread_mutex_unlock(&faults.lock);
+}
 
 /* What cudalinkLoseDevice was told, for NVML in the same process; 0: nothing is lost. */
 EXPORT int cudalinkDeviceLost(void) {
@@ -261,15 +293,16 @@ static int fault_of(Sym symbol) {
   pthread_mutex_lock(&faults.lock);
   for (int at = 0; at < FAULTS; at++) {
     Fault *fault = &faults.list[at];
-    if (!fault->used || fault->symbol != symbol) continue;
+    if (!fault->number || fault->symbol != symbol) continue;
     if (fault->nth > 1) {
       fault->nth--;
       continue;
     }
     if (fault->code) code = fault->code;
     delay += fault->delay;
+    fault->met = true;
     if (fault->nth == 1) {
-      fault->used = false;
+      fault->number = 0;
       __atomic_sub_fetch(&faults.active, 1, __ATOMIC_RELEASE);
     }
   }
