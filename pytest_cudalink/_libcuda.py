@@ -46,18 +46,20 @@ def library() -> ctypes.CDLL:
     OSError
         If there is one that cannot be opened.
     """
+    remedy = "install the NVIDIA driver"
     try:
         found = ctypes.CDLL(_LIBRARY_NAME)
         if not hasattr(found, "cudalinkAbsentDriver"):
             return found
         missing = "this process was told to see none (--cudalink-driver=absent)"
+        remedy = "leave out that option"
     except FileNotFoundError as error:  # Windows
         missing = str(error)
     except OSError as error:
         missing = str(error)
         if not _says_missing(missing):
             raise
-    msg = f"no CUDA driver: {missing}. Install the NVIDIA driver, or take another backend"
+    msg = f"no CUDA driver: {missing}. To have one, {remedy}, or take another backend"
     raise DriverNotFoundError(msg)
 
 
