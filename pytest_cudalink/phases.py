@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 import unittest
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -67,6 +69,7 @@ class Phases:
             except BaseException as error:
                 if not documented.raises.matches(error):
                     raise
+                _release(error)
             # a fixture failed as documented: the test is asserted, and has nothing to run with
             _assert(item, documented)
             item.runtest = _nothing  # type: ignore[method-assign]
@@ -85,6 +88,7 @@ class Phases:
                 raise
             except BaseException as error:  # noqa: BLE001 (any failure is held against the marker)
                 _hold_against(documented, error)
+                _release(error)
             else:
                 msg = f"{_must(documented)}, but it passed"
                 raise DocumentedFailureError(msg)
@@ -169,6 +173,17 @@ def _prepare(item: pytest.Item, plan: Plan) -> None:
     else:
         run.of_test().missing = " and ".join(map(str, missing))
         raise pytest.skip.Exception(reason, _use_item_location=True)
+
+
+def _release(error: BaseException) -> None:
+    """Let go of what an error holds that is over: a linker in its frames would live until some later test.
+
+    Frames and errors refer to each other, so that only the garbage collector would end them; and pytest keeps the last
+    error of a test for its debugger.
+    """
+    for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+        vars(sys).pop(name, None)
+    traceback.clear_frames(error.__traceback__)
 
 
 def _nothing() -> None:

@@ -113,6 +113,28 @@ def test_must_pass_where_it_holds():
     )
 
 
+def test_documented_failure_lets_go(run) -> None:
+    """What a documented failure held, such as a linker in its frames, is gone before the next test."""
+    result = run(
+        """
+import gc, weakref
+gc.disable()
+
+class Linker: pass
+seen = []
+
+@pytest.mark.cudalink(driver='>=13.2', otherwise=Raises("CUDA_ERROR_X"))
+def test_fails():
+    linker = Linker()
+    seen.append(weakref.ref(linker))
+    raise RuntimeError("CUDA_ERROR_X: no")
+
+def test_next(): assert seen[0]() is None
+""",
+    )
+    result.assert_outcomes(passed=2)
+
+
 def test_documented_failure_anywhere(run) -> None:
     """In a fixture, in a test of unittest's, as any exception that ends a test; and pytest's own words still count."""
     result = run(
