@@ -305,9 +305,10 @@ def test_repeated_after_a_crash(run, pytester) -> None:
 def test_crashes_once():
     if not os.path.exists("crashed"):
         open("crashed", "w").close()
+        time.sleep(1)  # the other plugin tells its controller of the test in a thread
         os.kill(os.getpid(), 9)
 """
-    _, found = run(module, "-n1", "--reruns=1")
+    _, found = run("import time\n" + module, "-n1", "--reruns=1")
     expected = [("gw0", 1), ("gw1", 1)]
     assert [(start.worker, start.attempt) for start in found.starts] == expected
     assert [(test.worker, test.attempt) for test in found.tests] == expected
