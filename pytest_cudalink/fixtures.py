@@ -58,7 +58,7 @@ class LinkerFactory(Protocol):
     def __call__(self, *object_codes: ObjectCode, options: LinkerOptions | None = ..., **keywords: Any) -> Linker: ...
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # start-up pays for every method that is generated
 class Cudalink:
     """Facts of the run, and the switches of the other fixtures.
 
@@ -98,7 +98,7 @@ class Cudalink:
         return probes.device_arch()
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # start-up pays for every method that is generated
 class EmulatedDriver:
     """What the fixture ``emulated_driver`` gives.
 
@@ -171,7 +171,7 @@ class EmulatedDriver:
         return sorted({one.function for one in self._made if not self.control.take_back(one)})
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # start-up pays for every method that is generated
 class DriverLifetimes:
     """What the fixture ``driver_lifetimes`` gives."""
 

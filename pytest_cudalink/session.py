@@ -421,8 +421,8 @@ def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
         _watch_phases(config)
     run = of(config)
     run.running = True
-    isolated = run.settings.isolate.value == "yes" or any(
-        item.stash[markers.PLAN].isolate for item in items if markers.PLAN in item.stash
+    isolated = run.settings.isolate.value == "yes" or (
+        planned and any(item.stash[markers.PLAN].isolate for item in items if markers.PLAN in item.stash)
     )
     if isolated and not run.is_isolated and not config.pluginmanager.hasplugin("cudalink-isolation"):
         from .isolation import Isolation
