@@ -21,7 +21,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from .rules import ALREADY_LOADED, ItemKind, PackagedWith, packaged_with
+from .items import ALREADY_LOADED, ItemKind, PackagedWith
+from .relations import packaged_with
 
 __all__ = [
     "LOOKUPS",

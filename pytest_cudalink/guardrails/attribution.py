@@ -25,7 +25,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from ..versions import CudaVersion
-from .rules import Fact, numbered_like_cuda
+from .items import Fact
+from .relations import numbered_like_cuda
 
 __all__ = ["LoadedLibrary", "Wheel", "attribute", "cache_clear", "loaded_libraries", "owner", "toolkits"]
 

@@ -20,7 +20,10 @@ from ..versions import CudaVersion, known_architectures, ptx_isa_of
 from . import _pathfinder, attribution
 from .driver import DriverFacts
 from .guard import driver_hint, forward_compatibility_assumed, make_item
-from .rules import Fact, Item, ItemKind, Pipeline, Verdict, check_driver, judge_all, parse_constraint, repair
+from .items import Fact, Item, ItemKind, Verdict
+from .pipelines import Pipeline
+from .repair import repair
+from .rules import check_driver, judge_all, parse_constraint
 
 __all__ = ["LOOKED_FOR", "Copy", "Finding", "Link", "Report", "examine"]
 

@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -28,8 +29,15 @@ from pytest_cudalink.guardrails import (
     Verdict,
     _pathfinder,
     guard,
+    items,
+    pipelines,
+    relations,
+    repair,
     rules,
 )
+from pytest_cudalink.guardrails.items import Item
+from pytest_cudalink.guardrails.pipelines import Pipeline, check_pipeline
+from pytest_cudalink.guardrails.rules import KnownDriver
 from pytest_cudalink.linker import Linker, LinkerOptions, VersionSkewError
 from pytest_cudalink.plugin import settings
 from pytest_cudalink.versions import CudaVersion
@@ -287,7 +295,7 @@ def skewed(monkeypatch) -> CompatibilityGuardRails:
     found = {"nvrtc": CudaVersion(13, 2), "nvJitLink": CudaVersion(13, 0)}
 
     def item(kind, name, path, via):
-        return rules.Item(kind, name, f"/x/{name}", via, "ctk", found[name], "as the test says")
+        return Item(kind, name, f"/x/{name}", via, "ctk", found[name], "as the test says")
 
     monkeypatch.setattr(guard, "make_item", item)
     monkeypatch.setattr(_pathfinder, "resolve", lambda name: _pathfinder.Resolved(f"/x/{name}", "site-packages"))
@@ -333,14 +341,14 @@ def test_a_copy_that_came_later_is_not_the_one_that_is_declared(skewed, monkeypa
     assert len(skewed.pipelines) == 1
 
 
-def _of_13_0(kind, name, path, via) -> rules.Item:
+def _of_13_0(kind, name, path, via) -> Item:
     release = CudaVersion(12, 5) if path.endswith(".so.12") else CudaVersion(13, 0)
-    return rules.Item(kind, name, path, via, "ctk", release, "as the test says")
+    return Item(kind, name, path, via, "ctk", release, "as the test says")
 
 
 def test_pipelines_hold_on_an_unknown_driver(skewed) -> None:
     """Without a driver, best_effort still minds pipelines."""
-    skewed._mode, skewed._driver = "best_effort", rules.KnownDriver(None)
+    skewed._mode, skewed._driver = "best_effort", KnownDriver(None)
     skewed.declare_pipeline("nvrtc", "nvJitLink", "ltoir")
     skewed.load_nvidia_dynamic_lib("nvrtc")
     with pytest.raises(CompatibilityCheckError, match="linker understands up to 13.0"):
@@ -386,10 +394,10 @@ def test_linker_in_one_voice(sample_code, toolkit) -> None:
     """Too new LTO-IR is refused by its own header in the words that the rule has."""
     with pytest.raises(VersionSkewError) as by_header:
         link(sample_code("13.5/main.ltoir"))
-    verdict = rules.check_pipeline(
-        rules.Pipeline("nvrtc", "nvJitLink", "ltoir"),
-        rules.Item("artifacts", "main", "memory", "", "ctk", CudaVersion(13, 5), ""),
-        rules.Item("dynamic-libs", "nvJitLink", "x", "", "ctk", CudaVersion(13, 0), ""),
+    verdict = check_pipeline(
+        Pipeline("nvrtc", "nvJitLink", "ltoir"),
+        Item("artifacts", "main", "memory", "", "ctk", CudaVersion(13, 5), ""),
+        Item("dynamic-libs", "nvJitLink", "x", "", "ctk", CudaVersion(13, 0), ""),
     )
     words = "made by CUDA 13.5, linker understands up to 13.0: install 'nvidia-nvjitlink>=13.5'"
     assert words in verdict.message
@@ -521,7 +529,7 @@ def test_dependencies_are_judged_first(monkeypatch) -> None:
     loaded, versions = [], {"cusparse": CudaVersion(13, 0), "nvJitLink": CudaVersion(12, 9)}
 
     def item(kind, name, path, via):
-        return rules.Item(kind, name, path, via, "ctk", versions[name], "as the test says")
+        return Item(kind, name, path, via, "ctk", versions[name], "as the test says")
 
     monkeypatch.setattr(guard, "make_item", item)
     monkeypatch.setattr(_pathfinder, "resolve", lambda name: _pathfinder.Resolved(f"/x/{name}", "site-packages"))
@@ -554,8 +562,15 @@ def test_import_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["[]", "False"]
-    pure = Path(rules.__file__).read_text(encoding="utf-8")
-    assert "import ctypes" not in pure
+
+
+@pytest.mark.parametrize("module", [items, relations, repair, pipelines, rules])
+def test_the_rules_are_pure(module) -> None:
+    """They import no module that looks at the system."""
+    text = Path(module.__file__).read_text(encoding="utf-8")
+    assert not re.search(
+        r"^\s*(?:from|import) (?:ctypes|os|sys|subprocess|cuda|\.\.(?:probes|process))\b", text, re.MULTILINE
+    )
 
 
 def test_private_parts_are_there(nowhere) -> None:

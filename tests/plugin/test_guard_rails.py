@@ -12,9 +12,10 @@ from dataclasses import replace
 import pytest
 
 from pytest_cudalink import cli
-from pytest_cudalink.guardrails import doctor, rules
+from pytest_cudalink.guardrails import doctor
 from pytest_cudalink.guardrails.doctor import Copy, Finding, Report, examine
 from pytest_cudalink.guardrails.driver import DriverFacts
+from pytest_cudalink.guardrails.items import Item
 from pytest_cudalink.report import records
 from pytest_cudalink.versions import CudaVersion
 
@@ -268,7 +269,7 @@ def test_doctor_of_this_environment(toolkit) -> None:
 def made(monkeypatch, toolkit):
     """A report on items that are given, as `examine` makes it of what it finds."""
 
-    def make(*items: rules.Item, facts: DriverFacts, copies: tuple[Copy, ...] = (), arch: str | None = None) -> Report:
+    def make(*items: Item, facts: DriverFacts, copies: tuple[Copy, ...] = (), arch: str | None = None) -> Report:
         def look(report: Report, kind: str, name: str) -> None:
             found = [item for item in items if (item.kind, item.name) == (kind, name)]
             report.items += found
@@ -284,11 +285,9 @@ def made(monkeypatch, toolkit):
     return make
 
 
-def item(name: str, version: str | None, kind: str = "dynamic-libs") -> rules.Item:
+def item(name: str, version: str | None, kind: str = "dynamic-libs") -> Item:
     release = CudaVersion.parse(version) if version else None
-    return rules.Item(
-        kind, name, f"/{version}/{name}", "site-packages", "ctk", release, "as the test says", f"w-{name}"
-    )
+    return Item(kind, name, f"/{version}/{name}", "site-packages", "ctk", release, "as the test says", f"w-{name}")
 
 
 WHOLE = [item("nvrtc", "13.0"), item("nvJitLink", "13.0"), item("cudart", "13.0", "headers")]
