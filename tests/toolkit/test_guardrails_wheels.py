@@ -310,9 +310,9 @@ print(*(item.version for item in guard.remembered))
 def test_the_list_of_wheels_holds(wheels, version: str) -> None:
     """Wheels that are said to be numbered like CUDA are, in what each cuda-toolkit requires."""
     (site,) = wheels(f"cuda-toolkit=={version}").parent.parent.glob("lib/python*/site-packages")
-    (installed,) = [one for one in attribution._wheels(str(site)) if one.name == "cuda-toolkit"]
+    (installed,) = [one for one in attribution.distributions(str(site)) if one.name == "cuda-toolkit"]
     seen = 0
-    for need in attribution._requirements(installed):
+    for need in attribution.requirements(installed):
         bounds = {specifier.version for specifier in need.specifier if specifier.operator in ("==", ">=")}
         (number,) = {CudaVersion.parse(".".join(bound.split(".")[:2])) for bound in bounds}
         if numbered_like_cuda(need.name):
