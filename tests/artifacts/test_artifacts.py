@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cudalink.artifacts import Artifact, inspect
-from pytest_cudalink.artifacts._elf import read_elf
+from pytest_cudalink.artifacts.elf import read_elf
 from pytest_cudalink.versions import CudaVersion, Needs
 
 ARTIFACTS = Path(__file__).parents[1] / "data" / "artifacts"
@@ -241,10 +241,10 @@ def test_the_note_that_the_flags_name(name: str) -> None:
     ("name", "place", "offset", "layout", "value", "words"),
     [
         (".text.user_transform", "header", 4, "<I", 0, "has type 0x0"),
-        (".nv.info.user_transform", "header", 44, "<I", 0, "is said to be about no section"),
+        (".nv.info.user_transform", "header", 44, "<I", 0, "refers to no section as its code"),
         (".nv.capmerc.text.user_transform", "header", 44, "<I", 1, "which is not a function"),
         (".nv.capmerc.text.user_transform", "header", 24, "<B", 1, "not aligned"),
-        (".nv.capmerc.text.user_transform", "content", 0, "<I", 256, "plain code is section 256"),
+        (".nv.capmerc.text.user_transform", "content", 0, "<I", 256, "section 256 as its plain code"),
         (".nv.capmerc.text.user_transform", "content", 7, "<B", 0, "has form 0"),
         (".nv.capmerc.text.user_transform", "content", 8, "<I", 1 << 24, "announces 16777216 instructions"),
         (".nv.merc.debug_frame", "content", 12, "<Q", 1 << 16, "common information at byte 0x10000"),
