@@ -1,0 +1,234 @@
+"""Count the mutants of the pure rules that their tests kill: ``python -m tests.mutants --help``.
+
+The parent imports pytest, hypothesis and everything else that is not ours, once. Each mutant is a fork of it, which
+loads the changed module in the place of the real one and runs the tests that `modules.toml` names for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import importlib.util
+import os
+import random
+import resource
+import signal
+import sys
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import CodeType
+
+import hypothesis
+import pytest
+
+from .operators import Mutant, mutants
+
+ROOT = Path(__file__).parents[2]
+CONFIGURATION = Path(__file__).with_name("modules.toml")
+SURVIVORS = Path(__file__).with_name("survivors.txt")
+OURS = ("pytest_cudalink", "tests", "conftest")
+
+#: The parent imported plugins before pytest could rewrite them: that is no fault of a test.
+OPTIONS = ("-x", "-q", "-pno:cacheprovider", "-pno:xdist", "-Wignore::pytest.PytestAssertRewriteWarning")
+#: Seconds: of CPU time over what the tests take without a change, and on the clock, for what sleeps.
+CPU_SECONDS, CLOCK_SECONDS = 20, 180
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A module, its mutants, and the tests that judge them."""
+
+    file: str
+    tests: tuple[str, ...]
+    mutants: tuple[Mutant, ...]
+
+    def key(self, mutant: Mutant) -> str:
+        """The text by which `survivors.txt` knows a mutant: no line number, so edits elsewhere leave it alone."""
+        return f"{self.file.removeprefix('pytest_cudalink/')}: {mutant.function}: {mutant.change}"
+
+    @property
+    def name(self) -> str:
+        """The module's name for `import`."""
+        return self.file.removesuffix(".py").replace("/", ".")
+
+
+class Changed(SourceFileLoader):
+    """Loads a module from a syntax tree instead of its file, and is the finder that says so."""
+
+    def __init__(self, judged: Judged, mutant: Mutant) -> None:
+        super().__init__(judged.name, str(ROOT / judged.file))
+        self.mutant = mutant
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
+        """Answer for the one module that is changed."""
+        return importlib.util.spec_from_file_location(name, self.path, loader=self) if name == self.name else None
+
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002
+        """Compile the mutant; no cache holds it."""
+        return compile(self.mutant.apply(), self.path, "exec", dont_inherit=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the mutants, print the survivors and a table; 0 if the survivors are those of the list."""
+    options = _options(arguments)
+    configuration = tomllib.loads(CONFIGURATION.read_text(encoding="utf-8"))
+    every = [
+        Judged(one["file"], tuple(one["tests"]), tuple(mutants((ROOT / one["file"]).read_text(encoding="utf-8"))))
+        for one in configuration["module"]
+    ]
+    listed = survivors(SURVIVORS.read_text(encoding="utf-8"))
+    known = {judged.key(mutant) for judged in every for mutant in judged.mutants}
+    faults = [f"listed, but there is no such mutant: {key}" for key in listed if key not in known]
+    chosen = [(judged, one) for judged in every if options.only in judged.file for one in judged.mutants]
+    if options.sample is not None and options.sample < len(chosen):
+        picked = random.Random(options.seed).sample(range(len(chosen)), options.sample)
+        chosen = [chosen[number] for number in sorted(picked)]
+
+    hypothesis.settings.register_profile(
+        "mutants",
+        deadline=None,
+        max_examples=30,
+        derandomize=True,
+        database=None,
+        phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    os.environ["HYPOTHESIS_PROFILE"] = "mutants"
+    sys.dont_write_bytecode = False  # else each child compiles what none of them changed
+    os.chdir(ROOT)
+    for tests in dict.fromkeys(judged.tests for judged, _ in chosen):
+        if problem := _baseline(tests):
+            sys.stderr.write(f"tests.mutants: {', '.join(tests)}: {problem} without any change; nothing is judged\n")
+            return 2
+
+    counts = {judged.file: [0, 0] for judged, _ in chosen}
+    gc.freeze()  # a child would collect, and so copy, what the parent imported
+    start = time.monotonic()
+    for judged, mutant, killed in _run(chosen, options.jobs):
+        counts[judged.file][not killed] += 1
+        key = judged.key(mutant)
+        if not killed and key not in listed:
+            faults.append(f"survives: {key}")
+        elif killed and key in listed:
+            faults.append(f"listed as a survivor, but killed: {key}")
+        if options.verbose:
+            sys.stdout.write(f"{'killed  ' if killed else 'SURVIVED'} {key}\n")
+            sys.stdout.flush()
+    return _report(counts, faults, configuration["least-percent"], time.monotonic() - start)
+
+
+def survivors(text: str) -> dict[str, str]:
+    """Return the reason of each listed survivor, by its key.
+
+    Raises
+    ------
+    ValueError
+        If a line gives no reason.
+    """
+    found = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.startswith("#"):
+            key, separator, reason = line.rpartition(" -- ")
+            if not (separator and key and reason.strip()):
+                msg = f"{SURVIVORS.name}:{number} is {line!r}; expected 'MUTANT -- REASON'"
+                raise ValueError(msg)
+            found[key] = reason.strip()
+    return found
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.splitlines()[0])
+    parser.add_argument("only", nargs="?", default="", help="judge the modules whose path has this in it")
+    parser.add_argument("--sample", type=int, metavar="N", help="judge N mutants instead of all")
+    parser.add_argument("--seed", type=int, default=0, help="which N: the same seed takes the same ones (default 0)")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="mutants at a time")
+    parser.add_argument("--verbose", action="store_true", help="print each mutant as it is judged")
+    return parser.parse_args(arguments)
+
+
+def _baseline(tests: Sequence[str]) -> str:
+    """Run tests on the unchanged source, and import what they needed of other projects; says what went wrong, if so."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        status = _pytest(tests, silent=False)
+        others = [name for name in sys.modules if name.partition(".")[0] not in OURS]
+        with os.fdopen(write, "w") as stream:
+            stream.write("\n".join(others))
+        os._exit(status)
+    os.close(write)
+    with os.fdopen(read) as stream:
+        others = stream.read().split("\n")
+    _, status = os.waitpid(child, 0)
+    if status:
+        return f"exit status {os.waitstatus_to_exitcode(status)}"
+    for name in others:
+        try:
+            importlib.import_module(name)
+        except Exception:  # noqa: BLE001, S112 (only time is lost)
+            continue
+    return ""
+
+
+def _run(chosen: Sequence[tuple[Judged, Mutant]], jobs: int) -> Iterator[tuple[Judged, Mutant, bool]]:
+    """Fork for each mutant, some at a time; gives each in its order, with whether it was killed."""
+    waiting: dict[int, int] = {}
+    results: dict[int, bool] = {}
+    following = given = 0
+    while given < len(chosen):
+        while following < len(chosen) and len(waiting) < jobs:
+            waiting[_judge(*chosen[following])] = following
+            following += 1
+        child, status = os.wait()
+        results[waiting.pop(child)] = status != 0
+        while given in results:
+            yield (*chosen[given], results.pop(given))
+            given += 1
+
+
+def _judge(judged: Judged, mutant: Mutant) -> int:
+    """Start the tests of a mutant; gives the process, whose exit status is 0 if no test noticed it."""
+    child = os.fork()
+    if child:
+        return child
+    sys.meta_path.insert(0, Changed(judged, mutant))  # type: ignore[arg-type]
+    os._exit(_pytest(judged.tests))
+
+
+def _pytest(tests: Sequence[str], *, silent: bool = True) -> int:
+    """Run pytest in this process, which is a child that does nothing else; an endless loop ends by a signal."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(CLOCK_SECONDS)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3) if silent else ():
+        os.dup2(nothing, stream)
+    try:
+        return int(pytest.main([*OPTIONS, *tests]))
+    except BaseException:  # noqa: BLE001 (a plugin that does not import is noticed too)
+        return 1
+
+
+def _report(counts: dict[str, list[int]], faults: Sequence[str], least: float, seconds: float) -> int:
+    total = [sum(column) for column in zip(*counts.values(), strict=True)]
+    for name, (killed, survived) in {**counts, "all": total}.items():
+        share = 100 * killed / (killed + survived)
+        sys.stdout.write(
+            f"{killed + survived:5} mutants  {killed:5} killed  {survived:4} survivors  {share:5.1f} %  {name}\n"
+        )
+    sys.stdout.write(f"in {seconds:.0f} seconds\n")
+    percent = 100 * total[0] / sum(total)
+    if percent < least:
+        faults = [*faults, f"{percent:.1f} % of the mutants are killed; expected {least} % or more; write tests"]
+    sys.stdout.writelines(f"tests.mutants: {fault}\n" for fault in faults)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,200 @@
+"""Small faults put into a module's source, one at a time: each is a mutant that some test should notice."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+__all__ = ["Mutant", "mutants"]
+
+_TEXT_METHODS = ("strip", "lower", "removeprefix", "removesuffix")
+_OTHER_FUNCTION = {"any": "all", "all": "any", "min": "max", "max": "min", "sorted": "list"}
+#: Each comparison: the same with its bound moved, where it has one, and its opposite.
+_COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop] | None, type[ast.cmpop]]] = {
+    ast.Lt: (ast.LtE, ast.GtE),
+    ast.LtE: (ast.Lt, ast.Gt),
+    ast.Gt: (ast.GtE, ast.LtE),
+    ast.GtE: (ast.Gt, ast.Lt),
+    ast.Eq: (None, ast.NotEq),
+    ast.NotEq: (None, ast.Eq),
+    ast.Is: (None, ast.IsNot),
+    ast.IsNot: (None, ast.Is),
+    ast.In: (None, ast.NotIn),
+    ast.NotIn: (None, ast.In),
+}
+_ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.FloorDiv,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult,
+    ast.BitOr: ast.BitAnd,
+    ast.BitAnd: ast.BitOr,
+}
+#: What is short enough to show around a constant.
+_CONTEXTS = (
+    *(ast.Call, ast.Compare, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Tuple, ast.List, ast.Subscript),
+    *(ast.Slice, ast.Starred, ast.Attribute, ast.NamedExpr, ast.keyword, ast.Assign, ast.AnnAssign, ast.Return),
+)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one place in a module's syntax tree.
+
+    Attributes
+    ----------
+    tree : ast.Module
+        The tree that `apply` changes; all mutants of a module share it.
+    function : str
+        The function or class around the place: ``"Row.fits"``.
+    change : str
+        The expression before and after, with a number where a function has several alike:
+        ``"len(fitting) != 1 => len(fitting) != 2"``.
+    """
+
+    tree: ast.Module
+    function: str
+    change: str
+    parent: ast.AST
+    field: str
+    index: int | None
+    replacement: ast.AST
+
+    def apply(self) -> ast.Module:
+        """Return the tree with the change in it, for good."""
+        _put(self.parent, self.field, self.index, self.replacement)
+        return ast.fix_missing_locations(self.tree)
+
+
+def mutants(source: str) -> list[Mutant]:
+    """Return every mutant of a module, in the order of its source.
+
+    The bodies of functions and classes are changed, with their defaults. Tables at the level of the module are data,
+    which other tests compare with what CUDA ships; annotations and docstrings change nothing.
+    """
+    tree = ast.parse(source)
+    found: list[Mutant] = []
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found += _inside(tree, node, node.name)
+    seen: Counter[tuple[str, str]] = Counter()
+    numbered = []
+    for one in found:
+        seen[one.function, one.change] += 1
+        number = seen[one.function, one.change]
+        change = one.change if number == 1 else f"{one.change} (#{number})"
+        numbered.append(
+            Mutant(one.tree, one.function, change, one.parent, one.field, one.index, one.replacement),
+        )
+    return numbered
+
+
+def _inside(tree: ast.Module, node: ast.AST, function: str) -> Iterator[Mutant]:
+    """The mutants of what is in a node."""
+    for parent, field, index, child in _children(node):
+        name = f"{function}.{child.name}" if isinstance(child, ast.FunctionDef | ast.ClassDef) else function
+        # a constant is known by what it is part of
+        context = node if isinstance(node, _CONTEXTS) else child
+        for replacement in _replacements(child, node, field):
+            around = context if isinstance(child, ast.Constant | ast.Compare | ast.Name) else child
+            before = _text(around)
+            if around is child:
+                after = _text(replacement)
+            else:
+                _put(parent, field, index, replacement)
+                after = _text(around)
+                _put(parent, field, index, child)
+            yield Mutant(tree, name, f"{before} => {after}", parent, field, index, replacement)
+        yield from _inside(tree, child, name)
+
+
+def _children(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:
+    """What a node holds that can be changed, each with its place."""
+    for field, value in ast.iter_fields(node):
+        if field in ("annotation", "returns", "decorator_list", "bases", "pattern", "type"):
+            continue
+        if isinstance(node, ast.JoinedStr) and field == "values":
+            # the words of a message are changed all at once; the values in it one by one
+            yield from ((node, field, n, one) for n, one in enumerate(value) if isinstance(one, ast.FormattedValue))
+        elif isinstance(value, list):
+            skip = 1 if field == "body" and _has_docstring(node) else 0
+            yield from ((node, field, n, one) for n, one in enumerate(value) if n >= skip and isinstance(one, ast.AST))
+        elif isinstance(value, ast.AST) and not (isinstance(node, ast.FormattedValue) and field == "format_spec"):
+            yield node, field, None, value
+
+
+def _replacements(node: ast.AST, parent: ast.AST, field: str) -> Iterator[ast.AST]:
+    """What may stand in the place of a node: each a fault that somebody could make."""
+    condition = field in ("test", "ifs")
+    if condition:
+        yield from (ast.Constant(value) for value in (True, False) if not (value and isinstance(parent, ast.While)))
+    match node:
+        case ast.Compare(left=left, ops=[operator], comparators=[right]):
+            moved, opposite = _COMPARISONS[type(operator)]
+            if moved is not None:
+                yield ast.Compare(left, [moved()], [right])
+            if not condition and not isinstance(parent, ast.BoolOp | ast.UnaryOp):
+                yield ast.Compare(left, [opposite()], [right])
+        case ast.BoolOp(op=op, values=values):
+            for number in range(len(values)):
+                rest = [value for other, value in enumerate(values) if other != number]
+                yield rest[0] if len(rest) == 1 else ast.BoolOp(op, rest)
+        case ast.UnaryOp(op=ast.Not(), operand=operand) if not condition:
+            yield operand
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+            yield ast.BinOp(left, _ARITHMETIC[type(op)](), right)
+        case ast.Constant(value=bool(value)):
+            yield ast.Constant(not value)
+        case ast.Constant(value=int(value)):
+            yield ast.Constant(value + 1)
+        case ast.Constant(value=str(value)):
+            yield ast.Constant(f"XX{value}")
+        case ast.JoinedStr():
+            yield ast.Constant("")
+        case ast.Call():
+            yield from _calls(node)
+        case _:
+            yield from _statements(node)
+
+
+def _calls(node: ast.Call) -> Iterator[ast.AST]:
+    match node.func:
+        case ast.Name(id=name) if name in _OTHER_FUNCTION:
+            keywords = [] if name == "sorted" else node.keywords
+            yield ast.Call(ast.Name(_OTHER_FUNCTION[name], ast.Load()), node.args, keywords)
+        case ast.Attribute(value=value, attr=name) if name in _TEXT_METHODS:
+            yield value
+        case ast.Attribute(attr="get") if len(node.args) == 2:
+            yield ast.Call(node.func, node.args[:1], [])
+    for number in range(len(node.keywords)):
+        yield ast.Call(node.func, node.args, [one for other, one in enumerate(node.keywords) if other != number])
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    match node:
+        case ast.Return(value=value) if value is not None and not isinstance(value, ast.Constant):
+            yield ast.Return(ast.Constant(None))
+        case ast.Raise() | ast.Continue() | ast.AugAssign() | ast.Expr(value=ast.Call()):
+            yield ast.Pass()
+        case ast.Break():
+            yield ast.Continue()
+        case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
+            yield ast.Pass()
+
+
+def _has_docstring(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node, clean=False) is not None
+
+
+def _put(parent: ast.AST, field: str, index: int | None, node: ast.AST) -> None:
+    if index is None:
+        setattr(parent, field, node)
+    else:
+        getattr(parent, field)[index] = node
+
+
+def _text(node: ast.AST) -> str:
+    return " ".join(ast.unparse(ast.fix_missing_locations(node)).split())
