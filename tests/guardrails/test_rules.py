@@ -215,6 +215,16 @@ def test_packaging() -> None:
     assert driver.asked == []
 
 
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_every_remembered_item_counts(at: int) -> None:
+    """An item that clashes with any of the remembered ones is refused, wherever that one stands."""
+    remembered = [item("nvJitLink", "13.0"), item("cufft", "13.0")]
+    remembered.insert(at, item("cudart", "13.0", "headers"))
+    verdict = judge(item("nvrtc", "13.2"), remembered, driver=NEW)
+    assert (verdict.status, verdict.rule) == ("incompatible", "same-ctk")
+    assert "cudart headers" in verdict.message
+
+
 def test_order_of_the_checks() -> None:
     """Constraint before pairs before driver before pipelines: the first fault is the answer."""
     nvrtc, headers = item("nvrtc", "13.2"), item("cudart", "13.0", "headers")
