@@ -84,7 +84,7 @@ def branch_of(release: str) -> int:
     if not _RELEASE.fullmatch(release):
         msg = f"{release!r} is not a driver release; write two or three numbers, such as '580.65.06'"
         raise ValueError(msg)
-    return int(release.split(".", maxsplit=1)[0])
+    return int(release.partition(".")[0])
 
 
 def parse_constraint(value: str | SpecifierSet | None) -> SpecifierSet | None:
