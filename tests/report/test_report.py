@@ -231,10 +231,10 @@ def test_save_and_load(four, tmp_path) -> None:
     both = merge([tmp_path / "r.json", tmp_path / "more"])
     assert [cell.name for cell in both.cells] == [*(cell.name for cell in report.cells), "late"]
     (tmp_path / "o.json").write_text('{"format": "cudalink-report", "schema": 1, "cells": []}')
-    with pytest.raises(records.RecordError, match=r"o\.json: no saved report"):
+    with pytest.raises(records.RecordError, match=r"o\.json: not a saved report"):
         merge([tmp_path / "o.json"])
     (tmp_path / "o.json").write_text("{}")
-    with pytest.raises(records.RecordError, match=r"o\.json: no saved report"):
+    with pytest.raises(records.RecordError, match=r"o\.json: not a saved report"):
         merge([tmp_path / "o.json"])
 
 
