@@ -35,7 +35,7 @@ __all__ = ["KINDS", "Finding", "Measurement", "findings", "load", "measure", "se
 KINDS: Final = ("ptx", "ltoir", "cubin")
 #: Known to every release from 12.0 on.
 ARCH: Final = "sm_90"
-_WORKER = Path(__file__).with_name("_skew_worker.py")
+_WORKER = Path(__file__).with_name("worker.py")
 _STEP = Literal["nvjitlink", "driver", "load"]
 _SIGNALS: Final = {-4: "SIGILL", -6: "SIGABRT", -7: "SIGBUS", -8: "SIGFPE", -11: "SIGSEGV"}
 
