@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from .wording import counted
+
 if TYPE_CHECKING:
     from .events import CrashRecord, VerdictRecord, VersionRecord, ViolationRecord
 
@@ -113,7 +115,7 @@ class CellRun:
         """Why the run is incomplete; empty if pytest finished."""
         if not self.finished:
             cut = ", and the file is cut" if self.truncated else ""
-            return f"the run did not come to its end after {len(self.outcomes)} tests{cut}"
+            return f"the run did not finish ({counted(len(self.outcomes), 'test')} recorded){cut}"
         if self.exitstatus in _WHOLE:
             return ""
         return f"pytest ended with exit status {self.exitstatus}: {_ENDS.get(self.exitstatus, 'unknown')}"

@@ -185,7 +185,7 @@ class MatrixReport:
             ]
             missing = list(content["missing"])
         except (ValueError, KeyError, TypeError) as error:
-            msg = f"{path}: no saved report of this version of pytest-cudalink ({type(error).__name__}: {error})"
+            msg = f"{path}: not a saved report of this version of pytest-cudalink ({type(error).__name__}: {error})"
             raise RecordError(msg) from error
         return cls(cells, missing)
 

@@ -191,6 +191,11 @@ def section_table(image: bytes) -> int:
     return struct.unpack_from("<Q", image, 40)[0]
 
 
+def sections_in(image: bytes) -> int:
+    """How many sections there are: the first number that is none of them."""
+    return struct.unpack_from("<H", image, 60)[0]
+
+
 CUBIN = SAMPLES["13.0/main.cubin"]
 
 
@@ -206,6 +211,7 @@ CUBIN = SAMPLES["13.0/main.cubin"]
         (lambda image: field(image, section_table(image) + 4, "<I", 1), "section 0 has type 1"),
         (lambda image: field(image, section_table(image) + 64 + 24, "<Q", 1 << 33), "ends at byte"),
         (lambda image: field(image, section_table(image) + 3 * 64 + 40, "<I", 900), "refers to section 900"),
+        (lambda image: field(image, section_table(image) + 3 * 64 + 40, "<I", sections_in(image)), "refers to section"),
         (lambda image: field(image, section_table(image) + 3 * 64 + 56, "<Q", 7), "in entries of 7"),
         (lambda image: field(image, section_table(image) + 3 * 64 + 44, "<I", 900), "first global symbol 900"),
         (lambda image: field(image, section_table(image) + 4 * 64 + 48, "<Q", 3), "not a power of two"),
@@ -218,6 +224,19 @@ def test_damage_is_named(change, words: str) -> None:
     assert problems
     assert words in problems[0]
     assert problems[0].startswith("damaged cubin: ")
+
+
+@pytest.mark.parametrize("align", [3, 6, 0xFFFF])
+def test_segments_are_aligned_to_powers_of_two(align: int) -> None:
+    """A segment with another alignment is refused; zero and one mean none."""
+    image = SAMPLES["13.0/linked.cubin"]
+    first = struct.unpack_from("<Q", image, 32)[0]
+    assert (
+        f"segment 0 has alignment {align}, not a power of two"
+        in inspect(field(image, first + 48, "<Q", align)).problems[0]
+    )
+    for none in (0, 1):
+        assert inspect(field(image, first + 48, "<Q", none)).problems == ()
 
 
 def places(image: bytes, name: str) -> dict[str, int]:

@@ -73,7 +73,7 @@ def test_impossible_versions(value) -> None:
     if value == "===13.0 ":
         assert not one(driver=value).met_by(Found("13.1"))
         return
-    with pytest.raises(ValueError, match="is no version specifier; write driver='>=13.0'"):
+    with pytest.raises(ValueError, match="is not a version specifier; write driver='>=13.0'"):
         parse({"driver": value})
 
 
@@ -175,7 +175,7 @@ def test_wrong_raises(arguments) -> None:
 
 def test_bad_pattern() -> None:
     """A bad regular expression is refused when it is written."""
-    with pytest.raises(ValueError, match="is no regular expression"):
+    with pytest.raises(ValueError, match="is not a regular expression"):
         Raises(match="(")
 
 
