@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cudalink.linker import dispatch
-from pytest_cudalink.linker.dispatch import Case, Policy, Row, cases, choose_backend, driver_matters, explain, policies
+from pytest_cudalink.linker.dispatch import (
+    Case,
+    Decision,
+    Policy,
+    Row,
+    cases,
+    choose_backend,
+    driver_matters,
+    explain,
+    policies,
+)
 from pytest_cudalink.plugin import settings
 from pytest_cudalink.versions import CudaVersion
 
@@ -181,9 +191,84 @@ def test_overlapping_and_missing_rows_are_refused() -> None:
         twice.row_for(12, None, lto=True)
 
 
+@pytest.mark.parametrize("driver", ["unknown", "same", "different", "newer", "older"])
+def test_a_known_driver_stands_in_no_relation_to_an_absent_nvjitlink(driver: str) -> None:
+    """Only "any" fits a driver that is known where there is no nvJitLink to compare it with."""
+    assert not replace(ROW, driver=driver).fits(12, None, lto=False)
+    assert replace(ROW, driver=driver).fits(None, None, lto=False) == (driver == "unknown")
+
+
+@pytest.mark.parametrize("lacking", ["no", "yes"])
+def test_an_incomplete_file_is_refused(monkeypatch: pytest.MonkeyPatch, lacking: str) -> None:
+    """The file is checked when it is read, with LTO and without, before any link asks for the row that lacks."""
+    rows = dispatch.read_matrix("dispatch.toml")["strict-major"]["rows"]
+    rows = [row for row in rows if (row["nvjitlink"], row["lto"]) != ("none", lacking)]
+    monkeypatch.setattr(dispatch, "read_matrix", lambda _: {"p": {"summary": "", "rows": rows}})
+    with pytest.raises(ValueError, match="policy 'p': .* these do: none"):
+        policies.__wrapped__()
+
+
+@pytest.mark.parametrize(
+    ("ways", "matters"),
+    [((False, False), False), ((True, False), True), ((False, True), True), ((True, True), True)],
+)
+def test_each_way_to_need_lto_makes_the_driver_matter(monkeypatch: pytest.MonkeyPatch, ways, matters: bool) -> None:
+    """By a policy that looks at the driver for LTO alone; of nvJitLink its major counts."""
+    newer = Row("newer", "newer", "present", "yes", "driver", "because")
+    others = [replace(newer, name="other", driver=driver) for driver in ("same", "older", "unknown")]
+    table = Policy("p", "", (newer, *others, replace(newer, name="other", driver="any", lto="no")))
+    monkeypatch.setattr(dispatch, "policy_named", lambda _: table)
+    assert driver_matters.__wrapped__((13, 99), *ways, "p") == matters
+
+
 def test_decision_names_versions() -> None:
-    """The sentence says what was found."""
+    """The sentence says what was found, and str adds the policy and its row."""
     decision = explain(CudaVersion(12, 9), (13, 0), False, False)
     assert decision.backend == "driver"
-    assert "driver CUDA 12.9, nvJitLink 13.0" in decision.sentence
-    assert Case("p", "r", None, None, False, False, "driver").id == "driver-unknown_nvjitlink-none"
+    assert decision.found == "driver CUDA 12.9, nvJitLink 13.0"
+    assert decision.sentence == f"{decision.because} ({decision.found})"
+    assert decision.message == decision.error == ""
+    assert str(decision) == f"driver by policy strict-major, row 'different major': {decision.sentence}"
+
+
+def test_decision_names_what_is_not_known() -> None:
+    """An unknown driver is another thing than one that was not asked; an error says what was found."""
+    decision = explain(None, None, True, False)
+    assert decision.found == "driver unknown, nvJitLink none"
+    assert replace(decision, driver_asked=False).found == "driver not asked, nvJitLink none"
+    assert decision.backend is None
+    assert decision.message == f"{decision.error} (found: {decision.found}; policy strict-major)"
+    assert str(decision) == f"error by policy strict-major, row 'no nvJitLink for LTO': {decision.sentence}"
+
+
+def test_a_forced_decision_gives_its_reason_alone() -> None:
+    """What the table was not asked about has no versions to show."""
+    forced = Decision("driver", "strict-major", "forced", None, None, False, False, "an option says so")
+    assert forced.sentence == "an option says so"
+    assert forced.message == ""
+    assert forced.driver_asked
+
+
+@pytest.mark.parametrize("driver", [13, CudaVersion(13, 0), CudaVersion(13, 5)])
+def test_the_major_of_the_driver_decides(driver: CudaVersion | int) -> None:
+    """A full version of the driver counts as its major."""
+    decision = explain(driver, (13, 2), False, True)
+    assert (decision.backend, decision.row, decision.driver) == ("nvjitlink", "same major", driver)
+
+
+def test_case_has_a_short_name() -> None:
+    """The id names the versions, and the ways in which LTO is needed."""
+    case = Case("p", "r", None, None, False, False, "driver")
+    assert case.id == "driver-unknown_nvjitlink-none"
+    assert case.message == ""
+    assert Case("p", "r", 13, (12, 9), True, True, "error").id == "driver-13_nvjitlink-12.9_ltoir_lto"
+    assert Case("p", "r", 13, (12, 9), False, True, "error").id == "driver-13_nvjitlink-12.9_lto"
+
+
+def test_only_a_case_that_is_an_error_has_a_message() -> None:
+    """The words that any implementation should have, and none where a backend is taken."""
+    assert {(case.expected == "error", case.message) for case in cases()} == {
+        (False, ""),
+        (True, UNAVAILABLE),
+        (True, MATCHING),
+    }
