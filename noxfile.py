@@ -56,6 +56,13 @@ def properties(session: nox.Session) -> None:
 
 
 @nox.session
+def mutants(session: nox.Session) -> None:
+    """Count the faults in the pure rules that their tests notice. --sample=N --seed=S judges N of them."""
+    install(session, *group("test"))
+    session.run("python", "-m", "tests.mutants", *session.posargs)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Ruff: rules and formatting."""
     session.install(*group("lint"))

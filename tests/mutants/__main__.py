@@ -64,11 +64,11 @@ class Changed(SourceFileLoader):
         super().__init__(judged.name, str(ROOT / judged.file))
         self.mutant = mutant
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """Answer for the one module that is changed."""
         return importlib.util.spec_from_file_location(name, self.path, loader=self) if name == self.name else None
 
-    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002
+    def get_code(self, fullname: str) -> CodeType:
         """Compile the mutant; no cache holds it."""
         return compile(self.mutant.apply(), self.path, "exec", dont_inherit=True)
 
@@ -171,7 +171,7 @@ def _baseline(tests: Sequence[str]) -> str:
     for name in others:
         try:
             importlib.import_module(name)
-        except Exception:  # noqa: BLE001, S112 (only time is lost)
+        except Exception:  # noqa: BLE001 (only time is lost)
             continue
     return ""
 
@@ -197,7 +197,7 @@ def _judge(judged: Judged, mutant: Mutant) -> int:
     child = os.fork()
     if child:
         return child
-    sys.meta_path.insert(0, Changed(judged, mutant))  # type: ignore[arg-type]
+    sys.meta_path.insert(0, Changed(judged, mutant))
     os._exit(_pytest(judged.tests))
 
 

@@ -138,14 +138,20 @@ def _replacements(node: ast.AST, parent: ast.AST, field: str) -> Iterator[ast.AS
                 yield ast.Compare(left, [moved()], [right])
             if not condition and not isinstance(parent, ast.BoolOp | ast.UnaryOp):
                 yield ast.Compare(left, [opposite()], [right])
-        case ast.BoolOp(op=op, values=values):
-            for number in range(len(values)):
-                rest = [value for other, value in enumerate(values) if other != number]
-                yield rest[0] if len(rest) == 1 else ast.BoolOp(op, rest)
         case ast.UnaryOp(op=ast.Not(), operand=operand) if not condition:
             yield operand
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-            yield ast.BinOp(left, _ARITHMETIC[type(op)](), right)
+        case ast.Constant() | ast.JoinedStr():
+            yield from _constants(node)
+        case ast.Call():
+            yield from _calls(node)
+        case ast.expr():
+            yield from _operations(node)
+        case _:
+            yield from _statements(node)
+
+
+def _constants(node: ast.Constant | ast.JoinedStr) -> Iterator[ast.AST]:
+    match node:
         case ast.Constant(value=bool(value)):
             yield ast.Constant(not value)
         case ast.Constant(value=int(value)):
@@ -154,10 +160,16 @@ def _replacements(node: ast.AST, parent: ast.AST, field: str) -> Iterator[ast.AS
             yield ast.Constant(f"XX{value}")
         case ast.JoinedStr():
             yield ast.Constant("")
-        case ast.Call():
-            yield from _calls(node)
-        case _:
-            yield from _statements(node)
+
+
+def _operations(node: ast.expr) -> Iterator[ast.AST]:
+    match node:
+        case ast.BoolOp(op=op, values=values):
+            for number in range(len(values)):
+                rest = [value for other, value in enumerate(values) if other != number]
+                yield rest[0] if len(rest) == 1 else ast.BoolOp(op, rest)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+            yield ast.BinOp(left, _ARITHMETIC[type(op)](), right)
 
 
 def _calls(node: ast.Call) -> Iterator[ast.AST]:
