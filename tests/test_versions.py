@@ -18,6 +18,7 @@ from pytest_cudalink.versions import (
     needs_for_ptx_isa,
     parse_architecture,
     ptx_isa_of,
+    skew_remedy,
 )
 
 versions = st.builds(CudaVersion, st.integers(0, 99), st.integers(0, 99))
@@ -106,6 +107,12 @@ def test_needs_is_monotonic(number: tuple[int, int]) -> None:
     assert needs_for_nvvm_ir(number) <= needs_for_nvvm_ir(following)
 
 
+@pytest.mark.parametrize("release", sorted(PTX_ISA))
+def test_ptx_isa_of_each_release(release: CudaVersion) -> None:
+    """A release of the table reads what stands there for it."""
+    assert ptx_isa_of(release) == PTX_ISA[release]
+
+
 def test_ptx_isa_of_unknown_releases() -> None:
     """A release after the table reads at least what the last known one reads; one before it is an error."""
     assert ptx_isa_of(CudaVersion(15, 0)) == PTX_ISA[LATEST_KNOWN]
@@ -123,6 +130,10 @@ def test_architectures_of_releases() -> None:
     assert "sm_100f" not in known_architectures(CudaVersion(12, 8))
     assert "sm_100f" in known_architectures(CudaVersion(12, 9))
     assert set(known_architectures(CudaVersion(13, 2))) < set(known_architectures())
+    assert "sm_100" in known_architectures(CudaVersion(12, 8))
+    assert "sm_100a" in known_architectures(CudaVersion(12, 8))
+    assert "sm_100" not in known_architectures(CudaVersion(12, 7))
+    assert known_architectures(CudaVersion(11, 8)) == known_architectures(CudaVersion(12, 0))
 
 
 @given(st.sampled_from(ARCHITECTURES), st.sampled_from(["sm", "compute", "lto"]))
@@ -137,3 +148,27 @@ def test_unknown_architecture_lists_the_known(text: str) -> None:
     """The error lists what there is."""
     with pytest.raises(ValueError, match=r"unknown architecture .* known: sm_50, .*sm_90a"):
         parse_architecture(text)
+
+
+def test_needs_as_text() -> None:
+    """A need is named by its release, or as what is newer than it."""
+    assert str(Needs(CudaVersion(13, 2))) == "CUDA 13.2"
+    assert str(Needs(CudaVersion(13, 2), newer_than=True)) == "newer than CUDA 13.2"
+
+
+@pytest.mark.parametrize(
+    ("needs", "driver", "remedy"),
+    [
+        (Needs(CudaVersion(12, 9)), False, "install 'nvidia-nvjitlink-cu12>=12.9'"),
+        (Needs(CudaVersion(13, 2)), False, "install 'nvidia-nvjitlink>=13.2'"),
+        (Needs(CudaVersion(13, 5), newer_than=True), False, "install 'nvidia-nvjitlink>13.5'"),
+        (Needs(CudaVersion(13, 2)), True, "install a driver for CUDA 13.2 or newer"),
+        (Needs(CudaVersion(13, 5), newer_than=True), True, "install a driver for CUDA 13.5 at least"),
+    ],
+)
+def test_remedy_of_a_skew(needs: Needs, driver: bool, remedy: str) -> None:
+    """The wheel of nvJitLink has another name for CUDA 12; an older compiler always helps."""
+    words = f"linker understands up to 12.3: {remedy}, or compile with CUDA 12.3 or older"
+    assert skew_remedy(needs, CudaVersion(12, 3), driver=driver) == words
+    if not driver:
+        assert skew_remedy(needs, CudaVersion(12, 3)) == words

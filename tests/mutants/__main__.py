@@ -33,8 +33,12 @@ CONFIGURATION = Path(__file__).with_name("modules.toml")
 SURVIVORS = Path(__file__).with_name("survivors.txt")
 OURS = ("pytest_cudalink", "tests", "conftest")
 
-#: The parent imported plugins before pytest could rewrite them: that is no fault of a test.
-OPTIONS = ("-x", "-q", "-pno:cacheprovider", "-pno:xdist", "-Wignore::pytest.PytestAssertRewriteWarning")
+#: Rules need neither the plugin nor shared fixtures, which cost more than the tests themselves. The parent imported
+#: hypothesis before pytest could rewrite it: that is no fault of a test.
+OPTIONS = (
+    *("-x", "-q", "--noconftest", "-pno:cudalink", "-pno:xdist", "-pno:cacheprovider"),
+    "-Wignore::pytest.PytestAssertRewriteWarning",
+)
 #: Seconds: of CPU time over what the tests take without a change, and on the clock, for what sleeps.
 CPU_SECONDS, CLOCK_SECONDS = 20, 180
 
@@ -92,13 +96,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     hypothesis.settings.register_profile(
         "mutants",
         deadline=None,
-        max_examples=30,
+        max_examples=20,
         derandomize=True,
         database=None,
         phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
         suppress_health_check=list(hypothesis.HealthCheck),
     )
-    os.environ["HYPOTHESIS_PROFILE"] = "mutants"
+    hypothesis.settings.load_profile("mutants")
     sys.dont_write_bytecode = False  # else each child compiles what none of them changed
     os.chdir(ROOT)
     for tests in dict.fromkeys(judged.tests for judged, _ in chosen):
