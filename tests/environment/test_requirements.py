@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import string
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cudalink.environment.requirements import NAMES, Found, Raises, parse, unmet
+from pytest_cudalink.environment.requirements import NAMES, Found, Raises, Requirement, parse, unmet
 from pytest_cudalink.linker import LinkError
 
 VERSIONS = st.tuples(st.integers(0, 99), st.integers(0, 99))
@@ -27,7 +28,12 @@ def one(**keywords):
         ({"driver": "<14,>=13.2"}, "driver >= 13.2, < 14"),
         ({"nvjitlink": "13"}, "nvjitlink == 13.*"),
         ({"ctk": "~=12.9"}, "ctk ~= 12.9"),
+        ({"driver": " 13 "}, "driver == 13.*"),
+        ({"driver": "!=13.2,>=13.2"}, "driver != 13.2, >= 13.2"),
+        ({"driver": ">=13.2,!=13.2"}, "driver != 13.2, >= 13.2"),
+        ({"driver": ">=9.2,<13"}, "driver >= 9.2, < 13"),
         ({"arch": "compute_90"}, "arch sm_90"),
+        ({"arch": "sm_122"}, "arch sm_122"),
         ({"arch": "sm_999"}, "arch sm_999"),  # of a device that nobody knows yet
         ({"arch": ">=9.0"}, "arch >= 9.0"),
         ({"gpu": True}, "a GPU"),
@@ -98,13 +104,63 @@ def test_impossible_versions(value) -> None:
         ({"gpu": True}, Found("sm_90"), True),
         ({"gpu": True}, Found("sm_90", "emulated"), False),
         ({"gpu": False}, Found("sm_90", "emulated"), True),
+        ({"arch": ">=9.0"}, Found("nonsense"), False),
         ({"gpu": True}, Found(None, "absent"), False),
+        ({"gpu": True}, Found(None), False),
+        ({"gpu": False}, Found(None, "absent"), True),
+        ({"gpu": False}, Found("sm_90"), False),
+        ({"driver": ">=13"}, Found("13.1rc1"), True),
+        ({"driver": ">=13"}, Found("nonsense"), False),
         ({"driver": ">=13"}, Found(None, "absent"), False),
     ],
 )
 def test_arch_and_gpu(keywords, found, met) -> None:
     """An emulated device is no GPU; architectures compare as compute capabilities."""
     assert one(**keywords).met_by(found) is met
+
+
+def test_a_requirement_without_a_bound_is_not_met() -> None:
+    """What `parse` never makes: nothing to compare with, or an architecture that is none."""
+    assert Requirement("driver", "driver").met_by(Found("13.0")) is False
+    assert Requirement("arch", "arch").met_by(Found("sm_90")) is False
+    assert Requirement("arch", "arch", arch="nonsense").met_by(Found("sm_90")) is False
+    assert Requirement("gpu", "a GPU").met_by(Found("sm_90")) is True
+
+
+@pytest.mark.parametrize("value", ["sm_91", "sm_80a", "compute_105", "sm_11"])
+def test_an_architecture_between_the_known_ones_is_refused(value) -> None:
+    """No device has it, so the test would never run; the error lists those that there are."""
+    with pytest.raises(ValueError, match=rf"arch='{value}' .*is unknown; expected sm_50, .*, sm_121f, or a newer one"):
+        parse({"arch": value})
+
+
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ({"gpu": 1}, "gpu=1; expected True for a real device, or False for none"),
+        ({"arch": "hopper"}, "write arch='sm_90', or a specifier of the compute capability: arch='>=9.0'"),
+        ({"ctk": "new"}, "write ctk='>=13.0'"),
+    ],
+)
+def test_an_impossible_value_is_answered_with_a_possible_one(keywords, words) -> None:
+    """Each requirement has its own example."""
+    with pytest.raises(ValueError, match=re.escape(words)):
+        parse(keywords)
+
+
+def test_none_is_no_requirement() -> None:
+    """So that a project can compute its keywords; the rest is in the order of the cost of asking."""
+    keywords = {"arch": None, "gpu": False, "driver": ">=13", "ctk": "13", "nvjitlink": None}
+    assert [requirement.name for requirement in parse(keywords)] == ["ctk", "driver", "gpu"]
+
+
+def test_found_as_text() -> None:
+    """What is not real says what it is."""
+    assert str(Found("13.0")) == "13.0"
+    assert str(Found("13.0", "emulated")) == "13.0, emulated"
+    assert str(Found(None, "absent")) == str(Found(None)) == "none"
+    assert str(Found(None, "faked")) == "none, faked"
+    assert Found("13.0").source == ""
 
 
 def test_only_what_is_required_is_asked() -> None:
@@ -118,6 +174,12 @@ def test_only_what_is_required_is_asked() -> None:
     asked = Asked()
     assert [str(item) for item in unmet(parse({"nvjitlink": ">=13", "ctk": ">=12"}), asked)] == ["nvjitlink >= 13"]
     assert set(asked) == {"ctk", "nvjitlink"}
+
+
+class NamedError(Exception):
+    """As a library that gives its errors a name."""
+
+    name = "CUDA_ERROR_INVALID_PTX"
 
 
 class BindingsError(Exception):
@@ -141,6 +203,11 @@ LINK_ERROR = LinkError("nvJitLink: x failed", backend="nvjitlink", code=4, code_
         (Raises("NVJITLINK_ERROR_PTX"), BindingsError(4, "ERROR_PTX_COMPILE (4)"), False),
         (Raises(4), BindingsError(4, ""), True),
         (Raises("CUDA_ERROR_INVALID_PTX"), RuntimeError("CUDA_ERROR_INVALID_PTX: a PTX JIT"), True),
+        (Raises("CUDA_ERROR_INVALID_PTX"), NamedError(), True),
+        (Raises("CUDA_ERROR_INVALID"), NamedError(), False),
+        (Raises("CUDA_ERROR_UNKNOWN", 4), LINK_ERROR, True),
+        (Raises(222), RuntimeError("222"), False),
+        (Raises("NVJITLINK_ERROR_PTX_COMPILE"), LinkError("", backend="nvjitlink", code_name="X"), False),
         (Raises(ValueError, RuntimeError), RuntimeError(), True),
         (Raises(ValueError), RuntimeError(), False),
         (Raises(RuntimeError, match="too new"), RuntimeError("input too new"), True),
@@ -173,9 +240,17 @@ def test_wrong_raises(arguments) -> None:
         Raises(*arguments)
 
 
+def test_wrong_raises_is_answered() -> None:
+    """The error names what was given, and what can be."""
+    with pytest.raises(TypeError, match=r"Raises\(\) needs a code .*, an exception type, or match"):
+        Raises()
+    with pytest.raises(TypeError, match=r"Raises\(1.5\): expected the name or number of a code"):
+        Raises("CUDA_ERROR_UNKNOWN", 1.5)
+
+
 def test_bad_pattern() -> None:
     """A bad regular expression is refused when it is written."""
-    with pytest.raises(ValueError, match="is not a regular expression"):
+    with pytest.raises(ValueError, match=r"Raises\(match='\('\) is not a regular expression: missing"):
         Raises(match="(")
 
 
@@ -184,3 +259,7 @@ def test_shown() -> None:
     raises = Raises("CUDA_ERROR_INVALID_PTX", RuntimeError, match="x")
     assert str(raises) == "CUDA_ERROR_INVALID_PTX or RuntimeError matching 'x'"
     assert repr(raises) == "Raises('CUDA_ERROR_INVALID_PTX', RuntimeError, match='x')"
+    assert str(Raises(match="x")) == "an exception matching 'x'"
+    assert repr(Raises(match="x")) == "Raises(match='x')"
+    assert str(Raises(4, ValueError)) == "4 or ValueError"
+    assert repr(Raises(4, ValueError)) == "Raises(4, ValueError)"
