@@ -40,7 +40,7 @@ OPTIONS = (
     "-Wignore::pytest.PytestAssertRewriteWarning",
 )
 #: Seconds: of CPU time over what the tests take without a change, and on the clock, for what sleeps.
-CPU_SECONDS, CLOCK_SECONDS = 20, 180
+CPU_SECONDS, CLOCK_SECONDS = 10, 180
 
 
 @dataclass(frozen=True)
