@@ -46,7 +46,7 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc] # (hatchling is
         if sys.platform == "win32" or not PARTS:
             return  # the pure Python parts work there
         package = ROOT / "pytest_cudalink"
-        compiler = load("_cudalink_cc", package / "_cc.py")
+        compiler = load("_cudalink_cc", package / "native" / "compiler.py")
         self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-build-")
         for part in PARTS:
             folder = package / part / "lib" if version == "editable" else Path(self._scratch.name) / part / "lib"

@@ -100,7 +100,7 @@ def pathfinder(session: nox.Session) -> None:
     for version in ("1.5.0", "1.5.6", "1.7.0", "1.9.0"):
         session.install(f"cuda-pathfinder=={version}")
         env = {"CUDALINK_PATHFINDER": version}
-        tests = ("tests/test_guardrails.py", "tests/toolkit/test_guardrails_wheels.py")
+        tests = ("tests/guardrails/test_guard.py", "tests/toolkit/test_guardrails_wheels.py")
         session.run("pytest", "-q", *tests, *session.posargs, env=env)
 
 
@@ -264,8 +264,7 @@ def plugins(session: nox.Session, release: str) -> None:
     """The plugin's own suite on each pytest, beside pytest-randomly and pytest-rerunfailures."""
     beside = ("pytest-randomly", "pytest-rerunfailures")
     install(session, *BASE.packages, "numpy", *group("test"), *PYTESTS[release], *beside)
-    topics = ("plugin", "marker", "recording", "isolation", "steering")
-    session.run("pytest", *(f"tests/test_{topic}.py" for topic in topics), *session.posargs)
+    session.run("pytest", "tests/plugin", *session.posargs)
 
 
 @nox.session
@@ -354,7 +353,7 @@ def audit(session: nox.Session) -> None:
         if not list(folder.glob(f"{name.replace('-', '_')}-{version}-*.whl")):
             session.run("pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder), requirement)
     session.env["CUDALINK_AUDITED_WHEELS"] = str(folder)
-    session.run("pytest", "tests/stubs/test_audit_published.py", *session.posargs)
+    session.run("pytest", "tests/audit/test_audit_published.py", *session.posargs)
 
 
 @nox.session

@@ -5,6 +5,25 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
+
+
+def in_turn(ours: Callable[[], float], theirs: Callable[[], float], rounds: int) -> tuple[list[float], list[float]]:
+    """Seconds of both, round by round, each first in every other one; a round before them does not count."""
+    ours(), theirs()
+    first, second = [], []
+    for number in range(rounds):
+        pair = ((ours, first), (theirs, second)) if number % 2 else ((theirs, second), (ours, first))
+        for measure, times in pair:
+            times.append(measure())
+    return first, second
+
+
+def _timed(prepare: Callable[[], Callable[[], object]]) -> float:
+    action = prepare()
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
 
 
 def ratio(
@@ -17,15 +36,7 @@ def ratio(
 
     Each is called anew for every round to prepare it, untimed, and gives the action that is timed.
     """
-    ours()(), theirs()()
-    first, second = [], []
-    for number in range(rounds):
-        pair = ((ours, first), (theirs, second)) if number % 2 else ((theirs, second), (ours, first))
-        for prepare, times in pair:
-            action = prepare()
-            start = time.perf_counter()
-            action()
-            times.append(time.perf_counter() - start)
+    first, second = in_turn(partial(_timed, ours), partial(_timed, theirs), rounds)
     quotients = [a / b for a, b in zip(first, second, strict=True)]
     best = min(first), min(second)
     return *best, min(best[0] / best[1], statistics.median(quotients))

@@ -15,6 +15,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from _ratio import in_turn
+
 LIMIT = 1.02
 TESTS = 1000
 ROUNDS = 41
@@ -36,12 +40,7 @@ def run(folder: str, *arguments: str) -> float:
 
 def compare(what: str, ours: Callable[[], float], theirs: Callable[[], float], rounds: int = ROUNDS) -> bool:
     """Run two suites in turn and print one line; returns whether either ratio of their times is in the limit."""
-    ours(), theirs()
-    first, second = [], []
-    for number in range(rounds):
-        pair = ((ours, first), (theirs, second)) if number % 2 else ((theirs, second), (ours, first))
-        for suite, times in pair:
-            times.append(suite())
+    first, second = in_turn(ours, theirs, rounds)
     least, median = min(first) / min(second), statistics.median(first) / statistics.median(second)
     ok = min(least, median) <= LIMIT
     print(

@@ -36,9 +36,9 @@ ARCH = b"-arch=sm_90a"
 
 def inputs() -> list[tuple[bytes, bytes]]:
     """The demo's two modules as PTX, with their final NUL."""
-    from pytest_cudalink import demo
+    from pytest_cudalink.linker import sample
 
-    return [(code.code + b"\0", code.name.encode()) for code in demo.compile_modules("ptx", "sm_90")]
+    return [(code.code + b"\0", code.name.encode()) for code in sample.compile_modules("ptx", "sm_90")]
 
 
 def direct(library: Any, codes: list[tuple[bytes, bytes]]) -> int:
@@ -118,12 +118,12 @@ def serve() -> dict[str, Any]:
 #: A linker that lives as long as the suite, and tests that link nothing.
 SUITE = """
 import pytest
-from pytest_cudalink import demo
+from pytest_cudalink.linker import sample as demo
 from pytest_cudalink.linker import Linker, LinkerOptions
 
 @pytest.fixture(scope="session")
 def linker():
-    codes = demo.compile_modules("ptx", "sm_90")
+    codes = sample.compile_modules("ptx", "sm_90")
     with Linker(*codes, options=LinkerOptions(arch="sm_90"), backend="driver") as linker:
         linker.link("cubin")
         yield linker

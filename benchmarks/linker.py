@@ -10,8 +10,8 @@ from functools import partial
 
 from _ratio import ratio, report
 
-from pytest_cudalink import demo, probes
-from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
+from pytest_cudalink import probes
+from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode, sample
 
 ARCH = "sm_90"
 LIMIT = 1.05
@@ -56,7 +56,7 @@ def main() -> int:
     ok = True
     gc.disable()  # a collection would hit one side or the other
     for kind in ("ptx", "ltoir"):
-        codes = [(code.code, code.name.encode()) for code in demo.compile_modules(kind, ARCH)]
+        codes = [(code.code, code.name.encode()) for code in sample.compile_modules(kind, ARCH)]
         options = [f"-arch={ARCH}".encode()] + ([b"-lto"] if kind == "ltoir" else [])
         directly = partial(direct, library, kind, codes, options)
         assert bundled(kind, codes)() == directly()

@@ -26,7 +26,7 @@ CELLS = ("ctk-12.9", "ctk-13.0", "ctk-13.2")
 
 TEST = """
 import pytest
-from pytest_cudalink import demo
+from pytest_cudalink.linker import sample as demo
 
 @pytest.mark.parametrize("round", range({rounds}))
 def test_link(round):

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pytest_cudalink._cc import find_compiler
+from pytest_cudalink.native.compiler import find_compiler
 from pytest_cudalink.stubs import build
 
 CALLS, BLOCK = 100_000_000, 1_000_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .requirements import Raises
+    from .environment.requirements import Raises
 
 __all__ = ["Raises"]
 
@@ -16,7 +16,7 @@ __all__ = ["Raises"]
 def __getattr__(name: str) -> object:
     """`Raises`, imported when it is asked for: most who import this package do not."""
     if name == "Raises":
-        from .requirements import Raises
+        from .environment.requirements import Raises
 
         return Raises
     msg = f"module {__name__!r} has no attribute {name!r}"

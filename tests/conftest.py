@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from pytest_cudalink import probes
 from pytest_cudalink.linker import ObjectCode, forcing
-from pytest_cudalink.settings import OPTIONS
+from pytest_cudalink.plugin.settings import OPTIONS
 from pytest_cudalink.versions import CudaVersion
 
 pytest_plugins = ["pytester"]

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from cuda.bindings import nvjitlink
 
-from pytest_cudalink import demo
 from pytest_cudalink.artifacts import inspect
 from pytest_cudalink.artifacts._elf import read_elf
 from pytest_cudalink.linker import Program, ProgramOptions
+from pytest_cudalink.linker import sample as demo
 
 SAMPLES = Path(__file__).parent / "data" / "artifacts"
 ELF_HEADER = 64

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import fixtures, settings
 from pytest_cudalink.emulator import control
+from pytest_cudalink.plugin import fixtures, settings
 from pytest_cudalink.report import records
 
 ROOT = Path(__file__).parent.parent

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import _cc, emulator
+from pytest_cudalink import emulator
 from pytest_cudalink.emulator import build as emulator_build
 from pytest_cudalink.matrix import load_cells
+from pytest_cudalink.native import compiler as cc
 from tests.emulated import checkers
 
 ROOT = Path(__file__).parent.parent
@@ -67,7 +68,7 @@ def test_wheel_works_without_the_tree(wheel: Path, tmp_path: Path) -> None:
     """Unpacked elsewhere, the package finds its data."""
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     code = (
-        "import pytest_cudalink._data as data; from pytest_cudalink.linker import dispatch; "
+        "import pytest_cudalink.tables as data; from pytest_cudalink.linker import dispatch; "
         "print(data.matrices_dir(), list(dispatch.policies()))"
     )
     done = subprocess.run(
@@ -131,8 +132,8 @@ def compiler(name: str) -> list[str]:
 def test_compilers(name: str, tmp_path: Path) -> None:
     """Every compiler takes the sources without a warning, and what it makes for this machine links."""
     command = compiler(name)
-    for library in emulator_build.libraries(_cc):
-        built = _cc.build(library, tmp_path, command)
+    for library in emulator_build.libraries(cc):
+        built = cc.build(library, tmp_path, command)
         machine = built.read_bytes()[18]
         assert machine == (183 if name.endswith("aarch64") else {"x86_64": 62, "aarch64": 183}[platform.machine()])
     if name.endswith("aarch64") and platform.machine() != "aarch64":
@@ -149,16 +150,16 @@ def test_compilers(name: str, tmp_path: Path) -> None:
 def test_compiler_that_is_not_there(monkeypatch) -> None:
     """A CC that does not exist is named, and so is what to do."""
     monkeypatch.setenv("CC", "no-such-compiler -O3")
-    with pytest.raises(_cc.CompilerError, match="there is no command 'no-such-compiler' on the PATH; unset CC"):
-        _cc.find_compiler()
+    with pytest.raises(cc.CompilerError, match="there is no command 'no-such-compiler' on the PATH; unset CC"):
+        cc.find_compiler()
 
 
 @pytest.mark.parametrize(("named", "words"), [(" ", "no command ''"), ("'", "cannot be split into words")])
 def test_compiler_that_is_no_command(named: str, words: str, monkeypatch) -> None:
     """A CC without a word, and one with an open quote, are refused with the value."""
     monkeypatch.setenv("CC", named)
-    with pytest.raises(_cc.CompilerError, match=f"CC={named!r}.*{words}"):
-        _cc.find_compiler()
+    with pytest.raises(cc.CompilerError, match=f"CC={named!r}.*{words}"):
+        cc.find_compiler()
 
 
 def test_compiler_in_a_folder_with_spaces(tmp_path: Path, monkeypatch) -> None:
@@ -168,7 +169,7 @@ def test_compiler_in_a_folder_with_spaces(tmp_path: Path, monkeypatch) -> None:
     program.write_text("#!/bin/sh\n", encoding="utf-8")
     program.chmod(0o755)
     monkeypatch.setenv("CC", str(program))
-    assert _cc.find_compiler() == [str(program)]
+    assert cc.find_compiler() == [str(program)]
 
 
 def test_compiler_that_refuses(tmp_path: Path) -> None:
@@ -176,8 +177,8 @@ def test_compiler_that_refuses(tmp_path: Path) -> None:
     source = tmp_path / "bad.c"
     source.write_text("int answer(void) { return unknown_name; }\n", encoding="utf-8")
     out = tmp_path / "out"
-    with pytest.raises(_cc.CompilerError, match=r"bad\.c[\s\S]*failed with exit code 1[\s\S]*unknown_name"):
-        _cc.build(_cc.SharedLibrary("libbad.so", (source,), "libbad.so"), out, compiler("gcc"))
+    with pytest.raises(cc.CompilerError, match=r"bad\.c[\s\S]*failed with exit code 1[\s\S]*unknown_name"):
+        cc.build(cc.SharedLibrary("libbad.so", (source,), "libbad.so"), out, compiler("gcc"))
     assert list(out.iterdir()) == []
 
 

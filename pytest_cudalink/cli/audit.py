@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from ..stubs.audit import Audit
+    from ..audit import Audit
 
 __all__ = ["DESCRIPTION", "configure", "run"]
 
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Audit each path; the worst exit code."""
-    from ..stubs.audit import AuditError, audit
+    from ..audit import AuditError, audit
 
     required = [major for major in options.require.split(",") if major]
     code, answers = 0, []

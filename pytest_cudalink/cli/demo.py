@@ -22,10 +22,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the sample; exit code 2 for an option that it cannot take."""
-    from .. import demo
+    from ..linker import sample
 
     try:
-        return demo.run(options.arch, options.backend)
+        return sample.run(options.arch, options.backend)
     except ValueError as error:
         sys.stderr.write(f"cudalink demo: {error}\n")
         return 2

@@ -122,7 +122,8 @@ def _info(options: argparse.Namespace) -> int:
 
 
 def _facts() -> dict[str, Any]:
-    from .. import emulator, preload, probes
+    from .. import emulator, probes
+    from ..process import preload
 
     version, arch = probes.driver_version(), probes.device_arch()
     versions = emulator.supported_versions()

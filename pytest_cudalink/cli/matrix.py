@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do one verb; exit code 1 for a file that cannot be used, 2 for a file or cell that is not there."""
-    from ..matrix import CellsError, plan
+    from ..matrix import CellsError, runner
 
     verbs: dict[str, Callable[[argparse.Namespace, Path], int]] = {
         "check": _check,
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         "github": _github,
         "gitlab": _gitlab,
     }
-    file = options.file or plan.cells_file(Path())
+    file = options.file or runner.cells_file(Path())
     try:
         return verbs[options.verb](options, file)
     except CellsError as error:
@@ -105,7 +105,7 @@ def _list(options: argparse.Namespace, file: Path) -> int:
 
 
 def _show(options: argparse.Namespace, file: Path) -> int:
-    from ..matrix import load_cells, plan
+    from ..matrix import load_cells, runner
 
     cells = {cell.name: cell for cell in load_cells(file)}
     cell = cells.get(options.cell)
@@ -124,7 +124,7 @@ def _show(options: argparse.Namespace, file: Path) -> int:
         "tags": list(cell.tags),
         "packages": list(cell.packages),
         "toolchains": [f"{version} ({layout})" for version, layout in cell.toolchains],
-        "environment": cell.environment(plan.RECORDS),
+        "environment": cell.environment(runner.RECORDS),
     }
     if options.json:
         sys.stdout.write(json.dumps(content, indent=1) + "\n")
@@ -135,7 +135,7 @@ def _show(options: argparse.Namespace, file: Path) -> int:
         "tags": list(cell.tags),
         "packages": list(cell.packages),
         "toolchains": [f"cudalink toolchain add {version} --layout {layout}" for version, layout in cell.toolchains],
-        "environment": [f"{name}={value}" for name, value in cell.environment(plan.RECORDS).items()],
+        "environment": [f"{name}={value}" for name, value in cell.environment(runner.RECORDS).items()],
     }
     for title, lines in sections.items():
         if lines:

@@ -104,6 +104,6 @@ def _write(options: argparse.Namespace, report: Report, comparison: Comparison |
 
 
 def _skew(path: Path) -> list[Section]:
-    from ..matrix import skew
+    from .. import skew
 
     return skew.sections(skew.load(path))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from ..matrix.skew import Measurement
+    from ..skew import Measurement
 
 __all__ = ["DESCRIPTION", "configure", "run"]
 
@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure and print; exit code 1 for findings that --fail-on names, 2 when nothing can be measured."""
-    from ..matrix import skew, toolchains
+    from .. import skew, toolchains
     from ..report.records import RecordError
 
     journal = options.journal or toolchains.cache_root() / "skew.jsonl"
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print(measured: list[Measurement]) -> None:
-    from ..matrix import skew
+    from .. import skew
 
     for section in skew.sections(measured):
         widths = [max(len(str(row[at])) for row in (section.head, *section.rows)) for at in range(len(section.head))]

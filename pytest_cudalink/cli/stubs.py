@@ -53,7 +53,7 @@ class _PrintCMakeDir(argparse.Action):
 
 def run(options: argparse.Namespace) -> int:
     """Do what was asked; exit code 2 for what cannot be done."""
-    from .._cc import CompilerError
+    from ..native.compiler import CompilerError
     from ..stubs import StubNotFoundError
     from ..stubs.catalog import CatalogError
     from ..stubs.generator import GeneratorError

@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do one verb; exit code 1 when it cannot be done."""
-    from ..matrix import toolchains
+    from .. import toolchains
 
     try:
         lines = {"add": _add, "list": _list, "remove": _remove, "path": _path}[options.verb](options)
@@ -51,14 +51,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _add(options: argparse.Namespace) -> list[str]:
-    from ..matrix import toolchains
+    from .. import toolchains
 
     made = [toolchains.add(version, options.layout, options.installer) for version in options.versions]
     return [f"CUDA {one.version}: {one.path}" for one in made]
 
 
 def _list(options: argparse.Namespace) -> list[str]:
-    from ..matrix import toolchains
+    from .. import toolchains
 
     found = toolchains.installed()
     if options.json:
@@ -81,13 +81,13 @@ def _list(options: argparse.Namespace) -> list[str]:
 
 
 def _remove(options: argparse.Namespace) -> list[str]:
-    from ..matrix import toolchains
+    from .. import toolchains
 
     return [f"removed {path}" for version in options.versions for path in toolchains.remove(version)]
 
 
 def _path(options: argparse.Namespace) -> list[str]:
-    from ..matrix import toolchains
+    from .. import toolchains
 
     found = toolchains.find(options.version, options.layout)
     return [str(found.library(options.library) if options.library else found.path)]

@@ -1,7 +1,9 @@
 """The emulated driver: a ``libcuda.so.1`` and ``libnvidia-ml.so.1`` of a chosen CUDA version that link for real.
 
-`plan` says what such a driver needs, `Emulation.environment` makes child processes see it, `pytest_cudalink.preload`
-puts it into this process, and `control` talks to the one that this process has. Importing this package loads nothing.
+`plan` says what such a driver needs, `Emulation.environment` makes child processes see it,
+`pytest_cudalink.process.preload` puts it into this process, and `control` talks to the one that this process has.
+Importing
+this package loads nothing.
 """
 
 from __future__ import annotations
@@ -317,7 +319,7 @@ def from_environment(environment: Mapping[str, str]) -> Emulation | None:
 
 def _nvjitlink(version: CudaVersion) -> Path | None:
     """The library of exactly this version: the copy of the toolchain cache, else that of the environment's wheels."""
-    from ..matrix import toolchains
+    from .. import toolchains
 
     cached = toolchains.emulator_library_path(version)
     return cached or _nvjitlink_of_environment(version)

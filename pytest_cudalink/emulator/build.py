@@ -109,7 +109,7 @@ def generate(folder: Path) -> None:
 
 
 def libraries(cc: Any) -> list[Any]:
-    """The libraries, in the order in which they must be made; `cc` is the module `_cc`."""
+    """The libraries, in the order in which they must be made; `cc` is the module `native.compiler`."""
     generate(_GENERATED)
     include = (_NATIVE, _GENERATED)
     threads = ("-pthread", "-ldl")

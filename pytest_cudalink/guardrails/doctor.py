@@ -196,7 +196,7 @@ def examine(ctk_version: str | SpecifierSet | None = None, *, facts: DriverFacts
 
 
 def _driver(facts: DriverFacts) -> dict[str, str | None]:
-    from .. import preload
+    from ..process import preload
 
     cuda = facts.cuda()
     release = facts.release() if cuda.value else Fact(None, "no driver")

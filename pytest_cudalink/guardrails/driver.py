@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from .. import _libcuda, probes
+from .. import probes
+from ..probes import libcuda
 from ..versions import CudaVersion
 from .rules import Fact, branch_of
 
@@ -84,7 +85,7 @@ def driver_release(open_nvml: Callable[[], ctypes.CDLL] = _nvml) -> str:
 def _ask_cuda() -> Fact:
     number = ctypes.c_int()
     try:
-        _libcuda.call("cuDriverGetVersion", ctypes.byref(number))
+        libcuda.call("cuDriverGetVersion", ctypes.byref(number))
         version = CudaVersion.from_driver(number.value)
     # no driver, one that refuses, one that cannot be opened, or one without the function
     except (RuntimeError, OSError, ValueError, AttributeError) as error:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, Protocol
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from .._data import read_matrix
+from ..tables import read_matrix
 from ..versions import DRIVER_BRANCH_FLOOR, LATEST_KNOWN, PTX_ISA, CudaVersion, Needs, skew_remedy
 
 __all__ = [

@@ -5,7 +5,7 @@ The names and shapes are those of ``cuda.core``, so that people know them. Impor
 
 from __future__ import annotations
 
-from .._libcuda import DriverNotFoundError
+from ..probes.libcuda import DriverNotFoundError
 from ._linker import Linker
 from .dispatch import Decision, choose_backend, explain
 from .errors import CompileError, LinkError, VersionSkewError

@@ -11,9 +11,9 @@ from typing import Self
 from .. import probes
 from ..versions import CudaVersion, known_architectures, parse_architecture
 from . import forcing
-from ._driver import DriverLinkState
-from ._nvjitlink import NvJitLinkState, can_fetch_ltoir
-from ._state import LinkState
+from .backends.driver import DriverLinkState
+from .backends.nvjitlink import NvJitLinkState, can_fetch_ltoir
+from .backends.state import LinkState
 from .dispatch import BackendName, Decision, driver_matters, explain, policy_named
 from .errors import LinkError, VersionSkewError, skew_sentence
 from .objectcode import ObjectCode

@@ -12,7 +12,7 @@ from functools import cache
 from itertools import product
 from typing import Literal, get_args
 
-from .._data import read_matrix
+from ..tables import read_matrix
 from ..versions import CudaVersion
 
 __all__ = [

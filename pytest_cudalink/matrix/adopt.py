@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from .cells import Cell
-from .plan import CELLS, RECORDS
 from .reading import CellsError
+from .runner import CELLS, RECORDS
 
 __all__ = ["CI", "RUNNERS", "AdoptError", "Change", "gitlab_pipeline", "plan_changes"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from . import toolchains
+from .. import toolchains
 from .keys import KEYS, version_of
 
 __all__ = ["Cell", "select"]

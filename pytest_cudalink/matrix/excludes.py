@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from .. import toolchains
 from ..versions import known_architectures
-from . import toolchains
 from .cells import Cell
 from .keys import version_of
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .._data import read_matrix
+from .. import toolchains
+from ..tables import read_matrix
 from ..versions import CudaVersion
-from . import toolchains
 
 __all__ = ["KEYS", "LATEST", "NAME_PATTERN", "Key", "release_fault", "version_of"]
 

@@ -18,10 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from . import plan
+from ..toolchains import ToolchainError
+from . import runner
 from .cells import Cell
 from .reading import CellsError, load_cells
-from .toolchains import ToolchainError
 
 if TYPE_CHECKING:
     import nox
@@ -33,7 +33,7 @@ _JUDGED: Final = "CUDALINK_MATRIX_JUDGE"
 
 
 def sessions(
-    path: str | Path = plan.CELLS, *, root: str | Path = ".", report: str | None = "report", default: bool = False
+    path: str | Path = runner.CELLS, *, root: str | Path = ".", report: str | None = "report", default: bool = False
 ) -> list[Cell]:
     """Define a session for each cell of a file, under the cell's name, with its tags and description.
 
@@ -108,12 +108,12 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
     """
     from nox.command import CommandFailed
 
-    plan.forget(cell, root)  # before anything can fail: an old record would be taken for this run's
+    runner.forget(cell, root)  # before anything can fail: an old record would be taken for this run's
     judged = _JUDGED in os.environ
     try:
         packages = [*_groups(cell, root), *cell.packages]
-        session.install(*plan.project_requirement(cell, root), *plan.plugin_requirement(root), *packages)
-        environment = plan.prepare(cell, root)
+        session.install(*runner.project_requirement(cell, root), *runner.plugin_requirement(root), *packages)
+        environment = runner.prepare(cell, root)
         given = () if judged else session.posargs
         session.run("pytest", *(given or cell.values["tests"]), env=environment)
     except CommandFailed:
@@ -143,7 +143,7 @@ def _groups(cell: Cell, root: Path) -> list[str]:
 
 def _report(session: nox.Session, root: Path, path: Path) -> None:
     """Merge what the cells left."""
-    (plugin,) = plan.plugin_requirement(root) or [str(root)]
+    (plugin,) = runner.plugin_requirement(root) or [str(root)]
     session.install(plugin, "rich", "jinja2")
     cells = ("--cells", str(path), "--tags", "!gpu")
-    session.run("cudalink", "report", str(root / plan.RECORDS), *cells, *session.posargs)
+    session.run("cudalink", "report", str(root / runner.RECORDS), *cells, *session.posargs)

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .. import toolchains
 from ..versions import CudaVersion
-from . import _lines, toolchains
+from . import _lines
 from .cells import Cell
 from .excludes import REASONS, REASONS_WITH
 from .keys import KEYS, LATEST, NAME_PATTERN, Key, release_fault, version_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,8 @@ from tox.report import HandledError
 from tox.tox_env.errors import Fail
 from tox.tox_env.python.pip.req_file import PythonDeps
 
-from . import plan, toolchains
+from .. import toolchains
+from . import runner
 from .cells import Cell
 from .reading import CellsError, load_cells
 
@@ -44,13 +45,18 @@ class _Project:
     root: Path | None = None
 
 
-def _cells() -> list[Cell]:
-    file = plan.cells_file(_Project.root or Path.cwd())
+def _cells() -> tuple[Cell, ...]:
+    return _read(runner.cells_file(_Project.root or Path.cwd()))
+
+
+@cache
+def _read(file: Path) -> tuple[Cell, ...]:
+    """Once for a file: tox asks for every environment."""
     if not file.is_file():
         _LOG.debug("cudalink: no environments, because there is no %s", file)
-        return []
+        return ()
     try:
-        return load_cells(file)
+        return tuple(load_cells(file))
     except CellsError as error:
         raise HandledError(str(error)) from error
 
@@ -87,7 +93,7 @@ def tox_add_env_config(env_conf: EnvConfigSet, state: State) -> None:
         return
     root: Path = state.conf.core["tox_root"]
     own = any(_is_own(loader, cell) and _SET_ENV & loader.found_keys() for loader in env_conf.loaders)
-    env_conf["set_env"].update(cell.environment(root / plan.RECORDS), override=not own)
+    env_conf["set_env"].update(cell.environment(root / runner.RECORDS), override=not own)
     ours = next(loader for loader in env_conf.loaders if isinstance(loader, MemoryLoader))
     shared = next((one for one in env_conf.loaders if one is not ours and "deps" in one), None)
     if shared is not None and not any(_is_own(one, cell) and "deps" in one for one in env_conf.loaders):
@@ -97,7 +103,7 @@ def tox_add_env_config(env_conf: EnvConfigSet, state: State) -> None:
 
 
 def _packages(cell: Cell, root: Path) -> list[str]:
-    return [*plan.plugin_requirement(root), *cell.packages]
+    return [*runner.plugin_requirement(root), *cell.packages]
 
 
 def _settings(cell: Cell, root: Path, given: Sequence[str] | None) -> dict[str, Any]:
@@ -138,8 +144,8 @@ def tox_before_run_commands(tox_env: ToxEnv) -> None:
     """Bring the toolchains of the cell."""
     for cell in _cells():
         if cell.name == tox_env.name:
-            plan.forget(cell, tox_env.core["tox_root"])
+            runner.forget(cell, tox_env.core["tox_root"])
             try:
-                plan.prepare(cell, tox_env.core["tox_root"])
+                runner.prepare(cell, tox_env.core["tox_root"])
             except (toolchains.ToolchainError, OSError) as error:
                 raise Fail(str(error)) from error

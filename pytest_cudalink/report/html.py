@@ -26,7 +26,7 @@ def render(report: Report, comparison: Comparison | None = None, extra: Sequence
     Parameters
     ----------
     extra : sequence of Section
-        Further tables, such as the measured compatibility of `pytest_cudalink.matrix.skew`.
+        Further tables, such as the measured compatibility of `pytest_cudalink.skew`.
 
     Raises
     ------

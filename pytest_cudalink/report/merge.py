@@ -242,11 +242,11 @@ class Report:
         """For each cell that lacks tests which others have: those tests, of files that it ran."""
         result = {}
         for number, cell in enumerate(self.cells):
-            files = {test.partition("::")[0] for test in cell.outcomes}
+            files, partly = {test.partition("::")[0] for test in cell.outcomes}, bool(cell.fault)
             lacking = [
                 test
                 for test, row in zip(self.tests, self.grid, strict=True)
-                if row[number] == NOT_RUN and (cell.fault or test.partition("::")[0] in files)
+                if row[number] == NOT_RUN and (partly or test.partition("::")[0] in files)
             ]
             if lacking:
                 result[cell.name] = lacking

@@ -416,7 +416,7 @@ def read(path: str | os.PathLike[str]) -> Recording:
 
 def schema() -> dict[str, Any]:
     """The JSON schema of one line (draft 2020-12), as published in ``matrices/records.schema.json``."""
-    from .._data import matrices_dir
+    from ..tables import matrices_dir
 
     content: dict[str, Any] = json.loads((matrices_dir() / "records.schema.json").read_text(encoding="utf-8"))
     return content

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..wording import by_cause, counted, linked_on, status
 from .compare import Change, Comparison, incomplete
 from .merge import CellRun, Report
+from .wording import by_cause, counted, linked_on, status
 
 __all__ = ["NAMES", "Section", "cell_title", "links_in_words", "sections", "summary"]
 

@@ -39,7 +39,7 @@ def libraries(compiler: Any) -> list[Any]:
     Parameters
     ----------
     compiler : module
-        ``pytest_cudalink._cc``.
+        ``pytest_cudalink.native.compiler``.
     """
     generator, catalog = _siblings()
     known = catalog.load_catalog()
@@ -84,12 +84,12 @@ def build_stubs(
     CatalogError, GeneratorError, CompilerError
         With a text for the user.
     """
-    from .. import _cc
+    from ..native import compiler
 
     generator, catalog = _siblings()
     with tempfile.TemporaryDirectory(prefix="cudalink-stubs-") as work:
         stubs = generator.generate(catalog.load_catalog(symbols), names, Path(work), prefix, headers)
-        built = [_cc.build(library, folder, strict=False) for library in shared_libraries(_cc, stubs)]
+        built = [compiler.build(library, folder, strict=False) for library in shared_libraries(compiler, stubs)]
         for stub in stubs:
             shutil.copy(stub.header, folder)
     return built

@@ -219,6 +219,6 @@ def _differs(module: ModuleType, backend: Backend | None) -> bool:
 
 def _need_driver() -> None:
     """Say in our own words that there is no driver, so that the run can skip with one reason."""
-    from .. import _libcuda
+    from ..probes import libcuda
 
-    _libcuda.library()
+    libcuda.library()

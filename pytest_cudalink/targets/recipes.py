@@ -87,7 +87,7 @@ class Recipe:
 @cache
 def recipes(target: str) -> tuple[Recipe, ...]:
     """Every recipe of a target."""
-    from .._data import read_matrix
+    from ..tables import read_matrix
 
     rows: list[dict[str, Any]] = read_matrix("recipes.toml").get(target, [])
     return tuple(Recipe(target=target, **row) for row in rows)

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, Final, Literal, cast
 
 from .. import probes
-from .._imports import ImportWatch
+from ..process.imports import ImportWatch
 from .base import Backend, ForcedBackendError, StaleRecipeError, Target
 from .events import LinkEvent, LinkInput
 
@@ -324,7 +324,7 @@ class Watch:
 
 def _reached_no_linker(error: BaseException | None) -> bool:
     """Whether there was no driver to link with: then there was no link, either."""
-    api: Any = sys.modules.get("pytest_cudalink._libcuda")
+    api: Any = sys.modules.get("pytest_cudalink.probes.libcuda")
     return error is not None and api is not None and isinstance(error, api.DriverNotFoundError)
 
 

@@ -11,9 +11,10 @@ import os
 import pytest
 from cuda.bindings import nvrtc
 
-from pytest_cudalink import _libcuda, demo, probes
-from pytest_cudalink.linker import Program, ProgramOptions, VersionSkewError
-from pytest_cudalink.requirements import Raises
+from pytest_cudalink import probes
+from pytest_cudalink.environment.requirements import Raises
+from pytest_cudalink.linker import Program, ProgramOptions, VersionSkewError, sample
+from pytest_cudalink.probes import libcuda
 from pytest_cudalink.versions import CudaVersion
 
 # a cell without nvJitLink is warned of that once; here it is no surprise
@@ -42,7 +43,7 @@ LTO = nothing
 PTX = nothing
 if FORCED is None and NVJITLINK is None:
     LTO = documented(">=12.3", Raises(RuntimeError, match="nvJitLink"), "nvjitlink")
-    PTX = documented(">=12", Raises(_libcuda.DriverNotFoundError)) if DRIVER is None else nothing
+    PTX = documented(">=12", Raises(libcuda.DriverNotFoundError)) if DRIVER is None else nothing
 elif FORCED is None and DRIVER is not None:
     LTO = documented(f"=={NVJITLINK.major}.*", Raises(RuntimeError, match="matching major versions"))
     PTX = documented(f">={NVJITLINK.major}", Raises(VersionSkewError))
@@ -59,16 +60,16 @@ def _with_toolkit() -> None:
 @pytest.mark.skipif(FORCED == "driver", reason="the driver does not link LTO-IR")
 def test_ltoir_is_inlined() -> None:
     """LTO-IR links to one function, where driver and nvJitLink are of one major version."""
-    image, _ = demo.link_sample("ltoir", ARCH)
-    assert demo.prove("ltoir", image).ok
+    image, _ = sample.link_sample("ltoir", ARCH)
+    assert sample.prove("ltoir", image).ok
 
 
 @PTX
 @pytest.mark.parametrize("kind", ["ptx", "cubin"])
 def test_relocatable_code_links(kind: str) -> None:
     """PTX and cubins link; by the driver where its major version is another than nvJitLink's, else by nvJitLink."""
-    image, decision = demo.link_sample(kind, ARCH)
-    found = demo.prove(kind, image)
+    image, decision = sample.link_sample(kind, ARCH)
+    found = sample.prove(kind, image)
     assert found.ok, found.text
     crossing = NVJITLINK is None or (DRIVER is not None and DRIVER.major != NVJITLINK.major)
     assert decision.startswith(FORCED or ("driver" if crossing else "nvjitlink"))
@@ -83,13 +84,13 @@ def test_driver_compiles_ptx_of_the_toolkit() -> None:
     with Program(source, "c++", options) as program:
         ptx = program.compile("ptx").code
     context, module, device = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
-    _libcuda.call("cuInit", 0)
-    _libcuda.call("cuDeviceGet", ctypes.byref(device), 0)
-    _libcuda.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-    _libcuda.call("cuCtxPushCurrent_v2", context)
+    libcuda.call("cuInit", 0)
+    libcuda.call("cuDeviceGet", ctypes.byref(device), 0)
+    libcuda.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    libcuda.call("cuCtxPushCurrent_v2", context)
     try:
-        _libcuda.call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(ptx))
-        _libcuda.call("cuModuleUnload", module)
+        libcuda.call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(ptx))
+        libcuda.call("cuModuleUnload", module)
     finally:
-        _libcuda.call("cuCtxPopCurrent_v2", ctypes.byref(context))
-        _libcuda.call("cuDevicePrimaryCtxRelease_v2", device)
+        libcuda.call("cuCtxPopCurrent_v2", ctypes.byref(context))
+        libcuda.call("cuDevicePrimaryCtxRelease_v2", device)

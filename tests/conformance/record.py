@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pytest_cudalink import preload, probes
+from pytest_cudalink import probes
+from pytest_cudalink.process import preload
 
 from .cases import CASES
 from .recorder import run_case

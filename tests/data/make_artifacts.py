@@ -11,11 +11,11 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from pytest_cudalink import demo, probes
-from pytest_cudalink.linker import Linker, LinkerOptions, Program, ProgramOptions
+from pytest_cudalink import probes
+from pytest_cudalink.linker import Linker, LinkerOptions, Program, ProgramOptions, sample
 
 OUT = Path(__file__).parent / "artifacts"
-SOURCES = {"main": demo.MAIN_SOURCE, "user": demo.USER_SOURCE}
+SOURCES = {"main": sample.MAIN_SOURCE, "user": sample.USER_SOURCE}
 
 
 def by_toolkit() -> None:

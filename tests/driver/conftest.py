@@ -7,8 +7,8 @@ import mmap
 
 import pytest
 
-from pytest_cudalink import demo, probes
-from pytest_cudalink.linker import ObjectCode, Program, ProgramOptions
+from pytest_cudalink import probes
+from pytest_cudalink.linker import ObjectCode, Program, ProgramOptions, sample
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PROT_NONE = 0
@@ -48,7 +48,7 @@ def _with_device(device) -> None:
 def compiled(device) -> dict[tuple[str, str], ObjectCode]:
     """The two units of the sample by unit and kind, for the device."""
     made = {}
-    for unit, source in (("main", demo.MAIN_SOURCE), ("user", demo.USER_SOURCE)):
+    for unit, source in (("main", sample.MAIN_SOURCE), ("user", sample.USER_SOURCE)):
         for kind in ("ptx", "ltoir", "cubin"):
             options = ProgramOptions(name=f"{unit}.cu", arch=device, relocatable_device_code=True)
             with Program(source, "c++", options) as program:
@@ -59,7 +59,8 @@ def compiled(device) -> dict[tuple[str, str], ObjectCode]:
 @pytest.fixture
 def guarded(monkeypatch) -> list[GuardedBlock]:
     """Driver links on guarded blocks; the list of all that were made."""
-    from pytest_cudalink.linker import _driver, _linker
+    from pytest_cudalink.linker import _linker
+    from pytest_cudalink.linker.backends import driver as _driver
 
     blocks: list[GuardedBlock] = []
 

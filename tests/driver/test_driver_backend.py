@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import _libcuda, probes
+from pytest_cudalink import probes
 from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode, Program, ProgramOptions
-from pytest_cudalink.linker._driver import LOG_SIZE, DriverLinkState
+from pytest_cudalink.linker.backends.driver import LOG_SIZE, DriverLinkState
+from pytest_cudalink.probes import libcuda
 
 
 def linker(*codes: ObjectCode, **options) -> Linker:
@@ -216,30 +217,30 @@ def test_threads(compiled, guarded) -> None:
 def test_leaves_no_context_behind(compiled) -> None:
     """Without a current context one is borrowed, and returned."""
     current = ctypes.c_void_p()
-    _libcuda.call("cuInit", 0)
-    _libcuda.call("cuCtxGetCurrent", ctypes.byref(current))
+    libcuda.call("cuInit", 0)
+    libcuda.call("cuCtxGetCurrent", ctypes.byref(current))
     assert current.value is None
     with linker(compiled["main", "ptx"], compiled["user", "ptx"]) as link:
         link.link()
-    _libcuda.call("cuCtxGetCurrent", ctypes.byref(current))
+    libcuda.call("cuCtxGetCurrent", ctypes.byref(current))
     assert current.value is None
 
 
 def test_uses_the_current_context(compiled) -> None:
     """A context that is current is used and stays."""
     device, context, current = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
-    _libcuda.call("cuInit", 0)
-    _libcuda.call("cuDeviceGet", ctypes.byref(device), 0)
-    _libcuda.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-    _libcuda.call("cuCtxPushCurrent_v2", context)
+    libcuda.call("cuInit", 0)
+    libcuda.call("cuDeviceGet", ctypes.byref(device), 0)
+    libcuda.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    libcuda.call("cuCtxPushCurrent_v2", context)
     try:
         with linker(compiled["main", "ptx"], compiled["user", "ptx"]) as link:
             link.link()
-        _libcuda.call("cuCtxGetCurrent", ctypes.byref(current))
+        libcuda.call("cuCtxGetCurrent", ctypes.byref(current))
         assert current.value == context.value
     finally:
-        _libcuda.call("cuCtxPopCurrent_v2", ctypes.byref(current))
-        _libcuda.call("cuDevicePrimaryCtxRelease_v2", device)
+        libcuda.call("cuCtxPopCurrent_v2", ctypes.byref(current))
+        libcuda.call("cuDevicePrimaryCtxRelease_v2", device)
 
 
 def test_many_links_do_not_leak(compiled) -> None:
@@ -274,8 +275,9 @@ EXIT = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from conftest import GuardedBlock
-from pytest_cudalink import demo
-from pytest_cudalink.linker import Linker, LinkerOptions, _driver, _linker
+from pytest_cudalink.linker import sample as demo
+from pytest_cudalink.linker import Linker, LinkerOptions, _linker
+from pytest_cudalink.linker.backends import driver
 from pytest_cudalink.probes import device_arch
 original = _driver.DriverLinkState
 _linker.DriverLinkState = lambda options: original(options, GuardedBlock)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytest_cudalink import _libcuda, demo
+from pytest_cudalink.linker import sample
+from pytest_cudalink.probes import libcuda
 
 
 @pytest.fixture(autouse=True)
 def _real_gpu(device) -> None:
     """Skip where kernels are not executed: the emulated driver names itself."""
-    if hasattr(_libcuda.library(), "cudalinkEmulatorVersion"):
+    if hasattr(libcuda.library(), "cudalinkEmulatorVersion"):
         pytest.skip("the emulated driver does not execute kernels")
 
 
@@ -20,20 +21,20 @@ def _real_gpu(device) -> None:
 )
 def test_sample_computes(mode: str, backend: str, device) -> None:
     """Both modes and both backends give NumPy's values for 65,536 floats."""
-    image, why = demo.link_sample(mode, device, backend)
-    assert demo.launch(image.code) <= 1.0, why
+    image, why = sample.link_sample(mode, device, backend)
+    assert sample.launch(image.code) <= 1.0, why
 
 
 def test_comparison_can_fail(device, monkeypatch) -> None:
     """A kernel that computes something else is found."""
-    monkeypatch.setattr(demo, "USER_SOURCE", demo.USER_SOURCE.replace("3.0f", "3.001f"))
-    image, _ = demo.link_sample("ptx", device)
-    assert demo.launch(image.code) > 1.0
+    monkeypatch.setattr(sample, "USER_SOURCE", sample.USER_SOURCE.replace("3.0f", "3.001f"))
+    image, _ = sample.link_sample("ptx", device)
+    assert sample.launch(image.code) > 1.0
 
 
 def test_demo(capsys) -> None:
     """The demo reports both ways, with results, and exits with 0."""
     lines: list[str] = []
-    assert demo.run(write=lines.append) == 0
+    assert sample.run(write=lines.append) == 0
     assert sum("65536 values on the GPU" in line for line in lines) == 2
     assert np.__version__

@@ -8,10 +8,11 @@ import sys
 
 import pytest
 
-from pytest_cudalink import preload, probes
+from pytest_cudalink import probes
 from pytest_cudalink.guardrails import CompatibilityGuardRails, DriverCtkCompatibilityError
 from pytest_cudalink.guardrails.doctor import examine
 from pytest_cudalink.guardrails.driver import DriverFacts, driver_release
+from pytest_cudalink.process import preload
 
 
 def test_facts_of_the_driver() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import _libcuda
+from pytest_cudalink.probes import libcuda
 from pytest_cudalink.stubs import build
 
 PROGRAM = Path(__file__).parent / "programs" / "runtime_stub.py"
@@ -29,7 +29,7 @@ def runtimes() -> list[Path]:
 @pytest.fixture(autouse=True)
 def _real_driver(device) -> None:
     """The runtime needs export tables that only the real driver has."""
-    if hasattr(_libcuda.library(), "cudalinkEmulatorVersion"):
+    if hasattr(libcuda.library(), "cudalinkEmulatorVersion"):
         pytest.skip("the CUDA runtime does not run on the emulated driver")
 
 

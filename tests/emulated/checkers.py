@@ -19,9 +19,9 @@ from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
-from pytest_cudalink import _cc, emulator
+from pytest_cudalink import emulator, toolchains
 from pytest_cudalink.emulator import build
-from pytest_cudalink.matrix import toolchains
+from pytest_cudalink.native import compiler
 
 HERE = Path(__file__).parent
 ARTIFACTS = HERE.parent / "data" / "artifacts"
@@ -51,7 +51,7 @@ def compile_program(name: str, folder: Path, flags: Sequence[str] = (), librarie
     """Build ``native/NAME.c`` against the cuda.h of a toolkit, which checks our functions' signatures."""
     program = folder / name
     command = [
-        *_cc.find_compiler(),
+        *compiler.find_compiler(),
         *("-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated-declarations"),
         f"-I{toolchains.add(VERSION).include}",
         str(HERE / "native" / f"{name}.c"),
@@ -99,8 +99,8 @@ def sanitizers_missing() -> str:
 
 def build_sanitized(folder: Path) -> Path:
     """The emulator's libraries with address and undefined-behaviour sanitizers."""
-    for library in build.libraries(_cc):
-        _cc.build(replace(library, flags=(*library.flags, *SANITIZE)), folder, ["gcc"])
+    for library in build.libraries(compiler):
+        compiler.build(replace(library, flags=(*library.flags, *SANITIZE)), folder, ["gcc"])
     return folder
 
 

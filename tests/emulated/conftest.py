@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import emulator
-from pytest_cudalink.matrix import toolchains
+from pytest_cudalink import emulator, toolchains
 
 ROOT = Path(__file__).parent.parent.parent
 Run = Callable[..., subprocess.CompletedProcess[str]]

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import emulator, settings
+from pytest_cudalink import emulator
+from pytest_cudalink.plugin import settings
 from pytest_cudalink.versions import CudaVersion
 from tests.emulated.conftest import ROOT
 from tests.emulated.test_lifetimes import STATE
 
 LINK = """
-from pytest_cudalink import demo
+from pytest_cudalink.linker import sample as demo
 
 def test_link(linker_factory):
     linker = linker_factory(*demo.compile_modules("ptx", "sm_90"))
@@ -150,7 +151,8 @@ def test_absent(run, pytester) -> None:
         """
         import ctypes, subprocess, sys
         import pytest
-        from pytest_cudalink import _libcuda, probes
+        from pytest_cudalink.probes import libcuda
+        from pytest_cudalink import probes
 
         FUNCTIONS = {"libcuda.so.1": "cuInit", "libcuda.so": "cuInit", "libnvidia-ml.so.1": "nvmlInit_v2"}
 
@@ -162,8 +164,8 @@ def test_absent(run, pytester) -> None:
 
         def test_none(cudalink):
             assert cudalink.driver is None
-            with pytest.raises(_libcuda.DriverNotFoundError, match="no CUDA driver"):
-                _libcuda.library()
+            with pytest.raises(libcuda.DriverNotFoundError, match="no CUDA driver"):
+                libcuda.library()
         """
     )
     with pytest.MonkeyPatch.context() as patch:
@@ -214,7 +216,7 @@ def test_missing_toolchain(run, pytester, tmp_path) -> None:
         f"""
         import pytest
         from pytest_cudalink.linker import LinkError, ObjectCode
-        from pytest_cudalink import demo
+        from pytest_cudalink.linker import sample as demo
 
         def test_link(linker_factory):
             text = b".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry k() {{ ret; }}"
@@ -237,7 +239,8 @@ def test_faults_and_events(run, pytester, tmp_path) -> None:
     pytester.makepyfile(
         """
         import pytest, time
-        from pytest_cudalink import _libcuda, demo
+        from pytest_cudalink.probes import libcuda
+        from pytest_cudalink.linker import sample as demo
         from pytest_cudalink.linker import LinkError
 
         def test_fault(emulated_driver, linker_factory):
@@ -256,16 +259,16 @@ def test_faults_and_events(run, pytester, tmp_path) -> None:
             emulated_driver.inject("cuDriverGetVersion", delay=0.05)
             start = time.perf_counter()
             number = __import__("ctypes").c_int()
-            _libcuda.call("cuDriverGetVersion", __import__("ctypes").byref(number))
+            libcuda.call("cuDriverGetVersion", __import__("ctypes").byref(number))
             assert time.perf_counter() - start >= 0.05 and number.value == 13000
             emulated_driver.lose_device()
-            with pytest.raises(_libcuda.DriverError, match="CUDA_ERROR_DEVICE_UNAVAILABLE"):
-                _libcuda.call("cuCtxSynchronize")
+            with pytest.raises(libcuda.DriverError, match="CUDA_ERROR_DEVICE_UNAVAILABLE"):
+                libcuda.call("cuCtxSynchronize")
 
         def test_back_again(emulated_driver):
             assert emulated_driver.events() == []  # those before are of other tests
             assert emulated_driver.control.events() != []
-            _libcuda.call("cuInit", 0)
+            libcuda.call("cuInit", 0)
             with pytest.raises(ValueError, match="exports no function 'cuNothing'"):
                 emulated_driver.inject("cuNothing")
             with pytest.raises(ValueError, match="exports no function 'cuNothing'"):
@@ -310,18 +313,18 @@ def test_faults_from_the_environment(on_driver) -> None:
 
 OF_THE_RUN = """
 import ctypes
-from pytest_cudalink import _libcuda
+from pytest_cudalink.probes import libcuda
 
 def answers():
     number, context = ctypes.c_int(), ctypes.c_void_p()
-    driver = _libcuda.library()
+    driver = libcuda.library()
     assert driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(number)) == 0
     return number.value, driver.cuCtxGetCurrent(ctypes.byref(context))
 
 def test_with_a_fault_of_its_own(emulated_driver):
     assert answers() == (2, 999)
     emulated_driver.inject("cuInit", 3)
-    assert _libcuda.library().cuInit(0) == 3
+    assert libcuda.library().cuInit(0) == 3
 
 def test_those_of_the_run_stay():
     assert answers() == (2, 999)
@@ -393,10 +396,10 @@ def test_settings_without_effect(run, run_within, pytester) -> None:
 
 WAITING = """
 import ctypes
-from pytest_cudalink import _libcuda
+from pytest_cudalink.probes import libcuda
 
 def current():
-    driver, context = _libcuda.library(), ctypes.c_void_p()
+    driver, context = libcuda.library(), ctypes.c_void_p()
     return driver.cuInit(0), driver.cuCtxGetCurrent(ctypes.byref(context))
 
 def test_that_injects_and_loses(emulated_driver):
@@ -423,13 +426,13 @@ def test_faults_of_a_run_that_no_call_met(run, pytester, workers) -> None:
     """The run says so at its end, once, of those that no process of it met; a lost device waits for no call."""
     pytester.makepyfile(
         """
-        from pytest_cudalink import _libcuda
+        from pytest_cudalink.probes import libcuda
 
         def test_nothing():
             pass
 
         def test_met():
-            assert _libcuda.library().cuInit(0) == 2
+            assert libcuda.library().cuInit(0) == 2
         """
     )
     result = run("--cudalink-driver=13.0", "--cudalink-faults=cuInit:1=2;cuLinkComplete:50=2@1;lost=46", *workers)

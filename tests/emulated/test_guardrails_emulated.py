@@ -119,7 +119,7 @@ def test_doctor(child, toolkit, version: str, code: int, words: list[str]) -> No
 def test_links_of_the_emulated_driver_are_not_judged(child, toolkit) -> None:
     """The nvJitLink inside of the emulated driver is the driver's own business."""
     program = """
-from pytest_cudalink import demo
+from pytest_cudalink.linker import sample as demo
 from pytest_cudalink.guardrails import CompatibilityGuardRails
 image, _ = demo.link_sample("ptx", "sm_90", "driver")
 assert "/emulator/libnvJitLink.so" in open("/proc/self/maps").read()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -44,9 +45,21 @@ def test_bundled_linker_is_green(on_driver, memory: str) -> None:
     assert facts["alive"] == 0
 
 
+@pytest.fixture
+def check(on_driver) -> Callable[..., str]:
+    """Run a program that asserts, behind the helpers below; gives its output."""
+
+    def run(program: str, **options: object) -> str:
+        done = on_driver("13.0", "-c", CTYPES + program, **options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
 CTYPES = """
 import ctypes, json, sys
-from pytest_cudalink import preload
+from pytest_cudalink.process import preload
 cu = ctypes.CDLL("libcuda.so.1")
 context = ctypes.c_void_p()
 assert cu.cuInit(0) == 0 and cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
@@ -68,11 +81,10 @@ def told():
 """
 
 
-def test_every_finding(on_driver) -> None:
+def test_every_finding(check) -> None:
     """A changed value, own text overwritten, and memory that a newer state got too: each is told once."""
-    program = (
-        CTYPES
-        + """
+    check(
+        """
 log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
 state = create(log, values)
 assert cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None) == 200
@@ -94,15 +106,12 @@ for one in (state, a, b):
     assert cu.cuLinkDestroy(one) == 0
 """
     )
-    done = on_driver("13.0", "-c", program)
-    assert done.returncode == 0, done.stderr
 
 
-def test_memory_behind_an_empty_log(on_driver) -> None:
+def test_memory_behind_an_empty_log(check) -> None:
     """A free list whose first byte happens to be 0 looks like an empty log, and is told by what follows."""
-    program = (
-        CTYPES
-        + """
+    check(
+        """
 for log in (ctypes.create_string_buffer(256), (ctypes.c_char * 8)(), (ctypes.c_char * 2)()):
     values = (ctypes.c_uint64 * 2)()
     state = create(log, values)
@@ -111,15 +120,12 @@ for log in (ctypes.create_string_buffer(256), (ctypes.c_char * 8)(), (ctypes.c_c
     assert told() == [("CU_JIT_ERROR_LOG_BUFFER", "memory behind the log text changed", "cuLinkDestroy")]
 """
     )
-    done = on_driver("13.0", "-c", program)
-    assert done.returncode == 0, done.stderr
 
 
-def test_a_callers_own_writing_is_no_finding(on_driver) -> None:
+def test_a_callers_own_writing_is_no_finding(check) -> None:
     """Not where a buffer is cleared, and not where both logs were given the same one."""
-    program = (
-        CTYPES
-        + """
+    check(
+        """
 log, values = ctypes.create_string_buffer(b"?" * 255), (ctypes.c_uint64 * 2)()
 state = create(log, values)
 ctypes.memset(log, 0, 256)
@@ -133,15 +139,12 @@ assert cu.cuLinkDestroy(state) == 0
 assert told() == []
 """
     )
-    done = on_driver("13.0", "-c", program)
-    assert done.returncode == 0, done.stderr
 
 
-def test_the_hook_may_link(on_driver) -> None:
+def test_the_hook_may_link(check) -> None:
     """Who is told of a violation may use the same state: nothing of the driver's is locked meanwhile."""
-    program = (
-        CTYPES
-        + """
+    check(
+        """
 log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
 state, codes = create(log, values), []
 @ctypes.CFUNCTYPE(None, ctypes.c_char_p)
@@ -152,17 +155,14 @@ values[1] = 7
 assert cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None) == 200
 assert codes == [200]
 cu.cudalinkSetViolationHook(None)
-"""
+""",
+        timeout=60,
     )
-    done = on_driver("13.0", "-c", program, timeout=60)
-    assert done.returncode == 0, done.stderr
 
 
-def test_dead_memory_is_not_written_to(on_driver) -> None:
+def test_dead_memory_is_not_written_to(check) -> None:
     """Once known to be dead, memory is left alone; `punish` writes through, as a real driver would."""
-    program = (
-        CTYPES
-        + """
+    program = """
 log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
 state = create(log, values)
 values[0] = log[0] = 0
@@ -171,9 +171,8 @@ ctypes.memset(log, 0x55, 256)
 cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None)
 print(bytes(values) == b"U" * 16, bytes(log.raw) == b"U" * 256)
 """
-    )
-    assert on_driver("13.0", "-c", program).stdout.split() == ["True", "True"]
-    assert on_driver("13.0", "-c", program, lifetime="punish").stdout.split() == ["False", "False"]
+    assert check(program).split() == ["True", "True"]
+    assert check(program, lifetime="punish").split() == ["False", "False"]
 
 
 SECCOMP = """
@@ -191,11 +190,10 @@ assert libc.process_vm_readv(os.getpid(), None, 0, None, 0, 0) == -1 and ctypes.
 """
 
 
-def test_where_a_sandbox_forbids_to_look(on_driver) -> None:
+def test_where_a_sandbox_forbids_to_look(check) -> None:
     """Memory that is gone is told there too, and never touched: container runtimes forbid process_vm_readv."""
-    program = (
-        CTYPES
-        + "import mmap, os\n"
+    said = check(
+        "import mmap, os\n"
         + SECCOMP
         + """
 log, values = mmap.mmap(-1, 16384), (ctypes.c_uint64 * 2)()
@@ -211,11 +209,9 @@ print("done", flush=True)
 os._exit(0)  # the map is not Python's any more
 """
     )
-    done = on_driver("13.0", "-c", program)
-    assert done.returncode == 0, done.stderr
-    if done.stdout == "no seccomp\n":
+    if said == "no seccomp\n":
         pytest.skip("needs a kernel that lets a process filter its own system calls")
-    assert done.stdout == "done\n"
+    assert said == "done\n"
 
 
 def test_off(on_driver) -> None:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import emulator
-from pytest_cudalink.matrix import toolchains
+from pytest_cudalink import emulator, toolchains
 from tests.emulated import checkers
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink._cc import find_compiler
+from pytest_cudalink.native.compiler import find_compiler
 from pytest_cudalink.stubs import build
 from pytest_cudalink.stubs.catalog import Catalog, Library, load_catalog
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cudalink.audit import audit
 from pytest_cudalink.stubs import build
-from pytest_cudalink.stubs.audit import audit
 
 from .conftest import NOWHERE, compile_c
 from .test_search import runtime

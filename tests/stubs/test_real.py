@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import artifacts
-from pytest_cudalink._cc import find_compiler
+from pytest_cudalink.native.compiler import find_compiler
 from pytest_cudalink.stubs.catalog import Catalog
 
 from .conftest import compile_c

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import demo, emulator
-from pytest_cudalink.linker import ObjectCode, Program, ProgramOptions
+from pytest_cudalink import emulator
+from pytest_cudalink.linker import ObjectCode, Program, ProgramOptions, sample
 
 ARCH = "sm_90"
 ROOT = Path(__file__).parent.parent.parent
@@ -30,7 +30,7 @@ def _with_toolkit(toolkit) -> None:
 def compiled(toolkit) -> dict[tuple[str, str], ObjectCode]:
     """The two units of the sample by unit and kind, made by this toolkit's NVRTC."""
     made = {}
-    for unit, source in (("main", demo.MAIN_SOURCE), ("user", demo.USER_SOURCE)):
+    for unit, source in (("main", sample.MAIN_SOURCE), ("user", sample.USER_SOURCE)):
         for kind in ("ptx", "ltoir", "cubin"):
             options = ProgramOptions(name=f"{unit}.cu", arch=ARCH, relocatable_device_code=True)
             with Program(source, "c++", options) as program:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from pytest_cudalink import demo, probes
+from pytest_cudalink import probes
+from pytest_cudalink.linker import sample
 
 
 def test_demo_proves_from_the_images(monkeypatch, toolkit) -> None:
@@ -13,7 +14,7 @@ def test_demo_proves_from_the_images(monkeypatch, toolkit) -> None:
     monkeypatch.setattr(probes, "device_arch", lambda: None)
     lines: list[str] = []
     with probes.fake(driver=None):
-        assert demo.run(write=lines.append) == 0
+        assert sample.run(write=lines.append) == 0
     text = "\n".join(lines)
     assert f"nvJitLink: {toolkit}" in lines[0]
     assert "ok   PTX without LTO: 2 .text section(s), expected 2" in text
@@ -25,9 +26,9 @@ def test_demo_proves_from_the_images(monkeypatch, toolkit) -> None:
 def test_demo_fails_on_a_mismatch(monkeypatch) -> None:
     """An image without the expected inlining is exit code 1."""
     monkeypatch.setattr(probes, "device_arch", lambda: None)
-    monkeypatch.setattr(demo, "USER_SOURCE", demo.USER_SOURCE + 'extern "C" __global__ void other() {}')
+    monkeypatch.setattr(sample, "USER_SOURCE", sample.USER_SOURCE + 'extern "C" __global__ void other() {}')
     lines: list[str] = []
-    assert demo.run(write=lines.append) == 1
+    assert sample.run(write=lines.append) == 1
     assert any(line.startswith("FAIL LTO-IR with LTO: 2 .text") for line in lines)
 
 
@@ -36,7 +37,7 @@ def test_demo_reports_errors(monkeypatch) -> None:
     monkeypatch.setattr(probes, "device_arch", lambda: None)
     lines: list[str] = []
     with probes.fake(nvjitlink=None):
-        assert demo.run(write=lines.append) == 1
+        assert sample.run(write=lines.append) == 1
     assert any("FAIL" in line and "nvJitLink is not available" in line for line in lines)
 
 
@@ -47,10 +48,10 @@ def test_demo_tells_a_failed_launch_from_a_failed_link(monkeypatch) -> None:
         raise RuntimeError("comparing results on the GPU needs NumPy; pip install numpy")
 
     monkeypatch.setattr(probes, "device_arch", lambda: "sm_90")
-    monkeypatch.setattr(demo, "launch", cannot)
+    monkeypatch.setattr(sample, "launch", cannot)
     lines: list[str] = []
     with probes.fake(driver=None):
-        assert demo.run(write=lines.append) == 1
+        assert sample.run(write=lines.append) == 1
     text = "\n".join(lines)
     assert "FAIL PTX without LTO: 2 .text section(s), expected 2" in text
     assert "linked, but not run: comparing results on the GPU needs NumPy" in text

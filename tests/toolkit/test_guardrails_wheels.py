@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cudalink import toolchains
 from pytest_cudalink.guardrails import attribution, rules
-from pytest_cudalink.matrix import toolchains
 from pytest_cudalink.versions import CudaVersion
 
 #: A process that takes NVRTC and then the headers that it shall compile.

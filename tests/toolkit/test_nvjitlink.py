@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_cudalink import demo, guardrails, probes
-from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode
+from pytest_cudalink import guardrails, probes
+from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode, sample
 from pytest_cudalink.linker.dispatch import cases
 from pytest_cudalink.versions import CudaVersion
 
@@ -44,13 +44,13 @@ def test_lto_inlines(compiled) -> None:
     for mode, sections in (("ltoir", 1), ("ptx", 2)):
         image = link(compiled["main", mode], compiled["user", mode])
         assert len(image.artifact.text_sections) == sections
-        assert demo.prove(mode, image).ok
+        assert sample.prove(mode, image).ok
 
 
 def test_proof_is_not_empty(compiled) -> None:
     """The proof of the sample fails for an image that was linked the other way."""
-    assert not demo.prove("ltoir", link(compiled["main", "ptx"], compiled["user", "ptx"])).ok
-    assert not demo.prove("ptx", link(compiled["main", "ltoir"], compiled["user", "ltoir"])).ok
+    assert not sample.prove("ltoir", link(compiled["main", "ptx"], compiled["user", "ptx"])).ok
+    assert not sample.prove("ptx", link(compiled["main", "ltoir"], compiled["user", "ltoir"])).ok
 
 
 def test_ptx_output(compiled, toolkit) -> None:
@@ -286,7 +286,7 @@ def test_decisions_on_this_machine(compiled, toolkit) -> None:
 
 def test_undefined_after_a_refused_ptx() -> None:
     """A refused PTX makes later links with an undefined symbol succeed on its thread; the log tells."""
-    main, user = demo.compile_modules("ptx", "sm_90")
+    main, user = sample.compile_modules("ptx", "sm_90")
     too_new = re.sub(rb"\.version \d+\.\d+", b".version 99.9", user.code)
     caught: list[Exception] = []
 
@@ -307,10 +307,10 @@ def test_undefined_after_a_refused_ptx() -> None:
 
 LINKS_AT_EXIT = """
 import threading
-from pytest_cudalink import demo
+from pytest_cudalink.linker import sample as demo
 from pytest_cudalink.linker import Linker, LinkerOptions
 
-codes = demo.compile_modules("ptx", "sm_90")
+codes = sample.compile_modules("ptx", "sm_90")
 linkers = [Linker(*codes, options=LinkerOptions(arch="sm_90"), backend="nvjitlink") for _ in range(100)]
 begun = threading.Event()
 

@@ -12,8 +12,9 @@ import gc
 import json
 import sys
 
-from pytest_cudalink import demo, preload
-from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, _driver, _linker
+from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, _linker, sample
+from pytest_cudalink.linker.backends import driver as _driver
+from pytest_cudalink.process import preload
 
 fault, orders, memory, links = sys.argv[1], sys.argv[2].split(","), sys.argv[3], int(sys.argv[4])
 
@@ -74,7 +75,7 @@ class Mutant(_driver.DriverLinkState):
 _linker.DriverLinkState = Mutant
 control = preload.driver()
 control.watch()
-main, user = demo.compile_modules("ptx", "sm_90")
+main, user = sample.compile_modules("ptx", "sm_90")
 found = {}
 for order in orders:
     red, options = 0, set()

@@ -5,7 +5,7 @@ import sys
 
 from cuda.bindings import driver
 
-from pytest_cudalink import demo
+from pytest_cudalink.linker import sample
 
 
 def call(name, *arguments):
@@ -19,7 +19,7 @@ call("cuInit", 0)
 device = call("cuDeviceGet", 0)
 call("cuCtxSetCurrent", call("cuDevicePrimaryCtxRetain", device))
 state = call("cuLinkCreate", 0, [], [])
-for code in demo.compile_modules("ptx", "sm_90"):
+for code in sample.compile_modules("ptx", "sm_90"):
     data = code.code + b"\0"
     kind = driver.CUjitInputType.CU_JIT_INPUT_PTX
     call("cuLinkAddData", state, kind, data, len(data), code.name.encode(), 0, [], [])

@@ -9,11 +9,12 @@ from cuda.bindings import driver as bindings
 from cuda.core import Device, Linker, LinkerOptions, ObjectCode
 from cuda.core import _linker as internals
 
-from pytest_cudalink import demo, preload
+from pytest_cudalink.linker import sample
+from pytest_cudalink.process import preload
 
 Device().set_current()
 internals._driver, internals._use_nvjitlink_backend, internals._inited = bindings, False, False
-codes = [ObjectCode.from_ptx(one.code, name=one.name) for one in demo.compile_modules("ptx", "sm_90")]
+codes = [ObjectCode.from_ptx(one.code, name=one.name) for one in sample.compile_modules("ptx", "sm_90")]
 control = preload.driver()
 control.watch()
 red, options, before = 0, set(), control.event_count()

@@ -6,7 +6,7 @@ import sys
 from cuda.bindings import driver
 from cuda.core import Device, Linker, LinkerOptions, ObjectCode, Program, ProgramOptions
 
-from pytest_cudalink import demo
+from pytest_cudalink.linker import sample
 
 device = Device()
 device.set_current()
@@ -18,7 +18,7 @@ facts["ptx"] = program.compile("ptx").code.lstrip()[:2].decode()
 cubin = program.compile("cubin")
 facts["kernel"] = cubin.get_kernel("twice").attributes.max_threads_per_block
 for kind in ("ptx", "ltoir"):
-    codes = [getattr(ObjectCode, f"from_{kind}")(one.code, name=one.name) for one in demo.compile_modules(kind, arch)]
+    codes = [getattr(ObjectCode, f"from_{kind}")(one.code, name=one.name) for one in sample.compile_modules(kind, arch)]
     options = LinkerOptions(arch=arch, link_time_optimization=kind == "ltoir")
     linker = Linker(*codes, options=options)
     facts[f"{kind} backend"] = str(Linker.which_backend())

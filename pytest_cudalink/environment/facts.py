@@ -1,0 +1,122 @@
+"""What there is on this machine, what of it is real, and where each fact was read.
+
+Each question is asked when its answer is wanted, and not before.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from importlib import metadata
+from typing import Final
+
+from .. import probes
+from .requirements import Found
+
+__all__ = ["PACKAGES", "Environment", "driver_is_emulated"]
+
+#: Distributions that are worth a line in the records, by the name that they have there.
+PACKAGES: Final = ("cuda-bindings", "cuda-core", "numba-cuda", "cuda-pathfinder", "cupy-cuda13x", "warp-lang")
+
+_NVRTC: Final = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
+
+
+def _installed(*names: str) -> Found:
+    for name in names:
+        try:
+            return Found(metadata.version(name), source=f"metadata of {name}")
+        except metadata.PackageNotFoundError:
+            continue
+    return Found(None, "absent", f"no {' or '.join(names)} is installed")
+
+
+def driver_is_emulated() -> bool:
+    """Whether the driver library of this process is the emulated driver; False without a driver."""
+    from ..probes import libcuda
+
+    try:
+        return hasattr(libcuda.library(), "cudalinkEmulatorVersion")
+    except libcuda.DriverNotFoundError:
+        return False
+
+
+def _driver() -> Found:
+    version = probes.driver_version()
+    value = None if version is None else str(version)
+    if probes.fakes().fakes_driver:
+        return Found(value, "faked", "fake_versions")
+    if version is None:
+        return Found(None, "absent", "libcuda.so.1")
+    return Found(value, "emulated" if driver_is_emulated() else "real", "cuDriverGetVersion")
+
+
+def _driver_release() -> Found:
+    """Release of the driver, such as 580.65.06."""
+    from ..process.preload import emulated
+
+    emulation = emulated()
+    if emulation is not None:
+        return Found(emulation.release, "emulated", "the emulated driver")
+    try:
+        with open("/proc/driver/nvidia/version", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            match = re.search(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b", file.read())
+    except OSError:
+        match = None
+    if match is None:
+        return Found(None, "absent", "/proc/driver/nvidia/version")
+    return Found(match[1], source="/proc/driver/nvidia/version")
+
+
+def _nvjitlink() -> Found:
+    try:
+        version = probes.nvjitlink_version(warn=False)
+    except RuntimeError as error:
+        guard_rails = sys.modules.get("pytest_cudalink.guardrails")
+        if guard_rails is None or not isinstance(error, guard_rails.CompatibilityCheckError):
+            raise
+        return Found(None, "absent", f"refused by the guard rails: {error.verdict.message}")
+    value = None if version is None else str(version)
+    if probes.fakes().fakes_nvjitlink:
+        return Found(value, "faked", "fake_versions")
+    if value is None:
+        return Found(None, "absent", probes.nvjitlink().obstacle or "nvJitLink")
+    return Found(value, source=f"nvJitLinkVersion of {probes.nvjitlink().path}")
+
+
+def _ctk() -> Found:
+    """The toolkit: the release of its metapackage, else that of its compiler."""
+    return _installed("cuda-toolkit", *_NVRTC)
+
+
+def _gpu() -> Found:
+    arch = probes.device_arch()
+    if arch is None:
+        return Found(None, "absent", "cuDeviceGet")
+    return Found(arch, "emulated" if driver_is_emulated() else "real", "cuDeviceGetAttribute")
+
+
+_ASK: Final[dict[str, Callable[[], Found]]] = {
+    "ctk": _ctk,
+    "driver": _driver,
+    "driver_release": _driver_release,
+    "nvjitlink": _nvjitlink,
+    "nvrtc": partial(_installed, *_NVRTC),
+    "gpu": _gpu,
+    "arch": _gpu,
+    **{name: partial(_installed, name) for name in PACKAGES},
+}
+
+
+class Environment(Mapping[str, Found]):
+    """Facts by name, asked when they are looked up: the names of the marker, of the records, and `PACKAGES`."""
+
+    def __getitem__(self, name: str) -> Found:
+        return _ASK[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_ASK)
+
+    def __len__(self) -> int:
+        return len(_ASK)

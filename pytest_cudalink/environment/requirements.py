@@ -1,0 +1,251 @@
+"""What a test needs of its surroundings, and how it fails where it does not have it. Pure: no pytest, no CUDA.
+
+A version requirement is a PEP 440 specifier such as ``">=13"``; a number alone, ``"13.2"``, stands for ``"==13.2.*"``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from ..versions import ARCHITECTURES, known_architectures
+
+__all__ = ["NAMES", "Found", "Raises", "Requirement", "parse", "unmet"]
+
+#: The requirements that the marker takes, in the order in which they are looked at: those that cost least first.
+NAMES: Final = ("ctk", "nvjitlink", "driver", "gpu", "arch")
+
+_ARCHITECTURE: Final = re.compile(r"(?:sm|compute)_(\d+)(\d)([af]?)", re.ASCII)
+#: The one compute capability that is not of the family of a smaller minor.
+_OWN_FAMILY: Final = (10, 1)
+_BARE: Final = re.compile(r"\d+(\.\d+)*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the surroundings have of one thing.
+
+    Attributes
+    ----------
+    value : str or None
+        A version, an architecture such as ``"sm_90"``, or a name; None when there is none.
+    kind : str
+        ``"real"``, ``"emulated"``, ``"faked"`` or ``"absent"``.
+    source : str
+        Where it was read.
+    """
+
+    value: str | None
+    kind: str = "real"
+    source: str = ""
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return "none, faked" if self.kind == "faked" else "none"
+        return self.value if self.kind == "real" else f"{self.value}, {self.kind}"
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One requirement of a test.
+
+    Attributes
+    ----------
+    name : str
+        One of `NAMES`.
+    text : str
+        As messages show it: ``"driver >= 13.2"``.
+    """
+
+    name: str
+    text: str
+    specifier: SpecifierSet | None = None
+    arch: str | None = None
+    wanted: bool = True
+
+    def met_by(self, found: Found) -> bool:
+        """Whether the surroundings have it; what is absent meets no version."""
+        if self.name == "gpu":
+            return (found.value is not None and found.kind == "real") == self.wanted
+        if found.value is None:
+            return False
+        if self.name != "arch":
+            return self.specifier is not None and _contains(self.specifier, found.value)
+        match = _ARCHITECTURE.fullmatch(found.value)
+        if match is None:
+            return False
+        if self.arch is not None:
+            return _runs(self.arch, int(match[1]), int(match[2]))
+        return self.specifier is not None and _contains(self.specifier, f"{match[1]}.{match[2]}")
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _runs(arch: str, major: int, minor: int) -> bool:
+    """Whether a device of some compute capability is of an architecture.
+
+    ``sm_90a`` is the same device as ``sm_90``, with what only that one has. The family of ``sm_100f`` goes on with its
+    major; 10.1 is a family of its own, and was renamed to 11.0 (PTX ISA, "Target architectures").
+    """
+    match = _ARCHITECTURE.fullmatch(arch)
+    if match is None:
+        return False
+    wanted = (int(match[1]), int(match[2]))
+    if match[3] != "f" or (major, minor) == wanted:
+        return (major, minor) == wanted
+    return major == wanted[0] and minor > wanted[1] and _OWN_FAMILY not in (wanted, (major, minor))
+
+
+def _contains(specifier: SpecifierSet, version: str) -> bool:
+    try:
+        return specifier.contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def _shown(specifier: SpecifierSet) -> str:
+    """``>= 13.2, < 14``, whatever the order it was written in."""
+    parts = sorted(specifier, key=lambda part: (Version(part.version.removesuffix(".*")), part.operator))
+    return ", ".join(f"{part.operator} {part.version}" for part in parts)
+
+
+def _specifier(name: str, value: object, example: str) -> SpecifierSet:
+    if isinstance(value, str) and value.strip():
+        text = value.strip()
+        try:
+            specifier = SpecifierSet(f"=={text}.*" if _BARE.fullmatch(text) else text)
+            _shown(specifier)  # (=== takes anything, and would never hold)
+        except (InvalidSpecifier, InvalidVersion):
+            pass
+        else:
+            return specifier
+    msg = f"{name}={value!r} is no version specifier; write {example}"
+    raise ValueError(msg)
+
+
+def _parse(name: str, value: object) -> Requirement:
+    match name:
+        case "gpu":
+            if not isinstance(value, bool):
+                msg = f"gpu={value!r}: write True for a real device, False for none"
+                raise ValueError(msg)  # noqa: TRY004 (every impossible value is one kind of error)
+            return Requirement(name, "a GPU" if value else "no GPU", wanted=value)
+        case "arch":
+            if isinstance(value, str) and (match := _ARCHITECTURE.fullmatch(value)):
+                arch = value.replace("compute_", "sm_")
+                if arch not in known_architectures() and int(match[1] + match[2]) <= ARCHITECTURES[-1].number:
+                    msg = (
+                        f"arch={value!r} is no architecture; known: {', '.join(known_architectures())}, and newer ones"
+                    )
+                    raise ValueError(msg)
+                return Requirement(name, f"arch {arch}", arch=arch)
+            example = "arch='sm_90', or a specifier of the compute capability: arch='>=9.0'"
+            specifier = _specifier(name, value, example)
+        case _:
+            specifier = _specifier(name, value, f"{name}='>=13.0'")
+    return Requirement(name, f"{name} {_shown(specifier)}", specifier)
+
+
+def parse(keywords: Mapping[str, object]) -> list[Requirement]:
+    """The requirements among a marker's keywords, in the order of `NAMES`; None stands for no requirement.
+
+    Raises
+    ------
+    ValueError
+        For an impossible value; says what to write.
+    """
+    return [_parse(name, keywords[name]) for name in NAMES if keywords.get(name) is not None]
+
+
+def unmet(requirements: Iterable[Requirement], found: Mapping[str, Found]) -> list[Requirement]:
+    """Those that do not hold. `found` is asked only for what is required, in order."""
+    return [requirement for requirement in requirements if not requirement.met_by(found[requirement.name])]
+
+
+class Raises:
+    """A documented failure: how a test must fail where its requirement does not hold.
+
+    Parameters
+    ----------
+    *expected : str, int or exception type
+        A string is the name of a code of the driver or of nvJitLink: ``"CUDA_ERROR_UNSUPPORTED_PTX_VERSION"``,
+        ``"NVJITLINK_ERROR_PTX_COMPILE"``; an integer is its number; a type matches its instances. Any one is enough.
+        KeyboardInterrupt is none of them: it ends the run.
+    match : str, optional
+        A regular expression that the message must contain, as in `pytest.raises`.
+
+    Raises
+    ------
+    TypeError
+        If nothing is expected, or something else than these; `ValueError` for a bad regular expression.
+    """
+
+    def __init__(self, *expected: str | int | type[BaseException], match: str | None = None) -> None:
+        if not expected and match is None:
+            msg = "Raises() needs a code such as 'CUDA_ERROR_INVALID_PTX', an exception type, or match=..."
+            raise TypeError(msg)
+        for item in expected:
+            if not _can_be_expected(item):
+                msg = f"Raises({item!r}): expected the name or number of a code, or an exception type"
+                raise TypeError(msg)
+        self.expected = expected
+        self.match = match
+        try:
+            self._pattern = re.compile(match) if match is not None else None
+        except re.error as error:
+            msg = f"Raises(match={match!r}) is no regular expression: {error}"
+            raise ValueError(msg) from error
+
+    def matches(self, error: BaseException) -> bool:
+        """Whether an exception is the documented failure."""
+        if self.expected and not any(_is(error, item) for item in self.expected):
+            return False
+        return self._pattern is None or self._pattern.search(str(error)) is not None
+
+    def __str__(self) -> str:
+        parts = [item.__name__ if isinstance(item, type) else str(item) for item in self.expected]
+        text = " or ".join(parts) or "an exception"
+        return f"{text} matching {self.match!r}" if self.match is not None else text
+
+    def __repr__(self) -> str:
+        parts = [item.__name__ if isinstance(item, type) else repr(item) for item in self.expected]
+        parts += [f"match={self.match!r}"] if self.match is not None else []
+        return f"Raises({', '.join(parts)})"
+
+
+def _can_be_expected(item: object) -> bool:
+    if isinstance(item, type):
+        return issubclass(item, BaseException) and not issubclass(item, KeyboardInterrupt)
+    return isinstance(item, str | int) and not isinstance(item, bool) and item != ""
+
+
+def _is(error: BaseException, expected: str | int | type[BaseException]) -> bool:
+    if isinstance(expected, type):
+        return isinstance(error, expected)
+    # a library's own error is often the cause of the one that reaches the test
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        if _has_code(cause, expected):
+            return True
+        seen.add(id(cause))
+        cause = cause.__cause__
+    return False
+
+
+def _has_code(error: BaseException, expected: str | int) -> bool:
+    """Look where the libraries keep a code: in an attribute, or as a word of the message."""
+    if isinstance(expected, int):
+        values: list[Any] = [getattr(error, name, None) for name in ("code", "status")]
+        return any(value is not None and not isinstance(value, str) and value == expected for value in values)
+    if expected in (getattr(error, "code_name", None), getattr(error, "name", None)):
+        return True
+    # cuda-bindings writes nvJitLink's codes without their prefix
+    names = {expected, expected.removeprefix("NVJITLINK_")}
+    return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", str(error)) for name in names)

@@ -1,0 +1,1 @@
+"""The linker's two backends: nvJitLink and the driver."""

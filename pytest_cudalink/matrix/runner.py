@@ -1,0 +1,64 @@
+"""What every runner does with a cell, so that nox, tox and CI cannot differ."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from .. import toolchains
+from .cells import Cell
+
+__all__ = ["CELLS", "RECORDS", "cells_file", "forget", "plugin_requirement", "prepare", "project_requirement"]
+
+#: Where a project keeps its cells, relative to its root.
+CELLS = Path("matrices", "cells.toml")
+#: Where the records of the cells go, relative to the root of the project: all that must come back from other machines.
+RECORDS = Path(".cudalink")
+
+
+def cells_file(root: Path) -> Path:
+    """The project's file of cells: ``$CUDALINK_CELLS``, else ``matrices/cells.toml``."""
+    return root / os.environ.get("CUDALINK_CELLS", CELLS)
+
+
+def _pyproject(root: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+
+
+def project_requirement(cell: Cell, root: Path) -> list[str]:
+    """How the project itself is installed: arguments of pip; empty for ``install = "none"``."""
+    if cell.values["install"] == "none":
+        return []
+    extras = f"[{','.join(cell.values['extras'])}]" if cell.values["extras"] else ""
+    editable = ["-e"] if cell.values["install"] == "editable" else []
+    return [*editable, f"{root}{extras}"]
+
+
+def plugin_requirement(root: Path) -> list[str]:
+    """The plugin, for every project but the plugin's own; ``$CUDALINK_REQUIREMENT`` names another build of it."""
+    if _pyproject(root).get("project", {}).get("name") == "pytest-cudalink":
+        return []
+    return [os.environ.get("CUDALINK_REQUIREMENT", "pytest-cudalink")]
+
+
+def forget(cell: Cell, root: Path) -> None:
+    """Delete the last record of a cell, whatever becomes of this run."""
+    Path(cell.environment(root / RECORDS)["CUDALINK_REPORT"]).unlink(missing_ok=True)
+
+
+def prepare(cell: Cell, root: Path) -> dict[str, str]:
+    """Bring the toolchains that a cell needs; returns the environment of its run.
+
+    Raises
+    ------
+    ToolchainError
+        If a toolchain cannot be had.
+    """
+    for version, layout in cell.toolchains:
+        toolchains.add(version, layout)
+    return cell.environment(root / RECORDS)

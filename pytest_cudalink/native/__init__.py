@@ -1,0 +1,1 @@
+"""The C compiler that builds the native libraries."""

@@ -1,0 +1,93 @@
+"""The pytest plugin: hooks, each of which delegates. Importing it touches no CUDA library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from . import hookspecs, run, settings
+from . import marker as markers
+from .fixtures import (
+    audit_wheel,
+    cudalink,
+    cudalink_backend,
+    dispatch_case,
+    driver_lifetimes,
+    emulated_driver,
+    fake_versions,
+    force_backend,
+    guard_rails,
+    linker_factory,
+)
+
+__all__ = [
+    "audit_wheel",
+    "cudalink",
+    "cudalink_backend",
+    "dispatch_case",
+    "driver_lifetimes",
+    "emulated_driver",
+    "fake_versions",
+    "force_backend",
+    "guard_rails",
+    "linker_factory",
+]
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    settings.add_options(parser)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    run.preload(early_config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    run.command_line(config)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    markers.register(config)
+    run.start(config)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    run.started(session.config)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return run.header(config)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    markers.parametrize(metafunc)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    run.collected(config, items)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    run.finished(session)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    run.node_up(node)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    run.node_down(node)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    run.terminal_summary(terminalreporter)

@@ -1,0 +1,331 @@
+"""The fixtures. Each imports what it needs when it is used, so that a suite that uses none pays nothing."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
+
+import pytest
+
+from . import run as session
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from ..audit import Audit
+    from ..emulator import Emulation
+    from ..emulator.control import Driver, Injected, Violation
+    from ..guardrails import CompatibilityGuardRails
+    from ..linker import Linker, LinkerOptions, ObjectCode
+    from ..linker.dispatch import Case
+    from ..versions import CudaVersion
+    from .driver import Lifetimes
+
+__all__ = [
+    "Cudalink",
+    "DriverLifetimes",
+    "EmulatedDriver",
+    "FakeVersions",
+    "LinkerFactory",
+    "audit_wheel",
+    "cudalink",
+    "cudalink_backend",
+    "dispatch_case",
+    "driver_lifetimes",
+    "emulated_driver",
+    "fake_versions",
+    "force_backend",
+    "guard_rails",
+    "linker_factory",
+]
+
+
+class FakeVersions(Protocol):
+    """Type of the fixture ``fake_versions``."""
+
+    def __call__(
+        self, *, driver: str | tuple[int, int] | None = ..., nvjitlink: str | tuple[int, int] | None = ...
+    ) -> object: ...
+
+
+class LinkerFactory(Protocol):
+    """Type of the fixture ``linker_factory``."""
+
+    def __call__(self, *object_codes: ObjectCode, options: LinkerOptions | None = ..., **keywords: Any) -> Linker: ...
+
+
+@dataclass(eq=False)  # start-up pays for every method that is generated
+class Cudalink:
+    """Facts of the run, and the switches of the other fixtures.
+
+    Attributes
+    ----------
+    settings : Settings
+        Every setting with its source.
+    force_backend : callable
+        As the fixture of that name.
+    fake_versions : callable
+        As the fixture of that name.
+    """
+
+    settings: Settings
+    force_backend: Callable[[Literal["driver", "nvjitlink"] | None], None]
+    fake_versions: FakeVersions
+
+    @property
+    def driver(self) -> CudaVersion | None:
+        """CUDA version of the driver, real or faked; None when unknown."""
+        from .. import probes
+
+        return probes.driver_version()
+
+    @property
+    def nvjitlink(self) -> CudaVersion | None:
+        """Version of a usable nvJitLink, real or faked; None when there is none."""
+        from .. import probes
+
+        return probes.nvjitlink_version()
+
+    @property
+    def device_arch(self) -> str | None:
+        """``"sm_90"`` of the current device, or None."""
+        from .. import probes
+
+        return probes.device_arch()
+
+
+@dataclass(eq=False)  # start-up pays for every method that is generated
+class EmulatedDriver:
+    """What the fixture ``emulated_driver`` gives.
+
+    Attributes
+    ----------
+    control : pytest_cudalink.emulator.control.Driver
+        Everything that can be asked of it.
+    emulation : pytest_cudalink.emulator.Emulation
+        What it was made from.
+    start : int
+        Number of the first event that belongs to this test.
+    """
+
+    control: Driver
+    emulation: Emulation
+    start: int = 0
+    _made: list[Injected] = field(default_factory=list)
+    _lost_before: list[int] = field(default_factory=list)
+
+    @property
+    def version(self) -> CudaVersion:
+        """CUDA version, as cuDriverGetVersion answers it."""
+        return self.control.version
+
+    @property
+    def arch(self) -> str:
+        """Architecture of its devices."""
+        return self.emulation.arch
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """Lifetime violations made so far in this phase of the test."""
+        return self.control.violations
+
+    def events(self, call: str | None = None) -> list[dict[str, Any]]:
+        """Events since this test asked for the driver, oldest first; only those of one function if it is named.
+
+        ``control.events()`` has those of the whole process.
+
+        Parameters
+        ----------
+        call : str, optional
+            A function, named as for `inject`.
+
+        Raises
+        ------
+        ValueError
+            If no such function is exported.
+        """
+        found = self.control.events(self.start)
+        if call is None:
+            return found
+        from ..emulator.faults import symbol_of
+
+        symbol = symbol_of(call, self.version)
+        return [event for event in found if event.get("call") == symbol and "result" in event]
+
+    def inject(self, function: str, code: int | str = 0, *, nth: int = 1, delay: float = 0.0) -> None:
+        """As `pytest_cudalink.emulator.control.Driver.inject`, for the rest of this test."""
+        self._made.append(self.control.inject(function, code, nth=nth, delay=delay))
+
+    def lose_device(self, code: int | str = 46) -> None:
+        """As `pytest_cudalink.emulator.control.Driver.lose_device`, for the rest of this test."""
+        self._lost_before.append(self.control.lose_device(code))
+
+    def take_back(self) -> list[str]:
+        """Take back the faults of this test, and leave those of the run; the functions whose fault no call met."""
+        if self._lost_before:
+            self.control.lose_device(self._lost_before[0])
+        return sorted({one.function for one in self._made if not self.control.take_back(one)})
+
+
+@dataclass(eq=False)  # start-up pays for every method that is generated
+class DriverLifetimes:
+    """What the fixture ``driver_lifetimes`` gives."""
+
+    _lifetimes: Lifetimes
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """Made so far in this phase of the test; destroys what nothing refers to any more, first."""
+        gc.collect()
+        return self._lifetimes.driver.violations
+
+    def expect(self) -> tuple[Violation, ...]:
+        """Take the violations made so far: they fail no test."""
+        found = self.violations
+        self._lifetimes.driver.forget(found)
+        return found
+
+
+@pytest.fixture
+def audit_wheel() -> Callable[[str | Path], Audit]:
+    """Audit a wheel, folder or library: ``audit_wheel("dist/x.whl").check("12", "13", "none")``.
+
+    ``check`` fails the test with a line for each reason; see `pytest_cudalink.audit.Audit`.
+    """
+    from ..audit import audit
+
+    return audit
+
+
+@pytest.fixture
+def force_backend(pytestconfig: pytest.Config) -> Iterator[Callable[[Literal["driver", "nvjitlink"] | None], None]]:
+    """Force the backend of every target for the rest of this test: ``force_backend("driver")``.
+
+    None lets each library decide, also under ``--force-backend``.
+    """
+    from ..targets.steering import Choice
+
+    steering = session.of(pytestconfig).steering
+    before = steering.choice
+
+    def force(backend: Literal["driver", "nvjitlink"] | None) -> None:
+        if backend not in ("driver", "nvjitlink", None):
+            msg = f"force_backend({backend!r}): expected 'driver', 'nvjitlink' or None"
+            raise ValueError(msg)
+        steering.force(Choice(backend, "the fixture force_backend"))
+
+    yield force
+    steering.force(before)
+
+
+@pytest.fixture
+def cudalink_backend(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> str | None:
+    """The backend that is forced for this test: ``"driver"``, ``"nvjitlink"``, or None where each library decides."""
+    return getattr(request, "param", session.of(pytestconfig).steering.choice.backend)
+
+
+@pytest.fixture
+def fake_versions() -> Iterator[FakeVersions]:
+    """Fake the version probes for the rest of this test: ``fake_versions(driver="12.9", nvjitlink="13.0")``.
+
+    None makes a driver unknown and an nvJitLink absent; what is left out stays as it is.
+    See `pytest_cudalink.probes.fake`.
+    """
+    from .. import probes
+
+    with ExitStack() as stack:
+        yield lambda **versions: stack.enter_context(probes.fake(**versions))
+
+
+@pytest.fixture
+def linker_factory() -> Iterator[LinkerFactory]:
+    """Make linkers that are closed when the test ends; takes what `pytest_cudalink.linker.Linker` takes."""
+    from ..linker import Linker
+
+    with ExitStack() as stack:
+
+        def make(*object_codes: ObjectCode, options: LinkerOptions | None = None, **keywords: Any) -> Linker:
+            return stack.enter_context(Linker(*object_codes, options=options, **keywords))
+
+        yield make
+
+
+@pytest.fixture
+def dispatch_case(request: pytest.FixtureRequest) -> Case:
+    """One concrete case of the dispatch table; a test that asks for it runs once for each.
+
+    ``dispatch_case.check(my_choose_backend)`` holds your own implementation against it. The table is strict-major, or
+    that of ``@pytest.mark.cudalink(policy=...)``.
+    """
+    case: Case = request.param
+    return case
+
+
+def _skip(config: pytest.Config, needed: str, found: str) -> NoReturn:
+    """Skip in the words of the marker, and be counted with its skips."""
+    session.of(config).of_test().missing = needed
+    pytest.skip(f"cudalink: needs {needed} (found {found})")
+
+
+def _skip_unemulated(config: pytest.Config) -> NoReturn:
+    from ..environment.facts import Environment
+
+    driver = Environment()["driver"]
+    _skip(config, "an emulated driver", f"{driver.value}, {driver.kind}" if driver.value else str(driver))
+
+
+@pytest.fixture
+def emulated_driver(pytestconfig: pytest.Config) -> Iterator[EmulatedDriver]:
+    """The emulated driver: version, arch, events, inject, violations. Faults are taken back when the test ends.
+
+    A fault that no call met is a `pytest.PytestWarning`: the test did not see what it was to see.
+    A test that asks for it is skipped where there is a real driver or none; run with ``--cudalink-driver=VERSION``.
+    """
+    from ..process import preload
+
+    driver, emulation = preload.driver(), preload.emulated()
+    if driver is None or emulation is None:
+        _skip_unemulated(pytestconfig)
+    given = EmulatedDriver(driver, emulation, driver.event_count())
+    yield given
+    for function in given.take_back():
+        msg = f"cudalink: the fault injected into {function} was met by no call of this test"
+        warnings.warn(pytest.PytestWarning(msg), stacklevel=1)
+
+
+@pytest.fixture
+def driver_lifetimes(pytestconfig: pytest.Config) -> DriverLifetimes:
+    """Lifetime violations made so far in this test; ``expect()`` takes those that the test means to make."""
+    run = session.of(pytestconfig)
+    if run.lifetimes is None:
+        from ..process import preload
+
+        if preload.emulated() is None:
+            _skip_unemulated(pytestconfig)
+        _skip(pytestconfig, "lifetime checks", f"--cudalink-lifetime={run.settings.lifetime}")
+    return DriverLifetimes(run.lifetimes)
+
+
+@pytest.fixture
+def guard_rails(pytestconfig: pytest.Config) -> CompatibilityGuardRails:
+    """A guard for this test alone: what it looks up has to fit together, as ``--cudalink-guard-rails`` says.
+
+    Where that is off, the mode is best_effort. See `pytest_cudalink.guardrails.CompatibilityGuardRails`.
+    """
+    from . import guard as guarding
+
+    return guarding.for_one_test(session.of(pytestconfig))
+
+
+@pytest.fixture
+def cudalink(
+    pytestconfig: pytest.Config,
+    force_backend: Callable[[Literal["driver", "nvjitlink"] | None], None],
+    fake_versions: FakeVersions,
+) -> Cudalink:
+    """Facts of the run: settings, driver, nvJitLink, device; and the switches ``force_backend``, ``fake_versions``."""
+    return Cudalink(session.of(pytestconfig).settings, force_backend, fake_versions)

@@ -1,0 +1,90 @@
+"""What other projects may implement, in a conftest or a plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from ..targets import Choice, LinkEvent, LinkInput, Target
+
+__all__ = [
+    "pytest_cudalink_decide",
+    "pytest_cudalink_facts",
+    "pytest_cudalink_link",
+    "pytest_cudalink_targets",
+]
+
+
+@pytest.hookspec
+def pytest_cudalink_targets(config: pytest.Config) -> Sequence[Target] | None:
+    """Register targets: libraries whose linking can be steered and watched.
+
+    Called once, before anything is collected.
+
+    Parameters
+    ----------
+    config : pytest.Config
+
+    Returns
+    -------
+    sequence of pytest_cudalink.targets.Target, or None
+        A target with the name of another replaces it.
+    """
+
+
+@pytest.hookspec(firstresult=True)
+def pytest_cudalink_decide(
+    config: pytest.Config, target: str, choice: Choice, inputs: Sequence[LinkInput] | None
+) -> Choice | None:
+    """Veto or change what a target is to take; the first answer that is not None counts.
+
+    Called when a target is imported or the choice changes, with ``inputs`` None, and again for each link with its
+    inputs.
+
+    Parameters
+    ----------
+    config : pytest.Config
+    target : str
+        Such as ``"cuda.core"``.
+    choice : pytest_cudalink.targets.Choice
+        What counts without this hook: ``choice.backend`` is ``"driver"``, ``"nvjitlink"``, or None where the library
+        decides.
+    inputs : sequence of LinkInput, or None
+        What is about to be linked.
+
+    Returns
+    -------
+    pytest_cudalink.targets.Choice or None
+        ``Choice("driver", "why")`` changes it, ``Choice(None, "why")`` is a veto: the library decides. None: no
+        opinion. An exception for a link fails that link.
+    """
+
+
+@pytest.hookspec
+def pytest_cudalink_facts(config: pytest.Config) -> Mapping[str, object] | None:
+    """Add facts to the header and to the ``run`` event of the records.
+
+    Parameters
+    ----------
+    config : pytest.Config
+
+    Returns
+    -------
+    mapping of str to object, or None
+        Shown as text; in the records as JSON.
+    """
+
+
+@pytest.hookspec
+def pytest_cudalink_link(config: pytest.Config, event: LinkEvent) -> None:
+    """Be told of each link of each target, in the process that linked.
+
+    Parameters
+    ----------
+    config : pytest.Config
+    event : pytest_cudalink.targets.LinkEvent
+        Target, backend, inputs, versions, duration, result, and the test.
+    """

@@ -1,0 +1,182 @@
+"""The ``cudalink`` marker: what a test needs, what it is forced to, and the parametrization of link tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import pytest
+
+from .settings import POLICIES
+
+if TYPE_CHECKING:
+    from ..environment.requirements import Raises, Requirement
+    from ..targets.base import Backend
+
+__all__ = ["EACH", "MARKER", "PLAN", "Plan", "check", "parametrize", "register"]
+
+#: Signature and explanation, as ``pytest --markers`` shows them.
+MARKER: Final = (
+    "cudalink(*, ctk=None, driver=None, nvjitlink=None, arch=None, gpu=None, otherwise='skip', backend=None, "
+    "isolate=False, policy='strict-major'): "
+    "ctk, driver and nvjitlink are version specifiers such as '>=13.2' ('13' means any 13.x), arch is 'sm_90' or a "
+    "specifier of the compute capability such as '>=9.0', gpu=True needs a real device. Where one of them does not "
+    "hold, the test is skipped, or otherwise='xfail', or otherwise=Raises(CODE or exception, match=...): then it runs "
+    "all the same and must fail in exactly that way. backend='driver' or 'nvjitlink' forces what links; 'each' runs "
+    "the test on both. isolate=True runs it in a process of its own. policy names the dispatch table whose cases the "
+    f"fixture dispatch_case runs through: {', '.join(POLICIES)}."
+)
+
+_REQUIREMENTS: Final = ("ctk", "driver", "nvjitlink", "arch", "gpu")
+_KEYWORDS: Final = (*_REQUIREMENTS, "otherwise", "backend", "isolate", "policy")
+_BACKENDS: Final = ("driver", "nvjitlink", "each")
+#: Name of the parameter by which a test runs on both backends.
+EACH: Final = "cudalink_backend"
+#: Fixtures that only link tests ask for.
+_LINK_FIXTURES: Final = frozenset({"linker_factory"})
+_FIXTURES: Final = _LINK_FIXTURES | {"dispatch_case"}
+
+
+class Plan(NamedTuple):
+    """What the markers of one test come to; the nearest one counts for each keyword."""
+
+    requirements: tuple[Requirement, ...] = ()
+    otherwise: Literal["skip", "xfail"] | Raises = "skip"
+    backend: Backend | None = None
+    isolate: bool = False
+
+
+PLAN: Final = pytest.StashKey[Plan]()
+
+
+def register(config: pytest.Config) -> None:
+    """Make the marker known, so that ``--strict-markers`` accepts it."""
+    config.addinivalue_line("markers", MARKER)
+
+
+def _keywords(marks: Iterable[pytest.Mark]) -> dict[str, Any]:
+    """Keywords of several marks, the nearest of which comes first."""
+    merged: dict[str, Any] = {}
+    for mark in marks:
+        merged = {**mark.kwargs, **merged}
+    return merged
+
+
+def _faults(mark: pytest.Mark) -> Iterable[str]:
+    """What is wrong with one use of the marker."""
+    keywords = mark.kwargs
+    if wrong := [repr(value) for value in mark.args] + sorted(set(keywords) - set(_KEYWORDS)):
+        yield f"takes the keywords {', '.join(_KEYWORDS)}, got {', '.join(wrong)}"
+    if "policy" in keywords and keywords["policy"] not in POLICIES:
+        yield f"policy {keywords['policy']!r} is unknown; known: {', '.join(POLICIES)}"
+    if keywords.get("backend") not in (None, *_BACKENDS):
+        yield f"backend={keywords['backend']!r}: write one of {', '.join(map(repr, _BACKENDS))}"
+    if not isinstance(keywords.get("isolate", False), bool):
+        yield f"isolate={keywords['isolate']!r}: write True or False"
+    if not keywords.keys().isdisjoint(_REQUIREMENTS):
+        from ..environment.requirements import parse
+
+        for name in _REQUIREMENTS:
+            try:
+                parse({name: keywords.get(name)})
+            except ValueError as error:
+                yield str(error)
+    if "otherwise" in keywords:
+        from ..environment.requirements import Raises
+
+        otherwise = keywords["otherwise"]
+        if not isinstance(otherwise, Raises) and otherwise not in ("skip", "xfail"):
+            yield f"otherwise={otherwise!r}: write 'skip', 'xfail' or Raises(...), from pytest_cudalink import Raises"
+
+
+def _faults_together(item: pytest.Item, keywords: dict[str, Any]) -> Iterable[str]:
+    """What is wrong with all uses of the marker on one test."""
+    # a requirement that is lifted with None leaves the otherwise of a module without use, but not without sense
+    if "otherwise" in keywords and keywords.keys().isdisjoint(_REQUIREMENTS):
+        yield f"otherwise needs a requirement: one of {', '.join(_REQUIREMENTS)}"
+    callspec = getattr(item, "callspec", None)
+    if keywords.get("backend") == "each" and (callspec is None or EACH not in callspec.params):
+        yield (
+            "backend='each' needs a test that pytest can parametrize, which the methods of a unittest.TestCase are "
+            "not; write a function or a plain class"
+        )
+
+
+def _plan(item: pytest.Item, marks: Sequence[pytest.Mark]) -> Plan:
+    from ..environment.requirements import parse
+
+    keywords = _keywords(marks)
+    backend = keywords.get("backend")
+    parameter = getattr(item, "callspec", None)
+    if parameter is not None and EACH in parameter.params:
+        backend = parameter.params[EACH]
+    return Plan(
+        requirements=tuple(parse({name: keywords.get(name) for name in _REQUIREMENTS})),
+        otherwise=keywords.get("otherwise", "skip"),
+        backend=None if backend == "each" else backend,
+        isolate=keywords.get("isolate", False),
+    )
+
+
+def check(items: Iterable[pytest.Item]) -> bool:
+    """Refuse wrong markers once everything is collected, and give each marked test its plan.
+
+    Returns
+    -------
+    bool
+        Whether any test has a plan.
+
+    Raises
+    ------
+    pytest.UsageError
+        Naming each test and what is wrong with its marker.
+    """
+    found: dict[str, None] = {}
+    planned = False
+    for item in items:
+        # names of marks are among the keywords, which are looked up faster than marks are found
+        callspec = getattr(item, "callspec", None)
+        if "cudalink" not in item.keywords and (callspec is None or EACH not in callspec.params):
+            continue
+        marks = list(item.iter_markers("cudalink"))
+        # one line for a test, not one for each of its parameters
+        name = item.nodeid.partition("[")[0]
+        faults = [fault for mark in marks for fault in _faults(mark)]
+        if not faults:
+            plan = item.stash[PLAN] = _plan(item, marks)
+            planned = planned or plan != Plan()
+            faults = list(_faults_together(item, _keywords(marks)))
+        found.update(dict.fromkeys(f"{name}: @pytest.mark.cudalink {fault}" for fault in faults))
+    if found:
+        raise pytest.UsageError("\n".join(found))
+    return planned
+
+
+def parametrize(metafunc: pytest.Metafunc) -> None:
+    """Run ``dispatch_case`` over every concrete case of the policy's table, and link tests on each backend."""
+    concerned = "cudalink" in metafunc.definition.keywords
+    if not concerned and _FIXTURES.isdisjoint(metafunc.fixturenames):
+        return
+    from . import run as session
+
+    marks = list(metafunc.definition.iter_markers("cudalink"))
+    _parametrize_backend(metafunc, marks, each=session.of(metafunc.config).settings.backend.value == "each")
+    if "dispatch_case" not in metafunc.fixturenames:
+        return
+    from ..linker import dispatch
+
+    policy: Any = _keywords(marks).get("policy", dispatch.DEFAULT_POLICY)
+    # a wrong name is reported by `check`, where it can be a usage error
+    expanded = list(dispatch.cases(policy if policy in POLICIES else dispatch.DEFAULT_POLICY))
+    metafunc.parametrize("dispatch_case", expanded, indirect=True, ids=[case.id for case in expanded])
+
+
+def _parametrize_backend(metafunc: pytest.Metafunc, marks: Sequence[pytest.Mark], *, each: bool) -> None:
+    wanted = _keywords(marks).get("backend")
+    links = (marks and "dispatch_case" not in metafunc.fixturenames) or _LINK_FIXTURES & set(metafunc.fixturenames)
+    if wanted != "each" and not (each and wanted is None and links):
+        return
+    # a test that asks for the fixture by name is parametrized by it; any other must be told to use it
+    if EACH not in metafunc.fixturenames:
+        metafunc.fixturenames.append(EACH)
+    metafunc.parametrize(EACH, ("driver", "nvjitlink"), indirect=True)

@@ -1,0 +1,164 @@
+"""The nvJitLink of one run: that of the environment, none, or the real one of another release."""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Callable
+from functools import wraps
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from .settings import Settings
+
+__all__ = ["aliases", "apply", "unusable_by_cusparse"]
+
+_PATHFINDER: Final = "cuda.pathfinder._dynamic_libs.load_nvidia_dynamic_lib"
+_ALIAS: Final = re.compile(rb"__nvJitLink[A-Za-z]+_(\d+)_(\d+)\0")
+_CUSPARSE: Final = ("nvidia-cusparse-cu12", "nvidia-cusparse")
+_HIDDEN_BY: Final = "--cudalink-nvjitlink=absent"
+
+#: How many runs of this process hide nvJitLink; a pytest inside a pytest may be the second.
+_hiding = 0
+
+
+def apply(settings: Settings) -> Callable[[], None] | None:
+    """Give the process the nvJitLink that the settings ask for, before anything can open another.
+
+    Returns
+    -------
+    callable or None
+        What undoes it, where something can be undone.
+
+    Raises
+    ------
+    pytest.UsageError
+        If it cannot be: it is not in the toolchain cache, another one is loaded already, a library of the environment
+        could not use it.
+    """
+    wanted = settings.nvjitlink.value
+    if wanted == "auto":
+        return None
+    from .. import toolchains
+    from ..process import preload
+
+    try:
+        if wanted == "absent":
+            return _hide()
+        path = toolchains.library_path(wanted)
+        _refuse_for_cusparse(path)
+        preload.nvjitlink(path)
+        _hold(wanted, path)
+    except (toolchains.ToolchainError, preload.LoadedTooLateError) as error:
+        msg = f"cudalink: --cudalink-nvjitlink is {settings.nvjitlink}: {error}"
+        raise pytest.UsageError(msg) from error
+    return None
+
+
+def _refuse_for_cusparse(path: Path) -> None:
+    from ..toolchains import ToolchainError
+
+    if reason := unusable_by_cusparse(path):
+        raise ToolchainError(reason)
+
+
+def _hold(wanted: str, path: Path) -> None:
+    """Make sure that it is what everybody finds."""
+    from .. import probes
+    from ..process import preload
+
+    found = probes.nvjitlink()
+    if str(found.found) != wanted:
+        msg = (
+            f"{path} was loaded, but cuda.pathfinder still finds {found.path} (nvJitLink {found.found}): the libraries "
+            f"of this environment want another major version"
+        )
+        raise preload.LoadedTooLateError(msg)
+
+
+def _hide() -> Callable[[], None]:
+    """Let cuda.pathfinder, through which every library looks for nvJitLink, find none."""
+    from .. import probes
+    from ..process import preload
+    from ..process.imports import ImportWatch
+
+    global _hiding  # noqa: PLW0603 (the owner of this piece of process state)
+    present = preload.loaded_file("libnvJitLink.so")
+    if present is not None and not _hiding:
+        msg = f"{present} is in this process already; load the plugin early, and import nothing of CUDA before"
+        raise preload.LoadedTooLateError(msg)
+    _hiding += 1
+    imports = ImportWatch(_wrap_pathfinder)
+    imports.watch([_PATHFINDER])
+    probes.cache_clear()
+
+    def show() -> None:
+        global _hiding  # noqa: PLW0603
+        _hiding -= 1
+        imports.stop()
+        probes.cache_clear()
+
+    return show
+
+
+def _wrap_pathfinder(module: ModuleType) -> None:
+    from cuda.pathfinder import DynamicLibNotFoundError
+
+    from ..targets.steering import replace_everywhere
+
+    original: Any = module.load_nvidia_dynamic_lib
+
+    @wraps(original)
+    def load(name: str) -> Any:
+        if _hiding and name == "nvJitLink":
+            error = DynamicLibNotFoundError(f'Failure finding "libnvJitLink.so": {_HIDDEN_BY} hides it')
+            error.hidden_by = _HIDDEN_BY  # for `probes`: it is not one to be installed
+            raise error
+        return original(name)
+
+    module.load_nvidia_dynamic_lib = load  # type: ignore[attr-defined]
+    replace_everywhere(original, load)
+
+
+def aliases(library: Path) -> set[tuple[int, int]]:
+    """Releases whose names (``__nvJitLinkCreate_12_9``) a library defines or needs, read without loading it."""
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return {(int(match[1]), int(match[2])) for match in _ALIAS.finditer(content)}
+
+
+def unusable_by_cusparse(path: Path) -> str:
+    """Why the cuSPARSE of this environment could not use an nvJitLink; empty when it could, or is not there.
+
+    cuSPARSE asks for names of the release that it was built with; with an older libnvJitLink of the same major in the
+    process it cannot be loaded (``undefined symbol: __nvJitLinkComplete_12_9``).
+    """
+    offered = aliases(path)
+    for name in _CUSPARSE:
+        library = _cusparse(name)
+        if library is None:
+            continue
+        needed = {release for release in aliases(library) if release[0] in {major for major, _ in offered}}
+        if missing := needed - offered:
+            newest = "{}.{}".format(*max(missing))
+            return (
+                f"{path} offers names up to {'{}.{}'.format(*max(offered))}, but {name} "
+                f"({library}) needs those of {newest} and could not be loaded beside it; take nvJitLink {newest} or "
+                f"newer, or an environment without {name}"
+            )
+    return ""
+
+
+def _cusparse(name: str) -> Path | None:
+    try:
+        files = metadata.distribution(name).files or ()
+    except metadata.PackageNotFoundError:
+        return None
+    for file in files:
+        if re.fullmatch(r"libcusparse\.so\.\d+", file.name):
+            return Path(str(file.locate()))
+    return None

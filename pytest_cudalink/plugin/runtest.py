@@ -1,0 +1,210 @@
+"""What happens around the phases of a test that has a plan, or in a run that forces the driver."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+import unittest
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from ..targets.base import ForcedBackendError
+from ..targets.steering import Choice
+from . import pytest_private as _compat
+from . import run as session
+from .marker import PLAN, Plan
+from .results import fail
+
+if TYPE_CHECKING:
+    from ..environment.requirements import Raises, Requirement
+
+__all__ = ["DocumentedFailureError", "Mismatches", "Phases"]
+
+
+class DocumentedFailureError(AssertionError):
+    """A test did not fail in the way that its marker documents."""
+
+
+@dataclass(frozen=True)
+class _Documented:
+    """How a test must fail, because a requirement does not hold."""
+
+    requirement: str
+    found: str
+    raises: Raises
+
+
+#: How a test ends without having failed: pytest's words for that, and what ends the whole run.
+_NO_FAILURE: Final = (
+    pytest.skip.Exception,
+    pytest.xfail.Exception,
+    pytest.exit.Exception,
+    unittest.SkipTest,
+    KeyboardInterrupt,
+)
+_DOCUMENTED: Final = pytest.StashKey[_Documented | None]()
+_BEFORE: Final = pytest.StashKey[Choice]()
+
+
+class Phases:
+    """A plugin object; registered when some test or the run needs it.
+
+    Its wrappers are the innermost: those of pytest's own plugins have begun when a test is skipped here, and can end.
+    """
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
+        with session.missing_driver_skips(item.config):
+            plan = item.stash.get(PLAN, None)
+            if plan is not None:
+                _prepare(item, plan)
+            documented = item.stash.get(_DOCUMENTED, None)
+            if documented is None:
+                return (yield)
+            try:
+                return (yield)
+            except _NO_FAILURE:
+                raise
+            except BaseException as error:
+                if not documented.raises.matches(error):
+                    raise
+                _release(error)
+            # a fixture failed as documented: the test is asserted, and has nothing to run with
+            _assert(item, documented)
+            item.runtest = _nothing  # type: ignore[method-assign]
+            return None
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        documented = item.stash.get(_DOCUMENTED, None)
+        with session.missing_driver_skips(item.config):
+            if documented is None or vars(item).get("runtest") is _nothing:
+                return (yield)
+            try:
+                yield
+                _compat.raise_from_unittest(item)
+            except _NO_FAILURE:
+                raise
+            except BaseException as error:  # noqa: BLE001 (any failure is held against the marker)
+                _hold_against(documented, error)
+                _release(error)
+            else:
+                msg = f"{_must(documented)}, but it passed"
+                raise DocumentedFailureError(msg)
+            _assert(item, documented)
+            return None
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
+        try:
+            with session.missing_driver_skips(item.config):
+                return (yield)
+        finally:
+            if vars(item).get("runtest") is _nothing:
+                del item.runtest  # it may be run again
+            before = item.stash.get(_BEFORE, None)
+            if before is not None:
+                del item.stash[_BEFORE]
+                session.of(item.config).steering.force(before)
+
+    @pytest.hookimpl
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        session.skip_missing_driver(item, call)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        report = yield
+        session.skip_collecting(collector, report)
+        return report
+
+
+class Mismatches:
+    """A plugin object, there once a target linked otherwise than it was forced: no test passes over that.
+
+    The error may be caught by what linked, expected by the test, or raised where no test runs; the next report of a
+    phase fails with it then.
+
+    Attributes
+    ----------
+    pending : list of ForcedBackendError
+        Those that no report has shown.
+    """
+
+    def __init__(self) -> None:
+        self.pending: list[ForcedBackendError] = []
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        text = "\n".join(map(str, self.pending))
+        self.pending = []
+        if text:
+            fail(report, "cudalink forced backend", text)
+        return report
+
+
+def _prepare(item: pytest.Item, plan: Plan) -> None:
+    run = session.of(item.config)
+    if plan.backend is not None:
+        item.stash[_BEFORE] = run.steering.force(Choice(plan.backend, "the marker cudalink"))
+    item.stash[_DOCUMENTED] = None
+    if not plan.requirements:
+        return
+    from ..environment.facts import Environment
+    from ..environment.requirements import Raises, unmet
+
+    environment = Environment()
+    missing = unmet(plan.requirements, environment)
+    if not missing:
+        return
+    found = {requirement.name: str(environment[requirement.name]) for requirement in missing}
+    reason = f"cudalink: needs {_listed(missing, found)}"
+    if isinstance(plan.otherwise, Raises):
+        names = " and ".join(map(str, missing))
+        item.stash[_DOCUMENTED] = _Documented(names, _listed(missing, found), plan.otherwise)
+    elif plan.otherwise == "xfail":
+        item.add_marker(pytest.mark.xfail(reason=reason, strict=False), append=False)
+    else:
+        run.of_test().missing = " and ".join(map(str, missing))
+        raise pytest.skip.Exception(reason, _use_item_location=True)
+
+
+def _release(error: BaseException) -> None:
+    """Let go of what an error holds that is over: a linker in its frames would live until some later test.
+
+    Frames and errors refer to each other, so that only the garbage collector would end them; and pytest keeps the last
+    error of a test for its debugger.
+    """
+    for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+        vars(sys).pop(name, None)
+    traceback.clear_frames(error.__traceback__)
+
+
+def _nothing() -> None:
+    """What is left to run of a test that is over."""
+
+
+def _assert(item: pytest.Item, documented: _Documented) -> None:
+    session.of(item.config).of_test().documented = {
+        "requirement": documented.requirement,
+        "raises": str(documented.raises),
+    }
+
+
+def _listed(missing: Sequence[Requirement], found: dict[str, str]) -> str:
+    return " and ".join(f"{requirement} (found {found[requirement.name]})" for requirement in missing)
+
+
+def _must(documented: _Documented) -> str:
+    return f"cudalink: needs {documented.found}; without it this test must fail with {documented.raises}"
+
+
+def _hold_against(documented: _Documented, error: BaseException) -> None:
+    if not documented.raises.matches(error):
+        msg = f"{_must(documented)}, but it failed with {type(error).__name__}: {error}"
+        raise DocumentedFailureError(msg) from error

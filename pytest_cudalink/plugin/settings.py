@@ -1,0 +1,372 @@
+"""The plugin's settings: command line, then environment, then ini file, then default; each value with its source."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import pytest
+
+__all__ = [
+    "OF_EMULATION",
+    "OPTIONS",
+    "POLICIES",
+    "Option",
+    "Setting",
+    "Settings",
+    "add_options",
+    "check",
+    "resolve",
+    "withhold",
+]
+
+
+#: Devices of the emulated driver; a test compares with `emulator.ARCHITECTURES`, which start-up does not import.
+EMULATED_ARCHITECTURES: Final = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+
+#: Names of the dispatch tables. A constant, so that start-up does not read `matrices/dispatch.toml`; a test compares.
+POLICIES: Final = ("strict-major", "newer-driver-ok", "released")
+
+#: Modes of the guard rails; a test compares with `guardrails.MODES`, which start-up does not import.
+GUARD_RAIL_MODES: Final = ("off", "best_effort", "strict", "warning_only")
+
+
+def no_fault(_value: str) -> str | None:
+    """Accept any value."""
+
+
+def _driver_fault(value: str) -> str | None:
+    if value in ("auto", "real", "absent"):
+        return None
+    from ..emulator import EmulatorError, plan
+
+    try:
+        plan(value)
+    except EmulatorError as error:
+        return f"expected auto, real, absent or a CUDA version: {error}"
+    return None
+
+
+def _devices_fault(value: str) -> str | None:
+    return None if re.fullmatch(r"\d{1,2}", value, re.ASCII) and int(value) <= 64 else "expected a number, 0 to 64"
+
+
+def _faults_fault(value: str) -> str | None:
+    if not value:
+        return None
+    from ..emulator import faults, supported_versions
+
+    try:
+        faults.parse(value, supported_versions()[-1])  # which names there are does not hang on the version
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _no_release(value: str) -> str | None:
+    """What is wrong with a release of a library, or with ``auto`` and ``absent``."""
+    if value in ("auto", "absent") or re.fullmatch(r"\d+\.\d+", value, re.ASCII):
+        return None
+    return "expected auto, absent, or a CUDA release such as 13.0"
+
+
+class Option(NamedTuple):
+    """One setting and its twins.
+
+    The command-line default is None for each, because any other would hide the environment and the ini file.
+
+    Attributes
+    ----------
+    choices : tuple of str
+        What the value may be; empty for a free value.
+    fault : callable
+        For a free value: what is wrong with it, as the end of the sentence "FLAG is VALUE; …", or None.
+    flag_value : str or None
+        What the option means, for one that takes no value on the command line.
+    inherited : bool
+        Whether its environment variable also counts for a pytest that a test starts.
+    """
+
+    name: str
+    flag: str
+    env: str
+    ini: str
+    default: str
+    help: str
+    choices: tuple[str, ...] = ()
+    metavar: str | None = None
+    fault: Callable[[str], str | None] = no_fault
+    flag_value: str | None = None
+    inherited: bool = True
+
+
+OPTIONS: Final = (
+    Option(
+        name="backend",
+        flag="--force-backend",
+        env="CUDALINK_FORCE_BACKEND",
+        ini="cudalink_force_backend",
+        default="auto",
+        choices=("auto", "driver", "nvjitlink", "each"),
+        help="force what links: the driver's cuLink*, or nvJitLink; auto lets the library decide; each runs link tests "
+        "once on each",
+    ),
+    Option(
+        name="policy",
+        flag="--cudalink-policy",
+        env="CUDALINK_POLICY",
+        ini="cudalink_policy",
+        default="strict-major",
+        choices=POLICIES,
+        help="dispatch table that decides which linker is taken",
+    ),
+    Option(
+        name="driver",
+        flag="--cudalink-driver",
+        env="CUDALINK_DRIVER",
+        ini="cudalink_driver",
+        default="auto",
+        help="the driver that this process sees: real; absent; an emulated one of a VERSION such as 12.9; auto takes "
+        "the real one, and where there is none and the driver backend is forced, emulates the toolkit's version",
+        metavar="{auto,real,absent,VERSION}",
+        fault=_driver_fault,
+    ),
+    Option(
+        name="arch",
+        flag="--cudalink-arch",
+        env="CUDALINK_ARCH",
+        ini="cudalink_arch",
+        default="sm_90",
+        choices=EMULATED_ARCHITECTURES,
+        help="architecture of the emulated driver's device",
+    ),
+    Option(
+        name="devices",
+        flag="--cudalink-devices",
+        env="CUDALINK_DEVICES",
+        ini="cudalink_devices",
+        default="1",
+        metavar="NUMBER",
+        fault=_devices_fault,
+        help="how many devices an emulated driver has, 0 to 64; 0 is a driver without a device",
+    ),
+    Option(
+        name="faults",
+        flag="--cudalink-faults",
+        env="CUDALINK_FAULTS",
+        ini="cudalink_faults",
+        default="",
+        metavar="FAULTS",
+        fault=_faults_fault,
+        help="calls of an emulated driver that fail: FUNCTION:NTH=CODE[@MILLISECONDS] and lost=CODE, separated by "
+        "semicolons",
+    ),
+    Option(
+        name="lifetime",
+        flag="--cudalink-lifetime",
+        env="CUDALINK_LIFETIME",
+        ini="cudalink_lifetime",
+        default="fail",
+        choices=("off", "report", "fail", "punish"),
+        help="memory given to an emulated driver's linker that dies too early: fail the test that did it, report, or "
+        "do not look; punish also writes through the dead pointers, as a real driver would",
+    ),
+    Option(
+        name="events",
+        flag="--cudalink-events",
+        env="CUDALINK_EVENTS",
+        ini="cudalink_events",
+        default="",
+        metavar="FILE",
+        help="append every event of an emulated driver to this file, one JSON object per line",
+    ),
+    Option(
+        name="target",
+        flag="--cudalink-target",
+        env="CUDALINK_TARGET",
+        ini="cudalink_target",
+        default="all",
+        metavar="NAMES",
+        help="libraries that are forced, separated by commas: bundled, cuda.core, numba-cuda, or a project's own",
+    ),
+    Option(
+        name="nvjitlink",
+        flag="--cudalink-nvjitlink",
+        env="CUDALINK_NVJITLINK",
+        ini="cudalink_nvjitlink",
+        default="auto",
+        metavar="{auto,absent,VERSION}",
+        fault=_no_release,
+        help="nvJitLink that every library sees: absent, or the real one of a release from the toolchain cache",
+    ),
+    Option(
+        name="report",
+        flag="--cudalink-report",
+        env="CUDALINK_REPORT",
+        ini="cudalink_report",
+        default="",
+        metavar="FILE",
+        inherited=False,  # it would begin the file of this run anew
+        help="write records to a file, one JSON object per line",
+    ),
+    Option(
+        name="properties",
+        flag="--cudalink-properties",
+        env="CUDALINK_PROPERTIES",
+        ini="cudalink_properties",
+        default="on",
+        choices=("on", "off"),
+        help="give tests and suite properties, which JUnit reports show",
+    ),
+    Option(
+        name="isolate",
+        flag="--cudalink-isolate",
+        env="CUDALINK_ISOLATE",
+        ini="cudalink_isolate",
+        default="no",
+        choices=("no", "yes"),
+        flag_value="yes",
+        inherited=False,
+        help="run every test in a process of its own, so that a crash fails that test alone",
+    ),
+    Option(
+        name="guard_rails",
+        flag="--cudalink-guard-rails",
+        env="CUDALINK_GUARD_RAILS",
+        ini="cudalink_guard_rails",
+        default="off",
+        choices=GUARD_RAIL_MODES,
+        help="hold what cuda.pathfinder finds against each other and the driver: refuse what does not fit "
+        "(best_effort), also what is not known to fit (strict), or warn",
+    ),
+)
+
+
+#: Settings that only an emulated driver heeds, and that it may also have from ``CUDALINK_EMULATOR_*``.
+OF_EMULATION: Final = ("arch", "devices", "faults", "events")
+
+
+class Setting(NamedTuple):
+    """A value and where it came from.
+
+    Attributes
+    ----------
+    value : str
+    source : str
+        ``"option"``, ``"environment NAME"``, ``"ini"`` or ``"default"``.
+    """
+
+    value: str
+    source: str
+
+    def __str__(self) -> str:
+        return self.value if self.source == "default" else f"{self.value} (from {self.source})"
+
+
+class Settings(NamedTuple):
+    """All settings of one run, each by its name: ``settings.guard_rails.value``."""
+
+    backend: Setting
+    policy: Setting
+    driver: Setting
+    arch: Setting
+    devices: Setting
+    faults: Setting
+    lifetime: Setting
+    events: Setting
+    target: Setting
+    nvjitlink: Setting
+    report: Setting
+    properties: Setting
+    isolate: Setting
+    guard_rails: Setting
+
+    def items(self) -> list[tuple[str, Setting]]:
+        """Every setting by name."""
+        return [(option.name, getattr(self, option.name)) for option in OPTIONS]
+
+    @property
+    def forces_driver(self) -> bool:
+        """Whether links are to be made by the driver, all or every other one."""
+        return self.backend.value in ("driver", "each")
+
+    @property
+    def keeps_driver(self) -> bool:
+        """Whether the process keeps the driver that it has, or has none."""
+        return self.driver.value == "real" or (self.driver.value == "auto" and not self.forces_driver)
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Register every option with its ini twin."""
+    group = parser.getgroup("cudalink", "CUDA linking (pytest-cudalink)")
+    for option in OPTIONS:
+        twins = f"(environment: {option.env}, ini: {option.ini}, default: {option.default or 'none'})"
+        takes = (
+            {"action": "store_const", "const": option.flag_value}
+            if option.flag_value
+            else {"choices": option.choices or None, "metavar": option.metavar}
+        )
+        group.addoption(option.flag, dest=option.ini, default=None, help=f"{option.help} {twins}", **takes)
+        known = f"; one of {', '.join(option.choices)}" if option.choices else ""
+        parser.addini(option.ini, f"{option.help}{known}", type="string", default=None)
+
+
+def resolve(config: pytest.Config, options: argparse.Namespace | None = None) -> Settings:
+    """The settings of a run.
+
+    Parameters
+    ----------
+    config : pytest.Config
+    options : argparse.Namespace, optional
+        The command line as far as it is known, while pytest has not read all of it yet.
+
+    Raises
+    ------
+    pytest.UsageError
+        If a value is none of the choices, naming it, its source and the choices.
+    """
+    given = config.option if options is None else options
+    return Settings(**{option.name: _resolve(option, config, getattr(given, option.ini, None)) for option in OPTIONS})
+
+
+def withhold() -> dict[str, str]:
+    """Take out of the environment what a pytest that a test starts must not inherit.
+
+    Returns
+    -------
+    dict of str to str
+        What was taken: for the other processes of this run, and to be put back when it ends.
+    """
+    names = [option.env for option in OPTIONS if not option.inherited and option.env in os.environ]
+    return {name: os.environ.pop(name) for name in names}
+
+
+def _resolve(option: Option, config: pytest.Config, given: str | None) -> Setting:
+    candidates = (
+        ("option", given),
+        (f"environment {option.env}", os.environ.get(option.env)),
+        ("ini", config.getini(option.ini)),
+        ("default", option.default),
+    )
+    source, value = next((source, str(value)) for source, value in candidates if value or source == "default")
+    return check(option, Setting(value, source))
+
+
+def check(option: Option, setting: Setting) -> Setting:
+    """Refuse a value that the option cannot have, in the voice of them all; else the setting.
+
+    Raises
+    ------
+    pytest.UsageError
+        Naming the option, the value, its source and what is expected.
+    """
+    fault = option.fault(setting.value)
+    if option.choices and setting.value not in option.choices:
+        fault = f"expected one of {', '.join(option.choices)}"
+    if fault:
+        msg = f"cudalink: {option.flag} is {setting.value!r} (from {setting.source}); {fault}"
+        raise pytest.UsageError(msg)
+    return setting

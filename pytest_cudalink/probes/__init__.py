@@ -1,0 +1,289 @@
+"""Questions to the system: which driver, which nvJitLink. Cached, asked at first use, and fakeable.
+
+`fake` changes the answers inside one context (a thread, a task, a test); it never touches the system or the cache.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cache
+from importlib import metadata
+from typing import Final
+
+from .._warn import warn as warn_caller
+from ..versions import CudaVersion
+from . import libcuda
+
+__all__ = [
+    "FIRST_USABLE_NVJITLINK",
+    "Fakes",
+    "NvJitLink",
+    "cache_clear",
+    "device_arch",
+    "driver_version",
+    "fake",
+    "fakes",
+    "listeners",
+    "nvjitlink",
+    "nvjitlink_version",
+    "nvjitlink_wheel",
+    "wheel_version",
+]
+
+#: 12.0 to 12.2 export only names with a version suffix, and no ``nvJitLinkVersion``: cuda-bindings cannot use them.
+FIRST_USABLE_NVJITLINK = CudaVersion(12, 3)
+
+_INSTALL = "pip install nvidia-nvjitlink (CUDA 13) or nvidia-nvjitlink-cu12 (CUDA 12)"
+_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 75, 76
+
+
+class _Unset(Enum):
+    UNSET = "real"
+
+
+_UNSET: Final = _Unset.UNSET
+
+
+@dataclass(frozen=True)
+class Fakes:
+    """Answers that stand in for the system's; `UNSET` fields are asked for real."""
+
+    driver: CudaVersion | _Unset | None = _UNSET
+    nvjitlink: CudaVersion | _Unset | None = _UNSET
+
+    @property
+    def fakes_driver(self) -> bool:
+        return self.driver is not _UNSET
+
+    @property
+    def fakes_nvjitlink(self) -> bool:
+        return self.nvjitlink is not _UNSET
+
+
+#: Called, without arguments, when a fake came or went: what has decided by the old answers must forget.
+listeners: list[Callable[[], None]] = []
+
+_fakes: ContextVar[Fakes] = ContextVar("pytest_cudalink_fakes", default=Fakes())  # noqa: B039 (frozen)
+
+
+def fakes() -> Fakes:
+    """The answers that are faked in the present context."""
+    return _fakes.get()
+
+
+def _as_version(value: str | tuple[int, int] | _Unset | None, what: str) -> CudaVersion | _Unset | None:
+    if value is None or value is _UNSET:
+        return value
+    if isinstance(value, str):
+        return CudaVersion.parse(value)
+    if isinstance(value, tuple) and len(value) == 2 and all(type(number) is int and number >= 0 for number in value):
+        return CudaVersion(*value)
+    msg = f"fake {what} version {value!r}: give '13.0', (13, 0), or None for unknown or absent"
+    raise TypeError(msg)
+
+
+@contextmanager
+def fake(
+    *,
+    driver: str | tuple[int, int] | _Unset | None = _UNSET,
+    nvjitlink: str | tuple[int, int] | _Unset | None = _UNSET,
+) -> Iterator[Fakes]:
+    """Answer probes with these versions inside the ``with`` block, in this thread or task only.
+
+    Parameters
+    ----------
+    driver : str, tuple of int, or None
+        ``"12.9"`` or ``(12, 9)``; None makes the driver unknown. Left out: not faked, or as an outer ``fake`` says.
+    nvjitlink : str, tuple of int, or None
+        Likewise; None makes nvJitLink absent, and so does a version older than 12.3.
+
+    Raises
+    ------
+    ValueError
+        If a string is no version.
+    TypeError
+        If a value has another type.
+    """
+    present = _fakes.get()
+    new_driver, new_nvjitlink = _as_version(driver, "driver"), _as_version(nvjitlink, "nvJitLink")
+    if new_driver is not _UNSET:
+        present = replace(present, driver=new_driver)
+    if new_nvjitlink is not _UNSET:
+        present = replace(present, nvjitlink=new_nvjitlink)
+    token = _fakes.set(present)
+    _notify()
+    try:
+        yield present
+    finally:
+        # a fixture may end in another context than the task that began it, whose own context is gone by then
+        with suppress(ValueError):
+            _fakes.reset(token)
+        _notify()
+
+
+def _notify() -> None:
+    for listener in listeners:
+        listener()
+
+
+@dataclass(frozen=True)
+class NvJitLink:
+    """What there is of nvJitLink.
+
+    Attributes
+    ----------
+    found : CudaVersion or None
+        Version of the library, usable or not.
+    path : str or None
+        File it was loaded from.
+    obstacle : str
+        Why it cannot be used; empty when it can.
+    remedy : str
+        What would bring a usable one.
+    """
+
+    found: CudaVersion | None
+    path: str | None
+    obstacle: str = ""
+    remedy: str = _INSTALL
+
+    @property
+    def usable(self) -> CudaVersion | None:
+        return None if self.obstacle else self.found
+
+
+@cache
+def nvjitlink() -> NvJitLink:
+    """Load nvJitLink as cuda.pathfinder finds it, and read its version without calling what old ones lack.
+
+    Raises
+    ------
+    OSError
+        If a library was found that cannot be opened.
+    """
+    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
+
+    try:
+        loaded = load_nvidia_dynamic_lib("nvJitLink")
+    except DynamicLibNotFoundError as error:
+        if hidden_by := getattr(error, "hidden_by", ""):
+            return NvJitLink(None, None, f"{hidden_by} hides it", f"leave out {hidden_by}")
+        return NvJitLink(None, None, "no libnvJitLink was found by cuda.pathfinder")
+    path = loaded.abs_path
+    library = ctypes.CDLL(path)
+    if not hasattr(library, "nvJitLinkVersion"):
+        # every library keeps the aliases of all older minors of its major
+        minors = [
+            minor for minor in range(FIRST_USABLE_NVJITLINK.minor) if hasattr(library, f"__nvJitLinkCreate_12_{minor}")
+        ]
+        found = CudaVersion(12, max(minors)) if minors else None
+        return NvJitLink(
+            found,
+            path,
+            f"{path} is nvJitLink {found or 'of an unknown version'}, {FIRST_USABLE_NVJITLINK} or newer is needed",
+        )
+    major, minor = ctypes.c_uint(), ctypes.c_uint()
+    if code := library.nvJitLinkVersion(ctypes.byref(major), ctypes.byref(minor)):
+        msg = f"nvJitLinkVersion of {path} failed with {code}"
+        raise RuntimeError(msg)
+    found = CudaVersion(major.value, minor.value)
+    try:
+        import cuda.bindings.nvjitlink  # noqa: F401 (an optional dependency)
+    except ImportError as error:
+        return NvJitLink(
+            found, path, f"nvJitLink {found} is there, but cuda-bindings is not ({error}); pip install cuda-bindings"
+        )
+    return NvJitLink(found, path)
+
+
+def nvjitlink_version(*, warn: bool = True) -> CudaVersion | None:
+    """Version of a usable nvJitLink, real or faked; None when there is none.
+
+    Parameters
+    ----------
+    warn : bool
+        False for who only describes what there is, and does without it.
+
+    Warns
+    -----
+    RuntimeWarning
+        Once per process, when the real one is absent, older than 12.3, or without cuda-bindings.
+    """
+    faked = _fakes.get().nvjitlink
+    if faked is not _UNSET:
+        return faked if faked is not None and faked >= FIRST_USABLE_NVJITLINK else None
+    real = nvjitlink()
+    if real.obstacle and warn:
+        _warn_once(real.obstacle, real.remedy)
+    return real.usable
+
+
+@cache
+def _warn_once(obstacle: str, remedy: str) -> None:
+    msg = f"nvJitLink is not available: {obstacle}. Links fall back to the driver, without LTO. To have it: {remedy}"
+    warn_caller(msg, RuntimeWarning)
+
+
+def nvjitlink_wheel() -> str | None:
+    """Version of the installed nvJitLink wheel, such as ``"13.0.88"``, read from its metadata without loading it."""
+    return wheel_version("nvidia-nvjitlink", "nvidia-nvjitlink-cu12")
+
+
+def wheel_version(*names: str) -> str | None:
+    """Version of the first of some distributions that is installed."""
+    for name in names:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+@cache
+def _real_driver_version() -> CudaVersion | None:
+    number = ctypes.c_int()
+    try:
+        libcuda.call("cuDriverGetVersion", ctypes.byref(number))
+    except (libcuda.DriverNotFoundError, libcuda.DriverError):
+        return None
+    return CudaVersion.from_driver(number.value)
+
+
+def driver_version() -> CudaVersion | None:
+    """CUDA version of the driver, real or faked.
+
+    None means unknown: there is no driver, or it answered with a CUDA error. Anything else, such as a library that
+    cannot be opened, propagates.
+    """
+    faked = _fakes.get().driver
+    return _real_driver_version() if faked is _UNSET else faked
+
+
+def device_arch() -> str | None:
+    """Architecture of the current context's device, else of device 0; None without a driver or without a device."""
+    device = ctypes.c_int()
+    try:
+        libcuda.call("cuInit", 0)
+        if libcuda.library().cuCtxGetDevice(ctypes.byref(device)):
+            libcuda.call("cuDeviceGet", ctypes.byref(device), 0)
+        numbers = []
+        for attribute in (_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _ATTRIBUTE_COMPUTE_CAPABILITY_MINOR):
+            number = ctypes.c_int()
+            libcuda.call("cuDeviceGetAttribute", ctypes.byref(number), attribute, device)
+            numbers.append(number.value)
+    except (libcuda.DriverNotFoundError, libcuda.DriverError):
+        return None
+    return f"sm_{numbers[0]}{numbers[1]}"
+
+
+def cache_clear() -> None:
+    """Forget every answer, and that the warning was given: for tests, and after a driver was preloaded."""
+    nvjitlink.cache_clear()
+    _real_driver_version.cache_clear()
+    _warn_once.cache_clear()
+    libcuda.library.cache_clear()

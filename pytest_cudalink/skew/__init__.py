@@ -1,0 +1,383 @@
+"""Measured compatibility: what really links with what, against what our rules predict.
+
+For every pair of installed toolchains, the compiler of one makes PTX, LTO-IR and cubins of two small units. The
+nvJitLink of the other links them, the emulated driver of the other links them, and what the first one's own nvJitLink
+linked is loaded on that driver. Every answer is compared with the predictions: the artifact's own header, the policies
+of `matrices/dispatch.toml`, and the guard rails. Where they disagree is a finding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from .. import emulator, toolchains
+from ..artifacts import inspect
+from ..linker import sample
+from ..linker.dispatch import choose_backend, policies
+from ..report.records import RecordError
+from ..report.views import Section
+from ..tables import read_matrix
+from ..versions import CudaVersion
+
+__all__ = ["KINDS", "Finding", "Measurement", "findings", "load", "measure", "sections", "table"]
+
+KINDS: Final = ("ptx", "ltoir", "cubin")
+#: Known to every release from 12.0 on.
+ARCH: Final = "sm_90"
+_WORKER = Path(__file__).with_name("_skew_worker.py")
+_STEP = Literal["nvjitlink", "driver", "load"]
+_SIGNALS: Final = {-4: "SIGILL", -6: "SIGABRT", -7: "SIGBUS", -8: "SIGFPE", -11: "SIGSEGV"}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One answer.
+
+    Attributes
+    ----------
+    producer : str
+        CUDA release whose NVRTC compiled.
+    consumer : str
+        CUDA release that linked, or whose driver loaded.
+    kind : str
+        ``"ptx"``, ``"ltoir"`` or ``"cubin"``.
+    step : str
+        ``"nvjitlink"`` or ``"driver"``: that release linked. ``"load"``: the producer's own nvJitLink linked, and the
+        driver of the other release loaded the image.
+    ok : bool
+    answer : str
+        Empty when ok; else the call, its code and the log.
+    packages : tuple of str
+        Exact wheels on both sides: a newer patch is measured anew.
+    predicted : dict of str to bool
+        Whether each rule says that it works. A rule that does not speak of this step is not there.
+    build : str
+        What of this package answered and predicted: another emulated driver, or other rules, are asked anew.
+    """
+
+    producer: str
+    consumer: str
+    kind: str
+    step: str
+    ok: bool
+    answer: str = ""
+    packages: tuple[str, ...] = ()
+    predicted: dict[str, bool] = field(default_factory=dict)
+    build: str = ""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (self.producer, self.consumer, self.kind, self.step, tuple(self.packages), self.build)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A prediction that reality does not bear out.
+
+    Attributes
+    ----------
+    rule : str
+        ``"artifact"``, ``"guard rails"``, or ``"policy NAME"``.
+    unsafe : bool
+        True: the rule promised what does not work. False: the rule forbids what works.
+    """
+
+    measurement: Measurement
+    rule: str
+    unsafe: bool
+
+    def __str__(self) -> str:
+        one = self.measurement
+        word = "promises what fails" if self.unsafe else "forbids what works"
+        how = {
+            "nvjitlink": f"nvJitLink {one.consumer} links {one.kind} of {one.producer}",
+            "driver": f"driver {one.consumer} links {one.kind} of {one.producer}",
+            "load": f"driver {one.consumer} loads what nvJitLink {one.producer} linked from {one.kind}",
+        }[one.step]
+        return f"{self.rule} {word}: {how}" + (f" ({one.answer})" if one.answer else "")
+
+
+def findings(measured: Iterable[Measurement]) -> list[Finding]:
+    """Every disagreement, those that promise too much first."""
+    found = [
+        Finding(one, rule, unsafe=predicted)
+        for one in measured
+        for rule, predicted in one.predicted.items()
+        if predicted != one.ok
+    ]
+    return sorted(found, key=lambda finding: not finding.unsafe)
+
+
+# --- predictions
+
+
+def _predictions(step: str, kind: str, producer: CudaVersion, consumer: CudaVersion, code: bytes) -> dict[str, bool]:
+    """What each rule says of one step."""
+    needs = inspect(code).needs
+    reads = needs is None or needs.met_by(consumer)
+    lto = kind == "ltoir"
+    if step == "nvjitlink":
+        return {"artifact": reads, **_guard_rails(kind, producer, consumer)}
+    predicted = {"artifact": reads and not lto} if step == "driver" else {}
+    for name in policies():
+        try:
+            decision = choose_backend(consumer.major, producer, lto, lto, name)
+        except RuntimeError:
+            # the policy refuses the job: it says that neither way works, which the load can contradict
+            if step == "load":
+                predicted[f"policy {name}"] = False
+            continue
+        if decision == {"driver": "driver", "load": "nvjitlink"}[step]:
+            predicted[f"policy {name}"] = reads if step == "driver" else True
+    return predicted
+
+
+def _guard_rails(kind: str, producer: CudaVersion, consumer: CudaVersion) -> dict[str, bool]:
+    from ..guardrails.rules import Item, Pipeline, check_pipeline
+
+    pipeline = Pipeline("nvrtc", "nvJitLink", kind)
+    if pipeline.relation == "any":
+        return {}  # the rule leaves it to the file
+    ends = [
+        Item("dynamic-libs", name, "", "toolchain", "ctk", version, "toolchain")
+        for name, version in (("nvrtc", producer), ("nvJitLink", consumer))
+    ]
+    return {"guard rails": check_pipeline(pipeline, *ends).status == "compatible"}
+
+
+# --- measuring
+
+
+def _run(job: dict[str, Any], environment: dict[str, str] | None = None) -> dict[str, Any]:
+    """One job in a process of its own."""
+    command = [sys.executable, "-S", str(_WORKER), json.dumps(job)]
+    full = {**os.environ, **environment} if environment else None
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=full, errors="replace")  # noqa: S603
+    if done.returncode:
+        ended = _SIGNALS.get(done.returncode, f"exit code {done.returncode}")
+        said = done.stderr.strip().splitlines()[-1:] or [""]
+        return {"ok": False, "call": ended, "code": done.returncode, "log": said[0][:300]}
+    # libraries print to stdout as well; the answer is the last line
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def _told(answer: dict[str, Any]) -> str:
+    return "" if answer["ok"] else f"{answer['call']}: {answer['code']} {answer['log']}".strip()
+
+
+class _Bench:
+    """Artifacts and images of one measuring, in a temporary folder."""
+
+    def __init__(self, folder: Path, chains: Sequence[toolchains.Toolchain]) -> None:
+        self.folder = folder
+        self.chains = {str(chain.version): chain for chain in chains}
+
+    def prepare(self, version: str) -> None:
+        """Compile with one release, and link with its own nvJitLink."""
+        chain, folder = self.chains[version], self.folder / version
+        folder.mkdir()
+        units = {"main": sample.MAIN_SOURCE, "user": sample.USER_SOURCE}
+        job = {"step": "compile", "library": str(chain.library("nvrtc")), "arch": ARCH, "units": units}
+        answer = _run({**job, "folder": str(folder)})
+        if not answer["ok"]:
+            msg = f"NVRTC of the toolchain {chain.path} does not compile the sample: {_told(answer)}"
+            raise toolchains.ToolchainError(msg)
+        for kind in KINDS:
+            _run(self.job("nvjitlink", version, version, kind) | {"image": str(folder / f"own-{kind}.image")})
+
+    def job(self, step: str, producer: str, consumer: str, kind: str) -> dict[str, Any]:
+        made = self.folder / producer
+        image = made / (f"own-{kind}.image" if step == "load" else f"{step}-{consumer}-{kind}.image")
+        return {
+            "step": step,
+            "library": str(self.chains[consumer].library("nvJitLink")),
+            "suffix": consumer.replace(".", "_"),
+            "arch": ARCH,
+            "kind": kind,
+            "inputs": [str(made / f"{unit}.{kind}") for unit in ("main", "user")],
+            "image": str(image),
+            "kernel": sample.KERNEL,
+        }
+
+    def one(self, step: str, producer: str, consumer: str, kind: str) -> Measurement:
+        """Measure one step."""
+        environment = None
+        if step != "nvjitlink":
+            environment = emulator.plan(consumer, arch=ARCH, lifetime="off").environment()
+        answer = _run(self.job(step, producer, consumer, kind), environment)
+        versions = CudaVersion.parse(producer), CudaVersion.parse(consumer)
+        code = (self.folder / producer / f"user.{kind}").read_bytes()
+        return Measurement(
+            producer,
+            consumer,
+            kind,
+            step,
+            answer["ok"],
+            _told(answer),
+            _packages(self.chains, producer, consumer),
+            _predictions(step, kind, *versions, code),
+            _build(),
+        )
+
+
+@cache
+def _build() -> str:
+    """A hash of this package's code, data and emulated driver."""
+    package = Path(__file__).parent.parent
+    files = [path for pattern in ("*.py", "*.toml", "*.so.1") for path in package.rglob(pattern)]
+    digest = hashlib.sha256(json.dumps(read_matrix("dispatch.toml")).encode())
+    for path in sorted(files):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _packages(chains: dict[str, toolchains.Toolchain], *versions: str) -> tuple[str, ...]:
+    return tuple(
+        f"{name}=={version}"
+        for one in versions
+        for name, version in chains[one].packages.items()
+        if "runtime" not in name
+    )
+
+
+def measure(
+    versions: Sequence[str] | None = None,
+    journal: Path | None = None,
+    progress: Callable[[int, int], object] = lambda _done, _all: None,
+    workers: int | None = None,
+) -> list[Measurement]:
+    """Measure every pair.
+
+    Parameters
+    ----------
+    versions : sequence of str, optional
+        CUDA releases; default every installed toolchain.
+    journal : Path, optional
+        A file of JSON lines: what it has is not measured again, and each new answer is appended at once, so that an
+        interrupted run goes on where it was.
+    progress : callable
+        Gets the number of answers so far and of all.
+    workers : int, optional
+        Processes at a time; default one for each processor.
+
+    Raises
+    ------
+    ToolchainError
+        If a release is not installed, or its compiler does not work.
+    """
+    found = {str(one.version): one for one in reversed(toolchains.installed())}
+    chains = [toolchains.find(version) for version in dict.fromkeys(versions or found)]
+    chosen = [str(version) for version in sorted({chain.version for chain in chains})]
+    steps: tuple[_STEP, ...] = ("nvjitlink", "driver", "load")
+    wanted = [(step, p, c, kind) for p in chosen for c in chosen for kind in KINDS for step in steps]
+    known = {one.key: one for one in load(journal)} if journal is not None and journal.exists() else {}
+    if journal is not None and known and not journal.read_bytes().endswith(b"\n"):
+        # an interrupted run left half a line; the next answer would be written behind it
+        journal.write_text("".join(json.dumps(asdict(one)) + "\n" for one in known.values()), encoding="utf-8")
+    by_version = {str(chain.version): chain for chain in chains}
+    result = []
+    missing = []
+    for step, producer, consumer, kind in wanted:
+        key = (producer, consumer, kind, step, _packages(by_version, producer, consumer), _build())
+        if key in known:
+            result.append(known[key])
+        else:
+            missing.append((step, producer, consumer, kind))
+    progress(len(result), len(wanted))
+    if missing:
+        with (
+            tempfile.TemporaryDirectory(prefix="cudalink-skew-") as folder,
+            ThreadPoolExecutor(workers or os.cpu_count()) as pool,
+        ):
+            bench = _Bench(Path(folder), chains)
+            list(pool.map(bench.prepare, dict.fromkeys(producer for _, producer, _, _ in missing)))
+            for one in pool.map(lambda step: bench.one(*step), missing):
+                result.append(one)
+                if journal is not None:
+                    _append(journal, one)
+                progress(len(result), len(wanted))
+    order = {step: number for number, step in enumerate(wanted)}
+    return sorted(result, key=lambda one: order[one.step, one.producer, one.consumer, one.kind])  # type: ignore[index]
+
+
+def _append(journal: Path, one: Measurement) -> None:
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    with journal.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(one)) + "\n")
+
+
+def load(path: Path) -> list[Measurement]:
+    """Read a journal, or what ``cudalink skew --json`` printed; a cut last line is left out.
+
+    Raises
+    ------
+    RecordError
+        If the file is neither.
+    """
+    text = path.read_text(encoding="utf-8")
+    names = Measurement.__dataclass_fields__
+    try:
+        if text.startswith("{\n"):
+            rows = json.loads(text)["measurements"]
+        else:
+            *lines, cut = text.split("\n")
+            rows = [json.loads(line) for line in lines or [cut]]
+        return [
+            Measurement(**{**{k: v for k, v in row.items() if k in names}, "packages": tuple(row["packages"])})
+            for row in rows
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        msg = f"{path}: this is nothing that `cudalink skew` wrote ({type(error).__name__}: {error})"
+        raise RecordError(msg) from error
+
+
+# --- showing
+
+
+def table(measured: Sequence[Measurement], step: str, kind: str) -> Iterator[tuple[str, ...]]:
+    """Rows of one table: producer, then for each consumer ``yes``, ``no``, and ``!`` where a rule disagrees."""
+    cells = {(one.producer, one.consumer): one for one in measured if (one.step, one.kind) == (step, kind)}
+    for producer in dict.fromkeys(producer for producer, _ in cells):
+        row = [producer]
+        for consumer in dict.fromkeys(consumer for _, consumer in cells):
+            one = cells[producer, consumer]
+            wrong = any(predicted != one.ok for predicted in one.predicted.values())
+            row.append(("yes" if one.ok else "no") + (" !" if wrong else ""))
+        yield tuple(row)
+
+
+_TITLES: Final = {
+    "nvjitlink": "nvJitLink links",
+    "driver": "The driver links",
+    "load": "The driver loads what the producer's nvJitLink linked from",
+}
+
+
+def sections(measured: Sequence[Measurement]) -> list[Section]:
+    """Tables for the report: one for each way and kind, and the findings."""
+    result = []
+    for step, title in _TITLES.items():
+        for kind in KINDS:
+            rows = tuple(table(measured, step, kind))
+            consumers = tuple(dict.fromkeys(one.consumer for one in measured))
+            result.append(
+                Section(f"skew-{step}-{kind}", f"{title} {kind}", ("made by", *consumers), rows, len(rows), "releases")
+            )
+    rows = tuple(
+        (one.rule, "promises too much" if one.unsafe else "forbids what works", str(one)) for one in findings(measured)
+    )
+    note = "Measured with the libraries themselves; the drivers are emulated. ! marks a pair on which a rule is wrong."
+    result.append(Section("skew", "Rules against reality", ("rule", "how", "where"), rows, len(rows), "findings", note))
+    return [one for one in result if one.rows]

@@ -1,0 +1,444 @@
+"""Toolchains: the libraries of any CUDA release, unpacked from NVIDIA's wheels into a cache of the user.
+
+A toolchain is a folder ``toolchains/13.0`` of the cache with ``include/`` and ``lib64/`` (nvJitLink, NVRTC, cudart), or
+``toolchains/13.0-ctk`` that looks like an installed toolkit, with ``bin/``, ``nvvm/`` and ``version.json``. It is made
+in a temporary folder and then renamed, so that it is there as a whole or not at all. Once there, nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from ..tables import read_matrix
+from ..versions import CudaVersion
+from .soname import renamed
+
+__all__ = [
+    "Layout",
+    "Toolchain",
+    "ToolchainError",
+    "add",
+    "cache_root",
+    "emulator_library_path",
+    "find",
+    "folder",
+    "installed",
+    "library_path",
+    "packages",
+    "releases",
+    "remove",
+    "toolkit_version",
+]
+
+Layout = Literal["libs", "ctk"]
+
+_MANIFEST = "toolchain.json"
+#: Names of `version.json` in an installed toolkit, by the package that brings the component.
+_COMPONENTS: Final = {
+    "nvidia-cuda-runtime": ("cuda_cudart", "CUDA Runtime (cudart)"),
+    "nvidia-cuda-nvrtc": ("cuda_nvrtc", "CUDA NVRTC"),
+    "nvidia-nvjitlink": ("libnvjitlink", "CUDA nvJitLink"),
+    "nvidia-cuda-nvcc": ("cuda_nvcc", "CUDA NVCC"),
+    "nvidia-cuda-cccl": ("cuda_cccl", "CUDA C++ Core Compute Libraries"),
+    "nvidia-cuda-crt": ("cuda_crt", "CUDA CRT"),
+    "nvidia-nvvm": ("libnvvm", "CUDA NVVM"),
+}
+
+
+class ToolchainError(RuntimeError):
+    """A toolchain that was needed is not there, or cannot be made; says what to do."""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """The libraries of one CUDA release in the cache.
+
+    Attributes
+    ----------
+    version : CudaVersion
+    path : Path
+        Its folder.
+    layout : str
+        ``"libs"``, or ``"ctk"`` for one that looks like an installed toolkit.
+    packages : dict of str to str
+        The wheels that it was made from, name to version.
+    """
+
+    version: CudaVersion
+    path: Path
+    layout: Layout
+    packages: dict[str, str]
+
+    @property
+    def lib(self) -> Path:
+        return self.path / "lib64"
+
+    @property
+    def include(self) -> Path:
+        return self.path / "include"
+
+    def library(self, name: str) -> Path:
+        """The file of one library by its name as cuda.pathfinder spells it: ``"nvJitLink"``, ``"nvrtc"``, ``"cudart"``.
+
+        Raises
+        ------
+        ToolchainError
+            If this toolchain has no such library; lists what it has.
+        """
+        found = sorted(self.lib.glob(f"lib{name}.so.*"))
+        if not found:
+            known = sorted(path.name[3:].partition(".so")[0] for path in self.lib.glob("lib*.so.*"))
+            msg = f"the toolchain {self.path} has no library {name!r}; it has: {', '.join(known)}"
+            raise ToolchainError(msg)
+        return found[0]
+
+    @property
+    def emulator_library(self) -> Path:
+        """NvJitLink under another SONAME, for the emulated driver alone."""
+        return self.path / "emulator" / "libnvJitLink.so"
+
+
+def cache_root() -> Path:
+    """``$CUDALINK_CACHE``, else ``pytest-cudalink`` in the user's cache folder (XDG Base Directory Specification)."""
+    if given := os.environ.get("CUDALINK_CACHE"):
+        return Path(given).expanduser().absolute()
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or ""
+        if not Path(base).is_absolute():
+            base = str(Path.home() / ".cache")
+    return Path(base) / "pytest-cudalink"
+
+
+@cache
+def _table() -> dict[CudaVersion, dict[str, Any]]:
+    return {CudaVersion.parse(name): entry for name, entry in read_matrix("toolchains.toml")["releases"].items()}
+
+
+def releases() -> tuple[CudaVersion, ...]:
+    """Every CUDA release that has wheels, oldest first."""
+    return tuple(sorted(_table()))
+
+
+def _release(version: str | tuple[int, int]) -> CudaVersion:
+    if not isinstance(version, str):
+        return CudaVersion(*version)
+    try:
+        return max(releases()) if version == "latest" else CudaVersion.parse(version)
+    except ValueError as error:
+        raise ToolchainError(str(error)) from error
+
+
+def packages(version: str | tuple[int, int]) -> dict[str, str]:
+    """The wheels of a release's libraries, name to exact version.
+
+    Raises
+    ------
+    ToolchainError
+        If there are no wheels of that release.
+    """
+    release = _release(version)
+    if fault := _fault(release):
+        raise ToolchainError(fault)
+    return {one["name"]: one["version"] for one in _table()[release]["libs"]}
+
+
+def toolkit_version(version: str | tuple[int, int]) -> str:
+    """Version of the metapackage ``cuda-toolkit`` of a release, such as ``"13.0.3"``.
+
+    Raises
+    ------
+    ToolchainError
+        If there are no wheels of that release.
+    """
+    release = _release(version)
+    if fault := _fault(release):
+        raise ToolchainError(fault)
+    return str(_table()[release]["toolkit"])
+
+
+def folder(version: str | tuple[int, int], layout: Layout = "libs") -> Path:
+    """Where the toolchain of a release lies or would lie."""
+    return _folder(_release(version), layout)
+
+
+def _folder(version: CudaVersion, layout: Layout) -> Path:
+    return cache_root() / "toolchains" / (f"{version}-ctk" if layout == "ctk" else str(version))
+
+
+def _read(folder: Path) -> Toolchain | None:
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        return Toolchain(CudaVersion.parse(manifest["version"]), folder, manifest["layout"], dict(manifest["packages"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def installed() -> list[Toolchain]:
+    """Every toolchain of the cache, oldest release first."""
+    folder = cache_root() / "toolchains"
+    if not folder.is_dir():
+        return []
+    found = (_read(path) for path in folder.iterdir() if not path.name.startswith("."))
+    return sorted((one for one in found if one is not None), key=lambda one: (one.version, one.layout != "libs"))
+
+
+def find(version: str | tuple[int, int], layout: Layout | None = None) -> Toolchain:
+    """The toolchain of a release.
+
+    Parameters
+    ----------
+    version : str or tuple of int
+        ``"13.0"``, ``"latest"`` or ``(13, 0)``.
+    layout : str, optional
+        Left out, either layout will do.
+
+    Raises
+    ------
+    ToolchainError
+        If it is not in the cache, with the command that fetches it.
+    """
+    release = _release(version)
+    layouts: tuple[Layout, ...] = ("libs", "ctk") if layout is None else (layout,)
+    for one in layouts:
+        if (found := _read(_folder(release, one))) is not None:
+            return found
+    what = f"the toolchain of CUDA {release}" + (" in the layout 'ctk'" if layout == "ctk" else "")
+    option = " --layout ctk" if layout == "ctk" else ""
+    remedy = _fault(release) or f"run: cudalink toolchain add {release}{option}"
+    msg = f"{what} is not in {cache_root() / 'toolchains'}; {remedy}"
+    raise ToolchainError(msg)
+
+
+def library_path(version: str | tuple[int, int], library: str = "nvJitLink") -> Path:
+    """The file of a library of one CUDA release.
+
+    Raises
+    ------
+    ToolchainError
+        If that release is not in the cache, naming ``cudalink toolchain add VERSION``, or it has no such library.
+    """
+    return find(version).library(library)
+
+
+def emulator_library_path(version: str | tuple[int, int]) -> Path | None:
+    """The emulated driver's own copy of nvJitLink; None when that release is not in the cache."""
+    try:
+        path = find(version).emulator_library
+    except ToolchainError:
+        return None
+    return path if path.is_file() else None
+
+
+def _fault(release: CudaVersion) -> str:
+    """Why there can be no toolchain of a release; empty when there can."""
+    if release in _table():
+        return ""
+    known = ", ".join(map(str, releases()))
+    if release == (12, 7):
+        return f"NVIDIA published no wheels of CUDA 12.7; take 12.6 or 12.8 (known: {known})"
+    return f"no wheels of CUDA {release} are known; known: {known}"
+
+
+def remove(version: str | tuple[int, int]) -> list[Path]:
+    """Delete a release from the cache, in both layouts; returns the folders that went.
+
+    Raises
+    ------
+    ToolchainError
+        If it is not there, or cannot be deleted.
+    """
+    release = _release(version)
+    gone = []
+    layouts: tuple[Layout, ...] = ("libs", "ctk")
+    for layout in layouts:
+        folder = _folder(release, layout)
+        if folder.is_dir():
+            with _lock(folder):
+                # renamed first: nobody sees half of it
+                dying = Path(tempfile.mkdtemp(prefix=".dying-", dir=folder.parent))
+                try:
+                    folder.rename(dying / folder.name)
+                    shutil.rmtree(dying)
+                except OSError as error:
+                    msg = f"{folder} cannot be deleted: {error}"
+                    raise ToolchainError(msg) from error
+            gone.append(folder)
+    if not gone:
+        msg = f"the toolchain of CUDA {release} is not in {cache_root() / 'toolchains'}"
+        raise ToolchainError(msg)
+    return gone
+
+
+def add(
+    version: str | tuple[int, int], layout: Layout = "libs", installer: Literal["uv", "pip"] | None = None
+) -> Toolchain:
+    """Fetch a release into the cache, unless it is there.
+
+    Parameters
+    ----------
+    version : str or tuple of int
+    layout : str
+        ``"libs"``, or ``"ctk"`` for a folder that looks like an installed toolkit.
+    installer : str, optional
+        What downloads the wheels and checks their sha256: ``"uv"`` or ``"pip"``. Default: uv where it is found.
+
+    Raises
+    ------
+    ToolchainError
+        If there are no wheels of that release, the installer fails, or the cache cannot be written.
+    """
+    release = _release(version)
+    if fault := _fault(release):
+        raise ToolchainError(fault)
+    folder = _folder(release, layout)
+    if (present := _read(folder)) is not None:
+        return present
+    try:
+        return _fetch(release, layout, installer, folder)
+    except OSError as error:
+        where = f"{folder.parent}: {error}; $CUDALINK_CACHE names another"
+        msg = f"the toolchain of CUDA {release} cannot be put into {where}"
+        raise ToolchainError(msg) from error
+
+
+def _fetch(release: CudaVersion, layout: Layout, installer: Literal["uv", "pip"] | None, folder: Path) -> Toolchain:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _lock(folder):
+        for left in folder.parent.glob(f".{folder.name}-????????"):  # of a process that was killed here
+            shutil.rmtree(left, ignore_errors=True)
+        if (present := _read(folder)) is not None:  # another process made it while we waited
+            return present
+        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        try:
+            _make(release, layout, scratch, installer)
+            if folder.exists():  # without a manifest: not ours to trust
+                shutil.rmtree(folder)
+            (scratch / "new").rename(folder)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    return find(release, layout)
+
+
+def _make(release: CudaVersion, layout: Layout, scratch: Path, installer: Literal["uv", "pip"] | None) -> None:
+    entry = _table()[release]
+    packages = [*entry["libs"], *(entry["ctk"] if layout == "ctk" else ())]
+    requirements = scratch / "requirements.txt"
+    lines = [
+        " ".join([f"{one['name']}=={one['version']}", *(f"--hash=sha256:{value}" for value in one["sha256"])])
+        for one in packages
+    ]
+    requirements.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    site, new = scratch / "site", scratch / "new"
+    arguments = ["--no-deps", "--require-hashes", "--target", str(site), "-r", str(requirements)]
+    _run([*_installer(installer), *arguments], release)
+    new.mkdir()
+    # nvidia/cu13/lib of CUDA 13, nvidia/nvjitlink/lib of CUDA 12
+    for component in sorted(site.glob("nvidia/*/")):
+        for part in sorted(component.iterdir()):
+            if part.is_dir() and not part.name.startswith((".", "__")):
+                _merge(part, new / ("lib64" if part.name == "lib" else part.name))
+    versions = {one["name"]: one["version"] for one in packages}
+    if layout == "ctk":
+        _name_in_full(new / "lib64", versions)
+    for library in sorted((new / "lib64").glob("lib*.so.*")):
+        plain = library.with_name(library.name.partition(".so")[0] + ".so")
+        if not plain.exists():
+            plain.symlink_to(library.name)
+    if layout == "ctk":
+        (new / "version.json").write_text(_version_json(entry["toolkit"], versions), encoding="utf-8")
+    toolchain = Toolchain(release, new, layout, versions)
+    toolchain.emulator_library.parent.mkdir()
+    # one name for each release: 18 characters, as the name that it takes the place of
+    copy = renamed(toolchain.library("nvJitLink").read_bytes(), f"libcudalnk-{release}.so")
+    toolchain.emulator_library.write_bytes(copy)
+    toolchain.emulator_library.chmod(0o755)
+    manifest = {"version": str(release), "layout": layout, "packages": versions}
+    (new / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+
+
+def _name_in_full(folder: Path, versions: dict[str, str]) -> None:
+    """Name libraries as an installed toolkit does, ``libnvrtc.so.13`` being a link to ``libnvrtc.so.13.0.88``.
+
+    cuda-bindings reads the version of NVRTC off the name of the file.
+    """
+    for package, name in (
+        ("nvidia-cuda-nvrtc", "nvrtc"),
+        ("nvidia-nvjitlink", "nvJitLink"),
+        ("nvidia-cuda-runtime", "cudart"),
+    ):
+        version = versions.get(package) or versions[f"{package}-cu12"]
+        for library in folder.glob(f"lib{name}.so.[0-9]*"):
+            full = library.with_name(f"lib{name}.so.{version}")
+            library.rename(full)
+            library.symlink_to(full.name)
+
+
+def _merge(source: Path, target: Path) -> None:
+    """Move a folder's content into another that may be there already; Python's own files stay behind."""
+    target.mkdir(exist_ok=True)
+    for path in sorted(source.iterdir()):
+        if path.is_dir() and not path.name.startswith("__"):
+            _merge(path, target / path.name)
+        elif path.is_file() and path.name != "__init__.py":
+            path.rename(target / path.name)
+
+
+def _version_json(toolkit: str, packages: dict[str, str]) -> str:
+    """The file by which an installed toolkit tells its version."""
+    content = {"cuda": {"name": "CUDA SDK", "version": toolkit}}
+    for package, version in packages.items():
+        key, name = _COMPONENTS[package.removesuffix("-cu12")]
+        content[key] = {"name": name, "version": version}
+    return json.dumps(content, indent=3) + "\n"
+
+
+def _installer(wanted: Literal["uv", "pip"] | None) -> list[str]:
+    """The command that installs wheels into a folder."""
+    if wanted != "pip":
+        beside = Path(sys.executable).with_name("uv")
+        uv = str(beside) if beside.is_file() else shutil.which("uv")
+        if uv:
+            return [uv, "pip", "install", "-q", "--no-build", "--python", sys.executable]
+    if wanted != "uv" and importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip", "install", "-q", "--only-binary=:all:", "--disable-pip-version-check"]
+    needed = wanted or "uv or pip"
+    msg = f"fetching wheels needs {needed}, found none on PATH or beside {sys.executable}; pip install uv"
+    raise ToolchainError(msg)
+
+
+def _run(command: Sequence[str], release: CudaVersion) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (our own words)
+    if done.returncode:
+        said = "\n".join(f"  {line}" for line in done.stderr.strip().splitlines()[-12:])
+        msg = (
+            f"the wheels of CUDA {release} could not be fetched; nothing was changed. {Path(command[0]).name} said:\n"
+            f"{said}\n  Is the package index reachable? Is there a wheel for this platform (Linux x86-64 and aarch64)?"
+        )
+        raise ToolchainError(msg)
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """One process at a time works on a toolchain; a lock of the system, so that a killed process leaves none behind."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: the rename at the end still lets only one win
+        yield
+        return
+    with (folder.parent / f".{folder.name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,328 @@
+"""Looking at images: what they are, and that damage is found before a library sees it."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cudalink.artifacts import Artifact, inspect
+from pytest_cudalink.artifacts._elf import read_elf
+from pytest_cudalink.versions import CudaVersion, Needs
+
+ARTIFACTS = Path(__file__).parents[1] / "data" / "artifacts"
+SAMPLES = {str(path.relative_to(ARTIFACTS)): path.read_bytes() for path in ARTIFACTS.rglob("*") if path.is_file()}
+CUBINS = [name for name in SAMPLES if name.endswith(".cubin")]
+TOOLKITS = ["12.9", "13.0", "13.2", "13.5"]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_kind(name: str) -> None:
+    """Each sample is what its name says, and sound."""
+    kind = {"o": "object", "a": "library"}.get(name.rsplit(".", 1)[1], name.rsplit(".", 1)[1])
+    found = inspect(SAMPLES[name])
+    assert (found.kind, found.problems, found.size) == (kind, (), len(SAMPLES[name]))
+
+
+@pytest.mark.parametrize("toolkit", TOOLKITS)
+@pytest.mark.parametrize("name", ["main.ptx", "main.ltoir", "main.cubin", "linked.cubin", "user-sm_100.cubin"])
+def test_producer(toolkit: str, name: str) -> None:
+    """PTX, LTO-IR and cubins name the release that made them; so do cubins whose ELF ABI does not."""
+    found = inspect(SAMPLES[f"{toolkit}/{name}"])
+    assert found.producer == CudaVersion.parse(toolkit)
+    assert found.needs == Needs(CudaVersion.parse(toolkit))
+    assert found.arch == ("sm_100" if "sm_100" in name else "sm_90")
+
+
+@pytest.mark.parametrize("toolkit", TOOLKITS)
+@pytest.mark.parametrize("kind", ["ptx", "cubin"])
+def test_symbols(toolkit: str, kind: str) -> None:
+    """Kernels, definitions and undefined symbols are those of the source."""
+    main, user = (inspect(SAMPLES[f"{toolkit}/{name}.{kind}"]) for name in ("main", "user"))
+    assert (main.kernels, main.undefined) == (("apply_transform",), ("user_transform",))
+    assert main.defined == ("apply_transform",)
+    assert (user.kernels, user.defined, user.undefined) == ((), ("user_transform",), ())
+    assert main.relocatable
+    linked = inspect(SAMPLES[f"{toolkit}/linked.cubin"])
+    assert (linked.relocatable, linked.undefined) == (False, ())
+    assert sorted(linked.text_sections) == [".text.apply_transform", ".text.user_transform"]
+
+
+def test_ptx_facts() -> None:
+    """ISA version and target come from the directives, also without NVIDIA's comment."""
+    found = inspect(b"/* mine */ // really\n.version 8.5 .target sm_80, debug\n.address_size 64\n")
+    assert (found.ptx_isa, found.target, found.producer) == ((8, 5), "sm_80", None)
+    assert found.needs == Needs(CudaVersion(12, 5))
+    assert found.describe() == "ptx for sm_80, PTX ISA 8.5"
+
+
+def test_ptx_symbols() -> None:
+    """Declarations define nothing; weak and internal symbols do not clash; a later definition resolves an extern."""
+    text = b""".version 9.0
+.target sm_90
+.address_size 64
+.extern .func (.param .b32 r) declared (.param .b32 a);
+.extern .func later (.param .b32 a);
+.extern .global .align 4 .b8 elsewhere[];
+.visible .func (.param .b32 r) prototype (.param .b32 a) ;
+.visible .func later (.param .b32 a) { ret; }
+.weak .func weakling () { ret; }
+.func internal () { ret; }
+.visible .global .align 4 .b8 table[16] = {1, 2};
+.visible .const .f32 scale = 0f3F800000;
+// .visible .func commented () { ret; }
+.visible .entry kernel( .param .u64 p ) .maxntid 128, 1, 1 { ret; }
+.entry hidden() { ret; }
+"""
+    found = inspect(text)
+    assert found.kernels == ("kernel", "hidden")
+    assert found.defined == ("later", "kernel", "table", "scale")
+    assert found.undefined == ("declared", "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("name", "leaves", "lto"),
+    [
+        ("nvcc/user.fatbin", [("cubin", True), ("ptx", True)], False),
+        ("nvcc/user-plain.fatbin", [("cubin", False), ("ptx", False)], False),
+        ("nvcc/user-lto.fatbin", [("ltoir", True)], True),
+        ("nvcc/user.o", [("cubin", True), ("ptx", True)], False),
+        ("nvcc/user-lto.o", [("ltoir", True)], True),
+        ("nvcc/user.a", [("cubin", True), ("ptx", True)], False),
+    ],
+)
+def test_containers(name: str, leaves: list[tuple[str, bool]], lto: bool) -> None:
+    """Fatbins, objects and archives are opened as far as they are not packed."""
+    found = inspect(SAMPLES[name])
+    assert [(leaf.kind, leaf.compressed) for leaf in found.leaves] == leaves
+    assert found.needs_lto is lto
+    assert found.arch == "sm_90"
+
+
+def test_uncompressed_parts_are_inspected() -> None:
+    """What lies open in a fatbin is judged like a file of its own."""
+    found = inspect(SAMPLES["nvcc/user-plain.fatbin"])
+    assert found.producer == CudaVersion(13, 0)
+    damaged = SAMPLES["nvcc/user-plain.fatbin"].replace(b"\x7fELF\x02", b"\x7fELF\x01")
+    assert "64-bit" in inspect(damaged).problems[0]
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"hello", b"\x7fEL", b"!<arch>", b"\xed\x43\x4e", b"// only a comment\n"])
+def test_unknown(data: bytes) -> None:
+    """What no linker reads is said to be so."""
+    found = inspect(data)
+    assert found.kind == "unknown"
+    assert "not an image that a CUDA linker reads" in found.problems[0]
+
+
+def test_takes_bytes_only() -> None:
+    """A path is not bytes; the error says what to do."""
+    with pytest.raises(TypeError, match="read the file first"):
+        inspect("main.ptx")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_takes_any_bytes_like(kind) -> None:
+    """Every bytes-like object gives the same answer."""
+    data = SAMPLES["13.0/main.cubin"]
+    assert inspect(kind(data)) == inspect(data)
+
+
+@given(st.binary(max_size=4096))
+def test_never_raises_on_noise(data: bytes) -> None:
+    """Noise is an Artifact with a problem."""
+    found = inspect(data)
+    assert isinstance(found, Artifact)
+
+
+@given(
+    st.sampled_from(
+        [b"\x7fELF\x02\x01\x01", b"\xed\x43\x4e\x7f", b"\x50\xed\x55\xba", b"!<arch>\n", b".version 9.0\n"]
+    ),
+    st.binary(max_size=2048),
+)
+def test_never_raises_behind_a_magic(magic: bytes, rest: bytes) -> None:
+    """Noise behind a magic number neither."""
+    assert isinstance(inspect(magic + rest), Artifact)
+
+
+@given(st.sampled_from(CUBINS), st.data())
+def test_a_truncated_cubin_is_always_found(name: str, data: st.DataObject) -> None:
+    """NvJitLink and the driver crash on truncated cubins, so not one length may pass."""
+    image = SAMPLES[name]
+    cut = data.draw(st.integers(0, len(image) - 1))
+    assert inspect(image[:cut]).problems
+
+
+@given(st.sampled_from(sorted(SAMPLES)), st.data())
+def test_damage_never_raises(name: str, data: st.DataObject) -> None:
+    """Any bytes of any sample may change; the answer is an Artifact, and its facts can be asked for."""
+    image = bytearray(SAMPLES[name])
+    for _ in range(data.draw(st.integers(1, 8))):
+        at = data.draw(st.integers(0, len(image) - 1))
+        image[at] = data.draw(st.integers(0, 255))
+    found = inspect(image)
+    assert isinstance(found.describe(), str)
+    assert isinstance(found.needs_lto, bool)
+    assert list(found.leaves)
+
+
+@pytest.mark.parametrize("name", ["nvcc/user.fatbin", "nvcc/user-plain.fatbin", "nvcc/user.o", "nvcc/user.a"])
+@given(data=st.data())
+def test_a_truncated_container_is_found(name: str, data: st.DataObject) -> None:
+    """A container that lost more than padding has a problem."""
+    image = SAMPLES[name]
+    cut = data.draw(st.integers(0, len(image) - 8))
+    assert inspect(image[:cut]).problems
+
+
+def field(image: bytes, offset: int, layout: str, value: int) -> bytes:
+    """The image with one field changed."""
+    changed = bytearray(image)
+    struct.pack_into(layout, changed, offset, value)
+    return bytes(changed)
+
+
+def section_table(image: bytes) -> int:
+    """Where the section headers are."""
+    return struct.unpack_from("<Q", image, 40)[0]
+
+
+CUBIN = SAMPLES["13.0/main.cubin"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda image: field(image, 4, "<B", 1), "64-bit"),
+        (lambda _: field(SAMPLES["12.9/main.cubin"], 49, "<B", 0x45), "no CUDA release sets 0x4000"),
+        (lambda image: field(image, 40, "<Q", 1 << 40), "section table ends at byte"),
+        (lambda image: field(image, 58, "<H", 40), "section headers of 40 bytes"),
+        (lambda image: field(image, 60, "<H", 0xFF00), "section table ends at byte"),
+        (lambda image: field(image, 62, "<H", 3), "which is not a string table"),
+        (lambda image: field(image, section_table(image) + 4, "<I", 1), "section 0 has type 1"),
+        (lambda image: field(image, section_table(image) + 64 + 24, "<Q", 1 << 33), "ends at byte"),
+        (lambda image: field(image, section_table(image) + 3 * 64 + 40, "<I", 900), "refers to section 900"),
+        (lambda image: field(image, section_table(image) + 3 * 64 + 56, "<Q", 7), "in entries of 7"),
+        (lambda image: field(image, section_table(image) + 3 * 64 + 44, "<I", 900), "first global symbol 900"),
+        (lambda image: field(image, section_table(image) + 4 * 64 + 48, "<Q", 3), "not a power of two"),
+        (lambda image: field(image, section_table(image) + 4 * 64 + 48, "<Q", 0), "has alignment 0"),
+    ],
+)
+def test_damage_is_named(change, words: str) -> None:
+    """The problem says which field is wrong."""
+    problems = inspect(change(CUBIN)).problems
+    assert problems
+    assert words in problems[0]
+    assert problems[0].startswith("damaged cubin: ")
+
+
+def places(image: bytes, name: str) -> dict[str, int]:
+    """Where the header of a section is, its content, and the last symbol in it if it is a table of those."""
+    elf = read_elf(memoryview(image))
+    index, section = next((index, found) for index, found in enumerate(elf.sections) if found.name == name)
+    header = section_table(image) + 64 * index
+    return {"header": header, "content": section.offset, "last symbol": section.offset + section.size - 24}
+
+
+@pytest.mark.parametrize("name", ["12.9/user-sm_100.cubin", *(name for name in CUBINS if not name.startswith("12."))])
+def test_the_note_that_the_flags_name(name: str) -> None:
+    """From ELF ABI 8 on the top byte of e_flags is a section that nvJitLink follows: every other one is refused."""
+    image = SAMPLES[name]
+    for value in set(range(256)) - {image[51]}:
+        assert f"section {value} is the note about CUDA" in inspect(field(image, 51, "<B", value)).problems[0]
+
+
+@pytest.mark.parametrize("toolkit", TOOLKITS)
+@pytest.mark.parametrize(
+    ("name", "place", "offset", "layout", "value", "words"),
+    [
+        (".text.user_transform", "header", 4, "<I", 0, "has type 0x0"),
+        (".nv.info.user_transform", "header", 44, "<I", 0, "is said to be about no section"),
+        (".nv.capmerc.text.user_transform", "header", 44, "<I", 1, "which is not a function"),
+        (".nv.capmerc.text.user_transform", "header", 24, "<B", 1, "not aligned"),
+        (".nv.capmerc.text.user_transform", "content", 0, "<I", 256, "plain code is section 256"),
+        (".nv.capmerc.text.user_transform", "content", 7, "<B", 0, "has form 0"),
+        (".nv.capmerc.text.user_transform", "content", 8, "<I", 1 << 24, "announces 16777216 instructions"),
+        (".nv.merc.debug_frame", "content", 12, "<Q", 1 << 16, "common information at byte 0x10000"),
+        (".nv.merc.rela.debug_frame", "content", 32, "<I", 0x10000, "relocation type 0x10000"),
+        (".nv.merc.rela.debug_frame", "content", 32, "<I", 0x17F02, "relocation type 0x17f02"),
+        (".nv.merc.rela.debug_frame", "content", 36, "<I", 0, "refers to no symbol"),
+        (".nv.merc.nv.info", "content", 1, "<B", 0, "no register count for user_transform"),
+        (".nv.merc.nv.info", "content", 8, "<I", 0, "0 registers for user_transform"),
+        (".nv.merc.symtab", "last symbol", 4, "<B", 0x11, "is not a function"),
+        (".nv.merc.symtab", "last symbol", 6, "<H", 0, "lies in section 0"),
+        (".nv.merc.symtab", "last symbol", 8, "<Q", 256, "is not that of .symtab"),
+    ],
+)
+def test_damage_in_mercury_is_named(
+    toolkit: str, name: str, place: str, offset: int, layout: str, value: int, words: str
+) -> None:
+    """The second set of tables, which sm_100 brought, is held against its own rules and against the first."""
+    image = SAMPLES[f"{toolkit}/user-sm_100.cubin"]
+    at = places(image, name)[place] + offset
+    assert words in inspect(field(image, at, layout, value)).problems[0]
+
+
+def test_damaged_ltoir() -> None:
+    """LTO-IR that ends inside its header or inside a word is found; a lost word only the linker can find."""
+    image = SAMPLES["13.0/main.ltoir"]
+    assert "LTO-IR header" in inspect(image[:20]).problems[0]
+    assert "32-bit words" in inspect(image[:-1]).problems[0]
+    assert inspect(image[:-4]).problems == ()
+
+
+def test_unknown_nvvm_ir_is_newer() -> None:
+    """An NVVM IR number after the table is "newer than" the last known release, and has no producer."""
+    found = inspect(field(SAMPLES["13.2/main.ltoir"], 7, "<B", 250))
+    assert (found.producer, found.needs) == (None, Needs(CudaVersion(13, 5), newer_than=True))
+
+
+def test_damaged_ptx() -> None:
+    """PTX with a NUL inside, or without a target, is not passed on."""
+    assert "NUL at byte" in inspect(b".version 9.0\n.target sm_90\n\0.visible").problems[0]
+    assert "no .target" in inspect(b".version 9.0\n").problems[0]
+
+
+@pytest.mark.parametrize(
+    ("tail", "words"),
+    [
+        (b"/*", "comment at byte 27 that does not end"),
+        (b"/* " * 1_000_000, "comment at byte 27 that does not end"),
+        (b".visible .func (.param .b32 r) f (.param .b32 a)", "ends in the head of .func f"),
+        (b".func a " * 200_000, "ends in the head of .func a"),
+        (b".visible .global .align 4 .b8 table", "ends in the declaration of a .visible variable"),
+        (b".visible .global " + b"a" * 200_000, "ends in the declaration of a .visible variable"),
+        (b".extern .global " + b"a " * 200_000, "ends in the declaration of a .extern variable"),
+    ],
+    ids=["comment", "comments", "function", "functions", "variable", "name", "names"],
+)
+def test_ptx_that_ends_inside(tail: bytes, words: str) -> None:
+    """Text that ends too early is told in one pass: trying every place again takes hours for these."""
+    assert words in inspect(b".version 9.0\n.target sm_90\n" + tail).problems[0]
+
+
+@pytest.mark.parametrize("tail", [b".func" + b" " * 1_000_000, b".func (" * 200_000, b"// " * 500_000])
+def test_ptx_of_nothing_but_beginnings(tail: bytes) -> None:
+    """Beginnings that declare nothing are passed over once."""
+    assert inspect(b".version 9.0\n.target sm_90\n" + tail).problems == ()
+
+
+def test_ptx_strings() -> None:
+    """What stands in a string, such as a file name, is neither a comment nor a declaration."""
+    found = inspect(b'.version 9.0\n.target sm_90\n.file 1 "/a//b/*.visible .func f"\n.visible .entry k() { ret; }\n')
+    assert (found.problems, found.defined) == ((), ("k",))
+
+
+def test_ptx_of_an_endless_version() -> None:
+    """A number without end is no version."""
+    assert inspect(b".version " + b"9" * 10_000 + b".0\n.target sm_90\n").kind == "unknown"
+
+
+def test_an_object_without_device_code_is_refused() -> None:
+    """A host object without a fatbin is nothing to link."""
+    image = SAMPLES["nvcc/user.o"].replace(b"__nv_relfatbin", b"__no_relfatbin")
+    assert "host object without device code" in inspect(image).problems[0]

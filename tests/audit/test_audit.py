@@ -1,0 +1,408 @@
+"""The audit of wheels, on libraries that are made here, damaged ones, and the plugin's fixture."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_cudalink.audit import AuditError, audit
+from pytest_cudalink.cli import main
+from tests.stubs.conftest import compile_c
+
+CUDA = {
+    "libcudart.so.12": "cudaMalloc cudaFree",
+    "libcudart.so.13": "cudaMalloc cudaFree",
+    "libnvrtc.so.13": "nvrtcVersion",
+    "libnvJitLink.so.12": "__nvJitLinkCreate_12_9",
+    "libcublas.so.12": "cublasCreate_v2",
+    "libcusparse.so.12": "cusparseCreate",
+}
+
+
+@pytest.fixture(scope="module")
+def cuda(tmp_path_factory) -> Path:
+    """Libraries with CUDA's names and symbol versions, and a driver, which has none of the latter."""
+    folder = tmp_path_factory.mktemp("cuda")
+    for name, symbols in CUDA.items():
+        script = folder / f"{name}.map"
+        script.write_text(f"{name} {{ global: {';'.join(symbols.split())}; local: *; }};", encoding="utf-8")
+        source = "".join(f"int {symbol}(void) {{ return 0; }}\n" for symbol in symbols.split())
+        compile_c(folder / name, source, f"-Wl,--version-script={script}")
+    compile_c(folder / "libcuda.so.1", "int cuInit(unsigned f) { return (int)f; }")
+    return folder
+
+
+def user(path: Path, cuda: Path, *names: str, flags: tuple[str, ...] = ()) -> Path:
+    """A library that needs some of them, and calls one function of each."""
+    calls = {**{name: CUDA[name].split()[0] for name in CUDA}, "libcuda.so.1": "cuInit"}
+    declared = "".join(f"extern int {calls[name]}();\n" for name in names)
+    called = " + ".join(f"{calls[name]}(0)" for name in names) or "0"
+    return compile_c(
+        path, f"{declared}int use{path.name[3]}(void) {{ return {called}; }}", *flags, *(str(cuda / n) for n in names)
+    )
+
+
+def wheel(path: Path, folder: Path, compression: int = zipfile.ZIP_DEFLATED) -> Path:
+    """A wheel with the content of a folder."""
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for file in sorted(folder.rglob("*")):
+            archive.write(file, file.relative_to(folder))
+    return path
+
+
+def test_wheel_that_needs_one_major(cuda, tmp_path) -> None:
+    """A wheel linked with CUDA 12 names the library, the file that pulls it in, and the symbols with their version."""
+    user(tmp_path / "tree/pkg/libuse.so", cuda, "libcudart.so.12", "libnvJitLink.so.12")
+    user(tmp_path / "tree/pkg/libother.so", cuda)
+    (tmp_path / "tree/pkg/__init__.py").write_text("", encoding="utf-8")
+
+    found = audit(wheel(tmp_path / "x-1-py3-none-any.whl", tmp_path / "tree"))
+
+    assert found.majors == ("12",)
+    assert found.libraries == {"libcudart.so.12": ("pkg/libuse.so",), "libnvJitLink.so.12": ("pkg/libuse.so",)}
+    by_path = {file.path: file for file in found.files}
+    assert by_path["pkg/libother.so"].majors == ("11", "12", "13", "none")
+    assert by_path["pkg/libuse.so"].dependencies[0].symbols == ("cudaMalloc@libcudart.so.12",)
+    assert by_path["pkg/libuse.so"].dependencies[1].symbols == ("__nvJitLinkCreate_12_9@libnvJitLink.so.12",)
+    assert found.findings == ()
+    assert found.lacking(["12", "13", "none"]) == {
+        "13": ("libcudart.so.12", "libnvJitLink.so.12"),
+        "none": ("libcudart.so.12", "libnvJitLink.so.12"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "majors"),
+    [
+        ((), ("11", "12", "13", "none")),
+        (("libcuda.so.1",), ("11", "12", "13")),
+        (("libcudart.so.13",), ("13",)),
+        (("libnvrtc.so.13", "libcuda.so.1"), ("13",)),
+        (("libcusparse.so.12",), ("12", "13")),
+        (("libcusparse.so.12", "libcublas.so.12"), ("12",)),
+    ],
+)
+def test_majors(names: tuple[str, ...], majors: tuple[str, ...], cuda, tmp_path) -> None:
+    """The majors are those that have every library with that SONAME; a driver must be there for libcuda.so.1."""
+    assert audit(user(tmp_path / "libuse.so", cuda, *names)).majors == majors
+
+
+def test_driver_symbols(cuda, tmp_path) -> None:
+    """The driver has no symbol versions: its functions are told by their names."""
+    (file,) = audit(user(tmp_path / "libuse.so", cuda, "libcuda.so.1")).files
+    assert file.dependencies[0].symbols == ("cuInit",)
+
+
+def test_contradicting_files(cuda, tmp_path) -> None:
+    """Two files that need different majors: no CUDA satisfies the wheel, and that is a finding."""
+    user(tmp_path / "a/libuse.so", cuda, "libcudart.so.12")
+    user(tmp_path / "a/libmore.so", cuda, "libcudart.so.13")
+    found = audit(tmp_path / "a")
+    assert found.majors == ()
+    assert [finding.kind for finding in found.findings] == ["majors"]
+    assert "libuse.so loads with 12" in found.findings[0].text
+    assert "libmore.so loads with 13" in found.findings[0].text
+    user(tmp_path / "a/libboth.so", cuda, "libcudart.so.12", "libnvrtc.so.13")
+    assert "libboth.so loads with nothing" in audit(tmp_path / "a").findings[0].text
+
+
+USES = "extern int cudaMalloc(); int f(void) { return cudaMalloc(); }"
+
+
+def bundled(folder: Path, name: str) -> Path:
+    """A library of CUDA's as a wheel brings it along."""
+    return compile_c(folder / name, "int cudaMalloc(void) { return 0; }")
+
+
+def test_bundled_library(tmp_path) -> None:
+    """A library that the wheel brings along is no dependency; a mangled name is known for what it is."""
+    mangled = bundled(tmp_path / "tree/x.libs", "libcudart-d0da41ae.so.12.9.79")
+    compile_c(tmp_path / "tree/pkg/libuse.so", USES, str(mangled), "-Wl,-rpath,$ORIGIN/../x.libs")
+    found = audit(tmp_path / "tree")
+    assert found.majors == ("11", "12", "13", "none")
+    assert found.libraries == {}
+    dependency = next(d for file in found.files for d in file.dependencies)
+    assert (dependency.library, dependency.majors, dependency.bundled) == (mangled.name, ("12",), True)
+
+
+@pytest.mark.parametrize("rpath", [(), ("-Wl,-rpath,$ORIGIN",), ("-Wl,-rpath,$ORIGIN/../../other",)])
+def test_bundled_where_the_loader_does_not_look(rpath: tuple[str, ...], tmp_path, capsys) -> None:
+    """A library in another folder of the wheel does not help a file whose RPATH does not lead there."""
+    library = bundled(tmp_path / "other", "libcudart.so.12")
+    compile_c(tmp_path / "pkg/libuse.so", USES, str(library), *rpath)
+    assert main(["audit", str(tmp_path), "--require", "none"]) == 1
+    printed = capsys.readouterr().out
+    assert "loads with CUDA 12\n" in printed
+    assert "needs libcudart.so.12  (CUDA 12; 0 symbols; no RPATH leads to other/libcudart.so.12)" in printed
+
+
+@pytest.mark.parametrize(
+    ("tags", "needs", "reached"),
+    [
+        ("--disable-new-dtags", ("libmiddle.so",), True),  # RPATH holds for what is loaded on its behalf
+        ("--enable-new-dtags", ("libmiddle.so",), False),  # RUNPATH does not
+        ("--enable-new-dtags", ("libcudart.so.12", "libmiddle.so"), True),  # already loaded when it is asked for
+    ],
+)
+def test_bundled_for_another_library(tags: str, needs: tuple[str, ...], reached: bool, run, tmp_path) -> None:
+    """What the file that loads a library is able to find counts for that library, as for the dynamic loader."""
+    libs = tmp_path / "pkg.libs"
+    library = bundled(libs, "libcudart.so.12")
+    compile_c(libs / "libmiddle.so", USES.replace("f(", "middle("), str(library))
+    flags = ("-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN/../pkg.libs", f"-Wl,{tags}", "-Wl,--allow-shlib-undefined")
+    top = compile_c(tmp_path / "pkg/libtop.so", "int x;", *flags, *(str(libs / name) for name in needs))
+
+    found = audit(tmp_path)
+
+    assert ("none" in found.majors) == reached
+    assert (run(f"import ctypes; ctypes.CDLL({str(top)!r})").returncode == 0) == reached
+
+
+def test_bundled_in_the_data_folder(tmp_path) -> None:
+    """Files in NAME.data/platlib are put beside those of the wheel's root, and are found from there."""
+    library = bundled(tmp_path / "x-1.data/platlib/x.libs", "libcudart.so.12")
+    compile_c(tmp_path / "pkg/libuse.so", USES, str(library), "-Wl,-rpath,${ORIGIN}/../x.libs")
+    assert audit(tmp_path).libraries == {}
+
+
+@pytest.mark.parametrize(
+    ("library", "majors"),
+    [
+        ("libcupti.so.11.7", ("11",)),
+        ("libnvrtc-builtins.so.12.9", ("12",)),
+        ("libnppial-0123abcd.so.13.0.2", ("13",)),
+        *((name, ("11", "12", "13")) for name in (
+            "libcudnn_ops.so.9", "libcudla.so.1", "libnvperf_host.so", "libcufile_rdma.so.1", "libcutensorMg.so.2",
+            "libcusolverMp.so.0", "libnvtx3interop.so", "libnvcomp.so.5", "libnvidia-ml.so.1", "libnvcuvid.so.1",
+        )),
+    ],
+)  # fmt: skip
+def test_less_known_libraries(library: str, majors: tuple[str, ...], tmp_path) -> None:
+    """Every library of CUDA's and of its products counts: none of them is there without CUDA."""
+    real = compile_c(tmp_path / library, "int x;")
+    compile_c(tmp_path / "libuse.so", "int y;", "-Wl,--no-as-needed", str(real))
+    assert audit(tmp_path / "libuse.so").majors == majors
+
+
+def test_undefined_functions(stubs, tmp_path) -> None:
+    """Functions of CUDA that nothing has are a finding; not weak ones, nor if a stub or an unknown library has them."""
+    calls = "extern int cudaMalloc(void), cudaFree(void) WEAK; int f(void) { return cudaMalloc() + cudaFree(); }"
+    strong, weak = calls.replace("WEAK", ""), calls.replace("WEAK", "__attribute__((weak))")
+    (finding,) = audit(compile_c(tmp_path / "libbad.so", strong)).findings
+    assert (finding.kind, finding.path) == ("symbols", "libbad.so")
+    assert finding.text.startswith("calls cudaFree, cudaMalloc, and needs no library that has it")
+    (finding,) = audit(compile_c(tmp_path / "libless.so", weak)).findings
+    assert finding.text.startswith("calls cudaMalloc, and needs")
+
+    (tmp_path / "good").mkdir()
+    stub = shutil.copy(stubs["cudart"], tmp_path / "good")
+    compile_c(tmp_path / "good/libuse.so", strong, str(stub), "-Wl,-rpath,$ORIGIN")
+    other = compile_c(tmp_path / "libtorch.so", "int x;")
+    compile_c(tmp_path / "good/libmore.so", strong, "-Wl,--no-as-needed", str(other))
+    compile_c(
+        tmp_path / "good/libcublasuser.so", "extern int cublasCreate_v2(); int f(void) { return cublasCreate_v2(); }"
+    )
+    assert audit(tmp_path / "good").findings == ()
+
+
+@pytest.mark.parametrize(
+    "name", ["libcudart_stub.so", "libnvrtc_stub.so", "lib_my_libcudart.so", "libcudart.so.12.bak"]
+)
+def test_names_that_searches_hit(name: str, tmp_path) -> None:
+    """A stub whose name contains the name of CUDA's library is found by other programs: that is to be repaired."""
+    compile_c(tmp_path / name, "int x;")
+    (finding,) = audit(tmp_path).findings
+    assert finding.kind == "name"
+    assert finding.text.startswith(f"{name} is not CUDA's library, but searches for 'lib")
+
+
+@pytest.mark.parametrize("name", ["libnvrtc-builtins.so.13.0", "libnvrtc.alt.so.13", "libnvrtc-builtins.alt.so.13.0"])
+def test_names_of_cudas_own(name: str, tmp_path) -> None:
+    """Libraries that NVIDIA's wheels contain are not taken for stubs with a bad name."""
+    compile_c(tmp_path / name, "int x;")
+    assert audit(tmp_path).findings == ()
+
+
+def test_soname_that_searches_hit(tmp_path) -> None:
+    """The SONAME counts too, whatever the file is called."""
+    compile_c(tmp_path / "libcudart_stub.so", "int x;").rename(tmp_path / "libgood.so")
+    assert [finding.kind for finding in audit(tmp_path).findings] == ["name"]
+
+
+def test_our_stubs_pass(stubs) -> None:
+    """Our own stubs load anywhere, and no search takes them for the real libraries."""
+    found = audit(stubs["cudart"].parent)
+    found.check("11", "12", "13", "none")
+    assert found.libraries == {}
+
+
+def test_rpaths(cuda, tmp_path) -> None:
+    """RPATHs are listed; one of the machine that built the wheel is a finding."""
+    flags = ("-Wl,-rpath,$ORIGIN/../nvidia/lib:/usr/local/cuda/lib64",)
+    user(tmp_path / "libuse.so", cuda, "libcudart.so.13", flags=flags)
+    found = audit(tmp_path)
+    assert found.files[0].rpaths == ("$ORIGIN/../nvidia/lib", "/usr/local/cuda/lib64")
+    assert [(finding.kind, "/usr/local/cuda/lib64" in finding.text) for finding in found.findings] == [("rpath", True)]
+
+
+def test_rpaths_without_dependencies(cuda, tmp_path, capsys) -> None:
+    """The table has the RPATHs of every file, also of one that needs nothing of CUDA."""
+    user(tmp_path / "libuse.so", cuda, flags=("-Wl,-rpath,$ORIGIN/lib",))
+    assert main(["audit", str(tmp_path)]) == 0
+    assert "  libuse.so  RPATH $ORIGIN/lib\n" in capsys.readouterr().out
+
+
+def test_table_and_exit_codes(cuda, tmp_path, capsys) -> None:
+    """0 when all is well, 1 for a required major that is lacking or a finding, 2 for what is no wheel."""
+    good = user(tmp_path / "libuse.so", cuda, "libcudart.so.13")
+    assert main(["audit", str(good)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{good}: 1 ELF files; loads with CUDA 13",
+        "  libuse.so  needs libcudart.so.13  (CUDA 13; 1 symbols)",
+    ]
+    assert main(["audit", str(good), "--require", "13", "--symbols"]) == 0
+    assert "      cudaMalloc@libcudart.so.13\n" in capsys.readouterr().out
+    assert main(["audit", str(good), "--require", "12,13,none"]) == 1
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "  required: cannot be loaded with CUDA 12, because of libcudart.so.13",
+        "  required: cannot be loaded without CUDA, because of libcudart.so.13",
+    ]
+    assert main(["audit", str(good), "--require", "14"]) == 2
+    assert "expected one of 11, 12, 13, none" in capsys.readouterr().err
+    text = tmp_path / "text.so"
+    text.write_text("not ELF", encoding="utf-8")
+    for wrong, words in ((text, "neither a wheel nor an ELF file"), (tmp_path / "none.whl", "")):
+        assert main(["audit", str(wrong)]) == 2
+        assert words in capsys.readouterr().err
+    (tmp_path / "bad.whl").write_bytes(b"PK\3\4 nonsense")
+    assert main(["audit", str(tmp_path / "bad.whl")]) == 2
+    assert "not a wheel" in capsys.readouterr().err
+
+
+def test_pure_wheel(tmp_path) -> None:
+    """A wheel without any library is told from one that passes."""
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/a.py").write_text("", encoding="utf-8")
+    with pytest.raises(AuditError, match="no shared library in it"):
+        audit(wheel(tmp_path / "x.whl", tmp_path / "tree"))
+
+
+def test_json(cuda, tmp_path, capsys) -> None:
+    """``--json`` prints one object for each path, with everything that was found."""
+    path = user(tmp_path / "libuse.so", cuda, "libcudart.so.12")
+    assert main(["audit", "--json", "--require", "13", str(path)]) == 1
+    (answer,) = json.loads(capsys.readouterr().out)
+    assert answer["majors"] == ["12"]
+    assert answer["libraries"] == {"libcudart.so.12": ["libuse.so"]}
+    assert answer["lacking"] == {"13": ["libcudart.so.12"]}
+    assert answer["files"][0]["dependencies"][0]["symbols"] == ["cudaMalloc@libcudart.so.12"]
+
+
+def test_fixture(cuda, tmp_path, pytester) -> None:
+    """``audit_wheel(...).check(...)`` fails a test with a line for each reason, and passes a good one."""
+    bad = user(tmp_path / "libuse.so", cuda, "libcudart.so.12", flags=("-Wl,-rpath,/opt/cuda",))
+    good = user(tmp_path / "libgood.so", cuda)
+    pytester.makepyfile(
+        f"""
+        def test_good(audit_wheel):
+            audit_wheel({str(good)!r}).check("11", "12", "13", "none")
+
+        def test_bad(audit_wheel):
+            audit_wheel({str(bad)!r}).check("12", "13")
+        """
+    )
+    result = pytester.runpytest("-p", "cudalink")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            f"E*AssertionError: {bad}",
+            "E*libuse.so: RPATH /opt/cuda is a folder of the machine that built it: use $ORIGIN",
+            "E*cannot be loaded with CUDA 13: needs libcudart.so.12",
+        ]
+    )
+
+
+@pytest.fixture(scope="module")
+def sample(cuda, tmp_path_factory) -> bytes:
+    """The bytes of a library with dependencies."""
+    return user(tmp_path_factory.mktemp("sample") / "libuse.so", cuda, "libcudart.so.12").read_bytes()
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_damaged_files(data, sample, tmp_path_factory) -> None:
+    """A cut or changed file is a finding or is read as it is; nothing escapes, nothing hangs."""
+    bytes_ = bytearray(sample[: data.draw(st.integers(4, len(sample)))])
+    for _ in range(data.draw(st.integers(0, 8))):
+        bytes_[data.draw(st.integers(4, len(bytes_) - 1)) if len(bytes_) > 4 else 0] = data.draw(st.integers(0, 255))
+    if bytes_[:4] != b"\x7fELF":
+        return
+    path = tmp_path_factory.mktemp("damaged") / "libuse.so"
+    path.write_bytes(bytes_)
+    try:
+        found = audit(path)
+    except AuditError as error:
+        assert "no shared library" in str(error)
+    else:
+        assert found.files or found.findings
+
+
+@pytest.fixture(scope="module")
+def sample_wheel(sample, tmp_path_factory) -> bytes:
+    """The bytes of a compressed wheel with that library and a text."""
+    folder = tmp_path_factory.mktemp("sample-wheel")
+    (folder / "tree").mkdir()
+    (folder / "tree/libuse.so").write_bytes(sample)
+    (folder / "tree/text.py").write_text("x = 1\n", encoding="utf-8")
+    return wheel(folder / "x.whl", folder / "tree").read_bytes()
+
+
+def changed_archive(data: bytes, offset: int, value: int) -> bytes:
+    """A ZIP file with one byte changed in the head of its first member and in its entry of the directory."""
+    changed = bytearray(data)
+    for begin, at in ((0, offset), (changed.index(b"PK\1\2"), offset + 2)):
+        changed[begin + at] = value
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    ("offset", "value", "words"),
+    [
+        (14, 0, "BadZipFile"),  # the checksum
+        (6, 1, "encrypted"),
+        (8, 99, "NotImplementedError"),  # the compression
+    ],
+)
+def test_unreadable_member(offset: int, value: int, words: str, sample_wheel, tmp_path, capsys) -> None:
+    """A member that cannot be unpacked is a finding that names it, and the others are read."""
+    path = tmp_path / "x.whl"
+    path.write_bytes(changed_archive(sample_wheel, offset, value))
+    assert main(["audit", str(path)]) == 1
+    printed = capsys.readouterr().out
+    assert "  unreadable: libuse.so: cannot be read: " in printed
+    assert words in printed
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_damaged_wheels(data, sample_wheel, tmp_path_factory) -> None:
+    """A cut or changed wheel is refused, has a finding or is read as it is; nothing else escapes."""
+    changed = bytearray(sample_wheel)
+    directory = sample_wheel.index(b"PK\1\2")
+    places = st.one_of(st.integers(0, 60), st.integers(directory, len(changed) - 1), st.integers(0, len(changed) - 1))
+    for _ in range(data.draw(st.integers(0, 8))):
+        changed[data.draw(places)] = data.draw(st.integers(0, 255))
+    path = tmp_path_factory.mktemp("damaged") / "x.whl"
+    path.write_bytes(changed[: len(changed) - data.draw(st.sampled_from([0, 0, 0, 1, 30, 200]))])
+    try:
+        found = audit(path)
+    except AuditError as error:
+        assert str(path) in str(error)
+    else:
+        assert found.files or found.findings

@@ -1,0 +1,186 @@
+"""Requirements and documented failures: pure rules."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cudalink.environment.requirements import NAMES, Found, Raises, parse, unmet
+from pytest_cudalink.linker import LinkError
+
+VERSIONS = st.tuples(st.integers(0, 99), st.integers(0, 99))
+
+
+def one(**keywords):
+    """The only requirement of these keywords."""
+    (requirement,) = parse(keywords)
+    return requirement
+
+
+@pytest.mark.parametrize(
+    ("keywords", "text"),
+    [
+        ({"driver": ">=13.2"}, "driver >= 13.2"),
+        ({"driver": "<14,>=13.2"}, "driver >= 13.2, < 14"),
+        ({"nvjitlink": "13"}, "nvjitlink == 13.*"),
+        ({"ctk": "~=12.9"}, "ctk ~= 12.9"),
+        ({"arch": "compute_90"}, "arch sm_90"),
+        ({"arch": "sm_999"}, "arch sm_999"),  # of a device that nobody knows yet
+        ({"arch": ">=9.0"}, "arch >= 9.0"),
+        ({"gpu": True}, "a GPU"),
+        ({"gpu": False}, "no GPU"),
+    ],
+)
+def test_text(keywords, text) -> None:
+    """A requirement reads the same however it was written."""
+    assert str(one(**keywords)) == text
+
+
+@given(VERSIONS, VERSIONS)
+def test_specifier_orders_versions_as_numbers(wanted, have) -> None:
+    """``>=`` compares numbers, not text."""
+    requirement = one(driver=">={}.{}".format(*wanted))
+    assert requirement.met_by(Found("{}.{}".format(*have))) == (have >= wanted)
+
+
+@given(VERSIONS, st.integers(0, 999))
+def test_bare_number_means_that_release(version, patch) -> None:
+    """``"13.0"`` is met by 13.0.88, and by no other minor."""
+    requirement = one(nvjitlink="{}.{}".format(*version))
+    assert requirement.met_by(Found("{}.{}.{}".format(*version, patch)))
+    assert not requirement.met_by(Found(f"{version[0]}.{version[1] + 1}.{patch}"))
+
+
+@given(st.sampled_from(NAMES), st.text(string.printable) | st.integers() | st.lists(st.integers()) | st.floats())
+def test_any_value_is_a_requirement_or_a_value_error(name, value) -> None:
+    """An impossible value is refused with the name and the value, and nothing else is raised."""
+    try:
+        requirements = parse({name: value})
+    except ValueError as error:
+        assert f"{name}={value!r}" in str(error)
+    else:
+        for kind in ("real", "emulated", "absent"):
+            for found in (None, "13.0", "sm_90", "nonsense"):
+                assert requirements[0].met_by(Found(found, kind)) in (True, False)
+
+
+@pytest.mark.parametrize("value", ["===13.0 ", "=> 13", "", "   ", ">=13.2 or so", True, 13.2])
+def test_impossible_versions(value) -> None:
+    """Among them what PEP 440 would take and what could never hold."""
+    if value == "===13.0 ":
+        assert not one(driver=value).met_by(Found("13.1"))
+        return
+    with pytest.raises(ValueError, match="is no version specifier; write driver='>=13.0'"):
+        parse({"driver": value})
+
+
+@pytest.mark.parametrize(
+    ("keywords", "found", "met"),
+    [
+        ({"arch": "sm_90"}, Found("sm_90"), True),
+        ({"arch": "sm_90"}, Found("sm_100"), False),
+        ({"arch": "sm_90a"}, Found("sm_90"), True),
+        ({"arch": "sm_90a"}, Found("sm_89"), False),
+        ({"arch": "sm_100a"}, Found("sm_103"), False),
+        ({"arch": "sm_100f"}, Found("sm_100"), True),
+        ({"arch": "sm_100f"}, Found("sm_103"), True),
+        ({"arch": "sm_103f"}, Found("sm_100"), False),
+        ({"arch": "sm_100f"}, Found("sm_101"), False),
+        ({"arch": "sm_101f"}, Found("sm_103"), False),
+        ({"arch": "sm_100f"}, Found("sm_120"), False),
+        ({"arch": "sm_90"}, Found("nonsense"), False),
+        ({"arch": ">=9.0"}, Found("sm_100"), True),
+        ({"arch": ">=10"}, Found("sm_90"), False),
+        ({"arch": ">=9.0"}, Found(None, "absent"), False),
+        ({"gpu": True}, Found("sm_90"), True),
+        ({"gpu": True}, Found("sm_90", "emulated"), False),
+        ({"gpu": False}, Found("sm_90", "emulated"), True),
+        ({"gpu": True}, Found(None, "absent"), False),
+        ({"driver": ">=13"}, Found(None, "absent"), False),
+    ],
+)
+def test_arch_and_gpu(keywords, found, met) -> None:
+    """An emulated device is no GPU; architectures compare as compute capabilities."""
+    assert one(**keywords).met_by(found) is met
+
+
+def test_only_what_is_required_is_asked() -> None:
+    """Looking at the driver is not free; nobody asks when nothing needs it."""
+
+    class Asked(dict):
+        def __missing__(self, name):
+            self[name] = Found("12.9")
+            return self[name]
+
+    asked = Asked()
+    assert [str(item) for item in unmet(parse({"nvjitlink": ">=13", "ctk": ">=12"}), asked)] == ["nvjitlink >= 13"]
+    assert set(asked) == {"ctk", "nvjitlink"}
+
+
+class BindingsError(Exception):
+    """As cuda-bindings raises it."""
+
+    def __init__(self, status: int, text: str) -> None:
+        self.status = status
+        super().__init__(text)
+
+
+LINK_ERROR = LinkError("nvJitLink: x failed", backend="nvjitlink", code=4, code_name="NVJITLINK_ERROR_PTX_COMPILE")
+
+
+@pytest.mark.parametrize(
+    ("raises", "error", "matches"),
+    [
+        (Raises("NVJITLINK_ERROR_PTX_COMPILE"), LINK_ERROR, True),
+        (Raises(4), LINK_ERROR, True),
+        (Raises(5), LINK_ERROR, False),
+        (Raises("NVJITLINK_ERROR_PTX_COMPILE"), BindingsError(4, "ERROR_PTX_COMPILE (4)"), True),
+        (Raises("NVJITLINK_ERROR_PTX"), BindingsError(4, "ERROR_PTX_COMPILE (4)"), False),
+        (Raises(4), BindingsError(4, ""), True),
+        (Raises("CUDA_ERROR_INVALID_PTX"), RuntimeError("CUDA_ERROR_INVALID_PTX: a PTX JIT"), True),
+        (Raises(ValueError, RuntimeError), RuntimeError(), True),
+        (Raises(ValueError), RuntimeError(), False),
+        (Raises(RuntimeError, match="too new"), RuntimeError("input too new"), True),
+        (Raises(RuntimeError, match="too new"), RuntimeError("other"), False),
+        (Raises(match="too new"), RuntimeError("too new"), True),
+        (Raises("1.5"), RuntimeError("1x5"), False),
+    ],
+)
+def test_documented_failure(raises, error, matches) -> None:
+    """Codes are found where each library keeps them; a name is matched whole."""
+    assert raises.matches(error) is matches
+
+
+def test_code_of_the_cause_counts() -> None:
+    """A wrapped library error is still that error; a ring of causes ends."""
+    outer = RuntimeError("link failed")
+    outer.__cause__ = LINK_ERROR
+    assert Raises("NVJITLINK_ERROR_PTX_COMPILE").matches(outer)
+    LINK_ERROR.__cause__ = outer
+    try:
+        assert not Raises("CUDA_ERROR_UNKNOWN").matches(outer)
+    finally:
+        LINK_ERROR.__cause__ = None
+
+
+@pytest.mark.parametrize("arguments", [(), (True,), (1.5,), ("",), (int,), (KeyboardInterrupt,)])
+def test_wrong_raises(arguments) -> None:
+    """Nothing, or something that is no code and no exception, is refused."""
+    with pytest.raises(TypeError, match="Raises"):
+        Raises(*arguments)
+
+
+def test_bad_pattern() -> None:
+    """A bad regular expression is refused when it is written."""
+    with pytest.raises(ValueError, match="is no regular expression"):
+        Raises(match="(")
+
+
+def test_shown() -> None:
+    """Both forms name what is expected."""
+    raises = Raises("CUDA_ERROR_INVALID_PTX", RuntimeError, match="x")
+    assert str(raises) == "CUDA_ERROR_INVALID_PTX or RuntimeError matching 'x'"
+    assert repr(raises) == "Raises('CUDA_ERROR_INVALID_PTX', RuntimeError, match='x')"

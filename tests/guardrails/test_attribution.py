@@ -1,0 +1,371 @@
+"""Which CUDA release a file belongs to: trees and metadata as they occur, and the driver's own words."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cudalink.guardrails import attribution
+from pytest_cudalink.guardrails.driver import DriverFacts, NvmlError, driver_release, parse_cuda_version, parse_release
+from pytest_cudalink.probes import fake
+from pytest_cudalink.versions import CudaVersion
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    """Nothing seen before counts."""
+    attribution.cache_clear()
+
+
+def header(folder: Path, version: int, include: str = "include") -> None:
+    """Write a cuda.h."""
+    (folder / include).mkdir(parents=True, exist_ok=True)
+    text = f"/* CUDA_VERSION 1 */\n#ifndef X\n #  define   CUDA_VERSION {version}\n#endif\n"
+    (folder / include / "cuda.h").write_text(text, encoding="utf-8")
+
+
+def file(path: Path, content: bytes = b"") -> str:
+    """Write a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return str(path)
+
+
+def wheel(site: Path, name: str, version: str, files: list[str], requires: list[str] | None = None) -> None:
+    """Install a distribution as pip records it."""
+    info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    lines = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}"]
+    lines += [f"Requires-Dist: {requirement}" for requirement in requires or []]
+    (info / "METADATA").write_text("\n".join(lines) + "\n\nRequires-Dist: in-the-description==1\n", encoding="utf-8")
+    (info / "RECORD").write_text("".join(f"{path},sha256=x,1\n" for path in files), encoding="utf-8")
+    for path in files:
+        file(site / path)
+
+
+@pytest.mark.parametrize("number", [11080, 12000, 12090, 13000, 13050])
+@pytest.mark.parametrize("include", ["include", "targets/x86_64-linux/include"])
+@pytest.mark.parametrize(
+    "at", ["lib64/libcufft.so", "targets/x86_64-linux/lib/libcufft.so", "nvvm/libdevice/l.bc", "bin/nvcc"]
+)
+def test_cuda_h(tmp_path, number: int, include: str, at: str) -> None:
+    """The next cuda.h above names the release, in both places where toolkits have it."""
+    header(tmp_path, number, include)
+    fact = attribution.attribute(file(tmp_path / at))
+    assert fact.value == CudaVersion.from_driver(number)
+    assert fact.witness == f"CUDA_VERSION {number} in {tmp_path / include / 'cuda.h'}"
+
+
+def test_cuda_h_that_disagree(tmp_path) -> None:
+    """Two headers of one root with different numbers are no answer; with the same one they are."""
+    header(tmp_path, 13000)
+    header(tmp_path, 13020, "targets/sbsa-linux/include")
+    fact = attribution.attribute(file(tmp_path / "lib64" / "libcufft.so"))
+    assert fact.value is None
+    assert "disagree" in fact.witness
+    assert "(13.0)" in fact.witness
+    assert "(13.2)" in fact.witness
+    header(tmp_path, 13000, "targets/sbsa-linux/include")
+    attribution.cache_clear()
+    assert attribution.attribute(str(tmp_path / "lib64" / "libcufft.so")).value == (13, 0)
+
+
+def test_no_witness(tmp_path) -> None:
+    """A file that nothing speaks of has no release, with the reason."""
+    fact = attribution.attribute(file(tmp_path / "deep" / "libcufft.so"))
+    assert fact.value is None
+    assert fact.witness == f"no cuda.h above {tmp_path}/deep/libcufft.so"
+
+
+@pytest.fixture
+def alone(monkeypatch) -> None:
+    """The environment of these tests has a cuda-toolkit itself, which would speak of their wheels too."""
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if not entry.endswith("site-packages")])
+
+
+CUBLAS = "nvidia/cu13/lib/libcublas.so.13"
+
+
+@pytest.mark.parametrize(
+    ("requirement", "version", "expected"),
+    [
+        ("nvidia-cublas==13.1.0.3.*; sys_platform == 'linux' and extra == 'cublas'", "13.1.0.3", "13.0"),
+        ("nvidia-cublas<14,>=13.1.0.3; extra == 'cublas'", "13.4.1", "13.0"),
+        ("nvidia-cublas==13.1.0.3.*; extra == 'cublas'", "13.1.0.4", None),
+        ("nvidia_cuBLAS==13.1.0.3.*", "13.1.0.3", "13.0"),
+    ],
+)
+def test_wheel_by_requirements(tmp_path, alone, requirement: str, version: str, expected: str | None) -> None:
+    """A wheel with numbers of its own is of the toolkit that requires it, by an exact pin or by a range."""
+    wheel(tmp_path, "nvidia-cublas", version, [CUBLAS])
+    wheel(tmp_path, "cuda-toolkit", "13.0.2", [], [requirement])
+    header(tmp_path / "nvidia/cu13", 13020)  # of another wheel in the shared folder: it does not speak for this one
+    fact = attribution.attribute(str(tmp_path / CUBLAS))
+    assert fact.value == (CudaVersion.parse(expected) if expected else None)
+    assert f"nvidia-cublas {version}" in fact.witness
+    assert "cuda-toolkit 13.0.2" in fact.witness
+
+
+def test_more_than_one_toolkit_matches(tmp_path, alone, monkeypatch) -> None:
+    """Exactly one has to: the message lists those that do. Two of one release are one."""
+    other = tmp_path / "other"
+    wheel(tmp_path, "nvidia-cublas", "13.1.0.3", [CUBLAS])
+    wheel(tmp_path, "cuda-toolkit", "13.0.2", [], ["nvidia-cublas>=13.1,<14"])
+    wheel(other, "cuda-toolkit", "13.2.1", [], ["nvidia-cublas>=13,<14"])
+    # not syspath_prepend: what it restores is the path that `alone` made
+    monkeypatch.setattr(sys, "path", [str(other), *sys.path])
+    fact = attribution.attribute(str(tmp_path / CUBLAS))
+    assert fact.value is None
+    for words in ("more than one", f"cuda-toolkit 13.0.2 in {tmp_path}", f"cuda-toolkit 13.2.1 in {other}"):
+        assert words in fact.witness
+    (other / "cuda_toolkit-13.2.1.dist-info").rename(other / "cuda_toolkit-13.0.1.dist-info")
+    attribution.cache_clear()
+    assert attribution.attribute(str(tmp_path / CUBLAS)).value == (13, 0)
+
+
+def test_wheel_without_a_toolkit(tmp_path, alone) -> None:
+    """Where no cuda-toolkit speaks of a wheel, a cuda.h beside it does; not one outside of the environment."""
+    site = tmp_path / "include-me-not" / "site-packages"
+    header(tmp_path / "include-me-not", 12000)
+    wheel(site, "nvidia-cublas", "13.1.0.3", [CUBLAS])
+    fact = attribution.attribute(str(site / CUBLAS))
+    assert fact.value is None
+    assert "no installed cuda-toolkit speaks of nvidia-cublas 13.1.0.3" in fact.witness
+    header(site / "nvidia" / "cu13", 13000)
+    attribution.cache_clear()
+    assert attribution.attribute(str(site / CUBLAS)).value == (13, 0)
+
+
+def test_wheel_numbered_like_cuda(tmp_path) -> None:
+    """The wheel's own number counts before a range that would let it pass as another release."""
+    wheel(tmp_path, "nvidia-cuda-nvrtc", "13.5.12", ["nvidia/cu13/lib/libnvrtc.so.13"])
+    wheel(tmp_path, "cuda-toolkit", "13.2.1", [], ["nvidia-cuda-nvrtc<14,>=13.2.86"])
+    fact = attribution.attribute(str(tmp_path / "nvidia/cu13/lib/libnvrtc.so.13"))
+    assert (fact.value, fact.witness) == ((13, 5), "version of the wheel nvidia-cuda-nvrtc 13.5.12")
+
+
+def test_links_are_not_followed(tmp_path) -> None:
+    """A link to a wheel's file belongs to where it lies, not to the wheel."""
+    wheel(tmp_path / "site", "nvidia-cuda-runtime", "13.0.96", ["nvidia/cu13/lib/libcudart.so.13"])
+    header(tmp_path / "toolkit", 12080)
+    (tmp_path / "toolkit" / "lib64").mkdir()
+    link = tmp_path / "toolkit" / "lib64" / "libcudart.so.13"
+    link.symlink_to(tmp_path / "site/nvidia/cu13/lib/libcudart.so.13")
+    assert attribution.attribute(str(link)).value == (12, 8)
+
+
+def test_owner_wants_the_exact_path(tmp_path) -> None:
+    """A path that only begins or ends like a listed one is not owned."""
+    wheel(tmp_path, "nvidia-cublas", "13.1", [CUBLAS, "nvidia/cu13/lib/libcublasLt.so.13"])
+    assert attribution.owner(str(tmp_path / CUBLAS)).name == "nvidia-cublas"
+    assert attribution.owner(str(tmp_path / f"{CUBLAS}.1")) is None
+    assert attribution.owner(str(tmp_path / "cu13/lib/libcublas.so.13")) is None
+    assert attribution.owner(str(tmp_path / "nvidia/../nvidia/cu13/lib/libcublas.so.13")).version == "13.1"
+
+
+def test_own_versions(tmp_path) -> None:
+    """NVRTC and nvJitLink tell for themselves: beside them, or inside; an empty file tells nothing."""
+    symbols = b"\0__nvJitLinkCreate_12_9\0__nvJitLinkCreate_12_10\0__nvJitLinkCreate_12_3\0"
+    assert attribution.attribute(file(tmp_path / "a" / "libnvJitLink.so.12", symbols)).value == (12, 10)
+    nvrtc = file(tmp_path / "b" / "libnvrtc.so.13", b"\0libnvrtc-builtins.so.13.2\0")
+    assert attribution.attribute(nvrtc).value == (13, 2)
+    file(tmp_path / "b" / "libnvrtc-builtins.so.13.4")
+    file(tmp_path / "b" / "libnvrtc-builtins.so.12.9")
+    fact = attribution.attribute(nvrtc)
+    assert (fact.value, fact.witness) == ((13, 4), "the builtins beside it, libnvrtc-builtins.so.13.4")
+    file(tmp_path / "b" / "libnvrtc-builtins.so.13.5")
+    assert attribution.attribute(nvrtc).value == (13, 2)  # two beside it: the file decides
+    assert attribution.attribute(file(tmp_path / "c" / "libnvrtc.so.13")).value is None
+    assert attribution.attribute(str(tmp_path / "gone" / "libnvJitLink.so.13")).value is None
+
+
+@given(st.lists(st.tuples(st.integers(10, 14), st.integers(0, 19)), min_size=1), st.binary())
+def test_newest_symbol_of_any_file(tmp_path_factory, versions, noise: bytes) -> None:
+    """Whatever stands around them, the highest alias is the library's own."""
+    text = b"".join(b"\0__nvJitLinkCreate_%d_%d\0" % version for version in versions)
+    path = file(tmp_path_factory.mktemp("lib") / "libnvJitLink.so.13", noise + text + noise)
+    assert attribution.attribute(path).value == max(versions)
+
+
+def test_process_map(tmp_path) -> None:
+    """Libraries are known by the stem of their file, renamed copies and deleted files too, each once."""
+    maps = tmp_path / "maps"
+    maps.write_text(
+        "7f00-7f01 r--p 0 00:00 1   /opt/a b/libnvrtc.so.12.9.86\n"
+        "7f01-7f02 r-xp 0 00:00 1   /opt/a b/libnvrtc.so.12.9.86\n"
+        "7f02-7f03 r-xp 0 00:00 1   /torch/lib/libcudart-d0da41ae.so.11.0\n"
+        "7f03-7f04 r-xp 0 00:00 1   /x/libnvJitLink.so.13 (deleted)\n"
+        "7f04-7f05 r-xp 0 00:00 1   /x/libnvrtc-builtins.so.13.0\n"
+        "7f05-7f06 r-xp 0 00:00 1   /cache/emulator/libnvJitLink.so\n"
+        "7f06-7f07 rw-p 0 00:00 0   [heap]\n",
+        encoding="utf-8",
+    )
+    names = {"libnvrtc": "nvrtc", "libcudart": "cudart", "libnvJitLink": "nvJitLink"}
+    found = [(one.name, one.path) for one in attribution.loaded_libraries(names, str(maps))]
+    assert found == [
+        ("nvrtc", "/opt/a b/libnvrtc.so.12.9.86"),
+        ("cudart", "/torch/lib/libcudart-d0da41ae.so.11.0"),
+        ("nvJitLink", "/x/libnvJitLink.so.13"),
+    ]
+    assert attribution.loaded_libraries(names, str(tmp_path / "none")) == []
+
+
+LINES = st.lists(
+    st.one_of(
+        st.binary(max_size=40).map(lambda noise: noise.replace(b"\n", b"")),
+        st.sampled_from(
+            [b"Requires-Dist: nvidia-cublas==1.*", b"#define CUDA_VERSION 13000", b"7f-8f r 0 0 0 /a/libx.so.1"]
+        ),
+    ),
+    max_size=6,
+)
+
+
+@given(LINES)
+def test_damaged_files_are_no_answer_and_no_error(tmp_path_factory, lines: list[bytes]) -> None:
+    """Whatever stands in metadata, headers and maps: a release, or none with a reason, never an exception."""
+    attribution.cache_clear()
+    site = tmp_path_factory.mktemp("site")
+    content = b"\n".join(lines)
+    for name in ("nvidia_cublas-x", "cuda_toolkit-13.0.2", "nodash", "cuda_toolkit-not.a.version"):
+        for part in ("METADATA", "RECORD"):
+            file(site / f"{name}.dist-info" / part, content)
+    file(site / "nvidia_cublas-x.dist-info" / "RECORD", f"{CUBLAS},,\n".encode() + content)
+    file(site / "nvidia/cu13/include/cuda.h", content)
+    fact = attribution.attribute(file(site / CUBLAS, content))
+    assert fact.value is None or fact.value >= (0, 0)
+    assert fact.witness
+    names = {"libx": "x"}
+    assert {one.name for one in attribution.loaded_libraries(names, file(site / "maps", content))} <= {"x"}
+
+
+# -- the driver
+
+
+class Nvml:
+    """An NVML that answers as told, and counts."""
+
+    def __init__(self, init: int = 0, version: int = 0, shutdown: int = 0, text: bytes = b"580.65.06") -> None:
+        self.codes = {"init": init, "version": version, "shutdown": shutdown}
+        self.text = text
+        self.calls: list[str] = []
+
+    def _answer(self, name: str) -> int:
+        self.calls.append(name)
+        return self.codes[name]
+
+    def nvmlInit_v2(self) -> int:  # noqa: N802 (NVML's name)
+        return self._answer("init")
+
+    def nvmlSystemGetDriverVersion(self, buffer, size: ctypes.c_uint) -> int:  # noqa: N802 (NVML's name)
+        assert size.value == len(buffer) == 80
+        buffer.value = self.text
+        return self._answer("version")
+
+    def nvmlShutdown(self) -> int:  # noqa: N802 (NVML's name)
+        return self._answer("shutdown")
+
+
+def test_nvml_is_balanced() -> None:
+    """Every start that succeeded is followed by one end."""
+    nvml = Nvml()
+    assert driver_release(lambda: nvml) == "580.65.06"
+    assert nvml.calls == ["init", "version", "shutdown"]
+
+
+@pytest.mark.parametrize(
+    ("nvml", "words", "calls"),
+    [
+        (Nvml(init=9), "nvmlInit_v2 failed with 9", ["init"]),
+        (Nvml(version=3), "nvmlSystemGetDriverVersion failed with 3", ["init", "version", "shutdown"]),
+        (Nvml(version=3, shutdown=1), "nvmlSystemGetDriverVersion failed with 3", ["init", "version", "shutdown"]),
+        (Nvml(shutdown=1), "nvmlShutdown failed with 1", ["init", "version", "shutdown"]),
+        (Nvml(text=b"R580"), "'R580' is not a driver release", ["init", "version", "shutdown"]),
+    ],
+)
+def test_nvml_errors(nvml: Nvml, words: str, calls: list[str]) -> None:
+    """An error inside wins over one at the end; that one alone surfaces; a text of another form is an error."""
+    with pytest.raises(NvmlError, match=words):
+        driver_release(lambda: nvml)
+    assert nvml.calls == calls
+
+
+def test_libraries_without_the_functions(monkeypatch) -> None:
+    """A driver or an NVML that lacks a function is unknown, with the name of what is missing."""
+    from pytest_cudalink.probes import libcuda
+
+    class Empty:
+        def __getattr__(self, name: str):
+            msg = f"undefined symbol: {name}"
+            raise AttributeError(msg)
+
+    monkeypatch.setattr(libcuda, "library", Empty)
+    fact = DriverFacts().cuda()
+    assert (fact.value, fact.witness) == (None, "undefined symbol: cuDriverGetVersion")
+    with pytest.raises(NvmlError, match="without nvmlInit_v2"):
+        driver_release(Empty)
+
+
+@pytest.mark.parametrize("value", [13000, "13.0", (13, 0), CudaVersion(13, 0)])
+def test_driver_version_argument(value) -> None:
+    """What cuDriverGetVersion answers, text, or a pair."""
+    assert parse_cuda_version(value) == CudaVersion(13, 0)
+    assert parse_cuda_version(None) is None
+
+
+@pytest.mark.parametrize("value", [13, True, 13.0, (13,), "thirteen", "", b"13.0"])
+def test_wrong_driver_version(value) -> None:
+    """Anything else is a ValueError."""
+    with pytest.raises(ValueError, match=r"13\.0"):
+        parse_cuda_version(value)
+
+
+@pytest.mark.parametrize("value", [580, "580", "580.65.06.01", ""])
+def test_wrong_release(value) -> None:
+    """A release is two or three numbers in a string."""
+    with pytest.raises(ValueError, match=r"580\.65\.06"):
+        parse_release(value)
+
+
+def test_driver_facts_are_asked_once_and_apart(monkeypatch) -> None:
+    """Each question is put once; a release that cannot be had leaves the version known; fakes are not kept."""
+    from pytest_cudalink.guardrails import driver
+    from pytest_cudalink.probes import libcuda
+
+    asked = []
+
+    def call(function: str, number) -> None:
+        asked.append(function)
+        number._obj.value = 13000
+
+    def no_nvml() -> str:
+        asked.append("nvml")
+        raise NvmlError("no NVML: it is gone")
+
+    monkeypatch.setattr(libcuda, "call", call)
+    monkeypatch.setattr(driver, "driver_release", no_nvml)
+    facts = DriverFacts()
+    with fake(driver="12.9"):
+        assert facts.cuda().value == (12, 9)
+        assert facts.release().value is None
+    for _ in range(2):
+        assert facts.cuda().value == (13, 0)
+        assert facts.cuda().witness == "cuDriverGetVersion answers 13000"
+        assert (facts.release().value, facts.release().witness) == (None, "no NVML: it is gone")
+    assert asked == ["cuDriverGetVersion", "nvml"]
+    facts.cache_clear()
+    assert facts.cuda().value == (13, 0)
+    assert len(asked) == 3
+
+
+def test_given_driver_facts_are_not_asked_for(monkeypatch) -> None:
+    """What is said of the driver counts, and nothing is opened for it."""
+    monkeypatch.setattr(ctypes, "CDLL", None)
+    facts = DriverFacts(CudaVersion(12, 0), "525.60.13")
+    assert (facts.cuda().value, facts.release().value) == ((12, 0), "525.60.13")
+    assert DriverFacts(CudaVersion(12, 0)).release().value is None

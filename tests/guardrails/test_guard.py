@@ -1,0 +1,601 @@
+"""The guard: modes, variables, caching, pipelines, routing; on the toolkit of this environment."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import types
+from pathlib import Path
+
+import cuda.pathfinder as pf
+import pytest
+from packaging.specifiers import SpecifierSet
+
+from pytest_cudalink import guardrails, linker, probes
+from pytest_cudalink.guardrails import (
+    DRIVER_COMPATIBILITY_VARIABLE,
+    MODE_VARIABLE,
+    CompatibilityCheckError,
+    CompatibilityGuardRails,
+    CompatibilityInsufficientMetadataError,
+    CompatibilityWarning,
+    DriverCtkCompatibilityError,
+    Verdict,
+    _pathfinder,
+    guard,
+    rules,
+)
+from pytest_cudalink.linker import Linker, LinkerOptions, VersionSkewError
+from pytest_cudalink.plugin import settings
+from pytest_cudalink.versions import CudaVersion
+
+NEW = {"driver_cuda_version": (99, 0)}
+OLD = {"driver_cuda_version": 12000, "driver_release_version": "520.30.01"}
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch, toolkit):
+    """No variable counts, nothing that others loaded, and no guard of the run itself, which gets its own back."""
+    monkeypatch.delenv(MODE_VARIABLE, raising=False)
+    monkeypatch.delenv(DRIVER_COMPATIBILITY_VARIABLE, raising=False)
+    monkeypatch.setattr(guard.attribution, "loaded_libraries", lambda names: [])
+    _pathfinder.plain("load_nvidia_dynamic_lib")  # (what is replaced below has to be there)
+    before = guardrails.installed()
+    guardrails.uninstall()
+    yield
+    guardrails.uninstall()
+    if before is not None:
+        guardrails.install(before.guard)
+    guardrails.process_wide_guard_rails.cache_clear()
+
+
+def test_what_is_exported() -> None:
+    """The three errors are RuntimeErrors of one family; the modes of plugin and guard are the same."""
+    assert issubclass(CompatibilityCheckError, RuntimeError)
+    assert issubclass(CompatibilityInsufficientMetadataError, CompatibilityCheckError)
+    assert issubclass(DriverCtkCompatibilityError, CompatibilityCheckError)
+    assert issubclass(CompatibilityWarning, UserWarning)
+    assert settings.GUARD_RAIL_MODES == guardrails.MODES
+    assert all(hasattr(guardrails, name) for name in guardrails.__all__)
+
+
+@pytest.mark.parametrize("name", _pathfinder.LOOKUPS)
+def test_the_eight_look_ups(name: str) -> None:
+    """Each is there with the signature of cuda.pathfinder's, its name and an explanation."""
+    ours, theirs = getattr(CompatibilityGuardRails(), name), getattr(pf, name)
+    code = theirs.__wrapped__.__code__ if hasattr(theirs, "__wrapped__") else theirs.__code__
+    assert ours.__wrapped__.__code__.co_varnames[1 : 1 + code.co_argcount] == code.co_varnames[: code.co_argcount]
+    assert (ours.__name__, bool(ours.__doc__)) == (name, True)
+
+
+def test_answers_are_pathfinders(toolkit) -> None:
+    """What passes is what cuda.pathfinder answers, and it is remembered once."""
+    one = CompatibilityGuardRails(**NEW)
+    assert one.load_nvidia_dynamic_lib("nvrtc").abs_path == pf.load_nvidia_dynamic_lib("nvrtc").abs_path
+    assert one.locate_nvidia_header_directory("cudart") == pf.locate_nvidia_header_directory("cudart")
+    assert one.find_nvidia_header_directory("cudart") == pf.find_nvidia_header_directory("cudart")
+    assert one.locate_static_lib("cudadevrt") == pf.locate_static_lib("cudadevrt")
+    assert one.find_static_lib("cudadevrt") == pf.find_static_lib("cudadevrt")
+    names = [(item.kind, item.name) for item in one.remembered]
+    assert names == [("dynamic-libs", "nvrtc"), ("headers", "cudart"), ("static-libs", "cudadevrt")]
+    assert {item.version for item in one.remembered} == {toolkit}
+
+
+@pytest.fixture
+def nowhere() -> str:
+    """A library that cuda.pathfinder knows and this machine has not."""
+    for name in ("cudla", "cufile", "nvfatbin", "nvjpeg", "npps", "cufftw"):
+        if _pathfinder._in_child(name) is None:  # (what is there is not to be left in this process)
+            return name
+    pytest.skip("this machine has every library of the toolkit")
+
+
+def test_errors_are_pathfinders(nowhere) -> None:
+    """What cuda.pathfinder does not know or find is its own error."""
+    one = CompatibilityGuardRails(**NEW)
+    with pytest.raises(pf.DynamicLibUnknownError):
+        one.load_nvidia_dynamic_lib("bogus")
+    with pytest.raises(RuntimeError, match="UNKNOWN"):
+        one.find_nvidia_header_directory("bogus")
+    with pytest.raises(ValueError, match="bogus"):
+        one.find_static_lib("bogus")
+    with pytest.raises(ValueError, match="bogus"):
+        one.find_bitcode_lib("bogus")
+    with pytest.raises(Exception, match="bogus"):
+        one.find_nvidia_binary_utility("bogus")
+    with pytest.raises(pf.DynamicLibNotFoundError):
+        one.load_nvidia_dynamic_lib(nowhere)
+    assert one.remembered == ()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"ctk_version": "13.2"},
+        {"ctk_version": ""},
+        {"ctk_version": 13},
+        {"driver_cuda_version": 13},
+        {"driver_release_version": "580"},
+        {"mode": "lenient"},
+    ],
+)
+def test_wrong_arguments(arguments) -> None:
+    """Each argument that cannot be meant is a ValueError that names it."""
+    with pytest.raises(ValueError, match=r"PEP 440|driver_cuda_version|driver release|mode"):
+        CompatibilityGuardRails(**arguments)
+    with pytest.raises(TypeError):
+        CompatibilityGuardRails(">=13")  # type: ignore[misc]
+
+
+def test_constraint_and_error(toolkit) -> None:
+    """A release that was not asked for is refused again each time, with the verdict at hand; nothing is remembered."""
+    one = CompatibilityGuardRails(ctk_version=SpecifierSet("<12"), **NEW)
+    for _ in range(2):
+        with pytest.raises(CompatibilityCheckError, match=f"nvrtc headers are of CUDA {toolkit}") as caught:
+            one.locate_nvidia_header_directory("nvrtc")
+    assert caught.value.verdict.rule == "ctk-constraint"
+    assert pickle.loads(pickle.dumps(caught.value)).verdict == caught.value.verdict
+    assert one.remembered == ()
+
+
+def test_driver_too_old(toolkit) -> None:
+    """The driver's refusal has a type of its own, and names what relaxes it."""
+    with pytest.raises(DriverCtkCompatibilityError, match=DRIVER_COMPATIBILITY_VARIABLE) as caught:
+        CompatibilityGuardRails(driver_cuda_version="11.0").load_nvidia_dynamic_lib("nvrtc")
+    assert f"does not run CUDA {toolkit}" in str(caught.value)
+
+
+def test_neither_toolkit_nor_driver(monkeypatch) -> None:
+    """Nsight belongs to nothing that can be judged; best_effort lets it pass, and does not remember it."""
+    monkeypatch.setitem(_pathfinder._PLAIN, "find_nvidia_binary_utility", lambda name: f"/opt/nsight/{name}")
+    for mode, passes in (("strict", False), ("best_effort", True)):
+        one = CompatibilityGuardRails(mode=mode, **NEW)
+        if passes:
+            assert one.find_nvidia_binary_utility("nsys") == "/opt/nsight/nsys"
+        else:
+            with pytest.raises(
+                CompatibilityInsufficientMetadataError, match="(?s)neither the CUDA toolkit nor .* best_effort"
+            ):
+                one.find_nvidia_binary_utility("nsys")
+        assert one.remembered == ()
+
+
+def test_not_found_is_no_fault(monkeypatch) -> None:
+    """None from a search passes through."""
+    monkeypatch.setitem(_pathfinder._PLAIN, "locate_nvidia_header_directory", lambda name: None)
+    assert CompatibilityGuardRails(**NEW).locate_nvidia_header_directory("cufft") is None
+
+
+# -- modes and variables
+
+
+def test_modes(toolkit) -> None:
+    """Off and warning_only give the plain answer, the second with a warning at this line; the others refuse."""
+    refused = {"ctk_version": "<12", **NEW}
+    plain = pf.find_nvidia_header_directory("cudart")
+    for mode in ("strict", "best_effort"):
+        with pytest.raises(CompatibilityCheckError):
+            CompatibilityGuardRails(mode=mode, **refused).find_nvidia_header_directory("cudart")
+    assert CompatibilityGuardRails(mode="off", **refused).find_nvidia_header_directory("cudart") == plain
+    with pytest.warns(CompatibilityWarning, match=f"cudart headers are of CUDA {toolkit}") as caught:
+        assert CompatibilityGuardRails(mode="warning_only", **refused).find_nvidia_header_directory("cudart") == plain
+    (warning,) = caught
+    assert warning.filename == __file__
+    for words in ("found: cudart headers at", "rule:  ctk-constraint", "fix:   "):
+        assert words in str(warning.message)
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_default_mode(monkeypatch, value) -> None:
+    """Unset and empty are the default."""
+    if value is not None:
+        monkeypatch.setenv(MODE_VARIABLE, value)
+        monkeypatch.setenv(DRIVER_COMPATIBILITY_VARIABLE, value)
+    assert guard.mode_from_environment() == guard.DEFAULT_MODE == "best_effort"
+    assert guardrails.process_wide_guard_rails().mode == "best_effort"
+    assert not guard.forward_compatibility_assumed("strict")
+
+
+@pytest.mark.parametrize("mode", guardrails.MODES)
+def test_mode_from_environment(monkeypatch, mode: str) -> None:
+    """The shared guard and one with mode=None follow the variable; others do not."""
+    monkeypatch.setenv(MODE_VARIABLE, mode)
+    assert guardrails.process_wide_guard_rails().mode == mode
+    assert CompatibilityGuardRails(mode=None).mode == mode
+    assert CompatibilityGuardRails().mode == "strict"
+
+
+@pytest.mark.parametrize("value", ["on", "STRICT", " strict"])
+def test_wrong_mode(monkeypatch, value: str) -> None:
+    """Another value is a RuntimeError that lists the values, at the look-up."""
+    monkeypatch.setenv(MODE_VARIABLE, value)
+    with pytest.raises(RuntimeError, match="off, best_effort, strict, warning_only"):
+        guardrails.process_wide_guard_rails().find_static_lib("cudadevrt")
+
+
+@pytest.mark.parametrize("mode", guardrails.MODES)
+def test_driver_variable_is_always_judged(monkeypatch, mode: str) -> None:
+    """Its value in every mode, off too."""
+    monkeypatch.setenv(DRIVER_COMPATIBILITY_VARIABLE, "assume")
+    with pytest.raises(RuntimeError, match="default, assume_forward_compatibility"):
+        CompatibilityGuardRails(mode=mode, **NEW).find_static_lib("cudadevrt")
+
+
+@pytest.mark.parametrize("platform", ["win32", "darwin"])
+def test_forward_compatibility_is_for_linux(monkeypatch, platform: str) -> None:
+    """Its platform in every mode but off; the hint is given on Linux only."""
+    monkeypatch.setenv(DRIVER_COMPATIBILITY_VARIABLE, "assume_forward_compatibility")
+    assert guard.forward_compatibility_assumed("strict")
+    assert DRIVER_COMPATIBILITY_VARIABLE in guard.driver_hint()
+    monkeypatch.setattr(sys, "platform", platform)
+    assert guard.driver_hint() == ""
+    assert not guard.forward_compatibility_assumed("off")
+    for mode in ("strict", "best_effort", "warning_only"):
+        with pytest.raises(RuntimeError, match=f"Linux only, this is {platform}"):
+            guard.forward_compatibility_assumed(mode)
+
+
+def test_forward_compatibility_assumed(monkeypatch, toolkit) -> None:
+    """It relaxes the driver's refusal, and nothing else."""
+    monkeypatch.setenv(DRIVER_COMPATIBILITY_VARIABLE, "assume_forward_compatibility")
+    CompatibilityGuardRails(**OLD).load_nvidia_dynamic_lib("nvrtc")
+    with pytest.raises(CompatibilityCheckError, match="ctk_version asks for"):
+        CompatibilityGuardRails(ctk_version="<12", **OLD).load_nvidia_dynamic_lib("nvrtc")
+
+
+# -- caches
+
+
+def test_a_second_look_up_is_not_judged_again() -> None:
+    """The first answer is kept, with its verdict; `cache_clear` lets it be asked anew, in cuda.pathfinder as well."""
+    verdicts: list[Verdict] = []
+    one = CompatibilityGuardRails(on_verdict=verdicts.append, **NEW)
+    first = one.locate_nvidia_header_directory("cudart")
+    assert one.locate_nvidia_header_directory("cudart") is first
+    assert [verdict.status for verdict in verdicts] == ["compatible"]
+    before = pf.locate_nvidia_header_directory("cudart")
+    one.cache_clear()
+    assert one.remembered == ()
+    assert one.locate_nvidia_header_directory("cudart") is not first
+    assert pf.locate_nvidia_header_directory("cudart") is not before
+    assert len(verdicts) == 2
+
+
+def test_threads() -> None:
+    """Look-ups from many threads remember each item once."""
+    one = CompatibilityGuardRails(**NEW)
+    names = ["nvrtc", "nvJitLink", "cudart"] * 4
+    threads = [threading.Thread(target=one.load_nvidia_dynamic_lib, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(item.name for item in one.remembered) == ["cudart", "nvJitLink", "nvrtc"]
+
+
+# -- pipelines
+
+
+@pytest.fixture
+def skewed(monkeypatch) -> CompatibilityGuardRails:
+    """A guard that finds an NVRTC 13.2 and an nvJitLink 13.0, without loading either."""
+    found = {"nvrtc": CudaVersion(13, 2), "nvJitLink": CudaVersion(13, 0)}
+
+    def item(kind, name, path, via):
+        return rules.Item(kind, name, f"/x/{name}", via, "ctk", found[name], "as the test says")
+
+    monkeypatch.setattr(guard, "make_item", item)
+    monkeypatch.setattr(_pathfinder, "resolve", lambda name: _pathfinder.Resolved(f"/x/{name}", "site-packages"))
+    monkeypatch.setitem(
+        _pathfinder._PLAIN, "load_nvidia_dynamic_lib", lambda name: types.SimpleNamespace(abs_path=f"/x/{name}")
+    )
+    return CompatibilityGuardRails(**NEW)
+
+
+@pytest.mark.parametrize("order", [("nvrtc", "nvJitLink"), ("nvJitLink", "nvrtc")])
+def test_pipeline_before_its_ends(skewed, order) -> None:
+    """Declared first: the second end is refused, whichever it is, and can be asked for again."""
+    skewed.declare_pipeline("nvrtc", "nvJitLink", "ltoir")
+    skewed.declare_pipeline("nvrtc", "nvJitLink", "ptx")
+    skewed.load_nvidia_dynamic_lib(order[0])
+    for _ in range(2):
+        with pytest.raises(CompatibilityCheckError, match="made by CUDA 13.2, linker understands up to 13.0"):
+            skewed.load_nvidia_dynamic_lib(order[1])
+    assert [item.name for item in skewed.remembered] == [order[0]]
+
+
+def test_pipeline_after_its_ends(skewed) -> None:
+    """Declared last: the declaration is refused and not kept; one that holds is."""
+    for name in ("nvrtc", "nvJitLink"):
+        skewed.load_nvidia_dynamic_lib(name)
+    with pytest.raises(CompatibilityCheckError, match="ltoir from nvrtc to nvJitLink"):
+        skewed.declare_pipeline("nvrtc", "nvJitLink", "ltoir")
+    skewed.declare_pipeline("nvrtc", "nvJitLink", "cubin")
+    assert [pipeline.artifact_kind for pipeline in skewed.pipelines] == ["cubin"]
+    for kind in ("fatbin", "object", ""):
+        with pytest.raises(ValueError, match="known: ltoir, ptx, elf, cubin"):
+            skewed.declare_pipeline("nvrtc", "nvJitLink", kind)
+
+
+def test_a_copy_that_came_later_is_not_the_one_that_is_declared(skewed, monkeypatch) -> None:
+    """What was looked up counts before what somebody else loaded since."""
+    monkeypatch.setattr(guard, "make_item", _of_13_0)
+    for name in ("nvrtc", "nvJitLink"):
+        skewed.load_nvidia_dynamic_lib(name)
+    strange = guard.attribution.LoadedLibrary("nvJitLink", "/torch/libnvJitLink.so.12")
+    monkeypatch.setattr(guard.attribution, "loaded_libraries", lambda names: [strange])
+    skewed.declare_pipeline("nvrtc", "nvJitLink", "ltoir")
+    assert len(skewed.pipelines) == 1
+
+
+def _of_13_0(kind, name, path, via) -> rules.Item:
+    release = CudaVersion(12, 5) if path.endswith(".so.12") else CudaVersion(13, 0)
+    return rules.Item(kind, name, path, via, "ctk", release, "as the test says")
+
+
+def test_pipelines_hold_on_an_unknown_driver(skewed) -> None:
+    """Without a driver, best_effort still minds pipelines."""
+    skewed._mode, skewed._driver = "best_effort", rules.KnownDriver(None)
+    skewed.declare_pipeline("nvrtc", "nvJitLink", "ltoir")
+    skewed.load_nvidia_dynamic_lib("nvrtc")
+    with pytest.raises(CompatibilityCheckError, match="linker understands up to 13.0"):
+        skewed.load_nvidia_dynamic_lib("nvJitLink")
+
+
+def test_declare_pipeline_for_the_process() -> None:
+    """The function of the package goes to the guard that is installed, else to the shared one."""
+    guardrails.declare_pipeline("nvrtc", "nvJitLink", "ptx")
+    assert len(guardrails.process_wide_guard_rails().pipelines) == 1
+    own = CompatibilityGuardRails(**NEW)
+    guardrails.install(own)
+    guardrails.declare_pipeline("nvrtc", "nvJitLink", "cubin")
+    assert [pipeline.artifact_kind for pipeline in own.pipelines] == ["cubin"]
+
+
+# -- the bundled linker
+
+
+def link(code, **keywords):
+    """Link one input, without looking at duplicates or the device."""
+    return Linker(code, options=LinkerOptions(arch="sm_90"), backend="nvjitlink", **keywords)
+
+
+def test_linker_minds_the_rule(sample_code, toolkit) -> None:
+    """LTO-IR of another major is refused where guard rails are installed, with the rule's words; otherwise it links."""
+    code = sample_code("12.9/main.ltoir") if toolkit.major == 13 else sample_code("13.0/main.ltoir")
+    if toolkit.major == 13:
+        link(code).close()
+    guardrails.install(CompatibilityGuardRails(mode="best_effort", **NEW))
+    with pytest.raises(VersionSkewError) as caught:
+        link(code)
+    if toolkit.major == 13:
+        for words in ("must not link this input", "made by CUDA 12.9", "within one major version", "rule:  pipeline"):
+            assert words in str(caught.value)
+        assert isinstance(caught.value.__cause__, CompatibilityCheckError)
+    guardrails.install(CompatibilityGuardRails(mode="off", **NEW))
+    if toolkit.major == 13:
+        link(code).close()
+
+
+def test_linker_in_one_voice(sample_code, toolkit) -> None:
+    """Too new LTO-IR is refused by its own header in the words that the rule has."""
+    with pytest.raises(VersionSkewError) as by_header:
+        link(sample_code("13.5/main.ltoir"))
+    verdict = rules.check_pipeline(
+        rules.Pipeline("nvrtc", "nvJitLink", "ltoir"),
+        rules.Item("artifacts", "main", "memory", "", "ctk", CudaVersion(13, 5), ""),
+        rules.Item("dynamic-libs", "nvJitLink", "x", "", "ctk", CudaVersion(13, 0), ""),
+    )
+    words = "made by CUDA 13.5, linker understands up to 13.0: install 'nvidia-nvjitlink>=13.5'"
+    assert words in verdict.message
+    assert words.replace("13.0", str(toolkit)) in str(by_header.value)
+
+
+def test_linker_declares_its_pipelines(toolkit) -> None:
+    """What this process's NVRTC made goes by a declared pipeline; what was brought along does not."""
+    own = CompatibilityGuardRails(mode="best_effort", **NEW)
+    guardrails.install(own)
+    own.load_nvidia_dynamic_lib("nvrtc")
+    options = linker.ProgramOptions(arch="sm_90", relocatable_device_code=True)
+    with linker.Program('extern "C" __global__ void k() {}', "c++", options) as program:
+        for kind in ("ltoir", "ptx"):
+            with link(program.compile(kind)) as made:
+                made.link()
+    assert {pipeline.artifact_kind for pipeline in own.pipelines} == {"ltoir", "ptx"}
+
+
+def test_linker_with_faked_versions(sample_code) -> None:
+    """A faked nvJitLink is the one that is judged."""
+    guardrails.install(CompatibilityGuardRails(mode="best_effort", **NEW))
+    with (
+        probes.fake(driver=None, nvjitlink="13.0"),
+        pytest.raises(VersionSkewError, match=r"nvJitLink 13.0 must not link(.|\n)*12\.9(.|\n)*faked"),
+    ):
+        Linker(sample_code("12.9/main.ltoir"), options=LinkerOptions(arch="sm_90"))
+
+
+# -- routing
+
+
+def test_install_and_uninstall() -> None:
+    """Functions are exchanged where they are names of modules, compiled ones too, and put back."""
+    import cuda.bindings.nvrtc  # noqa: F401 (its compiled module has load_nvidia_dynamic_lib)
+
+    importer = types.ModuleType("importer_of_pathfinder")
+    importer.renamed = pf.load_nvidia_dynamic_lib
+    sys.modules[importer.__name__] = importer
+    plain = {name: getattr(pf, name) for name in _pathfinder.LOOKUPS}
+    own = CompatibilityGuardRails(mode="best_effort", ctk_version="<12", **NEW)
+    try:
+        routing = guardrails.install(own)
+        assert guardrails.installed() is routing
+        assert pf.load_nvidia_dynamic_lib is importer.renamed is own.load_nvidia_dynamic_lib
+        assert {"importer_of_pathfinder.renamed", "cuda.pathfinder.find_static_lib"} <= set(routing.routed)
+        assert any(name.startswith("cuda.bindings.") for name in routing.routed)
+        with pytest.raises(CompatibilityCheckError):
+            pf.find_nvidia_header_directory("cudart")
+        assert guardrails.install(own).guard is own
+        other = CompatibilityGuardRails(mode="off")
+        guardrails.install(other)
+        assert importer.renamed is other.load_nvidia_dynamic_lib
+        assert _pathfinder.plain("load_nvidia_dynamic_lib") is plain["load_nvidia_dynamic_lib"]
+    finally:
+        guardrails.uninstall()
+        del sys.modules[importer.__name__]
+    assert {name: getattr(pf, name) for name in plain} == plain
+    assert importer.renamed is plain["load_nvidia_dynamic_lib"]
+    assert guardrails.installed() is None
+    guardrails.uninstall()
+
+
+def test_what_cannot_be_routed_is_named() -> None:
+    """Default arguments, closures, class attributes, partial objects and dictionaries keep the old function."""
+
+    # made here, where nothing is installed yet
+    def by_default(name: str, load=pf.find_static_lib) -> str:
+        return load(name)
+
+    def closing(load):
+        def call(name: str) -> str:
+            return load(name)
+
+        return call
+
+    class Holder:
+        load = staticmethod(pf.find_bitcode_lib)
+
+    kept = (closing(pf.find_static_lib), functools.partial(pf.find_nvidia_binary_utility), {"x": pf.locate_bitcode_lib})
+    left = "\n".join(guardrails.install(CompatibilityGuardRails(mode="off")).not_routed)
+    assert "a default argument of test_what_cannot_be_routed_is_named.<locals>.by_default" in left
+    assert "closing.<locals>.call in" in left
+    assert "find_nvidia_binary_utility: an instance of functools.partial" in left
+    assert "locate_bitcode_lib: a dictionary" in left
+    assert "find_bitcode_lib: an instance of builtins.staticmethod" in left
+    assert "cuda.pathfinder._" not in left
+    del kept, by_default, Holder
+
+
+def test_lazy_modules_stay_lazy(tmp_path, monkeypatch) -> None:
+    """A module that is imported lazily is neither executed by routing, nor does its error end it."""
+    (tmp_path / "heavy_module.py").write_text("raise ImportError('an optional dependency is missing')", "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec = importlib.util.find_spec("heavy_module")
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "heavy_module", module)
+    spec.loader.exec_module(module)
+    guardrails.install(CompatibilityGuardRails(mode="off"))
+    guardrails.uninstall()
+
+
+def test_a_module_that_lets_nothing_be_set(monkeypatch) -> None:
+    """What a module refuses to have exchanged is left, and named."""
+
+    class Closed(types.ModuleType):
+        def __setattr__(self, name: str, value: object) -> None:
+            raise AttributeError(name)
+
+    closed = Closed("closed_module")
+    vars(closed)["load"] = pf.find_static_lib
+    monkeypatch.setitem(sys.modules, "closed_module", closed)
+    routing = guardrails.install(CompatibilityGuardRails(mode="off"))
+    assert "closed_module.load" not in routing.routed
+    assert any("the module closed_module" in one for one in routing.not_routed)
+
+
+def test_pathfinder_itself_goes_on_directly() -> None:
+    """What cuda.pathfinder calls inside stays with its own functions."""
+    module = sys.modules["cuda.pathfinder._dynamic_libs.load_nvidia_dynamic_lib"]
+    before = module.load_nvidia_dynamic_lib
+    guardrails.install(CompatibilityGuardRails(mode="off"))
+    assert module.load_nvidia_dynamic_lib is before
+
+
+def test_dependencies_are_judged_first(monkeypatch) -> None:
+    """A library is refused when what it would bring along is, and then neither is loaded."""
+    loaded, versions = [], {"cusparse": CudaVersion(13, 0), "nvJitLink": CudaVersion(12, 9)}
+
+    def item(kind, name, path, via):
+        return rules.Item(kind, name, path, via, "ctk", versions[name], "as the test says")
+
+    monkeypatch.setattr(guard, "make_item", item)
+    monkeypatch.setattr(_pathfinder, "resolve", lambda name: _pathfinder.Resolved(f"/x/{name}", "site-packages"))
+    monkeypatch.setitem(_pathfinder._PLAIN, "load_nvidia_dynamic_lib", loaded.append)
+    monkeypatch.setattr(guard.attribution, "loaded_libraries", lambda names: [])
+    one = CompatibilityGuardRails(ctk_version=">=13", **NEW)
+    with pytest.raises(CompatibilityCheckError, match=r"nvJitLink library is of CUDA 12\.9"):
+        one.load_nvidia_dynamic_lib("cusparse")
+    assert (loaded, one.remembered) == ([], ())
+
+
+def test_what_cannot_be_told_before_loading(monkeypatch) -> None:
+    """If no search can tell, that is insufficient metadata, and best_effort loads."""
+
+    def resolve(name: str):
+        raise _pathfinder.ResolutionError("the child was killed")
+
+    monkeypatch.setattr(_pathfinder, "resolve", resolve)
+    with pytest.raises(CompatibilityInsufficientMetadataError, match="the child was killed"):
+        CompatibilityGuardRails(**NEW).load_nvidia_dynamic_lib("nvrtc")
+    assert CompatibilityGuardRails(mode="best_effort", **NEW).load_nvidia_dynamic_lib("nvrtc").abs_path
+
+
+def test_import_is_light() -> None:
+    """Importing the guard rails imports neither cuda.pathfinder nor pytest, and loads nothing."""
+    code = (
+        "import sys, pytest_cudalink.guardrails, pytest_cudalink.guardrails.doctor\n"
+        "print([name for name in sys.modules if name.split('.')[0] in ('cuda', 'pytest', '_pytest')])\n"
+        "print('libcuda' in open('/proc/self/maps').read())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[]", "False"]
+    pure = Path(rules.__file__).read_text(encoding="utf-8")
+    assert "import ctypes" not in pure
+
+
+def test_private_parts_are_there(nowhere) -> None:
+    """The private parts of the installed cuda.pathfinder are found, and agree with its public answer."""
+    wanted = os.environ.get("CUDALINK_PATHFINDER")
+    assert wanted in (None, _pathfinder.version())
+    assert _pathfinder._sonames("nvrtc")
+    assert _pathfinder.stems()["libnvJitLink"] == "nvJitLink"
+    assert dict(_pathfinder.dependencies("cusolver")).keys() >= {"nvJitLink", "cublas"}
+    for name in ("nvrtc", "nvJitLink", "cudart"):
+        early, whole = _pathfinder._early(name), _pathfinder._in_child(name)
+        assert early == whole
+        assert early.found_via == "site-packages"
+    assert _pathfinder._in_child(nowhere) is None
+    assert _pathfinder._early(nowhere) is None
+
+
+def test_without_private_parts(monkeypatch) -> None:
+    """Where a version has none of them, the public function in a child tells the same."""
+    known = _pathfinder.resolve("nvJitLink").path
+    monkeypatch.setattr(_pathfinder, "_private", lambda module, name: None)
+    _pathfinder.stems.cache_clear()
+    assert _pathfinder.resolve("nvJitLink").path == known
+    assert list(_pathfinder.dependencies("cusolver")) == []
+    assert _pathfinder.stems()["libnvrtc"] == "nvrtc"
+    monkeypatch.undo()
+    _pathfinder.stems.cache_clear()
+    assert _pathfinder.packaging("dynamic-libs", "cuda") == "driver"
+    assert _pathfinder.packaging("dynamic-libs", "nccl") == "other"
+    assert _pathfinder.packaging("headers", "nvjitlink") == "ctk"
+
+
+def test_a_child_minds_no_file_of_the_working_directory(tmp_path, monkeypatch) -> None:
+    """A json.py of the user is not what the child imports."""
+    (tmp_path / "json.py").write_text("raise SystemExit('the wrong one')", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert _pathfinder._child("import json; print(json.dumps([1]))", "a thing") == [1]
+
+
+def test_a_child_that_dies() -> None:
+    """A search that ends badly is said, with its last words."""
+    with pytest.raises(_pathfinder.ResolutionError, match=r"a thing cannot be told: .*gone"):
+        _pathfinder._child("raise SystemExit('gone')", "a thing")

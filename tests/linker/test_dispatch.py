@@ -1,0 +1,189 @@
+"""The dispatch table: the file, its expansion, and the pure function over it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cudalink.linker import dispatch
+from pytest_cudalink.linker.dispatch import Case, Policy, Row, cases, choose_backend, driver_matters, explain, policies
+from pytest_cudalink.plugin import settings
+from pytest_cudalink.versions import CudaVersion
+
+UNAVAILABLE, MATCHING = "nvJitLink is not available", "matching major versions"
+
+#: The published table, written out by hand: (driver, nvJitLink, LTO needed) -> result. An oracle that shares no code
+#: with the one that reads the file.
+STRICT_MAJOR = {
+    (None, None, False): "driver",
+    (12, None, False): "driver",
+    (13, None, False): "driver",
+    (None, None, True): UNAVAILABLE,
+    (12, None, True): UNAVAILABLE,
+    (13, None, True): UNAVAILABLE,
+    (12, 12, False): "nvjitlink",
+    (12, 12, True): "nvjitlink",
+    (13, 13, False): "nvjitlink",
+    (13, 13, True): "nvjitlink",
+    (12, 13, False): "driver",
+    (13, 12, False): "driver",
+    (12, 13, True): MATCHING,
+    (13, 12, True): MATCHING,
+    (None, 12, False): "nvjitlink",
+    (None, 12, True): "nvjitlink",
+    (None, 13, False): "nvjitlink",
+    (None, 13, True): "nvjitlink",
+}
+NEWER_DRIVER_OK = STRICT_MAJOR | {(13, 12, False): "nvjitlink", (13, 12, True): "nvjitlink"}
+RELEASED = {key: ("nvjitlink" if key[1] else value) for key, value in STRICT_MAJOR.items()}
+ORACLES = {"strict-major": STRICT_MAJOR, "newer-driver-ok": NEWER_DRIVER_OK, "released": RELEASED}
+
+majors = st.one_of(st.none(), st.integers(10, 20))
+nvjitlinks = st.one_of(st.none(), st.tuples(st.integers(12, 20), st.integers(0, 12)))
+
+
+def outcome(*arguments, policy: str) -> str:
+    """The backend, or the stable words of the error."""
+    try:
+        return choose_backend(*arguments, policy=policy)
+    except RuntimeError as error:
+        return next(words for words in (UNAVAILABLE, MATCHING) if words in str(error))
+
+
+@pytest.mark.parametrize("policy", ORACLES)
+def test_every_situation_of_the_published_table(policy: str) -> None:
+    """Both ways to need LTO count alike, and the minor of nvJitLink never matters."""
+    for (driver, nvjitlink, needed), expected in ORACLES[policy].items():
+        for minor, ltoir, lto in product((3, 9), (False, True), (False, True)):
+            if (ltoir or lto) != needed:
+                continue
+            version = None if nvjitlink is None else (nvjitlink, minor)
+            assert outcome(driver, version, ltoir, lto, policy=policy) == expected
+
+
+@given(majors, nvjitlinks, st.booleans(), st.booleans(), st.sampled_from(sorted(ORACLES)))
+def test_total_and_pure(driver, nvjitlink, ltoir, lto, policy) -> None:
+    """Any situation has an answer, always the same one, and `explain` agrees with it."""
+    first = outcome(driver, nvjitlink, ltoir, lto, policy=policy)
+    assert outcome(driver, nvjitlink, ltoir, lto, policy=policy) == first
+    decision = explain(driver, nvjitlink, ltoir, lto, policy)
+    assert (decision.backend or decision.message) == first or first in decision.message
+    assert decision.row in str(decision)
+    assert policy in str(decision)
+
+
+@given(nvjitlinks, st.booleans(), st.booleans(), st.sampled_from(sorted(ORACLES)))
+def test_driver_matters_exactly_when_it_does(nvjitlink, ltoir, lto, policy) -> None:
+    """The driver is asked for if and only if some driver would change the row."""
+    rows = {explain(major, nvjitlink, ltoir, lto, policy).row for major in (None, *range(10, 22))}
+    assert driver_matters(nvjitlink, ltoir, lto, policy) == (len(rows) > 1)
+
+
+def test_cases_expand_every_row_without_overlap() -> None:
+    """The rows of a policy, expanded, are all combinations, each once, and no row is empty."""
+    everything = set(
+        product(dispatch.DRIVER_MAJORS, dispatch.NVJITLINK_VERSIONS, (False, True), (False, True)),
+    )
+    for name, policy in policies().items():
+        expanded = list(cases(name))
+        assert {case.arguments for case in expanded} == everything
+        assert len(expanded) == len(everything)
+        assert {case.row for case in expanded} == {row.name for row in policy.rows}
+        assert len({case.id for case in expanded}) == len(expanded)
+
+
+@pytest.mark.parametrize("policy", ORACLES)
+def test_cases_hold_for_choose_backend(policy: str) -> None:
+    """Our own function passes the check that downstream projects use."""
+    for case in cases(policy):
+        case.check(lambda *arguments: choose_backend(*arguments, policy=policy))
+
+
+def wrong_answers():
+    """An implementation with a fault, and the words that the check must find for it."""
+    yield (lambda *_: "driver"), "expected 'nvjitlink'"
+    yield (lambda *_: "nvjitlink"), "expected 'driver'"
+    yield (lambda *_: "nvjitlink"), "expected a RuntimeError"
+
+    def raises(*_):
+        raise RuntimeError("no")
+
+    yield raises, "but it raised"
+    yield raises, "must say"
+
+
+@pytest.mark.parametrize(("implementation", "words"), list(wrong_answers()))
+def test_check_finds_faults(implementation, words: str) -> None:
+    """Every kind of wrong answer is found, and the text says which case."""
+    found = []
+    for case in cases():
+        try:
+            case.check(implementation)
+        except AssertionError as error:
+            assert case.id in str(error)
+            found.append(str(error))
+    assert any(words in text for text in found)
+
+
+def test_check_lets_other_exceptions_through() -> None:
+    """A crash of the implementation is not an answer."""
+
+    def broken(*_):
+        raise KeyError("oops")
+
+    case = next(cases())
+    with pytest.raises(KeyError):
+        case.check(broken)
+
+
+def test_unknown_policy_lists_the_known() -> None:
+    """The error names what exists."""
+    for wrong in ("lenient", "", ["strict-major"]):
+        with pytest.raises(ValueError, match="strict-major, newer-driver-ok, released"):
+            choose_backend(13, (13, 0), False, False, policy=wrong)  # type: ignore[arg-type]
+
+
+def test_the_plugin_offers_exactly_the_policies_of_the_file() -> None:
+    """The plugin does not read the file at start-up, so its list is held against it here."""
+    assert tuple(policies()) == settings.POLICIES
+
+
+ROW = Row("r", "any", "none", "no", "driver", "because")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"driver": "newest"},
+        {"nvjitlink": "12.9"},
+        {"lto": "maybe"},
+        {"result": "cuda"},
+        {"result": "error"},
+        {"message": "but this is no error"},
+    ],
+)
+def test_a_wrong_row_is_refused(change: dict[str, str]) -> None:
+    """A typing error in the file cannot become a row that never fits."""
+    with pytest.raises(ValueError, match="dispatch row 'r'"):
+        replace(ROW, **change)
+
+
+def test_overlapping_and_missing_rows_are_refused() -> None:
+    """Exactly one row must fit; the message names those that do."""
+    twice = Policy("p", "", (ROW, replace(ROW, name="s")))
+    with pytest.raises(ValueError, match="'r', 's'"):
+        twice.row_for(12, None, lto=False)
+    with pytest.raises(ValueError, match="these do: none"):
+        twice.row_for(12, None, lto=True)
+
+
+def test_decision_names_versions() -> None:
+    """The sentence says what was found."""
+    decision = explain(CudaVersion(12, 9), (13, 0), False, False)
+    assert decision.backend == "driver"
+    assert "driver CUDA 12.9, nvJitLink 13.0" in decision.sentence
+    assert Case("p", "r", None, None, False, False, "driver").id == "driver-unknown_nvjitlink-none"

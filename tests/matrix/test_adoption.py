@@ -1,0 +1,370 @@
+"""A project that adopts the matrix: from the built wheel, in an environment of its own, as its people would."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pytest_cudalink import cli
+from pytest_cudalink.matrix import adopt, load_cells
+from pytest_cudalink.report.merge import merge
+
+pytestmark = pytest.mark.xdist_group("adoption")  # one worker: the environment is made once
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+TUTORIAL = DOCS / "matrix-tutorial.md"
+
+
+def run(*command: str, cwd: Path, code: int | None = 0, **env: str) -> str:
+    """Run a program; what it wrote."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("CUDALINK_", "PYTEST_", "NOX"))}
+    kept = {"CUDALINK_CACHE": os.environ["CUDALINK_CACHE"]} if "CUDALINK_CACHE" in os.environ else {}
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**clean, **kept, **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert code is None or done.returncode == code, done.stdout
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> dict[str, str]:
+    """The environment variables of somebody who installed the wheel, in a fresh environment, and nothing else."""
+    folder = tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "build", "--wheel", "--installer=uv", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    uv = str(Path(sys.executable).with_name("uv"))
+    run(uv, "venv", "-q", "--python", sys.executable, str(folder / "venv"), cwd=folder)
+    python = str(folder / "venv" / "bin" / "python")
+    run(
+        uv,
+        "pip",
+        "install",
+        "-q",
+        "--python",
+        python,
+        f"pytest-cudalink[nox,report,tox] @ {wheel.as_uri()}",
+        cwd=folder,
+    )
+    found = run(python, "-c", "import pytest_cudalink; print(pytest_cudalink.__file__)", cwd=folder)
+    assert found.startswith(str(folder / "venv"))
+    return {
+        "PATH": f"{folder / 'venv' / 'bin'}:/usr/local/bin:/usr/bin:/bin",
+        "CUDALINK_REQUIREMENT": str(wheel),
+        "VIRTUAL_ENV": str(folder / "venv"),
+    }
+
+
+@pytest.fixture(scope="module")
+def project(site, tmp_path_factory) -> tuple[Path, dict[str, str]]:
+    """The tutorial, followed to its end: the project's folder, and what each command wrote."""
+    folder = tmp_path_factory.mktemp("project") / "scale"
+    shutil.copytree(DOCS / "tutorial_project", folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    said = {}
+    text = TUTORIAL.read_text(encoding="utf-8")
+    for block in re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        for line in block.splitlines():
+            command, _, remark = line.partition("  # ")
+            said[command] = run("bash", "-c", command, cwd=folder, code=1 if remark == "fails" else 0, **site)
+    return folder, said
+
+
+def test_tutorial(project) -> None:
+    """Every command does what the page says: green, red with the driver named, green again, and one test fixed."""
+    folder, said = project
+    commands = list(said)
+    assert commands[0].startswith("cudalink init")
+    assert "write   matrices/cells.toml" in said[commands[0]]
+    assert "9 cells" in run("cudalink", "matrix", "check", cwd=folder, PATH=f"{Path(sys.executable).parent}:/usr/bin")
+    assert "driver CUDA 13.0 (emulated" in said["nox -s ctk-13.0"]
+    assert "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" in said["nox -s ctk-13.0-driver-12.9"]
+    red = said["cudalink report .cudalink --html report.html --save before.json"]
+    assert re.search(r"test_kernel_loads\s+driver 12\.9\s+ctk-13\.0-driver-12\.9", red)
+    green = said["cudalink report .cudalink --against before.json"]
+    assert re.search(r"1\s+fixed", green)
+    assert (folder / "report.html").stat().st_size > 10_000
+
+
+def test_init_keeps_what_is_there(project, site) -> None:
+    """A second init writes nothing; a file that differs is left, with exit code 1; --dry-run writes nothing at all."""
+    folder, _ = project
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and ".nox" not in path.parts}
+    said = run("cudalink", "init", "--runner", "nox", "--ci", "github", cwd=folder, **site)
+    assert {line.split()[0] for line in said.splitlines() if not line.startswith("next")} == {"keep"}
+    cells = folder / "matrices" / "cells.toml"
+    cells.write_text(cells.read_text() + "# mine\n")
+    assert "leave   matrices/cells.toml" in run("cudalink", "init", "--ci", "none", cwd=folder, code=1, **site)
+    assert "-# mine" in run("cudalink", "init", "--dry-run", cwd=folder, **site)
+    assert cells.read_text().endswith("# mine\n")
+    assert "replace matrices/cells.toml" in run("cudalink", "init", "--force", cwd=folder, **site)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def outcome(folder: Path) -> dict[str, tuple]:
+    """What the records of a project say, without times and paths."""
+    return {
+        cell.name: (cell.outcomes, cell.axes, cell.links, {name: one["found"] for name, one in cell.versions.items()})
+        for cell in merge([folder / ".cudalink"]).cells
+    }
+
+
+def test_tox_and_nox_give_the_same(project, site, tmp_path) -> None:
+    """Same cells, same descriptions, same tags, same results, in environments made by either."""
+    folder, _ = project
+    other = tmp_path / "scale"
+    shutil.copytree(folder, other, ignore=shutil.ignore_patterns(".nox", ".cudalink"))
+    listed = run("nox", "-l", cwd=folder, **site)
+    nox = dict(re.findall(r"^[-*] (\S+)(?: \[.*?\])? -> (.*)$", listed, re.MULTILINE))
+    tagged = dict(re.findall(r"^[-*] (\S+) \[(.*?)\]", listed, re.MULTILINE))
+    del nox["report"]
+    tox = dict(re.findall(r"^(ctk-\S+)\s+-> (.*)$", run("tox", "l", cwd=other, **site), re.MULTILINE))
+    assert nox == tox == {cell.name: cell.description for cell in load_cells(folder / "matrices" / "cells.toml")}
+    skewed = re.findall(r"^(ctk-\S+)", run("tox", "l", "-m", "skew", cwd=other, **site), re.MULTILINE)
+    assert set(skewed) == {name for name, tags in tagged.items() if "skew" in tags.split(",")}
+
+    both = ["ctk-13.0", "ctk-13.0-driver-12.9"]
+    run("nox", "-R", "-s", *both, cwd=folder, **site)
+    run("tox", "p", "-q", "-e", ",".join(both), cwd=other, **site)
+    assert outcome(folder) == outcome(other)
+    assert list(outcome(other)) == both
+
+
+def test_the_report_comes_whatever_happens(site, tmp_path) -> None:
+    """A cell that collects nothing, or cannot be made, does not keep nox from the report, which names both."""
+    (tmp_path / "matrices").mkdir()
+    (tmp_path / "matrices" / "cells.toml").write_text(
+        '[defaults]\ninstall = "none"\n[cells.good]\ntests = ["test_good.py"]\n[cells.bad]\ntests = ["test_bad.py"]\n'
+        '[cells.unmade]\ngroups = ["nope"]\n'
+    )
+    (tmp_path / "noxfile.py").write_text("from pytest_cudalink.matrix.nox import sessions\n\nsessions()\n")
+    (tmp_path / "pyproject.toml").write_text("[dependency-groups]\ntest = []\n")
+    (tmp_path / "test_good.py").write_text("def test(): pass\n")
+    (tmp_path / "test_bad.py").write_text("import nothing_of_this_name\n")
+    stale = tmp_path / ".cudalink" / "unmade.jsonl"
+    stale.parent.mkdir()
+    for words, env in ((["-s", "report"], {}), (["--session=report", "-R"], {}), (["-R"], {"NOXSESSION": "report"})):
+        stale.write_text('{"event": "run", "time": 1, "schema": 1, "cell": "unmade"}\n')
+        said = run("nox", *words, cwd=tmp_path, code=1, **site, **env)
+        assert re.search(r"bad\s+pytest ended with exit status 2", said)
+        assert re.search(r"unmade\s+no records", said)
+        assert "has not all the dependency groups of the cell unmade: nope" in said
+        assert "incomplete: 2" in said
+    run("nox", "-R", "-s", "report", "--", "--fail-on", "none", "--save", "all.json", cwd=tmp_path, **site)
+    assert [cell.name for cell in merge([tmp_path / "all.json"]).cells] == ["good", "bad"]
+    assert "was not successful" not in said
+    assert "Traceback" not in run("nox", "-R", "-s", "unmade", cwd=tmp_path, code=1, **site)
+
+
+def test_nox_says_what_is_wrong_with_the_file(site, tmp_path) -> None:
+    """In one sentence, with the line; also where a cell and a session have one name."""
+    (tmp_path / "noxfile.py").write_text(
+        "import nox\nfrom pytest_cudalink.matrix.nox import sessions\n\n"
+        "@nox.session\ndef lint(session): ...\n\nsessions()\n"
+    )
+    said = run("nox", "-l", cwd=tmp_path, code=None, **site)
+    assert "matrices/cells.toml; `cudalink init` writes one" in said
+    (tmp_path / "matrices").mkdir()
+    (tmp_path / "matrices" / "cells.toml").write_text("[cells.a]\nctk = 1\n")
+    other = run("nox", "-l", cwd=tmp_path, code=None, **site)
+    assert "cells.toml:2: cells.a.ctk: needed a string" in other
+    for name in ("lint", "report"):
+        (tmp_path / "other.toml").write_text(f"[cells.{name}]\n")
+        clash = run("nox", "-l", cwd=tmp_path, code=None, CUDALINK_CELLS="other.toml", **site)
+        assert f"other.toml: the cell '{name}' has the name of another session" in clash
+        assert "Traceback" not in said + other + clash
+
+
+def test_toxs_shared_settings_keep_their_meaning(site, tmp_path) -> None:
+    """Substitutions work in what the cells add to, an environment's own variables win, and any folder will do."""
+    (tmp_path / "matrices").mkdir()
+    (tmp_path / "matrices" / "cells.toml").write_text(
+        '[defaults]\ninstall = "none"\n[axes.a]\nctk = ["12.9", "13.0"]\n'
+    )
+    (tmp_path / "sub").mkdir()
+    files = {
+        "tox.ini": "[testenv]\ndeps = -r{toxinidir}/r.txt\nset_env =\n  P={toxinidir}/src\n  CUDALINK_CELL=x\n"
+        "[testenv:ctk-13.0]\nset_env = CUDALINK_REPORT=mine\n",
+        "tox.toml": '[env_run_base]\ndeps = ["-r{tox_root}/r.txt"]\n'
+        'set_env = { P = { replace = "env", name = "WHERE" }, CUDALINK_CELL = "x" }\n'
+        '[env."ctk-13.0"]\nset_env = { CUDALINK_REPORT = "mine" }\n',
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+
+        def shown(cell: str, *where: str) -> str:
+            keys = ["-k", "deps", "set_env"]
+            return run("tox", "c", "-e", cell, *where, *keys, cwd=tmp_path / "sub", WHERE=f"{tmp_path}/src", **site)
+
+        said = shown("ctk-12.9", "-c", f"../{name}")
+        for line in (f"-r {tmp_path}/r.txt", "nvidia-nvjitlink-cu12==12.9.86", f"P={tmp_path}/src"):
+            assert f"  {line}\n" in said
+        assert "CUDALINK_CELL=ctk-12.9\n" in said
+        own = shown("ctk-13.0", "-c", f"../{name}")
+        assert "CUDALINK_REPORT=mine\n" in own
+        assert "CUDALINK_CELL=ctk-13.0\n" in own
+        (tmp_path / name).unlink()
+
+
+def test_toxs_own_settings_win(site, tmp_path) -> None:
+    """What a project's tox configuration says of an environment, or of how tests run, counts for more than the cell."""
+    (tmp_path / "matrices").mkdir()
+    (tmp_path / "matrices" / "cells.toml").write_text(
+        '[defaults]\ninstall = "none"\ntests = ["cell-tests"]\n[axes.a]\nctk = ["12.9", "13.0"]\n'
+        "[cells.g1]\ngpu = true\n[cells.g2]\ngpu = true\n"
+    )
+    (tmp_path / "tox.toml").write_text(
+        '[env_run_base]\ndeps = ["mine"]\nset_env = { A = "1" }\n'
+        '[env."ctk-13.0"]\ndescription = "their words"\ncommands = [["python", "-V"]]\n'
+    )
+
+    def shown(name: str, *posargs: str) -> str:
+        keys = ["deps", "set_env", "description", "commands", "depends"]
+        return run("tox", "c", "-e", name, "-k", *keys, *posargs, cwd=tmp_path, **site)
+
+    theirs = shown("ctk-13.0")
+    assert "description = their words" in theirs
+    assert "commands = python -V" in theirs
+    for line in ("mine", "nvidia-nvjitlink==13.0.88", "A=1", "CUDALINK_CELL=ctk-13.0"):
+        assert f"  {line}\n" in theirs
+    assert "commands = pytest cell-tests" in shown("ctk-12.9")
+    assert "commands = pytest -x" in shown("ctk-12.9", "--", "-x")
+    assert re.search(r"depends =\s+g1", shown("g2"))
+    (tmp_path / "matrices" / "cells.toml").write_text("[cells.a]\nctk = 1\n")
+    assert "cells.toml:2: cells.a.ctk: needed a string" in run("tox", "l", cwd=tmp_path, code=None, **site)
+
+
+def test_tox_without_cells_is_left_alone(site, tmp_path) -> None:
+    """In a project without a file of cells the plugin does nothing, and says so when asked."""
+    (tmp_path / "tox.toml").write_text('env_list = ["a"]\n')
+    assert "ctk" not in run("tox", "l", cwd=tmp_path, **site)
+    assert "no environments, because there is no" in run("tox", "l", "-vvv", cwd=tmp_path, **site)
+
+
+@pytest.mark.parametrize("runner", adopt.RUNNERS)
+def test_github_workflow(runner, tmp_path) -> None:
+    """The workflow can be called by others, runs each cell by name, and always brings its records home."""
+    (change,) = [one for one in adopt.plan_changes(tmp_path, runner, "github") if one.path.suffix == ".yml"]
+    workflow = yaml.safe_load(change.content)
+    assert "workflow_call" in workflow[True]  # YAML 1.1 reads "on" as true
+    cells, test, report = (workflow["jobs"][name] for name in ("cells", "test", "report"))
+    assert "cudalink matrix github" in cells["steps"][-1]["run"]
+    assert test["strategy"]["matrix"] == "${{ fromJSON(needs.cells.outputs.matrix) }}"
+    assert any(
+        step.get("run", "").endswith(f'{runner} {"-s" if runner == "nox" else "run -e"} "$CELL"')
+        for step in test["steps"]
+    )
+    upload = test["steps"][-1]
+    assert (upload["if"], upload["with"]["path"]) == ("always()", ".cudalink")
+    assert "always()" in report["if"]
+    run_lines = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+    # an expression in a shell line could carry a command
+    assert not [line for line in run_lines if "${{" in line]
+
+
+def test_gitlab(tmp_path, capsys, monkeypatch) -> None:
+    """The child pipeline has a job for each cell, and a report that runs whatever happened."""
+    changes = {str(change.path): change for change in adopt.plan_changes(tmp_path, "nox", "gitlab")}
+    assert yaml.safe_load(changes[".gitlab-ci.yml"].content) == {"include": [{"local": ".gitlab/cudalink.yml"}]}
+    parent = yaml.safe_load(changes[".gitlab/cudalink.yml"].content)
+    assert parent["cudalink"]["trigger"]["include"] == [{"artifact": "cudalink-cells.yml", "job": "cudalink-cells"}]
+    file = tmp_path / "cells.toml"
+    file.write_text(changes["matrices/cells.toml"].content)
+    assert cli.main(["matrix", "gitlab", "--file", str(file), "--tags", "skew"]) == 0
+    pipeline = json.loads(capsys.readouterr().out)
+    names = {cell.name for cell in load_cells(file) if "skew" in cell.tags}
+    assert set(pipeline) - {"variables"} == {*names, "cudalink-report"}
+    assert all(pipeline[name]["artifacts"]["when"] == "always" for name in names)
+    assert pipeline["cudalink-report"]["when"] == "always"
+    assert f"--cells {file} --tags 'skew'" in pipeline["cudalink-report"]["script"][0]
+    assert cli.main(["matrix", "gitlab", "--file", str(file), "--tags", "skwe"]) == 1
+    assert "no cell has the tags 'skwe'; known: cross-major," in capsys.readouterr().err
+    file.write_text("[cells.variables]\n")
+    assert cli.main(["matrix", "gitlab", "--file", str(file)]) == 1
+    assert "cells.toml:1: variables: GitLab takes no job of this name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("runner", adopt.RUNNERS)
+def test_gitlab_runs_what_the_project_has(tmp_path, runner) -> None:
+    """The pipeline that the parent makes runs cells by the runner that the project adopted."""
+    changes = {str(change.path): change for change in adopt.plan_changes(tmp_path, runner, "gitlab")}
+    assert f"matrix gitlab --runner {runner} --tags" in changes[".gitlab/cudalink.yml"].content
+
+
+def test_init_in_projects_of_other_shapes(tmp_path) -> None:
+    """A noxfile is appended to, tox.ini gets advice, and what a project has decides the runner and the CI."""
+    (tmp_path / "noxfile.py").write_text("import nox\n\n\n@nox.session\ndef mine(session): ...\n")
+    changes = {str(change.path): change for change in adopt.plan_changes(tmp_path)}
+    assert changes["noxfile.py"].action == "append"
+    assert changes["noxfile.py"].content.startswith("import nox\n\n\n@nox.session\ndef mine")
+    assert changes["noxfile.py"].content.endswith('sessions("matrices/cells.toml")\n')
+    assert 'install = "none"' in changes["matrices/cells.toml"].content
+    (tmp_path / "noxfile.py").unlink()
+    (tmp_path / "tox.ini").write_text("[tox]\nenv_list = py\n")
+    (tmp_path / ".gitlab-ci.yml").write_text("stages: [test]\n")
+    (tmp_path / ".gitignore").write_text("*.pyc")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "p"\n[dependency-groups]\ntest = []\n')
+    changes = {str(change.path): change for change in adopt.plan_changes(tmp_path)}
+    assert "requires = pytest-cudalink[tox]" in changes["tox.ini"].advice
+    assert "include: [{ local: .gitlab/cudalink.yml }]" in changes[".gitlab-ci.yml"].advice
+    assert changes[".gitignore"].content == "*.pyc\n.cudalink/\n"
+    for line in ('groups = ["test"]', 'tests = ["tests"]'):
+        assert line in changes["matrices/cells.toml"].content.splitlines()
+
+
+def test_init_in_a_project_with_tox_in_pyproject(tmp_path) -> None:
+    """Tox's table counts as tox, a test dependency is no adoption, and line ends stay as they are."""
+    (tmp_path / "pyproject.toml").write_text('[tool.tox]\nenv_list = ["py"]\n')
+    (tmp_path / ".gitignore").write_bytes(b"*.pyc\r\n")
+    changes = {str(change.path): change for change in adopt.plan_changes(tmp_path)}
+    assert "noxfile.py" not in changes
+    assert 'requires = ["pytest-cudalink[tox]"]' in changes["pyproject.toml"].advice
+    assert changes[".gitignore"].content == "*.pyc\r\n.cudalink/\r\n"
+    (tmp_path / "tox.ini").write_text("[testenv]\ndeps = pytest-cudalink\n")
+    assert "requires = " in {str(one.path): one for one in adopt.plan_changes(tmp_path)}["tox.ini"].advice
+    (tmp_path / "tox.ini").write_text("[tox]\nrequires = pytest-cudalink[tox]\n")
+    assert {str(one.path): one for one in adopt.plan_changes(tmp_path)}["tox.ini"].advice == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("pyproject.toml", b"[", "pyproject.toml: not TOML"),
+        ("noxfile.py", b"# \xe9\n", "noxfile.py: not UTF-8"),
+        ("matrices", b"", "matrices"),
+    ],
+)
+def test_init_says_which_file_is_wrong(tmp_path, monkeypatch, capsys, name, content, words) -> None:
+    """A file that cannot be read or written is named, in one line."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_bytes(content)
+    assert cli.main(["init", "--ci", "none"]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_recipes_of_the_page(tmp_path) -> None:
+    """Every file of cells that the documentation shows is a good one."""
+    blocks = re.findall(
+        r"^```toml\n(.*?)^```", (DOCS / "matrix.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    assert len(blocks) == 4
+    for number, block in enumerate(blocks):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(block, encoding="utf-8")
+        assert len(load_cells(file)) > 2

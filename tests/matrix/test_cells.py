@@ -1,0 +1,387 @@
+"""The language of ``cells.toml``: what a file may say, what it means, and what is said of a wrong one."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import pytest
+import tomli_w
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cudalink import cli
+from pytest_cudalink.matrix import CellsError, _lines, load_cells, select
+from pytest_cudalink.matrix.excludes import REASONS
+from pytest_cudalink.matrix.keys import KEYS
+from pytest_cudalink.matrix.schema import schema
+
+ROOT = Path(__file__).parents[2]
+OURS = ROOT / "matrices" / "cells.toml"
+
+
+@pytest.fixture
+def cells(tmp_path):
+    """Load a text, or collect its faults without the file's name."""
+
+    def load(text: str):
+        file = tmp_path / "cells.toml"
+        file.write_text(text, encoding="utf-8")
+        try:
+            return {cell.name: cell for cell in load_cells(file)}
+        except CellsError as error:
+            assert all(fault.startswith(f"{file}:") for fault in error.faults)
+            return [fault.removeprefix(f"{file}:") for fault in error.faults]
+
+    return load
+
+
+def test_ours_have_what_the_project_promises() -> None:
+    """Toolkits, each on emulated drivers and none, forced linkers, and real GPUs."""
+    ours = {cell.name: cell for cell in load_cells(OURS)}
+    for ctk in ("12.9", "13.0", "13.2", "latest"):
+        assert f"ctk-{ctk}" in ours
+        for driver in ("12.9", "13.0", "13.2", "absent"):
+            assert ours[f"ctk-{ctk}-driver-{driver}"].driver == driver
+    for ctk in ("12.9", "13.0", "13.2"):
+        assert ours[f"ctk-{ctk}-gpu"].gpu
+        assert {f"ctk-{ctk}-force-driver", f"ctk-{ctk}-force-nvjitlink"} <= set(ours)
+    crossing = {(cell.ctk[:2], cell.driver[:2]) for cell in ours.values() if "cross-major" in cell.tags}
+    assert {("12", "13"), ("13", "12")} <= crossing
+    minor = {
+        (cell.ctk, cell.driver) for cell in ours.values() if "skew" in cell.tags and "cross-major" not in cell.tags
+    }
+    assert {("13.0", "13.2"), ("13.2", "13.0")} <= minor
+
+
+def test_toolkits_are_pinned() -> None:
+    """Every toolkit's libraries are exact versions of its release; cuda-bindings is of its major version."""
+    for cell in load_cells(OURS):
+        for package in cell.packages:
+            name, _, version = package.partition("==")
+            if name.startswith("nvidia-") and cell.ctk != "latest":
+                assert version.startswith(f"{cell.ctk}.")
+            if name == "cuda-bindings" and cell.ctk != "latest":
+                assert version == f"{cell.ctk}.*"
+
+
+def test_defaults_axes_and_cells(cells) -> None:
+    """A cell's value replaces the default's, except what adds up; axes make every combination."""
+    found = cells(
+        '[defaults]\ntests = ["t"]\nenv = { A = "1", B = "{ctk}" }\ntags = ["x"]\n'
+        '[cells.one]\nctk = "12.5"\nenv = { A = "2" }\ntests = ["u"]\ntags = ["y"]\n'
+        '[axes.a]\nctk = ["12.9", "13.0"]\ndriver = ["absent", "13.2"]\npython = "3.12"\n'
+    )
+    names = [f"ctk-{ctk}-driver-{driver}" for ctk in ("12.9", "13.0") for driver in ("absent", "13.2")]
+    assert list(found) == ["one", *names]
+    one = found["one"]
+    assert (one.values["tests"], one.tags) == (["u"], ("x", "y"))
+    assert one.environment("r") == {
+        "CUDALINK_CELL": "one",
+        "CUDALINK_REPORT": "r/one.jsonl",
+        "CUDALINK_GUARD_RAILS": "best_effort",
+        "A": "2",
+        "B": "12.5",
+    }
+    assert {"cuda-toolkit[cudart,nvjitlink,nvrtc]==12.5.1", "nvidia-nvjitlink-cu12==12.5.40"} <= set(one.packages)
+    assert "cuda-bindings==12.9.*" in one.packages
+    last = found["ctk-12.9-driver-13.2"]
+    assert last.environment("r")["CUDALINK_DRIVER"] == "13.2"
+    assert last.tags == ("x", "skew", "cross-major")
+    assert last.environment("r")["CUDALINK_GUARD_RAILS"] == "off"
+    own = cells('[cells.a]\nctk = "13.0"\nenv = { CUDALINK_GUARD_RAILS = "strict" }\n')["a"]
+    assert own.environment("r")["CUDALINK_GUARD_RAILS"] == "strict"
+    assert last.python == "3.12"
+    assert cells('[cells.a]\ndriver = "12.7"\n')["a"].toolchains == (("12.8", "libs"),)
+    old = cells('[cells.a]\ndriver = "13.0"\narch = "sm_70"\n')["a"]
+    assert old.toolchains == (("13.0", "libs"), ("12.9", "libs"))
+    assert old.environment("r")["CUDALINK_ARCH"] == "sm_70"
+    assert last.toolchains == (("13.2", "libs"),)
+
+
+def test_local_cells_use_a_mini_toolkit(cells, monkeypatch, tmp_path) -> None:
+    """A local cell has no toolkit wheels; CUDA_HOME is its folder, or the mini toolkit of the cache."""
+    monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path))
+    found = cells(
+        '[cells.a]\nctk = "13.0"\nsource = "local"\n[cells.b]\nctk = "13.0"\nsource = "local"\nlocal = "/opt/cuda"\n'
+    )
+    assert found["a"].packages == ("cuda-bindings==13.0.*",)
+    assert found["a"].environment("r")["CUDA_HOME"] == str(tmp_path / "toolchains" / "13.0-ctk")
+    assert found["a"].toolchains == (("13.0", "ctk"),)
+    assert found["b"].environment("r")["CUDA_PATH"] == "/opt/cuda"
+    assert found["b"].toolchains == ()
+
+
+def test_own_packages_for_a_toolkit(cells) -> None:
+    """A project may say which packages make a toolkit."""
+    found = cells('[toolkits."13.0"]\npackages = ["mine==1"]\n[cells.a]\nctk = "13.0"\npackages = ["numpy"]\n')
+    assert found["a"].packages == ("mine==1", "numpy")
+
+
+AXES = '[axes.x]\nctk = ["13.0", "13.2"]\ndriver = ["12.9", "13.0", "13.2"]\n[[axes.x.exclude]]\n'
+
+
+@pytest.mark.parametrize(
+    ("exclude", "left"),
+    [
+        ('ctk = "13.0"\ndriver = "13.0"\nbecause = "no-skew"', 5),
+        ('driver = "12.9"\nbecause = "driver-too-old"', 4),
+        ('driver = "12.9"\nctk = ["13.0", "13.2"]\nbecause = "driver-too-old"\nnote = "later"', 4),
+        ('driver = "12.9"\nbecause = "known-issue"\nissue = "https://e.org/1"\nuntil = 2999-01-01', 4),
+    ],
+)
+def test_excludes_that_hold(exclude, left, cells) -> None:
+    """What is excluded for a reason that holds is left out."""
+    assert len(cells(AXES + exclude)) == left
+
+
+@pytest.mark.parametrize(
+    ("exclude", "fault"),
+    [
+        (
+            'driver = "13.0"\nbecause = "no-skew"',
+            "6: axes.x.exclude.1.because: it is not so that the driver and nvJitLink are of the toolkit's own release",
+        ),
+        (
+            'driver = "12.9"\nbecause = "known-issue"\nissue = "1"\nuntil = 2020-01-01',
+            "8: axes.x.exclude.1.until: 2020-01-01 has passed",
+        ),
+        (
+            'driver = "12.9"\nbecause = "known-issue"\nuntil = 2999-01-01',
+            "4: axes.x.exclude.1: because = 'known-issue'",
+        ),
+        ('driver = "12.9"\nbecause = "known-issue"\nissue = "1"\nuntil = "soon"', "needs the key 'until', a date"),
+        ('driver = "12.9"\nbecause = "known-issue"\nissue = ""\nuntil = 2999-01-01', "needs the key 'issue'"),
+        ('driver = "12.9"\nbecause = ["no-skew"]', "needed a reason that can be checked"),
+        ('driver = "12.9"', "4: axes.x.exclude.1.because: needed a reason that can be checked: no-skew, "),
+        ('driver = "12.9"\nbecause = "slow"', "6: axes.x.exclude.1.because: needed a reason that can be checked: "),
+        ('driver = "12.8"\nbecause = "no-skew"', "5: axes.x.exclude.1.driver: '12.8' is none of the axis: '12.9', "),
+        ('because = "no-skew"', "4: axes.x.exclude.1: needs a value of at least one axis: ctk, driver"),
+        ('driver = "12.9"\nbecause = "same-as"\ncell = "a"', "7: axes.x.exclude.1.cell: there is no cell 'a' above"),
+        ('driver = "12.9"\nbecause = "same-as"', "4: axes.x.exclude.1: because = 'same-as' (another cell has the same"),
+        (
+            'driver = "12.9"\nbecause = "driver-too-old"\n[[axes.x.exclude]]\ndriver = "12.7"\nbecause = "no-wheels"',
+            "8: axes.x.exclude.2.driver: '12.7' is none of the axis",
+        ),
+    ],
+)
+def test_excludes_that_do_not_hold(exclude, fault, cells) -> None:
+    """An exclude without a reason that is true is an error, with its line."""
+    faults = cells(AXES + exclude)
+    assert any(fault in one for one in faults), faults
+
+
+def test_same_as(cells) -> None:
+    """``same-as`` compares all values."""
+    one = '[cells.a]\nctk = "13.0"\ndriver = "13.0"\n'
+    axes = '[axes.x]\nctk = ["13.0"]\ndriver = ["13.0", "12.9"]\n[[axes.x.exclude]]\nbecause = "same-as"\ncell = "a"\n'
+    assert list(cells(one + axes + 'driver = "13.0"')) == ["a", "ctk-13.0-driver-12.9"]
+    (fault,) = cells(one + axes + 'driver = "12.9"')
+    assert fault == (
+        "9: axes.x.exclude.1.cell: 'a' is not the same as 'ctk-13.0-driver-12.9': driver is '13.0', not '12.9'"
+    )
+
+
+def test_every_reason_holds_somewhere(cells) -> None:
+    """Each reason is true of one cell and false of another."""
+    good = cells(
+        '[cells.plain]\nctk = "13.0"\n[cells.no-skew]\nctk = "13.0"\ndriver = "13.0"\n'
+        '[cells.driver-too-old]\nctk = "13.0"\ndriver = "12.9"\n[cells.nvjitlink-unusable]\nnvjitlink = "12.2"\n'
+        '[cells.other-soname]\nctk = "13.0"\nnvjitlink = "12.9"\n'
+        '[cells.arch-unsupported]\nctk = "12.0"\narch = "sm_100"\n[cells.python-unsupported]\npython = "3.10"\n'
+    )
+    for name, (_, holds) in REASONS.items():
+        assert not holds(good["plain"])
+        if name != "no-wheels":  # the reader refuses such cells; the reason is for combinations
+            assert holds(good[name])
+    axes = '[axes.x]\nctk = ["12.6", "12.7"]\n[[axes.x.exclude]]\nctk = "12.7"\nbecause = "no-wheels"\n'
+    assert list(cells(axes)) == ["ctk-12.6"]
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        ("[cells", ["1: not TOML: "]),
+        ("a = 1\nb = \n", ["2: not TOML: "]),
+        ('[cells.a]\ncuda = "13.0"', ["2: cells.a.cuda: unknown key; known: python, ctk, "]),
+        ('[cell.a]\nctk = "13.0"', ["1: cell: unknown key; did you mean 'cells'?"]),
+        ("[defaults]\npyhton = '3.12'", ["2: defaults.pyhton: unknown key; did you mean 'python'?"]),
+        ("[cells.a]\nctk = 13.0", ["2: cells.a.ctk: needed a string, as in '13.0', found a number (13.0)"]),
+        ('[cells.a]\nctk = "14.0"', ["2: cells.a.ctk: no wheels of CUDA 14.0 are known; known: 12.0, "]),
+        ('[cells.a]\n\nctk = "12.7"', ["3: cells.a.ctk: NVIDIA published no wheels of CUDA 12.7; take 12.6 or 12.8"]),
+        (
+            '[cells.a]\ndriver = "new"',
+            ["2: cells.a.driver: needed 'auto' or 'real' or 'absent' or a CUDA version that"],
+        ),
+        ('[cells.a]\nsource = "conda"', ["2: cells.a.source: needed one of 'wheels', 'local', found 'conda'"]),
+        ('[cells.a]\ngpu = "yes"', ["2: cells.a.gpu: needed true or false, found 'yes'"]),
+        ('[cells.a]\ntests = [\n "a",\n 1]', ["2: cells.a.tests: needed a list of strings, found a list (['a', 1])"]),
+        ("[cells.a]\nenv.A = 1", ["2: cells.a.env: needed a table of strings, found a table ({'A': 1})"]),
+        (
+            '[cells.a]\ntags = ["a b"]',
+            ["2: cells.a.tags: needed a word of letters, digits, '.', '_' and '-', found 'a b'"],
+        ),
+        ('[cells.a]\narch = "sm_1"', ["2: cells.a.arch: needed an architecture that can be emulated: sm_70, "]),
+        ('[cells.a]\nsource = "local"', ["2: cells.a.source: 'local' needs the release of the toolkit, or its folder"]),
+        ('[cells.a]\nlocal = "/opt"', ["2: cells.a.local: is only for source = 'local'"]),
+        ('[cells.a]\ngpu = true\ndriver = "13.0"', ["2: cells.a.gpu: a real GPU needs driver = 'real', found '13.0'"]),
+        ('[cells.a]\ndriver = "absent"\nbackend = "driver"', ["3: cells.a.backend: 'driver' cannot be forced where"]),
+        ('[cells."a b"]\nctk = "13.0"', ["1: cells.\"a b\": 'a b': a name has letters, digits"]),
+        ("[cells]\na = 1", ["2: cells.a: needed a table, found a number (1)"]),
+        ("cells = 1", ["1: cells: needed a table, found a number (1)"]),
+        ('[axes.x]\nctk = "13.0"', ["1: axes.x: needs a list of values for at least one of python, ctk, "]),
+        ("[axes.x]\nctk = []", ["2: axes.x.ctk: an axis needs at least one value", "1: axes.x: needs a list"]),
+        (
+            '[axes.x]\nctk = ["13.0", 1, []]',
+            ["2: axes.x.ctk: needed a string, found a number (1)", "2: axes.x.ctk: needed"],
+        ),
+        (
+            '[axes.x]\nname = "a"\nctk = ["13.0", "13.2"]',
+            ["2: axes.x.name: needs {ctk}, else several cells have one name"],
+        ),
+        ('[axes.x]\nname = 1\nctk = ["13.0"]', ["2: axes.x.name: needed a string, found a number (1)"]),
+        ('[axes.x]\nctk = ["13.0"]\nexclude = 1', ["3: axes.x.exclude: needed an array of tables"]),
+        (
+            '[cells."ctk-13.0"]\nctk = "13.0"\n[axes.x]\nctk = ["13.0"]',
+            ["3: axes.x.name: makes a second cell 'ctk-13.0'; the first is on line 1"],
+        ),
+        ("[toolkits.x]\npackages = []", ["1: toolkits.x: needed 'latest' or a CUDA release such as '13.0', found 'x'"]),
+        ('[toolkits."13.0"]', ['1: toolkits."13.0".packages: needed a list of strings, found nothing']),
+    ],
+)
+def test_bad_files(text, faults, cells) -> None:
+    """Every fault has its line, its key, what was needed and what was found."""
+    found = cells(text)
+    assert isinstance(found, list)
+    for fault in faults:
+        assert any(one.startswith(fault) for one in found), found
+    assert len(found) == len(faults)
+
+
+def test_all_faults_at_once(cells) -> None:
+    """A file with several faults gets all of them, in the order of the lines."""
+    found = cells('[cells.a]\nctk = "9"\nx = 1\n[cells.b]\ngpu = 2\n')
+    assert [one.partition(":")[0] for one in found] == ["2", "3", "5"]
+
+
+KEY = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), min_size=1, max_size=5)
+VALUE = st.one_of(
+    st.integers(-9, 9),
+    st.booleans(),
+    st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), max_size=9),
+    st.lists(st.text("a[]\n\"'#=", max_size=4), max_size=3),
+)
+TREE = st.recursive(
+    st.dictionaries(KEY, VALUE, max_size=3),
+    lambda inner: st.dictionaries(KEY, inner | VALUE | st.lists(inner, min_size=1, max_size=2), max_size=3),
+    max_leaves=8,
+)
+
+
+@given(TREE, st.booleans())
+def test_every_key_has_its_line(tree, multiline) -> None:
+    """On the line that is found for a key, the file names it."""
+    text = tomli_w.dumps(tree, multiline_strings=multiline)
+    lines = [*text.split("\n"), ""]
+    known = _lines.lines(text)
+
+    def check(value, place) -> None:
+        if place and isinstance(place[-1], str):
+            # what is in an inline table of an array has the line of the array
+            assert place in known or any(isinstance(key, int) for key in place)
+            assert _lines.line_of(known, place) is not None
+            if place in known and not isinstance(value, dict | list):
+                written = tomli_w.dumps({place[-1]: 0}).rpartition(" = ")[0]
+                assert written in lines[known[place] - 1], place
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                check(inner, (*place, key))
+        elif isinstance(value, list) and all(isinstance(one, dict) for one in value):
+            for number, inner in enumerate(value):
+                check(inner, (*place, number))
+
+    check(tomllib.loads(text), ())
+
+
+def test_schema_is_published() -> None:
+    """The schema file is the one that the table of keys makes, and our own cells hold to it."""
+    published = json.loads((ROOT / "matrices" / "cells.schema.json").read_text(encoding="utf-8"))
+    assert published == schema()
+    jsonschema.Draft202012Validator.check_schema(published)
+    jsonschema.validate(tomllib.loads(OURS.read_text(encoding="utf-8")), published)
+
+
+WORDS = sorted({word for spec in KEYS.values() for word in spec.words} | {"13.0", "12.9", "3.12", "sm_90", "x"})
+ANY = st.one_of(st.sampled_from(WORDS), st.booleans(), st.integers(), st.lists(st.sampled_from(WORDS), max_size=2))
+
+
+@given(st.dictionaries(st.sampled_from([*KEYS, "other"]), ANY, max_size=3))
+def test_schema_and_reader_agree(tmp_path_factory, table) -> None:
+    """What the schema refuses, the reader refuses; what only the reader can know is no matter of types."""
+    content = {"cells": {"a": table}}
+    file = tmp_path_factory.getbasetemp() / "agree.toml"
+    file.write_text(tomli_w.dumps(content), encoding="utf-8")
+    valid = jsonschema.Draft202012Validator(schema()).is_valid(content)
+    try:
+        load_cells(file)
+        faults = []
+    except CellsError as error:
+        faults = [fault for fault in error.faults if "needed" in fault or "unknown key" in fault]
+    if valid:  # which versions and architectures can be emulated is not in the schema
+        faults = [fault for fault in faults if "can be emulated" not in fault]
+    assert valid == (not faults), faults
+
+
+def test_select(cells) -> None:
+    """Tags select cells; a tag after '!' leaves them out; no tags mean all."""
+    found = list(cells('[cells.a]\ntags = ["x"]\n[cells.b]\ntags = ["x", "y"]\n[cells.c]\n').values())
+    assert [cell.name for cell in select(found, "x,!y")] == ["a"]
+    assert [cell.name for cell in select(found, ["y"])] == ["b"]
+    assert [cell.name for cell in select(found, "!y")] == ["a", "c"]
+    assert select(found) == found
+
+
+def test_command(capsys, tmp_path, monkeypatch) -> None:
+    """``check``, ``list``, ``show`` and ``github`` speak of one file."""
+    (tmp_path / "matrices").mkdir()
+    file = tmp_path / "matrices" / "cells.toml"
+    file.write_text(
+        '[cells.a]\nctk = "13.0"\ndriver = "12.9"\npython = "3.13"\n'
+        '[cells.b]\ndriver = "real"\ngpu = true\nruns-on = ["self-hosted", "h200"]\n',
+        encoding="utf-8",
+    )
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["matrix", "check"]) == 0
+    assert capsys.readouterr().out == "matrices/cells.toml: 2 cells, no errors\n"
+    assert cli.main(["matrix", "list", "--tags", "skew"]) == 0
+    assert capsys.readouterr().out == "a  CUDA 13.0, emulated driver 12.9, Python 3.13  skew cross-major\n"
+    assert cli.main(["matrix", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["axes"]["driver"] == "12.9"
+    assert cli.main(["matrix", "show", "a"]) == 0
+    shown = capsys.readouterr().out
+    for line in (
+        "  nvidia-nvjitlink==13.0.88",
+        "  CUDALINK_DRIVER=12.9",
+        "  cudalink toolchain add 12.9 --layout libs",
+    ):
+        assert line in shown.splitlines()
+    assert cli.main(["matrix", "show", "aa"]) == 2
+    assert "no cell 'aa' in matrices/cells.toml; did you mean a?" in capsys.readouterr().err
+    output = tmp_path / "output"
+    monkeypatch.setenv("GITHUB_OUTPUT", str(output))
+    assert cli.main(["matrix", "github"]) == 0
+    include = json.loads(capsys.readouterr().out)["include"]
+    assert [(row["cell"], row["python"], row["runs-on"]) for row in include] == [
+        ("a", "3.13", ["ubuntu-latest"]),
+        ("b", "3.12", ["self-hosted", "h200"]),
+    ]
+    assert json.loads(output.read_text().removeprefix("matrix="))["include"] == include
+    assert cli.main(["matrix", "check", "--schema"]) == 0
+    assert json.loads(capsys.readouterr().out) == schema()
+    file.write_text('[cells.a]\nctk = "1"\n', encoding="utf-8")
+    assert cli.main(["matrix", "check"]) == 1
+    assert "matrices/cells.toml:2: cells.a.ctk: " in capsys.readouterr().err
+    assert cli.main(["matrix", "check", "--file", "none.toml"]) == 2
+    assert "No such file or directory: none.toml; `cudalink init` writes one" in capsys.readouterr().err

@@ -1,0 +1,401 @@
+"""The plugin from outside: options and their twins, header, fixtures, marker, errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from pytest_cudalink.plugin.run import MISSING_DRIVER
+
+FORCED = """
+import pytest
+from pytest_cudalink.linker import forcing
+
+def test_forced():
+    found = forcing.forced()
+    assert (found and found.backend) == {backend!r}
+    assert forcing.default_policy() == {policy!r}
+"""
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester):
+    """Run pytest on one module in a process of its own."""
+
+    def go(module: str, *arguments: str, ini: str = "") -> pytest.RunResult:
+        pytester.makepyfile(module)
+        if ini:
+            pytester.makeini(f"[pytest]\n{ini}\n")
+        return pytester.runpytest_subprocess(*arguments)
+
+    return go
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "ini", "expected", "source"),
+    [
+        ([], None, "", None, None),
+        (["--force-backend=nvjitlink"], None, "", "nvjitlink", "option"),
+        (["--force-backend=nvjitlink"], "driver", "cudalink_force_backend = driver", "nvjitlink", "option"),
+        ([], "driver", "", "driver", "environment CUDALINK_FORCE_BACKEND"),
+        ([], "nvjitlink", "cudalink_force_backend = driver", "nvjitlink", "environment CUDALINK_FORCE_BACKEND"),
+        ([], None, "cudalink_force_backend = driver", "driver", "ini"),
+        (["--force-backend=auto"], "driver", "", None, "option"),
+        ([], "", "cudalink_force_backend = driver", "driver", "ini"),
+    ],
+)
+def test_precedence(run, monkeypatch, arguments, env, ini, expected, source) -> None:
+    """Option, then environment, then ini; the header says which it was."""
+    if env is not None:
+        monkeypatch.setenv("CUDALINK_FORCE_BACKEND", env)
+    result = run(FORCED.format(backend=expected, policy="strict-major"), *arguments, ini=ini)
+    result.assert_outcomes(passed=1)
+    shown = (expected or "auto") + (f" (from {source})" if source else "")
+    result.stdout.fnmatch_lines([f"cudalink: backend {shown}, policy strict-major, *driver*"])
+
+
+def test_policy_option(run, monkeypatch) -> None:
+    """The policy has the same twins."""
+    monkeypatch.setenv("CUDALINK_POLICY", "released")
+    result = run(FORCED.format(backend=None, policy="newer-driver-ok"), "--cudalink-policy=newer-driver-ok")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["cudalink: * policy newer-driver-ok (from option), *"])
+
+
+def test_wrong_option(run) -> None:
+    """A wrong choice on the command line is a usage error that lists the choices."""
+    result = run("", "--force-backend=cuda")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--force-backend: invalid choice: 'cuda' (choose from *driver*nvjitlink*"])
+
+
+@pytest.mark.parametrize("source", ["environment", "ini"])
+def test_wrong_twin(run, monkeypatch, source: str) -> None:
+    """A wrong value from elsewhere is a usage error that names where it came from."""
+    if source == "environment":
+        monkeypatch.setenv("CUDALINK_POLICY", "lenient")
+    result = run("", ini="cudalink_policy = lenient" if source == "ini" else "")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*--cudalink-policy is 'lenient' (from {source}*expected one of strict-major, *"])
+
+
+def test_quiet_shows_no_header(run) -> None:
+    """With -q there is no header."""
+    result = run("def test(): pass", "-q")
+    result.stdout.no_fnmatch_line("cudalink:*")
+
+
+def test_without_autoload(run, monkeypatch) -> None:
+    """``-p cudalink`` works where plugins are not loaded by themselves."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    result = run(
+        FORCED.format(backend="nvjitlink", policy="strict-major"), "-p", "cudalink", "--force-backend=nvjitlink"
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_switched_off(run) -> None:
+    """``-p no:cudalink`` leaves nothing behind."""
+    result = run(
+        "def test(request): assert not request.config.pluginmanager.has_plugin('cudalink')", "-p", "no:cudalink"
+    )
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("cudalink:*")
+
+
+def test_help_and_markers(run) -> None:
+    """The help lists options with their twins, and the marker explains itself."""
+    run("", "--help").stdout.fnmatch_lines(
+        ["CUDA linking (pytest-cudalink):", "*--force-backend=*", "*CUDALINK_FORCE_BACKEND*"]
+    )
+    run("", "--markers").stdout.fnmatch_lines(["@pytest.mark.cudalink(*policy*"])
+    listed = run("", "--fixtures").stdout
+    for name in ("cudalink", "dispatch_case", "fake_versions", "force_backend", "linker_factory"):
+        listed.fnmatch_lines([f"{name} -- *fixtures.py*"])
+
+
+def test_nothing_of_cuda_is_loaded(run) -> None:
+    """A suite that uses nothing of the plugin loads neither CUDA nor the linker."""
+    result = run(
+        """
+        import sys
+        def test():
+            heavy = {"cuda", "ctypes.util", "pytest_cudalink.linker", "pytest_cudalink.artifacts", "hypothesis"}
+            assert not heavy & set(sys.modules)
+            assert "nvJitLink" not in open("/proc/self/maps").read()
+        """,
+        "-q",
+        "-p",
+        "no:hypothesispytest",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_fixtures_switch_and_restore(run) -> None:
+    """What a test forces or fakes ends with it."""
+    result = run(
+        """
+        import pytest
+        from pytest_cudalink import probes
+        from pytest_cudalink.linker import forcing
+
+        def test_switches(force_backend, fake_versions, cudalink):
+            force_backend("driver")
+            fake_versions(driver="12.9", nvjitlink="13.0")
+            fake_versions(driver=None)
+            assert forcing.forced().backend == "driver"
+            assert (cudalink.driver, cudalink.nvjitlink) == (None, (13, 0))
+            cudalink.force_backend(None)
+            assert forcing.forced() is None
+            assert cudalink.settings.backend.value == "auto"
+            with pytest.raises(ValueError, match="'driver', 'nvjitlink' or None"):
+                force_backend("cuda")
+
+        def test_restored():
+            assert forcing.forced() is None
+            assert not probes.fakes().fakes_driver and not probes.fakes().fakes_nvjitlink
+        """
+    )
+    result.assert_outcomes(passed=2)
+
+
+def test_force_backend_restores_the_option(run) -> None:
+    """A test that lifts the forced backend does not lift it for the next."""
+    result = run(
+        """
+        from pytest_cudalink.linker import forcing
+        def test_lift(force_backend):
+            force_backend(None)
+            assert forcing.forced() is None
+        def test_still():
+            assert forcing.forced().backend == "nvjitlink"
+        """,
+        "--force-backend=nvjitlink",
+    )
+    result.assert_outcomes(passed=2)
+
+
+CHOOSER = """
+import pytest
+
+def choose(driver_major, nvjitlink_version, inputs_have_ltoir, lto_requested):
+    needed = inputs_have_ltoir or lto_requested
+    if nvjitlink_version is None:
+        if needed:
+            raise RuntimeError("nvJitLink is not available")
+        return "driver"
+    if driver_major in (None, nvjitlink_version[0]):
+        return "nvjitlink"
+    if needed:
+        raise RuntimeError("these need matching major versions")
+    return "driver"
+"""
+
+
+def test_dispatch_case_runs_a_projects_own_choice(run) -> None:
+    """A downstream implementation is run through every case of the table."""
+    result = run(CHOOSER + "\ndef test_table(dispatch_case):\n    dispatch_case.check(choose)\n")
+    result.assert_outcomes(passed=100)
+
+
+def test_dispatch_case_finds_a_fault(run) -> None:
+    """An implementation that ignores the driver fails in the cross-major cases, by name."""
+    wrong = CHOOSER.replace("if driver_major in (None, nvjitlink_version[0]):", "if True:")
+    result = run(wrong + "\ndef test_table(dispatch_case):\n    dispatch_case.check(choose)\n")
+    assert result.parseoutcomes()["failed"] == 48
+    result.stdout.fnmatch_lines(["*test_table[[]driver-12_nvjitlink-13.0_ltoir[]]*"])
+
+
+def test_dispatch_case_of_another_policy(run) -> None:
+    """The marker chooses the table."""
+    module = """
+        import pytest
+        from pytest_cudalink.linker import choose_backend
+
+        @pytest.mark.cudalink(policy="released")
+        def test_table(dispatch_case):
+            assert dispatch_case.policy == "released"
+            dispatch_case.check(lambda *situation: choose_backend(*situation, policy="released"))
+        """
+    run(module, "--strict-markers").assert_outcomes(passed=100)
+
+
+@pytest.mark.parametrize(
+    ("marker", "words"),
+    [
+        ("policy='lenient'", "*test_marked: *policy 'lenient' is unknown; known: strict-major*"),
+        ("polciy='released'", "*test_marked*takes the keywords ctk, *policy, got polciy*"),
+        ("'released'", "*test_marked*takes the keywords ctk, *policy, got 'released'*"),
+    ],
+)
+def test_wrong_marker(run, marker: str, words: str) -> None:
+    """A wrong marker is a usage error that names the test."""
+    result = run(f"import pytest\n@pytest.mark.cudalink({marker})\ndef test_marked(dispatch_case): pass\n")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([words])
+
+
+def test_forced_driver_without_a_driver_skips(run, monkeypatch) -> None:
+    """What needs the driver is skipped with one reason; what does not runs; other errors stay."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/nonexistent")
+    result = run(
+        """
+        import pytest
+        from pytest_cudalink.probes import libcuda
+        from pytest_cudalink.linker import DriverNotFoundError
+
+        @pytest.fixture
+        def no_driver(monkeypatch):
+            monkeypatch.setattr(libcuda, "_LIBRARY_NAME", "libno-such-driver.so.1")
+            libcuda.library.cache_clear()
+
+        def test_needs_driver(no_driver):
+            libcuda.library()
+
+        @pytest.fixture
+        def opened(no_driver):
+            return libcuda.library()
+
+        def test_needs_driver_in_setup(opened): pass
+
+        def test_handles_it_itself(no_driver):
+            with pytest.raises(DriverNotFoundError):
+                libcuda.library()
+
+        def test_needs_none(): pass
+
+        def test_fails_otherwise():
+            raise RuntimeError("something else")
+        """,
+        "--force-backend=driver",
+        "-rs",
+    )
+    result.assert_outcomes(passed=2, skipped=2, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "2 tests would run with a CUDA driver",
+            "SKIPPED * cudalink: needs a CUDA driver (found none, and the driver backend is forced)",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "needed", "found"),
+    [
+        (("--cudalink-driver=absent",), "an emulated driver", "none"),
+        (
+            ("--cudalink-driver=13.0", "--cudalink-lifetime=off"),
+            "lifetime checks",
+            "--cudalink-lifetime=off (from option)",
+        ),
+    ],
+)
+def test_fixtures_skip_as_the_marker_does(run, arguments, needed, found) -> None:
+    """A fixture of the emulated driver that has none says so in the same words, and is counted at the end."""
+    result = run("def test(driver_lifetimes, emulated_driver): pass", "-rs", *arguments)
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(
+        [f"1 test would run with {needed}", f"SKIPPED * cudalink: needs {needed} (found {found})"]
+    )
+
+
+def test_header_says_what_is_faked(run, pytester) -> None:
+    """Versions that a conftest fakes for the whole run are not shown as if they were there."""
+    pytester.makeconftest(
+        """
+        from pytest_cudalink import probes
+
+        def pytest_configure(config):
+            fake = probes.fake(driver="12.9", nvjitlink=None)
+            fake.__enter__()
+            config.add_cleanup(lambda: fake.__exit__(None, None, None))
+        """
+    )
+    result = run("def test(): pass")
+    result.stdout.fnmatch_lines(
+        ["cudalink: *nvJitLink none (faked by fake_versions), driver CUDA 12.9 (faked by fake_versions)*"]
+    )
+
+
+@pytest.mark.parametrize("workers", [[], ["-n1"]])
+def test_forced_driver_without_a_driver_skips_all_that_needs_it(run, pytester, workers) -> None:
+    """Also what unittest runs, what a module does while it is imported, and what a fixture does at its end."""
+    module = """
+        import unittest
+        import pytest
+        from pytest_cudalink.probes import libcuda
+
+        class TestNeeds(unittest.TestCase):
+            def setUp(self):
+                if self._testMethodName == "test_set_up":
+                    libcuda.library()
+            def test_set_up(self): pass
+            def test_needs(self): libcuda.library()
+            def test_needs_none(self): pass
+            def test_fails_otherwise(self): raise RuntimeError("something else")
+
+        @pytest.mark.xfail(strict=True)
+        def test_expected_to_fail(): libcuda.library()
+        """
+    pytester.makepyfile(
+        test_import="from pytest_cudalink.probes import libcuda\nlibcuda.library()\ndef test(): pass\n",
+        test_broken="raise RuntimeError('something else')\n",
+    )
+    arguments = ("--force-backend=driver", "--cudalink-driver=absent", "--continue-on-collection-errors", "-rs")
+    result = run(module, *arguments, *workers)
+    result.assert_outcomes(passed=1, skipped=4, failed=1, errors=1)
+    reason = MISSING_DRIVER
+    result.stdout.fnmatch_lines([f"SKIPPED * test_import.py:2: *{reason}"])
+    result.stdout.fnmatch_lines([f"SKIPPED * {reason}"])
+
+
+def test_missing_driver_is_an_error_when_not_forced(run) -> None:
+    """Without --force-backend=driver nothing is hidden."""
+    result = run(
+        """
+        from pytest_cudalink.probes import libcuda
+        def test(monkeypatch):
+            monkeypatch.setattr(libcuda, "_LIBRARY_NAME", "libno-such-driver.so.1")
+            libcuda.library.cache_clear()
+            libcuda.library()
+        """
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*DriverNotFoundError: no CUDA driver: *"])
+
+
+def test_nested_run_keeps_the_outer_choice(run) -> None:
+    """A pytest inside a pytest does not undo what the outer one forced."""
+    result = run(
+        """
+        from pytest_cudalink.linker import forcing
+        pytest_plugins = ["pytester"]
+        def test_outer(pytester):
+            pytester.makepyfile("def test(): pass")
+            pytester.inline_run("-p", "cudalink", "--force-backend=driver")
+            assert forcing.forced().backend == "nvjitlink"
+        """,
+        "--force-backend=nvjitlink",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_xdist_workers_are_forced_too(run) -> None:
+    """Options reach the workers."""
+    result = run(
+        FORCED.format(backend="nvjitlink", policy="released"),
+        "-n1",
+        "--force-backend=nvjitlink",
+        "--cudalink-policy=released",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_module_entry_point() -> None:
+    """``python -m pytest_cudalink.cli --help`` lists the commands."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest_cudalink.cli", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "demo" in done.stdout

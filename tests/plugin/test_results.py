@@ -1,0 +1,432 @@
+"""What a run leaves behind: the record file, JUnit properties, header and summary, whatever happens to it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import xml.etree.ElementTree as ET
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from pytest_cudalink.report import Recording, read, records
+
+LINK = """
+import os
+import pytest
+from pytest_cudalink import Raises
+from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
+
+def link(backend=None, name="user.ptx"):
+    options = LinkerOptions(arch="sm_90", check_inputs=False)
+    Linker(ObjectCode.from_ptx(name), options=options, backend=backend).link("cubin")
+"""
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, samples, toolkit):
+    """Run pytest with a record file on an emulated driver; gives the result and what the file says, checked."""
+    pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
+    pytester.path.joinpath("new.ptx").write_bytes(samples["13.5/user.ptx"])
+    validator = Draft202012Validator(records.schema())
+
+    def go(module: str, *arguments: str) -> tuple[pytest.RunResult, Recording]:
+        pytester.makepyfile(LINK + module)
+        result = pytester.runpytest_subprocess(
+            "--cudalink-driver=13.0", "--cudalink-report=run.jsonl", "-p", "no:randomly", *arguments
+        )
+        path = pytester.path / "run.jsonl"
+        for line in path.read_text().splitlines(keepends=True):
+            if line.endswith("\n"):
+                validator.validate(json.loads(line))
+        return result, read(path)
+
+    return go
+
+
+def outcomes(recording: Recording) -> dict[str, list[str]]:
+    """Outcomes by the name of the test, in the order of the attempts."""
+    found: dict[str, list[str]] = {}
+    for test in recording.tests:
+        found.setdefault(test.nodeid.rpartition("::")[2], []).append(test.outcome)
+    return found
+
+
+OUTCOMES = """
+@pytest.fixture
+def broken(): raise RuntimeError("no set-up")
+@pytest.fixture
+def breaks():
+    yield
+    raise RuntimeError("no tear-down")
+
+def test_passes(): link("driver"), link("nvjitlink"), link("driver")
+def test_fails(): assert False, "first line\\nsecond"
+def test_skips(): pytest.skip("no reason")
+@pytest.mark.xfail(reason="known", strict=False)
+def test_xfails(): raise RuntimeError
+@pytest.mark.xfail(reason="known", strict=False)
+def test_xpasses(): pass
+def test_setup(broken): pass
+def test_teardown(breaks): pass
+@pytest.mark.cudalink(driver=">=13.2")
+def test_missing(): pass
+@pytest.mark.cudalink(driver=">=13.5", otherwise=Raises("CUDA_ERROR_UNSUPPORTED_PTX_VERSION"))
+def test_documented(): link("driver", "new.ptx")
+"""
+
+EXPECTED = {
+    "test_passes": ["passed"],
+    "test_fails": ["failed"],
+    "test_skips": ["skipped"],
+    "test_xfails": ["xfailed"],
+    "test_xpasses": ["xpassed"],
+    "test_setup": ["error"],
+    "test_teardown": ["error"],
+    "test_missing": ["skipped"],
+    "test_documented": ["passed"],
+}
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n2",)], ids=["alone", "xdist"])
+def test_every_outcome(run, arguments) -> None:
+    """Each test once, with its outcome, links, and what was documented or missing; the same under xdist."""
+    _, found = run(OUTCOMES, *arguments)
+
+    assert outcomes(found) == EXPECTED
+    tests = {test.nodeid.rpartition("::")[2]: test for test in found.tests}
+    assert tests["test_passes"].backends == {"driver": 2, "nvjitlink": 1}
+    assert tests["test_passes"].links == 3
+    assert "first line" in tests["test_fails"].reason
+    assert "second" not in tests["test_fails"].reason
+    assert "second" in tests["test_fails"].longrepr
+    assert tests["test_skips"].reason == "no reason"
+    assert tests["test_xfails"].reason == "known"
+    assert tests["test_missing"].reason == "cudalink: needs driver >= 13.2 (found 13.0, emulated)"
+    assert tests["test_missing"].missing == "driver >= 13.2"
+    assert tests["test_documented"].documented == {
+        "requirement": "driver >= 13.5",
+        "raises": "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+    }
+    assert {test.worker for test in found.tests} == ({None} if not arguments else {"gw0", "gw1"})
+    assert len(found.starts) == len(EXPECTED)
+    assert found.unfinished == []
+    assert found.end.exitstatus == 1
+    assert found.end.counts == {"passed": 2, "failed": 1, "skipped": 2, "xfailed": 1, "xpassed": 1, "error": 2}
+    results = sorted((link.nodeid.rpartition("::")[2], link.backend, link.result) for link in found.links)
+    assert results == [
+        ("test_documented", "driver", "LinkError: CUDA_ERROR_UNSUPPORTED_PTX_VERSION"),
+        ("test_passes", "driver", "ok"),
+        ("test_passes", "driver", "ok"),
+        ("test_passes", "nvjitlink", "ok"),
+    ]
+    first = found.links[0]
+    assert first.inputs[0]["kind"] == "ptx"
+    assert first.versions["driver"] == "13.0"
+
+
+def test_environment(run, toolkit, monkeypatch) -> None:
+    """The first line says what was asked for, what was found, and where it was read."""
+    monkeypatch.setenv("CUDALINK_CELL", "a-cell")
+    _, found = run("def test(): pass\n", "--cudalink-arch=sm_80")
+
+    environment = found.run
+    assert environment.cell == "a-cell"
+    assert environment.python == ".".join(map(str, sys.version_info[:3]))
+    assert "--cudalink-report=run.jsonl" in environment.argv
+    assert environment.settings["driver"] == {"value": "13.0", "source": "option"}
+    assert environment.settings["policy"]["source"] == "default"
+    assert environment.versions["driver"] == {
+        "requested": "13.0",
+        "found": "13.0",
+        "source": "cuDriverGetVersion",
+        "kind": "emulated",
+    }
+    assert environment.versions["driver_release"]["found"] == "580.65.06"
+    assert environment.versions["nvjitlink"]["found"] == str(toolkit)
+    assert "libnvJitLink" in environment.versions["nvjitlink"]["source"]
+    assert environment.versions["warp-lang"]["kind"] == "absent"
+    assert environment.arch == {"requested": "sm_80", "found": "sm_80"}
+
+
+def test_file_is_begun_anew(run) -> None:
+    """A second run does not add to the first."""
+    run("def test_a(): pass\n")
+    _, found = run("def test_b(): pass\n")
+    assert outcomes(found) == {"test_b": ["passed"]}
+
+
+def test_link_stays_a_link(run, pytester) -> None:
+    """A file that is a link to another is written through, not replaced."""
+    pytester.path.joinpath("elsewhere.jsonl").write_text("old\n")
+    pytester.path.joinpath("run.jsonl").symlink_to("elsewhere.jsonl")
+    run("def test(): pass\n")
+    assert pytester.path.joinpath("run.jsonl").is_symlink()
+    assert outcomes(read(pytester.path / "elsewhere.jsonl")) == {"test": ["passed"]}
+
+
+def test_pytest_in_a_test(run, pytester, monkeypatch) -> None:
+    """What a test starts does not write into the file of the run; afterwards the environment is as it was."""
+    monkeypatch.setenv("CUDALINK_REPORT", "run.jsonl")
+    pytester.makepyfile(inner="def test_inner(): pass\n")
+    pytester.makepyfile(
+        """
+import subprocess, sys
+def test_nested(): subprocess.run([sys.executable, "-m", "pytest", "inner.py"], check=True)
+"""
+    )
+    script = (
+        "import os, pytest; code = pytest.main(['-n1']); raise SystemExit(code or 'CUDALINK_REPORT' not in os.environ)"
+    )
+    result = pytester.run(sys.executable, "-c", script)
+    assert result.ret == 0
+    found = read(pytester.path / "run.jsonl")
+    assert outcomes(found) == {"test_nested": ["passed"]}
+    assert [start.worker for start in found.starts] == ["gw0"]
+    assert found.run.settings["report"] == {"value": "run.jsonl", "source": "environment CUDALINK_REPORT"}
+
+
+def test_crash_leaves_a_readable_file(run) -> None:
+    """Without workers a crash ends the run: the file tells which test it was in."""
+    _, found = run(
+        "def test_before(): link('driver')\ndef test_crash(): os.kill(os.getpid(), 11)\ndef test_after(): pass\n"
+    )
+    assert outcomes(found) == {"test_before": ["passed"]}
+    assert [start.nodeid.rpartition("::")[2] for start in found.unfinished] == ["test_crash"]
+    assert found.end is None
+    assert len(found.links) == 1
+
+
+def test_crashed_worker(run, pytester) -> None:
+    """Under xdist the crash is told with the driver's last calls, and the rest goes on."""
+    _, found = run(
+        """
+def test_before(): link('driver')
+def test_crash():
+    link('driver')
+    os.kill(os.getpid(), 11)
+def test_after(): link('nvjitlink')
+""",
+        "-n1",
+        "--cudalink-events=events.jsonl",
+    )
+    assert outcomes(found) == {"test_before": ["passed"], "test_crash": ["crashed"], "test_after": ["passed"]}
+    (crash,) = found.crashes
+    assert crash.nodeid.endswith("::test_crash")
+    assert crash.worker == "gw0"
+    assert any("cuLinkDestroy" in event for event in crash.last_events)
+    assert found.end.counts == {"passed": 2, "crashed": 1}
+    # what it linked before it died was written when it happened
+    assert [link.nodeid.rpartition("::")[2] for link in found.links] == ["test_before", "test_crash", "test_after"]
+
+
+@pytest.mark.parametrize("how", ["raise KeyboardInterrupt", "pytest.exit('enough')"])
+def test_interrupted(run, how) -> None:
+    """A test that the end of the run cut has no outcome: it has begun, and is named as unfinished."""
+    _, found = run(f"def test_before(): pass\ndef test_cut(): {how}\ndef test_after(): pass\n")
+    assert outcomes(found) == {"test_before": ["passed"]}
+    assert [start.nodeid.rpartition("::")[2] for start in found.unfinished] == ["test_cut"]
+    assert found.end.counts == {"passed": 1}
+
+
+@pytest.mark.parametrize("arguments", [("-x",), ("-x", "-n2"), ("--maxfail=1",)])
+def test_stopped_early(run, arguments) -> None:
+    """With -x what ran is told, and what did not run is not."""
+    tests = "".join(f"def test_{number}(): link()\n" for number in range(30))
+    _, found = run(f"def test_a_fails(): assert False\n{tests}", *arguments)
+    assert outcomes(found)["test_a_fails"] == ["failed"]
+    assert len(found.tests) < 31
+    assert found.end.exitstatus != 0
+    assert found.end.counts["failed"] == 1
+
+
+def test_exit_status_of_others(run, pytester) -> None:
+    """The record has the exit status that other plugins made of it."""
+    pytester.makeconftest("def pytest_sessionfinish(session): session.exitstatus = 7\n")
+    result, found = run("def test_one(): assert False\n")
+    assert (result.ret, found.end.exitstatus) == (7, 7)
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n2",)])
+def test_files_that_are_not_collected(run, pytester, arguments) -> None:
+    """A file that cannot be imported, or is skipped as a whole, stands in the records with the reason."""
+    pytester.makepyfile(
+        test_broken="import nothing_of_this_name", test_left='import pytest; pytest.importorskip("nope")'
+    )
+    _, found = run("def test_one(): pass", *arguments)
+    said = {test.nodeid: (test.outcome, test.reason) for test in found.tests if "::" not in test.nodeid}
+    assert said["test_broken.py"] == ("error", "ModuleNotFoundError: No module named 'nothing_of_this_name'")
+    assert said["test_left.py"] == ("skipped", "could not import 'nope': No module named 'nope'")
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("-n1",), ("--cudalink-isolate",), ("-n1", "--cudalink-isolate")], ids=" ".join
+)
+def test_subtests(run, arguments) -> None:
+    """Subtests are listed with their test, which they fail; they are called the same in every process."""
+    module = """
+def test_group(subtests):
+    for i in range(2):
+        with subtests.test("part", i=i, name="it's"):
+            assert i != 1
+"""
+    _, found = run(module, *arguments)
+    (test,) = found.tests
+    assert test.outcome == "failed"
+    assert "subtest" in test.reason
+    assert test.subtests == [
+        {"description": "part i=0 name=it's", "outcome": "passed"},
+        {"description": "part i=1 name=it's", "outcome": "failed"},
+    ]
+
+
+def test_reruns(run) -> None:
+    """Each attempt is told, with its own links."""
+    pytest.importorskip("pytest_rerunfailures", reason="needs pytest-rerunfailures: nox -s plugins")
+    module = """
+tries = []
+@pytest.mark.flaky(reruns=3)
+def test_flaky():
+    tries.append(1)
+    for _ in tries: link("driver")
+    assert len(tries) == 3
+"""
+    _, found = run(module)
+    assert outcomes(found) == {"test_flaky": ["rerun", "rerun", "passed"]}
+    assert [test.attempt for test in found.tests] == [1, 2, 3]
+    assert [test.links for test in found.tests] == [1, 2, 3]
+    assert [start.attempt for start in found.starts] == [1, 2, 3]
+
+
+def test_repeated_after_a_crash(run, pytester) -> None:
+    """An attempt in another worker is told apart from the one that crashed."""
+    pytest.importorskip("pytest_rerunfailures", reason="needs pytest-rerunfailures: nox -s plugins")
+    module = """
+def test_crashes_once():
+    if not os.path.exists("crashed"):
+        open("crashed", "w").close()
+        time.sleep(1)  # the other plugin tells its controller of the test in a thread
+        os.kill(os.getpid(), 9)
+"""
+    _, found = run("import time\n" + module, "-n1", "--reruns=1")
+    expected = [("gw0", 1), ("gw1", 1)]
+    assert [(start.worker, start.attempt) for start in found.starts] == expected
+    assert [(test.worker, test.attempt) for test in found.tests] == expected
+    assert outcomes(found) == {"test_crashes_once": ["crashed", "passed"]}
+    assert found.unfinished == []
+
+
+def test_links_outside_of_tests(run) -> None:
+    """What a module links at its import belongs to no test, and is counted all the same."""
+    result, found = run("link('driver')\ndef test(): pass\n")
+    assert [link.nodeid for link in found.links] == [None]
+    assert found.tests[0].links == 0
+    result.stdout.fnmatch_lines(["bundled: 1 link (1 on the driver)"])
+
+
+def test_links_outside_of_tests_under_xdist(run) -> None:
+    """Each worker hands over what it linked outside of tests."""
+    result, found = run("link('driver')\ndef test(): link('driver')\n", "-n1")
+    assert None in {link.nodeid for link in found.links}
+    result.stdout.fnmatch_lines(["bundled: 2 links (2 on the driver)"])
+
+
+def test_library_imported_in_a_test(pytester, samples, toolkit) -> None:
+    """The first import of a library, in the middle of a test, counts what follows for that test."""
+    pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
+    pytester.makepyfile(
+        """
+def test_imports_and_links(request):
+    from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
+    Linker(ObjectCode.from_ptx("user.ptx"), options=LinkerOptions(arch="sm_90")).link("cubin")
+
+def test_properties(request):
+    from pytest_cudalink.plugin import run as session
+    assert session.of(request.config).totals.links == {"bundled/nvjitlink": 1}
+    assert "outside" not in vars(session.of(request.config))
+"""
+    )
+    result = pytester.runpytest_subprocess("-p", "no:randomly")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["bundled: 1 link (1 on nvJitLink)"])
+
+
+def test_unwritable_report(pytester) -> None:
+    """A file that cannot be written is a usage error that names it."""
+    pytester.makepyfile("def test(): pass")
+    pytester.path.joinpath("folder").mkdir()
+    result = pytester.runpytest_subprocess("--cudalink-report=folder")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*cudalink: --cudalink-report is folder (from option); it cannot be written: *"])
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n2",)], ids=["alone", "xdist"])
+def test_junit(run, pytester, arguments) -> None:
+    """Tests and suite carry properties that a JUnit report shows."""
+    run(OUTCOMES, "--junitxml=junit.xml", *arguments)
+    suite = ET.parse(pytester.path / "junit.xml").getroot().find("testsuite")
+    of_suite = {one.get("name"): one.get("value") for one in suite.findall("properties/property")}
+    assert of_suite["cudalink.driver"] == "13.0, emulated (cuDriverGetVersion)"
+    by_test = {
+        case.get("name"): {one.get("name"): one.get("value") for one in case.findall("properties/property")}
+        for case in suite.findall("testcase")
+    }
+    assert by_test["test_passes"] == {"cudalink.links": "bundled/driver=2 bundled/nvjitlink=1"}
+    assert by_test["test_missing"] == {"cudalink.missing": "driver >= 13.2"}
+    assert by_test["test_documented"]["cudalink.documented"] == "driver >= 13.5: CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+    assert by_test["test_fails"] == {}
+
+
+def test_junit_switched_off(run, pytester) -> None:
+    """``--cudalink-properties=off`` leaves the JUnit report as it was; the record file still knows."""
+    _, found = run(OUTCOMES, "--junitxml=junit.xml", "--cudalink-properties=off")
+    assert "cudalink." not in pytester.path.joinpath("junit.xml").read_text().replace("cudalink.jsonl", "")
+    assert next(test for test in found.tests if test.nodeid.endswith("test_passes")).links == 3
+
+
+def test_summary(run) -> None:
+    """One section: links by target and backend, documented failures, and what skipped tests would need."""
+    result, _ = run(OUTCOMES + "\n@pytest.mark.cudalink(driver='>=13.2')\ndef test_also_missing(): pass\n")
+    result.stdout.fnmatch_lines(
+        [
+            "*= cudalink =*",
+            "bundled: 4 links (3 on the driver, 1 on nvJitLink)",
+            "1 test asserted the failure documented without driver >= 13.5: CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+            "2 tests would run with driver >= 13.2",
+        ],
+        consecutive=True,
+    )
+
+
+def test_summary_is_quiet(run) -> None:
+    """With -q, and where nothing of ours happened, there is no section."""
+    result, _ = run(OUTCOMES, "-q")
+    result.stdout.no_fnmatch_line("*= cudalink =*")
+    result, _ = run("def test(): pass\n")
+    result.stdout.no_fnmatch_line("*= cudalink =*")
+
+
+def test_violations_are_recorded(run) -> None:
+    """A broken lifetime rule counts for its test, in the file and in the summary."""
+    module = """
+import ctypes
+def test_frees_too_early():
+    from pytest_cudalink.probes import libcuda
+    cuda = libcuda.library()
+    context, device = ctypes.c_void_p(), ctypes.c_int()
+    cuda.cuInit(0)
+    cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+    cuda.cuCtxSetCurrent(context)
+    keys, values = (ctypes.c_int * 2)(3, 4), (ctypes.c_void_p * 2)(ctypes.addressof(LOG), 4096)
+    state = ctypes.c_void_p()
+    cuda.cuLinkCreate_v2(2, keys, values, ctypes.byref(state))
+    values[0] = 1
+    cuda.cuLinkDestroy(state)
+LOG = ctypes.create_string_buffer(4096)
+"""
+    result, found = run(module, "--cudalink-lifetime=report")
+    (violation,) = found.violations
+    assert violation.nodeid.endswith("::test_frees_too_early")
+    assert violation.details["option"] == "CU_JIT_INFO_LOG_BUFFER"
+    assert found.tests[0].violations == 1
+    result.stdout.fnmatch_lines(["1 lifetime violation"])

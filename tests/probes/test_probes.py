@@ -1,0 +1,222 @@
+"""Probes: faked per context, cached, lazy, and clear about what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import os
+import subprocess
+import sys
+import threading
+import warnings
+
+import pytest
+
+from pytest_cudalink import probes
+from pytest_cudalink.probes import libcuda
+from pytest_cudalink.versions import CudaVersion
+
+
+@pytest.fixture
+def fresh_probes():
+    """Probes that have not been asked yet, before and after."""
+    probes.cache_clear()
+    yield
+    probes.cache_clear()
+
+
+def seen() -> tuple[CudaVersion | None, CudaVersion | None]:
+    return probes.driver_version(), probes.nvjitlink_version()
+
+
+def test_fake_answers_and_ends() -> None:
+    """Inside the block the fakes answer, outside they do not."""
+    with probes.fake(driver="12.9", nvjitlink=(13, 0)):
+        assert seen() == ((12, 9), (13, 0))
+        assert probes.fakes().fakes_driver
+    assert not probes.fakes().fakes_driver
+
+
+def test_fakes_nest() -> None:
+    """An inner fake changes what it names and keeps the rest."""
+    with probes.fake(driver="12.9", nvjitlink="13.0"), probes.fake(nvjitlink=None):
+        assert seen() == ((12, 9), None)
+
+
+@pytest.mark.parametrize("version", ["12.0", "12.2"])
+def test_old_fake_is_unusable(version: str) -> None:
+    """NvJitLink before 12.3 counts as none, faked or not."""
+    with probes.fake(nvjitlink=version):
+        assert probes.nvjitlink_version() is None
+
+
+@pytest.mark.parametrize("value", [13, 13.0, "thirteen", (13,), (13, "0"), (True, 0), [13, 0]])
+def test_impossible_fakes(value: object) -> None:
+    """What is no version is refused, and nothing is faked then."""
+    with pytest.raises((TypeError, ValueError), match="version"), probes.fake(driver=value):  # type: ignore[arg-type]
+        pytest.fail("not reached")
+    assert not probes.fakes().fakes_driver
+
+
+def test_threads_do_not_share_fakes() -> None:
+    """Each thread fakes for itself."""
+    barrier = threading.Barrier(4)
+    answers: dict[int, CudaVersion | None] = {}
+
+    def work(minor: int) -> None:
+        with probes.fake(driver=(12, minor), nvjitlink=None):
+            barrier.wait()
+            answers[minor] = probes.driver_version()
+            barrier.wait()
+
+    threads = [threading.Thread(target=work, args=(minor,)) for minor in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == {minor: (12, minor) for minor in range(4)}
+
+
+def test_tasks_do_not_share_fakes() -> None:
+    """Each task fakes for itself, and inherits what its creator faked."""
+
+    async def work(minor: int) -> tuple[CudaVersion | None, CudaVersion | None]:
+        with probes.fake(driver=(12, minor)):
+            await asyncio.sleep(0.001)
+            return seen()
+
+    async def main():
+        with probes.fake(nvjitlink="13.2"):
+            return await asyncio.gather(*(work(minor) for minor in range(4)))
+
+    assert asyncio.run(main()) == [((12, minor), (13, 2)) for minor in range(4)]
+
+
+class FakeLibrary:
+    """A libcuda whose cuDriverGetVersion answers as told; for answers that no driver here gives."""
+
+    def __init__(self, code: int = 0, version: int = 13000) -> None:
+        self.code, self.version, self.calls = code, version, 0
+
+    def cuDriverGetVersion(self, pointer) -> int:  # noqa: N802 (the driver's name)
+        self.calls += 1
+        ctypes.cast(pointer, ctypes.POINTER(ctypes.c_int))[0] = self.version
+        return self.code
+
+    def cuGetErrorName(self, *_) -> int:  # noqa: N802
+        return 1
+
+
+def test_driver_version_is_cached(monkeypatch, fresh_probes) -> None:
+    """The driver is asked once."""
+    library = FakeLibrary()
+    monkeypatch.setattr(libcuda, "library", lambda: library)
+    assert probes.driver_version() == (13, 0)
+    assert probes.driver_version() == (13, 0)
+    assert library.calls == 1
+    monkeypatch.undo()
+
+
+def test_a_cuda_error_means_unknown(monkeypatch, fresh_probes) -> None:
+    """The driver's own error is an unknown version."""
+    monkeypatch.setattr(libcuda, "library", lambda: FakeLibrary(code=34))
+    assert probes.driver_version() is None
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("error", [OSError("libcuda.so.1: invalid ELF header"), AttributeError("cuDriverGetVersion")])
+def test_anything_else_propagates(monkeypatch, fresh_probes, error: Exception) -> None:
+    """A library that is there but broken is no unknown version."""
+
+    def library():
+        raise error
+
+    monkeypatch.setattr(libcuda, "library", library)
+    with pytest.raises(type(error)):
+        probes.driver_version()
+    monkeypatch.undo()
+
+
+def test_broken_driver_library_is_an_os_error(monkeypatch, fresh_probes, tmp_path) -> None:
+    """A file that is no library is told apart from a missing one."""
+    bad = tmp_path / "libcuda.so.1"
+    bad.write_bytes(b"no library")
+    monkeypatch.setattr(libcuda, "_LIBRARY_NAME", str(bad))
+    with pytest.raises(OSError, match="libcuda"):
+        libcuda.library()
+    bad.unlink()
+    with pytest.raises(libcuda.DriverNotFoundError, match="no CUDA driver"):
+        libcuda.library()
+    assert probes.driver_version() is None
+    assert probes.device_arch() is None
+
+
+ENOENT = os.strerror(errno.ENOENT)
+GERMAN = "Datei oder Verzeichnis nicht gefunden"
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (f"libcuda.so.1: cannot open shared object file: {ENOENT}", libcuda.DriverNotFoundError),
+        (f"Error loading shared library libcuda.so.1: {ENOENT}", libcuda.DriverNotFoundError),
+        (f"libcuda.so.1: Kann die Shared-Object-Datei nicht öffnen: {GERMAN}", libcuda.DriverNotFoundError),
+        (f"libnvidia-x.so.1: cannot open shared object file: {ENOENT}", OSError),
+        (f"Error loading shared library libx.so: {ENOENT} (needed by /lib/libcuda.so.1)", OSError),
+        ("libcuda.so.1: wrong ELF class: ELFCLASS32", OSError),
+    ],
+)
+def test_what_the_loader_says(monkeypatch, fresh_probes, text: str, error: type[Exception]) -> None:
+    """Each C library, in each language, has its words for a missing library; a missing dependency is another matter."""
+
+    def fails(_name: str) -> ctypes.CDLL:
+        raise OSError(text)
+
+    monkeypatch.setattr(libcuda, "_LIBRARY_NAME", "libcuda.so.1")
+    monkeypatch.setattr(libcuda.ctypes, "CDLL", fails)
+    monkeypatch.setattr(libcuda.os, "strerror", lambda _code: GERMAN if GERMAN in text else ENOENT)
+    with pytest.raises(error):
+        libcuda.library()
+    monkeypatch.undo()
+
+
+def run_python(code: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env or None)
+
+
+IMPORTS = """
+import sys
+import pytest_cudalink.plugin, pytest_cudalink.linker, pytest_cudalink.artifacts, pytest_cudalink.probes
+import pytest_cudalink.cli, pytest_cudalink.linker.sample, pytest_cudalink.matrix
+loaded = sorted(name for name in sys.modules if name == "cuda" or name.startswith("cuda."))
+maps = open("/proc/self/maps").read()
+assert not loaded, loaded
+assert "libcuda" not in maps and "nvJitLink" not in maps and "nvrtc" not in maps
+"""
+
+
+def test_importing_loads_no_cuda() -> None:
+    """Neither a CUDA module nor a CUDA library is there after importing everything."""
+    done = run_python(IMPORTS)
+    assert done.returncode == 0, done.stderr
+
+
+def test_absent_nvjitlink_warns_once(monkeypatch, fresh_probes) -> None:
+    """One RuntimeWarning per process, which says what was found and what to install."""
+    absent = probes.NvJitLink(None, None, "no libnvJitLink was found by cuda.pathfinder")
+    monkeypatch.setattr(probes, "nvjitlink", lambda: absent)
+    with pytest.warns(RuntimeWarning, match="no libnvJitLink was found .* pip install nvidia-nvjitlink") as caught:
+        assert probes.nvjitlink_version() is None
+    assert [one.filename for one in caught] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert probes.nvjitlink_version() is None
+    monkeypatch.undo()
+
+
+def test_faked_absence_does_not_warn(fresh_probes) -> None:
+    """A fake says nothing about the machine."""
+    with probes.fake(nvjitlink=None), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert probes.nvjitlink_version() is None

@@ -1,0 +1,15 @@
+"""Constants that start-up uses, against what they stand for."""
+
+from __future__ import annotations
+
+from pytest_cudalink.process.imports import STEERED
+from pytest_cudalink.targets.bindings import SEAMS
+from pytest_cudalink.targets.bundled import Bundled
+from pytest_cudalink.targets.cuda_core import CudaCore
+from pytest_cudalink.targets.numba_cuda import NumbaCuda
+
+
+def test_every_steered_module_wakes_the_steering() -> None:
+    """What targets and fakes watch is what start-up watches for them."""
+    watched = [name for target in (Bundled, CudaCore, NumbaCuda) for name in target.modules]
+    assert sorted(STEERED) == sorted([*watched, *SEAMS])

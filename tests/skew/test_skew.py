@@ -1,0 +1,168 @@
+"""Measured compatibility: real libraries of two releases, and what is said where a rule and reality disagree."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import cli, skew, toolchains
+from pytest_cudalink.skew import Measurement
+
+pytestmark = pytest.mark.xdist_group("skew")  # one worker: measured once
+
+VERSIONS = ["12.9", "13.0"]
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory) -> tuple[list[Measurement], Path]:
+    """Every pair of 12.9 and 13.0, and the journal of it."""
+    for version in VERSIONS:
+        toolchains.add(version)
+    journal = tmp_path_factory.mktemp("skew") / "journal.jsonl"
+    return skew.measure(VERSIONS, journal), journal
+
+
+def answers(measured: list[Measurement], step: str, kind: str) -> dict[tuple[str, str], bool]:
+    return {(one.producer, one.consumer): one.ok for one in measured if (one.step, one.kind) == (step, kind)}
+
+
+def test_what_links_with_what(measured) -> None:
+    """Older artifacts link, newer ones do not; the driver links no LTO-IR; 12.9 silently takes cubins of 13.0."""
+    found, _ = measured
+    assert len(found) == 2 * 2 * 3 * 3
+    forward = {("12.9", "12.9"): True, ("12.9", "13.0"): True, ("13.0", "12.9"): False, ("13.0", "13.0"): True}
+    assert answers(found, "nvjitlink", "ptx") == forward
+    assert answers(found, "nvjitlink", "ltoir") == forward
+    assert answers(found, "nvjitlink", "cubin") == dict.fromkeys(forward, True)
+    assert answers(found, "driver", "ptx") == forward
+    assert not any(answers(found, "driver", "ltoir").values())
+    refused = next(one for one in found if (one.step, one.kind, one.ok) == ("driver", "ptx", False))
+    assert refused.answer.startswith("cuLinkAddData_v2: 222")
+
+
+def test_findings(measured) -> None:
+    """No rule promises what fails; what a rule forbids and yet works is told, with the rule and the pair."""
+    found, _ = measured
+    texts = {str(one): one for one in skew.findings(found)}
+    assert "artifact forbids what works: nvJitLink 12.9 links cubin of 13.0" in texts
+    lto = "policy strict-major forbids what works: driver 13.0 loads what nvJitLink 12.9 linked from ltoir"
+    assert lto in texts
+    assert not any("newer-driver-ok" in text and "driver 13.0 loads" in text for text in texts)
+    assert [text for text, one in texts.items() if one.unsafe] == []
+
+
+def test_guard_rails_are_asked(measured) -> None:
+    """The guard rails' rule for pipelines stands beside the artifact's own header."""
+    found, _ = measured
+    predicted = {
+        (one.producer, one.consumer): one.predicted for one in found if (one.step, one.kind) == ("nvjitlink", "ltoir")
+    }
+    assert predicted["12.9", "13.0"] == {"artifact": True, "guard rails": False}
+    assert predicted["13.0", "13.0"] == {"artifact": True, "guard rails": True}
+
+
+def test_resumes(measured, monkeypatch) -> None:
+    """What the journal has is not measured again; what was cut off at its end is."""
+    found, journal = measured
+    lines = journal.read_text().splitlines(keepends=True)
+    assert len(lines) == len(found)
+    journal.write_text("".join(lines[:-1]) + lines[-1][:40])
+    steps = []
+    one = skew._Bench.one
+    monkeypatch.setattr(skew._Bench, "one", lambda self, *step: steps.append(step) or one(self, *step))
+    seen = []
+    assert skew.measure(VERSIONS, journal, lambda done, every: seen.append((done, every))) == found
+    assert len(steps) == 1
+    assert seen == [(35, 36), (36, 36)]
+    with monkeypatch.context() as patch:
+        patch.setattr(skew, "_run", lambda *_: pytest.fail("something was started"))
+        assert skew.measure([*VERSIONS, "13.0"], journal) == found
+    monkeypatch.setattr(skew, "_build", lambda: "another")
+    steps.clear()
+    assert [one.build for one in skew.measure(["13.0"], journal)] == ["another"] * 9
+    assert len(steps) == 9
+
+
+def test_command(measured, capsys, tmp_path) -> None:
+    """Tables for people, JSON for programs and for the report; findings decide the exit code when asked."""
+    _, journal = measured
+    words = ["skew", *VERSIONS, "--journal", str(journal)]
+    assert cli.main(words) == 0
+    shown = capsys.readouterr().out
+    assert "nvJitLink links cubin\nmade by  12.9   13.0\n12.9     yes    yes\n13.0     yes !  yes\n" in shown
+    assert "36 answers; 0 times a rule promises what fails, " in shown
+    assert cli.main([*words, "--fail-on", "unsafe"]) == 0
+    assert cli.main([*words, "--fail-on", "any"]) == 1
+    capsys.readouterr()
+    assert cli.main([*words, "--json"]) == 0
+    (tmp_path / "skew.json").write_text(capsys.readouterr().out, encoding="utf-8")
+    assert skew.load(tmp_path / "skew.json") == measured[0]
+
+    from .test_report import write
+
+    write(tmp_path / "records", "c", {"a": "passed"})
+    arguments = [
+        "report",
+        str(tmp_path / "records"),
+        "--skew",
+        str(tmp_path / "skew.json"),
+        "--html",
+        str(tmp_path / "r.html"),
+    ]
+    assert cli.main([*arguments, "--markdown", str(tmp_path / "r.md")]) == 0
+    assert "Rules against reality" in capsys.readouterr().out
+    assert "Rules against reality" in (tmp_path / "r.html").read_text()
+    assert "| 13.0 | yes ! | yes |" in (tmp_path / "r.md").read_text()
+
+
+def test_a_rule_that_promises_too_much_comes_first() -> None:
+    """Unsafe findings stand before those that are too strict."""
+    strict = Measurement("12.9", "13.0", "ptx", "nvjitlink", ok=True, predicted={"a": False})
+    unsafe = replace(strict, ok=False, answer="nvJitLinkAddData: 4", predicted={"b": True})
+    first, second = skew.findings([strict, unsafe])
+    assert str(first) == "b promises what fails: nvJitLink 13.0 links ptx of 12.9 (nvJitLinkAddData: 4)"
+    assert not second.unsafe
+
+
+def test_without_toolchains(monkeypatch, tmp_path, capsys) -> None:
+    """With nothing installed, the message names the command that installs."""
+    monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path))
+    assert cli.main(["skew"]) == 2
+    assert "cudalink toolchain add 12.9 13.0" in capsys.readouterr().err
+    assert cli.main(["skew", "12.4"]) == 2
+    assert "run: cudalink toolchain add 12.4" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "[]\n", "{\n}", '{"a": 1}\n', "no\n"])
+def test_files_that_are_no_measurements(text, tmp_path, capsys) -> None:
+    """Another file is refused in one line, by the report and by the measuring."""
+    from .test_report import write
+
+    file = tmp_path / "s.json"
+    file.write_text(text)
+    write(tmp_path, "c", {"a": "passed"})
+    assert cli.main(["report", str(tmp_path / "c.jsonl"), "--skew", str(file)]) == 2
+    assert "s.json: this is nothing that `cudalink skew` wrote" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["latest", "abc"])
+def test_versions_are_words_of_the_toolchains(word, monkeypatch, tmp_path, capsys) -> None:
+    """What is no installed release is refused in a sentence."""
+    monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path))
+    assert cli.main(["skew", word]) == 2
+    assert "cudalink skew: " in capsys.readouterr().err
+
+
+def test_a_crash_is_an_answer(measured, tmp_path) -> None:
+    """A library that crashes costs one answer: here nvJitLink 13.0 on a cubin that was cut."""
+    path = toolchains.library_path("13.0")
+    sample = Path(__file__).parents[1] / "data" / "artifacts" / "13.0" / "main.cubin"
+    (tmp_path / "cut.cubin").write_bytes(sample.read_bytes()[:200])
+    job = {"step": "nvjitlink", "library": str(path), "suffix": "", "arch": "sm_90", "kind": "cubin"}
+    answer = skew._run({**job, "inputs": [str(tmp_path / "cut.cubin")], "image": os.devnull})
+    assert not answer["ok"]
+    assert json.dumps(answer)

@@ -1,0 +1,332 @@
+"""Toolchains: real wheels of several releases in a cache, and the command that puts them there."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import cli, toolchains
+from pytest_cudalink.toolchains import ToolchainError, soname
+from pytest_cudalink.versions import PTX_ISA, CudaVersion
+
+pytestmark = pytest.mark.xdist_group("toolchains")  # one worker: the cache is filled once
+
+ROOT = Path(__file__).parents[2]
+
+#: Opens one library by path, links two PTX files with it, and tells what the process then has under which name.
+LINK = """
+import ctypes, os, sys
+from ctypes import POINTER, byref, c_char_p, c_size_t, c_void_p
+
+path, suffix, name, *inputs = sys.argv[1:]
+library = ctypes.CDLL(path)
+handle, size = c_void_p(), c_size_t()
+
+def call(function, *arguments):
+    # 12.0 to 12.2 have the names with a suffix only
+    code = getattr(library, f"__nvJitLink{function}_{suffix}")(*arguments)
+    assert code == 0, (function, code)
+
+call("Create", byref(handle), 1, (c_char_p * 1)(b"-arch=sm_90"))
+for file in inputs:
+    with open(file, "rb") as stream:
+        data = stream.read()
+    call("AddData", handle, 2, data, c_size_t(len(data)), file.encode())
+call("Complete", handle)
+call("GetLinkedCubinSize", handle, byref(size))
+image = ctypes.create_string_buffer(size.value)
+call("GetLinkedCubin", handle, image)
+call("Destroy", byref(handle))
+assert image.raw[:4] == b"\\x7fELF"
+try:
+    ctypes.CDLL(name, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+    print("found by", name)
+except OSError:
+    print("not found by", name)
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    """A cache of its own with CUDA 12.0, 12.9 and 13.0, one of them fetched by pip."""
+    root = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDALINK_CACHE", str(root))
+        toolchains.add("12.0")
+        toolchains.add("12.9", installer="pip")
+        toolchains.add("13.0", "ctk")
+        toolchains.add("13.0")
+    return root
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(request, monkeypatch, tmp_path) -> None:
+    """No test touches the cache of the user."""
+    root = request.getfixturevalue("cache") if "cache" in request.fixturenames else tmp_path / "cache"
+    monkeypatch.setenv("CUDALINK_CACHE", str(root))
+
+
+def test_table_names_every_release_but_12_7() -> None:
+    """Every known CUDA release has exact wheels with hashes, except the one without wheels."""
+    assert set(toolchains.releases()) == set(PTX_ISA) - {CudaVersion(12, 7)}
+    table = tomllib.loads((ROOT / "matrices" / "toolchains.toml").read_text(encoding="utf-8"))
+    for name, release in table["releases"].items():
+        assert release["toolkit"].startswith(name)
+        for package in (*release["libs"], *release["ctk"]):
+            assert len(package["sha256"]) >= 2
+            assert all(len(bytes.fromhex(value)) == 32 for value in package["sha256"])
+
+
+def test_add_unpacks_libraries_and_headers(cache) -> None:
+    """nvJitLink, NVRTC, cudart and their headers lie where an installed toolkit has them."""
+    for version, major in (("12.0", "12"), ("12.9", "12"), ("13.0", "13")):
+        found = toolchains.find(version)
+        for library in ("nvJitLink", "nvrtc", "cudart"):
+            assert toolchains.library_path(version, library).name == f"lib{library}.so.{major}"
+            assert (found.lib / f"lib{library}.so").resolve() == found.library(library).resolve()
+        assert {"cuda.h", "cuda_runtime.h", "nvrtc.h", "nvJitLink.h"} <= {path.name for path in found.include.iterdir()}
+        assert f"CUDA_VERSION {major}0{version[3:]}0" in (found.include / "cuda.h").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("version", ["12.0", "12.9", "13.0"])
+def test_emulator_copy_links_and_answers_to_no_common_name(version, cache, samples, tmp_path) -> None:
+    """The emulated driver's copy links PTX, and an application's dlopen by SONAME does not get it."""
+    files = []
+    for name in ("main", "user"):
+        text = samples[f"12.9/{name}.ptx"].decode()
+        (tmp_path / f"{name}.ptx").write_text(text.replace(".version 8.8", ".version 8.0"), encoding="utf-8")
+        files.append(str(tmp_path / f"{name}.ptx"))
+    usual = f"libnvJitLink.so.{version[:2]}"
+    copy, real = toolchains.emulator_library_path(version), toolchains.library_path(version)
+    suffix = version.replace(".", "_") if version != "12.9" else "12_4"
+    answers = []
+    for path in (copy, real):
+        command = [sys.executable, "-c", LINK, str(path), suffix, usual, *files]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        answers.append(done.stdout.strip())
+    assert answers == [f"not found by {usual}", f"found by {usual}"]
+
+
+def test_renaming_keeps_everything_but_the_name(cache) -> None:
+    """The copy differs from the original in its name and the hashes of its versions, nowhere else."""
+    original = toolchains.library_path("13.0").read_bytes()
+    copy = toolchains.emulator_library_path("13.0").read_bytes()
+    assert soname.soname(original) == "libnvJitLink.so.13"
+    assert soname.soname(copy) == "libcudalnk-13.0.so"
+    assert len(original) == len(copy)
+    blocks = range(0, len(original), 4096)
+    changed = [at for at in blocks if original[at : at + 4096] != copy[at : at + 4096]]
+    assert len(changed) <= 2
+    assert sum(original[at + i] != copy[at + i] for at in changed for i in range(4096)) <= 18 + 2 * 4
+    back = soname.renamed(copy, "libnvJitLink.so.13")
+    assert back == original
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "words"),
+    [
+        (b"MZ", "x", "not a 64-bit little-endian ELF file"),
+        (b"\x7fELF\x02\x01" + bytes(58), "x", "a library without a SONAME"),
+        (b"\x7fELF\x02\x01", "x", "no SONAME can be read"),
+        (None, "short.so", "'short.so' has 8 characters, the present name 'libcudart.so.13' has 15"),
+    ],
+)
+def test_what_cannot_be_renamed(data, name, words, cache) -> None:
+    """Bytes of another form, and names of another length, are refused in words."""
+    if data is None:
+        data = toolchains.library_path("13.0", "cudart").read_bytes()
+    with pytest.raises(soname.SonameError, match=words):
+        soname.renamed(data, name)
+
+
+def test_ctk_layout_is_a_toolkit(cache, tmp_path) -> None:
+    """The mini toolkit has the folders and version.json of an installed one, and its nvcc compiles and links."""
+    found = toolchains.find("13.0", "ctk")
+    assert {"bin", "include", "lib64", "nvvm", "version.json"} <= {path.name for path in found.path.iterdir()}
+    version = json.loads((found.path / "version.json").read_text(encoding="utf-8"))
+    assert version["cuda"]["version"].startswith("13.0.")
+    assert version["libnvjitlink"]["version"] == found.packages["nvidia-nvjitlink"]
+    for library, package in (("nvrtc", "nvidia-cuda-nvrtc"), ("nvJitLink", "nvidia-nvjitlink")):
+        assert found.library(library).resolve().name == f"lib{library}.so.{found.packages[package]}"
+        assert (found.lib / f"lib{library}.so").resolve() == found.library(library).resolve()
+    source = tmp_path / "k.cu"
+    source.write_text("#include <cuda_fp16.h>\n__global__ void k(__half* x) { *x = __float2half(1.0f); }\n")
+    nvcc = [str(found.path / "bin" / "nvcc"), "-arch=sm_90", "-cubin", "-o", str(tmp_path / "k.cubin"), str(source)]
+    done = subprocess.run(nvcc, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "k.cubin").read_bytes()[:4] == b"\x7fELF"
+
+
+def test_pathfinder_finds_the_ctk_layout(cache, tmp_path) -> None:
+    """cuda.pathfinder takes the mini toolkit for an installed one through CUDA_HOME."""
+    home = str(toolchains.find("13.0", "ctk").path)
+    code = "from cuda.pathfinder import find_nvidia_header_directory as f; print(f('cudart'))"
+    # isolated from site-packages of this environment, whose wheels come first
+    import cuda.pathfinder
+
+    (tmp_path / "cuda").symlink_to(Path(cuda.pathfinder.__file__).parent.parent)
+    environment = {"CUDA_HOME": home, "PYTHONPATH": str(tmp_path), "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-S", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.stdout.strip() == f"{home}/include", done.stderr
+
+
+def test_offline_once_there(cache, monkeypatch) -> None:
+    """A release that is in the cache is not fetched again: no installer is started."""
+    monkeypatch.setattr(toolchains.subprocess, "run", lambda *_, **__: pytest.fail("something was started"))
+    assert toolchains.add("13.0").path == cache / "toolchains" / "13.0"
+    assert toolchains.library_path((13, 0)).is_file()
+
+
+def test_parallel_runners_fetch_once(tmp_path) -> None:
+    """Processes that add the same release at the same time all succeed, and nothing temporary is left."""
+    command = [sys.executable, "-m", "pytest_cudalink.cli", "toolchain", "add", "12.3"]
+    with ThreadPoolExecutor(4) as pool:
+        runs = list(pool.map(lambda _: subprocess.run(command, capture_output=True, text=True, check=False), range(4)))
+    assert [run.returncode for run in runs] == [0] * 4, runs
+    folder = tmp_path / "cache" / "toolchains"
+    assert sorted(path.name for path in folder.iterdir()) == [".12.3.lock", "12.3"]
+
+
+def test_wrong_hash_leaves_nothing(monkeypatch, tmp_path) -> None:
+    """A wheel whose hash is not the recorded one is refused, and the cache stays as it was."""
+    table = {release: dict(entry) for release, entry in toolchains._table().items()}
+    first, *rest = table[CudaVersion(12, 3)]["libs"]
+    table[CudaVersion(12, 3)]["libs"] = [{**first, "sha256": ["0" * 64]}, *rest]
+    monkeypatch.setattr(toolchains, "_table", lambda: table)
+    with pytest.raises(ToolchainError, match=r"(?s)could not be fetched; nothing was changed.*[Hh]ash"):
+        toolchains.add("12.3")
+    assert toolchains.installed() == []
+    assert [path.name for path in (tmp_path / "cache" / "toolchains").iterdir()] == [".12.3.lock"]
+
+
+def test_half_a_folder_is_replaced(tmp_path) -> None:
+    """A folder without its manifest is not taken for a toolchain, and add makes it whole."""
+    folder = tmp_path / "cache" / "toolchains" / "12.3"
+    (folder / "lib64").mkdir(parents=True)
+    with pytest.raises(ToolchainError, match=r"run: cudalink toolchain add 12\.3$"):
+        toolchains.library_path("12.3")
+    assert toolchains.add("12.3").library("nvrtc").is_file()
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ("12.7", "no wheels of CUDA 12.7; take 12.6 or 12.8"),
+        ("11.8", "no wheels of CUDA 11.8 are known; known: 12.0, "),
+        ("12.x", "'12.x' is not a CUDA version"),
+    ],
+)
+def test_releases_that_cannot_be(version, words) -> None:
+    """A release without wheels is refused with the ones that have some."""
+    with pytest.raises(ToolchainError, match=words):
+        toolchains.add(version)
+    with pytest.raises(ToolchainError, match=words):
+        toolchains.library_path(version)
+
+
+def test_missing_release_names_the_command() -> None:
+    """What is not in the cache is named with the command that fetches it; the emulator gets None."""
+    with pytest.raises(ToolchainError, match=r"CUDA 13\.0 is not in .*run: cudalink toolchain add 13\.0$"):
+        toolchains.library_path("13.0")
+    with pytest.raises(ToolchainError, match=r"toolchain add 13\.0 --layout ctk$"):
+        toolchains.find("13.0", "ctk")
+    assert toolchains.emulator_library_path("13.0") is None
+    assert toolchains.emulator_library_path("12.7") is None
+
+
+def test_missing_library_lists_what_is_there(cache) -> None:
+    """An unknown library is an error that lists the known ones."""
+    with pytest.raises(ToolchainError, match=r"no library 'cufft'; it has: cudart, nvJitLink, nvrtc"):
+        toolchains.library_path("13.0", "cufft")
+
+
+def test_command(cache, capsys) -> None:
+    """``list``, ``path`` and ``remove`` print what a script needs; errors are exit code 1."""
+    assert cli.main(["toolchain", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        ["12.0", "libs"],
+        ["12.9", "libs"],
+        ["13.0", "libs"],
+        ["13.0", "ctk"],
+    ]
+    assert cli.main(["toolchain", "list", "--all"]) == 0
+    assert "12.3  -     cudalink toolchain add 12.3" in capsys.readouterr().out
+    assert cli.main(["toolchain", "list", "--json"]) == 0
+    assert [row["version"] for row in json.loads(capsys.readouterr().out)] == ["12.0", "12.9", "13.0", "13.0"]
+    assert cli.main(["toolchain", "path", "13.0", "--library", "nvrtc"]) == 0
+    assert capsys.readouterr().out == f"{cache}/toolchains/13.0/lib64/libnvrtc.so.13\n"
+    assert cli.main(["toolchain", "path", "latest"]) == 1
+    assert "cudalink toolchain add 13.5" in capsys.readouterr().err
+
+
+def test_remove(capsys) -> None:
+    """A removed release is gone in every layout; a second removal is an error."""
+    toolchains.add("12.3")
+    assert cli.main(["toolchain", "remove", "12.3"]) == 0
+    assert capsys.readouterr().out.startswith("removed ")
+    assert cli.main(["toolchain", "list"]) == 0
+    assert "no toolchains in " in capsys.readouterr().out
+    assert cli.main(["toolchain", "remove", "12.3"]) == 1
+
+
+def test_cache_root(monkeypatch, tmp_path) -> None:
+    """The cache follows CUDALINK_CACHE, then XDG, then the home folder."""
+    assert toolchains.cache_root() == tmp_path / "cache"
+    monkeypatch.delenv("CUDALINK_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert toolchains.cache_root() == tmp_path / "xdg" / "pytest-cudalink"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/invalid")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert toolchains.cache_root() == tmp_path / ".cache" / "pytest-cudalink"
+
+
+def test_copies_live_together(cache) -> None:
+    """Several releases open in one process by path, each with its own version."""
+    code = (
+        "import ctypes, sys\n"
+        "for path in sys.argv[1:]:\n"
+        "    major, minor = ctypes.c_uint(), ctypes.c_uint()\n"
+        "    assert ctypes.CDLL(path).nvJitLinkVersion(ctypes.byref(major), ctypes.byref(minor)) == 0\n"
+        "    print(major.value, minor.value)\n"
+    )
+    paths = [
+        str(path(version))
+        for version in ("12.9", "13.0")
+        for path in (toolchains.library_path, toolchains.emulator_library_path)
+    ]
+    done = subprocess.run([sys.executable, "-c", code, *paths], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:4] == ["12 9", "12 9", "13 0", "13 0"]
+    assert ctypes.sizeof(ctypes.c_void_p) == 8
+
+
+def test_a_cache_that_cannot_be_written(monkeypatch, tmp_path, capsys) -> None:
+    """The folder is named, and the variable that names another."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path / "file"))
+    assert cli.main(["toolchain", "add", "13.0"]) == 1
+    error = capsys.readouterr().err
+    assert "cannot be put into" in error
+    assert "$CUDALINK_CACHE names another" in error
+
+
+def test_what_a_killed_process_left_is_swept(monkeypatch, tmp_path) -> None:
+    """The next one that fetches the same release clears it; other releases' are left alone."""
+    monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path))
+    folders = [tmp_path / "toolchains" / name for name in (".13.0-abcdefgh", ".13.0-ctk-abcdefgh", ".12.9-abcdefgh")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    monkeypatch.setattr(toolchains, "_run", lambda *_: (_ for _ in ()).throw(ToolchainError("offline")))
+    with pytest.raises(ToolchainError, match="offline"):
+        toolchains.add("13.0")
+    assert [folder.exists() for folder in folders] == [False, True, True]
