@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from pytest_cudalink import probes
+from pytest_cudalink import probes, toolchains
 from pytest_cudalink.linker import ObjectCode, forcing
 from pytest_cudalink.plugin.settings import OPTIONS
 from pytest_cudalink.versions import CudaVersion
+from tests.nested import Forks, NestedPytest
 
 pytest_plugins = ["pytester"]
 
 ARTIFACTS = Path(__file__).parent / "data" / "artifacts"
+CACHE = toolchains.cache_root()
 
 # the same examples in every run: what only some runs find is for the long profile, not for a gate
 settings.register_profile(
@@ -53,6 +55,26 @@ def toolkit() -> CudaVersion:
     if found.usable is None:
         pytest.skip("needs the wheels of a CUDA toolkit: pip install 'pytest-cudalink[cu13]'")
     return found.usable
+
+
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """Pytest's own, whose home folder is empty: the toolchains stay where they are, or each test would fetch them."""
+    monkeypatch.setenv("CUDALINK_CACHE", str(CACHE))
+    return pytester
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """The process that nested pytests are forked from."""
+    with Forks() as forks:
+        yield forks
+
+
+@pytest.fixture
+def run_pytest(pytester: pytest.Pytester, forks: Forks) -> NestedPytest:
+    """Run pytest in the folder of ``pytester`` with this plugin alone: ``run_pytest("-x", plugins=("randomly",))``."""
+    return NestedPytest(pytester, forks)
 
 
 @pytest.fixture(autouse=True)
