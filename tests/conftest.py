@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ from tests.nested import Forks, NestedPytest
 
 pytest_plugins = ["pytester"]
 
+ROOT = Path(__file__).parent.parent
 ARTIFACTS = Path(__file__).parent / "data" / "artifacts"
 CACHE = toolchains.cache_root()
 
@@ -55,6 +59,37 @@ def toolkit() -> CudaVersion:
     if found.usable is None:
         pytest.skip("needs the wheels of a CUDA toolkit: pip install 'pytest-cudalink[cu13]'")
     return found.usable
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """Make a folder once for all workers of the run: ``once("wheel", fill)`` gives it, filled by whoever is first."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def make(name: str, fill: Callable[[Path], object]) -> Path:
+        folder, done = shared / name, shared / f"{name}.done"
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                folder.mkdir(exist_ok=True)
+                fill(folder)
+                done.touch()
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def wheel(once) -> Path:
+    """A wheel built from this tree."""
+
+    def build(folder: Path) -> None:
+        command = [sys.executable, "-m", "build", "--wheel", "--installer=uv", "--outdir", str(folder), str(ROOT)]
+        subprocess.run(command, check=True, capture_output=True)
+
+    (found,) = once("wheel", build).glob("*.whl")
+    return found
 
 
 @pytest.fixture
