@@ -14,6 +14,7 @@ from pytest_cudalink.plugin import settings
 from pytest_cudalink.versions import CudaVersion
 from tests.emulated.conftest import ROOT
 from tests.emulated.test_lifetimes import STATE
+from tests.nested import NO_AUTOLOAD, with_plugins
 
 LINK = """
 from pytest_cudalink.linker import sample as demo
@@ -26,12 +27,12 @@ def test_link(linker_factory):
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, toolchain):
+def run(run_pytest, toolchain):
     """Run pytest with arguments, in a process of its own."""
     toolchain("13.0")
 
-    def run(*arguments: str) -> pytest.RunResult:
-        return pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments)
+    def run(*arguments: str, fresh: bool = False) -> pytest.RunResult:
+        return run_pytest("-p", "no:cacheprovider", *arguments, fresh=fresh)
 
     return run
 
@@ -85,13 +86,16 @@ def test_version_arch_and_source(run, pytester, workers) -> None:
 
 
 @pytest.fixture
-def run_within(pytester: pytest.Pytester, toolchain):
+def run_within(pytester: pytest.Pytester, toolchain, monkeypatch):
     """Run pytest with arguments under ``cudalink driver run --version 13.0``."""
     toolchain("13.0")
 
     def run_within(*arguments: str, driver: tuple[str, ...] = ()) -> pytest.RunResult:
         command = (sys.executable, "-m", "pytest_cudalink.cli", "driver", "run", "--version", "13.0", *driver)
-        return pytester.run(*command, "--", sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments)
+        for name, value in NO_AUTOLOAD.items():
+            monkeypatch.setenv(name, value)
+        program = (sys.executable, "-m", "pytest", *with_plugins("-p", "no:cacheprovider", *arguments))
+        return pytester.run(*command, "--", *program)
 
     return run_within
 
@@ -170,7 +174,7 @@ def test_absent(run, pytester) -> None:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LD_LIBRARY_PATH", str(emulator.library_folder()))
-        result = run("--cudalink-driver=absent")
+        result = run("--cudalink-driver=absent", fresh=True)
     result.assert_outcomes(passed=4)
     result.stdout.fnmatch_lines(["cudalink: *no driver (absent, from option)"])
 
@@ -572,7 +576,7 @@ def test_a_driver_that_is_none(run, pytester, junk) -> None:
     (line,) = done.stderr.splitlines()
     assert str(junk) in line
     pytester.makepyfile("def test_none(cudalink): assert cudalink.driver is None")
-    run("--cudalink-driver=absent").assert_outcomes(passed=1)
+    run("--cudalink-driver=absent", fresh=True).assert_outcomes(passed=1)
 
 
 def test_nothing_to_record(tmp_path, monkeypatch) -> None:

@@ -273,7 +273,7 @@ def test_expected(driver_lifetimes):
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester, toolchain):
+def suite(pytester: pytest.Pytester, run_pytest, toolchain):
     """Run the suite above, or another, with arguments, in a process of its own."""
     toolchain("13.0")
 
@@ -283,7 +283,7 @@ def suite(pytester: pytest.Pytester, toolchain):
         with pytest.MonkeyPatch.context() as patch:
             for name, value in env.items():
                 patch.setenv(name, value)
-            return pytester.runpytest_subprocess("-p", "no:cacheprovider", "--cudalink-driver=13.0", *arguments)
+            return run_pytest("-p", "no:cacheprovider", "--cudalink-driver=13.0", *arguments)
 
     return run
 

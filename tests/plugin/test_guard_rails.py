@@ -36,14 +36,14 @@ def _clean(monkeypatch, toolkit) -> None:
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester):
+def run(pytester: pytest.Pytester, run_pytest):
     """Run pytest on one module in a process of its own."""
 
     def go(module: str, *arguments: str, ini: str = "") -> pytest.RunResult:
         pytester.makepyfile(module)
         if ini:
             pytester.makeini(f"[pytest]\n{ini}\n")
-        return pytester.runpytest_subprocess(*arguments)
+        return run_pytest(*arguments)
 
     return go
 

@@ -6,14 +6,12 @@ import pytest
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester):
+def run(pytester: pytest.Pytester, run_pytest):
     """Run pytest on one module in a process of its own, on an emulated driver of CUDA 13.0."""
 
     def go(module: str, *arguments: str) -> pytest.RunResult:
         pytester.makepyfile(f"import pytest\nfrom pytest_cudalink import Raises\n{module}")
-        return pytester.runpytest_subprocess(
-            "--cudalink-driver=13.0", "-rsxX", "--strict-markers", "-p", "no:randomly", *arguments
-        )
+        return run_pytest("--cudalink-driver=13.0", "-rsxX", "--strict-markers", *arguments)
 
     return go
 
@@ -417,9 +415,9 @@ def test_each_without_a_driver_skips_that_half(run) -> None:
     )
 
 
-def test_skip_without_any_option(pytester: pytest.Pytester) -> None:
+def test_skip_without_any_option(pytester: pytest.Pytester, run_pytest) -> None:
     """A requirement that does not hold is a skip and no error, too, where nothing else asked for the phases."""
     pytester.makepyfile("import pytest\n@pytest.mark.cudalink(ctk='>=99')\ndef test_it(caplog): pass")
-    result = pytester.runpytest_subprocess("-rs", "-p", "no:cacheprovider")
+    result = run_pytest("-rs", "-p", "no:cacheprovider")
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*cudalink: needs ctk >= 99 (found *"])
