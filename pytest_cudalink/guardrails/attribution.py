@@ -15,6 +15,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -197,8 +198,9 @@ def _by_toolkit(wheel: Wheel, path: str) -> tuple[Fact, bool]:
         if not asked or release is None:
             continue
         wanted.append(f"cuda-toolkit {toolkit.version} wants {wheel.name}{' or '.join(sorted(asked))}")
-        if any(need.specifier.contains(wheel.version, prereleases=True) for need in asked.values()):
-            matching[release] = toolkit
+        with suppress(InvalidVersion):  # of a damaged wheel; packaging before 26 raises
+            if any(need.specifier.contains(wheel.version, prereleases=True) for need in asked.values()):
+                matching[release] = toolkit
     what = f"{wheel.name} {wheel.version}"
     if len(matching) == 1:
         ((release, toolkit),) = matching.items()
