@@ -293,7 +293,7 @@ def lowest(session: nox.Session) -> None:
     session.env["CUDALINK_REQUIRE_TOOLKIT"] = BASE.ctk
     session.run("pytest", "-q", "-n", "2", "--dist", "loadgroup", *(session.posargs or LOWEST))
     for runner in (("nox", "-l"), ("tox", "l", "--workdir", session.create_tmp())):
-        listed = session.run(*runner, silent=True)
+        listed = session.run(*runner, silent=True) or ""
         if BASE.name not in listed:
             session.error(f"`{' '.join(runner)}` does not list {BASE.name}:\n{listed}")
 

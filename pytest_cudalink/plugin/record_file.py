@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..emulator.control import Violation
     from ..guardrails import Verdict
     from ..report import Writer
+    from ..report.events import ArchRecord, VersionRecord
     from ..targets import LinkEvent
     from .run import Run
     from .settings import Setting
@@ -153,13 +154,13 @@ def _asked(setting: Setting | None) -> str | None:
     return setting.value if setting is not None and setting.source != "default" else None
 
 
-def _versions(run: Run) -> dict[str, dict[str, str | None]]:
+def _versions(run: Run) -> dict[str, VersionRecord]:
     """Return each version that was asked for and that there is, with its source."""
     from ..environment.facts import Environment
 
     environment = Environment()
     requested = {"driver": run.settings.driver, "nvjitlink": run.settings.nvjitlink}
-    versions = {}
+    versions: dict[str, VersionRecord] = {}
     for name in environment:
         if name not in ("arch", "gpu"):
             found, asked = environment[name], _asked(requested.get(name))
@@ -167,7 +168,7 @@ def _versions(run: Run) -> dict[str, dict[str, str | None]]:
     return versions
 
 
-def _arch(run: Run) -> dict[str, str | None]:
+def _arch(run: Run) -> ArchRecord:
     """Return the architecture that was asked for and that of the device."""
     from ..environment.facts import Environment
 

@@ -14,6 +14,7 @@ import pytest
 from . import pytest_private, record_file
 
 if TYPE_CHECKING:
+    from ..report.events import SubtestRecord
     from .run import Run
 
 __all__ = ["Results", "add_suite_properties", "backends"]
@@ -37,7 +38,7 @@ class _Attempt:
     duration: float = 0.0
     reason: str = ""
     longrepr: str = ""
-    subtests: list[dict[str, str]] = field(default_factory=list)
+    subtests: list[SubtestRecord] = field(default_factory=list)
 
 
 class Results:
