@@ -403,6 +403,28 @@ def test_outside_of_tests(suite, pytester, workers) -> None:
     assert suite(*workers, "--cudalink-lifetime=report", tests=tests).ret == 0
 
 
+LOST = """
+from state import *
+
+def test_cannot_be_noted(monkeypatch):
+    from pytest_cudalink.emulator import control
+    def fail(*_): raise MemoryError("no room for a stack")
+    monkeypatch.setattr(control.traceback, "extract_stack", fail)
+    State()
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1"), ("--cudalink-isolate",)], ids=["alone", "xdist", "isolated"])
+def test_a_violation_that_cannot_be_noted(suite, workers) -> None:
+    """An error in the callback hides nothing: the driver has counted, and the run fails in every mode."""
+    for mode in ("fail", "report"):
+        result = suite(*workers, f"--cudalink-lifetime={mode}", tests=LOST)
+        assert result.ret == pytest.ExitCode.TESTS_FAILED
+        result.stdout.fnmatch_lines(
+            ["outside of tests: *1 lifetime violation could not be shown: *", "The run fails *"]
+        )
+
+
 @pytest.mark.parametrize("workers", [(), ("-n", "1"), ("--cudalink-isolate",)], ids=["alone", "xdist", "isolated"])
 def test_report_only(suite, workers) -> None:
     """`report` lets the tests pass and counts at the end; ``-rA`` shows what each test made."""
