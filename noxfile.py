@@ -65,10 +65,9 @@ def properties(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Ruff: rules and formatting."""
+    """Every hook of .pre-commit-config.yaml on every file; the name of a hook as argument runs that one."""
     session.install(*group("lint"))
-    session.run("ruff", "check", *session.posargs)
-    session.run("ruff", "format", "--check")
+    session.run("pre-commit", "run", "--all-files", "--show-diff-on-failure", *session.posargs)
 
 
 @nox.session
