@@ -382,20 +382,18 @@ def test_header_has_what_the_driver_is(run, run_within, pytester, monkeypatch) -
     words = (
         "devices 3 (from environment CUDALINK_EMULATOR_DEVICES), lifetime report (from environment CUDALINK_LIFETIME)"
     )
-    result.stdout.fnmatch_lines(
-        [f"cudalink: emulated driver: {words}", "cudalink: without effect, *: arch sm_86 (from ini)"]
-    )
+    result.stdout.fnmatch_lines([f"cudalink: emulated driver: {words}", "cudalink: ignored (*): arch sm_86 (from ini)"])
 
 
 def test_settings_without_effect(run, run_within, pytester) -> None:
     """What only an emulated driver heeds is in the header where there is none, or where it was told before."""
     pytester.makepyfile("def test_nothing(): pass")
     for result, why in (
-        (run("--cudalink-driver=absent", "--cudalink-devices=5"), "no driver is emulated"),
-        (run_within("--cudalink-devices=5"), "the emulated driver is that of the environment"),
+        (run("--cudalink-driver=absent", "--cudalink-devices=5"), "no emulated driver in this run"),
+        (run_within("--cudalink-devices=5"), "the emulated driver comes from the environment"),
     ):
         result.assert_outcomes(passed=1)
-        result.stdout.fnmatch_lines([f"cudalink: without effect, as {why}: devices 5 (from option)"])
+        result.stdout.fnmatch_lines([f"cudalink: ignored ({why}): devices 5 (from option)"])
 
 
 WAITING = """
@@ -441,8 +439,8 @@ def test_faults_of_a_run_that_no_call_met(run, pytester, workers) -> None:
     )
     result = run("--cudalink-driver=13.0", "--cudalink-faults=cuInit:1=2;cuLinkComplete:50=2@1;lost=46", *workers)
     result.assert_outcomes(passed=2)
-    unmet = [line for line in result.outlines if "was met by no call" in line]
-    assert unmet == ["the fault cuLinkComplete:50=2@1 of the run was met by no call in pytest's own processes"]
+    unmet = [line for line in result.outlines if "was never triggered" in line]
+    assert unmet == ["fault cuLinkComplete:50=2@1 (--cudalink-faults) was never triggered in pytest's own processes"]
 
 
 @pytest.mark.parametrize("how", ["options", "settings", "environment"])
@@ -507,7 +505,7 @@ def test_injecting(run, pytester) -> None:
     )
     result = run("--cudalink-driver=13.0")
     result.assert_outcomes(passed=7, warnings=1)
-    result.stdout.fnmatch_lines(["*the fault injected into cuLinkAddData_v2 was met by no call of this test*"])
+    result.stdout.fnmatch_lines(["*the fault injected into cuLinkAddData_v2 was never triggered in this test*"])
 
 
 @pytest.mark.parametrize(("version", "arch", "first"), [("12.7", "sm_120", "12.8"), ("12.0", "sm_100", "12.8")])

@@ -397,7 +397,9 @@ def test_outside_of_tests(suite, pytester, workers) -> None:
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     shown = result.stdout.str()
     assert shown.count("outside of tests: ") == shown.count("CU_JIT_LOG_VERBOSE: option value changed") == 2
-    result.stdout.fnmatch_lines(["*= cudalink =*", "The run fails for what was made outside of tests."])
+    result.stdout.fnmatch_lines(
+        ["*= cudalink =*", "The run fails because of the problems above, which happened outside any test."]
+    )
     assert suite(*workers, "--cudalink-lifetime=report", tests=tests).ret == 0
 
 

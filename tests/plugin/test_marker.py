@@ -179,7 +179,7 @@ class TestOther(unittest.TestCase):
     result.assert_outcomes(passed=5, xfailed=1, skipped=1, errors=1, failed=2)
     result.stdout.fnmatch_lines(
         [
-            "5 tests asserted the failure documented without driver >= 13.2: CUDA_ERROR_X or SystemExit",
+            "5 tests failed as documented (driver >= 13.2 not met): CUDA_ERROR_X or SystemExit",
             "FAILED *::test_other - *",
             "FAILED *::test_passes - *",
             "ERROR *::test_broken_fixture - RuntimeError*",
@@ -202,7 +202,7 @@ def test_new_ptx():
     )
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
-        ["1 test asserted the failure documented without driver >= 13.2: CUDA_ERROR_UNSUPPORTED_PTX_VERSION"]
+        ["1 test failed as documented (driver >= 13.2 not met): CUDA_ERROR_UNSUPPORTED_PTX_VERSION"]
     )
 
 
@@ -409,7 +409,7 @@ def test_each_without_a_driver_skips_that_half(run) -> None:
     result.stdout.fnmatch_lines(
         [
             "bundled: 1 link (1 on nvJitLink)",
-            "1 test would run with a CUDA driver",
+            "1 test was skipped: it needs a CUDA driver",
             "SKIPPED * cudalink: needs a CUDA driver (found none, and *",
         ]
     )

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pytest_cudalink.plugin.run import MISSING_DRIVER
+from pytest_cudalink.plugin.missing_driver import MISSING_DRIVER
 
 FORCED = """
 import pytest
@@ -276,7 +276,7 @@ def test_forced_driver_without_a_driver_skips(run, monkeypatch) -> None:
     result.assert_outcomes(passed=2, skipped=2, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "2 tests would run with a CUDA driver",
+            "2 tests were skipped: they need a CUDA driver",
             "SKIPPED * cudalink: needs a CUDA driver (found none, and the driver backend is forced)",
         ]
     )
@@ -298,7 +298,7 @@ def test_fixtures_skip_as_the_marker_does(run, arguments, needed, found) -> None
     result = run("def test(driver_lifetimes, emulated_driver): pass", "-rs", *arguments)
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(
-        [f"1 test would run with {needed}", f"SKIPPED * cudalink: needs {needed} (found {found})"]
+        [f"1 test was skipped: it needs {needed}", f"SKIPPED * cudalink: needs {needed} (found {found})"]
     )
 
 
