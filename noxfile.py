@@ -247,7 +247,7 @@ def plugins(session: nox.Session, release: str) -> None:
     released = RELEASES["plugins"]
     requirements = (*released["pytest"][release], *released["packages"])
     install(session, *BASE.packages, "numpy", *group("test"), *requirements)
-    session.run("pytest", "tests/plugin", *session.posargs)
+    session.run("pytest", "-n", "2", "tests/plugin", *session.posargs)
 
 
 @nox.session
