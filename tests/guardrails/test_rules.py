@@ -166,6 +166,14 @@ def test_repair_of_a_constraint(constraint: str, name: str, command: str) -> Non
     assert bool(verdict.otherwise) == (not command)
 
 
+def test_advice_for_a_constraint() -> None:
+    """A program that no wheel brings: the advice is the newest release that the constraint admits."""
+    verdict = check_constraint(item("nvcc", "13.0", "binaries"), SpecifierSet(">=12.6,<13"))
+    assert (verdict.fix, verdict.otherwise) == ("", "put the bin folder of a CUDA 12.9 toolkit first on PATH")
+    verdict = check_constraint(item("nvrtc", "13.0"), SpecifierSet(">=99"))
+    assert (verdict.fix, verdict.otherwise) == ("", "no known release of CUDA is among '>=99'")
+
+
 @pytest.mark.parametrize("value", ["==13.2.2", "~=13.2.1", ">=13.2.1,<14", SpecifierSet(">=13,<13.2.2")])
 def test_a_patch_number_in_a_constraint(value) -> None:
     """No item has one: a bound with it would refuse everything, and is a ValueError that says how to write it."""
@@ -405,6 +413,8 @@ def test_judge_all_counts_each_once() -> None:
     verdicts = judge_all([nvrtc, nvjitlink, headers, nvrtc], driver=NEW, pipelines=[pipeline, pipeline])
     counted = Counter(verdict.rule for verdict in verdicts)
     assert counted == {"ctk-version-known": 3, "ctk-constraint": 3, "driver": 3, "same-ctk": 1, "pipeline": 1}
+    (pair,) = [verdict for verdict in verdicts if verdict.rule == "same-ctk"]
+    assert pair.message.startswith("the nvrtc library and the cudart headers are both of CUDA 13.0")
 
 
 def test_pipelines_are_of_dynamic_libraries() -> None:
