@@ -1,8 +1,8 @@
 """What the guard rails cost over cuda.pathfinder itself. Run by ``nox -s bench``.
 
-A look-up that was made before, by each function that keeps its answers: both sides answer from a cache, in loops of
-many calls, in turn. The first look-up in an environment with 300 distributions: a fresh process for each, in turn; the
-figure is the median of the differences, and the look-up that both then do is the same.
+A repeated look-up, by each function that caches its answers: guarded and plain calls alternate, in loops of many calls.
+The first look-up in an environment with 300 distributions: a fresh process for each, alternating; the figure is the
+median of the differences, as both make the same look-up.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CALLS = 200_000
 ROUNDS = 40
 DISTRIBUTIONS = 300
 
-#: What each function is asked for that keeps its answers; cuda.pathfinder's other three search again at every call.
+#: The look-ups of each function that caches its answers; cuda.pathfinder's other three search again at every call.
 LOOKED_UP = {
     "load_nvidia_dynamic_lib": ("nvrtc", "cudart", "nvJitLink"),
     "locate_nvidia_header_directory": ("nvrtc", "cudart", "nvjitlink"),
@@ -66,7 +66,7 @@ def many(function: Callable[[str], object], names: Sequence[str]) -> Callable[[]
 
 
 def names_for(function: Callable[[str], object], candidates: Sequence[str]) -> list[str]:
-    """Those that this environment has: a look-up that finds nothing is an error, which is not kept."""
+    """The names that this environment has: a look-up that finds nothing is an error, which is not cached."""
     found = []
     for name in candidates:
         with suppress(RuntimeError):
@@ -96,7 +96,7 @@ def again() -> bool:
 
 
 def environment(folder: Path) -> Path:
-    """Python of an environment with many distributions, of which the one that is looked for is the last."""
+    """Python of an environment with many distributions, of which the last one has the header."""
     venv.create(folder, symlinks=True)
     (site,) = folder.glob("lib/python*/site-packages")
     for number in range(DISTRIBUTIONS - 2):

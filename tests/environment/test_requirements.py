@@ -28,7 +28,7 @@ def one(**keywords):
         ({"nvjitlink": "13"}, "nvjitlink == 13.*"),
         ({"ctk": "~=12.9"}, "ctk ~= 12.9"),
         ({"arch": "compute_90"}, "arch sm_90"),
-        ({"arch": "sm_999"}, "arch sm_999"),  # of a device that nobody knows yet
+        ({"arch": "sm_999"}, "arch sm_999"),  # a device that is not known yet
         ({"arch": ">=9.0"}, "arch >= 9.0"),
         ({"gpu": True}, "a GPU"),
         ({"gpu": False}, "no GPU"),
@@ -108,7 +108,7 @@ def test_arch_and_gpu(keywords, found, met) -> None:
 
 
 def test_only_what_is_required_is_asked() -> None:
-    """Looking at the driver is not free; nobody asks when nothing needs it."""
+    """Only facts that a requirement needs are read: opening the driver is not free."""
 
     class Asked(dict):
         def __missing__(self, name):
@@ -168,7 +168,7 @@ def test_code_of_the_cause_counts() -> None:
 
 @pytest.mark.parametrize("arguments", [(), (True,), (1.5,), ("",), (int,), (KeyboardInterrupt,)])
 def test_wrong_raises(arguments) -> None:
-    """Nothing, or something that is no code and no exception, is refused."""
+    """No expectation, or one that is neither a code nor an exception, is refused."""
     with pytest.raises(TypeError, match="Raises"):
         Raises(*arguments)
 
@@ -197,7 +197,7 @@ def test_shown() -> None:
     ],
 )
 def test_found_shows_its_kind(found: Found, shown: str) -> None:
-    """A real value stands alone, others with their kind; an absent one is none."""
+    """A real value is shown alone, others with their kind; an absent one as none."""
     assert str(found) == shown
 
 

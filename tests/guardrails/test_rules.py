@@ -109,7 +109,7 @@ def test_forward_compatibility_relaxes_the_driver_rule_alone(ctk, cuda, release)
 
 
 def test_the_reproducer() -> None:
-    """A 13.2 NVRTC wheel beside 13.0 headers of a system toolkit: both items, witnesses, rule and command."""
+    """A 13.2 NVRTC wheel with 13.0 headers of a system toolkit: both items, witnesses, rule and command."""
     nvrtc = item("nvrtc", "13.2")
     headers = item("cudart", "13.0", "headers", via="system-ctk-root")
     verdict = judge(headers, [nvrtc], driver=NEW)
@@ -472,7 +472,7 @@ def test_order_of_look_ups_never_matters(items, driver, pipelines, constraint, d
 
 @given(ITEMS, st.lists(ITEMS, max_size=4), DRIVERS, PIPELINES)
 def test_looking_up_again_changes_nothing(one, remembered, driver, pipelines) -> None:
-    """What passed once passes again beside itself, with the same verdict."""
+    """An item that passed passes again together with itself, with the same verdict."""
     judged = {"driver": driver, "pipelines": pipelines}
     first = judge(one, remembered, **judged)
     assert judge(one, [*remembered, one], **judged) == first
