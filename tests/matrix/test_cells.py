@@ -142,7 +142,7 @@ def test_excludes_that_hold(exclude, left, cells) -> None:
     [
         (
             'driver = "13.0"\nbecause = "no-skew"',
-            "6: axes.x.exclude.1.because: not true where ctk = '12.9', driver = '13.0': the driver ",
+            "6: axes.x.exclude.1.because: not true where ctk = '13.2', driver = '13.0': the driver ",
         ),
         (
             'driver = "12.9"\nbecause = "known-issue"\nissue = "1"\nuntil = 2020-01-01',
