@@ -1,4 +1,4 @@
-"""The keys of a cell: what each means, what it takes, and how a file's JSON schema says so."""
+"""The keys of a cell: the meaning and the valid values of each, also for the JSON schema of the file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
 
 def release_fault(value: str) -> str:
-    """What is needed instead of a string that is no CUDA release; empty for one that is."""
+    """Return what is needed instead of a string that is not a CUDA release; empty if it is one."""
     try:
         CudaVersion.parse(value)
     except ValueError:
@@ -62,13 +62,13 @@ class Key:
     kind : str
         ``"string"``, ``"strings"``, ``"boolean"`` or ``"table"`` (of strings).
     words : tuple of str
-        Values with a meaning of their own.
+        Values with a special meaning.
     fault : callable or None
-        For other values: what is needed instead, empty when the value will do. None: only `words` will do.
+        Returns what is needed instead of another value, empty if the value is valid. None: only `words` are valid.
     axis : bool
         Whether ``[axes.NAME]`` may have a list of values.
     adds : bool
-        Whether a cell's value comes in addition to the default's.
+        Whether a cell's value is added to that of the defaults.
     """
 
     kind: str
@@ -81,7 +81,7 @@ class Key:
     adds: bool = False
 
     def needed(self, value: str) -> str:
-        """What is needed instead of one string; empty when it will do."""
+        """Return what is needed instead of one string; empty if it is valid."""
         if value in self.words:
             return ""
         if self.fault is None:
@@ -183,7 +183,7 @@ KEYS: Final[dict[str, Key]] = {
 
 
 def version_of(value: str) -> CudaVersion | None:
-    """The CUDA release that a value stands for; None for a word such as ``"auto"``."""
+    """Return the CUDA release that a value names; None for a word such as ``"auto"``."""
     if value == LATEST:
         return max(toolchains.releases())
     return None if release_fault(value) else CudaVersion.parse(value)

@@ -293,7 +293,7 @@ def test_gitlab(tmp_path, capsys, monkeypatch) -> None:
     assert "no cell has the tags 'skwe'; known: cross-major," in capsys.readouterr().err
     file.write_text("[cells.variables]\n")
     assert cli.main(["matrix", "gitlab", "--file", str(file)]) == 1
-    assert "cells.toml:1: variables: GitLab takes no job of this name" in capsys.readouterr().err
+    assert "cells.toml:1: variables: GitLab reserves this name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("runner", adopt.RUNNERS)
