@@ -11,7 +11,7 @@ from .settings import POLICIES
 
 if TYPE_CHECKING:
     from ..environment.requirements import Raises, Requirement
-    from ..targets.base import Backend
+    from ..targets.choice import Backend
 
 __all__ = ["EACH", "MARKER", "PLAN", "Plan", "check", "parametrize", "register"]
 

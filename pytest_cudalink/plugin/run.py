@@ -12,20 +12,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from ..process.imports import STEERED, ImportWatch
+from ..process.imports import STEERED, postpone
 from . import settings
 from .settings import Settings
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from ..emulator import Emulation
     from ..emulator.control import Violation
     from ..guardrails import Verdict
     from ..report import Writer
-    from ..targets import ForcedBackendError, LinkEvent, LinkInput, Target
-    from ..targets.base import Backend
-    from ..targets.steering import Choice, Steering
+    from ..targets import Choice, ForcedBackendError, LinkEvent, LinkInput, Target
+    from ..targets.choice import Backend
+    from ..targets.steering import Steering
     from ..versions import CudaVersion
     from . import results as recording
     from .driver import Lifetimes, RunFaults
@@ -305,7 +303,7 @@ def start(config: pytest.Config) -> None:
 
 
 def _choice(chosen: Settings) -> Choice:
-    from ..targets.steering import Choice
+    from ..targets import Choice
 
     backend = chosen.backend
     if backend.value not in ("driver", "nvjitlink"):
@@ -314,20 +312,12 @@ def _choice(chosen: Settings) -> Choice:
 
 
 def _start_steering(config: pytest.Config, run: Session) -> None:
-    """Steer at once where the run asks for something; else as soon as one of the libraries is imported."""
+    """Steer at once if the run asks for something; otherwise when a library is imported, or the bundled one links."""
     from_default = run.settings.backend.source == run.settings.target.source == "default"
-    steered_outside = "pytest_cudalink.targets.steering" in sys.modules
-    if not from_default or steered_outside or config.hook.pytest_cudalink_targets.get_hookimpls():
+    if not from_default or config.hook.pytest_cudalink_targets.get_hookimpls():
         run.steering  # noqa: B018 (asking for it starts it)
         return
-
-    def imported(_module: ModuleType) -> None:
-        imports.stop()
-        run.steering  # noqa: B018
-
-    imports = ImportWatch(imported)
-    config.add_cleanup(imports.stop)
-    imports.watch(STEERED)
+    config.add_cleanup(postpone(lambda: run.steering, until=STEERED))
 
 
 def _steering(run: Session) -> Steering:
@@ -350,9 +340,9 @@ def _steering(run: Session) -> Steering:
         only=_only(run.settings, list(targets)),
         decide=run.decide,
         seams=SEAMS,
-        told=run.linked,
-        left_alone=run.left_alone,
-        mismatched=run.mismatched,
+        on_link=run.linked,
+        on_unsupported=run.left_alone,
+        on_mismatch=run.mismatched,
         nodeid=lambda: run.nodeid,
     )
 

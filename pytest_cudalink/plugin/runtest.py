@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from ..targets.base import ForcedBackendError
-from ..targets.steering import Choice
+from ..targets import Choice, ForcedBackendError
 from . import pytest_private as _compat
 from . import run as session
 from .marker import PLAN, Plan

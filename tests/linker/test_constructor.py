@@ -6,18 +6,20 @@ import pytest
 
 from pytest_cudalink import probes
 from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode, VersionSkewError, forcing
+from pytest_cudalink.linker.backends import OPENERS
 from pytest_cudalink.linker.dispatch import Case, cases, policies
 
 ALL_CASES = [case for policy in policies() for case in cases(policy)]
 
 
 class RecordingState:
-    """A backend that only remembers; the table can be gone through without any library."""
+    """A backend that only records its options and inputs; the table can be gone through without any library."""
 
     error_log = info_log = ""
     handle = 1
 
-    def __init__(self, *arguments) -> None:
+    def __init__(self, options) -> None:
+        self.options = options
         self.inputs: list[tuple[str, str]] = []
 
     def add(self, kind: str, code: bytes, name: str) -> None:
@@ -30,9 +32,17 @@ class RecordingState:
 
 
 @pytest.fixture
-def no_libraries(monkeypatch):
-    """Linkers without a library behind them."""
-    monkeypatch.setattr(Linker, "_open_state", lambda self: RecordingState())
+def no_libraries(monkeypatch) -> list[RecordingState]:
+    """Linkers without a library behind them; the list of all links that were opened."""
+    opened: list[RecordingState] = []
+
+    def open_state(options) -> RecordingState:
+        opened.append(RecordingState(options))
+        return opened[-1]
+
+    for backend in OPENERS:
+        monkeypatch.setitem(OPENERS, backend, open_state)
+    return opened
 
 
 @pytest.fixture
@@ -68,13 +78,13 @@ def test_needs_an_input(no_probes) -> None:
 
 @pytest.mark.parametrize("wrong", [None, b"ptx", "main.ptx", 3, LinkerOptions()])
 def test_inputs_are_object_codes(wrong: object, no_probes, sample_code) -> None:
-    """A wrong input is a TypeError before any dispatch, also behind good ones and beside damaged ones."""
+    """A wrong input is a TypeError before any dispatch, also after good ones and with damaged ones."""
     with pytest.raises(TypeError, match=f"got {type(wrong).__name__}"):
         Linker(sample_code("13.0/main.ptx"), ObjectCode.from_ptx(b"junk"), wrong)  # type: ignore[arg-type]
 
 
 def test_options_are_linker_options(no_probes, sample_code) -> None:
-    """A dict is no LinkerOptions."""
+    """A dict is not a LinkerOptions."""
     with pytest.raises(TypeError, match="LinkerOptions, got dict"):
         Linker(sample_code("13.0/main.ptx"), options={"arch": "sm_90"})  # type: ignore[arg-type]
 
@@ -172,7 +182,7 @@ def test_forcing(no_libraries, sample_code) -> None:
 @pytest.mark.parametrize("policy", ["lenient", "", ["strict-major"], 3])
 @pytest.mark.parametrize("backend", [None, "nvjitlink"])
 def test_wrong_policy(policy, backend, no_libraries, sample_code) -> None:
-    """A policy that does not exist is an error also beside a backend, which needs none."""
+    """A policy that does not exist is an error even with a backend, which needs no policy."""
     with probes.fake(nvjitlink="13.0"), pytest.raises(ValueError, match="unknown linker policy .*; known: strict-"):
         Linker(sample_code("12.9/main.ptx"), options=LinkerOptions(arch="sm_90"), policy=policy, backend=backend)
 
@@ -244,15 +254,16 @@ def test_architecture_without_a_device(no_libraries, sample_code, monkeypatch) -
     """Without a device the inputs say it, if they agree; otherwise it must be given."""
     monkeypatch.setattr(probes, "device_arch", lambda: None)
     with probes.fake(driver=None, nvjitlink="13.2"):
-        assert Linker(sample_code("13.2/main.ptx"))._nvjitlink_options == ["-arch=sm_90"]
+        Linker(sample_code("13.2/main.ptx"))
+        assert no_libraries[-1].options == ["-arch=sm_90"]
         with pytest.raises(ValueError, match="the inputs are for sm_100, sm_90"):
             Linker(sample_code("13.2/main.ptx"), sample_code("13.2/user-sm_100.cubin"))
-        linker = Linker(sample_code("13.2/main.ltoir"), options=LinkerOptions(ptx=True))
-        assert linker._nvjitlink_options[0] == "-arch=compute_90"
+        Linker(sample_code("13.2/main.ltoir"), options=LinkerOptions(ptx=True))
+        assert no_libraries[-1].options[0] == "-arch=compute_90"
 
 
-def test_architecture_of_an_input_that_nobody_knows(no_libraries, samples, monkeypatch) -> None:
-    """Where the input says what to link for, the error names the input."""
+def test_unknown_architecture_of_an_input(no_libraries, samples, monkeypatch) -> None:
+    """The error names the input whose architecture would have been taken."""
     monkeypatch.setattr(probes, "device_arch", lambda: None)
     odd = ObjectCode.from_ptx(samples["13.0/user.ptx"].replace(b"sm_90", b"sm_91"), name="odd.ptx")
     with (
@@ -263,7 +274,7 @@ def test_architecture_of_an_input_that_nobody_knows(no_libraries, samples, monke
     old = ObjectCode.from_ptx(samples["13.0/user.ptx"].replace(b"sm_90", b"sm_70"), name="old.ptx")
     with (
         probes.fake(driver=None, nvjitlink="13.0"),
-        pytest.raises(ValueError, match=r"input 'old.ptx' = 'sm_70' is not of CUDA 13.0"),
+        pytest.raises(ValueError, match=r"input 'old.ptx' = 'sm_70' is not an architecture of CUDA 13.0"),
     ):
         Linker(old)
 
@@ -280,7 +291,7 @@ def test_architecture_that_the_release_lacks(no_libraries, sample_code) -> None:
     """sm_70 went with 13.0; the list of what is known is that of the release."""
     with (
         probes.fake(driver=None, nvjitlink="13.0"),
-        pytest.raises(ValueError, match="not of CUDA 13.0|is not of CUDA 13.0") as caught,
+        pytest.raises(ValueError, match="LinkerOptions.arch = 'sm_70' is not an architecture of CUDA 13.0") as caught,
     ):
         Linker(sample_code("13.0/main.ptx"), options=LinkerOptions(arch="sm_70"))
     assert "known: sm_75, sm_80" in str(caught.value)
@@ -291,7 +302,8 @@ def test_lto_switched_off_for_ltoir(no_libraries, sample_code) -> None:
     with probes.fake(driver=None, nvjitlink="13.2"):
         with pytest.raises(ValueError, match="link_time_optimization = False, but input '13.0/main.ltoir' is LTO-IR"):
             Linker(sample_code("13.0/main.ltoir"), options=LinkerOptions(arch="sm_90", link_time_optimization=False))
-        assert "-lto" in Linker(sample_code("13.0/main.ltoir"), options=LinkerOptions(arch="sm_90"))._nvjitlink_options
+        Linker(sample_code("13.0/main.ltoir"), options=LinkerOptions(arch="sm_90"))
+        assert "-lto" in no_libraries[-1].options
 
 
 def test_object_code_sources(samples, tmp_path) -> None:

@@ -32,17 +32,17 @@ def package(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-def test_told_before_anybody_sees_it(package) -> None:
-    """The module is complete, and its importer has not gone on."""
+def test_called_before_the_importer_goes_on(package) -> None:
+    """The module is complete, and its importer has not continued."""
     seen = []
-    watch = ImportWatch(lambda module: (seen.append(module.__name__), module.ORDER.append("told")))
+    watch = ImportWatch(lambda module: (seen.append(module.__name__), module.ORDER.append("called")))
     watch.watch(["watched.inner"])
     try:
         assert not [name for name in sys.modules if name.startswith("watched")]
         import watched.other
 
         assert seen == ["watched.inner"]
-        assert watched.ORDER == ["package", "inner", "told", "other"]
+        assert watched.ORDER == ["package", "inner", "called", "other"]
         assert type(watched.inner.__loader__).__module__ == "_frozen_importlib_external"
         assert watched.inner.__spec__.loader is watched.inner.__loader__
         importlib.reload(watched.inner)
@@ -53,7 +53,7 @@ def test_told_before_anybody_sees_it(package) -> None:
 
 
 def test_found_without_being_imported(package) -> None:
-    """Who only looks for a module gets a loader that answers all that its own does."""
+    """Code that only looks for a module gets a loader that answers as the module's own loader."""
     watch = ImportWatch(lambda _: None)
     watch.watch(["watched.inner"])
     try:
@@ -64,8 +64,8 @@ def test_found_without_being_imported(package) -> None:
         watch.stop()
 
 
-def test_told_at_once_of_what_is_there(package) -> None:
-    """A module that was imported before is told of when it is watched."""
+def test_called_at_once_for_an_imported_module(package) -> None:
+    """A module that is imported already is reported when it is watched."""
     import watched.inner  # noqa: F401
 
     seen = []
@@ -92,7 +92,7 @@ def test_errors_of_the_module_stay(package) -> None:
 
 
 def test_finder_that_asks_the_others(package, monkeypatch) -> None:
-    """A finder in front that goes round all finders, as numba-cuda's does, gets one answer and tells once."""
+    """A finder in front that asks all finders, as numba-cuda's does, gets one answer; the watch calls back once."""
 
     class Redirector:
         @staticmethod
@@ -113,7 +113,7 @@ def test_finder_that_asks_the_others(package, monkeypatch) -> None:
         watch.stop()
 
 
-def test_two_watches_are_both_told(package) -> None:
+def test_two_watches_are_both_called(package) -> None:
     """A pytest inside a pytest watches too."""
     seen = []
     watches = [ImportWatch(lambda _, name=name: seen.append(name)) for name in ("outer", "inner")]
@@ -128,7 +128,7 @@ def test_two_watches_are_both_told(package) -> None:
 
 
 def test_imports_in_threads(package) -> None:
-    """One execution, one telling."""
+    """One execution, one call."""
     seen = []
     watch = ImportWatch(seen.append)
     watch.watch(["watched.inner"])
@@ -183,13 +183,13 @@ def test_recipes_set_and_give_back(recipe) -> None:
     ("target", "version"), [("cuda-core", "0.3.1"), ("cuda-core", "0.2.0"), ("numba-cuda", "0.22")]
 )
 def test_release_without_a_recipe(target, version) -> None:
-    """A release that nobody wrote a recipe for is refused with those that there are."""
+    """A release without a recipe is refused, with the specifiers of the known recipes."""
     with pytest.raises(StaleRecipeError, match=rf"cannot steer {target} {version}: there are recipes for >="):
         recipe_for(target, version)
 
 
 def test_target_needs_force() -> None:
-    """A target that cannot be forced is none."""
+    """A target without `force` is abstract."""
     with pytest.raises(TypeError, match="abstract"):
         Target()
 
@@ -245,7 +245,7 @@ def test_own_target(run) -> None:
 
 
 def test_verification(run) -> None:
-    """A target that does not do what it is told fails each test that links, loudly."""
+    """A target that ignores the forced backend fails each test that links."""
     result = run(
         "import lib\ndef test_first(): lib.link()\ndef test_second(): lib.link()\n",
         "--force-backend=driver",
@@ -270,7 +270,7 @@ def test_verification(run) -> None:
     ids=["caught", "xfail", "documented", "outside"],
 )
 def test_mismatch_that_is_caught(run, link) -> None:
-    """Nor does a test pass that catches the error, expects it, or comes after one that was caught outside of tests."""
+    """A test that catches the error or expects it fails, and so does the run if it was caught outside of tests."""
     module = f"import lib\nfrom pytest_cudalink import Raises\n{link}\n"
     result = run(module, "--force-backend=nvjitlink", works=False, hooks="\nimport lib\nlib.USE = 'driver'\n")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -278,8 +278,8 @@ def test_mismatch_that_is_caught(run, link) -> None:
     result.stdout.no_fnmatch_line("* passed*")
 
 
-def test_mismatch_is_shown_beside_another_failure(run) -> None:
-    """It is not lost where the test fails for a reason of its own, or where no report of a test comes any more."""
+def test_mismatch_is_shown_with_another_failure(run) -> None:
+    """The mismatch is also shown if the test fails for another reason, or if no report of a test follows."""
     hooks = "\nimport lib\nlib.USE = 'driver'\n"
     caught = "    with pytest.raises(RuntimeError): lib.link()\n"
     module = f"import lib\ndef test():\n{caught}    assert False, 'its own'\n"
@@ -293,12 +293,12 @@ def test_mismatch_is_shown_beside_another_failure(run) -> None:
 
 
 def test_unforced_is_not_verified(run) -> None:
-    """Without a choice there is nothing to hold a library against."""
+    """Without a choice there is nothing to compare the backend with."""
     run("import lib\ndef test(): lib.link()\n", works=False).assert_outcomes(passed=1)
 
 
 def test_hooks(run, pytester) -> None:
-    """A project vetoes, changes single links, is told of each, and adds facts."""
+    """A project vetoes, changes single links, sees each link, and adds facts."""
     hooks = """
 def pytest_cudalink_decide(config, target, choice, inputs):
     if target == "bundled":
@@ -384,32 +384,32 @@ def _with(**attributes) -> Target:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (_Own(), r"is no list of targets; return \[_Own\(\)\]"),
-        ([_Own], r"is no target; return an instance, _Own\(\)"),
-        ([object()], "is no target; inherit from pytest_cudalink.targets.Target"),
-        ({"own": _Own()}, "'own' is no target"),
+        (_Own(), r"is not a list of targets; return \[_Own\(\)\]"),
+        ([_Own], r"is not a target; return an instance, _Own\(\)"),
+        ([object()], "is not a target; inherit from pytest_cudalink.targets.Target"),
+        ({"own": _Own()}, "'own' is not a target"),
         ([_with(name="")], r"Own\(\) has the name ''; give the class a name"),
         ([_with(modules="own")], r"Own\(\) has the modules 'own'; write their full names in a tuple"),
         ([_with(modules=(_Own,))], "write their full names in a tuple"),
     ],
 )
-def test_what_is_no_target(answer, words) -> None:
-    """A mistake in the hook is told with what to write."""
+def test_what_is_not_a_target(answer, words) -> None:
+    """The error for a mistake in the hook says what to write."""
     with pytest.raises(TypeError, match=words):
         registered(answer)
 
 
 @pytest.mark.parametrize("answer", [[_Own()], (_Own(),), iter([_Own()]), [_with(modules=["own"])], []])
 def test_registered(answer) -> None:
-    """Any collection will do."""
+    """Any iterable of targets is accepted."""
     assert all(target.name == "own" for target in registered(answer))
 
 
 def test_registered_wrongly(run) -> None:
-    """It is a usage error that names the hook, and no traceback."""
+    """A wrong answer is a usage error that names the hook, without a traceback."""
     result = run("def test(): pass\n", hooks="def pytest_cudalink_targets(): return Lib()\n")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: cudalink: the hook pytest_cudalink_targets: * is no list of targets; *"])
+    result.stderr.fnmatch_lines(["ERROR: cudalink: the hook pytest_cudalink_targets: * is not a list of targets; *"])
     result.stderr.no_fnmatch_line("*Traceback*")
 
 
@@ -436,8 +436,8 @@ Lib.install = install
 
 
 @pytest.mark.parametrize("arguments", [(), ("--force-backend=driver", "--cudalink-target=bundled"), ("-n1",)])
-def test_stale_target_that_nobody_forces(run, arguments) -> None:
-    """A release without a recipe breaks no suite that does not force it: it is left alone, and the summary says so."""
+def test_stale_target_that_is_not_forced(run, arguments) -> None:
+    """A release without a recipe breaks no suite that does not force it: it is not watched, and the summary says so."""
     result = run("import lib\ndef test(): assert lib.link() == 'nvjitlink'\n", *arguments, hooks=MOVED)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["lib is not watched: cannot steer lib 9.9: it has no switch"])
@@ -468,7 +468,7 @@ def test_after(cudalink_backend):
     result.stdout.fnmatch_lines(["FAILED *test_fixture - *StaleRec*", "ERROR *test_marked - *StaleRec*"])
 
 
-def test_imported_anew(run) -> None:
+def test_imported_again(run) -> None:
     """A library that is imported a second time is another module: forced and watched as the first."""
     module = """
 import sys
