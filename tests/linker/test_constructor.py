@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+
 import pytest
 
 from pytest_cudalink import probes
 from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode, VersionSkewError, forcing
 from pytest_cudalink.linker.backends import OPENERS
 from pytest_cudalink.linker.dispatch import Case, cases, policies
+from pytest_cudalink.linker.input_checks import added_checks
+from pytest_cudalink.targets import BackendChoice, LinkEvent
+from pytest_cudalink.targets.bundled import Bundled
+from pytest_cudalink.targets.steering import Steering
 
 ALL_CASES = [case for policy in policies() for case in cases(policy)]
 
@@ -21,9 +28,13 @@ class RecordingState:
     def __init__(self, options) -> None:
         self.options = options
         self.inputs: list[tuple[str, str]] = []
+        self.lock = threading.RLock()
 
     def add(self, kind: str, code: bytes, name: str) -> None:
         self.inputs.append((kind, name))
+
+    def complete(self, target: str) -> bytes:
+        return b""
 
     def read_logs(self) -> None: ...
 
@@ -177,6 +188,73 @@ def test_forcing(no_libraries, sample_code) -> None:
     for wrong in ("cuda", "", ["driver"]):
         with pytest.raises(ValueError, match="unknown backend .*; known: 'driver', 'nvjitlink'"):
             Linker(code, options=options, backend=wrong)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def links() -> Iterator[list[LinkEvent]]:
+    """A run that forces the driver is active; its links."""
+    events: list[LinkEvent] = []
+    steering = Steering([Bundled()], on_link=events.append)
+    steering.start(BackendChoice("driver", "the run"))
+    yield events
+    steering.stop()
+
+
+def test_who_forces(links, no_libraries, sample_code) -> None:
+    """The argument wins over a choice set by hand, and that over the run; links report only the run's choice."""
+    code, options = sample_code("12.9/main.ptx"), LinkerOptions(arch="sm_90")
+    with probes.fake(driver="12.9", nvjitlink="12.9"):
+        assert forcing.forced() == BackendChoice("driver", "the run")
+        first = Linker(code, options=options)
+        with forcing.forced_backend("nvjitlink", "a person"):
+            assert forcing.forced() == BackendChoice("nvjitlink", "a person")
+            second = Linker(code, options=options)
+            third = Linker(code, options=options, backend="driver")
+        assert forcing.forced() == BackendChoice("driver", "the run")
+        for linker in (first, second, third):
+            linker.link()
+    assert [linker.decision.because for linker in (first, second, third)] == [
+        "forced by the run",
+        "forced by a person",
+        "forced by the argument 'backend'",
+    ]
+    assert [(event.backend, event.forced) for event in links] == [
+        ("driver", "the run"),
+        ("nvjitlink", None),
+        ("driver", None),
+    ]
+
+
+def test_a_faked_version_keeps_what_is_forced_by_hand(links, no_libraries, sample_code) -> None:
+    """The run applies its choice again when a version is faked; a person's choice stays before it."""
+    with forcing.forced_backend("nvjitlink", "a person"), probes.fake(nvjitlink="12.9"):
+        linker = Linker(sample_code("12.9/main.ptx"), options=LinkerOptions(arch="sm_90"))
+    assert linker.decision.because == "forced by a person"
+
+
+def test_added_checks(monkeypatch, no_libraries, sample_code) -> None:
+    """An added check sees every leaf that nvJitLink is to link; its error becomes one that names the input."""
+    seen = []
+
+    def check(name, artifact, nvjitlink) -> Exception | None:
+        seen.append((name, artifact.kind, str(nvjitlink)))
+        return LookupError("two\nlines") if artifact.kind == "cubin" else None
+
+    monkeypatch.setattr("pytest_cudalink.linker.input_checks.added_checks", [*added_checks, check])
+    options = LinkerOptions(arch="sm_90")
+    with probes.fake(driver="13.0", nvjitlink="13.0"):
+        Linker(sample_code("13.0/main.ptx"), options=options, backend="nvjitlink")
+        assert seen == [("13.0/main.ptx", "ptx", "13.0")]
+        with pytest.raises(
+            VersionSkewError, match=r"nvJitLink 13.0 must not link this input\n.*\n  two\n  lines"
+        ) as caught:
+            Linker(sample_code("13.0/main.cubin"), options=options, backend="nvjitlink")
+        assert caught.value.input_name == "13.0/main.cubin"
+        assert isinstance(caught.value.__cause__, LookupError)
+        Linker(sample_code("13.0/main.cubin"), options=options, backend="driver")
+        unchecked = LinkerOptions(arch="sm_90", check_inputs=False)
+        Linker(sample_code("13.0/main.cubin"), options=unchecked, backend="nvjitlink")
+    assert len(seen) == 2
 
 
 @pytest.mark.parametrize("policy", ["lenient", "", ["strict-major"], 3])
