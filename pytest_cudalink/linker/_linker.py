@@ -87,7 +87,7 @@ class Linker:
                 msg = f"Linker takes ObjectCode instances, got {found}; make one with ObjectCode.from_ptx or a sibling"
                 raise TypeError(msg)
         if options is not None and not isinstance(options, LinkerOptions):
-            msg = f"Linker: options is a LinkerOptions, got {type(options).__name__}"
+            msg = f"Linker: options must be a LinkerOptions, got {type(options).__name__}"
             raise TypeError(msg)
         self._options = options or LinkerOptions()
         self._inputs = [(code.name or f"input {number}", code) for number, code in enumerate(object_codes, 1)]

@@ -212,7 +212,7 @@ class LinkerOptions:
                 "variables_used",
                 self.variables_used,
                 "nvjitlink",
-                "has it for LTO only: link LTO-IR, or leave it out",
+                "supports it only with LTO: link LTO-IR, or leave it out",
             )
         since = _INCREMENTAL_LTO_SINCE if lto else _INCREMENTAL_SINCE
         if self.incremental and version < since:
@@ -319,7 +319,7 @@ class LinkerOptions:
                     )
         if self.kernels_used:
             options.append(DriverOption(_KERNEL_NAMES, "kernels_used", tuple(self.kernels_used)))
-            why = "CU_JIT_REFERENCED_KERNEL_NAMES is, and keeps every kernel whose name contains one of these"
+            why = "CU_JIT_REFERENCED_KERNEL_NAMES is, too; it keeps every kernel whose name contains one of these"
             _warn_deprecated("kernels_used", why)
         return options
 

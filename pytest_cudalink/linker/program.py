@@ -59,17 +59,17 @@ class Program:
 
     def __init__(self, code: str, code_type: str = "c++", options: ProgramOptions | None = None) -> None:
         if not isinstance(code_type, str):
-            msg = f"Program: code_type is a str, 'c++', got {type(code_type).__name__}"
+            msg = f"Program: code_type must be the str 'c++', got {type(code_type).__name__}"
             raise TypeError(msg)
         if code_type.lower() != "c++":
             msg = f"Program: code_type {code_type!r} is not supported, only 'c++'; PTX goes to ObjectCode.from_ptx"
             raise ValueError(msg)
         if not isinstance(code, str):
-            msg = f"Program: code is the source text as str, got {type(code).__name__}"
+            msg = f"Program: code must be the source text as str, got {type(code).__name__}"
             raise TypeError(msg)
         self._options = ProgramOptions() if options is None else options
         if not isinstance(self._options, ProgramOptions):
-            msg = f"Program: options is a ProgramOptions, got {type(options).__name__}"
+            msg = f"Program: options must be a ProgramOptions, got {type(options).__name__}"
             raise TypeError(msg)
         self._nvrtc = _nvrtc()
         self._handle = self._create(code)
