@@ -148,7 +148,7 @@ def test_unknown_policy_lists_the_known() -> None:
 
 
 def test_the_plugin_offers_exactly_the_policies_of_the_file() -> None:
-    """The plugin does not read the file at start-up, so its list is held against it here."""
+    """The plugin does not read the file at start-up, so its list is compared with the file here."""
     assert tuple(policies()) == settings.POLICIES
 
 
