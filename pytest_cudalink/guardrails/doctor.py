@@ -15,8 +15,10 @@ from typing import Any, Final, Literal
 from packaging.specifiers import SpecifierSet
 
 from .. import probes
+from ..compat.architectures import known_architectures
+from ..compat.releases import ptx_isa_of
 from ..linker import dispatch
-from ..versions import CudaVersion, known_architectures, ptx_isa_of
+from ..versions import CudaVersion
 from . import _pathfinder, attribution
 from .driver import DriverFacts
 from .guard import driver_hint, forward_compatibility_assumed, make_item

@@ -15,8 +15,9 @@ from typing import Any, Final, Literal, Protocol
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
+from ..compat.releases import DRIVER_BRANCH_FLOOR, LATEST_KNOWN, PTX_ISA
 from ..tables import read_matrix
-from ..versions import DRIVER_BRANCH_FLOOR, LATEST_KNOWN, PTX_ISA, CudaVersion, Needs, skew_remedy
+from ..versions import CudaVersion, Needs, skew_remedy
 
 __all__ = [
     "ALREADY_LOADED",

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Self
 
 from .. import probes
-from ..versions import CudaVersion, known_architectures, parse_architecture
+from ..compat.architectures import known_architectures, parse_architecture
+from ..versions import CudaVersion
 from . import forcing
 from .backends.driver import DriverLinkState
 from .backends.nvjitlink import NvJitLinkState, can_fetch_ltoir

@@ -8,7 +8,8 @@ from functools import cache
 from typing import Any
 
 from .._warn import warn
-from ..versions import CudaVersion, parse_architecture
+from ..compat.architectures import parse_architecture
+from ..versions import CudaVersion
 from .dispatch import BackendName, policy_named
 
 __all__ = ["DriverOption", "LinkerOptions", "ProgramOptions"]

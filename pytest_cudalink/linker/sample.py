@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import probes
+from ..compat.architectures import parse_architecture
 from ..environment.facts import driver_is_emulated
 from ..probes import libcuda
-from ..versions import parse_architecture
 
 if TYPE_CHECKING:
     from . import ObjectCode

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
+from pytest_cudalink.compat.releases import DRIVER_BRANCH_FLOOR
 from pytest_cudalink.guardrails import rules
 from pytest_cudalink.guardrails.rules import Fact, Item, KnownDriver, Pipeline, judge, judge_all, worst
-from pytest_cudalink.versions import DRIVER_BRANCH_FLOOR, CudaVersion
+from pytest_cudalink.versions import CudaVersion
 
 NEW = KnownDriver(CudaVersion(99, 0))
 
