@@ -22,6 +22,8 @@ _INCLUDES = tuple(
     "dirent dlfcn errno limits link stdarg stddef stdint stdio stdlib string sys/stat unistd".split()  # noqa: SIM905
 )
 _NATIVE = Path(__file__).with_name("native")
+#: What every stub contains, in this order: one C file, so that a project needs to compile no more.
+_PARTS = ("base", "search", "runtime", "adapters")
 #: What other programs search for, by part of a name, in /proc/self/maps and in folders (vLLM, flashinfer).
 _SOUGHT = ("libcudart", "libnvrtc", "libcuda", "libnvjitlink", "libnvidia")
 
@@ -171,8 +173,7 @@ def _source(stub: Stub, catalog: Catalog, headers: int | None) -> str:
         _list("wheels", library.wheels),
         _list("folders", library.folders),
         "",
-        (_NATIVE / "runtime.c").read_text(encoding="utf-8"),
-        (_NATIVE / "adapters.c").read_text(encoding="utf-8"),
+        *((_NATIVE / f"{part}.c").read_text(encoding="utf-8") for part in _PARTS),
         "/* ---- the types of the catalog ---- */",
         "",
         *_typedefs(library, catalog.types_for(headers)),

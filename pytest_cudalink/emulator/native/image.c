@@ -1,11 +1,13 @@
-/* Reading images: what kind, ELF with every offset checked, and as much of PTX as a linker's front door needs. */
-#include "emulator.h"
+/* Reading images. */
+#include "image.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "caller.h"
 
 enum {
   EM_CUDA = 190,
@@ -23,6 +25,12 @@ enum {
 static uint16_t u16(const uint8_t *at) { return (uint16_t)(at[0] | at[1] << 8); }
 static uint32_t u32(const uint8_t *at) { return u16(at) | (uint32_t)u16(at + 2) << 16; }
 static uint64_t u64(const uint8_t *at) { return u32(at) | (uint64_t)u32(at + 4) << 32; }
+
+uint64_t cl_little(const uint8_t *at, int bytes) {
+  uint64_t value = 0;
+  while (bytes-- > 0) value = value << 8 | at[bytes];
+  return value;
+}
 
 /* -- kinds -- */
 

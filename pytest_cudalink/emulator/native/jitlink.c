@@ -1,12 +1,17 @@
-/* One link through libnvJitLink, answered in the driver's codes and words. */
+/* One link through libnvJitLink: the library is found at the first link, and its answers are put into the driver's words. */
 #define _GNU_SOURCE
-#include "emulator.h"
+#include "jitlink.h"
 
 #include <dlfcn.h>
 #include <malloc.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "config.h"
+#include "events.h"
 
 enum { NVJ_PTX_COMPILE = 4, NVJ_INTERNAL = 6, NVJ_LTO_NOT_ENABLED = 18 };
 enum { INPUT_CUBIN = 1, INPUT_PTX, INPUT_LTOIR, INPUT_FATBIN, INPUT_OBJECT, INPUT_LIBRARY };
@@ -42,11 +47,14 @@ enum { FIRST_ARCH_OF_13 = 75 };
 static pthread_mutex_t marks_lock = PTHREAD_MUTEX_INITIALIZER;
 static int threads_inside;
 
-void cl_linker_unlock_in_child(void) {
+/* A thread may hold a lock while another one forks; in the child nobody would release it. */
+static void unlock_in_child(void) {
   pthread_mutex_init(&current.lock, NULL);
   pthread_mutex_init(&old.lock, NULL);
   pthread_mutex_init(&marks_lock, NULL);
 }
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
 
 /* 12.0 to 12.2 export their functions under names with a version only. */
 static void *function(void *library, const char *name) {
