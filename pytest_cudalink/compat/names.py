@@ -22,9 +22,6 @@ __all__ = [
     "LIMIT_EVENTS_KEPT",
     "LIMIT_EVENT_SIZE",
     "LIMIT_FAULTS",
-    "LIMIT_FAULTS_TEXT",
-    "LIMIT_PATH",
-    "LIMIT_RELEASE",
     "MARKER_BACKENDS",
     "NVJITLINK_WORDS",
     "POLICIES",
@@ -57,12 +54,9 @@ EMULATED_ARCHITECTURES: tuple[str, ...] = ("sm_70", "sm_75", "sm_80", "sm_86", "
 DEFAULT_ARCHITECTURE = "sm_90"
 LIMIT_DEVICES = 64
 LIMIT_FAULTS = 64
-LIMIT_FAULTS_TEXT = 4095
 LIMIT_DELAY = 86_400_000
 LIMIT_EVENT_SIZE = 1024
 LIMIT_EVENTS_KEPT = 16_384
-LIMIT_PATH = 4095
-LIMIT_RELEASE = 31
 #: Number, first release, first release without it, suffixes.
 ARCHITECTURES: tuple[tuple[int, tuple[int, int], tuple[int, int] | None, str], ...] = (
     (50, (12, 0), (13, 0), ""),

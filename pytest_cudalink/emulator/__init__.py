@@ -270,9 +270,6 @@ def _release(release: str | None, version: CudaVersion) -> str:
     if release is not None and not re.fullmatch(r"\d+(\.\d+)+", release, re.ASCII):
         msg = f"{release!r} is not a driver release; write one such as {release_of(version)!r}"
         raise EmulatorError(msg, "release")
-    if release is not None and len(release) > names.LIMIT_RELEASE:
-        msg = f"release has {len(release)} characters; expected at most {names.LIMIT_RELEASE}"
-        raise EmulatorError(msg, "release")
     return release or release_of(version)
 
 

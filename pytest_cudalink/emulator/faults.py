@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from ..compat.names import LIMIT_DELAY, LIMIT_FAULTS, LIMIT_FAULTS_TEXT
+from ..compat.names import LIMIT_DELAY, LIMIT_FAULTS
 from ..tables import read_table
 from ..versions import CudaVersion
 
@@ -141,9 +141,6 @@ def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:
             found.append(Fault(function, code, int(match[2]), int(match[4] or 0) / 1000))
     if len(found) > LIMIT_FAULTS:
         msg = f"{len(found)} faults are too many; expected at most {LIMIT_FAULTS}"
-        raise ValueError(msg)
-    if len(written := text_of(found)) > LIMIT_FAULTS_TEXT:
-        msg = f"the faults have {len(written)} characters; expected at most {LIMIT_FAULTS_TEXT}"
         raise ValueError(msg)
     return tuple(found)
 

@@ -205,8 +205,6 @@ def test_bad_release() -> None:
         emulator.EmulatorError, match=r"'banana' is not a driver release; write one such as '580\.65\.06'"
     ):
         emulator.plan("13.0", release="banana")
-    with pytest.raises(emulator.EmulatorError, match="release has 41 characters; expected at most 31"):
-        emulator.plan("13.0", release="580" + ".0" * 19)
 
 
 def test_missing_toolchain(run, pytester, tmp_path) -> None:
@@ -464,10 +462,6 @@ def test_devices_and_faults_of_a_run(run, pytester, monkeypatch, how: str) -> No
         ("cuInit:1=12345", "12345 is not a CUresult"),
         ("cuInit:1=CUDA_ERROR_NONESUCH", "'CUDA_ERROR_NONESUCH' is not a CUresult"),
         ("cuInit:1=2;" * 65, "65 faults are too many; expected at most 64"),
-        (
-            "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags:123456=999@123456;" * 64,
-            "characters; expected at most 4095",
-        ),
     ],
 )
 def test_bad_faults(text: str, complaint: str) -> None:
