@@ -84,7 +84,7 @@ def _architectures() -> str:
     lines += ["static const struct target { int number, since, dropped, renamed; bool specific, family; } targets[]"]
     lines += ["__attribute__((unused)) = {"]
     for number, one in known.items():
-        # a driver older than the oldest known release counts as one of it
+        # what the oldest known release has, every driver has
         since = 0 if one["since"] == oldest else _number(one["since"])
         dropped = _number(one["dropped"]) if "renamed" in one else 0
         letters = ", ".join("true" if letter in one.get("suffixes", "") else "false" for letter in "af")
