@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from ..guardrails.doctor import Report
+    from ..guardrails.doctor import DoctorReport
 
 __all__ = ["DESCRIPTION", "configure", "run"]
 
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     return report.exit_code
 
 
-def _tables(report: Report) -> Iterator[Table]:
+def _tables(report: DoctorReport) -> Iterator[Table]:
     """The page as tables; the same for a pipe and for a terminal."""
     driver = report.driver
     version = f"CUDA {driver['version']}" if driver["version"] else "none"
@@ -95,7 +95,7 @@ def _tables(report: Report) -> Iterator[Table]:
     yield "Findings", ("", "what", "repaired by", "otherwise"), findings
 
 
-def _rules(report: Report) -> Iterator[tuple[str, ...]]:
+def _rules(report: DoctorReport) -> Iterator[tuple[str, ...]]:
     """One row for each rule that holds, and for each different way in which one does not; --json has every verdict."""
     groups: dict[tuple[str, str], list[str]] = {}
     for verdict in report.rules:
@@ -108,7 +108,7 @@ def _rules(report: Report) -> Iterator[tuple[str, ...]]:
         yield mark, rule, f"{messages[0]}{more}"
 
 
-def _plain(report: Report) -> Iterator[str]:
+def _plain(report: DoctorReport) -> Iterator[str]:
     """Aligned text; the last column is not padded, and repairs stand on lines of their own."""
     for title, _, rows in _tables(report):
         yield title
@@ -144,7 +144,7 @@ def _stacked(rows: Sequence[tuple[str, ...]], width: int) -> Iterator[tuple[tupl
         yield tuple(padded), tuple(filter(None, row[beside:]))
 
 
-def _in_colour(report: Report) -> bool:
+def _in_colour(report: DoctorReport) -> bool:
     """Print with rich, as tables where they have room; False where this is no terminal, or rich is not installed."""
     if not sys.stdout.isatty():
         return False

@@ -18,8 +18,9 @@ from .guard import (
     MODES,
     CompatibilityGuardRails,
 )
+from .items import Item, Verdict
+from .pipelines import Pipeline
 from .routing import Routing, declare_pipeline, install, installed, process_wide_guard_rails, uninstall
-from .rules import Item, Pipeline, Verdict
 
 __all__ = [
     "DRIVER_COMPATIBILITY_VARIABLE",

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from .. import probes
 from ..probes import libcuda
 from ..versions import CudaVersion
-from .rules import Fact, branch_of
+from .items import Fact
+from .rules import branch_of
 
 __all__ = ["DriverFacts", "NvmlError", "driver_release", "parse_cuda_version", "parse_release"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .rules import Verdict
+from .items import Verdict
 
 __all__ = [
     "CompatibilityCheckError",
@@ -18,7 +18,7 @@ class CompatibilityCheckError(RuntimeError):
 
     Attributes
     ----------
-    verdict : rules.Verdict
+    verdict : Verdict
         The rule, the items with their witnesses, and what repairs it.
     """
 

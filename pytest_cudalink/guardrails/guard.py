@@ -18,17 +18,10 @@ from ..compat.names import GuardRailMode as Mode
 from . import _pathfinder, attribution
 from .driver import DriverFacts, parse_cuda_version, parse_release
 from .errors import CompatibilityWarning, error_of
-from .rules import (
-    ALREADY_LOADED,
-    Item,
-    ItemKind,
-    Pipeline,
-    Verdict,
-    check_pipeline,
-    judge,
-    libraries_by_name,
-    parse_constraint,
-)
+from .items import ALREADY_LOADED, Item, ItemKind, Verdict
+from .pipelines import Pipeline, check_pipeline
+from .relations import libraries_by_name
+from .rules import judge, parse_constraint
 
 if TYPE_CHECKING:
     from cuda.pathfinder import LoadedDL, LocatedBitcodeLib, LocatedHeaderDir, LocatedStaticLib

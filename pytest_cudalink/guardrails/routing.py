@@ -134,7 +134,7 @@ def _exchange(old: dict[str, Callable[..., Any]], new: dict[str, Callable[..., A
 def _left(functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
     """Who still refers to one of the functions."""
     own = {id(_names_of(module)) for name, module in list(sys.modules.items()) if _keeps_its_own(name)}
-    own |= {id(functions), id(_pathfinder._PLAIN)}  # noqa: SLF001 (its module is a part of this package)
+    own |= {id(functions), id(_pathfinder.originals)}
     left = set()
     for name, function in functions.items():
         for referrer in gc.get_referrers(function):

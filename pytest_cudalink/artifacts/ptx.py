@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ._damage import Damaged
+from .damage import Damaged
 
 __all__ = ["PtxModule", "looks_like_ptx", "read_ptx"]
 
-# Every pattern is linear in the text: nothing is tried twice (possessive quantifiers), and what has no end is taken up
-# to the end of the text, so that the search does not begin again inside of it.
+# Every pattern is linear in the text: possessive quantifiers try nothing twice, and an unterminated comment or
+# declaration matches up to the end of the text, so that the search does not begin again inside of it.
 _COMMENT_OR_STRING = re.compile(rb'"[^"\n]*+"|//[^\n]*+|/\*(?:.*?\*/|(?P<open>.*+))', re.DOTALL)
 _HEAD_SKIP = re.compile(rb"(?:\s++|//[^\n]*+|/\*.*?\*/)*+", re.DOTALL)
 _VERSION = re.compile(rb"\.version\s++(\d{1,4})\.(\d{1,4})(?!\d)")
@@ -22,7 +22,7 @@ _TARGET = re.compile(rb"\.target\s++([A-Za-z_]\w*+)")
 _RELEASE = re.compile(rb"Cuda compilation tools, release (\d{1,4})\.(\d{1,4})(?!\d)")
 _NAME = re.compile(rb"[A-Za-z_$%][\w$]*+")
 _BETWEEN_NAMES = re.compile(rb"[^\w$%]++")
-# Both begin with a literal dot, which lets the search skip everything else: the linkage and a function with its
+# Both begin with a literal dot, so that the search skips everything else: the linkage and a function with its
 # optional return parameter, or a variable up to its size, value or end.
 _FUNCTION = re.compile(
     rb"\.(?:(visible|extern|weak)\s++\.)?(entry|func)\b\s*+(?:\.noreturn\b\s*+)?(?:\([^()]*+\)\s*+)?("
@@ -34,7 +34,7 @@ _VARIABLE = re.compile(rb"\.(visible|extern)\s++\.(?:global|const|shared)\b([^;=
 
 @dataclass(frozen=True)
 class PtxModule:
-    """What the text says of itself.
+    """The directives and symbols of a PTX text.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class PtxModule:
 
 
 def looks_like_ptx(data: bytes) -> bool:
-    """Whether the first thing after white space and comments is a ``.version`` directive."""
+    """Whether a ``.version`` directive comes first, after white space and comments."""
     skipped = _HEAD_SKIP.match(data)
     at = skipped.end() if skipped else 0
     return _VERSION.match(data, at) is not None
@@ -113,7 +113,7 @@ def _functions(plain: bytes) -> tuple[list[str], list[str], list[str]]:
 
 
 def _variables(plain: bytes) -> Iterator[tuple[bytes, str]]:
-    """Linkage and name of the variables that others can see or bring."""
+    """Linkage and name of the variables that other modules can use or must define."""
     for linkage, head, end in _VARIABLE.findall(plain):
         if not end:
             raise Damaged(f"PTX ends in the declaration of a .{linkage.decode('ascii')} variable")
@@ -123,7 +123,7 @@ def _variables(plain: bytes) -> Iterator[tuple[bytes, str]]:
 
 
 def _blank(found: re.Match[bytes]) -> bytes:
-    """Empty what may look like a directive and is none."""
+    """Blank a comment or string, which may contain text that looks like a directive."""
     if found["open"] is not None:
         raise Damaged(f"PTX has a comment at byte {found.start()} that does not end")
     return b'""' if found[0].startswith(b'"') else b" "

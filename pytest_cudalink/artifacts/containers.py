@@ -1,7 +1,7 @@
 """Reading the containers of device code: LTO-IR files, fatbins, and ``ar`` libraries.
 
-Neither of NVIDIA's two formats is documented; the fields here were read off the output of nvcc 13.0 and of NVRTC 12.0
-to 13.5, and only those are used that agreed in all of them.
+NVIDIA documents neither LTO-IR nor fatbins; the fields here were read off the output of nvcc 13.0 and of NVRTC 12.0 to
+13.5, and only fields that agree in all of these are used.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ._damage import Damaged, Reader
+from .damage import Damaged, Reader
 
 __all__ = [
     "AR_MAGIC",
@@ -53,8 +53,8 @@ class LtoIr(NamedTuple):
 def read_ltoir(data: memoryview) -> LtoIr:
     """Read an LTO-IR header.
 
-    The payload is scrambled bitcode in 32-bit words without a length of its own, so a file that lost whole words is
-    only found out by the linker, which answers with an error.
+    The payload is scrambled bitcode in 32-bit words without a length, so only the linker notices a file that lost whole
+    words, and answers with an error.
 
     Raises
     ------
@@ -78,13 +78,13 @@ class FatbinEntry(NamedTuple):
     Attributes
     ----------
     kind : int
-        1 PTX, 2 ELF, 8 LTO-IR; others are passed on as they are.
+        1 PTX, 2 ELF, 8 LTO-IR; other numbers are returned unchanged.
     arch : int
         Compute capability times ten.
     version : tuple of int
         For PTX the ISA version.
     compressed : bool
-        The payload is packed and is not looked into.
+        The payload is packed and is not inspected.
     payload : memoryview
     """
 
@@ -96,12 +96,12 @@ class FatbinEntry(NamedTuple):
 
 
 def read_fatbin(data: memoryview) -> Iterator[FatbinEntry]:
-    """Read the entries of one fatbin, or of several that follow each other, as nvcc leaves them in an object.
+    """Read the entries of one fatbin, or of consecutive ones, as nvcc writes them into an object.
 
     Raises
     ------
     Damaged
-        If a header or a payload ends outside of what holds it.
+        If a header or a payload ends outside of its container.
     """
     reader = Reader(data)
     at = 0
@@ -110,7 +110,7 @@ def read_fatbin(data: memoryview) -> Iterator[FatbinEntry]:
             return
         _, _, header_size, size = reader.unpack(_FATBIN_HEADER, at, "fatbin header")
         if bytes(data[at : at + 4]) != FATBIN_MAGIC or header_size < _FATBIN_HEADER.size:
-            raise Damaged(f"fatbin header at byte {at} is not one")
+            raise Damaged(f"no fatbin header at byte {at}")
         body = Reader(reader.span(at + header_size, size, "fatbin"))
         at += header_size + size
         inner = 0

@@ -1,4 +1,4 @@
-"""The one way in which the readers of this package say that bytes are not what they claim to be."""
+"""The error and the bounds-checked access that the readers of this package share."""
 
 from __future__ import annotations
 
