@@ -17,11 +17,9 @@ import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).parent
-KNOWN = tomllib.loads((HERE.parent / "pytest_cudalink/compat/data/releases.toml").read_text(encoding="utf-8"))[
-    "releases"
-]
+KNOWN = tomllib.loads((HERE.parent / "pytest_cudalink/compat/data/releases.toml").read_text(encoding="utf-8"))
 #: Releases with wheels: no other one stands in for them.
-RELEASES = tuple(release for release, known in KNOWN.items() if "stand-in" not in known)
+RELEASES = tuple(release for release, known in KNOWN["releases"].items() if "stand-in" not in known)
 #: What the layout "libs" has, and what "ctk" has in addition.
 LIBS = ("nvidia-nvjitlink", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime")
 CTK = {

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +18,7 @@ from ..compat import names
 from ..compat.architectures import ARCHITECTURES, dropped_by
 from ..compat.releases import DRIVER_RELEASES, STAND_INS
 from ..versions import CudaVersion
+from ..wheels import NVJITLINK, installed_wheels
 from .faults import parse, text_of
 
 __all__ = [
@@ -315,11 +315,7 @@ def _nvjitlink(version: CudaVersion) -> Path | None:
 
 
 def _nvjitlink_of_environment(version: CudaVersion) -> Path | None:
-    for name in ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12"):
-        try:
-            wheel = metadata.distribution(name)
-        except metadata.PackageNotFoundError:
-            continue
+    for wheel in installed_wheels(*NVJITLINK):
         if CudaVersion.parse(wheel.version) != version:
             continue
         for file in wheel.files or ():

@@ -12,11 +12,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
-from importlib import metadata
 from typing import Final
 
 from .._warn import warn as warn_caller
 from ..versions import CudaVersion
+from ..wheels import NVJITLINK, installed_wheel
 from . import libcuda
 
 __all__ = [
@@ -231,17 +231,13 @@ def _warn_once(obstacle: str, remedy: str) -> None:
 
 def nvjitlink_wheel() -> str | None:
     """Version of the installed nvJitLink wheel, such as ``"13.0.88"``, read from its metadata without loading it."""
-    return wheel_version("nvidia-nvjitlink", "nvidia-nvjitlink-cu12")
+    return wheel_version(*NVJITLINK)
 
 
 def wheel_version(*names: str) -> str | None:
-    """Version of the first of some distributions that is installed."""
-    for name in names:
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return None
+    """Version of the first of some packages that is installed; None if none of them is."""
+    wheel = installed_wheel(*names)
+    return None if wheel is None else wheel.version
 
 
 @cache

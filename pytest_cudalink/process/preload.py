@@ -25,6 +25,7 @@ from ..emulator import (
     library_folder,
     prepended,
 )
+from .maps import mapped_files
 
 __all__ = [
     "LoadedTooLateError",
@@ -57,12 +58,7 @@ def loaded_file(name: str) -> str | None:
     ``libcuda.so.1`` is a link to ``libcuda.so.580.65.06``, which is the name that shows in the process's map.
     """
     stem = name.partition(".so")[0] + ".so"
-    with suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:  # noqa: PTH123
-        for line in maps:
-            path = line.partition("/")[2].strip()
-            if path.rpartition("/")[2].startswith(stem):
-                return "/" + path
-    return None
+    return next((path for path in mapped_files() if path.rpartition("/")[2].startswith(stem)), None)
 
 
 def emulated() -> Emulation | None:

@@ -14,8 +14,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -112,16 +112,15 @@ class Toolchain:
 
 
 def cache_root() -> Path:
-    """``$CUDALINK_CACHE``, else ``pytest-cudalink`` in the user's cache folder (XDG Base Directory Specification)."""
+    """Folder of the cache: ``$CUDALINK_CACHE``, else ``pytest-cudalink`` in the user's cache folder.
+
+    On Linux that is ``$XDG_CACHE_HOME``, or ``~/.cache`` where the variable is unset or relative.
+    """
     if given := os.environ.get("CUDALINK_CACHE"):
         return Path(given).expanduser().absolute()
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or ""
-        if not Path(base).is_absolute():
-            base = str(Path.home() / ".cache")
-    return Path(base) / "pytest-cudalink"
+    from platformdirs import user_cache_path
+
+    return user_cache_path("pytest-cudalink", appauthor=False, opinion=False)
 
 
 @cache
@@ -433,14 +432,11 @@ def _run(command: Sequence[str], release: CudaVersion) -> None:
         raise ToolchainError(msg)
 
 
-@contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """One process at a time works on a toolchain; a lock of the system, so that a killed process leaves none behind."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: the rename at the end still lets only one win
-        yield
-        return
-    with (folder.parent / f".{folder.name}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def _lock(folder: Path) -> AbstractContextManager[object]:
+    """Lock of one toolchain's folder, which only one process or thread can hold; waits without a limit.
+
+    It is an OS lock (``flock`` on Linux): the kernel releases it when the process dies.
+    """
+    from filelock import FileLock
+
+    return FileLock(folder.parent / f".{folder.name}.lock")

@@ -331,3 +331,33 @@ def test_what_a_killed_process_left_is_swept(monkeypatch, tmp_path) -> None:
     with pytest.raises(ToolchainError, match="offline"):
         toolchains.add("13.0")
     assert [folder.exists() for folder in folders] == [False, True, True]
+
+
+#: Begins to add a release, and stays at it until it is killed.
+HOLD = """
+import sys, time
+from pytest_cudalink import toolchains
+def wait(*_):
+    print("holding", flush=True)
+    time.sleep(600)
+toolchains._run = wait
+toolchains.add(sys.argv[1])
+"""
+
+
+def test_a_killed_process_leaves_no_lock(monkeypatch) -> None:
+    """Another process waits while one fetches a release, and goes on as soon as that one is killed."""
+    monkeypatch.setattr(toolchains, "_run", lambda *_: (_ for _ in ()).throw(ToolchainError("offline")))
+    with (
+        subprocess.Popen([sys.executable, "-c", HOLD, "12.3"], stdout=subprocess.PIPE, text=True) as holder,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        try:
+            assert holder.stdout.readline() == "holding\n"
+            waiting = pool.submit(toolchains.add, "12.3")
+            with pytest.raises(TimeoutError):
+                waiting.result(timeout=1)
+        finally:
+            holder.kill()
+        with pytest.raises(ToolchainError, match="offline"):
+            waiting.result(timeout=30)

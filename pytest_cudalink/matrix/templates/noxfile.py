@@ -2,7 +2,7 @@
 
 import nox
 
-from ..nox import sessions
+from pytest_cudalink.matrix.nox import sessions
 
 nox.options.default_venv_backend = "uv|virtualenv"
 
