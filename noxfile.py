@@ -202,8 +202,9 @@ def valgrind(session: nox.Session) -> None:
 
 @nox.session
 def sanitizers(session: nox.Session) -> None:
-    """The emulated driver built with address and undefined-behaviour sanitizers, all of its API called."""
+    """The emulated driver with the sanitizers of addresses, undefined behaviour and threads, all of its API called."""
     check_native(session, "sanitizers", *session.posargs)
+    check_native(session, "threads", *session.posargs)
 
 
 @nox.session

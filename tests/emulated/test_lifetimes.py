@@ -108,6 +108,31 @@ for one in (state, a, b):
     )
 
 
+def test_a_state_used_after_its_end(on_driver) -> None:
+    """Each use of a destroyed state is refused and told; of an address that never was a state it is only refused."""
+    program = (
+        CTYPES
+        + """
+log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
+state = create(log, values)
+assert cu.cuLinkDestroy(state) == 0 and told() == []
+image, size = ctypes.c_void_p(), ctypes.c_size_t()
+for call, answer in (
+    ("cuLinkDestroy", lambda: cu.cuLinkDestroy(state)),
+    ("cuLinkAddData_v2", lambda: cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None)),
+    ("cuLinkAddFile_v2", lambda: cu.cuLinkAddFile_v2(state, 1, b"nowhere.ptx", 0, None, None)),
+    ("cuLinkComplete", lambda: cu.cuLinkComplete(state, ctypes.byref(image), ctypes.byref(size))),
+):
+    assert answer() == 400
+    assert told() == [("CUlinkState", "used after cuLinkDestroy", call)]
+for handle in (None, ctypes.c_void_p(0x1230)):
+    assert cu.cuLinkDestroy(handle) == 400 and told() == []
+"""
+    )
+    done = on_driver("13.0", "-c", program)
+    assert done.returncode == 0, done.stderr
+
+
 def test_memory_behind_an_empty_log(check) -> None:
     """A free list whose first byte happens to be 0 looks like an empty log, and is told by what follows."""
     check(

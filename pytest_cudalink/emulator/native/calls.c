@@ -2,6 +2,7 @@
 #include "calls.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -10,16 +11,16 @@
 #include "events.h"
 #include "faults.h"
 
-static pid_t initialized_in; /* 0: not yet */
+static _Atomic pid_t initialized_in; /* 0: not yet */
 
-bool cl_initialized(void) { return __atomic_load_n(&initialized_in, __ATOMIC_ACQUIRE) == getpid(); }
+bool cl_initialized(void) { return atomic_load(&initialized_in) == getpid(); }
 
 CUresult cl_initialize(unsigned flags) {
   if (flags) return CUDA_ERROR_INVALID_VALUE;
   if (cl_config()->devices == 0) return CUDA_ERROR_NO_DEVICE;
   pid_t none = 0, here = getpid();
   /* a child that was forked after cuInit cannot initialize again (measured: 3) */
-  if (!__atomic_compare_exchange_n(&initialized_in, &none, here, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) && none != here)
+  if (!atomic_compare_exchange_strong(&initialized_in, &none, here) && none != here)
     return CUDA_ERROR_NOT_INITIALIZED;
   return CUDA_SUCCESS;
 }
@@ -49,7 +50,7 @@ static bool quiet(Sym symbol) {
 }
 
 static bool forked(void) {
-  pid_t there = __atomic_load_n(&initialized_in, __ATOMIC_ACQUIRE);
+  pid_t there = atomic_load(&initialized_in);
   return there && there != getpid();
 }
 

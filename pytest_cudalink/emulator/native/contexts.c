@@ -36,8 +36,8 @@ static void mark_dead(Context *context) {
 }
 
 uint64_t cl_next_id(void) {
-  static uint64_t last;
-  return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+  static atomic_uint_least64_t last;
+  return atomic_fetch_add(&last, 1) + 1;
 }
 
 /* A thread may hold a lock while another one forks; in the child nobody would release it. */
@@ -60,13 +60,13 @@ __attribute__((constructor)) static void make_stack_key(void) { pthread_key_crea
 
 static void start_context(Context *context, CUdevice device, unsigned flags) {
   static const size_t limits[10] = {1024, 8 << 20, 8 << 20, 2, 2048, 64, 11796480, 232448, 0, 0};
+  if (context->magic != CONTEXT_MAGIC) context->device = device; /* that of a primary one never changes */
   context->magic = CONTEXT_MAGIC;
-  context->device = device;
   context->dead = false;
   context->peers = 0;
   context->flags = flags;
   context->id = cl_next_id();
-  memcpy(context->limits, limits, sizeof limits);
+  for (int limit = 0; limit < 10; limit++) context->limits[limit] = limits[limit];
 }
 
 static bool is_context(const Context *context) {
@@ -116,11 +116,14 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(Context **context, CUdevice device) {
     start_context(own, device, own->flags);
   }
   *context = own;
+  unsigned long long id = own->id;
+  unsigned references = own->references;
   pthread_mutex_unlock(&lock);
-  LEAVE(CUDA_SUCCESS, ",\"context\":%llu,\"references\":%u", (unsigned long long)own->id, own->references);
+  LEAVE(CUDA_SUCCESS, ",\"context\":%llu,\"references\":%u", id, references);
 }
 
-static CUresult release_primary(CUdevice device, bool all) {
+/* Gives back one reference, or all; *left is how many there are then. */
+static CUresult release_primary(CUdevice device, bool all, unsigned *left) {
   Context *own = &primary[device];
   CUresult result = CUDA_SUCCESS;
   pthread_mutex_lock(&lock);
@@ -129,6 +132,7 @@ static CUresult release_primary(CUdevice device, bool all) {
     own->references = 0;
     mark_dead(own);
   }
+  *left = own->references;
   pthread_mutex_unlock(&lock);
   return result;
 }
@@ -136,25 +140,30 @@ static CUresult release_primary(CUdevice device, bool all) {
 EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   ENTER(cuDevicePrimaryCtxRelease_v2);
   NEED_DEVICE(device);
-  LEAVE(release_primary(device, false), ",\"references\":%u", primary[device].references);
+  unsigned left;
+  CUresult result = release_primary(device, false, &left);
+  LEAVE(result, ",\"references\":%u", left);
 }
 
 EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
   ENTER(cuDevicePrimaryCtxRelease);
   NEED_DEVICE(device);
-  LEAVE(release_primary(device, false), "");
+  unsigned left;
+  LEAVE(release_primary(device, false, &left), "");
 }
 
 EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
   ENTER(cuDevicePrimaryCtxReset_v2);
   NEED_DEVICE(device);
-  LEAVE(release_primary(device, true), "");
+  unsigned left;
+  LEAVE(release_primary(device, true, &left), "");
 }
 
 EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice device) {
   ENTER(cuDevicePrimaryCtxReset);
   NEED_DEVICE(device);
-  LEAVE(release_primary(device, true), "");
+  unsigned left;
+  LEAVE(release_primary(device, true, &left), "");
 }
 
 static CUresult set_primary_flags(CUdevice device, unsigned flags) {

@@ -2,6 +2,7 @@
 #ifndef CUDALINK_CONTEXTS_H
 #define CUDALINK_CONTEXTS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,12 +15,12 @@ struct Context {
   uint32_t magic;
   CUdevice device;
   bool primary;
-  bool dead;
-  unsigned flags;
+  atomic_bool dead; /* these three are read and written without the lock, by every thread that has it current */
+  atomic_uint flags;
+  atomic_size_t limits[10];
   unsigned references;
   uint64_t id;
   uint64_t peers; /* devices whose memory it may access, one bit each */
-  size_t limits[10];
 };
 
 /* The calling thread's current context, or NULL; *result is what a call that needs one must answer. */

@@ -1,6 +1,7 @@
 /* Initialization, versions, errors, and what a device is. */
 #include "devices.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -74,13 +75,16 @@ EXPORT CUresult cuGetExportTable(const void **table, const void *uuid) {
 
 /* -- devices -- */
 
+static const struct device_profile *chosen = &device_profiles[0];
+
+static void choose_profile(void) {
+  for (size_t at = 0; at < sizeof device_profiles / sizeof *device_profiles; at++)
+    if (device_profiles[at].arch == cl_config()->arch) chosen = &device_profiles[at];
+}
+
 static const struct device_profile *profile(void) {
-  static const struct device_profile *chosen;
-  if (!chosen) {
-    chosen = &device_profiles[0];
-    for (size_t at = 0; at < sizeof device_profiles / sizeof *device_profiles; at++)
-      if (device_profiles[at].arch == cl_config()->arch) chosen = &device_profiles[at];
-  }
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, choose_profile);
   return chosen;
 }
 

@@ -3,6 +3,7 @@
 #include "faults.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +24,10 @@ typedef struct {
 
 static struct {
   pthread_mutex_t lock;
-  int active;    /* faults in use; 0 lets calls pass without the lock */
-  unsigned made; /* number of the newest fault */
+  atomic_int active; /* faults in use; 0 lets calls pass without the lock */
+  unsigned made;     /* number of the newest fault */
   Fault list[FAULTS];
-  int lost; /* code that everything answers once the device is lost */
+  atomic_int lost; /* code that everything answers once the device is lost */
 } faults = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* A thread may hold a lock while another one forks; in the child nobody would release it. */
@@ -44,7 +45,7 @@ static unsigned add_fault(const char *function, unsigned nth, int code, unsigned
     if (faults.list[at].number) continue;
     number = ++faults.made;
     faults.list[at] = (Fault){number, false, (Sym)symbol, nth, code, delay};
-    __atomic_add_fetch(&faults.active, 1, __ATOMIC_RELEASE);
+    atomic_fetch_add(&faults.active, 1);
     break;
   }
   pthread_mutex_unlock(&faults.lock);
@@ -60,7 +61,7 @@ static void read_faults(void) {
     char name[128];
     unsigned nth = 0, delay = 0;
     int code = 0;
-    if (sscanf(entry, "lost=%d", &code) == 1) __atomic_store_n(&faults.lost, code, __ATOMIC_RELEASE);
+    if (sscanf(entry, "lost=%d", &code) == 1) atomic_store(&faults.lost, code);
     else if (sscanf(entry, "%127[^:]:%u=%d@%u", name, &nth, &code, &delay) >= 3) {
       if (!add_fault(name, nth, code, delay))
         fprintf(stderr, "cudalink: CUDALINK_EMULATOR_FAULTS: no function %s, or too many faults\n", name);
@@ -89,7 +90,7 @@ EXPORT int cudalinkFaultMet(unsigned number, int take_back) {
     met = fault->met;
     if (take_back) {
       fault->number = 0;
-      __atomic_sub_fetch(&faults.active, 1, __ATOMIC_RELEASE);
+      atomic_fetch_sub(&faults.active, 1);
     }
     break;
   }
@@ -101,25 +102,25 @@ EXPORT int cudalinkFaultMet(unsigned number, int take_back) {
  * Returns what it was told before. */
 EXPORT int cudalinkLoseDevice(int code) {
   pthread_once(&faults_once, read_faults);
-  return __atomic_exchange_n(&faults.lost, code, __ATOMIC_ACQ_REL);
+  return atomic_exchange(&faults.lost, code);
 }
 
 EXPORT void cudalinkClearFaults(void) {
   pthread_once(&faults_once, read_faults);
   pthread_mutex_lock(&faults.lock);
   memset(faults.list, 0, sizeof faults.list);
-  faults.active = 0;
-  faults.lost = 0;
+  atomic_store(&faults.active, 0);
+  atomic_store(&faults.lost, 0);
   pthread_mutex_unlock(&faults.lock);
 }
 
 /* For NVML in the same process too. */
 EXPORT int cudalinkDeviceLost(void) {
   pthread_once(&faults_once, read_faults);
-  return __atomic_load_n(&faults.lost, __ATOMIC_ACQUIRE);
+  return atomic_load(&faults.lost);
 }
 
-bool cl_faults_active(void) { return __atomic_load_n(&faults.active, __ATOMIC_ACQUIRE); }
+bool cl_faults_active(void) { return atomic_load(&faults.active) > 0; }
 
 int cl_fault_of(Sym symbol) {
   int code = -1;
@@ -137,7 +138,7 @@ int cl_fault_of(Sym symbol) {
     fault->met = true;
     if (fault->nth == 1) {
       fault->number = 0;
-      __atomic_sub_fetch(&faults.active, 1, __ATOMIC_RELEASE);
+      atomic_fetch_sub(&faults.active, 1);
     }
   }
   pthread_mutex_unlock(&faults.lock);

@@ -16,20 +16,21 @@ enum { STT_OBJECT = 1, STT_FUNC = 2, STT_NV_OBJECT = 13, STB_GLOBAL = 1, STO_ENT
 
 enum { INFO_MAX_THREADS = 0x05, INFO_FRAME_SIZE = 0x11, INFO_KPARAM = 0x17, INFO_REGCOUNT = 0x2f };
 
-static void read_info(Function *function, const ElfSection *section, bool own) {
+/* Reads one section; false if memory is out. */
+static bool read_info(Function *function, const ElfSection *section, bool own) {
   const uint8_t *at = cl_elf_bytes(&function->module->elf, section), *end = at ? at + section->size : NULL;
   while (at && end - at >= 4) {
     uint8_t form = at[0], attribute = at[1];
     size_t size = form == 4 ? (size_t)cl_little(at + 2, 2) : 0;
     at += 4;
-    if (size > (size_t)(end - at)) return;
+    if (size > (size_t)(end - at)) return true;
     if (own && attribute == INFO_MAX_THREADS && size >= 12)
       function->max_threads = (int)(cl_little(at, 4) * cl_little(at + 4, 4) * cl_little(at + 8, 4));
     else if (own && attribute == INFO_KPARAM && size >= 12) {
       size_t ordinal = (size_t)cl_little(at + 4, 2);
       if (ordinal >= function->parameter_count) {
         void *grown = realloc(function->parameters, (ordinal + 1) * sizeof *function->parameters);
-        if (!grown) return;
+        if (!grown) return false;
         function->parameters = grown;
         memset(function->parameters + function->parameter_count, 0,
                (ordinal + 1 - function->parameter_count) * sizeof *function->parameters);
@@ -43,6 +44,7 @@ static void read_info(Function *function, const ElfSection *section, bool own) {
     }
     at += size;
   }
+  return true;
 }
 
 enum { RESERVED_SHARED = 1024, FIRST_ARCH_WITH_RESERVE = 90, DEFAULT_SHARED = 49152, DEFAULT_THREADS = 1024 };
@@ -52,16 +54,16 @@ static bool named(const char *section, const char *prefix, const char *function)
   return !strncmp(section, prefix, length) && !strcmp(section + length, function);
 }
 
-/* What the image says of a function: read once, when its handle is made. */
-static void read_attributes(Function *function) {
+/* What the image says of a function: read once, when its handle is made. False if memory is out. */
+static bool read_attributes(Function *function) {
   const Elf *elf = &function->module->elf;
   ElfSection section;
   function->max_threads = DEFAULT_THREADS;
   function->carveout = -1;
   for (uint32_t at = 1; cl_elf_section(elf, at, &section); at++) {
-    if (!strcmp(section.name, ".nv.info")) read_info(function, &section, false);
-    else if (named(section.name, ".nv.info.", function->name)) read_info(function, &section, true);
-    else if (!strcmp(section.name, ".nv.constant3")) function->constant = (int)section.size;
+    bool of_all = !strcmp(section.name, ".nv.info"), own = named(section.name, ".nv.info.", function->name);
+    if ((of_all || own) && !read_info(function, &section, own)) return false;
+    if (!strcmp(section.name, ".nv.constant3")) function->constant = (int)section.size;
     else if (named(section.name, ".text.", function->name) && !function->registers) function->registers = (int)(section.info >> 24);
     else if (named(section.name, ".nv.shared.", function->name)) {
       uint64_t reserve = cl_elf_arch(elf) >= FIRST_ARCH_WITH_RESERVE && section.size >= RESERVED_SHARED ? RESERVED_SHARED : 0;
@@ -69,6 +71,7 @@ static void read_attributes(Function *function) {
     }
   }
   function->max_dynamic_shared = DEFAULT_SHARED - function->shared;
+  return true;
 }
 
 bool cl_has_undefined(const Elf *elf) {
@@ -88,19 +91,27 @@ uint32_t cl_image_symbol(const Elf *elf, const char *name, bool function) {
   return 0;
 }
 
-Function *cl_function_in(Module *module, const char *name) {
+CUresult cl_function_in(Module *module, const char *name, Function **out) {
   for (Function *known = module->functions; known; known = known->next)
-    if (!strcmp(known->name, name)) return known;
+    if (!strcmp(known->name, name)) {
+      *out = known;
+      return CUDA_SUCCESS;
+    }
   uint32_t symbol = cl_image_symbol(&module->elf, name, true);
-  Function *function = symbol ? calloc(1, sizeof *function) : NULL;
-  if (!function) return NULL;
+  if (!symbol) return CUDA_ERROR_NOT_FOUND;
+  Function *function = calloc(1, sizeof *function);
+  if (!function) return CUDA_ERROR_OUT_OF_MEMORY;
   function->module = module;
   function->name = strdup(name);
   function->symbol = symbol;
-  read_attributes(function);
+  if (!function->name || !read_attributes(function)) {
+    cl_free_function(function);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   function->next = module->functions;
   module->functions = function;
-  return function;
+  *out = function;
+  return CUDA_SUCCESS;
 }
 
 unsigned cl_kernel_count(const Elf *elf) {
@@ -111,12 +122,17 @@ unsigned cl_kernel_count(const Elf *elf) {
   return count;
 }
 
-void cl_list_kernels(Module *module, void **out, unsigned room) {
+CUresult cl_list_kernels(Module *module, void **out, unsigned room) {
   unsigned count = 0;
   ElfSymbol symbol;
-  for (uint32_t at = 1; cl_elf_symbol(&module->elf, at, &symbol) && count < room; at++)
-    if ((symbol.info & 15) == STT_FUNC && symbol.section && symbol.other & STO_ENTRY)
-      out[count++] = cl_function_in(module, symbol.name);
+  for (uint32_t at = 1; cl_elf_symbol(&module->elf, at, &symbol) && count < room; at++) {
+    if ((symbol.info & 15) != STT_FUNC || !symbol.section || !(symbol.other & STO_ENTRY)) continue;
+    Function *kernel;
+    CUresult result = cl_function_in(module, symbol.name, &kernel);
+    if (result) return result;
+    out[count++] = kernel;
+  }
+  return CUDA_SUCCESS;
 }
 
 /* -- attributes -- */
@@ -159,22 +175,30 @@ static CUresult set_attribute(Function *function, int attribute, int value) {
   return CUDA_SUCCESS;
 }
 
-static CUresult get_attribute_of(const void *handle, int attribute, int *value) {
-  CUresult result = CUDA_ERROR_INVALID_HANDLE;
-  if (!value) return CUDA_ERROR_INVALID_VALUE;
+/* Finds a function and keeps the lock of the modules; NULL without it. */
+static Function *lock_function(const void *handle) {
   pthread_mutex_lock(&cl_modules_lock);
   Function *function = cl_find_function(handle);
-  if (function) result = attribute_of(function, attribute, value);
-  pthread_mutex_unlock(&cl_modules_lock);
+  if (!function) pthread_mutex_unlock(&cl_modules_lock);
+  return function;
+}
+
+static void unlock_function(void) { pthread_mutex_unlock(&cl_modules_lock); }
+
+static CUresult get_attribute_of(const void *handle, int attribute, int *value) {
+  if (!value) return CUDA_ERROR_INVALID_VALUE;
+  const Function *function = lock_function(handle);
+  if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult result = attribute_of(function, attribute, value);
+  unlock_function();
   return result;
 }
 
 static CUresult set_attribute_of(const void *handle, int attribute, int value) {
-  CUresult result = CUDA_ERROR_INVALID_HANDLE;
-  pthread_mutex_lock(&cl_modules_lock);
-  Function *function = cl_find_function(handle);
-  if (function) result = set_attribute(function, attribute, value);
-  pthread_mutex_unlock(&cl_modules_lock);
+  Function *function = lock_function(handle);
+  if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult result = set_attribute(function, attribute, value);
+  unlock_function();
   return result;
 }
 
@@ -201,9 +225,9 @@ EXPORT CUresult cuKernelSetAttribute(int attribute, int value, Function *kernel,
 }
 
 static CUresult known_function(const void *handle) {
-  Function *function;
-  LOCKED(function = cl_find_function(handle));
-  return function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  if (!lock_function(handle)) return CUDA_ERROR_INVALID_HANDLE;
+  unlock_function();
+  return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuFuncSetCacheConfig(Function *function, int config) {
@@ -224,10 +248,10 @@ EXPORT CUresult cuFuncSetSharedMemConfig(Function *function, int config) {
 
 static CUresult name_of(const char **name, const void *handle) {
   if (!name) return CUDA_ERROR_INVALID_VALUE;
-  Function *function;
-  LOCKED(function = cl_find_function(handle));
+  const Function *function = lock_function(handle);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   *name = function->name;
+  unlock_function();
   return CUDA_SUCCESS;
 }
 
@@ -242,18 +266,15 @@ EXPORT CUresult cuKernelGetName(const char **name, Function *kernel) {
 }
 
 static CUresult parameter_of(const void *handle, size_t index, size_t *offset, size_t *size) {
-  CUresult result = CUDA_ERROR_INVALID_HANDLE;
   if (!offset) return CUDA_ERROR_INVALID_VALUE;
-  pthread_mutex_lock(&cl_modules_lock);
-  Function *function = cl_find_function(handle);
-  if (function) {
-    result = index < function->parameter_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    if (!result) {
-      *offset = function->parameters[index].offset;
-      if (size) *size = function->parameters[index].size;
-    }
+  const Function *function = lock_function(handle);
+  if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult result = index < function->parameter_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (!result) {
+    *offset = function->parameters[index].offset;
+    if (size) *size = function->parameters[index].size;
   }
-  pthread_mutex_unlock(&cl_modules_lock);
+  unlock_function();
   return result;
 }
 
@@ -268,11 +289,11 @@ EXPORT CUresult cuKernelGetParamInfo(Function *kernel, size_t index, size_t *off
 }
 
 static CUresult parameter_count_of(const void *handle, size_t *count) {
-  Function *function;
   if (!count) return CUDA_ERROR_INVALID_VALUE;
-  LOCKED(function = cl_find_function(handle));
+  const Function *function = lock_function(handle);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   *count = function->parameter_count;
+  unlock_function();
   return CUDA_SUCCESS;
 }
 
@@ -289,10 +310,10 @@ EXPORT CUresult cuKernelGetParamCount(Function *kernel, size_t *count) {
 EXPORT CUresult cuFuncGetModule(Module **module, Function *handle) {
   ENTER(cuFuncGetModule);
   if (!module) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  Function *function;
-  LOCKED(function = cl_find_function(handle));
+  const Function *function = lock_function(handle);
   if (!function) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
   *module = cl_module_handle(function->module);
+  unlock_function();
   LEAVE(CUDA_SUCCESS, "");
 }
 
@@ -314,24 +335,21 @@ EXPORT CUresult cuKernelGetFunction(Function **function, Function *handle) {
   ENTER(cuKernelGetFunction);
   if (!function) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
   NEED_CONTEXT(context);
-  CUresult result = CUDA_ERROR_INVALID_HANDLE;
-  pthread_mutex_lock(&cl_modules_lock);
-  Function *kernel = cl_find_function(handle);
-  if (kernel) {
-    result = cl_has_undefined(&kernel->module->elf) ? CUDA_ERROR_NOT_FOUND : kernel->module->on_device;
-    if (!result) *function = kernel;
-  }
-  pthread_mutex_unlock(&cl_modules_lock);
+  Function *kernel = lock_function(handle);
+  if (!kernel) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
+  CUresult result = cl_has_undefined(&kernel->module->elf) ? CUDA_ERROR_NOT_FOUND : kernel->module->on_device;
+  if (!result) *function = kernel;
+  unlock_function();
   LEAVE(result, "");
 }
 
 EXPORT CUresult cuKernelGetLibrary(Module **library, Function *handle) {
   ENTER(cuKernelGetLibrary);
   if (!library) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  Function *kernel;
-  LOCKED(kernel = cl_find_function(handle));
+  const Function *kernel = lock_function(handle);
   if (!kernel) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
   *library = kernel->module;
+  unlock_function();
   LEAVE(CUDA_SUCCESS, "");
 }
 
@@ -340,15 +358,18 @@ EXPORT CUresult cuKernelGetLibrary(Module **library, Function *handle) {
 #define NOT_EXECUTED ",\"note\":\"the emulated driver does not execute kernels\",\"kernel\":\"%s\""
 
 static CUresult refuse_launch(Call *call, const void *handle, bool blocks, bool threads) {
-  char text[160];
-  Function *function;
-  LOCKED(function = cl_find_function(handle));
+  char text[160] = "";
   CUresult result;
   cl_context(&result);
+  const Function *function = lock_function(handle);
+  if (function) {
+    cl_json(function->name, text, sizeof text);
+    unlock_function();
+  }
   if (result) return cl_leave(call, result, "%s", "");
   if (!function) return cl_leave(call, CUDA_ERROR_INVALID_HANDLE, "%s", "");
   if (!blocks || !threads) return cl_leave(call, CUDA_ERROR_INVALID_VALUE, "%s", "");
-  return cl_leave(call, CUDA_ERROR_NOT_SUPPORTED, NOT_EXECUTED, cl_json(function->name, text, sizeof text));
+  return cl_leave(call, CUDA_ERROR_NOT_SUPPORTED, NOT_EXECUTED, text);
 }
 
 EXPORT CUresult cuLaunchKernel(Function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,

@@ -13,9 +13,9 @@
 uint32_t cl_image_symbol(const Elf *elf, const char *name, bool function);
 bool cl_has_undefined(const Elf *elf);
 /* The handle of a function by its name; made at its first use. Under the lock of the modules. */
-Function *cl_function_in(Module *module, const char *name);
+CUresult cl_function_in(Module *module, const char *name, Function **out);
 unsigned cl_kernel_count(const Elf *elf);
 /* The handles of the first kernels; under the lock of the modules. */
-void cl_list_kernels(Module *module, void **out, unsigned room);
+CUresult cl_list_kernels(Module *module, void **out, unsigned room);
 
 #endif

@@ -95,16 +95,19 @@ size_t cl_text_size(const char *text) {
 }
 
 /* An ELF and a fatbin know their size, a text ends with NUL. Nothing is read that is not there. */
-void *cl_copy_image(const void *data, size_t *size) {
+CUresult cl_copy_image(const void *data, void **copy, size_t *size) {
   uint8_t head[64] = {0};
   size_t step = rest_of_page(data);
-  if (!cl_read_safely(data, head, sizeof head) && (step >= sizeof head || !cl_read_safely(data, head, step))) return NULL;
+  if (!cl_read_safely(data, head, sizeof head) && (step >= sizeof head || !cl_read_safely(data, head, step)))
+    return CUDA_ERROR_INVALID_IMAGE;
   *size = (size_t)claimed_size(head);
   if (!*size) *size = cl_text_size(data);
-  void *copy = *size ? malloc(*size) : NULL;
-  if (copy && cl_read_safely(data, copy, *size)) return copy;
-  free(copy);
-  return NULL;
+  if (!*size) return CUDA_ERROR_INVALID_IMAGE;
+  *copy = malloc(*size);
+  if (!*copy) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (cl_read_safely(data, *copy, *size)) return CUDA_SUCCESS;
+  free(*copy);
+  return CUDA_ERROR_INVALID_IMAGE;
 }
 
 CUresult cl_read_file(const char *path, void **data, size_t *size) {

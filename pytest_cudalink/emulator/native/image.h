@@ -39,8 +39,8 @@ typedef struct {
 } ElfSection;
 
 ImageKind cl_image_kind(const void *data, size_t size);
-/* A copy of an image whose caller did not say its size, with its size; NULL if it is not all there. */
-void *cl_copy_image(const void *data, size_t *size);
+/* A copy of an image whose caller did not say its size; CUDA_ERROR_INVALID_IMAGE if it is not all there. Owned. */
+CUresult cl_copy_image(const void *data, void **copy, size_t *size);
 /* The size of a text with its NUL; 0 if memory ends before one. */
 size_t cl_text_size(const char *text);
 /* A file's bytes, with zeros behind them: text gets its NUL, and the head of a short file can be looked at. Owned. */

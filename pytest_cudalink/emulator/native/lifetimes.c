@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <execinfo.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,15 +15,15 @@
 #include "events.h"
 #include "options.h"
 
-static void (*violation_hook)(const char *event);
-static uint64_t violations;
+typedef void Hook(const char *event);
+static _Atomic(Hook *) violation_hook;
+static atomic_uint_least64_t violations;
 
 /* Called for each violation with its event, in the thread that made it, before the call returns. */
-EXPORT void cudalinkSetViolationHook(void (*hook)(const char *event)) {
-  __atomic_store_n(&violation_hook, hook, __ATOMIC_RELEASE);
-}
+EXPORT void cudalinkSetViolationHook(Hook *hook) { atomic_store(&violation_hook, hook); }
 
-EXPORT uint64_t cudalinkViolationCount(void) { return __atomic_load_n(&violations, __ATOMIC_ACQUIRE); }
+/* How many there ever were, also those that could not be told because memory was out. */
+EXPORT uint64_t cudalinkViolationCount(void) { return atomic_load(&violations); }
 
 static void describe_stack(char *out, size_t size) {
   void *frames[24];
@@ -56,7 +57,7 @@ static void violation(uint64_t state, const char *call, const char *option, cons
                       const char *found) {
   char stack[640], expected_text[96], found_text[96], event[1400];
   describe_stack(stack, sizeof stack);
-  uint64_t number = __atomic_add_fetch(&violations, 1, __ATOMIC_ACQ_REL);
+  uint64_t number = atomic_fetch_add(&violations, 1) + 1;
   snprintf(event, sizeof event,
            "\"violation\":%llu,\"state\":%llu,\"option\":\"%s\",\"what\":\"%s\",\"expected\":\"%s\",\"found\":\"%s\",\"call\":\"%s\"",
            (unsigned long long)number, (unsigned long long)state, option, what,
@@ -71,7 +72,7 @@ static void violation(uint64_t state, const char *call, const char *option, cons
 }
 
 void cl_tell_violations(void) {
-  void (*hook)(const char *) = __atomic_load_n(&violation_hook, __ATOMIC_ACQUIRE);
+  Hook *hook = atomic_load(&violation_hook);
   for (Untold *one; (one = untold); free(one)) {
     untold = one->next;
     if (hook) hook(one->event);
@@ -82,25 +83,24 @@ static bool overlap(const void *a, size_t a_size, const void *b, size_t b_size) 
   return a && b && a_size && b_size && (uintptr_t)a < (uintptr_t)b + b_size && (uintptr_t)b < (uintptr_t)a + a_size;
 }
 
+/* The array is one piece of memory: one finding tells it all. */
 static void check_values(State *state, const char *call) {
-  if (state->values_dead || !state->count) return;
-  uint64_t here[64], *now = state->count <= 64 ? here : malloc(state->count * sizeof *now);
-  if (!now) return;
-  if (!cl_read_safely(state->values, now, state->count * sizeof *now)) {
-    violation(state->id, call, "optionValues", "unmapped", "the array given to cuLinkCreate", "no memory at that address");
-    state->values_dead = true;
-  } else {
-    for (unsigned at = 0; at < state->count; at++) {
-      if (now[at] == state->expected[at]) continue;
-      char expected[32], found[32];
-      snprintf(expected, sizeof expected, "0x%llx", (unsigned long long)state->expected[at]);
-      snprintf(found, sizeof found, "0x%llx", (unsigned long long)now[at]);
-      violation(state->id, call, cl_option_name(state->keys[at]), "option value changed", expected, found);
+  uint64_t here[64];
+  for (unsigned from = 0, piece; from < state->count && !state->values_dead; from += piece) {
+    piece = state->count - from < 64 ? state->count - from : 64;
+    if (!cl_read_safely(state->values + from, here, piece * sizeof *here)) {
+      violation(state->id, call, "optionValues", "unmapped", "the array given to cuLinkCreate", "no memory at that address");
       state->values_dead = true;
-      break; /* the array is one piece of memory: one finding tells it all */
+    }
+    for (unsigned at = 0; at < piece && !state->values_dead; at++) {
+      if (here[at] == state->expected[from + at]) continue;
+      char expected[32], found[32];
+      snprintf(expected, sizeof expected, "0x%llx", (unsigned long long)state->expected[from + at]);
+      snprintf(found, sizeof found, "0x%llx", (unsigned long long)here[at]);
+      violation(state->id, call, cl_option_name(state->keys[from + at]), "option value changed", expected, found);
+      state->values_dead = true;
     }
   }
-  if (now != here) free(now);
 }
 
 /* An empty log is one NUL, and freed memory may well begin with one: a pointer of malloc's free list does, one time in
@@ -146,6 +146,12 @@ void cl_check_memory(State *state, const char *call) {
   check_log(state, &state->error, ERROR_BUFFER, call);
 }
 
+void cl_report_destroyed(uint64_t state, const char *call) {
+  if (!cl_config()->lifetime) return;
+  violation(state, call, "CUlinkState", "used after cuLinkDestroy", "a state that is alive", "the handle of a destroyed one");
+}
+
+
 int cl_find_overlaps(const State *fresh, Overlap found[OVERLAPS]) {
   struct {
     const void *start;
@@ -170,10 +176,9 @@ int cl_find_overlaps(const State *fresh, Overlap found[OVERLAPS]) {
   return count;
 }
 
-void cl_tell_overlaps(const State *fresh, const Overlap *found, int count) {
+void cl_report_overlaps(const State *fresh, const Overlap *found, int count) {
   char by[64];
   snprintf(by, sizeof by, "memory of state %llu", (unsigned long long)fresh->id);
   for (int at = 0; at < count; at++)
     violation(found[at].state, "cuLinkCreate_v2", found[at].option, "overlap with a newer state", "its own memory", by);
-  cl_tell_violations();
 }

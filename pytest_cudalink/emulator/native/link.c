@@ -20,6 +20,36 @@
 #include "link_state.h"
 #include "options.h"
 
+/* -- calls on a state -- */
+
+/* Finds a state, and keeps it and its lock. NULL if it is none; that the caller destroyed it before, perhaps a moment ago
+   in another thread, is reported. */
+static State *enter_state(State *handle, const char *call) {
+  uint64_t destroyed;
+  State *state = cl_hold_state(handle, &destroyed);
+  if (state) {
+    pthread_mutex_lock(&state->lock);
+    if (!state->destroyed) {
+      cl_check_memory(state, call);
+      return state;
+    }
+    destroyed = state->id;
+    pthread_mutex_unlock(&state->lock);
+    cl_drop_state(state);
+  }
+  if (destroyed) {
+    cl_report_destroyed(destroyed, call);
+    cl_tell_violations();
+  }
+  return NULL;
+}
+
+static void leave_state(State *state) {
+  pthread_mutex_unlock(&state->lock);
+  cl_drop_state(state);
+  cl_tell_violations();
+}
+
 /* -- create -- */
 
 static void take_buffer(Log *log, const LogBuffer *given) {
@@ -28,7 +58,7 @@ static void take_buffer(Log *log, const LogBuffer *given) {
   log->slot = given->slot;
 }
 
-static CUresult create(unsigned count, const int *keys, uint64_t *values, State **out) {
+static CUresult create(unsigned count, const int *keys, uint64_t *values, State **out, uint64_t *id) {
   CUresult result;
   cl_context(&result);
   if (!out || (count && (!keys || !values))) return CUDA_ERROR_INVALID_VALUE;
@@ -68,11 +98,14 @@ static CUresult create(unsigned count, const int *keys, uint64_t *values, State 
     cl_free_state(state);
     return result;
   }
+  /* held as by every call: a thread with the handle of an older state at this address must not get between */
+  pthread_mutex_lock(&state->lock);
   pthread_mutex_lock(&cl_states_lock);
   int overlaps = cl_find_overlaps(state, found);
   cl_keep_state(state);
+  state->holders++;
   pthread_mutex_unlock(&cl_states_lock);
-  cl_tell_overlaps(state, found, overlaps);
+  cl_report_overlaps(state, found, overlaps);
   /* also where the size given is 0 (recorded) */
   if (state->info.buffer) cl_write_safely(state->info.buffer, "", 1);
   if (state->error.buffer) cl_write_safely(state->error.buffer, "", 1);
@@ -82,51 +115,50 @@ static CUresult create(unsigned count, const int *keys, uint64_t *values, State 
   state->poison = result;
   cl_write_logs(state, &text, false);
   *out = state;
+  *id = state->id;
+  leave_state(state);
   return CUDA_SUCCESS;
 }
 
-static CUresult leave_create(Call *call, CUresult result, unsigned count, const int *keys, State **out) {
+static CUresult create_and_leave(Call *call, unsigned count, const int *keys, void **values, State **out) {
+  uint64_t id = 0;
+  CUresult result = create(count, keys, (uint64_t *)values, out, &id);
   char text[512];
   size_t at = 0;
   text[0] = 0;
   for (unsigned option = 0; keys && option < count && at + 64 < sizeof text; option++)
     at += (size_t)snprintf(text + at, sizeof text - at, "%s%d", option ? "," : "", keys[option]);
-  return cl_leave(call, result, ",\"state\":%llu,\"options\":[%s]",
-                  result ? 0ULL : (unsigned long long)(*out)->id, text);
+  return cl_leave(call, result, ",\"state\":%llu,\"options\":[%s]", (unsigned long long)id, text);
 }
 
 EXPORT CUresult cuLinkCreate_v2(unsigned count, int *keys, void **values, State **out) {
   ENTER(cuLinkCreate_v2);
-  return leave_create(&call, create(count, keys, (uint64_t *)values, out), count, keys, out);
+  return create_and_leave(&call, count, keys, values, out);
 }
 
 EXPORT CUresult cuLinkCreate(unsigned count, int *keys, void **values, State **out) {
   ENTER(cuLinkCreate);
-  return leave_create(&call, create(count, keys, (uint64_t *)values, out), count, keys, out);
+  return create_and_leave(&call, count, keys, values, out);
 }
 
 /* -- add -- */
 
-static CUresult leave_add(Call *call, CUresult result, const State *state, int type, size_t size, const char *name,
+static CUresult leave_add(Call *call, CUresult result, uint64_t state, int type, size_t size, const char *name,
                           unsigned count) {
   char text[160];
   return cl_leave(call, result, ",\"state\":%llu,\"type\":%d,\"bytes\":%zu,\"name\":\"%s\"%s",
-                  state ? (unsigned long long)state->id : 0ULL, type, size, cl_json(name, text, sizeof text),
+                  (unsigned long long)state, type, size, cl_json(name, text, sizeof text),
                   count && !result ? ",\"note\":\"options of one input are checked and not applied\"" : "");
 }
 
 static CUresult add_and_leave(Call *call, State *handle, int type, const void *data, size_t size, const char *name,
                               unsigned count, const int *keys, void *const *values) {
-  State *state = cl_find_state(handle);
-  CUresult result = CUDA_ERROR_INVALID_HANDLE;
-  if (state) {
-    pthread_mutex_lock(&state->lock);
-    cl_check_memory(state, "cuLinkAddData_v2");
-    result = cl_add_data(state, type, data, size, name, count, keys, values);
-    pthread_mutex_unlock(&state->lock);
-    cl_tell_violations();
-  }
-  return leave_add(call, result, state, type, size, name, count);
+  State *state = enter_state(handle, "cuLinkAddData_v2");
+  if (!state) return leave_add(call, CUDA_ERROR_INVALID_HANDLE, 0, type, size, name, count);
+  uint64_t id = state->id;
+  CUresult result = cl_add_data(state, type, data, size, name, count, keys, values);
+  leave_state(state);
+  return leave_add(call, result, id, type, size, name, count);
 }
 
 EXPORT CUresult cuLinkAddData_v2(State *state, int type, void *data, size_t size, const char *name, unsigned count,
@@ -143,22 +175,18 @@ EXPORT CUresult cuLinkAddData(State *state, int type, void *data, size_t size, c
 
 static CUresult add_file_and_leave(Call *call, State *handle, int type, const char *path, unsigned count, const int *keys,
                                    void *const *values) {
-  State *state = cl_find_state(handle);
-  CUresult result = CUDA_ERROR_INVALID_HANDLE;
   void *data = NULL;
   size_t size = 0;
-  if (state) {
-    pthread_mutex_lock(&state->lock);
-    cl_check_memory(state, "cuLinkAddFile_v2");
-    result = cl_read_input(path, &data, &size);
-    if (!result) {
-      result = cl_add_data(state, type, data, size, path, count, keys, values);
-      free(data);
-    }
-    pthread_mutex_unlock(&state->lock);
-    cl_tell_violations();
+  State *state = enter_state(handle, "cuLinkAddFile_v2");
+  if (!state) return leave_add(call, CUDA_ERROR_INVALID_HANDLE, 0, type, size, path, count);
+  uint64_t id = state->id;
+  CUresult result = cl_read_input(path, &data, &size);
+  if (!result) {
+    result = cl_add_data(state, type, data, size, path, count, keys, values);
+    free(data);
   }
-  return leave_add(call, result, state, type, size, path, count);
+  leave_state(state);
+  return leave_add(call, result, id, type, size, path, count);
 }
 
 EXPORT CUresult cuLinkAddFile_v2(State *state, int type, const char *path, unsigned count, int *keys, void **values) {
@@ -195,35 +223,28 @@ static CUresult complete(State *state, void **image, size_t *size) {
 
 EXPORT CUresult cuLinkComplete(State *handle, void **image, size_t *size) {
   ENTER_ANY_TIME(cuLinkComplete);
-  State *state = cl_find_state(handle);
+  State *state = enter_state(handle, "cuLinkComplete");
   if (!state) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
-  pthread_mutex_lock(&state->lock);
-  cl_check_memory(state, "cuLinkComplete");
   CUresult result = complete(state, image, size);
-  pthread_mutex_unlock(&state->lock);
-  cl_tell_violations();
-  LEAVE(result, ",\"state\":%llu,\"bytes\":%zu", (unsigned long long)state->id, result ? (size_t)0 : state->image_size);
+  unsigned long long id = state->id;
+  size_t bytes = result ? 0 : state->image_size;
+  leave_state(state);
+  LEAVE(result, ",\"state\":%llu,\"bytes\":%zu", id, bytes);
 }
 
 EXPORT CUresult cuLinkDestroy(State *handle) {
   ENTER_ANY_TIME(cuLinkDestroy);
-  State *state = cl_find_state(handle);
+  State *state = enter_state(handle, "cuLinkDestroy");
   if (!state) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
-  cl_check_memory(state, "cuLinkDestroy");
-  cl_tell_violations();
+  unsigned long long id = state->id;
+  cl_remove_state(state);
+  pthread_mutex_unlock(&state->lock);
+  cl_tell_violations(); /* before the memory is written to, which may end the process */
   if (cl_config()->punish) {
     /* the driver of the recording does not touch the memory here; the contract says that one may */
     cl_flush_log(state, &state->info);
     cl_flush_log(state, &state->error);
   }
-  pthread_mutex_lock(&cl_states_lock);
-  for (State **link = &cl_states; *link; link = &(*link)->next)
-    if (*link == state) {
-      *link = state->next;
-      break;
-    }
-  pthread_mutex_unlock(&cl_states_lock);
-  uint64_t id = state->id;
-  cl_free_state(state);
-  LEAVE(CUDA_SUCCESS, ",\"state\":%llu", (unsigned long long)id);
+  cl_drop_state(state);
+  LEAVE(CUDA_SUCCESS, ",\"state\":%llu", id);
 }

@@ -19,18 +19,55 @@ static void unlock_in_child(void) { pthread_mutex_init(&cl_states_lock, NULL); }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
 
-State *cl_find_state(State *handle) {
+/* The handles of the latest states that were destroyed: what uses one of them is a fault of the caller's, until malloc
+   gives the address to another state. */
+enum { REMEMBERED = 64 };
+
+static struct {
+  const State *handle;
+  uint64_t id;
+} graves[REMEMBERED];
+static unsigned buried; /* how many ever */
+
+State *cl_hold_state(State *handle, uint64_t *destroyed) {
+  *destroyed = 0;
   pthread_mutex_lock(&cl_states_lock);
   State *found = cl_states;
   while (found && found != handle) found = found->next;
+  if (found) found->holders++;
+  for (unsigned at = 0; handle && !found && at < REMEMBERED; at++)
+    if (graves[at].handle == handle) *destroyed = graves[at].id;
   pthread_mutex_unlock(&cl_states_lock);
   return found;
 }
 
+void cl_drop_state(State *state) {
+  pthread_mutex_lock(&cl_states_lock);
+  bool last = --state->holders == 0;
+  pthread_mutex_unlock(&cl_states_lock);
+  if (last) cl_free_state(state);
+}
+
 void cl_keep_state(State *state) {
+  for (unsigned at = 0; at < REMEMBERED; at++)
+    if (graves[at].handle == state) graves[at].handle = NULL;
   state->id = ++last_state;
+  state->holders++;
   state->next = cl_states;
   cl_states = state;
+}
+
+void cl_remove_state(State *state) {
+  state->destroyed = true;
+  pthread_mutex_lock(&cl_states_lock);
+  State **link = &cl_states;
+  while (*link != state) link = &(*link)->next;
+  *link = state->next;
+  state->holders--; /* the caller still holds it */
+  unsigned at = buried++ % REMEMBERED;
+  graves[at].handle = state;
+  graves[at].id = state->id;
+  pthread_mutex_unlock(&cl_states_lock);
 }
 
 /* How many states there ever were; they are numbered from 1. */

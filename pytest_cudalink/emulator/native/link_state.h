@@ -37,7 +37,9 @@ typedef struct Name {
 typedef struct State {
   struct State *next;
   uint64_t id;
+  unsigned holders;  /* the table, and every call that is inside; under the lock of the table */
   pthread_mutex_t lock;
+  bool destroyed;    /* by a call that came first */
   Linker *linker;
   LinkOptions options;
   bool without_code; /* a target that no compiler of this driver knows */
@@ -63,9 +65,14 @@ typedef struct State {
 extern pthread_mutex_t cl_states_lock;
 extern State *cl_states; /* the live ones, under the lock */
 
-State *cl_find_state(State *handle);
-/* Numbers a state and puts it into the table; under the lock. */
+/* A live state, which stays in memory until it is dropped, also if another thread destroys it. NULL if it is none;
+   *destroyed is then the number of the state that the handle was the last time, or 0. */
+State *cl_hold_state(State *handle, uint64_t *destroyed);
+void cl_drop_state(State *state);
+/* Numbers a state and puts it into the table; under the lock of the table. */
 void cl_keep_state(State *state);
+/* Takes a state out of the table, in the name of cuLinkDestroy; under the state's lock. */
+void cl_remove_state(State *state);
 void cl_free_state(State *state);
 
 /* Every further add and complete answers this. */

@@ -75,11 +75,7 @@ EXPORT CUresult cuModuleGetFunction(Function **out, Module *handle, const char *
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   Module *module = cl_find_module(handle, MODULE_MAGIC);
-  if (module) {
-    Function *function = cl_has_undefined(&module->elf) ? NULL : cl_function_in(module, name);
-    if (function) *out = function;
-    result = function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
-  }
+  if (module) result = cl_has_undefined(&module->elf) ? CUDA_ERROR_NOT_FOUND : cl_function_in(module, name, out);
   pthread_mutex_unlock(&cl_modules_lock);
   LEAVE(result, ",\"name\":\"%s\"", cl_json(name, text, sizeof text));
 }
@@ -101,7 +97,7 @@ EXPORT CUresult cuModuleEnumerateFunctions(void **functions, unsigned room, Modu
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   Module *module = cl_find_module(handle, MODULE_MAGIC);
-  if (module) cl_list_kernels(module, functions, room), result = CUDA_SUCCESS;
+  if (module) result = cl_list_kernels(module, functions, room);
   pthread_mutex_unlock(&cl_modules_lock);
   LEAVE(result, "");
 }
@@ -109,13 +105,6 @@ EXPORT CUresult cuModuleEnumerateFunctions(void **functions, unsigned room, Modu
 /* -- variables -- */
 
 enum { STT_OBJECT = 1, STT_NV_OBJECT = 13, STO_MANAGED = 0x04 };
-
-static pthread_mutex_t placing = PTHREAD_MUTEX_INITIALIZER; /* giving the variables of a module their memory */
-
-/* A thread may hold a lock while another one forks; in the child nobody would release it. */
-static void unlock_in_child(void) { pthread_mutex_init(&placing, NULL); }
-
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
 
 static bool is_managed(const Elf *elf, const char *name) {
   ElfSymbol symbol;
@@ -130,10 +119,10 @@ static CUresult get_global(Module *module, const char *name, CUdeviceptr *addres
   for (global = module->globals; global && global->symbol != index; global = global->next) {}
   if (address) *address = global ? global->address : 0;
   if (size && global) *size = global->size;
-  return global ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  return global && global->address ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Gives every variable its memory, with its initial value. Under `placing`. */
+/* Gives every variable its memory, with its initial value. */
 static void place_globals(Module *module) {
   ElfSymbol symbol;
   ElfSection section;
@@ -160,15 +149,17 @@ static void place_globals(Module *module) {
 static CUresult global_of(Module *handle, uint32_t magic, CUdeviceptr *address, size_t *size, const char *name, bool managed) {
   if (!name || !*name || (!address && !size)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
-  Module *module;
-  LOCKED(module = cl_find_module(handle, magic));
-  if (!module) return result;
-  if (module->on_device) return module->on_device;
-  if (managed && !is_managed(&module->elf, name)) return CUDA_ERROR_NOT_FOUND; /* kernels too (measured) */
-  pthread_mutex_lock(&placing);
-  place_globals(module);
-  LOCKED(result = get_global(module, name, address, size));
-  pthread_mutex_unlock(&placing);
+  pthread_mutex_lock(&cl_modules_lock);
+  Module *module = cl_find_module(handle, magic);
+  if (module) {
+    result = module->on_device;
+    if (!result && managed && !is_managed(&module->elf, name)) result = CUDA_ERROR_NOT_FOUND; /* kernels too (measured) */
+    if (!result) {
+      place_globals(module);
+      result = get_global(module, name, address, size);
+    }
+  }
+  pthread_mutex_unlock(&cl_modules_lock);
   return result;
 }
 
@@ -230,11 +221,7 @@ EXPORT CUresult cuLibraryGetKernel(Function **out, Module *handle, const char *n
   Module *library = cl_find_module(handle, LIBRARY_MAGIC);
   if (library) {
     result = library->state;
-    if (!result) {
-      Function *kernel = cl_function_in(library, name);
-      if (kernel) *out = kernel;
-      else result = CUDA_ERROR_NOT_FOUND;
-    }
+    if (!result) result = cl_function_in(library, name, out);
   }
   pthread_mutex_unlock(&cl_modules_lock);
   LEAVE(result, ",\"name\":\"%s\"", cl_json(name, text, sizeof text));
@@ -259,7 +246,7 @@ EXPORT CUresult cuLibraryEnumerateKernels(void **kernels, unsigned room, Module 
   Module *library = cl_find_module(handle, LIBRARY_MAGIC);
   if (library) {
     result = library->state;
-    if (!result) cl_list_kernels(library, kernels, room);
+    if (!result) result = cl_list_kernels(library, kernels, room);
   }
   pthread_mutex_unlock(&cl_modules_lock);
   LEAVE(result, "");
@@ -269,11 +256,15 @@ EXPORT CUresult cuLibraryGetModule(Module **module, Module *handle) {
   ENTER(cuLibraryGetModule);
   if (!module) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
   NEED_CONTEXT(context);
-  Module *library;
-  LOCKED(library = cl_find_module(handle, LIBRARY_MAGIC));
-  if (!library) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
-  if (!library->on_device) *module = cl_module_handle(library);
-  LEAVE(library->on_device, "");
+  CUresult result = CUDA_ERROR_INVALID_HANDLE;
+  pthread_mutex_lock(&cl_modules_lock);
+  Module *library = cl_find_module(handle, LIBRARY_MAGIC);
+  if (library) {
+    result = library->on_device;
+    if (!result) *module = cl_module_handle(library);
+  }
+  pthread_mutex_unlock(&cl_modules_lock);
+  LEAVE(result, "");
 }
 
 EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *size, Module *library, const char *name) {

@@ -36,12 +36,16 @@ Function *cl_find_function(const void *handle) {
   return NULL;
 }
 
+void cl_free_function(Function *function) {
+  free(function->name);
+  free(function->parameters);
+  free(function);
+}
+
 static void free_module(Module *module) {
   while (module->functions) {
     Function *next = module->functions->next;
-    free(module->functions->name);
-    free(module->functions->parameters);
-    free(module->functions);
+    cl_free_function(module->functions);
     module->functions = next;
   }
   while (module->globals) {
@@ -136,9 +140,10 @@ static CUresult load_copy(Module *module, const void *data, size_t size, const J
 static CUresult load(Module *module, const void *data, const JitOptions *options, LinkText *text) {
   size_t size;
   memset(text, 0, sizeof *text);
-  void *copy = cl_copy_image(data, &size);
-  if (!copy) return CUDA_ERROR_INVALID_IMAGE;
-  CUresult result = load_copy(module, copy, size, options, text);
+  void *copy;
+  CUresult result = cl_copy_image(data, &copy, &size);
+  if (result) return result;
+  result = load_copy(module, copy, size, options, text);
   free(copy);
   return result;
 }

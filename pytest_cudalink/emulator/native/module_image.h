@@ -50,20 +50,15 @@ struct Global {
   size_t size;
 };
 
+/* Nothing of a module is looked at without it: another thread may unload the module. */
 extern pthread_mutex_t cl_modules_lock;
-
-#define LOCKED(expression)                      \
-  do {                                          \
-    pthread_mutex_lock(&cl_modules_lock);       \
-    expression;                                 \
-    pthread_mutex_unlock(&cl_modules_lock);     \
-  } while (0)
 
 /* A module may be one of its own, or that of a library. Under the lock. */
 Module *cl_find_module(const void *handle, uint32_t magic);
 /* A function or kernel handle, in whatever module it is. Under the lock. */
 Function *cl_find_function(const void *handle);
 void *cl_module_handle(Module *module);
+void cl_free_function(Function *function);
 
 typedef CUresult Load(Module **out, const void *data, const JitOptions *options, LinkText *text);
 Load cl_load_module, cl_load_library;

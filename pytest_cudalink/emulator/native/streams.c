@@ -70,6 +70,18 @@ CUresult cl_check_stream(const void *stream) {
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+/* What is known of a stream, so that none is looked at while another thread destroys it. Of a default one that is its
+   number. */
+static CUresult read_stream(const Stream *stream, Stream *known) {
+  *known = (Stream){.id = (uintptr_t)stream};
+  if ((uintptr_t)stream <= 2) return CUDA_SUCCESS;
+  pthread_mutex_lock(&lock);
+  bool found = knows(stream, STREAM_MAGIC, false);
+  if (found) *known = *stream;
+  pthread_mutex_unlock(&lock);
+  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
 static CUresult check_event(const Event *event) {
   pthread_mutex_lock(&lock);
   bool known = event && knows(event, EVENT_MAGIC, false);
@@ -157,24 +169,27 @@ EXPORT CUresult cuStreamWaitEvent(Stream *stream, Event *event, unsigned flags) 
 EXPORT CUresult cuStreamGetFlags(Stream *stream, unsigned *flags) {
   ENTER(cuStreamGetFlags);
   if (!flags) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_STREAM(stream);
-  *flags = (uintptr_t)stream <= 2 ? 0 : stream->flags;
+  Stream known;
+  if (read_stream(stream, &known)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
+  *flags = known.flags;
   LEAVE(CUDA_SUCCESS, "");
 }
 
 EXPORT CUresult cuStreamGetPriority(Stream *stream, int *priority) {
   ENTER(cuStreamGetPriority);
   if (!priority) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_STREAM(stream);
-  *priority = (uintptr_t)stream <= 2 ? 0 : stream->priority;
+  Stream known;
+  if (read_stream(stream, &known)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
+  *priority = known.priority;
   LEAVE(CUDA_SUCCESS, "");
 }
 
 EXPORT CUresult cuStreamGetId(Stream *stream, uint64_t *id) {
   ENTER(cuStreamGetId);
   if (!id) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_STREAM(stream);
-  *id = (uintptr_t)stream <= 2 ? (uintptr_t)stream : stream->id;
+  Stream known;
+  if (read_stream(stream, &known)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
+  *id = known.id;
   LEAVE(CUDA_SUCCESS, "");
 }
 
@@ -182,8 +197,9 @@ EXPORT CUresult cuStreamGetCtx(Stream *stream, Context **context) {
   ENTER(cuStreamGetCtx);
   if (!context) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
   NEED_CONTEXT(current);
-  NEED_STREAM(stream);
-  *context = (uintptr_t)stream <= 2 ? current : stream->context;
+  Stream known;
+  if (read_stream(stream, &known)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
+  *context = known.context ? known.context : current;
   LEAVE(CUDA_SUCCESS, "");
 }
 
@@ -191,8 +207,9 @@ EXPORT CUresult cuStreamGetDevice(Stream *stream, CUdevice *device) {
   ENTER(cuStreamGetDevice);
   if (!device) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
   NEED_CONTEXT(current);
-  NEED_STREAM(stream);
-  *device = (uintptr_t)stream <= 2 ? current->device : stream->context->device;
+  Stream known;
+  if (read_stream(stream, &known)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
+  *device = (known.context ? known.context : current)->device;
   LEAVE(CUDA_SUCCESS, "");
 }
 
@@ -225,8 +242,9 @@ EXPORT CUresult cuStreamGetCtx_v2(Stream *stream, Context **context, void **gree
   ENTER(cuStreamGetCtx_v2);
   if (!context && !green) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
   NEED_CONTEXT(current);
-  NEED_STREAM(stream);
-  if (context) *context = (uintptr_t)stream <= 2 ? current : stream->context;
+  Stream known;
+  if (read_stream(stream, &known)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
+  if (context) *context = known.context ? known.context : current;
   if (green) *green = NULL; /* no stream is of a green context */
   LEAVE(CUDA_SUCCESS, "");
 }
@@ -273,10 +291,15 @@ EXPORT CUresult cuEventDestroy(Event *event) {
 }
 
 static CUresult record(Event *event, Stream *stream) {
-  if (check_event(event) || cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  clock_gettime(CLOCK_MONOTONIC, &event->time);
-  event->recorded = true;
-  return CUDA_SUCCESS;
+  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  pthread_mutex_lock(&lock);
+  bool known = event && knows(event, EVENT_MAGIC, false);
+  if (known) {
+    clock_gettime(CLOCK_MONOTONIC, &event->time);
+    event->recorded = true;
+  }
+  pthread_mutex_unlock(&lock);
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 EXPORT CUresult cuEventRecord(Event *event, Stream *stream) {
@@ -315,12 +338,21 @@ EXPORT CUresult cuEventSynchronize(Event *event) {
   LEAVE(CUDA_SUCCESS, "");
 }
 
-static CUresult elapsed(float *milliseconds, const Event *start, const Event *end) {
+/* What was recorded of an event that can tell a time. */
+static bool read_event(const Event *event, Event *known) {
+  pthread_mutex_lock(&lock);
+  bool found = event && knows(event, EVENT_MAGIC, false);
+  if (found) *known = *event;
+  pthread_mutex_unlock(&lock);
+  return found && known->recorded && !(known->flags & EVENT_NO_TIMING);
+}
+
+static CUresult elapsed(float *milliseconds, const Event *from, const Event *to) {
+  Event start, end;
   if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
-  if (check_event(start) || check_event(end)) return CUDA_ERROR_INVALID_HANDLE;
-  if (!start->recorded || !end->recorded || (start->flags | end->flags) & EVENT_NO_TIMING) return CUDA_ERROR_INVALID_HANDLE;
-  *milliseconds = (float)(end->time.tv_sec - start->time.tv_sec) * 1e3f +
-                  (float)(end->time.tv_nsec - start->time.tv_nsec) * 1e-6f;
+  if (!read_event(from, &start) || !read_event(to, &end)) return CUDA_ERROR_INVALID_HANDLE;
+  *milliseconds = (float)(end.time.tv_sec - start.time.tv_sec) * 1e3f +
+                  (float)(end.time.tv_nsec - start.time.tv_nsec) * 1e-6f;
   return CUDA_SUCCESS;
 }
 
