@@ -11,7 +11,8 @@ from pathlib import Path
 
 from pytest_cudalink.matrix import load_cells
 from pytest_cudalink.report import records
-from pytest_cudalink.report.merge import CellRun, merge
+from pytest_cudalink.report.cell_run import CellRun
+from pytest_cudalink.report.merge import merge
 from pytest_cudalink.versions import CudaVersion
 
 ROOT = Path(__file__).parent.parent

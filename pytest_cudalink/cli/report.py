@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from ..report.compare import Comparison
-    from ..report.merge import Report
+    from ..report.matrix_report import MatrixReport
     from ..report.views import Section
 
 __all__ = ["DESCRIPTION", "configure", "run"]
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     return 1 if found else 0
 
 
-def _write(options: argparse.Namespace, report: Report, comparison: Comparison | None) -> None:
+def _write(options: argparse.Namespace, report: MatrixReport, comparison: Comparison | None) -> None:
     from ..report import html, junit, text
 
     extra = _skew(options.skew) if options.skew else []

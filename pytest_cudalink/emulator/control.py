@@ -108,6 +108,8 @@ class Driver:
         library.cudalinkFaultMet.argtypes = [ctypes.c_uint, ctypes.c_int]
         self._lock = threading.Lock()
         self._violations: list[Violation] = []
+        self._counted_before = self._count
+        self._noted = 0
         self._hook: Any = None
 
     @property
@@ -210,6 +212,7 @@ class Driver:
     def watch(self) -> None:
         """Collect violations, each with the Python stack of the call that caused it, until `unwatch`."""
         if self._hook is None:
+            self._counted_before = self._count - self._noted
             self._hook = _HOOK(self._notice)
             self._library.cudalinkSetViolationHook(self._hook)
 
@@ -224,6 +227,16 @@ class Driver:
         """The violations collected since `watch`, without those taken by `forget`."""
         with self._lock:
             return tuple(self._violations)
+
+    @property
+    def _count(self) -> int:
+        return int(self._library.cudalinkViolationCount())
+
+    @property
+    def lost_violations(self) -> int:
+        """Number of violations that the driver counted since `watch` and that could not be noted."""
+        with self._lock:
+            return self._count - self._counted_before - self._noted
 
     def forget(self, violations: tuple[Violation, ...]) -> None:
         """Remove violations from the list, because they were expected or reported."""
@@ -246,6 +259,7 @@ class Driver:
         )
         with self._lock:
             self._violations.append(noticed)
+            self._noted += 1
 
 
 def attach(library: ctypes.CDLL) -> Driver | None:

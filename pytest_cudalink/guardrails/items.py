@@ -1,4 +1,4 @@
-"""The words of the guard rails: items, facts about them, and verdicts. Pure data."""
+"""The data of the guard rails: items, facts about them, and verdicts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Status = Literal["compatible", "incompatible", "insufficient_metadata"]
 ItemKind = Literal["dynamic-libs", "headers", "static-libs", "bitcode-libs", "binaries", "artifacts"]
 PackagedWith = Literal["ctk", "driver", "other"]
 
-#: `Item.found_via` of what somebody else loaded, in cuda.pathfinder's words.
+#: `Item.found_via` of a library that other code loaded, in cuda.pathfinder's words.
 ALREADY_LOADED: Final = "was-already-loaded-from-elsewhere"
 
 _NOUNS: Final[dict[ItemKind, str]] = {
@@ -35,7 +35,7 @@ class Fact:
     value : CudaVersion, str or None
         None when unknown.
     witness : str
-        Such as ``"CUDA_VERSION 13000 in /usr/local/cuda/include/cuda.h"``; of an unknown value, the reason.
+        Such as ``"CUDA_VERSION 13000 in /usr/local/cuda/include/cuda.h"``; for an unknown value, the reason.
     """
 
     value: Any
@@ -44,15 +44,15 @@ class Fact:
 
 @dataclass(frozen=True)
 class Item:
-    """Something of CUDA that a look-up found.
+    """A component of CUDA that a look-up found.
 
     Attributes
     ----------
     kind : str
         ``"dynamic-libs"``, ``"headers"``, ``"static-libs"``, ``"bitcode-libs"``, ``"binaries"``, or ``"artifacts"``
-        for what is linked.
+        for an input of a link.
     name : str
-        As cuda.pathfinder calls it.
+        Its name in cuda.pathfinder.
     path : str
         Absolute, as the search returned it.
     found_via : str
@@ -62,9 +62,9 @@ class Item:
     version : CudaVersion or None
         The CUDA release that it belongs to.
     witness : str
-        Where that was read, or why it is not known.
+        Where the release was read, or why it is not known.
     wheel : str
-        The distribution that owns it; empty for none.
+        The distribution that owns it; empty if no distribution does.
     """
 
     kind: ItemKind
@@ -93,7 +93,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a rule says.
+    """The answer of a rule.
 
     Attributes
     ----------
@@ -105,11 +105,11 @@ class Verdict:
     message : str
         One sentence.
     fix : str
-        The one command that repairs it; empty when there is nothing to repair, or no command does.
+        The command that repairs it; empty if there is nothing to repair, or no command repairs it.
     items : tuple of str
-        Each item that it is about, with path, how it was found, version and witness.
+        The items that it is about, each with path, how it was found, version and witness.
     otherwise : str
-        What else would help.
+        Another remedy, or the only one where no command helps.
     """
 
     status: Status
@@ -121,7 +121,7 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """All of it, as errors and warnings show it."""
+        """The whole verdict, as errors and warnings show it."""
         lines = [self.message, *(f"  found: {item}" for item in self.items), f"  rule:  {self.rule}"]
         if self.fix:
             lines.append(f"  fix:   {self.fix}")

@@ -1,4 +1,4 @@
-"""What one library makes and another one reads: which releases may meet. Pure."""
+"""Pipelines: which releases of a library may read what another one writes. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .repair import by_hand, repair
 
 __all__ = ["ARTIFACT_KINDS", "Pipeline", "check_pipeline"]
 
-#: What may go from one library to another in a pipeline.
+#: The kinds of artifacts that a library may pass to another one.
 ARTIFACT_KINDS: Final = ("ltoir", "ptx", "elf", "cubin")
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What one library makes and another one reads.
+    """A kind of artifact that one library writes and another one reads.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Pipeline:
     Raises
     ------
     ValueError
-        If the kind is another one, or there is no rule for the pair.
+        If the kind is unknown, or there is no rule for the pair.
     """
 
     producer: str
@@ -39,7 +39,7 @@ class Pipeline:
     artifact_kind: str
 
     def __post_init__(self) -> None:
-        """Refuse what no rule speaks of."""
+        """Refuse a pipeline that no rule covers."""
         if self.artifact_kind not in ARTIFACT_KINDS:
             msg = f"artifact kind {self.artifact_kind!r} has no pipeline rule; known: {', '.join(ARTIFACT_KINDS)}"
             raise ValueError(msg)
@@ -93,7 +93,7 @@ def check_pipeline(pipeline: Pipeline, producer: Item, consumer: Item) -> Verdic
     ends: tuple[Item, ...] = (producer, consumer)
     release = max(made, read)
     loaded = [end.version for end in ends if end.found_via == ALREADY_LOADED and end.version]
-    if producer.kind == "artifacts":  # it is there already: only its reader can be another one
+    if producer.kind == "artifacts":  # it exists already: only its reader can be replaced
         ends, release = (consumer,), made
     elif len(loaded) == 1:
         release = loaded[0]

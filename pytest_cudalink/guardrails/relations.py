@@ -1,4 +1,4 @@
-"""Which items are related, and where they come from, by `matrices/guardrails.toml`. Pure."""
+"""The origin of items, and which must share a CUDA release. Pure; the data is in `matrices/guardrails.toml`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def packaged_with(kind: ItemKind, name: str, toolkit_names: Iterable[str]) -> Pa
     ----------
     kind, name : str
     toolkit_names : iterable of str
-        The names that cuda.pathfinder counts to the toolkit; read for dynamic libraries and headers.
+        The names that cuda.pathfinder counts as the toolkit's; read for dynamic libraries and headers.
     """
     table = component_table()
     if name in table["driver"].get(kind, ()):
@@ -37,7 +37,7 @@ def packaged_with(kind: ItemKind, name: str, toolkit_names: Iterable[str]) -> Pa
 
 
 def _groups(item: Item) -> dict[str, str]:
-    """Every group of an item, with the reason for it."""
+    """The groups of an item, each with its reason."""
     table = component_table()
     found = {group["name"]: group["because"] for group in table["groups"] if item.name in group.get(item.kind, ())}
     if item.kind in ("dynamic-libs", "headers"):
@@ -50,16 +50,16 @@ def _groups(item: Item) -> dict[str, str]:
 
 
 def shared_groups(a: Item, b: Item) -> dict[str, str]:
-    """The groups that oblige two items to be of one CUDA release, with their reasons; empty for independent ones."""
+    """The groups that require two items to be of one CUDA release, with reasons; empty for independent items."""
     other = _groups(b)
     shared = {name: because for name, because in _groups(a).items() if name in other}
     if shared and (a.kind, a.name) == (b.kind, b.name):
-        return {f"one {a.label} only": "of two, nobody can say which one is used"}
+        return {f"one {a.label} only": "with two, it is not known which one is used"}
     return shared
 
 
 def libraries_by_name(items: Iterable[Item]) -> dict[str, Item]:
-    """The toolkit's dynamic libraries by name; the first of each counts, as what was looked up does before the rest."""
+    """The toolkit's dynamic libraries by name; the first of a name counts, as looked-up libraries precede others."""
     found: dict[str, Item] = {}
     for item in items:
         if item.kind == "dynamic-libs" and item.packaged_with == "ctk":
@@ -68,6 +68,6 @@ def libraries_by_name(items: Iterable[Item]) -> dict[str, Item]:
 
 
 def numbered_like_cuda(wheel: str) -> bool:
-    """Whether the version of a wheel begins with the CUDA release that it belongs to."""
+    """Whether the version of a wheel begins with its CUDA release."""
     base = re.sub(r"-cu\d+$", "", wheel)
     return base in component_table()["wheels"]["numbered-like-cuda"]

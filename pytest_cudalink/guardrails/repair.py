@@ -1,4 +1,4 @@
-"""The command that repairs a set of items, or the advice where no command does. Pure."""
+"""The command that repairs a set of items, or advice where no command does. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def published_releases() -> list[CudaVersion]:
 
 
 def extra_of(item: Item, version: CudaVersion) -> str:
-    """The extra of cuda-toolkit that brings an item, in a release."""
+    """The extra of cuda-toolkit that installs an item, in a release."""
     table = component_table()
     toolkit, names, companions = table["toolkit"], table["extras"], table["companions"]
     known = (*toolkit["extras"], *toolkit["extras-since-13"])
@@ -30,7 +30,7 @@ def extra_of(item: Item, version: CudaVersion) -> str:
 
 
 def _installable(items: Sequence[Item], version: CudaVersion, *, at_most: bool) -> bool:
-    """Whether wheels bring items in a release: it has to be published, and up to CUDA 12 no wheel brings programs."""
+    """Whether wheels bring items in a release: it must be published, and up to CUDA 12 no wheel has programs."""
     published = version > LATEST_KNOWN or any(
         one == version or (at_most and one < version) for one in published_releases() if one.major == version.major
     )
@@ -39,17 +39,17 @@ def _installable(items: Sequence[Item], version: CudaVersion, *, at_most: bool) 
 
 
 def by_hand(items: Sequence[Item], version: CudaVersion) -> str:
-    """What to do where `repair` has no command."""
+    """The advice where `repair` has no command."""
     if any(item.kind == "binaries" for item in items):
         return f"put the bin folder of a CUDA {version} toolkit first on PATH"
     oldest = component_table()["toolkit"]["oldest"]
-    return f"take all of it from an installed CUDA {version}, or from {oldest} or newer, of which there are wheels"
+    return f"use an installed CUDA {version} for all of these, or a release from {oldest} on, which has wheels"
 
 
 def repair(items: Sequence[Item], version: CudaVersion, *, at_most: bool = False) -> str:
-    """The command that installs items of one CUDA release as wheels, where every search looks first.
+    """The command that installs items of one CUDA release as wheels, which every search finds first.
 
-    Empty where there is none: no wheels are of that release, or none brings one of the items; see `by_hand`.
+    Empty if no command does: the release has no wheels, or no wheel has one of the items; see `by_hand`.
 
     Parameters
     ----------
@@ -66,11 +66,11 @@ def repair(items: Sequence[Item], version: CudaVersion, *, at_most: bool = False
     bound = up_to if at_most else exactly
     words = [f"'cuda-toolkit[{extras}]{bound}'"]
     if version.major >= 13 and any(item.name == "nvJitLink" for item in items):
-        words.append(f"'nvidia-nvjitlink{bound}'")  # which cuda-toolkit 13 only bounds from below
+        words.append(f"'nvidia-nvjitlink{bound}'")  # cuda-toolkit 13 bounds it only from below
     return f"{_make_way(items, version.major)}pip install {' '.join(words)}"
 
 
 def _make_way(items: Sequence[Item], major: int) -> str:
-    """Remove wheels of a newer major: they have other names than those of `major`, would stay, and are found first."""
+    """Uninstall wheels of a newer major: their names differ, so they would stay, and every search finds them first."""
     newer = sorted({item.wheel for item in items if item.wheel and item.version and item.version.major > major})
     return f"pip uninstall -y {' '.join(newer)} && " if newer else ""

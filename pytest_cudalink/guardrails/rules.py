@@ -1,7 +1,7 @@
 """The rules, pure: items in, verdict out. What is related to what is data, in `matrices/guardrails.toml`.
 
-Nothing here looks at the system, and nothing here imports pytest or CUDA. A `Driver` is asked only by the rule that
-needs it, and for its release only when the versions alone do not decide.
+This module does not look at the system, and imports neither pytest nor CUDA. Only the rule that needs a `Driver` asks
+it, and for its release only if the versions alone do not decide.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _RELEASE: Final = re.compile(r"\d+(\.\d+){1,2}", re.ASCII)
 
 
 class Driver(Protocol):
-    """What the driver rule asks, each at most when it needs it."""
+    """The questions of the driver rule, each asked only when the rule needs the answer."""
 
     def cuda(self) -> Fact:
         """CUDA version of the driver, as `CudaVersion`."""
@@ -53,14 +53,14 @@ class Driver(Protocol):
 
 @dataclass(frozen=True)
 class KnownDriver:
-    """A driver whose facts are given.
+    """A driver with given facts.
 
     Attributes
     ----------
     cuda_version : CudaVersion or None
     release_version : str or None
     witness : str
-        Where they are from.
+        Where these were read.
     """
 
     cuda_version: CudaVersion | None
@@ -94,8 +94,8 @@ def parse_constraint(value: str | SpecifierSet | None) -> SpecifierSet | None:
     Raises
     ------
     ValueError
-        If it is neither None, nor a SpecifierSet, nor a non-empty PEP 440 specifier string; or if a bound has a patch
-        number: an item's release is known as major and minor only.
+        If it is neither None, nor a SpecifierSet, nor a non-empty PEP 440 specifier; or if a bound has a patch number,
+        as only major and minor of an item's release are known.
     """
     if value is None or isinstance(value, SpecifierSet):
         return _without_patch(value)
@@ -103,10 +103,10 @@ def parse_constraint(value: str | SpecifierSet | None) -> SpecifierSet | None:
         try:
             specifiers = SpecifierSet(value)
         except InvalidSpecifier:
-            pass  # said below, in one way for everything that is none
+            pass  # falls through to the common error below
         else:
             return _without_patch(specifiers)
-    msg = f"ctk_version = {value!r}: give a PEP 440 version specifier such as '>=13.2,<14', a SpecifierSet, or None"
+    msg = f"ctk_version = {value!r}; expected a PEP 440 specifier such as '>=13.2,<14', a SpecifierSet, or None"
     raise ValueError(msg)
 
 
@@ -117,24 +117,24 @@ def _without_patch(specifiers: SpecifierSet | None) -> SpecifierSet | None:
             fewer = f"{specifier.operator}{'.'.join(numbers[:2])}"
             msg = (
                 f"ctk_version = '{specifiers}': '{specifier}' has a patch number, but the CUDA release of an item is "
-                f"known as MAJOR.MINOR; a PEP 440 specifier without one is {fewer}{'.*' if fewer[:2] == '==' else ''}"
+                f"known as MAJOR.MINOR; write the PEP 440 specifier {fewer}{'.*' if fewer[:2] == '==' else ''}"
             )
             raise ValueError(msg)
     return specifiers
 
 
-# -- the rules, one function each
+# -- one function for each rule
 
 
 def check_item(item: Item) -> Verdict:
-    """Whether there is anything to compare: packaging, and a known CUDA release."""
+    """Whether an item can be compared: it is a part of the toolkit, of a known CUDA release."""
     if item.packaged_with == "driver":
         return compatible("packaging", f"{item.label}: comes with the driver", item)
     if item.packaged_with == "other":
         return Verdict(
             "insufficient_metadata",
             "packaging",
-            f"{item.label}: comes with neither the CUDA toolkit nor the driver; its CUDA release cannot be told",
+            f"{item.label}: comes with neither the CUDA toolkit nor the driver, so its CUDA release is not known",
             items=(str(item),),
             otherwise="look it up with cuda.pathfinder itself",
         )
@@ -145,18 +145,18 @@ def check_item(item: Item) -> Verdict:
             f"the CUDA release of the {item.label} is not known: {item.witness}",
             f"pip install 'cuda-toolkit[{extra_of(item, LATEST_KNOWN)}]'",
             (str(item),),
-            otherwise="name the release that you mean: cuda-toolkit[...]==13.0.*",
+            otherwise="give a release: cuda-toolkit[...]==13.0.*",
         )
     return compatible("ctk-version-known", item.is_of, item)
 
 
 def check_constraint(item: Item, constraint: SpecifierSet | None) -> Verdict:
-    """Whether a toolkit item's release is among those that were asked for."""
+    """Whether the release of a toolkit item satisfies the constraint."""
     if constraint is None or item.version is None:
-        return compatible("ctk-constraint", "no release was asked for", item)
+        return compatible("ctk-constraint", "no release is required", item)
     if constraint.contains(Version(str(item.version)), prereleases=True):
         return compatible("ctk-constraint", f"CUDA {item.version} is among '{constraint}'", item)
-    # a release, not the constraint itself: to pip '==13.2' is 13.2.0 alone, and '<=13.2' is without 13.2.1
+    # a release, not the constraint itself: for pip, '==13.2' means 13.2.0 alone, and '<=13.2' excludes 13.2.1
     wanted = [one for one in published_releases() if constraint.contains(Version(str(one)), prereleases=True)]
     fix = repair((item,), max(wanted)) if wanted else ""
     instead = by_hand((item,), max(wanted)) if wanted else f"no known release of CUDA is among '{constraint}'"
@@ -171,9 +171,10 @@ def check_constraint(item: Item, constraint: SpecifierSet | None) -> Verdict:
 
 
 def _keep_last(a: Item, b: Item, driver: CudaVersion | None) -> tuple[Item, Item]:
-    """Order a pair so that the second is the one to go on with.
+    """Order a pair so that the second item is the one whose release to keep.
 
-    It is what the driver runs, then what is loaded and cannot be exchanged, then the only wheel, then the newer one.
+    That is the item that the driver runs, then a loaded one, which cannot be replaced, then the only wheel, then the
+    newer one.
     """
 
     def worth(item: Item) -> tuple[bool, bool, bool, CudaVersion]:
@@ -185,7 +186,7 @@ def _keep_last(a: Item, b: Item, driver: CudaVersion | None) -> tuple[Item, Item
 
 
 def check_pair(a: Item, b: Item) -> Verdict:
-    """Whether two toolkit items may be used together; the repair goes on with the release of the second."""
+    """Whether two toolkit items may be used together; the repair keeps the release of the second."""
     groups = shared_groups(a, b) if a.packaged_with == b.packaged_with == "ctk" else {}
     if not groups or a.version is None or b.version is None:
         return compatible("same-ctk", f"the {a.label} and the {b.label} are independent", a, b)
@@ -204,23 +205,23 @@ def check_pair(a: Item, b: Item) -> Verdict:
 
 
 def check_driver(item: Item, driver: Driver, *, assume_forward: bool = False, hint: str = "") -> Verdict:
-    """Whether the driver runs what a toolkit of the item's release makes.
+    """Whether the driver runs code of a toolkit of the item's release.
 
-    The rules are those of the CUDA Compatibility guide: backward compatibility; within a major, minor-version
-    compatibility from a driver branch on.
+    By the CUDA Compatibility guide: backward compatibility; within a major, minor-version compatibility from a driver
+    branch on.
 
     Parameters
     ----------
     item : Item
     driver : Driver
     assume_forward : bool
-        Whether an incompatible driver is let pass because NVIDIA's forward-compatibility package is said to be there.
+        Whether an incompatible driver passes, because NVIDIA's forward-compatibility package is installed.
     hint : str
-        Appended to the advice about what `assume_forward` would let pass.
+        Appended to the advice of a refusal: how to set `assume_forward`.
     """
     ctk = item.version
     if ctk is None or item.packaged_with != "ctk":
-        return compatible("driver", f"{item.label}: asks nothing of the driver", item)
+        return compatible("driver", f"{item.label}: needs nothing from the driver", item)
     cuda = driver.cuda()
     version: CudaVersion | None = cuda.value
     if version is None:
@@ -229,7 +230,7 @@ def check_driver(item: Item, driver: Driver, *, assume_forward: bool = False, hi
             "driver",
             f"whether the driver runs CUDA {ctk} ({item.label}) is not known: {cuda.witness}",
             items=(str(item), f"driver: unknown: {cuda.witness}"),
-            otherwise="install the NVIDIA driver; or say what it will be, driver_cuda_version=13000",
+            otherwise="install the NVIDIA driver; or give its version, driver_cuda_version=13000",
         )
     words = f"driver: CUDA {version}: {cuda.witness}"
     if version >= ctk:
@@ -250,7 +251,7 @@ def check_driver(item: Item, driver: Driver, *, assume_forward: bool = False, hi
                 f"release is not known: {release.witness}",
                 repair((item,), version, at_most=True),
                 (str(item), f"{words}; release unknown: {release.witness}"),
-                otherwise="say what the release is, driver_release_version='580.65.06'",
+                otherwise="give the release, driver_release_version='580.65.06'",
             )
         words = f"{words}; release {release.value}: {release.witness}"
         if branch_of(release.value) >= floor:
@@ -271,16 +272,16 @@ def check_driver(item: Item, driver: Driver, *, assume_forward: bool = False, hi
     )
 
 
-# -- together
+# -- all rules together
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The most severe verdict: incompatible before insufficient metadata before compatible; of equals the first.
+    """The most severe verdict: incompatible, then insufficient metadata, then compatible; the first of equals.
 
     Raises
     ------
     ValueError
-        If there is none.
+        If there are no verdicts.
     """
     return max(verdicts, key=lambda verdict: _SEVERITY[verdict.status])
 
@@ -294,7 +295,7 @@ def _alone(
     assume_forward: bool,
     hint: str,
 ) -> Iterator[Verdict]:
-    """The checks of one item, in their order; lazily, so that the driver is asked last."""
+    """The checks of one item, in order; lazily, so that the driver is asked last."""
     yield check_item(item)
     if item.packaged_with != "ctk":
         return
@@ -325,7 +326,7 @@ def judge(
     hint: str = "",
     unknown_driver_passes: bool = False,
 ) -> Verdict:
-    """Judge one item beside those that were accepted before: the first verdict that is not "compatible", or the last.
+    """Judge one item together with the accepted ones: the first verdict that is not "compatible", or the last verdict.
 
     The order is: packaging, known release, constraint, every remembered item, driver, pipelines.
 
@@ -340,7 +341,7 @@ def judge(
     assume_forward, hint
         As in `check_driver`.
     unknown_driver_passes : bool
-        Whether pipelines are judged as well where the driver is not known; its verdict is given if they hold.
+        Whether pipelines are also judged if the driver is not known; if they hold, the driver's verdict is returned.
     """
     *_, verdict = _until_fault(_alone(item, remembered, constraint, driver, assume_forward=assume_forward, hint=hint))
     passes = unknown_driver_passes and verdict.rule == "driver" and verdict.status == "insufficient_metadata"
@@ -352,7 +353,7 @@ def judge(
 
 
 def _until_fault(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
-    """Verdicts up to and with the first that is not "compatible"."""
+    """Verdicts up to and including the first that is not "compatible"."""
     for verdict in verdicts:
         yield verdict
         if verdict.status != "compatible":
@@ -368,9 +369,9 @@ def judge_all(
     assume_forward: bool = False,
     hint: str = "",
 ) -> list[Verdict]:
-    """The verdict of every rule on a set of items, each pair and each pipeline once; in no way dependent on the order.
+    """The verdicts of every rule on a set of items: each item, related pair and pipeline once, in whatever order given.
 
-    Of pairs, those that share a group. Parameters as in `judge`.
+    Parameters as in `judge`.
     """
     ordered = sorted(set(items), key=lambda item: (item.kind, item.name, item.path, str(item), item.packaged_with))
     verdicts: list[Verdict] = []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .merge import BAD, GOOD, NOT_RUN, Report
+from .cell_run import BAD, GOOD, NOT_RUN
+from .matrix_report import MatrixReport
 
 __all__ = ["FAIL_ON", "Change", "Comparison", "compare", "findings", "incomplete"]
 
@@ -56,7 +57,7 @@ class Comparison:
     broken: list[str] = field(default_factory=list)
 
 
-def compare(new: Report, old: Report) -> Comparison:
+def compare(new: MatrixReport, old: MatrixReport) -> Comparison:
     """Compare test by test and cell by cell; cells that only one of the reports has count as not run in the other."""
     before = {cell.name: cell.outcomes for cell in old.cells}
     now = {cell.name: cell.outcomes for cell in new.cells}
@@ -77,7 +78,7 @@ def compare(new: Report, old: Report) -> Comparison:
     return result
 
 
-def incomplete(report: Report, comparison: Comparison | None = None) -> dict[str, str]:
+def incomplete(report: MatrixReport, comparison: Comparison | None = None) -> dict[str, str]:
     """Cells that say nothing, or not all, each with the reason in words."""
     broken = comparison.broken if comparison is not None else []
     return {
@@ -86,7 +87,7 @@ def incomplete(report: Report, comparison: Comparison | None = None) -> dict[str
     }
 
 
-def findings(report: Report, comparison: Comparison | None) -> dict[str, int]:
+def findings(report: MatrixReport, comparison: Comparison | None) -> dict[str, int]:
     """How much there is of each word of `FAIL_ON`."""
     counts = report.counts
     return {

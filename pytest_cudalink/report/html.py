@@ -8,8 +8,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
+from .cell_run import BAD, GOOD
 from .compare import Comparison
-from .merge import BAD, GOOD, Report
+from .matrix_report import MatrixReport
 from .views import NAMES, Section, cell_title, sections, summary
 
 __all__ = ["render"]
@@ -20,7 +21,9 @@ _TEXTS: Final = 8_000_000
 _LATER: Final = ("cells", "versions", "slowest", "skew")
 
 
-def render(report: Report, comparison: Comparison | None = None, extra: Sequence[Section] = (), title: str = "") -> str:
+def render(
+    report: MatrixReport, comparison: Comparison | None = None, extra: Sequence[Section] = (), title: str = ""
+) -> str:
     """The page.
 
     Parameters
@@ -73,7 +76,7 @@ def _version() -> str:
         return ""
 
 
-def _data(report: Report) -> dict[str, Any]:
+def _data(report: MatrixReport) -> dict[str, Any]:
     """What the grid needs; equal texts are stored once."""
     texts: dict[str, int] = {"": 0}
     room = _TEXTS

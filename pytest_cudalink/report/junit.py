@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from .merge import BAD, CellRun, Report
+from .cell_run import BAD, CellRun
+from .matrix_report import MatrixReport
 from .views import NAMES
 
 __all__ = ["junit"]
@@ -13,7 +14,7 @@ __all__ = ["junit"]
 _ELEMENTS = {"F": "failure", "E": "error", "C": "error", "S": "skipped", "x": "skipped"}
 
 
-def junit(report: Report) -> str:
+def junit(report: MatrixReport) -> str:
     """The XML text; a class name begins with its cell, so that tools keep the cells apart."""
     root = ET.Element("testsuites", name="cudalink")
     for cell in report.cells:

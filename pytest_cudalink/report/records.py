@@ -1,6 +1,6 @@
 """The record file: one JSON object per line, each written at once, so that a crash loses at most one line.
 
-`matrices/records.schema.json` describes every event. Nothing here imports pytest or CUDA.
+`events` describes every event. Nothing here imports pytest or CUDA.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
+
+from . import events
+from .events import OUTCOMES, SCHEMA
 
 __all__ = [
     "OUTCOMES",
@@ -32,19 +35,13 @@ __all__ = [
     "schema",
 ]
 
-#: Version of the format, in every ``run`` event. A reader refuses a newer one.
-SCHEMA: Final = 1
-
-#: What a test can come to; ``crashed`` means that its process died.
-OUTCOMES: Final = ("passed", "failed", "error", "skipped", "xfailed", "xpassed", "rerun", "crashed")
-
 
 class RecordError(ValueError):
-    """A file that is no record file, or one of a newer format."""
+    """The file is not a record file, or its format is newer than this version reads."""
 
 
 class Writer:
-    """Appends events to a file.
+    """Appends events to a record file.
 
     Each event is one ``write`` to a descriptor opened with ``O_APPEND``, so that several processes, such as the workers
     of pytest-xdist, share one file without mixing lines.
@@ -52,9 +49,9 @@ class Writer:
     Parameters
     ----------
     path : path-like
-        Made when it is not there, with its folders.
+        The file; created if it does not exist, with its folders.
     anew : bool, default False
-        Empty the file first, if it is one: a link stays a link, and a pipe or a terminal is left as it is.
+        Empty a regular file first. A link stays a link, and a pipe or a terminal is left as it is.
 
     Raises
     ------
@@ -68,14 +65,37 @@ class Writer:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         self._descriptor: int | None = os.open(self.path, flags | (os.O_TRUNC if anew else 0), 0o666)
 
-    def write(self, event: str, **fields: Any) -> None:
-        """Append one event with the time of now; values that JSON does not have are written as text.
+    @overload
+    def write(self, event: Literal["run"], **content: Unpack[events.RunRecord]) -> None: ...
+    @overload
+    def write(self, event: Literal["start"], **content: Unpack[events.StartRecord]) -> None: ...
+    @overload
+    def write(self, event: Literal["link"], **content: Unpack[events.LinkRecord]) -> None: ...
+    @overload
+    def write(self, event: Literal["violation"], *, nodeid: str | None, text: str, **details: object) -> None: ...
+    @overload
+    def write(self, event: Literal["verdict"], **content: Unpack[events.VerdictRecord]) -> None: ...
+    @overload
+    def write(self, event: Literal["test"], **content: Unpack[events.TestRecord]) -> None: ...
+    @overload
+    def write(self, event: Literal["crash"], **content: Unpack[events.CrashRecord]) -> None: ...
+    @overload
+    def write(self, event: Literal["end"], **content: Unpack[events.EndRecord]) -> None: ...
+    def write(self, event: str, **content: Any) -> None:
+        """Append one event with the current time; values that JSON does not know are written as text.
 
-        Does nothing once closed.
+        Does nothing after `close`.
+
+        Parameters
+        ----------
+        event : str
+            A name in `events.EVENTS`.
+        **content
+            The keys of the event.
         """
         if self._descriptor is None:
             return
-        line = json.dumps({"event": event, "time": time.time(), **fields}, ensure_ascii=True, default=str) + "\n"
+        line = json.dumps({"event": event, "time": time.time(), **content}, ensure_ascii=True, default=str) + "\n"
         os.write(self._descriptor, line.encode("ascii"))
 
     def close(self) -> None:
@@ -91,26 +111,12 @@ class Writer:
         self.close()
 
 
+# Each class has the keys of its event in `events` as attributes. A key that a file lacks has the default here.
+
+
 @dataclass(frozen=True)
 class Run:
-    """The environment of a run.
-
-    Attributes
-    ----------
-    run : str
-        A name for this run that no other has (uuid4, hexadecimal).
-    cell : str or None
-        The cell of the matrix that it ran in, from ``CUDALINK_CELL``.
-    settings : dict
-        ``{name: {"value": …, "source": …}}``.
-    versions : dict
-        ``{name: {"requested": …, "found": …, "source": where it was read, "kind": …}}``; ``kind`` is ``"real"``,
-        ``"emulated"``, ``"faked"`` or ``"absent"``.
-    arch : dict
-        ``{"requested": …, "found": …}``.
-    facts : dict
-        What hooks added.
-    """
+    """The environment of a run."""
 
     time: float = 0.0
     schema: int = SCHEMA
@@ -121,21 +127,15 @@ class Run:
     platform: str = ""
     pytest: str = ""
     argv: list[str] = field(default_factory=list)
-    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    versions: dict[str, dict[str, Any]] = field(default_factory=dict)
-    arch: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, events.SettingRecord] = field(default_factory=dict)
+    versions: dict[str, events.VersionRecord] = field(default_factory=dict)
+    arch: events.ArchRecord = field(default_factory=lambda: events.ArchRecord(requested=None, found=None))
     facts: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Start:
-    """A test began; without a `Test` of the same worker and attempt its process died or the run was interrupted.
-
-    Attributes
-    ----------
-    attempt : int
-        Counted from 1 in each worker: what a crash cut is repeated in another one.
-    """
+    """The start of an attempt; without a `Test` of the same worker and attempt, the attempt was cut short."""
 
     time: float = 0.0
     nodeid: str = ""
@@ -145,29 +145,17 @@ class Start:
 
 @dataclass(frozen=True)
 class Link:
-    """One link.
-
-    Attributes
-    ----------
-    nodeid : str or None
-        The test; None outside tests.
-    inputs : list of dict
-        ``{"kind": …, "name": …, "producer": …}``.
-    versions : dict
-        ``{"driver": …, "nvjitlink": …}`` as the linker saw them.
-    duration : float
-        Seconds.
-    result : str
-        ``"ok"``, or the error's type and code name.
-    """
+    """One link, in or outside a test."""
 
     time: float = 0.0
     nodeid: str | None = None
     worker: str | None = None
     target: str = ""
     backend: str = ""
-    inputs: list[dict[str, Any]] = field(default_factory=list)
-    versions: dict[str, Any] = field(default_factory=dict)
+    inputs: list[events.InputRecord] = field(default_factory=list)
+    versions: events.LinkVersionsRecord = field(
+        default_factory=lambda: events.LinkVersionsRecord(driver=None, nvjitlink=None)
+    )
     duration: float = 0.0
     result: str = "ok"
     message: str = ""
@@ -175,7 +163,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Violation:
-    """A broken lifetime rule, as the emulated driver saw it; its other fields are in `details`."""
+    """A broken lifetime rule; `details` has the keys that the emulated driver added."""
 
     time: float = 0.0
     nodeid: str | None = None
@@ -185,13 +173,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the guard rails said of an item.
-
-    Attributes
-    ----------
-    status : str
-        ``"compatible"``, ``"incompatible"`` or ``"insufficient_metadata"``.
-    """
+    """A verdict of the guard rails."""
 
     time: float = 0.0
     nodeid: str | None = None
@@ -205,29 +187,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Test:
-    """What one attempt of a test came to.
-
-    Attributes
-    ----------
-    attempt : int
-        That of its `Start`.
-    outcome : str
-        One of `OUTCOMES`.
-    duration : float
-        Seconds of set-up, call and tear-down together.
-    reason : str
-        Of a skip or an expected failure, or the first line of a failure.
-    longrepr : str
-        At most 4,000 characters, on failure.
-    backends : dict
-        Number of links by backend.
-    documented : dict or None
-        ``{"requirement": …, "raises": …}`` where a documented failure was asserted.
-    missing : str or None
-        The unmet requirement that a skip of ours is about, such as ``"driver >= 13.2"``.
-    subtests : list of dict
-        ``{"description": …, "outcome": …}``.
-    """
+    """The result of one attempt of a test."""
 
     __test__ = False  # pytest: not a test class
 
@@ -242,23 +202,14 @@ class Test:
     backends: dict[str, int] = field(default_factory=dict)
     links: int = 0
     violations: int = 0
-    documented: dict[str, str] | None = None
+    documented: events.DocumentedRecord | None = None
     missing: str | None = None
-    subtests: list[dict[str, str]] = field(default_factory=list)
+    subtests: list[events.SubtestRecord] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Crash:
-    """A process died.
-
-    Attributes
-    ----------
-    signal : str or None
-        Such as ``"SIGSEGV"``; None when it exited or when it is not known.
-    exitcode : int or None
-    last_events : list of str
-        The last calls before the end.
-    """
+    """The death of a process."""
 
     time: float = 0.0
     nodeid: str | None = None
@@ -270,7 +221,7 @@ class Crash:
 
 @dataclass(frozen=True)
 class End:
-    """The run came to its end."""
+    """The end of a run; absent after a crash."""
 
     time: float = 0.0
     exitstatus: int = 0
@@ -280,14 +231,20 @@ class End:
 
 @dataclass
 class Recording:
-    """Everything that one file says.
+    """The content of one record file.
 
     Attributes
     ----------
     run : Run or None
-        The last run in the file, when several were appended; None when the file was cut before its first line.
+        The last run in the file, when several were appended; None when the file was cut in its first line.
+    starts : list of Start
+    tests : list of Test
+    links : list of Link
+    violations : list of Violation
+    verdicts : list of Verdict
+    crashes : list of Crash
     end : End or None
-        None when the run did not come to its end.
+        None when the run did not finish.
     truncated : bool
         Whether the last line was cut.
     """
@@ -304,7 +261,7 @@ class Recording:
 
     @property
     def unfinished(self) -> list[Start]:
-        """Attempts that began and came to nothing: what a crash or an interruption cut."""
+        """Attempts that began and have no result, because of a crash or an interruption."""
         done = {(test.nodeid, test.worker, test.attempt) for test in self.tests}
         return [start for start in self.starts if (start.nodeid, start.worker, start.attempt) not in done]
 
@@ -313,12 +270,12 @@ _Event = TypeVar("_Event", Run, Start, Link, Violation, Verdict, Test, Crash, En
 
 
 def _known(kind: type[_Event], content: Mapping[str, Any]) -> _Event:
-    """An event with the keys that it knows."""
+    """Return an event with the keys that its class has."""
     return kind(**{entry.name: content[entry.name] for entry in fields(kind) if entry.name in content})
 
 
 def parse(lines: Iterable[bytes]) -> Recording:
-    """Read the lines of a record file.
+    """Return the content of the lines of a record file.
 
     A reader ignores events and keys that it does not know, so that a later version can add some. Where several runs
     were appended to one file, the last counts.
@@ -326,7 +283,7 @@ def parse(lines: Iterable[bytes]) -> Recording:
     Raises
     ------
     RecordError
-        If a line other than the last is no event, or the format is newer than `SCHEMA`; names the line.
+        If a line other than the last is not an event, or the format is newer than `SCHEMA`; names the line.
     """
     found = Recording()
     broken: int | None = None
@@ -334,7 +291,7 @@ def parse(lines: Iterable[bytes]) -> Recording:
         if not line.strip():
             continue
         if broken is not None:
-            msg = f"line {broken} is no event"
+            msg = f"line {broken} is not an event"
             raise RecordError(msg)
         content = _event(line)
         if content is None:
@@ -349,7 +306,7 @@ def parse(lines: Iterable[bytes]) -> Recording:
 
 
 def _event(line: bytes) -> dict[str, Any] | None:
-    """One line's event; None when it is none."""
+    """Return the event of a line; None if the line is not an event."""
     try:
         content = json.loads(line)
     except (ValueError, RecursionError):
@@ -363,7 +320,7 @@ def _run(content: Mapping[str, Any], number: int) -> Run:
     run = _known(Run, content)
     if type(run.schema) is not int or not 1 <= run.schema <= SCHEMA:
         msg = (
-            f"line {number} is of format {run.schema!r}, this version reads up to {SCHEMA}; install a newer "
+            f"line {number} has format {run.schema!r}; this version reads formats up to {SCHEMA}; install a newer "
             "pytest-cudalink"
         )
         raise RecordError(msg)
@@ -379,7 +336,7 @@ def _add(found: Recording, content: Mapping[str, Any]) -> None:
         case "link":
             found.links.append(_known(Link, content))
         case "violation":
-            known = {"event", "time", "nodeid", "text"}
+            known = {"event", "time", *events.ViolationRecord.__annotations__}
             details = {key: value for key, value in content.items() if key not in known}
             found.violations.append(_known(Violation, {**content, "details": details}))
         case "verdict":
@@ -389,18 +346,18 @@ def _add(found: Recording, content: Mapping[str, Any]) -> None:
         case "end":
             found.end = _known(End, content)
         case _:
-            pass  # of a later version
+            pass  # an event of a later version
 
 
 def read(path: str | os.PathLike[str]) -> Recording:
-    """Read a record file, also one that a crash cut.
+    """Return the content of a record file; a file that a crash cut is read as far as it goes.
 
     Raises
     ------
     RecordError
-        If it is no record file, or of a newer format; names the file and the line.
+        If the file is not a record file, or its format is newer; names the file and the line.
     OSError
-        If it cannot be read.
+        If the file cannot be read.
     """
     try:
         with Path(path).open("rb") as file:
@@ -409,14 +366,13 @@ def read(path: str | os.PathLike[str]) -> Recording:
         msg = f"{os.fspath(path)}: {error}"
         raise RecordError(msg) from error
     if found.run is None and not found.truncated and (found.starts or found.tests or found.links):
-        msg = f"{os.fspath(path)}: there is no event 'run' before the others"
+        msg = f"{os.fspath(path)}: no event 'run' before the others; expected a file that --cudalink-report wrote"
         raise RecordError(msg)
     return found
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of one line (draft 2020-12), as published in ``matrices/records.schema.json``."""
-    from ..tables import matrices_dir
+    """Return the JSON schema of one line (draft 2020-12), as published in ``matrices/records.schema.json``."""
+    from .schema import schema as made
 
-    content: dict[str, Any] = json.loads((matrices_dir() / "records.schema.json").read_text(encoding="utf-8"))
-    return content
+    return made()

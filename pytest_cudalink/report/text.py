@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TextIO
 
+from .cell_run import BAD, NOT_RUN
 from .compare import Comparison
-from .merge import BAD, NOT_RUN, Report
+from .matrix_report import MatrixReport
 from .views import NAMES, Section, links_in_words, sections, summary
 
 __all__ = ["markdown", "terminal"]
@@ -19,7 +20,7 @@ _COLOURS = {"P": "green", "D": "cyan", "F": "bold red", "E": "bold magenta", "C"
 _NOT_HERE = frozenset({"versions", "slowest", "cells", "verdicts"})
 
 
-def markdown(report: Report, comparison: Comparison | None = None, extra: Sequence[Section] = ()) -> str:
+def markdown(report: MatrixReport, comparison: Comparison | None = None, extra: Sequence[Section] = ()) -> str:
     """The report as GitHub's Markdown, not longer than a job summary may be."""
     figures = [f"**{number}** {text}" for number, text, _ in summary(report, comparison)]
     parts = ["## Compatibility matrix", " · ".join(figures)]
@@ -50,7 +51,10 @@ def _escaped(value: object) -> str:
 
 
 def terminal(
-    report: Report, comparison: Comparison | None = None, extra: Sequence[Section] = (), file: TextIO | None = None
+    report: MatrixReport,
+    comparison: Comparison | None = None,
+    extra: Sequence[Section] = (),
+    file: TextIO | None = None,
 ) -> None:
     """Print the report with rich: colours and lines on a terminal, plain in a pipe.
 
@@ -78,7 +82,7 @@ def terminal(
                 console.print(f"… and {section.total - _ROWS} more {section.what}", style="dim")
 
 
-def _grid(report: Report) -> Any:
+def _grid(report: MatrixReport) -> Any:
     """Cells with their counts, worst first in each row."""
     from rich.table import Table
     from rich.text import Text

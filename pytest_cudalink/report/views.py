@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from .cell_run import CellRun
 from .compare import Change, Comparison, incomplete
-from .merge import CellRun, Report
+from .matrix_report import MatrixReport
 from .wording import by_cause, counted, linked_on, status
 
 __all__ = ["NAMES", "Section", "cell_title", "links_in_words", "sections", "summary"]
@@ -70,7 +71,7 @@ def links_in_words(cell: CellRun) -> str:
     return ", ".join(f"{number} {linked_on(key)}" for key, number in sorted(cell.links.items()))
 
 
-def summary(report: Report, comparison: Comparison | None = None) -> list[tuple[int, str, bool]]:
+def summary(report: MatrixReport, comparison: Comparison | None = None) -> list[tuple[int, str, bool]]:
     """The figures at the top: number, text, and whether it is a matter for alarm."""
     counts, links = report.counts, report.links
     crashed = sum(len(cell.crashes) for cell in report.cells)
@@ -93,7 +94,7 @@ def summary(report: Report, comparison: Comparison | None = None) -> list[tuple[
     return [(number, text, alarm and number > 0) for number, text, alarm in figures if number or not alarm]
 
 
-def sections(report: Report, comparison: Comparison | None = None) -> list[Section]:
+def sections(report: MatrixReport, comparison: Comparison | None = None) -> list[Section]:
     """Every table, the most urgent first; those without rows are left out."""
     tables = [
         *(_changes(comparison) if comparison is not None else ()),
@@ -174,7 +175,7 @@ def _word(letter: str) -> str:
     return NAMES.get(letter, "not run")
 
 
-def _crashed(report: Report) -> Section:
+def _crashed(report: MatrixReport) -> Section:
     rows = (
         (
             cell.name,
@@ -188,7 +189,7 @@ def _crashed(report: Report) -> Section:
     return _section("crashed", "Crashed", ("cell", "test", "ended by", "last calls"), rows, "crashes")
 
 
-def _verdicts(report: Report) -> Section:
+def _verdicts(report: MatrixReport) -> Section:
     """A row for each cause, as in the summary of a run."""
     rows = []
     for verdicts in by_cause({**verdict, "cell": cell.name} for cell in report.cells for verdict in cell.verdicts):
@@ -199,7 +200,7 @@ def _verdicts(report: Report) -> Section:
     return _section("verdicts", "Guard rails", ("status", "rule", "message", "cells"), rows, "causes")
 
 
-def _incomplete(report: Report, comparison: Comparison | None) -> Section:
+def _incomplete(report: MatrixReport, comparison: Comparison | None) -> Section:
     rows = incomplete(report, comparison).items()
     return _section("incomplete", "Incomplete cells", ("cell", "what"), rows, "cells")
 
@@ -209,11 +210,11 @@ def _few(names: Sequence[str], limit: int = 6) -> str:
     return ", ".join(names[:limit]) + more
 
 
-def _reason(report: Report, test: str) -> str:
+def _reason(report: MatrixReport, test: str) -> str:
     return next((cell.details[test].reason for cell in report.cells if test in cell.details), "")
 
 
-def _cells(report: Report) -> Section:
+def _cells(report: MatrixReport) -> Section:
     head = ("cell", *NAMES.values(), "links", "violations", "seconds", "what it is")
     rows: Iterable[tuple[str | int | float, ...]] = (
         (
@@ -229,7 +230,7 @@ def _cells(report: Report) -> Section:
     return _section("cells", "Cells", head, rows, "cells")
 
 
-def _versions(report: Report) -> Section:
+def _versions(report: MatrixReport) -> Section:
     rows = (
         (
             cell.name,

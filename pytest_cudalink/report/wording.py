@@ -1,46 +1,70 @@
-"""How pytest's summary and the report of all cells say what happened: the same words, the same grouping. Pure."""
+"""The words and keys that pytest's summary and the report of all cells share. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, Final
 
-__all__ = ["by_cause", "counted", "linked_on", "status"]
+__all__ = ["backend_keys", "by_cause", "counted", "link_key", "linked_on", "split_link_key", "status"]
 
-_BACKENDS: Final = {
-    "nvjitlink": "on nvJitLink",
-    "driver": "on the driver",
-    "none": "refused before a choice",
-    "unknown": "refused before a choice",
-}
+_BACKENDS: Final = {"nvjitlink": "on nvJitLink", "driver": "on the driver", "none": "refused before a choice"}
+_FAILED: Final = " failed"
 
 
 def counted(number: int, noun: str) -> str:
-    """``"1 link"``, ``"2 links"``."""
+    """Return a number with its noun: ``"1 link"``, ``"2 links"``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def link_key(target: str, backend: str) -> str:
+    """Return the key by which a run counts links, ``"TARGET/BACKEND"``; see `split_link_key`."""
+    return f"{target}/{backend}"
+
+
+def split_link_key(key: str) -> tuple[str, str]:
+    """Return target and backend of a `link_key`."""
+    target, _, backend = key.rpartition("/")
+    return target, backend
+
+
+@cache
+def backend_keys(backend: str, *, failed: bool = False) -> tuple[str, ...]:
+    """Return the keys by which a report counts a link: its backend, and ``"BACKEND failed"`` too if it failed.
+
+    Parameters
+    ----------
+    backend : str
+        As in a record. ``"unknown"``, a link that was refused before a backend was chosen, has the one key ``"none"``.
+    failed : bool
+    """
+    if backend == "unknown":
+        return ("none",)
+    return (backend, f"{backend}{_FAILED}") if failed and backend != "none" else (backend,)
+
+
 def linked_on(key: str) -> str:
-    """Where links were made: ``"on nvJitLink"``, ``"on the driver failed"``, ``"refused before a choice"``.
+    """Return where links were made: ``"on nvJitLink"``, ``"on the driver failed"``, ``"refused before a choice"``.
 
     Parameters
     ----------
     key : str
-        What links are counted by: a backend, or a backend and ``" failed"``.
+        A backend, as in a record, or one of `backend_keys`.
     """
-    backend, space, failed = key.partition(" ")
-    return f"{_BACKENDS.get(backend, f'on {backend}')}{space}{failed}"
+    backend = key.removesuffix(_FAILED)
+    (name,) = backend_keys(backend)
+    return f"{_BACKENDS.get(name, f'on {name}')}{key[len(backend) :]}"
 
 
 def status(verdict: Mapping[str, Any]) -> str:
-    """The status of a verdict of the guard rails in words: ``"insufficient metadata"``."""
+    """Return the status of a verdict of the guard rails in words: ``"insufficient metadata"``."""
     return str(verdict.get("status", "")).replace("_", " ")
 
 
 def by_cause(verdicts: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """The verdicts that are not "compatible", those of one cause together, in the order of their first.
+    """Return the verdicts that are not "compatible", grouped by cause, in the order of the first of each.
 
-    A driver that is not known is one cause, whatever was held against it; else a message is one.
+    An unknown driver is one cause, whatever it was compared with. Otherwise each message is a cause.
     """
     causes: dict[str, list[Mapping[str, Any]]] = {}
     for verdict in verdicts:

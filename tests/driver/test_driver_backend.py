@@ -277,7 +277,7 @@ sys.path.insert(0, sys.argv[1])
 from conftest import GuardedBlock
 from pytest_cudalink.linker import sample as demo
 from pytest_cudalink.linker import Linker, LinkerOptions, _linker
-from pytest_cudalink.linker.backends import driver
+from pytest_cudalink.linker.backends import driver as _driver
 from pytest_cudalink.probes import device_arch
 original = _driver.DriverLinkState
 _linker.DriverLinkState = lambda options: original(options, GuardedBlock)

@@ -298,7 +298,7 @@ def test_expected(driver_lifetimes):
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester, toolchain):
+def suite(pytester: pytest.Pytester, run_pytest, toolchain):
     """Run the suite above, or another, with arguments, in a process of its own."""
     toolchain("13.0")
 
@@ -308,7 +308,7 @@ def suite(pytester: pytest.Pytester, toolchain):
         with pytest.MonkeyPatch.context() as patch:
             for name, value in env.items():
                 patch.setenv(name, value)
-            return pytester.runpytest_subprocess("-p", "no:cacheprovider", "--cudalink-driver=13.0", *arguments)
+            return run_pytest("-p", "no:cacheprovider", "--cudalink-driver=13.0", *arguments)
 
     return run
 
@@ -422,7 +422,9 @@ def test_outside_of_tests(suite, pytester, workers) -> None:
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     shown = result.stdout.str()
     assert shown.count("outside of tests: ") == shown.count("CU_JIT_LOG_VERBOSE: option value changed") == 2
-    result.stdout.fnmatch_lines(["*= cudalink =*", "The run fails for what was made outside of tests."])
+    result.stdout.fnmatch_lines(
+        ["*= cudalink =*", "The run fails because of the problems above, which happened outside any test."]
+    )
     assert suite(*workers, "--cudalink-lifetime=report", tests=tests).ret == 0
 
 

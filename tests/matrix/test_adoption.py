@@ -43,12 +43,9 @@ def run(*command: str, cwd: Path, code: int | None = 0, **env: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory) -> dict[str, str]:
+def site(wheel, tmp_path_factory) -> dict[str, str]:
     """The environment variables of somebody who installed the wheel, in a fresh environment, and nothing else."""
     folder = tmp_path_factory.mktemp("site")
-    build = [sys.executable, "-m", "build", "--wheel", "--installer=uv", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(build, check=True, capture_output=True)
-    (wheel,) = folder.glob("*.whl")
     uv = str(Path(sys.executable).with_name("uv"))
     run(uv, "venv", "-q", "--python", sys.executable, str(folder / "venv"), cwd=folder)
     python = str(folder / "venv" / "bin" / "python")

@@ -24,14 +24,14 @@ def _clean(monkeypatch, toolkit) -> None:
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester):
+def run(pytester: pytest.Pytester, run_pytest):
     """Run pytest on one module in a process of its own."""
 
     def go(module: str, *arguments: str, ini: str = "") -> pytest.RunResult:
         pytester.makepyfile(module)
         if ini:
             pytester.makeini(f"[pytest]\n{ini}\n")
-        return pytester.runpytest_subprocess(*arguments)
+        return run_pytest(*arguments)
 
     return go
 
@@ -87,14 +87,14 @@ def test_strict_without_a_driver(run) -> None:
             "mode strict (from option): 1 insufficient metadata",
             "insufficient metadata (driver): whether the driver runs *",
             "    cudart headers at *include (found via *); CUDA *",
-            "    fix: install the NVIDIA driver; or *; or take the mode best_effort, which lets pass what is not known",
+            "    fix: install the NVIDIA driver; or *; or use the mode best_effort, which lets pass what is not known",
             "    in test_strict_without_a_driver.py::test_headers",
         ]
     )
     result = run(LOOKS_UP, "--cudalink-guard-rails=best_effort", "--cudalink-driver=absent")
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["    fix: install the NVIDIA driver; or say what it will be, *"])
-    result.stdout.no_fnmatch_line("*take the mode*")
+    result.stdout.fnmatch_lines(["    fix: install the NVIDIA driver; or give its version, *"])
+    result.stdout.no_fnmatch_line("*use the mode*")
 
 
 def test_strict_on_an_emulated_driver(run, toolkit) -> None:

@@ -224,15 +224,14 @@ def pytest_cudalink_targets(config):
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester):
+def run(pytester: pytest.Pytester, run_pytest):
     """Run pytest on a library and a target for it."""
     pytester.makepyfile(lib=LIBRARY)
 
     def go(module: str, *arguments: str, works: bool = True, hooks: str = "") -> pytest.RunResult:
         pytester.makeconftest(f"WORKS = {works}\n{CONFTEST}\n{hooks}")
         pytester.makepyfile(test_it=f"import pytest\n{module}")
-        options = ("-p", "no:hypothesispytest", "--cudalink-driver=13.0", "-p", "no:cacheprovider", "-p", "no:randomly")
-        return pytester.runpytest_subprocess(*options, *arguments)
+        return run_pytest("--cudalink-driver=13.0", "-p", "no:cacheprovider", *arguments)
 
     return go
 

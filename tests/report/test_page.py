@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.report import html
-from pytest_cudalink.report.merge import CellRun, Detail, Report
+from pytest_cudalink.report.cell_run import CellRun, Detail
+from pytest_cudalink.report.matrix_report import MatrixReport
 
 from . import chromium
 
@@ -33,7 +34,7 @@ def outcome(number: int, ctk: str, driver: str) -> tuple[str, Detail]:
     return ("x", Detail("known")) if number % 31 == 11 else ("P", Detail())
 
 
-def report() -> Report:
+def report() -> MatrixReport:
     """Twelve cells of two hundred tests, with something of everything."""
     cells = []
     for ctk in CTKS:
@@ -58,7 +59,7 @@ def report() -> Report:
                 if letter == "C":
                     cell.crashes = [{"nodeid": test, "signal": "SIGSEGV", "last_events": ["cuLinkAddData_v2"]}]
             cells.append(cell)
-    return Report(cells)
+    return MatrixReport(cells)
 
 
 @pytest.fixture(scope="module")

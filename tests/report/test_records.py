@@ -1,17 +1,21 @@
-"""The record file: what is written comes back, also when it was cut; and the schema says the same as the code."""
+"""The record file: what is written is read back, also when it was cut, and the published schema is that of the code."""
 
 from __future__ import annotations
 
 import json
 import multiprocessing
 from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, ValidationError
 
-from pytest_cudalink.report import RecordError, Writer, read, records
+from pytest_cudalink.report import RecordError, Writer, events, read, records
+
+PUBLISHED = Path(__file__).parents[2] / "matrices" / "records.schema.json"
 
 RUN = {
     "schema": 1,
@@ -75,6 +79,7 @@ EVENTS = {
     },
     "end": {"exitstatus": 1, "duration": 1.5, "counts": {"passed": 1}},
 }
+OPTIONAL = {"link": {"worker"}, "verdict": {"otherwise"}, "crash": {"signal", "exitcode"}}
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +126,11 @@ def test_what_is_written_follows_the_schema(written, validator) -> None:
         validator.validate(json.loads(line))
 
 
+def test_schema_is_published(validator) -> None:
+    """The published file is the schema of the code: ``python -m pytest_cudalink.report.schema`` writes it."""
+    assert PUBLISHED.read_text(encoding="utf-8") == json.dumps(validator.schema, indent=2) + "\n"
+
+
 @pytest.mark.parametrize("event", EVENTS)
 def test_schema_and_dataclass_name_the_same_keys(event, validator) -> None:
     """The schema has exactly the keys of the dataclass, and refuses an event without them."""
@@ -129,6 +139,25 @@ def test_schema_and_dataclass_name_the_same_keys(event, validator) -> None:
     assert set(validator.schema["$defs"][event]["properties"]) == names
     with pytest.raises(ValidationError):
         validator.validate({"event": event, "time": 1.0})
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_dataclass_has_the_types_of_the_events(event) -> None:
+    """An attribute has the type of its key, in the same order, after the time."""
+    kind = getattr(records, event.capitalize())
+    own = {"time": float} | get_type_hints(events.EVENTS[event])
+    if event == "violation":
+        own["details"] = dict[str, Any]
+    assert list(get_type_hints(kind).items()) == list(own.items())
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_schema_requires_each_key_that_is_not_optional(event, validator) -> None:
+    """An event without one of its keys is refused, except for the keys that older versions did not write."""
+    whole = {"event": event, "time": 1.0, **EVENTS[event], "otherwise": ""}
+    known = validator.schema["$defs"][event]["properties"]
+    optional = {key for key in known if validator.is_valid({name: whole[name] for name in whole if name != key})}
+    assert optional == OPTIONAL.get(event, set())
 
 
 @pytest.mark.parametrize(
@@ -209,9 +238,9 @@ def test_unknown_events_and_keys_are_ignored(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ('{"event": "run", "schema": 2}', "line 1 is of format 2, this version reads up to 1"),
-        ('not json\n{"event": "run", "schema": 1}', "line 1 is no event"),
-        ('{"event": "start", "nodeid": "a"}', "there is no event 'run' before the others"),
+        ('{"event": "run", "schema": 2}', "line 1 has format 2; this version reads formats up to 1"),
+        ('not json\n{"event": "run", "schema": 1}', "line 1 is not an event"),
+        ('{"event": "start", "nodeid": "a"}', "no event 'run' before the others"),
     ],
 )
 def test_no_record_file(content, words, tmp_path) -> None:

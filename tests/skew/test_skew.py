@@ -12,6 +12,8 @@ import pytest
 from pytest_cudalink import cli, skew, toolchains
 from pytest_cudalink.skew import Measurement
 
+from ..report.samples import write
+
 pytestmark = pytest.mark.xdist_group("skew")  # one worker: measured once
 
 VERSIONS = ["12.9", "13.0"]
@@ -102,8 +104,6 @@ def test_command(measured, capsys, tmp_path) -> None:
     (tmp_path / "skew.json").write_text(capsys.readouterr().out, encoding="utf-8")
     assert skew.load(tmp_path / "skew.json") == measured[0]
 
-    from .test_report import write
-
     write(tmp_path / "records", "c", {"a": "passed"})
     arguments = [
         "report",
@@ -140,8 +140,6 @@ def test_without_toolchains(monkeypatch, tmp_path, capsys) -> None:
 @pytest.mark.parametrize("text", ["{}", "[]", "[]\n", "{\n}", '{"a": 1}\n', "no\n"])
 def test_files_that_are_no_measurements(text, tmp_path, capsys) -> None:
     """Another file is refused in one line, by the report and by the measuring."""
-    from .test_report import write
-
     file = tmp_path / "s.json"
     file.write_text(text)
     write(tmp_path, "c", {"a": "passed"})

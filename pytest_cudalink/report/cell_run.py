@@ -1,0 +1,164 @@
+"""The results of one cell: its tests by outcome, with the versions, links and crashes of its runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from .wording import counted
+
+if TYPE_CHECKING:
+    from .events import CrashRecord, VerdictRecord, VersionRecord, ViolationRecord
+
+__all__ = ["BAD", "GOOD", "LETTERS", "NOT_RUN", "CellRun", "Detail"]
+
+#: One letter for each outcome, so that nothing depends on colour alone. A documented failure is a pass.
+LETTERS: Final = {
+    "passed": "P",
+    "failed": "F",
+    "error": "E",
+    "skipped": "S",
+    "xfailed": "x",
+    "xpassed": "X",
+    "crashed": "C",
+    "documented": "D",
+}
+NOT_RUN: Final = "."
+BAD: Final = frozenset("FEC")
+GOOD: Final = frozenset("PxXD")
+
+#: pytest's exit statuses (pytest.ExitCode) after which every selected test has run; a record may lack it.
+_WHOLE: Final = (None, 0, 1)
+_ENDS: Final = {
+    2: "it was interrupted, or a file could not be collected",
+    3: "an internal error",
+    4: "it was called with wrong arguments",
+    5: "no tests were collected",
+}
+
+
+@dataclass(frozen=True)
+class Detail:
+    """The explanation of a result other than a plain pass.
+
+    Attributes
+    ----------
+    reason : str
+        Of a skip or an expected failure, the requirement of a documented one, or a failure's first line.
+    text : str
+        The failure in full.
+    """
+
+    reason: str = ""
+    text: str = ""
+
+
+@dataclass
+class CellRun:
+    """The merged records of one cell.
+
+    Attributes
+    ----------
+    name : str
+    files : list of str
+        The record files.
+    axes : dict of str to str
+        The values that distinguish this cell from others: ctk, driver, nvjitlink, backend, python, arch.
+    versions : dict
+        As in the records: ``{name: {"requested": …, "found": …, "source": …, "kind": …}}``.
+    finished : bool
+        Whether the run finished.
+    truncated : bool
+        Whether the last line of a file was cut.
+    outcomes : dict of str to str
+        Letter of each test, see `LETTERS`.
+    durations : dict of str to float
+        Seconds of each test.
+    details : dict of str to Detail
+        Of each test that did not simply pass.
+    links : dict of str to int
+        Number of links by `wording.backend_keys`.
+    violations, verdicts : list of dict
+        As in the records.
+    crashes : list of dict
+        As in the records, and one for each test that began and has no result.
+    reruns : int
+    """
+
+    name: str
+    files: list[str] = field(default_factory=list)
+    axes: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, VersionRecord] = field(default_factory=dict)
+    python: str = ""
+    platform: str = ""
+    finished: bool = False
+    truncated: bool = False
+    exitstatus: int | None = None
+    duration: float = 0.0
+    outcomes: dict[str, str] = field(default_factory=dict)
+    durations: dict[str, float] = field(default_factory=dict)
+    details: dict[str, Detail] = field(default_factory=dict)
+    links: dict[str, int] = field(default_factory=dict)
+    violations: list[ViolationRecord] = field(default_factory=list)
+    verdicts: list[VerdictRecord] = field(default_factory=list)
+    crashes: list[CrashRecord] = field(default_factory=list)
+    reruns: int = 0
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Number of tests by letter."""
+        return Counter(self.outcomes.values())
+
+    @property
+    def fault(self) -> str:
+        """Why the run is incomplete; empty if pytest finished."""
+        if not self.finished:
+            cut = ", and the file is cut" if self.truncated else ""
+            return f"the run did not finish ({counted(len(self.outcomes), 'test')} recorded){cut}"
+        if self.exitstatus in _WHOLE:
+            return ""
+        return f"pytest ended with exit status {self.exitstatus}: {_ENDS.get(self.exitstatus, 'unknown')}"
+
+    @property
+    def mismatches(self) -> list[tuple[str, str, str]]:
+        """Name, requested and found, of each version that is not the requested one."""
+        result = []
+        for name, version in sorted(self.versions.items()):
+            requested, found = version.get("requested"), version.get("found")
+            if requested is None or requested in ("auto", "latest"):
+                continue
+            if requested == "real":
+                if found is None or version.get("kind") not in ("real", None):
+                    result.append((name, "real", " ".join(str(one) for one in (found, version.get("kind")) if one)))
+            elif requested in ("absent", "none"):
+                if found is not None and version.get("kind") != "absent":
+                    result.append((name, str(requested), str(found)))
+            elif found is None or not f"{found}.".startswith(f"{requested}."):
+                result.append((name, str(requested), str(found or "none")))
+        return result
+
+    def joined(self, later: CellRun) -> CellRun:
+        """Return this run joined with a later one of the same cell; where a test ran twice, the later result counts."""
+        statuses = [one.exitstatus for one in (self, later) if one.exitstatus is not None]
+        details = {test: detail for test, detail in self.details.items() if test not in later.outcomes}
+        return CellRun(
+            self.name,
+            files=self.files + later.files,
+            axes={**self.axes, **later.axes},
+            versions={**self.versions, **later.versions},
+            python=later.python,
+            platform=later.platform,
+            finished=self.finished and later.finished,
+            truncated=self.truncated or later.truncated,
+            exitstatus=max(statuses, default=None),
+            duration=self.duration + later.duration,
+            outcomes={**self.outcomes, **later.outcomes},
+            durations={**self.durations, **later.durations},
+            details={**details, **later.details},
+            links=dict(Counter(self.links) + Counter(later.links)),
+            violations=self.violations + later.violations,
+            verdicts=self.verdicts + later.verdicts,
+            crashes=self.crashes + later.crashes,
+            reruns=self.reruns + later.reruns,
+        )

@@ -1,0 +1,211 @@
+"""The events of a record file: the keys of each event, with their types, units and limits.
+
+This is the only description of the format. `schema.schema` makes the JSON schema from it, `Writer.write` and `merge`
+are typed by it, and the dataclasses of `records` have the same keys.
+
+A string in ``Annotated`` describes the key; a mapping has further keywords of JSON schema. Every line also has
+``event``, a name in `EVENTS`, and ``time``, in seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, NotRequired, TypedDict
+
+__all__ = [
+    "EVENTS",
+    "OUTCOMES",
+    "SCHEMA",
+    "ArchRecord",
+    "CrashRecord",
+    "DocumentedRecord",
+    "EndRecord",
+    "InputRecord",
+    "LinkRecord",
+    "LinkVersionsRecord",
+    "RunRecord",
+    "SettingRecord",
+    "StartRecord",
+    "SubtestRecord",
+    "TestRecord",
+    "VerdictRecord",
+    "VersionRecord",
+    "ViolationRecord",
+]
+
+#: Version of the format, in every ``run`` event. Readers refuse a newer one.
+SCHEMA: Final = 1
+
+#: Possible outcomes of a test; ``crashed`` means that its process died.
+OUTCOMES: Final = ("passed", "failed", "error", "skipped", "xfailed", "xpassed", "rerun", "crashed")
+
+_Count = Annotated[int, {"minimum": 0}]
+_Seconds = Annotated[float, {"minimum": 0}]
+_Nodeid = Annotated[str, "the test"]
+_NodeidOrNone = Annotated[str | None, "the test; null outside tests"]
+_Worker = Annotated[str | None, "the worker of pytest-xdist; null without one"]
+
+
+class SettingRecord(TypedDict):
+    """A setting of the run."""
+
+    value: str
+    source: Annotated[str, "where the value was set"]
+
+
+class VersionRecord(TypedDict):
+    """A version that the run asked for, and the one it found."""
+
+    requested: str | None
+    found: str | None
+    source: Annotated[str, "where the version was read"]
+    kind: Annotated[str, {"enum": ["real", "emulated", "faked", "absent"]}]
+
+
+class ArchRecord(TypedDict):
+    """The architecture that the run asked for, and that of its device."""
+
+    requested: str | None
+    found: str | None
+
+
+class RunRecord(TypedDict):
+    """The environment of a run."""
+
+    schema: Annotated[int, "version of the format", {"const": SCHEMA}]
+    run: Annotated[str, "a unique name of the run (uuid4, hexadecimal)", {"pattern": "^[0-9a-f]{32}$"}]
+    cell: Annotated[str | None, "the cell of the matrix, from CUDALINK_CELL"]
+    worker: _Worker
+    python: Annotated[str, "version of Python"]
+    platform: Annotated[str, "system and machine, such as 'linux-x86_64'"]
+    pytest: Annotated[str, "version of pytest"]
+    argv: Annotated[list[str], "pytest's command line"]
+    settings: Annotated[dict[str, SettingRecord], "by name"]
+    versions: Annotated[dict[str, VersionRecord], "by name, such as 'driver'"]
+    arch: ArchRecord
+    facts: Annotated[dict[str, Any], "what hooks added"]
+
+
+class StartRecord(TypedDict):
+    """The start of an attempt; without a test event of the same worker and attempt, the attempt was cut short."""
+
+    nodeid: _Nodeid
+    worker: _Worker
+    attempt: Annotated[int, "counted from 1 in each worker", {"minimum": 1}]
+
+
+class InputRecord(TypedDict):
+    """An input of a link."""
+
+    kind: Annotated[str, "such as 'ptx'"]
+    name: str
+    producer: Annotated[str | None, "CUDA version that made it"]
+
+
+class LinkVersionsRecord(TypedDict):
+    """The CUDA versions that a linker saw."""
+
+    driver: str | None
+    nvjitlink: str | None
+
+
+class LinkRecord(TypedDict):
+    """One link, in or outside a test."""
+
+    nodeid: _NodeidOrNone
+    worker: NotRequired[_Worker]
+    target: Annotated[str, "the library that linked"]
+    backend: Annotated[
+        str,
+        "'unknown' when the link was refused before a backend was chosen",
+        {"enum": ["driver", "nvjitlink", "unknown"]},
+    ]
+    inputs: list[InputRecord]
+    versions: LinkVersionsRecord
+    duration: Annotated[_Seconds, "seconds from making the linker to the image"]
+    result: Annotated[str, "'ok', or the error's type and code name"]
+    message: Annotated[str, "the error's text"]
+
+
+class ViolationRecord(TypedDict):
+    """A broken lifetime rule; the emulated driver adds further keys."""
+
+    nodeid: _NodeidOrNone
+    text: Annotated[str, "the violation in words"]
+
+
+class VerdictRecord(TypedDict):
+    """A verdict of the guard rails."""
+
+    nodeid: _NodeidOrNone
+    status: Annotated[str, {"enum": ["compatible", "incompatible", "insufficient_metadata"]}]
+    rule: Annotated[str, "the rule that decided"]
+    message: str
+    fix: Annotated[str, "what to do"]
+    otherwise: NotRequired[Annotated[str, "what else would help"]]
+    items: Annotated[list[str], "the items that were compared"]
+
+
+class DocumentedRecord(TypedDict):
+    """A documented failure that was asserted."""
+
+    requirement: Annotated[str, "the requirement that is not met"]
+    raises: Annotated[str, "the error that was expected"]
+
+
+class SubtestRecord(TypedDict):
+    """A subtest."""
+
+    description: str
+    outcome: str
+
+
+class TestRecord(TypedDict):
+    """The result of one attempt of a test."""
+
+    nodeid: _Nodeid
+    worker: _Worker
+    attempt: Annotated[int, "that of the start event", {"minimum": 1}]
+    outcome: Annotated[str, {"enum": list(OUTCOMES)}]
+    duration: Annotated[_Seconds, "seconds of set-up, call and tear-down together"]
+    reason: Annotated[str, "of a skip or an expected failure, or the first line of a failure"]
+    longrepr: Annotated[str, "the failure in full, up to 4,000 characters", {"maxLength": 4000}]
+    backends: Annotated[dict[str, Annotated[int, {"minimum": 1}]], "number of links by backend"]
+    links: Annotated[_Count, "number of links"]
+    violations: Annotated[_Count, "number of lifetime violations"]
+    documented: Annotated[DocumentedRecord | None, "the documented failure that was asserted"]
+    missing: Annotated[str | None, "the requirement that a skip is about, such as 'driver >= 13.2'"]
+    subtests: list[SubtestRecord]
+
+
+class CrashRecord(TypedDict):
+    """The death of a process."""
+
+    nodeid: _NodeidOrNone
+    worker: _Worker
+    signal: NotRequired[
+        Annotated[str | None, "such as 'SIGSEGV'; null when the process exited, or when it is not known"]
+    ]
+    exitcode: NotRequired[int | None]
+    last_events: Annotated[list[str], "the driver's last calls"]
+
+
+class EndRecord(TypedDict):
+    """The end of a run; absent after a crash."""
+
+    exitstatus: Annotated[int, "pytest's exit status"]
+    duration: Annotated[_Seconds, "seconds of the whole run"]
+    counts: Annotated[dict[str, _Count], "number of attempts by outcome"]
+
+
+#: Each event by name, in the order in which a run first writes them.
+EVENTS: Final[Mapping[str, type]] = {
+    "run": RunRecord,
+    "start": StartRecord,
+    "link": LinkRecord,
+    "violation": ViolationRecord,
+    "verdict": VerdictRecord,
+    "test": TestRecord,
+    "crash": CrashRecord,
+    "end": EndRecord,
+}

@@ -1,0 +1,195 @@
+"""The report of a matrix: a grid of tests and cells, and the lists that people ask for."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Final, Self
+
+from .cell_run import BAD, GOOD, NOT_RUN, CellRun, Detail
+from .events import SCHEMA
+from .explain import explain
+from .records import RecordError
+
+__all__ = ["MatrixReport", "Partial"]
+
+_FORMAT: Final = "cudalink-report"
+
+
+@dataclass(frozen=True)
+class Partial:
+    """A test that fails in some cells only.
+
+    Attributes
+    ----------
+    test : str
+    cells : tuple of str
+        The cells in which it fails.
+    explanation : str
+        The axis that explains the failures, see `explain.explain`.
+    """
+
+    test: str
+    cells: tuple[str, ...]
+    explanation: str
+
+
+@dataclass
+class MatrixReport:
+    """The results of all cells.
+
+    Attributes
+    ----------
+    cells : list of CellRun
+    missing : list of str
+        Cells without any records.
+    """
+
+    cells: list[CellRun]
+    missing: list[str] = field(default_factory=list)
+
+    @cached_property
+    def tests(self) -> list[str]:
+        """Every test that ran in any cell, file by file."""
+        seen: dict[str, None] = {}
+        for cell in self.cells:
+            seen.update(dict.fromkeys(cell.outcomes))
+        files: dict[str, list[str]] = {}
+        for test in seen:
+            files.setdefault(_file(test), []).append(test)
+        return [test for name in sorted(files) for test in files[name]]
+
+    @cached_property
+    def grid(self) -> list[str]:
+        """A row of letters for each test, with a letter for each cell.
+
+        A file that could not be collected in one cell is a test of its name; where its tests ran, that test passed.
+        """
+        outcomes = [cell.outcomes for cell in self.cells]
+        rows = ["".join([one.get(test, NOT_RUN) for one in outcomes]) for test in self.tests]
+        whole = [(number, test) for number, test in enumerate(self.tests) if "::" not in test]
+        if whole:
+            files = [{_file(test) for test in one if "::" in test} for one in outcomes]
+            for number, name in whole:
+                letters = zip(rows[number], files, strict=True)
+                rows[number] = "".join("P" if one == NOT_RUN and name in ran else one for one, ran in letters)
+        return rows
+
+    @cached_property
+    def partial(self) -> list[Partial]:
+        """The tests that fail in some cells only, each with its explanation."""
+        axes = [cell.axes for cell in self.cells]
+        words: dict[str, str] = {}
+        result = []
+        for test, row in zip(self.tests, self.grid, strict=True):
+            letters = set(row)
+            if letters & BAD and letters & GOOD:
+                bad = [letter in BAD if letter in BAD or letter in GOOD else None for letter in row]
+                if row not in words:
+                    words[row] = explain(axes, bad)
+                failing = tuple(cell.name for cell, letter in zip(self.cells, row, strict=True) if letter in BAD)
+                result.append(Partial(test, failing, words[row]))
+        return result
+
+    @cached_property
+    def failing_everywhere(self) -> list[str]:
+        """The tests that fail in every cell that ran them."""
+        return [t for t, row in zip(self.tests, self.grid, strict=True) if set(row) & BAD and not set(row) & GOOD]
+
+    @cached_property
+    def skipped_everywhere(self) -> list[tuple[str, tuple[str, ...]]]:
+        """The tests that never ran in any cell, each with the reasons."""
+        result = []
+        for test, row in zip(self.tests, self.grid, strict=True):
+            if set(row) <= {"S", NOT_RUN}:
+                reasons = dict.fromkeys(cell.details[test].reason for cell in self.cells if test in cell.details)
+                result.append((test, tuple(reasons)))
+        return result
+
+    @cached_property
+    def not_run(self) -> dict[str, list[str]]:
+        """By cell, the tests that only other cells ran: of the files that it ran, or of all if it is incomplete."""
+        result = {}
+        for number, cell in enumerate(self.cells):
+            files, partly = {_file(test) for test in cell.outcomes}, bool(cell.fault)
+            lacking = [
+                test
+                for test, row in zip(self.tests, self.grid, strict=True)
+                if row[number] == NOT_RUN and (partly or _file(test) in files)
+            ]
+            if lacking:
+                result[cell.name] = lacking
+        return result
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Number of results of all cells by letter."""
+        return sum((cell.counts for cell in self.cells), Counter())
+
+    @property
+    def links(self) -> Counter[str]:
+        """Number of links of all cells by `wording.backend_keys`."""
+        return sum((Counter(cell.links) for cell in self.cells), Counter())
+
+    def slowest(self, number: int = 10) -> list[tuple[float, str, str]]:
+        """Return seconds, test and cell of the slowest tests."""
+        every = ((seconds, test, cell.name) for cell in self.cells for test, seconds in cell.durations.items())
+        return sorted(every, reverse=True)[:number]
+
+    def keep(self, names: Collection[str]) -> list[str]:
+        """Drop the cells that are not in `names`, such as those of an older file of cells; return the dropped names."""
+        strange = [cell.name for cell in self.cells if cell.name not in names]
+        self.cells = [cell for cell in self.cells if cell.name in names]
+        return strange
+
+    def request(self, wanted: Mapping[str, Mapping[str, str]]) -> None:
+        """Add the versions that the cells ask for, where the records do not have them.
+
+        Parameters
+        ----------
+        wanted : mapping
+            Cell to ``{"ctk": "13.0", …}``.
+        """
+        for cell in self.cells:
+            for name in ("ctk", "driver", "nvjitlink"):
+                version, value = cell.versions.get(name), wanted.get(cell.name, {}).get(name)
+                if version is not None and value is not None and version.get("requested") is None:
+                    version["requested"] = value
+
+    # --- files
+
+    def save(self, path: Path | str) -> None:
+        """Write the report to a JSON file, which `load` reads."""
+        content = {"format": _FORMAT, "schema": SCHEMA, "cells": [asdict(cell) for cell in self.cells]}
+        Path(path).write_text(json.dumps({**content, "missing": self.missing}), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Return a report that `save` wrote.
+
+        Raises
+        ------
+        RecordError
+            If the file is not a saved report, or its format is newer.
+        """
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            {_FORMAT: range(1, SCHEMA + 1)}[content["format"]].index(content["schema"])
+            cells = [
+                CellRun(**{**cell, "details": {test: Detail(**one) for test, one in cell["details"].items()}})
+                for cell in content["cells"]
+            ]
+            missing = list(content["missing"])
+        except (ValueError, KeyError, TypeError) as error:
+            msg = f"{path}: not a saved report of this version of pytest-cudalink ({type(error).__name__}: {error})"
+            raise RecordError(msg) from error
+        return cls(cells, missing)
+
+
+def _file(test: str) -> str:
+    """Return the file of a test's node ID."""
+    return test.partition("::")[0]

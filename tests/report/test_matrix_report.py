@@ -1,0 +1,187 @@
+"""The results of a cell and of all cells, without files."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytest_cudalink.report import wording
+from pytest_cudalink.report.cell_run import CellRun, Detail
+from pytest_cudalink.report.matrix_report import MatrixReport
+from pytest_cudalink.report.records import RecordError
+
+
+def cell(name: str, outcomes: dict[str, str], **others) -> CellRun:
+    """A cell whose run finished."""
+    return CellRun(name, outcomes=outcomes, **{"finished": True, "exitstatus": 0, **others})
+
+
+@pytest.mark.parametrize("status", [None, 0, 1])
+def test_a_whole_run_has_no_fault(status) -> None:
+    """Green and red runs are whole; so is one whose exit status is not known."""
+    assert cell("c", {}, exitstatus=status).fault == ""
+
+
+def test_faults() -> None:
+    """Why a run is incomplete, in words."""
+    unfinished = cell("c", {"a": "P", "b": "P"}, finished=False, exitstatus=None)
+    assert unfinished.fault == "the run did not finish (2 tests recorded)"
+    unfinished.truncated = True
+    assert unfinished.fault == "the run did not finish (2 tests recorded), and the file is cut"
+    assert cell("c", {}, exitstatus=2).fault.startswith("pytest ended with exit status 2: it was interrupted")
+    assert cell("c", {}, exitstatus=99).fault == "pytest ended with exit status 99: unknown"
+
+
+@pytest.mark.parametrize(
+    ("requested", "found", "kind", "mismatch"),
+    [
+        (None, "13.0", "real", None),
+        ("auto", "13.0", "real", None),
+        ("latest", None, "absent", None),
+        ("real", "13.0", "real", None),
+        ("real", "13.0", None, None),
+        ("real", "13.0", "emulated", ("v", "real", "13.0 emulated")),
+        ("real", None, "absent", ("v", "real", "absent")),
+        ("real", None, "real", ("v", "real", "real")),
+        ("absent", None, "absent", None),
+        ("absent", "13.0", "absent", None),
+        ("absent", None, "real", None),
+        ("absent", "13.0", "real", ("v", "absent", "13.0")),
+        ("none", "13.0", "real", ("v", "none", "13.0")),
+        ("13.0", "13.0", "real", None),
+        ("13.0", "13.0.2", "real", None),
+        ("13", "13.2", "real", None),
+        ("13.1", "13.10", "real", ("v", "13.1", "13.10")),
+        ("13.0", "13.2", "real", ("v", "13.0", "13.2")),
+        ("13.0", None, "absent", ("v", "13.0", "none")),
+    ],
+)
+def test_mismatches(requested, found, kind, mismatch) -> None:
+    """A version that is not the requested one is found; a prefix of whole parts is the same version."""
+    version = {"requested": requested, "found": found, "source": "", "kind": kind}
+    assert cell("c", {}, versions={"v": version}).mismatches == ([mismatch] if mismatch else [])
+
+
+def test_mismatches_are_sorted() -> None:
+    """By name."""
+    version = {"requested": "13.0", "found": "12.9", "source": "", "kind": "real"}
+    assert [name for name, *_ in cell("c", {}, versions=dict.fromkeys("ba", version)).mismatches] == ["a", "b"]
+
+
+def test_tests_are_sorted_by_file_only() -> None:
+    """Within a file they stay in the order in which they ran, also those that only a later cell ran."""
+    report = MatrixReport([cell("c", {"b.py::z": "P", "a.py::y": "P"}), cell("d", {"b.py::x": "P", "b.py::z": "P"})])
+    assert report.tests == ["a.py::y", "b.py::z", "b.py::x"]
+    assert report.grid == ["P.", "PP", ".P"]
+
+
+def test_a_file_that_only_some_cells_could_collect() -> None:
+    """It passed where its tests ran, and did not run elsewhere."""
+    outcomes = [{"a.py": "E"}, {"a.py::t": "P"}, {"b.py::t": "P"}, {"a.py": "S"}]
+    report = MatrixReport([cell(str(number), one) for number, one in enumerate(outcomes)])
+    assert dict(zip(report.tests, report.grid, strict=True)) == {"a.py": "EP.S", "a.py::t": ".P..", "b.py::t": "..P."}
+
+
+def test_which_failures_are_partial() -> None:
+    """A failure is partial if the test passes in another cell, documented and expected failures included."""
+    rows = {"FP": "some", "FD": "some", "Fx": "some", "FX": "some", "F.": "every", "FS": "every", "CE": "every"}
+    rows |= {"P.": "", "SS": "skipped", "S.": "skipped", "SP": "", "xx": "", "DS": "", "??": ""}
+    cells = [
+        cell(name, {f"t::{row}": row[number] for row in rows if row[number] != "."}, axes={"ctk": name})
+        for number, name in enumerate("ab")
+    ]
+    report = MatrixReport(cells)
+
+    found = {one.test: "some" for one in report.partial}
+    found |= dict.fromkeys(report.failing_everywhere, "every")
+    found |= {test: "skipped" for test, _ in report.skipped_everywhere}
+    assert found == {f"t::{row}": word for row, word in rows.items() if word}
+    assert {(one.cells, one.explanation) for one in report.partial} == {(("a",), "ctk a")}
+
+
+def test_skips_do_not_count_as_passes_for_the_explanation() -> None:
+    """A cell that skipped the test, or did not run it, says nothing about the cause."""
+    outcomes = ["F", "P", "S", None]
+    axes = [
+        {"ctk": "13.0", "driver": "13.0"},
+        {"ctk": "12.9", "driver": "13.0"},
+        {"ctk": "13.0", "driver": "12.9"},
+        {"ctk": "13.0", "driver": "12.8"},
+    ]
+    cells = [
+        cell(str(n), {"a::t": one} if one else {}, axes=axis)
+        for n, (one, axis) in enumerate(zip(outcomes, axes, strict=True))
+    ]
+    (partial,) = MatrixReport(cells).partial
+    assert partial.explanation == "ctk 13.0"
+
+
+def test_reasons_of_what_is_skipped_everywhere() -> None:
+    """Equal reasons are named once."""
+    cells = [cell(n, {"a::t": "S"}, details={"a::t": Detail(why)}) for n, why in (("a", "x"), ("b", "y"), ("c", "x"))]
+    assert MatrixReport([*cells, cell("d", {})]).skipped_everywhere == [("a::t", ("x", "y"))]
+
+
+def test_not_run() -> None:
+    """Tests of files that a cell ran too; of all files where the run is incomplete."""
+    whole = {"a.py::x": "P", "a.py::y": "P", "b.py::z": "P"}
+    cells = [cell("whole", whole), cell("part", {"a.py::x": "P"}), cell("cut", {"a.py::x": "P"}, finished=False)]
+    assert MatrixReport(cells).not_run == {"part": ["a.py::y"], "cut": ["a.py::y", "b.py::z"]}
+
+
+def test_sums_and_slowest() -> None:
+    """Counts and links of all cells are added; the slowest tests come first."""
+    a = cell("a", {"x": "P", "y": "F"}, links={"driver": 1}, durations={"x": 1.0, "y": 3.0})
+    b = cell("b", {"x": "P"}, links={"driver": 2, "none": 1}, durations={"x": 2.0})
+    report = MatrixReport([a, b])
+    assert (report.counts, report.links) == ({"P": 2, "F": 1}, {"driver": 3, "none": 1})
+    assert report.slowest() == [(3.0, "y", "a"), (2.0, "x", "b"), (1.0, "x", "a")]
+    assert report.slowest(1) == [(3.0, "y", "a")]
+    many = cell("c", {}, durations={str(number): float(number) for number in range(20)})
+    assert len(MatrixReport([many]).slowest()) == 10
+
+
+def test_keep() -> None:
+    """The cells that are dropped are named."""
+    report = MatrixReport([cell("a", {}), cell("b", {})])
+    assert report.keep({"b", "c"}) == ["a"]
+    assert [one.name for one in report.cells] == ["b"]
+
+
+def test_request_does_not_replace_what_the_records_say() -> None:
+    """A version that a run asked for stays; a version that it does not know is not added."""
+    versions = {name: {"requested": asked, "found": "13.0"} for name, asked in (("ctk", None), ("driver", "13.0"))}
+    report = MatrixReport([cell("a", {}, versions=versions)])
+    report.request({"a": {"ctk": "13.2", "driver": "12.9", "nvjitlink": "13.2"}})
+    assert {name: one["requested"] for name, one in versions.items()} == {"ctk": "13.2", "driver": "13.0"}
+    report.request({"b": {"ctk": "12.9"}})
+    assert versions["ctk"]["requested"] == "13.2"
+
+
+@pytest.mark.parametrize("change", [{"schema": 0}, {"schema": 2}, {"format": "other"}, {"cells": [{"name": "a"}]}])
+def test_a_saved_report_of_another_version(change, tmp_path) -> None:
+    """Its format is checked, and so are its cells."""
+    file = tmp_path / "r.json"
+    MatrixReport([cell("a", {"t": "F"}, details={"t": Detail("why", "how")})], ["gone"]).save(file)
+    again = MatrixReport.load(file)
+    assert (again.cells[0].details, again.missing) == ({"t": Detail("why", "how")}, ["gone"])
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    with pytest.raises(RecordError, match=r"r\.json: not a saved report of this version of pytest-cudalink"):
+        MatrixReport.load(file)
+
+
+def test_keys_of_links() -> None:
+    """Keys are joined and split in one place, and each has words."""
+    assert wording.split_link_key(wording.link_key("a/b", "driver")) == ("a/b", "driver")
+    assert wording.backend_keys("driver") == ("driver",)
+    assert wording.backend_keys("driver", failed=True) == ("driver", "driver failed")
+    assert wording.backend_keys("unknown", failed=True) == wording.backend_keys("none", failed=True) == ("none",)
+    words = {key: wording.linked_on(key) for key in ("driver", "nvjitlink failed", "none", "unknown", "other failed")}
+    assert words == {
+        "driver": "on the driver",
+        "nvjitlink failed": "on nvJitLink failed",
+        "none": "refused before a choice",
+        "unknown": "refused before a choice",
+        "other failed": "on other failed",
+    }

@@ -1,0 +1,301 @@
+"""Record files in, one run for each cell out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink.report import records
+from pytest_cudalink.report.cell_run import CellRun, Detail
+from pytest_cudalink.report.merge import merge
+
+RUN = {"event": "run", "time": 5.0, "schema": 1, "run": "0" * 32, "cell": "c"}
+END = {"event": "end", "time": 9.0, "exitstatus": 0, "duration": 2.5, "counts": {}}
+
+
+def lines(file: Path, *events: dict) -> Path:
+    """A record file with these events between a run and its end."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{json.dumps(event)}\n" for event in events), encoding="utf-8")
+    return file
+
+
+def result(nodeid: str = "t.py::t", outcome: str = "passed", **others: object) -> dict:
+    """A test's event."""
+    return {"event": "test", "time": 6.0, "nodeid": nodeid, "attempt": 1, "outcome": outcome, **others}
+
+
+def one(file: Path) -> CellRun:
+    """The only cell of a file."""
+    (cell,) = merge([file]).cells
+    return cell
+
+
+def test_a_documented_failure_is_a_pass(tmp_path) -> None:
+    """A test that failed as documented has a letter of its own, and its requirement as the reason."""
+    documented = {"requirement": "driver >= 13.2", "raises": "222"}
+    cell = one(lines(tmp_path / "c.jsonl", RUN, result(documented=documented, reason="other"), END))
+
+    assert cell.outcomes == {"t.py::t": "D"}
+    assert cell.details == {"t.py::t": Detail("driver >= 13.2 not met: 222")}
+
+
+@pytest.mark.parametrize(("outcome", "letter"), [("error", "E"), ("failed", "F"), ("crashed", "C"), ("skipped", "S")])
+def test_a_documented_failure_counts_only_where_the_test_passed(outcome, letter, tmp_path) -> None:
+    """A test that fails as documented, and whose teardown then errors, is an error."""
+    documented = {"requirement": "driver >= 13.2", "raises": "222"}
+    cell = one(lines(tmp_path / "c.jsonl", RUN, result(outcome=outcome, documented=documented), END))
+
+    assert cell.outcomes == {"t.py::t": letter}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "letter"),
+    [
+        ("passed", "P"),
+        ("failed", "F"),
+        ("error", "E"),
+        ("skipped", "S"),
+        ("xfailed", "x"),
+        ("xpassed", "X"),
+        ("crashed", "C"),
+        ("strange", "?"),
+    ],
+)
+def test_letters(outcome, letter, tmp_path) -> None:
+    """Every outcome has a letter, an unknown one too; only a pass has no details."""
+    cell = one(
+        lines(tmp_path / "c.jsonl", RUN, result(outcome=outcome, reason="why", longrepr="how", duration=1.5), END)
+    )
+
+    assert cell.outcomes == {"t.py::t": letter}
+    assert cell.details == ({} if letter == "P" else {"t.py::t": Detail("why", "how")})
+    assert cell.durations == {"t.py::t": 1.5}
+
+
+def test_a_repeated_test_has_its_last_result(tmp_path) -> None:
+    """A rerun is counted and is not a result; a pass removes what an earlier attempt said."""
+    rerun, failed = result(outcome="rerun", reason="flaky"), result(outcome="failed", reason="flaky")
+    cell = one(lines(tmp_path / "c.jsonl", RUN, rerun, rerun, failed, result(), END))
+
+    assert (cell.reruns, cell.outcomes, cell.details) == (2, {"t.py::t": "P"}, {})
+    assert one(lines(tmp_path / "d.jsonl", RUN, rerun, END)).outcomes == {}
+
+
+def test_keys_that_a_record_lacks(tmp_path) -> None:
+    """Node ID and outcome are enough; a null is as good as nothing."""
+    failed = {"event": "test", "nodeid": "t.py::t", "outcome": "failed", "reason": None, "longrepr": None}
+    cell = one(
+        lines(tmp_path / "x.jsonl", {"event": "run", "time": 5, "schema": 1, "arch": None}, failed, {"event": "end"})
+    )
+
+    assert cell == CellRun(
+        "x",
+        [str(tmp_path / "x.jsonl")],
+        finished=True,
+        outcomes={"t.py::t": "F"},
+        durations={"t.py::t": 0.0},
+        details={"t.py::t": Detail()},
+    )
+
+
+def test_a_long_failure_is_shortened(tmp_path) -> None:
+    """Records of other tools may have longer texts than ours."""
+    cell = one(lines(tmp_path / "c.jsonl", RUN, result(outcome="failed", longrepr="x" * 5000), END))
+
+    assert cell.details["t.py::t"].text == "x" * 4000
+
+
+def test_what_a_run_says(tmp_path) -> None:
+    """Versions become axes by major and minor; a driver that is absent is the value "none"."""
+    versions = {
+        "ctk": {"requested": "13.0", "found": "13.0.2", "source": "wheel", "kind": "real"},
+        "driver": {"requested": None, "found": None, "source": "dlopen", "kind": "absent"},
+        "cupy": {"requested": None, "found": "14.0", "source": "wheel", "kind": "real"},
+    }
+    settings = {name: {"value": f"{name}-value", "source": "default"} for name in ("backend", "policy", "report")}
+    arch = {"requested": None, "found": "sm_90"}
+    more = {"versions": versions, "settings": settings, "arch": arch, "python": "3.12.1", "platform": "linux-x86_64"}
+    cell = one(lines(tmp_path / "x.jsonl", {**RUN, **more}, {**END, "exitstatus": 1}))
+
+    assert cell == CellRun(
+        "c",
+        [str(tmp_path / "x.jsonl")],
+        axes={
+            "ctk": "13.0",
+            "driver": "none",
+            "backend": "backend-value",
+            "policy": "policy-value",
+            "python": "3.12",
+            "arch": "sm_90",
+        },
+        versions=versions,
+        python="3.12.1",
+        platform="linux-x86_64",
+        finished=True,
+        exitstatus=1,
+        duration=2.5,
+    )
+
+
+def test_links_by_backend(tmp_path) -> None:
+    """A link that failed is counted twice; one that was refused before a choice has no backend to fail on."""
+    links = [
+        {"event": "link", "backend": backend, "result": result}
+        for backend, result in (("driver", "ok"), ("driver", "LinkError: X"), ("nvjitlink", "ok"), ("unknown", "Y"))
+    ]
+    cell = one(lines(tmp_path / "c.jsonl", RUN, *links, {"event": "link"}, END))
+
+    assert cell.links == {"driver": 2, "driver failed": 1, "nvjitlink": 1, "none": 2}
+
+
+def test_events_are_kept_as_they_are(tmp_path) -> None:
+    """Violations, verdicts and crashes keep their keys; an event of a later version is ignored."""
+    events = [{"event": event, "time": 6.0, "nodeid": None, "more": 1} for event in ("violation", "verdict", "crash")]
+    cell = one(lines(tmp_path / "c.jsonl", RUN, *events, {"event": "weather", "rain": True}, END))
+
+    assert [*cell.violations, *cell.verdicts, *cell.crashes] == events
+
+
+def test_a_run_without_an_end(tmp_path) -> None:
+    """A test that began and has no result crashed; a crash that was written down is not counted twice."""
+    starts = [{"event": "start", "time": 5.5, "nodeid": name} for name in ("a", "b", "c")]
+    crash = {"event": "crash", "time": 6.0, "nodeid": "b", "signal": "SIGSEGV"}
+    cell = one(lines(tmp_path / "c.jsonl", RUN, *starts, result("a"), crash))
+
+    assert cell.outcomes == {"a": "P", "b": "C", "c": "C"}
+    assert cell.details == dict.fromkeys("bc", Detail("the process ended while this test ran"))
+    assert [(one["nodeid"], one.get("signal")) for one in cell.crashes] == [("b", "SIGSEGV"), ("c", None)]
+    assert not cell.finished
+    assert not cell.truncated
+    ended = one(lines(tmp_path / "e.jsonl", RUN, *starts, result("a"), END))
+    assert (ended.outcomes, ended.crashes) == ({"a": "P"}, [])
+
+
+def test_a_start_that_was_cut(tmp_path) -> None:
+    """The last line may be half a start: it is no test, and the file counts as cut."""
+    file = lines(tmp_path / "c.jsonl", RUN, {"event": "start", "time": 5.5, "nodeid": "a"})
+    file.write_bytes(file.read_bytes()[:-4])
+    cell = one(file)
+
+    assert (cell.outcomes, cell.truncated) == ({}, True)
+
+
+def test_the_last_run_of_a_file_counts(tmp_path) -> None:
+    """What an earlier run of the same file said is forgotten, the tests that it began included."""
+    start = {"event": "start", "time": 5.5, "nodeid": "cut"}
+    cell = one(lines(tmp_path / "c.jsonl", RUN, start, result("old"), END, {**RUN, "cell": "d"}, result("new")))
+
+    assert (cell.name, cell.outcomes, cell.finished) == ("d", {"new": "P"}, False)
+
+
+@pytest.mark.parametrize("schema", [0, 2])
+def test_a_format_of_another_version(schema, tmp_path) -> None:
+    """The line is named, and what to do."""
+    file = lines(tmp_path / "c.jsonl", {**RUN, "schema": schema})
+    with pytest.raises(records.RecordError, match=f"line 1 has format {schema}; this version reads formats up to 1"):
+        merge([file])
+    with pytest.raises(records.RecordError, match="line 1 has format None"):
+        merge([lines(tmp_path / "c.jsonl", {"event": "run", "time": 5.0})])
+
+
+def test_empty_lines_are_no_error(tmp_path) -> None:
+    """An empty line in the middle is passed over; other text there is not."""
+    file = lines(tmp_path / "c.jsonl", RUN, result(), END)
+    file.write_text(file.read_text().replace("\n", "\n\n"))
+    assert one(file).outcomes == {"t.py::t": "P"}
+    assert not one(file).truncated
+    file.write_text(file.read_text().replace("\n\n", "\nx\n"))
+    with pytest.raises(records.RecordError, match="line 2 is not an event"):
+        merge([file])
+
+
+def test_a_file_that_was_cut_in_its_first_line(tmp_path) -> None:
+    """A process that died at once leaves a cell without tests, named for its file; other text is an error."""
+    (tmp_path / "c.jsonl").write_text('{"event": "ru')
+    cell = one(tmp_path / "c.jsonl")
+    assert (cell.name, cell.truncated, cell.finished, cell.outcomes) == ("c", True, False, {})
+    (tmp_path / "c.jsonl").write_text('{"event": "ru\n')
+    with pytest.raises(records.RecordError, match="no event 'run'"):
+        merge([tmp_path])
+
+
+def test_shards_are_joined_in_the_order_of_their_runs(tmp_path) -> None:
+    """The time counts, not the name of the file; every count is added up."""
+    link, crash = {"event": "link", "backend": "driver"}, {"event": "crash", "nodeid": None}
+    both = [{"event": "violation", "nodeid": None}, {"event": "verdict", "nodeid": None}, link, crash]
+    version = {"requested": None, "found": "13.0", "source": "", "kind": "real"}
+    late = {"time": 8.0, "versions": {"driver": version}, "python": "3.12.1", "platform": "late"}
+    lines(
+        tmp_path / "a.jsonl",
+        {**RUN, **late},
+        *both,
+        result("x", duration=2.0),
+        result("y", "failed", reason="new"),
+        result("z", "rerun"),
+        {**END, "exitstatus": 1},
+    )
+    lines(
+        tmp_path / "b.jsonl",
+        {**RUN, "versions": {"ctk": version}, "python": "3.11.1", "platform": "early"},
+        *both,
+        result("x", "failed", reason="gone"),
+        result("y", "failed", reason="old"),
+        result("w", "skipped", reason="kept", duration=1.0),
+        result("z", "rerun"),
+        {**END, "exitstatus": 5},
+    )
+
+    (cell,) = merge([tmp_path]).cells
+
+    assert cell == CellRun(
+        "c",
+        [str(tmp_path / "b.jsonl"), str(tmp_path / "a.jsonl")],
+        axes={"ctk": "13.0", "python": "3.12", "driver": "13.0"},
+        versions={"ctk": version, "driver": version},
+        python="3.12.1",
+        platform="late",
+        finished=True,
+        exitstatus=5,
+        duration=5.0,
+        outcomes={"x": "P", "y": "F", "w": "S"},
+        durations={"x": 2.0, "y": 0.0, "w": 1.0},
+        details={"w": Detail("kept"), "y": Detail("new")},
+        links={"driver": 2},
+        violations=both[:1] * 2,
+        verdicts=both[1:2] * 2,
+        crashes=[crash] * 2,
+        reruns=2,
+    )
+
+
+@pytest.mark.parametrize("cut", ["a", "b"])
+def test_a_shard_that_is_cut(cut, tmp_path) -> None:
+    """One shard without an end is enough for the cell to be incomplete."""
+    for name in "ab":
+        file = lines(tmp_path / f"{name}.jsonl", RUN, result(name), END)
+        if name == cut:
+            file.write_bytes(file.read_bytes()[:-9])
+    (cell,) = merge([tmp_path]).cells
+
+    assert (cell.finished, cell.truncated, cell.exitstatus) == (False, True, 0)
+    assert cell.outcomes == {"a": "P", "b": "P"}
+
+
+def test_order_of_the_cells(tmp_path) -> None:
+    """Expected cells come first, in their order; then the others by name. A saved report has an order too."""
+    for name in "abcd":
+        lines(tmp_path / f"{name}.jsonl", {**RUN, "cell": name}, END)
+
+    def names(*paths: Path, expected: tuple[str, ...] = ()) -> tuple[list[str], list[str]]:
+        report = merge(paths, expected)
+        return [cell.name for cell in report.cells], report.missing
+
+    assert names(tmp_path) == (["a", "b", "c", "d"], [])
+    assert names(tmp_path, expected=("d", "gone", "b")) == (["d", "b", "a", "c"], ["gone"])
+    merge([tmp_path / "c.jsonl", tmp_path / "b.jsonl"], ["c", "a"]).save(tmp_path / "old.json")
+    assert names(tmp_path / "old.json") == (["c", "b"], ["a"])
+    assert names(tmp_path / "old.json", tmp_path) == (["c", "b", "a", "d"], [])
+    assert names(tmp_path / "old.json", expected=("b",)) == (["b", "c"], ["a"])
