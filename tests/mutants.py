@@ -4,8 +4,8 @@
 
 A mutant swaps a comparison, a boolean operator, ``any`` and ``all``, or ``min`` and ``max``, negates a condition, or
 adds one to a number. Each runs in a fork, with its module compiled from the changed syntax tree; no file is written.
-`ACCEPTED` lists the survivors that no test can tell from the original, each with its reason. The exit code is 1 if another one
-survives.
+`ACCEPTED` lists the survivors that no test can tell from the original, each with its reason. The exit code is 1 if
+another one survives.
 """
 
 from __future__ import annotations

@@ -288,7 +288,7 @@ def test_mismatch_is_shown_beside_another_failure(run) -> None:
     for workers in ((), ("-n1",)):
         result = run("import lib\ndef test(): pass\n", "--force-backend=nvjitlink", *workers, works=False, hooks=hooks)
         assert result.ret == pytest.ExitCode.TESTS_FAILED
-        result.stdout.fnmatch_lines(["outside of tests: *but its linker says driver*", "The run fails for *"])
+        result.stdout.fnmatch_lines(["outside of tests: *but its linker says driver*", "The run fails because of *"])
 
 
 def test_unforced_is_not_verified(run) -> None:
