@@ -533,7 +533,7 @@ def test_command(toolchain, tmp_path) -> None:
     )
     done = cudalink("run", "--version", "13.0", "--arch", "sm_120", "--", sys.executable, "-c", program)
     assert (done.returncode, done.stdout) == (3, "13.0 sm_120\n")
-    assert "no program was named" in cudalink("run", "--version", "13.0").stderr
+    assert "no program given" in cudalink("run", "--version", "13.0").stderr
     assert "there is no program 'nonesuch'" in cudalink("run", "--version", "13.0", "--", "nonesuch").stderr
     assert "14.0 cannot be emulated" in cudalink("run", "--version", "14.0", "--", sys.executable).stderr
     assert (
