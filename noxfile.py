@@ -77,6 +77,12 @@ def types(session: nox.Session) -> None:
     session.run("mypy", *session.posargs)
 
 
+@nox.session(venv_backend="none")
+def generate(session: nox.Session) -> None:
+    """Write the constants that several parts share from the data files; a test compares."""
+    session.run(sys.executable, "pytest_cudalink/compat/make_names.py")
+
+
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation; a warning is an error."""

@@ -206,7 +206,7 @@ def compare(ours: dict[str, str], theirs: dict[str, str]) -> tuple[float, float,
 
 def main() -> int:
     """Run every measurement; return exit code 1 beyond a limit."""
-    from pytest_cudalink.emulator._tables import table
+    from pytest_cudalink.tables import read_table
 
     ok = report("a link through the emulated driver against nvJitLink", *run("link")["times"], LINK_LIMIT)
     off, on = planned("off"), planned("report")
@@ -217,7 +217,7 @@ def main() -> int:
         marked, plain, quotient = compare(on, off)
         print(f"     … and with malloc's marks too: {marked * 1e3:.0f} against {plain * 1e3:.0f} ms, {quotient:.2f}")
     ok &= suite(off["CUDALINK_EMULATOR_VERSION"])
-    names = list(table("functions")["functions"])[:QUESTIONS]
+    names = list(read_table("emulator/data/functions.toml")["functions"])[:QUESTIONS]
     names += names[: QUESTIONS - len(names)]
     took = sorted(run("load", json.dumps(names))["milliseconds"] for _ in range(11))[5]
     mark = "ok  " if took <= LOAD_LIMIT else "FAIL"

@@ -6,20 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cudalink.versions import (
-    ARCHITECTURES,
+from pytest_cudalink.compat.architectures import ARCHITECTURES, known_architectures, parse_architecture
+from pytest_cudalink.compat.releases import (
     LATEST_KNOWN,
     NVVM_IR,
     PTX_ISA,
-    CudaVersion,
-    Needs,
-    known_architectures,
     needs_for_nvvm_ir,
     needs_for_ptx_isa,
-    parse_architecture,
     ptx_isa_of,
     skew_remedy,
 )
+from pytest_cudalink.versions import CudaVersion, Needs
 
 versions = st.builds(CudaVersion, st.integers(0, 99), st.integers(0, 99))
 

@@ -8,11 +8,11 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
+from pytest_cudalink.compat.releases import NVVM_IR, PTX_ISA
 from pytest_cudalink.linker.dispatch import Row, policies
 from pytest_cudalink.matrix.excludes import REASONS, REASONS_WITH
 from pytest_cudalink.matrix.keys import KEYS
 from pytest_cudalink.plugin import settings
-from pytest_cudalink.versions import NVVM_IR, PTX_ISA
 
 DRIVERS = {
     "any": "any or unknown",

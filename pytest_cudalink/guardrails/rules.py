@@ -14,7 +14,8 @@ from typing import Final, Protocol
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from ..versions import DRIVER_BRANCH_FLOOR, LATEST_KNOWN, CudaVersion
+from ..compat.releases import DRIVER_BRANCH_FLOOR, LATEST_KNOWN
+from ..versions import CudaVersion
 from .items import ALREADY_LOADED, Fact, Item, Status, Verdict, compatible
 from .pipelines import Pipeline, check_pipeline
 from .relations import libraries_by_name, shared_groups

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from .. import probes
+from ..compat.architectures import known_architectures, parse_architecture
 from ..targets.bundled import Bundled
 from ..targets.choice import Backend, BackendChoice
 from ..targets.events import LinkInput
 from ..targets.steering import Watch
-from ..versions import CudaVersion, known_architectures, parse_architecture
+from ..versions import CudaVersion
 from . import forcing, input_checks
 from .backends import OPENERS
 from .backends.nvjitlink import can_fetch_ltoir

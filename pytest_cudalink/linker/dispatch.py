@@ -12,6 +12,7 @@ from functools import cache
 from itertools import product
 from typing import Literal, get_args
 
+from ..compat.names import DEFAULT_POLICY
 from ..tables import read_matrix
 from ..targets.choice import Backend
 from ..versions import CudaVersion
@@ -46,8 +47,6 @@ _RELATIONS: dict[str, Callable[[int, int], bool]] = {
     "newer": operator.gt,
     "older": operator.lt,
 }
-
-DEFAULT_POLICY = "strict-major"
 
 #: Values that stand for every situation when the table is expanded: unknown, older than every nvJitLink, each major
 #: of nvJitLink, and the one after them.

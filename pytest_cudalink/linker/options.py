@@ -8,8 +8,9 @@ from functools import cache
 from typing import Any
 
 from .._warn import warn
+from ..compat.architectures import parse_architecture
 from ..targets.choice import Backend
-from ..versions import CudaVersion, parse_architecture
+from ..versions import CudaVersion
 from .dispatch import policy_named
 
 __all__ = ["DriverOption", "LinkerOptions", "ProgramOptions"]

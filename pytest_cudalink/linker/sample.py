@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .. import probes
+from ..compat.architectures import parse_architecture
 from ..environment.facts import driver_is_emulated
 from ..probes import libcuda
 from ..targets.choice import Backend
-from ..versions import CudaVersion, parse_architecture
+from ..versions import CudaVersion
 
 if TYPE_CHECKING:
     from . import ObjectCode

@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from ..compat.releases import STAND_INS
 from ..tables import read_matrix
 from ..versions import CudaVersion
 from .soname import renamed
@@ -248,8 +249,9 @@ def _fault(release: CudaVersion) -> str:
     if release in _table():
         return ""
     known = ", ".join(map(str, releases()))
-    if release == (12, 7):
-        return f"NVIDIA published no wheels of CUDA 12.7; use 12.6 or 12.8 (known: {known})"
+    if release in STAND_INS:
+        before = max(one for one in _table() if one < release)
+        return f"NVIDIA published no wheels of CUDA {release}; use {before} or {STAND_INS[release]} (known: {known})"
     return f"no wheels of CUDA {release} are known; known: {known}"
 
 

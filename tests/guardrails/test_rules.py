@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
+from pytest_cudalink.compat.releases import DRIVER_BRANCH_FLOOR
 from pytest_cudalink.guardrails.items import ALREADY_LOADED, Fact, Item, Verdict
 from pytest_cudalink.guardrails.pipelines import ARTIFACT_KINDS, Pipeline
 from pytest_cudalink.guardrails.relations import packaged_with, shared_groups
@@ -25,7 +26,7 @@ from pytest_cudalink.guardrails.rules import (
     parse_constraint,
     worst,
 )
-from pytest_cudalink.versions import DRIVER_BRANCH_FLOOR, CudaVersion
+from pytest_cudalink.versions import CudaVersion
 
 NEW = KnownDriver(CudaVersion(99, 0))
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import cli, toolchains
+from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.toolchains import ToolchainError, soname
-from pytest_cudalink.versions import PTX_ISA, CudaVersion
+from pytest_cudalink.versions import CudaVersion
 
 pytestmark = pytest.mark.xdist_group("toolchains")  # one worker: the cache is filled once
 

@@ -7,8 +7,9 @@ import io
 import pytest
 
 from pytest_cudalink import probes
+from pytest_cudalink.compat.releases import needs_for_ptx_isa, ptx_isa_of
 from pytest_cudalink.linker import CompileError, Program, ProgramOptions
-from pytest_cudalink.versions import Needs, needs_for_ptx_isa, ptx_isa_of
+from pytest_cudalink.versions import Needs
 
 SOURCE = "template <class T> __global__ void scale(T* x, T a) { x[threadIdx.x] *= a; }"
 

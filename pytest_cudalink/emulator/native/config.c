@@ -8,12 +8,19 @@
 
 #include "abi.h"
 
+#include "architectures.inc" /* DEFAULT_ARCH */
+#include "releases.inc"      /* stand_ins */
+
 static Config config;
 static pthread_once_t config_once = PTHREAD_ONCE_INIT;
 
-static void copy_env(const char *name, char *out, size_t size) {
+/* A copy, which lives as long as the process: the program may change its environment. */
+static const char *copy_env(const char *name) {
   const char *value = getenv(name);
-  snprintf(out, size, "%s", value ? value : "");
+  if (!value || !*value) return "";
+  const char *copy = strdup(value);
+  if (!copy) fprintf(stderr, "cudalink: %s: no memory for its value, which is ignored\n", name);
+  return copy ? copy : "";
 }
 
 static int number_env(const char *name, int otherwise) {
@@ -21,22 +28,30 @@ static int number_env(const char *name, int otherwise) {
   return value && *value ? atoi(value) : otherwise;
 }
 
+/* A number from 0 to a limit; one beyond it counts as the nearest that is not, and is reported. */
+static int limited_env(const char *name, int otherwise, int limit) {
+  int given = number_env(name, otherwise), taken = given < 0 ? 0 : given > limit ? limit : given;
+  if (taken != given) fprintf(stderr, "cudalink: %s is %d; expected 0 to %d; taking %d\n", name, given, limit, taken);
+  return taken;
+}
+
 static void read_config(void) {
   const char *version = getenv("CUDALINK_EMULATOR_VERSION");
   int major = 13, minor = 0;
   if (version) sscanf(version, "%d.%d", &major, &minor);
   config.version = major * 1000 + minor * 10;
-  copy_env("CUDALINK_EMULATOR_RELEASE", config.release, sizeof config.release);
-  if (!*config.release) snprintf(config.release, sizeof config.release, "%d.%d.0", major, minor);
   const char *arch = getenv("CUDALINK_EMULATOR_ARCH");
-  config.arch = arch && !strncmp(arch, "sm_", 3) ? atoi(arch + 3) : 90;
-  config.devices = number_env("CUDALINK_EMULATOR_DEVICES", 1);
-  if (config.devices < 0 || config.devices > DEVICES_MAX) config.devices = config.devices < 0 ? 0 : DEVICES_MAX;
-  copy_env("CUDALINK_EMULATOR_NVJITLINK", config.nvjitlink, sizeof config.nvjitlink);
-  copy_env("CUDALINK_EMULATOR_NVJITLINK_OLD", config.nvjitlink_old, sizeof config.nvjitlink_old);
-  /* there is no nvJitLink 12.7 to be had */
-  snprintf(config.toolchain, sizeof config.toolchain, "%d.%d", major, major == 12 && minor == 7 ? 8 : minor);
-  copy_env("CUDALINK_EMULATOR_EVENTS", config.events, sizeof config.events);
+  config.arch = arch && !strncmp(arch, "sm_", 3) ? atoi(arch + 3) : DEFAULT_ARCH;
+  config.devices = limited_env("CUDALINK_EMULATOR_DEVICES", 1, DEVICES_MAX);
+  config.nvjitlink = copy_env("CUDALINK_EMULATOR_NVJITLINK");
+  config.nvjitlink_old = copy_env("CUDALINK_EMULATOR_NVJITLINK_OLD");
+  snprintf(config.toolchain, sizeof config.toolchain, "%d.%d", major, minor);
+  for (const struct stand_in *one = stand_ins; one->version; one++) {
+    if (one->version != config.version) continue;
+    snprintf(config.toolchain, sizeof config.toolchain, "%s", one->release);
+    config.ptx_limit = one->ptx_isa;
+  }
+  config.events = copy_env("CUDALINK_EMULATOR_EVENTS");
   config.perturb = number_env("MALLOC_PERTURB_", 0) & 0xff;
   const char *lifetime = getenv("CUDALINK_LIFETIME");
   config.lifetime = !lifetime || strcmp(lifetime, "off");

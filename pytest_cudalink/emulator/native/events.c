@@ -15,7 +15,7 @@
 
 #include "config.h"
 
-enum { EVENT_SIZE = 1024, EVENTS_KEPT = 16384 };
+enum { EVENT_SIZE = LIMIT_EVENT_SIZE, EVENTS_KEPT = LIMIT_EVENTS_KEPT };
 
 static struct {
   pthread_mutex_t lock;

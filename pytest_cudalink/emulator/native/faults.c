@@ -9,7 +9,9 @@
 #include <string.h>
 #include <time.h>
 
-enum { FAULTS = 64 };
+#include "limits.inc"
+
+enum { FAULTS = LIMIT_FAULTS };
 
 typedef struct {
   unsigned number; /* in the order in which they were made, from 1; 0: no fault */
@@ -53,9 +55,8 @@ static unsigned add_fault(const char *function, unsigned nth, int code, unsigned
 /* CUDALINK_EMULATOR_FAULTS: FUNCTION:NTH=CODE[@MILLISECONDS], separated by semicolons; "lost=CODE" loses the device. */
 static void read_faults(void) {
   const char *text = getenv("CUDALINK_EMULATOR_FAULTS");
-  char copy[4096], *rest = copy, *entry;
-  if (!text) return;
-  snprintf(copy, sizeof copy, "%s", text);
+  char *copy = text ? strdup(text) : NULL, *rest = copy, *entry;
+  if (text && !copy) fprintf(stderr, "cudalink: CUDALINK_EMULATOR_FAULTS: no memory for its value, which is ignored\n");
   while ((entry = strsep(&rest, ";"))) {
     char name[128];
     unsigned nth = 0, delay = 0;
@@ -67,6 +68,7 @@ static void read_faults(void) {
     } else if (*entry)
       fprintf(stderr, "cudalink: CUDALINK_EMULATOR_FAULTS: cannot read '%s'; expected FUNCTION:NTH=CODE[@MS]\n", entry);
   }
+  free(copy);
 }
 
 static pthread_once_t faults_once = PTHREAD_ONCE_INIT;

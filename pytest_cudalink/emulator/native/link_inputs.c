@@ -112,15 +112,13 @@ static void no_code(State *state, const char *name) {
   cl_write_logs(state, &text, false);
 }
 
-/* CUDA 12.7 has no nvJitLink of its own; that of 12.8 reads newer PTX than the driver did. */
-static CUresult check_ptx_12_7(State *state, const char *data) {
-  int version, target, line = 1;
-  enum { DRIVER = 12070, PTX = 86 };
-  if (cl_config()->version != DRIVER || !cl_ptx_head(data, strlen(data), &version, &target) || version <= PTX)
-    return CUDA_SUCCESS;
+/* A stand-in for the driver's own nvJitLink reads newer PTX than the driver did. */
+static CUresult check_ptx_limit(State *state, const char *data) {
+  int version, target, line = 1, limit = cl_config()->ptx_limit;
+  if (!limit || !cl_ptx_head(data, strlen(data), &version, &target) || version <= limit) return CUDA_SUCCESS;
   for (const char *at = data; at < strstr(data, ".version"); at++) line += *at == '\n';
-  cl_log_error(state, "ptxas application ptx input, line %d; fatal   : Unsupported .version %d.%d; current version is '8.6'",
-            line, version / 10, version % 10);
+  cl_log_error(state, "ptxas application ptx input, line %d; fatal   : Unsupported .version %d.%d; current version is '%d.%d'",
+               line, version / 10, version % 10, limit / 10, limit % 10);
   return cl_ptx_failure = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
 }
 
@@ -136,7 +134,7 @@ static CUresult compile_apart(State *state, const char *data, const char *name) 
 }
 
 static CUresult add_ptx(State *state, const char *data, const char *name) {
-  if (check_ptx_12_7(state, data)) return cl_ptx_failure;
+  if (check_ptx_limit(state, data)) return cl_ptx_failure;
   Search search = {state, name, NULL};
   if (!state->without_code) each_definition(IMAGE_PTX, data, strlen(data), NULL, look_for_clash, &search);
   CUresult result = search.clash ? compile_apart(state, data, name)
