@@ -18,7 +18,7 @@ from ..compat import names
 from ..compat.architectures import ARCHITECTURES, dropped_by
 from ..compat.releases import DRIVER_RELEASES, STAND_INS
 from ..versions import CudaVersion
-from ..wheels import NVJITLINK, installed_wheels
+from ..compat.wheels import NVJITLINK, installed_wheels
 from .faults import parse, text_of
 
 __all__ = [

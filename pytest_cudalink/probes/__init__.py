@@ -16,7 +16,7 @@ from typing import Final
 
 from .._warn import warn as warn_caller
 from ..versions import CudaVersion
-from ..wheels import NVJITLINK, installed_wheel
+from ..compat.wheels import NVJITLINK, installed_wheel
 from . import libcuda
 
 __all__ = [
