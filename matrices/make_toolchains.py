@@ -31,7 +31,7 @@ RENUMBERED = {("nvidia-cuda-cccl", f"13.{minor}"): f"13.3.{minor}" for minor in 
 HEAD = """\
 # The wheels of each CUDA release: exact versions and the sha256 of every file of that version (one per platform).
 # "libs" is what every toolchain has; "ctk" comes in addition for `--layout ctk`.
-# Written by make_toolchains.py, which lies beside this file. CUDA 12.7 was never published as wheels.
+# Written by make_toolchains.py, in this folder. CUDA 12.7 was never published as wheels.
 """
 
 

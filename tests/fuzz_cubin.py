@@ -19,7 +19,7 @@ from pathlib import Path
 from cuda.bindings import nvjitlink
 
 from pytest_cudalink.artifacts import inspect
-from pytest_cudalink.artifacts._elf import read_elf
+from pytest_cudalink.artifacts.elf import read_elf
 from pytest_cudalink.linker import Program, ProgramOptions
 from pytest_cudalink.linker import sample as demo
 

@@ -44,22 +44,21 @@ def test_examples_are_files() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("test_*.py")))
-def test_example_tests_pass(name: str, toolkit, tmp_path) -> None:
+def test_example_tests_pass(name: str, toolkit, pytester, run_pytest) -> None:
     """Every example test passes with nothing but the plugin."""
-    shutil.copy(EXAMPLES / name, tmp_path)
-    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", name, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout
-    assert "passed" in done.stdout
+    shutil.copy(EXAMPLES / name, pytester.path)
+    result = run_pytest("-q", name)
+    assert result.ret == 0
+    assert "passed" in result.stdout.str()
 
 
-def test_own_target_example(toolkit, tmp_path) -> None:
+def test_own_target_example(toolkit, pytester, run_pytest) -> None:
     """The project with a target of its own passes on both backends, and header and summary name it."""
-    shutil.copytree(EXAMPLES / "own_target", tmp_path / "project")
-    options = (f"--cudalink-driver={toolkit}", "--force-backend=each", "-p", "no:cacheprovider")
-    done = python("-m", "pytest", *options, cwd=tmp_path / "project")
-    assert done.returncode == 0, done.stdout
-    assert "cudalink: jitlib: 1.0, from this folder" in done.stdout
-    assert "jitlib: 3 links (2 on the driver, 1 on nvJitLink)" in done.stdout
+    shutil.copytree(EXAMPLES / "own_target", pytester.path, dirs_exist_ok=True)
+    result = run_pytest(f"--cudalink-driver={toolkit}", "--force-backend=each")
+    assert result.ret == 0
+    assert "cudalink: jitlib: 1.0, from this folder" in result.stdout.str()
+    assert "jitlib: 3 links (2 on the driver, 1 on nvJitLink)" in result.stdout.str()
 
 
 def test_link_lto_example(toolkit, tmp_path) -> None:
@@ -90,14 +89,13 @@ def test_inspect_example(tmp_path) -> None:
     assert "  problem: damaged cubin: " in done.stdout
 
 
-def test_readme_example(toolkit, tmp_path, samples) -> None:
+def test_readme_example(toolkit, pytester, run_pytest, samples) -> None:
     """The README's tests pass."""
     (code,) = blocks(ROOT / "README.md", "python")
-    (tmp_path / "test_readme.py").write_text(code, encoding="utf-8")
+    pytester.makepyfile(test_readme=code)
     for name in ("main.ptx", "user.ptx"):
-        (tmp_path / name).write_bytes(samples[f"12.9/{name}"])
-    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout
+        pytester.path.joinpath(name).write_bytes(samples[f"12.9/{name}"])
+    assert run_pytest("-q").ret == 0
 
 
 def commands() -> list[str]:
@@ -107,13 +105,15 @@ def commands() -> list[str]:
 
 
 @pytest.mark.parametrize("command", commands())
-def test_commands_work(command: str, toolkit, tmp_path) -> None:
+def test_commands_work(command: str, toolkit, pytester, run_pytest) -> None:
     """Every command of ours that a page shows succeeds."""
-    shutil.copy(EXAMPLES / "test_link.py", tmp_path)
-    words = shlex.split(command)
-    module = {"cudalink": "pytest_cudalink.cli", "pytest": "pytest"}[words[0]]
-    done = python("-m", module, *words[1:], cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    shutil.copy(EXAMPLES / "test_link.py", pytester.path)
+    program, *words = shlex.split(command)
+    if program == "pytest":
+        assert run_pytest(*words).ret == 0
+    else:
+        done = python("-m", "pytest_cudalink.cli", *words, cwd=pytester.path)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_sessions_named_in_the_pages_exist() -> None:

@@ -23,16 +23,6 @@ from tests.emulated import checkers
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    """A wheel built from this tree."""
-    out = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--installer=uv", "--outdir", str(out), str(ROOT)]
-    subprocess.run(command, check=True, capture_output=True)
-    (found,) = out.glob("*.whl")
-    return found
-
-
 def test_wheel_content(wheel: Path) -> None:
     """Data files, the type marker and the licence are in the wheel; tests are not."""
     names = zipfile.ZipFile(wheel).namelist()

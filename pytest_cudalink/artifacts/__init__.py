@@ -1,7 +1,7 @@
-"""What is this, who made it, for which architecture: a look at bytes before a linker gets them.
+"""Inspect device code before a linker gets it: its kind, its producer, its architecture.
 
-`inspect` reads no byte outside of its argument, opens no library, and never raises for bad content: what is wrong
-stands in `Artifact.problems`.
+`inspect` reads no byte outside of its argument, opens no library, and never raises for bad content: `Artifact.problems`
+lists the faults.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..versions import LATEST_KNOWN, CudaVersion, Needs, needs_for_nvvm_ir, needs_for_ptx_isa
-from ._containers import AR_MAGIC, FATBIN_MAGIC, LTOIR_MAGIC, read_archive, read_fatbin, read_ltoir
-from ._damage import Damaged
-from ._elf import EM_CUDA, Elf, check_cuda, read_elf
-from ._ptx import looks_like_ptx, read_ptx
+from .containers import AR_MAGIC, FATBIN_MAGIC, LTOIR_MAGIC, read_archive, read_fatbin, read_ltoir
+from .cubin import check_cuda
+from .damage import Damaged
+from .elf import EM_CUDA, Elf, read_elf
+from .ptx import looks_like_ptx, read_ptx
 
 __all__ = ["Artifact", "Kind", "inspect"]
 
@@ -42,7 +43,7 @@ class Artifact:
     producer : CudaVersion or None
         The CUDA release whose tool wrote it, where the image says so.
     needs : Needs or None
-        The oldest CUDA release whose linker understands it. For a container that of the most demanding part.
+        The oldest CUDA release whose linker understands it. For a container, the newest that a part needs.
     ptx_isa : tuple of int or None
         PTX ISA version of PTX.
     target : str or None
@@ -52,15 +53,15 @@ class Artifact:
     relocatable : bool or None
         Of a cubin: True before linking, False after.
     kernels, defined, undefined : tuple of str
-        Names of kernels; of strong definitions that others can link against; of what the linker has to find elsewhere.
-        A fatbin or object defines what all of its parts do that are not packed; of a library only what is needed is
-        linked, so it is said to define nothing.
+        Names of kernels; of strong definitions that others can link against; of symbols that the linker must find
+        elsewhere. A fatbin or object defines the names that all of its unpacked parts define. A library defines none,
+        as a linker takes only the objects that it needs from it.
     parts : tuple of Artifact
-        What a fatbin, object or library holds.
+        The images in a fatbin, object or library.
     compressed : bool
-        The payload is packed inside a fatbin and was not looked into.
+        The payload is packed inside a fatbin and was not inspected.
     problems : tuple of str
-        Why this must not reach a library. Empty for a sound image.
+        Reasons why no library must be given the image. Empty for a sound image.
     """
 
     kind: Kind
@@ -81,7 +82,7 @@ class Artifact:
 
     @property
     def leaves(self) -> Iterator[Artifact]:
-        """The images in it that are no containers themselves; itself if it is none."""
+        """The images in a container that are not containers; the artifact itself if it is not a container."""
         if not self.parts:
             yield self
         for part in self.parts:
@@ -111,7 +112,7 @@ class Artifact:
 
 
 def inspect(data: bytes | bytearray | memoryview) -> Artifact:
-    """Say what some bytes are, without trusting any of them.
+    """Identify an image and check it, without trusting any byte of it.
 
     Parameters
     ----------
@@ -149,7 +150,7 @@ def _sniff(view: memoryview) -> Kind:
         return "fatbin"
     if head.startswith(AR_MAGIC):
         return "library"
-    # the head of a PTX file is comments of a few hundred bytes; the limit keeps this cheap on large unknown data
+    # a PTX file starts with a few hundred bytes of comments; the limit keeps this cheap on large unknown data
     return "ptx" if looks_like_ptx(bytes(view[:65536])) else "unknown"
 
 
@@ -271,7 +272,7 @@ def _container(kind: Kind, size: int, parts: Iterable[Artifact]) -> Artifact:
     needs = [leaf.needs for leaf in leaves if leaf.needs]
     producers = {leaf.producer for leaf in leaves if leaf.producer}
     arches = {leaf.arch for leaf in leaves}
-    # the linker takes one part, which the target decides
+    # the linker takes one part, depending on the target
     defined = [dict.fromkeys(leaf.defined) for leaf in leaves if leaf.defined and kind != "library"]
     return Artifact(
         kind,

@@ -15,23 +15,22 @@ __all__ = ["DESCRIPTION", "configure", "run"]
 
 DESCRIPTION: Final = (
     "Which CUDA libraries a wheel needs before it can be loaded, which file pulls them in, and which CUDA majors it "
-    "can load with. Exit code 1 when something is to be repaired or a required major is missing, 2 for what is no "
-    "wheel."
+    "can load with. Exit code 1 if there are findings or a required major is missing, 2 if a path cannot be audited."
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("paths", nargs="+", type=Path, metavar="WHEEL|SO|DIR", help="what to look at")
+    parser.add_argument("paths", nargs="+", type=Path, metavar="WHEEL|SO|DIR", help="files to audit")
     parser.add_argument(
         "--require", default="", metavar="MAJORS", help="majors it must load with, such as 12,13; none: without CUDA"
     )
-    parser.add_argument("--symbols", action="store_true", help="show the undefined symbols too")
+    parser.add_argument("--symbols", action="store_true", help="show the undefined symbols, too")
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Audit each path; the worst exit code."""
+    """Audit each path; returns the worst exit code."""
     from ..audit import AuditError, audit
 
     required = [major for major in options.require.split(",") if major]

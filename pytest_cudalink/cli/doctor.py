@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from ..guardrails.doctor import Report
+    from ..guardrails.doctor import DoctorReport
 
 __all__ = ["DESCRIPTION", "configure", "run"]
 
 DESCRIPTION: Final = (
-    "What this environment has of CUDA, whether it fits together, and what repairs it. Exit code 0: coherent, "
+    "The parts of CUDA in this environment, whether they fit together, and what repairs them. Exit code 0: coherent, "
     "1: incoherent, 2: not enough is known."
 )
 
@@ -29,7 +29,7 @@ _MARKS: Final = {
 }
 _COLOURS: Final = {"ok": "green", "NO": "bold red", "?": "yellow", "!": "yellow", "-": "dim"}
 
-#: Columns, more than any table needs.
+#: More columns than any table needs.
 _ANY_WIDTH: Final = 100_000
 
 #: A title, the heads of its columns, and its rows.
@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Examine and report; exit code 2 also for an option that cannot be meant."""
+    """Examine and report; exit code 2 also for an invalid option."""
     from ..guardrails import doctor
 
     try:
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     return report.exit_code
 
 
-def _tables(report: Report) -> Iterator[Table]:
+def _tables(report: DoctorReport) -> Iterator[Table]:
     """The page as tables; the same for a pipe and for a terminal."""
     driver = report.driver
     version = f"CUDA {driver['version']}" if driver["version"] else "none"
@@ -95,8 +95,8 @@ def _tables(report: Report) -> Iterator[Table]:
     yield "Findings", ("", "what", "repaired by", "otherwise"), findings
 
 
-def _rules(report: Report) -> Iterator[tuple[str, ...]]:
-    """One row for each rule that holds, and for each different way in which one does not; --json has every verdict."""
+def _rules(report: DoctorReport) -> Iterator[tuple[str, ...]]:
+    """One row for each rule that holds, and for each different failure; --json has every verdict."""
     groups: dict[tuple[str, str], list[str]] = {}
     for verdict in report.rules:
         several = verdict.rule == "driver" or verdict.status == "compatible"
@@ -108,8 +108,8 @@ def _rules(report: Report) -> Iterator[tuple[str, ...]]:
         yield mark, rule, f"{messages[0]}{more}"
 
 
-def _plain(report: Report) -> Iterator[str]:
-    """Aligned text; the last column is not padded, and repairs stand on lines of their own."""
+def _plain(report: DoctorReport) -> Iterator[str]:
+    """The page as aligned text; the last column is not padded, and repairs are on separate lines."""
     for title, _, rows in _tables(report):
         yield title
         if not rows:
@@ -132,20 +132,20 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
 
 
 def _stacked(rows: Sequence[tuple[str, ...]], width: int) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """For each row what stands beside each other, padded, and what stands below, one to a line.
+    """For each row the padded cells of its first line, and the cells below it, one on each line.
 
-    Paths, commands and all else on the right are not cut, so that they can be copied: what has no room goes below.
+    Paths, commands and other cells on the right are not cut, so that they can be copied: cells without room go below.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     beside = max((n for n in range(len(widths) + 1) if sum(widths[:n]) + 2 * n <= width), default=0)
-    beside = max(beside, min(2, len(widths)))  # a mark has something to mark
+    beside = max(beside, min(2, len(widths)))  # a mark is never alone on its line
     for row in rows:
         padded = (f"{cell:<{size}}" for cell, size in zip(row[:beside], widths, strict=False))
         yield tuple(padded), tuple(filter(None, row[beside:]))
 
 
-def _in_colour(report: Report) -> bool:
-    """Print with rich, as tables where they have room; False where this is no terminal, or rich is not installed."""
+def _in_colour(report: DoctorReport) -> bool:
+    """Print with rich, as tables where they have room; False without a terminal or without rich."""
     if not sys.stdout.isatty():
         return False
     try:

@@ -15,27 +15,27 @@ __all__ = ["DESCRIPTION", "configure", "run"]
 
 DESCRIPTION: Final = (
     "The CUDA driver that programs see. `run` starts any program on an emulated driver of a chosen CUDA version, which "
-    "links for real and needs no GPU; kernels are not executed. `info` says which driver is there."
+    "links for real and needs no GPU; kernels are not executed. `info` shows the driver of this machine."
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verbs; what the environment says of an emulated driver already is the default."""
+    """Add the verbs; variables of an emulated driver in the environment are the defaults."""
     given = {name: os.environ.get(f"CUDALINK_EMULATOR_{name}", "") for name in ("ARCH", "DEVICES", "EVENTS", "FAULTS")}
     verbs = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
     start = verbs.add_parser("run", help="run a program on an emulated driver")
     start.add_argument("--version", required=True, metavar="VERSION", help="CUDA version of the driver, such as 13.0")
-    start.add_argument("--release", help="driver release that NVML answers (default: the first of that version)")
+    start.add_argument("--release", help="driver release that NVML reports (default: the first of that version)")
     start.add_argument(
         "--arch", default=given["ARCH"] or "sm_90", help="architecture of the devices (default: %(default)s)"
     )
-    start.add_argument("--devices", default=given["DEVICES"] or "1", help="how many (default: %(default)s)")
+    start.add_argument("--devices", default=given["DEVICES"] or "1", help="number of devices (default: %(default)s)")
     start.add_argument(
         "--lifetime",
         default=os.environ.get("CUDALINK_LIFETIME") or "report",
         choices=("off", "report", "fail", "punish"),
-        help="look after the memory that the program gives to cuLinkCreate; fail lets a pytest fail the test, and is "
-        "as report for any other program (default: %(default)s)",
+        help="check the memory that the program passes to cuLinkCreate; with fail, pytest fails the test, and other "
+        "programs behave as with report (default: %(default)s)",
     )
     events = given["EVENTS"] or None
     start.add_argument(
@@ -45,12 +45,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--faults", default=given["FAULTS"], help="FUNCTION:NTH=CODE[@MS] and lost=CODE, separated by semicolons"
     )
     start.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the program and its arguments")
-    info = verbs.add_parser("info", help="which driver is there, and which can be emulated")
+    info = verbs.add_parser("info", help="show the driver of this machine, and which drivers can be emulated")
     info.add_argument("--json", action="store_true", help="for programs")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do one verb; exit code 2 for what cannot be done, else that of the program."""
+    """Run one verb; exit code 2 if it fails, otherwise that of the program."""
     from ..emulator import EmulatorError
 
     try:
@@ -65,7 +65,7 @@ def _run(options: argparse.Namespace) -> int:
 
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
-        sys.stderr.write("cudalink driver run: no program was named; write it after --, such as: -- python script.py\n")
+        sys.stderr.write("cudalink driver run: no program given; write it after --, such as: -- python script.py\n")
         return 2
     program = shutil.which(command[0])
     if program is None:
@@ -86,22 +86,20 @@ def _run(options: argparse.Namespace) -> int:
     try:
         return os.execve(program, command, {**os.environ, **emulation.environment()})  # noqa: S606 (the user's program)
     except OSError as error:
-        hint = (
-            "; a script needs an interpreter that there is, in its first line or before it" if _is_script(error) else ""
-        )
+        hint = "; a script needs an existing interpreter, in its first line or before it" if _is_script(error) else ""
         sys.stderr.write(f"cudalink driver run: {program} cannot be run: {error.strerror}{hint}\n")
         return 2
 
 
 def _is_script(error: OSError) -> bool:
-    """Whether the kernel could not tell what runs a file, or did not find that."""
+    """Whether the kernel found no interpreter for a file."""
     return error.errno in (errno.ENOEXEC, errno.ENOENT)
 
 
 def _info(options: argparse.Namespace) -> int:
     try:
         facts = _facts()
-    except OSError as error:  # a libcuda.so.1 that is none
+    except OSError as error:  # a libcuda.so.1 that is not a library
         sys.stderr.write(f"cudalink driver info: the driver of this machine cannot be opened: {error}\n")
         return 2
     if options.json:

@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 class _PrintCMakeDir(argparse.Action):
-    """Prints and stops, as --version does."""
+    """Print the folder and stop, as --version does."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
         from ..stubs import cmake_dir
@@ -52,7 +52,7 @@ class _PrintCMakeDir(argparse.Action):
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what was asked; exit code 2 for what cannot be done."""
+    """Run one action; exit code 2 if it fails."""
     from ..native.compiler import CompilerError
     from ..stubs import StubNotFoundError
     from ..stubs.catalog import CatalogError
@@ -79,7 +79,7 @@ def _names(options: argparse.Namespace) -> list[str]:
 
     names = list(dict.fromkeys(filter(None, map(str.strip, options.libs.split(",")))))
     if not names:
-        msg = f"--libs {options.libs!r} names no library; expected some of cuda,cudart,nvrtc, or leave it out"
+        msg = f"--libs {options.libs!r} names no library; expected some of cuda,cudart,nvrtc; or leave it out"
         raise GeneratorError(msg)
     return names
 
@@ -103,7 +103,7 @@ def _list(options: argparse.Namespace) -> list[str]:
     lines = []
     for name in _names(options):
         if name not in known.libraries:
-            msg = f"no library {name!r} in the catalog; there are {', '.join(known.libraries)}"
+            msg = f"no library {name!r} in the catalog; expected {', '.join(known.libraries)}"
             raise catalog.CatalogError(msg)
         for function in known.libraries[name].functions:
             until = f"to {function.until}" if function.until else ""
@@ -114,7 +114,7 @@ def _list(options: argparse.Namespace) -> list[str]:
 
 
 def _hint(library: str) -> list[str]:
-    """What to set where a wheel is installed in this environment, but not above the stub."""
+    """The variable to set if a wheel is installed in this environment, but not above the stub."""
     from ..stubs import catalog
 
     known = catalog.load_catalog().libraries.get(library)

@@ -10,19 +10,19 @@ __all__ = ["DESCRIPTION", "configure", "run"]
 
 DESCRIPTION: Final = (
     "The libraries of any CUDA release from 12.0 on (nvJitLink, NVRTC, cudart and headers), fetched from NVIDIA's "
-    "wheels into a cache: $CUDALINK_CACHE, else the user's cache folder. Hashes are checked; parallel runners are safe."
+    "wheels into a cache: $CUDALINK_CACHE, or the user's cache folder. Hashes are checked; parallel runners are safe."
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verbs."""
     verbs = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
-    add = verbs.add_parser("add", help="fetch releases, unless they are there")
+    add = verbs.add_parser("add", help="fetch releases that are not in the cache")
     add.add_argument("versions", nargs="+", metavar="VERSION", help="such as 13.0, or latest")
-    add.add_argument("--installer", choices=("uv", "pip"), help="what downloads (default: uv where it is found)")
-    listing = verbs.add_parser("list", help="what is in the cache")
+    add.add_argument("--installer", choices=("uv", "pip"), help="what downloads (default: uv if it is installed)")
+    listing = verbs.add_parser("list", help="show the cache")
     listing.add_argument("--json", action="store_true", help="for programs")
-    listing.add_argument("--all", action="store_true", help="every release that has wheels, too")
+    listing.add_argument("--all", action="store_true", help="also show the other releases that have wheels")
     remove = verbs.add_parser("remove", help="delete releases from the cache")
     remove.add_argument("versions", nargs="+", metavar="VERSION")
     path = verbs.add_parser("path", help="print the folder of a release, or the file of a library")
@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do one verb; exit code 1 when it cannot be done."""
+    """Run one verb; exit code 1 if it fails."""
     from .. import toolchains
 
     try:

@@ -13,12 +13,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
 from ..versions import ARCHITECTURES as _KNOWN_ARCHITECTURES
 from ..versions import CudaVersion
+from ..wheels import NVJITLINK, installed_wheels
 from ._tables import table
 from .faults import parse, text_of
 
@@ -326,11 +326,7 @@ def _nvjitlink(version: CudaVersion) -> Path | None:
 
 
 def _nvjitlink_of_environment(version: CudaVersion) -> Path | None:
-    for name in ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12"):
-        try:
-            wheel = metadata.distribution(name)
-        except metadata.PackageNotFoundError:
-            continue
+    for wheel in installed_wheels(*NVJITLINK):
         if CudaVersion.parse(wheel.version) != version:
             continue
         for file in wheel.files or ():

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["generate", "libraries"]
+__all__ = ["FLOORS", "generate", "libraries"]
 
 _HERE = Path(__file__).parent
 _NATIVE = _HERE / "native"
@@ -15,13 +15,28 @@ _DATA = _HERE / "data"
 #: Written anew at each build, beside the sources, and ignored by git.
 _GENERATED = _HERE / "generated"
 
+#: The files of the driver, low to high: each includes only what stands before it, on its own floor or on a lower one.
+#: The types of `abi.h` lie below them all.
+FLOORS = (
+    ("config", "events"),
+    ("caller", "symbols"),
+    ("faults", "calls"),
+    ("image", "options", "jitlink"),
+    ("devices",),
+    ("contexts", "streams"),
+    ("memory", "copies"),
+    ("link_state", "lifetimes", "link_inputs", "link"),
+    ("module_image", "functions", "module"),
+    ("exports", "procaddr"),
+)
+
 
 def _read(name: str) -> dict[str, Any]:
     return tomllib.loads((_DATA / name).read_text(encoding="utf-8"))
 
 
 def _names() -> str:
-    """names.inc: symbols, their weak definitions, and the table of cuGetProcAddress, in four sections."""
+    """names.inc: symbols, their weak forms, their addresses, and the table of cuGetProcAddress, in sections."""
     table = _read("functions.toml")
     functions: dict[str, dict[str, Any]] = table["functions"]
     since: dict[str, int] = {}
@@ -58,7 +73,9 @@ def _names() -> str:
     # work is done when a call returns, so a per-thread stream needs no code of its own
     lines += [f"extern CUresult {symbol}(void);\nSAME_AS({symbol}, {base})" for symbol, base in sorted(streams.items())]
     lines += ["#endif", "#ifdef SYMBOL_TABLE"]
-    lines += [f'[SYM_{symbol}] = {{"{symbol}", {since.get(symbol, 0)}, (void *){symbol}}},' for symbol in symbols]
+    lines += [f'[SYM_{symbol}] = {{"{symbol}", {since.get(symbol, 0)}}},' for symbol in symbols]
+    lines += ["#endif", "#ifdef ADDRESS_TABLE"]
+    lines += [f"[SYM_{symbol}] = (void *){symbol}," for symbol in symbols]
     lines += ["#endif", "#ifdef FUNCTION_TABLE", *rows, "#endif", ""]
     return "\n".join(lines)
 
@@ -113,10 +130,7 @@ def libraries(cc: Any) -> list[Any]:
     generate(_GENERATED)
     include = (_NATIVE, _GENERATED)
     threads = ("-pthread", "-ldl")
-    driver = tuple(
-        _NATIVE / f"{name}.c"
-        for name in ("core", "table", "procaddr", "device", "memory", "image", "nvjitlink", "options", "link", "module")
-    )
+    driver = tuple(_NATIVE / f"{name}.c" for floor in FLOORS for name in floor)
     return [
         cc.SharedLibrary("libcuda.so.1", driver, "libcuda.so.1", include, threads),
         cc.SharedLibrary("libnvidia-ml.so.1", (_NATIVE / "nvml.c",), "libnvidia-ml.so.1", include, threads),

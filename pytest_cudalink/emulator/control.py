@@ -110,6 +110,8 @@ class Driver:
         library.cudalinkFaultMet.argtypes = [ctypes.c_uint, ctypes.c_int]
         self._lock = threading.Lock()
         self._violations: list[Violation] = []
+        self._counted_before = self._count
+        self._noted = 0
         self._hook: Any = None
 
     @property
@@ -212,6 +214,7 @@ class Driver:
     def watch(self) -> None:
         """Note violations with the Python stack of the call that made them, until `unwatch`."""
         if self._hook is None:
+            self._counted_before = self._count - self._noted
             self._hook = _HOOK(self._notice)
             self._library.cudalinkSetViolationHook(self._hook)
 
@@ -226,6 +229,16 @@ class Driver:
         """Those noted since `watch`."""
         with self._lock:
             return tuple(self._violations)
+
+    @property
+    def _count(self) -> int:
+        return int(self._library.cudalinkViolationCount())
+
+    @property
+    def lost_violations(self) -> int:
+        """Number of violations that the driver counted since `watch` and that could not be noted."""
+        with self._lock:
+            return self._count - self._counted_before - self._noted
 
     def forget(self, violations: tuple[Violation, ...]) -> None:
         """Take some off the list: they were expected."""
@@ -248,6 +261,7 @@ class Driver:
         )
         with self._lock:
             self._violations.append(noticed)
+            self._noted += 1
 
 
 def attach(library: ctypes.CDLL) -> Driver | None:

@@ -1,7 +1,7 @@
-"""Compatibility guard rails: look-ups of cuda.pathfinder that are refused before anything is loaded that does not fit.
+"""Compatibility guard rails: they refuse look-ups of cuda.pathfinder that do not fit, before a library is loaded.
 
-``install()`` routes cuda.pathfinder's public functions through one guard for the whole process; a
-`CompatibilityGuardRails` of one's own checks what is looked up through it. Importing this loads no CUDA library.
+``install()`` routes cuda.pathfinder's public functions through one guard for the whole process; a separate
+`CompatibilityGuardRails` checks the look-ups made through it. Importing this package loads no CUDA library.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from .guard import (
     MODES,
     CompatibilityGuardRails,
 )
+from .items import Item, Verdict
+from .pipelines import Pipeline
 from .routing import Routing, declare_pipeline, install, installed, process_wide_guard_rails, uninstall
-from .rules import Item, Pipeline, Verdict
 
 __all__ = [
     "DRIVER_COMPATIBILITY_VARIABLE",

@@ -1,9 +1,9 @@
-"""cuda.pathfinder as the guard rails see it: the one module that touches its private parts.
+"""The guard rails' access to cuda.pathfinder: no other module touches its private parts.
 
-Public and used as it is: the eight look-ups, and the lists of supported names. Private: the descriptors of dynamic
-libraries (file names, dependencies), the search steps that come before the loader's own search, and the caches. Where
-a private part is missing, `resolve` asks a child process that calls the public function. Tested against 1.5, 1.7 and
-1.9 by ``nox -s pathfinder``.
+Public parts: the eight look-ups, and the lists of supported names. Private parts: the descriptors of dynamic libraries
+(file names, dependencies), the search steps that precede the loader's search, and the caches. Where a private part is
+missing, `resolve` asks a child process that calls the public function. ``nox -s pathfinder`` tests this module against
+1.5, 1.7 and 1.9.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from .rules import ALREADY_LOADED, ItemKind, PackagedWith, packaged_with
+from ..process import maps
+from .items import ALREADY_LOADED, ItemKind, PackagedWith
+from .relations import packaged_with
 
 __all__ = [
     "LOOKUPS",
@@ -30,12 +32,18 @@ __all__ = [
     "Resolved",
     "cache_clear",
     "dependencies",
+    "find_early",
+    "find_in_child",
     "first_for_loader",
     "header_file",
     "library_names",
+    "originals",
     "packaging",
     "plain",
+    "private_part",
     "resolve",
+    "run_child",
+    "sonames",
     "stems",
     "version",
 ]
@@ -56,9 +64,11 @@ LOOKUPS: Final = (
 PRIVATE_PREFIX: Final = "cuda.pathfinder._"
 
 _TIMEOUT = 60.0
-_PLAIN: dict[str, Callable[..., Any]] = {}
 
-#: Asks the public function for the whole search, in a process of its own; what it loads goes with it.
+#: The public functions by name, as they were before any was routed; filled by `plain`. Tests replace entries.
+originals: dict[str, Callable[..., Any]] = {}
+
+#: Asks the public function for the whole search; the libraries that it loads end with the child process.
 _CHILD = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[2])
@@ -71,21 +81,19 @@ except DynamicLibNotFoundError as error:
 print("\\n" + json.dumps(answer))
 """
 
-#: Opens libraries by file name, as a program would that was linked against them, and tells which files these are.
+#: Opens libraries by file name, as a program linked against them would, and prints which files these are.
 _LOADER_CHILD = """
-import ctypes, json, sys
+import ctypes, json, runpy, sys
+mapped_files = runpy.run_path(sys.argv[2])["mapped_files"]
 answer = {}
 for soname in json.loads(sys.argv[1]):
-    with open("/proc/self/maps") as before:
-        there = before.read()
+    there = mapped_files()
     try:
         ctypes.CDLL(soname)
     except OSError:
         continue
-    with open("/proc/self/maps") as maps:
-        paths = [line[line.find("/"):].strip() for line in maps if "/" in line]
     stem = soname.partition(".so")[0] + ".so"
-    fresh = [path for path in paths if path.rpartition("/")[2].startswith(stem)]
+    fresh = [path for path in mapped_files() if path.rpartition("/")[2].startswith(stem)]
     new = [path for path in fresh if path not in there] or fresh
     if new:
         answer[soname] = new[0]
@@ -94,18 +102,18 @@ print("\\n" + json.dumps(answer))
 
 
 class ResolutionError(RuntimeError):
-    """What a look-up would find could not be told without loading it."""
+    """Only loading a library would show what a look-up finds."""
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """What loading a library would give.
+    """The library that a look-up would load.
 
     Attributes
     ----------
     path, found_via : str
     in_process : bool
-        It is loaded already.
+        Whether it is loaded already.
     """
 
     path: str
@@ -123,15 +131,15 @@ def version() -> str:
 
 
 def plain(name: str) -> Callable[..., Any]:
-    """A public function of cuda.pathfinder as it was before anything was routed."""
-    if not _PLAIN:
+    """A public function of cuda.pathfinder, as it was before any was routed."""
+    if not originals:
         public = _public()
-        _PLAIN.update({lookup: getattr(public, lookup) for lookup in LOOKUPS})
-    return _PLAIN[name]
+        originals.update({lookup: getattr(public, lookup) for lookup in LOOKUPS})
+    return originals[name]
 
 
 def library_names() -> frozenset[str]:
-    """Dynamic libraries of the toolkit."""
+    """Names of the toolkit's dynamic libraries."""
     return frozenset(_public().SUPPORTED_NVIDIA_LIBNAMES)
 
 
@@ -142,7 +150,7 @@ def packaging(kind: ItemKind, name: str) -> PackagedWith:
 
 
 def header_file(name: str, folder: str) -> str:
-    """Path of the header that a search for `name` recognizes `folder` by; the folder where that is not public."""
+    """Path of the header by which a search for `name` recognizes `folder`; the folder where it is not public."""
     basename = _public().SUPPORTED_HEADERS_CTK.get(name)
     return os.path.join(folder, basename) if basename else os.path.join(folder, "")
 
@@ -150,8 +158,8 @@ def header_file(name: str, folder: str) -> str:
 # -- private from here on
 
 
-def _private(module: str, name: str) -> Any:
-    """A private part, or None where this version has none."""
+def private_part(module: str, name: str) -> Any:
+    """A private part of cuda.pathfinder; None where the installed version has none."""
     try:
         return getattr(import_module(f"{PRIVATE_PREFIX}{module}"), name, None)
     except ImportError:
@@ -159,11 +167,11 @@ def _private(module: str, name: str) -> Any:
 
 
 def _descriptor(name: str) -> Any:
-    return (_private("dynamic_libs.lib_descriptor", "LIB_DESCRIPTORS") or {}).get(name)
+    return (private_part("dynamic_libs.lib_descriptor", "LIB_DESCRIPTORS") or {}).get(name)
 
 
 def dependencies(name: str) -> Iterator[tuple[str, bool]]:
-    """Libraries that are loaded before this one, each with whether it may be missing."""
+    """Libraries that are loaded before a library, each with whether it may be missing."""
     descriptor = _descriptor(name)
     for dependency in getattr(descriptor, "dependencies", ()):
         yield dependency, False
@@ -171,7 +179,8 @@ def dependencies(name: str) -> Iterator[tuple[str, bool]]:
         yield dependency, True
 
 
-def _sonames(name: str) -> tuple[str, ...]:
+def sonames(name: str) -> tuple[str, ...]:
+    """File names under which the loader knows a library; empty where this version does not say."""
     return tuple(getattr(_descriptor(name), "linux_sonames", ()))
 
 
@@ -180,28 +189,28 @@ def stems() -> dict[str, str]:
     """Name of each library of the toolkit by the stem of its file: ``{"libnvrtc": "nvrtc"}``."""
     found = {}
     for name in sorted(library_names()):
-        for soname in _sonames(name) or (f"lib{name}.so",):
+        for soname in sonames(name) or (f"lib{name}.so",):
             found[soname.partition(".so")[0]] = name
     return found
 
 
 def _loaded(name: str) -> Resolved | None:
-    """What the loader has under one of the library's file names; it is this that a look-up gives, before any search."""
+    """The loaded library with one of a library's file names: a look-up returns it before any search."""
     if sys.platform != "linux":
         return None
-    path_of = _private("dynamic_libs.load_dl_linux", "abs_path_for_dynamic_library")
-    for soname in _sonames(name):
+    path_of = private_part("dynamic_libs.load_dl_linux", "abs_path_for_dynamic_library")
+    for soname in sonames(name):
         with suppress(OSError):
             handle = ctypes.CDLL(soname, mode=os.RTLD_NOLOAD)
             return Resolved(path_of(name, handle) if path_of else soname, ALREADY_LOADED, in_process=True)
     return None
 
 
-def _early(name: str) -> Resolved | None:
-    """What lies in wheels or in a conda environment: the search before the loader's own."""
-    steps = _private("dynamic_libs.search_steps", "EARLY_FIND_STEPS")
-    context = _private("dynamic_libs.search_steps", "SearchContext")
-    run = _private("dynamic_libs.search_steps", "run_find_steps")
+def find_early(name: str) -> Resolved | None:
+    """The library in wheels or in a conda environment: the search that precedes the loader's."""
+    steps = private_part("dynamic_libs.search_steps", "EARLY_FIND_STEPS")
+    context = private_part("dynamic_libs.search_steps", "SearchContext")
+    run = private_part("dynamic_libs.search_steps", "run_find_steps")
     descriptor = _descriptor(name)
     if not (steps and context and run and descriptor):
         return None
@@ -210,7 +219,7 @@ def _early(name: str) -> Resolved | None:
 
 
 def _environment() -> dict[str, str]:
-    """The environment for the child; its loader shall search where that of this process does since it started."""
+    """The child's environment, with the LD_LIBRARY_PATH that this process started with: its loader still uses that."""
     environment = dict(os.environ)
     with suppress(OSError):
         began = Path("/proc/self/environ").read_bytes().split(b"\0")
@@ -221,9 +230,24 @@ def _environment() -> dict[str, str]:
     return environment
 
 
-def _child(program: str, what: str, *arguments: str) -> Any:
-    """Run a program in a process of its own, and read the JSON of its last line."""
-    # -P: else a json.py in the working directory would be taken for the library's
+def run_child(program: str, what: str, *arguments: str) -> Any:
+    """Run a program in a child process, and parse the JSON on the last line of its output.
+
+    Parameters
+    ----------
+    program : str
+        Python source.
+    what : str
+        Names the question in the error.
+    *arguments : str
+        For ``sys.argv``.
+
+    Raises
+    ------
+    ResolutionError
+        If the child fails or prints no JSON.
+    """
+    # -P: otherwise a json.py in the working directory would hide the standard library's
     command = [sys.executable, "-P", "-c", program, *arguments]
     try:
         done = subprocess.run(  # noqa: S603 (this interpreter, and names as its arguments)
@@ -231,42 +255,49 @@ def _child(program: str, what: str, *arguments: str) -> Any:
         )
         return json.loads(done.stdout.rstrip().rpartition("\n")[2])
     except (subprocess.SubprocessError, OSError, ValueError) as error:
-        said = (getattr(error, "stderr", "") or "").strip().rpartition("\n")[2]
-        msg = f"{what} cannot be told: {said or error}"
+        last = (getattr(error, "stderr", "") or "").strip().rpartition("\n")[2]
+        msg = f"{what} cannot be determined: {last or error}"
         raise ResolutionError(msg) from error
 
 
-def _in_child(name: str) -> Resolved | None:
-    answer = _child(_CHILD, f"what a search for {name!r} would load", name, json.dumps(sys.path))
+def find_in_child(name: str) -> Resolved | None:
+    """The library that the public function loads, in a child process.
+
+    Raises
+    ------
+    ResolutionError
+        If the child process fails.
+    """
+    answer = run_child(_CHILD, f"what a search for {name!r} would load", name, json.dumps(sys.path))
     return None if answer is None else Resolved(*answer)
 
 
 def first_for_loader(names: Sequence[str]) -> dict[str, str]:
-    """The file that the dynamic loader finds first under each file name of some libraries; nothing is loaded here.
+    """The file that the dynamic loader finds first for each file name of some libraries; a child process loads them.
 
     Raises
     ------
     ResolutionError
-        If that cannot be told.
+        If the child process fails.
     """
-    sonames = [soname for name in names for soname in _sonames(name)]
-    found: dict[str, str] = _child(_LOADER_CHILD, "what the dynamic loader finds", json.dumps(sonames))
+    wanted = [soname for name in names for soname in sonames(name)]
+    found: dict[str, str] = run_child(_LOADER_CHILD, "what the dynamic loader finds", json.dumps(wanted), maps.__file__)
     return found
 
 
 def resolve(name: str) -> Resolved | None:
-    """What ``load_nvidia_dynamic_lib(name)`` would give, without loading anything into this process.
+    """The library that ``load_nvidia_dynamic_lib(name)`` would load, without loading anything into this process.
 
     Raises
     ------
     ResolutionError
-        If that cannot be told.
+        If only loading it would show.
     """
-    return _loaded(name) or _early(name) or _in_child(name)
+    return _loaded(name) or find_early(name) or find_in_child(name)
 
 
 def cache_clear() -> None:
-    """Clear the caches of cuda.pathfinder's look-ups and of what they go by."""
+    """Clear the caches of cuda.pathfinder's look-ups and of the searches below them."""
     for lookup in LOOKUPS:
         getattr(plain(lookup), "cache_clear", lambda: None)()
     for module, name in (
@@ -274,5 +305,5 @@ def cache_clear() -> None:
         ("utils.find_sub_dirs", "find_sub_dirs_cached"),
         ("dynamic_libs.load_nvidia_dynamic_lib", "_resolve_system_loaded_abs_path_in_subprocess"),
     ):
-        getattr(_private(module, name), "cache_clear", lambda: None)()
+        getattr(private_part(module, name), "cache_clear", lambda: None)()
     stems.cache_clear()

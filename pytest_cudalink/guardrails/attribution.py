@@ -1,21 +1,24 @@
-"""Which CUDA release a file belongs to, and by which witness.
+"""The CUDA release that a file belongs to, with the witness that says so.
 
-Witnesses, the better one first: the library's own version (NVRTC and nvJitLink carry it); of a file that a wheel owns,
-the wheel's own version where wheels are numbered like CUDA, else the requirements of the installed ``cuda-toolkit``;
-``cuda.h`` of the toolkit that the file lies in. In the wheels of CUDA 13 all libraries share one folder, so that a
-``cuda.h`` there speaks only for files of its own wheel and for those of which no ``cuda-toolkit`` speaks.
+Witnesses, the best first: the library's own version (NVRTC and nvJitLink carry it); for a file that a wheel owns, the
+wheel's version where wheels are numbered like CUDA, otherwise the requirements of the installed ``cuda-toolkit``;
+``cuda.h`` of the toolkit that the file lies in. The wheels of CUDA 13 share one folder, so a ``cuda.h`` there counts
+only for files of its own wheel and for wheels that no ``cuda-toolkit`` requires.
 
-Nothing is loaded. Files are looked at once; `cache_clear` forgets what was seen.
+Nothing is loaded. Each file is read once; `cache_clear` forgets the answers.
 """
 
 from __future__ import annotations
 
+import csv
 import mmap
 import os
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from email.parser import BytesHeaderParser
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -24,10 +27,22 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from ..process.maps import mapped_files
 from ..versions import CudaVersion
-from .rules import Fact, numbered_like_cuda
+from .items import Fact
+from .relations import numbered_like_cuda
 
-__all__ = ["LoadedLibrary", "Wheel", "attribute", "cache_clear", "loaded_libraries", "owner", "toolkits"]
+__all__ = [
+    "LoadedLibrary",
+    "Wheel",
+    "attribute",
+    "cache_clear",
+    "distributions",
+    "loaded_libraries",
+    "owner",
+    "requirements",
+    "toolkits",
+]
 
 _DEFINE: Final = re.compile(rb"^\s*#\s*define\s+CUDA_VERSION\s+(\d{4,6})\b", re.MULTILINE)
 _WINDOW: Final = 1 << 16
@@ -38,7 +53,7 @@ _WINDOW: Final = 1 << 16
 
 @cache
 def _cuda_version_of(header: str) -> CudaVersion | None:
-    """``CUDA_VERSION`` of a ``cuda.h``; None when there is none to read."""
+    """``CUDA_VERSION`` of a ``cuda.h``; None if the file has none."""
     try:
         match = _DEFINE.search(Path(header).read_bytes())
     except OSError:
@@ -47,7 +62,7 @@ def _cuda_version_of(header: str) -> CudaVersion | None:
 
 
 def _headers_under(root: str) -> list[str]:
-    """Every ``cuda.h`` of a toolkit whose root is `root`."""
+    """The ``cuda.h`` files of a toolkit whose root is `root`."""
     candidates = [os.path.join(root, "include", "cuda.h")]
     try:
         with os.scandir(os.path.join(root, "targets")) as targets:
@@ -58,7 +73,7 @@ def _headers_under(root: str) -> list[str]:
 
 
 def _by_header(path: str, limit: str | None) -> Fact:
-    """Walk up from a file to the first root with a ``cuda.h``, not beyond `limit`."""
+    """The release by the nearest ``cuda.h`` above a file, not above `limit`."""
     folder = os.path.dirname(path)
     while True:
         found = {header: version for header in _headers_under(folder) if (version := _cuda_version_of(header))}
@@ -100,8 +115,8 @@ class Wheel:
 
 
 @cache
-def _wheels(site: str) -> tuple[Wheel, ...]:
-    """Distributions of one folder by the names of their metadata folders; none of their files is read."""
+def distributions(site: str) -> tuple[Wheel, ...]:
+    """Distributions installed in one folder, by the names of their metadata folders; no file is read."""
     found = []
     try:
         with os.scandir(site) as entries:
@@ -111,15 +126,15 @@ def _wheels(site: str) -> tuple[Wheel, ...]:
     for entry in sorted(names):
         name, _, version = entry.removesuffix(".dist-info").partition("-")
         found.append(Wheel(canonicalize_name(name), version, site, os.path.join(site, entry)))
-    # those of NVIDIA first: a file of CUDA is mostly theirs
+    # NVIDIA's first: they own most files of CUDA
     return tuple(sorted(found, key=lambda wheel: not wheel.name.startswith(("nvidia", "cuda"))))
 
 
 def _site_of(path: str) -> str | None:
-    """The folder above `path` that distributions are installed in."""
+    """The nearest folder above `path` with installed distributions."""
     folder = os.path.dirname(path)
     while (parent := os.path.dirname(folder)) != folder:
-        if _wheels(folder):
+        if distributions(folder):
             return folder
         folder = parent
     return None
@@ -128,9 +143,21 @@ def _site_of(path: str) -> str | None:
 @cache
 def _record(wheel: Wheel) -> bytes:
     try:
-        return b"\n" + (Path(wheel.metadata) / "RECORD").read_bytes()
+        return (Path(wheel.metadata) / "RECORD").read_bytes()
     except OSError:
         return b""
+
+
+def _lists(wheel: Wheel, path: str) -> bool:
+    """Whether the RECORD of a wheel lists a path.
+
+    Only a RECORD that contains the bytes of the path is parsed. For the 300 distributions of benchmarks/guardrails.py,
+    parsing every RECORD took 216 ms, searching them 4 ms.
+    """
+    record = _record(wheel)
+    if path.replace('"', '""').encode() not in record:
+        return False
+    return any(row[:1] == [path] for row in csv.reader(record.decode("utf-8", "replace").splitlines()))
 
 
 @cache
@@ -141,39 +168,35 @@ def owner(path: str) -> Wheel | None:
     if site is None:
         return None
     relative = os.path.relpath(path, site).replace(os.sep, "/")
-    # lines are PATH,HASH,SIZE; no path of an NVIDIA wheel needs quotes
-    line = f"\n{relative},".encode()
-    return next((wheel for wheel in _wheels(site) if line in _record(wheel)), None)
+    return next((wheel for wheel in distributions(site) if _lists(wheel, relative)), None)
 
 
 def _sites(path: str) -> Iterator[str]:
-    """Where a cuda-toolkit may be installed that speaks of `path`: beside it, and where Python looks."""
-    beside = _site_of(os.path.normpath(path))
-    yield from dict.fromkeys([*([beside] if beside else []), *(os.path.normpath(entry or ".") for entry in sys.path)])
+    """Folders in which a cuda-toolkit may be installed that covers `path`: its own one, and those of ``sys.path``."""
+    own = _site_of(os.path.normpath(path))
+    yield from dict.fromkeys([*([own] if own else []), *(os.path.normpath(entry or ".") for entry in sys.path)])
 
 
 @cache
-def _requirements(toolkit: Wheel) -> tuple[Requirement, ...]:
-    found = []
+def requirements(wheel: Wheel) -> tuple[Requirement, ...]:
+    """The requirements in the METADATA of a wheel, without invalid ones; empty where it cannot be read.
+
+    Not by packaging.metadata: importing it made the first look-up of benchmarks/guardrails.py 60 ms slower.
+    """
     try:
-        text = (Path(toolkit.metadata) / "METADATA").read_text(encoding="utf-8", errors="replace")
+        headers = BytesHeaderParser().parsebytes((Path(wheel.metadata) / "METADATA").read_bytes())
     except OSError:
         return ()
-    for line in text.splitlines():
-        if not line:
-            break  # the description follows
-        key, _, value = line.partition(":")
-        if key.lower() == "requires-dist":
-            try:
-                found.append(Requirement(value.strip()))
-            except InvalidRequirement:
-                continue
+    found = []
+    for text in headers.get_all("Requires-Dist", ()):
+        with suppress(InvalidRequirement):
+            found.append(Requirement(str(text)))
     return tuple(found)
 
 
 def toolkits(path: str = "") -> list[Wheel]:
-    """Every installed ``cuda-toolkit``; with a path, also one that is installed beside it."""
-    return [wheel for site in _sites(path) for wheel in _wheels(site) if wheel.name == "cuda-toolkit"]
+    """The installed ``cuda-toolkit`` distributions; with a path, also those in the environment of that file."""
+    return [wheel for site in _sites(path) for wheel in distributions(site) if wheel.name == "cuda-toolkit"]
 
 
 def _release(text: str) -> CudaVersion | None:
@@ -185,19 +208,20 @@ def _release(text: str) -> CudaVersion | None:
 
 
 def _by_toolkit(wheel: Wheel, path: str) -> tuple[Fact, bool]:
-    """The one cuda-toolkit whose requirements admit this wheel; and whether any speaks of the wheel at all."""
+    """The release of the one cuda-toolkit whose requirements admit a wheel, and whether any toolkit requires it."""
     matching: dict[CudaVersion, Wheel] = {}
     wanted: list[str] = []
     for toolkit in toolkits(path):
         asked = {
-            str(need.specifier): need for need in _requirements(toolkit) if canonicalize_name(need.name) == wheel.name
+            str(need.specifier): need for need in requirements(toolkit) if canonicalize_name(need.name) == wheel.name
         }
         release = _release(toolkit.version)
         if not asked or release is None:
             continue
         wanted.append(f"cuda-toolkit {toolkit.version} wants {wheel.name}{' or '.join(sorted(asked))}")
-        if any(need.specifier.contains(wheel.version, prereleases=True) for need in asked.values()):
-            matching[release] = toolkit
+        with suppress(InvalidVersion):  # of a damaged wheel; packaging before 26 raises
+            if any(need.specifier.contains(wheel.version, prereleases=True) for need in asked.values()):
+                matching[release] = toolkit
     what = f"{wheel.name} {wheel.version}"
     if len(matching) == 1:
         ((release, toolkit),) = matching.items()
@@ -207,7 +231,7 @@ def _by_toolkit(wheel: Wheel, path: str) -> tuple[Fact, bool]:
         return Fact(None, f"{what} fits more than one toolkit: {names}"), True
     if wanted:
         return Fact(None, f"{what} fits no installed toolkit: {'; '.join(wanted)}"), True
-    return Fact(None, f"no installed cuda-toolkit speaks of {what}"), False
+    return Fact(None, f"no installed cuda-toolkit requires {what}"), False
 
 
 # -- the library itself
@@ -231,7 +255,7 @@ def _numbers_in(path: str, mark: bytes, pattern: re.Pattern[bytes]) -> CudaVersi
 
 
 def _nvjitlink_version(path: str) -> Fact | None:
-    """Every nvJitLink keeps the aliases of all older minors of its major: the highest one is its own."""
+    """The version of nvJitLink by its newest symbol: it keeps the aliases of all older minors of its major."""
     if not os.path.basename(path).startswith("libnvJitLink"):
         return None
     version = _numbers_in(path, b"__nvJitLinkCreate_", _NVJITLINK_ALIAS)
@@ -239,17 +263,19 @@ def _nvjitlink_version(path: str) -> Fact | None:
 
 
 def _nvrtc_version(path: str) -> Fact | None:
-    """NVRTC works only with the builtins of its own release, and names their file.
+    """The version of NVRTC by its builtins: it works only with those of its own release, and names their file.
 
-    The file beside it is looked for first: finding the name inside takes a walk through 100 MB.
+    The folder is searched first: finding the name inside the library means reading 100 MB.
     """
     match = _NVRTC.match(os.path.basename(path))
     if match is None:
         return None
-    beside = {name for name in _names_in(os.path.dirname(path)) if name.startswith(f"libnvrtc-builtins.so.{match[1]}.")}
-    if len(releases := {tuple(name.split(".")[2:4]) for name in beside}) == 1:
+    siblings = {
+        name for name in _names_in(os.path.dirname(path)) if name.startswith(f"libnvrtc-builtins.so.{match[1]}.")
+    }
+    if len(releases := {tuple(name.split(".")[2:4]) for name in siblings}) == 1:
         version = CudaVersion(*map(int, releases.pop()))
-        return Fact(version, f"the builtins beside it, {min(beside)}")
+        return Fact(version, f"the builtins next to it, {min(siblings)}")
     inside = _numbers_in(path, b"libnvrtc-builtins.so.", _NVRTC_BUILTINS)
     return inside and Fact(inside, f"the builtins that it asks for, libnvrtc-builtins.so.{inside}")
 
@@ -261,7 +287,7 @@ def _names_in(folder: str) -> list[str]:
         return []
 
 
-# -- all of it
+# -- every witness
 
 
 def attribute(path: str) -> Fact:
@@ -289,20 +315,20 @@ def attribute(path: str) -> Fact:
         return own
     if wheel is None:
         return _by_header(path, _site_of(path))
-    by_toolkit, spoken_of = _by_toolkit(wheel, path)
-    if by_toolkit.value is not None or spoken_of:
+    by_toolkit, required = _by_toolkit(wheel, path)
+    if by_toolkit.value is not None or required:
         return by_toolkit
     by_header = _by_header(path, wheel.site)
     return by_header if by_header.value is not None else Fact(None, f"{by_toolkit.witness}, and {by_header.witness}")
 
 
 def cache_clear() -> None:
-    """Forget every file that was looked at."""
-    for function in (_cuda_version_of, _wheels, _record, owner, _requirements, _numbers_in):
+    """Forget every answer."""
+    for function in (_cuda_version_of, distributions, _record, owner, requirements, _numbers_in):
         function.cache_clear()
 
 
-# -- what is in the process
+# -- libraries in the process
 
 
 @dataclass(frozen=True)
@@ -314,7 +340,7 @@ class LoadedLibrary:
     name : str
         As cuda.pathfinder calls it.
     path : str
-        As the kernel gives it.
+        As the kernel reports it.
     """
 
     name: str
@@ -322,34 +348,25 @@ class LoadedLibrary:
 
 
 def loaded_libraries(names: dict[str, str], maps: str = "/proc/self/maps") -> list[LoadedLibrary]:
-    """Libraries of CUDA that are in this process, whoever loaded them.
+    """Libraries of CUDA that are loaded in this process.
 
     Parameters
     ----------
     names : dict of str to str
         Name in cuda.pathfinder by stem of the file name: ``{"libnvrtc": "nvrtc"}``.
     maps : str
-        The map to read.
+        File in the format of ``/proc/self/maps``.
 
     Returns
     -------
     list of LoadedLibrary
-        In the order of their addresses; empty where the system has no such map.
+        In the order of their addresses; empty where the system has no such file.
     """
-    try:
-        with open(maps, encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return []
-    found: dict[str, LoadedLibrary] = {}
-    for line in lines:
-        at = line.find("/")
-        if at < 0 or ".so" not in line:
-            continue
-        path = line[at:].removesuffix(" (deleted)")
+    found = []
+    for path in mapped_files(maps):
         # frameworks rename their copies: libcudart-d0da41ae.so.11.0
-        # the emulated driver's own nvJitLink has no number, and is no toolkit's
+        # the emulated driver's nvJitLink has no number in its name, and belongs to no toolkit
         stem = re.match(r"(lib[A-Za-z_]+?)(?:-[0-9a-f]{8})?\.so\.\d", os.path.basename(path))
-        if path not in found and stem and stem[1] in names:
-            found[path] = LoadedLibrary(names[stem[1]], path)
-    return list(found.values())
+        if stem and stem[1] in names:
+            found.append(LoadedLibrary(names[stem[1]], path))
+    return found

@@ -1,11 +1,10 @@
-"""What ``cudalink doctor`` knows: one report on driver, toolkit, rules, links and what would fail at run time.
+"""The report of ``cudalink doctor``: driver, toolkit, rules, links and what would fail at run time.
 
-`examine` loads no library of a toolkit into the process that asks; `Report` is plain data.
+`examine` loads no library of a toolkit into the process that asks; `DoctorReport` is plain data.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -14,17 +13,20 @@ from typing import Any, Final, Literal
 
 from packaging.specifiers import SpecifierSet
 
-from .. import probes
 from ..linker import dispatch
+from ..probes import FIRST_USABLE_NVJITLINK
 from ..versions import CudaVersion, known_architectures, ptx_isa_of
-from . import _pathfinder, attribution
 from .driver import DriverFacts
-from .guard import driver_hint, forward_compatibility_assumed, make_item
-from .rules import Fact, Item, ItemKind, Pipeline, Verdict, check_driver, judge_all, parse_constraint, repair
+from .guard import driver_hint, forward_compatibility_assumed
+from .items import Fact, Item, ItemKind, Verdict
+from .pipelines import Pipeline
+from .repair import repair
+from .rules import check_driver, judge_all, parse_constraint
+from .system import IN_PROCESS, Copy, ResolutionError, System
 
-__all__ = ["LOOKED_FOR", "Copy", "Finding", "Link", "Report", "examine"]
+__all__ = ["LOOKED_FOR", "Copy", "DoctorFinding", "DoctorReport", "Link", "examine"]
 
-#: What the page lists, by kind.
+#: The items that the page lists, by kind.
 LOOKED_FOR: Final[dict[ItemKind, tuple[str, ...]]] = {
     "dynamic-libs": ("cudart", "nvrtc", "nvJitLink", "nvvm", "nvfatbin"),
     "headers": ("cudart", "cccl", "nvrtc", "nvjitlink", "nvcc", "nvvm"),
@@ -32,32 +34,9 @@ LOOKED_FOR: Final[dict[ItemKind, tuple[str, ...]]] = {
     "bitcode-libs": ("device",),
     "binaries": ("nvcc", "ptxas", "nvlink", "nvdisasm", "cuobjdump"),
 }
-#: `Copy.role` of what is in the process that asks.
-IN_PROCESS: Final = "loaded in this process"
 _PIPELINES: Final = tuple(Pipeline("nvrtc", "nvJitLink", kind) for kind in ("ptx", "ltoir"))
-_SHADOWED: Final = ("cudart", "nvrtc", "nvJitLink")
 
 Severity = Literal["incoherent", "unknown", "warning", "note"]
-
-
-@dataclass(frozen=True)
-class Copy:
-    """Another copy of a library.
-
-    Attributes
-    ----------
-    name, path : str
-    role : str
-        ``"loaded in this process"``, or ``"first for the loader as libnvrtc.so.13"``.
-    version : CudaVersion or None
-    witness : str
-    """
-
-    name: str
-    path: str
-    role: str
-    version: CudaVersion | None
-    witness: str
 
 
 @dataclass(frozen=True)
@@ -80,8 +59,8 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """Something that the reader should know, and what repairs it.
+class DoctorFinding:
+    """A fault or a note for the reader, and what repairs it.
 
     Attributes
     ----------
@@ -91,7 +70,7 @@ class Finding:
     fix : str
         One command, or empty.
     otherwise : str
-        What else would help, or what to do where no command does.
+        Another remedy, or the only one where no command helps.
     """
 
     severity: Severity
@@ -101,8 +80,8 @@ class Finding:
 
 
 @dataclass
-class Report:
-    """All of it.
+class DoctorReport:
+    """The doctor's report.
 
     Attributes
     ----------
@@ -111,11 +90,11 @@ class Report:
         None), ``path``, ``arch``.
     items : list of Item
     missing : list of str
-        What was looked for and not found.
+        Labels of the items that were not found.
     copies : list of Copy
     rules : list of rules.Verdict
     links : list of Link
-    findings : list of Finding
+    findings : list of DoctorFinding
     """
 
     driver: dict[str, str | None] = field(default_factory=dict)
@@ -124,7 +103,7 @@ class Report:
     copies: list[Copy] = field(default_factory=list)
     rules: list[Verdict] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[DoctorFinding] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
@@ -142,7 +121,7 @@ class Report:
         return next((i.version for i in self.items if i.kind == "dynamic-libs" and i.name == name), None)
 
     def as_json(self) -> dict[str, Any]:
-        """For programs; versions are text."""
+        """The report as plain data for JSON; versions are text."""
 
         def plain(value: Any) -> Any:
             if isinstance(value, CudaVersion):
@@ -155,8 +134,10 @@ class Report:
         return {"verdict": self.verdict, "exit_code": self.exit_code, **found}
 
 
-def examine(ctk_version: str | SpecifierSet | None = None, *, facts: DriverFacts | None = None) -> Report:
-    """Look at this environment.
+def examine(
+    ctk_version: str | SpecifierSet | None = None, *, facts: DriverFacts | None = None, system: System | None = None
+) -> DoctorReport:
+    """Report on this environment.
 
     Parameters
     ----------
@@ -164,22 +145,24 @@ def examine(ctk_version: str | SpecifierSet | None = None, *, facts: DriverFacts
         The CUDA releases that are wanted.
     facts : DriverFacts, optional
         The driver; default: the one of this machine.
+    system : System, optional
+        Answers every other question about the machine; default: this machine.
 
     Raises
     ------
     ValueError
-        If `ctk_version` is no PEP 440 specifier.
+        If `ctk_version` is not a PEP 440 specifier.
     RuntimeError
         If an environment variable of the guard rails has an unknown value.
     """
     constraint = parse_constraint(ctk_version)
-    facts = facts or DriverFacts()
+    facts, system = facts or DriverFacts(), system or System()
     assume_forward = forward_compatibility_assumed("strict")
-    report = Report(driver=_driver(facts))
+    report = DoctorReport(driver=_driver(facts, system))
     for kind, names in LOOKED_FOR.items():
         for name in names:
-            _look_for(report, kind, name)
-    report.copies = [*_in_process(), *_first_for_loader(report)]
+            _look_for(report, system, kind, name)
+    report.copies = [*system.copies_in_process(), *_first_for_loader(report, system)]
     report.rules = judge_all(
         report.items,
         constraint=constraint,
@@ -189,81 +172,57 @@ def examine(ctk_version: str | SpecifierSet | None = None, *, facts: DriverFacts
         hint=driver_hint(),
     )
     report.links = list(_links(report, facts))
+    report.findings += _bindings_findings(report, system)
     report.findings += _rule_findings(report, facts, assume_forward=assume_forward)
     report.findings += _predictions(report, facts)
     report.findings += _copy_findings(report)
     return report
 
 
-def _driver(facts: DriverFacts) -> dict[str, str | None]:
-    from ..process import preload
-
+def _driver(facts: DriverFacts, system: System) -> dict[str, str | None]:
     cuda = facts.cuda()
     release = facts.release() if cuda.value else Fact(None, "no driver")
-    given = "given" in cuda.witness or "faked" in cuda.witness
-    kind = None if cuda.value is None else "given" if given else "emulated" if preload.driver() else "real"
+    file = system.driver(cuda)
     return {
         "version": str(cuda.value) if cuda.value else None,
         "witness": cuda.witness,
         "release": release.value,
         "release_witness": release.witness,
-        "kind": kind,
-        "path": preload.loaded_file("libcuda.so.1") if cuda.value and not given else None,
-        "arch": probes.device_arch() if cuda.value and not given else None,
+        "kind": file.kind,
+        "path": file.path,
+        "arch": file.arch,
     }
 
 
-def _look_for(report: Report, kind: ItemKind, name: str) -> None:
-    """Find one item without loading it."""
-    lookups: dict[ItemKind, str] = {
-        "headers": "locate_nvidia_header_directory",
-        "static-libs": "locate_static_lib",
-        "bitcode-libs": "locate_bitcode_lib",
-        "binaries": "find_nvidia_binary_utility",
-    }
-    label = Item(kind, name, "", "", "ctk", None, "").label
+def _look_for(report: DoctorReport, system: System, kind: ItemKind, name: str) -> None:
+    """Add one item to the report, or to what is missing."""
     try:
-        if kind == "dynamic-libs":
-            resolved = _pathfinder.resolve(name)
-            path, via = (resolved.path, resolved.found_via) if resolved else (None, "")
-        else:
-            found = _pathfinder.plain(lookups[kind])(name)
-            path = found if isinstance(found, str) else getattr(found, "abs_path", None)
-            via = getattr(found, "found_via", "the search for programs")
-    except _pathfinder.ResolutionError as error:
-        report.findings.append(Finding("unknown", str(error)))
+        item = system.item(kind, name)
+    except ResolutionError as error:
+        report.findings.append(DoctorFinding("unknown", str(error)))
         return
-    except RuntimeError:  # each look-up has a "not found" error of its own
-        path, via = None, ""
-    if path is None:
-        report.missing.append(label)
-        return
-    report.items.append(make_item(kind, name, path, via))
+    if item is None:
+        report.missing.append(Item(kind, name, "", "", "ctk", None, "").label)
+    else:
+        report.items.append(item)
 
 
-def _in_process() -> Iterator[Copy]:
-    for library in attribution.loaded_libraries(_pathfinder.stems()):
-        fact = attribution.attribute(library.path)
-        yield Copy(library.name, library.path, IN_PROCESS, fact.value, fact.witness)
-
-
-def _first_for_loader(report: Report) -> Iterator[Copy]:
+def _first_for_loader(report: DoctorReport, system: System) -> list[Copy]:
     try:
-        found = _pathfinder.first_for_loader(_SHADOWED)
-    except _pathfinder.ResolutionError as error:
-        report.findings.append(Finding("note", str(error)))
-        return
-    for soname, path in found.items():
-        name = _pathfinder.stems().get(soname.partition(".so")[0], soname)
-        fact = attribution.attribute(path)
-        yield Copy(name, path, f"first for the loader as {soname}", fact.value, fact.witness)
+        return list(system.copies_for_loader())
+    except ResolutionError as error:
+        report.findings.append(DoctorFinding("note", str(error)))
+        return []
 
 
-def _links(report: Report, facts: DriverFacts) -> Iterator[Link]:
-    """What each policy takes, as the bundled linker would decide."""
-    nvjitlink = report.version_of("nvJitLink")
-    if nvjitlink is not None and nvjitlink < probes.FIRST_USABLE_NVJITLINK:
-        nvjitlink = None
+def _usable_nvjitlink(report: DoctorReport) -> CudaVersion | None:
+    version = report.version_of("nvJitLink")
+    return None if version is not None and version < FIRST_USABLE_NVJITLINK else version
+
+
+def _links(report: DoctorReport, facts: DriverFacts) -> Iterator[Link]:
+    """The backend of each policy, as the bundled linker would decide."""
+    nvjitlink = _usable_nvjitlink(report)
     driver: CudaVersion | None = facts.cuda().value
     for policy in dispatch.policies():
         for kind in ("ptx", "ltoir"):
@@ -273,41 +232,36 @@ def _links(report: Report, facts: DriverFacts) -> Iterator[Link]:
             if decision.backend == "driver" and driver is None:
                 why = f"{why}; but there is no driver, so the link fails"
             yield Link(policy, kind, decision.backend or "error", why)
-    if nvjitlink is not None and not _bindings():
-        report.findings.append(
-            Finding(
-                "warning",
-                f"nvJitLink {nvjitlink} is there, but the bundled linker needs cuda-bindings to use it",
-                f"pip install 'cuda-bindings=={nvjitlink.major}.*'",
-            )
+
+
+def _bindings_findings(report: DoctorReport, system: System) -> Iterator[DoctorFinding]:
+    nvjitlink = _usable_nvjitlink(report)
+    if nvjitlink is not None and not system.has_bindings():
+        yield DoctorFinding(
+            "warning",
+            f"nvJitLink {nvjitlink} is there, but the bundled linker needs cuda-bindings to use it",
+            f"pip install 'cuda-bindings=={nvjitlink.major}.*'",
         )
 
 
-def _bindings() -> bool:
-    try:
-        return importlib.util.find_spec("cuda.bindings.nvjitlink") is not None
-    except ImportError:
-        return False
-
-
-def _rule_findings(report: Report, facts: DriverFacts, *, assume_forward: bool) -> Iterator[Finding]:
-    """Every rule that does not hold; a driver that is not there is said once, and is no fault of the toolkit."""
+def _rule_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: bool) -> Iterator[DoctorFinding]:
+    """The rules that do not hold. A missing driver is reported once, and is not a fault of the toolkit."""
     if not report.items:
-        yield Finding(
+        yield DoctorFinding(
             "unknown", "no part of a CUDA toolkit was found", "pip install 'cuda-toolkit[cudart,nvjitlink,nvrtc]'"
         )
     for verdict in report.rules:
         if verdict.rule != "driver" and verdict.status != "compatible":
             severity: Severity = "incoherent" if verdict.status == "incompatible" else "unknown"
-            yield Finding(severity, verdict.message, verdict.fix, verdict.otherwise)
+            yield DoctorFinding(severity, verdict.message, verdict.fix, verdict.otherwise)
     yield from _driver_findings(report, facts, assume_forward=assume_forward)
 
 
-def _driver_findings(report: Report, facts: DriverFacts, *, assume_forward: bool) -> Iterator[Finding]:
-    """The driver against each CUDA release that is here: one finding for all that one command repairs."""
+def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: bool) -> Iterator[DoctorFinding]:
+    """The driver rule for each CUDA release that was found: one finding for all items that one command repairs."""
     driver: CudaVersion | None = facts.cuda().value
     if driver is None:
-        yield Finding("note", f"the driver rule was not judged: {facts.cuda().witness}")
+        yield DoctorFinding("note", f"the driver rule was not judged: {facts.cuda().witness}")
         return
     groups: dict[tuple[CudaVersion, bool], list[Item]] = {}
     for item in report.items:
@@ -320,32 +274,32 @@ def _driver_findings(report: Report, facts: DriverFacts, *, assume_forward: bool
             several = f" and {len(items) - 1} more" if len(items) > 1 else ""
             text = verdict.message.replace(f"({items[0].label}", f"({items[0].label}{several}")
             severity: Severity = "incoherent" if verdict.status == "incompatible" else "unknown"
-            yield Finding(severity, text, repair(items, driver, at_most=True), verdict.otherwise)
+            yield DoctorFinding(severity, text, repair(items, driver, at_most=True), verdict.otherwise)
 
 
 def _newer_ptx(maker: CudaVersion, reader: CudaVersion) -> bool:
-    """Whether the PTX of one release is too new for another one; releases may share an ISA, as 12.5 and 12.6 do."""
+    """Whether the PTX of one release is too new for another; releases may share an ISA, as 12.5 and 12.6 do."""
     return min(maker.major, reader.major) >= 12 and ptx_isa_of(maker) > ptx_isa_of(reader)
 
 
-def _predictions(report: Report, facts: DriverFacts) -> Iterator[Finding]:
-    """What would fail at run time although each rule may hold."""
+def _predictions(report: DoctorReport, facts: DriverFacts) -> Iterator[DoctorFinding]:
+    """Failures at run time that no rule predicts."""
     nvrtc, nvjitlink = report.version_of("nvrtc"), report.version_of("nvJitLink")
     driver: CudaVersion | None = facts.cuda().value
     taken = {link.kind: link.backend for link in report.links if link.policy == dispatch.DEFAULT_POLICY}
     item = {item.name: item for item in report.items if item.kind == "dynamic-libs"}
     if nvrtc and driver and _newer_ptx(nvrtc, driver):
         isa, up_to = (".".join(map(str, ptx_isa_of(version))) for version in (nvrtc, driver))
-        yield Finding(
+        yield DoctorFinding(
             "incoherent" if taken.get("ptx") == "driver" else "warning",
             f"PTX of NVRTC {nvrtc} (ISA {isa}) is refused by the driver of CUDA {driver} (ISA up to {up_to}): "
             "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)",
             repair((item["nvrtc"],), driver, at_most=True),
         )
-    # LTO-IR that is too new is the pipeline rule's to say
+    # the pipeline rule reports LTO-IR that is too new
     if nvrtc and nvjitlink and taken.get("ptx") == "nvjitlink" and _newer_ptx(nvrtc, nvjitlink):
         isa, up_to = (".".join(map(str, ptx_isa_of(version))) for version in (nvrtc, nvjitlink))
-        yield Finding(
+        yield DoctorFinding(
             "incoherent",
             f"PTX of NVRTC {nvrtc} (ISA {isa}) is refused by nvJitLink {nvjitlink} (ISA up to {up_to})",
             repair((item["nvrtc"], item["nvJitLink"]), nvrtc),
@@ -355,22 +309,22 @@ def _predictions(report: Report, facts: DriverFacts) -> Iterator[Finding]:
         if arch and version and arch not in known_architectures(version):
             known = known_architectures(version)
             older = [v for v in (CudaVersion(12, 9), CudaVersion(13, 0)) if arch in known_architectures(v)]
-            yield Finding(
+            yield DoctorFinding(
                 "incoherent",
                 f"{name} {version} does not know {arch}, the device here; it knows {known[0]} to {known[-1]}",
                 repair((item[name],), older[0]) if older else "",
             )
 
 
-def _copy_findings(report: Report) -> Iterator[Finding]:
-    """Copies that somebody else may get instead of those that cuda.pathfinder finds."""
+def _copy_findings(report: DoctorReport) -> Iterator[DoctorFinding]:
+    """Copies that other libraries may load instead of those that cuda.pathfinder finds."""
     chosen = {item.name: item for item in report.items if item.kind == "dynamic-libs"}
     same: Callable[[str, str], bool] = lambda a, b: os.path.realpath(a) == os.path.realpath(b)  # noqa: E731
     for copy in report.copies:
         item = chosen.get(copy.name)
         if item is None or same(item.path, copy.path) or copy.version == item.version:
             continue
-        yield Finding(
+        yield DoctorFinding(
             "warning",
             f"another {copy.name} is {copy.role}: {copy.path} (CUDA {copy.version or 'unknown'}: {copy.witness}), "
             f"while cuda.pathfinder finds {item.path} (CUDA {item.version or 'unknown'})",
@@ -379,7 +333,7 @@ def _copy_findings(report: Report) -> Iterator[Finding]:
 
 
 def _how_to_prefer(item: Item, copy: Copy) -> str:
-    """How everybody gets the copy that cuda.pathfinder finds."""
+    """How to make every library load the copy that cuda.pathfinder finds."""
     if copy.role == IN_PROCESS:
         return (
             f"look {item.name} up before anything loads the other copy; LD_PRELOAD is one way in which it comes first"

@@ -1,4 +1,4 @@
-"""What the driver says of itself: ``cuDriverGetVersion``, and its release from NVML. Each asked lazily and once."""
+"""The driver's CUDA version, by ``cuDriverGetVersion``, and its release, by NVML. Each is asked lazily and once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from .. import probes
 from ..probes import libcuda
 from ..versions import CudaVersion
-from .rules import Fact, branch_of
+from .items import Fact
+from .rules import branch_of
 
 __all__ = ["DriverFacts", "NvmlError", "driver_release", "parse_cuda_version", "parse_release"]
 
@@ -19,7 +20,7 @@ _RELEASE_SIZE = 80  # NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
 
 
 class NvmlError(RuntimeError):
-    """NVML is not there, or a function of it failed."""
+    """NVML is not installed, or one of its functions failed."""
 
 
 def _nvml() -> ctypes.CDLL:
@@ -38,9 +39,9 @@ def _check(function: str, code: int) -> None:
 
 @contextmanager
 def _session(nvml: ctypes.CDLL) -> Iterator[None]:
-    """Between ``nvmlInit_v2`` and ``nvmlShutdown``, always balanced: NVML counts, so that other users keep theirs.
+    """Between ``nvmlInit_v2`` and ``nvmlShutdown``, always balanced: NVML counts them, so other users are not affected.
 
-    An error inside wins over one of the shutdown; the latter alone surfaces.
+    An error inside takes precedence over an error of the shutdown.
     """
     _check("nvmlInit_v2", nvml.nvmlInit_v2())
     failed = True
@@ -59,12 +60,12 @@ def driver_release(open_nvml: Callable[[], ctypes.CDLL] = _nvml) -> str:
     Parameters
     ----------
     open_nvml : callable
-        Gives the library.
+        Opens the library.
 
     Raises
     ------
     NvmlError
-        If NVML is not there, fails, or answers with something else.
+        If NVML is not installed, fails, or answers with another form of text.
     """
     nvml = open_nvml()
     for function in ("nvmlInit_v2", "nvmlSystemGetDriverVersion", "nvmlShutdown"):
@@ -87,7 +88,7 @@ def _ask_cuda() -> Fact:
     try:
         libcuda.call("cuDriverGetVersion", ctypes.byref(number))
         version = CudaVersion.from_driver(number.value)
-    # no driver, one that refuses, one that cannot be opened, or one without the function
+    # no driver, an error code, a library that cannot be opened, or one without the function
     except (RuntimeError, OSError, ValueError, AttributeError) as error:
         return Fact(None, str(error))
     return Fact(version, f"cuDriverGetVersion answers {number.value}")
@@ -106,12 +107,12 @@ def parse_cuda_version(value: object) -> CudaVersion | None:
     Parameters
     ----------
     value : int, str, tuple of int, or None
-        What ``cuDriverGetVersion`` answers (12080), ``"12.8"`` or ``(12, 8)``; or an object with ``major``, ``minor``.
+        The number of ``cuDriverGetVersion`` (12080), ``"12.8"`` or ``(12, 8)``; or an object with ``major``, ``minor``.
 
     Raises
     ------
     ValueError
-        If it is none of these.
+        If it has another form.
     """
     match value:
         case None:
@@ -126,7 +127,7 @@ def parse_cuda_version(value: object) -> CudaVersion | None:
             return CudaVersion(major, minor)
         case object(major=int(major), minor=int(minor)):
             return CudaVersion(major, minor)
-    msg = f"driver_cuda_version = {value!r}: give what cuDriverGetVersion answers, such as 13000, or '13.0', or (13, 0)"
+    msg = f"driver_cuda_version = {value!r}; expected a number of cuDriverGetVersion such as 13000, '13.0' or (13, 0)"
     raise ValueError(msg)
 
 
@@ -136,23 +137,23 @@ def parse_release(value: object) -> str | None:
     Raises
     ------
     ValueError
-        If it is something else.
+        If it has another form.
     """
     if value is None:
         return None
     text = value if isinstance(value, str) else getattr(value, "text", None)
     if not isinstance(text, str):
-        msg = f"driver_release_version = {value!r}: give a string such as '580.65.06'"
-        raise ValueError(msg)  # noqa: TRY004 (one error for every value that cannot be meant)
+        msg = f"driver_release_version = {value!r}; expected a string such as '580.65.06'"
+        raise ValueError(msg)  # noqa: TRY004 (one error for every invalid value)
     branch_of(text)
     return text
 
 
 class DriverFacts:
-    """The driver of this machine, or what is said of it.
+    """The driver of this machine, or given facts about it.
 
-    Both answers are kept apart: an NVML that fails leaves the CUDA version known, and it is asked only by a rule that
-    the versions do not decide. A fake of `pytest_cudalink.probes` counts as the driver's answer and is not kept.
+    The two answers are independent: if NVML fails, the CUDA version stays known, and NVML is asked only where the
+    versions do not decide. A fake of `pytest_cudalink.probes` counts as the driver's answer and is not cached.
 
     Parameters
     ----------
@@ -169,7 +170,7 @@ class DriverFacts:
         self._release: Fact | None = None
 
     def cuda(self) -> Fact:
-        """CUDA version of the driver; None with the reason when unknown."""
+        """CUDA version of the driver; None with the reason if unknown."""
         if self._given_cuda:
             return self._given_cuda
         faked = probes.fakes()
@@ -180,7 +181,7 @@ class DriverFacts:
         return self._cuda
 
     def release(self) -> Fact:
-        """Release of the driver; None with the reason when unknown."""
+        """Release of the driver; None with the reason if unknown."""
         if self._given_release:
             return self._given_release
         if self._given_cuda or probes.fakes().fakes_driver:
@@ -190,5 +191,5 @@ class DriverFacts:
         return self._release
 
     def cache_clear(self) -> None:
-        """Ask again."""
+        """Forget the answers, to ask again."""
         self._cuda = self._release = None

@@ -1,8 +1,8 @@
-"""What the guard rails raise and warn with."""
+"""The errors and the warning of the guard rails."""
 
 from __future__ import annotations
 
-from .rules import Verdict
+from .items import Verdict
 
 __all__ = [
     "CompatibilityCheckError",
@@ -14,12 +14,12 @@ __all__ = [
 
 
 class CompatibilityCheckError(RuntimeError):
-    """Items that do not belong together were refused.
+    """Refused items: they do not fit each other, the driver, or the requested release.
 
     Attributes
     ----------
-    verdict : rules.Verdict
-        The rule, the items with their witnesses, and what repairs it.
+    verdict : Verdict
+        The rule, the items with their witnesses, and the repair.
     """
 
     def __init__(self, verdict: Verdict) -> None:
@@ -31,7 +31,7 @@ class CompatibilityCheckError(RuntimeError):
 
 
 class CompatibilityInsufficientMetadataError(CompatibilityCheckError):
-    """Too little is known of an item or of the driver to say whether it fits."""
+    """Too little is known about an item or the driver to decide whether it fits."""
 
 
 class DriverCtkCompatibilityError(CompatibilityCheckError):
@@ -39,7 +39,7 @@ class DriverCtkCompatibilityError(CompatibilityCheckError):
 
 
 class CompatibilityWarning(UserWarning):
-    """What `CompatibilityCheckError` would have said, in the mode ``warning_only``."""
+    """The text of a `CompatibilityCheckError`, as a warning in the mode ``warning_only``."""
 
 
 def error_of(verdict: Verdict) -> CompatibilityCheckError:

@@ -1,4 +1,4 @@
-"""`CompatibilityGuardRails`: the look-ups of cuda.pathfinder, each judged before anything is loaded."""
+"""`CompatibilityGuardRails`: the look-ups of cuda.pathfinder, judged before a library is loaded."""
 
 from __future__ import annotations
 
@@ -16,17 +16,10 @@ from packaging.specifiers import SpecifierSet
 from . import _pathfinder, attribution
 from .driver import DriverFacts, parse_cuda_version, parse_release
 from .errors import CompatibilityWarning, error_of
-from .rules import (
-    ALREADY_LOADED,
-    Item,
-    ItemKind,
-    Pipeline,
-    Verdict,
-    check_pipeline,
-    judge,
-    libraries_by_name,
-    parse_constraint,
-)
+from .items import ALREADY_LOADED, Item, ItemKind, Verdict
+from .pipelines import Pipeline, check_pipeline
+from .relations import libraries_by_name
+from .rules import judge, parse_constraint
 
 if TYPE_CHECKING:
     from cuda.pathfinder import LoadedDL, LocatedBitcodeLib, LocatedHeaderDir, LocatedStaticLib
@@ -48,23 +41,23 @@ Mode = Literal["off", "best_effort", "strict", "warning_only"]
 
 MODES: Final = get_args(Mode)
 MODE_VARIABLE: Final = "CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS"
-#: Of guard rails that were installed without naming a mode, where the variable is not set either.
+#: The mode if neither an argument nor the variable names one.
 DEFAULT_MODE: Final[Mode] = "best_effort"
 DRIVER_COMPATIBILITY_VARIABLE: Final = "CUDA_PATHFINDER_DRIVER_COMPATIBILITY"
 _FORWARD: Final = "assume_forward_compatibility"
 
 
 def mode_from_environment() -> Mode:
-    """The mode that ``CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS`` names; `DEFAULT_MODE` when it is unset or empty.
+    """The mode in ``CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS``; `DEFAULT_MODE` if it is unset or empty.
 
     Raises
     ------
     RuntimeError
-        If it has another value; lists the values.
+        If it has another value; lists the modes.
     """
     value = os.environ.get(MODE_VARIABLE) or DEFAULT_MODE
     if value not in MODES:
-        msg = f"{MODE_VARIABLE}={value!r} is not a mode; it may be {', '.join(MODES)}, or unset"
+        msg = f"{MODE_VARIABLE}={value!r} is not a mode; expected {', '.join(MODES)}, or unset"
         raise RuntimeError(msg)
     return cast("Mode", value)
 
@@ -72,17 +65,16 @@ def mode_from_environment() -> Mode:
 def forward_compatibility_assumed(mode: Mode) -> bool:
     """Whether ``CUDA_PATHFINDER_DRIVER_COMPATIBILITY`` relaxes the driver rule.
 
-    Its value is always checked; that the platform is Linux, which alone has forward compatibility, not when the mode is
-    ``off``.
+    Its value is always checked. Only Linux has forward compatibility; the platform is not checked in mode ``off``.
 
     Raises
     ------
     RuntimeError
-        If it has an unknown value, or asks for forward compatibility elsewhere than on Linux.
+        If it has an unknown value, or assumes forward compatibility on another platform than Linux.
     """
     value = os.environ.get(DRIVER_COMPATIBILITY_VARIABLE) or "default"
     if value not in ("default", _FORWARD):
-        msg = f"{DRIVER_COMPATIBILITY_VARIABLE}={value!r} is not known; it may be default, {_FORWARD}, or unset"
+        msg = f"{DRIVER_COMPATIBILITY_VARIABLE}={value!r} is not known; expected default, {_FORWARD}, or unset"
         raise RuntimeError(msg)
     if value == "default" or mode == "off":
         return False
@@ -93,42 +85,42 @@ def forward_compatibility_assumed(mode: Mode) -> bool:
 
 
 def driver_hint() -> str:
-    """What relaxes a refusal of the driver rule, as the end of its advice; empty where nothing does."""
+    """How to relax the driver rule, as the end of its advice; empty on platforms where nothing relaxes it."""
     if sys.platform != "linux":
         return ""
     return f", or, where the forward-compatibility package is installed, set {DRIVER_COMPATIBILITY_VARIABLE}={_FORWARD}"
 
 
 class CompatibilityGuardRails:
-    """The look-ups of cuda.pathfinder, refused where they do not fit each other, the driver, or what was asked for.
+    """The look-ups of cuda.pathfinder, refused if they do not fit each other, the driver, or the requested release.
 
-    Items that passed are remembered, and later ones are held against them. Refusals come before a library is loaded.
-    A look-up that was answered once is answered from a cache, so that it then costs what cuda.pathfinder itself does.
+    The guard remembers the items that passed, and compares later ones with them. It refuses before a library is loaded.
+    Repeated look-ups are answered from a cache, as fast as cuda.pathfinder's own.
 
     Parameters
     ----------
     ctk_version : str or SpecifierSet, optional
         The CUDA releases that are wanted, as a PEP 440 specifier: ``">=13.2,<14"``.
     driver_cuda_version : int, str or tuple of int, optional
-        CUDA version of the driver, instead of asking it: 13000, ``"13.0"`` or ``(13, 0)``.
+        CUDA version of the driver: 13000, ``"13.0"`` or ``(13, 0)``. Default: the driver is asked.
     driver_release_version : str, optional
-        Release of the driver, instead of asking NVML: ``"580.65.06"``.
+        Release of the driver: ``"580.65.06"``. Default: NVML is asked.
     mode : str or None
-        ``"strict"``: whatever is not known to fit is refused. ``"best_effort"``: what is not known passes.
-        ``"warning_only"``: as best_effort, but refusals are `CompatibilityWarning`. ``"off"``: no checks. None: what
-        the environment says at each first look-up.
+        ``"strict"``: refuse items that are not known to fit. ``"best_effort"``: let items pass about which too little
+        is known. ``"warning_only"``: as best_effort, but warn with `CompatibilityWarning` instead of refusing.
+        ``"off"``: no checks. None: read the environment at each first look-up.
     on_verdict : callable, optional
-        Gets every verdict, also those that are "compatible".
+        Called with every verdict, including "compatible".
 
     Raises
     ------
     ValueError
-        If an argument cannot be meant.
+        If an argument is invalid.
 
     Notes
     -----
-    Every look-up takes what the function of cuda.pathfinder of the same name takes, and raises what it raises, and
-    `CompatibilityCheckError`, `CompatibilityInsufficientMetadataError` or `DriverCtkCompatibilityError`.
+    Every look-up has the arguments and errors of the function of cuda.pathfinder with the same name. In addition, it
+    raises `CompatibilityCheckError`, `CompatibilityInsufficientMetadataError` or `DriverCtkCompatibilityError`.
     """
 
     def __init__(
@@ -141,7 +133,7 @@ class CompatibilityGuardRails:
         on_verdict: Callable[[Verdict], object] | None = None,
     ) -> None:
         if mode is not None and mode not in MODES:
-            msg = f"mode = {mode!r}: give one of {', '.join(MODES)}, or None for what the environment says"
+            msg = f"mode = {mode!r}; expected one of {', '.join(MODES)}, or None to read the environment"
             raise ValueError(msg)
         self._constraint = parse_constraint(ctk_version)
         self._driver = DriverFacts(parse_cuda_version(driver_cuda_version), parse_release(driver_release_version))
@@ -157,7 +149,7 @@ class CompatibilityGuardRails:
     # -- the look-ups
 
     def load_nvidia_dynamic_lib(self, libname: str) -> LoadedDL:
-        """Load a library, after it and what it depends on was judged."""
+        """Load a library, after judging it and its dependencies."""
         load = _pathfinder.plain("load_nvidia_dynamic_lib")
         mode = self._checked_mode()
         if mode == "off":
@@ -168,10 +160,10 @@ class CompatibilityGuardRails:
                 expected = self._check_library(libname, mode, set())
                 loaded: LoadedDL = load(libname)
             except BaseException:
-                self._remembered = before  # what was loaded all the same is found in the process
+                self._remembered = before  # libraries loaded nevertheless are found in the process
                 raise
             if expected is not None and loaded.abs_path and loaded.abs_path != expected:
-                # somebody else was quicker: what is there now is judged as it is
+                # other code loaded one in the meantime: judge that one
                 self._accept(make_item("dynamic-libs", libname, loaded.abs_path, loaded.found_via), mode)
             return loaded
 
@@ -183,7 +175,7 @@ class CompatibilityGuardRails:
         return found
 
     def find_nvidia_header_directory(self, libname: str) -> str | None:
-        """Locate headers, judge them, and give the folder alone."""
+        """Locate headers, judge them, and return the folder."""
         found = self._cached["locate_nvidia_header_directory"](libname)
         return found.abs_path if found else None
 
@@ -194,7 +186,7 @@ class CompatibilityGuardRails:
         return found
 
     def find_static_lib(self, name: str) -> str:
-        """Locate a static library, judge it, and give its path alone."""
+        """Locate a static library, judge it, and return its path."""
         return cast("str", self._cached["locate_static_lib"](name).abs_path)
 
     def locate_bitcode_lib(self, name: str) -> LocatedBitcodeLib:
@@ -204,7 +196,7 @@ class CompatibilityGuardRails:
         return found
 
     def find_bitcode_lib(self, name: str) -> str:
-        """Locate a bitcode library, judge it, and give its path alone."""
+        """Locate a bitcode library, judge it, and return its path."""
         return cast("str", self._cached["locate_bitcode_lib"](name).abs_path)
 
     def find_nvidia_binary_utility(self, utility_name: str) -> str | None:
@@ -217,7 +209,7 @@ class CompatibilityGuardRails:
     # -- pipelines
 
     def declare_pipeline(self, producer: str, consumer: str, artifact_kind: str) -> None:
-        """Say that what one library makes goes into another; checked when both are known, in either order.
+        """Declare that one library reads what another one writes; checked once both are known, in either order.
 
         Parameters
         ----------
@@ -229,9 +221,9 @@ class CompatibilityGuardRails:
         Raises
         ------
         ValueError
-            If the kind is another one, or there is no rule for the pair.
+            If the kind is unknown, or there is no rule for the pair.
         CompatibilityCheckError
-            If both are known and do not fit; the declaration is not kept then.
+            If both are known and do not fit; the declaration is then dropped.
         """
         pipeline = Pipeline(producer, consumer, artifact_kind)
         mode = self._checked_mode()
@@ -253,9 +245,9 @@ class CompatibilityGuardRails:
         artifact_kind : str
             ``"ltoir"``, ``"ptx"``, ``"elf"`` or ``"cubin"``.
         producer : Item
-            Stands for the artifact: its release is the one that the artifact's own header names.
+            Represents the artifact, with the release in the artifact's header.
         consumer : Item
-            The library that shall read it.
+            The library that must read it.
 
         Raises
         ------
@@ -268,7 +260,7 @@ class CompatibilityGuardRails:
                 self._passes(check_pipeline(Pipeline("nvrtc", consumer.name, artifact_kind), producer, consumer), mode)
 
     def present(self) -> tuple[Item, ...]:
-        """What was remembered, and what others loaded into this process and whose release can be told."""
+        """The remembered items, and other libraries loaded in this process whose release is known."""
         with self._lock:
             return tuple(self._present())
 
@@ -276,27 +268,27 @@ class CompatibilityGuardRails:
 
     @property
     def mode(self) -> Mode:
-        """The mode that counts now.
+        """The current mode.
 
         Raises
         ------
         RuntimeError
-            If the environment decides, and names none.
+            If the environment decides, and has an invalid value.
         """
         return self._mode if self._mode is not None else mode_from_environment()
 
     @property
     def remembered(self) -> tuple[Item, ...]:
-        """The items that passed, in their order."""
+        """The items that passed, in order."""
         return tuple(self._remembered)
 
     @property
     def pipelines(self) -> tuple[Pipeline, ...]:
-        """The pipelines that were declared."""
+        """The declared pipelines."""
         return tuple(self._pipelines)
 
     def cache_clear(self) -> None:
-        """Forget every answer and every item, here and in cuda.pathfinder; pipelines stay declared."""
+        """Forget all answers and items, here and in cuda.pathfinder; pipelines stay declared."""
         with self._lock:
             for cached in self._cached.values():
                 cached.cache_clear()
@@ -313,11 +305,11 @@ class CompatibilityGuardRails:
 
     def _checked_mode(self) -> Mode:
         mode = self.mode
-        forward_compatibility_assumed(mode)  # its value is judged in every mode
+        forward_compatibility_assumed(mode)  # checks the variable in every mode
         return mode
 
     def _present(self) -> Iterator[Item]:
-        """What was remembered, and what others loaded into this process and whose release can be told."""
+        """The remembered items, and other libraries loaded in this process whose release is known."""
         yield from self._remembered
         paths = {item.path for item in self._remembered}
         for library in attribution.loaded_libraries(_pathfinder.stems()):
@@ -333,10 +325,10 @@ class CompatibilityGuardRails:
                 self._accept(make_item(kind, name, path, found_via), mode)
 
     def _check_library(self, name: str, mode: Mode, seen: set[str]) -> str | None:
-        """Judge what loading a library would bring, dependencies first; the path that is expected."""
+        """Judge a library before it is loaded, dependencies first; returns the path to expect."""
         seen.add(name)
         if _pathfinder.packaging("dynamic-libs", name) == "driver":
-            return None  # nothing to check, and only the loader knows where it is
+            return None  # nothing to check, and only the loader knows its path
         try:
             found = _pathfinder.resolve(name)
         except _pathfinder.ResolutionError as error:
@@ -344,7 +336,7 @@ class CompatibilityGuardRails:
             self._accept(fault, mode)
             return None
         if found is None:
-            return None  # cuda.pathfinder says so itself
+            return None  # cuda.pathfinder raises its own error
         if not found.in_process:
             for dependency, _ in _pathfinder.dependencies(name):
                 if dependency not in seen:
@@ -353,7 +345,7 @@ class CompatibilityGuardRails:
         return found.path
 
     def _accept(self, item: Item, mode: Mode) -> None:
-        """Judge an item and remember it, or refuse it as the mode says."""
+        """Judge an item, and remember or refuse it, depending on the mode."""
         itself = item.kind, item.name, item.path
         if any((one.kind, one.name, one.path, one.version) == (*itself, item.version) for one in self._remembered):
             return
@@ -372,16 +364,16 @@ class CompatibilityGuardRails:
             self._remembered[item] = None
 
     def _passes(self, verdict: Verdict, mode: Mode) -> bool:
-        """Whether the item may be remembered; raises or warns as the mode says."""
+        """Whether the item may be remembered; raises or warns, depending on the mode."""
         if verdict.status == "insufficient_metadata" and mode == "strict":
-            instead = "take the mode best_effort, which lets pass what is not known"
+            instead = "use the mode best_effort, which lets pass what is not known"
             verdict = replace(verdict, otherwise="; or ".join(filter(None, (verdict.otherwise, instead))))
         if self.on_verdict is not None:
             self.on_verdict(verdict)
         if verdict.status == "compatible":
             return True
         if verdict.status == "insufficient_metadata" and mode != "strict":
-            # an unknown driver says nothing against the item itself
+            # an unknown driver is not a fault of the item
             if mode == "warning_only" and verdict.rule != "driver":
                 _warn(verdict)
             return verdict.rule == "driver"
@@ -392,7 +384,7 @@ class CompatibilityGuardRails:
 
 
 def make_item(kind: ItemKind, name: str, path: str, found_via: str) -> Item:
-    """Say of something that was found which CUDA release it belongs to, and by which wheel it came.
+    """Make the item for a path, with its CUDA release and its wheel.
 
     Parameters
     ----------
@@ -410,7 +402,7 @@ def make_item(kind: ItemKind, name: str, path: str, found_via: str) -> Item:
 
 
 def _warn(verdict: Verdict) -> None:
-    """Warn at the line that made the look-up."""
+    """Warn at the line of the look-up."""
     frame, level = sys._getframe(), 1  # noqa: SLF001 (as warnings itself does)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(__package__):
         frame, level = frame.f_back, level + 1

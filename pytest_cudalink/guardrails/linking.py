@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from .. import probes
 from ..artifacts import Artifact
 from . import attribution
-from .rules import ARTIFACT_KINDS, Item
+from .items import Item
+from .pipelines import ARTIFACT_KINDS
 
 if TYPE_CHECKING:
     from ..versions import CudaVersion

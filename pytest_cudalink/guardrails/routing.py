@@ -1,8 +1,8 @@
 """The process-wide guard, and routing cuda.pathfinder's public functions through it.
 
-This is the one owner of that state. Functions that were imported by name before are exchanged in every module that
-has them, compiled ones too; what else refers to them (a default argument, a closure, a container) cannot be exchanged,
-and is named.
+This module owns that state. Functions that were imported by name before are exchanged in every module, including
+compiled ones. Other references to them (a default argument, a closure, a container) cannot be exchanged, and are
+reported.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ __all__ = ["Routing", "declare_pipeline", "install", "installed", "process_wide_
 
 @dataclass(frozen=True)
 class Routing:
-    """What `install` did.
+    """The result of `install`.
 
     Attributes
     ----------
     guard : CompatibilityGuardRails
-        Where the look-ups go now.
+        The guard that answers the look-ups.
     routed : tuple of str
         ``"module.name"`` of every exchanged function.
     not_routed : tuple of str
-        Who else still calls cuda.pathfinder directly, such as ``"a default argument of f in m"``.
+        References that still call cuda.pathfinder directly, such as ``"a default argument of f in m"``.
     """
 
     guard: CompatibilityGuardRails
@@ -46,17 +46,17 @@ _installed: list[Routing] = []  # one or none
 
 @cache
 def process_wide_guard_rails() -> CompatibilityGuardRails:
-    """The guard that the process shares; its mode is what the environment says."""
+    """The guard that the process shares; the environment decides its mode."""
     return CompatibilityGuardRails(mode=None)
 
 
 def installed() -> Routing | None:
-    """What is installed at present."""
+    """The current routing; None if nothing is installed."""
     return _installed[0] if _installed else None
 
 
 def install(guard: CompatibilityGuardRails | None = None) -> Routing:
-    """Route the public look-ups of cuda.pathfinder through a guard; a guard that was installed before is replaced.
+    """Route the public look-ups of cuda.pathfinder through a guard, in place of the one installed before.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def install(guard: CompatibilityGuardRails | None = None) -> Routing:
     Returns
     -------
     Routing
-        What was exchanged, and what could not be.
+        The exchanged references, and those that cannot be exchanged.
     """
     guard = guard or process_wide_guard_rails()
     present = installed()
@@ -76,10 +76,10 @@ def install(guard: CompatibilityGuardRails | None = None) -> Routing:
 
 
 def uninstall() -> None:
-    """Call cuda.pathfinder directly again; harmless when nothing is installed.
+    """Call cuda.pathfinder directly again; does nothing if nothing is installed.
 
-    Functions are put back where `install` exchanges them, in the globals of modules. A default argument, a closure or a
-    container that took one of the guard's functions in the meantime keeps it.
+    Functions are restored in the globals of modules, where `install` exchanges them. A default argument, a closure or a
+    container that took a function of the guard in the meantime keeps it.
     """
     present = installed()
     if present is not None:
@@ -88,7 +88,7 @@ def uninstall() -> None:
 
 
 def declare_pipeline(producer: str, consumer: str, artifact_kind: str) -> None:
-    """Declare a pipeline on the guard that is installed, else on the one of the process.
+    """Declare a pipeline on the installed guard, or on the one of the process if none is installed.
 
     Parameters and errors as in `CompatibilityGuardRails.declare_pipeline`.
     """
@@ -106,18 +106,18 @@ def _functions(guard: CompatibilityGuardRails) -> dict[str, Callable[..., Any]]:
 
 
 def _keeps_its_own(name: str) -> bool:
-    """Whether a module has to go on calling cuda.pathfinder itself."""
+    """Whether a module must keep calling cuda.pathfinder directly."""
     return name.startswith(_pathfinder.PRIVATE_PREFIX)
 
 
 def _names_of(module: types.ModuleType) -> dict[str, Any]:
-    """The globals of a module; ``vars()`` would execute one that is imported lazily, and raise what it raises."""
+    """The globals of a module; ``vars()`` would execute a lazily imported one, and raise its errors."""
     names: dict[str, Any] = object.__getattribute__(module, "__dict__")
     return names
 
 
 def _exchange(old: dict[str, Callable[..., Any]], new: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
-    """Exchange functions in the globals of every module; returns what was exchanged."""
+    """Exchange functions in the globals of every module; returns ``"module.name"`` of each."""
     by_identity = {id(function): new[name] for name, function in old.items()}
     exchanged = []
     for module_name, module in list(sys.modules.items()):
@@ -125,28 +125,28 @@ def _exchange(old: dict[str, Callable[..., Any]], new: dict[str, Callable[..., A
             continue
         for name, value in list(_names_of(module).items()):
             if id(value) in by_identity:
-                with suppress(Exception):  # what a module's own __setattr__ refuses is among what is left
+                with suppress(Exception):  # a module whose __setattr__ refuses is reported by _left
                     setattr(module, name, by_identity[id(value)])
                     exchanged.append(f"{module_name}.{name}")
     return tuple(sorted(exchanged))
 
 
 def _left(functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
-    """Who still refers to one of the functions."""
+    """The remaining references to the functions."""
     own = {id(_names_of(module)) for name, module in list(sys.modules.items()) if _keeps_its_own(name)}
-    own |= {id(functions), id(_pathfinder._PLAIN)}  # noqa: SLF001 (its module is a part of this package)
+    own |= {id(functions), id(_pathfinder.originals)}
     left = set()
     for name, function in functions.items():
         for referrer in gc.get_referrers(function):
             if isinstance(referrer, tuple) and referrer == (name, function):
-                continue  # of this loop
+                continue  # this loop's own
             if id(referrer) not in own and (words := _describe(name, referrer)):
                 left.add(words)
     return tuple(sorted(left))
 
 
 def _describe(name: str, referrer: object) -> str:
-    """Say what it is that refers to a function; empty for what does not call it."""
+    """Describe a reference to a function; empty for one that does not call it."""
     match referrer:
         case types.FrameType():
             return ""
@@ -169,7 +169,7 @@ def _describe(name: str, referrer: object) -> str:
 
 
 def _users(values: tuple[object, ...]) -> list[str]:
-    """Functions whose defaults or closure these are."""
+    """Functions with these defaults or this closure."""
     return [
         f"{user.__qualname__} in {user.__module__}"
         for user in gc.get_referrers(values)

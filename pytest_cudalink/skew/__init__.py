@@ -144,7 +144,8 @@ def _predictions(step: str, kind: str, producer: CudaVersion, consumer: CudaVers
 
 
 def _guard_rails(kind: str, producer: CudaVersion, consumer: CudaVersion) -> dict[str, bool]:
-    from ..guardrails.rules import Item, Pipeline, check_pipeline
+    from ..guardrails.items import Item
+    from ..guardrails.pipelines import Pipeline, check_pipeline
 
     pipeline = Pipeline("nvrtc", "nvJitLink", kind)
     if pipeline.relation == "any":

@@ -1,8 +1,8 @@
 """Lazy-loading CUDA stubs: libraries that a program links instead of ``libcuda``, ``libcudart`` and ``libnvrtc``.
 
-A stub exports the same functions, needs no CUDA library to be loaded, and opens the real one at the first call: one
-wheel runs with CUDA 11, 12 and 13, and imports on a machine with none. `describe` tells which library a stub uses and
-why; `library_path` and `cmake_dir` tell builds where the prebuilt stubs are; ``cudalink stubs build`` makes others.
+A stub exports the same functions, loads without any CUDA library, and opens the real one at the first call: one wheel
+runs with CUDA 11, 12 and 13, and imports on a machine without CUDA. `describe` reports which library a stub uses and
+why; `library_path` and `cmake_dir` locate the prebuilt stubs for builds; ``cudalink stubs build`` builds others.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _HERE = Path(__file__).parent
 
 
 class StubNotFoundError(LookupError):
-    """There is no such stub library; says which there are and how to make one."""
+    """There is no such stub library; the message lists the existing ones and how to build one."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """What a stub found.
+    """The real library that a stub uses.
 
     Attributes
     ----------
@@ -33,17 +33,17 @@ class Description:
     stub : str
         File name of the stub.
     file : str or None
-        The real library; None when there is none.
+        The real library; None if none was found.
     version : str or None
         Its CUDA version, such as ``"12.9"``; for ``cuda`` that of the driver.
     why : str
         The rule that found it, such as ``"wheel beside the caller"``.
     looked : str
-        Every place that was looked at, up to the one that had it, and what went wrong there.
+        The places that were searched, up to the one that had it, each with its error.
     functions : int
-        How many functions the stub has.
+        Number of functions in the stub.
     missing : tuple of str
-        Symbols that the real library lacks: calling one gives an error, the others work.
+        Symbols that the real library lacks: calling one returns an error, the others work.
     degraded : tuple of str
         Tiers with a missing symbol: ``"core"``, ``"optional"``.
     """
@@ -65,7 +65,7 @@ def library_path(name: str) -> Path:
     Raises
     ------
     StubNotFoundError
-        For another name, and where the stubs were not built (Windows, a source tree that is not installed).
+        For another name, or if the stubs were not built (Windows, a source tree that is not installed).
     """
     path = _HERE / "lib" / f"libstub_{name}.so"
     if not path.is_file():
@@ -79,14 +79,14 @@ def library_path(name: str) -> Path:
 
 
 def cmake_dir() -> Path:
-    """The folder for ``cudalink_stubs_DIR``, which ``find_package(cudalink_stubs)`` of CMake looks at."""
+    """The folder for ``cudalink_stubs_DIR``, which CMake's ``find_package(cudalink_stubs)`` reads."""
     return _HERE / "cmake"
 
 
 def describe(stub: str | Path) -> Description:
-    """Which real library a stub uses in this process, and what it lacks.
+    """Describe the real library that a stub uses in this process, and the symbols that it lacks.
 
-    Asking makes the stub search, as its first call would; what it finds stays for the life of the process.
+    The stub searches, as its first call would; the result stays for the life of the process.
 
     Parameters
     ----------
@@ -97,19 +97,20 @@ def describe(stub: str | Path) -> Description:
     Raises
     ------
     StubNotFoundError
-        If there is no such stub, or the file is not one.
+        If there is no such stub, or the file is not a stub.
     OSError
         If the file cannot be loaded.
     """
     named = isinstance(stub, Path) or "/" in stub or stub.endswith(".so")
-    path = Path(stub).absolute() if named else library_path(str(stub))  # the loader searches for names without a folder
+    # absolute: the loader would search for a name without a folder
+    path = Path(stub).absolute() if named else library_path(str(stub))
     if not path.is_file():
         msg = f"no stub library at {path}; 'cudalink stubs build -o DIR' makes them"
         raise StubNotFoundError(msg)
     match = re.fullmatch(r"lib(\w+)\.so", path.name)
     function = getattr(ctypes.CDLL(str(path)), f"{match[1]}_describe", None) if match else None
     if function is None:
-        msg = f"{path} is no stub of 'cudalink stubs build': libNAME.so would have a function NAME_describe"
+        msg = f"{path} is not a stub of 'cudalink stubs build': expected libNAME.so with a function NAME_describe"
         raise StubNotFoundError(msg)
     function.restype = ctypes.c_char_p
     answer = json.loads(function().decode("utf-8", "replace"))

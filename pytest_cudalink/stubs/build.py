@@ -1,4 +1,4 @@
-"""Building the stubs: those of our own wheel (called by the build hook), and those of other projects.
+"""Build the stubs of the wheel (for the build hook) and those of other projects.
 
 The build hook loads this file by its path, before the package can be imported; see `_siblings`.
 """
@@ -18,12 +18,12 @@ __all__ = ["build_stubs", "libraries"]
 
 HERE = Path(__file__).parent
 
-#: Beyond what every library of the project is built with: as little as possible is needed of the machine it runs on.
+#: In addition to the flags of every library of the project: the stubs need as little as possible of their machine.
 FLAGS = ("-ldl", "-Wl,-z,relro", "-Wl,-z,noexecstack")
 
 
 def _siblings() -> Any:
-    """The generator's module, also where this file was loaded by its path and has no package."""
+    """The modules of the generator and the catalog, also if this file was loaded by its path, without a package."""
     package = __package__
     if not package:
         package = "_cudalink_stubs_sources"
@@ -34,7 +34,7 @@ def _siblings() -> Any:
 
 
 def libraries(compiler: Any) -> list[Any]:
-    """What the wheel contains: the stubs of every library of the catalog, generated into ``generated/``.
+    """The stubs of the wheel: of every library of the catalog, generated into ``generated/``.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def libraries(compiler: Any) -> list[Any]:
 
 
 def shared_libraries(compiler: Any, stubs: list[Any]) -> list[Any]:
-    """How generated stubs are compiled."""
+    """The build descriptions of generated stubs."""
     return [compiler.SharedLibrary(stub.file, stub.sources, stub.file, flags=FLAGS) for stub in stubs]
 
 
@@ -59,14 +59,14 @@ def build_stubs(
     prefix: str = "stub",
     headers: int | None = None,
 ) -> list[Path]:
-    """Generate and compile stubs for a project; its ``cudalink stubs build``.
+    """Generate and compile stubs for a project, as ``cudalink stubs build`` does.
 
     Parameters
     ----------
     names : sequence of str
         Libraries of the catalog.
     folder : Path
-        Where the libraries and their headers are put.
+        Folder for the libraries and their headers.
     symbols : Path, optional
         The project's own symbol file; see `pytest_cudalink.stubs.catalog.load_catalog`.
     prefix : str
@@ -82,7 +82,7 @@ def build_stubs(
     Raises
     ------
     CatalogError, GeneratorError, CompilerError
-        With a text for the user.
+        With a message for the user.
     """
     from ..native import compiler
 

@@ -1,4 +1,4 @@
-"""The catalog: which functions the stubs export, how they fail, and where their libraries are looked for.
+"""The catalog: the functions that the stubs export, how they fail, and where their libraries are searched.
 
 Reads ``catalog.toml`` and a project's own symbol file. Imports the standard library only: the build hook needs it
 before anything is installed.
@@ -30,7 +30,7 @@ _ADAPTERS = ("function_attributes", "graph_instantiate", "properties", "properti
 
 
 class CatalogError(ValueError):
-    """A catalog or symbol file cannot be used; names the file, the entry and the fault."""
+    """A catalog or symbol file is invalid; the message names the file, the entry and the fault."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Output:
     length : str or None
         Parameter with the number of elements, for a buffer.
     size : int or None
-        Exact size in bytes, where the pointed type does not tell it.
+        Exact size in bytes, where the pointed type does not determine it.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Function:
     tier : str
         ``"core"`` or ``"optional"``.
     since, until : str or None
-        First and last CUDA release that has it.
+        First and last CUDA release with it.
     outputs : tuple of Output
     error : int or None
         Result on failure, instead of those of the library.
@@ -113,7 +113,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Library:
-    """One library that a stub stands for; the keys are explained at the head of ``catalog.toml``."""
+    """One library that a stub replaces; the head of ``catalog.toml`` explains the keys."""
 
     name: str
     stem: str
@@ -139,7 +139,7 @@ class Catalog:
     headers: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
     def types_for(self, headers: int | None) -> dict[str, str]:
-        """The types as callers compiled with the headers of one CUDA major see them; None is any of them."""
+        """The types for callers compiled with the headers of one CUDA major; None: of any major."""
         return {**self.types, **(self.headers.get(headers, {}) if headers else {})}
 
 
@@ -204,7 +204,7 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_tables(data: dict[str, Any]) -> None:
-    """What is expected to be a table, or a table of tables, is one."""
+    """Refuse values that should be tables, or tables of tables."""
     for key, depth in (("libraries", 1), ("functions", 2), ("types", 0), ("headers", 1)):
         _check_depth(key, data.get(key, {}), depth)
     for major in data.get("headers", {}):
@@ -261,7 +261,7 @@ def _catalog(data: dict[str, Any]) -> Catalog:
 
 
 def _check_symbols(library: str, functions: tuple[Function, ...]) -> None:
-    """A library exports each symbol once."""
+    """Refuse a symbol that a library would export twice."""
     owners: dict[str, str] = {}
     for function in functions:
         owner = owners.setdefault(function.symbol, function.name)
@@ -327,7 +327,7 @@ def _function(where: str, name: str, entry: Any, types: Mapping[str, str]) -> Fu
     symbol = keys.take("symbol", str, default=name)
     match = _PROTOTYPE.match(" ".join(prototype.split()))
     if match is None:
-        msg = f"{where}: not a prototype: {prototype!r}; parameters that are functions need a type of their own"
+        msg = f"{where}: not a prototype: {prototype!r}; parameters that are functions need a named type"
         raise CatalogError(msg)
     if match["name"] != symbol:
         msg = f"{where}: the prototype declares {match['name']}, the symbol is {symbol}"
@@ -364,14 +364,14 @@ def _function(where: str, name: str, entry: Any, types: Mapping[str, str]) -> Fu
 
 
 def _explains(function: Function) -> bool:
-    """Whether it takes an error code and gives a text, by its result or by the first output."""
+    """Whether a function takes an error code and returns a text, as its result or first output."""
     code, outputs = function.parameters[:1], [output.name for output in function.outputs[:1]]
     texts = [function.result, *(p.pointee for p in function.parameters if p.name in outputs)]
     return any(not p.is_pointer for p in code) and any(re.fullmatch(r"(const )?char ?\*", text) for text in texts)
 
 
 def _plain(type_: str) -> str:
-    """A type without ``enum``, ``struct`` and a const of the pointer itself, stars together at the end."""
+    """A type without ``enum``, ``struct`` and a const pointer, with the stars at the end."""
     words = " ".join(re.sub(r"\b(enum|struct)\b", " ", type_).replace("*", " * ").split())
     return re.sub(r"\*\s+(?=\*)", "*", words.removesuffix(" const") if words.endswith("* const") else words)
 

@@ -22,12 +22,14 @@ _INCLUDES = tuple(
     "dirent dlfcn errno limits link stdarg stddef stdint stdio stdlib string sys/stat unistd".split()  # noqa: SIM905
 )
 _NATIVE = Path(__file__).with_name("native")
-#: What other programs search for, by part of a name, in /proc/self/maps and in folders (vLLM, flashinfer).
+#: What every stub contains, in this order: one C file, so that a project needs to compile no more.
+_PARTS = ("base", "search", "runtime", "adapters")
+#: Parts of names that other programs search for, in /proc/self/maps and in folders (vLLM, flashinfer).
 _SOUGHT = ("libcudart", "libnvrtc", "libcuda", "libnvjitlink", "libnvidia")
 
 
 class GeneratorError(ValueError):
-    """Stubs cannot be generated as asked; says why and what to do."""
+    """The requested stubs cannot be generated; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Stub:
     Attributes
     ----------
     library : Library
-        What it stands for.
+        The library that it replaces.
     file : str
         Name and SONAME of the shared library, such as ``"libstub_cudart.so"``.
     describe : str
@@ -75,14 +77,14 @@ def generate(
     prefix : str
         First part of the names: ``lib{prefix}_{library}.so``, ``{prefix}_{library}_describe``.
     headers : int, optional
-        CUDA major of the headers that every caller is compiled with: 11, 12 or 13. By default callers of each may
-        come; see ``native/adapters.c`` for the functions for which it makes a difference.
+        CUDA major of the headers that every caller is compiled with: 11, 12 or 13. Default: any of them; see
+        ``native/adapters.c`` for the functions that depend on it.
 
     Raises
     ------
     GeneratorError
-        On Windows, for an unknown library, one without functions, or a prefix that makes a name which other programs
-        take for a CUDA library.
+        On Windows; for an unknown library or one without functions; for a prefix with which other programs take the
+        stub for a CUDA library.
     """
     if sys.platform == "win32":
         msg = "CUDA stubs are written for Linux: on Windows, link with the toolkit's import libraries and /DELAYLOAD"
@@ -106,7 +108,7 @@ def generate(
 def _plan(catalog: Catalog, name: str, folder: Path, prefix: str) -> Stub:
     library = catalog.libraries.get(name)
     if library is None:
-        msg = f"no library {name!r} in the catalog; there are {', '.join(catalog.libraries)}"
+        msg = f"no library {name!r} in the catalog; expected {', '.join(catalog.libraries)}"
         raise GeneratorError(msg)
     if not library.functions:
         msg = (
@@ -171,8 +173,7 @@ def _source(stub: Stub, catalog: Catalog, headers: int | None) -> str:
         _list("wheels", library.wheels),
         _list("folders", library.folders),
         "",
-        (_NATIVE / "runtime.c").read_text(encoding="utf-8"),
-        (_NATIVE / "adapters.c").read_text(encoding="utf-8"),
+        *((_NATIVE / f"{part}.c").read_text(encoding="utf-8") for part in _PARTS),
         "/* ---- the types of the catalog ---- */",
         "",
         *_typedefs(library, catalog.types_for(headers)),
@@ -228,7 +229,7 @@ const char *{stub.describe}(void);
 
 
 def _text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)  # a string of JSON is one of C
+    return json.dumps(value, ensure_ascii=False)  # a JSON string is a C string
 
 
 def _list(name: str, values: Iterable[str]) -> str:
@@ -259,7 +260,7 @@ def _results(library: Library) -> Iterator[str]:
 
 
 def _fallback(function: Function, library: Library) -> str:
-    """The C function that answers while there is nothing to call."""
+    """The C function that answers while the real one is missing."""
     parameters = ", ".join(_declare(parameter.type, parameter.name) for parameter in function.parameters)
     body = [f"  (void){parameter.name};" for parameter in function.parameters]
     outputs = {output.name: output for output in function.outputs}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cudalink.artifacts import Artifact, inspect
-from pytest_cudalink.artifacts._elf import read_elf
+from pytest_cudalink.artifacts.elf import read_elf
 from pytest_cudalink.versions import CudaVersion, Needs
 
 ARTIFACTS = Path(__file__).parents[1] / "data" / "artifacts"
@@ -191,6 +191,11 @@ def section_table(image: bytes) -> int:
     return struct.unpack_from("<Q", image, 40)[0]
 
 
+def sections_in(image: bytes) -> int:
+    """How many sections there are: the first number that is none of them."""
+    return struct.unpack_from("<H", image, 60)[0]
+
+
 CUBIN = SAMPLES["13.0/main.cubin"]
 
 
@@ -206,6 +211,7 @@ CUBIN = SAMPLES["13.0/main.cubin"]
         (lambda image: field(image, section_table(image) + 4, "<I", 1), "section 0 has type 1"),
         (lambda image: field(image, section_table(image) + 64 + 24, "<Q", 1 << 33), "ends at byte"),
         (lambda image: field(image, section_table(image) + 3 * 64 + 40, "<I", 900), "refers to section 900"),
+        (lambda image: field(image, section_table(image) + 3 * 64 + 40, "<I", sections_in(image)), "refers to section"),
         (lambda image: field(image, section_table(image) + 3 * 64 + 56, "<Q", 7), "in entries of 7"),
         (lambda image: field(image, section_table(image) + 3 * 64 + 44, "<I", 900), "first global symbol 900"),
         (lambda image: field(image, section_table(image) + 4 * 64 + 48, "<Q", 3), "not a power of two"),
@@ -218,6 +224,19 @@ def test_damage_is_named(change, words: str) -> None:
     assert problems
     assert words in problems[0]
     assert problems[0].startswith("damaged cubin: ")
+
+
+@pytest.mark.parametrize("align", [3, 6, 0xFFFF])
+def test_segments_are_aligned_to_powers_of_two(align: int) -> None:
+    """A segment with another alignment is refused; zero and one mean none."""
+    image = SAMPLES["13.0/linked.cubin"]
+    first = struct.unpack_from("<Q", image, 32)[0]
+    assert (
+        f"segment 0 has alignment {align}, not a power of two"
+        in inspect(field(image, first + 48, "<Q", align)).problems[0]
+    )
+    for none in (0, 1):
+        assert inspect(field(image, first + 48, "<Q", none)).problems == ()
 
 
 def places(image: bytes, name: str) -> dict[str, int]:
@@ -241,10 +260,10 @@ def test_the_note_that_the_flags_name(name: str) -> None:
     ("name", "place", "offset", "layout", "value", "words"),
     [
         (".text.user_transform", "header", 4, "<I", 0, "has type 0x0"),
-        (".nv.info.user_transform", "header", 44, "<I", 0, "is said to be about no section"),
+        (".nv.info.user_transform", "header", 44, "<I", 0, "refers to no section as its code"),
         (".nv.capmerc.text.user_transform", "header", 44, "<I", 1, "which is not a function"),
         (".nv.capmerc.text.user_transform", "header", 24, "<B", 1, "not aligned"),
-        (".nv.capmerc.text.user_transform", "content", 0, "<I", 256, "plain code is section 256"),
+        (".nv.capmerc.text.user_transform", "content", 0, "<I", 256, "section 256 as its plain code"),
         (".nv.capmerc.text.user_transform", "content", 7, "<B", 0, "has form 0"),
         (".nv.capmerc.text.user_transform", "content", 8, "<I", 1 << 24, "announces 16777216 instructions"),
         (".nv.merc.debug_frame", "content", 12, "<Q", 1 << 16, "common information at byte 0x10000"),

@@ -274,10 +274,10 @@ HERE = str(Path(__file__).parent)
 EXIT = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from conftest import GuardedBlock
+from blocks import GuardedBlock
 from pytest_cudalink.linker import sample as demo
 from pytest_cudalink.linker import Linker, LinkerOptions, _linker
-from pytest_cudalink.linker.backends import driver
+from pytest_cudalink.linker.backends import driver as _driver
 from pytest_cudalink.probes import device_arch
 original = _driver.DriverLinkState
 _linker.DriverLinkState = lambda options: original(options, GuardedBlock)

@@ -14,6 +14,7 @@ from pytest_cudalink.plugin import settings
 from pytest_cudalink.versions import CudaVersion
 from tests.emulated.conftest import ROOT
 from tests.emulated.test_lifetimes import STATE
+from tests.nested import NO_AUTOLOAD, with_plugins
 
 LINK = """
 from pytest_cudalink.linker import sample as demo
@@ -26,12 +27,12 @@ def test_link(linker_factory):
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, toolchain):
+def run(run_pytest, toolchain):
     """Run pytest with arguments, in a process of its own."""
     toolchain("13.0")
 
-    def run(*arguments: str) -> pytest.RunResult:
-        return pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments)
+    def run(*arguments: str, fresh: bool = False) -> pytest.RunResult:
+        return run_pytest("-p", "no:cacheprovider", *arguments, fresh=fresh)
 
     return run
 
@@ -85,13 +86,16 @@ def test_version_arch_and_source(run, pytester, workers) -> None:
 
 
 @pytest.fixture
-def run_within(pytester: pytest.Pytester, toolchain):
+def run_within(pytester: pytest.Pytester, toolchain, monkeypatch):
     """Run pytest with arguments under ``cudalink driver run --version 13.0``."""
     toolchain("13.0")
 
     def run_within(*arguments: str, driver: tuple[str, ...] = ()) -> pytest.RunResult:
         command = (sys.executable, "-m", "pytest_cudalink.cli", "driver", "run", "--version", "13.0", *driver)
-        return pytester.run(*command, "--", sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments)
+        for name, value in NO_AUTOLOAD.items():
+            monkeypatch.setenv(name, value)
+        program = (sys.executable, "-m", "pytest", *with_plugins("-p", "no:cacheprovider", *arguments))
+        return pytester.run(*command, "--", *program)
 
     return run_within
 
@@ -170,7 +174,7 @@ def test_absent(run, pytester) -> None:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LD_LIBRARY_PATH", str(emulator.library_folder()))
-        result = run("--cudalink-driver=absent")
+        result = run("--cudalink-driver=absent", fresh=True)
     result.assert_outcomes(passed=4)
     result.stdout.fnmatch_lines(["cudalink: *no driver (absent, from option)"])
 
@@ -378,20 +382,18 @@ def test_header_has_what_the_driver_is(run, run_within, pytester, monkeypatch) -
     words = (
         "devices 3 (from environment CUDALINK_EMULATOR_DEVICES), lifetime report (from environment CUDALINK_LIFETIME)"
     )
-    result.stdout.fnmatch_lines(
-        [f"cudalink: emulated driver: {words}", "cudalink: without effect, *: arch sm_86 (from ini)"]
-    )
+    result.stdout.fnmatch_lines([f"cudalink: emulated driver: {words}", "cudalink: ignored (*): arch sm_86 (from ini)"])
 
 
 def test_settings_without_effect(run, run_within, pytester) -> None:
     """What only an emulated driver heeds is in the header where there is none, or where it was told before."""
     pytester.makepyfile("def test_nothing(): pass")
     for result, why in (
-        (run("--cudalink-driver=absent", "--cudalink-devices=5"), "no driver is emulated"),
-        (run_within("--cudalink-devices=5"), "the emulated driver is that of the environment"),
+        (run("--cudalink-driver=absent", "--cudalink-devices=5"), "no emulated driver in this run"),
+        (run_within("--cudalink-devices=5"), "the emulated driver comes from the environment"),
     ):
         result.assert_outcomes(passed=1)
-        result.stdout.fnmatch_lines([f"cudalink: without effect, as {why}: devices 5 (from option)"])
+        result.stdout.fnmatch_lines([f"cudalink: ignored ({why}): devices 5 (from option)"])
 
 
 WAITING = """
@@ -437,8 +439,8 @@ def test_faults_of_a_run_that_no_call_met(run, pytester, workers) -> None:
     )
     result = run("--cudalink-driver=13.0", "--cudalink-faults=cuInit:1=2;cuLinkComplete:50=2@1;lost=46", *workers)
     result.assert_outcomes(passed=2)
-    unmet = [line for line in result.outlines if "was met by no call" in line]
-    assert unmet == ["the fault cuLinkComplete:50=2@1 of the run was met by no call in pytest's own processes"]
+    unmet = [line for line in result.outlines if "was never triggered" in line]
+    assert unmet == ["fault cuLinkComplete:50=2@1 (--cudalink-faults) was never triggered in pytest's own processes"]
 
 
 @pytest.mark.parametrize("how", ["options", "settings", "environment"])
@@ -503,7 +505,7 @@ def test_injecting(run, pytester) -> None:
     )
     result = run("--cudalink-driver=13.0")
     result.assert_outcomes(passed=7, warnings=1)
-    result.stdout.fnmatch_lines(["*the fault injected into cuLinkAddData_v2 was met by no call of this test*"])
+    result.stdout.fnmatch_lines(["*the fault injected into cuLinkAddData_v2 was never triggered in this test*"])
 
 
 @pytest.mark.parametrize(("version", "arch", "first"), [("12.7", "sm_120", "12.8"), ("12.0", "sm_100", "12.8")])
@@ -574,7 +576,7 @@ def test_a_driver_that_is_none(run, pytester, junk) -> None:
     (line,) = done.stderr.splitlines()
     assert str(junk) in line
     pytester.makepyfile("def test_none(cudalink): assert cudalink.driver is None")
-    run("--cudalink-driver=absent").assert_outcomes(passed=1)
+    run("--cudalink-driver=absent", fresh=True).assert_outcomes(passed=1)
 
 
 def test_nothing_to_record(tmp_path, monkeypatch) -> None:

@@ -15,14 +15,15 @@ ROOT = Path(__file__).parent.parent.parent
 #: What every release of the toolkit would get from the driver of this process, and what the driver was asked.
 VERDICTS = """
 import json, sys
-from pytest_cudalink.guardrails import rules
 from pytest_cudalink.guardrails.driver import DriverFacts
+from pytest_cudalink.guardrails.items import Item
+from pytest_cudalink.guardrails.rules import check_driver
 from pytest_cudalink.versions import CudaVersion
 
 facts, answers = DriverFacts(), {}
 for release in sys.argv[1:]:
-    item = rules.Item("dynamic-libs", "nvrtc", "/x", "site-packages", "ctk", CudaVersion.parse(release), "given")
-    answers[release] = rules.check_driver(item, facts).status
+    item = Item("dynamic-libs", "nvrtc", "/x", "site-packages", "ctk", CudaVersion.parse(release), "given")
+    answers[release] = check_driver(item, facts).status
 print(json.dumps([str(facts.cuda().value), facts.release().value, answers]))
 """
 

@@ -135,7 +135,7 @@ def test_wheel_without_a_toolkit(tmp_path, alone) -> None:
     wheel(site, "nvidia-cublas", "13.1.0.3", [CUBLAS])
     fact = attribution.attribute(str(site / CUBLAS))
     assert fact.value is None
-    assert "no installed cuda-toolkit speaks of nvidia-cublas 13.1.0.3" in fact.witness
+    assert "no installed cuda-toolkit requires nvidia-cublas 13.1.0.3" in fact.witness
     header(site / "nvidia" / "cu13", 13000)
     attribution.cache_clear()
     assert attribution.attribute(str(site / CUBLAS)).value == (13, 0)
@@ -168,6 +168,15 @@ def test_owner_wants_the_exact_path(tmp_path) -> None:
     assert attribution.owner(str(tmp_path / "nvidia/../nvidia/cu13/lib/libcublas.so.13")).version == "13.1"
 
 
+@pytest.mark.parametrize("path", ["nvidia/lib/libcufft,10.so", 'nvidia/lib/lib"cufft".so'])
+def test_owner_of_a_quoted_path(tmp_path, path: str) -> None:
+    """RECORD is CSV: a path with a comma or a quotation mark stands in quotes."""
+    info = tmp_path / "nvidia_cufft-1.0.dist-info"
+    quoted = path.replace('"', '""')
+    file(info / "RECORD", f'"{quoted}",sha256=x,1\n'.encode())
+    assert attribution.owner(file(tmp_path / path)).name == "nvidia-cufft"
+
+
 def test_own_versions(tmp_path) -> None:
     """NVRTC and nvJitLink tell for themselves: beside them, or inside; an empty file tells nothing."""
     symbols = b"\0__nvJitLinkCreate_12_9\0__nvJitLinkCreate_12_10\0__nvJitLinkCreate_12_3\0"
@@ -177,7 +186,7 @@ def test_own_versions(tmp_path) -> None:
     file(tmp_path / "b" / "libnvrtc-builtins.so.13.4")
     file(tmp_path / "b" / "libnvrtc-builtins.so.12.9")
     fact = attribution.attribute(nvrtc)
-    assert (fact.value, fact.witness) == ((13, 4), "the builtins beside it, libnvrtc-builtins.so.13.4")
+    assert (fact.value, fact.witness) == ((13, 4), "the builtins next to it, libnvrtc-builtins.so.13.4")
     file(tmp_path / "b" / "libnvrtc-builtins.so.13.5")
     assert attribution.attribute(nvrtc).value == (13, 2)  # two beside it: the file decides
     assert attribution.attribute(file(tmp_path / "c" / "libnvrtc.so.13")).value is None

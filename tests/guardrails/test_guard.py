@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -28,8 +29,14 @@ from pytest_cudalink.guardrails import (
     Verdict,
     _pathfinder,
     guard,
+    items,
+    pipelines,
+    relations,
+    repair,
     rules,
 )
+from pytest_cudalink.guardrails.items import Item
+from pytest_cudalink.guardrails.pipelines import Pipeline, check_pipeline
 from pytest_cudalink.linker import Linker, LinkerOptions, VersionSkewError
 from pytest_cudalink.plugin import settings
 from pytest_cudalink.versions import CudaVersion
@@ -90,7 +97,7 @@ def test_answers_are_pathfinders(toolkit) -> None:
 def nowhere() -> str:
     """A library that cuda.pathfinder knows and this machine has not."""
     for name in ("cudla", "cufile", "nvfatbin", "nvjpeg", "npps", "cufftw"):
-        if _pathfinder._in_child(name) is None:  # (what is there is not to be left in this process)
+        if _pathfinder.find_in_child(name) is None:  # (what is there is not to be left in this process)
             return name
     pytest.skip("this machine has every library of the toolkit")
 
@@ -152,7 +159,7 @@ def test_driver_too_old(toolkit) -> None:
 
 def test_neither_toolkit_nor_driver(monkeypatch) -> None:
     """Nsight belongs to nothing that can be judged; best_effort lets it pass, and does not remember it."""
-    monkeypatch.setitem(_pathfinder._PLAIN, "find_nvidia_binary_utility", lambda name: f"/opt/nsight/{name}")
+    monkeypatch.setitem(_pathfinder.originals, "find_nvidia_binary_utility", lambda name: f"/opt/nsight/{name}")
     for mode, passes in (("strict", False), ("best_effort", True)):
         one = CompatibilityGuardRails(mode=mode, **NEW)
         if passes:
@@ -167,7 +174,7 @@ def test_neither_toolkit_nor_driver(monkeypatch) -> None:
 
 def test_not_found_is_no_fault(monkeypatch) -> None:
     """None from a search passes through."""
-    monkeypatch.setitem(_pathfinder._PLAIN, "locate_nvidia_header_directory", lambda name: None)
+    monkeypatch.setitem(_pathfinder.originals, "locate_nvidia_header_directory", lambda name: None)
     assert CompatibilityGuardRails(**NEW).locate_nvidia_header_directory("cufft") is None
 
 
@@ -287,12 +294,12 @@ def skewed(monkeypatch) -> CompatibilityGuardRails:
     found = {"nvrtc": CudaVersion(13, 2), "nvJitLink": CudaVersion(13, 0)}
 
     def item(kind, name, path, via):
-        return rules.Item(kind, name, f"/x/{name}", via, "ctk", found[name], "as the test says")
+        return Item(kind, name, f"/x/{name}", via, "ctk", found[name], "as the test says")
 
     monkeypatch.setattr(guard, "make_item", item)
     monkeypatch.setattr(_pathfinder, "resolve", lambda name: _pathfinder.Resolved(f"/x/{name}", "site-packages"))
     monkeypatch.setitem(
-        _pathfinder._PLAIN, "load_nvidia_dynamic_lib", lambda name: types.SimpleNamespace(abs_path=f"/x/{name}")
+        _pathfinder.originals, "load_nvidia_dynamic_lib", lambda name: types.SimpleNamespace(abs_path=f"/x/{name}")
     )
     return CompatibilityGuardRails(**NEW)
 
@@ -333,18 +340,20 @@ def test_a_copy_that_came_later_is_not_the_one_that_is_declared(skewed, monkeypa
     assert len(skewed.pipelines) == 1
 
 
-def _of_13_0(kind, name, path, via) -> rules.Item:
+def _of_13_0(kind, name, path, via) -> Item:
     release = CudaVersion(12, 5) if path.endswith(".so.12") else CudaVersion(13, 0)
-    return rules.Item(kind, name, path, via, "ctk", release, "as the test says")
+    return Item(kind, name, path, via, "ctk", release, "as the test says")
 
 
-def test_pipelines_hold_on_an_unknown_driver(skewed) -> None:
-    """Without a driver, best_effort still minds pipelines."""
-    skewed._mode, skewed._driver = "best_effort", rules.KnownDriver(None)
-    skewed.declare_pipeline("nvrtc", "nvJitLink", "ltoir")
-    skewed.load_nvidia_dynamic_lib("nvrtc")
-    with pytest.raises(CompatibilityCheckError, match="linker understands up to 13.0"):
-        skewed.load_nvidia_dynamic_lib("nvJitLink")
+@pytest.mark.usefixtures("skewed")
+def test_pipelines_hold_on_an_unknown_driver() -> None:
+    """Without a driver, best_effort still checks pipelines."""
+    one = CompatibilityGuardRails(mode="best_effort")
+    with probes.fake(driver=None):
+        one.declare_pipeline("nvrtc", "nvJitLink", "ltoir")
+        one.load_nvidia_dynamic_lib("nvrtc")
+        with pytest.raises(CompatibilityCheckError, match="linker understands up to 13.0"):
+            one.load_nvidia_dynamic_lib("nvJitLink")
 
 
 def test_declare_pipeline_for_the_process() -> None:
@@ -386,10 +395,10 @@ def test_linker_in_one_voice(sample_code, toolkit) -> None:
     """Too new LTO-IR is refused by its own header in the words that the rule has."""
     with pytest.raises(VersionSkewError) as by_header:
         link(sample_code("13.5/main.ltoir"))
-    verdict = rules.check_pipeline(
-        rules.Pipeline("nvrtc", "nvJitLink", "ltoir"),
-        rules.Item("artifacts", "main", "memory", "", "ctk", CudaVersion(13, 5), ""),
-        rules.Item("dynamic-libs", "nvJitLink", "x", "", "ctk", CudaVersion(13, 0), ""),
+    verdict = check_pipeline(
+        Pipeline("nvrtc", "nvJitLink", "ltoir"),
+        Item("artifacts", "main", "memory", "", "ctk", CudaVersion(13, 5), ""),
+        Item("dynamic-libs", "nvJitLink", "x", "", "ctk", CudaVersion(13, 0), ""),
     )
     words = "made by CUDA 13.5, linker understands up to 13.0: install 'nvidia-nvjitlink>=13.5'"
     assert words in verdict.message
@@ -521,11 +530,11 @@ def test_dependencies_are_judged_first(monkeypatch) -> None:
     loaded, versions = [], {"cusparse": CudaVersion(13, 0), "nvJitLink": CudaVersion(12, 9)}
 
     def item(kind, name, path, via):
-        return rules.Item(kind, name, path, via, "ctk", versions[name], "as the test says")
+        return Item(kind, name, path, via, "ctk", versions[name], "as the test says")
 
     monkeypatch.setattr(guard, "make_item", item)
     monkeypatch.setattr(_pathfinder, "resolve", lambda name: _pathfinder.Resolved(f"/x/{name}", "site-packages"))
-    monkeypatch.setitem(_pathfinder._PLAIN, "load_nvidia_dynamic_lib", loaded.append)
+    monkeypatch.setitem(_pathfinder.originals, "load_nvidia_dynamic_lib", loaded.append)
     monkeypatch.setattr(guard.attribution, "loaded_libraries", lambda names: [])
     one = CompatibilityGuardRails(ctk_version=">=13", **NEW)
     with pytest.raises(CompatibilityCheckError, match=r"nvJitLink library is of CUDA 12\.9"):
@@ -554,29 +563,36 @@ def test_import_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["[]", "False"]
-    pure = Path(rules.__file__).read_text(encoding="utf-8")
-    assert "import ctypes" not in pure
+
+
+@pytest.mark.parametrize("module", [items, relations, repair, pipelines, rules])
+def test_the_rules_are_pure(module) -> None:
+    """They import no module that looks at the system."""
+    text = Path(module.__file__).read_text(encoding="utf-8")
+    assert not re.search(
+        r"^\s*(?:from|import) (?:ctypes|os|sys|subprocess|cuda|\.\.(?:probes|process))\b", text, re.MULTILINE
+    )
 
 
 def test_private_parts_are_there(nowhere) -> None:
     """The private parts of the installed cuda.pathfinder are found, and agree with its public answer."""
     wanted = os.environ.get("CUDALINK_PATHFINDER")
     assert wanted in (None, _pathfinder.version())
-    assert _pathfinder._sonames("nvrtc")
+    assert _pathfinder.sonames("nvrtc")
     assert _pathfinder.stems()["libnvJitLink"] == "nvJitLink"
     assert dict(_pathfinder.dependencies("cusolver")).keys() >= {"nvJitLink", "cublas"}
     for name in ("nvrtc", "nvJitLink", "cudart"):
-        early, whole = _pathfinder._early(name), _pathfinder._in_child(name)
+        early, whole = _pathfinder.find_early(name), _pathfinder.find_in_child(name)
         assert early == whole
         assert early.found_via == "site-packages"
-    assert _pathfinder._in_child(nowhere) is None
-    assert _pathfinder._early(nowhere) is None
+    assert _pathfinder.find_in_child(nowhere) is None
+    assert _pathfinder.find_early(nowhere) is None
 
 
 def test_without_private_parts(monkeypatch) -> None:
     """Where a version has none of them, the public function in a child tells the same."""
     known = _pathfinder.resolve("nvJitLink").path
-    monkeypatch.setattr(_pathfinder, "_private", lambda module, name: None)
+    monkeypatch.setattr(_pathfinder, "private_part", lambda module, name: None)
     _pathfinder.stems.cache_clear()
     assert _pathfinder.resolve("nvJitLink").path == known
     assert list(_pathfinder.dependencies("cusolver")) == []
@@ -592,10 +608,10 @@ def test_a_child_minds_no_file_of_the_working_directory(tmp_path, monkeypatch) -
     """A json.py of the user is not what the child imports."""
     (tmp_path / "json.py").write_text("raise SystemExit('the wrong one')", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    assert _pathfinder._child("import json; print(json.dumps([1]))", "a thing") == [1]
+    assert _pathfinder.run_child("import json; print(json.dumps([1]))", "a thing") == [1]
 
 
 def test_a_child_that_dies() -> None:
-    """A search that ends badly is said, with its last words."""
-    with pytest.raises(_pathfinder.ResolutionError, match=r"a thing cannot be told: .*gone"):
-        _pathfinder._child("raise SystemExit('gone')", "a thing")
+    """The error of a search that fails quotes the last line of its stderr."""
+    with pytest.raises(_pathfinder.ResolutionError, match=r"a thing cannot be determined: .*gone"):
+        _pathfinder.run_child("raise SystemExit('gone')", "a thing")

@@ -213,7 +213,7 @@ def test_every_reason_holds_somewhere(cells) -> None:
         ("[defaults]\npyhton = '3.12'", ["2: defaults.pyhton: unknown key; did you mean 'python'?"]),
         ("[cells.a]\nctk = 13.0", ["2: cells.a.ctk: needed a string, as in '13.0', found a number (13.0)"]),
         ('[cells.a]\nctk = "14.0"', ["2: cells.a.ctk: no wheels of CUDA 14.0 are known; known: 12.0, "]),
-        ('[cells.a]\n\nctk = "12.7"', ["3: cells.a.ctk: NVIDIA published no wheels of CUDA 12.7; take 12.6 or 12.8"]),
+        ('[cells.a]\n\nctk = "12.7"', ["3: cells.a.ctk: NVIDIA published no wheels of CUDA 12.7; use 12.6 or 12.8"]),
         (
             '[cells.a]\ndriver = "new"',
             ["2: cells.a.driver: needed 'auto' or 'real' or 'absent' or a CUDA version that"],

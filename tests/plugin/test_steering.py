@@ -224,15 +224,14 @@ def pytest_cudalink_targets(config):
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester):
+def run(pytester: pytest.Pytester, run_pytest):
     """Run pytest on a library and a target for it."""
     pytester.makepyfile(lib=LIBRARY)
 
     def go(module: str, *arguments: str, works: bool = True, hooks: str = "") -> pytest.RunResult:
         pytester.makeconftest(f"WORKS = {works}\n{CONFTEST}\n{hooks}")
         pytester.makepyfile(test_it=f"import pytest\n{module}")
-        options = ("-p", "no:hypothesispytest", "--cudalink-driver=13.0", "-p", "no:cacheprovider", "-p", "no:randomly")
-        return pytester.runpytest_subprocess(*options, *arguments)
+        return run_pytest("--cudalink-driver=13.0", "-p", "no:cacheprovider", *arguments)
 
     return go
 
@@ -289,7 +288,7 @@ def test_mismatch_is_shown_beside_another_failure(run) -> None:
     for workers in ((), ("-n1",)):
         result = run("import lib\ndef test(): pass\n", "--force-backend=nvjitlink", *workers, works=False, hooks=hooks)
         assert result.ret == pytest.ExitCode.TESTS_FAILED
-        result.stdout.fnmatch_lines(["outside of tests: *but its linker says driver*", "The run fails for *"])
+        result.stdout.fnmatch_lines(["outside of tests: *but its linker says driver*", "The run fails because of *"])
 
 
 def test_unforced_is_not_verified(run) -> None:

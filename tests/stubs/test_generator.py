@@ -253,7 +253,7 @@ def test_bad_symbol_files(text: str, words: str, tmp_path, capsys) -> None:
     ("arguments", "words"),
     [
         (["--libs", ""], "--libs '' names no library; expected some of cuda,cudart,nvrtc"),
-        (["--libs", "cufft"], "no library 'cufft' in the catalog; there are cuda, cudart, nvrtc"),
+        (["--libs", "cufft"], "no library 'cufft' in the catalog; expected cuda, cudart, nvrtc"),
         (["--prefix", "my-stub"], "prefix 'my-stub': expected letters, digits and _"),
         (["--prefix", "libcudart"], "other programs take liblibcudart_cuda.so for the real libcudart"),
         (["--symbols", "/nonexistent/x.toml"], "/nonexistent/x.toml"),
@@ -320,7 +320,7 @@ def test_describe_refuses_other_libraries(tmp_path) -> None:
     """A library that is no stub is told from one."""
     from .conftest import compile_c
 
-    with pytest.raises(StubNotFoundError, match="is no stub of 'cudalink stubs build'"):
+    with pytest.raises(StubNotFoundError, match="is not a stub of 'cudalink stubs build'"):
         describe(compile_c(tmp_path / "libother.so", "int x;"))
 
 

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import toolchains
-from pytest_cudalink.guardrails import attribution, rules
+from pytest_cudalink.guardrails import attribution
+from pytest_cudalink.guardrails.items import Item, ItemKind
+from pytest_cudalink.guardrails.relations import numbered_like_cuda
+from pytest_cudalink.guardrails.repair import repair
 from pytest_cudalink.versions import CudaVersion
 
 #: A process that takes NVRTC and then the headers that it shall compile.
@@ -42,7 +45,7 @@ def nvrtc_13_2(wheels) -> Path:
     return wheels("cuda-toolkit[nvrtc]==13.2.2")
 
 
-def repair(python: Path, message: str) -> None:
+def run_fix(python: Path, message: str) -> None:
     """Run the command that a message gives, in an environment."""
     (command,) = [line.partition("fix:")[2].strip() for line in message.splitlines() if "fix:" in line]
     assert command.startswith("pip ")
@@ -84,7 +87,7 @@ def test_the_command_repairs_it(wheels, root, child) -> None:
     """What the message says to run makes the same program pass."""
     python = wheels("cuda-toolkit[nvrtc]==13.2.2", "pip")  # not the one of the other tests: it changes
     refused = child(python, REPRODUCER, roots=[root], **STRICT)
-    repair(python, refused.stderr)
+    run_fix(python, refused.stderr)
     done = child(python, REPRODUCER, roots=[root], **STRICT)
     assert done.returncode == 0, done.stderr
     assert "site-packages/nvidia/cu13/include" in done.stdout
@@ -100,7 +103,7 @@ def test_the_command_for_an_old_driver(wheels, child) -> None:
     assert child(python, REPRODUCER, driver="12.8", **STRICT, **assume).returncode == 0
     for _ in range(2):  # NVRTC first, then the headers that do not fit it any more
         refused = child(python, REPRODUCER, driver="12.8", **STRICT)
-        repair(python, refused.stderr)
+        run_fix(python, refused.stderr)
     done = child(python, REPRODUCER, driver="12.8", **STRICT)
     assert done.returncode == 0, done.stderr
     assert all("site-packages/nvidia/cuda_" in path for path in done.stdout.split())
@@ -157,7 +160,7 @@ def test_a_range_that_misattributes(wheels, child) -> None:
     assert [found[name][0] for name in ("nvrtc", "cudart")] == ["13.2", "13.2"]
     refused = child(python, VERSIONS.format(constraint="==13.2.*", names=["nvrtc", "nvJitLink"]))
     assert "the nvJitLink library is of CUDA 13.5, but ctk_version asks for '==13.2.*'" in refused.stdout
-    repair(python, refused.stdout)
+    run_fix(python, refused.stdout)
     done = child(python, VERSIONS.format(constraint="==13.2.*", names=["nvrtc", "nvJitLink"]))
     assert json.loads(done.stdout)["nvJitLink"][0] == "13.2"
 
@@ -260,7 +263,7 @@ print(json.dumps([[item.kind, str(item.version), item.witness] for item in guard
     done = child(python, program, roots=[root], CUDA_PATH=str(root))
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert {kind for kind, _, _ in found} == set(rules.ItemKind.__args__) - {"artifacts"}
+    assert {kind for kind, _, _ in found} == set(ItemKind.__args__) - {"artifacts"}
     assert {(version, witness) for _, version, witness in found} == {
         ("13.0", f"CUDA_VERSION 13000 in {root}/include/cuda.h")
     }
@@ -307,19 +310,19 @@ print(*(item.version for item in guard.remembered))
 def test_the_list_of_wheels_holds(wheels, version: str) -> None:
     """Wheels that are said to be numbered like CUDA are, in what each cuda-toolkit requires."""
     (site,) = wheels(f"cuda-toolkit=={version}").parent.parent.glob("lib/python*/site-packages")
-    (installed,) = [one for one in attribution._wheels(str(site)) if one.name == "cuda-toolkit"]
+    (installed,) = [one for one in attribution.distributions(str(site)) if one.name == "cuda-toolkit"]
     seen = 0
-    for need in attribution._requirements(installed):
+    for need in attribution.requirements(installed):
         bounds = {specifier.version for specifier in need.specifier if specifier.operator in ("==", ">=")}
         (number,) = {CudaVersion.parse(".".join(bound.split(".")[:2])) for bound in bounds}
-        if rules.numbered_like_cuda(need.name):
+        if numbered_like_cuda(need.name):
             assert number == CudaVersion.parse(version), need
             seen += 1
     assert seen > 10
 
 
 EVERY = [
-    rules.Item(kind, name, "/x", "site-packages", "ctk", None, "", "")
+    Item(kind, name, "/x", "site-packages", "ctk", None, "", "")
     for kind, name in [
         *(("dynamic-libs", name) for name in ("nvrtc", "nvJitLink", "cudart", "nvvm", "cublas", "cudla")),
         *(("headers", name) for name in ("cudart", "cccl", "nvcc", "profiler")),
@@ -334,7 +337,7 @@ EVERY = [
 def test_every_command_resolves(version: str, at_most: bool, tmp_path) -> None:
     """What a repair installs is on the index, of the release that is meant, or there is no command."""
     release = CudaVersion.parse(version)
-    command = rules.repair(EVERY, release, at_most=at_most)
+    command = repair(EVERY, release, at_most=at_most)
     if not command:
         assert version == "11.4" or (version == "12.7" and not at_most)
         return

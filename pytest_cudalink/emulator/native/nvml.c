@@ -47,7 +47,12 @@ EXPORT Result nvmlShutdown(void) {
 }
 
 /* How often init went without its shutdown. */
-EXPORT unsigned cudalinkNvmlReferences(void) { return references; }
+EXPORT unsigned cudalinkNvmlReferences(void) {
+  pthread_mutex_lock(&lock);
+  unsigned count = references;
+  pthread_mutex_unlock(&lock);
+  return count;
+}
 
 static bool ready(void) {
   pthread_mutex_lock(&lock);

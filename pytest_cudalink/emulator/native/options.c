@@ -2,9 +2,13 @@
 #define _GNU_SOURCE
 #include "options.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "caller.h"
+#include "config.h"
 
 static const char *const option_names[OPTION_COUNT] = {
     "CU_JIT_MAX_REGISTERS", "CU_JIT_THREADS_PER_BLOCK", "CU_JIT_WALL_TIME", "CU_JIT_INFO_LOG_BUFFER",
@@ -21,7 +25,6 @@ static const char *const option_names[OPTION_COUNT] = {
 const char *cl_option_name(int key) {
   return key >= 0 && key < OPTION_COUNT ? option_names[key] : "an unknown option";
 }
-
 
 /* Whatever form a target has, the driver compiles for the architecture-specific profile (measured). */
 static char specific_profile(int arch) { return arch >= 90 ? 'a' : 0; }

@@ -1,0 +1,107 @@
+"""What the dynamic loader reads of an ELF file, by pyelftools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, Any
+
+from .libraries import cuda_functions
+
+__all__ = ["Elf", "is_elf", "read_elf"]
+
+
+@dataclass(frozen=True)
+class Elf:
+    """One ELF file that the dynamic loader could load.
+
+    Attributes
+    ----------
+    soname : str or None
+    needed, rpath, runpath : tuple of str
+    undefined : tuple of (str, str, str)
+        Undefined symbols, each with the library and version that must define it; both empty without symbol versions.
+    wanted, defined : frozenset of str
+        Functions of CUDA that it calls, without weak ones; and that it defines.
+    """
+
+    soname: str | None
+    needed: tuple[str, ...]
+    rpath: tuple[str, ...]
+    runpath: tuple[str, ...]
+    undefined: tuple[tuple[str, str, str], ...]
+    wanted: frozenset[str]
+    defined: frozenset[str]
+
+    @property
+    def rpaths(self) -> tuple[str, ...]:
+        return self.rpath + self.runpath
+
+
+def read_elf(stream: IO[bytes]) -> Elf | None:
+    """Read an ELF file; None for files that the dynamic loader would not load, such as object files and programs."""
+    from elftools.elf.dynamic import DynamicSegment
+    from elftools.elf.elffile import ELFFile
+
+    if not is_elf(stream):
+        return None
+    elf = ELFFile(stream)
+    dynamic = next((segment for segment in elf.iter_segments() if isinstance(segment, DynamicSegment)), None)
+    if dynamic is None:
+        return None
+    soname: str | None = None
+    needed: list[str] = []
+    rpath: list[str] = []
+    runpath: list[str] = []
+    tag: Any  # its attributes depend on what it is
+    for tag in dynamic.iter_tags():
+        match tag.entry.d_tag:
+            case "DT_SONAME":
+                soname = tag.soname
+            case "DT_NEEDED":
+                needed.append(tag.needed)
+            case "DT_RPATH":
+                rpath += filter(None, tag.rpath.split(":"))
+            case "DT_RUNPATH":
+                runpath += filter(None, tag.runpath.split(":"))
+    wanted, defined = _calls(elf)
+    return Elf(soname, tuple(needed), tuple(rpath), tuple(runpath), tuple(_undefined(elf)), wanted, defined)
+
+
+def _calls(elf: Any) -> tuple[frozenset[str], frozenset[str]]:
+    """Functions of CUDA among the dynamic symbols: those that other libraries must define, and those defined here."""
+    wanted, defined = set(), set()
+    section = elf.get_section_by_name(".dynsym")
+    for symbol in section.iter_symbols() if section else ():
+        if symbol.name in cuda_functions():
+            if symbol["st_shndx"] != "SHN_UNDEF":
+                defined.add(symbol.name)
+            elif symbol["st_info"]["bind"] != "STB_WEAK":
+                wanted.add(symbol.name)
+    return frozenset(wanted), frozenset(defined)
+
+
+def _undefined(elf: Any) -> Iterator[tuple[str, str, str]]:
+    """Undefined dynamic symbols, each with the library and version that must define it."""
+    symbols = elf.get_section_by_name(".dynsym")
+    if symbols is None:
+        return
+    numbers = elf.get_section_by_name(".gnu.version")
+    versions: dict[int, tuple[str, str]] = {}
+    if needs := elf.get_section_by_name(".gnu.version_r"):
+        for file, auxiliaries in needs.iter_versions():
+            for auxiliary in auxiliaries:
+                versions[auxiliary["vna_other"]] = (file.name, auxiliary.name)
+    for index, symbol in enumerate(symbols.iter_symbols()):
+        if symbol["st_shndx"] != "SHN_UNDEF" or not symbol.name:
+            continue
+        number = numbers.get_symbol(index)["ndx"] if numbers else 0
+        file_name, version = versions.get(number & 0x7FFF, ("", "")) if isinstance(number, int) else ("", "")
+        yield symbol.name, file_name, version
+
+
+def is_elf(stream: IO[bytes]) -> bool:
+    """Whether a stream starts with the ELF magic; rewinds the stream."""
+    head = stream.read(4)
+    stream.seek(0)
+    return head == b"\x7fELF"

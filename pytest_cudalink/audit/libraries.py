@@ -1,0 +1,101 @@
+"""CUDA's libraries by name: which CUDA majors have them, and which functions they bring. Data in `libraries.toml`."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ..stubs.catalog import load_catalog
+
+__all__ = ["MAJORS", "cuda_functions", "is_system", "is_unversioned_symbol", "majors_of", "sought_part", "stem_of"]
+
+#: The CUDA majors that are distinguished, and a machine without any CUDA library.
+MAJORS: Final = ("11", "12", "13", "none")
+
+_NAME = re.compile(
+    r"^(?P<stem>lib(?:nvidia-[a-z]+|\w+?(?:-builtins)?))(?:\.alt)?(?:-[0-9a-f]{6,})?\.so(?:\.(?P<version>[\d.]+))?$"
+)
+#: Libraries without CUDA functions: those of the system, the compilers and Python.
+_SYSTEM = re.compile(
+    r"(?:lib(?:c|m|dl|rt|pthread|util|resolv|gcc_s|stdc\+\+|c\+\+|c\+\+abi|atomic|gomp|omp|z|python3[\d.]*)|ld-\S+)"
+    r"(?:-[0-9a-f]{6,})?\.so[\d.]*"
+)
+#: Parts of names that other programs search for, in /proc/self/maps and in folders.
+_SOUGHT = ("libcudart", "libnvrtc", "libnvJitLink", "libcuda.so")
+#: Symbols of libraries that have no symbol versions.
+_UNVERSIONED = {"libcuda": re.compile(r"cu[A-Z]\w+"), "libnvidia-ml": re.compile(r"nvml[A-Z]\w+")}
+
+#: CUDA majors by the version in a SONAME; None for every version.
+_Versions = Mapping[str, Sequence[str]] | None
+
+
+class _Table(NamedTuple):
+    majors: tuple[str, ...]
+    libraries: dict[str, _Versions]
+    families: dict[str, _Versions]
+
+
+@cache
+def _table() -> _Table:
+    content = tomllib.loads((Path(__file__).parent / "libraries.toml").read_text(encoding="utf-8"))
+    majors = tuple(content["majors"])
+    libraries: dict[str, _Versions] = dict(content["by-version"])
+    families: dict[str, _Versions] = {}
+    same = {major: (major,) for major in majors}
+    for section, versions in (("numbered-like-cuda", same), ("every-major", None)):
+        libraries |= dict.fromkeys(content[section]["libraries"], versions)
+        families |= dict.fromkeys(content[section]["families"], versions)
+    return _Table(majors, libraries, families)
+
+
+def stem_of(library: str) -> str:
+    """``"libcudart"`` for ``"libcudart.so.12"``; the name itself if it is not the name of a shared library."""
+    match = _NAME.match(library)
+    return match["stem"] if match else library
+
+
+def majors_of(library: str) -> tuple[str, ...] | None:
+    """The CUDA majors that have a library; None if it is not one of CUDA's."""
+    match = _NAME.match(library)
+    if match is None:
+        return None
+    stem, version = match["stem"], match["version"] or ""
+    table = _table()
+    family = next((family for family in table.families if stem.startswith(family)), None)
+    if stem in table.libraries:
+        versions = table.libraries[stem]
+    elif family:
+        versions = table.families[family]
+    else:
+        return None
+    if versions is None or not version:
+        return table.majors
+    # a whole version, as in libcudart-d0da41ae.so.12.9.79, belongs to the SONAME that it begins with
+    return next((tuple(majors) for known, majors in versions.items() if f"{version}.".startswith(f"{known}.")), ())
+
+
+def is_system(library: str) -> bool:
+    """Whether a library is one of the system, a compiler or Python, which have no CUDA functions."""
+    return _SYSTEM.fullmatch(library) is not None
+
+
+def is_unversioned_symbol(library: str, symbol: str) -> bool:
+    """Whether a symbol has the form of the functions of a CUDA library that has no symbol versions."""
+    pattern = _UNVERSIONED.get(stem_of(library))
+    return pattern is not None and pattern.fullmatch(symbol) is not None
+
+
+def sought_part(name: str) -> str | None:
+    """The part of a file name by which other programs take the file for a CUDA library; None if it has none."""
+    return next((part for part in _SOUGHT if part in name), None)
+
+
+@cache
+def cuda_functions() -> dict[str, str]:
+    """The functions of the stubs' catalog, each with the library that has it: every CUDA program calls some of them."""
+    libraries = load_catalog().libraries.values()
+    return {function.symbol: library.stem for library in libraries for function in library.functions}

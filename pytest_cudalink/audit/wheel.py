@@ -1,0 +1,84 @@
+"""The files of a wheel, a folder or one library, each with an opener."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+from .elf import is_elf
+
+__all__ = ["AuditError", "Members", "members_of"]
+
+#: Name and opener of each file; opening may fail for a single file.
+Members = Iterator[tuple[str, Callable[[], AbstractContextManager[IO[bytes]]]]]
+
+
+class AuditError(ValueError):
+    """Nothing at the path can be audited; says what was found."""
+
+
+def members_of(path: Path) -> Members:
+    """The files in a wheel or below a folder, or the one file.
+
+    Raises
+    ------
+    AuditError
+        If there is no such file, or it is neither a wheel nor an ELF file.
+    """
+    if path.is_dir():
+        return _folder(path)
+    if path.suffix == ".whl" or zipfile.is_zipfile(path):
+        return _wheel(path)
+    if path.is_file():
+        return _single(path)
+    msg = f"{path}: there is no such file; give a wheel, a folder or a shared library"
+    raise AuditError(msg)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return path.open("rb")
+
+
+def _folder(folder: Path) -> Members:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            yield path.relative_to(folder).as_posix(), partial(_opened, path)
+
+
+def _single(path: Path) -> Members:
+    with path.open("rb") as stream:
+        if not is_elf(stream):
+            msg = f"{path}: neither a wheel nor an ELF file"
+            raise AuditError(msg)
+    yield path.name, partial(_opened, path)
+
+
+def _wheel(path: Path) -> Members:
+    try:
+        archive = zipfile.ZipFile(path)
+    except Exception as error:  # a damaged directory ends in more than BadZipFile
+        msg = f"{path}: not a wheel: {error}"
+        raise AuditError(msg) from error
+    with archive:
+        for member in archive.infolist():
+            yield member.filename, partial(_unpacked, archive, member)
+
+
+@contextmanager
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[IO[bytes]]:
+    """A seekable copy of a member of a wheel, on disk if it is large; only the first bytes of one that is not ELF."""
+    with archive.open(member) as packed, tempfile.SpooledTemporaryFile(max_size=64 << 20) as stream:
+        stream.write(packed.read(4))
+        stream.seek(0)
+        if is_elf(stream):
+            stream.seek(0, os.SEEK_END)
+            shutil.copyfileobj(packed, stream)
+            stream.seek(0)
+        yield stream

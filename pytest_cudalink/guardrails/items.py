@@ -1,0 +1,135 @@
+"""The data of the guard rails: items, facts about them, and verdicts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from ..versions import CudaVersion
+
+__all__ = ["ALREADY_LOADED", "Fact", "Item", "ItemKind", "PackagedWith", "Status", "Verdict", "compatible"]
+
+Status = Literal["compatible", "incompatible", "insufficient_metadata"]
+ItemKind = Literal["dynamic-libs", "headers", "static-libs", "bitcode-libs", "binaries", "artifacts"]
+PackagedWith = Literal["ctk", "driver", "other"]
+
+#: `Item.found_via` of a library that other code loaded, in cuda.pathfinder's words.
+ALREADY_LOADED: Final = "was-already-loaded-from-elsewhere"
+
+_NOUNS: Final[dict[ItemKind, str]] = {
+    "dynamic-libs": "library",
+    "headers": "headers",
+    "static-libs": "static library",
+    "bitcode-libs": "bitcode library",
+    "binaries": "binary",
+    "artifacts": "artifact",
+}
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A value and where it was read, or why it is not known.
+
+    Attributes
+    ----------
+    value : CudaVersion, str or None
+        None when unknown.
+    witness : str
+        Such as ``"CUDA_VERSION 13000 in /usr/local/cuda/include/cuda.h"``; for an unknown value, the reason.
+    """
+
+    value: Any
+    witness: str
+
+
+@dataclass(frozen=True)
+class Item:
+    """A component of CUDA that a look-up found.
+
+    Attributes
+    ----------
+    kind : str
+        ``"dynamic-libs"``, ``"headers"``, ``"static-libs"``, ``"bitcode-libs"``, ``"binaries"``, or ``"artifacts"``
+        for an input of a link.
+    name : str
+        Its name in cuda.pathfinder.
+    path : str
+        Absolute, as the search returned it.
+    found_via : str
+        How it was found, in cuda.pathfinder's words.
+    packaged_with : str
+        ``"ctk"``, ``"driver"`` or ``"other"``.
+    version : CudaVersion or None
+        The CUDA release that it belongs to.
+    witness : str
+        Where the release was read, or why it is not known.
+    wheel : str
+        The distribution that owns it; empty if no distribution does.
+    """
+
+    kind: ItemKind
+    name: str
+    path: str
+    found_via: str
+    packaged_with: PackagedWith
+    version: CudaVersion | None
+    witness: str
+    wheel: str = ""
+
+    @property
+    def label(self) -> str:
+        """``"nvrtc library"``, ``"cudart headers"``."""
+        return f"{self.name} {_NOUNS[self.kind]}"
+
+    @property
+    def is_of(self) -> str:
+        """``"the nvrtc library is of CUDA 13.0"``, ``"the cudart headers are of CUDA 13.0"``."""
+        return f"the {self.label} {'are' if self.kind == 'headers' else 'is'} of CUDA {self.version}"
+
+    def __str__(self) -> str:
+        release = f"CUDA {self.version}" if self.version else "CUDA release unknown"
+        return f"{self.label} at {self.path} (found via {self.found_via}); {release}: {self.witness}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer of a rule.
+
+    Attributes
+    ----------
+    status : str
+        ``"compatible"``, ``"incompatible"`` or ``"insufficient_metadata"``.
+    rule : str
+        Name of the rule: ``"packaging"``, ``"ctk-version-known"``, ``"ctk-constraint"``, ``"same-ctk"``, ``"driver"``
+        or ``"pipeline"``.
+    message : str
+        One sentence.
+    fix : str
+        The command that repairs it; empty if there is nothing to repair, or no command repairs it.
+    items : tuple of str
+        The items that it is about, each with path, how it was found, version and witness.
+    otherwise : str
+        Another remedy, or the only one where no command helps.
+    """
+
+    status: Status
+    rule: str
+    message: str
+    fix: str = ""
+    items: tuple[str, ...] = ()
+    otherwise: str = ""
+
+    @property
+    def text(self) -> str:
+        """The whole verdict, as errors and warnings show it."""
+        lines = [self.message, *(f"  found: {item}" for item in self.items), f"  rule:  {self.rule}"]
+        if self.fix:
+            lines.append(f"  fix:   {self.fix}")
+        if self.otherwise:
+            lines.append(f"  {'or:   ' if self.fix else 'fix:  '} {self.otherwise}")
+        return "\n".join(lines)
+
+
+def compatible(rule: str, message: str, *items: Item) -> Verdict:
+    """The verdict of a rule that holds."""
+    return Verdict("compatible", rule, message, items=tuple(map(str, items)))

@@ -1,0 +1,108 @@
+"""Pipelines: which releases of a library may read what another one writes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..versions import Needs, skew_remedy
+from .items import ALREADY_LOADED, Item, Verdict, compatible
+from .relations import component_table
+from .repair import by_hand, repair
+
+__all__ = ["ARTIFACT_KINDS", "Pipeline", "check_pipeline"]
+
+#: The kinds of artifacts that a library may pass to another one.
+ARTIFACT_KINDS: Final = ("ltoir", "ptx", "elf", "cubin")
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A kind of artifact that one library writes and another one reads.
+
+    Attributes
+    ----------
+    producer, consumer : str
+        Names of dynamic libraries, such as ``"nvrtc"`` and ``"nvJitLink"``.
+    artifact_kind : str
+        One of `ARTIFACT_KINDS`.
+
+    Raises
+    ------
+    ValueError
+        If the kind is unknown, or there is no rule for the pair.
+    """
+
+    producer: str
+    consumer: str
+    artifact_kind: str
+
+    def __post_init__(self) -> None:
+        """Refuse a pipeline that no rule covers."""
+        if self.artifact_kind not in ARTIFACT_KINDS:
+            msg = f"artifact kind {self.artifact_kind!r} has no pipeline rule; known: {', '.join(ARTIFACT_KINDS)}"
+            raise ValueError(msg)
+        if self._row() is None:
+            known = ", ".join(f"{row['producer']} -> {row['consumer']}" for row in component_table()["pipelines"])
+            msg = f"there is no rule for a pipeline {self.producer!r} -> {self.consumer!r}; known: {known} (* is any)"
+            raise ValueError(msg)
+
+    def _row(self) -> dict[str, Any] | None:
+        for row in component_table()["pipelines"]:
+            ends = ((row["producer"], self.producer), (row["consumer"], self.consumer))
+            if all(wanted in ("*", name) for wanted, name in ends) and self.artifact_kind in row["kinds"]:
+                found: dict[str, Any] = row
+                return found
+        return None
+
+    @property
+    def relation(self) -> str:
+        """``"exact"``, ``"same-major"`` or ``"any"``."""
+        row = self._row()
+        return str(row["relation"]) if row else "any"
+
+    @property
+    def because(self) -> str:
+        """The reason of the rule."""
+        row = self._row()
+        return str(row["because"]) if row else ""
+
+    def __str__(self) -> str:
+        return f"{self.artifact_kind} from {self.producer} to {self.consumer}"
+
+
+def check_pipeline(pipeline: Pipeline, producer: Item, consumer: Item) -> Verdict:
+    """Whether the consumer's release may read what the producer's release writes."""
+    made, read = producer.version, consumer.version
+    if made is None or read is None:
+        return compatible("pipeline", f"{pipeline}: not judged, a release is not known", producer, consumer)
+    holds: Callable[[], bool] = {
+        "any": lambda: True,
+        "exact": lambda: made == read,
+        "same-major": lambda: made.major == read.major and made <= read,
+    }[pipeline.relation]
+    if holds():
+        return compatible(
+            "pipeline", f"{pipeline}: CUDA {made} into CUDA {read} ({pipeline.relation})", producer, consumer
+        )
+    if pipeline.relation == "same-major" and made.major == read.major:
+        words = skew_remedy(Needs(made), read)
+    else:
+        words = f"linker is of CUDA {read}; {pipeline.because}"
+    ends: tuple[Item, ...] = (producer, consumer)
+    release = max(made, read)
+    loaded = [end.version for end in ends if end.found_via == ALREADY_LOADED and end.version]
+    if producer.kind == "artifacts":  # it exists already: only its reader can be replaced
+        ends, release = (consumer,), made
+    elif len(loaded) == 1:
+        release = loaded[0]
+    fix = repair(ends, release)
+    return Verdict(
+        "incompatible",
+        "pipeline",
+        f"{pipeline}: made by CUDA {made}, {words}",
+        fix,
+        (str(producer), str(consumer)),
+        otherwise="" if fix else by_hand(ends, release),
+    )

@@ -1,0 +1,73 @@
+"""The origin of items, and which must share a CUDA release. Pure; the data is in `matrices/guardrails.toml`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from ..tables import read_matrix
+from .items import Item, ItemKind, PackagedWith
+
+__all__ = ["component_table", "libraries_by_name", "numbered_like_cuda", "packaged_with", "shared_groups"]
+
+
+@cache
+def component_table() -> dict[str, Any]:
+    """Parse matrices/guardrails.toml, once."""
+    return read_matrix("guardrails.toml")
+
+
+def packaged_with(kind: ItemKind, name: str, toolkit_names: Iterable[str]) -> PackagedWith:
+    """Whether an item comes with the toolkit, the driver or neither.
+
+    Parameters
+    ----------
+    kind, name : str
+    toolkit_names : iterable of str
+        The names that cuda.pathfinder counts as the toolkit's; read for dynamic libraries and headers.
+    """
+    table = component_table()
+    if name in table["driver"].get(kind, ()):
+        return "driver"
+    if kind in ("dynamic-libs", "headers"):
+        return "ctk" if name in toolkit_names else "other"
+    return "other" if name in table["outside"].get(kind, ()) else "ctk"
+
+
+def _groups(item: Item) -> dict[str, str]:
+    """The groups of an item, each with its reason."""
+    table = component_table()
+    found = {group["name"]: group["because"] for group in table["groups"] if item.name in group.get(item.kind, ())}
+    if item.kind in ("dynamic-libs", "headers"):
+        headers = item.name
+        if item.kind == "dynamic-libs":
+            companions: dict[str, list[str]] = table["companions"]
+            headers = next((name for name, libraries in companions.items() if item.name in libraries), item.name)
+        found[f"{headers} headers with their library"] = "a header declares what its own release of the library has"
+    return found
+
+
+def shared_groups(a: Item, b: Item) -> dict[str, str]:
+    """The groups that require two items to be of one CUDA release, with reasons; empty for independent items."""
+    other = _groups(b)
+    shared = {name: because for name, because in _groups(a).items() if name in other}
+    if shared and (a.kind, a.name) == (b.kind, b.name):
+        return {f"one {a.label} only": "with two, it is not known which one is used"}
+    return shared
+
+
+def libraries_by_name(items: Iterable[Item]) -> dict[str, Item]:
+    """The toolkit's dynamic libraries by name; the first of a name counts, as looked-up libraries precede others."""
+    found: dict[str, Item] = {}
+    for item in items:
+        if item.kind == "dynamic-libs" and item.packaged_with == "ctk":
+            found.setdefault(item.name, item)
+    return found
+
+
+def numbered_like_cuda(wheel: str) -> bool:
+    """Whether the version of a wheel begins with its CUDA release."""
+    base = re.sub(r"-cu\d+$", "", wheel)
+    return base in component_table()["wheels"]["numbered-like-cuda"]

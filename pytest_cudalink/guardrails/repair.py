@@ -1,0 +1,76 @@
+"""The command that repairs a set of items, or advice where no command does. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..versions import LATEST_KNOWN, PTX_ISA, CudaVersion
+from .items import Item
+from .relations import component_table
+
+__all__ = ["by_hand", "extra_of", "published_releases", "repair"]
+
+
+def published_releases() -> list[CudaVersion]:
+    """The releases that have wheels."""
+    toolkit = component_table()["toolkit"]
+    known = {CudaVersion.parse(toolkit["oldest"]), *PTX_ISA}
+    return sorted(known - set(map(CudaVersion.parse, toolkit["unpublished"])))
+
+
+def extra_of(item: Item, version: CudaVersion) -> str:
+    """The extra of cuda-toolkit that installs an item, in a release."""
+    table = component_table()
+    toolkit, names, companions = table["toolkit"], table["extras"], table["companions"]
+    known = (*toolkit["extras"], *toolkit["extras-since-13"])
+    family = next((name for name, libraries in companions.items() if item.name in libraries), "all")
+    candidates = (names.get(f"{item.kind} {item.name}"), names.get(item.name), item.name.lower(), family)
+    extra: str = next((candidate for candidate in candidates if candidate in known), "all")
+    return "nvcc" if extra in toolkit["extras-since-13"] and version.major < 13 else extra
+
+
+def _installable(items: Sequence[Item], version: CudaVersion, *, at_most: bool) -> bool:
+    """Whether wheels bring items in a release: it must be published, and up to CUDA 12 no wheel has programs."""
+    published = version > LATEST_KNOWN or any(
+        one == version or (at_most and one < version) for one in published_releases() if one.major == version.major
+    )
+    moved = any(item.kind == "binaries" and item.version != version for item in items)
+    return published and not (moved and version.major < 13)
+
+
+def by_hand(items: Sequence[Item], version: CudaVersion) -> str:
+    """The advice where `repair` has no command."""
+    if any(item.kind == "binaries" for item in items):
+        return f"put the bin folder of a CUDA {version} toolkit first on PATH"
+    oldest = component_table()["toolkit"]["oldest"]
+    return f"use an installed CUDA {version} for all of these, or a release from {oldest} on, which has wheels"
+
+
+def repair(items: Sequence[Item], version: CudaVersion, *, at_most: bool = False) -> str:
+    """The command that installs items of one CUDA release as wheels, which every search finds first.
+
+    Empty if no command does: the release has no wheels, or no wheel has one of the items; see `by_hand`.
+
+    Parameters
+    ----------
+    items : sequence of Item
+    version : CudaVersion
+        The release.
+    at_most : bool
+        The newest release of that major up to `version`, instead of `version` itself.
+    """
+    if not _installable(items, version, at_most=at_most):
+        return ""
+    extras = ",".join(sorted({extra_of(item, version) for item in items}))
+    exactly, up_to = f"=={version}.*", f">={version.major}.0,<{version.major}.{version.minor + 1}"
+    bound = up_to if at_most else exactly
+    words = [f"'cuda-toolkit[{extras}]{bound}'"]
+    if version.major >= 13 and any(item.name == "nvJitLink" for item in items):
+        words.append(f"'nvidia-nvjitlink{bound}'")  # cuda-toolkit 13 bounds it only from below
+    return f"{_make_way(items, version.major)}pip install {' '.join(words)}"
+
+
+def _make_way(items: Sequence[Item], major: int) -> str:
+    """Uninstall wheels of a newer major: their names differ, so they would stay, and every search finds them first."""
+    newer = sorted({item.wheel for item in items if item.wheel and item.version and item.version.major > major})
+    return f"pip uninstall -y {' '.join(newer)} && " if newer else ""

@@ -1,0 +1,131 @@
+"""The questions that the doctor asks this machine. Tests and other programs answer them with their own `System`."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from .. import probes
+from ..versions import CudaVersion
+from . import _pathfinder, attribution
+from ._pathfinder import ResolutionError
+from .guard import make_item
+from .items import Fact, Item, ItemKind
+
+__all__ = ["IN_PROCESS", "Copy", "DriverFile", "ResolutionError", "System"]
+
+#: `Copy.role` of a library that is in the process that asks.
+IN_PROCESS: Final = "loaded in this process"
+
+_LOOKUPS: Final[dict[ItemKind, str]] = {
+    "headers": "locate_nvidia_header_directory",
+    "static-libs": "locate_static_lib",
+    "bitcode-libs": "locate_bitcode_lib",
+    "binaries": "find_nvidia_binary_utility",
+}
+_SHADOWED: Final = ("cudart", "nvrtc", "nvJitLink")
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Another copy of a library.
+
+    Attributes
+    ----------
+    name, path : str
+    role : str
+        ``"loaded in this process"``, or ``"first for the loader as libnvrtc.so.13"``.
+    version : CudaVersion or None
+    witness : str
+    """
+
+    name: str
+    path: str
+    role: str
+    version: CudaVersion | None
+    witness: str
+
+
+class DriverFile(NamedTuple):
+    """The driver library of this process.
+
+    Attributes
+    ----------
+    kind : str or None
+        ``"real"``, ``"emulated"`` or ``"given"``; None without a driver.
+    path : str or None
+    arch : str or None
+        Architecture of its device, such as ``"sm_90"``.
+    """
+
+    kind: str | None
+    path: str | None = None
+    arch: str | None = None
+
+
+class System:
+    """The machine and the process that ask. No answer loads a library of a toolkit into the process."""
+
+    def driver(self, cuda: Fact) -> DriverFile:
+        """The driver library behind a CUDA version; without file and device where the version was given or faked."""
+        from ..process import preload
+
+        if cuda.value is None:
+            return DriverFile(None)
+        if "given" in cuda.witness or "faked" in cuda.witness:
+            return DriverFile("given")
+        kind = "emulated" if preload.driver() else "real"
+        return DriverFile(kind, preload.loaded_file("libcuda.so.1"), probes.device_arch())
+
+    def item(self, kind: ItemKind, name: str) -> Item | None:
+        """The item that a look-up finds; None where it finds none.
+
+        Raises
+        ------
+        ResolutionError
+            If only loading the library would answer.
+        """
+        found: Any
+        try:
+            found = _pathfinder.resolve(name) if kind == "dynamic-libs" else _pathfinder.plain(_LOOKUPS[kind])(name)
+        except ResolutionError:
+            raise
+        except RuntimeError:  # each look-up has its own "not found" error
+            return None
+        match found:
+            case None:
+                return None
+            case str():
+                return make_item(kind, name, found, "the search for programs")
+            case _pathfinder.Resolved():
+                return make_item(kind, name, found.path, found.found_via)
+            case _:
+                return make_item(kind, name, found.abs_path, found.found_via) if found.abs_path else None
+
+    def copies_in_process(self) -> Iterator[Copy]:
+        """The toolkit's libraries that are loaded in this process."""
+        for library in attribution.loaded_libraries(_pathfinder.stems()):
+            fact = attribution.attribute(library.path)
+            yield Copy(library.name, library.path, IN_PROCESS, fact.value, fact.witness)
+
+    def copies_for_loader(self) -> Iterator[Copy]:
+        """The files that the dynamic loader finds first, by file name alone.
+
+        Raises
+        ------
+        ResolutionError
+            If the loader cannot be asked.
+        """
+        for soname, path in _pathfinder.first_for_loader(_SHADOWED).items():
+            name = _pathfinder.stems().get(soname.partition(".so")[0], soname)
+            fact = attribution.attribute(path)
+            yield Copy(name, path, f"first for the loader as {soname}", fact.value, fact.witness)
+
+    def has_bindings(self) -> bool:
+        """Whether cuda-bindings is installed with its nvJitLink module."""
+        try:
+            return importlib.util.find_spec("cuda.bindings.nvjitlink") is not None
+        except ImportError:
+            return False
