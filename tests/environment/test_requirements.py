@@ -275,3 +275,8 @@ def test_a_device_is_wanted_by_default() -> None:
     """A requirement for a GPU asks for one unless it says otherwise."""
     assert Requirement("gpu", "a GPU").met_by(Found("sm_90"))
     assert not Requirement("gpu", "no GPU", wanted=False).met_by(Found("sm_90"))
+
+
+def test_an_unknown_form_of_architecture_runs_nowhere() -> None:
+    """A requirement that was made without `parse` may hold any text; no device is of such an architecture."""
+    assert not Requirement("arch", "arch x", arch="hopper").met_by(Found("sm_90"))
