@@ -280,3 +280,9 @@ def test_a_device_is_wanted_by_default() -> None:
 def test_an_unknown_form_of_architecture_runs_nowhere() -> None:
     """A requirement that was made without `parse` may hold any text; no device is of such an architecture."""
     assert not Requirement("arch", "arch x", arch="hopper").met_by(Found("sm_90"))
+
+
+def test_a_version_of_another_form_meets_nothing() -> None:
+    """A found value that is not a version is not compared."""
+    assert not one(driver=">=13").met_by(Found("nonsense"))
+    assert not one(driver="!=13.0").met_by(Found("nonsense"))
