@@ -94,7 +94,7 @@ class DoctorReport:
     missing : list of str
         Labels of the items that were not found.
     copies : list of Copy
-    rules : list of rules.Verdict
+    rules : list of items.Verdict
     links : list of Link
     findings : list of DoctorFinding
     """

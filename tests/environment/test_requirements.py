@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cudalink.environment.requirements import NAMES, Found, Raises, parse, unmet
+from pytest_cudalink.environment.requirements import NAMES, Found, Raises, Requirement, parse, unmet
 from pytest_cudalink.linker import LinkError
 
 VERSIONS = st.tuples(st.integers(0, 99), st.integers(0, 99))
@@ -269,3 +269,20 @@ def test_shown_without_expectations() -> None:
     assert str(Raises(match="x")) == "an exception matching 'x'"
     assert repr(Raises(match="x")) == "Raises(match='x')"
     assert (str(Raises(222)), repr(Raises(222))) == ("222", "Raises(222)")
+
+
+def test_a_device_is_wanted_by_default() -> None:
+    """A requirement for a GPU asks for one unless it says otherwise."""
+    assert Requirement("gpu", "a GPU").met_by(Found("sm_90"))
+    assert not Requirement("gpu", "no GPU", wanted=False).met_by(Found("sm_90"))
+
+
+def test_an_unknown_form_of_architecture_runs_nowhere() -> None:
+    """A requirement that was made without `parse` may hold any text; no device is of such an architecture."""
+    assert not Requirement("arch", "arch x", arch="hopper").met_by(Found("sm_90"))
+
+
+def test_a_version_of_another_form_meets_nothing() -> None:
+    """A found value that is not a version is not compared."""
+    assert not one(driver=">=13").met_by(Found("nonsense"))
+    assert not one(driver="!=13.0").met_by(Found("nonsense"))
