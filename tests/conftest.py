@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from pytest_cudalink import probes
+from pytest_cudalink import probes, toolchains
 from pytest_cudalink.linker import ObjectCode, forcing
 from pytest_cudalink.plugin.settings import OPTIONS
 from pytest_cudalink.versions import CudaVersion
+from tests.nested import Forks, NestedPytest
 
 pytest_plugins = ["pytester"]
 
+ROOT = Path(__file__).parent.parent
 ARTIFACTS = Path(__file__).parent / "data" / "artifacts"
+CACHE = toolchains.cache_root()
 
 # the same examples in every run: what only some runs find is for the long profile, not for a gate
 settings.register_profile(
@@ -53,6 +59,57 @@ def toolkit() -> CudaVersion:
     if found.usable is None:
         pytest.skip("needs the wheels of a CUDA toolkit: pip install 'pytest-cudalink[cu13]'")
     return found.usable
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """Make a folder once for all workers of the run: ``once("wheel", fill)`` gives it, filled by whoever is first."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def make(name: str, fill: Callable[[Path], object]) -> Path:
+        folder, done = shared / name, shared / f"{name}.done"
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                folder.mkdir(exist_ok=True)
+                fill(folder)
+                done.touch()
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def wheel(once) -> Path:
+    """A wheel built from this tree."""
+
+    def build(folder: Path) -> None:
+        command = [sys.executable, "-m", "build", "--wheel", "--installer=uv", "--outdir", str(folder), str(ROOT)]
+        subprocess.run(command, check=True, capture_output=True)
+
+    (found,) = once("wheel", build).glob("*.whl")
+    return found
+
+
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """Pytest's own, whose home folder is empty: the toolchains stay where they are, or each test would fetch them."""
+    monkeypatch.setenv("CUDALINK_CACHE", str(CACHE))
+    return pytester
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """The process that nested pytests are forked from."""
+    with Forks() as forks:
+        yield forks
+
+
+@pytest.fixture
+def run_pytest(pytester: pytest.Pytester, forks: Forks) -> NestedPytest:
+    """Run pytest in the folder of ``pytester`` with this plugin alone: ``run_pytest("-x", plugins=("randomly",))``."""
+    return NestedPytest(pytester, forks)
 
 
 @pytest.fixture(autouse=True)

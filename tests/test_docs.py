@@ -7,11 +7,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.emulator import control
+from pytest_cudalink.emulator import build, control
 from pytest_cudalink.plugin import fixtures, settings
 from pytest_cudalink.report import records
 
@@ -44,22 +45,21 @@ def test_examples_are_files() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("test_*.py")))
-def test_example_tests_pass(name: str, toolkit, tmp_path) -> None:
+def test_example_tests_pass(name: str, toolkit, pytester, run_pytest) -> None:
     """Every example test passes with nothing but the plugin."""
-    shutil.copy(EXAMPLES / name, tmp_path)
-    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", name, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout
-    assert "passed" in done.stdout
+    shutil.copy(EXAMPLES / name, pytester.path)
+    result = run_pytest("-q", name)
+    assert result.ret == 0
+    assert "passed" in result.stdout.str()
 
 
-def test_own_target_example(toolkit, tmp_path) -> None:
+def test_own_target_example(toolkit, pytester, run_pytest) -> None:
     """The project with a target of its own passes on both backends, and header and summary name it."""
-    shutil.copytree(EXAMPLES / "own_target", tmp_path / "project")
-    options = (f"--cudalink-driver={toolkit}", "--force-backend=each", "-p", "no:cacheprovider")
-    done = python("-m", "pytest", *options, cwd=tmp_path / "project")
-    assert done.returncode == 0, done.stdout
-    assert "cudalink: jitlib: 1.0, from this folder" in done.stdout
-    assert "jitlib: 3 links (2 on the driver, 1 on nvJitLink)" in done.stdout
+    shutil.copytree(EXAMPLES / "own_target", pytester.path, dirs_exist_ok=True)
+    result = run_pytest(f"--cudalink-driver={toolkit}", "--force-backend=each")
+    assert result.ret == 0
+    assert "cudalink: jitlib: 1.0, from this folder" in result.stdout.str()
+    assert "jitlib: 3 links (2 on the driver, 1 on nvJitLink)" in result.stdout.str()
 
 
 def test_link_lto_example(toolkit, tmp_path) -> None:
@@ -90,14 +90,13 @@ def test_inspect_example(tmp_path) -> None:
     assert "  problem: damaged cubin: " in done.stdout
 
 
-def test_readme_example(toolkit, tmp_path, samples) -> None:
+def test_readme_example(toolkit, pytester, run_pytest, samples) -> None:
     """The README's tests pass."""
     (code,) = blocks(ROOT / "README.md", "python")
-    (tmp_path / "test_readme.py").write_text(code, encoding="utf-8")
+    pytester.makepyfile(test_readme=code)
     for name in ("main.ptx", "user.ptx"):
-        (tmp_path / name).write_bytes(samples[f"12.9/{name}"])
-    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout
+        pytester.path.joinpath(name).write_bytes(samples[f"12.9/{name}"])
+    assert run_pytest("-q").ret == 0
 
 
 def commands() -> list[str]:
@@ -107,13 +106,15 @@ def commands() -> list[str]:
 
 
 @pytest.mark.parametrize("command", commands())
-def test_commands_work(command: str, toolkit, tmp_path) -> None:
+def test_commands_work(command: str, toolkit, pytester, run_pytest) -> None:
     """Every command of ours that a page shows succeeds."""
-    shutil.copy(EXAMPLES / "test_link.py", tmp_path)
-    words = shlex.split(command)
-    module = {"cudalink": "pytest_cudalink.cli", "pytest": "pytest"}[words[0]]
-    done = python("-m", module, *words[1:], cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    shutil.copy(EXAMPLES / "test_link.py", pytester.path)
+    program, *words = shlex.split(command)
+    if program == "pytest":
+        assert run_pytest(*words).ret == 0
+    else:
+        done = python("-m", "pytest_cudalink.cli", *words, cwd=pytester.path)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_sessions_named_in_the_pages_exist() -> None:
@@ -133,6 +134,40 @@ def test_architecture_names_every_module() -> None:
     names = [path.name for path in package.glob("*.py") if path.name != "__init__.py"]
     names += [f"{path.parent.name}/" for path in package.glob("*/__init__.py")]
     assert [name for name in names if f"`{name}`" not in page] == []
+
+
+def table_under(heading: str) -> list[list[str]]:
+    """The rows of the first table below a heading of the page on architecture, each cell as its code words."""
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    section = page.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")]
+    return [[" ".join(re.findall(r"`([^`]+)`", cell)) or cell for cell in row] for row in rows[2:]]
+
+
+def contract(name: str) -> list[set[str]]:
+    """The floors of one contract of import-linter, top to bottom."""
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (found,) = (one for one in config["tool"]["importlinter"]["contracts"] if one["name"] == name)
+    return [set(re.findall(r"[\w_]+", floor)) for floor in found["layers"]]
+
+
+def test_architecture_shows_the_contracts() -> None:
+    """The page's floors are those that import-linter checks, and those of the emulated driver's C, in their order."""
+    shown = [{name.removesuffix(".py").rstrip("/") for name in row[0].split()} for row in table_under("The floors")]
+    assert shown == contract("floors")
+    plugin: dict[str, set[str]] = {}
+    for floor, modules, *_ in table_under("Inside plugin/"):
+        plugin.setdefault(floor, set()).update(modules.split())
+    assert list(plugin.values()) == contract("no circles inside plugin/")
+    assert [tuple(row[1].split()) for row in table_under("Inside emulator/native/")] == list(build.FLOORS)
+
+
+def test_only_plugin_knows_pytest() -> None:
+    """The contract that keeps pytest out names every folder and module besides plugin/."""
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (found,) = (one for one in config["tool"]["importlinter"]["contracts"] if one["type"] == "forbidden")
+    named = {name.removeprefix("pytest_cudalink.") for name in found["source_modules"]}
+    assert named == set().union(*contract("floors")) - {"plugin"}
 
 
 def test_settings_table(monkeypatch) -> None:

@@ -23,16 +23,6 @@ from tests.emulated import checkers
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    """A wheel built from this tree."""
-    out = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--installer=uv", "--outdir", str(out), str(ROOT)]
-    subprocess.run(command, check=True, capture_output=True)
-    (found,) = out.glob("*.whl")
-    return found
-
-
 def test_wheel_content(wheel: Path) -> None:
     """Data files, the type marker and the licence are in the wheel; tests are not."""
     names = zipfile.ZipFile(wheel).namelist()
@@ -104,7 +94,7 @@ def test_wheel_has_the_native_libraries(wheel: Path) -> None:
     """The emulated driver's libraries are in the wheel, which is for one platform and every Python 3."""
     names = zipfile.ZipFile(wheel).namelist()
     assert {f"pytest_cudalink/emulator/lib/{name}" for name in NATIVE} <= set(names)
-    assert "pytest_cudalink/emulator/data/releases.toml" in names
+    assert "pytest_cudalink/compat/data/releases.toml" in names
     assert "-py3-none-" in wheel.name
     assert "-any" not in wheel.name
 

@@ -1,4 +1,4 @@
-"""Route every look-up of this process through guard rails, before a library takes its first one."""
+"""Route every look-up of this process through the guard rails, before a library makes its first look-up."""
 
 from cuda import pathfinder
 

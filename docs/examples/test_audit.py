@@ -1,4 +1,4 @@
-"""What this project ships must import on every machine."""
+"""The stubs that this project ships must load on every machine."""
 
 from pytest_cudalink.stubs import library_path
 

@@ -1,10 +1,10 @@
-"""Run a project's own choice of a linker through every case of the table."""
+"""Compare a project's choice of the linker with every case of the table."""
 
 import pytest
 
 
 def choose_backend(driver_major, nvjitlink_version, inputs_have_ltoir, lto_requested):
-    """Stands for the function of your project."""
+    """Replace this with the function of your project."""
     needs_nvjitlink = inputs_have_ltoir or lto_requested
     if nvjitlink_version is None:
         if needs_nvjitlink:

@@ -1,4 +1,4 @@
-"""Run on every cell: pass where the driver is new enough, fail as documented where it is not."""
+"""Pass if nvJitLink is new enough, and fail as documented if it is not."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Ask what would happen on a machine that one does not have."""
+"""Test what would happen on a machine with other versions."""
 
 import pytest
 

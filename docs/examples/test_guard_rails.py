@@ -1,4 +1,4 @@
-"""What this project takes from the toolkit has to be of one release."""
+"""The parts of the toolkit that this project uses must be of one release."""
 
 
 def test_compiler_and_headers_fit(guard_rails):

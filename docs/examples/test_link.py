@@ -1,4 +1,4 @@
-"""Link two units, and look at what came out."""
+"""Link two units, and inspect the cubin."""
 
 from pytest_cudalink.linker import LinkerOptions, Program, ProgramOptions
 

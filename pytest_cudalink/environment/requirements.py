@@ -13,7 +13,7 @@ from typing import Any, Final
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from ..versions import ARCHITECTURES, known_architectures
+from ..compat.architectures import ARCHITECTURES, known_architectures
 
 __all__ = ["NAMES", "Found", "Raises", "Requirement", "parse", "unmet"]
 

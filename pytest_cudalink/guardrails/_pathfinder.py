@@ -21,6 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from ..process import maps
 from .items import ALREADY_LOADED, ItemKind, PackagedWith
 from .relations import packaged_with
 
@@ -82,19 +83,17 @@ print("\\n" + json.dumps(answer))
 
 #: Opens libraries by file name, as a program linked against them would, and prints which files these are.
 _LOADER_CHILD = """
-import ctypes, json, sys
+import ctypes, json, runpy, sys
+mapped_files = runpy.run_path(sys.argv[2])["mapped_files"]
 answer = {}
 for soname in json.loads(sys.argv[1]):
-    with open("/proc/self/maps") as before:
-        there = before.read()
+    there = mapped_files()
     try:
         ctypes.CDLL(soname)
     except OSError:
         continue
-    with open("/proc/self/maps") as maps:
-        paths = [line[line.find("/"):].strip() for line in maps if "/" in line]
     stem = soname.partition(".so")[0] + ".so"
-    fresh = [path for path in paths if path.rpartition("/")[2].startswith(stem)]
+    fresh = [path for path in mapped_files() if path.rpartition("/")[2].startswith(stem)]
     new = [path for path in fresh if path not in there] or fresh
     if new:
         answer[soname] = new[0]
@@ -282,7 +281,7 @@ def first_for_loader(names: Sequence[str]) -> dict[str, str]:
         If the child process fails.
     """
     wanted = [soname for name in names for soname in sonames(name)]
-    found: dict[str, str] = run_child(_LOADER_CHILD, "what the dynamic loader finds", json.dumps(wanted))
+    found: dict[str, str] = run_child(_LOADER_CHILD, "what the dynamic loader finds", json.dumps(wanted), maps.__file__)
     return found
 
 

@@ -27,6 +27,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from ..process.maps import mapped_files
 from ..versions import CudaVersion
 from .items import Fact
 from .relations import numbered_like_cuda
@@ -218,8 +219,9 @@ def _by_toolkit(wheel: Wheel, path: str) -> tuple[Fact, bool]:
         if not asked or release is None:
             continue
         wanted.append(f"cuda-toolkit {toolkit.version} wants {wheel.name}{' or '.join(sorted(asked))}")
-        if any(need.specifier.contains(wheel.version, prereleases=True) for need in asked.values()):
-            matching[release] = toolkit
+        with suppress(InvalidVersion):  # of a damaged wheel; packaging before 26 raises
+            if any(need.specifier.contains(wheel.version, prereleases=True) for need in asked.values()):
+                matching[release] = toolkit
     what = f"{wheel.name} {wheel.version}"
     if len(matching) == 1:
         ((release, toolkit),) = matching.items()
@@ -360,20 +362,11 @@ def loaded_libraries(names: dict[str, str], maps: str = "/proc/self/maps") -> li
     list of LoadedLibrary
         In the order of their addresses; empty where the system has no such file.
     """
-    try:
-        with open(maps, encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return []
-    found: dict[str, LoadedLibrary] = {}
-    for line in lines:
-        at = line.find("/")
-        if at < 0 or ".so" not in line:
-            continue
-        path = line[at:].removesuffix(" (deleted)")
+    found = []
+    for path in mapped_files(maps):
         # frameworks rename their copies: libcudart-d0da41ae.so.11.0
         # the emulated driver's nvJitLink has no number in its name, and belongs to no toolkit
         stem = re.match(r"(lib[A-Za-z_]+?)(?:-[0-9a-f]{8})?\.so\.\d", os.path.basename(path))
-        if path not in found and stem and stem[1] in names:
-            found[path] = LoadedLibrary(names[stem[1]], path)
-    return list(found.values())
+        if stem and stem[1] in names:
+            found.append(LoadedLibrary(names[stem[1]], path))
+    return found

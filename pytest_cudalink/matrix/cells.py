@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from .. import toolchains
+from ..compat import names
 from .keys import KEYS, version_of
 
 __all__ = ["Cell", "select"]
@@ -87,7 +88,7 @@ class Cell:
 
         needed: list[tuple[str, toolchains.Layout]] = []
         if self.values["driver"] not in KEYS["driver"].words:
-            emulation = plan(self.driver, arch=self.values["arch"] or "sm_90")
+            emulation = plan(self.driver, arch=self.values["arch"] or names.DEFAULT_ARCHITECTURE)
             needed += [(str(version), "libs") for version in emulation.toolchains]
         if self.values["nvjitlink"] not in KEYS["nvjitlink"].words:
             needed.append((self.values["nvjitlink"], "libs"))
@@ -103,7 +104,7 @@ class Cell:
         result = {"CUDALINK_CELL": self.name, "CUDALINK_REPORT": str(Path(records) / f"{self.name}.jsonl")}
         # the guard rails would reject every test of a cell whose purpose is to cross major versions
         result["CUDALINK_GUARD_RAILS"] = "off" if "cross-major" in self.tags else "best_effort"
-        for key, variable in _ENVIRONMENT.items():
+        for key, variable in names.VARIABLES.items():
             if self.values[key] not in ("auto", ""):
                 result[variable] = str(self.values[key])
         if self.values["source"] == "local":
@@ -111,16 +112,6 @@ class Cell:
             result |= {"CUDA_HOME": folder, "CUDA_PATH": folder}
         filling = {key.replace("-", "_"): value for key, value in self.values.items() if isinstance(value, str)}
         return result | {name: _fill(value, filling) for name, value in self.values["env"].items()}
-
-
-#: The plugin's variable for each key.
-_ENVIRONMENT: Final = {
-    "driver": "CUDALINK_DRIVER",
-    "nvjitlink": "CUDALINK_NVJITLINK",
-    "backend": "CUDALINK_FORCE_BACKEND",
-    "policy": "CUDALINK_POLICY",
-    "arch": "CUDALINK_ARCH",
-}
 
 
 def _fill(template: str, values: Mapping[str, str]) -> str:
@@ -135,7 +126,7 @@ def _implied_tags(cell: Cell) -> Iterator[str]:
         yield "skew"
         if any(other.major != toolkit.major for other in others):
             yield "cross-major"
-    if cell.values["backend"] in ("driver", "nvjitlink"):
+    if cell.values["backend"] in names.BACKENDS:
         yield "forced"
     if cell.gpu:
         yield "gpu"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from .. import toolchains
-from ..versions import known_architectures
+from ..compat.architectures import known_architectures
 from .cells import Cell
 from .keys import version_of
 

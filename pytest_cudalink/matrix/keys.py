@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from .. import toolchains
-from ..tables import read_matrix
+from ..compat import names
+from ..emulator import supported_versions
 from ..versions import CudaVersion
 
 __all__ = ["KEYS", "LATEST", "NAME_PATTERN", "Key", "release_fault", "version_of"]
@@ -32,17 +33,15 @@ def _python_fault(value: str) -> str:
 
 
 def _driver_fault(value: str) -> str:
-    from ..emulator import supported_versions
-
-    if not release_fault(value) and CudaVersion.parse(value) in supported_versions():
+    known = supported_versions()
+    if not release_fault(value) and CudaVersion.parse(value) in known:
         return ""
-    return f"a CUDA version that can be emulated, {supported_versions()[0]} to {supported_versions()[-1]}"
+    return f"a CUDA version that can be emulated, {known[0]} to {known[-1]}"
 
 
 def _arch_fault(value: str) -> str:
-    from ..emulator import ARCHITECTURES
-
-    return "" if value in ARCHITECTURES else f"an architecture that can be emulated: {', '.join(ARCHITECTURES)}"
+    known = names.EMULATED_ARCHITECTURES
+    return "" if value in known else f"an architecture that can be emulated: {', '.join(known)}"
 
 
 def _tag_fault(value: str) -> str:
@@ -125,7 +124,7 @@ KEYS: Final[dict[str, Key]] = {
         "CUDA driver: 'auto' (what the machine has; where it has none and the driver backend is forced, an emulated "
         "one of the toolkit's release), 'real', 'absent', or the CUDA version of an emulated one",
         "auto",
-        words=("auto", "real", "absent"),
+        words=names.DRIVER_WORDS,
         fault=_driver_fault,
         pattern=_RELEASE_PATTERN,
         axis=True,
@@ -134,7 +133,7 @@ KEYS: Final[dict[str, Key]] = {
         "string",
         "nvJitLink: 'auto' (the toolkit's), 'absent', or the CUDA release of another one, preloaded",
         "auto",
-        words=("auto", "absent"),
+        words=names.NVJITLINK_WORDS,
         fault=release_fault,
         pattern=_RELEASE_PATTERN,
         axis=True,
@@ -143,7 +142,7 @@ KEYS: Final[dict[str, Key]] = {
         "string",
         "what links: 'auto' lets the policy decide, 'driver' and 'nvjitlink' force one, 'each' runs both",
         "auto",
-        words=("auto", "driver", "nvjitlink", "each"),
+        words=names.BACKEND_CHOICES,
         fault=None,
         axis=True,
     ),
@@ -151,7 +150,7 @@ KEYS: Final[dict[str, Key]] = {
         "string",
         "dispatch table of the bundled linker",
         "",
-        words=tuple(read_matrix("dispatch.toml")),
+        words=names.POLICIES,
         fault=None,
         axis=True,
     ),

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from . import hookspecs, run, settings
-from . import marker as markers
+from . import hookspecs, lifecycle, marker, settings
 from .fixtures import (
     audit_wheel,
     cudalink,
@@ -45,49 +42,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    run.preload(early_config)
+    lifecycle.load(early_config)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    run.command_line(config)
+    lifecycle.command_line(config)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    markers.register(config)
-    run.start(config)
+    lifecycle.configure(config)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    run.started(session.config)
+    lifecycle.session_start(session.config)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    return run.header(config)
+    return lifecycle.header(config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    markers.parametrize(metafunc)
+    marker.parametrize(metafunc)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    run.collected(config, items)
+    lifecycle.collected(config, items)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    run.finished(session)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    run.node_up(node)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    run.node_down(node)
+    lifecycle.session_finish(session)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    run.terminal_summary(terminalreporter)
+    lifecycle.terminal_summary(terminalreporter)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 import pytest
 
-from . import run as session
+from . import backends
+from .run import run_of
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ..linker import Linker, LinkerOptions, ObjectCode
     from ..linker.dispatch import Case
     from ..versions import CudaVersion
-    from .driver import Lifetimes
+    from .lifetimes import Lifetimes
 
 __all__ = [
     "Cudalink",
@@ -207,9 +208,9 @@ def force_backend(pytestconfig: pytest.Config) -> Iterator[Callable[[Literal["dr
 
     None lets each library decide, also under ``--force-backend``.
     """
-    from ..targets.steering import Choice
+    from ..targets import Choice
 
-    steering = session.of(pytestconfig).steering
+    steering = backends.of(run_of(pytestconfig))
     before = steering.choice
 
     def force(backend: Literal["driver", "nvjitlink"] | None) -> None:
@@ -225,7 +226,7 @@ def force_backend(pytestconfig: pytest.Config) -> Iterator[Callable[[Literal["dr
 @pytest.fixture
 def cudalink_backend(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> str | None:
     """The backend that is forced for this test: ``"driver"``, ``"nvjitlink"``, or None where each library decides."""
-    return getattr(request, "param", session.of(pytestconfig).steering.choice.backend)
+    return getattr(request, "param", backends.of(run_of(pytestconfig)).choice.backend)
 
 
 @pytest.fixture
@@ -267,7 +268,9 @@ def dispatch_case(request: pytest.FixtureRequest) -> Case:
 
 def _skip(config: pytest.Config, needed: str, found: str) -> NoReturn:
     """Skip in the words of the marker, and be counted with its skips."""
-    session.of(config).of_test().missing = needed
+    from . import ledger
+
+    ledger.of(run_of(config)).test.missing = needed
     pytest.skip(f"cudalink: needs {needed} (found {found})")
 
 
@@ -293,21 +296,24 @@ def emulated_driver(pytestconfig: pytest.Config) -> Iterator[EmulatedDriver]:
     given = EmulatedDriver(driver, emulation, driver.event_count())
     yield given
     for function in given.take_back():
-        msg = f"cudalink: the fault injected into {function} was met by no call of this test"
+        msg = f"cudalink: the fault injected into {function} was never triggered in this test"
         warnings.warn(pytest.PytestWarning(msg), stacklevel=1)
 
 
 @pytest.fixture
 def driver_lifetimes(pytestconfig: pytest.Config) -> DriverLifetimes:
     """Lifetime violations made so far in this test; ``expect()`` takes those that the test means to make."""
-    run = session.of(pytestconfig)
-    if run.lifetimes is None:
+    from . import lifetimes
+
+    run = run_of(pytestconfig)
+    found = lifetimes.of(run)
+    if found is None:
         from ..process import preload
 
         if preload.emulated() is None:
             _skip_unemulated(pytestconfig)
         _skip(pytestconfig, "lifetime checks", f"--cudalink-lifetime={run.settings.lifetime}")
-    return DriverLifetimes(run.lifetimes)
+    return DriverLifetimes(found)
 
 
 @pytest.fixture
@@ -316,9 +322,9 @@ def guard_rails(pytestconfig: pytest.Config) -> CompatibilityGuardRails:
 
     Where that is off, the mode is best_effort. See `pytest_cudalink.guardrails.CompatibilityGuardRails`.
     """
-    from . import guard as guarding
+    from . import guard
 
-    return guarding.for_one_test(session.of(pytestconfig))
+    return guard.for_one_test(run_of(pytestconfig))
 
 
 @pytest.fixture
@@ -328,4 +334,4 @@ def cudalink(
     fake_versions: FakeVersions,
 ) -> Cudalink:
     """Facts of the run: settings, driver, nvJitLink, device; and the switches ``force_backend``, ``fake_versions``."""
-    return Cudalink(session.of(pytestconfig).settings, force_backend, fake_versions)
+    return Cudalink(run_of(pytestconfig).settings, force_backend, fake_versions)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from ..emulator.control import Violation
+    from ..guardrails import Verdict
     from ..targets import Choice, LinkEvent, LinkInput, Target
 
 __all__ = [
@@ -15,6 +17,8 @@ __all__ = [
     "pytest_cudalink_facts",
     "pytest_cudalink_link",
     "pytest_cudalink_targets",
+    "pytest_cudalink_verdict",
+    "pytest_cudalink_violation",
 ]
 
 
@@ -80,11 +84,47 @@ def pytest_cudalink_facts(config: pytest.Config) -> Mapping[str, object] | None:
 
 @pytest.hookspec
 def pytest_cudalink_link(config: pytest.Config, event: LinkEvent) -> None:
-    """Be told of each link of each target, in the process that linked.
+    """Called after every link of every target, in the process that performed it.
 
     Parameters
     ----------
     config : pytest.Config
     event : pytest_cudalink.targets.LinkEvent
         Target, backend, inputs, versions, duration, result, and the test.
+    """
+
+
+@pytest.hookspec
+def pytest_cudalink_verdict(config: pytest.Config, verdict: Verdict, nodeid: str | None) -> None:
+    """Called after every verdict of the guard rails, in the process that looked a library up.
+
+    Verdicts from before the session begin with the session.
+
+    Parameters
+    ----------
+    config : pytest.Config
+    verdict : pytest_cudalink.guardrails.Verdict
+        Status, rule, items, message and fix.
+    nodeid : str or None
+        The test; None outside tests.
+    """
+
+
+@pytest.hookspec
+def pytest_cudalink_violation(
+    config: pytest.Config, violation: Violation, nodeid: str | None, maker: str | None
+) -> None:
+    """Called for every lifetime violation that an emulated driver noticed, in the process that made it.
+
+    Called at the end of the phase of the test, not inside the call of the driver.
+
+    Parameters
+    ----------
+    config : pytest.Config
+    violation : pytest_cudalink.emulator.control.Violation
+        Option, what was expected and found, the driver's function, and both stacks.
+    nodeid : str or None
+        The test during which it happened; None outside tests.
+    maker : str or None
+        The test that created the link state; None where no test did.
     """

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final
 
 import pytest
 
-from .settings import POLICIES
+from ..compat.names import BACKENDS, MARKER_BACKENDS, POLICIES
+from .plan import PLAN, MarkerPlan
+from .run import run_of
 
-if TYPE_CHECKING:
-    from ..environment.requirements import Raises, Requirement
-    from ..targets.base import Backend
-
-__all__ = ["EACH", "MARKER", "PLAN", "Plan", "check", "parametrize", "register"]
+__all__ = ["EACH", "MARKER", "check", "parametrize", "register"]
 
 #: Signature and explanation, as ``pytest --markers`` shows them.
 MARKER: Final = (
@@ -29,24 +27,11 @@ MARKER: Final = (
 
 _REQUIREMENTS: Final = ("ctk", "driver", "nvjitlink", "arch", "gpu")
 _KEYWORDS: Final = (*_REQUIREMENTS, "otherwise", "backend", "isolate", "policy")
-_BACKENDS: Final = ("driver", "nvjitlink", "each")
 #: Name of the parameter by which a test runs on both backends.
 EACH: Final = "cudalink_backend"
 #: Fixtures that only link tests ask for.
 _LINK_FIXTURES: Final = frozenset({"linker_factory"})
 _FIXTURES: Final = _LINK_FIXTURES | {"dispatch_case"}
-
-
-class Plan(NamedTuple):
-    """What the markers of one test come to; the nearest one counts for each keyword."""
-
-    requirements: tuple[Requirement, ...] = ()
-    otherwise: Literal["skip", "xfail"] | Raises = "skip"
-    backend: Backend | None = None
-    isolate: bool = False
-
-
-PLAN: Final = pytest.StashKey[Plan]()
 
 
 def register(config: pytest.Config) -> None:
@@ -69,8 +54,8 @@ def _faults(mark: pytest.Mark) -> Iterable[str]:
         yield f"takes the keywords {', '.join(_KEYWORDS)}, got {', '.join(wrong)}"
     if "policy" in keywords and keywords["policy"] not in POLICIES:
         yield f"policy {keywords['policy']!r} is unknown; known: {', '.join(POLICIES)}"
-    if keywords.get("backend") not in (None, *_BACKENDS):
-        yield f"backend={keywords['backend']!r}: write one of {', '.join(map(repr, _BACKENDS))}"
+    if keywords.get("backend") not in (None, *MARKER_BACKENDS):
+        yield f"backend={keywords['backend']!r}: write one of {', '.join(map(repr, MARKER_BACKENDS))}"
     if not isinstance(keywords.get("isolate", False), bool):
         yield f"isolate={keywords['isolate']!r}: write True or False"
     if not keywords.keys().isdisjoint(_REQUIREMENTS):
@@ -102,7 +87,7 @@ def _faults_together(item: pytest.Item, keywords: dict[str, Any]) -> Iterable[st
         )
 
 
-def _plan(item: pytest.Item, marks: Sequence[pytest.Mark]) -> Plan:
+def _plan(item: pytest.Item, marks: Sequence[pytest.Mark]) -> MarkerPlan:
     from ..environment.requirements import parse
 
     keywords = _keywords(marks)
@@ -110,7 +95,7 @@ def _plan(item: pytest.Item, marks: Sequence[pytest.Mark]) -> Plan:
     parameter = getattr(item, "callspec", None)
     if parameter is not None and EACH in parameter.params:
         backend = parameter.params[EACH]
-    return Plan(
+    return MarkerPlan(
         requirements=tuple(parse({name: keywords.get(name) for name in _REQUIREMENTS})),
         otherwise=keywords.get("otherwise", "skip"),
         backend=None if backend == "each" else backend,
@@ -144,7 +129,7 @@ def check(items: Iterable[pytest.Item]) -> bool:
         faults = [fault for mark in marks for fault in _faults(mark)]
         if not faults:
             plan = item.stash[PLAN] = _plan(item, marks)
-            planned = planned or plan != Plan()
+            planned = planned or plan != MarkerPlan()
             faults = list(_faults_together(item, _keywords(marks)))
         found.update(dict.fromkeys(f"{name}: @pytest.mark.cudalink {fault}" for fault in faults))
     if found:
@@ -157,10 +142,8 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     concerned = "cudalink" in metafunc.definition.keywords
     if not concerned and _FIXTURES.isdisjoint(metafunc.fixturenames):
         return
-    from . import run as session
-
     marks = list(metafunc.definition.iter_markers("cudalink"))
-    _parametrize_backend(metafunc, marks, each=session.of(metafunc.config).settings.backend.value == "each")
+    _parametrize_backend(metafunc, marks, each=run_of(metafunc.config).settings.backend.value == "each")
     if "dispatch_case" not in metafunc.fixturenames:
         return
     from ..linker import dispatch
@@ -179,4 +162,4 @@ def _parametrize_backend(metafunc: pytest.Metafunc, marks: Sequence[pytest.Mark]
     # a test that asks for the fixture by name is parametrized by it; any other must be told to use it
     if EACH not in metafunc.fixturenames:
         metafunc.fixturenames.append(EACH)
-    metafunc.parametrize(EACH, ("driver", "nvjitlink"), indirect=True)
+    metafunc.parametrize(EACH, BACKENDS, indirect=True)

@@ -1,4 +1,4 @@
-"""What happens around the phases of a test that has a plan, or in a run that forces the driver."""
+"""The phases of tests that have a plan, or of all tests in a run that forces the driver."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from ..targets.base import ForcedBackendError
-from ..targets.steering import Choice
-from . import pytest_private as _compat
-from . import run as session
-from .marker import PLAN, Plan
-from .results import fail
+from ..targets import Choice
+from . import backends, ledger, missing_driver, pytest_private
+from .plan import PLAN, MarkerPlan
+from .run import run_of
 
 if TYPE_CHECKING:
     from ..environment.requirements import Raises, Requirement
 
-__all__ = ["DocumentedFailureError", "Mismatches", "Phases"]
+__all__ = ["DocumentedFailureError", "MarkedTests"]
 
 
 class DocumentedFailureError(AssertionError):
@@ -49,15 +47,15 @@ _DOCUMENTED: Final = pytest.StashKey[_Documented | None]()
 _BEFORE: Final = pytest.StashKey[Choice]()
 
 
-class Phases:
-    """A plugin object; registered when some test or the run needs it.
+class MarkedTests:
+    """A plugin object; registered when a test or the run needs it.
 
     Its wrappers are the innermost: those of pytest's own plugins have begun when a test is skipped here, and can end.
     """
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
-        with session.missing_driver_skips(item.config):
+        with missing_driver.skips(item.config):
             plan = item.stash.get(PLAN, None)
             if plan is not None:
                 _prepare(item, plan)
@@ -80,15 +78,15 @@ class Phases:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         documented = item.stash.get(_DOCUMENTED, None)
-        with session.missing_driver_skips(item.config):
+        with missing_driver.skips(item.config):
             if documented is None or vars(item).get("runtest") is _nothing:
                 return (yield)
             try:
                 yield
-                _compat.raise_from_unittest(item)
+                pytest_private.raise_from_unittest(item)
             except _NO_FAILURE:
                 raise
-            except BaseException as error:  # noqa: BLE001 (any failure is held against the marker)
+            except BaseException as error:  # noqa: BLE001 (any failure is compared with the marker)
                 _hold_against(documented, error)
                 _release(error)
             else:
@@ -100,7 +98,7 @@ class Phases:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
         try:
-            with session.missing_driver_skips(item.config):
+            with missing_driver.skips(item.config):
                 return (yield)
         finally:
             if vars(item).get("runtest") is _nothing:
@@ -108,50 +106,25 @@ class Phases:
             before = item.stash.get(_BEFORE, None)
             if before is not None:
                 del item.stash[_BEFORE]
-                session.of(item.config).steering.force(before)
+                backends.of(run_of(item.config)).force(before)
 
     @pytest.hookimpl
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-        session.skip_missing_driver(item, call)
+        missing_driver.skip_report(item, call)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
         self, collector: pytest.Collector
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
         report = yield
-        session.skip_collecting(collector, report)
+        missing_driver.skip_collecting(collector, report)
         return report
 
 
-class Mismatches:
-    """A plugin object, there once a target linked otherwise than it was forced: no test passes over that.
-
-    The error may be caught by what linked, expected by the test, or raised where no test runs; the next report of a
-    phase fails with it then.
-
-    Attributes
-    ----------
-    pending : list of ForcedBackendError
-        Those that no report has shown.
-    """
-
-    def __init__(self) -> None:
-        self.pending: list[ForcedBackendError] = []
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        report = yield
-        text = "\n".join(map(str, self.pending))
-        self.pending = []
-        if text:
-            fail(report, "cudalink forced backend", text)
-        return report
-
-
-def _prepare(item: pytest.Item, plan: Plan) -> None:
-    run = session.of(item.config)
+def _prepare(item: pytest.Item, plan: MarkerPlan) -> None:
+    run = run_of(item.config)
     if plan.backend is not None:
-        item.stash[_BEFORE] = run.steering.force(Choice(plan.backend, "the marker cudalink"))
+        item.stash[_BEFORE] = backends.of(run).force(Choice(plan.backend, "the marker cudalink"))
     item.stash[_DOCUMENTED] = None
     if not plan.requirements:
         return
@@ -170,7 +143,7 @@ def _prepare(item: pytest.Item, plan: Plan) -> None:
     elif plan.otherwise == "xfail":
         item.add_marker(pytest.mark.xfail(reason=reason, strict=False), append=False)
     else:
-        run.of_test().missing = " and ".join(map(str, missing))
+        ledger.of(run).test.missing = " and ".join(map(str, missing))
         raise pytest.skip.Exception(reason, _use_item_location=True)
 
 
@@ -186,11 +159,11 @@ def _release(error: BaseException) -> None:
 
 
 def _nothing() -> None:
-    """What is left to run of a test that is over."""
+    """Replaces runtest when setup has already ended the test."""
 
 
 def _assert(item: pytest.Item, documented: _Documented) -> None:
-    session.of(item.config).of_test().documented = {
+    ledger.of(run_of(item.config)).test.documented = {
         "requirement": documented.requirement,
         "raises": str(documented.raises),
     }

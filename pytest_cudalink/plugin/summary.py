@@ -1,4 +1,4 @@
-"""What the run says of itself: lines at its head, one section at its end."""
+"""The summary of a run: one section on links and skips, one on the guard rails."""
 
 from __future__ import annotations
 
@@ -9,42 +9,45 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ..report.wording import by_cause, counted, linked_on, status
+from . import faults, ledger
 
 if TYPE_CHECKING:
-    from ..targets.steering import Steering
-    from .driver import RunFaults
-    from .results import Totals
+    from .faults import RunFaults
+    from .ledger import Totals
+    from .run import Run
     from .settings import Settings
 
-__all__ = ["forced_line", "guard_rails_section", "section"]
+__all__ = ["show"]
 
 _SHOWN = 20
 
 
-def forced_line(settings: Settings, steering: Steering) -> str:
-    """Which targets are forced, of those that are installed."""
-    names = []
-    for target in steering.targets.values():
-        version = target.version()
-        if (version is None and target.distribution is not None) or not (
-            steering.only is None or target.name in steering.only
-        ):
-            continue
-        names.append(target.name if target.name == "bundled" or version is None else f"{target.name} {version}")
-    how = "each backend in turn" if settings.backend.value == "each" else settings.backend.value
-    narrowed = f" (--cudalink-target from {settings.target.source})" if steering.only is not None else ""
-    return f"cudalink: forced to {how}: {', '.join(names) or 'no target that is installed'}{narrowed}"
+def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str]) -> None:
+    """Show what was linked and skipped, and what the guard rails found.
+
+    Parameters
+    ----------
+    reporter : pytest.TerminalReporter
+    run : Run
+    not_routed : sequence of str
+        The callers that the guard rails do not see.
+    """
+    book, planned = ledger.of(run), faults.of(run)
+    # a fault that the process of an isolated test has met is not known here
+    isolated = run.get("isolation") is not None
+    _section(reporter, book.totals, run.settings.lifetime.value, None if isolated else planned)
+    _guard_rails(reporter, run.settings, book.totals, not_routed)
 
 
-def section(reporter: pytest.TerminalReporter, totals: Totals, lifetime: str, faults: RunFaults | None) -> None:
-    """The section at the end; nothing when there is nothing to say, one line for each kind of thing otherwise."""
+def _section(reporter: pytest.TerminalReporter, totals: Totals, lifetime: str, planned: RunFaults | None) -> None:
+    """Show one line for each kind of thing that happened; no section when nothing did."""
     lines = []
     if reporter.verbosity >= 0:
         lines = _lines(totals, lifetime, verbose=reporter.verbosity > 0)
-        lines += faults.lines() if faults is not None else []
+        lines += planned.lines() if planned is not None else []
     if failing := totals.failing(lifetime):
         lines += [f"outside of tests: {text}" for text in failing]
-        lines.append("The run fails for what was made outside of tests.")
+        lines.append("The run fails because of the problems above, which happened outside any test.")
     if not lines:
         return
     reporter.section("cudalink")
@@ -62,26 +65,27 @@ def _lines(totals: Totals, lifetime: str, *, verbose: bool) -> list[str]:
         shares = ", ".join(f"{count} {linked_on(backend)}" for backend, count in sorted(counts.items()))
         lines.append(f"{target}: {counted(sum(counts.values()), 'link')} ({shares})")
     lines += [f"{target} is not watched: {why}" for target, why in sorted(totals.left_alone.items())]
-    outside = totals.violations_outside
-    if violations := totals.violations.total() + len(outside):
+    outside = totals.violations
+    if violations := totals.violations_of_tests.total() + len(outside):
         lines.append(counted(violations, "lifetime violation"))
-        lines += [f"  {nodeid}: {count}" for nodeid, count in sorted(totals.violations.items())]
+        lines += [f"  {nodeid}: {count}" for nodeid, count in sorted(totals.violations_of_tests.items())]
         if lifetime == "report":
             lines += [f"  outside of tests: {text}" for text in outside]
     documented = Counter((requirement, raises) for _, requirement, raises in totals.documented)
     for (requirement, raises), count in sorted(documented.items()):
-        lines.append(f"{counted(count, 'test')} asserted the failure documented without {requirement}: {raises}")
+        lines.append(f"{counted(count, 'test')} failed as documented ({requirement} not met): {raises}")
         if verbose:
             lines += [f"  {nodeid}" for nodeid, *rest in totals.documented if tuple(rest) == (requirement, raises)]
     for missing, count in sorted(totals.missing.items()):
-        lines.append(f"{counted(count, 'test')} would run with {missing}")
+        skipped = "1 test was skipped: it needs" if count == 1 else f"{count} tests were skipped: they need"
+        lines.append(f"{skipped} {missing}")
     return lines
 
 
-def guard_rails_section(
+def _guard_rails(
     reporter: pytest.TerminalReporter, settings: Settings, totals: Totals, not_routed: Sequence[str]
 ) -> None:
-    """How many verdicts of the guard rails of which kind, and each different one that is not "compatible"."""
+    """Show the number of verdicts by status, and each different one that is not "compatible"."""
     if reporter.verbosity < 0 or (settings.guard_rails.value == "off" and not totals.verdicts):
         return
     reporter.section("cudalink guard rails")

@@ -2,32 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
-
 import pytest
 
 from pytest_cudalink import probes
 from pytest_cudalink.linker import ObjectCode, Program, ProgramOptions, sample
-
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_PROT_NONE = 0
-
-
-class GuardedBlock:
-    """Pages that become unreadable when released, and stay so: a touch after release is a segmentation fault."""
-
-    def __init__(self, size: int) -> None:
-        self._pages = mmap.mmap(-1, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
-        self._size = len(self._pages)
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._pages))
-        self.released = False
-
-    def release(self) -> None:
-        assert not self.released, "released twice"
-        self.released = True
-        if _LIBC.mprotect(ctypes.c_void_p(self.address), ctypes.c_size_t(self._size), _PROT_NONE):
-            raise OSError(ctypes.get_errno(), "mprotect")
+from tests.driver.blocks import GuardedBlock
 
 
 @pytest.fixture(scope="session")
@@ -59,8 +38,8 @@ def compiled(device) -> dict[tuple[str, str], ObjectCode]:
 @pytest.fixture
 def guarded(monkeypatch) -> list[GuardedBlock]:
     """Driver links on guarded blocks; the list of all that were made."""
-    from pytest_cudalink.linker import _linker
-    from pytest_cudalink.linker.backends import driver as _driver
+    from pytest_cudalink.linker.backends import OPENERS
+    from pytest_cudalink.linker.backends.driver import DriverLinkState
 
     blocks: list[GuardedBlock] = []
 
@@ -68,6 +47,5 @@ def guarded(monkeypatch) -> list[GuardedBlock]:
         blocks.append(GuardedBlock(size))
         return blocks[-1]
 
-    original = _driver.DriverLinkState
-    monkeypatch.setattr(_linker, "DriverLinkState", lambda options: original(options, allocate))
+    monkeypatch.setitem(OPENERS, "driver", lambda options: DriverLinkState(options, allocate))
     return blocks

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 
 import pytest
 
@@ -54,13 +53,12 @@ def test_doctor_sees_the_driver() -> None:
     assert driver["arch"] == probes.device_arch()
 
 
-def test_plugin_strict_on_the_driver(tmp_path, toolkit) -> None:
+def test_plugin_strict_on_the_driver(pytester, run_pytest, toolkit) -> None:
     """A run with strict guard rails on this driver passes when the toolkit fits."""
     if DriverFacts().cuda().value < toolkit:
         pytest.skip("this driver is older than the toolkit")
     module = "import cuda.pathfinder as pf\ndef test(): pf.load_nvidia_dynamic_lib('nvJitLink')\n"
-    (tmp_path / "test_one.py").write_text(module, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--cudalink-guard-rails=strict"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout
-    assert "mode strict (from option): 1 compatible" in done.stdout
+    pytester.makepyfile(module)
+    result = run_pytest("--cudalink-guard-rails=strict")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["mode strict (from option): 1 compatible"])

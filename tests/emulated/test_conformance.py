@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,22 +17,24 @@ recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
-def replayed(toolchain, pytestconfig, tmp_path_factory):
+def replayed(toolchain, pytestconfig, once):
     """Every case on an emulated driver of the same version, release and architecture."""
     toolchain("13.0")
     toolchain("12.9")  # the compiler for targets that CUDA 13 dropped
-    path = tmp_path_factory.mktemp("conformance") / "found.json"
     planned = emulator.plan("13.0", release=recorded["driver"], arch=recorded["arch"])
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.conformance.record", str(path)],
-        env={**os.environ, **planned.environment()},
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=pytestconfig.rootpath,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(path.read_text(encoding="utf-8"))
+
+    def record(folder: Path) -> None:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.conformance.record", str(folder / "found.json")],
+            env={**os.environ, **planned.environment()},
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=pytestconfig.rootpath,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    return json.loads((once("conformance", record) / "found.json").read_text(encoding="utf-8"))
 
 
 def test_recording(replayed) -> None:

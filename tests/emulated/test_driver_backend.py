@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 
 import pytest
+
+from tests.nested import NO_AUTOLOAD, with_plugins
 
 
 @pytest.mark.parametrize("version", ["13.0", "13.2"])
@@ -18,12 +21,9 @@ def test_suite_of_the_driver_backend(version: str, pytestconfig, toolchain, tool
             sys.executable,
             "-m",
             "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "tests/driver",
-            f"--cudalink-driver={version}",
+            *with_plugins("-q", "-p", "no:cacheprovider", "tests/driver", f"--cudalink-driver={version}"),
         ],
+        env={**os.environ, **NO_AUTOLOAD},
         cwd=pytestconfig.rootpath,
         capture_output=True,
         text=True,

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import emulator
-from pytest_cudalink.plugin import settings
 from pytest_cudalink.versions import CudaVersion
 from tests.emulated.conftest import ROOT
 from tests.emulated.test_lifetimes import STATE
+from tests.nested import NO_AUTOLOAD, with_plugins
 
 LINK = """
 from pytest_cudalink.linker import sample as demo
@@ -26,12 +26,12 @@ def test_link(linker_factory):
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, toolchain):
+def run(run_pytest, toolchain):
     """Run pytest with arguments, in a process of its own."""
     toolchain("13.0")
 
-    def run(*arguments: str) -> pytest.RunResult:
-        return pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments)
+    def run(*arguments: str, fresh: bool = False) -> pytest.RunResult:
+        return run_pytest("-p", "no:cacheprovider", *arguments, fresh=fresh)
 
     return run
 
@@ -85,13 +85,16 @@ def test_version_arch_and_source(run, pytester, workers) -> None:
 
 
 @pytest.fixture
-def run_within(pytester: pytest.Pytester, toolchain):
+def run_within(pytester: pytest.Pytester, toolchain, monkeypatch):
     """Run pytest with arguments under ``cudalink driver run --version 13.0``."""
     toolchain("13.0")
 
     def run_within(*arguments: str, driver: tuple[str, ...] = ()) -> pytest.RunResult:
         command = (sys.executable, "-m", "pytest_cudalink.cli", "driver", "run", "--version", "13.0", *driver)
-        return pytester.run(*command, "--", sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments)
+        for name, value in NO_AUTOLOAD.items():
+            monkeypatch.setenv(name, value)
+        program = (sys.executable, "-m", "pytest", *with_plugins("-p", "no:cacheprovider", *arguments))
+        return pytester.run(*command, "--", *program)
 
     return run_within
 
@@ -170,7 +173,7 @@ def test_absent(run, pytester) -> None:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LD_LIBRARY_PATH", str(emulator.library_folder()))
-        result = run("--cudalink-driver=absent")
+        result = run("--cudalink-driver=absent", fresh=True)
     result.assert_outcomes(passed=4)
     result.stdout.fnmatch_lines(["cudalink: *no driver (absent, from option)"])
 
@@ -188,8 +191,8 @@ def test_other_library_first(run, pytester) -> None:
 @pytest.mark.parametrize(
     ("value", "answer"),
     [
-        ("14.0", "a driver of CUDA 14.0 cannot be emulated; 12.0 to 13.5 can"),
-        ("11.8", "a driver of CUDA 11.8 cannot be emulated; 12.0 to 13.5 can"),
+        ("14.0", "CUDA 14.0 cannot be emulated; supported: 12.0 to 13.5"),
+        ("11.8", "CUDA 11.8 cannot be emulated; supported: 12.0 to 13.5"),
         ("banana", "'banana' is not a CUDA version; write MAJOR.MINOR, such as '13.0'"),
     ],
 )
@@ -378,20 +381,18 @@ def test_header_has_what_the_driver_is(run, run_within, pytester, monkeypatch) -
     words = (
         "devices 3 (from environment CUDALINK_EMULATOR_DEVICES), lifetime report (from environment CUDALINK_LIFETIME)"
     )
-    result.stdout.fnmatch_lines(
-        [f"cudalink: emulated driver: {words}", "cudalink: without effect, *: arch sm_86 (from ini)"]
-    )
+    result.stdout.fnmatch_lines([f"cudalink: emulated driver: {words}", "cudalink: ignored (*): arch sm_86 (from ini)"])
 
 
 def test_settings_without_effect(run, run_within, pytester) -> None:
     """What only an emulated driver heeds is in the header where there is none, or where it was told before."""
     pytester.makepyfile("def test_nothing(): pass")
     for result, why in (
-        (run("--cudalink-driver=absent", "--cudalink-devices=5"), "no driver is emulated"),
-        (run_within("--cudalink-devices=5"), "the emulated driver is that of the environment"),
+        (run("--cudalink-driver=absent", "--cudalink-devices=5"), "no emulated driver in this run"),
+        (run_within("--cudalink-devices=5"), "the emulated driver comes from the environment"),
     ):
         result.assert_outcomes(passed=1)
-        result.stdout.fnmatch_lines([f"cudalink: without effect, as {why}: devices 5 (from option)"])
+        result.stdout.fnmatch_lines([f"cudalink: ignored ({why}): devices 5 (from option)"])
 
 
 WAITING = """
@@ -437,8 +438,8 @@ def test_faults_of_a_run_that_no_call_met(run, pytester, workers) -> None:
     )
     result = run("--cudalink-driver=13.0", "--cudalink-faults=cuInit:1=2;cuLinkComplete:50=2@1;lost=46", *workers)
     result.assert_outcomes(passed=2)
-    unmet = [line for line in result.outlines if "was met by no call" in line]
-    assert unmet == ["the fault cuLinkComplete:50=2@1 of the run was met by no call in pytest's own processes"]
+    unmet = [line for line in result.outlines if "was never triggered" in line]
+    assert unmet == ["fault cuLinkComplete:50=2@1 (--cudalink-faults) was never triggered in pytest's own processes"]
 
 
 @pytest.mark.parametrize("how", ["options", "settings", "environment"])
@@ -460,8 +461,9 @@ def test_devices_and_faults_of_a_run(run, pytester, monkeypatch, how: str) -> No
         ("cuInit:1=2junk", "'cuInit:1=2junk' cannot be read"),
         ("lost=46@5", "'lost=46@5' cannot be read"),
         ("cuInit:1=2;cuNothing:1=2", "exports no function 'cuNothing'"),
-        ("cuInit:1=12345", "12345 is no CUresult"),
-        ("cuInit:1=CUDA_ERROR_NONESUCH", "'CUDA_ERROR_NONESUCH' is no CUresult"),
+        ("cuInit:1=12345", "12345 is not a CUresult"),
+        ("cuInit:1=CUDA_ERROR_NONESUCH", "'CUDA_ERROR_NONESUCH' is not a CUresult"),
+        ("cuInit:1=2;" * 65, "65 faults are too many; expected at most 64"),
     ],
 )
 def test_bad_faults(text: str, complaint: str) -> None:
@@ -492,9 +494,9 @@ def test_injecting(run, pytester) -> None:
             ids=str,
         )
         def test_refused(emulated_driver, wrong):
-            with pytest.raises(ValueError, match="cannot be|is no CUresult"):
+            with pytest.raises(ValueError, match="out of range|is not a CUresult"):
                 emulated_driver.inject("cuInit", **wrong)
-            with pytest.raises(ValueError, match="5 is no CUresult"):
+            with pytest.raises(ValueError, match="5 is not a CUresult"):
                 emulated_driver.lose_device(-5)
 
         def test_never_met(emulated_driver):
@@ -503,7 +505,7 @@ def test_injecting(run, pytester) -> None:
     )
     result = run("--cudalink-driver=13.0")
     result.assert_outcomes(passed=7, warnings=1)
-    result.stdout.fnmatch_lines(["*the fault injected into cuLinkAddData_v2 was met by no call of this test*"])
+    result.stdout.fnmatch_lines(["*the fault injected into cuLinkAddData_v2 was never triggered in this test*"])
 
 
 @pytest.mark.parametrize(("version", "arch", "first"), [("12.7", "sm_120", "12.8"), ("12.0", "sm_100", "12.8")])
@@ -531,7 +533,7 @@ def test_command(toolchain, tmp_path) -> None:
     )
     done = cudalink("run", "--version", "13.0", "--arch", "sm_120", "--", sys.executable, "-c", program)
     assert (done.returncode, done.stdout) == (3, "13.0 sm_120\n")
-    assert "no program was named" in cudalink("run", "--version", "13.0").stderr
+    assert "no program given" in cudalink("run", "--version", "13.0").stderr
     assert "there is no program 'nonesuch'" in cudalink("run", "--version", "13.0", "--", "nonesuch").stderr
     assert "14.0 cannot be emulated" in cudalink("run", "--version", "14.0", "--", sys.executable).stderr
     assert (
@@ -574,7 +576,7 @@ def test_a_driver_that_is_none(run, pytester, junk) -> None:
     (line,) = done.stderr.splitlines()
     assert str(junk) in line
     pytester.makepyfile("def test_none(cudalink): assert cudalink.driver is None")
-    run("--cudalink-driver=absent").assert_outcomes(passed=1)
+    run("--cudalink-driver=absent", fresh=True).assert_outcomes(passed=1)
 
 
 def test_nothing_to_record(tmp_path, monkeypatch) -> None:
@@ -583,10 +585,3 @@ def test_nothing_to_record(tmp_path, monkeypatch) -> None:
     command = [sys.executable, "-m", "tests.conformance.record", str(tmp_path / "out.json")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-
-
-def test_tables_agree() -> None:
-    """The architectures that the options know are those of the emulator, and of its data."""
-    assert settings.EMULATED_ARCHITECTURES == emulator.ARCHITECTURES
-    devices = (Path(emulator.__file__).parent / "data" / "devices.toml").read_text(encoding="utf-8")
-    assert all(f"[devices.{arch}]" in devices or f"{arch} =" in devices for arch in emulator.ARCHITECTURES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import string
 
 import pytest
@@ -28,13 +27,8 @@ def one(**keywords):
         ({"driver": "<14,>=13.2"}, "driver >= 13.2, < 14"),
         ({"nvjitlink": "13"}, "nvjitlink == 13.*"),
         ({"ctk": "~=12.9"}, "ctk ~= 12.9"),
-        ({"driver": " 13 "}, "driver == 13.*"),
-        ({"driver": "!=13.2,>=13.2"}, "driver != 13.2, >= 13.2"),
-        ({"driver": ">=13.2,!=13.2"}, "driver != 13.2, >= 13.2"),
-        ({"driver": ">=9.2,<13"}, "driver >= 9.2, < 13"),
         ({"arch": "compute_90"}, "arch sm_90"),
-        ({"arch": "sm_122"}, "arch sm_122"),
-        ({"arch": "sm_999"}, "arch sm_999"),  # of a device that nobody knows yet
+        ({"arch": "sm_999"}, "arch sm_999"),  # a device that is not known yet
         ({"arch": ">=9.0"}, "arch >= 9.0"),
         ({"gpu": True}, "a GPU"),
         ({"gpu": False}, "no GPU"),
@@ -104,13 +98,7 @@ def test_impossible_versions(value) -> None:
         ({"gpu": True}, Found("sm_90"), True),
         ({"gpu": True}, Found("sm_90", "emulated"), False),
         ({"gpu": False}, Found("sm_90", "emulated"), True),
-        ({"arch": ">=9.0"}, Found("nonsense"), False),
         ({"gpu": True}, Found(None, "absent"), False),
-        ({"gpu": True}, Found(None), False),
-        ({"gpu": False}, Found(None, "absent"), True),
-        ({"gpu": False}, Found("sm_90"), False),
-        ({"driver": ">=13"}, Found("13.1rc1"), True),
-        ({"driver": ">=13"}, Found("nonsense"), False),
         ({"driver": ">=13"}, Found(None, "absent"), False),
     ],
 )
@@ -119,52 +107,8 @@ def test_arch_and_gpu(keywords, found, met) -> None:
     assert one(**keywords).met_by(found) is met
 
 
-def test_a_requirement_without_a_bound_is_not_met() -> None:
-    """What `parse` never makes: nothing to compare with, or an architecture that is none."""
-    assert Requirement("driver", "driver").met_by(Found("13.0")) is False
-    assert Requirement("arch", "arch").met_by(Found("sm_90")) is False
-    assert Requirement("arch", "arch", arch="nonsense").met_by(Found("sm_90")) is False
-    assert Requirement("gpu", "a GPU").met_by(Found("sm_90")) is True
-
-
-@pytest.mark.parametrize("value", ["sm_91", "sm_80a", "compute_105", "sm_11"])
-def test_an_architecture_between_the_known_ones_is_refused(value) -> None:
-    """No device has it, so the test would never run; the error lists those that there are."""
-    with pytest.raises(ValueError, match=rf"arch='{value}' .*is unknown; expected sm_50, .*, sm_121f, or a newer one"):
-        parse({"arch": value})
-
-
-@pytest.mark.parametrize(
-    ("keywords", "words"),
-    [
-        ({"gpu": 1}, "gpu=1; expected True for a real device, or False for none"),
-        ({"arch": "hopper"}, "write arch='sm_90', or a specifier of the compute capability: arch='>=9.0'"),
-        ({"ctk": "new"}, "write ctk='>=13.0'"),
-    ],
-)
-def test_an_impossible_value_is_answered_with_a_possible_one(keywords, words) -> None:
-    """Each requirement has its own example."""
-    with pytest.raises(ValueError, match=re.escape(words)):
-        parse(keywords)
-
-
-def test_none_is_no_requirement() -> None:
-    """So that a project can compute its keywords; the rest is in the order of the cost of asking."""
-    keywords = {"arch": None, "gpu": False, "driver": ">=13", "ctk": "13", "nvjitlink": None}
-    assert [requirement.name for requirement in parse(keywords)] == ["ctk", "driver", "gpu"]
-
-
-def test_found_as_text() -> None:
-    """What is not real says what it is."""
-    assert str(Found("13.0")) == "13.0"
-    assert str(Found("13.0", "emulated")) == "13.0, emulated"
-    assert str(Found(None, "absent")) == str(Found(None)) == "none"
-    assert str(Found(None, "faked")) == "none, faked"
-    assert Found("13.0").source == ""
-
-
 def test_only_what_is_required_is_asked() -> None:
-    """Looking at the driver is not free; nobody asks when nothing needs it."""
+    """Only facts that a requirement needs are read: opening the driver is not free."""
 
     class Asked(dict):
         def __missing__(self, name):
@@ -174,12 +118,6 @@ def test_only_what_is_required_is_asked() -> None:
     asked = Asked()
     assert [str(item) for item in unmet(parse({"nvjitlink": ">=13", "ctk": ">=12"}), asked)] == ["nvjitlink >= 13"]
     assert set(asked) == {"ctk", "nvjitlink"}
-
-
-class NamedError(Exception):
-    """As a library that gives its errors a name."""
-
-    name = "CUDA_ERROR_INVALID_PTX"
 
 
 class BindingsError(Exception):
@@ -203,11 +141,6 @@ LINK_ERROR = LinkError("nvJitLink: x failed", backend="nvjitlink", code=4, code_
         (Raises("NVJITLINK_ERROR_PTX"), BindingsError(4, "ERROR_PTX_COMPILE (4)"), False),
         (Raises(4), BindingsError(4, ""), True),
         (Raises("CUDA_ERROR_INVALID_PTX"), RuntimeError("CUDA_ERROR_INVALID_PTX: a PTX JIT"), True),
-        (Raises("CUDA_ERROR_INVALID_PTX"), NamedError(), True),
-        (Raises("CUDA_ERROR_INVALID"), NamedError(), False),
-        (Raises("CUDA_ERROR_UNKNOWN", 4), LINK_ERROR, True),
-        (Raises(222), RuntimeError("222"), False),
-        (Raises("NVJITLINK_ERROR_PTX_COMPILE"), LinkError("", backend="nvjitlink", code_name="X"), False),
         (Raises(ValueError, RuntimeError), RuntimeError(), True),
         (Raises(ValueError), RuntimeError(), False),
         (Raises(RuntimeError, match="too new"), RuntimeError("input too new"), True),
@@ -235,22 +168,14 @@ def test_code_of_the_cause_counts() -> None:
 
 @pytest.mark.parametrize("arguments", [(), (True,), (1.5,), ("",), (int,), (KeyboardInterrupt,)])
 def test_wrong_raises(arguments) -> None:
-    """Nothing, or something that is no code and no exception, is refused."""
+    """No expectation, or one that is neither a code nor an exception, is refused."""
     with pytest.raises(TypeError, match="Raises"):
         Raises(*arguments)
 
 
-def test_wrong_raises_is_answered() -> None:
-    """The error names what was given, and what can be."""
-    with pytest.raises(TypeError, match=r"Raises\(\) needs a code .*, an exception type, or match"):
-        Raises()
-    with pytest.raises(TypeError, match=r"Raises\(1.5\): expected the name or number of a code"):
-        Raises("CUDA_ERROR_UNKNOWN", 1.5)
-
-
 def test_bad_pattern() -> None:
     """A bad regular expression is refused when it is written."""
-    with pytest.raises(ValueError, match=r"Raises\(match='\('\) is not a regular expression: missing"):
+    with pytest.raises(ValueError, match="is not a regular expression"):
         Raises(match="(")
 
 
@@ -259,7 +184,105 @@ def test_shown() -> None:
     raises = Raises("CUDA_ERROR_INVALID_PTX", RuntimeError, match="x")
     assert str(raises) == "CUDA_ERROR_INVALID_PTX or RuntimeError matching 'x'"
     assert repr(raises) == "Raises('CUDA_ERROR_INVALID_PTX', RuntimeError, match='x')"
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        (Found("13.0"), "13.0"),
+        (Found("13.0", "emulated"), "13.0, emulated"),
+        (Found("13.0", "faked"), "13.0, faked"),
+        (Found(None, "absent"), "none"),
+        (Found(None, "faked"), "none, faked"),
+    ],
+)
+def test_found_shows_its_kind(found: Found, shown: str) -> None:
+    """A real value is shown alone, others with their kind; an absent one as none."""
+    assert str(found) == shown
+
+
+@pytest.mark.parametrize(
+    ("arch", "found", "met"),
+    [
+        ("sm_100f", "sm_110", False),
+        ("sm_101f", "sm_101", True),
+        ("sm_120f", "sm_121", True),
+        ("sm_121f", "sm_120", False),
+        ("sm_100", "sm_103", False),
+        ("sm_103a", "sm_103", True),
+    ],
+)
+def test_families(arch: str, found: str, met: bool) -> None:
+    """A family goes on within its major, upwards; other names mean one device."""
+    assert one(arch=arch).met_by(Found(found)) is met
+
+
+def test_order_and_absence_of_requirements() -> None:
+    """The order is that of `NAMES`; None stands for no requirement, False for a device does not."""
+    requirements = parse({"arch": "sm_90", "gpu": False, "driver": None, "ctk": ">=13"})
+    assert [requirement.name for requirement in requirements] == ["ctk", "gpu", "arch"]
+
+
+@pytest.mark.parametrize(("arch", "known"), [("sm_122", True), ("sm_121", True), ("sm_119", False), ("sm_91", False)])
+def test_newer_architectures_are_believed(arch: str, known: bool) -> None:
+    """One after the newest that is known may exist; one between the known ones does not."""
+    if known:
+        assert one(arch=arch).arch == arch
+    else:
+        with pytest.raises(ValueError, match=f"arch='{arch}' is unknown"):
+            parse({"arch": arch})
+
+
+def test_pre_releases_count() -> None:
+    """A pre-release of a library meets a requirement for older releases."""
+    assert one(ctk=">=13.0").met_by(Found("13.1rc1"))
+
+
+@pytest.mark.parametrize(
+    ("raises", "error", "matches"),
+    [
+        (Raises(0), BindingsError(0, ""), True),
+        (Raises(1), BindingsError(True, ""), True),
+        (Raises(4), BindingsError("4", ""), False),
+        (Raises("PTX"), RuntimeError("PTX"), True),
+        (Raises("PTX"), RuntimeError("PTXAS"), False),
+        (Raises("PTX"), RuntimeError("NVPTX"), False),
+        (Raises(ValueError, "PTX"), RuntimeError("PTX"), True),
+        (Raises(BaseException), KeyError("x"), True),
+    ],
+)
+def test_any_expectation_is_enough(raises: Raises, error: BaseException, matches: bool) -> None:
+    """Numbers are compared as numbers, names as whole words, and one of several is enough."""
+    assert raises.matches(error) is matches
+
+
+def test_a_name_as_attribute() -> None:
+    """The attributes ``code_name`` and ``name`` carry codes, too."""
+    error = RuntimeError("failed")
+    error.name = "CUDA_ERROR_INVALID_PTX"  # type: ignore[attr-defined]
+    assert Raises("CUDA_ERROR_INVALID_PTX").matches(error)
+    assert not Raises("CUDA_ERROR_INVALID").matches(error)
+
+
+def test_shown_without_expectations() -> None:
+    """A pattern alone stands for any exception; without a pattern none is shown."""
     assert str(Raises(match="x")) == "an exception matching 'x'"
     assert repr(Raises(match="x")) == "Raises(match='x')"
-    assert str(Raises(4, ValueError)) == "4 or ValueError"
-    assert repr(Raises(4, ValueError)) == "Raises(4, ValueError)"
+    assert (str(Raises(222)), repr(Raises(222))) == ("222", "Raises(222)")
+
+
+def test_a_device_is_wanted_by_default() -> None:
+    """A requirement for a GPU asks for one unless it says otherwise."""
+    assert Requirement("gpu", "a GPU").met_by(Found("sm_90"))
+    assert not Requirement("gpu", "no GPU", wanted=False).met_by(Found("sm_90"))
+
+
+def test_an_unknown_form_of_architecture_runs_nowhere() -> None:
+    """A requirement that was made without `parse` may hold any text; no device is of such an architecture."""
+    assert not Requirement("arch", "arch x", arch="hopper").met_by(Found("sm_90"))
+
+
+def test_a_version_of_another_form_meets_nothing() -> None:
+    """A found value that is not a version is not compared."""
+    assert not one(driver=">=13").met_by(Found("nonsense"))
+    assert not one(driver="!=13.0").met_by(Found("nonsense"))

@@ -43,7 +43,7 @@ def test_pipelines(producer, consumer, kind, made, read, fine: bool) -> None:
 
 
 def test_what_was_looked_up_is_what_a_pipeline_means() -> None:
-    """A copy that somebody else loaded later does not take the place of the one that was looked up."""
+    """A copy that other code loaded later does not replace the one that was looked up."""
     pipeline = Pipeline("nvrtc", "nvJitLink", "ltoir")
     nvjitlink = item("nvJitLink", "13.0")
     strange = item("nvJitLink", "12.5", via=ALREADY_LOADED)
@@ -54,7 +54,7 @@ def test_what_was_looked_up_is_what_a_pipeline_means() -> None:
 
 @pytest.mark.parametrize("loaded", [0, 1])
 def test_a_pipeline_is_repaired_to_what_is_loaded(loaded: int) -> None:
-    """An end that somebody else loaded cannot be exchanged: the other one has to be of its release."""
+    """An end that other code loaded cannot be replaced: the repair changes the other end."""
     ends = [item("nvrtc", "13.2"), item("nvJitLink", "13.0")]
     ends[loaded] = item(ends[loaded].name, str(ends[loaded].version), via=ALREADY_LOADED)
     verdict = check_pipeline(Pipeline("nvrtc", "nvJitLink", "ltoir"), *ends)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
+from pytest_cudalink.compat.releases import DRIVER_BRANCH_FLOOR
 from pytest_cudalink.guardrails.items import ALREADY_LOADED, Fact, Item, Verdict
 from pytest_cudalink.guardrails.pipelines import ARTIFACT_KINDS, Pipeline
 from pytest_cudalink.guardrails.relations import packaged_with, shared_groups
@@ -25,7 +26,7 @@ from pytest_cudalink.guardrails.rules import (
     parse_constraint,
     worst,
 )
-from pytest_cudalink.versions import DRIVER_BRANCH_FLOOR, CudaVersion
+from pytest_cudalink.versions import CudaVersion
 
 NEW = KnownDriver(CudaVersion(99, 0))
 
@@ -109,7 +110,7 @@ def test_forward_compatibility_relaxes_the_driver_rule_alone(ctk, cuda, release)
 
 
 def test_the_reproducer() -> None:
-    """A 13.2 NVRTC wheel beside 13.0 headers of a system toolkit: both items, witnesses, rule and command."""
+    """A 13.2 NVRTC wheel with 13.0 headers of a system toolkit: both items, witnesses, rule and command."""
     nvrtc = item("nvrtc", "13.2")
     headers = item("cudart", "13.0", "headers", via="system-ctk-root")
     verdict = judge(headers, [nvrtc], driver=NEW)
@@ -164,6 +165,14 @@ def test_repair_of_a_constraint(constraint: str, name: str, command: str) -> Non
     verdict = check_constraint(found, SpecifierSet(constraint))
     assert verdict.fix == command
     assert bool(verdict.otherwise) == (not command)
+
+
+def test_advice_for_a_constraint() -> None:
+    """A program that no wheel brings: the advice is the newest release that the constraint admits."""
+    verdict = check_constraint(item("nvcc", "13.0", "binaries"), SpecifierSet(">=12.6,<13"))
+    assert (verdict.fix, verdict.otherwise) == ("", "put the bin folder of a CUDA 12.9 toolkit first on PATH")
+    verdict = check_constraint(item("nvrtc", "13.0"), SpecifierSet(">=99"))
+    assert (verdict.fix, verdict.otherwise) == ("", "no known release of CUDA is among '>=99'")
 
 
 @pytest.mark.parametrize("value", ["==13.2.2", "~=13.2.1", ">=13.2.1,<14", SpecifierSet(">=13,<13.2.2")])
@@ -405,6 +414,8 @@ def test_judge_all_counts_each_once() -> None:
     verdicts = judge_all([nvrtc, nvjitlink, headers, nvrtc], driver=NEW, pipelines=[pipeline, pipeline])
     counted = Counter(verdict.rule for verdict in verdicts)
     assert counted == {"ctk-version-known": 3, "ctk-constraint": 3, "driver": 3, "same-ctk": 1, "pipeline": 1}
+    (pair,) = [verdict for verdict in verdicts if verdict.rule == "same-ctk"]
+    assert pair.message.startswith("the nvrtc library and the cudart headers are both of CUDA 13.0")
 
 
 def test_pipelines_are_of_dynamic_libraries() -> None:
@@ -462,7 +473,7 @@ def test_order_of_look_ups_never_matters(items, driver, pipelines, constraint, d
 
 @given(ITEMS, st.lists(ITEMS, max_size=4), DRIVERS, PIPELINES)
 def test_looking_up_again_changes_nothing(one, remembered, driver, pipelines) -> None:
-    """What passed once passes again beside itself, with the same verdict."""
+    """An item that passed passes again together with itself, with the same verdict."""
     judged = {"driver": driver, "pipelines": pipelines}
     first = judge(one, remembered, **judged)
     assert judge(one, [*remembered, one], **judged) == first

@@ -142,7 +142,7 @@ def test_excludes_that_hold(exclude, left, cells) -> None:
     [
         (
             'driver = "13.0"\nbecause = "no-skew"',
-            "6: axes.x.exclude.1.because: not true where ctk = '12.9', driver = '13.0': the driver ",
+            "6: axes.x.exclude.1.because: not true where ctk = '13.2', driver = '13.0': the driver ",
         ),
         (
             'driver = "12.9"\nbecause = "known-issue"\nissue = "1"\nuntil = 2020-01-01',
@@ -213,7 +213,7 @@ def test_every_reason_holds_somewhere(cells) -> None:
         ("[defaults]\npyhton = '3.12'", ["2: defaults.pyhton: unknown key; did you mean 'python'?"]),
         ("[cells.a]\nctk = 13.0", ["2: cells.a.ctk: needed a string, as in '13.0', found a number (13.0)"]),
         ('[cells.a]\nctk = "14.0"', ["2: cells.a.ctk: no wheels of CUDA 14.0 are known; known: 12.0, "]),
-        ('[cells.a]\n\nctk = "12.7"', ["3: cells.a.ctk: NVIDIA published no wheels of CUDA 12.7; take 12.6 or 12.8"]),
+        ('[cells.a]\n\nctk = "12.7"', ["3: cells.a.ctk: NVIDIA published no wheels of CUDA 12.7; use 12.6 or 12.8"]),
         (
             '[cells.a]\ndriver = "new"',
             ["2: cells.a.driver: needed 'auto' or 'real' or 'absent' or a CUDA version that"],

@@ -33,6 +33,8 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitOr: ast.BitAnd,
     ast.BitAnd: ast.BitOr,
 }
+#: Arguments that only say what holds anyway: zip's.
+_ASSERTIONS = ("strict",)
 #: What is short enough to show around a constant.
 _CONTEXTS = (
     *(ast.Call, ast.Compare, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Tuple, ast.List, ast.Subscript),
@@ -116,6 +118,8 @@ def _children(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns", "decorator_list", "bases", "pattern", "type"):
             continue
+        if isinstance(node, ast.keyword) and node.arg in _ASSERTIONS:
+            continue
         if isinstance(node, ast.JoinedStr) and field == "values":
             # the words of a message are changed all at once; the values in it one by one
             yield from ((node, field, n, one) for n, one in enumerate(value) if isinstance(one, ast.FormattedValue))
@@ -181,7 +185,7 @@ def _calls(node: ast.Call) -> Iterator[ast.AST]:
             yield value
         case ast.Attribute(attr="get") if len(node.args) == 2:
             yield ast.Call(node.func, node.args[:1], [])
-    for number in range(len(node.keywords)):
+    for number in (number for number, one in enumerate(node.keywords) if one.arg not in _ASSERTIONS):
         yield ast.Call(node.func, node.args, [one for other, one in enumerate(node.keywords) if other != number])
 
 

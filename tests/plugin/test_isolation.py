@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from pytest_cudalink.report import read
+from tests.nested import NO_AUTOLOAD, with_plugins
 
 MODULE = """
 import ctypes, os, sys, time
@@ -25,24 +26,19 @@ def elsewhere(): return str(os.getpid()) != OUTER
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, samples, toolkit, monkeypatch):
+def run(pytester: pytest.Pytester, run_pytest, samples, toolkit, monkeypatch):
     """Run pytest on an emulated driver with a record file."""
     monkeypatch.delenv("OUTER_PROCESS", raising=False)
     pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
 
-    def go(module: str, *arguments: str, report: bool = True, file: str | None = None) -> pytest.RunResult:
+    def go(
+        module: str, *arguments: str, report: bool = True, file: str | None = None, plugins: tuple[str, ...] = ()
+    ) -> pytest.RunResult:
         path = pytester.makepyfile(MODULE + module)
         if file is not None:
             path.rename(pytester.path / file)
-        options = (
-            "--cudalink-driver=13.0",
-            *(["--cudalink-report=run.jsonl"] if report else []),
-            "-p",
-            "no:hypothesispytest",
-            "-p",
-            "no:randomly",
-        )
-        return pytester.runpytest_subprocess(*options, *arguments)
+        options = ("--cudalink-driver=13.0", *(["--cudalink-report=run.jsonl"] if report else []))
+        return run_pytest(*options, *arguments, plugins=plugins)
 
     return go
 
@@ -209,7 +205,7 @@ def test_starts_pytest():
     assert elsewhere()
     assert "PARENT" not in os.environ, "runs itself"
     environment = {**os.environ, "PARENT": str(os.getpid())}
-    command = [sys.executable, "-m", "pytest", "inner.py"]
+    command = [sys.executable, "-m", "pytest", "-p", "cudalink", "inner.py"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert "1 passed" in done.stdout, done.stdout
 """,
@@ -318,7 +314,8 @@ def test_exit(): atexit.register(os.abort)
 def test_subtests(subtests):
     with subtests.test(): pass
     os.abort()
-"""
+""",
+        plugins=("subtests",),
     )
     result.stdout.fnmatch_lines(["*ERROR at teardown of test_teardown*", "*was killed by SIGABRT"])
     result.stdout.fnmatch_lines(["*ERROR at teardown of test_exit*", "*was killed by SIGABRT"])
@@ -340,10 +337,13 @@ def test_outside_of_the_rootdir(run, pytester) -> None:
     assert {link.nodeid for link in found.links} == {test.nodeid for test in found.tests}
 
 
-def test_started_by_a_script(run, pytester) -> None:
+def test_started_by_a_script(run, pytester, monkeypatch) -> None:
     """A script with a command line of its own may call pytest: in a worker too, a child has what the script gave."""
     pytester.makepyfile(test_it="def test(): pass")
-    script = pytester.makepyfile(start="import pytest\npytest.main(['-n1', '--cudalink-isolate', 'test_it.py'])\n")
+    words = with_plugins("-n1", "--cudalink-isolate", "test_it.py")
+    script = pytester.makepyfile(start=f"import pytest\npytest.main({words})\n")
+    for name, value in NO_AUTOLOAD.items():
+        monkeypatch.setenv(name, value)
     result = pytester.run(sys.executable, script, "--an-option-of-its-own")
     result.assert_outcomes(passed=1)
 
@@ -357,8 +357,7 @@ def test_seed(request): print("seed", request.config.getoption("randomly_seed"))
 """,
         "--cudalink-isolate",
         "-rP",
-        "-p",
-        "randomly",
+        plugins=("randomly",),
     )
     seeds = re.findall(r"seed[= ](\d+)", result.stdout.str())
     assert len(seeds) == 2

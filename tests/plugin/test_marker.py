@@ -6,14 +6,12 @@ import pytest
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester):
+def run(pytester: pytest.Pytester, run_pytest):
     """Run pytest on one module in a process of its own, on an emulated driver of CUDA 13.0."""
 
     def go(module: str, *arguments: str) -> pytest.RunResult:
         pytester.makepyfile(f"import pytest\nfrom pytest_cudalink import Raises\n{module}")
-        return pytester.runpytest_subprocess(
-            "--cudalink-driver=13.0", "-rsxX", "--strict-markers", "-p", "no:randomly", *arguments
-        )
+        return run_pytest("--cudalink-driver=13.0", "-rsxX", "--strict-markers", *arguments)
 
     return go
 
@@ -181,7 +179,7 @@ class TestOther(unittest.TestCase):
     result.assert_outcomes(passed=5, xfailed=1, skipped=1, errors=1, failed=2)
     result.stdout.fnmatch_lines(
         [
-            "5 tests asserted the failure documented without driver >= 13.2: CUDA_ERROR_X or SystemExit",
+            "5 tests failed as documented (driver >= 13.2 not met): CUDA_ERROR_X or SystemExit",
             "FAILED *::test_other - *",
             "FAILED *::test_passes - *",
             "ERROR *::test_broken_fixture - RuntimeError*",
@@ -204,7 +202,7 @@ def test_new_ptx():
     )
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
-        ["1 test asserted the failure documented without driver >= 13.2: CUDA_ERROR_UNSUPPORTED_PTX_VERSION"]
+        ["1 test failed as documented (driver >= 13.2 not met): CUDA_ERROR_UNSUPPORTED_PTX_VERSION"]
     )
 
 
@@ -411,15 +409,15 @@ def test_each_without_a_driver_skips_that_half(run) -> None:
     result.stdout.fnmatch_lines(
         [
             "bundled: 1 link (1 on nvJitLink)",
-            "1 test would run with a CUDA driver",
+            "1 test was skipped: it needs a CUDA driver",
             "SKIPPED * cudalink: needs a CUDA driver (found none, and *",
         ]
     )
 
 
-def test_skip_without_any_option(pytester: pytest.Pytester) -> None:
+def test_skip_without_any_option(pytester: pytest.Pytester, run_pytest) -> None:
     """A requirement that does not hold is a skip and no error, too, where nothing else asked for the phases."""
     pytester.makepyfile("import pytest\n@pytest.mark.cudalink(ctk='>=99')\ndef test_it(caplog): pass")
-    result = pytester.runpytest_subprocess("-rs", "-p", "no:cacheprovider")
+    result = run_pytest("-rs", "-p", "no:cacheprovider")
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*cudalink: needs ctk >= 99 (found *"])

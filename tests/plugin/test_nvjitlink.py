@@ -26,14 +26,14 @@ def fetched():
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, samples, toolkit):
+def run(pytester: pytest.Pytester, run_pytest, samples, toolkit):
     """Run pytest on one module in a process of its own."""
     for release in ("12.9", "13.2"):
         pytester.path.joinpath(f"{release}.ptx").write_bytes(samples[f"{release}/user.ptx"])
 
     def go(module: str, *arguments: str) -> pytest.RunResult:
         pytester.makepyfile(module)
-        return pytester.runpytest_subprocess("-p", "no:hypothesispytest", *arguments)
+        return run_pytest(*arguments)
 
     return go
 
@@ -166,10 +166,10 @@ def test_aliases_of_a_real_library(fetched) -> None:
     subprocess.run([sys.executable, "-c", code, str(library), *names], check=True)
 
 
-def test_absent_is_no_warning_of_ours(pytester: pytest.Pytester) -> None:
+def test_absent_is_no_warning_of_ours(pytester: pytest.Pytester, run_pytest) -> None:
     """Saying in records and markers that there is no nvJitLink warns nobody: the link that does without it does."""
     pytester.makepyfile("import pytest\n@pytest.mark.cudalink(nvjitlink='>=12')\ndef test_it(): pass")
-    result = pytester.runpytest_subprocess(
+    result = run_pytest(
         "-W", "error", "--cudalink-nvjitlink=absent", "--cudalink-report=records.jsonl", "-p", "no:cacheprovider"
     )
     result.assert_outcomes(skipped=1)

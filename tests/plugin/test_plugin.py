@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pytest_cudalink.plugin.run import MISSING_DRIVER
+from pytest_cudalink.plugin.missing_driver import MISSING_DRIVER
 
 FORCED = """
 import pytest
@@ -21,14 +21,14 @@ def test_forced():
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester):
+def run(pytester: pytest.Pytester, run_pytest):
     """Run pytest on one module in a process of its own."""
 
-    def go(module: str, *arguments: str, ini: str = "") -> pytest.RunResult:
+    def go(module: str, *arguments: str, ini: str = "", fresh: bool = False) -> pytest.RunResult:
         pytester.makepyfile(module)
         if ini:
             pytester.makeini(f"[pytest]\n{ini}\n")
-        return pytester.runpytest_subprocess(*arguments)
+        return run_pytest(*arguments, fresh=fresh)
 
     return go
 
@@ -87,20 +87,22 @@ def test_quiet_shows_no_header(run) -> None:
     result.stdout.no_fnmatch_line("cudalink:*")
 
 
-def test_without_autoload(run, monkeypatch) -> None:
-    """``-p cudalink`` works where plugins are not loaded by themselves."""
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    result = run(
-        FORCED.format(backend="nvjitlink", policy="strict-major"), "-p", "cudalink", "--force-backend=nvjitlink"
-    )
+@pytest.mark.parametrize("autoload", [True, False])
+def test_both_ways_to_load(run, pytester, autoload) -> None:
+    """The plugin loads by itself; ``-p cudalink`` works where plugins are not loaded by themselves."""
+    module, option = FORCED.format(backend="nvjitlink", policy="strict-major"), "--force-backend=nvjitlink"
+    if autoload:
+        pytester.makepyfile(module)
+        result = pytester.runpytest_subprocess(option)
+    else:
+        result = run(module, option, fresh=True)
     result.assert_outcomes(passed=1)
 
 
-def test_switched_off(run) -> None:
+def test_switched_off(pytester) -> None:
     """``-p no:cudalink`` leaves nothing behind."""
-    result = run(
-        "def test(request): assert not request.config.pluginmanager.has_plugin('cudalink')", "-p", "no:cudalink"
-    )
+    pytester.makepyfile("def test(request): assert not request.config.pluginmanager.has_plugin('cudalink')")
+    result = pytester.runpytest_subprocess("-p", "no:cudalink")
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("cudalink:*")
 
@@ -127,8 +129,6 @@ def test_nothing_of_cuda_is_loaded(run) -> None:
             assert "nvJitLink" not in open("/proc/self/maps").read()
         """,
         "-q",
-        "-p",
-        "no:hypothesispytest",
     )
     result.assert_outcomes(passed=1)
 
@@ -271,11 +271,12 @@ def test_forced_driver_without_a_driver_skips(run, monkeypatch) -> None:
         """,
         "--force-backend=driver",
         "-rs",
+        fresh=True,
     )
     result.assert_outcomes(passed=2, skipped=2, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "2 tests would run with a CUDA driver",
+            "2 tests were skipped: they need a CUDA driver",
             "SKIPPED * cudalink: needs a CUDA driver (found none, and the driver backend is forced)",
         ]
     )
@@ -297,7 +298,7 @@ def test_fixtures_skip_as_the_marker_does(run, arguments, needed, found) -> None
     result = run("def test(driver_lifetimes, emulated_driver): pass", "-rs", *arguments)
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(
-        [f"1 test would run with {needed}", f"SKIPPED * cudalink: needs {needed} (found {found})"]
+        [f"1 test was skipped: it needs {needed}", f"SKIPPED * cudalink: needs {needed} (found {found})"]
     )
 
 

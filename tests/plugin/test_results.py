@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pytest_cudalink.report import Recording, read, records
+from tests.nested import NO_AUTOLOAD, with_plugins
 
 LINK = """
 import os
@@ -24,17 +25,15 @@ def link(backend=None, name="user.ptx"):
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, samples, toolkit):
+def run(pytester: pytest.Pytester, run_pytest, samples, toolkit):
     """Run pytest with a record file on an emulated driver; gives the result and what the file says, checked."""
     pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
     pytester.path.joinpath("new.ptx").write_bytes(samples["13.5/user.ptx"])
     validator = Draft202012Validator(records.schema())
 
-    def go(module: str, *arguments: str) -> tuple[pytest.RunResult, Recording]:
+    def go(module: str, *arguments: str, plugins: tuple[str, ...] = ()) -> tuple[pytest.RunResult, Recording]:
         pytester.makepyfile(LINK + module)
-        result = pytester.runpytest_subprocess(
-            "--cudalink-driver=13.0", "--cudalink-report=run.jsonl", "-p", "no:randomly", *arguments
-        )
+        result = run_pytest("--cudalink-driver=13.0", "--cudalink-report=run.jsonl", *arguments, plugins=plugins)
         path = pytester.path / "run.jsonl"
         for line in path.read_text().splitlines(keepends=True):
             if line.endswith("\n"):
@@ -172,11 +171,14 @@ def test_pytest_in_a_test(run, pytester, monkeypatch) -> None:
     pytester.makepyfile(
         """
 import subprocess, sys
-def test_nested(): subprocess.run([sys.executable, "-m", "pytest", "inner.py"], check=True)
+def test_nested(): subprocess.run([sys.executable, "-m", "pytest", "-p", "cudalink", "inner.py"], check=True)
 """
     )
+    for name, value in NO_AUTOLOAD.items():
+        monkeypatch.setenv(name, value)
     script = (
-        "import os, pytest; code = pytest.main(['-n1']); raise SystemExit(code or 'CUDALINK_REPORT' not in os.environ)"
+        f"import os, pytest; code = pytest.main({with_plugins('-n1')}); "
+        "raise SystemExit(code or 'CUDALINK_REPORT' not in os.environ)"
     )
     result = pytester.run(sys.executable, "-c", script)
     assert result.ret == 0
@@ -270,7 +272,7 @@ def test_group(subtests):
         with subtests.test("part", i=i, name="it's"):
             assert i != 1
 """
-    _, found = run(module, *arguments)
+    _, found = run(module, *arguments, plugins=("subtests",))
     (test,) = found.tests
     assert test.outcome == "failed"
     assert "subtest" in test.reason
@@ -291,7 +293,7 @@ def test_flaky():
     for _ in tries: link("driver")
     assert len(tries) == 3
 """
-    _, found = run(module)
+    _, found = run(module, plugins=("rerunfailures",))
     assert outcomes(found) == {"test_flaky": ["rerun", "rerun", "passed"]}
     assert [test.attempt for test in found.tests] == [1, 2, 3]
     assert [test.links for test in found.tests] == [1, 2, 3]
@@ -308,7 +310,7 @@ def test_crashes_once():
         time.sleep(1)  # the other plugin tells its controller of the test in a thread
         os.kill(os.getpid(), 9)
 """
-    _, found = run("import time\n" + module, "-n1", "--reruns=1")
+    _, found = run("import time\n" + module, "-n1", "--reruns=1", plugins=("rerunfailures",))
     expected = [("gw0", 1), ("gw1", 1)]
     assert [(start.worker, start.attempt) for start in found.starts] == expected
     assert [(test.worker, test.attempt) for test in found.tests] == expected
@@ -331,7 +333,7 @@ def test_links_outside_of_tests_under_xdist(run) -> None:
     result.stdout.fnmatch_lines(["bundled: 2 links (2 on the driver)"])
 
 
-def test_library_imported_in_a_test(pytester, samples, toolkit) -> None:
+def test_library_imported_in_a_test(pytester, run_pytest, samples, toolkit) -> None:
     """The first import of a library, in the middle of a test, counts what follows for that test."""
     pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
     pytester.makepyfile(
@@ -341,21 +343,21 @@ def test_imports_and_links(request):
     Linker(ObjectCode.from_ptx("user.ptx"), options=LinkerOptions(arch="sm_90")).link("cubin")
 
 def test_properties(request):
-    from pytest_cudalink.plugin import run as session
-    assert session.of(request.config).totals.links == {"bundled/nvjitlink": 1}
-    assert "outside" not in vars(session.of(request.config))
+    from pytest_cudalink.plugin.run import run_of
+    assert run_of(request.config).get("ledger").totals.links == {"bundled/nvjitlink": 1}
+    assert not run_of(request.config).get("ledger").outside.links
 """
     )
-    result = pytester.runpytest_subprocess("-p", "no:randomly")
+    result = run_pytest()
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["bundled: 1 link (1 on nvJitLink)"])
 
 
-def test_unwritable_report(pytester) -> None:
+def test_unwritable_report(pytester, run_pytest) -> None:
     """A file that cannot be written is a usage error that names it."""
     pytester.makepyfile("def test(): pass")
     pytester.path.joinpath("folder").mkdir()
-    result = pytester.runpytest_subprocess("--cudalink-report=folder")
+    result = run_pytest("--cudalink-report=folder")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*cudalink: --cudalink-report is folder (from option); it cannot be written: *"])
 
@@ -391,8 +393,8 @@ def test_summary(run) -> None:
         [
             "*= cudalink =*",
             "bundled: 4 links (3 on the driver, 1 on nvJitLink)",
-            "1 test asserted the failure documented without driver >= 13.5: CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
-            "2 tests would run with driver >= 13.2",
+            "1 test failed as documented (driver >= 13.5 not met): CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+            "2 tests were skipped: they need driver >= 13.2",
         ],
         consecutive=True,
     )

@@ -62,7 +62,7 @@ def cuda_core(toolkit) -> str:
 
 
 @pytest.fixture
-def go(cuda_core, toolkit, samples, pytester: pytest.Pytester):
+def go(cuda_core, toolkit, samples, pytester: pytest.Pytester, run_pytest):
     """Run pytest on a module that uses cuda.core, on an emulated driver of the toolkit's release."""
     for name in ("main.ptx", "user.ptx"):
         pytester.path.joinpath(name).write_bytes(samples[f"12.9/{name}"])
@@ -70,14 +70,12 @@ def go(cuda_core, toolkit, samples, pytester: pytest.Pytester):
     def run(module: str, *arguments: str, head: str = HEAD) -> pytest.RunResult:
         pytester.makepyfile(head + module)
         # cuda.core 0.5 and 0.6 warn of their own names
-        return pytester.runpytest_subprocess(
+        return run_pytest(
             f"--cudalink-driver={toolkit}",
-            # what releases do with memory has a test of its own
+            # what releases do with memory has a separate test
             "--cudalink-lifetime=report",
             "-W",
             "error::RuntimeWarning",
-            "-p",
-            "no:hypothesispytest",
             *arguments,
         )
 

@@ -1,10 +1,10 @@
-"""A library that links PTX, with nvJitLink or with the driver; stands for yours."""
+"""A library that links PTX, with nvJitLink or with the driver; your library takes its place."""
 
 import ctypes
 
 from cuda.bindings import driver, nvjitlink
 
-#: Its switch: True takes the driver, False nvJitLink, None lets the library decide.
+#: The library's switch: True uses the driver, False nvJitLink; None lets the library decide.
 USE_DRIVER = None
 
 

@@ -1,0 +1,26 @@
+"""Installed wheels by the names of their packages, read from their metadata; nothing is imported or loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Final
+
+__all__ = ["NVJITLINK", "installed_wheel", "installed_wheels"]
+
+#: Packages that bring nvJitLink: of CUDA 13, and of CUDA 12. Both can be installed at once.
+NVJITLINK: Final = ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12")
+
+
+def installed_wheels(*names: str) -> Iterator[metadata.Distribution]:
+    """Yield the packages of `names` that are installed, in that order."""
+    for name in names:
+        try:
+            yield metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue
+
+
+def installed_wheel(*names: str) -> metadata.Distribution | None:
+    """Return the first package of `names` that is installed; None if none of them is."""
+    return next(installed_wheels(*names), None)

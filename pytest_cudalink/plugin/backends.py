@@ -1,0 +1,143 @@
+"""What the run forces on the targets, and what they linked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from ..process.imports import STEERED, postpone
+
+if TYPE_CHECKING:
+    from ..targets import Choice, ForcedBackendError, LinkEvent, LinkInput, Target
+    from ..targets.choice import Backend
+    from ..targets.steering import Steering
+    from .run import Run
+    from .settings import Settings
+
+__all__ = ["Backends", "of", "start"]
+
+
+def of(run: Run) -> Steering:
+    """Return the steering of a run; the first call starts it."""
+    return cast("Backends", run.part("backends")).steering
+
+
+class Backends:
+    """The targets of a run, steered from the first time that a part of the plugin asks.
+
+    Parameters
+    ----------
+    run : Run
+
+    Attributes
+    ----------
+    steering : Steering
+
+    Raises
+    ------
+    pytest.UsageError
+        If a hook registers what is not a target, or the setting names targets that do not exist.
+    """
+
+    def __init__(self, run: Run) -> None:
+        from ..targets.bindings import SEAMS
+        from ..targets.steering import Steering
+
+        self._run = run
+        run.follow()
+        targets = _targets(run.config)
+        self.steering = Steering(
+            list(targets.values()),
+            only=_only(run.settings, list(targets)),
+            decide=self._decide,
+            seams=SEAMS,
+            on_link=self._linked,
+            on_unsupported=self._left_alone,
+            on_mismatch=self._mismatched,
+            nodeid=lambda: run.nodeid,
+        )
+        self.steering.start(_choice(run.settings))
+        run.config.add_cleanup(self.steering.stop)
+
+    def _decide(self, target: str, choice: Choice, inputs: tuple[LinkInput, ...] | None) -> Choice:
+        """Let hooks veto or change a choice."""
+        config = self._run.config
+        hook = config.hook.pytest_cudalink_decide
+        if not hook.get_hookimpls():
+            return choice
+        answer: Choice | None = hook(config=config, target=target, choice=choice, inputs=inputs)
+        return choice if answer is None else answer
+
+    def _linked(self, event: LinkEvent) -> None:
+        self._run.part("ledger")
+        self._run.config.hook.pytest_cudalink_link(config=self._run.config, event=event)
+
+    def _left_alone(self, target: str, why: str) -> None:
+        from . import ledger
+
+        ledger.of(self._run).here.left_alone[target] = why
+
+    def _mismatched(self, error: ForcedBackendError) -> None:
+        self._run.part("mismatches").pending.append(error)
+
+
+def start(run: Run) -> None:
+    """Steer at once if the run asks for something; otherwise when a library is imported, or the bundled one links."""
+    settings, config = run.settings, run.config
+    from_default = settings.backend.source == settings.target.source == "default"
+    if not from_default or config.hook.pytest_cudalink_targets.get_hookimpls():
+        of(run)
+    else:
+        config.add_cleanup(postpone(lambda: of(run), until=STEERED))
+    if settings.policy.source != "default":
+        from ..linker import forcing
+
+        undo = ExitStack()
+        undo.callback(forcing.set_default_policy, forcing.set_default_policy(settings.policy.value))
+        config.add_cleanup(undo.close)
+
+
+def _choice(settings: Settings) -> Choice:
+    from ..targets import Choice
+
+    backend = settings.backend
+    if backend.value not in ("driver", "nvjitlink"):
+        return Choice(None, backend.source)
+    return Choice(cast("Backend", backend.value), f"--force-backend, from {backend.source}")
+
+
+def _targets(config: pytest.Config) -> dict[str, Target]:
+    """Return the plugin's targets and those that hooks register, by name."""
+    from ..targets.base import registered
+    from ..targets.bundled import Bundled
+    from ..targets.cuda_core import CudaCore
+    from ..targets.numba_cuda import NumbaCuda
+
+    targets: dict[str, Target] = {target.name: target for target in (Bundled(), CudaCore(), NumbaCuda())}
+    for added in reversed(config.hook.pytest_cudalink_targets(config=config)):
+        try:
+            targets.update({target.name: target for target in registered(added)})
+        except TypeError as error:
+            msg = f"cudalink: the hook pytest_cudalink_targets: {error}"
+            raise pytest.UsageError(msg) from error
+    return targets
+
+
+def _only(settings: Settings, known: Sequence[str]) -> frozenset[str] | None:
+    """Return the names of the targets that may be forced; None for all."""
+    value = settings.target.value
+    if value == "all":
+        return None
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        wrong = ", ".join(map(repr, unknown)) or "nothing"
+        msg = (
+            f"cudalink: --cudalink-target is {value!r} (from {settings.target.source}); {wrong} is not a target, "
+            f"expected all or some of {', '.join(known)}"
+        )
+        raise pytest.UsageError(msg)
+    return frozenset(names)

@@ -1,0 +1,65 @@
+"""The facts of one attempt of a test, and how a report shows them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+__all__ = ["Facts", "fail"]
+
+
+@dataclass
+class Facts:
+    """What one attempt of a test did; travels on its last report, as plain values that cross a process border.
+
+    Attributes
+    ----------
+    links : Counter of str
+        Number of links by ``target/backend``.
+    violations : int
+        Number of lifetime violations.
+    documented : dict of str to str, or None
+        The failure that the test asserted: ``requirement`` and ``raises``.
+    missing : str or None
+        The requirement that the skipped test needs.
+    verdicts : list of dict
+        Verdicts of the guard rails.
+    left_alone : dict of str to str
+        Targets that cannot be steered, with the reason.
+    """
+
+    links: Counter[str] = field(default_factory=Counter)
+    violations: int = 0
+    documented: dict[str, str] | None = None
+    missing: str | None = None
+    verdicts: list[dict[str, Any]] = field(default_factory=list)
+    left_alone: dict[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The facts as plain values."""
+        return {**vars(self), "links": dict(self.links)}
+
+    def properties(self) -> list[tuple[str, str]]:
+        """The facts as properties of a JUnit report, without those that are empty."""
+        found = []
+        if self.links:
+            found.append(("cudalink.links", " ".join(f"{key}={count}" for key, count in sorted(self.links.items()))))
+        if self.violations:
+            found.append(("cudalink.violations", str(self.violations)))
+        if self.documented:
+            found.append(("cudalink.documented", "{requirement}: {raises}".format(**self.documented)))
+        if self.missing:
+            found.append(("cudalink.missing", self.missing))
+        return found
+
+
+def fail(report: pytest.TestReport, title: str, text: str, longrepr: Any = None) -> None:
+    """Turn a report into one of a failure; a report that has failed already gets the text as a section."""
+    if report.failed:
+        report.sections.append((title, text))
+    else:
+        report.outcome, report.longrepr = "failed", text if longrepr is None else longrepr
+        vars(report).pop("wasxfail", None)

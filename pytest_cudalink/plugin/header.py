@@ -1,0 +1,112 @@
+"""The header of a run: backend and policy with their sources, what the machine has, and what is forced."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from . import backends, driver
+from .settings import OF_EMULATION, OPTIONS
+
+if TYPE_CHECKING:
+    from ..emulator import Emulation
+    from ..versions import CudaVersion
+    from .run import Run
+    from .settings import Settings
+
+__all__ = ["lines"]
+
+
+def lines(run: Run) -> list[str]:
+    """Return the lines of the header."""
+    from .. import probes
+
+    settings, fakes = run.settings, probes.fakes()
+    inherited = driver.inherited(run.config)
+    parts = [
+        f"backend {settings.backend}",
+        f"policy {settings.policy}",
+        _faked("nvJitLink", "nvjitlink") if fakes.fakes_nvjitlink else _nvjitlink(settings, probes.nvjitlink_wheel()),
+        _faked("driver CUDA", "driver")
+        if fakes.fakes_driver
+        else _driver(settings, probes.driver_version(), inherited=inherited),
+        *([f"guard rails {settings.guard_rails}"] if settings.guard_rails.value != "off" else []),
+    ]
+    return [
+        f"cudalink: {', '.join(parts)}",
+        *([_forced(run)] if settings.backend.value != "auto" else []),
+        *_of_emulation(settings, inherited=inherited),
+        *(f"cudalink: {name}: {value}" for name, value in run.hook_facts.items()),
+    ]
+
+
+def _faked(shown: str, name: str) -> str:
+    from ..environment.facts import Environment
+
+    found = Environment()[name]
+    return f"{shown} {found.value or 'none'} ({found.kind} by {found.source})"
+
+
+def _nvjitlink(settings: Settings, wheel: str | None) -> str:
+    from ..probes import FIRST_USABLE_NVJITLINK
+    from ..versions import CudaVersion
+
+    if settings.nvjitlink.value == "absent":
+        return f"no nvJitLink (absent, from {settings.nvjitlink.source})"
+    if settings.nvjitlink.value != "auto":
+        return f"nvJitLink {settings.nvjitlink.value} (preloaded, from {settings.nvjitlink.source})"
+    if wheel is None:
+        return "no nvJitLink wheel"
+    usable = CudaVersion.parse(wheel) >= FIRST_USABLE_NVJITLINK
+    return f"nvJitLink {wheel}" + ("" if usable else f" (unusable: {FIRST_USABLE_NVJITLINK} or newer is needed)")
+
+
+def _emulation() -> Emulation | None:
+    preload = sys.modules.get("pytest_cudalink.process.preload")
+    return preload.emulated() if preload is not None else None
+
+
+def _driver(settings: Settings, version: CudaVersion | None, *, inherited: bool) -> str:
+    emulation = _emulation()
+    source = "" if settings.driver.source == "default" else f", from {settings.driver.source}"
+    if emulation is not None:
+        if settings.driver.value == "auto":
+            source = ", from the environment" if inherited else ", of the toolkit's version"
+        missing = f"; {emulation.missing}" if emulation.missing else ""
+        return f"driver CUDA {version} (emulated, {emulation.arch}, release {emulation.release}{source}{missing})"
+    if settings.driver.value == "absent":
+        return f"no driver (absent{source})"
+    return f"driver CUDA {version}" if version else "no driver"
+
+
+def _forced(run: Run) -> str:
+    """Return which targets are forced, of those that are installed."""
+    settings, steering = run.settings, backends.of(run)
+    names = []
+    for target in steering.targets.values():
+        version = target.version()
+        if (version is None and target.distribution is not None) or not (
+            steering.only is None or target.name in steering.only
+        ):
+            continue
+        names.append(target.name if target.name == "bundled" or version is None else f"{target.name} {version}")
+    how = "each backend in turn" if settings.backend.value == "each" else settings.backend.value
+    narrowed = f" (--cudalink-target from {settings.target.source})" if steering.only is not None else ""
+    return f"cudalink: forced to {how}: {', '.join(names) or 'no target that is installed'}{narrowed}"
+
+
+def _of_emulation(settings: Settings, *, inherited: bool) -> list[str]:
+    """Return the emulator's settings other than the defaults, and settings that are ignored in this run."""
+    emulated = _emulation() is not None
+    found = []
+    if emulated:
+        heard = {**driver.asked(None if inherited else settings), "lifetime": settings.lifetime}
+        defaults = {option.name: option.default for option in OPTIONS}
+        words = [f"{name} {setting}" for name, setting in heard.items() if setting.value != defaults[name]]
+        found += [f"cudalink: emulated driver: {', '.join(words)}"] if words else []
+    if inherited or not emulated:
+        options = ((name, getattr(settings, name)) for name in OF_EMULATION)
+        words = [f"{name} {setting}" for name, setting in options if setting.source != "default"]
+        why = "the emulated driver comes from the environment" if inherited else "no emulated driver in this run"
+        found += [f"cudalink: ignored ({why}): {', '.join(words)}"] if words else []
+    return found

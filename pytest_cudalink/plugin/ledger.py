@@ -1,0 +1,183 @@
+"""The ledger of a run: adds up what the hooks of `hookspecs` report, for each test and for the run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from .facts import Facts
+
+if TYPE_CHECKING:
+    from ..emulator.control import Violation
+    from ..guardrails import Verdict
+    from ..targets import LinkEvent
+    from .run import Run
+
+__all__ = ["Ledger", "Outside", "Totals", "describe", "of"]
+
+
+def of(run: Run) -> Ledger:
+    """Return the ledger of a run; the first call opens it."""
+    return cast("Ledger", run.part("ledger"))
+
+
+def describe(violation: Violation, maker: str | None, nodeid: str | None) -> str:
+    """Return a violation in several lines, with the test that created the link state if that is another one."""
+    note = "" if maker in (nodeid, None) else f"\nThe link state was created by {maker}."
+    return violation.long_repr + note
+
+
+@dataclass
+class Outside:
+    """What belongs to no test of this process; travels to xdist's controller as plain values.
+
+    Attributes
+    ----------
+    problems : list of str
+        Why the run fails although no test shows it.
+    violations : list of str
+        Lifetime violations outside of tests, described.
+    missing : Counter of str
+        Number of modules that were skipped, by what they need.
+    """
+
+    links: Counter[str] = field(default_factory=Counter)
+    missing: Counter[str] = field(default_factory=Counter)
+    verdicts: list[dict[str, Any]] = field(default_factory=list)
+    left_alone: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {**vars(self), "links": dict(self.links), "missing": dict(self.missing)}
+
+
+@dataclass
+class Totals(Outside):
+    """The sums of a run, over all its processes.
+
+    Attributes
+    ----------
+    violations_of_tests : Counter of str
+        Number of lifetime violations by test.
+    documented : list of (str, str, str)
+        Tests that asserted a documented failure: test, requirement, failure.
+    """
+
+    violations_of_tests: Counter[str] = field(default_factory=Counter)
+    documented: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def add(self, nodeid: str, facts: Mapping[str, Any]) -> None:
+        """Add the facts of one attempt of a test."""
+        if documented := facts["documented"]:
+            self.documented.append((nodeid, documented["requirement"], documented["raises"]))
+        if missing := facts["missing"]:
+            self.missing[missing] += 1
+        if violations := facts["violations"]:
+            self.violations_of_tests[nodeid] += violations
+        self._join(facts)
+
+    def add_outside(self, given: Mapping[str, Any], prefix: str = "") -> None:
+        """Add what `Outside.as_json` returned, in this process or in another; violations get the prefix."""
+        if given:
+            self.missing.update(given["missing"])
+            self.problems += given["problems"]
+            self.violations += [f"{prefix}{text}" for text in given["violations"]]
+            self._join(given)
+
+    def failing(self, lifetime: str) -> list[str]:
+        """Return why the run fails although no test shows it; `lifetime` is the mode of the checks."""
+        return self.problems + (self.violations if lifetime != "report" else [])
+
+    def _join(self, facts: Mapping[str, Any]) -> None:
+        self.links.update(facts["links"])
+        self.verdicts += facts["verdicts"]
+        self.left_alone.update(facts["left_alone"])
+
+
+class Ledger:
+    """A plugin object, there once something happened that is counted.
+
+    Implements the plugin's own hooks as any project can. A test's facts go onto its last report, so that they reach the
+    process that adds up; there every report is read.
+
+    Parameters
+    ----------
+    run : Run
+
+    Attributes
+    ----------
+    totals : Totals
+        Complete at the end of the session, in the process that runs no test for another.
+    outside : Outside
+        What happened outside of tests, in this process.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._facts: Facts | None = None
+        self.totals = Totals()
+        self.outside = Outside()
+        run.follow()
+
+    @property
+    def test(self) -> Facts:
+        """Mutable facts of the current attempt; created on first use."""
+        if self._facts is None:
+            self._facts = Facts()
+        return self._facts
+
+    @property
+    def here(self) -> Facts | Outside:
+        """Where to count what happens now: in the current test's facts, or outside of tests."""
+        return self.outside if self._run.nodeid is None else self.test
+
+    # -- the plugin's hooks
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cudalink_link(self, event: LinkEvent) -> None:
+        self.here.links[f"{event.target}/{event.backend}"] += 1
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:
+        names = ("status", "rule", "message", "fix", "otherwise")
+        content = {**{name: getattr(verdict, name) for name in names}, "items": list(verdict.items)}
+        self.here.verdicts.append({"nodeid": nodeid, **content})
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None, maker: str | None) -> None:
+        if nodeid is not None:
+            self.test.violations += 1
+        else:
+            self.outside.violations.append(describe(violation, maker, None))
+
+    # -- pytest's hooks
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self) -> None:
+        self._facts = None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logfinish(self) -> None:
+        self._facts = None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, object]:
+        report = yield
+        facts = self._facts
+        if call.when == "teardown" and facts is not None:
+            report.cudalink = facts.as_json()  # type: ignore[attr-defined]
+            if self._run.settings.properties.value == "on":
+                report.user_properties.extend(facts.properties())
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        facts: Mapping[str, Any] | None = getattr(report, "cudalink", None)
+        if facts and not self._run.reports_elsewhere:
+            self.totals.add(report.nodeid, facts)

@@ -1,0 +1,275 @@
+"""The life of a run, in the order of pytest's hooks; the only module that makes and registers plugin objects."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from . import backends, driver, marker, settings
+from .plan import PLAN
+from .run import RUN, CurrentTest, Part, Run, run_of, task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "collected",
+    "command_line",
+    "configure",
+    "header",
+    "load",
+    "session_finish",
+    "session_start",
+    "terminal_summary",
+]
+
+# -- the parts: each is imported when a run uses it
+
+
+def _backends(run: Run) -> object:
+    from .backends import Backends
+
+    return Backends(run)
+
+
+def _mismatches(run: Run) -> object:
+    from .mismatches import Mismatches
+
+    return Mismatches(run)
+
+
+def _ledger(run: Run) -> object:
+    from .ledger import Ledger
+
+    return Ledger(run)
+
+
+def _record_file(run: Run) -> object:
+    from .record_file import RecordFile
+
+    return RecordFile(run)
+
+
+def _results(run: Run) -> object:
+    from .results import Results
+
+    return Results(run)
+
+
+def _marked_tests(_run: Run) -> object:
+    from .runtest import MarkedTests
+
+    return MarkedTests()
+
+
+def _isolation(run: Run) -> object:
+    from .isolation import Isolation
+
+    return Isolation(run)
+
+
+def _hand_over(run: Run) -> object:
+    from .xdist import HandOver
+
+    return HandOver(run)
+
+
+def _lifetimes(run: Run) -> object:
+    from ..process import preload
+    from .lifetimes import Lifetimes
+
+    present = preload.driver()
+    assert present is not None  # (`_start_driver` has looked)
+    return Lifetimes(run, present)
+
+
+def _faults(_run: Run) -> object:
+    from ..process import preload
+    from .faults import RunFaults, planned
+
+    present = preload.driver()
+    assert present is not None  # (`_start_driver` has looked)
+    return RunFaults(present, planned())
+
+
+#: Every part of the plugin that pytest calls, by the name under which it is registered, after ``cudalink-``.
+PARTS: Final[Mapping[str, Part]] = {
+    "current-test": CurrentTest,
+    "ledger": _ledger,
+    "record-file": _record_file,
+    "results": _results,
+    "backends": _backends,
+    "mismatches": _mismatches,
+    "marked-tests": _marked_tests,
+    "lifetimes": _lifetimes,
+    "faults": _faults,
+    "isolation": _isolation,
+    "xdist": _hand_over,
+}
+
+_NOT_ROUTED: Final = pytest.StashKey[tuple[str, ...]]()
+
+
+# -- before collection
+
+
+def load(config: pytest.Config) -> None:
+    """Resolve the settings, and give the process its driver before any conftest can import CUDA; workers too."""
+    task = task_of(config)
+    if task is not None:
+        # before the driver is loaded: its events go where the process that waits for this one looks for them
+        config.known_args_namespace.cudalink_events = task.events
+    run = Run(config, settings.resolve(config, config.known_args_namespace), PARTS)
+    config.stash[RUN] = run
+    _load_libraries(run)
+    if run.settings.guard_rails.value != "off":
+        from . import guard
+
+        guard.load(config, run.settings)
+
+
+def command_line(config: pytest.Config) -> None:
+    """Restrict a process that was started for one test to that test."""
+    task = task_of(config)
+    if task is not None:
+        from . import isolated
+
+        isolated.restrict(config, task)
+        config.pluginmanager.register(isolated.Child(config, task), "cudalink-isolated")
+
+
+def configure(config: pytest.Config) -> None:
+    """Force what the settings say, before anything is collected; undone when the run ends."""
+    marker.register(config)
+    if RUN not in config.stash:  # a conftest brought the plugin, too late for `load`
+        config.stash[RUN] = Run(config, settings.resolve(config), PARTS)
+        _load_libraries(run_of(config))
+    run = run_of(config)
+    run.withheld = settings.withhold()
+    config.add_cleanup(partial(os.environ.update, run.withheld))
+    _start_xdist(run)
+    _start_driver(run)
+    backends.start(run)
+    if run.settings.forces_driver:
+        run.part("marked-tests")
+
+
+def _load_libraries(run: Run) -> None:
+    driver.load(run.config, run.settings)
+    if run.settings.nvjitlink.value != "auto":
+        from . import nvjitlink
+
+        undo = nvjitlink.apply(run.settings)
+        if undo is not None:
+            run.config.add_cleanup(undo)
+
+
+def _start_xdist(run: Run) -> None:
+    hook: Any = getattr(run.config.hook, "pytest_configure_node", None)
+    if hook is None or not hook.has_spec():  # xdist is not loaded
+        return
+    from . import xdist
+
+    run.part("xdist")
+    given = xdist.settings_of_controller(run.config)
+    if given is not None:
+        run.settings, withheld = given
+        run.withheld = {**run.withheld, **withheld}
+
+
+def _start_driver(run: Run) -> None:
+    """Watch the memory that an emulated driver is given, and the faults of the run."""
+    if "pytest_cudalink.process.preload" not in sys.modules and not driver.is_in_environment():
+        return
+    from ..process import preload
+    from . import faults
+
+    if preload.emulated() is None or preload.driver() is None:
+        return
+    if run.settings.lifetime.value != "off":
+        run.part("lifetimes")
+    if faults.planned():
+        run.part("faults")
+
+
+def session_start(config: pytest.Config) -> None:
+    """Open the record file, give the suite its properties, and install the guard rails."""
+    run = run_of(config)
+    adds_up = not run.reports_elsewhere
+    if run.settings.report.value:
+        file = run.part("record-file")
+        if adds_up:
+            run.part("results")
+            file.write_run()
+    if adds_up and run.is_controller:
+        run.part("ledger")
+    if adds_up and run.settings.properties.value == "on" and getattr(config.option, "xmlpath", None):
+        from .results import add_suite_properties
+
+        add_suite_properties(config)
+    if run.settings.guard_rails.value != "off":  # last: what was looked up before goes into the record file
+        from . import guard
+
+        run.follow()
+        config.stash[_NOT_ROUTED] = guard.start(run)
+
+
+def header(config: pytest.Config) -> list[str]:
+    """Return the header's lines."""
+    from .header import lines
+
+    return lines(run_of(config))
+
+
+# -- after collection
+
+
+def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Check the markers of the collected tests, and wrap the phases of tests if one of them has a plan."""
+    run = run_of(config)
+    try:
+        planned = marker.check(items)
+    except pytest.UsageError as error:
+        if not run.is_worker:
+            raise
+        from .xdist import refuse_markers
+
+        refuse_markers(run, error)
+        items.clear()
+        return
+    if planned:
+        run.part("marked-tests")
+    run.collected = True
+    isolated = run.settings.isolate.value == "yes" or (
+        planned and any(item.stash[PLAN].isolate for item in items if PLAN in item.stash)
+    )
+    if isolated and not run.is_isolated:
+        run.part("isolation")
+
+
+def session_finish(session: pytest.Session) -> None:
+    """Add what belongs to no test, and fail the run for it; a worker of xdist leaves that to its controller."""
+    run = run_of(session.config)
+    if (mismatches := run.get("mismatches")) is not None:
+        mismatches.session_finish()
+    book = run.get("ledger")
+    if book is None or run.is_worker:
+        return
+    book.totals.add_outside(book.outside.as_json())
+    if book.totals.failing(run.settings.lifetime.value) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def terminal_summary(reporter: pytest.TerminalReporter) -> None:
+    """Show the summary of a run in which something happened."""
+    run = run_of(reporter.config)
+    guarded = run.settings.guard_rails.value != "off"
+    if guarded or run.get("ledger") is not None or run.get("faults") is not None:
+        from . import summary
+
+        not_routed: tuple[str, ...] = reporter.config.stash.get(_NOT_ROUTED, ())
+        summary.show(reporter, run, not_routed)

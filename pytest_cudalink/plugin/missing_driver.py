@@ -1,0 +1,68 @@
+"""Skips what needs a driver, always with one reason, where the driver backend is forced and there is no driver."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import pytest
+
+from . import backends, ledger
+from .run import run_of
+
+__all__ = ["MISSING_DRIVER", "skip_collecting", "skip_report", "skips"]
+
+_A_DRIVER: Final = "a CUDA driver"
+MISSING_DRIVER: Final = "cudalink: needs a CUDA driver (found none, and the driver backend is forced)"
+
+
+@contextmanager
+def skips(config: pytest.Config) -> Iterator[None]:
+    """Turn the error of a missing driver inside the block into a skip.
+
+    Raises
+    ------
+    pytest.skip.Exception
+        With `MISSING_DRIVER`.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if not _is_missing(config, error):
+            raise
+        ledger.of(run_of(config)).test.missing = _A_DRIVER
+        raise pytest.skip.Exception(MISSING_DRIVER, _use_item_location=True) from error
+
+
+def skip_report(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Turn an error that `skips` did not see into a skip: unittest keeps its errors until the report is made."""
+    excinfo = call.excinfo
+    if excinfo is None:
+        return
+
+    def again() -> None:
+        with skips(item.config):
+            raise excinfo.value
+
+    if _is_missing(item.config, excinfo.value):
+        call.excinfo = pytest.CallInfo.from_call(again, call.when).excinfo
+
+
+def skip_collecting(collector: pytest.Collector, report: pytest.CollectReport) -> None:
+    """Skip the tests of a module that cannot be collected without a driver, all at once."""
+    call: pytest.CallInfo[None] | None = getattr(report, "call", None)
+    excinfo = call.excinfo if call is not None else None
+    if excinfo is None or not _is_missing(collector.config, excinfo.value):
+        return
+    line = next((entry.lineno + 1 for entry in excinfo.traceback if entry.path == collector.path), 0)
+    report.outcome, report.longrepr = "skipped", (str(collector.path), line, f"Skipped: {MISSING_DRIVER}")
+    ledger.of(run_of(collector.config)).outside.missing[_A_DRIVER] += 1
+    del report.call  # pytest's own, by which it would offer the error to a debugger
+
+
+def _is_missing(config: pytest.Config, error: BaseException) -> bool:
+    api = sys.modules.get("pytest_cudalink.probes.libcuda")
+    missing = api is not None and isinstance(error, api.DriverNotFoundError)
+    return missing and backends.of(run_of(config)).choice.backend == "driver"

@@ -1,0 +1,194 @@
+"""The record file of ``--cudalink-report``: one line for each event of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+import pytest
+
+if TYPE_CHECKING:
+    from ..emulator.control import Violation
+    from ..guardrails import Verdict
+    from ..report import Writer
+    from ..report.events import ArchRecord, VersionRecord
+    from ..targets import LinkEvent
+    from .run import Run
+    from .settings import Setting
+
+__all__ = ["RecordFile", "crash_events", "of"]
+
+_LAST_EVENTS: Final = 20
+
+
+def of(run: Run) -> RecordFile | None:
+    """Return the record file of a run; None without ``--cudalink-report``."""
+    return cast("RecordFile | None", run.get("record-file"))
+
+
+class RecordFile:
+    """A plugin object that writes what the plugin's hooks report; every process of a run appends to the one file.
+
+    Parameters
+    ----------
+    run : Run
+
+    Attributes
+    ----------
+    writer : Writer
+
+    Raises
+    ------
+    pytest.UsageError
+        If the file cannot be written.
+    """
+
+    def __init__(self, run: Run) -> None:
+        from ..report import Writer
+
+        self._run = run
+        self._attempts: dict[str, int] = {}
+        setting = run.settings.report
+        path = run.config.invocation_params.dir / setting.value
+        try:
+            self.writer: Writer = Writer(path, anew=not run.reports_elsewhere)
+        except OSError as error:
+            msg = f"cudalink: --cudalink-report is {setting}; it cannot be written: {error}"
+            raise pytest.UsageError(msg) from error
+        run.config.add_cleanup(self.writer.close)
+        run.follow()
+
+    def write_run(self) -> None:
+        """Write the first line, which describes the run."""
+        run, settings = self._run, self._run.settings
+        self.writer.write(
+            "run",
+            schema=1,
+            run=uuid.uuid4().hex,
+            cell=os.environ.get("CUDALINK_CELL"),
+            worker=None,
+            python=platform.python_version(),
+            platform=f"{sys.platform}-{platform.machine()}",
+            pytest=pytest.__version__,
+            argv=[str(argument) for argument in run.config.invocation_params.args],
+            settings={name: {"value": one.value, "source": one.source} for name, one in settings.items()},
+            versions=_versions(run),
+            arch=_arch(run),
+            facts=json.loads(json.dumps(dict(run.hook_facts), default=str)),
+        )
+
+    @property
+    def _is_for_another(self) -> bool:
+        """Whether the process that waits for this one has seen and written the same: it has collected, too."""
+        return self._run.is_isolated and self._run.nodeid is None
+
+    # -- the plugin's hooks
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cudalink_link(self, event: LinkEvent) -> None:
+        if self._is_for_another:
+            return
+        self.writer.write(
+            "link",
+            nodeid=event.nodeid,
+            worker=self._run.worker,
+            target=event.target,
+            backend=event.backend,
+            inputs=[{"kind": item.kind, "name": item.name, "producer": item.producer} for item in event.inputs],
+            versions={"driver": event.driver, "nvjitlink": event.nvjitlink},
+            duration=event.duration,
+            result=event.result,
+            message=event.message,
+        )
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:
+        if self._is_for_another:
+            return
+        self.writer.write(
+            "verdict",
+            nodeid=nodeid,
+            status=verdict.status,
+            rule=verdict.rule,
+            message=verdict.message,
+            fix=verdict.fix,
+            otherwise=verdict.otherwise,
+            items=list(verdict.items),
+        )
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None) -> None:
+        if self._run.is_isolated and nodeid is None:
+            return
+        self.writer.write(
+            "violation",
+            nodeid=nodeid,
+            text=str(violation),
+            number=violation.number,
+            state=violation.state,
+            option=violation.option,
+            what=violation.what,
+            expected=violation.expected,
+            found=violation.found,
+            call=violation.call,
+            native_stack=violation.native_stack,
+            python_stack=violation.python_stack,
+        )
+
+    # -- pytest's hooks
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        run = self._run
+        if not run.is_controller and not run.is_isolated:
+            attempt = self._attempts[nodeid] = self._attempts.get(nodeid, 0) + 1
+            self.writer.write("start", nodeid=nodeid, worker=run.worker, attempt=attempt)
+
+
+def _asked(setting: Setting | None) -> str | None:
+    return setting.value if setting is not None and setting.source != "default" else None
+
+
+def _versions(run: Run) -> dict[str, VersionRecord]:
+    """Return each version that was asked for and that there is, with its source."""
+    from ..environment.facts import Environment
+
+    environment = Environment()
+    requested = {"driver": run.settings.driver, "nvjitlink": run.settings.nvjitlink}
+    versions: dict[str, VersionRecord] = {}
+    for name in environment:
+        if name not in ("arch", "gpu"):
+            found, asked = environment[name], _asked(requested.get(name))
+            versions[name] = {"requested": asked, "found": found.value, "source": found.source, "kind": found.kind}
+    return versions
+
+
+def _arch(run: Run) -> ArchRecord:
+    """Return the architecture that was asked for and that of the device."""
+    from ..environment.facts import Environment
+
+    return {"requested": _asked(run.settings.arch), "found": Environment()["arch"].value}
+
+
+def crash_events(events: str, pid: int | None) -> list[str]:
+    """Return the last lines that a process wrote to the event file of the emulated driver; none without a file.
+
+    Parameters
+    ----------
+    events : str
+        Path of the file; may be empty.
+    pid : int or None
+        The process; None for all of the file.
+    """
+    try:
+        lines = Path(events).read_text(encoding="utf-8", errors="replace").splitlines() if events else []
+    except OSError:
+        return []
+    if pid is not None:
+        lines = [line for line in lines if f'"pid":{pid},' in line]
+    return lines[-_LAST_EVENTS:]

@@ -1,0 +1,98 @@
+"""Everything that xdist's controller and its workers hand over to each other; registered only with xdist."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from . import faults, ledger
+from .run import Run, from_controller
+from .settings import Setting, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["HandOver", "refuse_markers", "settings_of_controller", "uses_xdist"]
+
+_REFUSED: Final = "cudalink_refused"
+
+
+def uses_xdist(config: pytest.Config) -> bool:
+    """Whether xdist is loaded: its hook specifications are there."""
+    hook: Any = getattr(config.hook, "pytest_configure_node", None)
+    return hook is not None and hook.has_spec()
+
+
+def settings_of_controller(config: pytest.Config) -> tuple[Settings, Mapping[str, str]] | None:
+    """Return the settings of the run and the variables withheld from the environment; None but in a worker."""
+    given = from_controller(config)
+    if not given:
+        return None
+    return Settings(**{name: Setting(*pair) for name, pair in given["settings"].items()}), given["withheld"]
+
+
+def refuse_markers(run: Run, error: pytest.UsageError) -> bool:
+    """Let the controller refuse the markers that are wrong; False in a process that is not a worker.
+
+    An error raised in a worker would be an internal error that names no test.
+    """
+    if not run.is_worker:
+        return False
+    _output(run.config)[_REFUSED] = str(error)
+    return True
+
+
+def _output(config: pytest.Config) -> dict[str, Any]:
+    output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined]
+    return output
+
+
+class HandOver:
+    """A plugin object of the controller and of each worker.
+
+    Parameters
+    ----------
+    run : Run
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def pytest_configure_node(self, node: Any) -> None:
+        """Hand a worker that is about to start what it cannot find out by itself."""
+        run = self._run
+        node.workerinput["cudalink"] = {
+            "arguments": run.arguments,
+            "settings": {name: tuple(setting) for name, setting in run.settings.items()},
+            "withheld": run.withheld,
+        }
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """In a worker, hand over what belongs to no test."""
+        if not self._run.is_worker:
+            return
+        book, planned = self._run.get("ledger"), faults.of(self._run)
+        _output(self._run.config)["cudalink"] = {
+            "outside": book.outside.as_json() if book is not None else {},
+            "faults": sorted(planned.triggered) if planned is not None else [],
+        }
+
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take what a worker handed over when it ended; one that crashed hands nothing over.
+
+        Raises
+        ------
+        pytest.UsageError
+            If it refused markers.
+        """
+        output = getattr(node, "workeroutput", None) or {}
+        if refused := output.get(_REFUSED):
+            raise pytest.UsageError(refused)
+        given = output.get("cudalink")
+        if given is None:
+            return
+        ledger.of(self._run).totals.add_outside(given["outside"], f"[{node.gateway.id}] ")
+        if (planned := faults.of(self._run)) is not None:
+            planned.triggered.update(given["faults"])

@@ -1,0 +1,129 @@
+"""Pytest runs in processes of their own, forked from one that has imported pytest and nothing else.
+
+Starting Python, importing pytest and loading every installed plugin takes longer than most tests of a plugin do. Run as
+a program, this file is the process that waits for requests and forks. A run whose subject is what counts when a process
+starts, such as ``LD_LIBRARY_PATH``, is started fresh; one whose subject is a plugin that loads by itself is pytester's.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+import pytest
+from _pytest.config import default_plugins
+
+__all__ = ["NO_AUTOLOAD", "Forks", "NestedPytest", "with_plugins"]
+
+#: What keeps installed plugins from loading by themselves, in a run and in what it starts.
+NO_AUTOLOAD = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+
+
+def with_plugins(*arguments: str, plugins: tuple[str, ...] = ()) -> list[str]:
+    """The arguments behind those that load this plugin, the named ones, and pytest-xdist where ``-n`` needs it."""
+    workers = ["xdist"] if any(argument.startswith("-n") for argument in arguments) else []
+    return [*(word for name in ("cudalink", *workers, *plugins) for word in ("-p", name)), *arguments]
+
+
+class Forks:
+    """The process that forks; it ends with the ``with`` block."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, __file__]
+        self._server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.communicate()
+
+    def run(self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], output: tuple[Path, Path]) -> int:
+        """Exit code of ``python -m pytest`` with the arguments; negative for a signal."""
+        request = {"arguments": arguments, "cwd": str(cwd), "env": {**env}, "output": [*map(str, output)]}
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.write(json.dumps(request) + "\n")
+        self._server.stdin.flush()
+        answer = self._server.stdout.readline()
+        assert answer, "the process that forks has ended"
+        return int(answer)
+
+
+class NestedPytest:
+    """Runs pytest in the folder of a ``pytester``, with this plugin and those that are named; no other loads.
+
+    Parameters
+    ----------
+    pytester : pytest.Pytester
+    forks : Forks
+    """
+
+    def __init__(self, pytester: pytest.Pytester, forks: Forks) -> None:
+        self._folder = pytester.path
+        self._forks = forks
+
+    def __call__(self, *arguments: str, plugins: tuple[str, ...] = (), fresh: bool = False) -> pytest.RunResult:
+        """Result of a run, as ``pytester.runpytest_subprocess`` gives it; a fresh one is started and not forked."""
+        base = tempfile.mkdtemp(prefix="runpytest-", dir=self._folder)
+        words = [f"--basetemp={base}", *with_plugins(*arguments, plugins=plugins)]
+        path = os.pathsep.join(filter(None, [str(self._folder), os.environ.get("PYTHONPATH", "")]))
+        env = {**os.environ, **NO_AUTOLOAD, "PYTHONPATH": path}
+        output = self._folder / "stdout", self._folder / "stderr"
+        began = time.perf_counter()
+        code = (_start if fresh else self._forks.run)(words, self._folder, env, output)
+        spent = time.perf_counter() - began
+        said, complaint = (file.read_text(encoding="utf-8") for file in output)
+        print(said)
+        print(complaint, file=sys.stderr)
+        known = code in list(pytest.ExitCode)
+        status = pytest.ExitCode(code) if known else code
+        return pytest.RunResult(status, said.splitlines(), complaint.splitlines(), spent)
+
+
+def _start(arguments: Sequence[str], cwd: Path, env: Mapping[str, str], output: tuple[Path, Path]) -> int:
+    """Exit code of ``python -m pytest``, as `Forks.run`, in a process whose start is Python's own."""
+    out, err = output
+    command = [sys.executable, "-m", "pytest", *arguments]
+    with out.open("wb") as stdout, err.open("wb") as stderr:
+        return subprocess.call(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+
+
+def _serve() -> None:
+    """Fork for each request, and answer with how the child ended. A child returns from here, to be a pytest."""
+    for name in default_plugins:
+        importlib.import_module(f"_pytest.{name}")
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            return _become(**json.loads(line))
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+    return None
+
+
+def _become(arguments: list[str], cwd: str, env: dict[str, str], output: list[str]) -> None:
+    """Be what ``python -m pytest`` would be: its folder, environment, files, search path and main module."""
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    for number, path in enumerate((os.devnull, *output)):
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(file, number)
+        os.close(file)
+    sys.path[:1] = [cwd, *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
+    sys.argv[1:] = arguments
+    runpy.run_module("pytest", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,35 @@
+"""Installed wheels: which of the packages that bring one library are there."""
+
+from __future__ import annotations
+
+from pytest_cudalink import emulator, probes, wheels
+from pytest_cudalink.versions import CudaVersion
+
+
+def _install(site, name, version) -> None:
+    """Make a folder look as if a wheel with one library was installed there."""
+    info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8")
+    library = f"nvidia/{version}/lib/libnvJitLink.so.{version.partition('.')[0]}"
+    (site / library).parent.mkdir(parents=True)
+    (site / library).write_bytes(b"")
+    (info / "RECORD").write_text(f"{library},,\n", encoding="utf-8")
+
+
+def test_two_majors_at_once(tmp_path, monkeypatch) -> None:
+    """CUDA 13's nvJitLink is the environment's; an emulated driver of CUDA 12 takes the other one."""
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    assert probes.nvjitlink_wheel() is None
+    assert wheels.installed_wheel(*wheels.NVJITLINK) is None
+    _install(tmp_path, "nvidia-nvjitlink-cu12", "12.9.86")
+    assert probes.nvjitlink_wheel() == "12.9.86"
+    _install(tmp_path, "nvidia-nvjitlink", "13.0.88")
+    assert probes.nvjitlink_wheel() == "13.0.88"
+    assert [wheel.version for wheel in wheels.installed_wheels(*wheels.NVJITLINK)] == ["13.0.88", "12.9.86"]
+    found = {version: emulator._nvjitlink_of_environment(CudaVersion.parse(version)) for version in ("12.9", "13.0")}
+    assert {version: path and path.name for version, path in found.items()} == {
+        "12.9": "libnvJitLink.so.12",
+        "13.0": "libnvJitLink.so.13",
+    }
+    assert emulator._nvjitlink_of_environment(CudaVersion(12, 8)) is None
