@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType
+from typing import Any
 
 import hypothesis
 import pytest
@@ -81,10 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the mutants, print the survivors and a table; 0 if the survivors are those of the list."""
     options = _options(arguments)
     configuration = tomllib.loads(CONFIGURATION.read_text(encoding="utf-8"))
-    every = [
-        Judged(one["file"], tuple(one["tests"]), tuple(mutants((ROOT / one["file"]).read_text(encoding="utf-8"))))
-        for one in configuration["module"]
-    ]
+    every = judged_modules(configuration)
     listed = survivors(SURVIVORS.read_text(encoding="utf-8"))
     known = {judged.key(mutant) for judged in every for mutant in judged.mutants}
     faults = [f"listed, but there is no such mutant: {key}" for key in listed if key not in known]
@@ -124,6 +122,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.write(f"{'killed  ' if killed else 'SURVIVED'} {key}\n")
             sys.stdout.flush()
     return _report(counts, faults, configuration["least-percent"], time.monotonic() - start)
+
+
+def judged_modules(configuration: dict[str, Any]) -> list[Judged]:
+    """Return the modules that the configuration names, with their mutants."""
+    return [
+        Judged(one["file"], tuple(one["tests"]), tuple(mutants((ROOT / one["file"]).read_text(encoding="utf-8"))))
+        for one in configuration["module"]
+    ]
 
 
 def survivors(text: str) -> dict[str, str]:
