@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cudalink.compat.architectures import ARCHITECTURES, known_architectures, parse_architecture
+from pytest_cudalink.compat.architectures import (
+    ARCHITECTURES,
+    dropped_by,
+    known_architectures,
+    parse_architecture,
+)
 from pytest_cudalink.compat.releases import (
     LATEST_KNOWN,
     NVVM_IR,
@@ -103,6 +108,12 @@ def test_needs_is_monotonic(number: tuple[int, int]) -> None:
     assert needs_for_nvvm_ir(number) <= needs_for_nvvm_ir(following)
 
 
+@pytest.mark.parametrize("release", sorted(PTX_ISA))
+def test_ptx_isa_of_each_release(release: CudaVersion) -> None:
+    """A release of the table reads what stands there for it."""
+    assert ptx_isa_of(release) == PTX_ISA[release]
+
+
 def test_ptx_isa_of_unknown_releases() -> None:
     """A release after the table reads at least what the last known one reads; one before it is an error."""
     assert ptx_isa_of(CudaVersion(15, 0)) == PTX_ISA[LATEST_KNOWN]
@@ -119,7 +130,24 @@ def test_architectures_of_releases() -> None:
     assert "sm_110a" in known_architectures(CudaVersion(13, 0))
     assert "sm_100f" not in known_architectures(CudaVersion(12, 8))
     assert "sm_100f" in known_architectures(CudaVersion(12, 9))
+    assert "sm_100a" in known_architectures(CudaVersion(12, 8))
+    assert {name.lstrip("sm_0123456789") for name in known_architectures()} == {"", "a", "f"}
     assert set(known_architectures(CudaVersion(13, 2))) < set(known_architectures())
+
+
+@pytest.mark.parametrize(
+    ("arch", "release", "dropped"),
+    [
+        ("sm_70", CudaVersion(12, 9), False),
+        ("sm_70", CudaVersion(13, 0), True),
+        ("sm_70", CudaVersion(13, 1), True),
+        ("sm_75", CudaVersion(13, 0), False),
+        ("sm_999", CudaVersion(13, 0), False),
+    ],
+)
+def test_dropped_architectures(arch: str, release: CudaVersion, dropped: bool) -> None:
+    """A release drops an architecture for all later ones; nothing is known of others."""
+    assert dropped_by(release, arch) is dropped
 
 
 @given(st.sampled_from(ARCHITECTURES), st.sampled_from(["sm", "compute", "lto"]))

@@ -7,8 +7,8 @@ import tomllib
 
 import pytest
 
-from tests.mutants.__main__ import CONFIGURATION, SURVIVORS, judged_modules, survivors
-from tests.mutants.operators import mutants
+from .__main__ import CONFIGURATION, SURVIVORS, judged_modules, survivors
+from .operators import mutants
 
 SOURCE = '''
 LIMIT = 3
