@@ -121,7 +121,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.verbose:
             sys.stdout.write(f"{'killed  ' if killed else 'SURVIVED'} {key}\n")
             sys.stdout.flush()
-    return _report(counts, faults, configuration["least-percent"], time.monotonic() - start)
+    dead, alive = _table(counts, time.monotonic() - start)
+    percent, least = 100 * dead / (dead + alive), configuration["least-percent"]
+    if percent < least and options.sample is None:  # a sample has the faults of its survivors alone
+        faults.append(f"{percent:.1f} % of the mutants are killed; expected {least} % or more; write tests")
+    sys.stdout.writelines(f"tests.mutants: {fault}\n" for fault in faults)
+    return 1 if faults else 0
 
 
 def judged_modules(configuration: dict[str, Any]) -> list[Judged]:
@@ -225,20 +230,19 @@ def _pytest(tests: Sequence[str], *, silent: bool = True) -> int:
         return 1
 
 
-def _report(counts: dict[str, list[int]], faults: Sequence[str], least: float, seconds: float) -> int:
-    total = [sum(column) for column in zip(*counts.values(), strict=True)]
-    for name, (killed, survived) in {**counts, "all": total}.items():
-        share = 100 * killed / (killed + survived)
+def _table(counts: dict[str, list[int]], seconds: float) -> tuple[int, int]:
+    """Print what was counted of each module; gives the numbers of all that were killed and of all that survived."""
+    killed, survived = (sum(column) for column in zip(*counts.values(), strict=True))
+    for name, (dead, alive) in {**counts, "all": [killed, survived]}.items():
+        percent = 100 * dead / (dead + alive)
         sys.stdout.write(
-            f"{killed + survived:5} mutants  {killed:5} killed  {survived:4} survivors  {share:5.1f} %  {name}\n"
+            f"{dead + alive:5} mutants {dead:5} killed {alive:4} survivors {percent:5.1f} %  {name}\n",
         )
     sys.stdout.write(f"in {seconds:.0f} seconds\n")
-    percent = 100 * total[0] / sum(total)
-    if percent < least:
-        faults = [*faults, f"{percent:.1f} % of the mutants are killed; expected {least} % or more; write tests"]
-    sys.stdout.writelines(f"tests.mutants: {fault}\n" for fault in faults)
-    return 1 if faults else 0
+    return killed, survived
 
 
 if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of a set decides whether a missing sort is noticed
+        os.execve(sys.executable, [*sys.orig_argv], {**os.environ, "PYTHONHASHSEED": "0"})
     sys.exit(main())
