@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 
 import pytest
@@ -27,6 +28,7 @@ def one(**keywords):
         ({"driver": "<14,>=13.2"}, "driver >= 13.2, < 14"),
         ({"nvjitlink": "13"}, "nvjitlink == 13.*"),
         ({"ctk": "~=12.9"}, "ctk ~= 12.9"),
+        ({"driver": " 13 "}, "driver == 13.*"),
         ({"arch": "compute_90"}, "arch sm_90"),
         ({"arch": "sm_999"}, "arch sm_999"),  # a device that is not known yet
         ({"arch": ">=9.0"}, "arch >= 9.0"),
@@ -91,6 +93,7 @@ def test_impossible_versions(value) -> None:
         ({"arch": "sm_100f"}, Found("sm_101"), False),
         ({"arch": "sm_101f"}, Found("sm_103"), False),
         ({"arch": "sm_100f"}, Found("sm_120"), False),
+        ({"arch": "sm_100f"}, Found("sm_121"), False),
         ({"arch": "sm_90"}, Found("nonsense"), False),
         ({"arch": ">=9.0"}, Found("sm_100"), True),
         ({"arch": ">=10"}, Found("sm_90"), False),
@@ -99,12 +102,36 @@ def test_impossible_versions(value) -> None:
         ({"gpu": True}, Found("sm_90", "emulated"), False),
         ({"gpu": False}, Found("sm_90", "emulated"), True),
         ({"gpu": True}, Found(None, "absent"), False),
+        ({"gpu": True}, Found(None), False),
         ({"driver": ">=13"}, Found(None, "absent"), False),
     ],
 )
 def test_arch_and_gpu(keywords, found, met) -> None:
     """An emulated device is no GPU; architectures compare as compute capabilities."""
     assert one(**keywords).met_by(found) is met
+
+
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ({"gpu": 1}, "gpu=1; expected True for a real device, or False for none"),
+        ({"arch": "hopper"}, "specifier; write arch='sm_90', or a specifier of the compute capability: arch='>=9.0'"),
+        ({"arch": "sm_91"}, "arch='sm_91' is unknown; expected sm_50, sm_52,"),
+        ({"ctk": "new"}, "ctk='new' is not a version specifier; write ctk='>=13.0'"),
+        ({"ctk": "===new"}, "ctk='===new' is not a version specifier; write ctk='>=13.0'"),
+    ],
+)
+def test_the_error_says_what_to_write(keywords, words) -> None:
+    """Each requirement has its own example."""
+    with pytest.raises(ValueError, match=f"^(?:.* )?{re.escape(words)}"):
+        parse(keywords)
+
+
+def test_a_requirement_without_a_bound_is_not_met() -> None:
+    """What `parse` never makes: there is nothing to compare with."""
+    assert Requirement("driver", "driver").met_by(Found("13.0")) is False
+    assert Requirement("arch", "arch").met_by(Found("sm_90")) is False
+    assert Requirement("arch", "arch", arch="nonsense").met_by(Found("sm_90")) is False
 
 
 def test_only_what_is_required_is_asked() -> None:
@@ -171,6 +198,14 @@ def test_wrong_raises(arguments) -> None:
     """No expectation, or one that is neither a code nor an exception, is refused."""
     with pytest.raises(TypeError, match="Raises"):
         Raises(*arguments)
+
+
+def test_wrong_raises_is_answered() -> None:
+    """The error names what was given, and what can be."""
+    with pytest.raises(TypeError, match=r"^Raises\(\) needs a code .*, an exception type, or match"):
+        Raises()
+    with pytest.raises(TypeError, match=r"^Raises\(1.5\): expected the name or number of a code"):
+        Raises("CUDA_ERROR_UNKNOWN", 1.5)
 
 
 def test_bad_pattern() -> None:

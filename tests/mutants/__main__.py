@@ -87,22 +87,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = {judged.key(mutant) for judged in every for mutant in judged.mutants}
     faults = [f"listed, but there is no such mutant: {key}" for key in listed if key not in known]
     chosen = [(judged, one) for judged in every if options.only in judged.file for one in judged.mutants]
+    if not chosen:
+        names = ", ".join(judged.file for judged in every)
+        sys.stderr.write(
+            f"tests.mutants: no module has {options.only!r} in its path; expected a part of one of {names}\n"
+        )
+        return 2
     if options.sample is not None and options.sample < len(chosen):
         picked = random.Random(options.seed).sample(range(len(chosen)), options.sample)
         chosen = [chosen[number] for number in sorted(picked)]
 
-    hypothesis.settings.register_profile(
-        "mutants",
-        deadline=None,
-        max_examples=20,
-        derandomize=True,
-        database=None,
-        phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
-        suppress_health_check=list(hypothesis.HealthCheck),
-    )
-    hypothesis.settings.load_profile("mutants")
-    sys.dont_write_bytecode = False  # else each child compiles what none of them changed
-    os.chdir(ROOT)
+    _prepare()
     for tests in dict.fromkeys(judged.tests for judged, _ in chosen):
         if problem := _baseline(tests):
             sys.stderr.write(f"tests.mutants: {', '.join(tests)}: {problem} without any change; nothing is judged\n")
@@ -164,6 +159,22 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="mutants at a time")
     parser.add_argument("--verbose", action="store_true", help="print each mutant as it is judged")
     return parser.parse_args(arguments)
+
+
+def _prepare() -> None:
+    """Set what all children inherit: few examples, the same in every run, and none made smaller."""
+    hypothesis.settings.register_profile(
+        "mutants",
+        deadline=None,
+        max_examples=20,
+        derandomize=True,
+        database=None,
+        phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    hypothesis.settings.load_profile("mutants")
+    sys.dont_write_bytecode = False  # else each child compiles what none of them changed
+    os.chdir(ROOT)
 
 
 def _baseline(tests: Sequence[str]) -> str:
