@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from pytest_cudalink.guardrails.items import Item
-from pytest_cudalink.guardrails.relations import libraries_by_name, numbered_like_cuda, shared_groups
+from pytest_cudalink.guardrails.relations import libraries_by_name, numbered_like_cuda, packaged_with, shared_groups
 from pytest_cudalink.guardrails.rules import check_pair
 from pytest_cudalink.versions import CudaVersion
 
@@ -41,6 +41,9 @@ NVRTC, NVJITLINK = ("dynamic-libs", "nvrtc"), ("dynamic-libs", "nvJitLink")
         (("dynamic-libs", "cufftw"), ("headers", "cufft"), True),
         (("dynamic-libs", "nvvm"), ("headers", "nvvm"), True),
         (("dynamic-libs", "curand"), ("dynamic-libs", "cufft"), False),
+        (("dynamic-libs", "cupti"), ("headers", "profiler"), True),
+        (("dynamic-libs", "cupti"), ("headers", "cupti"), False),
+        (("static-libs", "cudart"), ("headers", "cudart"), False),
         *[
             (x, y, True)
             for x, y in itertools.combinations(
@@ -64,6 +67,42 @@ def test_relations(a, b, related: bool) -> None:
         assert bool(shared_groups(older, newer)) is related
         assert check_pair(older, newer).status == ("incompatible" if related else "compatible")
         assert check_pair(older, same).status == "compatible"
+
+
+def test_a_relation_has_a_name_and_a_reason() -> None:
+    """That of the table, of a header and its library, or of two items that are the same."""
+    nvrtc, header = item("nvrtc", "13.0"), item("nvrtc", "13.2", "headers")
+    reason = "a header declares what its own release of the library has"
+    assert shared_groups(nvrtc, header) == {"nvrtc headers with their library": reason}
+    reason = "NVRTC knows the runtime's headers of its own release only"
+    both = shared_groups(nvrtc, item("cccl", "13.0", "headers"))
+    assert both == {"NVRTC with the headers that it compiles": reason}
+    reason = "with two, it is not known which one is used"
+    assert shared_groups(nvrtc, item("nvrtc", "13.2")) == {"one nvrtc library only": reason}
+
+
+def test_two_programs_that_nothing_relates() -> None:
+    """Only what the table speaks of must be there once."""
+    assert shared_groups(item("ptxas", "13.0", "binaries"), item("ptxas", "13.2", "binaries")) == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "whose"),
+    [
+        ("dynamic-libs", "cuda", "driver"),
+        ("dynamic-libs", "nvrtc", "ctk"),
+        ("dynamic-libs", "nccl", "other"),
+        ("headers", "nvrtc", "ctk"),
+        ("headers", "nccl", "other"),
+        ("headers", "cuda", "other"),
+        ("binaries", "nvcc", "ctk"),
+        ("binaries", "nsys", "other"),
+        ("static-libs", "cudadevrt", "ctk"),
+    ],
+)
+def test_what_an_item_comes_with(kind: str, name: str, whose: str) -> None:
+    """The table knows the driver's and what is outside; of libraries and headers, pathfinder knows the toolkit's."""
+    assert packaged_with(kind, name, ["nvrtc"]) == whose
 
 
 def test_only_the_toolkits_libraries_count_by_name() -> None:

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_cudalink.compat.releases import LATEST_KNOWN
 from pytest_cudalink.guardrails.items import Item
-from pytest_cudalink.guardrails.repair import by_hand, repair
+from pytest_cudalink.guardrails.repair import by_hand, published_releases, repair
 from pytest_cudalink.versions import CudaVersion
 
 
@@ -96,3 +97,18 @@ def test_wheels_of_a_newer_major_go_first() -> None:
         item("nvJitLink", "13.0"),
     ]
     assert repair(items, CudaVersion(12, 9)).startswith("pip uninstall -y new && pip install ")
+
+
+def test_several_wheels_go_in_the_order_of_their_names() -> None:
+    """So that the command is the same in every run."""
+    names = ["f", "b", "d", "a", "c", "e"]
+    items = [replace(item("nvrtc", "13.0"), wheel=name) for name in names]
+    assert repair(items, CudaVersion(12, 9)).startswith("pip uninstall -y a b c d e f && pip install ")
+
+
+def test_published_releases_are_in_order() -> None:
+    """From the oldest that has wheels to the newest known."""
+    published = published_releases()
+    assert published == sorted(published)
+    assert (published[0], published[-1]) == (CudaVersion(11, 8), LATEST_KNOWN)
+    assert CudaVersion(12, 7) not in published
