@@ -70,7 +70,7 @@ def test_pipeline_kinds(kind: str) -> None:
 
 def test_unknown_pipeline() -> None:
     """So is a pair."""
-    with pytest.raises(ValueError, match="'nvrtc' -> 'cublas'; known: nvvm -> "):
+    with pytest.raises(ValueError, match=r"'nvrtc' -> 'cublas'; known: nvvm -> \*, \* -> nvvm, nvrtc -> nvJitLink, "):
         Pipeline("nvrtc", "cublas", "ptx")
 
 
@@ -118,3 +118,19 @@ def test_an_artifact_is_repaired_by_its_reader() -> None:
     artifact = item("main", "13.2", "artifacts", via="the linker's inputs")
     verdict = check_pipeline(Pipeline("nvrtc", "nvJitLink", "ltoir"), artifact, item("nvJitLink", "13.0"))
     assert verdict.fix == "pip install 'cuda-toolkit[nvjitlink]==13.2.*' 'nvidia-nvjitlink==13.2.*'"
+
+
+@pytest.mark.parametrize(
+    ("made", "read", "message"),
+    [
+        ("13.0", "13.2", "ltoir from nvrtc to nvJitLink: CUDA 13.0 into CUDA 13.2 (same-major)"),
+        (None, "13.2", "ltoir from nvrtc to nvJitLink: not judged, a release is not known"),
+        ("12.9", "13.2", "ltoir from nvrtc to nvJitLink: made by CUDA 12.9, linker is of CUDA 13.2; "),
+    ],
+)
+def test_verdicts_of_a_pipeline_name_it(made: str | None, read: str, message: str) -> None:
+    """With its ends, its kind, and the rule's name."""
+    verdict = check_pipeline(Pipeline("nvrtc", "nvJitLink", "ltoir"), item("nvrtc", made), item("nvJitLink", read))
+    assert verdict.message.startswith(message)
+    assert verdict.rule == "pipeline"
+    assert [text.partition(" at ")[0] for text in verdict.items] == ["nvrtc library", "nvJitLink library"]
