@@ -49,6 +49,7 @@ def test_faults() -> None:
         ("absent", None, "real", None),
         ("absent", "13.0", "real", ("v", "absent", "13.0")),
         ("none", "13.0", "real", ("v", "none", "13.0")),
+        ("none", None, "real", None),
         ("13.0", "13.0", "real", None),
         ("13.0", "13.0.2", "real", None),
         ("13", "13.2", "real", None),
@@ -81,6 +82,12 @@ def test_a_file_that_only_some_cells_could_collect() -> None:
     outcomes = [{"a.py": "E"}, {"a.py::t": "P"}, {"b.py::t": "P"}, {"a.py": "S"}]
     report = MatrixReport([cell(str(number), one) for number, one in enumerate(outcomes)])
     assert dict(zip(report.tests, report.grid, strict=True)) == {"a.py": "EP.S", "a.py::t": ".P..", "b.py::t": "..P."}
+
+
+def test_a_file_that_one_cell_could_collect_in_part() -> None:
+    """Its error stays, whatever else of it ran there."""
+    report = MatrixReport([cell("c", {"a.py": "E", "a.py::x": "P"}), cell("d", {"a.py::x": "P"})])
+    assert dict(zip(report.tests, report.grid, strict=True)) == {"a.py": "EP", "a.py::x": "PP"}
 
 
 def test_which_failures_are_partial() -> None:
@@ -147,6 +154,22 @@ def test_keep() -> None:
     report = MatrixReport([cell("a", {}), cell("b", {})])
     assert report.keep({"b", "c"}) == ["a"]
     assert [one.name for one in report.cells] == ["b"]
+
+
+@pytest.mark.parametrize("name", ["ctk", "driver", "nvjitlink"])
+def test_request(name) -> None:
+    """Each version that a cell asks for is added where the records lack it; what a cell has no version of is left."""
+    version = {"found": "13.0", "source": "", "kind": "real"}
+    report = MatrixReport([cell("c", {}, versions={name: version}), cell("d", {})])
+    report.request({"c": {name: "12.9"}, "d": {name: "12.9"}})
+    assert report.cells[0].versions[name]["requested"] == "12.9"
+    assert report.cells[1].versions == {}
+
+
+def test_runs_without_an_exit_status_are_joined() -> None:
+    """A run that did not finish has none; two of them have none either."""
+    assert cell("c", {}).joined(cell("c", {})).exitstatus is None
+    assert cell("c", {}).joined(cell("c", {}, exitstatus=1)).exitstatus == 1
 
 
 def test_request_does_not_replace_what_the_records_say() -> None:
