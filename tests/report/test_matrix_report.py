@@ -168,8 +168,8 @@ def test_request(name) -> None:
 
 def test_runs_without_an_exit_status_are_joined() -> None:
     """A run that did not finish has none; two of them have none either."""
-    assert cell("c", {}).joined(cell("c", {})).exitstatus is None
-    assert cell("c", {}).joined(cell("c", {}, exitstatus=1)).exitstatus == 1
+    assert CellRun("c").joined(CellRun("c")).exitstatus is None
+    assert CellRun("c").joined(CellRun("c", exitstatus=1)).exitstatus == 1
 
 
 def test_request_does_not_replace_what_the_records_say() -> None:
