@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -299,3 +302,84 @@ def test_order_of_the_cells(tmp_path) -> None:
     assert names(tmp_path / "old.json") == (["c", "b"], ["a"])
     assert names(tmp_path / "old.json", tmp_path) == (["c", "b", "a", "d"], [])
     assert names(tmp_path / "old.json", expected=("b",)) == (["b", "c"], ["a"])
+
+
+class Pool:
+    """Stands for ProcessPoolExecutor: it reads in this process, and remembers how it was asked to."""
+
+    made: list[tuple[int, str, int]]
+
+    def __init__(self, workers: int, context) -> None:
+        self.asked = workers, context.get_start_method()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def map(self, function, files, chunksize: int):
+        self.made.append((*self.asked, chunksize))
+        return map(function, files)
+
+
+@pytest.mark.parametrize(
+    ("files", "workers", "processors", "pool"),
+    [
+        (7, None, 4, None),
+        (8, None, 4, (4, "spawn", 1)),
+        (9, None, 20, (9, "spawn", 1)),
+        (8, None, 1, None),
+        (8, None, None, None),
+        (40, None, 2, (2, "spawn", 5)),
+        (3, 2, 4, (2, "spawn", 1)),
+        (3, 9, 4, (3, "spawn", 1)),
+        (8, 1, 4, None),
+    ],
+)
+def test_how_many_processes_read(files, workers, processors, pool, tmp_path, monkeypatch) -> None:
+    """From eight files on one for each processor; never more than files; each gets its files in a few portions."""
+    for number in range(files):
+        lines(tmp_path / f"{number}.jsonl", {**RUN, "cell": str(number)}, END)
+    module = sys.modules[merge.__module__]
+    monkeypatch.setattr(module, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr("os.cpu_count", lambda: processors)
+    Pool.made = []
+
+    assert len(merge([tmp_path], workers=workers).cells) == files
+    assert Pool.made == ([] if pool is None else [pool])
+
+
+def test_shards_that_began_together_are_joined_by_name(tmp_path) -> None:
+    """Not in the order in which the file system lists them."""
+    names = [f"{number * 7 % 20:02}" for number in range(20)]
+    for name in names:
+        lines(tmp_path / f"{name}.jsonl", RUN, END)
+    (cell,) = merge([tmp_path]).cells
+    assert [Path(file).stem for file in cell.files] == sorted(names)
+
+
+def test_without_records_the_error_names_every_place(tmp_path) -> None:
+    """So that a typing error in one of them is seen."""
+    places = [tmp_path / "a", tmp_path / "b"]
+    for place in places:
+        place.mkdir()
+    words = f"there are no records (*.jsonl) in {places[0]}, {places[1]}; run the cells first"
+    with pytest.raises(records.RecordError, match=f"^{re.escape(words)}$"):
+        merge(places)
+
+
+@pytest.mark.parametrize("name", ["ctk", "driver", "nvjitlink"])
+def test_each_version_is_an_axis(name, tmp_path) -> None:
+    """As major and minor; what a run has none of is "none", and an architecture that was not found is no axis."""
+    version = {"requested": None, "found": "13.0.88", "source": "", "kind": "real"}
+    event = {**RUN, "versions": {name: version}, "arch": {"requested": None, "found": None}}
+    assert one(lines(tmp_path / "c.jsonl", event, END)).axes == {name: "13.0"}
+    event["versions"] = {name: {**version, "found": None}}
+    assert one(lines(tmp_path / "c.jsonl", event, END)).axes == {name: "none"}
+
+
+def test_a_crash_without_an_event_has_all_its_keys(tmp_path) -> None:
+    """As those have that were recorded."""
+    cell = one(lines(tmp_path / "c.jsonl", RUN, {"event": "start", "nodeid": "t", "worker": None, "attempt": 1}))
+    assert cell.crashes == [{"nodeid": "t", "worker": None, "signal": None, "exitcode": None, "last_events": []}]
