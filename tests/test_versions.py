@@ -14,9 +14,8 @@ from pytest_cudalink.compat.releases import (
     needs_for_nvvm_ir,
     needs_for_ptx_isa,
     ptx_isa_of,
-    skew_remedy,
 )
-from pytest_cudalink.versions import CudaVersion, Needs
+from pytest_cudalink.versions import CudaVersion, Needs, skew_remedy
 
 versions = st.builds(CudaVersion, st.integers(0, 99), st.integers(0, 99))
 
