@@ -17,8 +17,8 @@ from typing import Final
 from ..compat import names
 from ..compat.architectures import ARCHITECTURES, dropped_by
 from ..compat.releases import DRIVER_RELEASES, STAND_INS
-from ..versions import CudaVersion
 from ..compat.wheels import NVJITLINK, installed_wheels
+from ..versions import CudaVersion
 from .faults import parse, text_of
 
 __all__ = [
