@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from ..report.wording import link_key
 from .facts import Facts
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class Ledger:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_link(self, event: LinkEvent) -> None:
-        self.here.links[f"{event.target}/{event.backend}"] += 1
+        self.here.links[link_key(event.target, event.backend)] += 1
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:

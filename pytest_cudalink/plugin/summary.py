@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ..report.wording import by_cause, counted, linked_on, status
+from ..report.wording import by_cause, counted, linked_on, split_link_key, status
 from . import faults, ledger
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _lines(totals: Totals, lifetime: str, *, verbose: bool) -> list[str]:
     lines = []
     by_target: dict[str, Counter[str]] = {}
     for key, count in sorted(totals.links.items()):
-        target, _, backend = key.rpartition("/")
+        target, backend = split_link_key(key)
         by_target.setdefault(target, Counter())[backend] += count
     for target, counts in by_target.items():
         shares = ", ".join(f"{count} {linked_on(backend)}" for backend, count in sorted(counts.items()))
