@@ -91,7 +91,7 @@ class NestedPytest:
 
 
 def _start(arguments: Sequence[str], cwd: Path, env: Mapping[str, str], output: tuple[Path, Path]) -> int:
-    """Exit code of ``python -m pytest``, as `Forks.run`, in a process whose start is Python's own."""
+    """Exit code of ``python -m pytest`` in a process that is started, and not forked as by `Forks.run`."""
     out, err = output
     command = [sys.executable, "-m", "pytest", *arguments]
     with out.open("wb") as stdout, err.open("wb") as stderr:
@@ -112,7 +112,7 @@ def _serve() -> None:
 
 
 def _become(arguments: list[str], cwd: str, env: dict[str, str], output: list[str]) -> None:
-    """Be what ``python -m pytest`` would be: its folder, environment, files, search path and main module."""
+    """Turn this process into ``python -m pytest``: folder, environment, files, search path and main module."""
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
