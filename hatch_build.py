@@ -1,4 +1,4 @@
-"""The build hook: compiles the native libraries into the wheel, or beside the package for an editable install."""
+"""The build hook: compiles the native libraries into the wheel, or into the source tree for an editable install."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).parent
 
-#: Modules with a function `libraries()` that lists the shared libraries of one part; built into its folder `lib/`.
+#: Packages whose `build.py` has a function `libraries()`: the shared libraries to build into the package's `lib/`.
 PARTS = ("emulator", "stubs")
 
 
 def load(name: str, path: Path) -> Any:
-    """Import one file of the package by path: the package itself is not importable before it is built."""
+    """Import one file of the package by its path, because the package is not importable before it is built."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -31,18 +31,18 @@ def load(name: str, path: Path) -> Any:
 
 
 class NativeBuildHook(BuildHookInterface):  # type: ignore[misc] # (hatchling is not there when types are checked)
-    """Builds every library of every part."""
+    """Build hook of hatchling that compiles every library of `PARTS`."""
 
     PLUGIN_NAME = "custom"
 
     def dependencies(self) -> list[str]:
-        """A compiler from the package index where the machine has none."""
+        """Return the compiler to install for the build: none where the machine has one."""
         if os.environ.get("CC") or any(map(shutil.which, ("cc", "gcc", "clang"))) or sys.platform == "win32":
             return []
         return ["ziglang"]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, and tell hatchling where the libraries are and that the wheel is for this platform."""
+        """Compile the libraries, and record their places and the wheel's platform in `build_data`."""
         if sys.platform == "win32" or not PARTS:
             return  # the pure Python parts work there
         package = ROOT / "pytest_cudalink"
@@ -60,7 +60,7 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc] # (hatchling is
         build_data["tag"] = f"py3-none-{platform.replace('-', '_').replace('.', '_')}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove what was compiled for a wheel."""
+        """Remove the temporary folder with the libraries of a wheel."""
         del version, build_data, artifact_path
         if hasattr(self, "_scratch"):
             self._scratch.cleanup()

@@ -77,6 +77,12 @@ def types(session: nox.Session) -> None:
     session.run("mypy", *session.posargs)
 
 
+@nox.session(venv_backend="none")
+def generate(session: nox.Session) -> None:
+    """Write the constants that several parts share from the data files; a test compares."""
+    session.run(sys.executable, "pytest_cudalink/compat/make_names.py")
+
+
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation; a warning is an error."""
@@ -86,7 +92,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure what the project promises about speed, as ratios within one run; fails beyond a limit."""
+    """Measure the speed of everything that has a limit, as ratios within one run; fails beyond a limit."""
     install(session, *BASE.packages)
     session.run("python", "benchmarks/linker.py", *session.posargs)
     session.run("python", "benchmarks/startup.py", *session.posargs)
@@ -95,14 +101,14 @@ def bench(session: nox.Session) -> None:
     session.run("python", "benchmarks/guardrails.py", *session.posargs)
     tilelang = Path(session.create_tmp()) / "tilelang"
     unpack = ("uv", "pip", "install", "-q", "--no-deps", "--target", str(tilelang), RELEASES["bench"]["stubs"])
-    session.run(*unpack, external=True, success_codes=range(256), silent=True)  # another machine's wheel may be missing
+    session.run(*unpack, external=True, success_codes=range(256), silent=True)  # this platform may have no wheel
     env = {"CUDALINK_BENCH_TILELANG": str(tilelang / "tilelang" / "lib")}
     session.run("python", "benchmarks/stubs.py", *session.posargs, env=env)
 
 
 @nox.session
 def pathfinder(session: nox.Session) -> None:
-    """The guard rails on each release of cuda.pathfinder whose private parts they know."""
+    """The guard rails on each release of cuda.pathfinder whose private parts they use."""
     install(session, *BASE.packages, "numpy", *group("test"))
     session.env["CUDALINK_REQUIRE_TOOLKIT"] = BASE.ctk
     for version in RELEASES["pathfinder"]["releases"]:
@@ -162,27 +168,27 @@ def libraries(session: nox.Session) -> None:
 
 
 def own_bindings(requirements: list[str], package: str) -> bool:
-    """Whether a cell's package gives way to the version of it that a library is tested with."""
+    """Whether a library's requirements replace this package of the cell."""
     return package.startswith("cuda-bindings") and any(one.startswith("cuda-bindings") for one in requirements)
 
 
 @nox.session(name="driver-versions")
 def driver_versions(session: nox.Session) -> None:
-    """Emulated drivers of every CUDA version, each with its own nvJitLink from the toolchain cache."""
+    """Emulated drivers of every CUDA version, each with the nvJitLink of that version from the toolchain cache."""
     install(session, *BASE.packages, *group("test"))
     env = {"CUDALINK_ALL_DRIVERS": "1"}
     session.run("pytest", "tests/emulated/test_driver_api.py", "-k", "version", *session.posargs, env=env)
 
 
 def check_native(session: nox.Session, mode: str, *arguments: str) -> None:
-    """Run the C programs of tests/emulated/native in one mode; without the checker it is skipped, with a reason."""
+    """Run the C programs of tests/emulated/native in one mode; skip it, with a reason, without the checker."""
     install(session, *BASE.packages)
     session.run("python", "-m", "tests.emulated.checkers", mode, *arguments, success_codes=[0, 77])
 
 
 @nox.session
 def valgrind(session: nox.Session) -> None:
-    """The emulated driver under valgrind, which finds dead memory where the driver does; --short for less."""
+    """The emulated driver under valgrind, which must find dead memory where the driver finds it; --short for less."""
     short = "--short" in session.posargs
     check_native(session, "valgrind-short" if short else "valgrind")
     if not short:  # also the bundled linker's mutants in Python, and cuda-core with and without the fault
@@ -195,25 +201,26 @@ def valgrind(session: nox.Session) -> None:
 
 @nox.session
 def sanitizers(session: nox.Session) -> None:
-    """The emulated driver built with address and undefined-behaviour sanitizers, all of its API called."""
+    """The emulated driver with the sanitizers of addresses, undefined behaviour and threads, all of its API called."""
     check_native(session, "sanitizers", *session.posargs)
+    check_native(session, "threads", *session.posargs)
 
 
 @nox.session
 def leaks(session: nox.Session) -> None:
-    """10,000 links through the emulated driver, against what libnvJitLink itself leaves; --rounds=N for less."""
+    """10,000 links through the emulated driver, compared with the leaks of libnvJitLink; --rounds=N for less."""
     check_native(session, "leaks", *(session.posargs or ["--rounds=10000"]))
 
 
 @nox.session(name="fuzz-driver")
 def fuzz_driver(session: nox.Session) -> None:
-    """Damaged images of every kind given to the emulated driver; a signal in its own code fails. --rounds=N of each."""
+    """Load damaged images of every kind on the emulated driver; fails on a signal in its code. --rounds=N of each."""
     check_native(session, "fuzz", *(session.posargs or ["--rounds=300"]))
 
 
 @nox.session(name="matrix-report")
 def matrix_report(session: nox.Session) -> None:
-    """Merge the records of the cells that ran, and assert what is known of them; names of cells that must be there."""
+    """Merge the records of the cells that ran, and check the known results; arguments name the required cells."""
     install(session, "rich", "jinja2")
     names = session.posargs
     session.run("cudalink", "report", ".cudalink", "--html", ".cudalink/report.html", "--junit", ".cudalink/report.xml")
@@ -222,7 +229,7 @@ def matrix_report(session: nox.Session) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Change the bytes of cubins and link them; counts what still kills nvJitLink. --step=N takes every N-th byte."""
+    """Change the bytes of cubins and link them; counts crashes of nvJitLink. --step=N takes every N-th byte."""
     install(session, *BASE.packages)
     for sample in ("12.9/main.cubin", "13.0/main.cubin", "13.0/user.cubin", "13.0/user-sm_100.cubin"):
         session.run("python", "tests/fuzz_cubin.py", sample, *session.posargs)
@@ -293,14 +300,14 @@ def lowest(session: nox.Session) -> None:
     session.env["CUDALINK_REQUIRE_TOOLKIT"] = BASE.ctk
     session.run("pytest", "-q", "-n", "2", "--dist", "loadgroup", *(session.posargs or LOWEST))
     for runner in (("nox", "-l"), ("tox", "l", "--workdir", session.create_tmp())):
-        listed = session.run(*runner, silent=True) or ""
+        listed = str(session.run(*runner, silent=True))
         if BASE.name not in listed:
             session.error(f"`{' '.join(runner)}` does not list {BASE.name}:\n{listed}")
 
 
 @nox.session
 def stubs(session: nox.Session) -> None:
-    """The stubs on the real libraries of CUDA 11.8, 12.0, 12.9, 13.0 and 13.2, which cannot share an environment."""
+    """The stubs on the real libraries of several CUDA releases, which cannot share an environment."""
     install(session, *group("test"))
     folders = []
     for release, requirements in RELEASES["stubs"].items():

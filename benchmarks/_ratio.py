@@ -1,4 +1,4 @@
-"""Timing two ways of doing the same in one run, in turn, so that a slow moment of the machine meets both."""
+"""Time two ways of doing the same, in turn within one run, so that a busy machine slows both."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 
 
 def in_turn(ours: Callable[[], float], theirs: Callable[[], float], rounds: int) -> tuple[list[float], list[float]]:
-    """Seconds of both, round by round, each first in every other one; a round before them does not count."""
+    """Seconds of both in each round, after one round that is not counted; they take turns in going first."""
     ours(), theirs()
     first, second = [], []
     for number in range(rounds):
@@ -29,12 +29,12 @@ def _timed(prepare: Callable[[], Callable[[], object]]) -> float:
 def ratio(
     ours: Callable[[], Callable[[], object]], theirs: Callable[[], Callable[[], object]], rounds: int
 ) -> tuple[float, float, float]:
-    """Least seconds of `ours` and `theirs`, and how they compare.
+    """Least seconds of `ours` and of `theirs`, and the quotient of the two.
 
-    The quotient is the smaller one of two: of the least times, and the median of the quotients round by round. A busy
-    machine raises either of them; what costs more than it may raises both.
+    The quotient is the smaller of two: the quotient of the least times, and the median of the quotients of the rounds.
+    A busy machine raises one of them; code that became slower raises both.
 
-    Each is called anew for every round to prepare it, untimed, and gives the action that is timed.
+    Both functions are called in every round, untimed, and return the action that is timed.
     """
     first, second = in_turn(partial(_timed, ours), partial(_timed, theirs), rounds)
     quotients = [a / b for a, b in zip(first, second, strict=True)]
@@ -43,7 +43,7 @@ def ratio(
 
 
 def report(name: str, ours: float, theirs: float, quotient: float, limit: float) -> bool:
-    """Print one line; returns whether the limit holds."""
+    """Print one line; return whether the limit holds."""
     ok = quotient <= limit
     mark = "ok  " if ok else "FAIL"
     print(f"{mark} {name}: {ours * 1e3:.2f} ms against {theirs * 1e3:.2f} ms, ratio {quotient:.3f} (limit {limit})")

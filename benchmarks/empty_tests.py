@@ -1,7 +1,7 @@
-"""What the plugin costs a suite that has no use for it: 1,000 empty tests, against ``-p no:cudalink``.
+"""Cost of the plugin for a suite that does not use it: 1,000 empty tests, compared with ``-p no:cudalink``.
 
-Run by ``nox -s bench``. The figure is processor time, as elapsed time also counts the machine's other work. That work
-still shows in it, now in the least of many runs, now in their middle; a plugin that costs more shows in both.
+``nox -s bench`` runs it. The figure is processor time, because elapsed time includes the machine's other work. That
+work still disturbs either the least time of many runs or their median; a plugin that costs more raises both.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def run(folder: str, *arguments: str) -> float:
 
 
 def compare(what: str, ours: Callable[[], float], theirs: Callable[[], float], rounds: int = ROUNDS) -> bool:
-    """Run two suites in turn and print one line; returns whether either ratio of their times is in the limit."""
+    """Run two suites in turn and print one line; return whether one of the two ratios is within the limit."""
     first, second = in_turn(ours, theirs, rounds)
     least, median = min(first) / min(second), statistics.median(first) / statistics.median(second)
     ok = min(least, median) <= LIMIT
@@ -51,7 +51,7 @@ def compare(what: str, ours: Callable[[], float], theirs: Callable[[], float], r
 
 
 def main() -> int:
-    """Compare in turn; exit code 1 beyond the limit."""
+    """Compare both in turn; return exit code 1 beyond the limit."""
     with tempfile.TemporaryDirectory() as folder:
         tests = "".join(f"def test_{number}(): pass\n" for number in range(TESTS))
         (Path(folder) / "test_empty.py").write_text(tests, encoding="utf-8")

@@ -1,6 +1,6 @@
-"""What the emulated driver costs: a link against the same link made directly, its loading, and its checks.
+"""Cost of the emulated driver: of a link, compared with the same link made directly, of loading it, and of its checks.
 
-Run by ``nox -s bench``. Each measurement is a process of its own on an emulated driver of the toolkit's version.
+``nox -s bench`` runs it. Each measurement is a separate process on an emulated driver of the toolkit's version.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from _ratio import ratio, report
 ROUNDS = 60
 LINK_LIMIT = 1.10
 CHECKS_LIMIT = 1.02
-LOAD_LIMIT = 10.0  # milliseconds, with 500 questions
+LOAD_LIMIT = 10.0  # milliseconds, with 500 look-ups of functions
 LINKS_OF_A_ROUND = 5
 QUESTIONS = 500
-#: What the emulated driver asks nvJitLink for on an H200.
+#: The architecture that the emulated driver passes to nvJitLink on an H200.
 ARCH = b"-arch=sm_90a"
 
 
@@ -42,7 +42,7 @@ def inputs() -> list[tuple[bytes, bytes]]:
 
 
 def direct(library: Any, codes: list[tuple[bytes, bytes]]) -> int:
-    """Create, add, complete, fetch, destroy on libnvJitLink; the image's size."""
+    """Link on libnvJitLink: create, add, complete, fetch, destroy; return the size of the image."""
     handle, size = c_void_p(), c_size_t()
     assert library.nvJitLinkCreate(byref(handle), 1, (c_char_p * 1)(ARCH)) == 0
     for code, name in codes:
@@ -56,7 +56,7 @@ def direct(library: Any, codes: list[tuple[bytes, bytes]]) -> int:
 
 
 def driven(driver: Any, codes: list[tuple[bytes, bytes]], times: int = 1) -> int:
-    """The same through cuLink*, with both logs, as every library does it; the image's size."""
+    """Link through cuLink* with both logs, as libraries do; return the size of the image."""
     size = c_size_t()
     for _ in range(times):
         logs = [ctypes.create_string_buffer(4096) for _ in range(2)]
@@ -73,7 +73,7 @@ def driven(driver: Any, codes: list[tuple[bytes, bytes]], times: int = 1) -> int
 
 
 def initialized() -> Any:
-    """The driver, with a context."""
+    """The driver library, initialized and with a current context."""
     driver, context = ctypes.CDLL("libcuda.so.1"), c_void_p()
     assert driver.cuInit(0) == 0
     assert driver.cuDevicePrimaryCtxRetain(byref(context), 0) == 0
@@ -92,7 +92,7 @@ def link() -> dict[str, Any]:
 
 
 def load() -> dict[str, Any]:
-    """Milliseconds to load the library and to ask for 500 functions, as cuda-bindings does."""
+    """Milliseconds to load the library and to look up 500 functions, as cuda-bindings does."""
     names = json.loads(sys.argv[2])
     start = time.perf_counter()
     driver = ctypes.CDLL("libcuda.so.1")
@@ -103,7 +103,7 @@ def load() -> dict[str, Any]:
 
 
 def serve() -> dict[str, Any]:
-    """Time a batch of links for each line on standard input."""
+    """Time a batch of links for each line on standard input, and print the seconds."""
     driver, codes = initialized(), inputs()
     driven(driver, codes, LINKS_OF_A_ROUND)
     gc.disable()
@@ -115,11 +115,10 @@ def serve() -> dict[str, Any]:
     return {}
 
 
-#: A linker that lives as long as the suite, and tests that link nothing.
+#: A suite with a linker that is open all the time, and tests that link nothing.
 SUITE = """
 import pytest
-from pytest_cudalink.linker import sample as demo
-from pytest_cudalink.linker import Linker, LinkerOptions
+from pytest_cudalink.linker import Linker, LinkerOptions, sample
 
 @pytest.fixture(scope="session")
 def linker():
@@ -140,7 +139,7 @@ def suite(version: str) -> bool:
         (Path(folder) / "test_suite.py").write_text(SUITE, encoding="utf-8")
         run = partial(empty_tests.run, folder, "-p", "cudalink", f"--cudalink-driver={version}")
         return empty_tests.compare(
-            "1000 tests beside a linker that lives, with lifetime checks against none",
+            "1000 tests while a linker is open, with lifetime checks compared with none",
             partial(run, "--cudalink-lifetime=fail"),
             partial(run, "--cudalink-lifetime=off"),
             SUITE_ROUNDS,
@@ -162,7 +161,7 @@ def planned(lifetime: str) -> dict[str, str]:
 
 
 def run(name: str, *arguments: str) -> dict[str, Any]:
-    """What one child measured."""
+    """The measurement of one child process."""
     done = subprocess.run(
         [sys.executable, __file__, name, *arguments],
         env={**os.environ, **planned("report")},
@@ -174,7 +173,7 @@ def run(name: str, *arguments: str) -> dict[str, Any]:
 
 
 def compare(ours: dict[str, str], theirs: dict[str, str]) -> tuple[float, float, float]:
-    """The same batch of links under two environments, in two processes that take turns."""
+    """Compare the same batch of links under two environments, in two processes that take turns."""
     children = [
         subprocess.Popen(
             [sys.executable, __file__, "serve"],
@@ -206,23 +205,23 @@ def compare(ours: dict[str, str], theirs: dict[str, str]) -> tuple[float, float,
 
 
 def main() -> int:
-    """Measure; exit code 1 beyond a limit."""
-    from pytest_cudalink.emulator._tables import table
+    """Run every measurement; return exit code 1 beyond a limit."""
+    from pytest_cudalink.tables import read_table
 
     ok = report("a link through the emulated driver against nvJitLink", *run("link")["times"], LINK_LIMIT)
     off, on = planned("off"), planned("report")
     checks = {name: value for name, value in on.items() if not name.startswith("MALLOC_")}
     ok &= report(f"{LINKS_OF_A_ROUND} links with lifetime checks against none", *compare(checks, off), CHECKS_LIMIT)
     if on != checks:
-        # no limit: it is malloc that is slower, for all of the process
+        # no limit: malloc gets slower for the whole process, which is not our cost
         marked, plain, quotient = compare(on, off)
         print(f"     … and with malloc's marks too: {marked * 1e3:.0f} against {plain * 1e3:.0f} ms, {quotient:.2f}")
     ok &= suite(off["CUDALINK_EMULATOR_VERSION"])
-    names = list(table("functions")["functions"])[:QUESTIONS]
+    names = list(read_table("emulator/data/functions.toml")["functions"])[:QUESTIONS]
     names += names[: QUESTIONS - len(names)]
     took = sorted(run("load", json.dumps(names))["milliseconds"] for _ in range(11))[5]
     mark = "ok  " if took <= LOAD_LIMIT else "FAIL"
-    print(f"{mark} loading the driver and asking for {len(names)} functions: {took:.2f} ms (limit {LOAD_LIMIT})")
+    print(f"{mark} loading the driver and looking up {len(names)} functions: {took:.2f} ms (limit {LOAD_LIMIT})")
     return 0 if ok and took <= LOAD_LIMIT else 1
 
 

@@ -1,8 +1,8 @@
-"""What the guard rails cost over cuda.pathfinder itself. Run by ``nox -s bench``.
+"""Cost of the guard rails on top of cuda.pathfinder. ``nox -s bench`` runs it.
 
-A look-up that was made before, by each function that keeps its answers: both sides answer from a cache, in loops of
-many calls, in turn. The first look-up in an environment with 300 distributions: a fresh process for each, in turn; the
-figure is the median of the differences, and the look-up that both then do is the same.
+A repeated look-up, by each function that caches its answers: both sides answer from a cache, in loops of many calls, in
+turn. The first look-up in an environment with 300 distributions: a new process for each, in turn; the figure is the
+median of the differences, because both make the same look-up in the end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CALLS = 200_000
 ROUNDS = 40
 DISTRIBUTIONS = 300
 
-#: What each function is asked for that keeps its answers; cuda.pathfinder's other three search again at every call.
+#: The look-ups of each function that caches its answers; the other three of cuda.pathfinder search in every call.
 LOOKED_UP = {
     "load_nvidia_dynamic_lib": ("nvrtc", "cudart", "nvJitLink"),
     "locate_nvidia_header_directory": ("nvrtc", "cudart", "nvjitlink"),
@@ -39,7 +39,7 @@ LOOKED_UP = {
 }
 FILES = 400
 
-#: Makes one look-up, guarded or not, and prints the seconds that it took; imports are not counted.
+#: Makes one look-up, guarded or not, and prints its seconds, without those of imports.
 FIRST = """
 import sys, time
 import cuda.pathfinder as pf
@@ -55,7 +55,7 @@ print(time.perf_counter() - start)
 
 
 def many(function: Callable[[str], object], names: Sequence[str]) -> Callable[[], None]:
-    """A loop of calls, over several names: where one falls in a cache's table differs from process to process."""
+    """A loop of calls over several names, because the place of a name in a cache's table differs between processes."""
 
     def loop() -> None:
         for _ in range(CALLS // len(names)):
@@ -66,7 +66,7 @@ def many(function: Callable[[str], object], names: Sequence[str]) -> Callable[[]
 
 
 def names_for(function: Callable[[str], object], candidates: Sequence[str]) -> list[str]:
-    """Those that this environment has: a look-up that finds nothing is an error, which is not kept."""
+    """The candidates that this environment has: a look-up that finds nothing raises, which is not cached."""
     found = []
     for name in candidates:
         with suppress(RuntimeError):
@@ -76,11 +76,11 @@ def names_for(function: Callable[[str], object], candidates: Sequence[str]) -> l
 
 
 def again() -> bool:
-    """A second look-up by each function that this environment has something for, plain and routed."""
+    """Measure repeated look-ups, plain and routed, by each function that finds something in this environment."""
     import cuda.pathfinder as pf
 
     plain = {name: getattr(pf, name) for name in LOOKED_UP}
-    # best_effort, not strict: a toolkit of this machine may be another one than that of the wheels
+    # best_effort, not strict: the machine may have another toolkit than the wheels
     install(CompatibilityGuardRails(driver_cuda_version=99000, ctk_version=">=11", mode="best_effort"))
     ok = True
     for name, function in plain.items():
@@ -96,7 +96,7 @@ def again() -> bool:
 
 
 def environment(folder: Path) -> Path:
-    """Python of an environment with many distributions, of which the one that is looked for is the last."""
+    """Make an environment with many distributions, the wanted one last; return its Python."""
     venv.create(folder, symlinks=True)
     (site,) = folder.glob("lib/python*/site-packages")
     for number in range(DISTRIBUTIONS - 2):
@@ -114,7 +114,7 @@ def environment(folder: Path) -> Path:
 
 
 def distribution(site: Path, name: str, version: str, files: list[str], needs: list[str] | None = None) -> None:
-    """What pip writes of one distribution."""
+    """Write the metadata of one distribution, as pip does."""
     info = site / f"{name}-{version}.dist-info"
     info.mkdir()
     (info / "RECORD").write_text("".join(f"{file},sha256={'x' * 43},100\n" for file in files), encoding="utf-8")
@@ -123,7 +123,7 @@ def distribution(site: Path, name: str, version: str, files: list[str], needs: l
 
 
 def first() -> bool:
-    """The first look-up, with its scan of the environment."""
+    """Measure the first look-up, which scans the environment; return whether the limit holds."""
     with tempfile.TemporaryDirectory() as folder:
         python = environment(Path(folder))
 
@@ -141,7 +141,7 @@ def first() -> bool:
 
 
 def main() -> int:
-    """Measure both; exit code 1 beyond a limit."""
+    """Run both measurements; return exit code 1 beyond a limit."""
     began = time.perf_counter()
     ok = again()
     ok &= first()

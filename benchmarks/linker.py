@@ -1,4 +1,4 @@
-"""What `Linker` costs over the same calls made directly on libnvJitLink through ctypes. Run by ``nox -s bench``."""
+"""Cost of `Linker`, compared with the same calls on libnvJitLink through ctypes. ``nox -s bench`` runs it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INPUT_TYPES = {"ptx": 2, "ltoir": 3}
 
 
 def direct(library: ctypes.CDLL, kind: str, codes: list[tuple[bytes, bytes]], options: list[bytes]) -> bytes:
-    """Create, add, complete, fetch, destroy: the least that a link takes."""
+    """Link with the fewest calls: create, add, complete, fetch, destroy; return the image."""
     handle, size = ctypes.c_void_p(), ctypes.c_size_t()
     array = (ctypes.c_char_p * len(options))(*options)
     assert library.nvJitLinkCreate(ctypes.byref(handle), ctypes.c_uint32(len(options)), array) == 0
@@ -36,7 +36,7 @@ def direct(library: ctypes.CDLL, kind: str, codes: list[tuple[bytes, bytes]], op
 
 
 def bundled(kind: str, codes: list[tuple[bytes, bytes]]) -> Callable[[], bytes]:
-    """The same through the linker, with every check on; inputs are fresh, so that their inspection is timed."""
+    """A function that links through `Linker` with every check; inputs are new, so that their inspection is timed."""
     make = getattr(ObjectCode, f"from_{kind}")
     inputs = [make(code, name=name.decode()) for code, name in codes]
     options = LinkerOptions(arch=ARCH, link_time_optimization=kind == "ltoir")
@@ -49,7 +49,7 @@ def bundled(kind: str, codes: list[tuple[bytes, bytes]]) -> Callable[[], bytes]:
 
 
 def main() -> int:
-    """Measure both modes; exit code 1 beyond the limit."""
+    """Measure both kinds of input; return exit code 1 beyond the limit."""
     found = probes.nvjitlink()
     assert found.usable, found.obstacle
     library = ctypes.CDLL(found.path)

@@ -1,8 +1,8 @@
-"""What the matrix promises about speed. Run by ``nox -s bench-matrix``.
+"""Speed of the matrix. ``nox -s bench-matrix`` runs it.
 
-Sessions: the three toolkit cells through uv, environments and all, against nox on virtualenv and pip; and two cells in
-parallel against one after the other. Each is nox itself on a project in a temporary folder; the caches of uv and of pip
-are warm. Report: a hundred cells of five thousand tests, merged, and opened in a browser where there is one.
+Sessions: the three toolkit cells through uv, with their environments, compared with nox on virtualenv and pip; and two
+cells in parallel, compared with one after the other. Each is nox on a project in a temporary folder; the caches of uv
+and pip are warm. Report: a hundred cells of five thousand tests, merged, and opened in a browser if there is one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def test_link(round):
 
 
 def project(folder: Path, wheel: Path, rounds: int) -> dict[str, str]:
-    """A project with three cells and link tests; the environment that nox runs it in."""
+    """Write a project with three cells and link tests; return the environment variables for nox."""
     (folder / "matrices").mkdir(parents=True)
     cells = "".join(f'[cells."{name}"]\nctk = "{name[4:]}"\n' for name in CELLS)
     (folder / "matrices" / "cells.toml").write_text(f'[defaults]\ninstall = "none"\ntests = ["-q"]\n{cells}')
@@ -57,14 +57,14 @@ def nox(folder: Path, environment: dict[str, str], *words: str, fresh: bool = Tr
 
 
 def report(name: str, value: float, limit: float, words: str) -> bool:
-    """Print one line; whether the limit holds."""
+    """Print one line; return whether the limit holds."""
     ok = value <= limit
     print(f"{'ok  ' if ok else 'FAIL'} {name}: {value:.3f} (limit {limit:.2f}); {words}", flush=True)
     return ok
 
 
 def sessions(rounds: int) -> list[bool]:
-    """The two ratios of sessions."""
+    """Measure the sessions; return whether each of the two limits holds."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         build = [sys.executable, "-m", "build", "--wheel", "--installer=uv", "--outdir", scratch, str(ROOT)]
@@ -73,7 +73,7 @@ def sessions(rounds: int) -> list[bool]:
         quick = project(folder / "quick", wheel, 1)
         nox(folder / "quick", quick, *CELLS, "--default-venv-backend", "uv")  # the caches
         nox(folder / "quick", quick, *CELLS, "--default-venv-backend", "virtualenv")
-        # in turn, and the best of each: the machine has other work, too
+        # in turn, and the best of each, because the machine has other work
         backends = ("virtualenv", "uv") * 2
         times = [nox(folder / "quick", quick, *CELLS, "--default-venv-backend", backend) for backend in backends]
         theirs, ours = min(times[::2]), min(times[1::2])
@@ -90,7 +90,7 @@ def sessions(rounds: int) -> list[bool]:
 
 
 def records(folder: Path, cells: int, tests: int) -> None:
-    """Record files as a large matrix leaves them."""
+    """Write the record files of a large matrix."""
     from pytest_cudalink.report.records import Writer
 
     for number in range(cells):
@@ -113,7 +113,7 @@ def records(folder: Path, cells: int, tests: int) -> None:
 
 
 def page(cells: int, tests: int) -> list[bool]:
-    """Merging, and opening the page."""
+    """Measure merging, and opening the page; return whether each limit holds."""
     from pytest_cudalink.report import html
     from pytest_cudalink.report.merge import merge
 
@@ -140,7 +140,7 @@ def page(cells: int, tests: int) -> list[bool]:
 
 
 def main() -> int:
-    """Measure; exit code 1 beyond a limit."""
+    """Run every measurement; return exit code 1 beyond a limit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=300, help="rounds of links in the parallel cells")
     parser.add_argument("--cells", type=int, default=100)

@@ -1,7 +1,7 @@
-"""What the plugin adds to starting pytest, and that it loads no CUDA. Run by ``nox -s bench``.
+"""Cost of the plugin at the start of pytest, and that it loads no CUDA. ``nox -s bench`` runs it.
 
-``pytest --version`` itself ends before plugins are loaded, so the start that is timed collects an empty folder.
-The figure is processor time, the least of many starts in turn: elapsed time also counts the machine's other work.
+``pytest --version`` ends before plugins are loaded, so that the timed start collects an empty folder instead.
+The figure is processor time, the least of many starts in turn: elapsed time includes the machine's other work.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def start(folder: str, *arguments: str) -> float:
 
 
 def main() -> int:
-    """Compare starts with and without the plugin, in turn; exit code 1 beyond the limit."""
+    """Compare starts with and without the plugin, in turn; return exit code 1 beyond the limit."""
     with tempfile.TemporaryDirectory() as folder:
         with_plugin, without = partial(start, folder, "-p", "cudalink"), partial(start, folder)
         with_plugin(), without()

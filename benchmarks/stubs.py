@@ -1,9 +1,9 @@
-"""What a call through a stub costs, against a direct call through the PLT, and how long the first call takes.
+"""Cost of a call through a stub, compared with a direct call through the PLT, and of the first call.
 
 All callers are shared libraries in one process, each linked with one thing: the library itself, our stub, our stub from
-a caller whose slots are read-only (full RELRO: reported, not judged), and TileLang's stub where its wheel is installed
-(or its folder is named by CUDALINK_BENCH_TILELANG). They take turns, in blocks, until each has made 10⁸ calls of an
-exported no-op. Run by ``nox -s bench``.
+a caller whose slots are read-only (full RELRO: shown without a limit), and TileLang's stub where its wheel is installed
+(or CUDALINK_BENCH_TILELANG names its folder). They take turns, in blocks, until each has made 10⁸ calls of an
+exported no-op. ``nox -s bench`` runs it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ int main(void)
 
 
 def compile_c(output: Path, source: str, *flags: str) -> Path:
-    """Compile a program, or a library that is found where it lies."""
+    """Compile a program, or a library; return the output file."""
     shared = ["-shared", "-fPIC", f"-Wl,-soname,{output.name}"] if ".so" in output.name else []
     command = [*find_compiler(), "-O2", *shared, "-x", "c", "-", "-x", "none", *flags, "-o", str(output)]
     subprocess.run(command, input=source, text=True, check=True)
@@ -66,12 +66,12 @@ def compile_c(output: Path, source: str, *flags: str) -> Path:
 
 
 def link(library: Path) -> list[str]:
-    """Flags that link with a library, found where it is."""
+    """Flags that link with a library and find it at run time in its folder."""
     return [str(library), f"-Wl,-rpath,{library.parent}"]
 
 
 def tilelang() -> Path | None:
-    """TileLang's stub of the runtime."""
+    """Path of TileLang's stub of the runtime; None if it is not installed."""
     named = os.environ.get("CUDALINK_BENCH_TILELANG")
     spec = None if named else find_spec("tilelang")
     folder = Path(named) if named else Path(spec.origin).parent / "lib" if spec and spec.origin else None
@@ -85,7 +85,7 @@ def exports(library: Path) -> list[str]:
 
 
 def steady(folder: Path) -> bool:
-    """Many calls; whether the limit holds."""
+    """Measure many calls; return whether the limit holds."""
     theirs = tilelang()
     names = {NOOP, *(exports(theirs) if theirs else [])} - {"cudalink_stub_marker"}
     real = compile_c(
@@ -95,21 +95,21 @@ def steady(folder: Path) -> bool:
     linked = {"direct": (real, "lazy"), "stub": (ours, "lazy"), "stub, full RELRO": (ours, "now")}
     if theirs:
         linked["TileLang's stub"] = (theirs, "lazy")
-    # a resolver of another stub may look for the library by its name: it is in the process by then
+    # another stub may look for the library by its name: by then the process has it
     callers = {}
     for name, (library, binding) in linked.items():
         flags = (*link(library), f"-Wl,-z,{binding}", "-Wl,-z,relro")
         file = compile_c(folder / f"caller{len(callers)}.so", CALLER, *flags)
         callers[name] = ctypes.CDLL(str(file)).run
         callers[name].restype = ctypes.c_double
-    for name, run in callers.items():  # the first call is another measurement
+    for name, run in callers.items():  # the first call is a separate measurement
         assert run(ctypes.c_long(1000)) > 0, name
-    # what disturbs the machine only adds: a mean beyond the limit is measured again
+    # other work on the machine only adds time: a mean beyond the limit is measured again
     return any(compare(callers) for _ in range(ATTEMPTS))
 
 
 def compare(callers: dict[str, Any]) -> bool:
-    """The means over all calls, in turn; whether the limit holds."""
+    """Print the means over all calls, made in turn; return whether the limit holds."""
     blocks: dict[str, list[float]] = {name: [] for name in callers}
     for turn in range(CALLS // BLOCK):
         order = list(callers) if turn % 2 else list(callers)[::-1]
@@ -132,7 +132,7 @@ def compare(callers: dict[str, Any]) -> bool:
 
 
 def first_call(folder: Path) -> bool:
-    """The first call, with a small library and with the real runtime on the loader's path; whether the limit holds."""
+    """Measure the first call, with a small library and with the real runtime; return whether the limit holds."""
     (ours,) = build.build_stubs(["cudart"], folder, prefix="first")
     program = compile_c(folder / "first", FIRST, *link(ours))
     small = folder / "small"
@@ -160,7 +160,7 @@ def first_call(folder: Path) -> bool:
 
 
 def main() -> int:
-    """Both measurements; exit code 1 beyond a limit."""
+    """Run both measurements; return exit code 1 beyond a limit."""
     with tempfile.TemporaryDirectory() as name:
         results = [steady(Path(name)), first_call(Path(name))]
     return 0 if all(results) else 1

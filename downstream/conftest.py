@@ -1,4 +1,4 @@
-"""A CUDA context for every test: that of the emulated device."""
+"""Every test runs with the context of the emulated device."""
 
 from __future__ import annotations
 

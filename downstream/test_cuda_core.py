@@ -21,7 +21,7 @@ pytestmark = pytest.mark.cudalink(driver=">=12.9")
 
 
 def compiled(kind: str) -> list[ObjectCode]:
-    """The two units, made by the toolkit of this environment."""
+    """The sample's two units, compiled by the toolkit of this environment."""
     options = ProgramOptions(
         arch=ARCH, relocatable_device_code=True, link_time_optimization=True if kind == "ltoir" else None
     )
@@ -29,13 +29,13 @@ def compiled(kind: str) -> list[ObjectCode]:
 
 
 def sample(release: str, kind: str) -> list[ObjectCode]:
-    """The two units, made by some release."""
+    """The sample's two units, compiled by the toolkit of a release."""
     make = getattr(ObjectCode, f"from_{kind}")
     return [make((SAMPLES / release / f"{unit}.{kind}").read_bytes()) for unit in ("main", "user")]
 
 
 def link(codes: list[ObjectCode], **options: object) -> artifacts.Artifact:
-    """The linked image, as an independent reader sees it."""
+    """The linked image, inspected by a reader that does not depend on cuda.core."""
     linker = Linker(*codes, options=LinkerOptions(arch=ARCH, **options))
     try:
         code = linker.link("cubin").code
@@ -46,7 +46,7 @@ def link(codes: list[ObjectCode], **options: object) -> artifacts.Artifact:
 
 @pytest.mark.parametrize("kind", ["ptx", "cubin"])
 def test_inputs_of_12_9(kind: str, cudalink_backend: str) -> None:
-    """What CUDA 12.9 made links everywhere, on the backend that is forced, and is complete."""
+    """Units from CUDA 12.9 link on every driver, on the forced backend, to a complete image."""
     found = link(sample("12.9", kind))
     assert found.kernels == ("apply_transform",)
     assert found.undefined == ()
@@ -55,19 +55,19 @@ def test_inputs_of_12_9(kind: str, cudalink_backend: str) -> None:
 
 @pytest.mark.cudalink(backend="driver", driver=">=13.2", otherwise=Raises("CUDA_ERROR_UNSUPPORTED_PTX_VERSION"))
 def test_ptx_of_13_2_on_the_driver() -> None:
-    """PTX of a newer toolkit is what a driver refuses: documented, on every older one."""
+    """A driver rejects PTX from a newer toolkit: a documented failure on every older driver."""
     assert link(sample("13.2", "ptx")).kernels == ("apply_transform",)
 
 
 @pytest.mark.cudalink(backend="nvjitlink", nvjitlink=">=13.2", otherwise=Raises("NVJITLINK_ERROR_PTX_COMPILE"))
 def test_ptx_of_13_2_on_nvjitlink() -> None:
-    """NvJitLink goes by its own release, whatever the driver."""
+    """The release of nvJitLink decides, not that of the driver."""
     assert link(sample("13.2", "ptx")).kernels == ("apply_transform",)
 
 
 @pytest.mark.cudalink(backend="nvjitlink")
 def test_lto_inlines() -> None:
-    """LTO-IR links with nvJitLink: the call is gone."""
+    """NvJitLink links LTO-IR and inlines the call."""
     found = link(compiled("ltoir"), link_time_optimization=True)
     assert found.kernels == ("apply_transform",)
     assert "user_transform" not in found.defined
@@ -75,12 +75,12 @@ def test_lto_inlines() -> None:
 
 @pytest.mark.cudalink(driver=">=13.2", backend="driver", otherwise=Raises("CUDA_ERROR_UNSUPPORTED_PTX_VERSION"))
 def test_the_toolkits_own_ptx() -> None:
-    """What this environment's NVRTC makes needs a driver as new as it."""
+    """PTX from this environment's NVRTC needs a driver that is as new."""
     assert link(compiled("ptx")).kernels == ("apply_transform",)
 
 
 def test_damaged_ptx(cudalink_backend: str) -> None:
-    """A link of nonsense fails on either backend, with that backend's error and code."""
+    """Damaged PTX fails on either backend, with the error code of that backend."""
     damaged = ObjectCode.from_ptx((SAMPLES / "12.9" / "user.ptx").read_bytes().replace(b"ret;", b"retrun;"))
     with pytest.raises(Exception, match="(?s)PTX") as caught:
         link([damaged])
@@ -89,7 +89,7 @@ def test_damaged_ptx(cudalink_backend: str) -> None:
 
 
 def test_program_of_ptx() -> None:
-    """A Program of PTX links inside."""
+    """A Program made from PTX links internally."""
     text = (SAMPLES / "12.9" / "user.ptx").read_text()
     with_linker = Program(text, "ptx", ProgramOptions(arch=ARCH))
     assert bytes(with_linker.compile("cubin").code)[:4] == b"\x7fELF"
@@ -97,7 +97,7 @@ def test_program_of_ptx() -> None:
 
 
 def test_linkers_side_by_side(cudalink_backend: str) -> None:
-    """Several linkers live at once, and each gives its own image."""
+    """Several linkers are open at once, and each returns its own image."""
     linkers = [Linker(*sample("12.9", "ptx"), options=LinkerOptions(arch=ARCH)) for _ in range(3)]
     images = {bytes(linker.link("cubin").code) for linker in linkers}
     assert len(images) == 1

@@ -11,12 +11,12 @@ TIMES_TWO = """
 extern "C" __device__ int times_two(float* result, float x) { *result = x * 2.0f; return 0; }
 """
 
-# numba-cuda compiles with the toolkit of the environment, whose PTX an older driver refuses
+# numba-cuda compiles with the toolkit of the environment, and an older driver rejects its PTX
 pytestmark = pytest.mark.cudalink
 
 
 def kernel(**options: object):
-    """A kernel that links an external function; compiled and linked when it is made."""
+    """A kernel that calls an external function; compiled and linked by this call."""
     source = cuda.CUSource(TIMES_TWO, name="times_two.cu")
     times_two = cuda.declare_device("times_two", "float32(float32)")
 
@@ -30,14 +30,14 @@ def kernel(**options: object):
 
 
 def image(made) -> artifacts.Artifact:
-    """The linked image of its only signature."""
+    """The linked image of a kernel with one signature, inspected."""
     (overload,) = made.overloads.values()
     return artifacts.inspect(overload._codelibrary.get_cubin(cc=(9, 0)).code)
 
 
 @pytest.mark.cudalink(backend="driver", driver=">=13.2", otherwise=Raises("CUDA_ERROR_UNSUPPORTED_PTX_VERSION"))
 def test_kernel_on_the_driver() -> None:
-    """The driver links what the toolkit made, if it is as new."""
+    """The driver links the toolkit's PTX, if it is as new as the toolkit."""
     assert len(image(kernel()).kernels) == 1
 
 
@@ -51,12 +51,12 @@ def test_kernel_with_lto() -> None:
 
 @pytest.mark.cudalink(backend="nvjitlink")
 def test_kernel_without_lto() -> None:
-    """Without it the function stays."""
+    """Without link-time optimization the function is not inlined."""
     assert "times_two" in image(kernel(lto=False)).defined
 
 
 @pytest.mark.cudalink(backend="driver")
 def test_lto_needs_nvjitlink() -> None:
-    """Where the driver is forced, the library says that it cannot optimize at link time."""
+    """On the forced driver the library raises, because it cannot optimize at link time."""
     with pytest.raises(RuntimeError, match="LTO requires nvjitlink"):
         kernel(lto=True)

@@ -13,13 +13,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).parent
-RELEASES = (
-    *(f"12.{minor}" for minor in (0, 1, 2, 3, 4, 5, 6, 8, 9)),
-    *(f"13.{minor}" for minor in range(6)),
-)
+KNOWN = tomllib.loads((HERE.parent / "pytest_cudalink/compat/data/releases.toml").read_text(encoding="utf-8"))
+#: Releases with wheels: no other one stands in for them.
+RELEASES = tuple(release for release, known in KNOWN["releases"].items() if "stand-in" not in known)
 #: What the layout "libs" has, and what "ctk" has in addition.
 LIBS = ("nvidia-nvjitlink", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime")
 CTK = {
@@ -31,7 +31,7 @@ RENUMBERED = {("nvidia-cuda-cccl", f"13.{minor}"): f"13.3.{minor}" for minor in 
 HEAD = """\
 # The wheels of each CUDA release: exact versions and the sha256 of every file of that version (one per platform).
 # "libs" is what every toolchain has; "ctk" comes in addition for `--layout ctk`.
-# Written by make_toolchains.py, which lies beside this file. CUDA 12.7 was never published as wheels.
+# Written by make_toolchains.py, in this folder. CUDA 12.7 was never published as wheels.
 """
 
 

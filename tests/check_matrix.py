@@ -62,7 +62,7 @@ def main(folder: str, *names: str) -> int:
     checked = 0
     for cell in report.cells:
         if not cell.finished:
-            faults.append(f"{cell.name}: did not come to its end")
+            faults.append(f"{cell.name}: did not finish")
         values = cells[cell.name].values
         plain = values["backend"] == "auto" and values["nvjitlink"] == "auto" and not values["gpu"]
         if plain and any(test.startswith(FILE) for test in cell.outcomes):

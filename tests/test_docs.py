@@ -7,11 +7,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.emulator import control
+from pytest_cudalink.emulator import build, control
 from pytest_cudalink.plugin import fixtures, settings
 from pytest_cudalink.report import records
 
@@ -133,6 +134,40 @@ def test_architecture_names_every_module() -> None:
     names = [path.name for path in package.glob("*.py") if path.name != "__init__.py"]
     names += [f"{path.parent.name}/" for path in package.glob("*/__init__.py")]
     assert [name for name in names if f"`{name}`" not in page] == []
+
+
+def table_under(heading: str) -> list[list[str]]:
+    """The rows of the first table below a heading of the page on architecture, each cell as its code words."""
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    section = page.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")]
+    return [[" ".join(re.findall(r"`([^`]+)`", cell)) or cell for cell in row] for row in rows[2:]]
+
+
+def contract(name: str) -> list[set[str]]:
+    """The floors of one contract of import-linter, top to bottom."""
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (found,) = (one for one in config["tool"]["importlinter"]["contracts"] if one["name"] == name)
+    return [set(re.findall(r"[\w_]+", floor)) for floor in found["layers"]]
+
+
+def test_architecture_shows_the_contracts() -> None:
+    """The page's floors are those that import-linter checks, and those of the emulated driver's C, in their order."""
+    shown = [{name.removesuffix(".py").rstrip("/") for name in row[0].split()} for row in table_under("The floors")]
+    assert shown == contract("floors")
+    plugin: dict[str, set[str]] = {}
+    for floor, modules, *_ in table_under("Inside plugin/"):
+        plugin.setdefault(floor, set()).update(modules.split())
+    assert list(plugin.values()) == contract("no circles inside plugin/")
+    assert [tuple(row[1].split()) for row in table_under("Inside emulator/native/")] == list(build.FLOORS)
+
+
+def test_only_plugin_knows_pytest() -> None:
+    """The contract that keeps pytest out names every folder and module besides plugin/."""
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (found,) = (one for one in config["tool"]["importlinter"]["contracts"] if one["type"] == "forbidden")
+    named = {name.removeprefix("pytest_cudalink.") for name in found["source_modules"]}
+    assert named == set().union(*contract("floors")) - {"plugin"}
 
 
 def test_settings_table(monkeypatch) -> None:

@@ -94,7 +94,7 @@ def test_wheel_has_the_native_libraries(wheel: Path) -> None:
     """The emulated driver's libraries are in the wheel, which is for one platform and every Python 3."""
     names = zipfile.ZipFile(wheel).namelist()
     assert {f"pytest_cudalink/emulator/lib/{name}" for name in NATIVE} <= set(names)
-    assert "pytest_cudalink/emulator/data/releases.toml" in names
+    assert "pytest_cudalink/compat/data/releases.toml" in names
     assert "-py3-none-" in wheel.name
     assert "-any" not in wheel.name
 

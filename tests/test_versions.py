@@ -6,19 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cudalink.versions import (
-    ARCHITECTURES,
+from pytest_cudalink.compat.architectures import ARCHITECTURES, known_architectures, parse_architecture
+from pytest_cudalink.compat.releases import (
     LATEST_KNOWN,
     NVVM_IR,
     PTX_ISA,
-    CudaVersion,
-    Needs,
-    known_architectures,
     needs_for_nvvm_ir,
     needs_for_ptx_isa,
-    parse_architecture,
     ptx_isa_of,
+    skew_remedy,
 )
+from pytest_cudalink.versions import CudaVersion, Needs
 
 versions = st.builds(CudaVersion, st.integers(0, 99), st.integers(0, 99))
 
@@ -137,3 +135,65 @@ def test_unknown_architecture_lists_the_known(text: str) -> None:
     """The error lists what there is."""
     with pytest.raises(ValueError, match=r"unknown architecture .* known: sm_50, .*sm_90a"):
         parse_architecture(text)
+
+
+@pytest.mark.parametrize(
+    ("number", "version"), [(0, (0, 0)), (12080, (12, 8)), (13000, (13, 0)), (13019, (13, 1)), (11040, (11, 4))]
+)
+def test_driver_numbers(number: int, version: tuple[int, int]) -> None:
+    """Thousands are the major, tens the minor; the last digit does not count."""
+    assert CudaVersion.from_driver(number) == version
+
+
+@pytest.mark.parametrize("text", ["13.0.0.1", "9999.9999"])
+def test_parse_long_versions(text: str) -> None:
+    """Further numbers are dropped, and four digits are a number."""
+    major, minor = text.split(".")[:2]
+    assert CudaVersion.parse(text) == (int(major), int(minor))
+
+
+def test_needs_say_what_they_need() -> None:
+    """An exact need is a release; the other one is "newer than" a release."""
+    assert str(Needs(CudaVersion(13, 0))) == "CUDA 13.0"
+    assert str(Needs(CudaVersion(13, 0), newer_than=True)) == "newer than CUDA 13.0"
+    assert not Needs(CudaVersion(13, 0), newer_than=True).met_by(CudaVersion(13, 0))
+
+
+@pytest.mark.parametrize(("release", "since"), [((12, 0), "sm_50"), ((11, 8), "sm_50"), ((13, 0), "sm_75")])
+def test_the_oldest_architecture_of_a_release(release: tuple[int, int], since: str) -> None:
+    """A release before the table knows what the first one of the table does."""
+    assert known_architectures(CudaVersion(*release))[0] == since
+
+
+def test_an_architecture_is_known_from_its_release_on() -> None:
+    """The release that introduces an architecture knows it, the one before does not."""
+    for arch in ARCHITECTURES:
+        name = f"sm_{arch.number}"
+        assert name in known_architectures(arch.since)
+        assert arch.dropped is None or name not in known_architectures(arch.dropped)
+        before = [release for release in PTX_ISA if release < arch.since]
+        assert not before or name not in known_architectures(max(before))
+        later = [release for release in PTX_ISA if arch.dropped and arch.since <= release < arch.dropped]
+        assert not later or name in known_architectures(max(later))
+
+
+@pytest.mark.parametrize(
+    ("needs", "driver", "remedy"),
+    [
+        (Needs(CudaVersion(13, 2)), False, "install 'nvidia-nvjitlink>=13.2'"),
+        (Needs(CudaVersion(13, 2), newer_than=True), False, "install 'nvidia-nvjitlink>13.2'"),
+        (Needs(CudaVersion(12, 9)), False, "install 'nvidia-nvjitlink-cu12>=12.9'"),
+        (Needs(CudaVersion(13, 2)), True, "install a driver for CUDA 13.2 or newer"),
+        (Needs(CudaVersion(13, 2), newer_than=True), True, "install a driver for CUDA 13.2 at least"),
+    ],
+)
+def test_skew_remedy(needs: Needs, driver: bool, remedy: str) -> None:
+    """A wheel of the right name and bound, or a driver; and the other way round, an older compiler."""
+    expected = f"linker understands up to 12.8: {remedy}, or compile with CUDA 12.8 or older"
+    assert skew_remedy(needs, CudaVersion(12, 8), driver=driver) == expected
+
+
+def test_skew_remedy_is_about_nvjitlink_by_default() -> None:
+    """Without a word about the driver the linker is nvJitLink."""
+    needs = Needs(CudaVersion(13, 2))
+    assert skew_remedy(needs, CudaVersion(13, 0)) == skew_remedy(needs, CudaVersion(13, 0), driver=False)

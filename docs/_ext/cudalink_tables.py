@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
+from pytest_cudalink.compat.releases import NVVM_IR, PTX_ISA
 from pytest_cudalink.linker.dispatch import Row, policies
 from pytest_cudalink.matrix.excludes import REASONS, REASONS_WITH
 from pytest_cudalink.matrix.keys import KEYS
 from pytest_cudalink.plugin import settings
-from pytest_cudalink.versions import NVVM_IR, PTX_ISA
+from pytest_cudalink.report import records
 
 DRIVERS = {
     "any": "any or unknown",
@@ -126,10 +128,30 @@ class ExcludeReasons(Directive):
         return [table(["because", "must be true", "needs the key"], rows)]
 
 
+class RecordKeys(Directive):
+    """Every key of every event of a record file."""
+
+    def run(self) -> list[nodes.Node]:
+        def kind(key: dict[str, Any]) -> str:
+            kinds = key.get("type", "any")
+            return kinds if isinstance(kinds, str) else " or ".join(kinds)
+
+        def meaning(key: dict[str, Any]) -> str:
+            return "; ".join(filter(None, (key.get("description", ""), ", ".join(key.get("enum", ())))))
+
+        rows = [
+            [words([event]), words([name]), kind(key), meaning(key)]
+            for event, record in records.schema()["$defs"].items()
+            for name, key in record["properties"].items()
+        ]
+        return [table(["event", "key", "type", "meaning"], rows)]
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("dispatch-tables", DispatchTables)
     app.add_directive("settings-table", SettingsTable)
     app.add_directive("cell-keys", CellKeys)
     app.add_directive("exclude-reasons", ExcludeReasons)
     app.add_directive("version-table", VersionTable)
+    app.add_directive("record-keys", RecordKeys)
     return {"parallel_read_safe": True}

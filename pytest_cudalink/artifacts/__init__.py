@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..versions import LATEST_KNOWN, CudaVersion, Needs, needs_for_nvvm_ir, needs_for_ptx_isa
+from ..compat.releases import LATEST_KNOWN, needs_for_nvvm_ir, needs_for_ptx_isa
+from ..versions import CudaVersion, Needs
 from .containers import AR_MAGIC, FATBIN_MAGIC, LTOIR_MAGIC, read_archive, read_fatbin, read_ltoir
 from .cubin import check_cuda
 from .damage import Damaged

@@ -115,7 +115,7 @@ def check_cuda(data: memoryview, elf: Elf) -> None:
 
 
 def _symbol(symbols: tuple[Symbol, ...], index: int, what: str, *, function: bool = False) -> Symbol:
-    """Symbol `index`; raises `Damaged`, naming `what` refers to it, if there is no such symbol or function."""
+    """Symbol `index`; raises `Damaged`, naming `what` as the referrer, if it is missing or not a function."""
     if index >= len(symbols):
         raise Damaged(f"{what} refers to symbol {index} of {len(symbols)}")
     if function and not symbols[index].is_function:

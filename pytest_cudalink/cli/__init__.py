@@ -1,4 +1,4 @@
-"""The command ``cudalink``: one module of this package for each subcommand, imported only when it is asked for."""
+"""The command ``cudalink``: one module of this package for each subcommand, imported only when it runs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Final
 
 __all__ = ["COMMANDS", "main"]
 
-_NOBODY_READS: Final = 141  # what a shell gives for SIGPIPE
+_BROKEN_PIPE: Final = 141  # what a shell gives for SIGPIPE
 
-#: Every subcommand, in the order of the help, with its one line. The module of the same name here has ``DESCRIPTION``,
-#: ``configure(parser)`` and ``run(options) -> exit code``.
+#: Help line of every subcommand, in the order of the help. The module of the same name in this package has
+#: ``DESCRIPTION``, ``configure(parser)`` and ``run(options) -> exit code``.
 COMMANDS: Final = {
     "demo": "compile and link the two-module sample, and prove the result",
-    "doctor": "say whether what this environment has of CUDA fits together, and what repairs it",
+    "doctor": "check whether the CUDA components of this environment fit together, and show repairs",
     "driver": "run a program on an emulated driver, or show the driver that is there",
-    "init": "bring a matrix into a project",
+    "init": "add a matrix to a project",
     "matrix": "check, list and show the cells of a project",
     "report": "merge the records of all cells into one report",
     "skew": "measure what links with what, and compare it with the rules",
@@ -34,7 +34,7 @@ _INTERRUPTED: Final = 130  # what a shell gives for SIGINT
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    """Run one subcommand; returns the exit code."""
+    """Run one subcommand; return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     wanted = given[0] if given and given[0] in COMMANDS else None
     parser = argparse.ArgumentParser(
@@ -60,7 +60,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _write_anything() -> None:
-    """Escape what the encoding of a stream does not have: a path is no reason to end with an error."""
+    """Escape characters that the encoding of a stream lacks, so that a path in the output cannot raise."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -74,18 +74,18 @@ def _version() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one subcommand; returns the exit code."""
+    """Run one subcommand; return its exit code."""
     try:
         try:
             return _run(arguments)
         finally:
-            sys.stdout.flush()  # what cannot be written is told here, not by the interpreter after its end
+            sys.stdout.flush()  # a write error is reported here, not by the interpreter at its end
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EIO):
             raise
         # the rest of the output has nowhere to go either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if error.errno == errno.EPIPE:
-            return _NOBODY_READS
+            return _BROKEN_PIPE
         sys.stderr.write(f"cudalink: cannot write: {error}\n")
         return 1

@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from ..compat import names
+
 __all__ = ["DESCRIPTION", "configure", "run"]
 
 DESCRIPTION: Final = (
@@ -27,13 +29,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     start.add_argument("--version", required=True, metavar="VERSION", help="CUDA version of the driver, such as 13.0")
     start.add_argument("--release", help="driver release that NVML reports (default: the first of that version)")
     start.add_argument(
-        "--arch", default=given["ARCH"] or "sm_90", help="architecture of the devices (default: %(default)s)"
+        "--arch",
+        default=given["ARCH"] or names.DEFAULT_ARCHITECTURE,
+        help="architecture of the devices (default: %(default)s)",
     )
     start.add_argument("--devices", default=given["DEVICES"] or "1", help="number of devices (default: %(default)s)")
     start.add_argument(
         "--lifetime",
         default=os.environ.get("CUDALINK_LIFETIME") or "report",
-        choices=("off", "report", "fail", "punish"),
+        choices=names.LIFETIME_MODES,
         help="check the memory that the program passes to cuLinkCreate; with fail, pytest fails the test, and other "
         "programs behave as with report (default: %(default)s)",
     )
@@ -135,7 +139,7 @@ def _facts() -> dict[str, Any]:
         "emulator": {
             "libraries": str(emulator.library_folder()),
             "versions": [str(one) for one in versions],
-            "architectures": list(emulator.ARCHITECTURES),
+            "architectures": list(names.EMULATED_ARCHITECTURES),
             "ready": [str(one) for one in versions if emulator.plan(one).nvjitlink],
         },
     }

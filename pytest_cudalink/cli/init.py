@@ -16,20 +16,22 @@ __all__ = ["DESCRIPTION", "configure", "run"]
 
 DESCRIPTION: Final = (
     "Bring a matrix into the project of this folder: matrices/cells.toml, a noxfile or tox.toml, and the workflow of "
-    "the CI. What is there is not overwritten without a question."
+    "the CI. Existing files are not replaced without a question."
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("--runner", choices=("nox", "tox"), help="default: what the project has, else nox")
-    parser.add_argument("--ci", choices=("github", "gitlab", "none"), help="default: what the project has, else github")
-    parser.add_argument("--dry-run", action="store_true", help="show what would be written, and write nothing")
+    parser.add_argument("--runner", choices=("nox", "tox"), help="default: the one that the project has, else nox")
+    parser.add_argument(
+        "--ci", choices=("github", "gitlab", "none"), help="default: the one that the project has, else github"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show the changes, and write nothing")
     parser.add_argument("--force", action="store_true", help="replace files that differ, without a question")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the files; exit code 1 when something was left as it is that differs, 2 when a file cannot be used."""
+    """Write the files; return exit code 1 if a file that differs was left unchanged, 2 if a file cannot be used."""
     from ..matrix.adopt import AdoptError, plan_changes
 
     root = Path.cwd()
@@ -57,7 +59,7 @@ def _carry_out(root: Path, changes: Iterable[Change], options: argparse.Namespac
             sys.stdout.write("".join(f"        {line}\n" for line in change.advice.splitlines()))
     if left:
         names = ", ".join(str(change.path) for change in left)
-        sys.stderr.write(f"cudalink init: left as they are: {names}; look with --dry-run, replace with --force\n")
+        sys.stderr.write(f"cudalink init: left unchanged: {names}; look with --dry-run, replace with --force\n")
     elif not options.dry_run:
         sys.stdout.write("next: cudalink matrix list\n")
     return 1 if left else 0
@@ -67,7 +69,7 @@ def _word(change: Change, options: argparse.Namespace) -> str:
     if change.action != "replace" or options.force or options.dry_run:
         return change.action
     if sys.stdin.isatty():
-        sys.stdout.write(f"{change.path} is there and differs. Replace it? [y/N] ")
+        sys.stdout.write(f"{change.path} exists and differs. Replace it? [y/N] ")
         sys.stdout.flush()
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
             return "replace"
@@ -75,7 +77,7 @@ def _word(change: Change, options: argparse.Namespace) -> str:
 
 
 def _show(root: Path, change: Change) -> None:
-    """What would change, as a diff."""
+    """Print a change as a diff."""
     if change.action == "keep":
         return
     file = root / change.path

@@ -24,7 +24,7 @@ DESCRIPTION: Final = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verbs."""
     verbs = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
-    check = verbs.add_parser("check", help="say what is wrong with the file, with lines and keys")
+    check = verbs.add_parser("check", help="report what is wrong with the file, with lines and keys")
     check.add_argument("--schema", action="store_true", help="print the JSON schema instead")
     listing = verbs.add_parser("list", help="one line for each cell")
     show = verbs.add_parser("show", help="everything about one cell")
@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do one verb; exit code 1 for a file that cannot be used, 2 for a file or cell that is not there."""
+    """Run one verb; return exit code 1 for a file that cannot be used, 2 for a missing file or cell."""
     from ..matrix import CellsError, runner
 
     verbs: dict[str, Callable[[argparse.Namespace, Path], int]] = {
@@ -158,7 +158,7 @@ def _gitlab(options: argparse.Namespace, file: Path) -> int:
 
 
 def _some(options: argparse.Namespace, file: Path) -> list[Cell]:
-    """The cells that --tags chooses; a CI takes no empty matrix, so none is an error."""
+    """Return the cells that --tags selects; raise an error if there are none, since CI rejects an empty matrix."""
     from ..matrix import CellsError, load_cells, select
 
     every = load_cells(file)

@@ -17,7 +17,7 @@ __all__ = ["DESCRIPTION", "configure", "run"]
 
 DESCRIPTION: Final = (
     "Merge the records of all cells into one report: on the terminal, and as HTML, Markdown and JUnit. In a GitHub job "
-    "the Markdown also goes to the job's summary. Exit code 1 when something is found that --fail-on names."
+    "the Markdown also goes to the job's summary. Exit code 1 if there is a finding of a kind that --fail-on names."
 )
 
 
@@ -31,20 +31,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML, a suite for each cell")
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the merged report, to compare with later")
     parser.add_argument("--against", type=Path, metavar="OLD", help="an older report or its folder, to compare with")
-    parser.add_argument("--cells", type=Path, metavar="FILE", help="file of cells: those without records are named")
+    parser.add_argument(
+        "--cells", type=Path, metavar="FILE", help="file of cells; cells without records are reported as missing"
+    )
     parser.add_argument("--tags", default="", metavar="TAG,…", help="expect records of these cells only (see --cells)")
-    parser.add_argument("--skew", type=Path, metavar="FILE", help="what `cudalink skew --json` measured, to draw too")
+    parser.add_argument("--skew", type=Path, metavar="FILE", help="output of `cudalink skew --json`, to include")
     parser.add_argument(
         "--fail-on",
         metavar="WORD,…",
-        help="what is exit code 1: regressions, failed, crashed, incomplete, violations, mismatch, skipped-everywhere, "
-        "not-run, or none (default: with --against regressions, else failed,crashed,incomplete)",
+        help="findings for exit code 1: regressions, failed, crashed, incomplete, violations, mismatch, "
+        "skipped-everywhere, not-run, or none (default: with --against regressions, else failed,crashed,incomplete)",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Merge and write; exit code 1 for findings, 2 for what cannot be read."""
+    """Merge and write; return exit code 1 for findings, 2 for a file or option that cannot be used."""
     from ..matrix import CellsError, load_cells, select
     from ..report.compare import FAIL_ON, compare, findings
     from ..report.merge import merge
@@ -59,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         sys.stderr.write("cudalink report: --fail-on regressions needs an older report: --against OLD\n")
         return 2
     if options.tags and not options.cells:
-        sys.stderr.write("cudalink report: --tags chooses among the cells of a file: --cells FILE\n")
+        sys.stderr.write("cudalink report: --tags needs a file of cells: --cells FILE\n")
         return 2
     try:
         every = load_cells(options.cells) if options.cells else []

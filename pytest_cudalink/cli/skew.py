@@ -16,24 +16,22 @@ __all__ = ["DESCRIPTION", "configure", "run"]
 
 DESCRIPTION: Final = (
     "Link a small sample for every pair of installed toolchains (`cudalink toolchain add …`): by nvJitLink, by "
-    "emulated drivers, as PTX, LTO-IR and cubin; and compare what happened with what the policies, the guard rails and "
-    "the artifacts' headers predict. Answers are kept, so that an interrupted run goes on where it was."
+    "emulated drivers, as PTX, LTO-IR and cubin; and compare the results with what the policies, the guard rails and "
+    "the artifacts' headers predict. Results are kept, so that an interrupted run can continue."
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument(
-        "versions", nargs="*", metavar="VERSION", help="CUDA releases (default: all that are installed)"
-    )
+    parser.add_argument("versions", nargs="*", metavar="VERSION", help="CUDA releases (default: all installed ones)")
     parser.add_argument("--json", action="store_true", help="for programs, and for `cudalink report --skew`")
-    parser.add_argument("--journal", type=Path, metavar="FILE", help="where answers are kept (default: in the cache)")
-    parser.add_argument("--fresh", action="store_true", help="measure again what the journal has")
+    parser.add_argument("--journal", type=Path, metavar="FILE", help="where results are kept (default: in the cache)")
+    parser.add_argument("--fresh", action="store_true", help="measure everything again")
     parser.add_argument("--fail-on", choices=("unsafe", "any", "none"), default="none", help="findings for exit code 1")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure and print; exit code 1 for findings that --fail-on names, 2 when nothing can be measured."""
+    """Measure and print; return exit code 1 for findings that --fail-on names, 2 if nothing can be measured."""
     from .. import skew, toolchains
     from ..report.records import RecordError
 
@@ -74,12 +72,12 @@ def _print(measured: list[Measurement]) -> None:
             sys.stdout.write(f"{line.rstrip()}\n")
     unsafe = sum(one.unsafe for one in skew.findings(measured))
     everything = len(skew.findings(measured))
-    sys.stdout.write(f"\n{len(measured)} answers; {unsafe} times a rule promises what fails, ")
-    sys.stdout.write(f"{everything - unsafe} times one forbids what works\n")
+    sys.stdout.write(f"\n{len(measured)} answers; {unsafe} rules allow a link that fails, ")
+    sys.stdout.write(f"{everything - unsafe} rules reject a link that works\n")
 
 
 def _progress(done: int, every: int) -> None:
-    """A bar, on a terminal only."""
+    """Draw a progress bar, on a terminal only."""
     if not sys.stderr.isatty():
         return
     width = 30

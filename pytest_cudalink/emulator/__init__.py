@@ -1,9 +1,8 @@
 """The emulated driver: a ``libcuda.so.1`` and ``libnvidia-ml.so.1`` of a chosen CUDA version that link for real.
 
-`plan` says what such a driver needs, `Emulation.environment` makes child processes see it,
-`pytest_cudalink.process.preload` puts it into this process, and `control` talks to the one that this process has.
-Importing
-this package loads nothing.
+`plan` finds what such a driver needs, `Emulation.environment` makes child processes see it,
+`pytest_cudalink.process.preload` loads it into this process, and `control` talks to the one that is loaded.
+Importing this package loads nothing.
 """
 
 from __future__ import annotations
@@ -11,20 +10,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..versions import ARCHITECTURES as _KNOWN_ARCHITECTURES
+from ..compat import names
+from ..compat.architectures import ARCHITECTURES, dropped_by
+from ..compat.releases import DRIVER_RELEASES, STAND_INS
+from ..compat.wheels import NVJITLINK, installed_wheels
 from ..versions import CudaVersion
-from ..wheels import NVJITLINK, installed_wheels
-from ._tables import table
 from .faults import parse, text_of
 
 __all__ = [
-    "ARCHITECTURES",
-    "LIFETIME_MODES",
     "MMAP_THRESHOLD",
     "PERTURB_BYTE",
     "TRIM_THRESHOLD",
@@ -39,28 +36,24 @@ __all__ = [
 ]
 
 _HERE = Path(__file__).parent
-#: Architectures without a compiler in CUDA 13; the driver still has one, which is that of 12.9.
-_FIRST_ARCH_OF_13: Final = 75
-_LAST_OF_12: Final = CudaVersion(12, 9)
-#: There are no wheels of nvJitLink 12.7.
-_STAND_IN: Final = {CudaVersion(12, 7): CudaVersion(12, 8)}
-#: What makes dead memory recognizable (malloc.h): freed memory is overwritten with this byte, and large blocks, such as
-#: cuda-core's log buffers of 4 MiB, always go back to the system. A lower threshold costs links a third of their time.
-#: The top of the heap stays: given back and fetched again it would be zeros, which is what an empty log looks like.
+#: The driver of CUDA 13 still compiles for architectures that its toolkit dropped, with the compiler of this release.
+_LAST_OF_12: Final = max(release for release in DRIVER_RELEASES if release.major == 12)
+#: Settings of malloc.h that make dead memory recognizable: freed memory is overwritten with this byte, and large
+#: blocks, such as cuda-core's log buffers of 4 MiB, always go back to the system. A lower threshold costs links a third
+#: of their time. The top of the heap stays: given back and fetched again it would be zeros, as an empty log is.
 PERTURB_BYTE: Final = 0xA5
 MMAP_THRESHOLD: Final = 3072 * 1024
 TRIM_THRESHOLD: Final = 1 << 30
 _VARIABLES: Final = ("VERSION", "RELEASE", "ARCH", "DEVICES", "NVJITLINK", "NVJITLINK_OLD", "EVENTS", "FAULTS")
-LIFETIME_MODES: Final = ("off", "report", "fail", "punish")
 
 
 class EmulatorError(RuntimeError):
-    """An emulated driver cannot be had as asked for; says what to do.
+    """The requested emulated driver cannot be created; the message says what to do.
 
     Attributes
     ----------
     parameter : str
-        Of `plan`, whose value is refused; empty where it is none of them.
+        The parameter of `plan` whose value is refused; empty if the error has another cause.
     """
 
     def __init__(self, message: str, parameter: str = "") -> None:
@@ -68,29 +61,23 @@ class EmulatorError(RuntimeError):
         self.parameter = parameter
 
 
-@cache
 def supported_versions() -> tuple[CudaVersion, ...]:
-    """Every CUDA version that a driver can be emulated of."""
-    return tuple(CudaVersion.parse(name) for name in table("releases")["releases"])
-
-
-#: Devices that the emulated driver can show: ``data/devices.toml``.
-ARCHITECTURES: Final = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+    """Return every CUDA version whose driver can be emulated, oldest first."""
+    return tuple(DRIVER_RELEASES)
 
 
 def release_of(version: CudaVersion) -> str:
-    """The driver release that a CUDA version came with, such as ``"580.65.06"`` (``data/releases.toml``)."""
-    release: str = table("releases")["releases"][str(version)]
-    return release
+    """Return the driver release that a CUDA version came with, such as ``"580.65.06"``."""
+    return DRIVER_RELEASES[version]
 
 
 def library_folder(*, absent: bool = False) -> Path:
-    """The folder of the native libraries.
+    """Return the folder of the native libraries.
 
     Parameters
     ----------
     absent : bool
-        The folder whose libraries stand for no driver at all.
+        True for the folder whose libraries hide the machine's driver and act as if there were none.
 
     Raises
     ------
@@ -109,22 +96,22 @@ def library_folder(*, absent: bool = False) -> Path:
 
 @dataclass(frozen=True)
 class Emulation:
-    """One emulated driver, with all that it is made from.
+    """One emulated driver: its version, its devices, the libraries that it links with.
 
     Attributes
     ----------
     version : CudaVersion
-        What cuDriverGetVersion answers.
+        CUDA version that cuDriverGetVersion answers.
     release : str
-        What NVML answers, such as ``"580.65.06"``.
+        Driver release that NVML answers, such as ``"580.65.06"``.
     arch : str
-        Of its devices, such as ``"sm_90"``.
+        Architecture of the devices, such as ``"sm_90"``.
     devices : int
-        How many; 0 makes cuInit answer CUDA_ERROR_NO_DEVICE.
+        Number of devices; 0 makes cuInit answer CUDA_ERROR_NO_DEVICE.
     nvjitlink : Path or None
-        The library that links; None when it was not found, and then every add answers 221 with the command to get it.
+        The nvJitLink that links; if it was not found (None), every add answers 221 with the command to get it.
     nvjitlink_old : Path or None
-        NvJitLink 12.9, for architectures that CUDA 13's own no longer knows.
+        NvJitLink 12.9, for architectures that CUDA 13's own nvJitLink no longer knows.
     lifetime : str
         ``"off"``, ``"report"``, ``"fail"`` or ``"punish"`` (which writes through dead pointers).
     events : Path or None
@@ -135,32 +122,35 @@ class Emulation:
 
     version: CudaVersion
     release: str
-    arch: str = "sm_90"
+    arch: str = names.DEFAULT_ARCHITECTURE
     devices: int = 1
     nvjitlink: Path | None = None
     nvjitlink_old: Path | None = None
     lifetime: str = "report"
     events: Path | None = None
     faults: str = ""
-    needs: CudaVersion = field(default=CudaVersion(0, 0), compare=False)
+
+    @property
+    def needs(self) -> CudaVersion:
+        """The release whose nvJitLink it links with: its own, or the one that stands in for it."""
+        return STAND_INS.get(self.version, self.version)
 
     @property
     def toolchains(self) -> tuple[CudaVersion, ...]:
-        """Releases whose nvJitLink it links with, its own and, for an architecture that CUDA 13 dropped, 12.9."""
-        old = self.version.major > _LAST_OF_12.major and int(self.arch.removeprefix("sm_")) < _FIRST_ARCH_OF_13
-        return (self.needs, _LAST_OF_12) if old else (self.needs,)
+        """Every release whose nvJitLink it links with: `needs`, and 12.9 for an architecture that CUDA 13 dropped."""
+        return (self.needs, _LAST_OF_12) if dropped_by(self.version, self.arch) else (self.needs,)
 
     @property
     def missing(self) -> str:
-        """What is not there, with the command that brings it; empty when all is."""
+        """The nvJitLink that was not found, with the command that fetches it; empty if none is missing."""
         if self.nvjitlink is None:
             return f"nvJitLink {self.needs} was not found: run cudalink toolchain add {self.needs}"
-        if _LAST_OF_12 in self.toolchains and self.nvjitlink_old is None and self.needs != _LAST_OF_12:
+        if len(self.toolchains) > 1 and self.nvjitlink_old is None:
             return f"nvJitLink {_LAST_OF_12} (for {self.arch}) was not found: run cudalink toolchain add {_LAST_OF_12}"
         return ""
 
     def variables(self) -> dict[str, str]:
-        """The environment variables that the native libraries read."""
+        """Return the environment variables that the native libraries read."""
         return {
             "CUDALINK_EMULATOR_VERSION": str(self.version),
             "CUDALINK_EMULATOR_RELEASE": self.release,
@@ -174,7 +164,7 @@ class Emulation:
         }
 
     def environment(self) -> dict[str, str]:
-        """`variables`, and the search path by which a child process finds this driver before any other."""
+        """Return `variables`, and the search path by which a child process finds this driver before any other."""
         malloc = {
             "MALLOC_PERTURB_": str(PERTURB_BYTE),
             "MALLOC_MMAP_THRESHOLD_": str(MMAP_THRESHOLD),
@@ -188,21 +178,21 @@ class Emulation:
 
 
 def prepended(folder: Path) -> str:
-    """A library search path with a folder at its front, and there only."""
+    """Return the library search path with a folder at its front, and nowhere else."""
     rest = [part for part in os.environ.get("LD_LIBRARY_PATH", "").split(":") if part and part != str(folder)]
     return ":".join([str(folder), *rest])
 
 
 def number_of_devices(text: str) -> int:
-    """Read how many devices are asked for.
+    """Parse a number of devices.
 
     Raises
     ------
     EmulatorError
-        If that is no number from 0 to 64.
+        If the text is not a number from 0 to 64.
     """
-    if not (text.isdecimal() and int(text) <= 64):
-        msg = f"{text} devices cannot be emulated; 0 to 64 can"
+    if not (text.isdecimal() and int(text) <= names.LIMIT_DEVICES):
+        msg = f"devices = {text}; expected 0 to {names.LIMIT_DEVICES}"
         raise EmulatorError(msg, "devices")
     return int(text)
 
@@ -211,22 +201,22 @@ def plan(
     version: str | CudaVersion,
     *,
     release: str | None = None,
-    arch: str = "sm_90",
+    arch: str = names.DEFAULT_ARCHITECTURE,
     devices: int = 1,
     lifetime: str = "report",
     events: Path | None = None,
     faults: str = "",
 ) -> Emulation:
-    """Find what a driver of this version needs.
+    """Return the emulation of a driver of this version, with the libraries that it needs where they were found.
 
     Parameters
     ----------
     version : str or CudaVersion
         ``"12.0"`` to ``"13.5"``.
     release : str, optional
-        Driver release for NVML; default that of the version.
+        Driver release that NVML answers; by default the one that the version came with.
     arch : str
-        One of `ARCHITECTURES`.
+        One of `pytest_cudalink.compat.names.EMULATED_ARCHITECTURES`.
     devices : int
         Number of devices, 0 to 64.
     lifetime, events, faults
@@ -235,7 +225,7 @@ def plan(
     Raises
     ------
     EmulatorError
-        If a value is none of those, naming what is known; if nothing can be appended to `events`, with the reason.
+        If a value is out of range, with the known ones; if the file of `events` cannot be written to, with the reason.
     """
     wanted = version
     if isinstance(version, str):
@@ -245,17 +235,17 @@ def plan(
             raise EmulatorError(str(error), "version") from error
     if wanted not in supported_versions():
         known = supported_versions()
-        msg = f"a driver of CUDA {wanted} cannot be emulated; {known[0]} to {known[-1]} can"
+        msg = f"CUDA {wanted} cannot be emulated; supported: {known[0]} to {known[-1]}"
         raise EmulatorError(msg, "version")
     assert isinstance(wanted, CudaVersion)
-    if arch not in ARCHITECTURES:
-        msg = f"there is no emulated device of {arch!r}; known: {', '.join(ARCHITECTURES)}"
+    if arch not in names.EMULATED_ARCHITECTURES:
+        msg = f"there is no emulated device of {arch!r}; known: {', '.join(names.EMULATED_ARCHITECTURES)}"
         raise EmulatorError(msg, "arch")
     number_of_devices(str(devices))
-    if lifetime not in LIFETIME_MODES:
-        msg = f"lifetime mode {lifetime!r} is unknown; known: {', '.join(LIFETIME_MODES)}"
+    if lifetime not in names.LIFETIME_MODES:
+        msg = f"lifetime mode {lifetime!r} is unknown; known: {', '.join(names.LIFETIME_MODES)}"
         raise EmulatorError(msg, "lifetime")
-    since = next(one.since for one in _KNOWN_ARCHITECTURES if arch == f"sm_{one.number}")
+    since = next(one.since for one in ARCHITECTURES if arch == f"sm_{one.number}")
     if wanted < since:
         msg = f"a driver of CUDA {wanted} has no device of {arch}, which needs CUDA {since} or newer"
         raise EmulatorError(msg, "arch")
@@ -263,18 +253,16 @@ def plan(
         faults = text_of(parse(faults, wanted))
     except ValueError as error:
         raise EmulatorError(str(error), "faults") from error
-    needs = _STAND_IN.get(wanted, wanted)
     return Emulation(
-        wanted,
-        _release(release, wanted),
-        arch,
-        devices,
-        _nvjitlink(needs),
-        _nvjitlink(_LAST_OF_12) if wanted.major > _LAST_OF_12.major else None,
-        lifetime,
-        None if events is None else _appendable(events),
-        faults,
-        needs,
+        version=wanted,
+        release=_release(release, wanted),
+        arch=arch,
+        devices=devices,
+        nvjitlink=_nvjitlink(STAND_INS.get(wanted, wanted)),
+        nvjitlink_old=_nvjitlink(_LAST_OF_12) if wanted > _LAST_OF_12 else None,
+        lifetime=lifetime,
+        events=None if events is None else _appendable(events),
+        faults=faults,
     )
 
 
@@ -286,7 +274,7 @@ def _release(release: str | None, version: CudaVersion) -> str:
 
 
 def _appendable(events: Path) -> Path:
-    """The file of events in full, as children may run elsewhere."""
+    """Return the file of events as an absolute path: child processes may have another current folder."""
     events = events.absolute()
     try:
         events.open("a").close()
@@ -297,28 +285,29 @@ def _appendable(events: Path) -> Path:
 
 
 def from_environment(environment: Mapping[str, str]) -> Emulation | None:
-    """The emulated driver that `Emulation.environment` put into an environment; None if there is none in it."""
+    """Return the emulated driver that `Emulation.environment` put into an environment; None if it names none."""
     value = {name: environment.get(f"CUDALINK_EMULATOR_{name}", "") for name in _VARIABLES}
     if not value["VERSION"]:
         return None
     version = CudaVersion.parse(value["VERSION"])
-    paths = [Path(value[name]) if value[name] else None for name in ("NVJITLINK", "NVJITLINK_OLD", "EVENTS")]
+    nvjitlink, nvjitlink_old, events = (
+        Path(value[name]) if value[name] else None for name in ("NVJITLINK", "NVJITLINK_OLD", "EVENTS")
+    )
     return Emulation(
-        version,
-        value["RELEASE"] or release_of(version),
-        value["ARCH"] or "sm_90",
-        int(value["DEVICES"] or 1),
-        paths[0],
-        paths[1],
-        environment.get("CUDALINK_LIFETIME") or "report",
-        paths[2],
-        value["FAULTS"],
-        _STAND_IN.get(version, version),
+        version=version,
+        release=value["RELEASE"] or release_of(version),
+        arch=value["ARCH"] or names.DEFAULT_ARCHITECTURE,
+        devices=int(value["DEVICES"] or 1),
+        nvjitlink=nvjitlink,
+        nvjitlink_old=nvjitlink_old,
+        lifetime=environment.get("CUDALINK_LIFETIME") or "report",
+        events=events,
+        faults=value["FAULTS"],
     )
 
 
 def _nvjitlink(version: CudaVersion) -> Path | None:
-    """The library of exactly this version: the copy of the toolchain cache, else that of the environment's wheels."""
+    """Find nvJitLink of exactly this version: the copy in the toolchain cache, else the one that a wheel installed."""
     from .. import toolchains
 
     cached = toolchains.emulator_library_path(version)

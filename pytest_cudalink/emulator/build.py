@@ -1,4 +1,4 @@
-"""The native libraries of the emulated driver: what they are made of. Used by the build hook; standard library only."""
+"""The sources of the emulated driver's native libraries; the build hook loads this file. Standard library only."""
 
 from __future__ import annotations
 
@@ -7,21 +7,95 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["generate", "libraries"]
+__all__ = ["FLOORS", "generate", "libraries"]
 
 _HERE = Path(__file__).parent
 _NATIVE = _HERE / "native"
 _DATA = _HERE / "data"
-#: Written anew at each build, beside the sources, and ignored by git.
+#: What the C shares with Python.
+_SHARED = _HERE.parent / "compat" / "data"
+#: Written at each build; git ignores it.
 _GENERATED = _HERE / "generated"
 
+#: The files of the driver, low to high: each includes only what stands before it, on its own floor or on a lower one.
+#: The types of `abi.h` lie below them all.
+FLOORS = (
+    ("config", "events"),
+    ("caller", "symbols"),
+    ("faults", "calls"),
+    ("image", "options", "jitlink"),
+    ("devices",),
+    ("contexts", "streams"),
+    ("memory", "copies"),
+    ("link_state", "lifetimes", "link_inputs", "link"),
+    ("module_image", "functions", "module"),
+    ("exports", "procaddr"),
+)
 
-def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads((_DATA / name).read_text(encoding="utf-8"))
+
+def _read(name: str, folder: Path = _DATA) -> dict[str, Any]:
+    return tomllib.loads((folder / name).read_text(encoding="utf-8"))
+
+
+def _number(release: str) -> int:
+    """Return a CUDA version as the driver writes it: 13000 for ``"13.0"``."""
+    major, minor = map(int, release.split("."))
+    return major * 1000 + minor * 10
+
+
+def _limits() -> str:
+    """limits.inc: the limits that Python and C share."""
+    lines = [
+        "/* Made by build.py from compat/data/limits.toml. */",
+        "#ifndef CUDALINK_LIMITS",
+        "#define CUDALINK_LIMITS",
+    ]
+    limits: dict[str, int] = _read("limits.toml", _SHARED)["limits"]
+    lines += ["enum {", *(f"  LIMIT_{name.replace('-', '_').upper()} = {value}," for name, value in limits.items())]
+    return "\n".join([*lines, "};", "#endif", ""])
+
+
+def _releases() -> str:
+    """releases.inc: the releases that another one's nvJitLink stands in for, and the last release of CUDA 12."""
+    releases: dict[str, dict[str, Any]] = _read("releases.toml", _SHARED)["releases"]
+    last_of_12 = max((release for release in releases if release.startswith("12.")), key=_number)
+    lines = ["/* Made by build.py from compat/data/releases.toml. */", f'#define LAST_OF_12 "{last_of_12}"']
+    lines += ["static const struct stand_in { int version; const char *release; int ptx_isa; } stand_ins[]"]
+    lines += ["__attribute__((unused)) = {"]
+    for release, known in releases.items():
+        if other := known.get("stand-in"):
+            major, minor = known["ptx-isa"]
+            lines.append(f'  {{{_number(release)}, "{other}", {major * 10 + minor}}},')
+    return "\n".join([*lines, "  {0, NULL, 0},", "};", ""])
+
+
+def _architectures() -> str:
+    """architectures.inc: the default and first architectures, and the targets of CUjit_target."""
+    table = _read("architectures.toml", _SHARED)
+    known: dict[str, dict[str, Any]] = table["architectures"]
+    oldest = min((one["since"] for one in known.values()), key=_number)
+    default = _read("devices.toml")["default"].removeprefix("sm_")
+    lines = ["/* Made by build.py from compat/data/architectures.toml. */", "enum {", f"  DEFAULT_ARCH = {default},"]
+    lines += [f"  FIRST_ARCH_OF_13 = {min(int(number) for number, one in known.items() if 'dropped' not in one)},"]
+    lines += [
+        f"  FIRST_SPECIFIC_ARCH = {min(int(number) for number, one in known.items() if 'suffixes' in one)},",
+        "};",
+    ]
+    lines += ["static const struct target { int number, since, dropped, renamed; bool specific, family; } targets[]"]
+    lines += ["__attribute__((unused)) = {"]
+    for number, one in known.items():
+        # what the oldest known release has, every driver has
+        since = 0 if one["since"] == oldest else _number(one["since"])
+        dropped = _number(one["dropped"]) if "renamed" in one else 0
+        letters = ", ".join("true" if letter in one.get("suffixes", "") else "false" for letter in "af")
+        lines.append(f"  {{{number}, {since}, {dropped}, {one.get('renamed', 0)}, {letters}}},")
+    without_code = ", ".join(map(str, table["targets-without-code"]))
+    lines += ["};", f"static const int targets_without_code[] __attribute__((unused)) = {{{without_code}}};", ""]
+    return "\n".join(lines)
 
 
 def _names() -> str:
-    """names.inc: symbols, their weak definitions, and the table of cuGetProcAddress, in four sections."""
+    """names.inc: symbols, their weak forms, their addresses, and the table of cuGetProcAddress, in sections."""
     table = _read("functions.toml")
     functions: dict[str, dict[str, Any]] = table["functions"]
     since: dict[str, int] = {}
@@ -58,7 +132,9 @@ def _names() -> str:
     # work is done when a call returns, so a per-thread stream needs no code of its own
     lines += [f"extern CUresult {symbol}(void);\nSAME_AS({symbol}, {base})" for symbol, base in sorted(streams.items())]
     lines += ["#endif", "#ifdef SYMBOL_TABLE"]
-    lines += [f'[SYM_{symbol}] = {{"{symbol}", {since.get(symbol, 0)}, (void *){symbol}}},' for symbol in symbols]
+    lines += [f'[SYM_{symbol}] = {{"{symbol}", {since.get(symbol, 0)}}},' for symbol in symbols]
+    lines += ["#endif", "#ifdef ADDRESS_TABLE"]
+    lines += [f"[SYM_{symbol}] = (void *){symbol}," for symbol in symbols]
     lines += ["#endif", "#ifdef FUNCTION_TABLE", *rows, "#endif", ""]
     return "\n".join(lines)
 
@@ -94,29 +170,34 @@ def _devices() -> str:
         profiles.append(f'  {{{number}, "{device["name"]}", {device["memory"]}u, attributes_{arch}}},')
     lines += ["static const struct device_profile {", "  int arch; const char *name; size_t memory;"]
     lines += ["  const struct attribute *attributes;", "} device_profiles[] = {"]
-    # a profile that is not asked for by name is the one of the recording
-    profiles.sort(key=lambda text: "{90," not in text)
+    # the first profile is the one that an unknown architecture gets
+    profiles.sort(key=lambda text: f"{{{table['default'].removeprefix('sm_')}," not in text)
     return "\n".join([*lines, *profiles, "};", ""])
 
 
 def generate(folder: Path) -> None:
-    """Write the generated parts of the sources into a folder."""
+    """Write the generated sources into a folder; a file that would not change is left alone."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in {"names.inc": _names(), "errors.inc": _errors(), "devices.inc": _devices()}.items():
-        file = folder / name
+    parts = {
+        "names": _names,
+        "errors": _errors,
+        "devices": _devices,
+        "limits": _limits,
+        "releases": _releases,
+        "architectures": _architectures,
+    }
+    for name, make in parts.items():
+        file, text = folder / f"{name}.inc", make()
         if not file.exists() or file.read_text(encoding="utf-8") != text:
             file.write_text(text, encoding="utf-8")
 
 
 def libraries(cc: Any) -> list[Any]:
-    """The libraries, in the order in which they must be made; `cc` is the module `native.compiler`."""
+    """Return the libraries in the order in which they must be built; `cc` is the module `native.compiler`."""
     generate(_GENERATED)
     include = (_NATIVE, _GENERATED)
     threads = ("-pthread", "-ldl")
-    driver = tuple(
-        _NATIVE / f"{name}.c"
-        for name in ("core", "table", "procaddr", "device", "memory", "image", "nvjitlink", "options", "link", "module")
-    )
+    driver = tuple(_NATIVE / f"{name}.c" for floor in FLOORS for name in floor)
     return [
         cc.SharedLibrary("libcuda.so.1", driver, "libcuda.so.1", include, threads),
         cc.SharedLibrary("libnvidia-ml.so.1", (_NATIVE / "nvml.c",), "libnvidia-ml.so.1", include, threads),

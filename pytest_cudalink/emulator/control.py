@@ -1,4 +1,4 @@
-"""Talking to the emulated driver that this process has: events, faults, violations."""
+"""The control of the emulated driver that is loaded into this process: its events, faults and violations."""
 
 from __future__ import annotations
 
@@ -10,39 +10,37 @@ import traceback
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ..compat.names import LIMIT_EVENT_SIZE, LIMIT_FAULTS
 from ..versions import CudaVersion
 from .faults import Fault, code_of, symbol_of
 
 __all__ = ["Driver", "Injected", "Violation", "attach"]
 
-#: Bytes of one event (native/core.c).
-_EVENT_SIZE = 1024
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
-
-#: Code that runs every test and says nothing about one.
+#: Parts of the file names of code that runs every test, and so tells nothing about one.
 _RUNNERS = ("/_pytest/", "/pluggy/", "/xdist/", "/execnet/", "/pytest_cudalink/", "/runpy.py", "/contextlib.py")
 
 
 def _tells(filename: str) -> bool:
-    """Whether a frame of this file helps to find who made a violation."""
+    """Whether a frame of this file helps to find the code that caused a violation."""
     return not filename.startswith("<frozen") and not any(part in filename for part in _RUNNERS)
 
 
 @dataclass(frozen=True)
 class Violation:
-    """The driver was given memory that did not live as long as the contract says.
+    """Memory that was given to the driver and did not live as long as the contract says.
 
     Attributes
     ----------
     number : int
-        Counts from 1 in this process.
+        Number of the violation in this process, from 1.
     state : int
-        The CUlinkState, in the order of their creation, from 1.
+        Number of the CUlinkState in the order of creation, from 1.
     option : str
-        Which of its options, such as ``"CU_JIT_ERROR_LOG_BUFFER"``; ``"optionValues"`` for the array itself.
+        Name of the option, such as ``"CU_JIT_ERROR_LOG_BUFFER"``; ``"optionValues"`` for the array itself.
     what, expected, found : str
-        What was noticed, and by what.
+        What happened to the memory, the content that it should have, and the content that it has.
     call : str
         The driver function at whose entry it was noticed.
     native_stack : tuple of str
@@ -69,7 +67,7 @@ class Violation:
 
     @property
     def long_repr(self) -> str:
-        """Several lines, with the stacks and what to do."""
+        """The violation in several lines, with its stacks and the rule that it breaks."""
         lines = [str(self)]
         lines += ["called from:", *(f"  {line}" for line in self.python_stack)] if self.python_stack else []
         lines += ["native frames:", *(f"  {line}" for line in self.native_stack)] if self.native_stack else []
@@ -86,7 +84,7 @@ class Injected(NamedTuple):
     Attributes
     ----------
     number : int
-        In the order in which they were made, from 1; those of ``CUDALINK_EMULATOR_FAULTS`` come first.
+        Number of the fault in the order of injection, from 1; those of ``CUDALINK_EMULATOR_FAULTS`` come first.
     function : str
         Symbol of the driver function.
     """
@@ -116,33 +114,33 @@ class Driver:
 
     @property
     def version(self) -> CudaVersion:
-        """What cuDriverGetVersion answers."""
+        """The CUDA version that cuDriverGetVersion answers."""
         return CudaVersion.from_driver(self._library.cudalinkEmulatorVersion())
 
     @property
     def state_count(self) -> int:
-        """Link states that were ever created; they are numbered from 1."""
+        """Number of link states created so far in this process, which is the number of the newest one."""
         return int(self._library.cudalinkStateCount())
 
     @property
     def live_states(self) -> int:
-        """Link states that were created and not destroyed."""
+        """Number of link states that were created and not destroyed."""
         return int(self._library.cudalinkLiveStates())
 
     def event_count(self) -> int:
-        """How many events there were in this process."""
+        """Number of events so far in this process."""
         return int(self._library.cudalinkEventCount())
 
     def events(self, start: int = 0) -> list[dict[str, Any]]:
-        """The events from number `start` on, oldest first; the last 16,384 are kept.
+        """Return the events from number `start` on, oldest first; the last 16,384 are kept.
 
-        Each is what one call left: ``n``, ``pid``, ``thread``, ``call``, ``result``, and the arguments that matter.
+        Each describes one call: ``n``, ``pid``, ``thread``, ``call``, ``result``, and the arguments that matter.
         """
-        text = ctypes.create_string_buffer(_EVENT_SIZE)
+        text = ctypes.create_string_buffer(LIMIT_EVENT_SIZE)
         return [
             json.loads(text.value)
             for number in range(start, self.event_count())
-            if self._read(number, text, _EVENT_SIZE) >= 0
+            if self._read(number, text, LIMIT_EVENT_SIZE) >= 0
         ]
 
     def inject(self, function: str, code: int | str = 0, *, nth: int = 1, delay: float = 0.0) -> Injected:
@@ -156,7 +154,7 @@ class Driver:
         code : int or str
             CUresult to answer, by number or name; 0 lets the call through, after the delay.
         nth : int
-            Which call from now on, 1 for the next; 0 for every one.
+            Number of the call, counted from now: 1 is the next call, 0 is every call.
         delay : float
             Seconds to wait first.
 
@@ -168,23 +166,23 @@ class Driver:
         Raises
         ------
         ValueError
-            If no such function is exported, or a number is none that it can be.
+            If the driver exports no such function, or a number is out of range.
         RuntimeError
-            If 64 faults wait already.
+            If 64 faults are injected already.
         """
         fault = Fault(symbol_of(function, self.version), code_of(code), nth, delay)
         number = self._library.cudalinkInject(fault.function.encode(), nth, fault.code, fault.milliseconds)
         if not number:
-            msg = "there are 64 injected faults already; clear them first"
+            msg = f"there are {LIMIT_FAULTS} injected faults already; clear them first"
             raise RuntimeError(msg)
         return Injected(number, fault.function)
 
     def met(self, number: int) -> bool:
-        """Whether some call of this process met the fault of a number; so was one that is no longer there."""
+        """Whether the fault with this number was triggered in this process; True for one that is used up."""
         return bool(self._library.cudalinkFaultMet(number, 0))
 
     def take_back(self, injected: Injected) -> bool:
-        """Take back what is left of a fault, and leave all others; whether some call of this process met it."""
+        """Remove one fault if it is still waiting, and return whether it was triggered in this process."""
         return bool(self._library.cudalinkFaultMet(injected.number, 1))
 
     def lose_device(self, code: int | str = 46) -> int:
@@ -198,35 +196,35 @@ class Driver:
         Returns
         -------
         int
-            What they answered before for that reason; 0 if the device was not lost.
+            The code that was set before; 0 if the device was not lost.
 
         Raises
         ------
         ValueError
-            If no driver answers with it.
+            If a driver never answers with `code`.
         """
         return int(self._library.cudalinkLoseDevice(code_of(code)))
 
     def clear(self) -> None:
-        """Take back every fault, those of the run too, and a lost device."""
+        """Remove every fault, those of the run too, and bring a lost device back."""
         self._library.cudalinkClearFaults()
 
     def watch(self) -> None:
-        """Note violations with the Python stack of the call that made them, until `unwatch`."""
+        """Collect violations, each with the Python stack of the call that caused it, until `unwatch`."""
         if self._hook is None:
             self._counted_before = self._count - self._noted
             self._hook = _HOOK(self._notice)
             self._library.cudalinkSetViolationHook(self._hook)
 
     def unwatch(self) -> None:
-        """Stop noting; called before the interpreter ends, because nothing may call into it then."""
+        """Stop collecting violations; the driver must not call into an interpreter that ends."""
         if self._hook is not None:
             self._library.cudalinkSetViolationHook(None)
             self._hook = None
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        """Those noted since `watch`."""
+        """The violations collected since `watch`, without those taken by `forget`."""
         with self._lock:
             return tuple(self._violations)
 
@@ -241,7 +239,7 @@ class Driver:
             return self._count - self._counted_before - self._noted
 
     def forget(self, violations: tuple[Violation, ...]) -> None:
-        """Take some off the list: they were expected."""
+        """Remove violations from the list, because they were expected or reported."""
         with self._lock:
             self._violations = [one for one in self._violations if one not in violations]
 
@@ -265,5 +263,5 @@ class Driver:
 
 
 def attach(library: ctypes.CDLL) -> Driver | None:
-    """The control of a driver library; None if that is a real driver."""
+    """Return the control of a driver library; None if it is a real driver."""
     return Driver(library) if hasattr(library, "cudalinkEmulatorVersion") else None

@@ -1,4 +1,4 @@
-"""Faults that an emulated driver is told to make: how they are written, and what may stand in them."""
+"""Faults that an emulated driver injects: how they are written, and which values they take."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
+from ..compat.names import LIMIT_DELAY, LIMIT_FAULTS
+from ..tables import read_table
 from ..versions import CudaVersion
-from ._tables import table
 
 __all__ = ["Fault", "code_of", "parse", "symbol_of", "text_of"]
 
 _FORM = "FUNCTION:NTH=CODE[@MILLISECONDS] or lost=CODE"
-_LONGEST_DELAY = 86_400.0  # seconds
-_MOST = 64  # FAULTS in native/core.c
-_LONGEST_TEXT = 4095  # characters; read_faults in native/core.c
+_LONGEST_DELAY = LIMIT_DELAY / 1000  # seconds
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One of them.
+    """One injected fault.
 
     Attributes
     ----------
@@ -29,14 +28,14 @@ class Fault:
     code : int
         CUresult to answer; 0 lets the call through, after the delay.
     nth : int
-        Which call from now on, 1 for the next; 0 for every one.
+        Number of the call, counted from now: 1 is the next call, 0 is every call.
     delay : float
         Seconds to wait first.
 
     Raises
     ------
     ValueError
-        If a number is none that it can be.
+        If a number is out of range.
     """
 
     function: str
@@ -47,25 +46,25 @@ class Fault:
     def __post_init__(self) -> None:
         code_of(self.code)
         if not 0 <= self.nth < 1 << 32:
-            msg = f"call number {self.nth} of {self.function} cannot be meant: 1 is the next, 0 is every one"
+            msg = f"{self.function}: call number {self.nth} is out of range; 1 is the next call, 0 is every call"
             raise ValueError(msg)
         if not (math.isfinite(self.delay) and 0 <= self.delay <= _LONGEST_DELAY):
-            msg = f"a delay of {self.delay} s cannot be had: 0 to {_LONGEST_DELAY:.0f} can"
+            msg = f"delay {self.delay} s is out of range; expected 0 to {_LONGEST_DELAY:.0f} s"
             raise ValueError(msg)
 
     @property
     def milliseconds(self) -> int:
-        """The delay as the native library counts it."""
+        """The delay in the unit of the native library."""
         return round(self.delay * 1000)
 
 
 @cache
 def _codes() -> dict[str, int]:
-    return {row[1]: row[0] for row in table("errors")["errors"]}
+    return {row[1]: row[0] for row in read_table("emulator/data/errors.toml")["errors"]}
 
 
 def code_of(code: int | str) -> int:
-    """The number of a CUresult.
+    """Return the number of a CUresult.
 
     Parameters
     ----------
@@ -75,35 +74,35 @@ def code_of(code: int | str) -> int:
     Raises
     ------
     ValueError
-        If no driver answers with it.
+        If a driver never answers with it.
     """
     known = _codes()
     number = known.get(code, -1) if isinstance(code, str) else code
     if number not in known.values():
         msg = (
-            f"{code!r} is no CUresult that a driver answers with; give a number or a name of enum cudaError_enum in "
-            "cuda.h, such as 2 or 'CUDA_ERROR_OUT_OF_MEMORY'"
+            f"{code!r} is not a CUresult of a driver; give a number or a name of enum cudaError_enum in cuda.h, such "
+            "as 2 or 'CUDA_ERROR_OUT_OF_MEMORY'"
         )
         raise ValueError(msg)
     return number
 
 
 def symbol_of(function: str, version: CudaVersion) -> str:
-    """The symbol that programs call by a name of cuda.h: ``"cuLinkAddData_v2"`` for ``"cuLinkAddData"``.
+    """Return the symbol that programs call by a name of cuda.h: ``"cuLinkAddData_v2"`` for ``"cuLinkAddData"``.
 
     Parameters
     ----------
     function : str
-        The name, or a symbol.
+        The name in cuda.h, or a symbol.
     version : CudaVersion
-        Of the driver, whose newest form it is.
+        Version of the driver; the symbol is the newest form that it has.
 
     Raises
     ------
     ValueError
-        If the driver exports none of that name.
+        If the driver exports no function of that name.
     """
-    known = table("functions")
+    known = read_table("emulator/data/functions.toml")
     forms = known["functions"].get(function, {"plain": ()})["plain"]
     number = sum(since <= version.major * 1000 + version.minor * 10 for since in forms)
     symbol = function if number < 2 else f"{function}_v{number}"
@@ -114,19 +113,19 @@ def symbol_of(function: str, version: CudaVersion) -> str:
 
 
 def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:
-    """Read faults as people write them: separated by semicolons.
+    """Parse faults as people write them, separated by semicolons.
 
     Parameters
     ----------
     text : str
         Such as ``"cuLinkAddData:2=CUDA_ERROR_OUT_OF_MEMORY@50;lost=46"``.
     version : CudaVersion
-        Of the driver.
+        Version of the driver.
 
     Raises
     ------
     ValueError
-        If one cannot be read, or cannot be; says which, and what is expected.
+        If a fault cannot be parsed or has a value out of range, naming it and what is expected; if they are too many.
     """
     found = []
     for entry in filter(None, map(str.strip, text.split(";"))):
@@ -140,14 +139,14 @@ def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:
         else:
             function = symbol_of(match[1], version)
             found.append(Fault(function, code, int(match[2]), int(match[4] or 0) / 1000))
-    if len(found) > _MOST or len(text_of(found)) > _LONGEST_TEXT:
-        msg = f"{len(found)} faults are too many; {_MOST} can wait at once"
+    if len(found) > LIMIT_FAULTS:
+        msg = f"{len(found)} faults are too many; expected at most {LIMIT_FAULTS}"
         raise ValueError(msg)
     return tuple(found)
 
 
 def text_of(faults: tuple[Fault, ...] | list[Fault]) -> str:
-    """As ``CUDALINK_EMULATOR_FAULTS`` has them: in symbols and numbers."""
+    """Write faults as ``CUDALINK_EMULATOR_FAULTS`` has them, with symbols and numbers."""
     return ";".join(
         f"lost={one.code}"
         if one.function == "lost"

@@ -1,6 +1,6 @@
-"""What there is on this machine, what of it is real, and where each fact was read.
+"""The facts of this machine: driver, toolkit, GPU and packages, each with its kind and where it was read.
 
-Each question is asked when its answer is wanted, and not before.
+Each fact is read when it is looked up, not before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .requirements import Found
 
 __all__ = ["PACKAGES", "Environment", "driver_is_emulated"]
 
-#: Distributions that are worth a line in the records, by the name that they have there.
+#: Distributions that have a line in the records, by their name there.
 PACKAGES: Final = ("cuda-bindings", "cuda-core", "numba-cuda", "cuda-pathfinder", "cupy-cuda13x", "warp-lang")
 
 _NVRTC: Final = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
@@ -86,7 +86,7 @@ def _nvjitlink() -> Found:
 
 
 def _ctk() -> Found:
-    """The toolkit: the release of its metapackage, else that of its compiler."""
+    """The toolkit: the release of its metapackage, or of its compiler if there is no metapackage."""
     return _installed("cuda-toolkit", *_NVRTC)
 
 
@@ -110,7 +110,7 @@ _ASK: Final[dict[str, Callable[[], Found]]] = {
 
 
 class Environment(Mapping[str, Found]):
-    """Facts by name, asked when they are looked up: the names of the marker, of the records, and `PACKAGES`."""
+    """Facts by name, read when they are looked up: the names of the marker and of the records, and `PACKAGES`."""
 
     def __getitem__(self, name: str) -> Found:
         return _ASK[name]()

@@ -1,4 +1,4 @@
-"""What a test needs of its surroundings, and how it fails where it does not have it. Pure: no pytest, no CUDA.
+"""The requirements of a test, and how it fails where they are not met. Pure: no pytest, no CUDA.
 
 A version requirement is a PEP 440 specifier such as ``">=13"``; a number alone, ``"13.2"``, stands for ``"==13.2.*"``.
 """
@@ -13,27 +13,27 @@ from typing import Any, Final
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from ..versions import ARCHITECTURES, known_architectures
+from ..compat.architectures import ARCHITECTURES, known_architectures
 
 __all__ = ["NAMES", "Found", "Raises", "Requirement", "parse", "unmet"]
 
-#: The requirements that the marker takes, in the order in which they are looked at: those that cost least first.
+#: The requirements that the marker takes, in the order in which they are checked: the cheapest first.
 NAMES: Final = ("ctk", "nvjitlink", "driver", "gpu", "arch")
 
 _ARCHITECTURE: Final = re.compile(r"(?:sm|compute)_(\d+)(\d)([af]?)", re.ASCII)
-#: The one compute capability that is not of the family of a smaller minor.
+#: The only compute capability that does not belong to the family of a smaller minor.
 _OWN_FAMILY: Final = (10, 1)
 _BARE: Final = re.compile(r"\d+(\.\d+)*", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Found:
-    """What the surroundings have of one thing.
+    """One fact of the environment.
 
     Attributes
     ----------
     value : str or None
-        A version, an architecture such as ``"sm_90"``, or a name; None when there is none.
+        A version, an architecture such as ``"sm_90"``, or a name; None if absent.
     kind : str
         ``"real"``, ``"emulated"``, ``"faked"`` or ``"absent"``.
     source : str
@@ -69,7 +69,7 @@ class Requirement:
     wanted: bool = True
 
     def met_by(self, found: Found) -> bool:
-        """Whether the surroundings have it; what is absent meets no version."""
+        """Whether a fact of the environment meets the requirement; an absent one meets no version."""
         if self.name == "gpu":
             return (found.value is not None and found.kind == "real") == self.wanted
         if found.value is None:
@@ -88,10 +88,10 @@ class Requirement:
 
 
 def _runs(arch: str, major: int, minor: int) -> bool:
-    """Whether a device of some compute capability is of an architecture.
+    """Whether a device of a compute capability runs code for an architecture.
 
-    ``sm_90a`` is the same device as ``sm_90``, with what only that one has. The family of ``sm_100f`` goes on with its
-    major; 10.1 is a family of its own, and was renamed to 11.0 (PTX ISA, "Target architectures").
+    ``sm_90a`` is the same device as ``sm_90``, with its specific features. The family of ``sm_100f`` includes the later
+    minors of its major, except 10.1, a separate family that was renamed to 11.0 (PTX ISA, "Target architectures").
     """
     match = _ARCHITECTURE.fullmatch(arch)
     if match is None:
@@ -110,7 +110,7 @@ def _contains(specifier: SpecifierSet, version: str) -> bool:
 
 
 def _shown(specifier: SpecifierSet) -> str:
-    """``>= 13.2, < 14``, whatever the order it was written in."""
+    """A specifier as ``>= 13.2, < 14``, in this order however it was written."""
     parts = sorted(specifier, key=lambda part: (Version(part.version.removesuffix(".*")), part.operator))
     return ", ".join(f"{part.operator} {part.version}" for part in parts)
 
@@ -125,7 +125,7 @@ def _specifier(name: str, value: object, example: str) -> SpecifierSet:
             pass
         else:
             return specifier
-    msg = f"{name}={value!r} is no version specifier; write {example}"
+    msg = f"{name}={value!r} is not a version specifier; write {example}"
     raise ValueError(msg)
 
 
@@ -133,16 +133,14 @@ def _parse(name: str, value: object) -> Requirement:
     match name:
         case "gpu":
             if not isinstance(value, bool):
-                msg = f"gpu={value!r}: write True for a real device, False for none"
-                raise ValueError(msg)  # noqa: TRY004 (every impossible value is one kind of error)
+                msg = f"gpu={value!r}; expected True for a real device, or False for none"
+                raise ValueError(msg)  # noqa: TRY004 (one kind of error for every invalid value)
             return Requirement(name, "a GPU" if value else "no GPU", wanted=value)
         case "arch":
             if isinstance(value, str) and (match := _ARCHITECTURE.fullmatch(value)):
                 arch = value.replace("compute_", "sm_")
                 if arch not in known_architectures() and int(match[1] + match[2]) <= ARCHITECTURES[-1].number:
-                    msg = (
-                        f"arch={value!r} is no architecture; known: {', '.join(known_architectures())}, and newer ones"
-                    )
+                    msg = f"arch={value!r} is unknown; expected {', '.join(known_architectures())}, or a newer one"
                     raise ValueError(msg)
                 return Requirement(name, f"arch {arch}", arch=arch)
             example = "arch='sm_90', or a specifier of the compute capability: arch='>=9.0'"
@@ -153,18 +151,18 @@ def _parse(name: str, value: object) -> Requirement:
 
 
 def parse(keywords: Mapping[str, object]) -> list[Requirement]:
-    """The requirements among a marker's keywords, in the order of `NAMES`; None stands for no requirement.
+    """The requirements among a marker's keywords, in the order of `NAMES`; None means no requirement.
 
     Raises
     ------
     ValueError
-        For an impossible value; says what to write.
+        For an invalid value; the message says what to write.
     """
     return [_parse(name, keywords[name]) for name in NAMES if keywords.get(name) is not None]
 
 
 def unmet(requirements: Iterable[Requirement], found: Mapping[str, Found]) -> list[Requirement]:
-    """Those that do not hold. `found` is asked only for what is required, in order."""
+    """The requirements that are not met. `found` is read only for these requirements, in order."""
     return [requirement for requirement in requirements if not requirement.met_by(found[requirement.name])]
 
 
@@ -175,15 +173,15 @@ class Raises:
     ----------
     *expected : str, int or exception type
         A string is the name of a code of the driver or of nvJitLink: ``"CUDA_ERROR_UNSUPPORTED_PTX_VERSION"``,
-        ``"NVJITLINK_ERROR_PTX_COMPILE"``; an integer is its number; a type matches its instances. Any one is enough.
-        KeyboardInterrupt is none of them: it ends the run.
+        ``"NVJITLINK_ERROR_PTX_COMPILE"``; an integer is its number; a type matches its instances. One match is enough.
+        KeyboardInterrupt is not accepted: it ends the run.
     match : str, optional
         A regular expression that the message must contain, as in `pytest.raises`.
 
     Raises
     ------
     TypeError
-        If nothing is expected, or something else than these; `ValueError` for a bad regular expression.
+        If nothing is expected, or a value has another type; `ValueError` for an invalid regular expression.
     """
 
     def __init__(self, *expected: str | int | type[BaseException], match: str | None = None) -> None:
@@ -199,7 +197,7 @@ class Raises:
         try:
             self._pattern = re.compile(match) if match is not None else None
         except re.error as error:
-            msg = f"Raises(match={match!r}) is no regular expression: {error}"
+            msg = f"Raises(match={match!r}) is not a regular expression: {error}"
             raise ValueError(msg) from error
 
     def matches(self, error: BaseException) -> bool:
@@ -228,7 +226,7 @@ def _can_be_expected(item: object) -> bool:
 def _is(error: BaseException, expected: str | int | type[BaseException]) -> bool:
     if isinstance(expected, type):
         return isinstance(error, expected)
-    # a library's own error is often the cause of the one that reaches the test
+    # the error that reaches a test often has a library's error as its cause
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
@@ -240,7 +238,7 @@ def _is(error: BaseException, expected: str | int | type[BaseException]) -> bool
 
 
 def _has_code(error: BaseException, expected: str | int) -> bool:
-    """Look where the libraries keep a code: in an attribute, or as a word of the message."""
+    """Whether an exception carries a code: in an attribute, or as a word of its message."""
     if isinstance(expected, int):
         values: list[Any] = [getattr(error, name, None) for name in ("code", "status")]
         return any(value is not None and not isinstance(value, str) and value == expected for value in values)

@@ -13,9 +13,11 @@ from typing import Any, Final, Literal
 
 from packaging.specifiers import SpecifierSet
 
+from ..compat.architectures import known_architectures
+from ..compat.releases import ptx_isa_of
 from ..linker import dispatch
 from ..probes import FIRST_USABLE_NVJITLINK
-from ..versions import CudaVersion, known_architectures, ptx_isa_of
+from ..versions import CudaVersion
 from .driver import DriverFacts
 from .guard import driver_hint, forward_compatibility_assumed
 from .items import Fact, Item, ItemKind, Verdict
@@ -92,7 +94,7 @@ class DoctorReport:
     missing : list of str
         Labels of the items that were not found.
     copies : list of Copy
-    rules : list of rules.Verdict
+    rules : list of items.Verdict
     links : list of Link
     findings : list of DoctorFinding
     """

@@ -18,7 +18,7 @@ class CompatibilityCheckError(RuntimeError):
 
     Attributes
     ----------
-    verdict : Verdict
+    verdict : items.Verdict
         The rule, the items with their witnesses, and the repair.
     """
 

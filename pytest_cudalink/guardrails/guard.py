@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from packaging.specifiers import SpecifierSet
 
+from ..compat.names import GUARD_RAIL_MODES as MODES
+from ..compat.names import GuardRailMode as Mode
 from . import _pathfinder, attribution
 from .driver import DriverFacts, parse_cuda_version, parse_release
 from .errors import CompatibilityWarning, error_of
@@ -37,9 +39,7 @@ __all__ = [
     "mode_from_environment",
 ]
 
-Mode = Literal["off", "best_effort", "strict", "warning_only"]
 
-MODES: Final = get_args(Mode)
 MODE_VARIABLE: Final = "CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS"
 #: The mode if neither an argument nor the variable names one.
 DEFAULT_MODE: Final[Mode] = "best_effort"

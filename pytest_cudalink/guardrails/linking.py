@@ -1,4 +1,4 @@
-"""The bundled linker's pipelines: from NVRTC to nvJitLink, the kind by the artifact."""
+"""The guard rails' check of the bundled linker's inputs, as pipelines from NVRTC to nvJitLink."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from .. import probes
 from ..artifacts import Artifact
 from . import attribution
+from .errors import CompatibilityCheckError
 from .items import Item
 from .pipelines import ARTIFACT_KINDS
 
@@ -17,30 +18,33 @@ if TYPE_CHECKING:
 __all__ = ["check_input"]
 
 
-def check_input(guard: CompatibilityGuardRails, name: str, artifact: Artifact, nvjitlink: CudaVersion) -> None:
-    """Judge one input of a link, and declare the pipeline that it came by.
+def check_input(
+    guard: CompatibilityGuardRails, name: str, artifact: Artifact, nvjitlink: CudaVersion
+) -> CompatibilityCheckError | None:
+    """Check one input of a link, and declare the pipeline that made it.
 
-    The artifact's own header says who made it. The pipeline is declared when the process's NVRTC is of that release: an
-    artifact that was brought along says nothing about the NVRTC that is here.
+    The artifact's header says which release made it. The pipeline is declared only if the process's NVRTC is of that
+    release: an artifact from elsewhere says nothing about this process's NVRTC.
 
     Parameters
     ----------
     guard : CompatibilityGuardRails
     name : str
-        Of the input.
+        Name of the input.
     artifact : Artifact
-        A leaf: no container.
+        A leaf, not a container.
     nvjitlink : CudaVersion
-        Release of the nvJitLink that shall link.
+        Release of the nvJitLink that is to link.
 
-    Raises
-    ------
-    CompatibilityCheckError
-        If nvJitLink's release may not read it, or NVRTC and nvJitLink in this process do not fit for this kind.
+    Returns
+    -------
+    CompatibilityCheckError or None
+        The error if nvJitLink's release may not read the artifact, or if NVRTC and nvJitLink in this process do not fit
+        for artifacts of this kind.
     """
     made = artifact.producer
     if made is None or artifact.kind not in ARTIFACT_KINDS:
-        return
+        return None
     faked = probes.fakes().fakes_nvjitlink
     path = "?" if faked else probes.nvjitlink().path or "?"
     wheel = attribution.owner(path)
@@ -55,7 +59,11 @@ def check_input(guard: CompatibilityGuardRails, name: str, artifact: Artifact, n
         wheel.name if wheel else "",
     )
     producer = Item("artifacts", name, "memory", "the linker's inputs", "ctk", made, "its own header")
-    guard.check_artifact(artifact.kind, producer, consumer)
-    here = {item.version for item in guard.present() if item.kind == "dynamic-libs" and item.name == "nvrtc"}
-    if here == {made}:
-        guard.declare_pipeline("nvrtc", "nvJitLink", artifact.kind)
+    try:
+        guard.check_artifact(artifact.kind, producer, consumer)
+        here = {item.version for item in guard.present() if item.kind == "dynamic-libs" and item.name == "nvrtc"}
+        if here == {made}:
+            guard.declare_pipeline("nvrtc", "nvJitLink", artifact.kind)
+    except CompatibilityCheckError as error:
+        return error
+    return None

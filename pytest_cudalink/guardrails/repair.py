@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..versions import LATEST_KNOWN, PTX_ISA, CudaVersion
+from ..compat.releases import LATEST_KNOWN, PTX_ISA, STAND_INS
+from ..versions import CudaVersion
 from .items import Item
 from .relations import component_table
 
@@ -12,10 +13,9 @@ __all__ = ["by_hand", "extra_of", "published_releases", "repair"]
 
 
 def published_releases() -> list[CudaVersion]:
-    """The releases that have wheels."""
-    toolkit = component_table()["toolkit"]
-    known = {CudaVersion.parse(toolkit["oldest"]), *PTX_ISA}
-    return sorted(known - set(map(CudaVersion.parse, toolkit["unpublished"])))
+    """Return the releases that have wheels, oldest first."""
+    known = {CudaVersion.parse(component_table()["toolkit"]["oldest"]), *PTX_ISA}
+    return sorted(known - set(STAND_INS))
 
 
 def extra_of(item: Item, version: CudaVersion) -> str:

@@ -14,10 +14,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _pathfinder
 from .guard import CompatibilityGuardRails
+
+if TYPE_CHECKING:
+    from ..artifacts import Artifact
+    from ..versions import CudaVersion
 
 __all__ = ["Routing", "declare_pipeline", "install", "installed", "process_wide_guard_rails", "uninstall"]
 
@@ -56,7 +60,9 @@ def installed() -> Routing | None:
 
 
 def install(guard: CompatibilityGuardRails | None = None) -> Routing:
-    """Route the public look-ups of cuda.pathfinder through a guard, in place of the one installed before.
+    """Route the public look-ups of cuda.pathfinder through a guard, which also checks the bundled linker's inputs.
+
+    A guard that was installed before is replaced.
 
     Parameters
     ----------
@@ -68,8 +74,12 @@ def install(guard: CompatibilityGuardRails | None = None) -> Routing:
     Routing
         The exchanged references, and those that cannot be exchanged.
     """
+    from ..linker.input_checks import added_checks
+
     guard = guard or process_wide_guard_rails()
     present = installed()
+    if _check_linker_input not in added_checks:
+        added_checks.append(_check_linker_input)
     routed = _exchange(_functions(present.guard) if present else _plain(), _functions(guard))
     _installed[:] = [Routing(guard, routed, _left(_plain()))]
     return _installed[0]
@@ -83,6 +93,9 @@ def uninstall() -> None:
     """
     present = installed()
     if present is not None:
+        from ..linker.input_checks import added_checks
+
+        added_checks.remove(_check_linker_input)
         _exchange(_functions(present.guard), _plain())
         _installed.clear()
 
@@ -95,6 +108,13 @@ def declare_pipeline(producer: str, consumer: str, artifact_kind: str) -> None:
     present = installed()
     guard = present.guard if present else process_wide_guard_rails()
     guard.declare_pipeline(producer, consumer, artifact_kind)
+
+
+def _check_linker_input(name: str, artifact: Artifact, nvjitlink: CudaVersion) -> Exception | None:
+    from .linking import check_input
+
+    present = installed()
+    return check_input(present.guard, name, artifact, nvjitlink) if present else None
 
 
 def _plain() -> dict[str, Callable[..., Any]]:

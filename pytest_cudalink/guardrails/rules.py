@@ -14,7 +14,8 @@ from typing import Final, Protocol
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from ..versions import DRIVER_BRANCH_FLOOR, LATEST_KNOWN, CudaVersion
+from ..compat.releases import DRIVER_BRANCH_FLOOR, LATEST_KNOWN
+from ..versions import CudaVersion
 from .items import ALREADY_LOADED, Fact, Item, Status, Verdict, compatible
 from .pipelines import Pipeline, check_pipeline
 from .relations import libraries_by_name, shared_groups
@@ -84,7 +85,7 @@ def branch_of(release: str) -> int:
     if not _RELEASE.fullmatch(release):
         msg = f"{release!r} is not a driver release; write two or three numbers, such as '580.65.06'"
         raise ValueError(msg)
-    return int(release.split(".", maxsplit=1)[0])
+    return int(release.partition(".")[0])
 
 
 def parse_constraint(value: str | SpecifierSet | None) -> SpecifierSet | None:
@@ -153,10 +154,10 @@ def check_constraint(item: Item, constraint: SpecifierSet | None) -> Verdict:
     """Whether the release of a toolkit item satisfies the constraint."""
     if constraint is None or item.version is None:
         return compatible("ctk-constraint", "no release is required", item)
-    if constraint.contains(Version(str(item.version)), prereleases=True):
+    if constraint.contains(Version(str(item.version))):
         return compatible("ctk-constraint", f"CUDA {item.version} is among '{constraint}'", item)
     # a release, not the constraint itself: for pip, '==13.2' means 13.2.0 alone, and '<=13.2' excludes 13.2.1
-    wanted = [one for one in published_releases() if constraint.contains(Version(str(one)), prereleases=True)]
+    wanted = [one for one in published_releases() if constraint.contains(Version(str(one)))]
     fix = repair((item,), max(wanted)) if wanted else ""
     instead = by_hand((item,), max(wanted)) if wanted else f"no known release of CUDA is among '{constraint}'"
     return Verdict(

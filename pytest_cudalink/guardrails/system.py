@@ -87,6 +87,8 @@ class System:
         ResolutionError
             If only loading the library would answer.
         """
+        if kind == "binaries" and name not in _pathfinder.program_names():
+            return None  # cuda.pathfinder 1.5.0 does not know ptxas
         found: Any
         try:
             found = _pathfinder.resolve(name) if kind == "dynamic-libs" else _pathfinder.plain(_LOOKUPS[kind])(name)

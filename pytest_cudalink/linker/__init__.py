@@ -1,6 +1,6 @@
 """The bundled linker: compile with NVRTC, link with nvJitLink or the driver, chosen per linker by a published table.
 
-The names and shapes are those of ``cuda.core``, so that people know them. Importing this loads no CUDA library.
+Names and signatures follow ``cuda.core``, which users know. Importing this package loads no CUDA library.
 """
 
 from __future__ import annotations

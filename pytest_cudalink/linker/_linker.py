@@ -1,27 +1,47 @@
-"""The linker: inspects its inputs, decides on a backend for itself, and links."""
+"""The linker: inspects its inputs, decides on a backend, and links."""
 
 from __future__ import annotations
 
-import sys
 import weakref
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 from .. import probes
-from ..versions import CudaVersion, known_architectures, parse_architecture
-from . import forcing
-from .backends.driver import DriverLinkState
-from .backends.nvjitlink import NvJitLinkState, can_fetch_ltoir
-from .backends.state import LinkState
-from .dispatch import BackendName, Decision, driver_matters, explain, policy_named
-from .errors import LinkError, VersionSkewError, skew_sentence
+from ..compat.architectures import known_architectures, parse_architecture
+from ..targets.bundled import Bundled
+from ..targets.choice import Backend, BackendChoice
+from ..targets.events import LinkInput
+from ..targets.steering import Watch
+from ..versions import CudaVersion
+from . import forcing, input_checks
+from .backends import OPENERS
+from .backends.nvjitlink import can_fetch_ltoir
+from .dispatch import Decision, driver_matters, explain, policy_named
+from .errors import LinkError, skew_sentence
 from .objectcode import ObjectCode
-from .options import LinkerOptions
+from .options import DriverOption, LinkerOptions
 
 __all__ = ["Linker"]
 
 _MAKERS = {"cubin": ObjectCode.from_cubin, "ptx": ObjectCode.from_ptx, "ltoir": ObjectCode.from_ltoir}
+
+
+@dataclass(frozen=True)
+class _Settled:
+    """What a linker settles before it calls a library.
+
+    Attributes
+    ----------
+    backend : str
+    version : CudaVersion or None
+        CUDA release of the library that will link; None if the driver's is unknown.
+    options : list
+        The options as the backend takes them.
+    """
+
+    backend: Backend
+    version: CudaVersion | None
+    options: list[DriverOption] | list[str]
 
 
 class Linker:
@@ -46,10 +66,10 @@ class Linker:
         Without inputs; for an input that is damaged, linked already or of another kind than declared; for an option
         that the backend cannot honour; for an unknown architecture or policy.
     TypeError
-        If an input is no ObjectCode.
+        If an input is not an ObjectCode.
     RuntimeError
-        If the table says that no backend can link this; if there is no driver although it is needed. Its subclass
-        `VersionSkewError` refuses inputs that are newer than the linker, and `LinkError` says what a library refused.
+        If the table says that no backend can link this; if a driver is needed and missing. Its subclass
+        `VersionSkewError` is raised for inputs that are newer than the linker, and `LinkError` if a library refuses.
     """
 
     def __init__(
@@ -57,7 +77,7 @@ class Linker:
         *object_codes: ObjectCode,
         options: LinkerOptions | None = None,
         policy: str | None = None,
-        backend: BackendName | None = None,
+        backend: Backend | None = None,
     ) -> None:
         if not object_codes:
             msg = "Linker needs at least one ObjectCode, got none"
@@ -68,127 +88,107 @@ class Linker:
                 msg = f"Linker takes ObjectCode instances, got {found}; make one with ObjectCode.from_ptx or a sibling"
                 raise TypeError(msg)
         if options is not None and not isinstance(options, LinkerOptions):
-            msg = f"Linker: options is a LinkerOptions, got {type(options).__name__}"
+            msg = f"Linker: options must be a LinkerOptions, got {type(options).__name__}"
             raise TypeError(msg)
         self._options = options or LinkerOptions()
         self._inputs = [(code.name or f"input {number}", code) for number, code in enumerate(object_codes, 1)]
-        self._check_images()
+        input_checks.refuse_images(self._inputs)
         self._has_ltoir = any(code.artifact.needs_lto for code in object_codes)
         self._linked: ObjectCode | None = None
-        self._watch = forcing.watched([(code.code_type, name, code.code) for name, code in self._inputs])
-        with self._watched():
-            self._open(policy, backend)
-
-    def _watched(self, *, last: bool = False) -> AbstractContextManager[None]:
-        return self._watch.step(last=last) if self._watch else nullcontext()
-
-    def _open(self, policy: str | None, backend: BackendName | None) -> None:
-        self._decision = self._decide(policy, backend)
-        if self._decision.backend is None:
-            raise RuntimeError(self._decision.message)
-        self._backend = self._decision.backend
-        if self._watch:
-            self._watch.backend = self._backend
-        self._check_against_backend()
-        self._state = self._open_state()
-        self._finalizer = weakref.finalize(self, self._state.close)
-        try:
-            for name, code in self._inputs:
-                self._add(name, code)
-        except BaseException:
-            self.close()
-            raise
+        self._watch = Watch(Bundled.name, (LinkInput(code.code_type, name, code.code) for name, code in self._inputs))
+        with self._watch.step():
+            self._decision = self._decide(policy, backend)
+            if self._decision.backend is None:
+                raise RuntimeError(self._decision.message)
+            self._watch.backend = self._decision.backend
+            self._settled = self._settle(self._decision.backend)
+            self._open()
 
     # -- before any library is called
 
-    def _check_images(self) -> None:
-        for name, code in self._inputs:
-            found = code.artifact
-            if found.problems:
-                msg = f"Linker: input {name!r} ({code.code_type}) cannot be linked: {found.problems[0]}"
-                raise ValueError(msg)
-            if found.kind != code.code_type:
-                msg = f"Linker: input {name!r} was given as {code.code_type}, but its bytes are {found.describe()}"
-                raise ValueError(msg)
-            if found.kind == "cubin" and not found.relocatable:
-                # nvJitLink makes an image without kernels of it and reports no error; the driver refuses it or dies
-                msg = (
-                    f"Linker: input {name!r} ({found.describe()}) is linked already: load it as it is, "
-                    "or compile it with relocatable_device_code=True"
-                )
-                raise ValueError(msg)
-
-    def _decide(self, policy: str | None, backend: BackendName | None) -> Decision:
+    def _decide(self, policy: str | None, backend: Backend | None) -> Decision:
         options = self._options
         lto = (self._has_ltoir, options.lto_requested)
-        forced = self._watch.forced if self._watch else forcing.forced()
         if policy is not None:
-            policy_named(policy)  # a wrong one is told also where none is needed
-        if backend is not None:
-            forced = forcing.Forced(backend, "the argument 'backend'")
-            if self._watch:
-                self._watch.chose_itself(forced.source)
-        if forced:
-            return self._obey(forced)
+            policy_named(policy)  # a wrong name is an error even where a forced backend needs no policy
+        forced = self._forced(backend)
+        if forced.backend is not None:
+            return self._obey(forced.backend, forced.source)
         policy = policy or options.policy or forcing.default_policy()
         nvjitlink = probes.nvjitlink_version()
         asked = driver_matters(nvjitlink, *lto, policy=policy)
         decision = explain(probes.driver_version() if asked else None, nvjitlink, *lto, policy=policy)
         return replace(decision, driver_asked=asked)
 
-    def _obey(self, forced: forcing.Forced) -> Decision:
-        if forced.backend not in ("driver", "nvjitlink"):
-            msg = f"Linker: unknown backend {forced.backend!r}; known: 'driver', 'nvjitlink'"
+    def _forced(self, backend: Backend | None) -> BackendChoice:
+        """Return the choice that skips the table: the argument, else `forcing`, else that of the run for this link."""
+        if backend is not None:
+            choice = BackendChoice(backend, "the argument 'backend'")
+        elif by_hand := forcing.set_by_hand():
+            choice = by_hand
+        else:
+            return self._watch.choice
+        self._watch.overrule(choice.source)
+        return choice
+
+    def _obey(self, backend: Backend, source: str) -> Decision:
+        if backend not in tuple(OPENERS):  # (a wrong backend may be unhashable)
+            msg = f"Linker: unknown backend {backend!r}; known: {', '.join(map(repr, OPENERS))}"
             raise ValueError(msg)
         nvjitlink, driver = None, None
-        if forced.backend == "nvjitlink":
+        if backend == "nvjitlink":
             nvjitlink = probes.nvjitlink_version()
             if nvjitlink is None:
-                msg = f"nvJitLink is not available, but the backend nvjitlink is forced by {forced.source}"
+                msg = f"nvJitLink is not available, but the backend nvjitlink is forced by {source}"
                 raise RuntimeError(msg)
         elif self._has_ltoir:
-            name = next(name for name, code in self._inputs if code.artifact.needs_lto)
-            why = f"that backend is forced by {forced.source}"
-            msg = f"Linker: input {name!r} is LTO-IR, which the driver backend does not link; {why}"
+            why = f"that backend is forced by {source}"
+            msg = f"Linker: input {self._first_ltoir!r} is LTO-IR, which the driver backend does not link; {why}"
             raise ValueError(msg)
         else:
             driver = probes.driver_version()
         return Decision(
-            backend=forced.backend,
+            backend=backend,
             policy="none",
             row="forced",
             driver=driver,
             nvjitlink=nvjitlink,
             inputs_have_ltoir=self._has_ltoir,
             lto_requested=self._options.lto_requested,
-            because=f"forced by {forced.source}",
-            driver_asked=forced.backend == "driver",
+            because=f"forced by {source}",
+            driver_asked=backend == "driver",
         )
 
-    def _linker_version(self) -> CudaVersion | None:
-        """CUDA release of the library that will link, as far as it is known."""
-        return self._decision.nvjitlink if self._backend == "nvjitlink" else probes.driver_version()
+    @property
+    def _first_ltoir(self) -> str:
+        """The name of the first input that only links as LTO-IR."""
+        return next(name for name, code in self._inputs if code.artifact.needs_lto)
 
-    def _check_against_backend(self) -> None:
-        version = self._linker_version()
-        lto = self._has_ltoir
-        arch = self._resolve_arch(version)
-        if self._backend == "driver":
-            self._driver_options = self._options.for_driver(arch)
-        else:
-            if lto and self._options.link_time_optimization is False:
-                name = next(name for name, code in self._inputs if code.artifact.needs_lto)
-                msg = f"LinkerOptions.link_time_optimization = False, but input {name!r} is LTO-IR (backend nvjitlink)"
-                raise ValueError(msg)
-            assert version is not None  # (a decision for nvJitLink knows its version)
-            self._nvjitlink_options = self._options.for_nvjitlink(version, arch, lto=lto)
+    def _settle(self, backend: Backend) -> _Settled:
+        """Write the options for a backend, and check the inputs against its release."""
+        version = self._decision.nvjitlink if backend == "nvjitlink" else probes.driver_version()
+        settled = _Settled(backend, version, self._written_options(backend, version))
         if self._options.check_inputs and version is not None:
-            self._refuse_newer_inputs(version)
-            if self._backend == "nvjitlink":
-                self._ask_guard_rails(version)
-        self._refuse_duplicates()
+            input_checks.refuse_newer(self._inputs, backend, version)
+            if backend == "nvjitlink":
+                input_checks.refuse_by_added_checks(self._inputs, version)
+        input_checks.refuse_duplicates(self._inputs, backend)
+        return settled
 
-    def _resolve_arch(self, version: CudaVersion | None) -> str:
+    def _written_options(self, backend: Backend, version: CudaVersion | None) -> list[DriverOption] | list[str]:
+        arch = self._resolve_arch(backend, version)
+        if backend == "driver":
+            return self._options.for_driver(arch)
+        if self._has_ltoir and self._options.link_time_optimization is False:
+            msg = (
+                f"LinkerOptions.link_time_optimization = False, but input {self._first_ltoir!r} is LTO-IR "
+                "(backend nvjitlink)"
+            )
+            raise ValueError(msg)
+        assert version is not None  # (a decision for nvJitLink knows its version)
+        return self._options.for_nvjitlink(version, arch, lto=self._has_ltoir)
+
+    def _resolve_arch(self, backend: Backend, version: CudaVersion | None) -> str:
         arch, source = self._wanted_arch()
         try:
             _, number, suffix = parse_architecture(arch)
@@ -198,12 +198,14 @@ class Linker:
         known = known_architectures(version)
         if f"sm_{number}{suffix}" not in known:
             where = f"CUDA {version}" if version else "CUDA"
-            msg = f"{source} = {arch!r} is not of {where} (backend {self._backend}); known: {', '.join(known)}"
+            msg = (
+                f"{source} = {arch!r} is not an architecture of {where} (backend {backend}); known: {', '.join(known)}"
+            )
             raise ValueError(msg)
         return arch
 
     def _wanted_arch(self) -> tuple[str, str]:
-        """The architecture to link for, and who says so."""
+        """Return the architecture to link for, and where it comes from."""
         if self._options.arch is not None:
             return self._options.arch, "LinkerOptions.arch"
         device = probes.device_arch()
@@ -221,56 +223,17 @@ class Linker:
         ((arch, name),) = found.items()
         return arch.replace("sm_", "compute_") if self._options.ptx else arch, f"input {name!r}"
 
-    def _refuse_newer_inputs(self, version: CudaVersion) -> None:
-        for name, code in self._inputs:
-            for leaf in code.artifact.leaves:
-                if leaf.needs is not None and not leaf.needs.met_by(version):
-                    raise VersionSkewError(
-                        f"{self._describe_backend(version)} cannot link this input",
-                        backend=self._backend,
-                        input_name=name,
-                        artifact=leaf,
-                        hint=skew_sentence(leaf, leaf.needs, version, self._backend),
-                    )
-
-    def _ask_guard_rails(self, version: CudaVersion) -> None:
-        """Where guard rails are installed, hold every input against nvJitLink as a pipeline from NVRTC."""
-        routing = sys.modules.get("pytest_cudalink.guardrails.routing")
-        installed = routing.installed() if routing else None
-        if installed is None:
-            return
-        from ..guardrails import CompatibilityCheckError
-        from ..guardrails.linking import check_input
-
-        for name, code in self._inputs:
-            for leaf in code.artifact.leaves:
-                try:
-                    check_input(installed.guard, name, leaf, version)
-                except CompatibilityCheckError as error:
-                    raise VersionSkewError(
-                        f"{self._describe_backend(version)} must not link this input",
-                        backend=self._backend,
-                        input_name=name,
-                        artifact=leaf,
-                        hint=error.verdict.text.replace("\n", "\n  "),
-                    ) from error
-
-    def _refuse_duplicates(self) -> None:
-        """Find what nvJitLink links without an error: it prints 'Multiple definition' to stdout and goes on."""
-        first: dict[str, str] = {}
-        for name, code in self._inputs:
-            for symbol in code.artifact.defined:
-                if symbol in first:
-                    msg = f"multiple definition of {symbol!r} in {name!r}, first defined in {first[symbol]!r}"
-                    raise LinkError(msg, backend=self._backend, input_name=name, artifact=code.artifact)
-                first[symbol] = name
-
     # -- with a library
 
-    def _open_state(self) -> LinkState:
-        if self._backend == "driver":
-            return DriverLinkState(self._driver_options)
-        return NvJitLinkState(self._nvjitlink_options)
+    def _open(self) -> None:
+        self._state = OPENERS[self._settled.backend](self._settled.options)
+        self._finalizer = weakref.finalize(self, self._state.close)
+        try:
+            for name, code in self._inputs:
+                self._add(name, code)
+        except BaseException:
+            self.close()
+            raise
 
     def _add(self, name: str, code: ObjectCode) -> None:
         data = code.code
@@ -279,16 +242,11 @@ class Linker:
         try:
             self._state.add(code.code_type, data, name)
         except LinkError as error:
-            version, hint = self._linker_version(), ""
-            for leaf in code.artifact.leaves:
-                if version is not None and leaf.needs is not None and not leaf.needs.met_by(version):
-                    hint = skew_sentence(leaf, leaf.needs, version, self._backend)
+            version, hint = self._settled.version, ""
+            if version is not None:
+                for leaf, needs in input_checks.newer_leaves(code.artifact, version):
+                    hint = skew_sentence(leaf, needs, version, self._settled.backend)
             raise error.with_context(input_name=name, artifact=code.artifact, hint=hint) from error.__cause__
-
-    def _describe_backend(self, version: CudaVersion | None) -> str:
-        return (
-            f"{'nvJitLink' if self._backend == 'nvjitlink' else 'the driver of CUDA'} {version or '(unknown version)'}"
-        )
 
     def link(self, target_type: str = "cubin") -> ObjectCode:
         """Link the inputs.
@@ -302,7 +260,7 @@ class Linker:
         Returns
         -------
         ObjectCode
-            The same one when called again for the same target.
+            The same object if called again for the same target.
 
         Raises
         ------
@@ -315,8 +273,8 @@ class Linker:
         """
         options = self._options
         lto = self._has_ltoir or options.lto_requested
-        options.check_target(target_type, self._backend, self._decision.nvjitlink, lto=lto)
-        with self._state.lock:  # a second thread waits, and gets the same
+        options.check_target(target_type, self.backend, self._decision.nvjitlink, lto=lto)
+        with self._state.lock:  # a second thread waits, and gets the same object
             return self._link_once(target_type, lto=lto)
 
     def _link_once(self, target_type: str, *, lto: bool) -> ObjectCode:
@@ -334,7 +292,7 @@ class Linker:
             and (obstacle := can_fetch_ltoir(self._decision.nvjitlink))
         ):
             raise ValueError(obstacle)
-        with self._watched(last=True):
+        with self._watch.step(last=True):
             image = self._complete(target_type, lto=lto)
         self._linked = _MAKERS[target_type](image, name=self._options.name)
         return self._linked
@@ -351,13 +309,13 @@ class Linker:
     # -- facts and release
 
     @property
-    def backend(self) -> BackendName:
+    def backend(self) -> Backend:
         """``"driver"`` or ``"nvjitlink"``."""
-        return self._backend
+        return self._settled.backend
 
     @property
     def decision(self) -> Decision:
-        """Why: the policy, its row, the versions, and a sentence."""
+        """The reason for the backend: the policy, its row, the versions, and a sentence."""
         return self._decision
 
     @property
@@ -383,7 +341,7 @@ class Linker:
     def close(self) -> None:
         """Release the handle and all memory; logs and linked code stay readable. May be called again.
 
-        While another thread links, this waits for it.
+        Waits for a thread that is linking.
         """
         self._finalizer()
 
@@ -394,4 +352,4 @@ class Linker:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Linker {self._options.name!r}: {self._backend}{', closed' if self.is_closed else ''}>"
+        return f"<Linker {self._options.name!r}: {self.backend}{', closed' if self.is_closed else ''}>"

@@ -1,4 +1,4 @@
-"""Which linker to take: a pure function over the published table `matrices/dispatch.toml`.
+"""The backend for a link: a pure function over the published table `matrices/dispatch.toml`.
 
 Nothing here probes anything, and nothing here imports pytest or CUDA.
 """
@@ -12,7 +12,9 @@ from functools import cache
 from itertools import product
 from typing import Literal, get_args
 
+from ..compat.names import DEFAULT_POLICY
 from ..tables import read_matrix
+from ..targets.choice import Backend
 from ..versions import CudaVersion
 
 __all__ = [
@@ -32,7 +34,8 @@ __all__ = [
     "policy_named",
 ]
 
-BackendName = Literal["driver", "nvjitlink"]
+#: The name under which this module publishes the type.
+BackendName = Backend
 _Relation = Literal["any", "unknown", "same", "different", "newer", "older"]
 _Presence = Literal["none", "present"]
 _Lto = Literal["no", "yes", "any"]
@@ -45,10 +48,8 @@ _RELATIONS: dict[str, Callable[[int, int], bool]] = {
     "older": operator.lt,
 }
 
-DEFAULT_POLICY = "strict-major"
-
 #: Values that stand for every situation when the table is expanded: unknown, older than every nvJitLink, each major
-#: that nvJitLink has, and one after them.
+#: of nvJitLink, and the one after them.
 DRIVER_MAJORS: tuple[int | None, ...] = (None, 11, 12, 13, 14)
 NVJITLINK_VERSIONS: tuple[CudaVersion | None, ...] = (
     None,
@@ -72,7 +73,7 @@ class Row:
     message: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a word that the table does not have, so that a typing error cannot become a row that never fits."""
+        """Raise ValueError for an unknown word, so that a typo cannot become a row that never fits."""
         allowed = (("driver", _Relation), ("nvjitlink", _Presence), ("lto", _Lto), ("result", _Result))
         for name, kind in allowed:
             if getattr(self, name) not in get_args(kind):
@@ -83,7 +84,7 @@ class Row:
             raise ValueError(msg)
 
     def fits(self, driver_major: int | None, nvjitlink_major: int | None, *, lto: bool) -> bool:
-        """Whether this row speaks of the situation."""
+        """Whether this row is for the situation."""
         if self.lto != "any" and (self.lto == "yes") != lto:
             return False
         if (self.nvjitlink == "present") != (nvjitlink_major is not None):
@@ -97,7 +98,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Policy:
-    """A named list of rows of which exactly one fits any situation."""
+    """A named list of rows; exactly one of them fits each situation."""
 
     name: str
     summary: str
@@ -105,7 +106,7 @@ class Policy:
 
     @cache  # noqa: B019 (policies live as long as the process)
     def row_for(self, driver_major: int | None, nvjitlink_major: int | None, *, lto: bool) -> Row:
-        """The one row that fits."""
+        """Return the one row that fits."""
         fitting = [row for row in self.rows if row.fits(driver_major, nvjitlink_major, lto=lto)]
         if len(fitting) != 1:
             names = ", ".join(repr(row.name) for row in fitting) or "none"
@@ -119,7 +120,7 @@ class Policy:
 
 @cache
 def policies() -> dict[str, Policy]:
-    """Every policy of `matrices/dispatch.toml` by name, each checked to be complete and free of overlaps."""
+    """Return every policy of `matrices/dispatch.toml` by name, each checked to be complete and free of overlaps."""
     found = {}
     for name, content in read_matrix("dispatch.toml").items():
         policy = Policy(name, content["summary"], tuple(Row(**row) for row in content["rows"]))
@@ -131,12 +132,12 @@ def policies() -> dict[str, Policy]:
 
 
 def policy_named(name: str) -> Policy:
-    """Look a policy up.
+    """Return the policy of a name.
 
     Raises
     ------
     ValueError
-        If there is none of that name; lists those that exist.
+        If no policy has that name; lists the known ones.
     """
     found = policies().get(name) if isinstance(name, str) else None
     if found is None:
@@ -147,27 +148,27 @@ def policy_named(name: str) -> Policy:
 
 @dataclass(frozen=True)
 class Decision:
-    """Why a linker was taken, or why none could be.
+    """The backend for a link and the reason, or the reason why no backend can link.
 
     Attributes
     ----------
     backend : str or None
-        ``"driver"`` or ``"nvjitlink"``; None when the row is an error.
+        ``"driver"`` or ``"nvjitlink"``; None if the row is an error.
     policy : str
         Name of the policy.
     row : str
         Name of its row, or ``"forced"``.
     driver : CudaVersion, int or None
-        What is known of the driver: its version, or only its major; None when unknown or not asked.
+        The known version of the driver, or only its major; None if unknown or not asked.
     driver_asked : bool
-        Whether the driver was asked at all: it is not where its answer would change nothing.
+        Whether the driver was asked: it is not if its answer would change nothing.
     nvjitlink : CudaVersion or None
     inputs_have_ltoir, lto_requested : bool
     because : str
-        The reason, as the row has it.
+        The reason, in the words of the row.
     """
 
-    backend: BackendName | None
+    backend: Backend | None
     policy: str
     row: str
     driver: CudaVersion | int | None
@@ -180,7 +181,7 @@ class Decision:
 
     @property
     def found(self) -> str:
-        """What the decision went by: ``"driver CUDA 13.0, nvJitLink 13.2"``."""
+        """The versions behind the decision: ``"driver CUDA 13.0, nvJitLink 13.2"``."""
         unknown = "unknown" if self.driver_asked else "not asked"
         driver = unknown if self.driver is None else f"CUDA {self.driver}"
         return f"driver {driver}, nvJitLink {self.nvjitlink or 'none'}"
@@ -192,7 +193,7 @@ class Decision:
 
     @property
     def message(self) -> str:
-        """Text of the RuntimeError when `backend` is None, else empty."""
+        """The text of the RuntimeError if `backend` is None, else empty."""
         return f"{self.error} (found: {self.found}; policy {self.policy})" if self.error else ""
 
     def __str__(self) -> str:
@@ -206,14 +207,14 @@ def explain(
     lto_requested: bool,
     policy: str = DEFAULT_POLICY,
 ) -> Decision:
-    """Apply the table and say why; never raises for a row that is an error.
+    """Return the decision of the table, with its reason; a row that is an error is returned, not raised.
 
     Parameters
     ----------
     driver : CudaVersion, int or None
-        CUDA version of the driver, or its major alone; None when unknown.
+        CUDA version of the driver, or its major alone; None if unknown.
     nvjitlink : tuple of int or None
-        ``(major, minor)`` of nvJitLink; None when absent or older than 12.3.
+        ``(major, minor)`` of nvJitLink; None if absent or older than 12.3.
     inputs_have_ltoir : bool
         Some input can only be linked as LTO-IR.
     lto_requested : bool
@@ -248,13 +249,13 @@ def choose_backend(
     inputs_have_ltoir: bool,
     lto_requested: bool,
     policy: str = DEFAULT_POLICY,
-) -> BackendName:
-    """The linker to take, ``"driver"`` or ``"nvjitlink"``; parameters as in `explain`.
+) -> Backend:
+    """Return the backend to take, ``"driver"`` or ``"nvjitlink"``; parameters as in `explain`.
 
     Raises
     ------
     RuntimeError
-        If the table says that no linker can do it.
+        If the table says that no backend can link this.
     ValueError
         If the policy does not exist.
     """
@@ -268,7 +269,7 @@ def choose_backend(
 def driver_matters(
     nvjitlink: tuple[int, int] | None, inputs_have_ltoir: bool, lto_requested: bool, policy: str = DEFAULT_POLICY
 ) -> bool:
-    """Whether the row depends on the driver's version, so that it has to be asked for."""
+    """Whether the row depends on the driver's version, so that the driver must be asked."""
     lto = inputs_have_ltoir or lto_requested
     table = policy_named(policy)
     rows = {table.row_for(major, nvjitlink and nvjitlink[0], lto=lto).name for major in DRIVER_MAJORS}
@@ -277,7 +278,7 @@ def driver_matters(
 
 @dataclass(frozen=True)
 class Case:
-    """One concrete situation and what the table says of it.
+    """One concrete situation and what the table says about it.
 
     Attributes
     ----------
@@ -289,7 +290,7 @@ class Case:
         ``"driver"``, ``"nvjitlink"`` or ``"error"``.
     message : str
         A part of the error's text that any implementation should have: ``"nvJitLink is not available"`` or
-        ``"matching major versions"``; empty otherwise.
+        ``"matching major versions"``; empty if the row is not an error.
     """
 
     policy: str
@@ -315,12 +316,12 @@ class Case:
         return self.driver_major, self.nvjitlink_version, self.inputs_have_ltoir, self.lto_requested
 
     def check(self, choose: Callable[[int | None, tuple[int, int] | None, bool, bool], str]) -> None:
-        """Hold an implementation of the table against this case.
+        """Compare an implementation of the table with this case.
 
         Raises
         ------
         AssertionError
-            If `choose` answers otherwise, or does not raise the RuntimeError that the table asks for.
+            If `choose` returns another backend, or does not raise the RuntimeError that the table asks for.
         """
         try:
             answer = choose(*self.arguments)
@@ -342,7 +343,7 @@ _STABLE_WORDS = ("nvJitLink is not available", "matching major versions")
 
 
 def cases(policy: str = DEFAULT_POLICY) -> Iterator[Case]:
-    """Expand every row of a policy to all concrete situations that it speaks of."""
+    """Yield every concrete situation that the rows of a policy are for."""
     for row in policy_named(policy).rows:
         for driver, version, ltoir, lto in product(DRIVER_MAJORS, NVJITLINK_VERSIONS, (False, True), (False, True)):
             if not row.fits(driver, version and version.major, lto=ltoir or lto):

@@ -1,4 +1,4 @@
-"""The errors of compiling and linking."""
+"""The errors that compiling and linking raise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class CompileError(RuntimeError):
     call : str
         The NVRTC function that failed.
     code_name : str
-        Its result, such as ``"NVRTC_ERROR_COMPILATION"``.
+        The name of its result, such as ``"NVRTC_ERROR_COMPILATION"``.
     log : str
         The compiler's log.
     """
@@ -29,7 +29,7 @@ class CompileError(RuntimeError):
 
 
 class LinkError(RuntimeError):
-    """A linker refused its inputs.
+    """A linker or its library refused the inputs.
 
     Attributes
     ----------
@@ -38,17 +38,17 @@ class LinkError(RuntimeError):
     backend : str
         ``"driver"`` or ``"nvjitlink"``.
     call : str
-        The library function that failed; empty when the link was refused before any call.
+        The library function that failed; empty if the link was refused before any call.
     code : int or None
-        Its result, and `code_name` the name of that.
+        The result of that function, and `code_name` its name.
     code_name : str
     error_log, info_log : str
-        What the library wrote until then.
+        What the library wrote before it failed.
     input_name : str or None
-        The input that it was about, and `artifact` what is known of it.
+        The refused input, and `artifact` what is known about it.
     artifact : Artifact or None
     hint : str
-        What to do about it, where that is known.
+        What to do about the error, if that is known.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class LinkError(RuntimeError):
     def with_context(
         self, *, input_name: str | None = None, artifact: Artifact | None = None, hint: str = ""
     ) -> LinkError:
-        """The same error, saying also which input it was about and what to do."""
+        """Return the same error, which also names the input and says what to do."""
         return LinkError(
             self.summary,
             backend=self.backend,
@@ -100,7 +100,7 @@ class VersionSkewError(LinkError):
 
 
 def skew_sentence(artifact: Artifact, needs: Needs, linker: CudaVersion, backend: str) -> str:
-    """The sentence for an input that is newer than the linker, with both versions and what to do."""
+    """Return the sentence for an input that is newer than the linker, with both versions and what to do."""
     if artifact.producer and artifact.producer > linker:
         made = f"made by CUDA {artifact.producer}"
     elif needs.newer_than:

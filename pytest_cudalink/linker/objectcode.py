@@ -19,7 +19,7 @@ class ObjectCode:
     """Compiled code of one kind; make it with ``from_ptx``, ``from_cubin`` and so on, or with `Program.compile`.
 
     Every ``from_`` method takes bytes, or the path of a file (``str`` or ``os.PathLike``), and an optional name that
-    shows in logs and errors; a file's default name is its path.
+    logs and errors show; a file's default name is its path.
     """
 
     _code: bytes
@@ -55,32 +55,32 @@ class ObjectCode:
 
     @classmethod
     def from_ptx(cls, code: Source, *, name: str = "", symbol_mapping: Mapping[str, str] | None = None) -> Self:
-        """PTX text."""
+        """Return object code of PTX text."""
         return cls._make(code, "ptx", name, symbol_mapping)
 
     @classmethod
     def from_ltoir(cls, code: Source, *, name: str = "", symbol_mapping: Mapping[str, str] | None = None) -> Self:
-        """LTO-IR."""
+        """Return object code of LTO-IR."""
         return cls._make(code, "ltoir", name, symbol_mapping)
 
     @classmethod
     def from_cubin(cls, code: Source, *, name: str = "", symbol_mapping: Mapping[str, str] | None = None) -> Self:
-        """A cubin."""
+        """Return object code of a cubin."""
         return cls._make(code, "cubin", name, symbol_mapping)
 
     @classmethod
     def from_fatbin(cls, code: Source, *, name: str = "", symbol_mapping: Mapping[str, str] | None = None) -> Self:
-        """A fatbin."""
+        """Return object code of a fatbin."""
         return cls._make(code, "fatbin", name, symbol_mapping)
 
     @classmethod
     def from_object(cls, code: Source, *, name: str = "", symbol_mapping: Mapping[str, str] | None = None) -> Self:
-        """A host object with device code."""
+        """Return object code of a host object with device code."""
         return cls._make(code, "object", name, symbol_mapping)
 
     @classmethod
     def from_library(cls, code: Source, *, name: str = "", symbol_mapping: Mapping[str, str] | None = None) -> Self:
-        """An archive of host objects with device code."""
+        """Return object code of an archive of host objects with device code."""
         return cls._make(code, "library", name, symbol_mapping)
 
     @property
@@ -95,17 +95,17 @@ class ObjectCode:
 
     @property
     def name(self) -> str:
-        """Name in logs and errors; may be empty."""
+        """The name in logs and errors; may be empty."""
         return self._name
 
     @property
     def symbol_mapping(self) -> dict[str, str]:
-        """Name expressions of the program and the symbols they became."""
+        """The lowered symbol of each name expression of the program."""
         return dict(self._symbol_mapping)
 
     @cached_property
     def artifact(self) -> Artifact:
-        """What `pytest_cudalink.artifacts.inspect` says of the bytes."""
+        """The result of `pytest_cudalink.artifacts.inspect` for the bytes."""
         return inspect(self._code)
 
     def __repr__(self) -> str:

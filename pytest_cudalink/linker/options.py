@@ -1,4 +1,4 @@
-"""Options of `Program` and `Linker`: validated once, then written for one backend."""
+"""The options of `Program` and `Linker`: validated once, then written for one backend."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from functools import cache
 from typing import Any
 
 from .._warn import warn
-from ..versions import CudaVersion, parse_architecture
-from .dispatch import BackendName, policy_named
+from ..compat.architectures import parse_architecture
+from ..targets.choice import Backend
+from ..versions import CudaVersion
+from .dispatch import policy_named
 
 __all__ = ["DriverOption", "LinkerOptions", "ProgramOptions"]
 
@@ -17,7 +19,7 @@ Names = str | Sequence[str] | None
 
 
 def names_of(owner: str, field: str, value: Names) -> tuple[str, ...] | None:
-    """One name or a sequence of names as a tuple; None stays None."""
+    """Return one name or a sequence of names as a tuple; None stays None."""
     if value is None:
         return None
     names = (value,) if isinstance(value, str) else value
@@ -33,7 +35,7 @@ def names_of(owner: str, field: str, value: Names) -> tuple[str, ...] | None:
 
 @cache
 def _field_kinds(owner: type[Any]) -> dict[str, type]:
-    """The plain type of each field that has one: ``"bool | None"`` is bool."""
+    """Return the plain type of each field that has one: bool for ``"bool | None"``."""
     plain: dict[str, type] = {"str": str, "int": int, "bool": bool}
     kinds = {field.name: str(field.type).removesuffix(" | None") for field in fields(owner)}
     return {name: plain[kind] for name, kind in kinds.items() if kind in plain}
@@ -59,7 +61,7 @@ def _check_range(owner: str, field: str, value: int | None, low: int, high: int)
 class DriverOption:
     """One entry of the option arrays of ``cuLinkCreate``: the CUjit_option, its name, and its value.
 
-    A tuple of names becomes the array and the count that the option consists of.
+    A tuple of names becomes two entries: the array and its length.
     """
 
     key: int
@@ -74,7 +76,7 @@ _KERNEL_NAMES, _OPTIMIZE_UNUSED = 25, 29
 # CUjit_target: accelerated and family-specific targets are offset by these
 _TARGET_OFFSET = {"": 0, "a": 0x10000, "f": 0x20000}
 
-#: nvJitLink releases from which on nvJitLink.h documents a relocatable link and linked LTO-IR. 13.2 ignores ``-r``
+#: The first nvJitLink releases whose nvJitLink.h documents a relocatable link and linked LTO-IR. 13.2 ignores ``-r``
 #: together with ``-lto`` and makes an executable; from 13.3 on the result is relocatable (measured).
 _INCREMENTAL_SINCE, _INCREMENTAL_LTO_SINCE, _LTOIR_OUTPUT_SINCE = (
     CudaVersion(13, 2),
@@ -92,8 +94,8 @@ class LinkerOptions:
     name : str
         Name of the linker, and of the object code that it makes.
     arch : str, optional
-        ``"sm_90"``, or ``"compute_90"`` for PTX output. Default: the current device's, or without a device the one that
-        all inputs agree on.
+        ``"sm_90"``, or ``"compute_90"`` for PTX output. Default: that of the current device; without a device, the one
+        that all inputs are for.
     max_register_count : int, optional
         Registers per thread, 1 to 255.
     time : bool, optional
@@ -109,12 +111,12 @@ class LinkerOptions:
     debug, lineinfo : bool, optional
         Debug information; line information.
     ftz, prec_div, prec_sqrt, fma : bool, optional
-        Floating-point modes of LTO; without LTO nvJitLink ignores them, of which a warning tells. The driver's are
-        leftovers of its former LTO: deprecated, without effect.
+        Floating-point modes of LTO; without LTO nvJitLink ignores them and a warning is issued. The driver accepts and
+        ignores them (deprecated).
     kernels_used, variables_used : str or sequence of str, optional
-        What must survive LTO; anything else may be removed. `kernels_used` works without LTO too and keeps every kernel
-        whose name contains one of the names; on the driver it is deprecated. `variables_used` is refused without LTO,
-        and on the driver.
+        What must survive LTO; everything else may be removed. `kernels_used` also works without LTO and keeps every
+        kernel whose name contains one of the names; on the driver it is deprecated. `variables_used` is rejected
+        without LTO, and on the driver.
     optimize_unused_variables : bool, optional
         Unreferenced variables may be removed. Deprecated on the driver, without effect.
     ptxas_options : str or sequence of str, optional
@@ -122,18 +124,18 @@ class LinkerOptions:
     split_compile, split_compile_extended : int, optional
         Threads of split compilation: 0 all processors, 1 off. nvJitLink only.
     no_cache : bool, optional
-        Do not cache intermediate steps. nvJitLink only.
+        Turn off the cache of intermediate steps. nvJitLink only.
     incremental : bool, optional
         Make a relocatable object that can be linked again. nvJitLink 13.2 or newer.
     check_inputs : bool
-        Refuse inputs that are newer than the linker. The bounds of images are checked in any case.
+        Reject inputs that are newer than the linker. The bounds of images are always checked.
     policy : str, optional
         How the backend is chosen; default ``CUDALINK_POLICY``, else ``"strict-major"``.
 
     Raises
     ------
     TypeError, ValueError
-        If a value cannot be meant, naming the field.
+        If a value has the wrong type or is out of range; names the field.
     """
 
     name: str = "<default linker>"
@@ -165,7 +167,7 @@ class LinkerOptions:
         _check_types(self)
         owner = type(self).__name__
         if self.arch is not None and parse_architecture(self.arch)[0] == "lto":
-            msg = f"{owner}.arch = {self.arch!r}: write {self.arch.replace('lto', 'sm')} (LTO is an option of its own)"
+            msg = f"{owner}.arch = {self.arch!r}: write {self.arch.replace('lto', 'sm')} (LTO is a separate option)"
             raise ValueError(msg)
         if self.policy is not None:
             policy_named(self.policy)
@@ -184,34 +186,34 @@ class LinkerOptions:
 
     @property
     def lto_requested(self) -> bool:
-        """Whether link-time optimization or PTX output was asked for."""
+        """Whether link-time optimization or PTX output is requested."""
         return bool(self.link_time_optimization or self.ptx)
 
     def for_nvjitlink(self, version: CudaVersion, arch: str, *, lto: bool) -> list[str]:
-        """Write the options for nvJitLink.
+        """Return the options as nvJitLink spells them.
 
         Source: nvJitLink documentation, "Supported Link Options".
 
         Raises
         ------
         ValueError
-            If this version of nvJitLink cannot honour one with these inputs, naming it.
+            If this version of nvJitLink cannot honour an option with these inputs; names the option.
 
         Warns
         -----
         UserWarning
-            For floating-point modes without LTO, which change nothing then.
+            For floating-point modes without LTO, which have no effect.
         """
         if self.optimization_level not in (None, 0, 3):
             raise _unsupported("optimization_level", self.optimization_level, "nvjitlink", "accepts 0 and 3")
         lto = lto or self.lto_requested
         if self.variables_used and not lto:
-            # measured with 13.0.88: without LTO it drops every kernel, and says nothing
+            # measured with 13.0.88: without LTO it silently drops every kernel
             raise _unsupported(
                 "variables_used",
                 self.variables_used,
                 "nvjitlink",
-                "has it for LTO only: link LTO-IR, or leave it out",
+                "supports it only with LTO: link LTO-IR, or leave it out",
             )
         since = _INCREMENTAL_LTO_SINCE if lto else _INCREMENTAL_SINCE
         if self.incremental and version < since:
@@ -263,26 +265,26 @@ class LinkerOptions:
         ]
 
     def for_driver(self, arch: str) -> list[DriverOption]:
-        """Write the options for cuLink*.
+        """Return the options for cuLink*.
 
         Source: CUDA Driver API, CUjit_option.
 
         Raises
         ------
         ValueError
-            If the driver cannot honour one, naming it.
+            If the driver cannot honour an option; names the option.
 
         Warns
         -----
         DeprecationWarning
-            For options that the driver only has from its former LTO.
+            For options that remain from the driver's former LTO.
         """
         unsupported: tuple[tuple[str, object, object], ...] = (
             ("time", self.time, False),
             ("link_time_optimization", self.link_time_optimization, False),
             ("ptx", self.ptx, False),
             # CU_JIT_REFERENCED_VARIABLE_NAMES keeps every variable and drops every kernel that is not named (measured
-            # on driver 580.159.04), so nothing of what the caller means would happen
+            # on driver 580.159.04), the opposite of what the caller wants
             ("variables_used", self.variables_used, ()),
             ("ptxas_options", self.ptxas_options, ()),
             ("split_compile", self.split_compile, 1),
@@ -318,17 +320,17 @@ class LinkerOptions:
                     )
         if self.kernels_used:
             options.append(DriverOption(_KERNEL_NAMES, "kernels_used", tuple(self.kernels_used)))
-            why = "CU_JIT_REFERENCED_KERNEL_NAMES is, and keeps every kernel whose name contains one of these"
+            why = "CU_JIT_REFERENCED_KERNEL_NAMES is, too; it keeps every kernel whose name contains one of these"
             _warn_deprecated("kernels_used", why)
         return options
 
-    def check_target(self, target: str, backend: BackendName, version: CudaVersion | None, *, lto: bool) -> None:
-        """Refuse a target that this backend does not make with these options.
+    def check_target(self, target: str, backend: Backend, version: CudaVersion | None, *, lto: bool) -> None:
+        """Raise ValueError for a target that this backend does not make with these options.
 
         Raises
         ------
         ValueError
-            Naming the target, the backend, and the option that is missing or in the way.
+            Names the target, the backend, and the option that is missing or in the way.
         """
         if target not in ("cubin", "ptx", "ltoir"):
             msg = f"link({target!r}): unknown target; known: 'cubin', 'ptx', 'ltoir'"
@@ -347,12 +349,12 @@ class LinkerOptions:
         raise ValueError(msg)
 
 
-def _unsupported(field: str, value: object, backend: BackendName, why: str) -> ValueError:
+def _unsupported(field: str, value: object, backend: Backend, why: str) -> ValueError:
     return ValueError(f"LinkerOptions.{field} = {value!r}: the {backend} backend {why}")
 
 
 def _warn_without_lto(values: dict[str, bool | None]) -> None:
-    """Say which options change nothing, because the code was compiled already (measured: the images are the same)."""
+    """Warn about options without effect: the code is compiled already (measured: the images are the same)."""
     for field, value in values.items():
         if value is not None:
             warn(
@@ -375,12 +377,12 @@ class ProgramOptions:
     name : str
         Name of the program in messages, and of its object code.
     arch : str, optional
-        ``"sm_90"`` or ``"compute_90"``. Default: the current device's; without a device NVRTC's own, which serves for
-        PTX and LTO-IR but not for a cubin.
+        ``"sm_90"`` or ``"compute_90"``. Default: that of the current device; without a device NVRTC's default, which
+        serves for PTX and LTO-IR but not for a cubin.
     relocatable_device_code : bool, optional
         Needed for code that is linked with other code.
     link_time_optimization : bool, optional
-        Implied by ``compile("ltoir")``, the only target that it allows.
+        Implied by ``compile("ltoir")``, the only target that the option allows.
     debug, lineinfo : bool, optional
     max_register_count : int, optional
     ftz, prec_div, prec_sqrt, fma, use_fast_math : bool, optional
@@ -389,12 +391,12 @@ class ProgramOptions:
     std : str, optional
         ``"c++17"``.
     extra_options : str or sequence of str, optional
-        Passed to NVRTC as they are.
+        Passed to NVRTC unchanged.
 
     Raises
     ------
     TypeError, ValueError
-        If a value cannot be meant, naming the field.
+        If a value has the wrong type or is out of range; names the field.
     """
 
     name: str = "<default program>"
@@ -425,7 +427,7 @@ class ProgramOptions:
             object.__setattr__(self, field, names_of(type(self).__name__, field, getattr(self, field)))
 
     def for_nvrtc(self, arch: str | None, *, lto: bool) -> list[str]:
-        """Write the options for NVRTC. Source: NVRTC documentation, "Supported Compile Options"."""
+        """Return the options for NVRTC. Source: NVRTC documentation, "Supported Compile Options"."""
         values: tuple[tuple[str, object], ...] = (
             ("--gpu-architecture", arch),
             ("--relocatable-device-code", self.relocatable_device_code),

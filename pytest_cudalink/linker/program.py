@@ -1,4 +1,4 @@
-"""Compiling CUDA C++ with NVRTC, through cuda-bindings."""
+"""`Program`: compiles CUDA C++ with NVRTC, through cuda-bindings."""
 
 from __future__ import annotations
 
@@ -52,24 +52,24 @@ class Program:
     Raises
     ------
     TypeError, ValueError
-        If an argument cannot be meant.
+        If an argument has the wrong type or value; names the argument.
     RuntimeError
-        If there is no cuda-bindings or no NVRTC.
+        If cuda-bindings or NVRTC is missing.
     """
 
     def __init__(self, code: str, code_type: str = "c++", options: ProgramOptions | None = None) -> None:
         if not isinstance(code_type, str):
-            msg = f"Program: code_type is a str, 'c++', got {type(code_type).__name__}"
+            msg = f"Program: code_type must be the str 'c++', got {type(code_type).__name__}"
             raise TypeError(msg)
         if code_type.lower() != "c++":
             msg = f"Program: code_type {code_type!r} is not supported, only 'c++'; PTX goes to ObjectCode.from_ptx"
             raise ValueError(msg)
         if not isinstance(code, str):
-            msg = f"Program: code is the source text as str, got {type(code).__name__}"
+            msg = f"Program: code must be the source text as str, got {type(code).__name__}"
             raise TypeError(msg)
         self._options = ProgramOptions() if options is None else options
         if not isinstance(self._options, ProgramOptions):
-            msg = f"Program: options is a ProgramOptions, got {type(options).__name__}"
+            msg = f"Program: options must be a ProgramOptions, got {type(options).__name__}"
             raise TypeError(msg)
         self._nvrtc = _nvrtc()
         self._handle = self._create(code)
@@ -89,26 +89,26 @@ class Program:
         name_expressions: str | Sequence[str] = (),
         logs: _Writer | None = None,
     ) -> ObjectCode:
-        """Compile.
+        """Return the compiled object code.
 
         Parameters
         ----------
         target_type : str
             ``"ptx"``, ``"cubin"`` or ``"ltoir"``.
         name_expressions : str or sequence of str
-            C++ expressions whose lowered names `ObjectCode.symbol_mapping` shall hold.
+            C++ expressions whose lowered names go into `ObjectCode.symbol_mapping`.
         logs : object with a ``write`` method, optional
-            Gets the compiler's log.
+            Receives the compiler's log.
 
         Raises
         ------
         CompileError
             If NVRTC refuses the program or an option.
         ValueError
-            If the target is unknown, a cubin is asked for without a real architecture, or another target than LTO-IR
-            with ``ProgramOptions(link_time_optimization=True)``.
+            If the target is unknown; if it is a cubin and no real architecture is known; if it is not LTO-IR although
+            ``ProgramOptions(link_time_optimization=True)``.
         TypeError
-            If `name_expressions` are no names.
+            If `name_expressions` is neither a name nor a sequence of names.
         RuntimeError
             If the program is closed.
         """
@@ -168,7 +168,7 @@ class Program:
         return not self._finalizer.alive
 
     def close(self) -> None:
-        """Release the compiler's memory; the object codes that were made stay."""
+        """Release the compiler's memory; compiled object codes stay valid."""
         self._finalizer()
 
     def __enter__(self) -> Self:

@@ -1,38 +1,44 @@
-"""``cudalink demo``: the two-module job of the field, linked both ways and proved.
+"""A sample of two modules, linked as PTX and as LTO-IR, with a proof of each result; ``cudalink demo`` prints it.
 
-The kernel ``apply_transform`` calls ``user_transform``, which is compiled on its own: y = x² + 3x - 1, clipped at 0.
-Linked as PTX the call stays; linked as LTO-IR with LTO it is inlined. Without a GPU the image proves it; with one the
-results do.
+The kernel ``apply_transform`` calls ``user_transform``, which is compiled separately: y = x² + 3x - 1, clipped at 0.
+Linked as PTX the call stays; linked as LTO-IR with LTO it is inlined. The image proves that without a GPU; on a GPU the
+results of the kernel prove it.
 """
 
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .. import probes
+from ..compat.architectures import parse_architecture
 from ..environment.facts import driver_is_emulated
 from ..probes import libcuda
-from ..versions import parse_architecture
+from ..targets.choice import Backend
+from ..versions import CudaVersion
 
 if TYPE_CHECKING:
     from . import ObjectCode
-    from .dispatch import BackendName
 
 __all__ = [
     "KERNEL",
     "MAIN_SOURCE",
+    "MODES",
     "USER_SOURCE",
+    "Machine",
     "Outcome",
     "compile_modules",
+    "describe_machine",
     "launch",
+    "link_and_prove",
     "link_sample",
     "prove",
-    "run",
 ]
+
+#: The ways of linking the sample.
+MODES = ("ptx", "ltoir")
 
 KERNEL = "apply_transform"
 ELEMENTS = 65_536
@@ -57,8 +63,35 @@ extern "C" __device__ float user_transform(float x) {
 
 
 @dataclass(frozen=True)
+class Machine:
+    """What the sample is linked and run on.
+
+    Attributes
+    ----------
+    arch : str
+        The architecture to link for.
+    device : str or None
+        The architecture of device 0.
+    driver, nvjitlink : CudaVersion or None
+    emulated : bool
+        Whether the driver is emulated, so that it runs no kernels.
+    """
+
+    arch: str
+    device: str | None
+    driver: CudaVersion | None
+    nvjitlink: CudaVersion | None
+    emulated: bool
+
+    @property
+    def runs_the_image(self) -> bool:
+        """Whether the device can run an image for `arch`."""
+        return self.device is not None and self.device == self.arch.rstrip("af") and not self.emulated
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """What became of one way of linking.
+    """The result of one way of linking.
 
     Attributes
     ----------
@@ -66,16 +99,19 @@ class Outcome:
         ``"ptx"`` or ``"ltoir"``.
     ok : bool
     text : str
-        The proof, or what is wrong.
+        The proof, or the error.
+    why : str
+        The reason for the backend; empty if the link failed.
     """
 
     mode: str
     ok: bool
     text: str
+    why: str = ""
 
 
 def compile_modules(mode: str, arch: str) -> tuple[ObjectCode, ObjectCode]:
-    """Compile both units to ``"ptx"``, ``"ltoir"`` or ``"cubin"``, relocatable."""
+    """Return both units, compiled to relocatable ``"ptx"``, ``"ltoir"`` or ``"cubin"``."""
     from . import Program, ProgramOptions
 
     codes = []
@@ -86,8 +122,8 @@ def compile_modules(mode: str, arch: str) -> tuple[ObjectCode, ObjectCode]:
     return codes[0], codes[1]
 
 
-def link_sample(mode: str, arch: str, backend: BackendName | None = None) -> tuple[ObjectCode, str]:
-    """Compile and link the sample; returns the cubin and the reason for the backend that was taken."""
+def link_sample(mode: str, arch: str, backend: Backend | None = None) -> tuple[ObjectCode, str]:
+    """Compile and link the sample; returns the cubin and the reason for its backend."""
     from . import Linker, LinkerOptions
 
     options = LinkerOptions(name=f"demo-{mode}", arch=arch, link_time_optimization=mode == "ltoir")
@@ -96,7 +132,7 @@ def link_sample(mode: str, arch: str, backend: BackendName | None = None) -> tup
 
 
 def prove(mode: str, image: ObjectCode) -> Outcome:
-    """Prove from the image alone that LTO inlined the call, and that a plain link did not."""
+    """Return the proof from the image alone: LTO has inlined the call, and a plain link has not."""
     found = image.artifact
     expected = 1 if mode == "ltoir" else 2
     sections = len(found.text_sections)
@@ -117,7 +153,7 @@ def launch(image: bytes, elements: int = ELEMENTS) -> float:
     Raises
     ------
     RuntimeError
-        If the driver refuses something, or NumPy is missing.
+        If a driver call fails, or NumPy is missing.
     """
     try:
         import numpy  # noqa: ICN001 (only with a GPU)
@@ -162,72 +198,63 @@ def launch(image: bytes, elements: int = ELEMENTS) -> float:
     return float("inf") if numpy.isnan(deviation).any() else float(deviation.max())
 
 
-def run(arch: str | None = None, backend: BackendName | None = None, write: Callable[[str], object] = print) -> int:
-    """Run the demo and report; the exit code is 1 if something does not match.
+def describe_machine(arch: str | None = None) -> Machine:
+    """Return what the sample will be linked and run on.
 
     Parameters
     ----------
     arch : str, optional
         Default: that of the device, else sm_90.
-    backend : str, optional
-        Force the linker of the PTX link; LTO-IR always needs nvJitLink.
-    write : callable
-        Gets each line of the report.
 
     Raises
     ------
     ValueError
-        If there is no such architecture.
+        If the architecture is unknown.
     """
     if arch is not None:
         parse_architecture(arch)
     device = probes.device_arch()
-    arch = arch or device or _FALLBACK_ARCH
-    emulated = driver_is_emulated()
-    on_gpu = device is not None and device == arch.rstrip("af") and not emulated
-    driver = probes.driver_version()
-    facts = {
-        "driver": f"CUDA {driver}{' (emulated)' if emulated else ''}" if driver else None,
-        "device": device,
-        "nvJitLink": probes.nvjitlink_version(),
-        "arch": arch,
-    }
-    write(", ".join(f"{name}: {value or 'none'}" for name, value in facts.items()))
-    failures = 0
-    for mode in ("ptx", "ltoir"):
-        _progress(f"linking {mode} …")
-        try:
-            image, why = link_sample(mode, arch, backend if mode == "ptx" else None)
-        except (RuntimeError, ValueError) as error:
-            why, outcome = "not linked", Outcome(mode, ok=False, text=f"{type(error).__name__}: {error}")
-        else:
-            outcome = prove(mode, image)
-            if outcome.ok and on_gpu:
-                outcome = _prove_on_gpu(outcome, image)
-        _progress("")
-        failures += not outcome.ok
-        what = "PTX without LTO" if mode == "ptx" else "LTO-IR with LTO"
-        write(f"{'ok  ' if outcome.ok else 'FAIL'} {what}: {outcome.text}")
-        write(f"     {why}")
-    if not on_gpu:
-        reason = "the driver is emulated and runs no kernels" if emulated else "no GPU of that architecture"
-        write(f"{reason}: proved from the images, nothing was launched")
-    return 1 if failures else 0
+    return Machine(
+        arch=arch or device or _FALLBACK_ARCH,
+        device=device,
+        driver=probes.driver_version(),
+        nvjitlink=probes.nvjitlink_version(),
+        emulated=driver_is_emulated(),
+    )
+
+
+def link_and_prove(
+    mode: str, machine: Machine, backend: Backend | None = None, progress: Callable[[str], object] = lambda _text: None
+) -> Outcome:
+    """Link the sample one way, and prove the result: from the image, and on the GPU if the machine can run it.
+
+    Parameters
+    ----------
+    mode : str
+        One of `MODES`.
+    machine : Machine
+    backend : str, optional
+        Forces the linker.
+    progress : callable
+        Called with the name of each step that takes a while.
+    """
+    progress(f"linking {mode} …")
+    try:
+        image, why = link_sample(mode, machine.arch, backend)
+    except (RuntimeError, ValueError) as error:
+        return Outcome(mode, ok=False, text=f"{type(error).__name__}: {error}")
+    outcome = replace(prove(mode, image), why=why)
+    if outcome.ok and machine.runs_the_image:
+        progress(f"launching {mode} …")
+        return _prove_on_gpu(outcome, image)
+    return outcome
 
 
 def _prove_on_gpu(proved: Outcome, image: ObjectCode) -> Outcome:
-    """What the results on the GPU add to the proof from the image."""
-    _progress(f"launching {proved.mode} …")
+    """Return the proof from the image with the result of the kernel added."""
     try:
         deviation = launch(image.code)
     except RuntimeError as error:
-        return Outcome(proved.mode, ok=False, text=f"{proved.text}; linked, but not run: {error}")
+        return replace(proved, ok=False, text=f"{proved.text}; linked, but not run: {error}")
     verdict = f"{ELEMENTS} values on the GPU, largest deviation {deviation:.3f} of the tolerance {TOLERANCE:g}"
-    return Outcome(proved.mode, deviation <= 1.0, f"{proved.text}; {verdict}")
-
-
-def _progress(text: str) -> None:
-    """Show what is going on, on a terminal only."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[2K{text}")
-        sys.stderr.flush()
+    return replace(proved, ok=deviation <= 1.0, text=f"{proved.text}; {verdict}")

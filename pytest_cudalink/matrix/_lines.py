@@ -1,4 +1,4 @@
-"""On which line of a TOML file a key stands; `tomllib` does not tell."""
+"""Line numbers of the keys of a TOML file, which `tomllib` does not report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Path = tuple[str | int, ...]
 
 
 def lines(text: str) -> dict[Path, int]:
-    """Line numbers, from 1, of every table header and key of a valid TOML text; inline tables count as one key."""
+    """Return the line, from 1, of every table header and key of a valid TOML text; an inline table is one key."""
     found: dict[Path, int] = {}
     counts: dict[Path, int] = {}
     prefix: Path = ()
@@ -36,12 +36,12 @@ def lines(text: str) -> dict[Path, int]:
 
 
 def line_of(known: dict[Path, int], path: Path) -> int | None:
-    """The line of a key, else that of the innermost table around it; None for the file as a whole."""
+    """Return the line of a key, else that of the innermost table around it; None for the file as a whole."""
     return next((known[path[:length]] for length in range(len(path), 0, -1) if path[:length] in known), None)
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Headers and assignments, each with its first line; a value may run over several lines."""
+    """Yield headers and assignments, each with its first line; a value may span several lines."""
     rest = text.split("\n")  # splitlines() also splits at characters that TOML allows in strings
     start = 0
     while start < len(rest):
@@ -64,7 +64,7 @@ def _whole(text: str) -> bool:
 
 
 def _keys(content: dict[str, Any]) -> list[str]:
-    """The keys of a header: one in each level."""
+    """Return the keys of a header: one for each level."""
     keys = []
     level: Any = content
     while level:
@@ -77,7 +77,7 @@ def _keys(content: dict[str, Any]) -> list[str]:
 
 
 def _resolve(keys: list[str], counts: dict[Path, int]) -> Path:
-    """A header's keys with the number of the element that each array of tables is at; the last key as it is."""
+    """Return a header's keys with the current element of each array of tables; the last key is unchanged."""
     path: Path = ()
     for position, key in enumerate(keys):
         path = (*path, key)

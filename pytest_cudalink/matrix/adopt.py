@@ -1,4 +1,4 @@
-"""Bringing a matrix into a project: the files that ``cudalink init`` writes, and nothing that was there before."""
+"""The files that ``cudalink init`` writes to bring a matrix into a project."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _RUN: Final = {"nox": 'nox -s "$CELL"', "tox": 'tox run -e "$CELL"'}
 
 
 class AdoptError(ValueError):
-    """A file of the project cannot be read; says which and why."""
+    """A file of the project cannot be read; the message says which and why."""
 
 
-#: Keys of a pipeline that are no jobs (GitLab CI/CD YAML syntax reference), and our own job.
+#: Keys of a pipeline that are not jobs (GitLab CI/CD YAML syntax reference), and our own job.
 _GITLAB_WORDS: Final = frozenset(
     (
         *("default", "include", "stages", "variables", "workflow", "image", "services", "cache", "before_script"),
@@ -38,19 +38,19 @@ _GITLAB_WORDS: Final = frozenset(
 
 @dataclass(frozen=True)
 class Change:
-    """One file.
+    """A change of one file.
 
     Attributes
     ----------
     path : Path
         Relative to the project.
     content : str
-        The whole file as it shall be.
+        The whole file after the change.
     action : str
-        ``"write"`` a new file, ``"append"`` to one, ``"replace"`` one that says something else, or ``"keep"`` one that
-        says it already.
+        ``"write"`` a new file, ``"append"`` to one, ``"replace"`` one with other content, or ``"keep"`` one that has
+        the content already.
     advice : str
-        For a file that is not replaced: what to put into it by hand.
+        For a file that is not replaced: lines that the user must add.
     """
 
     path: Path
@@ -60,16 +60,16 @@ class Change:
 
 
 def plan_changes(root: Path, runner: str | None = None, ci: str | None = None) -> list[Change]:
-    """What adopting the matrix would write; nothing is written here.
+    """Return the changes by which a project adopts the matrix; writes nothing.
 
     Parameters
     ----------
     root : Path
         The project.
     runner : str, optional
-        ``"nox"`` or ``"tox"``; default tox where the project has it and no noxfile.
+        ``"nox"`` or ``"tox"``; default tox if the project has it and no noxfile.
     ci : str, optional
-        ``"github"``, ``"gitlab"`` or ``"none"``; default what the project has, else GitHub.
+        ``"github"``, ``"gitlab"`` or ``"none"``; default the one that the project has, else GitHub.
     """
     has_tox = _tox_file(root) is not None
     runner = runner or ("tox" if has_tox and not (root / "noxfile.py").exists() else "nox")
@@ -99,7 +99,7 @@ def _file(root: Path, path: Path, content: str, advice: str = "") -> Change:
 
 
 def _lines(root: Path, path: Path, lines: Iterable[str]) -> Change:
-    """Lines that a file shall have; what it has stays."""
+    """Return the change that adds lines to a file; present lines stay."""
     try:
         present = _read(root / path)
     except FileNotFoundError:
@@ -137,7 +137,7 @@ def _runner(root: Path, runner: str) -> Change:
 
 
 def _tox_file(root: Path) -> Path | None:
-    """The file that configures tox, if there is one."""
+    """Return the file that configures tox, if there is one."""
     for name in ("tox.ini", "tox.toml"):
         if (root / name).exists():
             return Path(name)
@@ -155,7 +155,7 @@ def _pyproject(root: Path) -> dict[str, Any]:
 
 
 def _read(path: Path) -> str:
-    """A file's text with its own line ends."""
+    """Return a file's text with its line ends unchanged."""
     try:
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
@@ -164,7 +164,7 @@ def _read(path: Path) -> str:
 
 
 def _added(present: str, text: str) -> str:
-    """Text behind what is there, with the line ends that it has."""
+    """Return a text with more appended, in the line ends that it has."""
     return present + (text.replace("\n", "\r\n") if "\r\n" in present else text)
 
 
@@ -179,7 +179,7 @@ def _included(root: Path) -> list[Change]:
 
 
 def _cells(root: Path) -> str:
-    """The first cells, with what the project says of itself."""
+    """Return the first cells, with the extras, groups and test folder of the project."""
     project = _pyproject(root)
     groups = [name for name in ("test", "tests") if name in project.get("dependency-groups", {})]
     extras = [name for name in ("test", "tests") if name in project.get("project", {}).get("optional-dependencies", {})]
@@ -198,7 +198,7 @@ def _cells(root: Path) -> str:
 
 
 def gitlab_pipeline(cells: Iterable[Cell], runner: str, file: Path = CELLS, tags: str = "") -> dict[str, Any]:
-    """The child pipeline of GitLab: a job for each cell, and the report. JSON is YAML.
+    """Return the child pipeline of GitLab: a job for each cell, and the report. JSON is YAML.
 
     Parameters
     ----------
@@ -208,18 +208,18 @@ def gitlab_pipeline(cells: Iterable[Cell], runner: str, file: Path = CELLS, tags
     file : Path
         The file of cells, relative to the project.
     tags : str
-        What chose the cells: the report misses those of them that left no records.
+        Tags that selected the cells; the report names those of them without records.
 
     Raises
     ------
     CellsError
-        If a cell has a name that means something to GitLab.
+        If a cell has a name that GitLab reserves.
     """
     records = {"when": "always", "paths": [str(RECORDS)], "expire_in": "1 week"}
     jobs: dict[str, Any] = {}
     for cell in cells:
         if cell.name in _GITLAB_WORDS:
-            raise CellsError([f"{file}:{cell.line}: {cell.name}: GitLab takes no job of this name; rename the cell"])
+            raise CellsError([f"{file}:{cell.line}: {cell.name}: GitLab reserves this name; rename the cell"])
         image = f"ghcr.io/astral-sh/uv:python{cell.python or '3.12'}-bookworm"
         job: dict[str, Any] = {
             "image": image,

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from .. import toolchains
+from ..compat import names
 from .keys import KEYS, version_of
 
 __all__ = ["Cell", "select"]
@@ -25,9 +26,9 @@ class Cell:
     values : mapping
         Every key of `KEYS` with its value.
     packages : tuple of str
-        Requirements: those that make exactly this toolkit, then the further ones.
+        Requirements: those that make exactly this toolkit, then the cell's others.
     line : int or None
-        Where the file says so.
+        Line of the file that defines the cell.
     """
 
     name: str
@@ -41,7 +42,7 @@ class Cell:
 
     @property
     def python(self) -> str | None:
-        """Such as ``"3.12"``; None for the one that runs the runner."""
+        """Python of the cell, such as ``"3.12"``; None for the one that runs the runner."""
         return self.values["python"] or None
 
     @property
@@ -54,12 +55,12 @@ class Cell:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The file's tags, and those that follow from the values: ``skew``, ``cross-major``, ``gpu``, ``forced``."""
+        """Tags of the file, and those that follow from the values: ``skew``, ``cross-major``, ``gpu``, ``forced``."""
         return tuple(dict.fromkeys([*self.values["tags"], *_implied_tags(self)]))
 
     @property
     def description(self) -> str:
-        """One line for lists."""
+        """The cell in one line, for lists."""
         if self.values["description"]:
             return str(self.values["description"])
         words = [f"CUDA {self.ctk}" if self.ctk != "none" else "no toolkit"]
@@ -77,17 +78,17 @@ class Cell:
 
     @property
     def axes(self) -> dict[str, str]:
-        """The values that tell cells apart, for tables and for explaining differences."""
+        """The values that distinguish cells, for tables and explanations."""
         return {key: str(self.values[key]) for key, spec in KEYS.items() if spec.axis and self.values[key]}
 
     @property
     def toolchains(self) -> tuple[tuple[str, toolchains.Layout], ...]:
-        """What ``cudalink toolchain add`` must have brought before the cell runs."""
+        """Toolchains that ``cudalink toolchain add`` must have installed before the cell runs."""
         from ..emulator import plan
 
         needed: list[tuple[str, toolchains.Layout]] = []
         if self.values["driver"] not in KEYS["driver"].words:
-            emulation = plan(self.driver, arch=self.values["arch"] or "sm_90")
+            emulation = plan(self.driver, arch=self.values["arch"] or names.DEFAULT_ARCHITECTURE)
             needed += [(str(version), "libs") for version in emulation.toolchains]
         if self.values["nvjitlink"] not in KEYS["nvjitlink"].words:
             needed.append((self.values["nvjitlink"], "libs"))
@@ -96,14 +97,14 @@ class Cell:
         return tuple(dict.fromkeys(needed))
 
     def environment(self, records: Path | str) -> dict[str, str]:
-        """The environment variables of the run: the plugin's settings, the record file, and the cell's own.
+        """Return the environment variables of the run: the plugin's settings, the record file, and the cell's ``env``.
 
-        An option on pytest's command line still counts for more.
+        An option on pytest's command line still takes precedence.
         """
         result = {"CUDALINK_CELL": self.name, "CUDALINK_REPORT": str(Path(records) / f"{self.name}.jsonl")}
-        # a cell that is there to cross major versions would be refused as a whole
+        # the guard rails would reject every test of a cell whose purpose is to cross major versions
         result["CUDALINK_GUARD_RAILS"] = "off" if "cross-major" in self.tags else "best_effort"
-        for key, variable in _ENVIRONMENT.items():
+        for key, variable in names.VARIABLES.items():
             if self.values[key] not in ("auto", ""):
                 result[variable] = str(self.values[key])
         if self.values["source"] == "local":
@@ -113,18 +114,8 @@ class Cell:
         return result | {name: _fill(value, filling) for name, value in self.values["env"].items()}
 
 
-#: Which variable of the plugin carries a key.
-_ENVIRONMENT: Final = {
-    "driver": "CUDALINK_DRIVER",
-    "nvjitlink": "CUDALINK_NVJITLINK",
-    "backend": "CUDALINK_FORCE_BACKEND",
-    "policy": "CUDALINK_POLICY",
-    "arch": "CUDALINK_ARCH",
-}
-
-
 def _fill(template: str, values: Mapping[str, str]) -> str:
-    """Put values for ``{key}``; other braces stay as they are."""
+    """Return the text with values in place of ``{key}``; other braces stay."""
     return re.sub(r"\{([a-z_]+)\}", lambda match: values.get(match[1], match[0]), template)
 
 
@@ -135,14 +126,14 @@ def _implied_tags(cell: Cell) -> Iterator[str]:
         yield "skew"
         if any(other.major != toolkit.major for other in others):
             yield "cross-major"
-    if cell.values["backend"] in ("driver", "nvjitlink"):
+    if cell.values["backend"] in names.BACKENDS:
         yield "forced"
     if cell.gpu:
         yield "gpu"
 
 
 def select(cells: Iterable[Cell], tags: str | Iterable[str] = ()) -> list[Cell]:
-    """Cells that have at least one of the tags; a tag after ``!`` must not be there. No tags: all.
+    """Return the cells that have at least one of the tags, and none that follows a ``!``; without tags, all cells.
 
     Parameters
     ----------

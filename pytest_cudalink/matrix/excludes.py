@@ -1,4 +1,4 @@
-"""Why a combination of values may be left out of a matrix: each reason is checked, so that none outlives its truth."""
+"""The reasons for leaving a combination out of a matrix; each is checked, so that none outlives its truth."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from .. import toolchains
-from ..versions import known_architectures
+from ..compat.architectures import known_architectures
 from .cells import Cell
 from .keys import version_of
 
@@ -52,7 +52,7 @@ def _python_unsupported(cell: Cell) -> bool:
     return minor < 11
 
 
-#: Why a combination may be left out, each with what must be true of it.
+#: Reasons for leaving out a combination: the condition in words, and its check.
 REASONS: Final[dict[str, tuple[str, Callable[[Cell], bool]]]] = {
     "no-skew": ("the driver and nvJitLink are of the toolkit's own release", _no_skew),
     "no-wheels": ("NVIDIA published no wheels of that release", _no_wheels),
@@ -65,7 +65,7 @@ REASONS: Final[dict[str, tuple[str, Callable[[Cell], bool]]]] = {
     "arch-unsupported": ("one of the releases does not know the architecture", _arch_unsupported),
     "python-unsupported": ("the plugin needs Python 3.11 or newer", _python_unsupported),
 }
-#: Reasons that need a companion key, and what it is.
+#: Reasons that need a companion key: its name, and the condition in words.
 REASONS_WITH: Final = {
     "same-as": ("cell", "another cell has the same values"),
     "known-issue": ("issue", "an open issue, until a date"),

@@ -1,4 +1,4 @@
-"""The keys of a cell: what each means, what it takes, and how a file's JSON schema says so."""
+"""The keys of a cell: the meaning and the valid values of each, also for the JSON schema of the file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from .. import toolchains
-from ..tables import read_matrix
+from ..compat import names
+from ..emulator import supported_versions
 from ..versions import CudaVersion
 
 __all__ = ["KEYS", "LATEST", "NAME_PATTERN", "Key", "release_fault", "version_of"]
@@ -19,7 +20,7 @@ NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
 
 def release_fault(value: str) -> str:
-    """What is needed instead of a string that is no CUDA release; empty for one that is."""
+    """Return what is needed instead of a string that is not a CUDA release; empty if it is one."""
     try:
         CudaVersion.parse(value)
     except ValueError:
@@ -32,17 +33,15 @@ def _python_fault(value: str) -> str:
 
 
 def _driver_fault(value: str) -> str:
-    from ..emulator import supported_versions
-
-    if not release_fault(value) and CudaVersion.parse(value) in supported_versions():
+    known = supported_versions()
+    if not release_fault(value) and CudaVersion.parse(value) in known:
         return ""
-    return f"a CUDA version that can be emulated, {supported_versions()[0]} to {supported_versions()[-1]}"
+    return f"a CUDA version that can be emulated, {known[0]} to {known[-1]}"
 
 
 def _arch_fault(value: str) -> str:
-    from ..emulator import ARCHITECTURES
-
-    return "" if value in ARCHITECTURES else f"an architecture that can be emulated: {', '.join(ARCHITECTURES)}"
+    known = names.EMULATED_ARCHITECTURES
+    return "" if value in known else f"an architecture that can be emulated: {', '.join(known)}"
 
 
 def _tag_fault(value: str) -> str:
@@ -62,13 +61,13 @@ class Key:
     kind : str
         ``"string"``, ``"strings"``, ``"boolean"`` or ``"table"`` (of strings).
     words : tuple of str
-        Values with a meaning of their own.
+        Values with a special meaning.
     fault : callable or None
-        For other values: what is needed instead, empty when the value will do. None: only `words` will do.
+        Returns what is needed instead of another value, empty if the value is valid. None: only `words` are valid.
     axis : bool
         Whether ``[axes.NAME]`` may have a list of values.
     adds : bool
-        Whether a cell's value comes in addition to the default's.
+        Whether a cell's value is added to that of the defaults.
     """
 
     kind: str
@@ -81,7 +80,7 @@ class Key:
     adds: bool = False
 
     def needed(self, value: str) -> str:
-        """What is needed instead of one string; empty when it will do."""
+        """Return what is needed instead of one string; empty if it is valid."""
         if value in self.words:
             return ""
         if self.fault is None:
@@ -125,7 +124,7 @@ KEYS: Final[dict[str, Key]] = {
         "CUDA driver: 'auto' (what the machine has; where it has none and the driver backend is forced, an emulated "
         "one of the toolkit's release), 'real', 'absent', or the CUDA version of an emulated one",
         "auto",
-        words=("auto", "real", "absent"),
+        words=names.DRIVER_WORDS,
         fault=_driver_fault,
         pattern=_RELEASE_PATTERN,
         axis=True,
@@ -134,7 +133,7 @@ KEYS: Final[dict[str, Key]] = {
         "string",
         "nvJitLink: 'auto' (the toolkit's), 'absent', or the CUDA release of another one, preloaded",
         "auto",
-        words=("auto", "absent"),
+        words=names.NVJITLINK_WORDS,
         fault=release_fault,
         pattern=_RELEASE_PATTERN,
         axis=True,
@@ -143,7 +142,7 @@ KEYS: Final[dict[str, Key]] = {
         "string",
         "what links: 'auto' lets the policy decide, 'driver' and 'nvjitlink' force one, 'each' runs both",
         "auto",
-        words=("auto", "driver", "nvjitlink", "each"),
+        words=names.BACKEND_CHOICES,
         fault=None,
         axis=True,
     ),
@@ -151,7 +150,7 @@ KEYS: Final[dict[str, Key]] = {
         "string",
         "dispatch table of the bundled linker",
         "",
-        words=tuple(read_matrix("dispatch.toml")),
+        words=names.POLICIES,
         fault=None,
         axis=True,
     ),
@@ -183,7 +182,7 @@ KEYS: Final[dict[str, Key]] = {
 
 
 def version_of(value: str) -> CudaVersion | None:
-    """The CUDA release that a value stands for; None for a word such as ``"auto"``."""
+    """Return the CUDA release that a value names; None for a word such as ``"auto"``."""
     if value == LATEST:
         return max(toolchains.releases())
     return None if release_fault(value) else CudaVersion.parse(value)

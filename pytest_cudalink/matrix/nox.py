@@ -1,4 +1,4 @@
-"""The nox face of the matrix: one literal session for each cell, and one that reports on all.
+"""The matrix for nox: one session for each cell, and one that reports on all.
 
 In a noxfile::
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_cell", "sessions"]
 
-#: Set when the report is asked for. Then it is the judge: nothing that goes wrong in a cell keeps nox from it.
+#: Set when the report session is requested. The report then decides pass or fail, so a failing cell must not stop nox.
 _JUDGED: Final = "CUDALINK_MATRIX_JUDGE"
 
 
@@ -37,7 +37,7 @@ def sessions(
 ) -> list[Cell]:
     """Define a session for each cell of a file, under the cell's name, with its tags and description.
 
-    Arguments after ``--`` go to pytest in place of the cell's own; where the report is asked for, they go to ``cudalink
+    Arguments after ``--`` go to pytest in place of the cell's; if the report is requested, they go to ``cudalink
     report``. Sessions may run in parallel (``nox -j``), except those on a real GPU.
 
     Parameters
@@ -49,7 +49,7 @@ def sessions(
     report : str or None
         Name of the session that merges the records; it requires all cells without a GPU. None for no such session.
     default : bool
-        Whether the sessions run when nox is called without a name.
+        Whether the sessions run if nox is called without a name.
 
     Returns
     -------
@@ -58,8 +58,8 @@ def sessions(
     Raises
     ------
     SystemExit
-        If the file cannot be used, or a cell has the name of the report or of a session defined before; nox shows the
-        text and ends.
+        If the file cannot be used, or a cell has the name of the report or of an earlier session; nox shows the text
+        and ends.
     """
     import nox
 
@@ -76,7 +76,7 @@ def sessions(
     if clash := next((cell.name for cell in cells if cell.name in taken), None):
         msg = f"{path}: the cell {clash!r} has the name of another session of the noxfile; rename one of them"
         raise SystemExit(msg)
-    # an older nox runs everything in turn, and does not know the word
+    # an older nox runs the sessions one by one, and does not know the keyword
     parallel = "allow_parallel" in inspect.signature(nox.session).parameters
     for cell in cells:
         function: Callable[[nox.Session], None] = partial(run_cell, cell=cell, root=base)
@@ -94,7 +94,7 @@ def sessions(
 
 
 def _asked_for(arguments: list[str]) -> set[str]:
-    """The words that nox was called with, by arguments or by its environment, without what comes after ``--``."""
+    """Return the session names given to nox, as arguments or in its environment; what follows ``--`` is not for nox."""
     before = arguments[: arguments.index("--")] if "--" in arguments else arguments
     text = " ".join([*before, os.environ.get("NOXSESSION", "")])
     return {word.removeprefix("-s") for word in re.split(r"[\s=,]+", text)}
@@ -103,12 +103,12 @@ def _asked_for(arguments: list[str]) -> set[str]:
 def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
     """Make the environment of a cell and run pytest in it.
 
-    Where the report is asked for, nothing that goes wrong here is this session's failure: the report finds failed tests
-    in the records, and a run that did not come to its end.
+    If the report is requested, this session never fails: the report finds failed tests in the records, and runs that
+    did not finish.
     """
     from nox.command import CommandFailed
 
-    runner.forget(cell, root)  # before anything can fail: an old record would be taken for this run's
+    runner.forget(cell, root)  # before anything can fail: the report would take an old record for this run's
     judged = _JUDGED in os.environ
     try:
         packages = [*_groups(cell, root), *cell.packages]
@@ -126,7 +126,7 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
 
 
 def _groups(cell: Cell, root: Path) -> list[str]:
-    """Requirements of the dependency groups of a cell."""
+    """Return the requirements of the dependency groups of a cell."""
     import nox
 
     if not cell.values["groups"]:
@@ -135,14 +135,12 @@ def _groups(cell: Cell, root: Path) -> list[str]:
     try:
         return list(nox.project.dependency_groups(nox.project.load_toml(pyproject), *cell.values["groups"]))
     except (LookupError, ValueError) as error:
-        msg = (
-            f"{pyproject} has not all the dependency groups of the cell {cell.name}: {', '.join(cell.values['groups'])}"
-        )
+        msg = f"{pyproject} lacks a dependency group of the cell {cell.name}; needed {', '.join(cell.values['groups'])}"
         raise CellsError([msg]) from error
 
 
 def _report(session: nox.Session, root: Path, path: Path) -> None:
-    """Merge what the cells left."""
+    """Merge the records of the cells."""
     (plugin,) = runner.plugin_requirement(root) or [str(root)]
     session.install(plugin, "rich", "jinja2")
     cells = ("--cells", str(path), "--tags", "!gpu")

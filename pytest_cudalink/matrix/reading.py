@@ -1,7 +1,7 @@
-"""Reading ``cells.toml``: all that is wrong with a file is said at once, with lines and keys.
+"""Reads ``cells.toml`` and reports everything that is wrong with it at once, with lines and keys.
 
 A file has ``[defaults]``, ``[cells.NAME]`` for single cells, ``[axes.NAME]`` for all combinations of some values, with
-excludes whose reason is checked, and ``[toolkits.RELEASE]`` where a project needs other packages than usual.
+excludes whose reason is checked, and ``[toolkits.RELEASE]`` if a project needs other packages than usual.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CellsError(ValueError):
 
 
 def load_cells(path: Path | str) -> list[Cell]:
-    """Read the cells of a file, in its order: single cells first, then the combinations of axes.
+    """Return the cells of a file, in its order: single cells first, then the combinations of axes.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def load_cells(path: Path | str) -> list[Cell]:
 
 @dataclass
 class _Exclude:
-    """One exclude that can be used."""
+    """A valid exclude."""
 
     place: _lines.Path
     where: dict[str, list[str]]
@@ -78,7 +78,7 @@ class _Exclude:
 
 @dataclass
 class _Axes:
-    """One table of axes: the lists, and the values that all its cells share."""
+    """A table of axes: the lists, and the values that all its cells share."""
 
     place: _lines.Path
     lists: dict[str, list[str]]
@@ -87,7 +87,7 @@ class _Axes:
     excludes: list[_Exclude] = field(default_factory=list)
 
     def combinations(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Name and values of every combination."""
+        """Yield name and values of every combination."""
         for combination in itertools.product(*self.lists.values()):
             values = self.shared | dict(zip(self.lists, combination, strict=True))
             parts = re.split(r"\{([a-z-]+)\}", self.template)
@@ -96,7 +96,7 @@ class _Axes:
 
 
 class _Reader:
-    """One file: its cells so far, and its faults, each with its line."""
+    """Reads one file: its cells so far, and its faults, each with its line."""
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
@@ -112,7 +112,7 @@ class _Reader:
         self.toolkits: dict[str, tuple[str, ...]] = {}
 
     def read(self) -> None:
-        """Everything, from the top."""
+        """Read the whole file."""
         self.unknown((), self.content, ("defaults", "cells", "axes", "toolkits"))
         defaults = self.table(("defaults",), self.content.get("defaults", {}))
         self.unknown(("defaults",), defaults, KEYS)
@@ -133,13 +133,13 @@ class _Reader:
     # --- faults
 
     def fault(self, place: _lines.Path, text: str) -> None:
-        """Note what is wrong with a key."""
+        """Add a fault of a key."""
         line = _lines.line_of(self.lines, place) or 1
         name = ".".join(_quoted(key) for key in place)
         self.faults.append((line, f"{self.path}:{line}: {name}: {text}" if name else f"{self.path}:{line}: {text}"))
 
     def unknown(self, place: _lines.Path, given: Iterable[str], known: Iterable[str]) -> None:
-        """Note every key that is not known, with the nearest that is."""
+        """Add a fault for every unknown key, with the nearest known one."""
         known = list(known)
         for key in given:
             if key not in known:
@@ -150,14 +150,14 @@ class _Reader:
     # --- values
 
     def table(self, place: _lines.Path, value: Any) -> dict[str, Any]:
-        """The value, if it is a table; else an empty one."""
+        """Return the value if it is a table; otherwise add a fault and return an empty table."""
         if isinstance(value, dict):
             return value
         self.fault(place, f"needed a table, found {_kind(value)}")
         return {}
 
     def good(self, place: _lines.Path, spec: Key, value: Any) -> bool:
-        """Whether a value is what the key takes; else that is noted."""
+        """Return whether a value is valid for a key; otherwise add a fault."""
         needed, found = _needed(spec, value)
         if needed:
             shown = repr(found) if isinstance(found, str) else _kind(found)
@@ -165,7 +165,7 @@ class _Reader:
         return not needed
 
     def values(self, place: _lines.Path, table: dict[str, Any], *, lists: bool = False) -> dict[str, Any]:
-        """The good values of a table of cell keys; with `lists`, an axis may have several."""
+        """Return the valid values of a table of cell keys; with `lists`, an axis may have several."""
         result = {}
         for key, value in table.items():
             spec = KEYS.get(key)
@@ -182,7 +182,7 @@ class _Reader:
         return result
 
     def toolkit(self, place: _lines.Path, release: str, value: Any) -> None:
-        """One table of packages."""
+        """Read a table of packages."""
         if release != LATEST and (needed := release_fault(release)):
             self.fault(place, f"needed 'latest' or {needed}, found {release!r}")
         table = self.table(place, value)
@@ -193,10 +193,11 @@ class _Reader:
     # --- cells
 
     def add(self, place: _lines.Path, naming: _lines.Path, name: str, values: dict[str, Any]) -> None:
-        """Add a cell, once its name and what its values say together were checked."""
+        """Add a cell after checking its name and its combination of values."""
         if not re.fullmatch(NAME_PATTERN, name):
             self.fault(
-                naming, f"{name!r}: a name has letters, digits, '.', '_' and '-', and begins with one of the former"
+                naming,
+                f"{name!r} is not a name; expected letters, digits, '.', '_' and '-', with a letter or digit first",
             )
             return
         if name in self.cells:
@@ -217,26 +218,26 @@ class _Reader:
         self.cells[name] = Cell(name, values, (*packages, *values["packages"]), line)
 
     def packages(self, ctk: str, source: str) -> tuple[str, ...]:
-        """Requirements that make exactly one toolkit, and the cuda-bindings for it."""
+        """Return the requirements that make exactly one toolkit, with the cuda-bindings for it."""
         if ctk == "none":
             return ()
         if ctk in self.toolkits:
             return self.toolkits[ctk]
         if ctk == LATEST:
-            # nvJitLink by name: cuda-toolkit only bounds it from below
+            # nvJitLink by name: cuda-toolkit only has a lower bound for it
             return ("cuda-toolkit[cudart,nvjitlink,nvrtc]", "nvidia-nvjitlink", "cuda-bindings")
         release = CudaVersion.parse(ctk)
-        # the metapackage by which others tell the release, and its wheels by name: it only bounds nvJitLink from below
+        # other tools read the release from the metapackage; its wheels by name: for nvJitLink it has only a lower bound
         wheels = [f"cuda-toolkit[cudart,nvjitlink,nvrtc]=={toolchains.toolkit_version(release)}"]
         wheels += [f"{name}=={version}" for name, version in toolchains.packages(release).items()]
-        # of CUDA 12, 12.9 is the cuda-bindings for all minor versions
+        # cuda-bindings 12.9 supports every minor version of CUDA 12
         bindings = f"cuda-bindings=={max(release, CudaVersion(12, 9))}.*"
         return (bindings,) if source == "local" else (*wheels, bindings)
 
     # --- axes
 
     def axes(self, place: _lines.Path, table: dict[str, Any], base: dict[str, Any]) -> _Axes | None:
-        """One table of axes; None if its cells cannot be named."""
+        """Return a table of axes; None if its cells cannot be named."""
         self.unknown(place, table, (*KEYS, "name", "exclude"))
         given = self.values(place, table, lists=True)
         lists = {key: value for key, value in given.items() if KEYS[key].axis and isinstance(value, list)}
@@ -259,7 +260,7 @@ class _Reader:
         return None
 
     def expand(self, axes: _Axes) -> None:
-        """Add the cells of all combinations, without the excluded ones, whose reasons are checked."""
+        """Add the cells of all combinations except the excluded ones, and check the reasons of the excludes."""
         left_out = []
         for name, values in axes.combinations():
             matching = [exclude for exclude in axes.excludes if exclude.matches(values)]
@@ -273,7 +274,7 @@ class _Reader:
                 sentence, holds = REASONS[exclude.because]
                 if not holds(cell):
                     shown = ", ".join(f"{key} = {cell.values[key]!r}" for key in axes.lists)
-                    self.fault((*exclude.place, "because"), f"it is not so that {sentence} where {shown}")
+                    self.fault((*exclude.place, "because"), f"not true where {shown}: {sentence}")
             elif exclude.cell is not None:
                 self.check_same(exclude, cell)
         for exclude in axes.excludes:
@@ -281,7 +282,7 @@ class _Reader:
                 self.fault(exclude.place, "excludes nothing; delete it, or correct its values")
 
     def excludes(self, place: _lines.Path, tables: Any, lists: dict[str, list[str]]) -> list[_Exclude]:
-        """The excludes of one table of axes that can be used."""
+        """Return the valid excludes of a table of axes."""
         if not isinstance(tables, list):
             self.fault(place, f"needed an array of tables, [[axes.NAME.exclude]], found {_kind(tables)}")
             return []
@@ -292,13 +293,16 @@ class _Reader:
         ]
 
     def exclude(self, place: _lines.Path, table: dict[str, Any], lists: dict[str, list[str]]) -> _Exclude | None:
-        """One exclude; None if it cannot be used."""
+        """Return an exclude; None if it is invalid."""
         self.unknown(place, table, (*lists, "because", "cell", "issue", "until", "note"))
         where = {key: table[key] if isinstance(table[key], list) else [table[key]] for key in lists if key in table}
         for key, wanted in where.items():
             for one in wanted:
                 if one not in lists[key]:
-                    self.fault((*place, key), f"{one!r} is none of the axis: {', '.join(map(repr, lists[key]))}")
+                    self.fault(
+                        (*place, key),
+                        f"{one!r} is not a value of the axis; expected {', '.join(map(repr, lists[key]))}",
+                    )
         because = table.get("because")
         if isinstance(because, str) and because in REASONS_WITH:
             companion, meaning = REASONS_WITH[because]
@@ -307,7 +311,7 @@ class _Reader:
             if because == "known-issue":
                 self.check_until(place, table.get("until"))
         elif not isinstance(because, str) or because not in REASONS:
-            found = "found none" if because is None else f"found {because!r}"
+            found = "found nothing" if because is None else f"found {because!r}"
             known = ", ".join([*REASONS, *REASONS_WITH])
             self.fault((*place, "because"), f"needed a reason that can be checked: {known}; {found}")
             return None
@@ -318,16 +322,17 @@ class _Reader:
         return _Exclude(place, where, because, cell if isinstance(cell, str) else None)
 
     def check_until(self, place: _lines.Path, until: Any) -> None:
-        """A known issue has a date after which somebody must look again."""
+        """Add a fault unless a known issue has a date that is not past, so that it is checked again then."""
         if not isinstance(until, dt.date):
             self.fault(place, "because = 'known-issue' needs the key 'until', a date such as 2027-01-31 without quotes")
         elif (until.date() if isinstance(until, dt.datetime) else until) < dt.datetime.now(tz=dt.UTC).date():
             self.fault(
-                (*place, "until"), f"{until} has passed: include the cell again, or look at the issue and move it"
+                (*place, "until"),
+                f"{until} has passed: include the cell again, or check the issue and set a later date",
             )
 
     def check_same(self, exclude: _Exclude, cell: Cell) -> None:
-        """For ``same-as``: the other cell must have the same values."""
+        """Add a fault unless the other cell of ``same-as`` has the same values."""
         place = (*exclude.place, "cell")
         other = self.cells.get(str(exclude.cell))
         if other is None:
@@ -369,7 +374,7 @@ def _needed(spec: Key, value: Any) -> tuple[str, Any]:
 
 
 def _conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What values say together that cannot be: the key, and why."""
+    """Yield the keys whose values contradict others, with the reason."""
     driver, ctk, local = values["driver"], values["ctk"], values["source"] == "local"
     if local and ctk in ("none", LATEST) and not values["local"]:
         yield "source", f"'local' needs the release of the toolkit, or its folder, found ctk = {ctk!r}"

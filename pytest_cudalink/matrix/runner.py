@@ -1,4 +1,4 @@
-"""What every runner does with a cell, so that nox, tox and CI cannot differ."""
+"""The steps of running a cell that nox, tox and CI share."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["CELLS", "RECORDS", "cells_file", "forget", "plugin_requirement", "pr
 
 #: Where a project keeps its cells, relative to its root.
 CELLS = Path("matrices", "cells.toml")
-#: Where the records of the cells go, relative to the root of the project: all that must come back from other machines.
+#: Where the records of the cells go, relative to the root of the project. CI copies only this folder between machines.
 RECORDS = Path(".cudalink")
 
 
 def cells_file(root: Path) -> Path:
-    """The project's file of cells: ``$CUDALINK_CELLS``, else ``matrices/cells.toml``."""
+    """Return the project's file of cells: ``$CUDALINK_CELLS``, else ``matrices/cells.toml``."""
     return root / os.environ.get("CUDALINK_CELLS", CELLS)
 
 
@@ -31,7 +31,7 @@ def _pyproject(root: Path) -> dict[str, Any]:
 
 
 def project_requirement(cell: Cell, root: Path) -> list[str]:
-    """How the project itself is installed: arguments of pip; empty for ``install = "none"``."""
+    """Return pip's arguments that install the project itself; empty for ``install = "none"``."""
     if cell.values["install"] == "none":
         return []
     extras = f"[{','.join(cell.values['extras'])}]" if cell.values["extras"] else ""
@@ -40,24 +40,24 @@ def project_requirement(cell: Cell, root: Path) -> list[str]:
 
 
 def plugin_requirement(root: Path) -> list[str]:
-    """The plugin, for every project but the plugin's own; ``$CUDALINK_REQUIREMENT`` names another build of it."""
+    """Return the requirement of the plugin, or ``$CUDALINK_REQUIREMENT``; empty in the plugin's own project."""
     if _pyproject(root).get("project", {}).get("name") == "pytest-cudalink":
         return []
     return [os.environ.get("CUDALINK_REQUIREMENT", "pytest-cudalink")]
 
 
 def forget(cell: Cell, root: Path) -> None:
-    """Delete the last record of a cell, whatever becomes of this run."""
+    """Delete the last record of a cell, so that a run that fails early does not leave it."""
     Path(cell.environment(root / RECORDS)["CUDALINK_REPORT"]).unlink(missing_ok=True)
 
 
 def prepare(cell: Cell, root: Path) -> dict[str, str]:
-    """Bring the toolchains that a cell needs; returns the environment of its run.
+    """Install the toolchains that a cell needs; return the environment of its run.
 
     Raises
     ------
     ToolchainError
-        If a toolchain cannot be had.
+        If a toolchain cannot be installed.
     """
     for version, layout in cell.toolchains:
         toolchains.add(version, layout)

@@ -1,7 +1,7 @@
-"""The tox face of the matrix: a plugin that defines an environment for each cell of ``matrices/cells.toml``.
+"""The matrix for tox: a plugin that defines an environment for each cell of ``matrices/cells.toml``.
 
-``tox -e ctk-13.0`` runs one, ``tox -m skew`` those with a tag, ``tox p`` all in parallel. What the project's own tox
-configuration says of an environment counts for more than the cell.
+``tox -e ctk-13.0`` runs one, ``tox -m skew`` those with a tag, ``tox p`` all in parallel. The project's tox
+configuration of an environment takes precedence over the cell.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 __all__ = ["tox_add_core_config", "tox_add_env_config", "tox_before_run_commands", "tox_extend_envs"]
 
 _LOG = logging.getLogger(__name__)
-#: How a project runs its tests: here the settings that all its environments share count for more than the cell.
+#: How a project runs its tests: for these, the settings that all environments share take precedence over the cell.
 _SHARED_FIRST = ("commands", "package", "extras", "dependency_groups", "pass_env")
 _SET_ENV = frozenset({"set_env", "setenv"})
 
 
 class _Project:
-    """Where the project is; tox says so only after it asked for the environments' names, which therefore come late."""
+    """The project's root; tox reports it only after it asks for the environments' names, which are therefore lazy."""
 
     root: Path | None = None
 
@@ -51,7 +51,7 @@ def _cells() -> tuple[Cell, ...]:
 
 @cache
 def _read(file: Path) -> tuple[Cell, ...]:
-    """Once for a file: tox asks for every environment."""
+    """Return the cells of a file; cached, because tox asks for every environment."""
     if not file.is_file():
         _LOG.debug("cudalink: no environments, because there is no %s", file)
         return ()
@@ -63,7 +63,7 @@ def _read(file: Path) -> tuple[Cell, ...]:
 
 @impl
 def tox_extend_envs() -> Iterable[str]:
-    """One environment for each cell; read when tox comes to the names, by when it knows the project's root."""
+    """Yield an environment for each cell; lazily, because tox knows the project's root only when it reads the names."""
     return (cell.name for _ in (None,) for cell in _cells())
 
 
@@ -74,7 +74,7 @@ def tox_add_core_config(core_conf: ConfigSet, state: State) -> None:
     before: str | None = None
     for cell in _cells():
         settings = _settings(cell, root, state.conf.pos_args(None))
-        if cell.gpu:  # one after the other, also under `tox p`
+        if cell.gpu:  # one by one, also under `tox p`
             if before is not None:
                 settings["depends"] = EnvList([before])
             before = cell.name
@@ -87,7 +87,7 @@ def tox_add_core_config(core_conf: ConfigSet, state: State) -> None:
 
 @impl
 def tox_add_env_config(env_conf: EnvConfigSet, state: State) -> None:
-    """Add to what all environments share, which tox can read by now: its substitutions need the environment."""
+    """Add to the settings that all environments share; tox can read them only here, where it knows the environment."""
     cell = next((cell for cell in _cells() if cell.name == env_conf.name), None)
     if cell is None:
         return
@@ -107,7 +107,7 @@ def _packages(cell: Cell, root: Path) -> list[str]:
 
 
 def _settings(cell: Cell, root: Path, given: Sequence[str] | None) -> dict[str, Any]:
-    """A cell in tox's words; `given` are the arguments after ``--``, which go to pytest."""
+    """Return a cell as tox settings; `given` are the arguments after ``--``, which go to pytest."""
     install = cell.values["install"]
     settings: dict[str, Any] = {
         "description": cell.description,
@@ -128,12 +128,12 @@ def _settings(cell: Cell, root: Path, given: Sequence[str] | None) -> dict[str, 
 
 
 def _is_own(loader: Loader[Any], cell: Cell) -> bool:
-    """Whether these are settings of this environment alone."""
+    """Return whether a loader has the settings of this environment alone."""
     return loader.section.name == cell.name
 
 
 def _give_way(ours: MemoryLoader, theirs: Loader[Any], cell: Cell) -> None:
-    """Leave out what the user's configuration says itself."""
+    """Remove the settings that the user's configuration has."""
     for key in theirs.found_keys():
         if (_is_own(theirs, cell) or key in _SHARED_FIRST) and ours.raw.pop(key, None) is not None:
             _LOG.debug("cudalink: %s of %s is the project's own, from %s", key, cell.name, theirs.section.key)
@@ -141,7 +141,7 @@ def _give_way(ours: MemoryLoader, theirs: Loader[Any], cell: Cell) -> None:
 
 @impl
 def tox_before_run_commands(tox_env: ToxEnv) -> None:
-    """Bring the toolchains of the cell."""
+    """Install the toolchains of the cell."""
     for cell in _cells():
         if cell.name == tox_env.name:
             runner.forget(cell, tox_env.core["tox_root"])

@@ -1,7 +1,7 @@
-"""Compiling the project's C: find a compiler, make one shared library.
+"""Compile the project's C: find a compiler, make one shared library.
 
-Used by the build hook (`hatch_build.py`), by the tests, and by commands that build libraries for other projects.
-Imports the standard library only, because the build hook runs before anything is installed.
+The build hook (`hatch_build.py`), the tests, and commands that build libraries for other projects use it.
+It imports only the standard library, because the build hook runs before anything is installed.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _FLAGS = (
 
 
 class CompilerError(RuntimeError):
-    """There is no C compiler, or it refused the sources; the text has its output."""
+    """There is no C compiler, or it failed; the message has its output."""
 
 
 @dataclass(frozen=True)
 class SharedLibrary:
-    """One shared library to make.
+    """A shared library to build.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class SharedLibrary:
     sources : tuple of Path
         C and assembler files.
     soname : str
-        The name that the loader knows it by.
+        Name by which the loader finds it.
     include : tuple of Path
         Folders of headers.
     flags : tuple of str
@@ -67,7 +67,7 @@ def find_compiler() -> list[str]:
     Raises
     ------
     CompilerError
-        If there is none, naming what was looked for.
+        If there is not one; the message lists where it was looked for.
     """
     if named := os.environ.get("CC"):
         if shutil.which(named):
@@ -91,17 +91,17 @@ def find_compiler() -> list[str]:
 
 
 def build(library: SharedLibrary, folder: Path, compiler: Sequence[str] | None = None, *, strict: bool = True) -> Path:
-    """Make one library, and put it in place only when it is whole.
+    """Build one library, replace an older one only when it is complete, and return its path.
 
     Parameters
     ----------
     library : SharedLibrary
     folder : Path
-        Output folder; made if it is missing.
+        Output folder; created if it is missing.
     compiler : sequence of str, optional
         Command; default that of `find_compiler`.
     strict : bool
-        Whether warnings are errors: for our own sources, not for what is made from a user's.
+        Whether warnings are errors: True for our own sources, False for those generated from a user's.
 
     Returns
     -------
@@ -111,7 +111,7 @@ def build(library: SharedLibrary, folder: Path, compiler: Sequence[str] | None =
     Raises
     ------
     CompilerError
-        If there is no compiler, if it refuses the sources, or on Windows, for which the sources are not written.
+        If there is no compiler, if it fails, or on Windows, for which the sources are not written.
     """
     if sys.platform == "win32":
         msg = "the native parts of pytest-cudalink are not written for Windows; the pure Python parts work"
@@ -132,7 +132,7 @@ def build(library: SharedLibrary, folder: Path, compiler: Sequence[str] | None =
             "-o",
             str(made),
         ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (a compiler of the user's)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (the user's compiler)
         if done.returncode:
             msg = f"{shlex.join(command)}\nfailed with exit code {done.returncode}:\n{done.stderr.strip()}"
             raise CompilerError(msg)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
-if TYPE_CHECKING:
-    from types import ModuleType
+from ..process.imports import STEERED, postpone
 
-    from ..targets import ForcedBackendError, LinkEvent, LinkInput, Target
-    from ..targets.base import Backend
-    from ..targets.steering import Choice, Steering
+if TYPE_CHECKING:
+    from ..targets import Choice, ForcedBackendError, LinkEvent, LinkInput, Target
+    from ..targets.choice import Backend
+    from ..targets.steering import Steering
     from .run import Run
     from .settings import Settings
 
@@ -55,9 +54,9 @@ class Backends:
             only=_only(run.settings, list(targets)),
             decide=self._decide,
             seams=SEAMS,
-            told=self._linked,
-            left_alone=self._left_alone,
-            mismatched=self._mismatched,
+            on_link=self._linked,
+            on_unsupported=self._left_alone,
+            on_mismatch=self._mismatched,
             nodeid=lambda: run.nodeid,
         )
         self.steering.start(_choice(run.settings))
@@ -86,23 +85,13 @@ class Backends:
 
 
 def start(run: Run) -> None:
-    """Steer at once where the run asks for something; else as soon as one of the libraries is imported."""
-    from ..process.imports import STEERED, ImportWatch
-
+    """Steer at once if the run asks for something; otherwise when a library is imported, or the bundled one links."""
     settings, config = run.settings, run.config
     from_default = settings.backend.source == settings.target.source == "default"
-    steered_outside = "pytest_cudalink.targets.steering" in sys.modules
-    if not from_default or steered_outside or config.hook.pytest_cudalink_targets.get_hookimpls():
+    if not from_default or config.hook.pytest_cudalink_targets.get_hookimpls():
         of(run)
     else:
-
-        def imported(_module: ModuleType) -> None:
-            imports.stop()
-            of(run)
-
-        imports = ImportWatch(imported)
-        config.add_cleanup(imports.stop)
-        imports.watch(STEERED)
+        config.add_cleanup(postpone(lambda: of(run), until=STEERED))
     if settings.policy.source != "default":
         from ..linker import forcing
 
@@ -112,7 +101,7 @@ def start(run: Run) -> None:
 
 
 def _choice(settings: Settings) -> Choice:
-    from ..targets.steering import Choice
+    from ..targets import Choice
 
     backend = settings.backend
     if backend.value not in ("driver", "nvjitlink"):

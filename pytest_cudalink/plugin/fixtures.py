@@ -208,7 +208,7 @@ def force_backend(pytestconfig: pytest.Config) -> Iterator[Callable[[Literal["dr
 
     None lets each library decide, also under ``--force-backend``.
     """
-    from ..targets.steering import Choice
+    from ..targets import Choice
 
     steering = backends.of(run_of(pytestconfig))
     before = steering.choice

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from . import pytest_private
-from .run import Task
+from .run import Task, run_of
 
 __all__ = ["Child", "restrict"]
 
@@ -66,6 +66,7 @@ class Child:
 
     def __init__(self, config: pytest.Config, task: Task) -> None:
         self._config, self._task = config, task
+        self._seen_by_both = 0
         self._file = os.open(task.reports, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def _write(self, kind: str, data: Any) -> None:
@@ -81,6 +82,20 @@ class Child:
         items[:] = [item for item in items if item.nodeid.partition("::")[2] == rest]
         for item in items:
             pytest_private.rename(item, self._task.nodeid)
+
+    def pytest_collection_finish(self) -> None:
+        """Note which violations the process that waits has seen, too: it has collected the same."""
+        book = run_of(self._config).get("ledger")
+        self._seen_by_both = len(book.outside.violations) if book is not None else 0
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Hand over what fails the run although the test's reports, already written, do not show it."""
+        book = run_of(self._config).get("ledger")
+        if book is not None:
+            outside = book.outside
+            data = {"problems": outside.problems, "violations": outside.violations[self._seen_by_both :]}
+            self._write("outside", data)
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -76,7 +76,7 @@ class Isolation:
             began = time.perf_counter()
             end = _run_child(self._run, item, folder)
             spent = time.perf_counter() - began
-            found = _read(item, folder / "reports")
+            found = _read(self._run, item, folder / "reports")
             complete = bool(found) and found[-1].when == "teardown"
             # what a process exits with after its last report is pytest's own word on the test
             if end.exitcode is None or not complete:
@@ -215,8 +215,8 @@ def _arguments(run: Run) -> list[str]:
     return [*arguments[:where], *instead, *arguments[where:]]
 
 
-def _read(item: pytest.Item, file: Path) -> list[pytest.TestReport]:
-    """What a child handed over: its reports are returned, its warnings passed on."""
+def _read(run: Run, item: pytest.Item, file: Path) -> list[pytest.TestReport]:
+    """Return the reports that a child handed over, pass its warnings on, and add what no report shows."""
     found = []
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         try:
@@ -225,6 +225,11 @@ def _read(item: pytest.Item, file: Path) -> list[pytest.TestReport]:
             break  # cut by the crash
         if kind == "warning":
             _warn(item, data)
+            continue
+        if kind == "outside":
+            outside = ledger.of(run).outside
+            outside.problems += [f"[{item.nodeid}] {text}" for text in data["problems"]]
+            outside.violations += [f"[{item.nodeid}] {text}" for text in data["violations"]]
             continue
         report = item.config.hook.pytest_report_from_serializable(config=item.config, data=data)
         # JSON has no tuples: pytest looks at the type of a skip's place

@@ -254,6 +254,8 @@ def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
 def session_finish(session: pytest.Session) -> None:
     """Add what belongs to no test, and fail the run for it; a worker of xdist leaves that to its controller."""
     run = run_of(session.config)
+    if (mismatches := run.get("mismatches")) is not None:
+        mismatches.session_finish()
     book = run.get("ledger")
     if book is None or run.is_worker:
         return

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pytest
 
+from ..compat.names import BACKENDS, MARKER_BACKENDS, POLICIES
 from .plan import PLAN, MarkerPlan
 from .run import run_of
-from .settings import POLICIES
 
 __all__ = ["EACH", "MARKER", "check", "parametrize", "register"]
 
@@ -27,7 +27,6 @@ MARKER: Final = (
 
 _REQUIREMENTS: Final = ("ctk", "driver", "nvjitlink", "arch", "gpu")
 _KEYWORDS: Final = (*_REQUIREMENTS, "otherwise", "backend", "isolate", "policy")
-_BACKENDS: Final = ("driver", "nvjitlink", "each")
 #: Name of the parameter by which a test runs on both backends.
 EACH: Final = "cudalink_backend"
 #: Fixtures that only link tests ask for.
@@ -55,8 +54,8 @@ def _faults(mark: pytest.Mark) -> Iterable[str]:
         yield f"takes the keywords {', '.join(_KEYWORDS)}, got {', '.join(wrong)}"
     if "policy" in keywords and keywords["policy"] not in POLICIES:
         yield f"policy {keywords['policy']!r} is unknown; known: {', '.join(POLICIES)}"
-    if keywords.get("backend") not in (None, *_BACKENDS):
-        yield f"backend={keywords['backend']!r}: write one of {', '.join(map(repr, _BACKENDS))}"
+    if keywords.get("backend") not in (None, *MARKER_BACKENDS):
+        yield f"backend={keywords['backend']!r}: write one of {', '.join(map(repr, MARKER_BACKENDS))}"
     if not isinstance(keywords.get("isolate", False), bool):
         yield f"isolate={keywords['isolate']!r}: write True or False"
     if not keywords.keys().isdisjoint(_REQUIREMENTS):
@@ -163,4 +162,4 @@ def _parametrize_backend(metafunc: pytest.Metafunc, marks: Sequence[pytest.Mark]
     # a test that asks for the fixture by name is parametrized by it; any other must be told to use it
     if EACH not in metafunc.fixturenames:
         metafunc.fixturenames.append(EACH)
-    metafunc.parametrize(EACH, ("driver", "nvjitlink"), indirect=True)
+    metafunc.parametrize(EACH, BACKENDS, indirect=True)

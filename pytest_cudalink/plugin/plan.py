@@ -8,7 +8,7 @@ import pytest
 
 if TYPE_CHECKING:
     from ..environment.requirements import Raises, Requirement
-    from ..targets.base import Backend
+    from ..targets.choice import Backend
 
 __all__ = ["PLAN", "MarkerPlan"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from ..targets.steering import Choice
+from ..targets import Choice
 from . import backends, ledger, missing_driver, pytest_private
 from .plan import PLAN, MarkerPlan
 from .run import run_of

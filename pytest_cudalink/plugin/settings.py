@@ -10,10 +10,11 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from ..compat import names
+
 __all__ = [
     "OF_EMULATION",
     "OPTIONS",
-    "POLICIES",
     "Option",
     "Setting",
     "Settings",
@@ -24,34 +25,26 @@ __all__ = [
 ]
 
 
-#: Devices of the emulated driver; a test compares with `emulator.ARCHITECTURES`, which start-up does not import.
-EMULATED_ARCHITECTURES: Final = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
-
-#: Names of the dispatch tables. A constant, so that start-up does not read `matrices/dispatch.toml`; a test compares.
-POLICIES: Final = ("strict-major", "newer-driver-ok", "released")
-
-#: Modes of the guard rails; a test compares with `guardrails.MODES`, which start-up does not import.
-GUARD_RAIL_MODES: Final = ("off", "best_effort", "strict", "warning_only")
-
-
 def no_fault(_value: str) -> str | None:
     """Accept any value."""
 
 
 def _driver_fault(value: str) -> str | None:
-    if value in ("auto", "real", "absent"):
+    if value in names.DRIVER_WORDS:
         return None
     from ..emulator import EmulatorError, plan
 
     try:
         plan(value)
     except EmulatorError as error:
-        return f"expected auto, real, absent or a CUDA version: {error}"
+        return f"expected {', '.join(names.DRIVER_WORDS)} or a CUDA version: {error}"
     return None
 
 
 def _devices_fault(value: str) -> str | None:
-    return None if re.fullmatch(r"\d{1,2}", value, re.ASCII) and int(value) <= 64 else "expected a number, 0 to 64"
+    if re.fullmatch(r"\d{1,4}", value, re.ASCII) and int(value) <= names.LIMIT_DEVICES:
+        return None
+    return f"expected a number, 0 to {names.LIMIT_DEVICES}"
 
 
 def _faults_fault(value: str) -> str | None:
@@ -68,9 +61,9 @@ def _faults_fault(value: str) -> str | None:
 
 def _no_release(value: str) -> str | None:
     """What is wrong with a release of a library, or with ``auto`` and ``absent``."""
-    if value in ("auto", "absent") or re.fullmatch(r"\d+\.\d+", value, re.ASCII):
+    if value in names.NVJITLINK_WORDS or re.fullmatch(r"\d+\.\d+", value, re.ASCII):
         return None
-    return "expected auto, absent, or a CUDA release such as 13.0"
+    return f"expected {', '.join(names.NVJITLINK_WORDS)}, or a CUDA release such as 13.0"
 
 
 class Option(NamedTuple):
@@ -107,40 +100,40 @@ OPTIONS: Final = (
     Option(
         name="backend",
         flag="--force-backend",
-        env="CUDALINK_FORCE_BACKEND",
+        env=names.VARIABLES["backend"],
         ini="cudalink_force_backend",
         default="auto",
-        choices=("auto", "driver", "nvjitlink", "each"),
+        choices=names.BACKEND_CHOICES,
         help="force what links: the driver's cuLink*, or nvJitLink; auto lets the library decide; each runs link tests "
         "once on each",
     ),
     Option(
         name="policy",
         flag="--cudalink-policy",
-        env="CUDALINK_POLICY",
+        env=names.VARIABLES["policy"],
         ini="cudalink_policy",
-        default="strict-major",
-        choices=POLICIES,
+        default=names.DEFAULT_POLICY,
+        choices=names.POLICIES,
         help="dispatch table that decides which linker is taken",
     ),
     Option(
         name="driver",
         flag="--cudalink-driver",
-        env="CUDALINK_DRIVER",
+        env=names.VARIABLES["driver"],
         ini="cudalink_driver",
         default="auto",
         help="the driver that this process sees: real; absent; an emulated one of a VERSION such as 12.9; auto takes "
         "the real one, and where there is none and the driver backend is forced, emulates the toolkit's version",
-        metavar="{auto,real,absent,VERSION}",
+        metavar=f"{{{','.join(names.DRIVER_WORDS)},VERSION}}",
         fault=_driver_fault,
     ),
     Option(
         name="arch",
         flag="--cudalink-arch",
-        env="CUDALINK_ARCH",
+        env=names.VARIABLES["arch"],
         ini="cudalink_arch",
-        default="sm_90",
-        choices=EMULATED_ARCHITECTURES,
+        default=names.DEFAULT_ARCHITECTURE,
+        choices=names.EMULATED_ARCHITECTURES,
         help="architecture of the emulated driver's device",
     ),
     Option(
@@ -151,7 +144,7 @@ OPTIONS: Final = (
         default="1",
         metavar="NUMBER",
         fault=_devices_fault,
-        help="how many devices an emulated driver has, 0 to 64; 0 is a driver without a device",
+        help=f"how many devices an emulated driver has, 0 to {names.LIMIT_DEVICES}; 0 is a driver without a device",
     ),
     Option(
         name="faults",
@@ -170,7 +163,7 @@ OPTIONS: Final = (
         env="CUDALINK_LIFETIME",
         ini="cudalink_lifetime",
         default="fail",
-        choices=("off", "report", "fail", "punish"),
+        choices=names.LIFETIME_MODES,
         help="memory given to an emulated driver's linker that dies too early: fail the test that did it, report, or "
         "do not look; punish also writes through the dead pointers, as a real driver would",
     ),
@@ -195,10 +188,10 @@ OPTIONS: Final = (
     Option(
         name="nvjitlink",
         flag="--cudalink-nvjitlink",
-        env="CUDALINK_NVJITLINK",
+        env=names.VARIABLES["nvjitlink"],
         ini="cudalink_nvjitlink",
         default="auto",
-        metavar="{auto,absent,VERSION}",
+        metavar=f"{{{','.join(names.NVJITLINK_WORDS)},VERSION}}",
         fault=_no_release,
         help="nvJitLink that every library sees: absent, or the real one of a release from the toolchain cache",
     ),
@@ -238,7 +231,7 @@ OPTIONS: Final = (
         env="CUDALINK_GUARD_RAILS",
         ini="cudalink_guard_rails",
         default="off",
-        choices=GUARD_RAIL_MODES,
+        choices=names.GUARD_RAIL_MODES,
         help="hold what cuda.pathfinder finds against each other and the driver: refuse what does not fit "
         "(best_effort), also what is not known to fit (strict), or warn",
     ),

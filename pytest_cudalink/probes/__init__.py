@@ -1,6 +1,6 @@
-"""Questions to the system: which driver, which nvJitLink. Cached, asked at first use, and fakeable.
+"""Which driver and which nvJitLink the system has: asked at first use, cached, and fakeable.
 
-`fake` changes the answers inside one context (a thread, a task, a test); it never touches the system or the cache.
+`fake` changes the answers inside one context (a thread, a task, a test); it never changes the system or the cache.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from functools import cache
 from typing import Final
 
 from .._warn import warn as warn_caller
+from ..compat.wheels import NVJITLINK, installed_wheel
 from ..versions import CudaVersion
-from ..wheels import NVJITLINK, installed_wheel
 from . import libcuda
 
 __all__ = [
@@ -51,7 +51,7 @@ _UNSET: Final = _Unset.UNSET
 
 @dataclass(frozen=True)
 class Fakes:
-    """Answers that stand in for the system's; `UNSET` fields are asked for real."""
+    """Versions that replace the system's answers; for an `UNSET` field the system is asked."""
 
     driver: CudaVersion | _Unset | None = _UNSET
     nvjitlink: CudaVersion | _Unset | None = _UNSET
@@ -65,14 +65,14 @@ class Fakes:
         return self.nvjitlink is not _UNSET
 
 
-#: Called, without arguments, when a fake came or went: what has decided by the old answers must forget.
+#: Called without arguments when a fake begins or ends: drop every decision that is based on the old answers.
 listeners: list[Callable[[], None]] = []
 
 _fakes: ContextVar[Fakes] = ContextVar("pytest_cudalink_fakes", default=Fakes())  # noqa: B039 (frozen)
 
 
 def fakes() -> Fakes:
-    """The answers that are faked in the present context."""
+    """The answers that are faked in the current context."""
     return _fakes.get()
 
 
@@ -83,7 +83,7 @@ def _as_version(value: str | tuple[int, int] | _Unset | None, what: str) -> Cuda
         return CudaVersion.parse(value)
     if isinstance(value, tuple) and len(value) == 2 and all(type(number) is int and number >= 0 for number in value):
         return CudaVersion(*value)
-    msg = f"fake {what} version {value!r}: give '13.0', (13, 0), or None for unknown or absent"
+    msg = f"fake {what} version {value!r}: expected '13.0', (13, 0), or None for unknown or absent"
     raise TypeError(msg)
 
 
@@ -98,29 +98,29 @@ def fake(
     Parameters
     ----------
     driver : str, tuple of int, or None
-        ``"12.9"`` or ``(12, 9)``; None makes the driver unknown. Left out: not faked, or as an outer ``fake`` says.
+        ``"12.9"`` or ``(12, 9)``; None makes the driver unknown. By default it is as outside of the block.
     nvjitlink : str, tuple of int, or None
-        Likewise; None makes nvJitLink absent, and so does a version older than 12.3.
+        Like `driver`; None makes nvJitLink absent, and so does a version older than 12.3.
 
     Raises
     ------
     ValueError
-        If a string is no version.
+        If a string is not a version.
     TypeError
         If a value has another type.
     """
-    present = _fakes.get()
+    faked = _fakes.get()
     new_driver, new_nvjitlink = _as_version(driver, "driver"), _as_version(nvjitlink, "nvJitLink")
     if new_driver is not _UNSET:
-        present = replace(present, driver=new_driver)
+        faked = replace(faked, driver=new_driver)
     if new_nvjitlink is not _UNSET:
-        present = replace(present, nvjitlink=new_nvjitlink)
-    token = _fakes.set(present)
+        faked = replace(faked, nvjitlink=new_nvjitlink)
+    token = _fakes.set(faked)
     _notify()
     try:
-        yield present
+        yield faked
     finally:
-        # a fixture may end in another context than the task that began it, whose own context is gone by then
+        # a fixture may end in another context than it began in, after that context is gone
         with suppress(ValueError):
             _fakes.reset(token)
         _notify()
@@ -133,18 +133,18 @@ def _notify() -> None:
 
 @dataclass(frozen=True)
 class NvJitLink:
-    """What there is of nvJitLink.
+    """The nvJitLink of this environment, and why it cannot be used.
 
     Attributes
     ----------
     found : CudaVersion or None
-        Version of the library, usable or not.
+        Version of the library, even if it cannot be used.
     path : str or None
         File it was loaded from.
     obstacle : str
-        Why it cannot be used; empty when it can.
+        Why it cannot be used; empty if it can.
     remedy : str
-        What would bring a usable one.
+        How to get a usable one.
     """
 
     found: CudaVersion | None
@@ -159,12 +159,12 @@ class NvJitLink:
 
 @cache
 def nvjitlink() -> NvJitLink:
-    """Load nvJitLink as cuda.pathfinder finds it, and read its version without calling what old ones lack.
+    """Load the nvJitLink that cuda.pathfinder finds, and read its version, also from releases without a version call.
 
     Raises
     ------
     OSError
-        If a library was found that cannot be opened.
+        If the library cannot be opened.
     """
     from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 
@@ -202,12 +202,12 @@ def nvjitlink() -> NvJitLink:
 
 
 def nvjitlink_version(*, warn: bool = True) -> CudaVersion | None:
-    """Version of a usable nvJitLink, real or faked; None when there is none.
+    """Version of a usable nvJitLink, real or faked; None if there is not one.
 
     Parameters
     ----------
     warn : bool
-        False for who only describes what there is, and does without it.
+        False if the caller only reports what is installed.
 
     Warns
     -----
@@ -225,7 +225,7 @@ def nvjitlink_version(*, warn: bool = True) -> CudaVersion | None:
 
 @cache
 def _warn_once(obstacle: str, remedy: str) -> None:
-    msg = f"nvJitLink is not available: {obstacle}. Links fall back to the driver, without LTO. To have it: {remedy}"
+    msg = f"nvJitLink is not available: {obstacle}. Links fall back to the driver, without LTO. To get it: {remedy}"
     warn_caller(msg, RuntimeWarning)
 
 
@@ -253,15 +253,15 @@ def _real_driver_version() -> CudaVersion | None:
 def driver_version() -> CudaVersion | None:
     """CUDA version of the driver, real or faked.
 
-    None means unknown: there is no driver, or it answered with a CUDA error. Anything else, such as a library that
-    cannot be opened, propagates.
+    None means unknown: there is no driver, or it returned a CUDA error. Other errors, such as a library that cannot be
+    opened, propagate.
     """
     faked = _fakes.get().driver
     return _real_driver_version() if faked is _UNSET else faked
 
 
 def device_arch() -> str | None:
-    """Architecture of the current context's device, else of device 0; None without a driver or without a device."""
+    """Architecture of the current context's device, else of device 0; None without a driver or a device."""
     device = ctypes.c_int()
     try:
         libcuda.call("cuInit", 0)
@@ -278,7 +278,7 @@ def device_arch() -> str | None:
 
 
 def cache_clear() -> None:
-    """Forget every answer, and that the warning was given: for tests, and after a driver was preloaded."""
+    """Forget every answer and every warning: for tests, and after a library was preloaded."""
     nvjitlink.cache_clear()
     _real_driver_version.cache_clear()
     _warn_once.cache_clear()

@@ -14,11 +14,11 @@ _LIBRARY_NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 
 class DriverNotFoundError(RuntimeError):
-    """There is no CUDA driver on this machine, or none that this process can see."""
+    """No CUDA driver was found."""
 
 
 class DriverError(RuntimeError):
-    """A driver function answered with an error code.
+    """A driver function returned an error code.
 
     Attributes
     ----------
@@ -42,29 +42,29 @@ def library() -> ctypes.CDLL:
     Raises
     ------
     DriverNotFoundError
-        If there is none.
+        If the machine has no driver, or if it is hidden from this process.
     OSError
-        If there is one that cannot be opened.
+        If the library exists and cannot be opened.
     """
     remedy = "install the NVIDIA driver"
     try:
         found = ctypes.CDLL(_LIBRARY_NAME)
         if not hasattr(found, "cudalinkAbsentDriver"):
             return found
-        missing = "this process was told to see none (--cudalink-driver=absent)"
-        remedy = "leave out that option"
+        missing = "--cudalink-driver=absent hides it"
+        remedy = "omit that option"
     except FileNotFoundError as error:  # Windows
         missing = str(error)
     except OSError as error:
         missing = str(error)
         if not _says_missing(missing):
             raise
-    msg = f"no CUDA driver: {missing}. To have one, {remedy}, or take another backend"
+    msg = f"no CUDA driver: {missing}; {remedy}, or use another backend"
     raise DriverNotFoundError(msg)
 
 
 def _says_missing(text: str) -> bool:
-    """Whether the loader's words mean this library, and not one that it depends on, in any language.
+    """Whether the loader's message, in any language, says that this library is missing, and not one that it needs.
 
     glibc: ``libcuda.so.1: cannot open shared object file: No such file or directory``; musl: ``Error loading shared
     library libcuda.so.1: No such file or directory``, which goes on with ``(needed by …)`` for a dependency.
@@ -73,7 +73,7 @@ def _says_missing(text: str) -> bool:
 
 
 def error_name(code: int) -> str:
-    """Name of a CUresult, asked of the driver."""
+    """Name of a CUresult, from the driver."""
     text = ctypes.c_char_p()
     if library().cuGetErrorName(ctypes.c_int(code), ctypes.byref(text)) == 0 and text.value:
         return text.value.decode("ascii", "replace")
@@ -86,7 +86,7 @@ def call(function: str, *arguments: object) -> None:
     Raises
     ------
     DriverError
-        If it does not answer CUDA_SUCCESS.
+        If it does not return CUDA_SUCCESS.
     DriverNotFoundError
         If there is no driver.
     """

@@ -1,4 +1,4 @@
-"""Being told when a module is imported, without importing it.
+"""Calling back when a module is imported, without importing it; and postponing work until such an import.
 
 One finder stands first in ``sys.meta_path``. It knows a few names; for these it lets the other finders find the module
 as they would, and adds a step after its execution. Every other import costs one look into a dictionary.
@@ -14,12 +14,11 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["STEERED", "ImportWatch"]
+__all__ = ["STEERED", "ImportWatch", "postpone", "start_postponed"]
 
-#: Modules whose import calls for steering: those of the targets that come with the plugin, and where versions are
-#: asked. A constant, so that start-up imports none of that; a test compares.
+#: Modules whose import starts a postponed steering: those of the targets that come with the plugin, and those that
+#: report versions. A constant, so that start-up imports neither targets nor seams; a test compares them.
 STEERED = (
-    "pytest_cudalink.linker.forcing",
     "cuda.core.experimental._linker",
     "cuda.core._linker",
     "numba.cuda.cudadrv.driver",
@@ -29,42 +28,42 @@ STEERED = (
     "cuda.bindings.runtime",
 )
 
-_Told = Callable[[ModuleType], None]
+_Callback = Callable[[ModuleType], None]
 
 
 class _Loader(Loader):
-    """Executes a module with its own loader, then tells."""
+    """Executes a module with the module's own loader, then calls back."""
 
-    def __init__(self, loader: Loader, told: _Told) -> None:
-        self.loader, self._told = loader, told
+    def __init__(self, loader: Loader, callback: _Callback) -> None:
+        self.loader, self._callback = loader, callback
 
     def __getattr__(self, name: str) -> Any:
-        # who finds a module without importing it may ask its loader for more, such as its source
+        # code that finds a module without importing it may ask the loader for more, such as the source
         return getattr(object.__getattribute__(self, "loader"), name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self.loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        # resources, source and pickling go by the loader of the module: nobody needs to see ours
+        # resources, source and pickling use the loader of the module, so they must see the original
         module.__loader__ = self.loader
         if module.__spec__ is not None:
             module.__spec__.loader = self.loader
         self.loader.exec_module(module)
-        self._told(module)
+        self._callback(module)
 
 
 class ImportWatch(MetaPathFinder):
-    """Calls back when a module of some name has just been executed; at once for one that is imported already.
+    """Calls back when a watched module has just been executed; at once for one that is imported already.
 
     Parameters
     ----------
-    told : callable
+    callback : callable
         Called with the module. What it raises is raised by the import.
     """
 
-    def __init__(self, told: _Told) -> None:
-        self._told = told
+    def __init__(self, callback: _Callback) -> None:
+        self._callback = callback
         self._names: set[str] = set()
         self._busy = threading.local()
 
@@ -77,7 +76,7 @@ class ImportWatch(MetaPathFinder):
         for name in new:
             module = sys.modules.get(name)
             if module is not None:
-                self._told(module)
+                self._callback(module)
 
     def stop(self) -> None:
         """Leave ``sys.meta_path``; modules stay as they are."""
@@ -100,7 +99,7 @@ class ImportWatch(MetaPathFinder):
         finally:
             busy.discard(fullname)
         if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
-            spec.loader = _Loader(spec.loader, self._told)
+            spec.loader = _Loader(spec.loader, self._callback)
         return spec
 
 
@@ -115,3 +114,48 @@ def _find(
         if spec is not None:
             return spec
     return None
+
+
+_postponed: list[Callable[[], None]] = []
+#: A second thread that needs the postponed work waits until the first has done it.
+_starting = threading.RLock()
+
+
+def postpone(start: Callable[[], object], *, until: Sequence[str]) -> Callable[[], None]:
+    """Postpone a call until one of some modules is imported, or until `start_postponed`.
+
+    Parameters
+    ----------
+    start : callable
+        Called once at most; at once if one of the modules is imported already.
+    until : sequence of str
+        Full names of modules.
+
+    Returns
+    -------
+    callable
+        Cancels the call; harmless after it.
+    """
+
+    def begin() -> None:
+        with _starting:
+            if begin in _postponed:
+                cancel()
+                start()
+
+    def cancel() -> None:
+        imports.stop()
+        if begin in _postponed:
+            _postponed.remove(begin)
+
+    imports = ImportWatch(lambda _module: begin())
+    _postponed.append(begin)
+    imports.watch(until)
+    return cancel
+
+
+def start_postponed() -> None:
+    """Make every postponed call now, in the order in which they were postponed."""
+    with _starting:
+        for begin in _postponed.copy():
+            begin()

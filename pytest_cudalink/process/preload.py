@@ -1,7 +1,7 @@
-"""Putting libraries into this process before anything can open its own: the only module that does so.
+"""Load libraries before any other module opens them: the only module that preloads.
 
-The loader answers a later ``dlopen("libcuda.so.1")`` with whatever is loaded under that SONAME, also when it was opened
-by its path and locally (measured with glibc 2.36). Child processes find the same libraries by the environment.
+A later ``dlopen("libcuda.so.1")`` returns the library that is loaded under that SONAME, even if that one was opened by
+its path and locally (measured with glibc 2.36). Child processes find the same libraries through their environment.
 """
 
 from __future__ import annotations
@@ -39,8 +39,12 @@ __all__ = [
 ]
 
 _DRIVER: Final = "libcuda.so.1"
-#: What an emulated or absent driver consists of, in the order in which it is loaded.
+#: Libraries of an emulated or absent driver, in the order in which they are loaded.
 _DRIVER_LIBRARIES: Final = (_DRIVER, "libcuda.so", "libnvidia-ml.so.1")
+_LOAD_EARLY: Final = (
+    "Load the plugin early, with `pytest -p cudalink` or by its entry point and not from a conftest, and import "
+    "nothing of CUDA before"
+)
 _M_PERTURB, _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -6, -3, -1  # parameters of mallopt (malloc.h)
 
 _kept: list[ctypes.CDLL] = []
@@ -49,20 +53,20 @@ _driver: control.Driver | None = None
 
 
 class LoadedTooLateError(RuntimeError):
-    """Another library of that name is in this process already; says which, and what to do."""
+    """Another library of that name is in this process already; the message has its path and what to do."""
 
 
 def loaded_file(name: str) -> str | None:
-    """The file of a library that this process has, by the beginning of its file name; None if it has none.
+    """Path of a library of this process, by the beginning of its file name; None if it is not loaded.
 
-    ``libcuda.so.1`` is a link to ``libcuda.so.580.65.06``, which is the name that shows in the process's map.
+    ``libcuda.so.1`` is a link to ``libcuda.so.580.65.06``, and the memory map has the latter name.
     """
     stem = name.partition(".so")[0] + ".so"
     return next((path for path in mapped_files() if path.rpartition("/")[2].startswith(stem)), None)
 
 
 def emulated() -> Emulation | None:
-    """What the emulated driver of this process was made from, however it came here; None if there is none."""
+    """Settings of the emulated driver that this process or a parent loaded; None without one."""
     global _emulation  # noqa: PLW0603 (the owner of this piece of process state)
     if _emulation is None and driver() is not None:
         _emulation = from_environment(os.environ)
@@ -70,7 +74,7 @@ def emulated() -> Emulation | None:
 
 
 def driver() -> control.Driver | None:
-    """The control of the emulated driver, however it came into this process; None if there is none."""
+    """Control of the emulated driver that this process or a parent loaded; None without one."""
     global _driver  # noqa: PLW0603 (the owner of this piece of process state)
     if _driver is None:
         from ..probes import libcuda
@@ -82,19 +86,19 @@ def driver() -> control.Driver | None:
 
 
 def driver_exists() -> bool:
-    """Whether a driver can be opened here, real or emulated; asked in a child, so that it is not opened here."""
+    """Whether this process could open a driver, real or emulated; a child process tries, so that this one does not."""
     program = f"import ctypes, sys; sys.exit(hasattr(ctypes.CDLL({_DRIVER!r}), 'cudalinkAbsentDriver'))"
     done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, check=False)  # noqa: S603
     return done.returncode == 0
 
 
 def emulate_driver(emulation: Emulation) -> None:
-    """Load an emulated driver into this process, and let child processes find it.
+    """Load an emulated driver into this process and, through the environment, into its children.
 
     Raises
     ------
     LoadedTooLateError
-        If a libcuda is here already.
+        If this process has a libcuda already.
     EmulatorError
         If the native libraries were not built.
     """
@@ -111,19 +115,19 @@ def emulate_driver(emulation: Emulation) -> None:
         msg = (
             f"the emulated driver {emulation.version} cannot be loaded: this process has one of CUDA "
             f"{present.version if present else '(unknown)'} already, from its environment; start it without "
-            "`cudalink driver run`, or ask for the same version"
+            "`cudalink driver run`, or request the same version"
         )
         raise LoadedTooLateError(msg)
     _emulation = emulation
 
 
 def absent_driver() -> None:
-    """Let this process and its children see no driver and no NVML, on a machine that has them too.
+    """Hide the driver and NVML from this process and its children, even if the machine has them.
 
     Raises
     ------
     LoadedTooLateError
-        If a libcuda is here already.
+        If this process has a libcuda already.
     EmulatorError
         If the native libraries were not built.
     """
@@ -135,19 +139,16 @@ def absent_driver() -> None:
 
 
 def nvjitlink(path: Path) -> None:
-    """Load a real nvJitLink under its SONAME, so that whoever opens that name later gets this one.
+    """Load a real nvJitLink under its SONAME, so that every later ``dlopen`` of that name returns this one.
 
     Raises
     ------
     LoadedTooLateError
-        If another one is here already.
+        If this process has another nvJitLink already.
     """
     present = loaded_file("libnvJitLink.so")
     if present is not None and not Path(present).samefile(path):
-        msg = (
-            f"{path} cannot be the nvJitLink of this process: {present} is in it already. Load the plugin early, with "
-            "`pytest -p cudalink` or by its entry point and not from a conftest, and import nothing of CUDA before"
-        )
+        msg = f"{path} cannot be the nvJitLink of this process: {present} is in this process already. {_LOAD_EARLY}"
         raise LoadedTooLateError(msg)
     _kept.append(ctypes.CDLL(str(path)))
     probes.cache_clear()
@@ -156,15 +157,12 @@ def nvjitlink(path: Path) -> None:
 def _refuse_other(folder: Path, what: str) -> None:
     present = loaded_file(_DRIVER)
     if present is not None and Path(present).parent != folder:
-        msg = (
-            f"{what} cannot be loaded: {present} is in this process already. Load the plugin early, with "
-            "`pytest -p cudalink` or by its entry point and not from a conftest, and import nothing of CUDA before"
-        )
+        msg = f"{what} cannot be loaded: {present} is in this process already. {_LOAD_EARLY}"
         raise LoadedTooLateError(msg)
 
 
 def _mark_freed_memory() -> None:
-    """As `emulator.Emulation.environment` does for child processes."""
+    """Let malloc mark freed memory, as `emulator.Emulation.environment` does for child processes."""
     if sys.platform != "linux":
         return
     libc = ctypes.CDLL(None)

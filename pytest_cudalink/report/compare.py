@@ -1,4 +1,4 @@
-"""Two reports, one against the other."""
+"""Compares two reports."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from .matrix_report import MatrixReport
 
 __all__ = ["FAIL_ON", "Change", "Comparison", "compare", "findings", "incomplete"]
 
-#: What ``--fail-on`` may name.
+#: The kinds of findings that ``--fail-on`` can name, each with its meaning.
 FAIL_ON = {
-    "regressions": "a test that was well in the older report fails now, or a cell's run is no longer whole",
+    "regressions": "a test that did not fail in the older report fails now, or a run that was complete no longer is",
     "failed": "a test fails",
     "crashed": "a process died",
-    "incomplete": "a cell has no records, or its run did not come to its end",
+    "incomplete": "a cell has no records, or its run did not finish",
     "violations": "a lifetime rule was broken",
-    "mismatch": "a version that was found is not the one that was asked for",
+    "mismatch": "a version that was found is not the requested one",
     "skipped-everywhere": "a test is skipped in every cell",
-    "not-run": "a cell lacks tests that others have",
+    "not-run": "a cell did not run tests that other cells ran",
 }
 
 
 @dataclass(frozen=True)
 class Change:
-    """One test in one cell, before and now, as letters."""
+    """The change of one test in one cell; before and now are letters."""
 
     test: str
     cell: str
@@ -34,20 +34,20 @@ class Change:
 
 @dataclass
 class Comparison:
-    """What changed.
+    """The differences between two reports.
 
     Attributes
     ----------
     regressions : list of Change
-        Well before, or new, or never run, and failing now.
+        Tests that fail now and did not fail before: they passed, were skipped, or did not run.
     fixed : list of Change
-        Failing before and well now.
+        Tests that failed before and pass now.
     skipped : list of Change
-        Well before, and skipped now.
+        Tests that passed before and are skipped now.
     gone : list of Change
-        Run before and not now.
+        Tests that ran before and do not run now.
     broken : list of str
-        Cells whose run was whole in the older report, and has no records or no end now.
+        Cells whose run was complete in the older report, and is missing or incomplete now.
     """
 
     regressions: list[Change] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Comparison:
 
 
 def compare(new: MatrixReport, old: MatrixReport) -> Comparison:
-    """Compare test by test and cell by cell; cells that only one of the reports has count as not run in the other."""
+    """Return the differences by test and cell; a cell that only one report has counts as not run in the other."""
     before = {cell.name: cell.outcomes for cell in old.cells}
     now = {cell.name: cell.outcomes for cell in new.cells}
     whole = {cell.name for cell in new.cells if not cell.fault}
@@ -79,7 +79,7 @@ def compare(new: MatrixReport, old: MatrixReport) -> Comparison:
 
 
 def incomplete(report: MatrixReport, comparison: Comparison | None = None) -> dict[str, str]:
-    """Cells that say nothing, or not all, each with the reason in words."""
+    """Return the cells without records and those whose run is incomplete, each with the reason."""
     broken = comparison.broken if comparison is not None else []
     return {
         **dict.fromkeys([*report.missing, *broken], "no records"),
@@ -88,7 +88,7 @@ def incomplete(report: MatrixReport, comparison: Comparison | None = None) -> di
 
 
 def findings(report: MatrixReport, comparison: Comparison | None) -> dict[str, int]:
-    """How much there is of each word of `FAIL_ON`."""
+    """Return the number of findings of each kind of `FAIL_ON`."""
     counts = report.counts
     return {
         "regressions": len(comparison.regressions) + len(comparison.broken) if comparison else 0,

@@ -1,4 +1,4 @@
-"""Which axis explains that a test fails in some cells only."""
+"""Explains by an axis why a test fails in some cells only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ORDER = ("ctk", "driver", "nvjitlink", "backend", "policy", "python", "arch")
 
 
 def relation(axes: Mapping[str, str]) -> str:
-    """How the toolkit stands to the driver: ``"ctk newer major than driver"`` and the like; empty if one is missing."""
+    """Return the relation of toolkit and driver, such as ``"ctk newer major than driver"``; empty if one is unknown."""
     versions = []
     for name in ("ctk", "driver"):
         major, _, minor = axes.get(name, "").partition(".")
@@ -27,7 +27,7 @@ def relation(axes: Mapping[str, str]) -> str:
 
 
 def explain(cells: Sequence[Mapping[str, str]], bad: Sequence[bool | None]) -> str:
-    """Name the axis whose values alone decide whether a test fails.
+    """Return the axis whose values alone decide whether a test fails.
 
     Parameters
     ----------
@@ -39,8 +39,8 @@ def explain(cells: Sequence[Mapping[str, str]], bad: Sequence[bool | None]) -> s
     Returns
     -------
     str
-        Such as ``"ctk 13.2"``; several axes, joined by "or", where the cells do not tell them apart; two together where
-        none alone will do; else words that say so.
+        Such as ``"ctk 13.2"``. Several axes are joined by "or" if the cells do not distinguish them; two are joined by
+        "with" if only both together decide; otherwise ``"no axis explains it"``.
     """
     ran = [(dict(axes), failed) for axes, failed in zip(cells, bad, strict=True) if failed is not None]
     names = [name for name in _ORDER if len({axes.get(name, "") for axes, _ in ran}) > 1]
@@ -61,7 +61,7 @@ def explain(cells: Sequence[Mapping[str, str]], bad: Sequence[bool | None]) -> s
 
 
 def _decides(ran: Sequence[tuple[Mapping[str, str], bool]], names: tuple[str, ...]) -> tuple[int, str] | None:
-    """How many values the axes have and which of them fail; None if a value both fails and passes."""
+    """Return how many values the axes have and which of them fail; None if a value both fails and passes."""
     verdicts: dict[tuple[str, ...], bool] = {}
     for axes, failed in ran:
         value = tuple(axes.get(name, "") for name in names)

@@ -17,14 +17,14 @@ __all__ = ["render"]
 
 #: Characters of failure texts that a page carries; the records have the rest.
 _TEXTS: Final = 8_000_000
-#: Sections that stand below the grid.
+#: Sections below the grid.
 _LATER: Final = ("cells", "versions", "slowest", "skew")
 
 
 def render(
     report: MatrixReport, comparison: Comparison | None = None, extra: Sequence[Section] = (), title: str = ""
 ) -> str:
-    """The page.
+    """Return the report as the text of one HTML page.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def render(
 
 
 def _css(letter: str) -> str:
-    """A class of its own for each letter: x and X are the same where case does not count."""
+    """Return a separate class for each letter; x and X would be the same class where case is ignored."""
     return f"o-{letter}-low" if letter.islower() else f"o-{letter}"
 
 
@@ -77,7 +77,7 @@ def _version() -> str:
 
 
 def _data(report: MatrixReport) -> dict[str, Any]:
-    """What the grid needs; equal texts are stored once."""
+    """Return the data of the grid; equal texts are stored once."""
     texts: dict[str, int] = {"": 0}
     room = _TEXTS
 
@@ -85,7 +85,7 @@ def _data(report: MatrixReport) -> dict[str, Any]:
         nonlocal room
         if text not in texts:
             if len(text) > room:
-                text = "(left out of this page for its size; the records have it)"
+                text = "(left out to keep this page small; see the records)"
             if text not in texts:
                 room -= len(text)
                 texts[text] = len(texts)

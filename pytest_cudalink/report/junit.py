@@ -15,7 +15,7 @@ _ELEMENTS = {"F": "failure", "E": "error", "C": "error", "S": "skipped", "x": "s
 
 
 def junit(report: MatrixReport) -> str:
-    """The XML text; a class name begins with its cell, so that tools keep the cells apart."""
+    """Return the XML text; a class name begins with its cell, so that tools distinguish the cells."""
     root = ET.Element("testsuites", name="cudalink")
     for cell in report.cells:
         root.append(_suite(cell))
@@ -64,7 +64,7 @@ def _suite(cell: CellRun) -> ET.Element:
 
 
 def _clean(text: str) -> str:
-    """Without the characters that XML 1.0 cannot have."""
+    """Return the text without the characters that XML 1.0 does not allow."""
     return "".join(
         character
         for character in text

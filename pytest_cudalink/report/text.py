@@ -13,15 +13,15 @@ from .views import NAMES, Section, links_in_words, sections, summary
 __all__ = ["markdown", "terminal"]
 
 _ROWS = 20
-#: Bytes; a GitHub job summary may have 1 MiB.
+#: Bytes; the limit of a GitHub job summary is 1 MiB.
 _MARKDOWN_SIZE = 900_000
 _COLOURS = {"P": "green", "D": "cyan", "F": "bold red", "E": "bold magenta", "C": "bold white on red", "S": "dim"}
-#: Sections that are too long for a terminal; the other forms have them.
+#: Sections that are too long for a terminal; only the other forms show them.
 _NOT_HERE = frozenset({"versions", "slowest", "cells", "verdicts"})
 
 
 def markdown(report: MatrixReport, comparison: Comparison | None = None, extra: Sequence[Section] = ()) -> str:
-    """The report as GitHub's Markdown, not longer than a job summary may be."""
+    """Return the report as GitHub's Markdown, no longer than the limit of a job summary."""
     figures = [f"**{number}** {text}" for number, text, _ in summary(report, comparison)]
     parts = ["## Compatibility matrix", " · ".join(figures)]
     for section in [*sections(report, comparison), *extra]:
@@ -83,7 +83,7 @@ def terminal(
 
 
 def _grid(report: MatrixReport) -> Any:
-    """Cells with their counts, worst first in each row."""
+    """Return a table of the cells with their counts, the worst outcome first in each row."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""What every form of the report shows: the same sections with the same words, as tables of plain values."""
+"""The sections that every form of the report shows, as tables of plain values with the same words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .wording import by_cause, counted, linked_on, status
 
 __all__ = ["NAMES", "Section", "cell_title", "links_in_words", "sections", "summary"]
 
-#: What each letter stands for, worst first.
+#: The meaning of each letter, worst first.
 NAMES: Final = {
     "C": "crashed",
     "E": "error",
@@ -29,14 +29,14 @@ _SHOWN: Final = 200
 
 @dataclass(frozen=True)
 class Section:
-    """One table.
+    """One table of the report.
 
     Attributes
     ----------
     total : int
-        How many rows there would be; `rows` has the first of them.
+        Number of rows; `rows` has only the first of them if there are too many.
     what : str
-        What a row is, in the plural.
+        Plural noun for the rows.
     """
 
     id: str
@@ -62,17 +62,17 @@ def _section(
 
 
 def cell_title(cell: CellRun) -> str:
-    """A cell's axes in a line."""
+    """Return a cell's axes in one line."""
     return ", ".join(f"{name} {value}" for name, value in cell.axes.items())
 
 
 def links_in_words(cell: CellRun) -> str:
-    """A cell's links by backend: ``"3 on the driver, 1 on nvJitLink"``."""
+    """Return a cell's links by backend in words: ``"3 on the driver, 1 on nvJitLink"``."""
     return ", ".join(f"{number} {linked_on(key)}" for key, number in sorted(cell.links.items()))
 
 
 def summary(report: MatrixReport, comparison: Comparison | None = None) -> list[tuple[int, str, bool]]:
-    """The figures at the top: number, text, and whether it is a matter for alarm."""
+    """Return the figures at the top of the report: number, text, and whether the figure is bad news."""
     counts, links = report.counts, report.links
     crashed = sum(len(cell.crashes) for cell in report.cells)
     figures = [
@@ -95,7 +95,7 @@ def summary(report: MatrixReport, comparison: Comparison | None = None) -> list[
 
 
 def sections(report: MatrixReport, comparison: Comparison | None = None) -> list[Section]:
-    """Every table, the most urgent first; those without rows are left out."""
+    """Return the tables that have rows, the most urgent first."""
     tables = [
         *(_changes(comparison) if comparison is not None else ()),
         _crashed(report),
@@ -120,7 +120,7 @@ def sections(report: MatrixReport, comparison: Comparison | None = None) -> list
             ("test", "reasons"),
             ((test, "; ".join(reasons)) for test, reasons in report.skipped_everywhere),
             "tests",
-            note="No cell ever ran these: either a cell is lacking, or the condition of the skip is wrong.",
+            note="No cell ever ran these tests: either a cell is missing, or the condition of the skip is wrong.",
         ),
         _section(
             "not-run",
@@ -140,7 +140,7 @@ def sections(report: MatrixReport, comparison: Comparison | None = None) -> list
         _verdicts(report),
         _section(
             "mismatch",
-            "Versions that are not what was asked for",
+            "Versions that are not the requested ones",
             ("cell", "what", "requested", "found"),
             ((cell.name, *one) for cell in report.cells for one in cell.mismatches),
             "versions",
@@ -190,7 +190,7 @@ def _crashed(report: MatrixReport) -> Section:
 
 
 def _verdicts(report: MatrixReport) -> Section:
-    """A row for each cause, as in the summary of a run."""
+    """Return a row for each cause, as in pytest's summary."""
     rows = []
     for verdicts in by_cause({**verdict, "cell": cell.name} for cell in report.cells for verdict in cell.verdicts):
         first, messages = verdicts[0], {verdict.get("message") for verdict in verdicts}

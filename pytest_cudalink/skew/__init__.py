@@ -1,9 +1,9 @@
-"""Measured compatibility: what really links with what, against what our rules predict.
+"""Measured compatibility: which inputs really link where, compared with what our rules predict.
 
 For every pair of installed toolchains, the compiler of one makes PTX, LTO-IR and cubins of two small units. The
 nvJitLink of the other links them, the emulated driver of the other links them, and what the first one's own nvJitLink
 linked is loaded on that driver. Every answer is compared with the predictions: the artifact's own header, the policies
-of `matrices/dispatch.toml`, and the guard rails. Where they disagree is a finding.
+of `matrices/dispatch.toml`, and the guard rails. A disagreement is a finding.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ __all__ = ["KINDS", "Finding", "Measurement", "findings", "load", "measure", "se
 KINDS: Final = ("ptx", "ltoir", "cubin")
 #: Known to every release from 12.0 on.
 ARCH: Final = "sm_90"
-_WORKER = Path(__file__).with_name("_skew_worker.py")
+_WORKER = Path(__file__).with_name("worker.py")
 _STEP = Literal["nvjitlink", "driver", "load"]
 _SIGNALS: Final = {-4: "SIGILL", -6: "SIGABRT", -7: "SIGBUS", -8: "SIGFPE", -11: "SIGSEGV"}
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One answer.
+    """One measured link or load.
 
     Attributes
     ----------
@@ -57,13 +57,13 @@ class Measurement:
         driver of the other release loaded the image.
     ok : bool
     answer : str
-        Empty when ok; else the call, its code and the log.
+        Empty if ok; else the call, its code and the log.
     packages : tuple of str
-        Exact wheels on both sides: a newer patch is measured anew.
+        Exact wheels on both sides; a newer patch is measured again.
     predicted : dict of str to bool
-        Whether each rule says that it works. A rule that does not speak of this step is not there.
+        Whether each rule predicts success; only rules that apply to this step.
     build : str
-        What of this package answered and predicted: another emulated driver, or other rules, are asked anew.
+        Hash of this package; with another emulated driver or other rules, the pair is measured again.
     """
 
     producer: str
@@ -83,14 +83,14 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Finding:
-    """A prediction that reality does not bear out.
+    """A prediction that the measurement contradicts.
 
     Attributes
     ----------
     rule : str
         ``"artifact"``, ``"guard rails"``, or ``"policy NAME"``.
     unsafe : bool
-        True: the rule promised what does not work. False: the rule forbids what works.
+        True: the rule allows a link that fails. False: the rule rejects a link that works.
     """
 
     measurement: Measurement
@@ -99,7 +99,7 @@ class Finding:
 
     def __str__(self) -> str:
         one = self.measurement
-        word = "promises what fails" if self.unsafe else "forbids what works"
+        word = "allows what fails" if self.unsafe else "rejects what works"
         how = {
             "nvjitlink": f"nvJitLink {one.consumer} links {one.kind} of {one.producer}",
             "driver": f"driver {one.consumer} links {one.kind} of {one.producer}",
@@ -109,7 +109,7 @@ class Finding:
 
 
 def findings(measured: Iterable[Measurement]) -> list[Finding]:
-    """Every disagreement, those that promise too much first."""
+    """Return every disagreement, those of rules that allow too much first."""
     found = [
         Finding(one, rule, unsafe=predicted)
         for one in measured
@@ -123,7 +123,7 @@ def findings(measured: Iterable[Measurement]) -> list[Finding]:
 
 
 def _predictions(step: str, kind: str, producer: CudaVersion, consumer: CudaVersion, code: bytes) -> dict[str, bool]:
-    """What each rule says of one step."""
+    """Return the prediction of each rule for one step."""
     needs = inspect(code).needs
     reads = needs is None or needs.met_by(consumer)
     lto = kind == "ltoir"
@@ -134,7 +134,7 @@ def _predictions(step: str, kind: str, producer: CudaVersion, consumer: CudaVers
         try:
             decision = choose_backend(consumer.major, producer, lto, lto, name)
         except RuntimeError:
-            # the policy refuses the job: it says that neither way works, which the load can contradict
+            # the policy rejects the job: it predicts that neither way works, which the load can contradict
             if step == "load":
                 predicted[f"policy {name}"] = False
             continue
@@ -149,7 +149,7 @@ def _guard_rails(kind: str, producer: CudaVersion, consumer: CudaVersion) -> dic
 
     pipeline = Pipeline("nvrtc", "nvJitLink", kind)
     if pipeline.relation == "any":
-        return {}  # the rule leaves it to the file
+        return {}  # the rule depends on the file
     ends = [
         Item("dynamic-libs", name, "", "toolchain", "ctk", version, "toolchain")
         for name, version in (("nvrtc", producer), ("nvJitLink", consumer))
@@ -161,7 +161,7 @@ def _guard_rails(kind: str, producer: CudaVersion, consumer: CudaVersion) -> dic
 
 
 def _run(job: dict[str, Any], environment: dict[str, str] | None = None) -> dict[str, Any]:
-    """One job in a process of its own."""
+    """Return the answer of one job, which runs in a separate process."""
     command = [sys.executable, "-S", str(_WORKER), json.dumps(job)]
     full = {**os.environ, **environment} if environment else None
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=full, errors="replace")  # noqa: S603
@@ -174,12 +174,12 @@ def _run(job: dict[str, Any], environment: dict[str, str] | None = None) -> dict
     return answer
 
 
-def _told(answer: dict[str, Any]) -> str:
+def _failure(answer: dict[str, Any]) -> str:
     return "" if answer["ok"] else f"{answer['call']}: {answer['code']} {answer['log']}".strip()
 
 
 class _Bench:
-    """Artifacts and images of one measuring, in a temporary folder."""
+    """Artifacts and images of one measurement, in a temporary folder."""
 
     def __init__(self, folder: Path, chains: Sequence[toolchains.Toolchain]) -> None:
         self.folder = folder
@@ -193,7 +193,7 @@ class _Bench:
         job = {"step": "compile", "library": str(chain.library("nvrtc")), "arch": ARCH, "units": units}
         answer = _run({**job, "folder": str(folder)})
         if not answer["ok"]:
-            msg = f"NVRTC of the toolchain {chain.path} does not compile the sample: {_told(answer)}"
+            msg = f"NVRTC of the toolchain {chain.path} does not compile the sample: {_failure(answer)}"
             raise toolchains.ToolchainError(msg)
         for kind in KINDS:
             _run(self.job("nvjitlink", version, version, kind) | {"image": str(folder / f"own-{kind}.image")})
@@ -226,7 +226,7 @@ class _Bench:
             kind,
             step,
             answer["ok"],
-            _told(answer),
+            _failure(answer),
             _packages(self.chains, producer, consumer),
             _predictions(step, kind, *versions, code),
             _build(),
@@ -235,7 +235,7 @@ class _Bench:
 
 @cache
 def _build() -> str:
-    """A hash of this package's code, data and emulated driver."""
+    """Return a hash of this package's code, data and emulated driver."""
     package = Path(__file__).parent.parent
     files = [path for pattern in ("*.py", "*.toml", "*.so.1") for path in package.rglob(pattern)]
     digest = hashlib.sha256(json.dumps(read_matrix("dispatch.toml")).encode())
@@ -259,19 +259,19 @@ def measure(
     progress: Callable[[int, int], object] = lambda _done, _all: None,
     workers: int | None = None,
 ) -> list[Measurement]:
-    """Measure every pair.
+    """Return the measurements of every pair of releases.
 
     Parameters
     ----------
     versions : sequence of str, optional
         CUDA releases; default every installed toolchain.
     journal : Path, optional
-        A file of JSON lines: what it has is not measured again, and each new answer is appended at once, so that an
-        interrupted run goes on where it was.
+        A file of JSON lines. Its measurements are not repeated, and each new one is appended at once, so that an
+        interrupted run can continue.
     progress : callable
-        Gets the number of answers so far and of all.
+        Called with the number of measurements so far and of all.
     workers : int, optional
-        Processes at a time; default one for each processor.
+        Number of parallel processes; by default one for each processor.
 
     Raises
     ------
@@ -285,7 +285,7 @@ def measure(
     wanted = [(step, p, c, kind) for p in chosen for c in chosen for kind in KINDS for step in steps]
     known = {one.key: one for one in load(journal)} if journal is not None and journal.exists() else {}
     if journal is not None and known and not journal.read_bytes().endswith(b"\n"):
-        # an interrupted run left half a line; the next answer would be written behind it
+        # an interrupted run left half a line, to which the next measurement would be appended
         journal.write_text("".join(json.dumps(asdict(one)) + "\n" for one in known.values()), encoding="utf-8")
     by_version = {str(chain.version): chain for chain in chains}
     result = []
@@ -320,7 +320,7 @@ def _append(journal: Path, one: Measurement) -> None:
 
 
 def load(path: Path) -> list[Measurement]:
-    """Read a journal, or what ``cudalink skew --json`` printed; a cut last line is left out.
+    """Return the measurements of a journal, or of the output of ``cudalink skew --json``; a cut last line is ignored.
 
     Raises
     ------
@@ -340,7 +340,7 @@ def load(path: Path) -> list[Measurement]:
             for row in rows
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        msg = f"{path}: this is nothing that `cudalink skew` wrote ({type(error).__name__}: {error})"
+        msg = f"{path}: not a file that `cudalink skew` wrote ({type(error).__name__}: {error})"
         raise RecordError(msg) from error
 
 
@@ -348,7 +348,7 @@ def load(path: Path) -> list[Measurement]:
 
 
 def table(measured: Sequence[Measurement], step: str, kind: str) -> Iterator[tuple[str, ...]]:
-    """Rows of one table: producer, then for each consumer ``yes``, ``no``, and ``!`` where a rule disagrees."""
+    """Yield the rows of a table: producer, then ``yes`` or ``no`` for each consumer, with ``!`` if a rule disagrees."""
     cells = {(one.producer, one.consumer): one for one in measured if (one.step, one.kind) == (step, kind)}
     for producer in dict.fromkeys(producer for producer, _ in cells):
         row = [producer]
@@ -367,7 +367,7 @@ _TITLES: Final = {
 
 
 def sections(measured: Sequence[Measurement]) -> list[Section]:
-    """Tables for the report: one for each way and kind, and the findings."""
+    """Return the tables for the report: one for each step and kind, and the findings."""
     result = []
     for step, title in _TITLES.items():
         for kind in KINDS:
@@ -377,7 +377,7 @@ def sections(measured: Sequence[Measurement]) -> list[Section]:
                 Section(f"skew-{step}-{kind}", f"{title} {kind}", ("made by", *consumers), rows, len(rows), "releases")
             )
     rows = tuple(
-        (one.rule, "promises too much" if one.unsafe else "forbids what works", str(one)) for one in findings(measured)
+        (one.rule, "allows what fails" if one.unsafe else "rejects what works", str(one)) for one in findings(measured)
     )
     note = "Measured with the libraries themselves; the drivers are emulated. ! marks a pair on which a rule is wrong."
     result.append(Section("skew", "Rules against reality", ("rule", "how", "where"), rows, len(rows), "findings", note))

@@ -1,7 +1,7 @@
-"""One step of `pytest_cudalink.skew` in a process of its own: compile, link, or load.
+"""One step of `pytest_cudalink.skew` in a separate process: compile, link, or load.
 
-Run as a file, with the job as JSON in the only argument; prints the answer as JSON. Only the standard library, and only
-the library that the job names: a crash here costs one answer, and no two releases meet in one process.
+Run as a file, with the job as JSON in the only argument; prints the answer as JSON. Imports only the standard library
+and loads only the library that the job names: a crash costs one answer, and no two releases share a process.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _ERROR_LOG_BUFFER, _ERROR_LOG_BUFFER_SIZE = 5, 6  # CUjit_option
 _LOG_SIZE = 8192
 
 
-class Failure(Exception):  # noqa: N818 (an answer, not a fault)
-    """A library refused; with its code and log."""
+class Failure(Exception):  # noqa: N818 (an answer, not an error)
+    """A library returned an error; has the code and the log."""
 
     def __init__(self, call: str, code: int, log: str = "") -> None:
         super().__init__(call)
@@ -91,7 +91,7 @@ def link_nvjitlink(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _driver() -> Any:
-    """The driver of this process, with a current context."""
+    """Return the driver of this process, with a current context."""
     library = ctypes.CDLL("libcuda.so.1")
     device, context = c_int(), c_void_p()
     for name, arguments in (

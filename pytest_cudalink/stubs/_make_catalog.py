@@ -3,8 +3,8 @@
 Each argument is ``RELEASE=FOLDER``, a folder with the runtime, NVRTC and compiler (for ``crt/``) wheels of one release,
 unpacked by ``uv pip install --no-deps --target FOLDER``; the last one is the newest. Prototypes and exact symbol names
 come from the preprocessed headers, ``since`` from ``cudaTypedefs.h`` (driver) or from the oldest release given that
-exports the symbol (runtime, NVRTC), ``until`` from the newest. What is wanted, which tier it is in and which parameters
-are outputs is decided here, by the text `WANTED`. Needs a C compiler.
+exports the symbol (runtime, NVRTC), ``until`` from the newest. The text `WANTED` lists the functions, their tiers and
+their output parameters. Needs a C compiler.
 
     python -m pytest_cudalink.stubs._make_catalog 11.8=w118 12.0=w120 12.9=w129 13.0=w130 > catalog.toml
 """
@@ -82,8 +82,8 @@ EXTRA = {
     "cudaGetDeviceProperties_v2": 'older = "cudaGetDeviceProperties"\nadapter = "properties_v2"',
 }
 
-#: The type of every parameter and result, for C without CUDA headers. Sizes are those of CUDA 13's; alignments are the
-#: least that any of them asks for. The tests compare both with the headers of each release.
+#: The type of every parameter and result, for C without CUDA headers. Sizes are those of CUDA 13; alignments are the
+#: smallest of all releases. The tests compare both with the headers of each release.
 TYPES = {
     "int": """CUresult CUdevice CUdevice_attribute CUfunction_attribute CUlimit CUstreamAttrID CUjitInputType
         CUjit_option CUlibraryOption CUtensorMapDataType CUtensorMapInterleave CUtensorMapSwizzle
@@ -101,7 +101,7 @@ TYPES = {
     "struct { unsigned int x, y, z; }": "dim3",
 }
 
-#: The types that are others in the headers of an older major.
+#: The types that differ in the headers of an older major.
 TYPES_BY_HEADERS = {
     11: {
         "struct { char opaque[56]; } __attribute__((aligned(8)))": "cudaFuncAttributes",
@@ -116,27 +116,27 @@ HEAD = """\
 #
 # libraries.NAME
 #   stem             the library's name without version; a mangled copy (STEM-HASH.so.N) in the process counts too
-#   names            SONAMEs, newest first: what is looked for in the process, in CUDA_PATH, by the loader
+#   names            SONAMEs, newest first: searched in the process, in CUDA_PATH, by the loader
 #   wheels           files below site-packages, newest first
 #   homes            whether toolkits (CUDA_PATH, CUDA_HOME, /usr/local/cuda*) contain it
 #   folders          further folders of the system
-#   version          function that tells the version: of one int (1000 * major + 10 * minor) or of two
-#   hint             a symbol that tells the version (1000 * major + 10 * minor) where the function does not answer
+#   version          function that returns the version: by one int (1000 * major + 10 * minor) or by two
+#   hint             a symbol that implies the version (1000 * major + 10 * minor) where the function does not answer
 #   companion        file, with .MAJOR.MINOR of its version, that the library opens from its own folder
 #   missing_library  result of every function when there is no library
 #   missing_symbol   result of a function that the library lacks
-#   results          names that the error-string functions know without a library
+#   results          names that the error-string functions return without a library
 # functions.LIBRARY.NAME
 #   prototype        as in the newest header; the name in it is the exact symbol that is exported and looked up
 #   symbol           given where the headers map NAME to a versioned entry point
-#   tier             core or optional: what describe() calls degraded when it is missing
+#   tier             core or optional: describe() reports the tiers of missing functions as degraded
 #   since, until     first and last CUDA release with it; 11.8 may mean earlier for cudart and nvrtc
 #   out              parameters that are zeroed on failure; NAME[LENGTH] for a buffer, NAME:BYTES for an exact size
 #   error            result instead of the library's missing_library and missing_symbol
-#   older            symbol with the same signature to take where the library lacks the first one
-#   answer           this function tells the text or name of an error, and answers without a library too
+#   older            symbol with the same signature to use where the library lacks the first one
+#   answer           the function returns the text or name of an error, also without a library
 #   adapter          hand-written C in native/adapters.c that stands between caller and library
-# types.NAME: what stands for a CUDA type in C without CUDA headers
+# types.NAME: the definition of a CUDA type in C without CUDA headers
 # headers.MAJOR.NAME: the same for callers compiled with the headers of that CUDA major (--headers)
 
 [libraries.cuda]

@@ -395,7 +395,7 @@ def _output(where: str, text: str, parameters: tuple[Parameter, ...]) -> Output:
         raise CatalogError(msg)
     parameter = by_name[match["name"]]
     if not parameter.is_pointer or (parameter.pointee.startswith("const ") and "*" not in parameter.pointee):
-        msg = f"{where}: out = {text!r}: {parameter.type} is nothing that a function writes to"
+        msg = f"{where}: out = {text!r}: a function cannot write to {parameter.type}"
         raise CatalogError(msg)
     if parameter.pointee == "void" and not (match["length"] or match["size"]):
         msg = f"{where}: out = {text!r}: give the size of what void * points to, as {text}:BYTES"
@@ -404,7 +404,7 @@ def _output(where: str, text: str, parameters: tuple[Parameter, ...]) -> Output:
 
 
 class _Keys:
-    """The keys of one table: taken one by one, checked, and nothing left over."""
+    """The keys of one table: each is taken and checked once; `finish` refuses the rest."""
 
     def __init__(self, where: str, entry: Any) -> None:
         self.where = where
@@ -443,7 +443,7 @@ class _Keys:
         return list(values)
 
     def finish(self) -> None:
-        """Refuse what nobody asked for."""
+        """Refuse the keys that were not taken."""
         if self.left:
             msg = f"{self.where}: unknown key {min(self.left)!r}"
             raise CatalogError(msg)

@@ -6,31 +6,31 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from importlib import metadata
 from types import ModuleType
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, cast
 
-__all__ = ["Backend", "ForcedBackendError", "StaleRecipeError", "Target", "registered"]
+from .choice import Backend
 
-Backend = Literal["driver", "nvjitlink"]
+__all__ = ["ForcedBackendError", "StaleRecipeError", "Target", "registered"]
 
 
 class StaleRecipeError(RuntimeError):
-    """A library no longer has the switch that a recipe knows: a newer release has moved it."""
+    """A library no longer has the switch that a recipe sets: a newer release has moved it."""
 
 
 class ForcedBackendError(RuntimeError):
-    """A library was told to link with one backend, and linked with another."""
+    """A library was forced to one backend, and linked with another."""
 
 
 class Target(ABC):
     """A library whose linking can be steered.
 
-    The library is never imported by the plugin. When the suite imports one of `modules`, that module is handed to
-    `install`, before anybody else sees it, and then to `force`.
+    The plugin never imports the library. When the suite imports one of `modules`, the plugin hands that module to
+    `install`, before its importer sees it, and then to `force`.
 
     Attributes
     ----------
     name : str
-        As ``--cudalink-target`` and the records have it.
+        The name in ``--cudalink-target`` and in the records.
     modules : tuple of str
         Full names of the modules that hold the switch or that are to be watched.
     distribution : str or None
@@ -42,7 +42,7 @@ class Target(ABC):
     distribution: ClassVar[str | None] = None
 
     def version(self) -> str | None:
-        """Installed version of the distribution, or None."""
+        """Return the installed version of the distribution, or None."""
         if self.distribution is None:
             return None
         try:
@@ -56,36 +56,36 @@ class Target(ABC):
         Raises
         ------
         StaleRecipeError
-            If the module does not have what the target relies on: an error where it is to be forced, else the module is
-            left alone and the summary says so.
+            If the module lacks what the target relies on. That is an error if the target is to be forced; otherwise the
+            module stays as it is and the summary reports it.
         """
 
     @abstractmethod
     def force(self, module: ModuleType, backend: Backend | None) -> None:
-        """Make the library link with a backend from now on; None gives the choice back to it.
+        """Make the library link with a backend from now on; None gives the choice back to the library.
 
         Called after `install`, and whenever the choice or a faked version changes: with None it must also forget what
-        the library has decided before. Linkers that live keep the backend that they were made with.
+        the library has decided before. Linkers that exist already keep the backend that they were made with.
         """
 
     def which_backend(self, module: ModuleType) -> str | None:
-        """Ask the library which backend it takes; None when it has not decided or cannot say."""
+        """Return the backend that the library reports; None if it has not decided or cannot say."""
         del module
         return None
 
 
 def registered(answer: Iterable[object]) -> list[Target]:
-    """What an implementation of ``pytest_cudalink_targets`` returned, if it is targets.
+    """Return the targets that an implementation of ``pytest_cudalink_targets`` returned.
 
     Raises
     ------
     TypeError
-        Says what is no target, and what to write.
+        Names what is not a target, and says what to write.
     """
     try:
         targets = cast("list[Target]", list(answer))
     except TypeError:
-        msg = f"{answer!r} is no list of targets; return [{_shown(answer)}]"
+        msg = f"{answer!r} is not a list of targets; return [{_shown(answer)}]"
         raise TypeError(msg) from None
     for target in targets:
         if fault := _fault(target):
@@ -97,7 +97,7 @@ def _fault(target: object) -> str:
     if not isinstance(target, Target):
         made = isinstance(target, type) and issubclass(target, Target)
         advice = f"return an instance, {_shown(target)}" if made else "inherit from pytest_cudalink.targets.Target"
-        return f"{target!r} is no target; {advice}"
+        return f"{target!r} is not a target; {advice}"
     name, modules = getattr(target, "name", None), getattr(target, "modules", None)
     if not isinstance(name, str) or not name:
         return f"{_shown(target)} has the name {name!r}; give the class a name such as 'my-library'"

@@ -1,6 +1,6 @@
-"""Faked versions for every library that asks cuda-bindings: the functions that tell a version are wrapped at import.
+"""Faked versions for every library that asks cuda-bindings: its functions that return a version are wrapped at import.
 
-Without a fake each wrapper passes the call on. Code that reaches the C functions without Python is not reached here.
+Without a fake each wrapper passes the call on. Code that calls the C functions without Python does not see a fake.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _VERSION_SYMBOL: Final = "__nvJitLinkVersion"
 
 
 def _absent() -> Exception:
-    """What cuda-bindings raises where no libnvJitLink is found."""
+    """Return the error that cuda-bindings raises if no libnvJitLink is found."""
     from cuda.pathfinder import DynamicLibNotFoundError
 
     error: Exception = DynamicLibNotFoundError('Failure finding "libnvJitLink.so": faked absent by fake_versions')
@@ -41,7 +41,7 @@ def _nvjitlink_internal(module: ModuleType) -> None:
             faked = fakes.nvjitlink
             if not isinstance(faked, CudaVersion):
                 raise _absent()
-            # older ones do not have the function; any other number will do where they have it
+            # 0 stands for a library without the function, any other number for one with it
             return int(faked >= probes.FIRST_USABLE_NVJITLINK)
 
         return inspect
@@ -71,7 +71,7 @@ def _nvjitlink(module: ModuleType) -> None:
 
 
 def _driver(name: str) -> Callable[[ModuleType], None]:
-    """Wrap a function that answers ``(error, 1000 * major + 10 * minor)``."""
+    """Return what wraps a function that returns ``(error, 1000 * major + 10 * minor)``."""
 
     def install(module: ModuleType) -> None:
         def make(original: Any) -> Callable[..., Any]:
@@ -94,7 +94,7 @@ def _driver(name: str) -> Callable[[ModuleType], None]:
     return install
 
 
-#: What to do with a module that was just imported.
+#: By module name: what wraps the functions of that module when it is imported.
 SEAMS: Final[dict[str, Callable[[ModuleType], None]]] = {
     "cuda.bindings._internal.nvjitlink": _nvjitlink_internal,
     "cuda.bindings.nvjitlink": _nvjitlink,

@@ -1,8 +1,8 @@
 """cuda.core as a target.
 
-The recipe sets the names by which the linker module decides. Besides, `Linker` is replaced by a subclass of itself, in
-the module, before anybody imports the name: it watches each link, and in releases whose linkers go by the module's
-names it sets these for the length of each call to what that one linker was made with. So the choice may change, and be
+The recipe sets the names by which the linker module decides. In addition, the module's `Linker` is replaced by a
+subclass before other modules import the name. The subclass watches each link. In releases whose linkers read the
+module's names, it sets these names during each call to what that linker was made with. So the choice may change, and be
 given back, while linkers live.
 """
 
@@ -18,7 +18,8 @@ from types import ModuleType
 from typing import Any, ClassVar, Final
 
 from .. import probes
-from .base import Backend, Target
+from .base import Target
+from .choice import Backend
 from .events import LinkInput
 from .recipes import Recipe, recipe_for
 from .steering import Watch, as_backend, current, replace_everywhere
@@ -27,12 +28,12 @@ __all__ = ["CudaCore"]
 
 _NAME: Final = "cuda.core"
 _PACKAGE: Final = "cuda-core"
-#: Modules whose names are set are this process's: two threads must not make linkers of two backends at once.
+#: The names of a module are global: two threads must not make linkers of two backends at once.
 _LOCK: Final = threading.RLock()
 
 
 class CudaCore(Target):
-    """``cuda.core.Linker``, and what links through it: ``Program`` of PTX, numba-cuda."""
+    """``cuda.core.Linker``, and what links through it: ``Program`` with PTX, numba-cuda."""
 
     name: ClassVar[str] = _NAME
     modules: ClassVar[tuple[str, ...]] = ("cuda.core.experimental._linker", "cuda.core._linker")
@@ -56,13 +57,13 @@ class CudaCore(Target):
             self._recipe().apply(module, backend, _Objects())
 
     def which_backend(self, module: ModuleType) -> str | None:
-        """The class method of 1.0 and later; before, only a linker knows."""
+        """Return what the class method of 1.0 and later reports; in older releases only a linker knows."""
         which = getattr(module.Linker, "which_backend", None)
         return as_backend(which()) if which else None
 
 
 class _Objects(dict[str, Any]):
-    """What recipes may name, imported when they do."""
+    """The objects that a recipe may name, imported on first use."""
 
     def __missing__(self, name: str) -> Any:
         match name:
@@ -75,14 +76,14 @@ class _Objects(dict[str, Any]):
 
                 return nvjitlink
             case "driver-version":
-                # only compared with nvJitLink's, to no effect
+                # cuda.core only compares it with the version of nvJitLink, without effect
                 return tuple(probes.driver_version() or (0, 0))
         raise KeyError(name)
 
 
 @contextmanager
 def _set(module: ModuleType, recipe: Recipe, backend: Backend | None) -> Iterator[None]:
-    """The module's names set to one backend, and then as they were."""
+    """Set the module's names for one backend inside the block, and restore them after it."""
     with _LOCK:
         tables = ("_driver_input_types", "_nvjitlink_input_types")
         names = {name: getattr(module, name) for name in (*recipe.undecided, *tables) if hasattr(module, name)}
@@ -102,14 +103,14 @@ def _input(code: Any) -> LinkInput:
 
 
 def _backend_of(linker: Any) -> str:
-    """The backend that one linker was made with, from its handle: a number, or a CUlinkState of the driver."""
+    """Return the backend that a linker was made with, from its handle: a number, or a CUlinkState of the driver."""
     own = getattr(linker, "backend", None)  # up to 0.7
     if isinstance(own, str):
         return as_backend(own) or "unknown"
     return "driver" if type(linker.handle).__name__ == "CUlinkState" else "nvjitlink"
 
 
-#: The watch of each linker that lives, by its id.
+#: The watch of each living linker, by the linker's id.
 _WATCHES: Final[dict[int, Watch]] = {}
 
 
@@ -119,7 +120,7 @@ def _remember(linker: Any, watched: Watch) -> None:
 
 
 def _steered(module: ModuleType, recipe: Recipe) -> type:
-    """A subclass of the module's linker that is watched, and that keeps the backend it was made with."""
+    """Return a subclass of the module's linker that is watched, and that keeps the backend it was made with."""
     original: Any = module.Linker
 
     class Linker(original):  # type: ignore[misc]
@@ -133,7 +134,7 @@ def _steered(module: ModuleType, recipe: Recipe) -> type:
             watched = Watch(_NAME, map(_input, object_codes))
             with _making(module, recipe, watched):
                 if options is not None:
-                    options = _of_the_moment(module, recipe, options)
+                    options = _current_options(module, recipe, options)
                 super().__init__(*object_codes, options=options)
                 watched.backend = _backend_of(self)
             _remember(self, watched)
@@ -156,7 +157,7 @@ def _steered(module: ModuleType, recipe: Recipe) -> type:
 
 @contextmanager
 def _making(module: ModuleType, recipe: Recipe, watched: Watch) -> Iterator[None]:
-    """A linker is made: with the names as its choice wants them."""
+    """Set the module's names as the choice wants them while a linker is made, and time that as a step of the link."""
     backend = watched.choice.backend
     with watched.step(), _set(module, recipe, backend) if _differs(module, backend) else nullcontext():
         watched.backend = backend or _decided(module) or "unknown"
@@ -165,8 +166,11 @@ def _making(module: ModuleType, recipe: Recipe, watched: Watch) -> Iterator[None
         yield
 
 
-def _of_the_moment(module: ModuleType, recipe: Recipe, options: Any) -> Any:
-    """Options made before the choice did not fill the table of input types, and may be for the other backend."""
+def _current_options(module: ModuleType, recipe: Recipe, options: Any) -> Any:
+    """Return options for the current choice.
+
+    Options made before that choice did not fill the table of input types, and may be for the other backend.
+    """
     module._lazy_init()  # noqa: SLF001
     if recipe.options == "early" and isinstance(options, module.LinkerOptions):
         return dataclasses.replace(options)
@@ -174,7 +178,7 @@ def _of_the_moment(module: ModuleType, recipe: Recipe, options: Any) -> Any:
 
 
 def _at_home(module: ModuleType, recipe: Recipe, linker: Any) -> AbstractContextManager[None]:
-    """The names as when this linker was made, where it goes by them."""
+    """Return a block in which the module's names are as when this linker was made, if the linker reads them."""
     watched = _WATCHES.get(id(linker)) if recipe.instances == "global" else None
     backend = as_backend(watched.backend) if watched else None
     return _set(module, recipe, backend) if backend else nullcontext()
@@ -190,7 +194,7 @@ def _delegating(module: ModuleType, recipe: Recipe, method: Callable[..., Any]) 
 
 
 def _finalized(module: ModuleType, recipe: Recipe) -> type:
-    """Up to 0.6 the finalizer, too, goes by the module's names."""
+    """Return a finalizer that sets the module's names first: up to 0.6 the finalizer reads them too."""
     original: Any = module.Linker._MembersNeededForFinalize  # noqa: SLF001
 
     def close(self: Any) -> None:
@@ -202,23 +206,23 @@ def _finalized(module: ModuleType, recipe: Recipe) -> type:
 
 
 def _decided(module: ModuleType) -> Backend | None:
-    """What the names say: a backend, or None when the library has not decided."""
+    """Return the backend that the module's names stand for, or None if the library has not decided."""
     if getattr(module, "_use_nvjitlink_backend", None) or getattr(module, "_nvjitlink", None):
         return "nvjitlink"
     return "driver" if getattr(module, "_driver", None) else None
 
 
 def _differs(module: ModuleType, backend: Backend | None) -> bool:
-    """Whether one link needs the names set otherwise than they are."""
+    """Whether one link needs other values of the module's names than the present ones."""
     if backend is not None:
         return _decided(module) != backend
-    # a target that is left out, linking through this one that is forced
+    # a target that is left out links through this one, which is forced
     run = current()
     return run is not None and run.wanted(_NAME).backend is not None
 
 
 def _need_driver() -> None:
-    """Say in our own words that there is no driver, so that the run can skip with one reason."""
+    """Raise our own DriverNotFoundError if there is no driver, so that the run can skip with one reason."""
     from ..probes import libcuda
 
     libcuda.library()

@@ -1,4 +1,4 @@
-"""One link, as hooks and records are told of it."""
+"""One link, as hooks and records receive it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LinkInput:
 
     @cached_property
     def producer(self) -> str | None:
-        """CUDA release that made the bytes, as `pytest_cudalink.artifacts` reads it; read when it is asked for."""
+        """The CUDA release that made the bytes, as `pytest_cudalink.artifacts` reads it, on first use."""
         if self.code is None:
             return None
         from .. import artifacts
@@ -38,28 +38,28 @@ class LinkInput:
 
 
 def _unknown() -> None:
-    """A version that nobody knows."""
+    """Return None: the version is unknown."""
 
 
 @dataclass(frozen=True)
 class LinkEvent:
-    """One link, done or refused.
+    """One link, finished or refused.
 
     Attributes
     ----------
     target : str
         The library that linked.
     backend : str
-        ``"driver"`` or ``"nvjitlink"``; ``"unknown"`` when it failed before there was a decision.
+        ``"driver"`` or ``"nvjitlink"``; ``"unknown"`` if the link failed before its backend was known.
     inputs : tuple of LinkInput
     duration : float
-        Seconds, from making the linker to the image.
+        Seconds, from the construction of the linker to the image.
     error : BaseException or None
-        What it failed with.
+        The error with which the link failed.
     nodeid : str or None
         The test; None outside tests.
     forced : str or None
-        Who forced the backend; None when the library chose itself.
+        Who forced the backend; None if the library chose.
     """
 
     target: str
@@ -74,12 +74,12 @@ class LinkEvent:
 
     @cached_property
     def driver(self) -> str | None:
-        """CUDA version of the driver, asked when it is wanted."""
+        """The CUDA version of the driver, read on first use."""
         return self._driver()
 
     @cached_property
     def nvjitlink(self) -> str | None:
-        """Version of nvJitLink, asked when it is wanted."""
+        """The version of nvJitLink, read on first use."""
         return self._nvjitlink()
 
     @property
@@ -93,11 +93,11 @@ class LinkEvent:
 
     @property
     def message(self) -> str:
-        """First line of the error, at most 300 characters."""
+        """The first line of the error, at most 300 characters."""
         return "" if self.error is None else (str(self.error).strip().splitlines() or [""])[0][:300]
 
 
 def _code_in(text: str) -> str:
-    """The code at the head of an error of cuda-bindings or cuda.core."""
+    """Return the code with which an error of cuda-bindings or cuda.core begins, or an empty text."""
     word = text.strip().partition(" ")[0].rstrip(":")
     return word if word.startswith(("CUDA_ERROR_", "ERROR_", "NVJITLINK_ERROR_")) else ""

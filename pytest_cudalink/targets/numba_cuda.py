@@ -1,4 +1,4 @@
-"""numba-cuda as a target: it links through ``cuda.core.Linker``, and asks by itself whether there is nvJitLink."""
+"""numba-cuda as a target: it links through ``cuda.core.Linker``, and checks for nvJitLink with its own function."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from types import ModuleType
 from typing import Any, ClassVar, Final
 
 from .. import probes
-from .base import Backend, Target
+from .base import Target
+from .choice import Backend
 from .recipes import recipe_for
 from .steering import as_backend, current, on_behalf_of, replace_everywhere
 
@@ -17,14 +18,14 @@ _PACKAGE: Final = "numba-cuda"
 
 
 class NumbaCuda(Target):
-    """``numba.cuda``: its links count as its own; ``_have_nvjitlink`` answers what is forced or faked."""
+    """``numba.cuda``: its links count for it, not cuda.core; ``_have_nvjitlink`` returns what is forced or faked."""
 
     name: ClassVar[str] = "numba-cuda"
     modules: ClassVar[tuple[str, ...]] = ("numba.cuda.cudadrv.driver",)
     distribution: ClassVar[str | None] = _PACKAGE
 
     def install(self, module: ModuleType) -> None:
-        """Replace the question before the modules that import it by name; watch the linker."""
+        """Wrap ``_have_nvjitlink``, also in the modules that import it by name, and watch the linker."""
         version = self.version() or "0"
         recipe_for(_PACKAGE, version).check(module, version)
         replaced: Any = module._have_nvjitlink  # noqa: SLF001
@@ -36,24 +37,24 @@ class NumbaCuda(Target):
             setattr(linker, name, _own(getattr(linker, name)))
 
     def force(self, module: ModuleType, backend: Backend | None) -> None:
-        """Nothing to set: the question and cuda.core ask for the choice of the moment."""
+        """Set nothing: ``_have_nvjitlink`` and cuda.core ask for the current choice."""
 
     def which_backend(self, module: ModuleType) -> str | None:
-        """What cuda.core, through which it links, says."""
+        """Return what cuda.core reports, through which numba-cuda links."""
         del module
         import sys
 
         core: Any = sys.modules.get("cuda.core._linker")
         which = getattr(core.Linker, "which_backend", None) if core else None
         run = current()
-        # where only numba-cuda is forced, cuda.core answers for itself
+        # if only numba-cuda is forced, the answer of cuda.core is about other links
         if which is None or run is None or run.wanted("cuda.core").backend is None:
             return None
         return as_backend(which())
 
 
 def _have_nvjitlink(original: Any) -> Any:
-    """The library's function, which caches its answer, behind what is forced or faked."""
+    """Return a wrapper of the library's cached function that answers what is forced or faked first."""
     asked = getattr(original, "__wrapped__", original)
 
     @wraps(asked)

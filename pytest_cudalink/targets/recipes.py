@@ -1,4 +1,4 @@
-"""How to force each release of a library: `matrices/recipes.toml`, read and applied. Pure: imports no library."""
+"""Recipes that force each release of a library: `matrices/recipes.toml`, read and applied. Imports no library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from .base import Backend, StaleRecipeError
+from .base import StaleRecipeError
+from .choice import Backend
 
 __all__ = ["Recipe", "recipe_for", "recipes"]
 
@@ -17,26 +18,26 @@ _LITERALS: dict[str, object] = {"none": None, "true": True, "false": False}
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to force some releases of a library.
+    """The names to set in a module to force some releases of a library.
 
     Attributes
     ----------
     target : str
     versions : str
-        PEP 440 specifier of the releases that it is for.
+        PEP 440 specifier of the releases that the recipe is for.
     tested : str
-        The releases whose wheels it was tested on.
+        The releases whose wheels the recipe was tested on.
     module : str
         The module that has the switch.
     driver, nvjitlink, undecided : dict
         Names of that module and what to set them to: ``"none"``, ``"true"``, ``"false"``, or a key of the objects that
         the target offers.
     needs : sequence of str
-        Names that the module must have, besides those.
+        Further names that the module must have.
     instances : str
-        ``"own"`` when a linker remembers its backend, ``"global"`` when it goes by the module's names.
+        ``"own"`` if a linker remembers its backend, ``"global"`` if it reads the module's names.
     options : str
-        ``"early"`` when an options object is made for one backend.
+        ``"early"`` if an options object is made for one backend.
     """
 
     target: str
@@ -51,7 +52,7 @@ class Recipe:
     options: str = "late"
 
     def check(self, module: ModuleType, version: str) -> None:
-        """Refuse a module that does not have the switch, or has another.
+        """Reject a module that does not have the switch, or has another one.
 
         Raises
         ------
@@ -78,7 +79,7 @@ class Recipe:
         )
 
     def apply(self, module: ModuleType, backend: Backend | None, objects: Mapping[str, Any]) -> None:
-        """Set the names for a backend; None: as before the library decided."""
+        """Set the module's names for a backend; None sets them as they were before the library decided."""
         values = {"driver": self.driver, "nvjitlink": self.nvjitlink, None: self.undecided}[backend]
         for name, value in values.items():
             setattr(module, name, _LITERALS[value] if value in _LITERALS else objects[value])
@@ -86,7 +87,7 @@ class Recipe:
 
 @cache
 def recipes(target: str) -> tuple[Recipe, ...]:
-    """Every recipe of a target."""
+    """Return every recipe of a target."""
     from ..tables import read_matrix
 
     rows: list[dict[str, Any]] = read_matrix("recipes.toml").get(target, [])
@@ -94,12 +95,12 @@ def recipes(target: str) -> tuple[Recipe, ...]:
 
 
 def recipe_for(target: str, version: str) -> Recipe:
-    """The recipe for a release.
+    """Return the recipe for a release.
 
     Raises
     ------
     StaleRecipeError
-        If there is none; names those that are known.
+        If no recipe is for that release; lists the known ones.
     """
     from packaging.specifiers import SpecifierSet
 

@@ -1,8 +1,8 @@
 """Steering one run: which targets there are, what they are forced to, and what they link.
 
-There is one steering at a time; a pytest inside a pytest stands in front of the outer one until it ends. What is
-wrapped around a library stays for the life of the process and asks for the steering of the moment, so that nothing has
-to be unwrapped while linkers live.
+One steering is active at a time: that of a pytest inside a pytest hides the outer one until it ends. Wrappers around a
+library stay for the life of the process and ask for the active steering, so that nothing has to be unwrapped while
+linkers live.
 """
 
 from __future__ import annotations
@@ -12,53 +12,42 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, Final, Literal, cast
 
 from .. import probes
-from ..process.imports import ImportWatch
-from .base import Backend, ForcedBackendError, StaleRecipeError, Target
+from ..process.imports import ImportWatch, start_postponed
+from .base import ForcedBackendError, StaleRecipeError, Target
+from .choice import Backend, BackendChoice
 from .events import LinkEvent, LinkInput
 
-__all__ = ["Choice", "Steering", "Watch", "current", "linking_for", "on_behalf_of", "watch"]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The backend that targets are to take.
-
-    Attributes
-    ----------
-    backend : str or None
-        None: each library decides.
-    source : str
-        Who says so.
-    """
-
-    backend: Backend | None = None
-    source: str = "default"
-
+__all__ = ["Steering", "Watch", "current", "linking_for", "on_behalf_of", "watch"]
 
 #: Asked before a target is forced and before it links: (target, choice, inputs) to the choice that counts.
-Decide = Callable[[str, Choice, tuple[LinkInput, ...] | None], Choice]
+Decide = Callable[[str, BackendChoice, tuple[LinkInput, ...] | None], BackendChoice]
 
-#: The module for which it was done, by target ("" for what is not a target's) and name: one that is imported anew,
-#: after it was taken out of sys.modules, is another.
+#: The module object that was prepared, by target ("" for a seam) and module name: a module that is imported again,
+#: after it was taken out of sys.modules, is another object.
 _installed: dict[tuple[str, str], ModuleType] = {}
 _stack: list[Steering] = []
-#: The target that links through another at present, such as numba-cuda through cuda.core.
+#: The target that is linking through another one, such as numba-cuda through cuda.core.
 _behalf: ContextVar[str | None] = ContextVar("pytest_cudalink_behalf", default=None)
 
 
 def current() -> Steering | None:
-    """The steering of the moment, or None outside a run."""
+    """Return the active steering, or None outside a run; starts one that a run has postponed."""
+    start_postponed()
+    return _active()
+
+
+def _active() -> Steering | None:
     return _stack[-1] if _stack else None
 
 
 @contextmanager
 def on_behalf_of(name: str) -> Iterator[None]:
-    """Count what another target links inside the block as this one's."""
+    """Count the links of another target inside the block as links of this one."""
     token = _behalf.set(name)
     try:
         yield
@@ -67,34 +56,34 @@ def on_behalf_of(name: str) -> Iterator[None]:
 
 
 def linking_for(name: str) -> str:
-    """The target that a link through `name` counts for."""
+    """Return the target for which a link through `name` counts."""
     return _behalf.get() or name
 
 
-def _keep(_target: str, choice: Choice, _inputs: tuple[LinkInput, ...] | None) -> Choice:
+def _keep(_target: str, choice: BackendChoice, _inputs: tuple[LinkInput, ...] | None) -> BackendChoice:
     return choice
 
 
 class Steering:
-    """Targets of one run.
+    """The targets of one run, the choice that they are forced to, and where their links are reported.
 
     Parameters
     ----------
     targets : sequence of Target
     only : collection of str, optional
-        Names of those that may be forced; all are watched. None: all.
+        Names of the targets that may be forced; all are watched. None: all.
     decide : callable, optional
         May change a choice for one target or one link.
     seams : mapping of str to callable, optional
-        What else to do with a module of some name, once per process, when it is imported.
-    told : callable, optional
-        Told of each link.
-    left_alone : callable, optional
-        Told of a target that cannot be steered, and need not be as long as nothing forces it: its name, and why.
-    mismatched : callable, optional
-        Told of each `ForcedBackendError`, before it is raised into whatever linked.
+        By module name: what else to do with that module, once per process, when it is imported.
+    on_link : callable, optional
+        Called with each `LinkEvent`.
+    on_unsupported : callable, optional
+        Called with the name of a target that cannot be steered and the reason, as long as nothing forces that target.
+    on_mismatch : callable, optional
+        Called with each `ForcedBackendError`, before it is raised into the code that linked.
     nodeid : callable, optional
-        The test of the moment.
+        Returns the current test.
     """
 
     def __init__(
@@ -104,9 +93,9 @@ class Steering:
         only: frozenset[str] | None = None,
         decide: Decide = _keep,
         seams: Mapping[str, Callable[[ModuleType], None]] | None = None,
-        told: Callable[[LinkEvent], None] | None = None,
-        left_alone: Callable[[str, str], None] = lambda _target, _why: None,
-        mismatched: Callable[[ForcedBackendError], None] = lambda _error: None,
+        on_link: Callable[[LinkEvent], None] = lambda _event: None,
+        on_unsupported: Callable[[str, str], None] = lambda _target, _why: None,
+        on_mismatch: Callable[[ForcedBackendError], None] = lambda _error: None,
         nodeid: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.targets = {target.name: target for target in targets}
@@ -118,19 +107,19 @@ class Steering:
         for target in targets:
             for name in target.modules:
                 self._by_module.setdefault(name, []).append(target)
-        self._told = told
-        self._left_alone = left_alone
-        self._mismatched = mismatched
+        self._on_link = on_link
+        self._on_unsupported = on_unsupported
+        self._on_mismatch = on_mismatch
         self._stale: dict[str, str] = {}
         self._nodeid = nodeid
-        self._choice = Choice()
+        self._choice = BackendChoice()
         self._verified: set[tuple[str, Backend]] = set()
         self._imports = ImportWatch(self._imported)
 
     # -- life
 
-    def start(self, choice: Choice) -> None:
-        """Stand in front; steer what is imported already and what will be."""
+    def start(self, choice: BackendChoice) -> None:
+        """Become the active steering, for modules imported now and later."""
         self._choice = choice
         _stack.append(self)
         probes.listeners.append(self.refresh)
@@ -143,7 +132,7 @@ class Steering:
             probes.listeners.remove(self.refresh)
         if self in _stack:
             _stack.remove(self)
-        outer = current()
+        outer = _active()
         if outer is not None:
             outer.refresh()
         else:
@@ -161,7 +150,7 @@ class Steering:
                 if self.wanted(target.name).backend is not None:
                     raise
                 self._stale[target.name] = str(error)
-                self._left_alone(target.name, str(error))
+                self._on_unsupported(target.name, str(error))
                 continue
             self.modules[target.name][name] = module
             target.force(module, self.wanted(target.name).backend)
@@ -174,17 +163,17 @@ class Steering:
     # -- choices
 
     @property
-    def choice(self) -> Choice:
-        """What is forced at present."""
+    def choice(self) -> BackendChoice:
+        """The choice that targets are forced to now."""
         return self._choice
 
-    def force(self, choice: Choice) -> Choice:
-        """Change what is forced; returns what was before.
+    def force(self, choice: BackendChoice) -> BackendChoice:
+        """Change the choice that targets are forced to; returns the previous one.
 
         Raises
         ------
         StaleRecipeError
-            If a library was imported that cannot be steered, and now is to be forced; nothing is changed then.
+            If a library that cannot be steered is imported and would be forced; the choice stays as it was.
         """
         before, self._choice = self._choice, choice
         if choice.backend != before.backend or choice.backend is not None:
@@ -196,35 +185,34 @@ class Steering:
         return before
 
     def refresh(self) -> None:
-        """Tell every loaded target what it is forced to; also when a faked version came or went."""
-        if current() is not self:
+        """Apply the choice to every loaded target; also called when a faked version changes."""
+        if _active() is not self:
             return
         for target, module in self._loaded():
             target.force(module, self.wanted(target.name).backend)
 
-    def wanted(self, target: str, inputs: tuple[LinkInput, ...] | None = None) -> Choice:
-        """What a target is to take: for one link when its inputs are given, else from now on."""
+    def wanted(self, target: str, inputs: tuple[LinkInput, ...] | None = None) -> BackendChoice:
+        """Return the choice for a target: for one link if its inputs are given, else from now on."""
         choice = self._choice
         if self.only is not None and target not in self.only:
-            choice = Choice(source="--cudalink-target leaves it out")
+            choice = BackendChoice(source="--cudalink-target leaves it out")
         return self.decide(target, choice, inputs)
 
     # -- links
 
-    def tell(self, event: LinkEvent, choice: Choice) -> None:
-        """Pass a link on, and hold each target against what was forced until it has agreed once.
+    def report(self, event: LinkEvent, choice: BackendChoice) -> None:
+        """Report a link, and compare its backend with the forced one until the target has once linked as forced.
 
         Raises
         ------
         ForcedBackendError
-            If it ran on another backend.
+            If the link ran on another backend.
         """
         event = replace(event, nodeid=self._nodeid())
-        if self._told is not None:
-            self._told(event)
+        self._on_link(event)
         self._verify(event, choice)
 
-    def _verify(self, event: LinkEvent, wanted: Choice) -> None:
+    def _verify(self, event: LinkEvent, wanted: BackendChoice) -> None:
         if wanted.backend is None or event.backend == "unknown":
             return
         key = (event.target, wanted.backend)
@@ -232,7 +220,7 @@ class Steering:
             return
         target = self.targets.get(event.target)
         answers = {"its linker": event.backend}
-        # a choice for one link alone is nothing that the library as a whole could confirm
+        # the library as a whole cannot confirm a choice that is for one link alone
         if target is not None and self.wanted(event.target).backend == wanted.backend:
             for module in self.modules[event.target].values():
                 answer = target.which_backend(module)
@@ -247,63 +235,63 @@ class Steering:
                 "Its recipe no longer steers it: update pytest-cudalink, or leave it out with --cudalink-target"
             )
             mismatch = ForcedBackendError(msg)
-            self._mismatched(mismatch)
+            self._on_mismatch(mismatch)
             raise mismatch from event.error
         self._verified.add(key)
 
 
 def _install(name: str, module: ModuleType, install: Callable[[ModuleType], None]) -> None:
-    """Prepare a module, unless that was done to it already."""
+    """Prepare a module once."""
     key = (name, module.__name__)
     if _installed.get(key) is not module:
         install(module)
         _installed[key] = module
 
 
-_NOWHERE: Final = Choice(source="no run")
+_NO_RUN: Final = BackendChoice(source="no run")
 
 
 class Watch:
-    """One link from the making of its linker to its image; see `watch`.
+    """One link, from the construction of its linker to the image; see `watch`.
 
     Attributes
     ----------
     target : str
-    choice : Choice
-        What is forced for this link.
+    choice : BackendChoice
+        What the run forces for this link.
     backend : str
-        The backend that ran, to be set by the target as soon as it is known.
+        The backend that ran; the target sets it as soon as it is known.
     """
 
     def __init__(self, target: str, inputs: Iterable[LinkInput] = ()) -> None:
         self.target = linking_for(target)
         self.inputs = tuple(inputs)
         self._run = current()
-        self.choice = self._run.wanted(self.target, self.inputs) if self._run else _NOWHERE
+        self.choice = self._run.wanted(self.target, self.inputs) if self._run else _NO_RUN
         self.backend: str = "unknown"
         self._spent = 0.0
         self._done = False
 
     @contextmanager
     def step(self, *, last: bool = False) -> Iterator[None]:
-        """Time a part of the link; an error in it, or the end of the last part, is told."""
+        """Time a part of the link; an error in it, or the end of the last part, is reported."""
         start = time.perf_counter()
         try:
             yield
         except BaseException as error:
             self._spent += time.perf_counter() - start
-            self._tell(error)
+            self._report(error)
             raise
         self._spent += time.perf_counter() - start
         if last:
-            self._tell(None)
+            self._report(None)
 
-    def _tell(self, error: BaseException | None) -> None:
+    def _report(self, error: BaseException | None) -> None:
         run = self._run
-        if self._done or run is None or run is not current() or _reached_no_linker(error):
+        if self._done or run is None or run is not _active() or _reached_no_linker(error):
             return
         self._done = True
-        run.tell(
+        run.report(
             LinkEvent(
                 target=self.target,
                 backend=self.backend,
@@ -317,13 +305,13 @@ class Watch:
             self.choice,
         )
 
-    def chose_itself(self, source: str) -> None:
-        """Its backend was told to the linker by somebody else: it is not held against what is forced."""
-        self.choice = Choice(source=source)
+    def overrule(self, source: str) -> None:
+        """Let `source` choose the backend of this link: it is no longer compared with the choice of the run."""
+        self.choice = BackendChoice(source=source)
 
 
 def _reached_no_linker(error: BaseException | None) -> bool:
-    """Whether there was no driver to link with: then there was no link, either."""
+    """Whether an error says that there is no driver: then no link was made either."""
     api: Any = sys.modules.get("pytest_cudalink.probes.libcuda")
     return error is not None and api is not None and isinstance(error, api.DriverNotFoundError)
 
@@ -334,14 +322,14 @@ def _driver_version() -> str | None:
 
 
 def _nvjitlink_version() -> str | None:
-    # without a warning: nobody here is about to link with it
+    # without the warning of nvjitlink_version: this only describes a link
     found = probes.nvjitlink_version() if probes.fakes().fakes_nvjitlink else probes.nvjitlink().usable
     return None if found is None else str(found)
 
 
 @contextmanager
 def watch(target: str, inputs: Iterable[LinkInput] = (), *, backend: str = "unknown") -> Iterator[Watch]:
-    """Watch one link of a target: time it, tell of it, and hold it against what is forced.
+    """Watch one link of a target: time it, report it, and compare its backend with the forced one.
 
     Parameters
     ----------
@@ -349,12 +337,13 @@ def watch(target: str, inputs: Iterable[LinkInput] = (), *, backend: str = "unkn
         Name of the target.
     inputs : iterable of LinkInput
     backend : str
-        The backend, where it is known beforehand; else set `Watch.backend` inside the block.
+        The backend, if it is known beforehand; otherwise set `Watch.backend` inside the block.
 
     Raises
     ------
     ForcedBackendError
-        If the link ran on another backend than was forced; not looked at any more once one has run where it was.
+        If the link ran on another backend than the forced one. Not checked again once a link of the target has run on
+        the forced backend.
     """
     watched = Watch(target, inputs)
     watched.backend = backend
@@ -363,7 +352,7 @@ def watch(target: str, inputs: Iterable[LinkInput] = (), *, backend: str = "unkn
 
 
 def replace_everywhere(old: object, new: object) -> None:
-    """Put a wrapper where modules that were imported earlier hold the original by name."""
+    """Replace a function or class in every imported module that holds it by name."""
     for module in list(sys.modules.values()):
         names = getattr(module, "__dict__", None)
         if not isinstance(names, dict):
@@ -374,6 +363,6 @@ def replace_everywhere(old: object, new: object) -> None:
 
 
 def as_backend(value: str) -> Backend | None:
-    """The backend that a library's own word for it means: ``"nvJitLink"`` and ``"nvjitlink"`` are one."""
+    """Return the backend that a library's own word means: ``"nvJitLink"`` is ``"nvjitlink"``; None if it is neither."""
     lowered = value.lower()
     return cast("Literal['driver', 'nvjitlink']", lowered) if lowered in ("driver", "nvjitlink") else None

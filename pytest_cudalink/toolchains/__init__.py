@@ -1,8 +1,8 @@
-"""Toolchains: the libraries of any CUDA release, unpacked from NVIDIA's wheels into a cache of the user.
+"""Toolchains: the libraries of any CUDA release, unpacked from NVIDIA's wheels into the user's cache.
 
 A toolchain is a folder ``toolchains/13.0`` of the cache with ``include/`` and ``lib64/`` (nvJitLink, NVRTC, cudart), or
 ``toolchains/13.0-ctk`` that looks like an installed toolkit, with ``bin/``, ``nvvm/`` and ``version.json``. It is made
-in a temporary folder and then renamed, so that it is there as a whole or not at all. Once there, nothing is downloaded.
+in a temporary folder and then renamed, so that the cache never has half of one. A toolchain is downloaded once.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from ..compat.releases import STAND_INS
 from ..tables import read_matrix
 from ..versions import CudaVersion
 from .soname import renamed
@@ -58,7 +59,7 @@ _COMPONENTS: Final = {
 
 
 class ToolchainError(RuntimeError):
-    """A toolchain that was needed is not there, or cannot be made; says what to do."""
+    """A toolchain is missing or cannot be made; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Toolchain:
     layout : str
         ``"libs"``, or ``"ctk"`` for one that looks like an installed toolkit.
     packages : dict of str to str
-        The wheels that it was made from, name to version.
+        Versions of the wheels that it was made from, by name.
     """
 
     version: CudaVersion
@@ -90,12 +91,12 @@ class Toolchain:
         return self.path / "include"
 
     def library(self, name: str) -> Path:
-        """The file of one library by its name as cuda.pathfinder spells it: ``"nvJitLink"``, ``"nvrtc"``, ``"cudart"``.
+        """Path of a library, which is named as in cuda.pathfinder: ``"nvJitLink"``, ``"nvrtc"``, ``"cudart"``.
 
         Raises
         ------
         ToolchainError
-            If this toolchain has no such library; lists what it has.
+            If this toolchain has no such library; the message lists those that it has.
         """
         found = sorted(self.lib.glob(f"lib{name}.so.*"))
         if not found:
@@ -106,7 +107,7 @@ class Toolchain:
 
     @property
     def emulator_library(self) -> Path:
-        """NvJitLink under another SONAME, for the emulated driver alone."""
+        """Path of the copy of nvJitLink that only the emulated driver loads: it has another SONAME."""
         return self.path / "emulator" / "libnvJitLink.so"
 
 
@@ -142,7 +143,7 @@ def _release(version: str | tuple[int, int]) -> CudaVersion:
 
 
 def packages(version: str | tuple[int, int]) -> dict[str, str]:
-    """The wheels of a release's libraries, name to exact version.
+    """Exact versions of the wheels of a release's libraries, by name.
 
     Raises
     ------
@@ -170,7 +171,7 @@ def toolkit_version(version: str | tuple[int, int]) -> str:
 
 
 def folder(version: str | tuple[int, int], layout: Layout = "libs") -> Path:
-    """Where the toolchain of a release lies or would lie."""
+    """Folder of the toolchain of a release, whether it exists or not."""
     return _folder(_release(version), layout)
 
 
@@ -203,12 +204,12 @@ def find(version: str | tuple[int, int], layout: Layout | None = None) -> Toolch
     version : str or tuple of int
         ``"13.0"``, ``"latest"`` or ``(13, 0)``.
     layout : str, optional
-        Left out, either layout will do.
+        By default either layout is returned, ``"libs"`` first.
 
     Raises
     ------
     ToolchainError
-        If it is not in the cache, with the command that fetches it.
+        If it is not in the cache; the message has the command that fetches it.
     """
     release = _release(version)
     layouts: tuple[Layout, ...] = ("libs", "ctk") if layout is None else (layout,)
@@ -223,18 +224,19 @@ def find(version: str | tuple[int, int], layout: Layout | None = None) -> Toolch
 
 
 def library_path(version: str | tuple[int, int], library: str = "nvJitLink") -> Path:
-    """The file of a library of one CUDA release.
+    """Path of a library of one CUDA release.
 
     Raises
     ------
     ToolchainError
-        If that release is not in the cache, naming ``cudalink toolchain add VERSION``, or it has no such library.
+        If the cache does not have that release (the message names ``cudalink toolchain add VERSION``), or if the
+        release has no such library.
     """
     return find(version).library(library)
 
 
 def emulator_library_path(version: str | tuple[int, int]) -> Path | None:
-    """The emulated driver's own copy of nvJitLink; None when that release is not in the cache."""
+    """Path of the emulated driver's copy of nvJitLink; None if that release is not in the cache."""
     try:
         path = find(version).emulator_library
     except ToolchainError:
@@ -243,22 +245,23 @@ def emulator_library_path(version: str | tuple[int, int]) -> Path | None:
 
 
 def _fault(release: CudaVersion) -> str:
-    """Why there can be no toolchain of a release; empty when there can."""
+    """Why a release cannot have a toolchain; empty if it can."""
     if release in _table():
         return ""
     known = ", ".join(map(str, releases()))
-    if release == (12, 7):
-        return f"NVIDIA published no wheels of CUDA 12.7; take 12.6 or 12.8 (known: {known})"
+    if release in STAND_INS:
+        before = max(one for one in _table() if one < release)
+        return f"NVIDIA published no wheels of CUDA {release}; use {before} or {STAND_INS[release]} (known: {known})"
     return f"no wheels of CUDA {release} are known; known: {known}"
 
 
 def remove(version: str | tuple[int, int]) -> list[Path]:
-    """Delete a release from the cache, in both layouts; returns the folders that went.
+    """Delete a release from the cache, in both layouts; returns the deleted folders.
 
     Raises
     ------
     ToolchainError
-        If it is not there, or cannot be deleted.
+        If the cache does not have it, or if it cannot be deleted.
     """
     release = _release(version)
     gone = []
@@ -267,7 +270,7 @@ def remove(version: str | tuple[int, int]) -> list[Path]:
         folder = _folder(release, layout)
         if folder.is_dir():
             with _lock(folder):
-                # renamed first: nobody sees half of it
+                # renamed first, so that no process finds half of it
                 dying = Path(tempfile.mkdtemp(prefix=".dying-", dir=folder.parent))
                 try:
                     folder.rename(dying / folder.name)
@@ -285,7 +288,7 @@ def remove(version: str | tuple[int, int]) -> list[Path]:
 def add(
     version: str | tuple[int, int], layout: Layout = "libs", installer: Literal["uv", "pip"] | None = None
 ) -> Toolchain:
-    """Fetch a release into the cache, unless it is there.
+    """Fetch a release into the cache, unless the cache has it; returns its toolchain.
 
     Parameters
     ----------
@@ -293,7 +296,8 @@ def add(
     layout : str
         ``"libs"``, or ``"ctk"`` for a folder that looks like an installed toolkit.
     installer : str, optional
-        What downloads the wheels and checks their sha256: ``"uv"`` or ``"pip"``. Default: uv where it is found.
+        The program that downloads the wheels and checks their sha256: ``"uv"`` or ``"pip"``. Default: uv where it is
+        installed, else pip.
 
     Raises
     ------
@@ -317,14 +321,14 @@ def add(
 def _fetch(release: CudaVersion, layout: Layout, installer: Literal["uv", "pip"] | None, folder: Path) -> Toolchain:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _lock(folder):
-        for left in folder.parent.glob(f".{folder.name}-????????"):  # of a process that was killed here
+        for left in folder.parent.glob(f".{folder.name}-????????"):  # left by a killed process
             shutil.rmtree(left, ignore_errors=True)
         if (present := _read(folder)) is not None:  # another process made it while we waited
             return present
         scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
         try:
             _make(release, layout, scratch, installer)
-            if folder.exists():  # without a manifest: not ours to trust
+            if folder.exists():  # without a manifest: incomplete
                 shutil.rmtree(folder)
             (scratch / "new").rename(folder)
         finally:
@@ -361,7 +365,7 @@ def _make(release: CudaVersion, layout: Layout, scratch: Path, installer: Litera
         (new / "version.json").write_text(_version_json(entry["toolkit"], versions), encoding="utf-8")
     toolchain = Toolchain(release, new, layout, versions)
     toolchain.emulator_library.parent.mkdir()
-    # one name for each release: 18 characters, as the name that it takes the place of
+    # one name for each release: 18 characters, as many as in the name that it replaces
     copy = renamed(toolchain.library("nvJitLink").read_bytes(), f"libcudalnk-{release}.so")
     toolchain.emulator_library.write_bytes(copy)
     toolchain.emulator_library.chmod(0o755)
@@ -372,7 +376,7 @@ def _make(release: CudaVersion, layout: Layout, scratch: Path, installer: Litera
 def _name_in_full(folder: Path, versions: dict[str, str]) -> None:
     """Name libraries as an installed toolkit does, ``libnvrtc.so.13`` being a link to ``libnvrtc.so.13.0.88``.
 
-    cuda-bindings reads the version of NVRTC off the name of the file.
+    cuda-bindings reads the version of NVRTC from the name of the file.
     """
     for package, name in (
         ("nvidia-cuda-nvrtc", "nvrtc"),
@@ -387,7 +391,7 @@ def _name_in_full(folder: Path, versions: dict[str, str]) -> None:
 
 
 def _merge(source: Path, target: Path) -> None:
-    """Move a folder's content into another that may be there already; Python's own files stay behind."""
+    """Move the content of a folder into another, which may exist; Python's own files are left out."""
     target.mkdir(exist_ok=True)
     for path in sorted(source.iterdir()):
         if path.is_dir() and not path.name.startswith("__"):
@@ -397,7 +401,7 @@ def _merge(source: Path, target: Path) -> None:
 
 
 def _version_json(toolkit: str, packages: dict[str, str]) -> str:
-    """The file by which an installed toolkit tells its version."""
+    """Content of ``version.json``, which gives the version of an installed toolkit."""
     content = {"cuda": {"name": "CUDA SDK", "version": toolkit}}
     for package, version in packages.items():
         key, name = _COMPONENTS[package.removesuffix("-cu12")]
@@ -406,26 +410,27 @@ def _version_json(toolkit: str, packages: dict[str, str]) -> str:
 
 
 def _installer(wanted: Literal["uv", "pip"] | None) -> list[str]:
-    """The command that installs wheels into a folder."""
+    """Command of uv or pip that installs wheels; the caller adds what and where."""
     if wanted != "pip":
-        beside = Path(sys.executable).with_name("uv")
-        uv = str(beside) if beside.is_file() else shutil.which("uv")
+        ours = Path(sys.executable).with_name("uv")
+        uv = str(ours) if ours.is_file() else shutil.which("uv")
         if uv:
             return [uv, "pip", "install", "-q", "--no-build", "--python", sys.executable]
     if wanted != "uv" and importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-m", "pip", "install", "-q", "--only-binary=:all:", "--disable-pip-version-check"]
     needed = wanted or "uv or pip"
-    msg = f"fetching wheels needs {needed}, found none on PATH or beside {sys.executable}; pip install uv"
+    msg = f"fetching wheels needs {needed}; neither PATH nor the folder of {sys.executable} has it; pip install uv"
     raise ToolchainError(msg)
 
 
 def _run(command: Sequence[str], release: CudaVersion) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (our own words)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (a command of ours)
     if done.returncode:
         said = "\n".join(f"  {line}" for line in done.stderr.strip().splitlines()[-12:])
         msg = (
-            f"the wheels of CUDA {release} could not be fetched; nothing was changed. {Path(command[0]).name} said:\n"
-            f"{said}\n  Is the package index reachable? Is there a wheel for this platform (Linux x86-64 and aarch64)?"
+            f"the wheels of CUDA {release} could not be fetched; nothing was changed. "
+            f"Output of {Path(command[0]).name}:\n{said}\n"
+            "  Is the package index reachable? Is there a wheel for this platform (Linux x86-64 and aarch64)?"
         )
         raise ToolchainError(msg)
 

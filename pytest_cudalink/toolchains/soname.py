@@ -1,8 +1,8 @@
-"""Giving a copy of a shared library another name, in place.
+"""Change the SONAME of a shared library, in a copy of its bytes.
 
 The emulated driver opens its own libnvJitLink. If that had the usual SONAME, an application's
-``dlopen("libnvJitLink.so.13")`` would get it instead of a copy of its own (the dynamic loader takes any loaded library
-of that SONAME), and would meet state and versions that it did not ask for.
+``dlopen("libnvJitLink.so.13")`` would return it (the dynamic loader takes any loaded library of that SONAME) instead of
+the application's library, which may have another version and has other state.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_VERDEF, _DT_VERDEFNUM = 5, 10, 14, 0x6FFF
 
 
 class SonameError(ValueError):
-    """The library has another form than the two that this module knows: 64-bit, little endian, with a SONAME."""
+    """The file is not a 64-bit little-endian ELF library with a SONAME."""
 
 
 class _Library:
-    """The few numbers of an ELF file that say where its name is."""
+    """The numbers of an ELF file that locate its SONAME."""
 
     def __init__(self, data: bytes | bytearray) -> None:
         if data[:6] != b"\x7fELF\x02\x01":
@@ -44,7 +44,7 @@ class _Library:
             raise SonameError(msg)
 
     def offset(self, address: int) -> int:
-        """Where an address of the loaded image lies in the file."""
+        """Offset in the file of an address of the loaded image."""
         for start, offset, length in self._loads:
             if start <= address < start + length:
                 return address - start + offset
@@ -63,7 +63,7 @@ def soname(data: bytes | bytearray) -> str:
     Raises
     ------
     SonameError
-        If the bytes are no such library.
+        If the bytes are not such a library.
     """
     try:
         at = _Library(data).name_at
@@ -82,11 +82,11 @@ def renamed(data: bytes, name: str) -> bytearray:
     Raises
     ------
     SonameError
-        If the bytes are no such library, or the new name has another length.
+        If the bytes are not such a library, or if the new name has another length.
     """
     old, new = soname(data).encode(), name.encode()
     if len(old) != len(new):
-        msg = f"{name!r} has {len(new)} characters, the present name {old.decode()!r} has {len(old)}"
+        msg = f"the new SONAME {name!r} has {len(new)} characters; expected {len(old)}, as in {old.decode()!r}"
         raise SonameError(msg)
     result = bytearray(data)
     library = _Library(result)

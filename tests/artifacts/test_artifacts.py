@@ -103,7 +103,7 @@ def test_containers(name: str, leaves: list[tuple[str, bool]], lto: bool) -> Non
 
 
 def test_uncompressed_parts_are_inspected() -> None:
-    """What lies open in a fatbin is judged like a file of its own."""
+    """Unpacked parts of a fatbin are checked like separate files."""
     found = inspect(SAMPLES["nvcc/user-plain.fatbin"])
     assert found.producer == CudaVersion(13, 0)
     damaged = SAMPLES["nvcc/user-plain.fatbin"].replace(b"\x7fELF\x02", b"\x7fELF\x01")
@@ -192,7 +192,7 @@ def section_table(image: bytes) -> int:
 
 
 def sections_in(image: bytes) -> int:
-    """How many sections there are: the first number that is none of them."""
+    """The number of sections, which is the first invalid index."""
     return struct.unpack_from("<H", image, 60)[0]
 
 
@@ -280,7 +280,7 @@ def test_the_note_that_the_flags_name(name: str) -> None:
 def test_damage_in_mercury_is_named(
     toolkit: str, name: str, place: str, offset: int, layout: str, value: int, words: str
 ) -> None:
-    """The second set of tables, which sm_100 brought, is held against its own rules and against the first."""
+    """The second set of tables, since sm_100, is checked by its own rules and compared with the first."""
     image = SAMPLES[f"{toolkit}/user-sm_100.cubin"]
     at = places(image, name)[place] + offset
     assert words in inspect(field(image, at, layout, value)).problems[0]
@@ -320,7 +320,7 @@ def test_damaged_ptx() -> None:
     ids=["comment", "comments", "function", "functions", "variable", "name", "names"],
 )
 def test_ptx_that_ends_inside(tail: bytes, words: str) -> None:
-    """Text that ends too early is told in one pass: trying every place again takes hours for these."""
+    """Text that ends too early is found in one pass: trying every place again takes hours for these."""
     assert words in inspect(b".version 9.0\n.target sm_90\n" + tail).problems[0]
 
 
@@ -337,7 +337,7 @@ def test_ptx_strings() -> None:
 
 
 def test_ptx_of_an_endless_version() -> None:
-    """A number without end is no version."""
+    """An endless number is not a version."""
     assert inspect(b".version " + b"9" * 10_000 + b".0\n.target sm_90\n").kind == "unknown"
 
 

@@ -94,7 +94,7 @@ def test_majors(names: tuple[str, ...], majors: tuple[str, ...], cuda, tmp_path)
 
 
 def test_driver_symbols(cuda, tmp_path) -> None:
-    """The driver has no symbol versions: its functions are told by their names."""
+    """The driver has no symbol versions: its functions are known by their names."""
     (file,) = audit(user(tmp_path / "libuse.so", cuda, "libcuda.so.1")).files
     assert file.dependencies[0].symbols == ("cuInit",)
 
@@ -121,7 +121,7 @@ def bundled(folder: Path, name: str) -> Path:
 
 
 def test_bundled_library(tmp_path) -> None:
-    """A library that the wheel brings along is no dependency; a mangled name is known for what it is."""
+    """A library in the wheel is not a dependency; a mangled name is recognized."""
     mangled = bundled(tmp_path / "tree/x.libs", "libcudart-d0da41ae.so.12.9.79")
     compile_c(tmp_path / "tree/pkg/libuse.so", USES, str(mangled), "-Wl,-rpath,$ORIGIN/../x.libs")
     found = audit(tmp_path / "tree")
@@ -165,7 +165,7 @@ def test_bundled_for_another_library(tags: str, needs: tuple[str, ...], reached:
 
 
 def test_bundled_in_the_data_folder(tmp_path) -> None:
-    """Files in NAME.data/platlib are put beside those of the wheel's root, and are found from there."""
+    """Files in NAME.data/platlib are installed next to those of the wheel's root, and are found from there."""
     library = bundled(tmp_path / "x-1.data/platlib/x.libs", "libcudart.so.12")
     compile_c(tmp_path / "pkg/libuse.so", USES, str(library), "-Wl,-rpath,${ORIGIN}/../x.libs")
     assert audit(tmp_path).libraries == {}
@@ -184,14 +184,14 @@ def test_bundled_in_the_data_folder(tmp_path) -> None:
     ],
 )  # fmt: skip
 def test_less_known_libraries(library: str, majors: tuple[str, ...], tmp_path) -> None:
-    """Every library of CUDA's and of its products counts: none of them is there without CUDA."""
+    """Every library of CUDA and of its products counts: a machine without CUDA has none."""
     real = compile_c(tmp_path / library, "int x;")
     compile_c(tmp_path / "libuse.so", "int y;", "-Wl,--no-as-needed", str(real))
     assert audit(tmp_path / "libuse.so").majors == majors
 
 
 def test_undefined_functions(stubs, tmp_path) -> None:
-    """Functions of CUDA that nothing has are a finding; not weak ones, nor if a stub or an unknown library has them."""
+    """Functions of CUDA that no library has are a finding, unless they are weak or an unknown library may have them."""
     calls = "extern int cudaMalloc(void), cudaFree(void) WEAK; int f(void) { return cudaMalloc() + cudaFree(); }"
     strong, weak = calls.replace("WEAK", ""), calls.replace("WEAK", "__attribute__((weak))")
     (finding,) = audit(compile_c(tmp_path / "libbad.so", strong)).findings
@@ -259,7 +259,7 @@ def test_rpaths_without_dependencies(cuda, tmp_path, capsys) -> None:
 
 
 def test_table_and_exit_codes(cuda, tmp_path, capsys) -> None:
-    """0 when all is well, 1 for a required major that is lacking or a finding, 2 for what is no wheel."""
+    """0 without faults, 1 for a missing required major or a finding, 2 for a file that is not a wheel."""
     good = user(tmp_path / "libuse.so", cuda, "libcudart.so.13")
     assert main(["audit", str(good)]) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -286,7 +286,7 @@ def test_table_and_exit_codes(cuda, tmp_path, capsys) -> None:
 
 
 def test_pure_wheel(tmp_path) -> None:
-    """A wheel without any library is told from one that passes."""
+    """A wheel without any library is an error, not a pass."""
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree/a.py").write_text("", encoding="utf-8")
     with pytest.raises(AuditError, match="no shared library in it"):

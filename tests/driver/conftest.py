@@ -38,8 +38,8 @@ def compiled(device) -> dict[tuple[str, str], ObjectCode]:
 @pytest.fixture
 def guarded(monkeypatch) -> list[GuardedBlock]:
     """Driver links on guarded blocks; the list of all that were made."""
-    from pytest_cudalink.linker import _linker
-    from pytest_cudalink.linker.backends import driver as _driver
+    from pytest_cudalink.linker.backends import OPENERS
+    from pytest_cudalink.linker.backends.driver import DriverLinkState
 
     blocks: list[GuardedBlock] = []
 
@@ -47,6 +47,5 @@ def guarded(monkeypatch) -> list[GuardedBlock]:
         blocks.append(GuardedBlock(size))
         return blocks[-1]
 
-    original = _driver.DriverLinkState
-    monkeypatch.setattr(_linker, "DriverLinkState", lambda options: original(options, allocate))
+    monkeypatch.setitem(OPENERS, "driver", lambda options: DriverLinkState(options, allocate))
     return blocks

@@ -275,13 +275,12 @@ EXIT = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from blocks import GuardedBlock
-from pytest_cudalink.linker import sample as demo
-from pytest_cudalink.linker import Linker, LinkerOptions, _linker
-from pytest_cudalink.linker.backends import driver as _driver
+from pytest_cudalink.linker import Linker, LinkerOptions, sample
+from pytest_cudalink.linker.backends import OPENERS
+from pytest_cudalink.linker.backends.driver import DriverLinkState
 from pytest_cudalink.probes import device_arch
-original = _driver.DriverLinkState
-_linker.DriverLinkState = lambda options: original(options, GuardedBlock)
-main, user = demo.compile_modules("ptx", device_arch())
+OPENERS["driver"] = lambda options: DriverLinkState(options, GuardedBlock)
+main, user = sample.compile_modules("ptx", device_arch())
 """
 
 

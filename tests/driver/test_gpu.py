@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pytest_cudalink.cli import demo
 from pytest_cudalink.linker import sample
 from pytest_cudalink.probes import libcuda
 
@@ -35,6 +36,6 @@ def test_comparison_can_fail(device, monkeypatch) -> None:
 def test_demo(capsys) -> None:
     """The demo reports both ways, with results, and exits with 0."""
     lines: list[str] = []
-    assert sample.run(write=lines.append) == 0
+    assert demo.report(write=lines.append) == 0
     assert sum("65536 values on the GPU" in line for line in lines) == 2
     assert np.__version__

@@ -1,6 +1,6 @@
 """Run the C programs of `native/` on the emulated driver: plainly, under valgrind, or with sanitizers built in.
 
-    python -m tests.emulated.checkers {plain,valgrind,valgrind-short,sanitizers,leaks,fuzz} [--rounds N]
+    python -m tests.emulated.checkers {plain,valgrind,valgrind-short,sanitizers,threads,leaks,fuzz} [--rounds N]
 
 Exit code 0: nothing was found. Used by the tests and by the sessions ``valgrind``, ``sanitizers``, ``leaks`` and
 ``fuzz-driver``.
@@ -25,6 +25,7 @@ from pytest_cudalink.native import compiler
 
 HERE = Path(__file__).parent
 ARTIFACTS = HERE.parent / "data" / "artifacts"
+MAIN = ARTIFACTS / "13.0" / "main.ptx"
 VERSION = "13.0"
 #: What native/lifetimes.c can do, and whether the memory dies so early that the driver meets it.
 SCENARIOS = {
@@ -40,6 +41,10 @@ SCENARIOS = {
 #: smallest block takes 32 bytes, so that one lost in every third link shows from 3,072 links on.
 KEPT_BY_CACHES = 32 * 1024
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer")
+SANITIZE_THREADS = ("-fsanitize=thread", "-fno-omit-frame-pointer")
+WITHOUT_NVJITLINK = {"CUDALINK_EMULATOR_NVJITLINK": "", "CUDALINK_EMULATOR_NVJITLINK_OLD": ""}
+#: Processes in which several threads ask for the device for the first time.
+FIRST_CALLS = 8
 SANITIZER_OPTIONS = {
     # nvJitLink keeps memory of its own for the life of the process
     "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0:exitcode=9:handle_segv=1",
@@ -83,24 +88,25 @@ def run(
 
 
 @cache
-def sanitizers_missing() -> str:
-    """Why nothing can be built with sanitizers here; empty if it can."""
+def sanitizers_missing(flags: tuple[str, ...] = SANITIZE) -> str:
+    """Why nothing can be built with sanitizers here, or not run; empty if it can."""
     if not shutil.which("gcc"):
         return "needs gcc, whose sanitizer runtimes are shared libraries"
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "empty.c"
         source.write_text("int main(void) { return 0; }\n", encoding="utf-8")
-        command = ["gcc", *SANITIZE, str(source), "-o", str(source.with_suffix(""))]
-        built = subprocess.run(command, capture_output=True, text=True, check=False)
-        if built.returncode:
-            return f"gcc cannot build with {SANITIZE[0]}: {built.stderr.strip()}"
+        program = source.with_suffix("")
+        for command in (["gcc", *flags, str(source), "-o", str(program)], [str(program)]):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                return f"{command[0]} with {flags[0]}: {done.stderr.strip()}"
     return ""
 
 
-def build_sanitized(folder: Path) -> Path:
-    """The emulator's libraries with address and undefined-behaviour sanitizers."""
+def build_sanitized(folder: Path, flags: tuple[str, ...] = SANITIZE) -> Path:
+    """The emulator's libraries with sanitizers: those of addresses and undefined behaviour, or others."""
     for library in build.libraries(compiler):
-        compiler.build(replace(library, flags=(*library.flags, *SANITIZE)), folder, ["gcc"])
+        compiler.build(replace(library, flags=(*library.flags, *flags)), folder, ["gcc"])
     return folder
 
 
@@ -109,6 +115,41 @@ def suppressions(folder: Path) -> Path:
     file = folder / "leaks.txt"
     file.write_text("leak:libcudalnk\nleak:libnvJitLink\n", encoding="utf-8")
     return file
+
+
+def trouble(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """What a program that prints only "done" had to say instead."""
+    if (done.returncode, done.stdout) == (0, "done\n"):
+        return []
+    return [f"{Path(done.args[0]).name}: exit code {done.returncode}\n{done.stdout}{done.stderr}"]
+
+
+def many_threads(program: Path, rounds: int, env: dict[str, str], libraries: Path | None = None) -> list[str]:
+    """What goes wrong where several threads use the whole of the API at once, and where they destroy one state."""
+    done = [
+        run([program, "all", str(rounds), MAIN], libraries=libraries, env=env),
+        run([program, "one-state", str(50 * rounds)], libraries=libraries, env={**env, **WITHOUT_NVJITLINK}),
+    ]
+    return [problem for one in done for problem in trouble(one)]
+
+
+def under_thread_sanitizer(rounds: int) -> list[str]:
+    """Data races that TSan finds between threads that use the whole of the API at once."""
+    problems = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        libraries = build_sanitized(folder / "lib", SANITIZE_THREADS)
+        file = folder / "races.txt"
+        # nvJitLink is not built with TSan, so that its locks are not all seen
+        lines = [f"{kind}:libnvJitLink.so\n" for kind in ("called_from_lib", "race", "mutex")]
+        file.write_text("".join(lines), encoding="utf-8")
+        env = {"TSAN_OPTIONS": f"exitcode=9:suppressions={file}"}
+        program = compile_program("threads", folder, SANITIZE_THREADS, libraries)
+        for _ in range(FIRST_CALLS):
+            done = run([program, "all", "0", MAIN], libraries=libraries, env={**env, "CUDALINK_EMULATOR_ARCH": "sm_75"})
+            problems += trouble(done)
+        problems += many_threads(program, 3 * rounds, env, libraries)
+    return problems
 
 
 def under_sanitizers(rounds: int) -> list[str]:
@@ -122,9 +163,11 @@ def under_sanitizers(rounds: int) -> list[str]:
         done = run([program, ARTIFACTS, str(rounds)], libraries=libraries, env=env)
         if done.returncode or not done.stdout.endswith("done\n"):
             problems.append(f"exercise: exit code {done.returncode}\n{done.stderr}")
+        program = compile_program("threads", folder, SANITIZE, libraries)
+        problems += many_threads(program, 5 * rounds, env, libraries)
         program = compile_program("lifetimes", folder, SANITIZE, libraries)
         for scenario, dies in SCENARIOS.items():
-            command = [program, scenario, ARTIFACTS / "13.0" / "main.ptx"]
+            command = [program, scenario, MAIN]
             done = run(command, libraries=libraries, env=env, lifetime="punish")
             if bool(done.returncode) != dies:
                 problems.append(f"lifetimes {scenario}: exit code {done.returncode}\n{done.stderr}")
@@ -147,7 +190,7 @@ def under_valgrind(rounds: int, *, short: bool = False) -> list[str]:
         for scenario, dies in SCENARIOS.items():
             if short and scenario not in ("kept", "values-after-create"):
                 continue
-            command = [program, scenario, ARTIFACTS / "13.0" / "main.ptx"]
+            command = [program, scenario, MAIN]
             # found by the emulated driver on its own, with glibc's marks on dead memory as the plugin sets them …
             alone = run(command, env={"MALLOC_PERTURB_": "165"})
             # … and by valgrind, when the driver writes as a real one does
@@ -187,8 +230,12 @@ def valgrind_missing() -> str:
 def plainly(rounds: int) -> list[str]:
     """Answers that are not the expected ones."""
     with tempfile.TemporaryDirectory() as name:
-        done = run([compile_program("exercise", Path(name)), ARTIFACTS, str(rounds)])
-    return [] if (done.returncode, done.stdout) == (0, "done\n") else [done.stdout + done.stderr]
+        folder = Path(name)
+        return [
+            *trouble(run([compile_program("exercise", folder), ARTIFACTS, str(rounds)])),
+            *many_threads(compile_program("threads", folder), rounds, {}),
+            *trouble(run([compile_program("out_of_memory", folder)])),
+        ]
 
 
 def fuzz(rounds: int) -> list[str]:
@@ -219,6 +266,7 @@ MODES = {
     "valgrind": under_valgrind,
     "valgrind-short": partial(under_valgrind, short=True),
     "sanitizers": under_sanitizers,
+    "threads": under_thread_sanitizer,
     "fuzz": fuzz,
 }
 
@@ -234,6 +282,8 @@ def main() -> int:
         missing = "valgrind is not installed"
     elif options.mode == "sanitizers":
         missing = sanitizers_missing()
+    elif options.mode == "threads":
+        missing = sanitizers_missing(SANITIZE_THREADS)
     if missing:
         print(f"{options.mode}: skipped: {missing}")
         return 77

@@ -13,7 +13,9 @@ from itertools import pairwise
 import pytest
 
 from pytest_cudalink import emulator
-from pytest_cudalink.versions import PTX_ISA, CudaVersion
+from pytest_cudalink.compat.names import EMULATED_ARCHITECTURES
+from pytest_cudalink.compat.releases import PTX_ISA
+from pytest_cudalink.versions import CudaVersion
 
 DATA = emulator._HERE / "data"
 HEAD = "from tests.emulated.cu import *\nfrom ctypes import *\n"
@@ -80,7 +82,7 @@ ok(cuda.cuDriverGetVersion(byref(value)))
     )
 
 
-@pytest.mark.parametrize("arch", emulator.ARCHITECTURES)
+@pytest.mark.parametrize("arch", EMULATED_ARCHITECTURES)
 def test_devices(arch, check) -> None:
     """Every attribute of a device is that of its profile; ordinals that do not exist are 101."""
     table = tomllib.loads((DATA / "devices.toml").read_text(encoding="utf-8"))

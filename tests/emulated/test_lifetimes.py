@@ -108,6 +108,28 @@ for one in (state, a, b):
     )
 
 
+def test_a_state_used_after_its_end(check) -> None:
+    """Each use of a destroyed state is refused and told; of an address that never was a state it is only refused."""
+    check(
+        """
+log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
+state = create(log, values)
+assert cu.cuLinkDestroy(state) == 0 and told() == []
+image, size = ctypes.c_void_p(), ctypes.c_size_t()
+for call, answer in (
+    ("cuLinkDestroy", lambda: cu.cuLinkDestroy(state)),
+    ("cuLinkAddData_v2", lambda: cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None)),
+    ("cuLinkAddFile_v2", lambda: cu.cuLinkAddFile_v2(state, 1, b"nowhere.ptx", 0, None, None)),
+    ("cuLinkComplete", lambda: cu.cuLinkComplete(state, ctypes.byref(image), ctypes.byref(size))),
+):
+    assert answer() == 400
+    assert told() == [("CUlinkState", "used after cuLinkDestroy", call)]
+for handle in (None, ctypes.c_void_p(0x1230)):
+    assert cu.cuLinkDestroy(handle) == 400 and told() == []
+"""
+    )
+
+
 def test_memory_behind_an_empty_log(check) -> None:
     """A free list whose first byte happens to be 0 looks like an empty log, and is told by what follows."""
     check(
@@ -401,6 +423,28 @@ def test_outside_of_tests(suite, pytester, workers) -> None:
         ["*= cudalink =*", "The run fails because of the problems above, which happened outside any test."]
     )
     assert suite(*workers, "--cudalink-lifetime=report", tests=tests).ret == 0
+
+
+LOST = """
+from state import *
+
+def test_cannot_be_noted(monkeypatch):
+    from pytest_cudalink.emulator import control
+    def fail(*_): raise MemoryError("no room for a stack")
+    monkeypatch.setattr(control.traceback, "extract_stack", fail)
+    State()
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1"), ("--cudalink-isolate",)], ids=["alone", "xdist", "isolated"])
+def test_a_violation_that_cannot_be_noted(suite, workers) -> None:
+    """An error in the callback hides nothing: the driver has counted, and the run fails in every mode."""
+    for mode in ("fail", "report"):
+        result = suite(*workers, f"--cudalink-lifetime={mode}", tests=LOST)
+        assert result.ret == pytest.ExitCode.TESTS_FAILED
+        result.stdout.fnmatch_lines(
+            ["outside of tests: *1 lifetime violation could not be shown: *", "The run fails *"]
+        )
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "1"), ("--cudalink-isolate",)], ids=["alone", "xdist", "isolated"])

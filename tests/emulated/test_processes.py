@@ -105,8 +105,8 @@ for number, state in reversed(list(enumerate(states))):
     else:
         assert string_at(image, size.value) == expected and log == b""
 for state in states: ok(cuda.cuLinkDestroy(state))
-assert cuda.cuLinkDestroy(states[0]) == 400
 assert cuda.cudalinkLiveStates() == 0 and cuda.cudalinkViolationCount() == 0
+assert cuda.cuLinkDestroy(states[0]) == 400 and cuda.cudalinkViolationCount() == 1
 """
     )
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cudalink.environment.requirements import NAMES, Found, Raises, parse, unmet
+from pytest_cudalink.environment.requirements import NAMES, Found, Raises, Requirement, parse, unmet
 from pytest_cudalink.linker import LinkError
 
 VERSIONS = st.tuples(st.integers(0, 99), st.integers(0, 99))
@@ -28,7 +28,7 @@ def one(**keywords):
         ({"nvjitlink": "13"}, "nvjitlink == 13.*"),
         ({"ctk": "~=12.9"}, "ctk ~= 12.9"),
         ({"arch": "compute_90"}, "arch sm_90"),
-        ({"arch": "sm_999"}, "arch sm_999"),  # of a device that nobody knows yet
+        ({"arch": "sm_999"}, "arch sm_999"),  # a device that is not known yet
         ({"arch": ">=9.0"}, "arch >= 9.0"),
         ({"gpu": True}, "a GPU"),
         ({"gpu": False}, "no GPU"),
@@ -73,7 +73,7 @@ def test_impossible_versions(value) -> None:
     if value == "===13.0 ":
         assert not one(driver=value).met_by(Found("13.1"))
         return
-    with pytest.raises(ValueError, match="is no version specifier; write driver='>=13.0'"):
+    with pytest.raises(ValueError, match="is not a version specifier; write driver='>=13.0'"):
         parse({"driver": value})
 
 
@@ -108,7 +108,7 @@ def test_arch_and_gpu(keywords, found, met) -> None:
 
 
 def test_only_what_is_required_is_asked() -> None:
-    """Looking at the driver is not free; nobody asks when nothing needs it."""
+    """Only facts that a requirement needs are read: opening the driver is not free."""
 
     class Asked(dict):
         def __missing__(self, name):
@@ -168,14 +168,14 @@ def test_code_of_the_cause_counts() -> None:
 
 @pytest.mark.parametrize("arguments", [(), (True,), (1.5,), ("",), (int,), (KeyboardInterrupt,)])
 def test_wrong_raises(arguments) -> None:
-    """Nothing, or something that is no code and no exception, is refused."""
+    """No expectation, or one that is neither a code nor an exception, is refused."""
     with pytest.raises(TypeError, match="Raises"):
         Raises(*arguments)
 
 
 def test_bad_pattern() -> None:
     """A bad regular expression is refused when it is written."""
-    with pytest.raises(ValueError, match="is no regular expression"):
+    with pytest.raises(ValueError, match="is not a regular expression"):
         Raises(match="(")
 
 
@@ -184,3 +184,105 @@ def test_shown() -> None:
     raises = Raises("CUDA_ERROR_INVALID_PTX", RuntimeError, match="x")
     assert str(raises) == "CUDA_ERROR_INVALID_PTX or RuntimeError matching 'x'"
     assert repr(raises) == "Raises('CUDA_ERROR_INVALID_PTX', RuntimeError, match='x')"
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        (Found("13.0"), "13.0"),
+        (Found("13.0", "emulated"), "13.0, emulated"),
+        (Found("13.0", "faked"), "13.0, faked"),
+        (Found(None, "absent"), "none"),
+        (Found(None, "faked"), "none, faked"),
+    ],
+)
+def test_found_shows_its_kind(found: Found, shown: str) -> None:
+    """A real value is shown alone, others with their kind; an absent one as none."""
+    assert str(found) == shown
+
+
+@pytest.mark.parametrize(
+    ("arch", "found", "met"),
+    [
+        ("sm_100f", "sm_110", False),
+        ("sm_101f", "sm_101", True),
+        ("sm_120f", "sm_121", True),
+        ("sm_121f", "sm_120", False),
+        ("sm_100", "sm_103", False),
+        ("sm_103a", "sm_103", True),
+    ],
+)
+def test_families(arch: str, found: str, met: bool) -> None:
+    """A family goes on within its major, upwards; other names mean one device."""
+    assert one(arch=arch).met_by(Found(found)) is met
+
+
+def test_order_and_absence_of_requirements() -> None:
+    """The order is that of `NAMES`; None stands for no requirement, False for a device does not."""
+    requirements = parse({"arch": "sm_90", "gpu": False, "driver": None, "ctk": ">=13"})
+    assert [requirement.name for requirement in requirements] == ["ctk", "gpu", "arch"]
+
+
+@pytest.mark.parametrize(("arch", "known"), [("sm_122", True), ("sm_121", True), ("sm_119", False), ("sm_91", False)])
+def test_newer_architectures_are_believed(arch: str, known: bool) -> None:
+    """One after the newest that is known may exist; one between the known ones does not."""
+    if known:
+        assert one(arch=arch).arch == arch
+    else:
+        with pytest.raises(ValueError, match=f"arch='{arch}' is unknown"):
+            parse({"arch": arch})
+
+
+def test_pre_releases_count() -> None:
+    """A pre-release of a library meets a requirement for older releases."""
+    assert one(ctk=">=13.0").met_by(Found("13.1rc1"))
+
+
+@pytest.mark.parametrize(
+    ("raises", "error", "matches"),
+    [
+        (Raises(0), BindingsError(0, ""), True),
+        (Raises(1), BindingsError(True, ""), True),
+        (Raises(4), BindingsError("4", ""), False),
+        (Raises("PTX"), RuntimeError("PTX"), True),
+        (Raises("PTX"), RuntimeError("PTXAS"), False),
+        (Raises("PTX"), RuntimeError("NVPTX"), False),
+        (Raises(ValueError, "PTX"), RuntimeError("PTX"), True),
+        (Raises(BaseException), KeyError("x"), True),
+    ],
+)
+def test_any_expectation_is_enough(raises: Raises, error: BaseException, matches: bool) -> None:
+    """Numbers are compared as numbers, names as whole words, and one of several is enough."""
+    assert raises.matches(error) is matches
+
+
+def test_a_name_as_attribute() -> None:
+    """The attributes ``code_name`` and ``name`` carry codes, too."""
+    error = RuntimeError("failed")
+    error.name = "CUDA_ERROR_INVALID_PTX"  # type: ignore[attr-defined]
+    assert Raises("CUDA_ERROR_INVALID_PTX").matches(error)
+    assert not Raises("CUDA_ERROR_INVALID").matches(error)
+
+
+def test_shown_without_expectations() -> None:
+    """A pattern alone stands for any exception; without a pattern none is shown."""
+    assert str(Raises(match="x")) == "an exception matching 'x'"
+    assert repr(Raises(match="x")) == "Raises(match='x')"
+    assert (str(Raises(222)), repr(Raises(222))) == ("222", "Raises(222)")
+
+
+def test_a_device_is_wanted_by_default() -> None:
+    """A requirement for a GPU asks for one unless it says otherwise."""
+    assert Requirement("gpu", "a GPU").met_by(Found("sm_90"))
+    assert not Requirement("gpu", "no GPU", wanted=False).met_by(Found("sm_90"))
+
+
+def test_an_unknown_form_of_architecture_runs_nowhere() -> None:
+    """A requirement that was made without `parse` may hold any text; no device is of such an architecture."""
+    assert not Requirement("arch", "arch x", arch="hopper").met_by(Found("sm_90"))
+
+
+def test_a_version_of_another_form_meets_nothing() -> None:
+    """A found value that is not a version is not compared."""
+    assert not one(driver=">=13").met_by(Found("nonsense"))
+    assert not one(driver="!=13.0").met_by(Found("nonsense"))

@@ -76,7 +76,7 @@ def test_cuda_h_that_disagree(tmp_path) -> None:
 
 
 def test_no_witness(tmp_path) -> None:
-    """A file that nothing speaks of has no release, with the reason."""
+    """A file without any witness has no release, and the fact says why."""
     fact = attribution.attribute(file(tmp_path / "deep" / "libcufft.so"))
     assert fact.value is None
     assert fact.witness == f"no cuda.h above {tmp_path}/deep/libcufft.so"
@@ -84,7 +84,7 @@ def test_no_witness(tmp_path) -> None:
 
 @pytest.fixture
 def alone(monkeypatch) -> None:
-    """The environment of these tests has a cuda-toolkit itself, which would speak of their wheels too."""
+    """Hide the cuda-toolkit of this environment, which would count for the wheels of these tests."""
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if not entry.endswith("site-packages")])
 
 
@@ -101,7 +101,7 @@ CUBLAS = "nvidia/cu13/lib/libcublas.so.13"
     ],
 )
 def test_wheel_by_requirements(tmp_path, alone, requirement: str, version: str, expected: str | None) -> None:
-    """A wheel with numbers of its own is of the toolkit that requires it, by an exact pin or by a range."""
+    """A wheel with separate numbers belongs to the toolkit that requires it, by an exact pin or by a range."""
     wheel(tmp_path, "nvidia-cublas", version, [CUBLAS])
     wheel(tmp_path, "cuda-toolkit", "13.0.2", [], [requirement])
     header(tmp_path / "nvidia/cu13", 13020)  # of another wheel in the shared folder: it does not speak for this one
@@ -129,7 +129,7 @@ def test_more_than_one_toolkit_matches(tmp_path, alone, monkeypatch) -> None:
 
 
 def test_wheel_without_a_toolkit(tmp_path, alone) -> None:
-    """Where no cuda-toolkit speaks of a wheel, a cuda.h beside it does; not one outside of the environment."""
+    """If no cuda-toolkit requires a wheel, a cuda.h next to its files counts; not one outside of the environment."""
     site = tmp_path / "include-me-not" / "site-packages"
     header(tmp_path / "include-me-not", 12000)
     wheel(site, "nvidia-cublas", "13.1.0.3", [CUBLAS])
@@ -178,7 +178,7 @@ def test_owner_of_a_quoted_path(tmp_path, path: str) -> None:
 
 
 def test_own_versions(tmp_path) -> None:
-    """NVRTC and nvJitLink tell for themselves: beside them, or inside; an empty file tells nothing."""
+    """NVRTC and nvJitLink are their own witnesses, by a file next to them or by content; an empty file is not."""
     symbols = b"\0__nvJitLinkCreate_12_9\0__nvJitLinkCreate_12_10\0__nvJitLinkCreate_12_3\0"
     assert attribution.attribute(file(tmp_path / "a" / "libnvJitLink.so.12", symbols)).value == (12, 10)
     nvrtc = file(tmp_path / "b" / "libnvrtc.so.13", b"\0libnvrtc-builtins.so.13.2\0")
@@ -188,7 +188,7 @@ def test_own_versions(tmp_path) -> None:
     fact = attribution.attribute(nvrtc)
     assert (fact.value, fact.witness) == ((13, 4), "the builtins next to it, libnvrtc-builtins.so.13.4")
     file(tmp_path / "b" / "libnvrtc-builtins.so.13.5")
-    assert attribution.attribute(nvrtc).value == (13, 2)  # two beside it: the file decides
+    assert attribution.attribute(nvrtc).value == (13, 2)  # two next to it: the content decides
     assert attribution.attribute(file(tmp_path / "c" / "libnvrtc.so.13")).value is None
     assert attribution.attribute(str(tmp_path / "gone" / "libnvJitLink.so.13")).value is None
 
@@ -257,7 +257,7 @@ def test_damaged_files_are_no_answer_and_no_error(tmp_path_factory, lines: list[
 
 
 class Nvml:
-    """An NVML that answers as told, and counts."""
+    """An NVML with given answers that records its calls."""
 
     def __init__(self, init: int = 0, version: int = 0, shutdown: int = 0, text: bytes = b"580.65.06") -> None:
         self.codes = {"init": init, "version": version, "shutdown": shutdown}
@@ -342,7 +342,7 @@ def test_wrong_release(value) -> None:
 
 
 def test_driver_facts_are_asked_once_and_apart(monkeypatch) -> None:
-    """Each question is put once; a release that cannot be had leaves the version known; fakes are not kept."""
+    """Each question is asked once; without a release the version stays known; fakes are not cached."""
     from pytest_cudalink.guardrails import driver
     from pytest_cudalink.probes import libcuda
 

@@ -28,7 +28,7 @@ def _clean(monkeypatch, toolkit) -> None:
 
 
 def given(cuda: str | None, release: str | None = None) -> DriverFacts:
-    """A driver as said."""
+    """A driver with given facts."""
     return DriverFacts(CudaVersion.parse(cuda) if cuda else None, release)
 
 
@@ -41,7 +41,7 @@ OF_THE_WHEELS = {
 
 
 def test_doctor_of_this_environment(toolkit) -> None:
-    """Everything of the environment's toolkit is found, fits, and nothing of it is loaded for that."""
+    """The whole toolkit of this environment is found and fits, and none of it is loaded."""
     code = (
         "from pytest_cudalink.guardrails import doctor\n"
         f"doctor.LOOKED_FOR = {OF_THE_WHEELS!r}\n"
@@ -123,7 +123,7 @@ WHOLE = [item("nvrtc", "13.0"), item("nvJitLink", "13.0"), item("cudart", "13.0"
     ],
 )
 def test_findings(items, cuda, release, arch, code, texts) -> None:
-    """Exit code and findings for what can be there; each finding that counts has a command."""
+    """Exit code and findings of each kind of fault; each finding that counts has a command."""
     report = made(*items, facts=given(cuda, release), arch=arch)
     assert report.exit_code == code, report.findings
     found = "\n".join(finding.text for finding in report.findings)
@@ -142,13 +142,13 @@ def test_releases_that_share_an_isa() -> None:
 
 
 def test_one_skew_has_one_command() -> None:
-    """What PTX and LTO-IR suffer from is repaired by the same words."""
+    """The faults of PTX and LTO-IR have the same repair."""
     report = made(item("nvrtc", "13.2"), item("nvJitLink", "13.0"), facts=given("13.2"))
     assert len({finding.fix for finding in report.findings}) == 1
 
 
 def test_programs_have_no_wheel_up_to_cuda_12() -> None:
-    """What a wheel brings has a command, what none brings has advice; neither is repeated for the other."""
+    """Items that a wheel has get a command, others get advice; neither is repeated for the other."""
     nvcc = replace(item("nvcc", "13.0", "binaries"), wheel="", found_via="the search for programs")
     report = made(*WHOLE, nvcc, facts=given("12.8"))
     refused = [finding for finding in report.findings if "does not run CUDA 13.0" in finding.text]
@@ -179,7 +179,7 @@ def test_links_are_those_of_the_dispatch_table() -> None:
 
 
 def test_copies() -> None:
-    """Another copy of another release is a warning that names both; the same one is none."""
+    """A copy of another release is a warning that names both; a copy of the same release is not."""
     other = Copy("nvrtc", "/opt/torch/libnvrtc.so.12", "loaded in this process", CudaVersion(12, 8), "its builtins")
     report = made(*WHOLE, facts=given("13.0"), copies=(other, replace(other, version=CudaVersion(13, 0))))
     (finding,) = report.findings
@@ -215,7 +215,7 @@ def test_page_and_json(capsys, monkeypatch) -> None:
 
 @pytest.mark.parametrize("columns", [80, 400])
 def test_page_on_a_terminal(capsys, monkeypatch, columns) -> None:
-    """Tables where they have room; in a narrow window paths and commands stand below, whole, to be copied."""
+    """Tables where they have room; in a narrow window paths and commands are below, whole, to be copied."""
     pytest.importorskip("rich")
     report = made(*WHOLE, facts=given("12.8"))
     report.items[0] = replace(report.items[0], path=f"/opt/{'long/' * 30}libnvrtc.so.13")
@@ -233,7 +233,7 @@ def test_page_on_a_terminal(capsys, monkeypatch, columns) -> None:
 
 
 def test_wrong_option(capsys) -> None:
-    """A specifier that is none is said, with exit code 2."""
+    """An invalid specifier is reported, with exit code 2."""
     assert cli.main(["doctor", "--ctk-version", "13.2"]) == 2
     assert "PEP 440" in capsys.readouterr().err
 
@@ -250,7 +250,7 @@ def test_interrupted(monkeypatch, capsys) -> None:
 
 
 def test_a_path_that_the_terminal_cannot_show(tmp_path) -> None:
-    """It is escaped; the exit code stays that of the verdict."""
+    """Such a path is escaped, and the exit code stays that of the verdict."""
     code = (
         "from pytest_cudalink import cli\n"
         "from pytest_cudalink.guardrails import doctor\n"

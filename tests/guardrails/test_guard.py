@@ -38,7 +38,6 @@ from pytest_cudalink.guardrails import (
 from pytest_cudalink.guardrails.items import Item
 from pytest_cudalink.guardrails.pipelines import Pipeline, check_pipeline
 from pytest_cudalink.linker import Linker, LinkerOptions, VersionSkewError
-from pytest_cudalink.plugin import settings
 from pytest_cudalink.versions import CudaVersion
 
 NEW = {"driver_cuda_version": (99, 0)}
@@ -47,7 +46,7 @@ OLD = {"driver_cuda_version": 12000, "driver_release_version": "520.30.01"}
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch, toolkit):
-    """No variable counts, nothing that others loaded, and no guard of the run itself, which gets its own back."""
+    """Without variables, loaded libraries and the run's guard, which is restored afterwards."""
     monkeypatch.delenv(MODE_VARIABLE, raising=False)
     monkeypatch.delenv(DRIVER_COMPATIBILITY_VARIABLE, raising=False)
     monkeypatch.setattr(guard.attribution, "loaded_libraries", lambda names: [])
@@ -62,12 +61,11 @@ def _clean(monkeypatch, toolkit):
 
 
 def test_what_is_exported() -> None:
-    """The three errors are RuntimeErrors of one family; the modes of plugin and guard are the same."""
+    """The three errors are RuntimeErrors of one family, and everything that is exported exists."""
     assert issubclass(CompatibilityCheckError, RuntimeError)
     assert issubclass(CompatibilityInsufficientMetadataError, CompatibilityCheckError)
     assert issubclass(DriverCtkCompatibilityError, CompatibilityCheckError)
     assert issubclass(CompatibilityWarning, UserWarning)
-    assert settings.GUARD_RAIL_MODES == guardrails.MODES
     assert all(hasattr(guardrails, name) for name in guardrails.__all__)
 
 
@@ -95,7 +93,7 @@ def test_answers_are_pathfinders(toolkit) -> None:
 
 @pytest.fixture
 def nowhere() -> str:
-    """A library that cuda.pathfinder knows and this machine has not."""
+    """A library that cuda.pathfinder knows and this machine lacks."""
     for name in ("cudla", "cufile", "nvfatbin", "nvjpeg", "npps", "cufftw"):
         if _pathfinder.find_in_child(name) is None:  # (what is there is not to be left in this process)
             return name
@@ -132,7 +130,7 @@ def test_errors_are_pathfinders(nowhere) -> None:
     ],
 )
 def test_wrong_arguments(arguments) -> None:
-    """Each argument that cannot be meant is a ValueError that names it."""
+    """Each invalid argument is a ValueError that names it."""
     with pytest.raises(ValueError, match=r"PEP 440|driver_cuda_version|driver release|mode"):
         CompatibilityGuardRails(**arguments)
     with pytest.raises(TypeError):
@@ -140,7 +138,7 @@ def test_wrong_arguments(arguments) -> None:
 
 
 def test_constraint_and_error(toolkit) -> None:
-    """A release that was not asked for is refused again each time, with the verdict at hand; nothing is remembered."""
+    """A release outside of the constraint is refused each time, with its verdict; nothing is remembered."""
     one = CompatibilityGuardRails(ctk_version=SpecifierSet("<12"), **NEW)
     for _ in range(2):
         with pytest.raises(CompatibilityCheckError, match=f"nvrtc headers are of CUDA {toolkit}") as caught:
@@ -151,14 +149,14 @@ def test_constraint_and_error(toolkit) -> None:
 
 
 def test_driver_too_old(toolkit) -> None:
-    """The driver's refusal has a type of its own, and names what relaxes it."""
+    """The driver's refusal has its own type, and says how to relax it."""
     with pytest.raises(DriverCtkCompatibilityError, match=DRIVER_COMPATIBILITY_VARIABLE) as caught:
         CompatibilityGuardRails(driver_cuda_version="11.0").load_nvidia_dynamic_lib("nvrtc")
     assert f"does not run CUDA {toolkit}" in str(caught.value)
 
 
 def test_neither_toolkit_nor_driver(monkeypatch) -> None:
-    """Nsight belongs to nothing that can be judged; best_effort lets it pass, and does not remember it."""
+    """Nsight is not part of a toolkit; best_effort lets it pass, and does not remember it."""
     monkeypatch.setitem(_pathfinder.originals, "find_nvidia_binary_utility", lambda name: f"/opt/nsight/{name}")
     for mode, passes in (("strict", False), ("best_effort", True)):
         one = CompatibilityGuardRails(mode=mode, **NEW)
@@ -259,7 +257,7 @@ def test_forward_compatibility_assumed(monkeypatch, toolkit) -> None:
 
 
 def test_a_second_look_up_is_not_judged_again() -> None:
-    """The first answer is kept, with its verdict; `cache_clear` lets it be asked anew, in cuda.pathfinder as well."""
+    """The first answer is cached, with its verdict; after `cache_clear` it is asked again, also in cuda.pathfinder."""
     verdicts: list[Verdict] = []
     one = CompatibilityGuardRails(on_verdict=verdicts.append, **NEW)
     first = one.locate_nvidia_header_directory("cudart")
@@ -330,7 +328,7 @@ def test_pipeline_after_its_ends(skewed) -> None:
 
 
 def test_a_copy_that_came_later_is_not_the_one_that_is_declared(skewed, monkeypatch) -> None:
-    """What was looked up counts before what somebody else loaded since."""
+    """A looked-up library counts before one that other code loaded later."""
     monkeypatch.setattr(guard, "make_item", _of_13_0)
     for name in ("nvrtc", "nvJitLink"):
         skewed.load_nvidia_dynamic_lib(name)
@@ -503,7 +501,7 @@ def test_lazy_modules_stay_lazy(tmp_path, monkeypatch) -> None:
 
 
 def test_a_module_that_lets_nothing_be_set(monkeypatch) -> None:
-    """What a module refuses to have exchanged is left, and named."""
+    """A function that a module refuses to exchange stays, and is reported."""
 
     class Closed(types.ModuleType):
         def __setattr__(self, name: str, value: object) -> None:
@@ -542,8 +540,8 @@ def test_dependencies_are_judged_first(monkeypatch) -> None:
     assert (loaded, one.remembered) == ([], ())
 
 
-def test_what_cannot_be_told_before_loading(monkeypatch) -> None:
-    """If no search can tell, that is insufficient metadata, and best_effort loads."""
+def test_only_loading_would_show(monkeypatch) -> None:
+    """If no search finds the file, that is insufficient metadata, and best_effort loads."""
 
     def resolve(name: str):
         raise _pathfinder.ResolutionError("the child was killed")
@@ -590,7 +588,7 @@ def test_private_parts_are_there(nowhere) -> None:
 
 
 def test_without_private_parts(monkeypatch) -> None:
-    """Where a version has none of them, the public function in a child tells the same."""
+    """If a version has no private parts, the public function gives the same answer in a child process."""
     known = _pathfinder.resolve("nvJitLink").path
     monkeypatch.setattr(_pathfinder, "private_part", lambda module, name: None)
     _pathfinder.stems.cache_clear()
@@ -605,7 +603,7 @@ def test_without_private_parts(monkeypatch) -> None:
 
 
 def test_a_child_minds_no_file_of_the_working_directory(tmp_path, monkeypatch) -> None:
-    """A json.py of the user is not what the child imports."""
+    """The child does not import a json.py in the working directory."""
     (tmp_path / "json.py").write_text("raise SystemExit('the wrong one')", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     assert _pathfinder.run_child("import json; print(json.dumps([1]))", "a thing") == [1]

@@ -43,7 +43,7 @@ def test_pipelines(producer, consumer, kind, made, read, fine: bool) -> None:
 
 
 def test_what_was_looked_up_is_what_a_pipeline_means() -> None:
-    """A copy that somebody else loaded later does not take the place of the one that was looked up."""
+    """A copy that other code loaded later does not replace the one that was looked up."""
     pipeline = Pipeline("nvrtc", "nvJitLink", "ltoir")
     nvjitlink = item("nvJitLink", "13.0")
     strange = item("nvJitLink", "12.5", via=ALREADY_LOADED)
@@ -54,7 +54,7 @@ def test_what_was_looked_up_is_what_a_pipeline_means() -> None:
 
 @pytest.mark.parametrize("loaded", [0, 1])
 def test_a_pipeline_is_repaired_to_what_is_loaded(loaded: int) -> None:
-    """An end that somebody else loaded cannot be exchanged: the other one has to be of its release."""
+    """An end that other code loaded cannot be replaced: the repair changes the other end."""
     ends = [item("nvrtc", "13.2"), item("nvJitLink", "13.0")]
     ends[loaded] = item(ends[loaded].name, str(ends[loaded].version), via=ALREADY_LOADED)
     verdict = check_pipeline(Pipeline("nvrtc", "nvJitLink", "ltoir"), *ends)
@@ -81,3 +81,40 @@ def test_too_new_ltoir_speaks_as_the_linker_does() -> None:
         "made by CUDA 13.2, linker understands up to 13.0: install 'nvidia-nvjitlink>=13.2', "
         "or compile with CUDA 13.0 or older"
     )
+
+
+def test_the_reason_of_the_rule_is_in_the_refusal() -> None:
+    """A rule other than "not older" says why, also for two releases of one major."""
+    exact = check_pipeline(Pipeline("nvvm", "nvJitLink", "ptx"), item("nvvm", "13.0"), item("nvJitLink", "13.2"))
+    assert exact.message.endswith("linker is of CUDA 13.2; NVVM's output is for the tools of its own release")
+    majors = check_pipeline(Pipeline("nvrtc", "nvJitLink", "ltoir"), item("nvrtc", "12.9"), item("nvJitLink", "13.0"))
+    assert "linker is of CUDA 13.0; LTO-IR is promised to work within one major version" in majors.message
+
+
+@pytest.mark.parametrize(("made", "read"), [(None, "13.0"), ("13.0", None), (None, None)])
+def test_an_end_of_unknown_release_is_not_judged(made: str | None, read: str | None) -> None:
+    """One unknown release is enough to know nothing."""
+    verdict = check_pipeline(Pipeline("nvrtc", "nvJitLink", "ltoir"), item("nvrtc", made), item("nvJitLink", read))
+    assert (verdict.status, "not judged" in verdict.message) == ("compatible", True)
+
+
+def test_a_pipeline_is_repaired_to_the_newer_release() -> None:
+    """Whichever end it is; with a command there is no other advice."""
+    pipeline = Pipeline("nvvm", "nvJitLink", "ptx")
+    for made, read in (("13.2", "13.0"), ("13.0", "13.2")):
+        verdict = check_pipeline(pipeline, item("nvvm", made), item("nvJitLink", read))
+        assert verdict.fix == "pip install 'cuda-toolkit[nvjitlink,nvvm]==13.2.*' 'nvidia-nvjitlink==13.2.*'"
+        assert verdict.otherwise == ""
+
+
+def test_a_pipeline_without_wheels_has_advice() -> None:
+    """No wheel is of CUDA 12.7: the advice takes the place of the command."""
+    verdict = check_pipeline(Pipeline("nvvm", "nvJitLink", "ptx"), item("nvvm", "12.7"), item("nvJitLink", "12.6"))
+    assert (verdict.fix, verdict.otherwise[:26]) == ("", "use an installed CUDA 12.7")
+
+
+def test_an_artifact_is_repaired_by_its_reader() -> None:
+    """An artifact exists already: the command installs the reader of its release, and no producer."""
+    artifact = item("main", "13.2", "artifacts", via="the linker's inputs")
+    verdict = check_pipeline(Pipeline("nvrtc", "nvJitLink", "ltoir"), artifact, item("nvJitLink", "13.0"))
+    assert verdict.fix == "pip install 'cuda-toolkit[nvjitlink]==13.2.*' 'nvidia-nvjitlink==13.2.*'"

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from pytest_cudalink.guardrails.items import Item
-from pytest_cudalink.guardrails.relations import numbered_like_cuda, shared_groups
+from pytest_cudalink.guardrails.relations import libraries_by_name, numbered_like_cuda, shared_groups
 from pytest_cudalink.guardrails.rules import check_pair
 from pytest_cudalink.versions import CudaVersion
 
@@ -64,6 +64,13 @@ def test_relations(a, b, related: bool) -> None:
         assert bool(shared_groups(older, newer)) is related
         assert check_pair(older, newer).status == ("incompatible" if related else "compatible")
         assert check_pair(older, same).status == "compatible"
+
+
+def test_only_the_toolkits_libraries_count_by_name() -> None:
+    """Headers of the same name, and libraries that are not the toolkit's, are left out."""
+    nvrtc = item("nvrtc", "13.0")
+    others = [item("nvrtc", "13.2", "headers"), item("nccl", None, of="other"), item("cuda", None, of="driver")]
+    assert libraries_by_name([*others, nvrtc]) == {"nvrtc": nvrtc}
 
 
 def test_wheel_names() -> None:

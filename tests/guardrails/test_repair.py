@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_cudalink.guardrails.items import Item
-from pytest_cudalink.guardrails.repair import repair
+from pytest_cudalink.guardrails.repair import by_hand, repair
 from pytest_cudalink.versions import CudaVersion
 
 
@@ -36,3 +38,61 @@ def test_repair(items, version, command) -> None:
     """The command names extras that the release has, and pins the nvJitLink that cuda-toolkit 13 leaves open."""
     made = [item(name, version, kind) for kind, name in items]
     assert repair(made, CudaVersion.parse(version)) == command
+
+
+NVCC, PTXAS = ("binaries", "nvcc"), ("binaries", "ptxas")
+
+
+@pytest.mark.parametrize(
+    ("items", "version", "expected"),
+    [
+        ([(NVCC, "12.8")], "12.9", ""),
+        ([(NVRTC, "12.8"), (NVCC, "12.8")], "12.9", ""),
+        ([(NVCC, "13.0"), (PTXAS, "12.9")], "12.9", ""),
+        ([(NVCC, "12.9")], "12.9", "pip install 'cuda-toolkit[nvcc]==12.9.*'"),
+        ([(NVCC, "12.9")], "13.0", "pip install 'cuda-toolkit[nvcc]==13.0.*'"),
+    ],
+)
+def test_no_wheel_brings_programs_up_to_cuda_12(items, version: str, expected: str) -> None:
+    """A program of another release cannot be exchanged by a wheel of CUDA 12; one that is to stay can."""
+    made = [item(name, release, kind) for (kind, name), release in items]
+    assert repair(made, CudaVersion.parse(version)) == expected
+
+
+@pytest.mark.parametrize(
+    ("items", "advice"),
+    [
+        ([NVCC], "put the bin folder of a CUDA 12.9 toolkit first on PATH"),
+        ([NVRTC, NVCC], "put the bin folder of a CUDA 12.9 toolkit first on PATH"),
+        ([NVRTC], "use an installed CUDA 12.9 for all of these, or a release from 11.8 on, which has wheels"),
+    ],
+)
+def test_advice(items, advice: str) -> None:
+    """Where there is no command, the advice names PATH for programs and an installed toolkit for the rest."""
+    assert by_hand([item(name, "13.0", kind) for kind, name in items], CudaVersion(12, 9)) == advice
+
+
+@pytest.mark.parametrize(
+    ("version", "command"),
+    [
+        ("12.7", "pip install 'cuda-toolkit[nvrtc]>=12.0,<12.8'"),
+        ("11.7", ""),
+        ("11.8", "pip install 'cuda-toolkit[nvrtc]>=11.0,<11.9'"),
+        ("99.0", "pip install 'cuda-toolkit[nvrtc]>=99.0,<99.1'"),
+    ],
+)
+def test_repair_up_to_a_release(version: str, command: str) -> None:
+    """With at_most an older release of the same major will do; one that is not known yet is taken to have wheels."""
+    assert repair([item("nvrtc", "11.8")], CudaVersion.parse(version), at_most=True) == command
+
+
+def test_wheels_of_a_newer_major_go_first() -> None:
+    """They are uninstalled; wheels of the same or an older major, and items of no wheel, are not."""
+    items = [
+        replace(item("nvrtc", "13.0"), wheel="new"),
+        replace(item("cudart", "12.8"), wheel="same"),
+        replace(item("cufft", "11.8"), wheel="old"),
+        replace(item("curand", None), wheel="unknown"),
+        item("nvJitLink", "13.0"),
+    ]
+    assert repair(items, CudaVersion(12, 9)).startswith("pip uninstall -y new && pip install ")

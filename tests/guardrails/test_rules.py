@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -9,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
-from pytest_cudalink.guardrails.items import ALREADY_LOADED, Fact, Item
+from pytest_cudalink.compat.releases import DRIVER_BRANCH_FLOOR
+from pytest_cudalink.guardrails.items import ALREADY_LOADED, Fact, Item, Verdict
 from pytest_cudalink.guardrails.pipelines import ARTIFACT_KINDS, Pipeline
 from pytest_cudalink.guardrails.relations import packaged_with, shared_groups
 from pytest_cudalink.guardrails.rules import (
@@ -23,7 +26,7 @@ from pytest_cudalink.guardrails.rules import (
     parse_constraint,
     worst,
 )
-from pytest_cudalink.versions import DRIVER_BRANCH_FLOOR, CudaVersion
+from pytest_cudalink.versions import CudaVersion
 
 NEW = KnownDriver(CudaVersion(99, 0))
 
@@ -107,7 +110,7 @@ def test_forward_compatibility_relaxes_the_driver_rule_alone(ctk, cuda, release)
 
 
 def test_the_reproducer() -> None:
-    """A 13.2 NVRTC wheel beside 13.0 headers of a system toolkit: both items, witnesses, rule and command."""
+    """A 13.2 NVRTC wheel with 13.0 headers of a system toolkit: both items, witnesses, rule and command."""
     nvrtc = item("nvrtc", "13.2")
     headers = item("cudart", "13.0", "headers", via="system-ctk-root")
     verdict = judge(headers, [nvrtc], driver=NEW)
@@ -162,6 +165,14 @@ def test_repair_of_a_constraint(constraint: str, name: str, command: str) -> Non
     verdict = check_constraint(found, SpecifierSet(constraint))
     assert verdict.fix == command
     assert bool(verdict.otherwise) == (not command)
+
+
+def test_advice_for_a_constraint() -> None:
+    """A program that no wheel brings: the advice is the newest release that the constraint admits."""
+    verdict = check_constraint(item("nvcc", "13.0", "binaries"), SpecifierSet(">=12.6,<13"))
+    assert (verdict.fix, verdict.otherwise) == ("", "put the bin folder of a CUDA 12.9 toolkit first on PATH")
+    verdict = check_constraint(item("nvrtc", "13.0"), SpecifierSet(">=99"))
+    assert (verdict.fix, verdict.otherwise) == ("", "no known release of CUDA is among '>=99'")
 
 
 @pytest.mark.parametrize("value", ["==13.2.2", "~=13.2.1", ">=13.2.1,<14", SpecifierSet(">=13,<13.2.2")])
@@ -244,6 +255,181 @@ def test_order_of_the_checks() -> None:
     assert rule(nvjitlink, driver=unknown, unknown_driver_passes=True) == "pipeline"
 
 
+def test_worst() -> None:
+    """The most severe verdict, and the first of equal ones."""
+    fine, unknown, refused, again = (
+        Verdict(status, "rule", str(number))
+        for number, status in enumerate(["compatible", "insufficient_metadata", "incompatible", "incompatible"])
+    )
+    assert worst([fine, unknown, refused, again]) is refused
+    assert worst([unknown, refused, again, fine]) is refused
+    assert worst([fine, unknown]) is unknown
+    assert worst([fine]) is fine
+    with pytest.raises(ValueError, match="empty"):
+        worst([])
+
+
+def test_known_driver_says_where_its_facts_are_from() -> None:
+    """A known fact has the given witness, an unknown one the reason."""
+    known = KnownDriver(CudaVersion(13, 0), "580.65.06", "as nvidia-smi says")
+    assert known.cuda() == Fact(CudaVersion(13, 0), "as nvidia-smi says")
+    assert known.release() == Fact("580.65.06", "as nvidia-smi says")
+    unknown = KnownDriver(None, None, "as nvidia-smi says")
+    assert unknown.cuda() == Fact(None, "no CUDA version of the driver is known")
+    assert unknown.release() == Fact(None, "no release of the driver is known")
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [("==13.2.2", "==13.2.*"), (">=13.2.1", ">=13.2"), ("~=13.2.1", "~=13.2"), ("!=13.2.3", "!=13.2")],
+)
+def test_a_patch_number_has_a_replacement(value: str, written: str) -> None:
+    """The error names the specifier to write instead."""
+    with pytest.raises(ValueError, match=rf"PEP 440 specifier {re.escape(written)}$"):
+        parse_constraint(value)
+
+
+@pytest.mark.parametrize(
+    ("keeps", "other"),
+    [
+        # what the driver runs, even if the other is loaded
+        (("nvrtc", "13.0", "system"), ("nvrtc", "13.5", ALREADY_LOADED)),
+        # what is loaded, even if the other is a wheel
+        (("nvrtc", "13.0", ALREADY_LOADED), ("nvrtc", "13.2", "site-packages")),
+        # the only wheel, even if the other is newer
+        (("nvrtc", "13.0", "site-packages"), ("nvrtc", "13.2", "system")),
+        (("nvrtc", "13.2", "system"), ("nvrtc", "13.0", "CUDA_PATH")),
+        (("nvrtc", "13.2", "site-packages"), ("nvrtc", "13.0", "site-packages")),
+    ],
+)
+def test_which_release_a_pair_keeps(keeps, other) -> None:
+    """The repair goes to the release that the driver runs, then to what is loaded, a wheel, and the newer one."""
+    items = [item(name, version, via=via) for name, version, via in (keeps, other)]
+    for order in (items, items[::-1]):
+        (verdict,) = [one for one in judge_all(order, driver=KnownDriver(CudaVersion(13, 2))) if one.rule == "same-ctk"]
+        assert f"=={keeps[1]}.*" in verdict.fix
+
+
+def test_a_release_that_the_driver_runs_exactly_is_kept() -> None:
+    """The driver's own release counts as one that it runs."""
+    pair = [item("nvrtc", "13.2", via="system"), item("nvrtc", "13.0", via="CUDA_PATH")]
+    (verdict,) = [one for one in judge_all(pair, driver=KnownDriver(CudaVersion(13, 2))) if one.rule == "same-ctk"]
+    assert "==13.2.*" in verdict.fix
+
+
+def test_a_pair_of_which_little_is_known_is_independent() -> None:
+    """A pair with an unknown release, or with an item that is not the toolkit's, is not compared."""
+    nvrtc, headers = item("nvrtc", "13.0"), item("cudart", "13.2", "headers")
+    assert check_pair(nvrtc, headers).status == "incompatible"
+    for a, b in (
+        (replace(nvrtc, version=None), headers),
+        (nvrtc, replace(headers, version=None)),
+        (nvrtc, replace(headers, packaged_with="other")),
+        (replace(nvrtc, packaged_with="driver"), headers),
+    ):
+        verdict = check_pair(a, b)
+        assert (verdict.status, "independent" in verdict.message) == ("compatible", True)
+
+
+def test_a_pair_without_wheels_has_advice() -> None:
+    """No wheel is of CUDA 12.7: the advice takes the place of the command, and only there."""
+    verdict = check_pair(item("cudart", "12.6", "headers"), item("nvrtc", "12.7"))
+    assert (verdict.fix, verdict.otherwise[:26]) == ("", "use an installed CUDA 12.7")
+    verdict = check_pair(item("cudart", "12.7", "headers"), item("nvrtc", "12.6"))
+    assert (verdict.fix[:11], verdict.otherwise) == ("pip install", "")
+
+
+def test_the_driver_rule_asks_nothing_for_other_items() -> None:
+    """An item of unknown release, or that is not the toolkit's, passes without a question."""
+    driver = Asked("11.0", "450.80.02")
+    for one in (item("nvrtc", None), item("nvrtc", "13.0", of="other"), item("cuda", None, of="driver")):
+        assert check_driver(one, driver).status == "compatible"
+    assert driver.asked == []
+
+
+@pytest.mark.parametrize(
+    ("one", "fix", "otherwise"),
+    [
+        (item("nvrtc", "13.0"), "pip install 'cuda-toolkit[nvrtc]>=12.0,<12.9'", "install a driver for CUDA 13.0"),
+        (
+            item("nvcc", "13.0", "binaries"),
+            "",
+            "put the bin folder of a CUDA 12.8 toolkit first on PATH, or install a driver for CUDA 13.0",
+        ),
+    ],
+)
+def test_advice_of_the_driver_rule(one: Item, fix: str, otherwise: str) -> None:
+    """A library has a command; a program that no wheel brings has advice."""
+    verdict = check_driver(one, KnownDriver(CudaVersion(12, 8)))
+    assert (verdict.fix, verdict.otherwise) == (fix, otherwise)
+
+
+def test_a_program_that_a_wheel_brings_has_a_command() -> None:
+    """From CUDA 13 on: no advice about PATH stands next to it."""
+    verdict = check_driver(item("nvcc", "13.2", "binaries"), KnownDriver(CudaVersion(13, 0), "570.0"))
+    assert verdict.fix == "pip install 'cuda-toolkit[nvcc]>=13.0,<13.1'"
+    assert verdict.otherwise == "install a driver for CUDA 13.2"
+
+
+def test_an_unknown_release_of_the_driver_has_a_command_too() -> None:
+    """Where the release decides and is unknown, an older toolkit helps, or giving the release."""
+    verdict = check_driver(item("nvrtc", "13.2"), KnownDriver(CudaVersion(13, 0)))
+    assert verdict.fix == "pip install 'cuda-toolkit[nvrtc]>=13.0,<13.1'"
+    assert verdict.otherwise == "give the release, driver_release_version='580.65.06'"
+    assert "from branch 580 on" in verdict.message
+
+
+def test_an_item_that_was_remembered_itself_is_not_compared() -> None:
+    """Looked up again, it does not clash with itself; a second one of another release does."""
+    nvrtc = item("nvrtc", "13.0")
+    assert judge(nvrtc, [nvrtc], driver=NEW).rule == "driver"
+    assert judge(nvrtc, [item("nvrtc", "13.2")], driver=NEW).rule == "same-ctk"
+
+
+def test_pipelines_of_other_libraries_are_left_alone() -> None:
+    """Only pipelines with the item at one end are judged, and only if both ends are there."""
+    clash = [item("nvrtc", "13.2"), item("nvJitLink", "13.0")]
+    pipelines = [Pipeline("nvrtc", "nvJitLink", "ltoir")]
+    assert judge(item("cufft", "13.0"), clash, driver=NEW, pipelines=pipelines).rule == "driver"
+    assert judge(clash[0], [], driver=NEW, pipelines=pipelines).rule == "driver"
+    assert judge(clash[0], clash[1:], driver=NEW, pipelines=pipelines).rule == "pipeline"
+
+
+@pytest.mark.parametrize(("passes", "rule"), [(False, "driver"), (True, "pipeline")])
+def test_pipelines_after_an_insufficient_driver(passes: bool, rule: str) -> None:
+    """An unknown driver alone lets pipelines be judged, and only where the caller says so."""
+    nvrtc, nvjitlink = item("nvrtc", "13.2"), item("nvJitLink", "13.0")
+    judged = {"pipelines": [Pipeline("nvrtc", "nvJitLink", "ltoir")], "unknown_driver_passes": passes}
+    assert judge(nvrtc, [nvjitlink], driver=KnownDriver(None), **judged).rule == rule
+    old = KnownDriver(CudaVersion(12, 0))
+    assert judge(nvrtc, [nvjitlink], driver=old, **judged).rule == "driver"
+    other = item("nvrtc", None)
+    assert judge(other, [nvjitlink], driver=KnownDriver(None), **judged).rule == "ctk-version-known"
+
+
+def test_judge_all_counts_each_once() -> None:
+    """One verdict for each item and rule, each related pair and each pipeline; duplicates add none."""
+    nvrtc, nvjitlink, headers = item("nvrtc", "13.0"), item("nvJitLink", "13.0"), item("cudart", "13.0", "headers")
+    pipeline = Pipeline("nvrtc", "nvJitLink", "ltoir")
+    verdicts = judge_all([nvrtc, nvjitlink, headers, nvrtc], driver=NEW, pipelines=[pipeline, pipeline])
+    counted = Counter(verdict.rule for verdict in verdicts)
+    assert counted == {"ctk-version-known": 3, "ctk-constraint": 3, "driver": 3, "same-ctk": 1, "pipeline": 1}
+    (pair,) = [verdict for verdict in verdicts if verdict.rule == "same-ctk"]
+    assert pair.message.startswith("the nvrtc library and the cudart headers are both of CUDA 13.0")
+
+
+def test_pipelines_are_of_dynamic_libraries() -> None:
+    """Headers with the name of a library are no end of a pipeline."""
+    pipelines = [Pipeline("nvvm", "nvJitLink", "ptx")]
+    items = [item("nvvm", "13.2", "headers"), item("nvJitLink", "13.0")]
+    assert not [one for one in judge_all(items, driver=NEW, pipelines=pipelines) if one.rule == "pipeline"]
+
+
+def test_a_pre_release_in_a_constraint() -> None:
+    """A release counts for a specifier that names a pre-release of it."""
+    assert check_constraint(item("nvrtc", "13.2"), parse_constraint(">=13.2rc1")).status == "compatible"
+
+
 # -- the algebra
 
 ITEMS = st.builds(
@@ -287,7 +473,7 @@ def test_order_of_look_ups_never_matters(items, driver, pipelines, constraint, d
 
 @given(ITEMS, st.lists(ITEMS, max_size=4), DRIVERS, PIPELINES)
 def test_looking_up_again_changes_nothing(one, remembered, driver, pipelines) -> None:
-    """What passed once passes again beside itself, with the same verdict."""
+    """An item that passed passes again together with itself, with the same verdict."""
     judged = {"driver": driver, "pipelines": pipelines}
     first = judge(one, remembered, **judged)
     assert judge(one, [*remembered, one], **judged) == first

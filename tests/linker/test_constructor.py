@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+
 import pytest
 
 from pytest_cudalink import probes
 from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode, VersionSkewError, forcing
+from pytest_cudalink.linker.backends import OPENERS
 from pytest_cudalink.linker.dispatch import Case, cases, policies
+from pytest_cudalink.linker.input_checks import added_checks
+from pytest_cudalink.targets import BackendChoice, LinkEvent
+from pytest_cudalink.targets.bundled import Bundled
+from pytest_cudalink.targets.steering import Steering
 
 ALL_CASES = [case for policy in policies() for case in cases(policy)]
 
 
 class RecordingState:
-    """A backend that only remembers; the table can be gone through without any library."""
+    """A backend that only records its options and inputs; the table can be gone through without any library."""
 
     error_log = info_log = ""
     handle = 1
 
-    def __init__(self, *arguments) -> None:
+    def __init__(self, options) -> None:
+        self.options = options
         self.inputs: list[tuple[str, str]] = []
+        self.lock = threading.RLock()
 
     def add(self, kind: str, code: bytes, name: str) -> None:
         self.inputs.append((kind, name))
+
+    def complete(self, target: str) -> bytes:
+        return b""
 
     def read_logs(self) -> None: ...
 
@@ -30,9 +43,17 @@ class RecordingState:
 
 
 @pytest.fixture
-def no_libraries(monkeypatch):
-    """Linkers without a library behind them."""
-    monkeypatch.setattr(Linker, "_open_state", lambda self: RecordingState())
+def no_libraries(monkeypatch) -> list[RecordingState]:
+    """Linkers without a library behind them; the list of all links that were opened."""
+    opened: list[RecordingState] = []
+
+    def open_state(options) -> RecordingState:
+        opened.append(RecordingState(options))
+        return opened[-1]
+
+    for backend in OPENERS:
+        monkeypatch.setitem(OPENERS, backend, open_state)
+    return opened
 
 
 @pytest.fixture
@@ -68,13 +89,13 @@ def test_needs_an_input(no_probes) -> None:
 
 @pytest.mark.parametrize("wrong", [None, b"ptx", "main.ptx", 3, LinkerOptions()])
 def test_inputs_are_object_codes(wrong: object, no_probes, sample_code) -> None:
-    """A wrong input is a TypeError before any dispatch, also behind good ones and beside damaged ones."""
+    """A wrong input is a TypeError before any dispatch, also after good ones and with damaged ones."""
     with pytest.raises(TypeError, match=f"got {type(wrong).__name__}"):
         Linker(sample_code("13.0/main.ptx"), ObjectCode.from_ptx(b"junk"), wrong)  # type: ignore[arg-type]
 
 
 def test_options_are_linker_options(no_probes, sample_code) -> None:
-    """A dict is no LinkerOptions."""
+    """A dict is not a LinkerOptions."""
     with pytest.raises(TypeError, match="LinkerOptions, got dict"):
         Linker(sample_code("13.0/main.ptx"), options={"arch": "sm_90"})  # type: ignore[arg-type]
 
@@ -169,10 +190,77 @@ def test_forcing(no_libraries, sample_code) -> None:
             Linker(code, options=options, backend=wrong)  # type: ignore[arg-type]
 
 
+@pytest.fixture
+def links() -> Iterator[list[LinkEvent]]:
+    """A run that forces the driver is active; its links."""
+    events: list[LinkEvent] = []
+    steering = Steering([Bundled()], on_link=events.append)
+    steering.start(BackendChoice("driver", "the run"))
+    yield events
+    steering.stop()
+
+
+def test_who_forces(links, no_libraries, sample_code) -> None:
+    """The argument wins over a choice set by hand, and that over the run; links report only the run's choice."""
+    code, options = sample_code("12.9/main.ptx"), LinkerOptions(arch="sm_90")
+    with probes.fake(driver="12.9", nvjitlink="12.9"):
+        assert forcing.forced() == BackendChoice("driver", "the run")
+        first = Linker(code, options=options)
+        with forcing.forced_backend("nvjitlink", "a person"):
+            assert forcing.forced() == BackendChoice("nvjitlink", "a person")
+            second = Linker(code, options=options)
+            third = Linker(code, options=options, backend="driver")
+        assert forcing.forced() == BackendChoice("driver", "the run")
+        for linker in (first, second, third):
+            linker.link()
+    assert [linker.decision.because for linker in (first, second, third)] == [
+        "forced by the run",
+        "forced by a person",
+        "forced by the argument 'backend'",
+    ]
+    assert [(event.backend, event.forced) for event in links] == [
+        ("driver", "the run"),
+        ("nvjitlink", None),
+        ("driver", None),
+    ]
+
+
+def test_a_faked_version_keeps_what_is_forced_by_hand(links, no_libraries, sample_code) -> None:
+    """The run applies its choice again when a version is faked; a person's choice stays before it."""
+    with forcing.forced_backend("nvjitlink", "a person"), probes.fake(nvjitlink="12.9"):
+        linker = Linker(sample_code("12.9/main.ptx"), options=LinkerOptions(arch="sm_90"))
+    assert linker.decision.because == "forced by a person"
+
+
+def test_added_checks(monkeypatch, no_libraries, sample_code) -> None:
+    """An added check sees every leaf that nvJitLink is to link; its error becomes one that names the input."""
+    seen = []
+
+    def check(name, artifact, nvjitlink) -> Exception | None:
+        seen.append((name, artifact.kind, str(nvjitlink)))
+        return LookupError("two\nlines") if artifact.kind == "cubin" else None
+
+    monkeypatch.setattr("pytest_cudalink.linker.input_checks.added_checks", [*added_checks, check])
+    options = LinkerOptions(arch="sm_90")
+    with probes.fake(driver="13.0", nvjitlink="13.0"):
+        Linker(sample_code("13.0/main.ptx"), options=options, backend="nvjitlink")
+        assert seen == [("13.0/main.ptx", "ptx", "13.0")]
+        with pytest.raises(
+            VersionSkewError, match=r"nvJitLink 13.0 must not link this input\n.*\n  two\n  lines"
+        ) as caught:
+            Linker(sample_code("13.0/main.cubin"), options=options, backend="nvjitlink")
+        assert caught.value.input_name == "13.0/main.cubin"
+        assert isinstance(caught.value.__cause__, LookupError)
+        Linker(sample_code("13.0/main.cubin"), options=options, backend="driver")
+        unchecked = LinkerOptions(arch="sm_90", check_inputs=False)
+        Linker(sample_code("13.0/main.cubin"), options=unchecked, backend="nvjitlink")
+    assert len(seen) == 2
+
+
 @pytest.mark.parametrize("policy", ["lenient", "", ["strict-major"], 3])
 @pytest.mark.parametrize("backend", [None, "nvjitlink"])
 def test_wrong_policy(policy, backend, no_libraries, sample_code) -> None:
-    """A policy that does not exist is an error also beside a backend, which needs none."""
+    """A policy that does not exist is an error even with a backend, which needs no policy."""
     with probes.fake(nvjitlink="13.0"), pytest.raises(ValueError, match="unknown linker policy .*; known: strict-"):
         Linker(sample_code("12.9/main.ptx"), options=LinkerOptions(arch="sm_90"), policy=policy, backend=backend)
 
@@ -244,15 +332,16 @@ def test_architecture_without_a_device(no_libraries, sample_code, monkeypatch) -
     """Without a device the inputs say it, if they agree; otherwise it must be given."""
     monkeypatch.setattr(probes, "device_arch", lambda: None)
     with probes.fake(driver=None, nvjitlink="13.2"):
-        assert Linker(sample_code("13.2/main.ptx"))._nvjitlink_options == ["-arch=sm_90"]
+        Linker(sample_code("13.2/main.ptx"))
+        assert no_libraries[-1].options == ["-arch=sm_90"]
         with pytest.raises(ValueError, match="the inputs are for sm_100, sm_90"):
             Linker(sample_code("13.2/main.ptx"), sample_code("13.2/user-sm_100.cubin"))
-        linker = Linker(sample_code("13.2/main.ltoir"), options=LinkerOptions(ptx=True))
-        assert linker._nvjitlink_options[0] == "-arch=compute_90"
+        Linker(sample_code("13.2/main.ltoir"), options=LinkerOptions(ptx=True))
+        assert no_libraries[-1].options[0] == "-arch=compute_90"
 
 
-def test_architecture_of_an_input_that_nobody_knows(no_libraries, samples, monkeypatch) -> None:
-    """Where the input says what to link for, the error names the input."""
+def test_unknown_architecture_of_an_input(no_libraries, samples, monkeypatch) -> None:
+    """The error names the input whose architecture would have been taken."""
     monkeypatch.setattr(probes, "device_arch", lambda: None)
     odd = ObjectCode.from_ptx(samples["13.0/user.ptx"].replace(b"sm_90", b"sm_91"), name="odd.ptx")
     with (
@@ -263,7 +352,7 @@ def test_architecture_of_an_input_that_nobody_knows(no_libraries, samples, monke
     old = ObjectCode.from_ptx(samples["13.0/user.ptx"].replace(b"sm_90", b"sm_70"), name="old.ptx")
     with (
         probes.fake(driver=None, nvjitlink="13.0"),
-        pytest.raises(ValueError, match=r"input 'old.ptx' = 'sm_70' is not of CUDA 13.0"),
+        pytest.raises(ValueError, match=r"input 'old.ptx' = 'sm_70' is not an architecture of CUDA 13.0"),
     ):
         Linker(old)
 
@@ -280,7 +369,7 @@ def test_architecture_that_the_release_lacks(no_libraries, sample_code) -> None:
     """sm_70 went with 13.0; the list of what is known is that of the release."""
     with (
         probes.fake(driver=None, nvjitlink="13.0"),
-        pytest.raises(ValueError, match="not of CUDA 13.0|is not of CUDA 13.0") as caught,
+        pytest.raises(ValueError, match="LinkerOptions.arch = 'sm_70' is not an architecture of CUDA 13.0") as caught,
     ):
         Linker(sample_code("13.0/main.ptx"), options=LinkerOptions(arch="sm_70"))
     assert "known: sm_75, sm_80" in str(caught.value)
@@ -291,7 +380,8 @@ def test_lto_switched_off_for_ltoir(no_libraries, sample_code) -> None:
     with probes.fake(driver=None, nvjitlink="13.2"):
         with pytest.raises(ValueError, match="link_time_optimization = False, but input '13.0/main.ltoir' is LTO-IR"):
             Linker(sample_code("13.0/main.ltoir"), options=LinkerOptions(arch="sm_90", link_time_optimization=False))
-        assert "-lto" in Linker(sample_code("13.0/main.ltoir"), options=LinkerOptions(arch="sm_90"))._nvjitlink_options
+        Linker(sample_code("13.0/main.ltoir"), options=LinkerOptions(arch="sm_90"))
+        assert "-lto" in no_libraries[-1].options
 
 
 def test_object_code_sources(samples, tmp_path) -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from pytest_cudalink.linker import dispatch
 from pytest_cudalink.linker.dispatch import Case, Policy, Row, cases, choose_backend, driver_matters, explain, policies
-from pytest_cudalink.plugin import settings
 from pytest_cudalink.versions import CudaVersion
 
 UNAVAILABLE, MATCHING = "nvJitLink is not available", "matching major versions"
@@ -145,11 +144,6 @@ def test_unknown_policy_lists_the_known() -> None:
     for wrong in ("lenient", "", ["strict-major"]):
         with pytest.raises(ValueError, match="strict-major, newer-driver-ok, released"):
             choose_backend(13, (13, 0), False, False, policy=wrong)  # type: ignore[arg-type]
-
-
-def test_the_plugin_offers_exactly_the_policies_of_the_file() -> None:
-    """The plugin does not read the file at start-up, so its list is held against it here."""
-    assert tuple(policies()) == settings.POLICIES
 
 
 ROW = Row("r", "any", "none", "no", "driver", "because")

@@ -1,4 +1,4 @@
-"""One handle of a library, which several threads and the end of the process may want at once."""
+"""One handle of a library, which several threads and the end of the process may use at once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from pytest_cudalink.linker import Linker, LinkerOptions
+from pytest_cudalink.linker.backends import OPENERS
 from pytest_cudalink.linker.backends.state import LinkState
 
 PATIENCE = 60.0  # seconds; only a failing test waits that long
 
 
 class SlowState(LinkState):
-    """A library whose link takes until `finish` is set; it tells what is done to it."""
+    """A library whose link takes until `finish` is set; it records every call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +54,7 @@ def state() -> SlowState:
 @pytest.fixture
 def linker(state, monkeypatch, sample_code) -> Linker:
     """A linker on that library."""
-    monkeypatch.setattr(Linker, "_open_state", lambda self: state)
+    monkeypatch.setitem(OPENERS, "nvjitlink", lambda _options: state)
     return Linker(sample_code("13.0/user.ptx"), options=LinkerOptions(arch="sm_90"), backend="nvjitlink")
 
 
@@ -77,7 +78,7 @@ def test_close_waits_for_the_link(state, linker, threads) -> None:
 
 
 def test_two_threads_link_once(state, linker, threads) -> None:
-    """Whoever comes second gets the same code."""
+    """The second thread gets the same code."""
     first, second = (threads.submit(linker.link) for _ in range(2))
     state.finish.set()
     assert first.result(PATIENCE) is second.result(PATIENCE)
@@ -93,15 +94,15 @@ def test_closing_again_inside_a_call(state) -> None:
 
 @pytest.mark.parametrize("use", [lambda state: state.add("ptx", b"", "late"), lambda state: state.complete("cubin")])
 def test_closed(state, use) -> None:
-    """A handle that is gone is never given to the library."""
+    """A closed handle is never passed to the library."""
     state.close()
     with pytest.raises(RuntimeError, match="the linker is closed"):
         use(state)
     assert state.done == ["release"]
 
 
-def test_names_that_are_no_text(state) -> None:
-    """A file name with bytes that are no UTF-8 reaches the library as something that it can print."""
+def test_names_that_are_not_utf8(state) -> None:
+    """A file name with bytes that are not UTF-8 reaches the library in printable form."""
     state.add("ptx", b"", os.fsdecode(b"\xff.ptx"))
     assert state.done == ["add ?.ptx"]
 
@@ -109,7 +110,7 @@ def test_names_that_are_no_text(state) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_does_not_wait(state, threads) -> None:
-    """The thread at work is not in the child, where nobody would ever let the handle go."""
+    """The thread at work does not exist in the child, where the lock would stay held forever."""
     linking = threads.submit(state.complete, "cubin")
     assert state.begun.wait(PATIENCE)
     child = os.fork()

@@ -95,14 +95,14 @@ def test_names(field: str, option: str, names) -> None:
 @pytest.mark.parametrize("field", ["ftz", "prec_div", "prec_sqrt", "fma"])
 @pytest.mark.parametrize("value", [True, False])
 def test_floating_point_modes_need_lto(field: str, value: bool) -> None:
-    """Without LTO they change nothing, which nobody would see: a warning says so, and where they belong."""
+    """Without LTO they silently change nothing: a warning says so, and where they belong."""
     with pytest.warns(UserWarning, match=rf"LinkerOptions.{field} = {value} has no effect without LTO .*nvjitlink"):
         nvjitlink(LinkerOptions(**{field: value}))
 
 
 def test_variables_used_needs_lto() -> None:
     """Without LTO nvJitLink would drop every kernel."""
-    with pytest.raises(ValueError, match=r"LinkerOptions.variables_used = \('v',\): the nvjitlink backend .* LTO only"):
+    with pytest.raises(ValueError, match=r"LinkerOptions.variables_used = \('v',\): the nvjitlink .* only with LTO"):
         nvjitlink(LinkerOptions(variables_used="v"))
     assert nvjitlink(LinkerOptions(variables_used=())) == ["-arch=sm_90"]
     assert "-variables-used=v" in nvjitlink(LinkerOptions(variables_used="v", link_time_optimization=True))
@@ -149,7 +149,7 @@ def test_wrong_types(field: str, value: object) -> None:
     ],
 )
 def test_impossible_values(fields: dict[str, object], words: str) -> None:
-    """A value that cannot be meant is refused when the options are made."""
+    """An invalid value is rejected when the options are made."""
     with pytest.raises(ValueError, match=words):
         LinkerOptions(**fields)
 

@@ -25,7 +25,7 @@ def _clean(monkeypatch, toolkit) -> None:
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, run_pytest):
-    """Run pytest on one module in a process of its own."""
+    """Run pytest on one module in a child process."""
 
     def go(module: str, *arguments: str, ini: str = "") -> pytest.RunResult:
         pytester.makepyfile(module)
@@ -37,7 +37,7 @@ def run(pytester: pytest.Pytester, run_pytest):
 
 
 def test_off_by_default(run) -> None:
-    """Without a word nothing is routed, nothing is imported, and nothing is said."""
+    """Without the option nothing is routed, imported or reported."""
     result = run(
         """
         import sys
@@ -202,7 +202,7 @@ def test_verdicts_are_recorded(run, pytester, arguments: list[str]) -> None:
 
 
 def test_the_plugin_itself_is_not_refused(run, pytester) -> None:
-    """What the plugin asks for its records and requirements is no look-up of the suite."""
+    """Questions of the plugin for its records and requirements do not count as look-ups of the suite."""
     module = (
         LOOKS_UP
         + """

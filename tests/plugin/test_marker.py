@@ -256,10 +256,10 @@ class TestGroup(unittest.TestCase):
 @pytest.mark.parametrize(
     ("keywords", "words"),
     [
-        ("driver='13.x'", "driver='13.x' is no version specifier; write driver='>=13.0'"),
-        ("arch='sm_09'", "arch='sm_09' is no architecture; known: sm_50, *, sm_121f, and newer ones"),
-        ("arch='hopper'", "arch='hopper' is no version specifier; write arch='sm_90', or *"),
-        ("gpu='yes'", "gpu='yes': write True for a real device, False for none"),
+        ("driver='13.x'", "driver='13.x' is not a version specifier; write driver='>=13.0'"),
+        ("arch='sm_09'", "arch='sm_09' is unknown; expected sm_50, *, sm_121f, or a newer one"),
+        ("arch='hopper'", "arch='hopper' is not a version specifier; write arch='sm_90', or *"),
+        ("gpu='yes'", "gpu='yes'; expected True for a real device, or False for none"),
         ("backend='cuda'", "backend='cuda': write one of 'driver', 'nvjitlink', 'each'"),
         ("isolate=1", "isolate=1: write True or False"),
         ("driver='13', otherwise='ignore'", "otherwise='ignore': write 'skip', 'xfail' or Raises(...), *"),
@@ -284,7 +284,7 @@ def test_usage_error_in_a_worker(run, arguments) -> None:
     result = run("@pytest.mark.cudalink(driver='x')\ndef test_marked(): pass\ndef test_other(): pass\n", *arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        ["ERROR: *.py::test_marked: @pytest.mark.cudalink driver='x' is no version specifier;*"]
+        ["ERROR: *.py::test_marked: @pytest.mark.cudalink driver='x' is not a version specifier;*"]
     )
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
     result.assert_outcomes()

@@ -1,198 +1,10 @@
-"""Steering without a library of NVIDIA's: the import hook, hooks of other projects, verification, recipes."""
+"""Steering without a library of NVIDIA's: a project's own target, its hooks, verification, and the bundled linker."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import sys
-import threading
-from types import ModuleType
-
 import pytest
 
-from pytest_cudalink.process.imports import ImportWatch
 from pytest_cudalink.report import read
-from pytest_cudalink.targets import StaleRecipeError, Target
-from pytest_cudalink.targets.base import registered
-from pytest_cudalink.targets.recipes import recipe_for, recipes
-
-
-@pytest.fixture
-def package(tmp_path, monkeypatch):
-    """A package on the path: ``watched.inner`` and ``watched.other``."""
-    folder = tmp_path / "watched"
-    folder.mkdir()
-    (folder / "__init__.py").write_text("ORDER = ['package']\n")
-    (folder / "inner.py").write_text("from watched import ORDER\nORDER.append('inner')\n")
-    (folder / "other.py").write_text("from watched.inner import ORDER\nORDER.append('other')\n")
-    (folder / "broken.py").write_text("raise RuntimeError('broken')\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    yield folder
-    for name in [name for name in sys.modules if name.partition(".")[0] == "watched"]:
-        del sys.modules[name]
-
-
-def test_told_before_anybody_sees_it(package) -> None:
-    """The module is complete, and its importer has not gone on."""
-    seen = []
-    watch = ImportWatch(lambda module: (seen.append(module.__name__), module.ORDER.append("told")))
-    watch.watch(["watched.inner"])
-    try:
-        assert not [name for name in sys.modules if name.startswith("watched")]
-        import watched.other
-
-        assert seen == ["watched.inner"]
-        assert watched.ORDER == ["package", "inner", "told", "other"]
-        assert type(watched.inner.__loader__).__module__ == "_frozen_importlib_external"
-        assert watched.inner.__spec__.loader is watched.inner.__loader__
-        importlib.reload(watched.inner)
-        assert seen == ["watched.inner"] * 2
-    finally:
-        watch.stop()
-    assert watch not in sys.meta_path
-
-
-def test_found_without_being_imported(package) -> None:
-    """Who only looks for a module gets a loader that answers all that its own does."""
-    watch = ImportWatch(lambda _: None)
-    watch.watch(["watched.inner"])
-    try:
-        spec = importlib.util.find_spec("watched.inner")
-        assert spec.loader.get_source("watched.inner") == (package / "inner.py").read_text()
-        assert not hasattr(spec.loader, "no_such_method")
-    finally:
-        watch.stop()
-
-
-def test_told_at_once_of_what_is_there(package) -> None:
-    """A module that was imported before is told of when it is watched."""
-    import watched.inner  # noqa: F401
-
-    seen = []
-    watch = ImportWatch(lambda module: seen.append(module.__name__))
-    watch.watch(["watched.inner", "watched.missing"])
-    watch.stop()
-    assert seen == ["watched.inner"]
-
-
-def test_errors_of_the_module_stay(package) -> None:
-    """A module that fails, or is not there, fails as without a watch, and may be tried again."""
-    seen = []
-    watch = ImportWatch(seen.append)
-    watch.watch(["watched.broken", "watched.missing"])
-    try:
-        for _ in range(2):
-            with pytest.raises(RuntimeError, match="broken"):
-                importlib.import_module("watched.broken")
-        with pytest.raises(ModuleNotFoundError):
-            importlib.import_module("watched.missing")
-    finally:
-        watch.stop()
-    assert seen == []
-
-
-def test_finder_that_asks_the_others(package, monkeypatch) -> None:
-    """A finder in front that goes round all finders, as numba-cuda's does, gets one answer and tells once."""
-
-    class Redirector:
-        @staticmethod
-        def find_spec(name, path, target=None):
-            if not name.startswith("watched."):
-                return None
-            found = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not Redirector)
-            return next((spec for spec in found if spec is not None), None)
-
-    seen = []
-    watch = ImportWatch(seen.append)
-    watch.watch(["watched.inner"])
-    monkeypatch.setattr(sys, "meta_path", [Redirector, *sys.meta_path])
-    try:
-        importlib.import_module("watched.inner")
-        assert len(seen) == 1
-    finally:
-        watch.stop()
-
-
-def test_two_watches_are_both_told(package) -> None:
-    """A pytest inside a pytest watches too."""
-    seen = []
-    watches = [ImportWatch(lambda _, name=name: seen.append(name)) for name in ("outer", "inner")]
-    for watch in watches:
-        watch.watch(["watched.inner"])
-    try:
-        importlib.import_module("watched.inner")
-    finally:
-        for watch in watches:
-            watch.stop()
-    assert sorted(seen) == ["inner", "outer"]
-
-
-def test_imports_in_threads(package) -> None:
-    """One execution, one telling."""
-    seen = []
-    watch = ImportWatch(seen.append)
-    watch.watch(["watched.inner"])
-    threads = [threading.Thread(target=importlib.import_module, args=("watched.other",)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    watch.stop()
-    assert len(seen) == 1
-
-
-def module_of(recipe, **names) -> ModuleType:
-    """A module as a recipe wants it, with some names changed; `...` removes one."""
-    module = ModuleType(recipe.module)
-    literals = {"none": None, "true": True, "false": False}
-    for name, value in recipe.undecided.items():
-        setattr(module, name, literals[value])
-    for name in recipe.needs:
-        setattr(module, name, object())
-    for name, value in names.items():
-        delattr(module, name) if value is ... else setattr(module, name, value)
-    return module
-
-
-@pytest.mark.parametrize("recipe", [*recipes("cuda-core"), *recipes("numba-cuda")], ids=lambda one: one.versions)
-def test_stale_recipe(recipe) -> None:
-    """A name that is gone, or that begins otherwise, is an error that names release, name and remedy."""
-    recipe.check(module_of(recipe), "9.9")
-    for name in [*recipe.undecided, *recipe.needs]:
-        with pytest.raises(StaleRecipeError, match=rf"cannot steer {recipe.target} 9.9: .* has no {name}, which .*"):
-            recipe.check(module_of(recipe, **{name: ...}), "9.9")
-    for name in recipe.undecided:
-        with pytest.raises(StaleRecipeError, match=rf"starts with {name} = 'else'.*Update pytest-cudalink"):
-            recipe.check(module_of(recipe, **{name: "else"}), "9.9")
-
-
-@pytest.mark.parametrize("recipe", recipes("cuda-core"), ids=lambda one: one.versions)
-def test_recipes_set_and_give_back(recipe) -> None:
-    """Each backend sets the same names, and giving back makes them what they were."""
-    module = module_of(recipe)
-    before = dict(vars(module))
-    objects = {"driver": "the driver", "nvjitlink": "nvJitLink", "driver-version": (13, 0)}
-    for backend in ("driver", "nvjitlink"):
-        recipe.apply(module, backend, objects)
-        assert vars(module) != before
-        recipe.apply(module, None, objects)
-        assert vars(module) == before
-
-
-@pytest.mark.parametrize(
-    ("target", "version"), [("cuda-core", "0.3.1"), ("cuda-core", "0.2.0"), ("numba-cuda", "0.22")]
-)
-def test_release_without_a_recipe(target, version) -> None:
-    """A release that nobody wrote a recipe for is refused with those that there are."""
-    with pytest.raises(StaleRecipeError, match=rf"cannot steer {target} {version}: there are recipes for >="):
-        recipe_for(target, version)
-
-
-def test_target_needs_force() -> None:
-    """A target that cannot be forced is none."""
-    with pytest.raises(TypeError, match="abstract"):
-        Target()
-
 
 LIBRARY = """
 USE = "nvjitlink"
@@ -244,7 +56,7 @@ def test_own_target(run) -> None:
 
 
 def test_verification(run) -> None:
-    """A target that does not do what it is told fails each test that links, loudly."""
+    """A target that ignores the forced backend fails each test that links."""
     result = run(
         "import lib\ndef test_first(): lib.link()\ndef test_second(): lib.link()\n",
         "--force-backend=driver",
@@ -269,7 +81,7 @@ def test_verification(run) -> None:
     ids=["caught", "xfail", "documented", "outside"],
 )
 def test_mismatch_that_is_caught(run, link) -> None:
-    """Nor does a test pass that catches the error, expects it, or comes after one that was caught outside of tests."""
+    """A test that catches the error or expects it fails, and so does the run if it was caught outside of tests."""
     module = f"import lib\nfrom pytest_cudalink import Raises\n{link}\n"
     result = run(module, "--force-backend=nvjitlink", works=False, hooks="\nimport lib\nlib.USE = 'driver'\n")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -277,8 +89,8 @@ def test_mismatch_that_is_caught(run, link) -> None:
     result.stdout.no_fnmatch_line("* passed*")
 
 
-def test_mismatch_is_shown_beside_another_failure(run) -> None:
-    """It is not lost where the test fails for a reason of its own, or where no report of a test comes any more."""
+def test_mismatch_is_shown_with_another_failure(run) -> None:
+    """The mismatch is also shown if the test fails for another reason, or if no report of a test follows."""
     hooks = "\nimport lib\nlib.USE = 'driver'\n"
     caught = "    with pytest.raises(RuntimeError): lib.link()\n"
     module = f"import lib\ndef test():\n{caught}    assert False, 'its own'\n"
@@ -288,16 +100,16 @@ def test_mismatch_is_shown_beside_another_failure(run) -> None:
     for workers in ((), ("-n1",)):
         result = run("import lib\ndef test(): pass\n", "--force-backend=nvjitlink", *workers, works=False, hooks=hooks)
         assert result.ret == pytest.ExitCode.TESTS_FAILED
-        result.stdout.fnmatch_lines(["outside of tests: *but its linker says driver*", "The run fails for *"])
+        result.stdout.fnmatch_lines(["outside of tests: *but its linker says driver*", "The run fails because of *"])
 
 
 def test_unforced_is_not_verified(run) -> None:
-    """Without a choice there is nothing to hold a library against."""
+    """Without a choice there is nothing to compare the backend with."""
     run("import lib\ndef test(): lib.link()\n", works=False).assert_outcomes(passed=1)
 
 
 def test_hooks(run, pytester) -> None:
-    """A project vetoes, changes single links, is told of each, and adds facts."""
+    """A project vetoes, changes single links, sees each link, and adds facts."""
     hooks = """
 def pytest_cudalink_decide(config, target, choice, inputs):
     if target == "bundled":
@@ -369,46 +181,11 @@ def test_unknown_target(run, value) -> None:
     )
 
 
-class _Own(Target):
-    name, modules = "own", ("own",)
-
-    def force(self, module, backend):
-        """Nothing to force."""
-
-
-def _with(**attributes) -> Target:
-    return type("Own", (_Own,), attributes)()
-
-
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        (_Own(), r"is no list of targets; return \[_Own\(\)\]"),
-        ([_Own], r"is no target; return an instance, _Own\(\)"),
-        ([object()], "is no target; inherit from pytest_cudalink.targets.Target"),
-        ({"own": _Own()}, "'own' is no target"),
-        ([_with(name="")], r"Own\(\) has the name ''; give the class a name"),
-        ([_with(modules="own")], r"Own\(\) has the modules 'own'; write their full names in a tuple"),
-        ([_with(modules=(_Own,))], "write their full names in a tuple"),
-    ],
-)
-def test_what_is_no_target(answer, words) -> None:
-    """A mistake in the hook is told with what to write."""
-    with pytest.raises(TypeError, match=words):
-        registered(answer)
-
-
-@pytest.mark.parametrize("answer", [[_Own()], (_Own(),), iter([_Own()]), [_with(modules=["own"])], []])
-def test_registered(answer) -> None:
-    """Any collection will do."""
-    assert all(target.name == "own" for target in registered(answer))
-
-
 def test_registered_wrongly(run) -> None:
-    """It is a usage error that names the hook, and no traceback."""
+    """A wrong answer is a usage error that names the hook, without a traceback."""
     result = run("def test(): pass\n", hooks="def pytest_cudalink_targets(): return Lib()\n")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: cudalink: the hook pytest_cudalink_targets: * is no list of targets; *"])
+    result.stderr.fnmatch_lines(["ERROR: cudalink: the hook pytest_cudalink_targets: * is not a list of targets; *"])
     result.stderr.no_fnmatch_line("*Traceback*")
 
 
@@ -435,8 +212,8 @@ Lib.install = install
 
 
 @pytest.mark.parametrize("arguments", [(), ("--force-backend=driver", "--cudalink-target=bundled"), ("-n1",)])
-def test_stale_target_that_nobody_forces(run, arguments) -> None:
-    """A release without a recipe breaks no suite that does not force it: it is left alone, and the summary says so."""
+def test_stale_target_that_is_not_forced(run, arguments) -> None:
+    """A release without a recipe breaks no suite that does not force it: it is not watched, and the summary says so."""
     result = run("import lib\ndef test(): assert lib.link() == 'nvjitlink'\n", *arguments, hooks=MOVED)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["lib is not watched: cannot steer lib 9.9: it has no switch"])
@@ -467,7 +244,7 @@ def test_after(cudalink_backend):
     result.stdout.fnmatch_lines(["FAILED *test_fixture - *StaleRec*", "ERROR *test_marked - *StaleRec*"])
 
 
-def test_imported_anew(run) -> None:
+def test_imported_again(run) -> None:
     """A library that is imported a second time is another module: forced and watched as the first."""
     module = """
 import sys
@@ -481,3 +258,50 @@ def test():
     result = run(module, "--force-backend=driver")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["lib: 2 links (2 on the driver)"])
+
+
+BUNDLED = """
+import sys
+assert "pytest_cudalink.targets" not in sys.modules  # start-up does not import what it may not need
+
+from pytest_cudalink import probes
+from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
+from pytest_cudalink.linker.backends import OPENERS
+
+class State:
+    handle, error_log, info_log = 1, "", ""
+    lock = __import__("threading").RLock()
+    def __init__(self, options): pass
+    def add(self, kind, code, name): pass
+    def complete(self, target): return b""
+    def read_logs(self): pass
+    def close(self): pass
+
+OPENERS["driver"] = State
+
+def test_it():
+    with probes.fake(driver="13.0", nvjitlink=None):
+        Linker(ObjectCode.from_ptx("main.ptx"), options=LinkerOptions(arch="sm_90")).link()
+"""
+
+
+@pytest.mark.parametrize(("hooks", "forced"), [("", None), ("Choice('driver', 'the hook')", "the hook")])
+def test_bundled_linker_of_a_run_that_forces_nothing(pytester, samples, hooks, forced) -> None:
+    """The first linker starts the steering: its link is counted and reported, and a hook chooses its backend."""
+    pytester.path.joinpath("main.ptx").write_bytes(samples["12.9/main.ptx"])
+    pytester.makepyfile(test_it=BUNDLED)
+    pytester.makeconftest(
+        f"""
+def pytest_cudalink_decide(target, inputs):
+    from pytest_cudalink.targets import Choice
+    return {hooks or None}
+
+def pytest_cudalink_link(event):
+    print("link:", event.target, event.backend, event.forced, event.nodeid)
+"""
+    )
+    result = pytester.runpytest_subprocess("-p", "no:hypothesispytest", "-s")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [f"*link: bundled driver {forced} test_it.py::test_it", "bundled: 1 link (1 on the driver)"]
+    )

@@ -47,11 +47,11 @@ def test_what_links_with_what(measured) -> None:
 
 
 def test_findings(measured) -> None:
-    """No rule promises what fails; what a rule forbids and yet works is told, with the rule and the pair."""
+    """No rule allows what fails; what a rule rejects although it works is reported, with the rule and the pair."""
     found, _ = measured
     texts = {str(one): one for one in skew.findings(found)}
-    assert "artifact forbids what works: nvJitLink 12.9 links cubin of 13.0" in texts
-    lto = "policy strict-major forbids what works: driver 13.0 loads what nvJitLink 12.9 linked from ltoir"
+    assert "artifact rejects what works: nvJitLink 12.9 links cubin of 13.0" in texts
+    lto = "policy strict-major rejects what works: driver 13.0 loads what nvJitLink 12.9 linked from ltoir"
     assert lto in texts
     assert not any("newer-driver-ok" in text and "driver 13.0 loads" in text for text in texts)
     assert [text for text, one in texts.items() if one.unsafe] == []
@@ -96,7 +96,7 @@ def test_command(measured, capsys, tmp_path) -> None:
     assert cli.main(words) == 0
     shown = capsys.readouterr().out
     assert "nvJitLink links cubin\nmade by  12.9   13.0\n12.9     yes    yes\n13.0     yes !  yes\n" in shown
-    assert "36 answers; 0 times a rule promises what fails, " in shown
+    assert "36 answers; 0 rules allow a link that fails, " in shown
     assert cli.main([*words, "--fail-on", "unsafe"]) == 0
     assert cli.main([*words, "--fail-on", "any"]) == 1
     capsys.readouterr()
@@ -119,12 +119,12 @@ def test_command(measured, capsys, tmp_path) -> None:
     assert "| 13.0 | yes ! | yes |" in (tmp_path / "r.md").read_text()
 
 
-def test_a_rule_that_promises_too_much_comes_first() -> None:
+def test_a_rule_that_allows_too_much_comes_first() -> None:
     """Unsafe findings stand before those that are too strict."""
     strict = Measurement("12.9", "13.0", "ptx", "nvjitlink", ok=True, predicted={"a": False})
     unsafe = replace(strict, ok=False, answer="nvJitLinkAddData: 4", predicted={"b": True})
     first, second = skew.findings([strict, unsafe])
-    assert str(first) == "b promises what fails: nvJitLink 13.0 links ptx of 12.9 (nvJitLinkAddData: 4)"
+    assert str(first) == "b allows what fails: nvJitLink 13.0 links ptx of 12.9 (nvJitLinkAddData: 4)"
     assert not second.unsafe
 
 
@@ -144,7 +144,7 @@ def test_files_that_are_no_measurements(text, tmp_path, capsys) -> None:
     file.write_text(text)
     write(tmp_path, "c", {"a": "passed"})
     assert cli.main(["report", str(tmp_path / "c.jsonl"), "--skew", str(file)]) == 2
-    assert "s.json: this is nothing that `cudalink skew` wrote" in capsys.readouterr().err
+    assert "s.json: not a file that `cudalink skew` wrote" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("word", ["latest", "abc"])

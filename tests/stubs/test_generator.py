@@ -218,7 +218,7 @@ def test_generate_leaves_the_sources(tmp_path, capsys) -> None:
         ("[functions.cudart.f]\nprototype = 'int f(thing_t a)'", "the type thing_t is not known; add it as [types]"),
         ("[functions.cudart.f]\nprototype = 'int f(int)'", "parameter 1, 'int', must be a type and a name"),
         ("[functions.cudart.f]\nprototype = 'int f(void (*g)(int))'", "not a prototype|parameter 1"),
-        ("[functions.cudart.f]\nprototype = 'int f(int a)'\nout = ['a']", "int is nothing that a function writes to"),
+        ("[functions.cudart.f]\nprototype = 'int f(int a)'\nout = ['a']", "a function cannot write to int"),
         ("[functions.cudart.f]\nprototype = 'int f(void *a)'\nout = ['a']", "give the size of what void . points to"),
         ("[functions.cudart.f]\nprototype = 'int f(int *a)'\nout = ['b']", "expected PARAMETER, PARAMETER.LENGTH."),
         ("[functions.cudart.f]\nprototype = 'int f(int *a)'\ntier = 'must'", "expected one of core, optional"),

@@ -72,7 +72,7 @@ def go(cuda_core, toolkit, samples, pytester: pytest.Pytester, run_pytest):
         # cuda.core 0.5 and 0.6 warn of their own names
         return run_pytest(
             f"--cudalink-driver={toolkit}",
-            # what releases do with memory has a test of its own
+            # what releases do with memory has a separate test
             "--cudalink-lifetime=report",
             "-W",
             "error::RuntimeWarning",

@@ -28,7 +28,7 @@ def test_links_again():
 
 @pytest.mark.parametrize("backend", ["driver", "nvjitlink"])
 def test_forced(go, cuda_core, backend) -> None:
-    """The library links where it is told, as the driver's own event log shows; the header and the summary say so."""
+    """The library links on the forced backend, as the driver's event log shows; the header and the summary say so."""
     result = go(LINKS.format(backend=backend), f"--force-backend={backend}")
     result.assert_outcomes(passed=2)
     name = {"driver": "the driver", "nvjitlink": "nvJitLink"}[backend]
@@ -207,7 +207,7 @@ def test_over():
 
 
 def test_faked_driver(go, cuda_core) -> None:
-    """cuda-bindings answers the faked driver to whoever asks it, and the real one again afterwards."""
+    """cuda-bindings reports the faked driver to every caller, and the real one again afterwards."""
     module = """
 from cuda.bindings import driver
 

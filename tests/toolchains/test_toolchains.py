@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import cli, toolchains
+from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.toolchains import ToolchainError, soname
-from pytest_cudalink.versions import PTX_ISA, CudaVersion
+from pytest_cudalink.versions import CudaVersion
 
 pytestmark = pytest.mark.xdist_group("toolchains")  # one worker: the cache is filled once
 
@@ -137,7 +138,7 @@ def test_renaming_keeps_everything_but_the_name(cache) -> None:
         (b"MZ", "x", "not a 64-bit little-endian ELF file"),
         (b"\x7fELF\x02\x01" + bytes(58), "x", "a library without a SONAME"),
         (b"\x7fELF\x02\x01", "x", "no SONAME can be read"),
-        (None, "short.so", "'short.so' has 8 characters, the present name 'libcudart.so.13' has 15"),
+        (None, "short.so", "the new SONAME 'short.so' has 8 characters; expected 15, as in 'libcudart.so.13'"),
     ],
 )
 def test_what_cannot_be_renamed(data, name, words, cache) -> None:
@@ -221,7 +222,7 @@ def test_half_a_folder_is_replaced(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("version", "words"),
     [
-        ("12.7", "no wheels of CUDA 12.7; take 12.6 or 12.8"),
+        ("12.7", "no wheels of CUDA 12.7; use 12.6 or 12.8"),
         ("11.8", "no wheels of CUDA 11.8 are known; known: 12.0, "),
         ("12.x", "'12.x' is not a CUDA version"),
     ],

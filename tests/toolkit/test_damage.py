@@ -15,8 +15,8 @@ from cuda.bindings import nvjitlink
 
 from pytest_cudalink import emulator
 from pytest_cudalink.artifacts import inspect
+from pytest_cudalink.compat.architectures import known_architectures
 from pytest_cudalink.linker import Program, ProgramOptions
-from pytest_cudalink.versions import known_architectures
 
 # Links the images of each line of standard input in a fork, so that a heap which one of them spoils is not the next
 # one's, and answers with the type of what happened or the signal that ended the fork.

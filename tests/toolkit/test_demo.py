@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from pytest_cudalink import probes
+from pytest_cudalink.cli import demo
 from pytest_cudalink.linker import sample
 
 
@@ -14,7 +15,7 @@ def test_demo_proves_from_the_images(monkeypatch, toolkit) -> None:
     monkeypatch.setattr(probes, "device_arch", lambda: None)
     lines: list[str] = []
     with probes.fake(driver=None):
-        assert sample.run(write=lines.append) == 0
+        assert demo.report(write=lines.append) == 0
     text = "\n".join(lines)
     assert f"nvJitLink: {toolkit}" in lines[0]
     assert "ok   PTX without LTO: 2 .text section(s), expected 2" in text
@@ -28,7 +29,7 @@ def test_demo_fails_on_a_mismatch(monkeypatch) -> None:
     monkeypatch.setattr(probes, "device_arch", lambda: None)
     monkeypatch.setattr(sample, "USER_SOURCE", sample.USER_SOURCE + 'extern "C" __global__ void other() {}')
     lines: list[str] = []
-    assert sample.run(write=lines.append) == 1
+    assert demo.report(write=lines.append) == 1
     assert any(line.startswith("FAIL LTO-IR with LTO: 2 .text") for line in lines)
 
 
@@ -37,7 +38,7 @@ def test_demo_reports_errors(monkeypatch) -> None:
     monkeypatch.setattr(probes, "device_arch", lambda: None)
     lines: list[str] = []
     with probes.fake(nvjitlink=None):
-        assert sample.run(write=lines.append) == 1
+        assert demo.report(write=lines.append) == 1
     assert any("FAIL" in line and "nvJitLink is not available" in line for line in lines)
 
 
@@ -51,7 +52,7 @@ def test_demo_tells_a_failed_launch_from_a_failed_link(monkeypatch) -> None:
     monkeypatch.setattr(sample, "launch", cannot)
     lines: list[str] = []
     with probes.fake(driver=None):
-        assert sample.run(write=lines.append) == 1
+        assert demo.report(write=lines.append) == 1
     text = "\n".join(lines)
     assert "FAIL PTX without LTO: 2 .text section(s), expected 2" in text
     assert "linked, but not run: comparing results on the GPU needs NumPy" in text

@@ -18,7 +18,7 @@ from pytest_cudalink.guardrails.relations import numbered_like_cuda
 from pytest_cudalink.guardrails.repair import repair
 from pytest_cudalink.versions import CudaVersion
 
-#: A process that takes NVRTC and then the headers that it shall compile.
+#: A process that loads NVRTC and then locates the headers to compile.
 REPRODUCER = """
 import cuda.pathfinder as pf
 from pytest_cudalink import guardrails
@@ -56,7 +56,7 @@ def run_fix(python: Path, message: str) -> None:
 
 
 def test_the_problem_is_real(nvrtc_13_2, root, child) -> None:
-    """Released pathfinder takes both without a word."""
+    """Released pathfinder returns both without a warning."""
     done = child(nvrtc_13_2, REPRODUCER, roots=[root], CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS="off")
     assert done.returncode == 0, done.stderr
     nvrtc, headers = done.stdout.split()
@@ -194,7 +194,7 @@ except CompatibilityCheckError as error:
         ("guard.load_nvidia_dynamic_lib('nvrtc')", "locate_nvidia_header_directory('cudart')"),
     ],
 )
-def test_a_library_that_somebody_else_loaded(wheels, child, first: str, then: str) -> None:
+def test_a_library_that_other_code_loaded(wheels, child, first: str, then: str) -> None:
     """A framework's own NVRTC 12.9 in the process is judged like one that was looked up, before its look-up too."""
     library = str(toolchains.add("12.9").library("nvrtc"))
     python = wheels("cuda-toolkit[cudart,nvrtc]==13.0.2")
@@ -246,7 +246,7 @@ for mode in ("strict", "best_effort"):
 
 
 def test_a_toolkit_in_a_folder(wheels, child, root) -> None:
-    """Every kind of item of an installed toolkit is found there and told by its cuda.h."""
+    """Every kind of item of an installed toolkit is found there, and its cuda.h names the release."""
     python = wheels("pip")
     program = """
 import json
@@ -292,7 +292,7 @@ def test_doctor_on_the_reproducer(nvrtc_13_2, root, child) -> None:
 
 def test_the_sessions_own_toolkit(toolkit, child) -> None:
     """Everything of this environment belongs to the toolkit that it was made for."""
-    # in a process of its own: other tests load libraries of other releases
+    # in a child process: other tests load libraries of other releases
     program = f"""
 from pytest_cudalink.guardrails import CompatibilityGuardRails
 guard = CompatibilityGuardRails(driver_cuda_version={tuple(toolkit)!r}, ctk_version="=={toolkit}.*")
@@ -335,7 +335,7 @@ EVERY = [
 @pytest.mark.parametrize("at_most", [False, True])
 @pytest.mark.parametrize("version", ["11.4", "11.8", "12.0", "12.7", "12.9", "13.0", "13.2", "13.5"])
 def test_every_command_resolves(version: str, at_most: bool, tmp_path) -> None:
-    """What a repair installs is on the index, of the release that is meant, or there is no command."""
+    """A repair installs packages that the index has, of the intended release, or there is no command."""
     release = CudaVersion.parse(version)
     command = repair(EVERY, release, at_most=at_most)
     if not command:

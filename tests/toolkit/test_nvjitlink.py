@@ -15,6 +15,7 @@ import pytest
 
 from pytest_cudalink import guardrails, probes
 from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode, sample
+from pytest_cudalink.linker.backends import OPENERS
 from pytest_cudalink.linker.dispatch import cases
 from pytest_cudalink.versions import CudaVersion
 
@@ -72,7 +73,7 @@ def test_containers(kind: str, compiled, sample_code, toolkit) -> None:
 
 def test_ltoir_in_containers(compiled, sample_code, toolkit) -> None:
     """A fatbin with nothing but LTO-IR turns LTO on by itself."""
-    if toolkit < (13, 0):  # nvcc 13.0 made it; its packed LTO-IR does not tell us, so the library has to
+    if toolkit < (13, 0):  # nvcc 13.0 made it; its packed LTO-IR does not name it, so only the library can
         with pytest.raises(LinkError, match="NVJITLINK_ERROR"):
             link(compiled["main", "ltoir"], sample_code("nvcc/user-lto.fatbin"))
         return
@@ -82,7 +83,7 @@ def test_ltoir_in_containers(compiled, sample_code, toolkit) -> None:
 
 @pytest.fixture
 def without_guard_rails() -> Iterator[None]:
-    """What works is more than what is promised, and the guard rails of a cell go by the promise."""
+    """More works than is documented, and the guard rails of a cell follow the documentation."""
     present = guardrails.installed()
     guardrails.uninstall()
     yield
@@ -140,7 +141,7 @@ def test_undefined_symbol(compiled) -> None:
 
 
 def test_lto_without_ltoir(compiled) -> None:
-    """The library's riddle is translated."""
+    """The library's obscure error gets a hint."""
     with pytest.raises(LinkError, match="LTO was requested, but no input is LTO-IR"):
         link(compiled["main", "ptx"], compiled["user", "ptx"], link_time_optimization=True)
 
@@ -255,10 +256,12 @@ def test_one_target_per_linker(compiled) -> None:
     assert "closed" in repr(closed)
 
 
-def test_garbage_collection_closes(compiled) -> None:
+def test_garbage_collection_closes(compiled, monkeypatch) -> None:
     """A linker that is dropped, also in a cycle, destroys its handle."""
+    opened, open_state = [], OPENERS["nvjitlink"]
+    monkeypatch.setitem(OPENERS, "nvjitlink", lambda options: opened.append(open_state(options)) or opened[-1])
     linker = Linker(compiled["user", "ptx"], options=LinkerOptions(arch=ARCH), backend="nvjitlink")
-    state, alive = linker._state, weakref.ref(linker)
+    (state,), alive = opened, weakref.ref(linker)
     linker.itself = linker  # type: ignore[attr-defined]
     assert state.handle
     del linker
@@ -285,7 +288,7 @@ def test_decisions_on_this_machine(compiled, toolkit) -> None:
 
 
 def test_undefined_after_a_refused_ptx() -> None:
-    """A refused PTX makes later links with an undefined symbol succeed on its thread; the log tells."""
+    """A refused PTX makes later links with an undefined symbol succeed on its thread; the log has the error."""
     main, user = sample.compile_modules("ptx", "sm_90")
     too_new = re.sub(rb"\.version \d+\.\d+", b".version 99.9", user.code)
     caught: list[Exception] = []
@@ -307,8 +310,7 @@ def test_undefined_after_a_refused_ptx() -> None:
 
 LINKS_AT_EXIT = """
 import threading
-from pytest_cudalink.linker import sample as demo
-from pytest_cudalink.linker import Linker, LinkerOptions
+from pytest_cudalink.linker import Linker, LinkerOptions, sample
 
 codes = sample.compile_modules("ptx", "sm_90")
 linkers = [Linker(*codes, options=LinkerOptions(arch="sm_90"), backend="nvjitlink") for _ in range(100)]
@@ -325,7 +327,7 @@ assert begun.wait(300)
 
 
 def test_the_interpreter_ends_during_a_link() -> None:
-    """A thread that still links does not lose its handle to the end of the process, which a signal would tell."""
+    """The end of the process does not destroy the handle of a thread that still links; that would be a signal."""
     done = subprocess.run(
         [sys.executable, "-c", LINKS_AT_EXIT], capture_output=True, text=True, check=False, timeout=600
     )
@@ -346,8 +348,8 @@ def test_a_failed_fetch_is_named(call: str, compiled, monkeypatch) -> None:
     assert caught.value.call == "nvJitLinkGetLinkedCubin" + ("Size" if call.endswith("size") else "")
 
 
-def test_file_name_that_is_no_text(compiled, tmp_path) -> None:
-    """A file name may have bytes that are no UTF-8."""
+def test_file_name_that_is_not_utf8(compiled, tmp_path) -> None:
+    """A file name may have bytes that are not UTF-8."""
     path = tmp_path / os.fsdecode(b"\xff.ptx")
     path.write_bytes(compiled["user", "ptx"].code)
     assert link(compiled["main", "ptx"], ObjectCode.from_ptx(path)).artifact.undefined == ()

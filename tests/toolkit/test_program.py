@@ -7,8 +7,9 @@ import io
 import pytest
 
 from pytest_cudalink import probes
+from pytest_cudalink.compat.releases import needs_for_ptx_isa, ptx_isa_of
 from pytest_cudalink.linker import CompileError, Program, ProgramOptions
-from pytest_cudalink.versions import Needs, needs_for_ptx_isa, ptx_isa_of
+from pytest_cudalink.versions import Needs
 
 SOURCE = "template <class T> __global__ void scale(T* x, T a) { x[threadIdx.x] *= a; }"
 
@@ -112,12 +113,12 @@ def test_wrong_arguments() -> None:
     """Each wrong argument is named."""
     with pytest.raises(ValueError, match="code_type 'ptx' is not supported"):
         Program("", "ptx")
-    with pytest.raises(TypeError, match="code is the source text as str, got bytes"):
+    with pytest.raises(TypeError, match="code must be the source text as str, got bytes"):
         Program(b"", "c++")  # type: ignore[arg-type]
     for wrong in ({"arch": "sm_90"}, {}):
         with pytest.raises(TypeError, match="ProgramOptions, got dict"):
             Program("", "c++", wrong)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="code_type is a str, 'c\\+\\+', got NoneType"):
+    with pytest.raises(TypeError, match="code_type must be the str 'c\\+\\+', got NoneType"):
         Program("", None)  # type: ignore[arg-type]
     with Program("") as program, pytest.raises(ValueError, match="unknown target; known: 'ptx', 'cubin', 'ltoir'"):
         program.compile("elf")  # type: ignore[arg-type]

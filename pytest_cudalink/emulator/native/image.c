@@ -1,11 +1,13 @@
-/* Reading images: what kind, ELF with every offset checked, and as much of PTX as a linker's front door needs. */
-#include "emulator.h"
+/* Reading images. */
+#include "image.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "caller.h"
 
 enum {
   EM_CUDA = 190,
@@ -23,6 +25,12 @@ enum {
 static uint16_t u16(const uint8_t *at) { return (uint16_t)(at[0] | at[1] << 8); }
 static uint32_t u32(const uint8_t *at) { return u16(at) | (uint32_t)u16(at + 2) << 16; }
 static uint64_t u64(const uint8_t *at) { return u32(at) | (uint64_t)u32(at + 4) << 32; }
+
+uint64_t cl_little(const uint8_t *at, int bytes) {
+  uint64_t value = 0;
+  while (bytes-- > 0) value = value << 8 | at[bytes];
+  return value;
+}
 
 /* -- kinds -- */
 
@@ -87,16 +95,19 @@ size_t cl_text_size(const char *text) {
 }
 
 /* An ELF and a fatbin know their size, a text ends with NUL. Nothing is read that is not there. */
-void *cl_copy_image(const void *data, size_t *size) {
+CUresult cl_copy_image(const void *data, void **copy, size_t *size) {
   uint8_t head[64] = {0};
   size_t step = rest_of_page(data);
-  if (!cl_read_safely(data, head, sizeof head) && (step >= sizeof head || !cl_read_safely(data, head, step))) return NULL;
+  if (!cl_read_safely(data, head, sizeof head) && (step >= sizeof head || !cl_read_safely(data, head, step)))
+    return CUDA_ERROR_INVALID_IMAGE;
   *size = (size_t)claimed_size(head);
   if (!*size) *size = cl_text_size(data);
-  void *copy = *size ? malloc(*size) : NULL;
-  if (copy && cl_read_safely(data, copy, *size)) return copy;
-  free(copy);
-  return NULL;
+  if (!*size) return CUDA_ERROR_INVALID_IMAGE;
+  *copy = malloc(*size);
+  if (!*copy) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (cl_read_safely(data, *copy, *size)) return CUDA_SUCCESS;
+  free(*copy);
+  return CUDA_ERROR_INVALID_IMAGE;
 }
 
 CUresult cl_read_file(const char *path, void **data, size_t *size) {

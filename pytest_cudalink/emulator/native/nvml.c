@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "architectures.inc" /* DEFAULT_ARCH */
 #include "devices.inc"
 #include "errors.inc"
+#include "limits.inc"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -47,7 +49,12 @@ EXPORT Result nvmlShutdown(void) {
 }
 
 /* How often init went without its shutdown. */
-EXPORT unsigned cudalinkNvmlReferences(void) { return references; }
+EXPORT unsigned cudalinkNvmlReferences(void) {
+  pthread_mutex_lock(&lock);
+  unsigned count = references;
+  pthread_mutex_unlock(&lock);
+  return count;
+}
 
 static bool ready(void) {
   pthread_mutex_lock(&lock);
@@ -70,12 +77,13 @@ static const char *release(void) {
 
 static unsigned device_count(void) {
   const char *text = getenv("CUDALINK_EMULATOR_DEVICES");
-  return text && *text ? (unsigned)atoi(text) : 1;
+  int count = text && *text ? atoi(text) : 1; /* libcuda.so.1 reports one that is out of range */
+  return count < 0 ? 0 : count > LIMIT_DEVICES ? LIMIT_DEVICES : (unsigned)count;
 }
 
 static const struct device_profile *profile(void) {
   const char *text = getenv("CUDALINK_EMULATOR_ARCH");
-  int arch = text && !strncmp(text, "sm_", 3) ? atoi(text + 3) : 90;
+  int arch = text && !strncmp(text, "sm_", 3) ? atoi(text + 3) : DEFAULT_ARCH;
   for (size_t at = 0; at < sizeof device_profiles / sizeof *device_profiles; at++)
     if (device_profiles[at].arch == arch) return &device_profiles[at];
   return &device_profiles[0];
@@ -115,7 +123,8 @@ EXPORT Result nvmlSystemGetDriverVersion(char *out, unsigned size) {
 /* The only question that needs no init (measured on 580.159.04). */
 EXPORT Result nvmlSystemGetNVMLVersion(char *out, unsigned size) {
   char text[64];
-  snprintf(text, sizeof text, "%d.%s", driver_version() / 1000, release());
+  if (snprintf(text, sizeof text, "%d.%s", driver_version() / 1000, release()) >= (int)sizeof text)
+    return INSUFFICIENT_SIZE;
   return give(out, size, text);
 }
 

@@ -2,9 +2,15 @@
 #define _GNU_SOURCE
 #include "options.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "caller.h"
+#include "config.h"
+
+#include "architectures.inc" /* targets, targets_without_code */
 
 static const char *const option_names[OPTION_COUNT] = {
     "CU_JIT_MAX_REGISTERS", "CU_JIT_THREADS_PER_BLOCK", "CU_JIT_WALL_TIME", "CU_JIT_INFO_LOG_BUFFER",
@@ -22,32 +28,23 @@ const char *cl_option_name(int key) {
   return key >= 0 && key < OPTION_COUNT ? option_names[key] : "an unknown option";
 }
 
-
 /* Whatever form a target has, the driver compiles for the architecture-specific profile (measured). */
-static char specific_profile(int arch) { return arch >= 90 ? 'a' : 0; }
+static char specific_profile(int arch) { return arch >= FIRST_SPECIFIC_ARCH ? 'a' : 0; }
 
-/* Targets of CUjit_target with the driver that introduced them; suffixes are added to the number. */
-static bool target_known(int64_t target, LinkOptions *options, bool *without_code) {
-  static const struct {
-    int number, since;
-    bool specific, family;
-  } known[] = {
-      {50, 0, 0, 0},      {52, 0, 0, 0},      {53, 0, 0, 0},      {60, 0, 0, 0},      {61, 0, 0, 0},
-      {62, 0, 0, 0},      {70, 0, 0, 0},      {72, 0, 0, 0},      {75, 0, 0, 0},      {80, 0, 0, 0},
-      {86, 0, 0, 0},      {87, 0, 0, 0},      {88, 13000, 0, 0},  {89, 0, 0, 0},      {90, 0, 1, 0},
-      {100, 12080, 1, 1}, {101, 12080, 1, 1}, {103, 12090, 1, 1}, {110, 13000, 1, 1}, {120, 12080, 1, 1},
-      {121, 12090, 1, 1},
-  };
-  int64_t number = target & 0xffff, form = target >> 16;
+/* Reads a value of CUjit_target: the number of an architecture, with the form of its suffix in the high half. */
+static bool target_known(int64_t value, LinkOptions *options, bool *without_code) {
+  int64_t number = value & 0xffff, form = value >> 16;
+  int version = cl_config()->version;
   *without_code = false;
-  if (target == 0 || target == 30 || target == 32 || target == 35 || target == 37) {
-    options->arch = 75;
+  for (size_t at = 0; at < sizeof targets_without_code / sizeof *targets_without_code; at++) {
+    if (targets_without_code[at] != value) continue;
+    options->arch = FIRST_ARCH_OF_13;
     return *without_code = true; /* accepted at create, and no compiler for it (measured) */
   }
-  for (size_t at = 0; at < sizeof known / sizeof *known; at++) {
-    if (known[at].number != number || known[at].since > cl_config()->version) continue;
-    if (form > 2 || form < 0 || (form == 1 && !known[at].specific) || (form == 2 && !known[at].family)) return false;
-    options->arch = number == 101 && cl_config()->version >= 13000 ? 110 : (int)number; /* renamed in 13.0 */
+  for (const struct target *one = targets; one < targets + sizeof targets / sizeof *targets; one++) {
+    if (one->number != number || one->since > version) continue;
+    if (form > 2 || form < 0 || (form == 1 && !one->specific) || (form == 2 && !one->family)) return false;
+    options->arch = one->renamed && version >= one->dropped ? one->renamed : one->number;
     options->suffix = specific_profile(options->arch);
     return true;
   }

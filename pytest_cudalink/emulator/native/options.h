@@ -2,9 +2,12 @@
 #ifndef CUDALINK_OPTIONS_H
 #define CUDALINK_OPTIONS_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <time.h>
 
-#include "emulator.h"
+#include "abi.h"
 
 /* CUjit_option of cuda.h, without CU_JIT_. */
 enum {
@@ -44,6 +47,17 @@ enum {
 };
 
 const char *cl_option_name(int key);
+
+/* The options of one link. */
+typedef struct {
+  int arch;
+  char suffix;            /* 'a', 'f' or 0 */
+  int max_registers;      /* 0: not given */
+  int level;              /* -1: not given */
+  bool debug, line_info, verbose;
+  char *extra;            /* further options, each with its NUL; owned */
+  size_t extra_size;
+} LinkOptions;
 
 /* A log buffer of the caller. */
 typedef struct {

@@ -1,7 +1,15 @@
 /* cuGetProcAddress: which form of a function a caller of a certain CUDA version gets. */
-#include "emulator.h"
-
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+
+#include "abi.h"
+#include "calls.h"
+#include "config.h"
+#include "events.h"
+#include "exports.h"
+#include "symbols.h"
 
 typedef struct {
   int version;
@@ -54,7 +62,7 @@ static int look_up(const char *name, int version, uint64_t flags, void **address
   bool per_thread = (flags & PER_THREAD_STREAM) && function->stream[0].version;
   const Form *form = newest(per_thread ? function->stream : function->plain, version < 0 ? cl_config()->version : version);
   if (!form) return VERSION_NOT_SUFFICIENT;
-  *address = cl_symbols[form->symbol].address;
+  *address = cl_addresses[form->symbol];
   return FOUND;
 }
 

@@ -1,8 +1,8 @@
 """The driver backend: cuLink* on memory that this module owns.
 
 ``cuLinkCreate`` keeps the address of the option values and of both log buffers until ``cuLinkDestroy`` (CUDA Driver
-API, cuLinkCreate; measured: every add and complete writes to the option values). Three faults of the field come from
-that: log buffers dropped after complete, option values on the stack, buffers kept until garbage collection although the
+API, cuLinkCreate; measured: every add and complete writes to the option values). Three common faults follow from that:
+log buffers dropped after complete, option values on the stack, buffers kept until garbage collection although the
 linker is closed. Here one object holds every block, and `DriverLinkState._release` is the one place that releases them.
 """
 
@@ -39,7 +39,7 @@ class Block(Protocol):
 
 
 class MappedBlock:
-    """Pages of its own: zeroed, and gone from the address space at once when released."""
+    """Separate pages: zeroed, and unmapped at once when released."""
 
     def __init__(self, size: int) -> None:
         self._pages = mmap.mmap(-1, size)
@@ -52,7 +52,7 @@ class MappedBlock:
 
 
 class _Context:
-    """The context that the link runs in: the current one, else the primary context of device 0 until released."""
+    """The context that the link runs in: the current one, else the primary context of device 0 until `release`."""
 
     def __init__(self) -> None:
         self._device: ctypes.c_int | None = None
@@ -86,14 +86,14 @@ class DriverLinkState(LinkState):
     ----------
     options : list of DriverOption
     allocate : callable
-        Makes a `Block` of so many bytes.
+        Returns a `Block` of a given size in bytes.
 
     Raises
     ------
     LinkError
-        If the driver refuses.
+        If the driver refuses the options.
     DriverNotFoundError
-        If there is no driver.
+        If no driver is installed.
     """
 
     name = "driver"
@@ -125,7 +125,7 @@ class DriverLinkState(LinkState):
         ]
         for option in options:
             if isinstance(option.value, tuple):
-                # an array of names comes with its length as the next option
+                # the next option after an array of names is its length
                 entries += [(option.key, self._strings(option.value)), (option.key + 1, len(option.value))]
             else:
                 entries.append((option.key, option.value))
@@ -164,14 +164,14 @@ class DriverLinkState(LinkState):
         )
 
     def _complete(self, _target: str) -> bytes:
-        """Link, and copy the cubin before the state that owns it goes."""
+        """Link, and copy the cubin while the state that owns it is alive."""
         image, size = ctypes.c_void_p(), ctypes.c_size_t()
         self._check(
             lambda: libcuda.call("cuLinkComplete", self._state, ctypes.byref(image), ctypes.byref(size)),
         )
         code = ctypes.string_at(image.value or 0, size.value)
         self.read_logs()
-        if "error   :" in self.error_log:  # an undefined symbol is a success for some drivers
+        if "error   :" in self.error_log:  # some drivers report success for an undefined symbol
             msg = "driver: cuLinkComplete reported success, but its log has errors"
             raise LinkError(
                 msg, backend=self.name, call="cuLinkComplete", code=0, error_log=self.error_log, info_log=self.info_log
@@ -179,7 +179,7 @@ class DriverLinkState(LinkState):
         return code
 
     def _release(self) -> None:
-        """Destroy the state, and only then release what it pointed to."""
+        """Destroy the state, and only then release the memory that it points to."""
         self._destroy()
         while self._blocks:
             self._blocks.pop().release()
@@ -187,7 +187,7 @@ class DriverLinkState(LinkState):
 
     def _destroy(self) -> None:
         state, self._state = self._state, ctypes.c_void_p()
-        # a forked child has no CUDA: the state belongs to the parent, which destroys it
+        # CUDA does not work in a forked child: the state belongs to the parent, which destroys it
         if state.value and self._context and os.getpid() == self.process:
             with self._context.current():
                 libcuda.call("cuLinkDestroy", state)
@@ -203,7 +203,7 @@ class DriverLinkState(LinkState):
         return block
 
     def _strings(self, names: tuple[str, ...]) -> int:
-        """Address of an array of C strings that lives as long as the state."""
+        """Return the address of an array of C strings that lives as long as the state."""
         texts = [name.encode() + b"\0" for name in names]
         block = self._block(8 * len(texts) + sum(map(len, texts)))
         at = block.address + 8 * len(texts)
@@ -217,7 +217,7 @@ class DriverLinkState(LinkState):
         self.info_log, self.error_log = self._log(self._info, 1), self._log(self._error, 3)
 
     def _log(self, block: Block, slot: int) -> str:
-        """Text of one buffer; its size is what the driver wrote back into the option value."""
+        """Return the text of one buffer; the driver wrote its size back into the option value."""
         size = min(ctypes.c_uint.from_address(self._values_address + 8 * slot).value, LOG_SIZE)
         text = ctypes.string_at(block.address, size).rstrip(b"\0").decode("utf-8", "replace")
         return f"{text}\n[log truncated: the buffer of {LOG_SIZE} bytes is full]" if size >= LOG_SIZE else text

@@ -8,11 +8,11 @@ from ...versions import CudaVersion
 from ..errors import LinkError
 from .state import LinkState
 
-__all__ = ["NvJitLinkState"]
+__all__ = ["NvJitLinkState", "can_fetch_ltoir"]
 
 # nvJitLinkInputType of nvJitLink.h
 _INPUT_TYPES = {"cubin": 1, "ptx": 2, "ltoir": 3, "fatbin": 4, "object": 5, "library": 6}
-#: Targets as nvJitLink.h spells them in the names of its functions.
+#: Targets as they are spelled in function names of nvJitLink.h.
 _FETCHED = {"cubin": "Cubin", "ptx": "Ptx", "ltoir": "LTOIR"}
 
 
@@ -22,7 +22,7 @@ class NvJitLinkState(LinkState):
     Parameters
     ----------
     options : list of str
-        As nvJitLink spells them.
+        Options as nvJitLink spells them.
 
     Raises
     ------
@@ -66,7 +66,7 @@ class NvJitLinkState(LinkState):
             raise self._failure(call, error) from error
         self.read_logs()
         if "error   :" in self.error_log:
-            # an undefined symbol is a success on a thread where a PTX was refused before (seen with 13.0.88)
+            # an undefined symbol is reported as success on a thread on which a PTX was refused before (13.0.88)
             msg = "nvJitLink: nvJitLinkComplete reported success, but its log has errors"
             raise LinkError(
                 msg,
@@ -111,7 +111,7 @@ class NvJitLinkState(LinkState):
 
 
 def can_fetch_ltoir(version: CudaVersion) -> str:
-    """Why linked LTO-IR cannot be fetched from this nvJitLink; empty when it can."""
+    """Return why linked LTO-IR cannot be fetched from this nvJitLink; empty if it can."""
     from cuda.bindings import nvjitlink
 
     if hasattr(nvjitlink, "get_linked_ltoir"):

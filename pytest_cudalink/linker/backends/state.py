@@ -1,4 +1,4 @@
-"""What both backends share: one handle of a library, and the lock that keeps it alive while a thread is at work."""
+"""`LinkState`: one handle of a linking library, and the lock that keeps it alive while a thread uses it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["LinkState"]
 class LinkState(ABC):
     """One handle of a linking library, used by one thread at a time.
 
-    A library that is told to destroy a handle in the middle of a link ends the process. Therefore whoever closes, be it
-    another thread, garbage collection or the end of the interpreter, waits until the thread at work is done.
+    A library that destroys a handle in the middle of a link ends the process. Therefore `close` waits until the thread
+    at work has finished, whether another thread, garbage collection or the end of the interpreter calls it.
 
     Attributes
     ----------
     lock : threading.RLock
-        Held in every call to the library. The same thread may take it again: a collection of garbage can close a linker
+        Held during every call to the library. The same thread may take it again: garbage collection can close a linker
         at any point.
     error_log, info_log : str
-        As they were last read.
+        The logs as they were last read.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class LinkState(ABC):
     @property
     @abstractmethod
     def handle(self) -> int:
-        """Address of the library's object; 0 when closed."""
+        """The address of the library's object; 0 if closed."""
 
     def add(self, kind: str, code: bytes, name: str) -> None:
         """Add one input; the library keeps no reference to it.
@@ -42,29 +42,29 @@ class LinkState(ABC):
         Raises
         ------
         LinkError
-            If the library refuses it.
+            If the library refuses the input.
         RuntimeError
-            If it is closed.
+            If the handle is closed.
         """
         with self._at_work("add an input"):
-            # a file name may have bytes that are no text; the libraries only repeat the name in their logs
+            # a file name may have bytes that are not UTF-8; the libraries only repeat the name in their logs
             self._add(kind, code, name.encode("utf-8", "replace"))
 
     def complete(self, target: str) -> bytes:
-        """Link, and fetch ``"cubin"``, ``"ptx"`` or ``"ltoir"``; raises as `add` does."""
+        """Link, and return the ``"cubin"``, ``"ptx"`` or ``"ltoir"``; raises as `add` does."""
         with self._at_work("link"):
             return self._complete(target)
 
     def read_logs(self) -> None:
-        """Copy both logs; does nothing once closed."""
+        """Copy both logs into the attributes; does nothing if closed."""
         with self.lock:
             if self.handle:
                 self._read_logs()
 
     def close(self) -> None:
-        """Keep the logs and release everything else, as soon as no thread is at work; may be called again."""
-        # a forked child has no thread but its own: a lock that another one held stays held, and the handle under it
-        # is in no state that could be destroyed
+        """Keep the logs and release everything else, after any thread at work; may be called again."""
+        # a forked child has only the thread that forked: a lock that another thread held stays held, and the handle is
+        # in the middle of a call and cannot be destroyed
         if self.lock.acquire(blocking=os.getpid() == self.process):
             try:
                 self.read_logs()
@@ -88,8 +88,8 @@ class LinkState(ABC):
 
     @abstractmethod
     def _read_logs(self) -> None:
-        """Copy both logs of a handle that is there."""
+        """Copy both logs of an open handle."""
 
     @abstractmethod
     def _release(self) -> None:
-        """Destroy the handle and release what it pointed to; also when there is none, or not yet."""
+        """Destroy the handle and release the memory behind it; must also work without a handle."""

@@ -12,8 +12,9 @@ import gc
 import json
 import sys
 
-from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, _linker, sample
-from pytest_cudalink.linker.backends import driver as _driver
+from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, sample
+from pytest_cudalink.linker.backends import OPENERS
+from pytest_cudalink.linker.backends.driver import DriverLinkState, MappedBlock
 from pytest_cudalink.process import preload
 
 fault, orders, memory, links = sys.argv[1], sys.argv[2].split(","), sys.argv[3], int(sys.argv[4])
@@ -36,12 +37,12 @@ class MallocBlock:
             libc.free(address)
 
 
-class Mutant(_driver.DriverLinkState):
+class Mutant(DriverLinkState):
     """The state with the fault."""
 
     def __init__(self, options):
         self._dropped = False
-        super().__init__(options, MallocBlock if memory == "malloc" else _driver.MappedBlock)
+        super().__init__(options, MallocBlock if memory == "malloc" else MappedBlock)
 
     def _create(self, options):
         super()._create(options)
@@ -72,7 +73,7 @@ class Mutant(_driver.DriverLinkState):
         super().close()
 
 
-_linker.DriverLinkState = Mutant
+OPENERS["driver"] = Mutant
 control = preload.driver()
 control.watch()
 main, user = sample.compile_modules("ptx", "sm_90")

@@ -1,7 +1,8 @@
-/* Every symbol: a weak form that says "not implemented", overridden by the parts that implement it. */
-#include "emulator.h"
+/* Every symbol: a weak form that says "not implemented", overridden by the files that implement it, and its address. */
+#include "exports.h"
 
-CUresult cl_unimplemented(Sym symbol);
+#include "abi.h"
+#include "calls.h"
 
 /* Another name for a function: one jump, because an alias cannot reach into another source file. */
 #if defined __x86_64__
@@ -18,8 +19,8 @@ CUresult cl_unimplemented(Sym symbol);
 #include "names.inc"
 #undef WEAK_SYMBOLS
 
-#define SYMBOL_TABLE
-const Symbol cl_symbols[SYMBOL_COUNT] = {
+#define ADDRESS_TABLE
+void *const cl_addresses[SYMBOL_COUNT] = {
 #include "names.inc"
 };
-#undef SYMBOL_TABLE
+#undef ADDRESS_TABLE

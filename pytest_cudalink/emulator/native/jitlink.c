@@ -1,12 +1,20 @@
-/* One link through libnvJitLink, answered in the driver's codes and words. */
+/* One link through libnvJitLink: the library is found at the first link, and its answers are put into the driver's words. */
 #define _GNU_SOURCE
-#include "emulator.h"
+#include "jitlink.h"
 
 #include <dlfcn.h>
 #include <malloc.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "config.h"
+#include "events.h"
+
+#include "architectures.inc" /* FIRST_ARCH_OF_13 */
+#include "releases.inc"      /* LAST_OF_12 */
 
 enum { NVJ_PTX_COMPILE = 4, NVJ_INTERNAL = 6, NVJ_LTO_NOT_ENABLED = 18 };
 enum { INPUT_CUBIN = 1, INPUT_PTX, INPUT_LTOIR, INPUT_FATBIN, INPUT_OBJECT, INPUT_LIBRARY };
@@ -37,16 +45,17 @@ struct Linker {
 /* The library of the emulated version, and one for architectures that it no longer knows. */
 static Library current = {.lock = PTHREAD_MUTEX_INITIALIZER}, old = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-enum { FIRST_ARCH_OF_13 = 75 };
-
 static pthread_mutex_t marks_lock = PTHREAD_MUTEX_INITIALIZER;
 static int threads_inside;
 
-void cl_linker_unlock_in_child(void) {
+/* A thread may hold a lock while another one forks; in the child nobody would release it. */
+static void unlock_in_child(void) {
   pthread_mutex_init(&current.lock, NULL);
   pthread_mutex_init(&old.lock, NULL);
   pthread_mutex_init(&marks_lock, NULL);
 }
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
 
 /* 12.0 to 12.2 export their functions under names with a version only. */
 static void *function(void *library, const char *name) {
@@ -154,7 +163,7 @@ CUresult cl_linker_open(Linker **out, const LinkOptions *options, LinkText *text
   Library *library = library_for(options->arch);
   if (!library) {
     const Config *config = cl_config();
-    const char *release = options->arch < FIRST_ARCH_OF_13 && config->version >= 13000 ? "12.9" : config->toolchain;
+    const char *release = options->arch < FIRST_ARCH_OF_13 && config->version >= 13000 ? LAST_OF_12 : config->toolchain;
     if (asprintf(&text->error, "error   : the emulated driver links through nvJitLink %s, which was not found; get it with: "
                                "cudalink toolchain add %s", release, release) < 0)
       text->error = NULL;
@@ -249,8 +258,9 @@ CUresult cl_compile(const void *data, size_t size, const LinkOptions *options, v
   if (result) return result;
   int version, target;
   bool ptx = cl_image_kind(data, size) == IMAGE_PTX;
-  /* CUDA 12.7 has no nvJitLink of its own; that of 12.8 reads newer PTX than the driver did */
-  if (ptx && cl_config()->version == 12070 && cl_ptx_head(data, size, &version, &target) && version > 86)
+  /* a stand-in for the driver's own nvJitLink reads newer PTX than the driver did */
+  int limit = cl_config()->ptx_limit;
+  if (ptx && limit && cl_ptx_head(data, size, &version, &target) && version > limit)
     result = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   else result = cl_linker_add(linker, cl_image_kind(data, size), false, data, size, "input", text);
   if (!result) {

@@ -1,0 +1,79 @@
+"""GPU architectures and the CUDA releases that know them."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import NamedTuple
+
+from ..versions import CudaVersion
+from .names import ARCHITECTURES as _ROWS
+from .names import FAMILY_SUFFIX_SINCE
+from .releases import PTX_ISA
+
+__all__ = ["ARCHITECTURES", "Architecture", "dropped_by", "known_architectures", "parse_architecture"]
+
+
+class Architecture(NamedTuple):
+    """A GPU architecture and the CUDA releases that compile and link for it.
+
+    Attributes
+    ----------
+    number : int
+        Compute capability times ten: 90 for sm_90.
+    since : CudaVersion
+        First release that knows it; 12.0 also stands for anything older.
+    dropped : CudaVersion or None
+        First release that no longer does.
+    suffixes : str
+        Letters that may follow the number: ``a`` architecture-specific, ``f`` family-specific.
+    """
+
+    number: int
+    since: CudaVersion
+    dropped: CudaVersion | None = None
+    suffixes: str = ""
+
+
+ARCHITECTURES: tuple[Architecture, ...] = tuple(
+    Architecture(number, CudaVersion(*since), None if dropped is None else CudaVersion(*dropped), suffixes)
+    for number, since, dropped, suffixes in _ROWS
+)
+
+
+@cache
+def known_architectures(release: CudaVersion | None = None) -> tuple[str, ...]:
+    """Names such as ``"sm_90a"`` that a CUDA release links for; every one ever known when `release` is None."""
+    names = []
+    if release is not None:
+        release = max(release, min(PTX_ISA))
+    for arch in ARCHITECTURES:
+        if release is not None and (release < arch.since or (arch.dropped and release >= arch.dropped)):
+            continue
+        family = release is None or release >= FAMILY_SUFFIX_SINCE
+        suffixes = ["", *(s for s in arch.suffixes if s != "f" or family)]
+        names += [f"sm_{arch.number}{suffix}" for suffix in suffixes]
+    return tuple(names)
+
+
+@cache
+def parse_architecture(text: str) -> tuple[str, int, str]:
+    """Split ``"sm_90a"`` into ``("sm", 90, "a")``; the prefix may be ``sm``, ``compute`` or ``lto``.
+
+    Raises
+    ------
+    ValueError
+        If the text has another form, or names an architecture that no known CUDA release has; lists the known ones.
+    """
+    match = re.fullmatch(r"(sm|compute|lto)_(\d{2,3})([af]?)", text, re.ASCII)
+    if match is None or f"sm_{match[2]}{match[3]}" not in known_architectures():
+        known = ", ".join(known_architectures())
+        msg = f"unknown architecture {text!r}; known: {known} (or compute_ with the same numbers)"
+        raise ValueError(msg)
+    return match[1], int(match[2]), match[3]
+
+
+def dropped_by(release: CudaVersion, arch: str) -> bool:
+    """Whether a CUDA release no longer links for an architecture such as ``"sm_70"`` that earlier ones knew."""
+    dropped = {f"sm_{one.number}": one.dropped for one in ARCHITECTURES}.get(arch)
+    return dropped is not None and release >= dropped

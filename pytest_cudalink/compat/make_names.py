@@ -1,0 +1,128 @@
+"""Write ``names.py``, the constants that several parts share, from the data files; run by ``nox -s generate``.
+
+    python pytest_cudalink/compat/make_names.py
+
+Reads ``data/*.toml`` next to this file, ``emulator/data/devices.toml`` and ``matrices/dispatch.toml``. Standard library
+only, so that it needs no installed package.
+"""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ["NAMES", "main", "source"]
+
+_HERE = Path(__file__).parent
+_PACKAGE = _HERE.parent
+NAMES = _HERE / "names.py"
+_WIDTH = 120  # of a line, as ruff's formatter has it
+#: Words that also make a type, and its name.
+_LITERALS = {"GUARD_RAIL_MODES": "GuardRailMode"}
+#: Types of the tables; every other tuple is one of strings.
+_TYPES = {
+    "ARCHITECTURES": "tuple[tuple[int, tuple[int, int], tuple[int, int] | None, str], ...]",
+    "RELEASES": (
+        "tuple[tuple[tuple[int, int], str, tuple[int, int], tuple[int, int] | None, tuple[int, int] | None], ...]"
+    ),
+    "FAMILY_SUFFIX_SINCE": "tuple[int, int]",
+}
+_HEAD = '''\
+"""Words, limits and tables that several parts share. Written by ``make_names.py`` from the data files: do not edit.
+
+Imports nothing else of the project, because the start of every pytest reads it.
+"""
+
+from typing import Literal
+'''
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def _literal(value: object) -> str:
+    """A value as Python code on one line."""
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, int) and value > 9999:
+        return f"{value:_}"
+    if isinstance(value, list | tuple):
+        return f"({', '.join(map(_literal, value))}{',' if len(value) == 1 else ''})"
+    return repr(value)
+
+
+def _assignment(name: str, value: object) -> str:
+    """One constant, laid out as ruff's formatter does it."""
+    if isinstance(value, dict):
+        lines = [f"    {_literal(key)}: {_literal(one)}," for key, one in value.items()]
+        return "\n".join([f"{name} = {{", *lines, "}"])
+    if not isinstance(value, list | tuple):
+        return f"{name} = {_literal(value)}"
+    literal = f"\n{_LITERALS[name]} = Literal[{', '.join(map(_literal, value))}]" if name in _LITERALS else ""
+    name = f"{name}: {_TYPES.get(name, 'tuple[str, ...]')}"
+    line = f"{name} = {_literal(value)}"
+    if len(line) > _WIDTH:
+        line = "\n".join([f"{name} = (", *(f"    {_literal(one)}," for one in value), ")"])
+    return line + literal
+
+
+def _version(text: str | None) -> tuple[int, ...] | None:
+    """``(13, 0)`` for ``"13.0"``."""
+    return None if text is None else tuple(map(int, text.split(".")))
+
+
+def _constants() -> Iterator[tuple[str, str, object]]:
+    """Every constant: its comment, its name, its value."""
+    words = _read(_HERE / "data" / "words.toml")
+    devices = _read(_PACKAGE / "emulator" / "data" / "devices.toml")
+    architectures = _read(_HERE / "data" / "architectures.toml")
+    releases = _read(_HERE / "data" / "releases.toml")
+    limits = _read(_HERE / "data" / "limits.toml")["limits"]
+    for name, value in words["words"].items():
+        yield "", name, value
+    yield "Tables of matrices/dispatch.toml.", "policies", tuple(_read(_PACKAGE.parent / "matrices" / "dispatch.toml"))
+    yield "", "default-policy", words["default-policy"]
+    yield "Environment variable of each setting that a cell sets.", "variables", words["variables"]
+    yield "Devices that an emulated driver can have.", "emulated-architectures", tuple(devices["devices"])
+    yield "", "default-architecture", devices["default"]
+    for name, value in limits.items():
+        yield "", f"limit-{name}", value
+    rows = [
+        (int(number), _version(one["since"]), _version(one.get("dropped")), one.get("suffixes", ""))
+        for number, one in architectures["architectures"].items()
+    ]
+    yield "Number, first release, first release without it, suffixes.", "architectures", tuple(rows)
+    yield "", "family-suffix-since", _version(architectures["family-suffix-since"])
+    known = [
+        (_version(name), one["driver"], one["ptx-isa"], one.get("nvvm-ir"), _version(one.get("stand-in")))
+        for name, one in releases["releases"].items()
+    ]
+    yield "Release, driver release, PTX ISA, NVVM IR, the release that stands in for it.", "releases", tuple(known)
+    floors = {int(major): branch for major, branch in releases["driver-branch-floor"].items()}
+    yield "", "driver-branch-floor", floors
+
+
+def source() -> str:
+    """The text of ``names.py``."""
+    constants = [
+        (f"#: {comment}\n" if comment else "", name.replace("-", "_").upper(), value)
+        for comment, name, value in _constants()
+    ]
+    exported = [*sorted(name for _, name, _ in constants), *sorted(_LITERALS.values())]
+    exports = "\n".join(["__all__ = [", *(f'    "{name}",' for name in exported), "]"])
+    body = [f"{comment}{_assignment(name, value)}" for comment, name, value in constants]
+    return "\n".join([_HEAD, exports, "", *body, ""])
+
+
+def main() -> int:
+    """Write the file."""
+    NAMES.write_text(source(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+/* Entering and leaving a function, and whether the driver is initialized. */
+#include "calls.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "events.h"
+#include "faults.h"
+
+static _Atomic pid_t initialized_in; /* 0: not yet */
+
+bool cl_initialized(void) { return atomic_load(&initialized_in) == getpid(); }
+
+CUresult cl_initialize(unsigned flags) {
+  if (flags) return CUDA_ERROR_INVALID_VALUE;
+  if (cl_config()->devices == 0) return CUDA_ERROR_NO_DEVICE;
+  pid_t none = 0, here = getpid();
+  /* a child that was forked after cuInit cannot initialize again (measured: 3) */
+  if (!atomic_compare_exchange_strong(&initialized_in, &none, here) && none != here)
+    return CUDA_ERROR_NOT_INITIALIZED;
+  return CUDA_SUCCESS;
+}
+
+/* Functions that are asked hundreds of times and change nothing are not worth an event when they succeed. */
+static bool quiet(Sym symbol) {
+  switch (symbol) {
+    case SYM_cuGetProcAddress:
+    case SYM_cuGetProcAddress_v2:
+    case SYM_cuGetErrorName:
+    case SYM_cuGetErrorString:
+    case SYM_cuDriverGetVersion:
+    case SYM_cuCtxGetCurrent:
+    case SYM_cuCtxGetDevice:
+    case SYM_cuCtxPushCurrent_v2:
+    case SYM_cuCtxPopCurrent_v2:
+    case SYM_cuCtxSetCurrent:
+    case SYM_cuDeviceGetAttribute:
+    case SYM_cuFuncGetAttribute:
+    case SYM_cuKernelGetAttribute:
+    case SYM_cuPointerGetAttribute:
+    case SYM_cuPointerGetAttributes:
+      return true;
+    default:
+      return false;
+  }
+}
+
+static bool forked(void) {
+  pid_t there = atomic_load(&initialized_in);
+  return there && there != getpid();
+}
+
+/* Link states that a forked child inherits are not its own; a lock in one may be held by nobody. */
+static bool uses_state(Sym symbol) {
+  switch (symbol) {
+    case SYM_cuLinkAddData:
+    case SYM_cuLinkAddData_v2:
+    case SYM_cuLinkAddFile:
+    case SYM_cuLinkAddFile_v2:
+    case SYM_cuLinkComplete:
+    case SYM_cuLinkDestroy:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool cl_enter(Call *call, Sym symbol, bool needs_init) {
+  int lost = cudalinkDeviceLost();
+  call->symbol = symbol;
+  if (cl_faults_active()) {
+    int code = cl_fault_of(symbol);
+    if (code >= 0) {
+      call->result = cl_leave(call, code, ",\"injected\":true");
+      return false;
+    }
+  }
+  const Symbol *self = &cl_symbols[symbol];
+  if (self->since > cl_config()->version) { /* by its symbol: cuGetProcAddress does not give it away */
+    call->result = cl_leave(call, CUDA_ERROR_NOT_SUPPORTED,
+                            ",\"note\":\"newer than the emulated driver: introduced in %d.%d\"", self->since / 1000,
+                            self->since % 1000 / 10);
+    return false;
+  }
+  if ((needs_init || (forked() && uses_state(symbol))) && !cl_initialized()) {
+    call->result = cl_leave(call, CUDA_ERROR_NOT_INITIALIZED, "");
+    return false;
+  }
+  if (lost && (needs_init || uses_state(symbol)) && symbol != SYM_cuLinkDestroy) {
+    call->result = cl_leave(call, lost, ",\"device lost\":true");
+    return false;
+  }
+  return true;
+}
+
+CUresult cl_leave(Call *call, CUresult result, const char *arguments, ...) {
+  if (result == CUDA_SUCCESS && quiet(call->symbol)) return result;
+  char text[768];
+  va_list list;
+  va_start(list, arguments);
+  vsnprintf(text, sizeof text, arguments, list);
+  va_end(list);
+  cl_event("\"call\":\"%s\",\"result\":%d%s", cl_symbols[call->symbol].name, result, text);
+  return result;
+}
+
+CUresult cl_unimplemented(Sym symbol) {
+  Call call;
+  if (!cl_enter(&call, symbol, true)) return call.result;
+  return cl_leave(&call, CUDA_ERROR_NOT_SUPPORTED, ",\"note\":\"not implemented by the emulated driver\"");
+}

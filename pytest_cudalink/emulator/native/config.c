@@ -1,0 +1,66 @@
+/* The configuration of the emulated driver. */
+#include "config.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "abi.h"
+
+#include "architectures.inc" /* DEFAULT_ARCH */
+#include "releases.inc"      /* stand_ins */
+
+static Config config;
+static pthread_once_t config_once = PTHREAD_ONCE_INIT;
+
+/* A copy, which lives as long as the process: the program may change its environment. */
+static const char *copy_env(const char *name) {
+  const char *value = getenv(name);
+  if (!value || !*value) return "";
+  const char *copy = strdup(value);
+  if (!copy) fprintf(stderr, "cudalink: %s: no memory for its value, which is ignored\n", name);
+  return copy ? copy : "";
+}
+
+static int number_env(const char *name, int otherwise) {
+  const char *value = getenv(name);
+  return value && *value ? atoi(value) : otherwise;
+}
+
+/* A number from 0 to a limit; one beyond it counts as the nearest that is not, and is reported. */
+static int limited_env(const char *name, int otherwise, int limit) {
+  int given = number_env(name, otherwise), taken = given < 0 ? 0 : given > limit ? limit : given;
+  if (taken != given) fprintf(stderr, "cudalink: %s is %d; expected 0 to %d; taking %d\n", name, given, limit, taken);
+  return taken;
+}
+
+static void read_config(void) {
+  const char *version = getenv("CUDALINK_EMULATOR_VERSION");
+  int major = 13, minor = 0;
+  if (version) sscanf(version, "%d.%d", &major, &minor);
+  config.version = major * 1000 + minor * 10;
+  const char *arch = getenv("CUDALINK_EMULATOR_ARCH");
+  config.arch = arch && !strncmp(arch, "sm_", 3) ? atoi(arch + 3) : DEFAULT_ARCH;
+  config.devices = limited_env("CUDALINK_EMULATOR_DEVICES", 1, DEVICES_MAX);
+  config.nvjitlink = copy_env("CUDALINK_EMULATOR_NVJITLINK");
+  config.nvjitlink_old = copy_env("CUDALINK_EMULATOR_NVJITLINK_OLD");
+  snprintf(config.toolchain, sizeof config.toolchain, "%d.%d", major, minor);
+  for (const struct stand_in *one = stand_ins; one->version; one++) {
+    if (one->version != config.version) continue;
+    snprintf(config.toolchain, sizeof config.toolchain, "%s", one->release);
+    config.ptx_limit = one->ptx_isa;
+  }
+  config.events = copy_env("CUDALINK_EMULATOR_EVENTS");
+  config.perturb = number_env("MALLOC_PERTURB_", 0) & 0xff;
+  const char *lifetime = getenv("CUDALINK_LIFETIME");
+  config.lifetime = !lifetime || strcmp(lifetime, "off");
+  config.punish = lifetime && !strcmp(lifetime, "punish");
+}
+
+const Config *cl_config(void) {
+  pthread_once(&config_once, read_config);
+  return &config;
+}
+
+EXPORT int cudalinkEmulatorVersion(void) { return cl_config()->version; }

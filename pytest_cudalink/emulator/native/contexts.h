@@ -1,0 +1,45 @@
+/* Contexts: primary ones and those that the caller makes, and each thread's stack of them. */
+#ifndef CUDALINK_CONTEXTS_H
+#define CUDALINK_CONTEXTS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi.h"
+#include "calls.h"
+
+typedef struct Context Context;
+struct Context {
+  uint32_t magic;
+  CUdevice device;
+  bool primary;
+  atomic_bool dead; /* these three are read and written without the lock, by every thread that has it current */
+  atomic_uint flags;
+  atomic_size_t limits[10];
+  unsigned references;
+  uint64_t id;
+  uint64_t peers; /* devices whose memory it may access, one bit each */
+};
+
+/* The calling thread's current context, or NULL; *result is what a call that needs one must answer. */
+Context *cl_context(CUresult *result);
+
+#define NEED_CONTEXT(variable)                               \
+  CUresult context_result;                                   \
+  Context *variable = cl_context(&context_result);           \
+  (void)variable;                                            \
+  if (context_result) LEAVE(context_result, "")
+
+/* Whether a context that a caller names exists; NULL is the current one. */
+bool cl_is_known_context(const Context *context);
+/* A number that no context and no stream had before. */
+uint64_t cl_next_id(void);
+
+/* Called with each context that dies, under the lock of the contexts. */
+typedef void ContextHook(const Context *context);
+/* To be registered before main: there is no lock. */
+void cl_on_context_death(ContextHook *hook);
+
+#endif

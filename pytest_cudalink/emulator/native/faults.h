@@ -1,0 +1,18 @@
+/* Faults that a test injects, and the loss of the device. */
+#ifndef CUDALINK_FAULTS_H
+#define CUDALINK_FAULTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "abi.h"
+#include "symbols.h"
+
+/* Whether any call may meet a fault; costs no lock. */
+bool cl_faults_active(void);
+/* The code that an injected fault gives to this call, or -1; waits for an injected delay. */
+int cl_fault_of(Sym symbol);
+/* The code that everything answers once the device is lost; 0: it is not. */
+int cudalinkDeviceLost(void);
+
+#endif

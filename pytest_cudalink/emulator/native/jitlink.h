@@ -1,0 +1,31 @@
+/* One link through libnvJitLink, answered in the driver's codes and words. */
+#ifndef CUDALINK_JITLINK_H
+#define CUDALINK_JITLINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "abi.h"
+#include "image.h"
+#include "options.h"
+
+typedef struct Linker Linker; /* one nvJitLink handle */
+
+/* Text of one call, from nvJitLink's logs, in the driver's words. */
+typedef struct {
+  char *error, *info; /* owned; NULL: none */
+} LinkText;
+
+CUresult cl_linker_open(Linker **linker, const LinkOptions *options, LinkText *text);
+CUresult cl_linker_add(Linker *linker, ImageKind kind, bool host_object, const void *data, size_t size,
+                       const char *name, LinkText *text);
+/* CUDA_ERROR_INVALID_SOURCE for an undefined symbol: there is an image all the same. */
+CUresult cl_linker_complete(Linker *linker, void **image, size_t *size, LinkText *text);
+void cl_linker_close(Linker *linker);
+void cl_text_free(LinkText *text);
+
+/* Compiles PTX, or takes what fits out of a fatbin, for the device; the image is owned by the caller. */
+CUresult cl_compile(const void *data, size_t size, const LinkOptions *options, void **image, size_t *image_size,
+                    LinkText *text);
+
+#endif

@@ -1,0 +1,327 @@
+/* The inputs of a link: each pair of a declared type and real bytes is answered as a driver was recorded to. */
+#define _GNU_SOURCE
+#include "link_inputs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "config.h"
+#include "image.h"
+#include "jitlink.h"
+#include "options.h"
+
+_Thread_local CUresult cl_ptx_failure;
+
+enum { TYPE_CUBIN, TYPE_PTX, TYPE_FATBIN, TYPE_OBJECT, TYPE_LIBRARY, TYPE_NVVM, TYPES };
+typedef struct {
+  State *state;
+  const char *input;
+  const Name *clash;
+} Search;
+
+static void look_for_clash(void *context, const char *name, size_t length) {
+  Search *search = context;
+  for (const Name *known = search->state->definitions; !search->clash && known; known = known->next)
+    if (strlen(known->name) == length && !memcmp(known->name, name, length)) search->clash = known;
+}
+
+static void keep_definition(void *context, const char *name, size_t length) {
+  Search *search = context;
+  Name *fresh = malloc(sizeof *fresh + length + 1);
+  if (!fresh) return;
+  memcpy(fresh->name, name, length);
+  fresh->name[length] = 0;
+  fresh->input = search->input;
+  fresh->next = search->state->definitions;
+  search->state->definitions = fresh;
+}
+
+enum { STB_GLOBAL = 1, STT_SECTION = 3 };
+
+static void each_definition(ImageKind kind, const void *data, size_t size, const Elf *elf, Definition *found, void *context) {
+  if (kind == IMAGE_PTX) {
+    cl_ptx_definitions(data, size, found, context);
+    return;
+  }
+  ElfSymbol symbol;
+  for (uint32_t at = 1; kind == IMAGE_ELF && elf && cl_elf_symbol(elf, at, &symbol); at++)
+    if (symbol.section && symbol.info >> 4 == STB_GLOBAL && (symbol.info & 15) != STT_SECTION)
+      found(context, symbol.name, strlen(symbol.name));
+}
+
+/* The driver refuses a second strong definition when it is added; nvJitLink would link it and print to stdout. */
+static CUresult check_duplicates(State *state, ImageKind kind, const void *data, size_t size, const Elf *elf, const char *name) {
+  Search search = {state, name, NULL};
+  each_definition(kind, data, size, elf, look_for_clash, &search);
+  if (search.clash) {
+    cl_log_error(state, "error   : Multiple definition of '%s' in '%s', first defined in '%s'", search.clash->name, name,
+              search.clash->input);
+    return cl_poison(state, CUDA_ERROR_INVALID_SOURCE);
+  }
+  each_definition(kind, data, size, elf, keep_definition, &search);
+  return CUDA_SUCCESS;
+}
+
+static const char *keep_input_name(State *state, const char *name) {
+  char numbered[32];
+  snprintf(numbered, sizeof numbered, "Input %u", state->inputs);
+  if (!name) name = numbered;
+  Name *kept = malloc(sizeof *kept + strlen(name) + 1);
+  if (!kept) return "";
+  strcpy(kept->name, name);
+  kept->next = state->inputs_named;
+  state->inputs_named = kept;
+  return kept->name;
+}
+
+/* Gives one input to nvJitLink. */
+static CUresult give(State *state, ImageKind kind, bool host_object, const void *data, size_t size, const char *name) {
+  LinkText text = {0};
+  if (state->without_code) return CUDA_ERROR_INVALID_IMAGE;
+  CUresult result = cl_linker_add(state->linker, kind, host_object, data, size, name, &text);
+  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_UNKNOWN) cl_text_free(&text);
+  cl_write_logs(state, &text, false);
+  return result;
+}
+
+/* Where a real driver was seen to read behind the end of the data and crash, or not to return (recorded). */
+static CUresult cut_short(State *state, const char *what, const char *name, size_t size) {
+  cl_log_error(state, "error   : '%s' is %s cut at %zu bytes, on which a real driver may crash", name, what, size);
+  return CUDA_ERROR_INVALID_IMAGE;
+}
+
+/* A copy that goes on with zeros, for what ends a little early without a real driver noticing. */
+static uint8_t *padded(const uint8_t *data, size_t size, size_t wanted) {
+  uint8_t *copy = calloc(1, wanted);
+  if (copy) memcpy(copy, data, size);
+  return copy;
+}
+
+enum { UNREAD_TAIL = 64, SMALLEST_ARCHIVE = 68 }; /* bytes at the end of the last header that a real driver does not read */
+
+static CUresult not_recognized(State *state, int times) {
+  while (times-- > 0) cl_log_error(state, "error   : Binary format for key='0', ident='' is not recognized");
+  return CUDA_ERROR_INVALID_IMAGE;
+}
+
+static void no_code(State *state, const char *name) {
+  LinkText text = {0};
+  if (asprintf(&text.info, " No code for sm_%d in %s; continuing.", state->options.arch, name) < 0) text.info = NULL;
+  cl_write_logs(state, &text, false);
+}
+
+/* A stand-in for the driver's own nvJitLink reads newer PTX than the driver did. */
+static CUresult check_ptx_limit(State *state, const char *data) {
+  int version, target, line = 1, limit = cl_config()->ptx_limit;
+  if (!limit || !cl_ptx_head(data, strlen(data), &version, &target) || version <= limit) return CUDA_SUCCESS;
+  for (const char *at = data; at < strstr(data, ".version"); at++) line += *at == '\n';
+  cl_log_error(state, "ptxas application ptx input, line %d; fatal   : Unsupported .version %d.%d; current version is '%d.%d'",
+               line, version / 10, version % 10, limit / 10, limit % 10);
+  return cl_ptx_failure = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+}
+
+/* Compiles PTX apart from the link: one that defines a symbol anew would make nvJitLink print to stdout. */
+static CUresult compile_apart(State *state, const char *data, const char *name) {
+  Linker *apart = NULL;
+  LinkText text;
+  CUresult result = cl_linker_open(&apart, &state->options, &text);
+  if (!result) result = cl_linker_add(apart, IMAGE_PTX, false, data, strlen(data) + 1, name, &text);
+  cl_linker_close(apart);
+  cl_write_logs(state, &text, false);
+  return result;
+}
+
+static CUresult add_ptx(State *state, const char *data, const char *name) {
+  if (check_ptx_limit(state, data)) return cl_ptx_failure;
+  Search search = {state, name, NULL};
+  if (!state->without_code) each_definition(IMAGE_PTX, data, strlen(data), NULL, look_for_clash, &search);
+  CUresult result = search.clash ? compile_apart(state, data, name)
+                                 : give(state, IMAGE_PTX, false, data, strlen(data) + 1, name);
+  if (result) cl_ptx_failure = result;
+  return result ? result : check_duplicates(state, IMAGE_PTX, data, strlen(data), NULL, name);
+}
+
+enum { ET_REL = 1, ELF_HEADER = 64 };
+
+/* Where the section table of an ELF image ends, by its own header. */
+static uint64_t sections_end(const uint8_t *data) {
+  uint64_t table = 0;
+  for (int at = 7; at >= 0; at--) table = table << 8 | data[40 + at];
+  return table + (uint64_t)(data[60] | data[61] << 8) * 64;
+}
+
+/* An ELF image where a cubin is expected; every failure spoils the state, as it does with a real driver. */
+static CUresult add_cubin(State *state, const uint8_t *data, size_t size, const char *name) {
+  Elf elf;
+  char problem[128];
+  uint8_t *copy = NULL;
+  uint64_t end = size >= ELF_HEADER ? sections_end(data) : 0;
+  if (end > size && size < 2 * ELF_HEADER && data[4] == 2) return cl_poison(state, cut_short(state, "a cubin", name, size));
+  if (size >= 18 && (data[16] | data[17] << 8) != ET_REL) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  if (size >= 5 && data[4] != 2) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  if (size < ELF_HEADER) {
+    if (size < 5) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
+    cl_log_error(state, "fatal   : Unknown arch name ''");
+    return cl_poison(state, CUDA_ERROR_UNKNOWN);
+  }
+  if (end - 64 * (uint64_t)(data[60] | data[61] << 8) >= size) {
+    cl_log_error(state, "fatal   : Internal error: symsec not found");
+    return cl_poison(state, CUDA_ERROR_UNKNOWN);
+  }
+  if (end > size) {
+    if (end - size >= UNREAD_TAIL) {
+      cl_log_error(state, "fatal   : Internal error: section not mapped");
+      return cl_poison(state, CUDA_ERROR_UNKNOWN);
+    }
+    if (!(copy = padded(data, size, (size_t)end))) return CUDA_ERROR_OUT_OF_MEMORY;
+    data = copy;
+    size = (size_t)end;
+  }
+  CUresult result;
+  if (!cl_elf_open(&elf, data, size, problem, sizeof problem)) {
+    cl_log_error(state, "error   : '%s' is a damaged cubin, on which a real driver may crash: %s", name, problem);
+    result = cl_poison(state, CUDA_ERROR_INVALID_IMAGE);
+  } else if (!cl_elf_arch(&elf)) {
+    cl_log_error(state, "fatal   : Unknown arch name ''");
+    result = cl_poison(state, CUDA_ERROR_UNKNOWN);
+  } else if (cl_elf_arch(&elf) != state->options.arch || cl_elf_release(&elf) > cl_config()->version)
+    result = cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  else {
+    result = check_duplicates(state, IMAGE_ELF, data, size, &elf, name);
+    if (!result) {
+      if (elf.machine != 190 && !copy) { /* the driver does not look at the machine; nvJitLink does */
+        copy = malloc(size);
+        if (copy) memcpy(copy, data, size), data = copy;
+      }
+      if (copy) copy[18] = 190, copy[19] = 0;
+      result = give(state, IMAGE_ELF, false, data, size, name);
+      if (result) cl_poison(state, result = CUDA_ERROR_NO_BINARY_FOR_GPU);
+    }
+  }
+  free(copy);
+  return result;
+}
+
+static CUresult add_fatbin(State *state, const uint8_t *data, size_t size, const char *name, bool as_ptx) {
+  CUresult result = give(state, IMAGE_FATBIN, false, data, size, name);
+  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU && !as_ptx) {
+    no_code(state, name);
+    return CUDA_SUCCESS;
+  }
+  return result == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_INVALID_IMAGE : result;
+}
+
+/* A fatbin whose end is missing still links if what fits the target is there. */
+static CUresult add_cut_fatbin(State *state, const uint8_t *data, size_t size, const char *name, bool as_ptx) {
+  size_t wanted = cl_fatbin_usable(data, size, state->options.arch);
+  if (!wanted) return cut_short(state, "a fatbin", name, size);
+  if (wanted == size) return add_fatbin(state, data, size, name, as_ptx);
+  uint8_t *copy = padded(data, size, wanted);
+  if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = add_fatbin(state, copy, wanted, name, as_ptx);
+  free(copy);
+  return result;
+}
+
+static CUresult add_object(State *state, const uint8_t *data, size_t size, const char *name) {
+  uint8_t *copy = NULL;
+  if (size < ELF_HEADER) return cut_short(state, "an object", name, size);
+  uint64_t end = sections_end(data);
+  if (end > size) {
+    if (size < 2 * ELF_HEADER) return CUDA_ERROR_INVALID_IMAGE;
+    if (end - size >= UNREAD_TAIL) return cut_short(state, "an object", name, size);
+    if (!(copy = padded(data, size, (size_t)end))) return CUDA_ERROR_OUT_OF_MEMORY;
+    data = copy;
+    size = (size_t)end;
+  }
+  enum { EM_CUDA = 190 };
+  CUresult result = (data[18] | data[19] << 8) == EM_CUDA ? CUDA_ERROR_UNKNOWN : give(state, IMAGE_ELF, true, data, size, name);
+  free(copy);
+  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU) return no_code(state, name), CUDA_SUCCESS;
+  return result == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_INVALID_IMAGE : result;
+}
+
+static CUresult add_library(State *state, const uint8_t *data, size_t size, const char *name) {
+  uint8_t *copy = NULL;
+  uint64_t wanted = cl_archive_size(data, size);
+  if (!wanted || (wanted > size && wanted - size >= UNREAD_TAIL)) return cut_short(state, "a library", name, size);
+  if (wanted > size) {
+    if (!(copy = padded(data, size, (size_t)wanted))) return CUDA_ERROR_OUT_OF_MEMORY;
+    data = copy;
+    size = (size_t)wanted;
+  }
+  CUresult result = give(state, IMAGE_ARCHIVE, false, data, size, name);
+  free(copy);
+  return result == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_INVALID_IMAGE : result;
+}
+
+/* Adds one input by what the caller says it is and what its bytes are; the pairs are those of the recording. */
+static CUresult add_input(State *state, int type, const uint8_t *data, size_t size, const char *name) {
+  ImageKind kind = cl_image_kind(data, size);
+  switch (type) {
+    case TYPE_CUBIN:
+      if (kind == IMAGE_ELF) return add_cubin(state, data, size, name);
+      return state->spoiled = CUDA_ERROR_INVALID_IMAGE;
+    case TYPE_PTX:
+    case TYPE_FATBIN:
+      if (kind == IMAGE_PTX) return add_ptx(state, (const char *)data, name);
+      if (kind == IMAGE_ELF && size > 19 && (data[18] | data[19] << 8) == 190) return add_cubin(state, data, size, name);
+      if (kind == IMAGE_FATBIN) return add_cut_fatbin(state, data, size, name, type == TYPE_PTX);
+      return not_recognized(state, type == TYPE_FATBIN ? 2 : 1);
+    case TYPE_OBJECT:
+      if (kind == IMAGE_ELF) return add_object(state, data, size, name);
+      cl_log_error(state, "fatal   : Could not find fatbin in '%s'", name);
+      return CUDA_ERROR_UNKNOWN;
+    case TYPE_LIBRARY:
+      if (kind == IMAGE_ARCHIVE) return add_library(state, data, size, name);
+      if (kind == IMAGE_PTX || size < SMALLEST_ARCHIVE) return CUDA_ERROR_INVALID_IMAGE;
+      cl_log_error(state, "fatal   : unexpected archive format");
+      return CUDA_ERROR_UNKNOWN;
+    default:
+      return cl_poison(state, CUDA_ERROR_JIT_COMPILER_NOT_FOUND); /* LTO-IR of CUDA 12 and later is not the driver's */
+  }
+}
+
+static CUresult check_input_options(unsigned count, const int *keys, void *const *values) {
+  static const bool allowed[OPTION_COUNT] = {
+      [MAX_REGISTERS] = true, [THREADS_PER_BLOCK] = true, [OPTIMIZATION_LEVEL] = true, [DEBUG_INFO] = true,
+      [LOG_VERBOSE] = true,   [LINE_INFO] = true,         [CACHE_MODE] = true,         [POSITION_INDEPENDENT] = true,
+      [MIN_CTA] = true,       [MAX_THREADS] = true,       [OVERRIDE_DIRECTIVES] = true, [SPLIT_COMPILE] = true,
+  };
+  if (count && (!keys || !values)) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned at = 0; at < count; at++)
+    if (keys[at] < 0 || keys[at] >= OPTION_COUNT || !allowed[keys[at]]) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+CUresult cl_add_data(State *state, int type, const void *data, size_t size, const char *name, unsigned count,
+                     const int *keys, void *const *values) {
+  if (!data || !size || type < 0 || type >= TYPES || check_input_options(count, keys, values)) return CUDA_ERROR_INVALID_VALUE;
+  if (state->completed) return CUDA_ERROR_INVALID_VALUE;
+  if (state->poison) return state->poison;
+  state->inputs++;
+  const char *kept = keep_input_name(state, name);
+  if (cl_image_kind(data, size) == IMAGE_PTX && (type == TYPE_PTX || type == TYPE_FATBIN)) {
+    size_t whole = cl_text_size(data); /* PTX counts up to its NUL, whatever size was given (measured) */
+    if (!whole) return cut_short(state, "PTX without its NUL,", kept, size);
+    char *text = malloc(whole);
+    if (!text) return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(text, data, whole);
+    CUresult result = add_ptx(state, text, kept);
+    free(text);
+    return result;
+  }
+  return add_input(state, type, data, size, kept);
+}
+
+CUresult cl_read_input(const char *path, void **data, size_t *size) {
+  struct stat about;
+  if (!path || !*path) return CUDA_ERROR_INVALID_VALUE;
+  if (!stat(path, &about) && !S_ISREG(about.st_mode)) return CUDA_ERROR_OUT_OF_MEMORY; /* a folder (measured) */
+  CUresult result = cl_read_file(path, data, size);
+  if (result || *size) return result;
+  free(*data);
+  return CUDA_ERROR_INVALID_IMAGE;
+}

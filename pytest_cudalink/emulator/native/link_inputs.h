@@ -1,0 +1,19 @@
+/* The inputs of a link: what is added as what, and what becomes of it. */
+#ifndef CUDALINK_LINK_INPUTS_H
+#define CUDALINK_LINK_INPUTS_H
+
+#include <stddef.h>
+
+#include "abi.h"
+#include "link_state.h"
+
+/* Of the last PTX that did not compile on this thread, in whatever state: it decides what an undefined symbol is at a
+   later complete (recorded; nvJitLink remembers it in the same way). */
+extern _Thread_local CUresult cl_ptx_failure;
+
+CUresult cl_add_data(State *state, int type, const void *data, size_t size, const char *name, unsigned count,
+                     const int *keys, void *const *values);
+/* The bytes of an input that is a file; owned by the caller. */
+CUresult cl_read_input(const char *path, void **data, size_t *size);
+
+#endif

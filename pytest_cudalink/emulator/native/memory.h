@@ -1,0 +1,16 @@
+/* Device memory, backed by host memory. */
+#ifndef CUDALINK_MEMORY_H
+#define CUDALINK_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "abi.h"
+
+/* Allocates; the address is that of host memory. 0 when there is none left. */
+CUdeviceptr cl_allocate(size_t size);
+bool cl_release(CUdeviceptr address);
+/* Whether a range lies within one allocation; an empty range always does. */
+bool cl_within(CUdeviceptr address, size_t size);
+
+#endif

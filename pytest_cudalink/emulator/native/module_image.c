@@ -1,0 +1,238 @@
+/* Loaded images: read, compiled where they must be, kept in one table. */
+#define _GNU_SOURCE
+#include "module_image.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "caller.h"
+#include "config.h"
+#include "events.h"
+#include "memory.h"
+
+pthread_mutex_t cl_modules_lock = PTHREAD_MUTEX_INITIALIZER;
+static Module *modules; /* modules and libraries, under the lock */
+
+/* A thread may hold a lock while another one forks; in the child nobody would release it. */
+static void unlock_in_child(void) { pthread_mutex_init(&cl_modules_lock, NULL); }
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+
+Module *cl_find_module(const void *handle, uint32_t magic) {
+  for (Module *module = modules; module; module = module->next)
+    if (module->magic == magic ? handle == module : magic == MODULE_MAGIC && handle == &module->as_module) return module;
+  return NULL;
+}
+
+void *cl_module_handle(Module *module) {
+  return module->magic == LIBRARY_MAGIC ? (void *)&module->as_module : module;
+}
+
+Function *cl_find_function(const void *handle) {
+  for (Module *module = modules; module; module = module->next)
+    for (Function *function = module->functions; function; function = function->next)
+      if (function == handle) return function;
+  return NULL;
+}
+
+void cl_free_function(Function *function) {
+  free(function->name);
+  free(function->parameters);
+  free(function);
+}
+
+static void free_module(Module *module) {
+  while (module->functions) {
+    Function *next = module->functions->next;
+    cl_free_function(module->functions);
+    module->functions = next;
+  }
+  while (module->globals) {
+    Global *next = module->globals->next;
+    cl_release(module->globals->address);
+    free(module->globals);
+    module->globals = next;
+  }
+  free(module->image);
+  module->magic = 0;
+  free(module);
+}
+
+/* -- loading -- */
+
+static bool runs_here(int arch) {
+  int device = cl_config()->arch;
+  return arch / 10 == device / 10 && arch % 10 <= device % 10;
+}
+
+enum { ENTRY_PTX = 1, ENTRY_ELF = 2, PACKED = 0x2000 | 0x8000 };
+
+/* The best image of a fatbin that lies open: a cubin that runs here, of the highest architecture. */
+static const uint8_t *pick(const uint8_t *fatbin, size_t size, size_t *picked, bool *packed) {
+  const uint8_t *best = NULL;
+  int best_arch = 0;
+  size_t at = cl_little(fatbin + 6, 2);
+  *packed = false;
+  while (at + 64 <= size) {
+    const uint8_t *entry = fatbin + at;
+    uint64_t header = cl_little(entry + 4, 4), payload = cl_little(entry + 8, 8), flags = cl_little(entry + 40, 8);
+    int kind = (int)cl_little(entry, 2), arch = (int)cl_little(entry + 28, 4);
+    if (header < 64 || header > size - at || payload > size - at - header) break;
+    bool usable = kind == ENTRY_ELF ? runs_here(arch) : kind == ENTRY_PTX && arch <= cl_config()->arch;
+    if (usable && (flags & PACKED)) *packed = true;
+    else if (usable && kind == ENTRY_ELF && arch > best_arch) {
+      best = entry + header;
+      best_arch = arch;
+      *picked = payload;
+    }
+    at += header + payload;
+  }
+  return best;
+}
+
+static CUresult adopt(Module *module, void *image, size_t size) {
+  char problem[128];
+  module->image = image;
+  if (!cl_elf_open(&module->elf, image, size, problem, sizeof problem) || module->elf.machine != 190) return CUDA_ERROR_INVALID_IMAGE;
+  return runs_here(cl_elf_arch(&module->elf)) ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
+static CUresult copy_image(Module *module, const void *data, size_t size) {
+  void *image = malloc(size ? size : 1);
+  if (!image) return CUDA_ERROR_OUT_OF_MEMORY;
+  memcpy(image, data, size);
+  return adopt(module, image, size);
+}
+
+/* A target is that of PTX: one that no compiler knows is 200, and what is made for another device 300 (measured). */
+static CUresult compile(Module *module, const void *data, size_t size, const JitOptions *options, LinkText *text) {
+  void *image = NULL;
+  size_t image_size = 0;
+  if (options->without_code) return CUDA_ERROR_INVALID_IMAGE;
+  CUresult result = cl_compile(data, size, &options->link, &image, &image_size, text);
+  if (result == CUDA_ERROR_INVALID_SOURCE) return CUDA_ERROR_INVALID_PTX; /* an undefined symbol (measured) */
+  if (result) return result;
+  result = adopt(module, image, image_size);
+  return result == CUDA_ERROR_NO_BINARY_FOR_GPU ? CUDA_ERROR_INVALID_SOURCE : result;
+}
+
+static CUresult load_copy(Module *module, const void *data, size_t size, const JitOptions *options, LinkText *text) {
+  size_t picked = 0;
+  bool packed = false;
+  switch (cl_image_kind(data, size)) {
+    case IMAGE_ELF: return copy_image(module, data, size);
+    case IMAGE_PTX: return compile(module, data, size, options, text);
+    case IMAGE_FATBIN: {
+      if (size < 16) return CUDA_ERROR_INVALID_IMAGE;
+      const uint8_t *best = pick(data, size, &picked, &packed);
+      if (best) return copy_image(module, best, picked);
+      if (!packed) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+      if (cl_fatbin_usable(data, size, cl_config()->arch) != size) return CUDA_ERROR_INVALID_IMAGE; /* something is cut */
+      CUresult result = compile(module, data, size, options, text); /* nvJitLink unpacks it */
+      return result == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_NO_BINARY_FOR_GPU : result;
+    }
+    default: return CUDA_ERROR_INVALID_IMAGE;
+  }
+}
+
+/* Reads one image of any kind that a module can be made of; on a copy, because a damaged one may claim what is not there. */
+static CUresult load(Module *module, const void *data, const JitOptions *options, LinkText *text) {
+  size_t size;
+  memset(text, 0, sizeof *text);
+  void *copy;
+  CUresult result = cl_copy_image(data, &copy, &size);
+  if (result) return result;
+  result = load_copy(module, copy, size, options, text);
+  free(copy);
+  return result;
+}
+
+static Module *new_module(uint32_t magic) {
+  Module *module = calloc(1, sizeof *module);
+  if (module) module->magic = magic;
+  return module;
+}
+
+static void keep(Module *module) {
+  pthread_mutex_lock(&cl_modules_lock);
+  module->next = modules;
+  modules = module;
+  pthread_mutex_unlock(&cl_modules_lock);
+}
+
+CUresult cl_load_module(Module **out, const void *data, const JitOptions *options, LinkText *text) {
+  Module *module = new_module(MODULE_MAGIC);
+  if (!module) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = load(module, data, options, text);
+  if (result) {
+    free_module(module);
+    return result;
+  }
+  keep(module);
+  *out = module;
+  return CUDA_SUCCESS;
+}
+
+/* Loaded lazily: what is wrong with the image is said at the first use, though the logs tell it at once (measured). */
+CUresult cl_load_library(Module **out, const void *data, const JitOptions *options, LinkText *text) {
+  Module *library = new_module(LIBRARY_MAGIC);
+  if (!library) return CUDA_ERROR_OUT_OF_MEMORY;
+  library->on_device = load(library, data, options, text);
+  /* made for another device, it has its kernels all the same (measured) */
+  library->state = library->on_device == CUDA_ERROR_INVALID_SOURCE ? CUDA_SUCCESS : library->on_device;
+  if (text->error) {
+    char safe[512];
+    cl_event("\"library\":\"%s\"", cl_json(text->error, safe, sizeof safe));
+  }
+  keep(library);
+  *out = library;
+  return CUDA_SUCCESS;
+}
+
+static void write_log(const LogBuffer *log, const char *text, uint64_t *values) {
+  uint32_t size;
+  if (!log->buffer) return;
+  size_t shown = cl_log_shown(log->capacity, text ? strlen(text) : 0, &size);
+  if (text) cl_write_safely(log->buffer, text, shown);
+  cl_write_safely(log->buffer + shown, "", 1); /* also where the size given is 0 (measured) */
+  cl_write_safely(values + log->slot, &size, sizeof size);
+}
+
+CUresult cl_load_with_options(Load *load_as, Module **out, const void *data, unsigned count, const int *keys, void **values) {
+  struct timespec started;
+  JitOptions options = cl_device_options();
+  LinkText text = {0};
+  uint64_t *slots = (uint64_t *)values;
+  if (!out || !data) return CUDA_ERROR_INVALID_VALUE;
+  clock_gettime(CLOCK_MONOTONIC, &started);
+  CUresult result = cl_read_options(&options, FOR_LOAD, count, keys, slots);
+  if (!result) {
+    result = load_as(out, data, &options, &text);
+    write_log(&options.info, text.info, slots);
+    write_log(&options.error, text.error, slots);
+    uint32_t milliseconds = cl_wall_time(&started);
+    if (options.wall_time >= 0) cl_write_safely(slots + options.wall_time, &milliseconds, sizeof milliseconds);
+    cl_text_free(&text);
+  }
+  cl_options_free(&options.link);
+  return result;
+}
+
+CUresult cl_unload(void *handle, uint32_t magic) {
+  CUresult result = CUDA_ERROR_INVALID_HANDLE;
+  Module *found = NULL;
+  pthread_mutex_lock(&cl_modules_lock);
+  for (Module **link = &modules; *link; link = &(*link)->next)
+    if (*link == handle && (*link)->magic == magic) {
+      found = *link;
+      *link = found->next;
+      break;
+    }
+  pthread_mutex_unlock(&cl_modules_lock);
+  if (found) {
+    free_module(found);
+    result = CUDA_SUCCESS;
+  }
+  return result;
+}

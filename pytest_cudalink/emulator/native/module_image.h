@@ -1,0 +1,70 @@
+/* One loaded image, as a module or behind a library: how it is read, its handle, its functions and variables. */
+#ifndef CUDALINK_MODULE_IMAGE_H
+#define CUDALINK_MODULE_IMAGE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi.h"
+#include "image.h"
+#include "jitlink.h"
+#include "options.h"
+
+enum { MODULE_MAGIC = 0x6d6f6421, LIBRARY_MAGIC = 0x6c696221 };
+
+typedef struct Function Function;
+typedef struct Global Global;
+
+typedef struct Module {
+  uint32_t magic; /* MODULE_MAGIC or LIBRARY_MAGIC */
+  struct Module *next;
+  void *image;
+  Elf elf;
+  CUresult state;     /* of a library: what its first use answers */
+  CUresult on_device; /* of a library: what its first use on the device answers */
+  char as_module; /* of a library: its address is the handle of its module */
+  Function *functions;
+  bool placed;
+  Global *globals;
+} Module;
+
+struct Function {
+  Function *next;
+  Module *module;
+  char *name;
+  uint32_t symbol;
+  int max_threads, shared, constant, local, registers;
+  int max_dynamic_shared, carveout;
+  struct {
+    size_t offset, size;
+  } *parameters;
+  size_t parameter_count;
+};
+
+struct Global {
+  Global *next;
+  uint32_t symbol;
+  CUdeviceptr address;
+  size_t size;
+};
+
+/* Nothing of a module is looked at without it: another thread may unload the module. */
+extern pthread_mutex_t cl_modules_lock;
+
+/* A module may be one of its own, or that of a library. Under the lock. */
+Module *cl_find_module(const void *handle, uint32_t magic);
+/* A function or kernel handle, in whatever module it is. Under the lock. */
+Function *cl_find_function(const void *handle);
+void *cl_module_handle(Module *module);
+void cl_free_function(Function *function);
+
+typedef CUresult Load(Module **out, const void *data, const JitOptions *options, LinkText *text);
+Load cl_load_module, cl_load_library;
+/* One loading call: logs and wall time are written before it returns, so nothing of the caller's must outlive it. */
+CUresult cl_load_with_options(Load *load_as, Module **out, const void *data, unsigned count, const int *keys,
+                              void **values);
+CUresult cl_unload(void *handle, uint32_t magic);
+
+#endif

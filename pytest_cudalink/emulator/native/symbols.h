@@ -1,0 +1,19 @@
+/* The names of the driver's functions; generated from data/functions.toml. */
+#ifndef CUDALINK_SYMBOLS_H
+#define CUDALINK_SYMBOLS_H
+
+#define SYMBOL_IDS_ONLY
+#include "names.inc"
+#undef SYMBOL_IDS_ONLY
+
+typedef struct {
+  const char *name;
+  int since; /* driver version that introduced it; 0 where the headers do not say */
+} Symbol;
+
+extern const Symbol cl_symbols[SYMBOL_COUNT];
+
+/* The function of a name, or -1. */
+int cl_symbol_named(const char *name);
+
+#endif

@@ -1,0 +1,65 @@
+"""The generated constants, against the data files that they are made from."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from pytest_cudalink.compat import make_names, names
+from pytest_cudalink.compat.architectures import ARCHITECTURES, dropped_by
+from pytest_cudalink.compat.releases import DRIVER_RELEASES, NVVM_IR, PTX_ISA, STAND_INS
+from pytest_cudalink.versions import CudaVersion
+
+#: Prints the data files that the import of a module opens.
+OPENED = """
+import importlib, sys
+opened = []
+sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
+importlib.import_module(sys.argv[1])
+print([path for path in opened if path.endswith(".toml")])
+"""
+
+
+def test_names_are_up_to_date() -> None:
+    """The checked-in file is what ``nox -s generate`` writes."""
+    assert make_names.NAMES.read_text(encoding="utf-8") == make_names.source(), "run: nox -s generate"
+
+
+@pytest.mark.parametrize("module", ["plugin", "matrix.keys", "compat.releases", "compat.architectures", "emulator"])
+def test_imports_read_no_data_file(module: str) -> None:
+    """Start-up costs no look into a TOML file; the constants are Python."""
+    command = [sys.executable, "-c", OPENED, f"pytest_cudalink.{module}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_names_import_nothing_of_the_project() -> None:
+    """Whoever reads the constants pays for nothing else."""
+    program = "import sys, pytest_cudalink.compat.names; print(sorted(n for n in sys.modules if 'cudalink' in n))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "['pytest_cudalink', 'pytest_cudalink.compat', 'pytest_cudalink.compat.names']\n"
+
+
+def test_devices_are_known_architectures() -> None:
+    """Each emulated device has an architecture of the table, and the default is one of them."""
+    assert set(names.EMULATED_ARCHITECTURES) <= {f"sm_{one.number}" for one in ARCHITECTURES}
+    assert names.DEFAULT_ARCHITECTURE in names.EMULATED_ARCHITECTURES
+
+
+def test_a_stand_in_is_the_next_release_with_wheels() -> None:
+    """A release without wheels is known by its documents only, and a newer one with wheels links in its place."""
+    assert list(DRIVER_RELEASES) == list(PTX_ISA)
+    assert set(STAND_INS) == set(PTX_ISA) - set(NVVM_IR)
+    for release, other in STAND_INS.items():
+        assert other == min(one for one in NVVM_IR if one > release)
+
+
+@pytest.mark.parametrize(("release", "dropped"), [("12.9", False), ("13.0", True), ("13.5", True)])
+def test_dropped_architectures(release: str, dropped: bool) -> None:
+    """CUDA 13 no longer links for what is older than sm_75; an unknown name was never dropped."""
+    version = CudaVersion.parse(release)
+    assert dropped_by(version, "sm_70") is dropped
+    assert not dropped_by(version, "sm_75")
+    assert not dropped_by(version, "sm_1")

@@ -1,0 +1,165 @@
+/* Every allocation of the emulated driver fails once, in every call that makes any; nvJitLink's own do not.
+ *
+ *     out_of_memory
+ *
+ * Exit code 1 if an answer is neither the usual one nor CUDA_ERROR_OUT_OF_MEMORY, or if the usual one does not come once
+ * there is memory again. */
+#define _GNU_SOURCE
+#include <cuda.h>
+
+#include <errno.h>
+#include <link.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t cudalinkViolationCount(void);
+
+/* -- this program's malloc, which the driver's calls reach too -- */
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *block, size_t size);
+
+static uintptr_t driver, driver_end;
+static long before_failure = -1; /* allocations until the one that fails; -1: none does */
+static int every; /* all fail after that one too */
+static unsigned failures;
+
+static int find_driver(struct dl_phdr_info *info, size_t size, void *data) {
+  (void)size, (void)data;
+  if (!strstr(info->dlpi_name, "libcuda.so.1")) return 0;
+  for (int at = 0; at < info->dlpi_phnum; at++) {
+    uintptr_t start = info->dlpi_addr + info->dlpi_phdr[at].p_vaddr;
+    if (info->dlpi_phdr[at].p_type != PT_LOAD || !(info->dlpi_phdr[at].p_flags & PF_X)) continue;
+    driver = start;
+    driver_end = start + info->dlpi_phdr[at].p_memsz;
+  }
+  return 1;
+}
+
+static int fails(const void *caller) {
+  if (before_failure < 0 || (uintptr_t)caller < driver || (uintptr_t)caller >= driver_end) return 0;
+  if (before_failure && before_failure--) return 0;
+  if (!every) before_failure = -1;
+  failures++;
+  errno = ENOMEM;
+  return 1;
+}
+
+void *malloc(size_t size) { return fails(__builtin_return_address(0)) ? NULL : __libc_malloc(size); }
+void *calloc(size_t count, size_t size) { return fails(__builtin_return_address(0)) ? NULL : __libc_calloc(count, size); }
+void *realloc(void *block, size_t size) { return fails(__builtin_return_address(0)) ? NULL : __libc_realloc(block, size); }
+char *strdup(const char *text) {
+  char *copy = fails(__builtin_return_address(0)) ? NULL : __libc_malloc(strlen(text) + 1);
+  return copy ? strcpy(copy, text) : NULL;
+}
+
+/* -- the calls -- */
+
+static const char ptx[] =
+    ".version 8.0\n.target sm_70\n.address_size 64\n.visible .global .align 4 .u32 answer = 42;\n"
+    ".visible .entry small(.param .u64 out) { .reg .b64 %rd<2>; ld.param.u64 %rd1, [out]; st.global.u64 [%rd1], %rd1; ret; }\n";
+
+static void expect(int line, const char *what, int actual, int expected) {
+  if (actual == expected) return;
+  fprintf(stderr, "out_of_memory.c:%d: %s is %d, not %d\n", line, what, actual, expected);
+  exit(1);
+}
+
+#define EXPECT(code, expression) expect(__LINE__, #expression, (int)(expression), (int)(code))
+#define OK(expression) EXPECT(CUDA_SUCCESS, expression)
+
+/* The expression again and again, each time with another allocation that fails, until none does; `undo` after a success. */
+#define WITHOUT_MEMORY(expression, undo)                                        \
+  for (long number = 0, done = 0; !done; number++) {                            \
+    unsigned before = failures;                                                 \
+    before_failure = number;                                                    \
+    int code = (int)(expression);                                               \
+    before_failure = -1;                                                        \
+    done = failures == before;                                                  \
+    if (code != CUDA_ERROR_OUT_OF_MEMORY || done) EXPECT(CUDA_SUCCESS, code);   \
+    if (!code) { undo; }                                                        \
+  }
+
+static CUresult link_once(void) {
+  char log[256];
+  CUjit_option keys[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_CACHE_MODE};
+  void *values[] = {log, (void *)sizeof log, (void *)1}, *image;
+  size_t size;
+  CUlinkState state;
+  CUresult result = cuLinkCreate(3, keys, values, &state);
+  if (result) return result;
+  result = cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)ptx, sizeof ptx, "small", 0, NULL, NULL);
+  if (!result) result = cuLinkComplete(state, &image, &size);
+  OK(cuLinkDestroy(state));
+  return result;
+}
+
+/* A violation is counted, though there is no memory to tell it. */
+static void violation(unsigned options) {
+  CUjit_option keys[200];
+  void *values[200];
+  CUlinkState state;
+  for (unsigned at = 0; at < options; at++) keys[at] = CU_JIT_LOG_VERBOSE, values[at] = NULL;
+  OK(cuLinkCreate(options, keys, values, &state));
+  values[options - 1] = (void *)7;
+  uint64_t before = cudalinkViolationCount();
+  before_failure = 0;
+  every = 1;
+  CUresult result = cuLinkDestroy(state);
+  before_failure = -1;
+  every = 0;
+  OK(result);
+  EXPECT(1, cudalinkViolationCount() - before);
+}
+
+int main(void) {
+  CUcontext context, own;
+  CUstream stream;
+  CUevent event;
+  CUmodule module;
+  CUlibrary library;
+  CUfunction function;
+  CUkernel kernel, kernels[4];
+  CUdeviceptr address;
+  size_t bytes, offset;
+  void *pinned;
+  const char *name;
+  OK(cuInit(0));
+  dl_iterate_phdr(find_driver, NULL);
+  OK(cuDevicePrimaryCtxRetain(&context, 0));
+  WITHOUT_MEMORY(cuCtxPushCurrent(context), );
+  WITHOUT_MEMORY(cuCtxCreate(&own, NULL, 0, 0), OK(cuCtxDestroy(own)));
+  WITHOUT_MEMORY(cuStreamCreate(&stream, 0), OK(cuStreamDestroy(stream)));
+  WITHOUT_MEMORY(cuEventCreate(&event, 0), OK(cuEventDestroy(event)));
+  WITHOUT_MEMORY(cuMemAlloc(&address, 100), OK(cuMemFree(address)));
+  WITHOUT_MEMORY(cuMemAllocHost(&pinned, 100), OK(cuMemFreeHost(pinned)));
+  OK(link_once()); /* what nvJitLink is loaded with is not repeated */
+  WITHOUT_MEMORY(link_once(), );
+  WITHOUT_MEMORY(cuModuleLoadData(&module, ptx), OK(cuModuleUnload(module)));
+  for (long number = 0; number < 8; number++) { /* each time in a new module: functions and variables are made once */
+    OK(cuModuleLoadData(&module, ptx));
+    WITHOUT_MEMORY(cuModuleGetFunction(&function, module, "small"), OK(cuFuncGetName(&name, function)));
+    EXPECT(0, strcmp(name, "small"));
+    OK(cuFuncGetParamInfo(function, 0, &offset, &bytes));
+    EXPECT(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&function, module, "large"));
+    before_failure = number;
+    CUresult result = cuModuleGetGlobal(&address, &bytes, module, "answer");
+    before_failure = -1;
+    if (result) EXPECT(CUDA_ERROR_OUT_OF_MEMORY, result);
+    else EXPECT(1, address != 0 && bytes == 4);
+    OK(cuModuleUnload(module));
+  }
+  OK(cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0));
+  WITHOUT_MEMORY(cuLibraryEnumerateKernels(kernels, 4, library), OK(cuKernelGetName(&name, kernels[0])));
+  WITHOUT_MEMORY(cuLibraryGetKernel(&kernel, library, "small"), );
+  EXPECT(1, kernel == kernels[0]);
+  OK(cuLibraryUnload(library));
+  violation(1);
+  violation(200);
+  EXPECT(1, failures > 20); /* the driver's calls do come here */
+  puts("done");
+  return 0;
+}

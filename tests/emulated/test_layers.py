@@ -1,0 +1,142 @@
+"""The C of the emulated driver keeps to its floors; `pytest_cudalink.emulator.build.FLOORS` names them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import emulator, stubs
+from pytest_cudalink.emulator import build
+
+NATIVE = Path(emulator.__file__).parent / "native"
+STUBS = Path(stubs.__file__).parent / "native"
+#: Files that stand on no floor: the types below them all, and libraries that are one file each.
+BASE = "abi"
+LIBRARIES = ("nvml", "alias", "absent")
+MOST_LINES = 500
+
+
+def overlong(folder: Path) -> Iterator[str]:
+    """Files of a folder that are too long to be read in one go."""
+    for file in sorted(folder.iterdir()):
+        lines = len(file.read_text(encoding="utf-8").splitlines())
+        if lines > MOST_LINES:
+            yield f"{file.name} has {lines} lines, {MOST_LINES} are allowed"
+
+
+def code(file: Path) -> str:
+    """What a file says besides comments and texts."""
+    text = re.sub(r"/\*.*?\*/", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return re.sub(r'(?<!include )"(\\.|[^"\\\n])*"', '""', text)
+
+
+def unknown(folder: Path, order: list[str]) -> Iterator[str]:
+    """Files without a place, and places without a file."""
+    there = {file.stem for file in folder.glob("*.[ch]")}
+    yield from (f"{name} stands on no floor" for name in sorted(there - {BASE, *order, *LIBRARIES}))
+    yield from (f"{name} stands on a floor, and there is no such file" for name in order if name not in there)
+
+
+def without_header(folder: Path, order: list[str]) -> Iterator[str]:
+    """Sources that offer something to others and have no header of their own."""
+    for name in order:
+        file = folder / f"{name}.c"
+        if not file.exists() or file.with_suffix(".h").exists():
+            continue
+        # what stands at the beginning of a line and has a body; a macro in capitals makes exported functions
+        for found in re.finditer(
+            r"^(?!static\b|EXPORT\b|[A-Z_]+\()[A-Za-z_][^;{}#=]*\)\s*\{", code(file), re.MULTILINE
+        ):
+            if "__attribute__((constructor)) static" not in found[0]:
+                yield f"{name}.c has no header, and defines {found[0].splitlines()[0]}"
+
+
+def files(folder: Path, order: list[str]) -> Iterator[tuple[int, Path]]:
+    """The headers and sources that there are, each with its place; those of one name are at the same."""
+    for place, name in enumerate([BASE, *order]):
+        yield from ((place, file) for file in (folder / f"{name}.h", folder / f"{name}.c") if file.exists())
+
+
+def upward_includes(folder: Path, order: list[str]) -> Iterator[str]:
+    """Includes that do not go down; so there is no circle of them."""
+    places = {f"{name}.h": place for place, name in enumerate([BASE, *order])}
+    for place, file in files(folder, order):
+        for header in re.findall(r'^#include "(\w+\.h)"', code(file), re.MULTILINE):
+            own = file.suffix == ".c" and header == f"{file.stem}.h"
+            if header not in places:
+                yield f"{file.name} includes {header}, which stands on no floor"
+            elif places[header] >= place and not own:
+                yield f"{file.name} includes {header}, which does not stand below it"
+
+
+def upward_uses(folder: Path, order: list[str]) -> Iterator[str]:
+    """Uses of what a file above declares, with an include or without; so there is no circle of calls."""
+    owners: dict[str, tuple[int, str]] = {}
+    for place, file in files(folder, order):
+        for name in re.findall(r"\bcl_\w+", code(file)) if file.suffix == ".h" else ():
+            owners.setdefault(name, (place, file.name))
+    for place, file in files(folder, order):
+        for name in sorted(set(re.findall(r"\bcl_\w+", code(file)))):
+            owner, header = owners.get(name, (0, ""))
+            if not header:
+                yield f"{file.name} uses {name}, which no header declares"
+            elif owner > place:
+                yield f"{file.name} uses {name} of {header}, which does not stand below it"
+
+
+def problems(folder: Path) -> list[str]:
+    """Everything in which a folder of C does not keep to the floors."""
+    order = list(chain.from_iterable(build.FLOORS))
+    checks = (unknown, without_header, upward_includes, upward_uses)
+    return [*chain.from_iterable(check(folder, order) for check in checks), *overlong(folder)]
+
+
+def test_floors() -> None:
+    """No file looks up, none is too long, and whoever offers something says so in its own header."""
+    assert problems(NATIVE) == []
+
+
+def test_stubs_are_short() -> None:
+    """The C of the stubs keeps to the same budget; it is one file once it is generated."""
+    assert list(overlong(STUBS)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "added", "problem"),
+    [
+        ("image.c", '#include "memory.h"\n', "image.c includes memory.h, which does not stand below it"),
+        ("events.h", '#include "calls.h"\n', "events.h includes calls.h, which does not stand below it"),
+        ("symbols.h", '#include "names.h"\n', "symbols.h includes names.h, which stands on no floor"),
+        (
+            "symbols.c",
+            "int cl_initialized(void);\n",
+            "symbols.c uses cl_initialized of calls.h, which does not stand below it",
+        ),
+        ("config.c", "int cl_secret(void);\n", "config.c uses cl_secret, which no header declares"),
+        ("link.c", "int offered(void) { return 1; }\n", "link.c has no header, and defines int offered(void) {"),
+        ("graphs.c", "", "graphs stands on no floor"),
+        ("nvml.c", "\n" * MOST_LINES, rf"nvml.c has \d+ lines, {MOST_LINES} are allowed"),
+    ],
+)
+def test_what_breaks_them(tmp_path: Path, name: str, added: str, problem: str) -> None:
+    """Each way to leave the floors is seen."""
+    folder = Path(shutil.copytree(NATIVE, tmp_path / "native"))
+    with (folder / name).open("a", encoding="utf-8") as file:
+        file.write(added)
+    (found,) = problems(folder)
+    assert re.fullmatch(problem if "nvml" in name else re.escape(problem), found)
+
+
+def test_a_missing_file_is_seen(tmp_path: Path) -> None:
+    """A source without its header, and a floor without its file, are seen."""
+    folder = Path(shutil.copytree(NATIVE, tmp_path / "native"))
+    (folder / "caller.h").unlink()
+    (folder / "procaddr.c").unlink()
+    found = problems(folder)
+    assert "procaddr stands on a floor, and there is no such file" in found
+    assert any(one.startswith("caller.c has no header, and defines bool cl_read_safely") for one in found)

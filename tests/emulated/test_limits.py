@@ -1,0 +1,96 @@
+"""Values of the environment that are long, or beyond a limit: the driver takes them whole, or says what it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import emulator
+from pytest_cudalink.compat import names
+
+HEAD = "from tests.emulated.cu import *\nfrom ctypes import *\n"
+COUNTS = """
+count, of_nvml = c_int(), c_uint()
+ok(cuda.cuInit(0)) if expected else None
+assert cuda.cuDeviceGetCount(byref(count)) == (0 if expected else 3)
+nvml = CDLL("libnvidia-ml.so.1")
+ok(nvml.nvmlInit_v2())
+ok(nvml.nvmlDeviceGetCount_v2(byref(of_nvml)))
+assert of_nvml.value == expected, of_nvml.value
+assert not expected or count.value == expected, count.value
+"""
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Path:
+    """A folder whose path is longer than 1024 characters."""
+    folder = tmp_path.joinpath(*["d" * 200] * 5)
+    folder.mkdir(parents=True)
+    assert len(str(folder)) > 1024
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"), [(names.LIMIT_DEVICES + 1, names.LIMIT_DEVICES), (4_000_000, names.LIMIT_DEVICES), (-1, 0)]
+)
+def test_devices_beyond_the_limit(on_driver, given: int, taken: int) -> None:
+    """A number of devices that cannot be is reported with the one that is taken, by NVML too."""
+    done = on_driver("13.0", "-c", f"{HEAD}expected = {taken}{COUNTS}", env={"CUDALINK_EMULATOR_DEVICES": str(given)})
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == f"cudalink: CUDALINK_EMULATOR_DEVICES is {given}; expected 0 to 64; taking {taken}\n"
+
+
+def test_devices_within_the_limit(on_driver) -> None:
+    """As many devices as there can be are no reason for a word."""
+    done = on_driver("13.0", "-c", f"{HEAD}expected = {names.LIMIT_DEVICES}{COUNTS}", devices=names.LIMIT_DEVICES)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_long_paths(on_driver, deep: Path) -> None:
+    """The nvJitLink and the file of events are found under paths of more than 1024 characters."""
+    library = emulator.plan("13.0").nvjitlink
+    (deep / "libnvJitLink.so").symlink_to(library)
+    program = (
+        "start(); code, image, log = link([(PTX, small_ptx())]); assert code == 0 and len(image) > 1000, (code, log)"
+    )
+    environment = {"CUDALINK_EMULATOR_NVJITLINK": str(deep / "libnvJitLink.so")}
+    done = on_driver("13.0", "-c", HEAD + program, env=environment, events=deep / "events.jsonl")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert '"call":"cuLinkComplete"' in (deep / "events.jsonl").read_text(encoding="utf-8")
+
+
+def test_many_faults(on_driver) -> None:
+    """As many faults as there can be are all injected, however long the text; one more is refused at once."""
+    long = "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags:123456=999@123456"
+    faults = ";".join([long] * (names.LIMIT_FAULTS - 1) + ["cuDriverGetVersion:1=700"])
+    assert len(faults) > 4096
+    done = on_driver("13.0", "-c", HEAD + "assert cuda.cuDriverGetVersion(byref(c_int())) == 700", faults=faults)
+    assert (done.returncode, done.stderr) == (0, "")
+    with pytest.raises(emulator.EmulatorError, match="65 faults are too many; expected at most 64"):
+        emulator.plan("13.0", faults=f"{faults};cuInit:1=2")
+
+
+def test_too_many_faults_for_the_driver(on_driver) -> None:
+    """A program that was given more faults than there can be hears which one is not injected."""
+    faults = ";".join(["cuMemAlloc_v2:1000=2"] * names.LIMIT_FAULTS + ["cuDriverGetVersion:1=700"])
+    program = HEAD + "assert cuda.cuDriverGetVersion(byref(c_int())) == 0"
+    done = on_driver("13.0", "-c", program, env={"CUDALINK_EMULATOR_FAULTS": faults})
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "cudalink: CUDALINK_EMULATOR_FAULTS: no function cuDriverGetVersion, or too many faults\n"
+
+
+def test_long_release(on_driver) -> None:
+    """A driver release that does not fit into the answer is an error of the call, not half a release."""
+    release = "580" + ".0" * 40
+    program = """
+    nvml = CDLL("libnvidia-ml.so.1")
+    text = create_string_buffer(200)
+    ok(nvml.nvmlInit_v2())
+    ok(nvml.nvmlSystemGetDriverVersion(text, 200))
+    assert text.value == b"580" + b".0" * 40
+    assert nvml.nvmlSystemGetDriverVersion(text, 80) == 7
+    assert nvml.nvmlSystemGetNVMLVersion(text, 200) == 7
+    """
+    done = on_driver("13.0", "-c", HEAD + "\n".join(map(str.strip, program.splitlines())), release=release)
+    assert (done.returncode, done.stderr) == (0, "")

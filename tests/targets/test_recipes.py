@@ -1,0 +1,57 @@
+"""Recipes against modules that are made up: what they need, set and give back."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+
+from pytest_cudalink.targets import StaleRecipeError
+from pytest_cudalink.targets.recipes import recipe_for, recipes
+
+
+def module_of(recipe, **names) -> ModuleType:
+    """A module as a recipe wants it, with some names changed; `...` removes one."""
+    module = ModuleType(recipe.module)
+    literals = {"none": None, "true": True, "false": False}
+    for name, value in recipe.undecided.items():
+        setattr(module, name, literals[value])
+    for name in recipe.needs:
+        setattr(module, name, object())
+    for name, value in names.items():
+        delattr(module, name) if value is ... else setattr(module, name, value)
+    return module
+
+
+@pytest.mark.parametrize("recipe", [*recipes("cuda-core"), *recipes("numba-cuda")], ids=lambda one: one.versions)
+def test_stale_recipe(recipe) -> None:
+    """A name that is gone, or that begins otherwise, is an error that names release, name and remedy."""
+    recipe.check(module_of(recipe), "9.9")
+    for name in [*recipe.undecided, *recipe.needs]:
+        with pytest.raises(StaleRecipeError, match=rf"cannot steer {recipe.target} 9.9: .* has no {name}, which .*"):
+            recipe.check(module_of(recipe, **{name: ...}), "9.9")
+    for name in recipe.undecided:
+        with pytest.raises(StaleRecipeError, match=rf"starts with {name} = 'else'.*Update pytest-cudalink"):
+            recipe.check(module_of(recipe, **{name: "else"}), "9.9")
+
+
+@pytest.mark.parametrize("recipe", recipes("cuda-core"), ids=lambda one: one.versions)
+def test_recipes_set_and_give_back(recipe) -> None:
+    """Each backend sets the same names, and giving back makes them what they were."""
+    module = module_of(recipe)
+    before = dict(vars(module))
+    objects = {"driver": "the driver", "nvjitlink": "nvJitLink", "driver-version": (13, 0)}
+    for backend in ("driver", "nvjitlink"):
+        recipe.apply(module, backend, objects)
+        assert vars(module) != before
+        recipe.apply(module, None, objects)
+        assert vars(module) == before
+
+
+@pytest.mark.parametrize(
+    ("target", "version"), [("cuda-core", "0.3.1"), ("cuda-core", "0.2.0"), ("numba-cuda", "0.22")]
+)
+def test_release_without_a_recipe(target, version) -> None:
+    """A release without a recipe is refused, with the specifiers of the known recipes."""
+    with pytest.raises(StaleRecipeError, match=rf"cannot steer {target} {version}: there are recipes for >="):
+        recipe_for(target, version)
