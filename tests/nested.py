@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -74,6 +75,9 @@ class NestedPytest:
 
     def __call__(self, *arguments: str, plugins: tuple[str, ...] = (), fresh: bool = False) -> pytest.RunResult:
         """Result of a run, as ``pytester.runpytest_subprocess`` gives it; a fresh one is started and not forked."""
+        # of two modules of one name and length, written within a second, the second would be taken for the first
+        for cache in [*self._folder.rglob("__pycache__")]:
+            shutil.rmtree(cache)
         base = tempfile.mkdtemp(prefix="runpytest-", dir=self._folder)
         words = [f"--basetemp={base}", *with_plugins(*arguments, plugins=plugins)]
         path = os.pathsep.join(filter(None, [str(self._folder), os.environ.get("PYTHONPATH", "")]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -42,3 +43,10 @@ def test_a_signal_is_the_result(run_pytest, pytester, fresh: bool) -> None:
     assert run_pytest(fresh=fresh).ret == -signal.SIGKILL
     pytester.makepyfile("def test(): pass")
     run_pytest(fresh=fresh).assert_outcomes(passed=1)
+
+
+def test_a_module_written_again(run_pytest, pytester) -> None:
+    """What a test writes over a module of the same length counts, however soon it does."""
+    for number in (1, 2):
+        os.utime(pytester.makepyfile(f"def test_{number}(): pass"), (1, 1))
+        run_pytest("-v").stdout.fnmatch_lines([f"*::test_{number} PASSED*"])
