@@ -76,7 +76,7 @@ class System:
             return DriverFile(None)
         if "given" in cuda.witness or "faked" in cuda.witness:
             return DriverFile("given")
-        kind = "emulated" if preload.driver() else "real"
+        kind = "emulated" if preload.emulated_driver() else "real"
         return DriverFile(kind, preload.loaded_file("libcuda.so.1"), probes.device_arch())
 
     def item(self, kind: ItemKind, name: str) -> Item | None:

@@ -19,7 +19,7 @@ from .settings import Settings
 if TYPE_CHECKING:
     from ..audit import Audit
     from ..emulator import Emulation
-    from ..emulator.control import Driver, Injected, Violation
+    from ..emulator.control import DriverControl, Injected, Violation
     from ..guardrails import CompatibilityGuardRails
     from ..linker import Linker, LinkerOptions, ObjectCode
     from ..linker.dispatch import Case
@@ -105,7 +105,7 @@ class EmulatedDriver:
 
     Attributes
     ----------
-    control : pytest_cudalink.emulator.control.Driver
+    control : pytest_cudalink.emulator.control.DriverControl
         Everything that can be asked of it.
     emulation : pytest_cudalink.emulator.Emulation
         What it was made from.
@@ -113,7 +113,7 @@ class EmulatedDriver:
         Number of the first event that belongs to this test.
     """
 
-    control: Driver
+    control: DriverControl
     emulation: Emulation
     start: int = 0
     _made: list[Injected] = field(default_factory=list)
@@ -158,18 +158,18 @@ class EmulatedDriver:
         return [event for event in found if event.get("call") == symbol and "result" in event]
 
     def inject(self, function: str, code: int | str = 0, *, nth: int = 1, delay: float = 0.0) -> None:
-        """As `pytest_cudalink.emulator.control.Driver.inject`, for the rest of this test."""
+        """As `pytest_cudalink.emulator.control.DriverControl.inject`, for the rest of this test."""
         self._made.append(self.control.inject(function, code, nth=nth, delay=delay))
 
     def lose_device(self, code: int | str = 46) -> None:
-        """As `pytest_cudalink.emulator.control.Driver.lose_device`, for the rest of this test."""
+        """As `pytest_cudalink.emulator.control.DriverControl.lose_device`, for the rest of this test."""
         self._lost_before.append(self.control.lose_device(code))
 
-    def take_back(self) -> list[str]:
+    def remove_faults(self) -> list[str]:
         """Take back the faults of this test, and leave those of the run; the functions whose fault no call met."""
         if self._lost_before:
             self.control.lose_device(self._lost_before[0])
-        return sorted({one.function for one in self._made if not self.control.take_back(one)})
+        return sorted({one.function for one in self._made if not self.control.remove_fault(one)})
 
 
 @dataclass(eq=False)  # start-up pays for every method that is generated
@@ -187,7 +187,7 @@ class DriverLifetimes:
     def expect(self) -> tuple[Violation, ...]:
         """Take the violations made so far: they fail no test."""
         found = self.violations
-        self._lifetimes.driver.forget(found)
+        self._lifetimes.driver.consume(found)
         return found
 
 
@@ -290,12 +290,12 @@ def emulated_driver(pytestconfig: pytest.Config) -> Iterator[EmulatedDriver]:
     """
     from ..process import preload
 
-    driver, emulation = preload.driver(), preload.emulated()
+    driver, emulation = preload.emulated_driver(), preload.emulation()
     if driver is None or emulation is None:
         _skip_unemulated(pytestconfig)
     given = EmulatedDriver(driver, emulation, driver.event_count())
     yield given
-    for function in given.take_back():
+    for function in given.remove_faults():
         msg = f"cudalink: the fault injected into {function} was never triggered in this test"
         warnings.warn(pytest.PytestWarning(msg), stacklevel=1)
 
@@ -310,7 +310,7 @@ def driver_lifetimes(pytestconfig: pytest.Config) -> DriverLifetimes:
     if found is None:
         from ..process import preload
 
-        if preload.emulated() is None:
+        if preload.emulation() is None:
             _skip_unemulated(pytestconfig)
         _skip(pytestconfig, "lifetime checks", f"--cudalink-lifetime={run.settings.lifetime}")
     return DriverLifetimes(found)

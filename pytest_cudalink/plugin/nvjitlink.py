@@ -52,7 +52,7 @@ def apply(settings: Settings) -> Callable[[], None] | None:
             return _hide()
         path = toolchains.library_path(wanted)
         _refuse_for_cusparse(path)
-        preload.nvjitlink(path)
+        preload.preload_nvjitlink(path)
         _hold(wanted, path)
     except (toolchains.ToolchainError, preload.LoadedTooLateError) as error:
         msg = f"cudalink: --cudalink-nvjitlink is {settings.nvjitlink}: {error}"

@@ -32,10 +32,10 @@ def no_fault(_value: str) -> str | None:
 def _driver_fault(value: str) -> str | None:
     if value in names.DRIVER_WORDS:
         return None
-    from ..emulator import EmulatorError, plan
+    from ..emulator import EmulatorError, emulation_for
 
     try:
-        plan(value)
+        emulation_for(value)
     except EmulatorError as error:
         return f"expected {', '.join(names.DRIVER_WORDS)} or a CUDA version: {error}"
     return None

@@ -64,7 +64,7 @@ def _lines(totals: Totals, lifetime: str, *, verbose: bool) -> list[str]:
     for target, counts in by_target.items():
         shares = ", ".join(f"{count} {linked_on(backend)}" for backend, count in sorted(counts.items()))
         lines.append(f"{target}: {counted(sum(counts.values()), 'link')} ({shares})")
-    lines += [f"{target} is not watched: {why}" for target, why in sorted(totals.left_alone.items())]
+    lines += [f"{target} is not watched: {why}" for target, why in sorted(totals.unsupported.items())]
     outside = totals.violations
     if violations := totals.violations_of_tests.total() + len(outside):
         lines.append(counted(violations, "lifetime violation"))

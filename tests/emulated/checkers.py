@@ -78,7 +78,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program on an emulated driver with two devices."""
     toolchains.add(VERSION)
-    planned = emulator.plan(VERSION, devices=2, lifetime=lifetime)
+    planned = emulator.emulation_for(VERSION, devices=2, lifetime=lifetime)
     environment = {**os.environ, **planned.environment(), **(env or {})}
     if libraries:
         environment["LD_LIBRARY_PATH"] = emulator.prepended(libraries)
