@@ -86,7 +86,7 @@ class Cudalink:
 
     @property
     def nvjitlink(self) -> CudaVersion | None:
-        """Version of a usable nvJitLink, real or faked; None when there is none."""
+        """Version of a usable nvJitLink, real or faked; None without one."""
         from .. import probes
 
         return probes.nvjitlink_version()
@@ -101,7 +101,7 @@ class Cudalink:
 
 @dataclass(eq=False)  # start-up pays for every method that is generated
 class EmulatedDriver:
-    """What the fixture ``emulated_driver`` gives.
+    """Value of the fixture ``emulated_driver``.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class EmulatedDriver:
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        """Lifetime violations made so far in this phase of the test."""
+        """Lifetime violations so far in this phase of the test."""
         return self.control.violations
 
     def events(self, call: str | None = None) -> list[dict[str, Any]]:
@@ -166,7 +166,7 @@ class EmulatedDriver:
         self._lost_before.append(self.control.lose_device(code))
 
     def remove_faults(self) -> list[str]:
-        """Take back the faults of this test, and leave those of the run; the functions whose fault no call met."""
+        """Remove the faults of this test, not those of the run; return the functions whose fault no call triggered."""
         if self._lost_before:
             self.control.lose_device(self._lost_before[0])
         return sorted({one.function for one in self._made if not self.control.remove_fault(one)})
@@ -174,18 +174,18 @@ class EmulatedDriver:
 
 @dataclass(eq=False)  # start-up pays for every method that is generated
 class DriverLifetimes:
-    """What the fixture ``driver_lifetimes`` gives."""
+    """Value of the fixture ``driver_lifetimes``."""
 
     _lifetimes: Lifetimes
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        """Made so far in this phase of the test; destroys what nothing refers to any more, first."""
+        """Violations so far in this phase of the test; unreachable objects are destroyed first."""
         gc.collect()
         return self._lifetimes.driver.violations
 
     def expect(self) -> tuple[Violation, ...]:
-        """Take the violations made so far: they fail no test."""
+        """Return the violations so far, and consume them: they fail no test."""
         found = self.violations
         self._lifetimes.driver.consume(found)
         return found
@@ -259,7 +259,7 @@ def linker_factory() -> Iterator[LinkerFactory]:
 def dispatch_case(request: pytest.FixtureRequest) -> Case:
     """One concrete case of the dispatch table; a test that asks for it runs once for each.
 
-    ``dispatch_case.check(my_choose_backend)`` holds your own implementation against it. The table is strict-major, or
+    ``dispatch_case.check(my_choose_backend)`` compares your own implementation with it. The table is strict-major, or
     that of ``@pytest.mark.cudalink(policy=...)``.
     """
     case: Case = request.param
@@ -267,7 +267,7 @@ def dispatch_case(request: pytest.FixtureRequest) -> Case:
 
 
 def _skip(config: pytest.Config, needed: str, found: str) -> NoReturn:
-    """Skip in the words of the marker, and be counted with its skips."""
+    """Skip the test with the marker's words; the summary counts it with the marker's skips."""
     from . import ledger
 
     ledger.of(run_of(config)).test.missing = needed
@@ -283,9 +283,9 @@ def _skip_unemulated(config: pytest.Config) -> NoReturn:
 
 @pytest.fixture
 def emulated_driver(pytestconfig: pytest.Config) -> Iterator[EmulatedDriver]:
-    """The emulated driver: version, arch, events, inject, violations. Faults are taken back when the test ends.
+    """The emulated driver: version, arch, events, inject, violations. Faults are removed when the test ends.
 
-    A fault that no call met is a `pytest.PytestWarning`: the test did not see what it was to see.
+    A fault that no call triggered is a `pytest.PytestWarning`: the test did not see what it should see.
     A test that asks for it is skipped where there is a real driver or none; run with ``--cudalink-driver=VERSION``.
     """
     from ..process import preload
@@ -302,7 +302,7 @@ def emulated_driver(pytestconfig: pytest.Config) -> Iterator[EmulatedDriver]:
 
 @pytest.fixture
 def driver_lifetimes(pytestconfig: pytest.Config) -> DriverLifetimes:
-    """Lifetime violations made so far in this test; ``expect()`` takes those that the test means to make."""
+    """Lifetime violations so far in this test; ``expect()`` consumes those that the test makes on purpose."""
     from . import lifetimes
 
     run = run_of(pytestconfig)
@@ -318,9 +318,9 @@ def driver_lifetimes(pytestconfig: pytest.Config) -> DriverLifetimes:
 
 @pytest.fixture
 def guard_rails(pytestconfig: pytest.Config) -> CompatibilityGuardRails:
-    """A guard for this test alone: what it looks up has to fit together, as ``--cudalink-guard-rails`` says.
+    """A guard for this test alone, in the mode of ``--cudalink-guard-rails``: what it looks up must fit together.
 
-    Where that is off, the mode is best_effort. See `pytest_cudalink.guardrails.CompatibilityGuardRails`.
+    Where the mode is off, the guard takes best_effort. See `pytest_cudalink.guardrails.CompatibilityGuardRails`.
     """
     from . import guard
 

@@ -81,7 +81,9 @@ def test_a_project_hears_what_happened(heard, arguments) -> None:
     assert all(one["status"] for one in verdicts)
     violations = [one for one in found if one["hook"] == "violation"]
     too_early = "test_it.py::test_frees_too_early"
-    assert {(one["call"], one["nodeid"], one["maker"]) for one in violations} == {("cuLinkDestroy", too_early, too_early)}
+    assert {(one["call"], one["nodeid"], one["maker"]) for one in violations} == {
+        ("cuLinkDestroy", too_early, too_early)
+    }
 
 
 def test_a_project_hears_of_an_unsupported_target(heard, pytester) -> None:
