@@ -45,8 +45,10 @@ def test_a_signal_is_the_result(run_pytest, pytester, fresh: bool) -> None:
     run_pytest(fresh=fresh).assert_outcomes(passed=1)
 
 
-def test_a_module_written_again(run_pytest, pytester) -> None:
+def test_a_module_written_again(run_pytest, pytester, monkeypatch) -> None:
     """What a test writes over a module of the same length counts, however soon it does."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    pytester.makepyfile("import helper\ndef test(): print('found', helper.NUMBER)")
     for number in (1, 2):
-        os.utime(pytester.makepyfile(f"def test_{number}(): pass"), (1, 1))
-        run_pytest("-v").stdout.fnmatch_lines([f"*::test_{number} PASSED*"])
+        os.utime(pytester.makepyfile(helper=f"NUMBER = {number}"), (1, 1))
+        run_pytest("-s", fresh=True).stdout.fnmatch_lines([f"*found {number}*"])
