@@ -20,6 +20,9 @@ sys.path.insert(0, str(ROOT))
 
 from pytest_cudalink.matrix.nox import sessions  # noqa: E402 (from the checkout: nothing is installed yet)
 
+# a session starts a thousand processes: where none may write bytecode, each compiles pytest, numpy and the rest again
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.sessions = ["lint", "types", "tests", "ctk-13.0"]

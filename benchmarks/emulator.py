@@ -155,7 +155,7 @@ def planned(lifetime: str) -> dict[str, str]:
 
     found = probes.nvjitlink()
     assert found.usable, found.obstacle
-    emulation = emulator.plan(found.usable, lifetime=lifetime)
+    emulation = emulator.emulation_for(found.usable, lifetime=lifetime)
     assert not emulation.missing, emulation.missing
     return emulation.environment()
 

@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -74,6 +75,9 @@ class NestedPytest:
 
     def __call__(self, *arguments: str, plugins: tuple[str, ...] = (), fresh: bool = False) -> pytest.RunResult:
         """Result of a run, as ``pytester.runpytest_subprocess`` gives it; a fresh one is started and not forked."""
+        # of two modules of one name and length, written within a second, the second would be taken for the first
+        for cache in [*self._folder.rglob("__pycache__")]:
+            shutil.rmtree(cache)
         base = tempfile.mkdtemp(prefix="runpytest-", dir=self._folder)
         words = [f"--basetemp={base}", *with_plugins(*arguments, plugins=plugins)]
         path = os.pathsep.join(filter(None, [str(self._folder), os.environ.get("PYTHONPATH", "")]))
@@ -91,7 +95,7 @@ class NestedPytest:
 
 
 def _start(arguments: Sequence[str], cwd: Path, env: Mapping[str, str], output: tuple[Path, Path]) -> int:
-    """Exit code of ``python -m pytest``, as `Forks.run`, in a process whose start is Python's own."""
+    """Exit code of ``python -m pytest`` in a process that is started, and not forked as by `Forks.run`."""
     out, err = output
     command = [sys.executable, "-m", "pytest", *arguments]
     with out.open("wb") as stdout, err.open("wb") as stderr:
@@ -112,7 +116,7 @@ def _serve() -> None:
 
 
 def _become(arguments: list[str], cwd: str, env: dict[str, str], output: list[str]) -> None:
-    """Be what ``python -m pytest`` would be: its folder, environment, files, search path and main module."""
+    """Turn this process into ``python -m pytest``: folder, environment, files, search path and main module."""
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)

@@ -191,6 +191,12 @@ def test_reference_has_what_tests_hold() -> None:
     """`Raises`, what the fixtures give, and every kind of event in the records are described on a page."""
     pages = "\n".join((DOCS / name).read_text(encoding="utf-8") for name in ("reference.md", "records.md"))
     described = set(re.findall(r"\w+", " ".join(re.findall(r"(?:auto\w+::|:members:) (.+)", pages))))
-    given = {fixtures.Cudalink, fixtures.EmulatedDriver, fixtures.DriverLifetimes, control.Driver, control.Violation}
+    given = {
+        fixtures.Cudalink,
+        fixtures.EmulatedDriver,
+        fixtures.DriverLifetimes,
+        control.DriverControl,
+        control.Violation,
+    }
     kinds = [one for one in vars(records).values() if isinstance(one, type) and one.__module__ == records.__name__]
     assert {"Raises", *(one.__name__ for one in (*given, *kinds))} - described == set()

@@ -121,6 +121,12 @@ def test_ptx_isa_of_unknown_releases() -> None:
         ptx_isa_of(CudaVersion(11, 8))
 
 
+@pytest.mark.parametrize("release", sorted(PTX_ISA))
+def test_ptx_isa_of_known_releases(release: CudaVersion) -> None:
+    """A release of the table reads what the table says, not what the one before it did."""
+    assert ptx_isa_of(release) == PTX_ISA[release]
+
+
 def test_architectures_of_releases() -> None:
     """13.0 dropped what is older than sm_75 and renamed sm_101; family-specific targets came with 12.9."""
     assert "sm_70" in known_architectures(CudaVersion(12, 9))

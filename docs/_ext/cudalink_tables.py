@@ -14,11 +14,7 @@ from pytest_cudalink.linker.dispatch import Row, policies
 from pytest_cudalink.matrix.excludes import REASONS, REASONS_WITH
 from pytest_cudalink.matrix.keys import KEYS
 from pytest_cudalink.plugin import settings
-<<<<<<< HEAD
-=======
 from pytest_cudalink.report import records
-from pytest_cudalink.versions import NVVM_IR, PTX_ISA
->>>>>>> records
 
 DRIVERS = {
     "any": "any or unknown",

@@ -75,7 +75,7 @@ def _run(options: argparse.Namespace) -> int:
     if program is None:
         sys.stderr.write(f"cudalink driver run: there is no program {command[0]!r} on the PATH\n")
         return 2
-    emulation = emulator.plan(
+    emulation = emulator.emulation_for(
         options.version,
         release=options.release,
         arch=options.arch,
@@ -132,7 +132,7 @@ def _facts() -> dict[str, Any]:
     return {
         "driver": {
             "version": str(version) if version else None,
-            "kind": "emulated" if preload.driver() else "real" if version else None,
+            "kind": "emulated" if preload.emulated_driver() else "real" if version else None,
             "arch": arch,
             "file": preload.loaded_file("libcuda.so.1"),
         },
@@ -140,6 +140,6 @@ def _facts() -> dict[str, Any]:
             "libraries": str(emulator.library_folder()),
             "versions": [str(one) for one in versions],
             "architectures": list(names.EMULATED_ARCHITECTURES),
-            "ready": [str(one) for one in versions if emulator.plan(one).nvjitlink],
+            "ready": [str(one) for one in versions if emulator.emulation_for(one).nvjitlink],
         },
     }

@@ -1,6 +1,6 @@
 """The emulated driver: a ``libcuda.so.1`` and ``libnvidia-ml.so.1`` of a chosen CUDA version that link for real.
 
-`plan` finds what such a driver needs, `Emulation.environment` makes child processes see it,
+`emulation_for` finds what such a driver needs, `Emulation.environment` makes child processes see it,
 `pytest_cudalink.process.preload` loads it into this process, and `control` talks to the one that is loaded.
 Importing this package loads nothing.
 """
@@ -17,8 +17,8 @@ from typing import Final
 from ..compat import names
 from ..compat.architectures import ARCHITECTURES, dropped_by
 from ..compat.releases import DRIVER_RELEASES, STAND_INS
-from ..versions import CudaVersion
 from ..compat.wheels import NVJITLINK, installed_wheels
+from ..versions import CudaVersion
 from .faults import parse, text_of
 
 __all__ = [
@@ -27,10 +27,10 @@ __all__ = [
     "TRIM_THRESHOLD",
     "Emulation",
     "EmulatorError",
+    "emulation_for",
     "from_environment",
     "library_folder",
     "number_of_devices",
-    "plan",
     "release_of",
     "supported_versions",
 ]
@@ -53,7 +53,7 @@ class EmulatorError(RuntimeError):
     Attributes
     ----------
     parameter : str
-        The parameter of `plan` whose value is refused; empty if the error has another cause.
+        The parameter of `emulation_for` whose value is refused; empty if the error has another cause.
     """
 
     def __init__(self, message: str, parameter: str = "") -> None:
@@ -197,7 +197,7 @@ def number_of_devices(text: str) -> int:
     return int(text)
 
 
-def plan(
+def emulation_for(
     version: str | CudaVersion,
     *,
     release: str | None = None,

@@ -14,7 +14,7 @@ from ..compat.names import LIMIT_EVENT_SIZE, LIMIT_FAULTS
 from ..versions import CudaVersion
 from .faults import Fault, code_of, symbol_of
 
-__all__ = ["Driver", "Injected", "Violation", "attach"]
+__all__ = ["DriverControl", "Injected", "Violation", "attach"]
 
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
@@ -38,7 +38,8 @@ class Violation:
     state : int
         Number of the CUlinkState in the order of creation, from 1.
     option : str
-        Name of the option, such as ``"CU_JIT_ERROR_LOG_BUFFER"``; ``"optionValues"`` for the array itself.
+        Name of the option, such as ``"CU_JIT_ERROR_LOG_BUFFER"``; ``"optionValues"`` for the array itself,
+        ``"CUlinkState"`` for a state that was used after cuLinkDestroy.
     what, expected, found : str
         What happened to the memory, the content that it should have, and the content that it has.
     call : str
@@ -71,10 +72,13 @@ class Violation:
         lines = [str(self)]
         lines += ["called from:", *(f"  {line}" for line in self.python_stack)] if self.python_stack else []
         lines += ["native frames:", *(f"  {line}" for line in self.native_stack)] if self.native_stack else []
-        lines.append(
-            "The option values and log buffers given to cuLinkCreate must live until cuLinkDestroy "
-            "(CUDA Driver API, cuLinkCreate)."
-        )
+        if self.option == "CUlinkState":
+            lines.append("No call may use a CUlinkState after cuLinkDestroy, in any thread (CUDA Driver API).")
+        else:
+            lines.append(
+                "The option values and log buffers given to cuLinkCreate must live until cuLinkDestroy "
+                "(CUDA Driver API, cuLinkCreate)."
+            )
         return "\n".join(lines)
 
 
@@ -93,7 +97,7 @@ class Injected(NamedTuple):
     function: str
 
 
-class Driver:
+class DriverControl:
     """The emulated driver of this process. Made by `attach`."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
@@ -161,7 +165,7 @@ class Driver:
         Returns
         -------
         Injected
-            For `take_back`.
+            For `remove_fault`.
 
         Raises
         ------
@@ -177,11 +181,11 @@ class Driver:
             raise RuntimeError(msg)
         return Injected(number, fault.function)
 
-    def met(self, number: int) -> bool:
+    def was_triggered(self, number: int) -> bool:
         """Whether the fault with this number was triggered in this process; True for one that is used up."""
         return bool(self._library.cudalinkFaultMet(number, 0))
 
-    def take_back(self, injected: Injected) -> bool:
+    def remove_fault(self, injected: Injected) -> bool:
         """Remove one fault if it is still waiting, and return whether it was triggered in this process."""
         return bool(self._library.cudalinkFaultMet(injected.number, 1))
 
@@ -209,14 +213,14 @@ class Driver:
         """Remove every fault, those of the run too, and bring a lost device back."""
         self._library.cudalinkClearFaults()
 
-    def watch(self) -> None:
-        """Collect violations, each with the Python stack of the call that caused it, until `unwatch`."""
+    def start_watching(self) -> None:
+        """Collect violations, each with the Python stack of the call that caused it, until `stop_watching`."""
         if self._hook is None:
             self._counted_before = self._count - self._noted
             self._hook = _HOOK(self._notice)
             self._library.cudalinkSetViolationHook(self._hook)
 
-    def unwatch(self) -> None:
+    def stop_watching(self) -> None:
         """Stop collecting violations; the driver must not call into an interpreter that ends."""
         if self._hook is not None:
             self._library.cudalinkSetViolationHook(None)
@@ -224,7 +228,7 @@ class Driver:
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        """The violations collected since `watch`, without those taken by `forget`."""
+        """The violations collected since `start_watching`, without those taken by `forget`."""
         with self._lock:
             return tuple(self._violations)
 
@@ -234,11 +238,11 @@ class Driver:
 
     @property
     def lost_violations(self) -> int:
-        """Number of violations that the driver counted since `watch` and that could not be noted."""
+        """Number of violations that the driver counted since `start_watching` and that could not be noted."""
         with self._lock:
             return self._count - self._counted_before - self._noted
 
-    def forget(self, violations: tuple[Violation, ...]) -> None:
+    def consume(self, violations: tuple[Violation, ...]) -> None:
         """Remove violations from the list, because they were expected or reported."""
         with self._lock:
             self._violations = [one for one in self._violations if one not in violations]
@@ -262,6 +266,6 @@ class Driver:
             self._noted += 1
 
 
-def attach(library: ctypes.CDLL) -> Driver | None:
+def attach(library: ctypes.CDLL) -> DriverControl | None:
     """Return the control of a driver library; None if it is a real driver."""
-    return Driver(library) if hasattr(library, "cudalinkEmulatorVersion") else None
+    return DriverControl(library) if hasattr(library, "cudalinkEmulatorVersion") else None

@@ -54,9 +54,9 @@ def _driver() -> Found:
 
 def _driver_release() -> Found:
     """Release of the driver, such as 580.65.06."""
-    from ..process.preload import emulated
+    from ..process.preload import emulation as emulation_of_process
 
-    emulation = emulated()
+    emulation = emulation_of_process()
     if emulation is not None:
         return Found(emulation.release, "emulated", "the emulated driver")
     try:

@@ -41,6 +41,7 @@ __all__ = [
     "packaging",
     "plain",
     "private_part",
+    "program_names",
     "resolve",
     "run_child",
     "sonames",
@@ -141,6 +142,11 @@ def plain(name: str) -> Callable[..., Any]:
 def library_names() -> frozenset[str]:
     """Names of the toolkit's dynamic libraries."""
     return frozenset(_public().SUPPORTED_NVIDIA_LIBNAMES)
+
+
+def program_names() -> frozenset[str]:
+    """Programs of the toolkit that this release can look for; it raises for any other."""
+    return frozenset(_public().SUPPORTED_BINARY_UTILITIES)
 
 
 def packaging(kind: ItemKind, name: str) -> PackagedWith:

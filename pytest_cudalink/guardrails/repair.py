@@ -32,7 +32,7 @@ def extra_of(item: Item, version: CudaVersion) -> str:
 def _installable(items: Sequence[Item], version: CudaVersion, *, at_most: bool) -> bool:
     """Whether wheels bring items in a release: it must be published, and up to CUDA 12 no wheel has programs."""
     published = version > LATEST_KNOWN or any(
-        one == version or (at_most and one < version) for one in published_releases() if one.major == version.major
+        one <= version if at_most else one == version for one in published_releases() if one.major == version.major
     )
     moved = any(item.kind == "binaries" and item.version != version for item in items)
     return published and not (moved and version.major < 13)

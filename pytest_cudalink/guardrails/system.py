@@ -76,7 +76,7 @@ class System:
             return DriverFile(None)
         if "given" in cuda.witness or "faked" in cuda.witness:
             return DriverFile("given")
-        kind = "emulated" if preload.driver() else "real"
+        kind = "emulated" if preload.emulated_driver() else "real"
         return DriverFile(kind, preload.loaded_file("libcuda.so.1"), probes.device_arch())
 
     def item(self, kind: ItemKind, name: str) -> Item | None:
@@ -87,6 +87,8 @@ class System:
         ResolutionError
             If only loading the library would answer.
         """
+        if kind == "binaries" and name not in _pathfinder.program_names():
+            return None  # cuda.pathfinder 1.5.0 does not know ptxas
         found: Any
         try:
             found = _pathfinder.resolve(name) if kind == "dynamic-libs" else _pathfinder.plain(_LOOKUPS[kind])(name)

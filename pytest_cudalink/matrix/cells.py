@@ -84,11 +84,11 @@ class Cell:
     @property
     def toolchains(self) -> tuple[tuple[str, toolchains.Layout], ...]:
         """Toolchains that ``cudalink toolchain add`` must have installed before the cell runs."""
-        from ..emulator import plan
+        from ..emulator import emulation_for
 
         needed: list[tuple[str, toolchains.Layout]] = []
         if self.values["driver"] not in KEYS["driver"].words:
-            emulation = plan(self.driver, arch=self.values["arch"] or names.DEFAULT_ARCHITECTURE)
+            emulation = emulation_for(self.driver, arch=self.values["arch"] or names.DEFAULT_ARCHITECTURE)
             needed += [(str(version), "libs") for version in emulation.toolchains]
         if self.values["nvjitlink"] not in KEYS["nvjitlink"].words:
             needed.append((self.values["nvjitlink"], "libs"))

@@ -55,7 +55,7 @@ class Backends:
             decide=self._decide,
             seams=SEAMS,
             on_link=self._linked,
-            on_unsupported=self._left_alone,
+            on_unsupported=self._unsupported,
             on_mismatch=self._mismatched,
             nodeid=lambda: run.nodeid,
         )
@@ -75,10 +75,10 @@ class Backends:
         self._run.part("ledger")
         self._run.config.hook.pytest_cudalink_link(config=self._run.config, event=event)
 
-    def _left_alone(self, target: str, why: str) -> None:
-        from . import ledger
-
-        ledger.of(self._run).here.left_alone[target] = why
+    def _unsupported(self, target: str, reason: str) -> None:
+        self._run.part("ledger")
+        hook = self._run.config.hook.pytest_cudalink_unsupported
+        hook(config=self._run.config, target=target, reason=reason)
 
     def _mismatched(self, error: ForcedBackendError) -> None:
         self._run.part("mismatches").pending.append(error)

@@ -60,7 +60,7 @@ def _apply(settings: Settings) -> None:
     from ..process import preload
 
     wanted = settings.driver.value
-    if wanted in ("real", "auto") and (present := preload.driver()) is not None:
+    if wanted in ("real", "auto") and (present := preload.emulated_driver()) is not None:
         if wanted == "auto":
             return
         msg = (
@@ -104,7 +104,7 @@ def _emulation(settings: Settings, version: str) -> Emulation:
             check(option, choices[option.name])
     events = choices["events"].value
     try:
-        return emulator.plan(
+        return emulator.emulation_for(
             version,
             arch=choices["arch"].value,
             devices=emulator.number_of_devices(choices["devices"].value),
@@ -120,7 +120,7 @@ def _emulation(settings: Settings, version: str) -> Emulation:
 
 
 def asked(settings: Settings | None) -> dict[str, Setting]:
-    """Return what the emulated driver is asked to be besides its version, by parameter of `emulator.plan`.
+    """Return what the emulated driver is asked to be besides its version, by parameter of `emulator.emulation_for`.
 
     Where the user chose no value, the environment's for the native library counts.
 

@@ -27,7 +27,7 @@ class Facts:
         The requirement that the skipped test needs.
     verdicts : list of dict
         Verdicts of the guard rails.
-    left_alone : dict of str to str
+    unsupported : dict of str to str
         Targets that cannot be steered, with the reason.
     """
 
@@ -36,7 +36,7 @@ class Facts:
     documented: dict[str, str] | None = None
     missing: str | None = None
     verdicts: list[dict[str, Any]] = field(default_factory=list)
-    left_alone: dict[str, str] = field(default_factory=dict)
+    unsupported: dict[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """The facts as plain values."""

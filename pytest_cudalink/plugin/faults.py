@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     import pytest
 
-    from ..emulator.control import Driver
+    from ..emulator.control import DriverControl
     from .run import Run
 
 __all__ = ["RunFaults", "of", "planned"]
@@ -26,7 +26,7 @@ def planned() -> tuple[str, ...]:
     from ..emulator import faults
     from ..process import preload
 
-    emulation = preload.emulated()
+    emulation = preload.emulation()
     if emulation is None:
         return ()
     try:
@@ -41,7 +41,7 @@ class RunFaults:
 
     Parameters
     ----------
-    driver : Driver
+    driver : DriverControl
         The emulated driver of this process.
     faults : tuple of str
         As `planned` returns them.
@@ -52,14 +52,14 @@ class RunFaults:
         Indices of the faults that a call in some process of this run has met.
     """
 
-    def __init__(self, driver: Driver, faults: tuple[str, ...]) -> None:
+    def __init__(self, driver: DriverControl, faults: tuple[str, ...]) -> None:
         self._driver, self._faults = driver, faults
         self.triggered: set[int] = set()
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Ask the driver of this process."""
         del session
-        self.triggered |= {at for at in range(len(self._faults)) if self._driver.met(at + 1)}
+        self.triggered |= {at for at in range(len(self._faults)) if self._driver.was_triggered(at + 1)}
 
     def lines(self) -> list[str]:
         """Return a line of the summary for each fault that was never triggered."""

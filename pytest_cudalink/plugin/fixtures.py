@@ -19,7 +19,7 @@ from .settings import Settings
 if TYPE_CHECKING:
     from ..audit import Audit
     from ..emulator import Emulation
-    from ..emulator.control import Driver, Injected, Violation
+    from ..emulator.control import DriverControl, Injected, Violation
     from ..guardrails import CompatibilityGuardRails
     from ..linker import Linker, LinkerOptions, ObjectCode
     from ..linker.dispatch import Case
@@ -86,7 +86,7 @@ class Cudalink:
 
     @property
     def nvjitlink(self) -> CudaVersion | None:
-        """Version of a usable nvJitLink, real or faked; None when there is none."""
+        """Version of a usable nvJitLink, real or faked; None without one."""
         from .. import probes
 
         return probes.nvjitlink_version()
@@ -101,11 +101,11 @@ class Cudalink:
 
 @dataclass(eq=False)  # start-up pays for every method that is generated
 class EmulatedDriver:
-    """What the fixture ``emulated_driver`` gives.
+    """Value of the fixture ``emulated_driver``.
 
     Attributes
     ----------
-    control : pytest_cudalink.emulator.control.Driver
+    control : pytest_cudalink.emulator.control.DriverControl
         Everything that can be asked of it.
     emulation : pytest_cudalink.emulator.Emulation
         What it was made from.
@@ -113,7 +113,7 @@ class EmulatedDriver:
         Number of the first event that belongs to this test.
     """
 
-    control: Driver
+    control: DriverControl
     emulation: Emulation
     start: int = 0
     _made: list[Injected] = field(default_factory=list)
@@ -131,7 +131,7 @@ class EmulatedDriver:
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        """Lifetime violations made so far in this phase of the test."""
+        """Lifetime violations so far in this phase of the test."""
         return self.control.violations
 
     def events(self, call: str | None = None) -> list[dict[str, Any]]:
@@ -158,36 +158,36 @@ class EmulatedDriver:
         return [event for event in found if event.get("call") == symbol and "result" in event]
 
     def inject(self, function: str, code: int | str = 0, *, nth: int = 1, delay: float = 0.0) -> None:
-        """As `pytest_cudalink.emulator.control.Driver.inject`, for the rest of this test."""
+        """As `pytest_cudalink.emulator.control.DriverControl.inject`, for the rest of this test."""
         self._made.append(self.control.inject(function, code, nth=nth, delay=delay))
 
     def lose_device(self, code: int | str = 46) -> None:
-        """As `pytest_cudalink.emulator.control.Driver.lose_device`, for the rest of this test."""
+        """As `pytest_cudalink.emulator.control.DriverControl.lose_device`, for the rest of this test."""
         self._lost_before.append(self.control.lose_device(code))
 
-    def take_back(self) -> list[str]:
-        """Take back the faults of this test, and leave those of the run; the functions whose fault no call met."""
+    def remove_faults(self) -> list[str]:
+        """Remove the faults of this test, not those of the run; return the functions whose fault no call triggered."""
         if self._lost_before:
             self.control.lose_device(self._lost_before[0])
-        return sorted({one.function for one in self._made if not self.control.take_back(one)})
+        return sorted({one.function for one in self._made if not self.control.remove_fault(one)})
 
 
 @dataclass(eq=False)  # start-up pays for every method that is generated
 class DriverLifetimes:
-    """What the fixture ``driver_lifetimes`` gives."""
+    """Value of the fixture ``driver_lifetimes``."""
 
     _lifetimes: Lifetimes
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        """Made so far in this phase of the test; destroys what nothing refers to any more, first."""
+        """Violations so far in this phase of the test; unreachable objects are destroyed first."""
         gc.collect()
         return self._lifetimes.driver.violations
 
     def expect(self) -> tuple[Violation, ...]:
-        """Take the violations made so far: they fail no test."""
+        """Return the violations so far, and consume them: they fail no test."""
         found = self.violations
-        self._lifetimes.driver.forget(found)
+        self._lifetimes.driver.consume(found)
         return found
 
 
@@ -259,7 +259,7 @@ def linker_factory() -> Iterator[LinkerFactory]:
 def dispatch_case(request: pytest.FixtureRequest) -> Case:
     """One concrete case of the dispatch table; a test that asks for it runs once for each.
 
-    ``dispatch_case.check(my_choose_backend)`` holds your own implementation against it. The table is strict-major, or
+    ``dispatch_case.check(my_choose_backend)`` compares your own implementation with it. The table is strict-major, or
     that of ``@pytest.mark.cudalink(policy=...)``.
     """
     case: Case = request.param
@@ -267,7 +267,7 @@ def dispatch_case(request: pytest.FixtureRequest) -> Case:
 
 
 def _skip(config: pytest.Config, needed: str, found: str) -> NoReturn:
-    """Skip in the words of the marker, and be counted with its skips."""
+    """Skip the test with the marker's words; the summary counts it with the marker's skips."""
     from . import ledger
 
     ledger.of(run_of(config)).test.missing = needed
@@ -283,26 +283,26 @@ def _skip_unemulated(config: pytest.Config) -> NoReturn:
 
 @pytest.fixture
 def emulated_driver(pytestconfig: pytest.Config) -> Iterator[EmulatedDriver]:
-    """The emulated driver: version, arch, events, inject, violations. Faults are taken back when the test ends.
+    """The emulated driver: version, arch, events, inject, violations. Faults are removed when the test ends.
 
-    A fault that no call met is a `pytest.PytestWarning`: the test did not see what it was to see.
+    A fault that no call triggered is a `pytest.PytestWarning`: the test did not see what it should see.
     A test that asks for it is skipped where there is a real driver or none; run with ``--cudalink-driver=VERSION``.
     """
     from ..process import preload
 
-    driver, emulation = preload.driver(), preload.emulated()
+    driver, emulation = preload.emulated_driver(), preload.emulation()
     if driver is None or emulation is None:
         _skip_unemulated(pytestconfig)
     given = EmulatedDriver(driver, emulation, driver.event_count())
     yield given
-    for function in given.take_back():
+    for function in given.remove_faults():
         msg = f"cudalink: the fault injected into {function} was never triggered in this test"
         warnings.warn(pytest.PytestWarning(msg), stacklevel=1)
 
 
 @pytest.fixture
 def driver_lifetimes(pytestconfig: pytest.Config) -> DriverLifetimes:
-    """Lifetime violations made so far in this test; ``expect()`` takes those that the test means to make."""
+    """Lifetime violations so far in this test; ``expect()`` consumes those that the test makes on purpose."""
     from . import lifetimes
 
     run = run_of(pytestconfig)
@@ -310,7 +310,7 @@ def driver_lifetimes(pytestconfig: pytest.Config) -> DriverLifetimes:
     if found is None:
         from ..process import preload
 
-        if preload.emulated() is None:
+        if preload.emulation() is None:
             _skip_unemulated(pytestconfig)
         _skip(pytestconfig, "lifetime checks", f"--cudalink-lifetime={run.settings.lifetime}")
     return DriverLifetimes(found)
@@ -318,9 +318,9 @@ def driver_lifetimes(pytestconfig: pytest.Config) -> DriverLifetimes:
 
 @pytest.fixture
 def guard_rails(pytestconfig: pytest.Config) -> CompatibilityGuardRails:
-    """A guard for this test alone: what it looks up has to fit together, as ``--cudalink-guard-rails`` says.
+    """A guard for this test alone, in the mode of ``--cudalink-guard-rails``: what it looks up must fit together.
 
-    Where that is off, the mode is best_effort. See `pytest_cudalink.guardrails.CompatibilityGuardRails`.
+    Where the mode is off, the guard takes best_effort. See `pytest_cudalink.guardrails.CompatibilityGuardRails`.
     """
     from . import guard
 

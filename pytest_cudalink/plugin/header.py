@@ -63,7 +63,7 @@ def _nvjitlink(settings: Settings, wheel: str | None) -> str:
 
 def _emulation() -> Emulation | None:
     preload = sys.modules.get("pytest_cudalink.process.preload")
-    return preload.emulated() if preload is not None else None
+    return preload.emulation() if preload is not None else None
 
 
 def _driver(settings: Settings, version: CudaVersion | None, *, inherited: bool) -> str:

@@ -17,6 +17,7 @@ __all__ = [
     "pytest_cudalink_facts",
     "pytest_cudalink_link",
     "pytest_cudalink_targets",
+    "pytest_cudalink_unsupported",
     "pytest_cudalink_verdict",
     "pytest_cudalink_violation",
 ]
@@ -91,6 +92,20 @@ def pytest_cudalink_link(config: pytest.Config, event: LinkEvent) -> None:
     config : pytest.Config
     event : pytest_cudalink.targets.LinkEvent
         Target, backend, inputs, versions, duration, result, and the test.
+    """
+
+
+@pytest.hookspec
+def pytest_cudalink_unsupported(config: pytest.Config, target: str, reason: str) -> None:
+    """Called for a target that was imported and cannot be steered, where nothing forces it.
+
+    Parameters
+    ----------
+    config : pytest.Config
+    target : str
+        Name of the target; its links are not watched.
+    reason : str
+        Which part of the library is not as the target expects.
     """
 
 

@@ -14,7 +14,7 @@ from .run import Task, run_of
 
 __all__ = ["Child", "restrict"]
 
-#: Options of pytest and its plugins that a child must not have: they select tests, or write files of the whole run.
+#: Values in a child for options of pytest and its plugins that select tests, or write files of the whole run.
 _NOT_FOR_CHILDREN: Final[dict[str, Any]] = {
     "basetemp": None,
     "log_file": os.devnull,

@@ -43,7 +43,7 @@ class _End(NamedTuple):
 
 
 class Isolation:
-    """A plugin object of the process that starts the others; registered when a test is to be isolated.
+    """A plugin object of the process that starts the others; registered when a test has to be isolated.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Isolation:
         return True
 
     def _reports(self, item: pytest.Item) -> list[pytest.TestReport]:
-        """Run a test elsewhere; returns its reports, the last of which is of its teardown, whatever happened."""
+        """Run a test in its own process; return its reports, of which the last is always that of the teardown."""
         ledger.of(self._run)  # reads the facts on the reports
         with tempfile.TemporaryDirectory(prefix="cudalink-") as scratch:
             folder = Path(scratch)
@@ -85,7 +85,7 @@ class Isolation:
             return found
 
     def _story(self, item: pytest.Item, end: _End, folder: Path, *, started: bool) -> str:
-        """Tell how a process ended, to the record file too."""
+        """Return how a process ended, in lines, and write it to the record file."""
         last = record_file.crash_events(str(folder / "events"), None)
         lines = [f"cudalink: the process of this test {end.how}"]
         if last:
@@ -107,7 +107,7 @@ class Isolation:
 
 
 def _last_lines(file: Path) -> list[str]:
-    """What faulthandler says of the test's own frames, innermost first; else the end of the text."""
+    """Return what faulthandler says of the test's own frames, innermost first; otherwise the end of the text."""
     if not file.exists():
         return []
     lines = file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
@@ -121,7 +121,7 @@ def _last_lines(file: Path) -> list[str]:
 def _with_end(
     item: pytest.Item, found: Sequence[pytest.TestReport], story: str, spent: float
 ) -> list[pytest.TestReport]:
-    """The reports of a process that did not end well: the phase that it was in has failed."""
+    """Return the reports of a process that died: the phase that it was in has failed."""
     phases = [report for report in found if pytest_private.subtest_description(report) is None]
     last = phases[-1] if phases else None
     if last is not None and last.when == "teardown":
@@ -150,7 +150,7 @@ def _report(item: pytest.Item, when: Any, outcome: Any, longrepr: str | None, du
 
 
 def _tear_down(item: pytest.Item, nextitem: pytest.Item | None, last: pytest.TestReport) -> None:
-    """Tear down, here, what the next test does not share with this one; an error is this test's, as in any run."""
+    """Tear down, in this process, what the next test does not share; an error is this test's, as in any run."""
     call = pytest.CallInfo.from_call(
         lambda: pytest_private.teardown_until(item, nextitem),
         when="teardown",
@@ -163,7 +163,7 @@ def _tear_down(item: pytest.Item, nextitem: pytest.Item | None, last: pytest.Tes
 
 
 def _run_child(run: Run, item: pytest.Item, folder: Path) -> _End:
-    """Run one test in a process of its own, which leaves its reports, events and output in a folder."""
+    """Run one test in its own process, which leaves its reports, events and output in a folder."""
     config = item.config
     events = folder / "events"
     given = os.environ.get("CUDALINK_EMULATOR_EVENTS") or run.settings.events.value
@@ -203,7 +203,7 @@ def _run_child(run: Run, item: pytest.Item, folder: Path) -> _End:
 
 
 def _arguments(run: Run) -> list[str]:
-    """The command line of a child: that of the run, but for what pytest reads too early to be changed later."""
+    """Return the command line of a child: the run's, except for what pytest reads too early to be changed later."""
     arguments = run.arguments
     where = arguments.index("--") if "--" in arguments else len(arguments)
     option = run.config.option
@@ -253,7 +253,7 @@ def _warn(item: pytest.Item, data: dict[str, Any]) -> None:
 
 
 def _echo(config: pytest.Config, reports: Sequence[pytest.TestReport]) -> None:
-    """Show what a child has captured where it would have been seen at once; with ``-s`` not again with a failure."""
+    """Show what a child captured if the run shows output at once; with ``-s`` not again with a failure."""
     capture = getattr(config.option, "capture", None)
     if capture not in ("no", "tee-sys"):
         return

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from ..report.wording import link_key
 from .facts import Facts
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Outside:
     links: Counter[str] = field(default_factory=Counter)
     missing: Counter[str] = field(default_factory=Counter)
     verdicts: list[dict[str, Any]] = field(default_factory=list)
-    left_alone: dict[str, str] = field(default_factory=dict)
+    unsupported: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
 
@@ -97,7 +98,7 @@ class Totals(Outside):
     def _join(self, facts: Mapping[str, Any]) -> None:
         self.links.update(facts["links"])
         self.verdicts += facts["verdicts"]
-        self.left_alone.update(facts["left_alone"])
+        self.unsupported.update(facts["unsupported"])
 
 
 class Ledger:
@@ -141,7 +142,11 @@ class Ledger:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_link(self, event: LinkEvent) -> None:
-        self.here.links[f"{event.target}/{event.backend}"] += 1
+        self.here.links[link_key(event.target, event.backend)] += 1
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cudalink_unsupported(self, target: str, reason: str) -> None:
+        self.here.unsupported[target] = reason
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:

@@ -82,7 +82,7 @@ def _lifetimes(run: Run) -> object:
     from ..process import preload
     from .lifetimes import Lifetimes
 
-    present = preload.driver()
+    present = preload.emulated_driver()
     assert present is not None  # (`_start_driver` has looked)
     return Lifetimes(run, present)
 
@@ -91,7 +91,7 @@ def _faults(_run: Run) -> object:
     from ..process import preload
     from .faults import RunFaults, planned
 
-    present = preload.driver()
+    present = preload.emulated_driver()
     assert present is not None  # (`_start_driver` has looked)
     return RunFaults(present, planned())
 
@@ -188,7 +188,7 @@ def _start_driver(run: Run) -> None:
     from ..process import preload
     from . import faults
 
-    if preload.emulated() is None or preload.driver() is None:
+    if preload.emulation() is None or preload.emulated_driver() is None:
         return
     if run.settings.lifetime.value != "off":
         run.part("lifetimes")

@@ -14,7 +14,7 @@ from . import ledger
 from .facts import fail
 
 if TYPE_CHECKING:
-    from ..emulator.control import Driver, Violation
+    from ..emulator.control import DriverControl, Violation
     from .run import Run
 
 __all__ = ["Lifetimes", "of"]
@@ -33,24 +33,24 @@ class Lifetimes:
     Parameters
     ----------
     run : Run
-    driver : Driver
+    driver : DriverControl
         The emulated driver of this process.
 
     Attributes
     ----------
-    driver : Driver
+    driver : DriverControl
     mode : str
         ``"report"``, ``"fail"`` or ``"punish"``.
     """
 
-    def __init__(self, run: Run, driver: Driver) -> None:
+    def __init__(self, run: Run, driver: DriverControl) -> None:
         self._run, self.driver = run, driver
         self.mode = run.settings.lifetime.value
         self._starts: list[tuple[int, str]] = []
         self._alive = 0
         self._of_teardown: tuple[Violation, ...] = ()
-        driver.watch()
-        run.config.add_cleanup(driver.unwatch)
+        driver.start_watching()
+        run.config.add_cleanup(driver.stop_watching)
 
     def maker(self, violation: Violation) -> str | None:
         """Return the test that created the link state of a violation."""
@@ -61,7 +61,7 @@ class Lifetimes:
         """Report the violations since the last call, for a test or for none, and return them."""
         new = self.driver.violations
         if new:
-            self.driver.forget(new)
+            self.driver.consume(new)
             ledger.of(self._run)
         hook, config = self._run.config.hook, self._run.config
         for one in new:

@@ -21,7 +21,7 @@ MARKER: Final = (
     "specifier of the compute capability such as '>=9.0', gpu=True needs a real device. Where one of them does not "
     "hold, the test is skipped, or otherwise='xfail', or otherwise=Raises(CODE or exception, match=...): then it runs "
     "all the same and must fail in exactly that way. backend='driver' or 'nvjitlink' forces what links; 'each' runs "
-    "the test on both. isolate=True runs it in a process of its own. policy names the dispatch table whose cases the "
+    "the test on both. isolate=True runs it in its own process. policy names the dispatch table whose cases the "
     f"fixture dispatch_case runs through: {', '.join(POLICIES)}."
 )
 
@@ -40,7 +40,7 @@ def register(config: pytest.Config) -> None:
 
 
 def _keywords(marks: Iterable[pytest.Mark]) -> dict[str, Any]:
-    """Keywords of several marks, the nearest of which comes first."""
+    """Return the keywords of several marks; for each keyword the first mark counts, which is the nearest."""
     merged: dict[str, Any] = {}
     for mark in marks:
         merged = {**mark.kwargs, **merged}
@@ -48,7 +48,7 @@ def _keywords(marks: Iterable[pytest.Mark]) -> dict[str, Any]:
 
 
 def _faults(mark: pytest.Mark) -> Iterable[str]:
-    """What is wrong with one use of the marker."""
+    """Yield what is wrong with one use of the marker."""
     keywords = mark.kwargs
     if wrong := [repr(value) for value in mark.args] + sorted(set(keywords) - set(_KEYWORDS)):
         yield f"takes the keywords {', '.join(_KEYWORDS)}, got {', '.join(wrong)}"
@@ -75,8 +75,8 @@ def _faults(mark: pytest.Mark) -> Iterable[str]:
 
 
 def _faults_together(item: pytest.Item, keywords: dict[str, Any]) -> Iterable[str]:
-    """What is wrong with all uses of the marker on one test."""
-    # a requirement that is lifted with None leaves the otherwise of a module without use, but not without sense
+    """Yield what is wrong with all uses of the marker on one test together."""
+    # a test may lift a requirement of its module with None: the module's otherwise is then unused, but valid
     if "otherwise" in keywords and keywords.keys().isdisjoint(_REQUIREMENTS):
         yield f"otherwise needs a requirement: one of {', '.join(_REQUIREMENTS)}"
     callspec = getattr(item, "callspec", None)
@@ -114,7 +114,7 @@ def check(items: Iterable[pytest.Item]) -> bool:
     Raises
     ------
     pytest.UsageError
-        Naming each test and what is wrong with its marker.
+        Names each test and what is wrong with its marker.
     """
     found: dict[str, None] = {}
     planned = False
@@ -159,7 +159,7 @@ def _parametrize_backend(metafunc: pytest.Metafunc, marks: Sequence[pytest.Mark]
     links = (marks and "dispatch_case" not in metafunc.fixturenames) or _LINK_FIXTURES & set(metafunc.fixturenames)
     if wanted != "each" and not (each and wanted is None and links):
         return
-    # a test that asks for the fixture by name is parametrized by it; any other must be told to use it
+    # a test that requests the fixture is parametrized by it; any other has to get it
     if EACH not in metafunc.fixturenames:
         metafunc.fixturenames.append(EACH)
     metafunc.parametrize(EACH, BACKENDS, indirect=True)

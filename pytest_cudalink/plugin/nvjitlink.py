@@ -23,7 +23,7 @@ _ALIAS: Final = re.compile(rb"__nvJitLink[A-Za-z]+_(\d+)_(\d+)\0")
 _CUSPARSE: Final = ("nvidia-cusparse-cu12", "nvidia-cusparse")
 _HIDDEN_BY: Final = "--cudalink-nvjitlink=absent"
 
-#: How many runs of this process hide nvJitLink; a pytest inside a pytest may be the second.
+#: Number of runs in this process that hide nvJitLink; a pytest inside a pytest may be the second.
 _hiding = 0
 
 
@@ -33,13 +33,13 @@ def apply(settings: Settings) -> Callable[[], None] | None:
     Returns
     -------
     callable or None
-        What undoes it, where something can be undone.
+        Undoes it; None where nothing can be undone.
 
     Raises
     ------
     pytest.UsageError
-        If it cannot be: it is not in the toolchain cache, another one is loaded already, a library of the environment
-        could not use it.
+        If it cannot: the release is not in the toolchain cache, another copy is loaded already, or a library of the
+        environment could not use it.
     """
     wanted = settings.nvjitlink.value
     if wanted == "auto":
@@ -52,7 +52,7 @@ def apply(settings: Settings) -> Callable[[], None] | None:
             return _hide()
         path = toolchains.library_path(wanted)
         _refuse_for_cusparse(path)
-        preload.nvjitlink(path)
+        preload.preload_nvjitlink(path)
         _hold(wanted, path)
     except (toolchains.ToolchainError, preload.LoadedTooLateError) as error:
         msg = f"cudalink: --cudalink-nvjitlink is {settings.nvjitlink}: {error}"
@@ -68,7 +68,7 @@ def _refuse_for_cusparse(path: Path) -> None:
 
 
 def _hold(wanted: str, path: Path) -> None:
-    """Make sure that it is what everybody finds."""
+    """Raise an error unless cuda.pathfinder finds the preloaded copy, as every library will."""
     from .. import probes
     from ..process import preload
 
@@ -82,7 +82,7 @@ def _hold(wanted: str, path: Path) -> None:
 
 
 def _hide() -> Callable[[], None]:
-    """Let cuda.pathfinder, through which every library looks for nvJitLink, find none."""
+    """Make cuda.pathfinder, which every library asks for nvJitLink, find none."""
     from .. import probes
     from ..process import preload
     from ..process.imports import ImportWatch
@@ -117,7 +117,7 @@ def _wrap_pathfinder(module: ModuleType) -> None:
     def load(name: str) -> Any:
         if _hiding and name == "nvJitLink":
             error = DynamicLibNotFoundError(f'Failure finding "libnvJitLink.so": {_HIDDEN_BY} hides it')
-            error.hidden_by = _HIDDEN_BY  # for `probes`: it is not one to be installed
+            error.hidden_by = _HIDDEN_BY  # for `probes`: installing one would not help
             raise error
         return original(name)
 
@@ -126,13 +126,13 @@ def _wrap_pathfinder(module: ModuleType) -> None:
 
 
 def aliases(library: Path) -> set[tuple[int, int]]:
-    """Releases whose names (``__nvJitLinkCreate_12_9``) a library defines or needs, read without loading it."""
+    """Return the releases whose names (``__nvJitLinkCreate_12_9``) a library defines or needs, without loading it."""
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return {(int(match[1]), int(match[2])) for match in _ALIAS.finditer(content)}
 
 
 def unusable_by_cusparse(path: Path) -> str:
-    """Why the cuSPARSE of this environment could not use an nvJitLink; empty when it could, or is not there.
+    """Return why the cuSPARSE of this environment cannot use an nvJitLink; empty if it can, or is not installed.
 
     cuSPARSE asks for names of the release that it was built with; with an older libnvJitLink of the same major in the
     process it cannot be loaded (``undefined symbol: __nvJitLinkComplete_12_9``).
@@ -147,7 +147,7 @@ def unusable_by_cusparse(path: Path) -> str:
             newest = "{}.{}".format(*max(missing))
             return (
                 f"{path} offers names up to {'{}.{}'.format(*max(offered))}, but {name} "
-                f"({library}) needs those of {newest} and could not be loaded beside it; take nvJitLink {newest} or "
+                f"({library}) needs those of {newest} and cannot be loaded together with it; use nvJitLink {newest} or "
                 f"newer, or an environment without {name}"
             )
     return ""

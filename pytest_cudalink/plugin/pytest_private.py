@@ -1,4 +1,4 @@
-"""What is used of pytest that is not its public interface, and nothing else."""
+"""Everything that the plugin uses of pytest's private interface."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ def add_suite_property(config: pytest.Config, name: str, value: str) -> None:
 
 
 def teardown_until(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Tear down what the next item does not share: for an item whose own protocol did not run in this process."""
+    """Tear down what the next item does not share, for an item whose protocol did not run in this process."""
     state: Any = item.session._setupstate  # noqa: SLF001
     state.teardown_exact(nextitem)
 
 
 def raise_from_unittest(item: pytest.Item) -> None:
-    """Raise what a test of unittest's failed with: such a test catches it, and pytest finds it for the report."""
+    """Raise the error of a unittest test: unittest catches it, and pytest looks for it when the report is made."""
     caught: Any = vars(item).get("_excinfo")
     if caught:
         raise caught.pop(0).value
 
 
 def rename(item: pytest.Item, nodeid: str) -> None:
-    """Give a test another node id."""
+    """Change the node ID of a test."""
     node: Any = item
     if hasattr(node, "_id"):  # pytest 9.2
         node._id = type(node._id).parse(nodeid)  # noqa: SLF001
@@ -65,7 +65,7 @@ def rename(item: pytest.Item, nodeid: str) -> None:
 
 
 def subtest_description(report: pytest.TestReport) -> str | None:
-    """What a report of a subtest calls itself: of pytest 9, or of pytest-subtests; None for any other report.
+    """Return the description of a subtest's report, of pytest 9 or pytest-subtests; None for any other report.
 
     Each border between processes turns the values into their repr once more; all of that is taken off again.
     """
@@ -85,7 +85,7 @@ def _without_quotes(value: object) -> object:
 
 
 def worker_of(report: pytest.TestReport) -> str | None:
-    """The xdist worker that a report came from."""
+    """Return the name of the xdist worker that sent a report; None without one."""
     worker: str | None = getattr(report, "worker_id", None)
     if worker is None:
         gateway: Any = getattr(getattr(report, "node", None), "gateway", None)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from ..report.wording import split_link_key
 from . import pytest_private, record_file
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def backends(links: Mapping[str, int]) -> dict[str, int]:
     """Return the number of links by backend, of counts by ``target/backend``."""
     counts: Counter[str] = Counter()
     for key, count in links.items():
-        counts[key.rpartition("/")[2]] += count
+        counts[split_link_key(key)[1]] += count
     return dict(counts)
 
 

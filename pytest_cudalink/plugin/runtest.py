@@ -148,7 +148,7 @@ def _prepare(item: pytest.Item, plan: MarkerPlan) -> None:
 
 
 def _release(error: BaseException) -> None:
-    """Let go of what an error holds that is over: a linker in its frames would live until some later test.
+    """Clear the frames of an error that was handled: a linker in them would live until a later test.
 
     Frames and errors refer to each other, so that only the garbage collector would end them; and pytest keeps the last
     error of a test for its debugger.

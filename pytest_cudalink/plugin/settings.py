@@ -32,10 +32,10 @@ def no_fault(_value: str) -> str | None:
 def _driver_fault(value: str) -> str | None:
     if value in names.DRIVER_WORDS:
         return None
-    from ..emulator import EmulatorError, plan
+    from ..emulator import EmulatorError, emulation_for
 
     try:
-        plan(value)
+        emulation_for(value)
     except EmulatorError as error:
         return f"expected {', '.join(names.DRIVER_WORDS)} or a CUDA version: {error}"
     return None
@@ -53,21 +53,21 @@ def _faults_fault(value: str) -> str | None:
     from ..emulator import faults, supported_versions
 
     try:
-        faults.parse(value, supported_versions()[-1])  # which names there are does not hang on the version
+        faults.parse(value, supported_versions()[-1])  # valid function names do not depend on the version
     except ValueError as error:
         return str(error)
     return None
 
 
 def _no_release(value: str) -> str | None:
-    """What is wrong with a release of a library, or with ``auto`` and ``absent``."""
+    """Return what is wrong with a release of a library, or None for one that can be, ``auto`` and ``absent``."""
     if value in names.NVJITLINK_WORDS or re.fullmatch(r"\d+\.\d+", value, re.ASCII):
         return None
     return f"expected {', '.join(names.NVJITLINK_WORDS)}, or a CUDA release such as 13.0"
 
 
 class Option(NamedTuple):
-    """One setting and its twins.
+    """One setting: its option, environment variable and ini entry.
 
     The command-line default is None for each, because any other would hide the environment and the ini file.
 
@@ -164,8 +164,8 @@ OPTIONS: Final = (
         ini="cudalink_lifetime",
         default="fail",
         choices=names.LIFETIME_MODES,
-        help="memory given to an emulated driver's linker that dies too early: fail the test that did it, report, or "
-        "do not look; punish also writes through the dead pointers, as a real driver would",
+        help="memory given to an emulated driver's linker that dies too early: fail the test that did it, report it, "
+        "or do not check; punish also writes through the dead pointers, as a real driver would",
     ),
     Option(
         name="events",
@@ -202,7 +202,7 @@ OPTIONS: Final = (
         ini="cudalink_report",
         default="",
         metavar="FILE",
-        inherited=False,  # it would begin the file of this run anew
+        inherited=False,  # the inner run would overwrite the file of this one
         help="write records to a file, one JSON object per line",
     ),
     Option(
@@ -223,7 +223,7 @@ OPTIONS: Final = (
         choices=("no", "yes"),
         flag_value="yes",
         inherited=False,
-        help="run every test in a process of its own, so that a crash fails that test alone",
+        help="run every test in its own process, so that a crash fails that test alone",
     ),
     Option(
         name="guard_rails",
@@ -232,18 +232,18 @@ OPTIONS: Final = (
         ini="cudalink_guard_rails",
         default="off",
         choices=names.GUARD_RAIL_MODES,
-        help="hold what cuda.pathfinder finds against each other and the driver: refuse what does not fit "
-        "(best_effort), also what is not known to fit (strict), or warn",
+        help="compare what cuda.pathfinder finds, and the driver: refuse what does not fit (best_effort), also what is "
+        "not known to fit (strict), or only warn (warning_only)",
     ),
 )
 
 
-#: Settings that only an emulated driver heeds, and that it may also have from ``CUDALINK_EMULATOR_*``.
+#: Settings that apply only to an emulated driver; ``CUDALINK_EMULATOR_*`` can set them too.
 OF_EMULATION: Final = ("arch", "devices", "faults", "events")
 
 
 class Setting(NamedTuple):
-    """A value and where it came from.
+    """A value and its source.
 
     Attributes
     ----------
@@ -278,17 +278,17 @@ class Settings(NamedTuple):
     guard_rails: Setting
 
     def items(self) -> list[tuple[str, Setting]]:
-        """Every setting by name."""
+        """Return every setting with its name."""
         return [(option.name, getattr(self, option.name)) for option in OPTIONS]
 
     @property
     def forces_driver(self) -> bool:
-        """Whether links are to be made by the driver, all or every other one."""
+        """Whether the driver performs all links, or every second one."""
         return self.backend.value in ("driver", "each")
 
     @property
     def keeps_driver(self) -> bool:
-        """Whether the process keeps the driver that it has, or has none."""
+        """Whether the process keeps the driver that it finds, or finds none."""
         return self.driver.value == "real" or (self.driver.value == "auto" and not self.forces_driver)
 
 
@@ -308,7 +308,7 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def resolve(config: pytest.Config, options: argparse.Namespace | None = None) -> Settings:
-    """The settings of a run.
+    """Return the settings of a run.
 
     Parameters
     ----------
@@ -319,19 +319,19 @@ def resolve(config: pytest.Config, options: argparse.Namespace | None = None) ->
     Raises
     ------
     pytest.UsageError
-        If a value is none of the choices, naming it, its source and the choices.
+        If a value is not one of the choices; names the value, its source and the choices.
     """
     given = config.option if options is None else options
     return Settings(**{option.name: _resolve(option, config, getattr(given, option.ini, None)) for option in OPTIONS})
 
 
 def withhold() -> dict[str, str]:
-    """Take out of the environment what a pytest that a test starts must not inherit.
+    """Remove the variables from the environment that a pytest started by a test must not inherit.
 
     Returns
     -------
     dict of str to str
-        What was taken: for the other processes of this run, and to be put back when it ends.
+        The removed variables: for the other processes of this run, and to be restored when it ends.
     """
     names = [option.env for option in OPTIONS if not option.inherited and option.env in os.environ]
     return {name: os.environ.pop(name) for name in names}
@@ -349,12 +349,12 @@ def _resolve(option: Option, config: pytest.Config, given: str | None) -> Settin
 
 
 def check(option: Option, setting: Setting) -> Setting:
-    """Refuse a value that the option cannot have, in the voice of them all; else the setting.
+    """Return the setting; raise the common UsageError if its value is invalid.
 
     Raises
     ------
     pytest.UsageError
-        Naming the option, the value, its source and what is expected.
+        Names the option, the value, its source and what is expected.
     """
     fault = option.fault(setting.value)
     if option.choices and setting.value not in option.choices:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ..report.wording import by_cause, counted, linked_on, status
+from ..report.wording import by_cause, counted, linked_on, split_link_key, status
 from . import faults, ledger
 
 if TYPE_CHECKING:
@@ -59,12 +59,12 @@ def _lines(totals: Totals, lifetime: str, *, verbose: bool) -> list[str]:
     lines = []
     by_target: dict[str, Counter[str]] = {}
     for key, count in sorted(totals.links.items()):
-        target, _, backend = key.rpartition("/")
+        target, backend = split_link_key(key)
         by_target.setdefault(target, Counter())[backend] += count
     for target, counts in by_target.items():
         shares = ", ".join(f"{count} {linked_on(backend)}" for backend, count in sorted(counts.items()))
         lines.append(f"{target}: {counted(sum(counts.values()), 'link')} ({shares})")
-    lines += [f"{target} is not watched: {why}" for target, why in sorted(totals.left_alone.items())]
+    lines += [f"{target} is not watched: {why}" for target, why in sorted(totals.unsupported.items())]
     outside = totals.violations
     if violations := totals.violations_of_tests.total() + len(outside):
         lines.append(counted(violations, "lifetime violation"))

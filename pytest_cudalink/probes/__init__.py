@@ -15,8 +15,8 @@ from functools import cache
 from typing import Final
 
 from .._warn import warn as warn_caller
-from ..versions import CudaVersion
 from ..compat.wheels import NVJITLINK, installed_wheel
+from ..versions import CudaVersion
 from . import libcuda
 
 __all__ = [

@@ -30,12 +30,12 @@ from .maps import mapped_files
 __all__ = [
     "LoadedTooLateError",
     "absent_driver",
-    "driver",
     "driver_exists",
     "emulate_driver",
-    "emulated",
+    "emulated_driver",
+    "emulation",
     "loaded_file",
-    "nvjitlink",
+    "preload_nvjitlink",
 ]
 
 _DRIVER: Final = "libcuda.so.1"
@@ -49,7 +49,7 @@ _M_PERTURB, _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -6, -3, -1  # parameters of m
 
 _kept: list[ctypes.CDLL] = []
 _emulation: Emulation | None = None
-_driver: control.Driver | None = None
+_driver: control.DriverControl | None = None
 
 
 class LoadedTooLateError(RuntimeError):
@@ -65,15 +65,15 @@ def loaded_file(name: str) -> str | None:
     return next((path for path in mapped_files() if path.rpartition("/")[2].startswith(stem)), None)
 
 
-def emulated() -> Emulation | None:
+def emulation() -> Emulation | None:
     """Settings of the emulated driver that this process or a parent loaded; None without one."""
     global _emulation  # noqa: PLW0603 (the owner of this piece of process state)
-    if _emulation is None and driver() is not None:
+    if _emulation is None and emulated_driver() is not None:
         _emulation = from_environment(os.environ)
     return _emulation
 
 
-def driver() -> control.Driver | None:
+def emulated_driver() -> control.DriverControl | None:
     """Control of the emulated driver that this process or a parent loaded; None without one."""
     global _driver  # noqa: PLW0603 (the owner of this piece of process state)
     if _driver is None:
@@ -110,7 +110,7 @@ def emulate_driver(emulation: Emulation) -> None:
         _mark_freed_memory()
     _kept.extend(ctypes.CDLL(str(folder / name)) for name in _DRIVER_LIBRARIES)
     probes.cache_clear()
-    present = driver()
+    present = emulated_driver()
     if present is None or present.version != emulation.version:
         msg = (
             f"the emulated driver {emulation.version} cannot be loaded: this process has one of CUDA "
@@ -138,7 +138,7 @@ def absent_driver() -> None:
     probes.cache_clear()
 
 
-def nvjitlink(path: Path) -> None:
+def preload_nvjitlink(path: Path) -> None:
     """Load a real nvJitLink under its SONAME, so that every later ``dlopen`` of that name returns this one.
 
     Raises

@@ -216,7 +216,7 @@ class _Bench:
         """Measure one step."""
         environment = None
         if step != "nvjitlink":
-            environment = emulator.plan(consumer, arch=ARCH, lifetime="off").environment()
+            environment = emulator.emulation_for(consumer, arch=ARCH, lifetime="off").environment()
         answer = _run(self.job(step, producer, consumer, kind), environment)
         versions = CudaVersion.parse(producer), CudaVersion.parse(consumer)
         code = (self.folder / producer / f"user.{kind}").read_bytes()

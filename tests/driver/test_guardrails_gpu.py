@@ -20,7 +20,7 @@ def test_facts_of_the_driver() -> None:
     assert facts.cuda().value == probes.driver_version()
     assert facts.release().value == driver_release()
     assert re.fullmatch(r"\d+(\.\d+){1,2}", facts.release().value)
-    if not preload.driver():
+    if not preload.emulated_driver():
         command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
         shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
         assert facts.release().value == shown[0]
@@ -48,7 +48,7 @@ def test_doctor_sees_the_driver() -> None:
     driver = examine().driver
     assert driver["version"] == str(probes.driver_version())
     assert driver["release"] == driver_release()
-    assert driver["kind"] == ("emulated" if preload.driver() else "real")
+    assert driver["kind"] == ("emulated" if preload.emulated_driver() else "real")
     assert driver["path"].rpartition("/")[2].startswith("libcuda.so")
     assert driver["arch"] == probes.device_arch()
 

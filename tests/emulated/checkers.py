@@ -78,7 +78,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program on an emulated driver with two devices."""
     toolchains.add(VERSION)
-    planned = emulator.plan(VERSION, devices=2, lifetime=lifetime)
+    planned = emulator.emulation_for(VERSION, devices=2, lifetime=lifetime)
     environment = {**os.environ, **planned.environment(), **(env or {})}
     if libraries:
         environment["LD_LIBRARY_PATH"] = emulator.prepended(libraries)
@@ -143,7 +143,7 @@ def under_thread_sanitizer(rounds: int) -> list[str]:
         # nvJitLink is not built with TSan, so that its locks are not all seen
         lines = [f"{kind}:libnvJitLink.so\n" for kind in ("called_from_lib", "race", "mutex")]
         file.write_text("".join(lines), encoding="utf-8")
-        env = {"TSAN_OPTIONS": f"exitcode=9:suppressions={file}"}
+        env = {"TSAN_OPTIONS": f"exitcode=9:history_size=7:suppressions={file}"}
         program = compile_program("threads", folder, SANITIZE_THREADS, libraries)
         for _ in range(FIRST_CALLS):
             done = run([program, "all", "0", MAIN], libraries=libraries, env={**env, "CUDALINK_EMULATOR_ARCH": "sm_75"})

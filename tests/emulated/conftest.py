@@ -30,7 +30,7 @@ def on_driver(toolchain) -> Run:
         version: str, *arguments: str, timeout: float = 300, env: dict[str, str] | None = None, **options: object
     ) -> subprocess.CompletedProcess[str]:
         toolchain("12.8" if version == "12.7" else version)
-        planned = emulator.plan(version, **options)
+        planned = emulator.emulation_for(version, **options)
         assert not planned.missing
         return subprocess.run(
             [sys.executable, *arguments],

@@ -948,7 +948,7 @@ LINKED = ("12.0", "12.4", "12.9", "13.0", "13.2")
 def test_version_without_a_toolchain(version, monkeypatch, tmp_path) -> None:
     """Each version answers its number, its NVML release and its functions; links need its nvJitLink, and say so."""
     monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path))
-    planned = emulator.plan(version)
+    planned = emulator.emulation_for(version)
     major, minor = map(int, version.split("."))
     program = f"""
 value, text = c_int(), char_buffer()

@@ -208,7 +208,7 @@ def test_bad_release() -> None:
     with pytest.raises(
         emulator.EmulatorError, match=r"'banana' is not a driver release; write one such as '580\.65\.06'"
     ):
-        emulator.plan("13.0", release="banana")
+        emulator.emulation_for("13.0", release="banana")
 
 
 def test_missing_toolchain(run, pytester, tmp_path) -> None:
@@ -469,17 +469,20 @@ def test_devices_and_faults_of_a_run(run, pytester, monkeypatch, how: str) -> No
 def test_bad_faults(text: str, complaint: str) -> None:
     """What cannot be read, or cannot be, is refused before anything starts."""
     with pytest.raises(emulator.EmulatorError, match=complaint):
-        emulator.plan("13.0", faults=text)
+        emulator.emulation_for("13.0", faults=text)
 
 
 def test_names_of_functions_and_codes() -> None:
     """A name of cuda.h stands for the form that programs call, which depends on the driver; or for a code."""
-    assert emulator.plan("13.0", faults=" cuLinkAddData:2=2@50; lost=46;").faults == "cuLinkAddData_v2:2=2@50;lost=46"
+    assert (
+        emulator.emulation_for("13.0", faults=" cuLinkAddData:2=2@50; lost=46;").faults
+        == "cuLinkAddData_v2:2=2@50;lost=46"
+    )
     named = "cuInit:2=CUDA_ERROR_OUT_OF_MEMORY@50;lost=CUDA_ERROR_DEVICE_UNAVAILABLE"
-    assert emulator.plan("13.0", faults=named).faults == "cuInit:2=2@50;lost=46"
+    assert emulator.emulation_for("13.0", faults=named).faults == "cuInit:2=2@50;lost=46"
     for version, symbol in (("12.0", "cuCtxCreate_v3"), ("12.9", "cuCtxCreate_v4")):
-        assert emulator.plan(version, faults="cuCtxCreate:1=2").faults == f"{symbol}:1=2"
-    assert emulator.plan("13.0", faults="cuCtxCreate_v2:1=2").faults == "cuCtxCreate_v2:1=2"
+        assert emulator.emulation_for(version, faults="cuCtxCreate:1=2").faults == f"{symbol}:1=2"
+    assert emulator.emulation_for("13.0", faults="cuCtxCreate_v2:1=2").faults == "cuCtxCreate_v2:1=2"
 
 
 def test_injecting(run, pytester) -> None:
@@ -512,8 +515,8 @@ def test_injecting(run, pytester) -> None:
 def test_device_newer_than_the_driver(version: str, arch: str, first: str) -> None:
     """A driver has only devices that it knows."""
     with pytest.raises(emulator.EmulatorError, match=f"{arch}, which needs CUDA {first} or newer"):
-        emulator.plan(version, arch=arch)
-    assert emulator.plan(first, arch=arch).arch == arch
+        emulator.emulation_for(version, arch=arch)
+    assert emulator.emulation_for(first, arch=arch).arch == arch
 
 
 def test_command(toolchain, tmp_path) -> None:

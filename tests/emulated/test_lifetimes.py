@@ -64,8 +64,8 @@ cu = ctypes.CDLL("libcuda.so.1")
 context = ctypes.c_void_p()
 assert cu.cuInit(0) == 0 and cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
 assert cu.cuCtxSetCurrent(context) == 0
-control = preload.driver()
-control.watch()
+control = preload.emulated_driver()
+control.start_watching()
 
 def create(log, values):
     state = ctypes.c_void_p()
@@ -76,7 +76,7 @@ def create(log, values):
 
 def told():
     found = [(one.option, one.what, one.call) for one in control.violations]
-    control.forget(control.violations)
+    control.consume(control.violations)
     return found
 """
 

@@ -49,7 +49,7 @@ def test_devices_within_the_limit(on_driver) -> None:
 
 def test_long_paths(on_driver, deep: Path) -> None:
     """The nvJitLink and the file of events are found under paths of more than 1024 characters."""
-    library = emulator.plan("13.0").nvjitlink
+    library = emulator.emulation_for("13.0").nvjitlink
     (deep / "libnvJitLink.so").symlink_to(library)
     program = (
         "start(); code, image, log = link([(PTX, small_ptx())]); assert code == 0 and len(image) > 1000, (code, log)"
@@ -68,7 +68,7 @@ def test_many_faults(on_driver) -> None:
     done = on_driver("13.0", "-c", HEAD + "assert cuda.cuDriverGetVersion(byref(c_int())) == 700", faults=faults)
     assert (done.returncode, done.stderr) == (0, "")
     with pytest.raises(emulator.EmulatorError, match="65 faults are too many; expected at most 64"):
-        emulator.plan("13.0", faults=f"{faults};cuInit:1=2")
+        emulator.emulation_for("13.0", faults=f"{faults};cuInit:1=2")
 
 
 def test_too_many_faults_for_the_driver(on_driver) -> None:

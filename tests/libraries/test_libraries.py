@@ -33,7 +33,7 @@ def run(program: str, version: str, *arguments: str) -> dict[str, object]:
     toolchains.add(version)
     done = subprocess.run(
         [sys.executable, str(PROGRAMS / f"{program}.py"), *arguments],
-        env={**os.environ, **emulator.plan(version).environment()},
+        env={**os.environ, **emulator.emulation_for(version).environment()},
         capture_output=True,
         text=True,
         check=False,

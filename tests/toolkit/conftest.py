@@ -73,7 +73,7 @@ def child() -> Callable[..., subprocess.CompletedProcess[str]]:
         environment |= {"PYTHONPATH": str(ROOT), **variables}
         found = [str(root / "lib64") for root in roots]
         if driver is not None:
-            planned = emulator.plan(driver)
+            planned = emulator.emulation_for(driver)
             environment |= planned.variables()
             found.append(str(emulator.library_folder()))
         environment["LD_LIBRARY_PATH"] = os.pathsep.join(found)

@@ -86,7 +86,7 @@ Feed = Callable[[list[Images]], list[str]]
 @pytest.fixture(params=["nvjitlink", "driver"])
 def feed(request, toolkit) -> Feed:
     """Link each of some lists of images with a backend, the driver being emulated, and give what became of each."""
-    planned = emulator.plan(toolkit)
+    planned = emulator.emulation_for(toolkit)
     assert not planned.missing
 
     def run(links: list[Images]) -> list[str]:

@@ -207,6 +207,11 @@ static void faults(void) {
   cudalinkClearFaults();
   cudalinkEventRead(cudalinkEventCount() - 1, event, sizeof event);
   together();
+  for (int again = 0; again < 200; again++) { /* a call without an event takes no lock that would keep the two apart */
+    int version;
+    if (self % 2) cudalinkClearFaults();
+    else OK(cuDriverGetVersion(&version));
+  }
   cudalinkClearFaults();
   together();
   OK(cuCtxGetFlags(&flags));

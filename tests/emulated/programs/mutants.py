@@ -74,8 +74,8 @@ class Mutant(DriverLinkState):
 
 
 OPENERS["driver"] = Mutant
-control = preload.driver()
-control.watch()
+control = preload.emulated_driver()
+control.start_watching()
 main, user = sample.compile_modules("ptx", "sm_90")
 found = {}
 for order in orders:
@@ -96,6 +96,6 @@ for order in orders:
         gc.collect()
         options |= {one.option for one in control.violations}
         red += bool(control.violations)
-        control.forget(control.violations)
+        control.consume(control.violations)
     found[order] = {"red": red, "options": sorted(options)}
 json.dump({"found": found, "alive": control.live_states}, sys.stdout)

@@ -15,8 +15,8 @@ from pytest_cudalink.process import preload
 Device().set_current()
 internals._driver, internals._use_nvjitlink_backend, internals._inited = bindings, False, False
 codes = [ObjectCode.from_ptx(one.code, name=one.name) for one in sample.compile_modules("ptx", "sm_90")]
-control = preload.driver()
-control.watch()
+control = preload.emulated_driver()
+control.start_watching()
 red, options, before = 0, set(), control.event_count()
 for number in range(int(sys.argv[1])):
     linker = Linker(*codes, options=LinkerOptions(arch="sm_90"))
@@ -27,6 +27,6 @@ for number in range(int(sys.argv[1])):
     gc.collect()
     options |= {one.option for one in control.violations}
     red += bool(control.violations)
-    control.forget(control.violations)
+    control.consume(control.violations)
 links = sum("result" in event and event["call"] == "cuLinkComplete" for event in control.events(before))
 json.dump({"version": cuda.core.__version__, "red": red, "links": links, "options": sorted(options)}, sys.stdout)

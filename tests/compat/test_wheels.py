@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_cudalink import emulator, probes, wheels
+from pytest_cudalink import emulator, probes
+from pytest_cudalink.compat import wheels
 from pytest_cudalink.versions import CudaVersion
 
 

@@ -1,0 +1,54 @@
+"""Nested pytests: a forked one finds what a fresh one finds, and ends as it would."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+MODULE = """
+import os, sys
+from pathlib import Path
+
+def test_process():
+    here = str(Path(__file__).parent)
+    assert os.getcwd() == os.environ["HOME"] == sys.path[0] == here
+    assert Path(sys.argv[0]).parts[-2:] == ("pytest", "__main__.py")
+    assert sys.argv[0] == sys.modules["__main__"].__file__
+    assert os.environ["ONLY_HERE"] == "yes"
+    assert os.getppid() not in (0, 1)
+    assert os.read(0, 1) == b""
+
+def test_plugins(request):
+    loaded = {name for name, _ in request.config.pluginmanager.list_name_plugin()}
+    assert "cudalink" in loaded
+    assert not loaded & {"xdist", "hypothesispytest"}
+    assert not {"hypothesis", "numpy", "xdist"} & set(sys.modules)
+"""
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_forked_is_as_fresh(run_pytest, pytester, monkeypatch, fresh: bool) -> None:
+    """Folder, environment, search path, main module, standard input and plugins are those of a process of its own."""
+    monkeypatch.setenv("ONLY_HERE", "yes")
+    pytester.makepyfile(MODULE)
+    run_pytest(fresh=fresh).assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_signal_is_the_result(run_pytest, pytester, fresh: bool) -> None:
+    """A run that a signal ends says which one, and the next run starts."""
+    pytester.makepyfile(f"import os\ndef test(): os.kill(os.getpid(), {int(signal.SIGKILL)})")
+    assert run_pytest(fresh=fresh).ret == -signal.SIGKILL
+    pytester.makepyfile("def test(): pass")
+    run_pytest(fresh=fresh).assert_outcomes(passed=1)
+
+
+def test_a_module_written_again(run_pytest, pytester, monkeypatch) -> None:
+    """What a test writes over a module of the same length counts, however soon it does."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    pytester.makepyfile("import helper\ndef test(): print('found', helper.NUMBER)")
+    for number in (1, 2):
+        os.utime(pytester.makepyfile(helper=f"NUMBER = {number}"), (1, 1))
+        run_pytest("-s", fresh=True).stdout.fnmatch_lines([f"*found {number}*"])
