@@ -99,8 +99,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     _prepare()
     for tests in dict.fromkeys(judged.tests for judged, _ in chosen):
-        if problem := _baseline(tests):
-            sys.stderr.write(f"tests.mutants: {', '.join(tests)}: {problem} without any change; nothing is judged\n")
+        if status := _baseline(tests):
+            words = " ".join(tests)
+            sys.stderr.write(
+                f"tests.mutants: exit status {status} without any change; expected 0; see pytest {words}\n"
+            )
             return 2
 
     counts = {judged.file: [0, 0] for judged, _ in chosen}
@@ -177,13 +180,13 @@ def _prepare() -> None:
     os.chdir(ROOT)
 
 
-def _baseline(tests: Sequence[str]) -> str:
-    """Run tests on the unchanged source, and import what they needed of other projects; says what went wrong, if so."""
+def _baseline(tests: Sequence[str]) -> int:
+    """Run tests on the unchanged source, and import what they needed of other projects; gives their exit status."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(read)
-        status = _pytest(tests, silent=False)
+        status = _pytest(tests)
         others = [name for name in sys.modules if name.partition(".")[0] not in OURS]
         with os.fdopen(write, "w") as stream:
             stream.write("\n".join(others))
@@ -192,14 +195,12 @@ def _baseline(tests: Sequence[str]) -> str:
     with os.fdopen(read) as stream:
         others = stream.read().split("\n")
     _, status = os.waitpid(child, 0)
-    if status:
-        return f"exit status {os.waitstatus_to_exitcode(status)}"
     for name in others:
         try:
             importlib.import_module(name)
         except Exception:  # noqa: BLE001 (only time is lost)
             continue
-    return ""
+    return os.waitstatus_to_exitcode(status)
 
 
 def _run(chosen: Sequence[tuple[Judged, Mutant]], jobs: int) -> Iterator[tuple[Judged, Mutant, bool]]:
@@ -227,13 +228,13 @@ def _judge(judged: Judged, mutant: Mutant) -> int:
     os._exit(_pytest(judged.tests))
 
 
-def _pytest(tests: Sequence[str], *, silent: bool = True) -> int:
+def _pytest(tests: Sequence[str]) -> int:
     """Run pytest in this process, which is a child that does nothing else; an endless loop ends by a signal."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(CLOCK_SECONDS)
     nothing = os.open(os.devnull, os.O_RDWR)
-    for stream in range(3) if silent else ():
+    for stream in range(3):
         os.dup2(nothing, stream)
     try:
         return int(pytest.main([*OPTIONS, *tests]))
