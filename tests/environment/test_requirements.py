@@ -234,6 +234,7 @@ def test_shown() -> None:
 def test_found_shows_its_kind(found: Found, shown: str) -> None:
     """A real value is shown alone, others with their kind; an absent one as none."""
     assert str(found) == shown
+    assert found.source == ""
 
 
 @pytest.mark.parametrize(
