@@ -31,8 +31,8 @@ class Architecture(NamedTuple):
 
     number: int
     since: CudaVersion
-    dropped: CudaVersion | None = None
-    suffixes: str = ""
+    dropped: CudaVersion | None
+    suffixes: str
 
 
 ARCHITECTURES: tuple[Architecture, ...] = tuple(
