@@ -13,15 +13,9 @@ from .settings import Setting, Settings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["HandOver", "refuse_markers", "settings_of_controller", "uses_xdist"]
+__all__ = ["HandOver", "refuse_markers", "settings_of_controller"]
 
 _REFUSED: Final = "cudalink_refused"
-
-
-def uses_xdist(config: pytest.Config) -> bool:
-    """Whether xdist is loaded: its hook specifications are there."""
-    hook: Any = getattr(config.hook, "pytest_configure_node", None)
-    return hook is not None and hook.has_spec()
 
 
 def settings_of_controller(config: pytest.Config) -> tuple[Settings, Mapping[str, str]] | None:
@@ -32,15 +26,9 @@ def settings_of_controller(config: pytest.Config) -> tuple[Settings, Mapping[str
     return Settings(**{name: Setting(*pair) for name, pair in given["settings"].items()}), given["withheld"]
 
 
-def refuse_markers(run: Run, error: pytest.UsageError) -> bool:
-    """Let the controller refuse the markers that are wrong; False in a process that is not a worker.
-
-    An error raised in a worker would be an internal error that names no test.
-    """
-    if not run.is_worker:
-        return False
+def refuse_markers(run: Run, error: pytest.UsageError) -> None:
+    """Let the controller refuse the markers that are wrong: raised in a worker, the error would name no test."""
     _output(run.config)[_REFUSED] = str(error)
-    return True
 
 
 def _output(config: pytest.Config) -> dict[str, Any]:
