@@ -18,7 +18,7 @@ from typing import Any
 
 from .. import toolchains
 from ..versions import CudaVersion
-from . import _lines
+from . import lines
 from .cells import Cell
 from .excludes import REASONS, REASONS_WITH
 from .keys import KEYS, LATEST, NAME_PATTERN, Key, release_fault, version_of
@@ -66,7 +66,7 @@ def load_cells(path: Path | str) -> list[Cell]:
 class _Exclude:
     """A valid exclude."""
 
-    place: _lines.Path
+    place: lines.Path
     where: dict[str, list[str]]
     because: str
     cell: str | None
@@ -80,7 +80,7 @@ class _Exclude:
 class _Axes:
     """A table of axes: the lists, and the values that all its cells share."""
 
-    place: _lines.Path
+    place: lines.Path
     lists: dict[str, list[str]]
     shared: dict[str, Any]
     template: str
@@ -106,7 +106,7 @@ class _Reader:
             line = re.search(r"line (\d+)", str(error))
             number = line[1] if line else text.count("\n") + 1
             raise CellsError([f"{path}:{number}: not TOML: {error}"]) from error
-        self.lines = _lines.lines(text)
+        self.lines = lines.lines(text)
         self.faults: list[tuple[int, str]] = []
         self.cells: dict[str, Cell] = {}
         self.toolkits: dict[str, tuple[str, ...]] = {}
@@ -121,7 +121,7 @@ class _Reader:
         for release, toolkit in self.table(("toolkits",), self.content.get("toolkits", {})).items():
             self.toolkit(("toolkits", release), release, toolkit)
         for name, table in self.table(("cells",), self.content.get("cells", {})).items():
-            place: _lines.Path = ("cells", name)
+            place: lines.Path = ("cells", name)
             given = self.table(place, table)
             self.unknown(place, given, KEYS)
             self.add(place, place, name, _over(base, self.values(place, given)))
@@ -132,13 +132,13 @@ class _Reader:
 
     # --- faults
 
-    def fault(self, place: _lines.Path, text: str) -> None:
+    def fault(self, place: lines.Path, text: str) -> None:
         """Add a fault of a key."""
-        line = _lines.line_of(self.lines, place) or 1
+        line = lines.line_of(self.lines, place) or 1
         name = ".".join(_quoted(key) for key in place)
         self.faults.append((line, f"{self.path}:{line}: {name}: {text}" if name else f"{self.path}:{line}: {text}"))
 
-    def unknown(self, place: _lines.Path, given: Iterable[str], known: Iterable[str]) -> None:
+    def unknown(self, place: lines.Path, given: Iterable[str], known: Iterable[str]) -> None:
         """Add a fault for every unknown key, with the nearest known one."""
         known = list(known)
         for key in given:
@@ -149,14 +149,14 @@ class _Reader:
 
     # --- values
 
-    def table(self, place: _lines.Path, value: Any) -> dict[str, Any]:
+    def table(self, place: lines.Path, value: Any) -> dict[str, Any]:
         """Return the value if it is a table; otherwise add a fault and return an empty table."""
         if isinstance(value, dict):
             return value
         self.fault(place, f"needed a table, found {_kind(value)}")
         return {}
 
-    def good(self, place: _lines.Path, spec: Key, value: Any) -> bool:
+    def good(self, place: lines.Path, spec: Key, value: Any) -> bool:
         """Return whether a value is valid for a key; otherwise add a fault."""
         needed, found = _needed(spec, value)
         if needed:
@@ -164,7 +164,7 @@ class _Reader:
             self.fault(place, f"needed {needed}, found {shown}")
         return not needed
 
-    def values(self, place: _lines.Path, table: dict[str, Any], *, lists: bool = False) -> dict[str, Any]:
+    def values(self, place: lines.Path, table: dict[str, Any], *, lists: bool = False) -> dict[str, Any]:
         """Return the valid values of a table of cell keys; with `lists`, an axis may have several."""
         result = {}
         for key, value in table.items():
@@ -181,7 +181,7 @@ class _Reader:
                 result[key] = good
         return result
 
-    def toolkit(self, place: _lines.Path, release: str, value: Any) -> None:
+    def toolkit(self, place: lines.Path, release: str, value: Any) -> None:
         """Read a table of packages."""
         if release != LATEST and (needed := release_fault(release)):
             self.fault(place, f"needed 'latest' or {needed}, found {release!r}")
@@ -192,7 +192,7 @@ class _Reader:
 
     # --- cells
 
-    def add(self, place: _lines.Path, naming: _lines.Path, name: str, values: dict[str, Any]) -> None:
+    def add(self, place: lines.Path, naming: lines.Path, name: str, values: dict[str, Any]) -> None:
         """Add a cell after checking its name and its combination of values."""
         if not re.fullmatch(NAME_PATTERN, name):
             self.fault(
@@ -214,7 +214,7 @@ class _Reader:
                 toolchains.packages(version)
         except toolchains.ToolchainError as error:
             self.fault((*place, key), str(error))
-        line = _lines.line_of(self.lines, place)
+        line = lines.line_of(self.lines, place)
         self.cells[name] = Cell(name, values, (*packages, *values["packages"]), line)
 
     def packages(self, ctk: str, source: str) -> tuple[str, ...]:
@@ -236,7 +236,7 @@ class _Reader:
 
     # --- axes
 
-    def axes(self, place: _lines.Path, table: dict[str, Any], base: dict[str, Any]) -> _Axes | None:
+    def axes(self, place: lines.Path, table: dict[str, Any], base: dict[str, Any]) -> _Axes | None:
         """Return a table of axes; None if its cells cannot be named."""
         self.unknown(place, table, (*KEYS, "name", "exclude"))
         given = self.values(place, table, lists=True)
@@ -281,7 +281,7 @@ class _Reader:
             if not exclude.used:
                 self.fault(exclude.place, "excludes nothing; delete it, or correct its values")
 
-    def excludes(self, place: _lines.Path, tables: Any, lists: dict[str, list[str]]) -> list[_Exclude]:
+    def excludes(self, place: lines.Path, tables: Any, lists: dict[str, list[str]]) -> list[_Exclude]:
         """Return the valid excludes of a table of axes."""
         if not isinstance(tables, list):
             self.fault(place, f"needed an array of tables, [[axes.NAME.exclude]], found {_kind(tables)}")
@@ -292,7 +292,7 @@ class _Reader:
             if (exclude := self.exclude((*place, number), self.table((*place, number), table), lists)) is not None
         ]
 
-    def exclude(self, place: _lines.Path, table: dict[str, Any], lists: dict[str, list[str]]) -> _Exclude | None:
+    def exclude(self, place: lines.Path, table: dict[str, Any], lists: dict[str, list[str]]) -> _Exclude | None:
         """Return an exclude; None if it is invalid."""
         self.unknown(place, table, (*lists, "because", "cell", "issue", "until", "note"))
         where = {key: table[key] if isinstance(table[key], list) else [table[key]] for key in lists if key in table}
@@ -321,7 +321,7 @@ class _Reader:
         cell = table.get("cell")
         return _Exclude(place, where, because, cell if isinstance(cell, str) else None)
 
-    def check_until(self, place: _lines.Path, until: Any) -> None:
+    def check_until(self, place: lines.Path, until: Any) -> None:
         """Add a fault unless a known issue has a date that is not past, so that it is checked again then."""
         if not isinstance(until, dt.date):
             self.fault(place, "because = 'known-issue' needs the key 'until', a date such as 2027-01-31 without quotes")

@@ -16,7 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from .settings import Settings
 
-__all__ = ["aliases", "apply", "unusable_by_cusparse"]
+__all__ = ["aliases", "apply", "find_cusparse", "unusable_by_cusparse"]
 
 _PATHFINDER: Final = "cuda.pathfinder._dynamic_libs.load_nvidia_dynamic_lib"
 _ALIAS: Final = re.compile(rb"__nvJitLink[A-Za-z]+_(\d+)_(\d+)\0")
@@ -139,7 +139,7 @@ def unusable_by_cusparse(path: Path) -> str:
     """
     offered = aliases(path)
     for name in _CUSPARSE:
-        library = _cusparse(name)
+        library = find_cusparse(name)
         if library is None:
             continue
         needed = {release for release in aliases(library) if release[0] in {major for major, _ in offered}}
@@ -153,7 +153,8 @@ def unusable_by_cusparse(path: Path) -> str:
     return ""
 
 
-def _cusparse(name: str) -> Path | None:
+def find_cusparse(name: str) -> Path | None:
+    """Return the library of an installed cuSPARSE wheel; None if the wheel is not installed."""
     try:
         files = metadata.distribution(name).files or ()
     except metadata.PackageNotFoundError:

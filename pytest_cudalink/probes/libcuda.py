@@ -8,9 +8,10 @@ import os
 import sys
 from functools import cache
 
-__all__ = ["DriverError", "DriverNotFoundError", "call", "error_name", "library"]
+__all__ = ["LIBRARY_NAME", "DriverError", "DriverNotFoundError", "call", "error_name", "library"]
 
-_LIBRARY_NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+#: Name under which the dynamic loader finds the driver.
+LIBRARY_NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 
 class DriverNotFoundError(RuntimeError):
@@ -48,7 +49,7 @@ def library() -> ctypes.CDLL:
     """
     remedy = "install the NVIDIA driver"
     try:
-        found = ctypes.CDLL(_LIBRARY_NAME)
+        found = ctypes.CDLL(LIBRARY_NAME)
         if not hasattr(found, "cudalinkAbsentDriver"):
             return found
         missing = "--cudalink-driver=absent hides it"
@@ -69,7 +70,7 @@ def _says_missing(text: str) -> bool:
     glibc: ``libcuda.so.1: cannot open shared object file: No such file or directory``; musl: ``Error loading shared
     library libcuda.so.1: No such file or directory``, which goes on with ``(needed by …)`` for a dependency.
     """
-    return f"{_LIBRARY_NAME}:" in text and text.endswith(os.strerror(errno.ENOENT))
+    return f"{LIBRARY_NAME}:" in text and text.endswith(os.strerror(errno.ENOENT))
 
 
 def error_name(code: int) -> str:

@@ -30,7 +30,7 @@ from ..report.views import Section
 from ..tables import read_matrix
 from ..versions import CudaVersion
 
-__all__ = ["KINDS", "Finding", "Measurement", "findings", "load", "measure", "sections", "table"]
+__all__ = ["KINDS", "Finding", "Measurement", "findings", "load", "measure", "package_hash", "sections", "table"]
 
 KINDS: Final = ("ptx", "ltoir", "cubin")
 #: Known to every release from 12.0 on.
@@ -229,12 +229,12 @@ class _Bench:
             _failure(answer),
             _packages(self.chains, producer, consumer),
             _predictions(step, kind, *versions, code),
-            _build(),
+            package_hash(),
         )
 
 
 @cache
-def _build() -> str:
+def package_hash() -> str:
     """Return a hash of this package's code, data and emulated driver."""
     package = Path(__file__).parent.parent
     files = [path for pattern in ("*.py", "*.toml", "*.so.1") for path in package.rglob(pattern)]
@@ -291,7 +291,7 @@ def measure(
     result = []
     missing = []
     for step, producer, consumer, kind in wanted:
-        key = (producer, consumer, kind, step, _packages(by_version, producer, consumer), _build())
+        key = (producer, consumer, kind, step, _packages(by_version, producer, consumer), package_hash())
         if key in known:
             result.append(known[key])
         else:

@@ -39,7 +39,9 @@ __all__ = [
     "library_path",
     "packages",
     "releases",
+    "releases_table",
     "remove",
+    "run_installer",
     "toolkit_version",
 ]
 
@@ -124,13 +126,14 @@ def cache_root() -> Path:
 
 
 @cache
-def _table() -> dict[CudaVersion, dict[str, Any]]:
+def releases_table() -> dict[CudaVersion, dict[str, Any]]:
+    """Return the entry of each release in ``toolchains.toml``: its wheels and their hashes."""
     return {CudaVersion.parse(name): entry for name, entry in read_matrix("toolchains.toml")["releases"].items()}
 
 
 def releases() -> tuple[CudaVersion, ...]:
     """Every CUDA release that has wheels, oldest first."""
-    return tuple(sorted(_table()))
+    return tuple(sorted(releases_table()))
 
 
 def _release(version: str | tuple[int, int]) -> CudaVersion:
@@ -153,7 +156,7 @@ def packages(version: str | tuple[int, int]) -> dict[str, str]:
     release = _release(version)
     if fault := _fault(release):
         raise ToolchainError(fault)
-    return {one["name"]: one["version"] for one in _table()[release]["libs"]}
+    return {one["name"]: one["version"] for one in releases_table()[release]["libs"]}
 
 
 def toolkit_version(version: str | tuple[int, int]) -> str:
@@ -167,7 +170,7 @@ def toolkit_version(version: str | tuple[int, int]) -> str:
     release = _release(version)
     if fault := _fault(release):
         raise ToolchainError(fault)
-    return str(_table()[release]["toolkit"])
+    return str(releases_table()[release]["toolkit"])
 
 
 def folder(version: str | tuple[int, int], layout: Layout = "libs") -> Path:
@@ -246,11 +249,11 @@ def emulator_library_path(version: str | tuple[int, int]) -> Path | None:
 
 def _fault(release: CudaVersion) -> str:
     """Why a release cannot have a toolchain; empty if it can."""
-    if release in _table():
+    if release in releases_table():
         return ""
     known = ", ".join(map(str, releases()))
     if release in STAND_INS:
-        before = max(one for one in _table() if one < release)
+        before = max(one for one in releases_table() if one < release)
         return f"NVIDIA published no wheels of CUDA {release}; use {before} or {STAND_INS[release]} (known: {known})"
     return f"no wheels of CUDA {release} are known; known: {known}"
 
@@ -337,7 +340,7 @@ def _fetch(release: CudaVersion, layout: Layout, installer: Literal["uv", "pip"]
 
 
 def _make(release: CudaVersion, layout: Layout, scratch: Path, installer: Literal["uv", "pip"] | None) -> None:
-    entry = _table()[release]
+    entry = releases_table()[release]
     packages = [*entry["libs"], *(entry["ctk"] if layout == "ctk" else ())]
     requirements = scratch / "requirements.txt"
     lines = [
@@ -347,7 +350,7 @@ def _make(release: CudaVersion, layout: Layout, scratch: Path, installer: Litera
     requirements.write_text("\n".join(lines) + "\n", encoding="utf-8")
     site, new = scratch / "site", scratch / "new"
     arguments = ["--no-deps", "--require-hashes", "--target", str(site), "-r", str(requirements)]
-    _run([*_installer(installer), *arguments], release)
+    run_installer([*_installer(installer), *arguments], release)
     new.mkdir()
     # nvidia/cu13/lib of CUDA 13, nvidia/nvjitlink/lib of CUDA 12
     for component in sorted(site.glob("nvidia/*/")):
@@ -423,7 +426,14 @@ def _installer(wanted: Literal["uv", "pip"] | None) -> list[str]:
     raise ToolchainError(msg)
 
 
-def _run(command: Sequence[str], release: CudaVersion) -> None:
+def run_installer(command: Sequence[str], release: CudaVersion) -> None:
+    """Run the command that fetches the wheels of a release.
+
+    Raises
+    ------
+    ToolchainError
+        If the command fails, with the end of its output.
+    """
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (a command of ours)
     if done.returncode:
         said = "\n".join(f"  {line}" for line in done.stderr.strip().splitlines()[-12:])

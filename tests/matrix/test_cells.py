@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cudalink import cli
-from pytest_cudalink.matrix import CellsError, _lines, load_cells, select
+from pytest_cudalink.matrix import CellsError, load_cells, select
 from pytest_cudalink.matrix.excludes import REASONS
 from pytest_cudalink.matrix.keys import KEYS
 from pytest_cudalink.matrix.schema import schema
@@ -288,13 +288,13 @@ def test_every_key_has_its_line(tree, multiline) -> None:
     """On the line that is found for a key, the file names it."""
     text = tomli_w.dumps(tree, multiline_strings=multiline)
     lines = [*text.split("\n"), ""]
-    known = _lines.lines(text)
+    known = lines.lines(text)
 
     def check(value, place) -> None:
         if place and isinstance(place[-1], str):
             # what is in an inline table of an array has the line of the array
             assert place in known or any(isinstance(key, int) for key in place)
-            assert _lines.line_of(known, place) is not None
+            assert lines.line_of(known, place) is not None
             if place in known and not isinstance(value, dict | list):
                 written = tomli_w.dumps({place[-1]: 0}).rpartition(" = ")[0]
                 assert written in lines[known[place] - 1], place

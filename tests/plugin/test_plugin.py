@@ -248,7 +248,7 @@ def test_forced_driver_without_a_driver_skips(run, monkeypatch) -> None:
 
         @pytest.fixture
         def no_driver(monkeypatch):
-            monkeypatch.setattr(libcuda, "_LIBRARY_NAME", "libno-such-driver.so.1")
+            monkeypatch.setattr(libcuda, "LIBRARY_NAME", "libno-such-driver.so.1")
             libcuda.library.cache_clear()
 
         def test_needs_driver(no_driver):
@@ -358,7 +358,7 @@ def test_missing_driver_is_an_error_when_not_forced(run) -> None:
         """
         from pytest_cudalink.probes import libcuda
         def test(monkeypatch):
-            monkeypatch.setattr(libcuda, "_LIBRARY_NAME", "libno-such-driver.so.1")
+            monkeypatch.setattr(libcuda, "LIBRARY_NAME", "libno-such-driver.so.1")
             libcuda.library.cache_clear()
             libcuda.library()
         """

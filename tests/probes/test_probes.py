@@ -142,7 +142,7 @@ def test_broken_driver_library_is_an_os_error(monkeypatch, fresh_probes, tmp_pat
     """A file that is no library is told apart from a missing one."""
     bad = tmp_path / "libcuda.so.1"
     bad.write_bytes(b"no library")
-    monkeypatch.setattr(libcuda, "_LIBRARY_NAME", str(bad))
+    monkeypatch.setattr(libcuda, "LIBRARY_NAME", str(bad))
     with pytest.raises(OSError, match="libcuda"):
         libcuda.library()
     bad.unlink()
@@ -173,7 +173,7 @@ def test_what_the_loader_says(monkeypatch, fresh_probes, text: str, error: type[
     def fails(_name: str) -> ctypes.CDLL:
         raise OSError(text)
 
-    monkeypatch.setattr(libcuda, "_LIBRARY_NAME", "libcuda.so.1")
+    monkeypatch.setattr(libcuda, "LIBRARY_NAME", "libcuda.so.1")
     monkeypatch.setattr(libcuda.ctypes, "CDLL", fails)
     monkeypatch.setattr(libcuda.os, "strerror", lambda _code: GERMAN if GERMAN in text else ENOENT)
     with pytest.raises(error):

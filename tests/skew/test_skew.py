@@ -83,7 +83,7 @@ def test_resumes(measured, monkeypatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(skew, "_run", lambda *_: pytest.fail("something was started"))
         assert skew.measure([*VERSIONS, "13.0"], journal) == found
-    monkeypatch.setattr(skew, "_build", lambda: "another")
+    monkeypatch.setattr(skew, "package_hash", lambda: "another")
     steps.clear()
     assert [one.build for one in skew.measure(["13.0"], journal)] == ["another"] * 9
     assert len(steps) == 9

@@ -200,10 +200,10 @@ def test_parallel_runners_fetch_once(tmp_path) -> None:
 
 def test_wrong_hash_leaves_nothing(monkeypatch, tmp_path) -> None:
     """A wheel whose hash is not the recorded one is refused, and the cache stays as it was."""
-    table = {release: dict(entry) for release, entry in toolchains._table().items()}
+    table = {release: dict(entry) for release, entry in toolchains.releases_table().items()}
     first, *rest = table[CudaVersion(12, 3)]["libs"]
     table[CudaVersion(12, 3)]["libs"] = [{**first, "sha256": ["0" * 64]}, *rest]
-    monkeypatch.setattr(toolchains, "_table", lambda: table)
+    monkeypatch.setattr(toolchains, "releases_table", lambda: table)
     with pytest.raises(ToolchainError, match=r"(?s)could not be fetched; nothing was changed.*[Hh]ash"):
         toolchains.add("12.3")
     assert toolchains.installed() == []
@@ -327,7 +327,7 @@ def test_what_a_killed_process_left_is_swept(monkeypatch, tmp_path) -> None:
     folders = [tmp_path / "toolchains" / name for name in (".13.0-abcdefgh", ".13.0-ctk-abcdefgh", ".12.9-abcdefgh")]
     for folder in folders:
         folder.mkdir(parents=True)
-    monkeypatch.setattr(toolchains, "_run", lambda *_: (_ for _ in ()).throw(ToolchainError("offline")))
+    monkeypatch.setattr(toolchains, "run_installer", lambda *_: (_ for _ in ()).throw(ToolchainError("offline")))
     with pytest.raises(ToolchainError, match="offline"):
         toolchains.add("13.0")
     assert [folder.exists() for folder in folders] == [False, True, True]
@@ -340,14 +340,14 @@ from pytest_cudalink import toolchains
 def wait(*_):
     print("holding", flush=True)
     time.sleep(600)
-toolchains._run = wait
+toolchains.run_installer = wait
 toolchains.add(sys.argv[1])
 """
 
 
 def test_a_killed_process_leaves_no_lock(monkeypatch) -> None:
     """Another process waits while one fetches a release, and goes on as soon as that one is killed."""
-    monkeypatch.setattr(toolchains, "_run", lambda *_: (_ for _ in ()).throw(ToolchainError("offline")))
+    monkeypatch.setattr(toolchains, "run_installer", lambda *_: (_ for _ in ()).throw(ToolchainError("offline")))
     with (
         subprocess.Popen([sys.executable, "-c", HOLD, "12.3"], stdout=subprocess.PIPE, text=True) as holder,
         ThreadPoolExecutor(1) as pool,
