@@ -287,7 +287,7 @@ TREE = st.recursive(
 def test_every_key_has_its_line(tree, multiline) -> None:
     """On the line that is found for a key, the file names it."""
     text = tomli_w.dumps(tree, multiline_strings=multiline)
-    lines = [*text.split("\n"), ""]
+    written_lines = [*text.split("\n"), ""]
     known = lines.lines(text)
 
     def check(value, place) -> None:
@@ -297,7 +297,7 @@ def test_every_key_has_its_line(tree, multiline) -> None:
             assert lines.line_of(known, place) is not None
             if place in known and not isinstance(value, dict | list):
                 written = tomli_w.dumps({place[-1]: 0}).rpartition(" = ")[0]
-                assert written in lines[known[place] - 1], place
+                assert written in written_lines[known[place] - 1], place
         if isinstance(value, dict):
             for key, inner in value.items():
                 check(inner, (*place, key))
