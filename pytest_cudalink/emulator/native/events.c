@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "abi.h"
 #include "config.h"
 
 enum { EVENT_SIZE = LIMIT_EVENT_SIZE, EVENTS_KEPT = LIMIT_EVENTS_KEPT };
@@ -25,7 +26,7 @@ static struct {
   bool file_tried;
 } events = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = -1};
 
-/* A thread may hold a lock while another one forks; in the child nobody would release it. */
+/* A thread may hold a lock while another one forks; in the child no thread would release it. */
 static void unlock_in_child(void) { pthread_mutex_init(&events.lock, NULL); }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
@@ -40,28 +41,78 @@ static size_t utf8_length(const unsigned char *c) {
   return longer_than_needed || no_character ? 0 : length;
 }
 
-const char *cl_json(const char *text, char *out, size_t size) {
-  size_t at = 0, length;
-  for (const unsigned char *c = (const unsigned char *)(text ? text : ""); *c && at + 7 < size; c++) {
-    if ((length = utf8_length(c))) {
-      memcpy(out + at, c, length);
-      at += length;
-      c += length - 1;
-    } else if (*c == '"' || *c == '\\') {
-      out[at++] = '\\';
-      out[at++] = (char)*c;
-    } else if (*c == '\n') {
-      out[at++] = '\\';
-      out[at++] = 'n';
-    } else if (*c < 0x20 || *c >= 0x7f) {
-      at += (size_t)snprintf(out + at, 7, "\\u%04x", *c);
-    } else {
-      out[at++] = (char)*c;
-    }
-  }
-  out[at] = 0;
-  return out;
+/* -- building a line -- */
+
+void cl_event_begin(EventLine *line) {
+  line->length = 0;
+  line->text[0] = 0;
 }
+
+static void append(EventLine *line, const char *format, ...) PRINTF(2, 3);
+static void append(EventLine *line, const char *format, ...) {
+  size_t room = sizeof line->text - line->length;
+  va_list list;
+  va_start(list, format);
+  int added = vsnprintf(line->text + line->length, room, format, list);
+  va_end(list);
+  if (added > 0) line->length += (size_t)added < room ? (size_t)added : room - 1;
+}
+
+/* Names are ours and need no escapes. */
+static void append_name(EventLine *line, const char *name) {
+  bool first = line->length && line->text[line->length - 1] == '[';
+  if (name) append(line, ",\"%s\":", name);
+  else if (!first) append(line, ",");
+}
+
+void cl_event_int(EventLine *line, const char *name, int64_t value) {
+  append_name(line, name);
+  append(line, "%lld", (long long)value);
+}
+
+void cl_event_uint(EventLine *line, const char *name, uint64_t value) {
+  append_name(line, name);
+  append(line, "%llu", (unsigned long long)value);
+}
+
+void cl_event_bool(EventLine *line, const char *name, bool value) {
+  append_name(line, name);
+  append(line, value ? "true" : "false");
+}
+
+static void escape(EventLine *line, const char *text, size_t room) {
+  size_t start = line->length;
+  for (const unsigned char *c = (const unsigned char *)text; *c && line->length - start + 7 < room; c++) {
+    size_t length = utf8_length(c);
+    if (length) {
+      append(line, "%.*s", (int)length, (const char *)c);
+      c += length - 1;
+    } else if (*c == '"' || *c == '\\') append(line, "\\%c", *c);
+    else if (*c == '\n') append(line, "\\n");
+    else if (*c < 0x20 || *c >= 0x7f) append(line, "\\u%04x", *c);
+    else append(line, "%c", *c);
+  }
+}
+
+void cl_event_text(EventLine *line, const char *name, const char *text, size_t room) {
+  append_name(line, name);
+  append(line, "\"");
+  escape(line, text ? text : "", room);
+  append(line, "\"");
+}
+
+void cl_event_note(EventLine *line, const char *text) { cl_event_text(line, "note", text, sizeof line->text); }
+
+void cl_event_list(EventLine *line, const char *name) {
+  append_name(line, name);
+  append(line, "[");
+}
+
+void cl_event_list_end(EventLine *line) { append(line, "]"); }
+
+void cl_event_join(EventLine *line, const EventLine *other) { append(line, "%s", other->text); }
+
+/* -- writing it -- */
 
 /* Cuts an overlong event between two members, so that every line stays a JSON object. */
 static void close_event(char *line, size_t length) {
@@ -85,15 +136,11 @@ static void close_event(char *line, size_t length) {
   line[length] = 0;
 }
 
-void cl_event(const char *format, ...) {
+void cl_event_end(const EventLine *members) {
   char line[EVENT_SIZE];
   pthread_mutex_lock(&events.lock);
-  size_t length = (size_t)snprintf(line, sizeof line, "{\"n\":%llu,\"pid\":%d,\"thread\":%ld,",
-                                   (unsigned long long)events.count, (int)getpid(), (long)syscall(SYS_gettid));
-  va_list arguments;
-  va_start(arguments, format);
-  length += (size_t)vsnprintf(line + length, sizeof line - length, format, arguments);
-  va_end(arguments);
+  size_t length = (size_t)snprintf(line, sizeof line, "{\"n\":%llu,\"pid\":%d,\"thread\":%ld%s",
+                                   (unsigned long long)events.count, (int)getpid(), (long)syscall(SYS_gettid), members->text);
   close_event(line, length);
   if (!events.ring) { /* not calloc: with MALLOC_PERTURB_ that writes to all of the 16 MiB */
     void *pages = mmap(NULL, (size_t)EVENTS_KEPT * EVENT_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -104,7 +151,8 @@ void cl_event(const char *format, ...) {
   if (!events.file_tried) {
     events.file_tried = true;
     const char *path = cl_config()->events;
-    if (*path && (events.file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) < 0)
+    if (*path) events.file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (*path && events.file < 0)
       fprintf(stderr, "cudalink: CUDALINK_EMULATOR_EVENTS: cannot append to %s: %s\n", path, strerror(errno));
   }
   if (events.file >= 0) {

@@ -30,7 +30,7 @@ static struct {
   atomic_int lost; /* code that everything answers once the device is lost */
 } faults = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* A thread may hold a lock while another one forks; in the child nobody would release it. */
+/* A thread may hold a lock while another one forks; in the child no thread would release it. */
 static void unlock_in_child(void) { pthread_mutex_init(&faults.lock, NULL); }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
@@ -44,7 +44,7 @@ static unsigned add_fault(const char *function, unsigned nth, int code, unsigned
   for (int at = 0; at < FAULTS; at++) {
     if (faults.list[at].number) continue;
     number = ++faults.made;
-    faults.list[at] = (Fault){number, false, (Sym)symbol, nth, code, delay};
+    faults.list[at] = (Fault){.number = number, .symbol = (Sym)symbol, .nth = nth, .code = code, .delay = delay};
     atomic_fetch_add(&faults.active, 1);
     break;
   }
@@ -143,7 +143,7 @@ int cl_fault_of(Sym symbol) {
   }
   pthread_mutex_unlock(&faults.lock);
   if (delay) {
-    struct timespec wait = {delay / 1000, (long)(delay % 1000) * 1000000};
+    struct timespec wait = {.tv_sec = delay / 1000, .tv_nsec = (long)(delay % 1000) * 1000000};
     nanosleep(&wait, NULL);
   }
   return code;

@@ -10,7 +10,6 @@
 #include "caller.h"
 
 enum {
-  EM_CUDA = 190,
   SHT_SYMTAB = 2,
   SHT_STRTAB = 3,
   SHT_NOTE = 7,
@@ -375,8 +374,10 @@ void cl_ptx_definitions(const char *text, size_t size, Definition *found, void *
       } else if (name_char(c)) {
         size_t start = at;
         while (at < size && name_char(text[at])) at++;
-        if (!named && !parentheses && (function || variable) && !isdigit((unsigned char)c)) name = start, length = at - start;
-        else if (variable && !parentheses && !isdigit((unsigned char)c) && !named) name = start, length = at - start;
+        if (!named && !parentheses && (function || variable) && !isdigit((unsigned char)c)) {
+          name = start;
+          length = at - start;
+        }
       } else if (c == '[') {
         named = true;
         at++;

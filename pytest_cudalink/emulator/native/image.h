@@ -17,6 +17,8 @@ typedef struct {
 
 typedef enum { IMAGE_UNKNOWN, IMAGE_PTX, IMAGE_ELF, IMAGE_FATBIN, IMAGE_LTOIR, IMAGE_ARCHIVE } ImageKind;
 
+enum { EM_CUDA = 190 }; /* the machine of device code in ELF */
+
 /* A sound ELF image, with its tables where they lie in the data. */
 typedef struct {
   const uint8_t *data;

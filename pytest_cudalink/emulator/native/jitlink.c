@@ -48,7 +48,7 @@ static Library current = {.lock = PTHREAD_MUTEX_INITIALIZER}, old = {.lock = PTH
 static pthread_mutex_t marks_lock = PTHREAD_MUTEX_INITIALIZER;
 static int threads_inside;
 
-/* A thread may hold a lock while another one forks; in the child nobody would release it. */
+/* A thread may hold a lock while another one forks; in the child no thread would release it. */
 static void unlock_in_child(void) {
   pthread_mutex_init(&current.lock, NULL);
   pthread_mutex_init(&old.lock, NULL);
@@ -68,14 +68,15 @@ static void *function(void *library, const char *name) {
   return found;
 }
 
+enum { PATH_ROOM = 512 }; /* of a path in an event */
+
 static bool load(Library *library, const char *path) {
   pthread_mutex_lock(&library->lock);
   if (!library->tried) {
     library->tried = true;
     /* local: what the application loads under the same name stays its own */
     void *opened = *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (!opened) cl_event("\"linker\":\"%.400s\",\"loaded\":false", *path ? "cannot be opened" : "none was found");
-    else {
+    if (opened) {
       *(void **)&library->destroy = function(opened, "nvJitLinkDestroy");
       *(void **)&library->add = function(opened, "nvJitLinkAddData");
       *(void **)&library->complete = function(opened, "nvJitLinkComplete");
@@ -86,9 +87,12 @@ static bool load(Library *library, const char *path) {
       *(void **)&library->info_size = function(opened, "nvJitLinkGetInfoLogSize");
       *(void **)&library->info = function(opened, "nvJitLinkGetInfoLog");
       *(void **)&library->create = function(opened, "nvJitLinkCreate");
-      char text[512];
-      cl_event("\"linker\":\"%s\",\"loaded\":%s", cl_json(path, text, sizeof text), library->create ? "true" : "false");
     }
+    EventLine line;
+    cl_event_begin(&line);
+    cl_event_text(&line, "linker", opened ? path : *path ? "cannot be opened" : "none was found", PATH_ROOM);
+    cl_event_bool(&line, "loaded", library->create != NULL);
+    cl_event_end(&line);
   }
   bool ok = library->create != NULL;
   pthread_mutex_unlock(&library->lock);
@@ -120,7 +124,7 @@ static Library *library_for(int arch) {
 void cl_text_free(LinkText *text) {
   free(text->error);
   free(text->info);
-  text->error = text->info = NULL;
+  *text = (LinkText){0};
 }
 
 /* What is new in one of nvJitLink's logs, without the lines that are not the driver's; NULL if there is none. */
@@ -199,7 +203,12 @@ CUresult cl_linker_open(Linker **out, const LinkOptions *options, LinkText *text
   free(list);
   if (code) {
     free(linker);
-    cl_event("\"linker\":\"create\",\"nvjitlink\":%d,\"arch\":\"%s\"", code, own[0] + 6);
+    EventLine line;
+    cl_event_begin(&line);
+    cl_event_text(&line, "linker", "create", sizeof line.text);
+    cl_event_int(&line, "nvjitlink", code);
+    cl_event_text(&line, "arch", own[0] + strlen("-arch="), sizeof line.text);
+    cl_event_end(&line);
     return CUDA_ERROR_INVALID_VALUE;
   }
   *out = linker;
@@ -221,7 +230,11 @@ CUresult cl_linker_add(Linker *linker, ImageKind kind, bool host_object, const v
     return text->error && strstr(text->error, "Unsupported .version") ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION
                                                                      : CUDA_ERROR_INVALID_PTX;
   if (code == NVJ_LTO_NOT_ENABLED) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-  cl_event("\"linker\":\"add\",\"nvjitlink\":%d", code);
+  EventLine line;
+  cl_event_begin(&line);
+  cl_event_text(&line, "linker", "add", sizeof line.text);
+  cl_event_int(&line, "nvjitlink", code);
+  cl_event_end(&line);
   return CUDA_ERROR_UNKNOWN;
 }
 
@@ -250,6 +263,13 @@ void cl_linker_close(Linker *linker) {
   free(linker);
 }
 
+/* Moves a text to where there is not one yet. */
+static void take_text(char **to, char **from) {
+  if (*to) return;
+  *to = *from;
+  *from = NULL;
+}
+
 CUresult cl_compile(const void *data, size_t size, const LinkOptions *options, void **image, size_t *image_size,
                     LinkText *text) {
   Linker *linker = NULL;
@@ -265,8 +285,8 @@ CUresult cl_compile(const void *data, size_t size, const LinkOptions *options, v
   else result = cl_linker_add(linker, cl_image_kind(data, size), false, data, size, "input", text);
   if (!result) {
     result = cl_linker_complete(linker, image, image_size, &more);
-    if (!text->error) text->error = more.error, more.error = NULL;
-    if (!text->info) text->info = more.info, more.info = NULL;
+    take_text(&text->error, &more.error);
+    take_text(&text->info, &more.info);
     cl_text_free(&more);
   }
   cl_linker_close(linker);

@@ -25,12 +25,15 @@ EXPORT void cudalinkSetViolationHook(Hook *hook) { atomic_store(&violation_hook,
 /* How many there ever were, also those that could not be told because memory was out. */
 EXPORT uint64_t cudalinkViolationCount(void) { return atomic_load(&violations); }
 
-static void describe_stack(char *out, size_t size) {
-  void *frames[24];
-  size_t at = 0;
-  int depth = backtrace(frames, 24);
-  out[0] = 0;
-  for (int frame = 3; frame < depth && at + 160 < size; frame++) {
+enum { FRAMES = 24, OWN_FRAMES = 3, FRAME_ROOM = 160, STACK_ROOM = 480, VALUE_ROOM = 96 }; /* rooms: in an event */
+
+/* The caller's frames, innermost first. */
+static void describe_stack(EventLine *line) {
+  void *frames[FRAMES];
+  int depth = backtrace(frames, FRAMES);
+  cl_event_list(line, "stack");
+  size_t start = line->length;
+  for (int frame = OWN_FRAMES; frame < depth && line->length - start < STACK_ROOM; frame++) {
     Dl_info where;
     char text[128];
     const char *file = "?";
@@ -41,41 +44,46 @@ static void describe_stack(char *out, size_t size) {
     }
     snprintf(text, sizeof text, "%.48s+0x%zx %.48s", file, (size_t)frames[frame] - (size_t)where.dli_fbase,
              where.dli_sname ? where.dli_sname : "");
-    char safe[160];
-    at += (size_t)snprintf(out + at, size - at, "%s\"%s\"", at ? "," : "", cl_json(text, safe, sizeof safe));
+    cl_event_text(line, NULL, text, FRAME_ROOM);
   }
+  cl_event_list_end(line);
 }
 
 typedef struct Untold {
   struct Untold *next;
-  char event[2200];
+  char event[sizeof(EventLine)];
 } Untold;
 
 static _Thread_local Untold *untold; /* oldest first */
 
 static void violation(uint64_t state, const char *call, const char *option, const char *what, const char *expected,
                       const char *found) {
-  char stack[640], expected_text[96], found_text[96], event[1400];
-  describe_stack(stack, sizeof stack);
-  uint64_t number = atomic_fetch_add(&violations, 1) + 1;
-  snprintf(event, sizeof event,
-           "\"violation\":%llu,\"state\":%llu,\"option\":\"%s\",\"what\":\"%s\",\"expected\":\"%s\",\"found\":\"%s\",\"call\":\"%s\"",
-           (unsigned long long)number, (unsigned long long)state, option, what,
-           cl_json(expected, expected_text, sizeof expected_text), cl_json(found, found_text, sizeof found_text), call);
-  cl_event("%s,\"stack\":[%s]", event, stack);
+  EventLine line;
+  cl_event_begin(&line);
+  cl_event_uint(&line, "violation", atomic_fetch_add(&violations, 1) + 1);
+  cl_event_uint(&line, "state", state);
+  cl_event_text(&line, "option", option, VALUE_ROOM);
+  cl_event_text(&line, "what", what, VALUE_ROOM);
+  cl_event_text(&line, "expected", expected, VALUE_ROOM);
+  cl_event_text(&line, "found", found, VALUE_ROOM);
+  cl_event_text(&line, "call", call, VALUE_ROOM);
+  describe_stack(&line);
+  cl_event_end(&line);
   Untold *fresh = malloc(sizeof *fresh), **last = &untold;
   if (!fresh) return;
   fresh->next = NULL;
-  snprintf(fresh->event, sizeof fresh->event, "{%s,\"stack\":[%s]}", event, stack);
+  snprintf(fresh->event, sizeof fresh->event, "{%s}", line.text + 1); /* without the comma of the first member */
   while (*last) last = &(*last)->next;
   *last = fresh;
 }
 
 void cl_tell_violations(void) {
   Hook *hook = atomic_load(&violation_hook);
-  for (Untold *one; (one = untold); free(one)) {
+  while (untold) {
+    Untold *one = untold;
     untold = one->next;
     if (hook) hook(one->event);
+    free(one);
   }
 }
 
@@ -151,7 +159,6 @@ void cl_report_destroyed(uint64_t state, const char *call) {
   violation(state, call, "CUlinkState", "used after cuLinkDestroy", "a state that is alive", "the handle of a destroyed one");
 }
 
-
 int cl_find_overlaps(const State *fresh, Overlap found[OVERLAPS]) {
   struct {
     const void *start;
@@ -171,7 +178,7 @@ int cl_find_overlaps(const State *fresh, Overlap found[OVERLAPS]) {
     for (int at = 0; at < 9; at++)
       if (overlap(own[at / 3].start, own[at / 3].size, its[at % 3].start, its[at % 3].size) && count < OVERLAPS &&
           !atomic_exchange(its[at % 3].dead, true))
-        found[count++] = (Overlap){other->id, its[at % 3].option};
+        found[count++] = (Overlap){.state = other->id, .option = its[at % 3].option};
   }
   return count;
 }

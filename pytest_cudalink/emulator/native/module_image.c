@@ -14,7 +14,7 @@
 pthread_mutex_t cl_modules_lock = PTHREAD_MUTEX_INITIALIZER;
 static Module *modules; /* modules and libraries, under the lock */
 
-/* A thread may hold a lock while another one forks; in the child nobody would release it. */
+/* A thread may hold a lock while another one forks; in the child no thread would release it. */
 static void unlock_in_child(void) { pthread_mutex_init(&cl_modules_lock, NULL); }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
@@ -94,7 +94,7 @@ static const uint8_t *pick(const uint8_t *fatbin, size_t size, size_t *picked, b
 static CUresult adopt(Module *module, void *image, size_t size) {
   char problem[128];
   module->image = image;
-  if (!cl_elf_open(&module->elf, image, size, problem, sizeof problem) || module->elf.machine != 190) return CUDA_ERROR_INVALID_IMAGE;
+  if (!cl_elf_open(&module->elf, image, size, problem, sizeof problem) || module->elf.machine != EM_CUDA) return CUDA_ERROR_INVALID_IMAGE;
   return runs_here(cl_elf_arch(&module->elf)) ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
@@ -174,6 +174,8 @@ CUresult cl_load_module(Module **out, const void *data, const JitOptions *option
   return CUDA_SUCCESS;
 }
 
+enum { ERROR_ROOM = 512 }; /* of an error log in an event */
+
 /* Loaded lazily: what is wrong with the image is said at the first use, though the logs tell it at once (measured). */
 CUresult cl_load_library(Module **out, const void *data, const JitOptions *options, LinkText *text) {
   Module *library = new_module(LIBRARY_MAGIC);
@@ -182,8 +184,10 @@ CUresult cl_load_library(Module **out, const void *data, const JitOptions *optio
   /* made for another device, it has its kernels all the same (measured) */
   library->state = library->on_device == CUDA_ERROR_INVALID_SOURCE ? CUDA_SUCCESS : library->on_device;
   if (text->error) {
-    char safe[512];
-    cl_event("\"library\":\"%s\"", cl_json(text->error, safe, sizeof safe));
+    EventLine line;
+    cl_event_begin(&line);
+    cl_event_text(&line, "library", text->error, ERROR_ROOM);
+    cl_event_end(&line);
   }
   keep(library);
   *out = library;

@@ -198,8 +198,10 @@ EXPORT Result nvmlDeviceGetMemoryInfo_v2(void *device, void *info) {
   } *memory = info;
   Result result = check(device);
   if (result || !memory) return result ? result : INVALID_ARGUMENT;
-  memory->total = memory->free = profile()->memory;
-  memory->reserved = memory->used = 0;
+  memory->total = profile()->memory;
+  memory->free = profile()->memory;
+  memory->reserved = 0;
+  memory->used = 0;
   return SUCCESS;
 }
 

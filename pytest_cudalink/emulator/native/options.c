@@ -13,15 +13,41 @@
 #include "architectures.inc" /* targets, targets_without_code */
 
 static const char *const option_names[OPTION_COUNT] = {
-    "CU_JIT_MAX_REGISTERS", "CU_JIT_THREADS_PER_BLOCK", "CU_JIT_WALL_TIME", "CU_JIT_INFO_LOG_BUFFER",
-    "CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES", "CU_JIT_ERROR_LOG_BUFFER", "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES",
-    "CU_JIT_OPTIMIZATION_LEVEL", "CU_JIT_TARGET_FROM_CUCONTEXT", "CU_JIT_TARGET", "CU_JIT_FALLBACK_STRATEGY",
-    "CU_JIT_GENERATE_DEBUG_INFO", "CU_JIT_LOG_VERBOSE", "CU_JIT_GENERATE_LINE_INFO", "CU_JIT_CACHE_MODE",
-    "CU_JIT_NEW_SM3X_OPT", "CU_JIT_FAST_COMPILE", "CU_JIT_GLOBAL_SYMBOL_NAMES", "CU_JIT_GLOBAL_SYMBOL_ADDRESSES",
-    "CU_JIT_GLOBAL_SYMBOL_COUNT", "CU_JIT_LTO", "CU_JIT_FTZ", "CU_JIT_PREC_DIV", "CU_JIT_PREC_SQRT", "CU_JIT_FMA",
-    "CU_JIT_REFERENCED_KERNEL_NAMES", "CU_JIT_REFERENCED_KERNEL_COUNT", "CU_JIT_REFERENCED_VARIABLE_NAMES",
-    "CU_JIT_REFERENCED_VARIABLE_COUNT", "CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES", "CU_JIT_POSITION_INDEPENDENT_CODE",
-    "CU_JIT_MIN_CTA_PER_SM", "CU_JIT_MAX_THREADS_PER_BLOCK", "CU_JIT_OVERRIDE_DIRECTIVE_VALUES", "CU_JIT_SPLIT_COMPILE",
+    [MAX_REGISTERS] = "CU_JIT_MAX_REGISTERS",
+    [THREADS_PER_BLOCK] = "CU_JIT_THREADS_PER_BLOCK",
+    [WALL_TIME] = "CU_JIT_WALL_TIME",
+    [INFO_BUFFER] = "CU_JIT_INFO_LOG_BUFFER",
+    [INFO_SIZE] = "CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES",
+    [ERROR_BUFFER] = "CU_JIT_ERROR_LOG_BUFFER",
+    [ERROR_SIZE] = "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES",
+    [OPTIMIZATION_LEVEL] = "CU_JIT_OPTIMIZATION_LEVEL",
+    [TARGET_FROM_CONTEXT] = "CU_JIT_TARGET_FROM_CUCONTEXT",
+    [TARGET] = "CU_JIT_TARGET",
+    [FALLBACK] = "CU_JIT_FALLBACK_STRATEGY",
+    [DEBUG_INFO] = "CU_JIT_GENERATE_DEBUG_INFO",
+    [LOG_VERBOSE] = "CU_JIT_LOG_VERBOSE",
+    [LINE_INFO] = "CU_JIT_GENERATE_LINE_INFO",
+    [CACHE_MODE] = "CU_JIT_CACHE_MODE",
+    [NEW_SM3X] = "CU_JIT_NEW_SM3X_OPT",
+    [FAST_COMPILE] = "CU_JIT_FAST_COMPILE",
+    [GLOBAL_SYMBOL_NAMES] = "CU_JIT_GLOBAL_SYMBOL_NAMES",
+    [GLOBAL_SYMBOL_ADDRESSES] = "CU_JIT_GLOBAL_SYMBOL_ADDRESSES",
+    [GLOBAL_SYMBOL_COUNT] = "CU_JIT_GLOBAL_SYMBOL_COUNT",
+    [LTO] = "CU_JIT_LTO",
+    [FTZ] = "CU_JIT_FTZ",
+    [PREC_DIV] = "CU_JIT_PREC_DIV",
+    [PREC_SQRT] = "CU_JIT_PREC_SQRT",
+    [FMA] = "CU_JIT_FMA",
+    [KERNEL_NAMES] = "CU_JIT_REFERENCED_KERNEL_NAMES",
+    [KERNEL_COUNT] = "CU_JIT_REFERENCED_KERNEL_COUNT",
+    [VARIABLE_NAMES] = "CU_JIT_REFERENCED_VARIABLE_NAMES",
+    [VARIABLE_COUNT] = "CU_JIT_REFERENCED_VARIABLE_COUNT",
+    [OPTIMIZE_UNUSED] = "CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES",
+    [POSITION_INDEPENDENT] = "CU_JIT_POSITION_INDEPENDENT_CODE",
+    [MIN_CTA] = "CU_JIT_MIN_CTA_PER_SM",
+    [MAX_THREADS] = "CU_JIT_MAX_THREADS_PER_BLOCK",
+    [OVERRIDE_DIRECTIVES] = "CU_JIT_OVERRIDE_DIRECTIVE_VALUES",
+    [SPLIT_COMPILE] = "CU_JIT_SPLIT_COMPILE",
 };
 
 const char *cl_option_name(int key) {
@@ -39,7 +65,8 @@ static bool target_known(int64_t value, LinkOptions *options, bool *without_code
   for (size_t at = 0; at < sizeof targets_without_code / sizeof *targets_without_code; at++) {
     if (targets_without_code[at] != value) continue;
     options->arch = FIRST_ARCH_OF_13;
-    return *without_code = true; /* accepted at create, and no compiler for it (measured) */
+    *without_code = true; /* accepted at create, and no compiler for it (measured) */
+    return true;
   }
   for (const struct target *one = targets; one < targets + sizeof targets / sizeof *targets; one++) {
     if (one->number != number || one->since > version) continue;
@@ -120,14 +147,24 @@ CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, con
       case WALL_TIME: options->wall_time = (int)at; break;
       case INFO_BUFFER:
         if (!value) return CUDA_ERROR_INVALID_VALUE;
-        options->info.buffer = (char *)(uintptr_t)value, info = true;
+        options->info.buffer = (char *)(uintptr_t)value;
+        info = true;
         break;
-      case INFO_SIZE: options->info.capacity = (uint32_t)value, options->info.slot = at, info_size = true; break;
+      case INFO_SIZE:
+        options->info.capacity = (uint32_t)value;
+        options->info.slot = at;
+        info_size = true;
+        break;
       case ERROR_BUFFER:
         if (!value) return CUDA_ERROR_INVALID_VALUE;
-        options->error.buffer = (char *)(uintptr_t)value, error = true;
+        options->error.buffer = (char *)(uintptr_t)value;
+        error = true;
         break;
-      case ERROR_SIZE: options->error.capacity = (uint32_t)value, options->error.slot = at, error_size = true; break;
+      case ERROR_SIZE:
+        options->error.capacity = (uint32_t)value;
+        options->error.slot = at;
+        error_size = true;
+        break;
       case TARGET:
         target = true;
         link->suffix = 0;
@@ -138,14 +175,22 @@ CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, con
         break;
       case TARGET_FROM_CONTEXT: case LTO: case FTZ: case PREC_DIV: case PREC_SQRT: case FMA: case OPTIMIZE_UNUSED: break;
       case THREADS_PER_BLOCK: threads = true; break;
-      case KERNEL_NAMES: kernels = value, has_kernels = true; break;
+      case KERNEL_NAMES:
+        kernels = value;
+        has_kernels = true;
+        break;
       case KERNEL_COUNT: kernel_count = (uint32_t)value; break;
-      case VARIABLE_NAMES: variables = value, has_variables = true; break;
+      case VARIABLE_NAMES:
+        variables = value;
+        has_variables = true;
+        break;
       case VARIABLE_COUNT: variable_count = (uint32_t)value; break;
       case FALLBACK:
         if (use == FOR_LINK) return CUDA_ERROR_INVALID_VALUE; /* "cannot be used with cuLink* APIs" (cuda.h) */
         break;
-      case 17: case 18: case 19: return CUDA_ERROR_INVALID_VALUE;
+      case GLOBAL_SYMBOL_NAMES:
+      case GLOBAL_SYMBOL_ADDRESSES:
+      case GLOBAL_SYMBOL_COUNT: return CUDA_ERROR_INVALID_VALUE;
       default:
         if (keys[at] < 0 || keys[at] >= OPTION_COUNT) return CUDA_ERROR_INVALID_VALUE;
     }
@@ -175,11 +220,12 @@ void cl_options_free(LinkOptions *options) {
 /* -- what is written back -- */
 
 size_t cl_log_shown(uint64_t capacity, size_t length, uint32_t *size) {
-  *size = (uint32_t)length;
-  if (capacity < 2) return *size = 0; /* no room for a character: nothing is reported (measured) */
-  if (length < capacity) return length;
-  *size = (uint32_t)capacity;
-  return capacity - 1;
+  if (capacity < 2) { /* no room for a character: nothing is reported (measured) */
+    *size = 0;
+    return 0;
+  }
+  *size = (uint32_t)(length < capacity ? length : capacity);
+  return length < capacity ? length : capacity - 1;
 }
 
 uint32_t cl_wall_time(const struct timespec *since) {
