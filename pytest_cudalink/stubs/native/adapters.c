@@ -1,6 +1,6 @@
 /* Functions whose callers and libraries may disagree on the signature. */
 
-/* The CUDA major of a runtime library, told by what it exports: asking it would need a driver in CUDA 11. */
+/* The CUDA major of a runtime library, known from what it exports: asking it would need a driver in CUDA 11. */
 __attribute__((unused)) static int stub_generation(void *handle)
 {
   if (!dlsym(handle, "cudaGraphInstantiateWithParams")) return 11;
@@ -9,8 +9,8 @@ __attribute__((unused)) static int stub_generation(void *handle)
 
 #if STUB_HAS_graph_instantiate
 /* cudaGraphInstantiate: up to CUDA 11 (exec, graph, error node *, log, size), from 12 on (exec, graph, flags), under one name.
- * Unless --headers told the callers' generation, the third argument tells it: flags are small numbers, and no address lies
- * in the first page. A third argument of 0 means the same in both: no flags, and nobody who asks for the error node; the
+ * Unless --headers gave the callers' generation, the third argument shows it: flags are small numbers, and no address lies
+ * in the first page. A third argument of 0 means the same in both: no flags, and no caller that asks for the error node; the
  * log is not written then, because a caller of the second generation has no such argument. */
 
 /* cudaGraphInstantiateParams of CUDA 12 and 13 */
@@ -24,29 +24,32 @@ struct stub_instantiate_params {
 typedef int (*stub_instantiate_5_t)(void **, void *, void **, char *, size_t);
 typedef int (*stub_instantiate_flags_t)(void **, void *, unsigned long long);
 typedef int (*stub_instantiate_params_t)(void **, void *, struct stub_instantiate_params *);
-static stub_instantiate_5_t stub_instantiate_5;
-static stub_instantiate_flags_t stub_instantiate_flags;
-static stub_instantiate_params_t stub_instantiate_params;
+static _Atomic(stub_instantiate_5_t) stub_instantiate_5;
+static _Atomic(stub_instantiate_flags_t) stub_instantiate_flags;
+static _Atomic(stub_instantiate_params_t) stub_instantiate_params;
 
 static int stub_graph_instantiate(void **exec, void *graph, uintptr_t third, char *log, size_t size)
 {
-  __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the slot was read before; now what was stored before the slot is seen */
+  atomic_thread_fence(memory_order_acquire); /* the slot was read before; now what was stored before the slot is seen */
+  stub_instantiate_5_t with_5 = atomic_load(&stub_instantiate_5);
+  stub_instantiate_flags_t with_flags = atomic_load(&stub_instantiate_flags);
+  stub_instantiate_params_t with_params = atomic_load(&stub_instantiate_params);
   if (STUB_HEADERS ? STUB_HEADERS > 11 : third < 4096) {
-    if (stub_instantiate_flags) return stub_instantiate_flags(exec, graph, third);
-    if (stub_instantiate_5 && !third) return stub_instantiate_5(exec, graph, NULL, NULL, 0); /* before CUDA 11.4 */
+    if (with_flags) return with_flags(exec, graph, third);
+    if (with_5 && !third) return with_5(exec, graph, NULL, NULL, 0); /* before CUDA 11.4 */
     if (exec) *exec = NULL;
     return STUB_MISSING_SYMBOL;
   }
-  if (stub_instantiate_5) return stub_instantiate_5(exec, graph, (void **)third, log, size);
+  if (with_5) return with_5(exec, graph, (void **)third, log, size);
   if (third) *(void **)third = NULL;
   if (log && size) *log = '\0';
-  if (stub_instantiate_params) {
-    struct stub_instantiate_params params = {0, NULL, NULL, 0};
-    int result = stub_instantiate_params(exec, graph, &params);
+  if (with_params) {
+    struct stub_instantiate_params params = {.flags = 0};
+    int result = with_params(exec, graph, &params);
     if (third) *(void **)third = params.error_node;
     return result;
   }
-  if (stub_instantiate_flags) return stub_instantiate_flags(exec, graph, 0);
+  if (with_flags) return with_flags(exec, graph, 0);
   if (exec) *exec = NULL;
   return STUB_MISSING_SYMBOL;
 }
@@ -58,23 +61,24 @@ static stub_function stub_adapt_graph_instantiate(void *handle, stub_function re
   void *flags = dlsym(handle, "cudaGraphInstantiateWithFlags");
   void *params = dlsym(handle, "cudaGraphInstantiateWithParams");
   if (!flags && generation > 11) flags = (void *)(uintptr_t)real;
-  __atomic_store_n(&stub_instantiate_5, generation < 12 ? (stub_instantiate_5_t)real : NULL, __ATOMIC_RELAXED);
-  __atomic_store_n(&stub_instantiate_flags, (stub_instantiate_flags_t)(uintptr_t)flags, __ATOMIC_RELAXED);
-  __atomic_store_n(&stub_instantiate_params, (stub_instantiate_params_t)(uintptr_t)params, __ATOMIC_RELAXED);
+  atomic_store(&stub_instantiate_5, generation < 12 ? (stub_instantiate_5_t)real : NULL);
+  atomic_store(&stub_instantiate_flags, (stub_instantiate_flags_t)(uintptr_t)flags);
+  atomic_store(&stub_instantiate_params, (stub_instantiate_params_t)(uintptr_t)params);
   return (stub_function)stub_graph_instantiate;
 }
 #endif
 
 #if STUB_HAS_runtime_version
 /* cudaRuntimeGetVersion of CUDA 11 asks the driver first and fails where there is none; later ones just answer. */
-static int (*stub_real_runtime_version)(int *);
+typedef int (*stub_runtime_version_t)(int *);
+static _Atomic(stub_runtime_version_t) stub_real_runtime_version;
 
 static int stub_runtime_version(int *version)
 {
-  __atomic_thread_fence(__ATOMIC_ACQUIRE);
-  int result = stub_real_runtime_version(version);
+  atomic_thread_fence(memory_order_acquire);
+  int result = atomic_load(&stub_real_runtime_version)(version);
   if (!result || !version) return result;
-  int known = stub_version(stub_chosen->handle);
+  int known = stub_version(atomic_load(&stub_chosen)->handle);
   if (!known) return result;
   *version = known;
   return 0;
@@ -83,7 +87,7 @@ static int stub_runtime_version(int *version)
 static stub_function stub_adapt_runtime_version(void *handle, stub_function real)
 {
   if (stub_generation(handle) > 11) return real;
-  __atomic_store_n(&stub_real_runtime_version, (int (*)(int *))real, __ATOMIC_RELAXED);
+  atomic_store(&stub_real_runtime_version, (stub_runtime_version_t)real);
   return (stub_function)stub_runtime_version;
 }
 #endif
@@ -92,7 +96,8 @@ static stub_function stub_adapt_runtime_version(void *handle, stub_function real
 /* cudaFuncAttributes has 56 bytes in CUDA 11 and 144 from 12 on, which begin with the former. */
 enum { STUB_ATTRIBUTES = STUB_HEADERS == 11 ? 56 : 144, STUB_ATTRIBUTES_ROOM = 1024 };
 
-static int (*stub_real_attributes)(void *, const void *);
+typedef int (*stub_attributes_t)(void *, const void *);
+static _Atomic(stub_attributes_t) stub_real_attributes;
 
 static int stub_function_attributes(void *attributes, const void *function)
 {
@@ -100,10 +105,11 @@ static int stub_function_attributes(void *attributes, const void *function)
     char bytes[STUB_ATTRIBUTES_ROOM]; /* more than any library writes */
     long long align;
   } theirs;
-  __atomic_thread_fence(__ATOMIC_ACQUIRE);
-  if (!attributes) return stub_real_attributes(NULL, function);
+  atomic_thread_fence(memory_order_acquire);
+  stub_attributes_t real = atomic_load(&stub_real_attributes);
+  if (!attributes) return real(NULL, function);
   memset(&theirs, 0, sizeof theirs);
-  int result = stub_real_attributes(&theirs, function);
+  int result = real(&theirs, function);
   memcpy(attributes, theirs.bytes, STUB_ATTRIBUTES);
   return result;
 }
@@ -111,7 +117,7 @@ static int stub_function_attributes(void *attributes, const void *function)
 static stub_function stub_adapt_function_attributes(void *handle, stub_function real)
 {
   if ((stub_generation(handle) > 11) == (STUB_HEADERS != 11)) return real;
-  __atomic_store_n(&stub_real_attributes, (int (*)(void *, const void *))real, __ATOMIC_RELAXED);
+  atomic_store(&stub_real_attributes, (stub_attributes_t)real);
   return (stub_function)stub_function_attributes;
 }
 #endif
@@ -139,25 +145,29 @@ union stub_prop {
   long long align;
 };
 
-static int (*stub_prop_real)(void *, int);
-static int (*stub_prop_attribute)(int *, int, int);
-static int stub_prop_generation;
+typedef int (*stub_prop_t)(void *, int);
+typedef int (*stub_prop_attribute_t)(int *, int, int);
+static _Atomic(stub_prop_t) stub_prop_real;
+static _Atomic(stub_prop_attribute_t) stub_prop_attribute;
+static atomic_int stub_prop_generation;
 
 /* The properties in the layout of 12, whatever the library's is. */
 static int stub_prop_as_12(union stub_prop *out, int device)
 {
   union stub_prop theirs;
-  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  atomic_thread_fence(memory_order_acquire);
   memset(out, 0, sizeof *out);
-  if (stub_prop_generation < 13) return stub_prop_real(out, device);
+  stub_prop_t real = atomic_load(&stub_prop_real);
+  if (atomic_load(&stub_prop_generation) < 13) return real(out, device);
   memset(&theirs, 0, sizeof theirs);
-  int result = stub_prop_real(&theirs, device);
+  int result = real(&theirs, device);
   if (result) return result;
   for (size_t i = 0; i < sizeof stub_prop_pieces / sizeof *stub_prop_pieces; i++)
     memcpy(out->bytes + stub_prop_pieces[i][0], theirs.bytes + stub_prop_pieces[i][1], stub_prop_pieces[i][2]);
-  for (size_t i = 0; stub_prop_attribute && i < sizeof stub_prop_gone / sizeof *stub_prop_gone; i++) {
+  stub_prop_attribute_t attribute = atomic_load(&stub_prop_attribute);
+  for (size_t i = 0; attribute && i < sizeof stub_prop_gone / sizeof *stub_prop_gone; i++) {
     int value = 0;
-    if (!stub_prop_attribute(&value, stub_prop_gone[i][1], device))
+    if (!attribute(&value, stub_prop_gone[i][1], device))
       memcpy(out->bytes + stub_prop_gone[i][0], &value, sizeof value);
   }
   return 0;
@@ -167,9 +177,9 @@ static void stub_prop_prepare(void *handle, stub_function real)
 {
   stub_function newer = (stub_function)(uintptr_t)dlsym(handle, "cudaGetDeviceProperties_v2");
   void *attribute = dlsym(handle, "cudaDeviceGetAttribute");
-  __atomic_store_n(&stub_prop_generation, stub_generation(handle), __ATOMIC_RELAXED);
-  __atomic_store_n(&stub_prop_real, (int (*)(void *, int))(newer ? newer : real), __ATOMIC_RELAXED);
-  __atomic_store_n(&stub_prop_attribute, (int (*)(int *, int, int))(uintptr_t)attribute, __ATOMIC_RELAXED);
+  atomic_store(&stub_prop_generation, stub_generation(handle));
+  atomic_store(&stub_prop_real, (stub_prop_t)(newer ? newer : real));
+  atomic_store(&stub_prop_attribute, (stub_prop_attribute_t)(uintptr_t)attribute);
 }
 #endif
 

@@ -24,7 +24,7 @@ struct stub_entry {
   stub_function (*adapt)(void *handle, stub_function real);  /* puts something between, or NULL */
 };
 
-/* What the search came to; published once, never changed, never freed. */
+/* The result of the search; published once, never changed, never freed. */
 struct stub_choice {
   void *handle;        /* NULL: there is no library */
   const char *file;
@@ -33,12 +33,12 @@ struct stub_choice {
 };
 
 static const struct stub_entry stub_entries[STUB_COUNT];
-extern stub_function STUB_SLOTS[STUB_COUNT] __attribute__((visibility("hidden")));
+extern _Atomic(stub_function) STUB_SLOTS[STUB_COUNT] __attribute__((visibility("hidden")));
 extern const ElfW(Addr) STUB_TRAMPOLINES[STUB_COUNT] __attribute__((visibility("hidden")));
-static struct stub_choice *stub_chosen;
-static char *stub_in_process; /* "" : nothing was in the process before the first search */
-static char *stub_description;
-static const struct stub_choice stub_no_memory = {NULL, NULL, "out of memory", "nowhere: out of memory"};
+static _Atomic(struct stub_choice *) stub_chosen;
+static _Atomic(char *) stub_in_process; /* "" : nothing was in the process before the first search */
+static _Atomic(char *) stub_description;
+static const struct stub_choice stub_no_memory = {.why = "out of memory", .looked = "nowhere: out of memory"};
 
 /* Other stubs know by this symbol that a library is a stub and not the real one. */
 STUB_EXPORT __attribute__((weak)) const char cudalink_stub_marker[] = "pytest-cudalink";
@@ -159,9 +159,9 @@ static const char *stub_file_of(void *handle)
  * looks while another thread is already opening a file. Returns its path, "" for none. */
 static const char *stub_find_in_process(void)
 {
-  char *known = __atomic_load_n(&stub_in_process, __ATOMIC_ACQUIRE);
+  char *known = atomic_load(&stub_in_process);
   if (known) return known;
-  struct stub_scan scan = {-1, ""};
+  struct stub_scan scan = {.rank = -1};
   dl_iterate_phdr(stub_visit, &scan);
   for (int rank = 0; stub_names[rank] && (scan.rank < 0 || rank < scan.rank); rank++) {
     /* by SONAME: the file may be called anything */
@@ -178,7 +178,7 @@ static const char *stub_find_in_process(void)
   char *found = strdup(scan.path);
   if (!found) return "";
   char *before = NULL;
-  if (__atomic_compare_exchange_n(&stub_in_process, &before, found, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return found;
+  if (atomic_compare_exchange_strong(&stub_in_process, &before, found)) return found;
   free(found);
   return before;
 }

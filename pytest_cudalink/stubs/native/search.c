@@ -184,7 +184,7 @@ static void stub_look(struct stub_search *search, void *caller)
   if (STUB_HOMES) stub_take_installed(search);
 }
 
-/* Major * 1000 + minor * 10, or 0 when the library does not tell. */
+/* Major * 1000 + minor * 10, or 0 when the library does not say. */
 static int stub_version(void *handle)
 {
 #if STUB_VERSION_KIND == 1
@@ -227,7 +227,7 @@ static stub_function stub_symbol(void *handle, const struct stub_entry *entry)
 static void stub_report(const struct stub_choice *choice)
 {
   const char *switch_ = stub_setting("CUDALINK_STUBS_VERBOSE");
-  struct stub_text line = {NULL, 0, 0};
+  struct stub_text line = {.bytes = NULL};
   if (!switch_ || !strcmp(switch_, "0")) return;
   if (choice->handle) {
     int version = stub_version(choice->handle), missing = 0;
@@ -241,16 +241,16 @@ static void stub_report(const struct stub_choice *choice)
   } else {
     stub_add(&line, "cudalink stubs: " STUB_FILE " found no " STUB_STEM ": looked in %s\n", choice->looked);
   }
-  if (line.bytes && write(2, line.bytes, line.length) < 0) { /* nobody to tell */
+  if (line.bytes && write(2, line.bytes, line.length) < 0) { /* the report is lost, and the search is not */
   }
   free(line.bytes);
 }
 
 static const struct stub_choice *stub_choose(void *caller)
 {
-  struct stub_choice *known = __atomic_load_n(&stub_chosen, __ATOMIC_ACQUIRE);
+  struct stub_choice *known = atomic_load(&stub_chosen);
   if (known) return known;
-  struct stub_search search = {NULL, NULL, {NULL, 0, 0}};
+  struct stub_search search = {.handle = NULL};
   stub_look(&search, caller);
   struct stub_choice *mine = malloc(sizeof *mine);
   if (!mine) {
@@ -262,7 +262,7 @@ static const struct stub_choice *stub_choose(void *caller)
   mine->looked = search.looked.bytes ? search.looked.bytes : "";
   mine->file = search.handle ? stub_file_of(search.handle) : NULL;
   if (mine->handle) stub_open_companion(mine->handle);
-  if (__atomic_compare_exchange_n(&stub_chosen, &known, mine, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+  if (atomic_compare_exchange_strong(&stub_chosen, &known, mine)) {
     stub_report(mine);
     return mine;
   }
