@@ -53,7 +53,7 @@ static bool forked(void) {
   return there && there != getpid();
 }
 
-/* Link states that a forked child inherits are not its own; a lock in one may be held by nobody. */
+/* A forked child must not use the link states that it inherits: their locks may be held by threads that it lacks. */
 static bool uses_state(Sym symbol) {
   switch (symbol) {
     case SYM_cuLinkAddData:

@@ -9,9 +9,11 @@
 #include "devices.h"
 
 enum { CONTEXT_MAGIC = 0x63747821, API_VERSION = 3020 };
-enum { MAPS_HOST_MEMORY = 0x08, KNOWN_FLAGS = 0xff };                                  /* CUctx_flags */
-enum { SYNC_DEPTH = 3, CIG_FALLBACK = 9 };                                             /* CUlimit */
-enum { CACHE_PREFER_NONE, CACHE_CONFIGS = 4, FOUR_BYTE_BANKS = 1, SHARED_CONFIGS = 3 }; /* CUfunc_cache, CUsharedconfig */
+/* CUctx_flags, CUlimit, CUfunc_cache, CUsharedconfig */
+enum { MAPS_HOST_MEMORY = 0x08, KNOWN_FLAGS = 0xff };
+enum { SYNC_DEPTH = 3, CIG_FALLBACK = 9 };
+enum { CACHE_PREFER_NONE, CACHE_CONFIGS = 4 };
+enum { FOUR_BYTE_BANKS = 1, SHARED_CONFIGS = 3 };
 enum { GREATEST_PRIORITY = -5 };
 
 /* Contexts are never freed: a caller may go on with a handle, and must get an answer. */

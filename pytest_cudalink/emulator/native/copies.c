@@ -160,8 +160,8 @@ static CUresult place(const Side *side, const Box *box, uintptr_t *start, size_t
       __builtin_add_overflow(*start, bytes, &end))
     return CUDA_ERROR_INVALID_VALUE;
   bool ours = side->type == TYPE_DEVICE || (side->type == TYPE_UNIFIED && cl_within(base, 1));
-  return ours && !(cl_within(base, 1) && cl_within(*start, bytes) && cl_within(base, first + bytes)) ? CUDA_ERROR_INVALID_VALUE
-                                                                                        : CUDA_SUCCESS;
+  bool within = !ours || (cl_within(base, 1) && cl_within(*start, bytes) && cl_within(base, first + bytes));
+  return within ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult copy_box(const Box *box) {
@@ -192,14 +192,26 @@ static CUresult copy_box_in(EventLine *line, const Box *box, const void *stream,
 }
 
 static Side deep(const FlatSide *flat) {
-  return (Side){.x = flat->x, .y = flat->y, .type = flat->type, .host = flat->host, .device = flat->device,
-                .array = flat->array, .pitch = flat->pitch};
+  return (Side){
+      .x = flat->x,
+      .y = flat->y,
+      .type = flat->type,
+      .host = flat->host,
+      .device = flat->device,
+      .array = flat->array,
+      .pitch = flat->pitch,
+  };
 }
 
 static CUresult copy_rectangle_in(EventLine *line, const Rectangle *flat, const void *stream, bool has_stream) {
   if (!flat) return CUDA_ERROR_INVALID_VALUE;
   Box box = {
-      .from = deep(&flat->from), .to = deep(&flat->to), .width = flat->width, .height = flat->height, .depth = 1};
+      .from = deep(&flat->from),
+      .to = deep(&flat->to),
+      .width = flat->width,
+      .height = flat->height,
+      .depth = 1,
+  };
   return copy_box_in(line, &box, stream, has_stream);
 }
 

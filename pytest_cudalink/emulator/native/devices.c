@@ -67,11 +67,7 @@ static CUresult get_export_table(EventLine *line, const void **table, const void
   if (table) *table = NULL;
   if (!table || !uuid || !cl_initialized()) return CUDA_ERROR_INVALID_VALUE;
   if (!memcmp(uuid, table_of_old_linkers, 16)) {
-    static const void *const refusing[32] = {
-        (void *)sizeof refusing, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse,
-        refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse,
-        refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse,
-    };
+    static const void *const refusing[32] = {[0] = (void *)sizeof refusing, [1 ... 31] = refuse};
     *table = refusing;
     return cl_noted(line, CUDA_SUCCESS, "a table whose functions all answer 801");
   }

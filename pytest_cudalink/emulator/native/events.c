@@ -172,7 +172,7 @@ EXPORT uint64_t cudalinkEventCount(void) {
   return count;
 }
 
-/* Copies event `number`; returns its length, or -1 if it is not kept (any more). */
+/* Copies event `number`; returns its length, or -1 if the ring does not hold it. */
 EXPORT int cudalinkEventRead(uint64_t number, char *out, size_t size) {
   int length = -1;
   pthread_mutex_lock(&events.lock);

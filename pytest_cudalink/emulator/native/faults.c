@@ -99,7 +99,7 @@ EXPORT int cudalinkFaultMet(unsigned number, int take_back) {
 }
 
 /* Makes every function that needs the device answer `code`; 0 brings it back. What is on the host can still be freed.
- * Returns what it was told before. */
+ * Returns the code from before. */
 EXPORT int cudalinkLoseDevice(int code) {
   pthread_once(&faults_once, read_faults);
   return atomic_exchange(&faults.lost, code);

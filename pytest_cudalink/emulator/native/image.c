@@ -50,7 +50,7 @@ static size_t skip_space(const char *text, size_t at, size_t size) {
 
 ImageKind cl_image_kind(const void *data, size_t size) {
   const uint8_t *bytes = data;
-  if (size >= 4 && !memcmp(bytes, "\x7f" "ELF", 4)) return IMAGE_ELF;
+  if (size >= 4 && !memcmp(bytes, "\177ELF", 4)) return IMAGE_ELF;
   if (size >= 4 && !memcmp(bytes, "\x50\xed\x55\xba", 4)) return IMAGE_FATBIN;
   if (size >= 4 && !memcmp(bytes, "\xed\x43\x4e\x7f", 4)) return IMAGE_LTOIR;
   if (size >= 8 && !memcmp(bytes, "!<arch>\n", 8)) return IMAGE_ARCHIVE;
@@ -61,9 +61,9 @@ ImageKind cl_image_kind(const void *data, size_t size) {
 
 enum { IMAGE_LIMIT = 0x40000000 }; /* bytes; a damaged header may claim anything */
 
-/* What an image says of its own size; 0 if it does not. */
+/* The size of an image by its own headers; 0 if they do not give one. */
 static uint64_t claimed_size(const uint8_t head[64]) {
-  if (!memcmp(head, "\x7f" "ELF", 4)) {
+  if (!memcmp(head, "\177ELF", 4)) {
     /* the section table or the program headers come last */
     uint64_t sections = u64(head + 40) + (uint64_t)u16(head + 58) * u16(head + 60);
     uint64_t segments = u64(head + 32) + (uint64_t)u16(head + 54) * u16(head + 56);
@@ -210,7 +210,7 @@ static bool strings_ok(const Elf *elf, uint32_t index, uint64_t *size) {
 bool cl_elf_open(Elf *elf, const void *data, size_t size, char *problem, size_t problem_size) {
   const uint8_t *bytes = data;
   memset(elf, 0, sizeof *elf);
-  if (size < 64 || memcmp(bytes, "\x7f" "ELF\x02\x01", 6)) return fail(problem, problem_size, "no 64-bit little-endian ELF header");
+  if (size < 64 || memcmp(bytes, "\177ELF\x02\x01", 6)) return fail(problem, problem_size, "no 64-bit little-endian ELF header");
   elf->data = bytes;
   elf->size = size;
   elf->abi_version = bytes[8];
@@ -340,7 +340,7 @@ void cl_ptx_definitions(const char *text, size_t size, Definition *found, void *
     bool visible = false, function = false, variable = false, closed = false, named = false;
     size_t name = 0, length = 0;
     int parentheses = 0;
-    for (; at < size && text[at]; ) {
+    while (at < size && text[at]) {
       at = skip_space(text, at, size);
       if (at >= size || !text[at]) break;
       char c = text[at];

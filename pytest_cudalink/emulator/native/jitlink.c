@@ -1,4 +1,4 @@
-/* One link through libnvJitLink: the library is found at the first link, and its answers are put into the driver's words. */
+/* One link through libnvJitLink: the library is found at the first link, and its answers are translated into the driver's words. */
 #define _GNU_SOURCE
 #include "jitlink.h"
 
@@ -127,7 +127,7 @@ void cl_text_free(LinkText *text) {
   *text = (LinkText){0};
 }
 
-/* What is new in one of nvJitLink's logs, without the lines that are not the driver's; NULL if there is none. */
+/* The new text in one of nvJitLink's logs, without the lines that a driver does not write; NULL if there is no text. */
 static char *news(Linker *linker, bool errors) {
   size_t size = 0, *seen = errors ? &linker->error_seen : &linker->info_seen;
   int failed = errors ? linker->library->error_size(linker->handle, &size) : linker->library->info_size(linker->handle, &size);

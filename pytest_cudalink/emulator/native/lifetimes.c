@@ -1,4 +1,4 @@
-/* The watch on the caller's memory, and telling what it found. */
+/* The watch on the caller's memory, and the reports of what it found. */
 #define _GNU_SOURCE
 #include "lifetimes.h"
 
@@ -22,7 +22,7 @@ static atomic_uint_least64_t violations;
 /* Called for each violation with its event, in the thread that made it, before the call returns. */
 EXPORT void cudalinkSetViolationHook(Hook *hook) { atomic_store(&violation_hook, hook); }
 
-/* How many there ever were, also those that could not be told because memory was out. */
+/* How many there ever were, also those that the hook did not get because memory was out. */
 EXPORT uint64_t cudalinkViolationCount(void) { return atomic_load(&violations); }
 
 enum { FRAMES = 24, OWN_FRAMES = 3, FRAME_ROOM = 160, STACK_ROOM = 480, VALUE_ROOM = 96 }; /* rooms: in an event */
@@ -49,12 +49,12 @@ static void describe_stack(EventLine *line) {
   cl_event_list_end(line);
 }
 
-typedef struct Untold {
-  struct Untold *next;
+typedef struct Report {
+  struct Report *next;
   char event[sizeof(EventLine)];
-} Untold;
+} Report;
 
-static _Thread_local Untold *untold; /* oldest first */
+static _Thread_local Report *unreported; /* oldest first */
 
 static void violation(uint64_t state, const char *call, const char *option, const char *what, const char *expected,
                       const char *found) {
@@ -69,7 +69,7 @@ static void violation(uint64_t state, const char *call, const char *option, cons
   cl_event_text(&line, "call", call, VALUE_ROOM);
   describe_stack(&line);
   cl_event_end(&line);
-  Untold *fresh = malloc(sizeof *fresh), **last = &untold;
+  Report *fresh = malloc(sizeof *fresh), **last = &unreported;
   if (!fresh) return;
   fresh->next = NULL;
   snprintf(fresh->event, sizeof fresh->event, "{%s}", line.text + 1); /* without the comma of the first member */
@@ -77,11 +77,11 @@ static void violation(uint64_t state, const char *call, const char *option, cons
   *last = fresh;
 }
 
-void cl_tell_violations(void) {
+void cl_report_violations(void) {
   Hook *hook = atomic_load(&violation_hook);
-  while (untold) {
-    Untold *one = untold;
-    untold = one->next;
+  while (unreported) {
+    Report *one = unreported;
+    unreported = one->next;
     if (hook) hook(one->event);
     free(one);
   }
@@ -91,7 +91,7 @@ static bool overlap(const void *a, size_t a_size, const void *b, size_t b_size) 
   return a && b && a_size && b_size && (uintptr_t)a < (uintptr_t)b + b_size && (uintptr_t)b < (uintptr_t)a + a_size;
 }
 
-/* The array is one piece of memory: one finding tells it all. */
+/* The array is one piece of memory: one finding is enough. */
 static void check_values(State *state, const char *call) {
   uint64_t here[64];
   for (unsigned from = 0, piece; from < state->count && !state->values_dead; from += piece) {

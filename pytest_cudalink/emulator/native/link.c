@@ -20,8 +20,8 @@
 
 /* -- calls on a state -- */
 
-/* Finds a state, and keeps it and its lock. NULL if it is none; that the caller destroyed it before, perhaps a moment ago
-   in another thread, is reported. */
+/* Finds a live state, and keeps it and its lock; else NULL. If the caller destroyed it before, perhaps a moment ago in
+   another thread, that is reported. */
 static State *enter_state(State *handle, const char *call) {
   uint64_t destroyed;
   State *state = cl_hold_state(handle, &destroyed);
@@ -37,7 +37,7 @@ static State *enter_state(State *handle, const char *call) {
   }
   if (destroyed) {
     cl_report_destroyed(destroyed, call);
-    cl_tell_violations();
+    cl_report_violations();
   }
   return NULL;
 }
@@ -45,7 +45,7 @@ static State *enter_state(State *handle, const char *call) {
 static void leave_state(State *state) {
   pthread_mutex_unlock(&state->lock);
   cl_drop_state(state);
-  cl_tell_violations();
+  cl_report_violations();
 }
 
 /* -- create -- */
@@ -219,7 +219,7 @@ static CUresult link_destroy(EventLine *line, State *handle) {
   uint64_t id = state->id;
   cl_remove_state(state);
   pthread_mutex_unlock(&state->lock);
-  cl_tell_violations(); /* before the memory is written to, which may end the process */
+  cl_report_violations(); /* before the memory is written to, which may end the process */
   if (cl_config()->punish) {
     /* the driver of the recording does not touch the memory here; the contract says that one may */
     cl_flush_log(state, &state->info);

@@ -123,7 +123,7 @@ static CUresult check_ptx_limit(State *state, const char *data) {
   return cl_ptx_failure;
 }
 
-/* Compiles PTX apart from the link: one that defines a symbol anew would make nvJitLink print to stdout. */
+/* Compiles PTX apart from the link: a second definition of a symbol would make nvJitLink print to stdout. */
 static CUresult compile_apart(State *state, const char *data, const char *name) {
   Linker *apart = NULL;
   LinkText text;

@@ -170,7 +170,8 @@ OLD_ENTRY_POINT(cuModuleGetGlobal)
 
 /* -- libraries -- */
 
-enum { LIBRARY_OPTIONS = 2 }; /* a table of host functions, and whether the image outlives the library: nothing to do here */
+/* A table of host functions, and whether the image outlives the library: nothing to do here. */
+enum { LIBRARY_OPTIONS = 2 };
 
 static CUresult check_library_options(unsigned count, const int *keys, void *const *values) {
   if (count && (!keys || !values)) return CUDA_ERROR_INVALID_VALUE;

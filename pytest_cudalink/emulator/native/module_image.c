@@ -128,7 +128,8 @@ static CUresult load_copy(Module *module, const void *data, size_t size, const J
       const uint8_t *best = pick(data, size, &picked, &packed);
       if (best) return copy_image(module, best, picked);
       if (!packed) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-      if (cl_fatbin_usable(data, size, cl_config()->arch) != size) return CUDA_ERROR_INVALID_IMAGE; /* something is cut */
+      bool whole = cl_fatbin_usable(data, size, cl_config()->arch) == size;
+      if (!whole) return CUDA_ERROR_INVALID_IMAGE;
       CUresult result = compile(module, data, size, options, text); /* nvJitLink unpacks it */
       return result == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_NO_BINARY_FOR_GPU : result;
     }
@@ -176,7 +177,7 @@ CUresult cl_load_module(Module **out, const void *data, const JitOptions *option
 
 enum { ERROR_ROOM = 512 }; /* of an error log in an event */
 
-/* Loaded lazily: what is wrong with the image is said at the first use, though the logs tell it at once (measured). */
+/* Loaded lazily: the first use reports what is wrong with the image, though the logs have it at once (measured). */
 CUresult cl_load_library(Module **out, const void *data, const JitOptions *options, LinkText *text) {
   Module *library = new_module(LIBRARY_MAGIC);
   if (!library) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -1,4 +1,4 @@
-/* libnvidia-ml.so.1 beside the emulated driver: release, versions, devices, memory. */
+/* libnvidia-ml.so.1, next to the emulated driver: release, versions, devices, memory. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -146,7 +146,7 @@ EXPORT Result nvmlDeviceGetCount_v2(unsigned *count) {
 
 EXPORT Result nvmlDeviceGetCount(unsigned *count) { return nvmlDeviceGetCount_v2(count); }
 
-/* Handles are the index plus one, so that NULL is none. */
+/* Handles are the index plus one, so that NULL is not a handle. */
 EXPORT Result nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
   if (!ready()) return UNINITIALIZED;
   if (!device || index >= device_count()) return INVALID_ARGUMENT;

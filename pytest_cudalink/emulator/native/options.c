@@ -107,7 +107,7 @@ static CUresult name_options(LinkOptions *options, const char *option, uint64_t 
   return CUDA_SUCCESS;
 }
 
-/* What cannot be told apart per input, and is read once for the state. */
+/* Reads an option that applies to all inputs of a link. */
 static CUresult read_option(LinkOptions *options, int key, uint64_t value) {
   switch (key) {
     case MAX_REGISTERS:

@@ -311,7 +311,7 @@ EXPORTED(cuCtxWaitEvent, (Context *context, Event *event), ctx_wait_event(contex
 EXPORTED(cuEventQuery, (Event *event), check_event(event))
 EXPORTED(cuEventSynchronize, (Event *event), check_event(event))
 
-/* What was recorded of an event that can tell a time. */
+/* Copies an event; false if it is unknown, was not recorded, or takes no time. */
 static bool read_event(const Event *event, Event *known) {
   pthread_mutex_lock(&lock);
   bool found = event && knows(event, EVENT_MAGIC, false);

@@ -191,7 +191,7 @@ static int stub_version(void *handle)
   int (*ask)(int *) = (int (*)(int *))dlsym(handle, STUB_VERSION_SYMBOL);
   int version = 0;
   if (ask && !ask(&version)) return version;
-  /* CUDA 11's runtime does not tell without a driver */
+  /* without a driver CUDA 11's runtime does not answer */
   return STUB_HINT_VERSION && dlsym(handle, STUB_HINT_SYMBOL) ? STUB_HINT_VERSION : 0;
 #elif STUB_VERSION_KIND == 2
   int (*ask)(int *, int *) = (int (*)(int *, int *))dlsym(handle, STUB_VERSION_SYMBOL);

@@ -196,7 +196,7 @@ static void modules(void) {
   unsigned number, count;
   void *cubin = sample("13.0/linked.cubin", &size);
   OK(cuModuleLoadData(&module, cubin));
-  free(cubin); /* nothing refers to it any more */
+  free(cubin); /* nothing refers to it now */
   OK(cuModuleGetFunction(&function, module, "apply_transform"));
   EXPECT(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&function, module, "apply_transforms"));
   for (int attribute = -1; attribute < 20; attribute++) cuFuncGetAttribute(&value, (CUfunction_attribute)attribute, function);

@@ -97,7 +97,7 @@ static CUresult link_once(void) {
   return result;
 }
 
-/* A violation is counted, though there is no memory to tell it. */
+/* A violation is counted, though there is no memory to report it. */
 static void violation(unsigned options) {
   CUjit_option keys[200];
   void *values[200];
