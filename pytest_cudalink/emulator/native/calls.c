@@ -19,8 +19,7 @@ CUresult cl_initialize(unsigned flags) {
   if (cl_config()->devices == 0) return CUDA_ERROR_NO_DEVICE;
   pid_t none = 0, here = getpid();
   /* a child that was forked after cuInit cannot initialize again (measured: 3) */
-  if (!atomic_compare_exchange_strong(&initialized_in, &none, here) && none != here)
-    return CUDA_ERROR_NOT_INITIALIZED;
+  if (!atomic_compare_exchange_strong(&initialized_in, &none, here) && none != here) return CUDA_ERROR_NOT_INITIALIZED;
   return CUDA_SUCCESS;
 }
 
@@ -41,10 +40,8 @@ static bool quiet(Sym symbol) {
     case SYM_cuFuncGetAttribute:
     case SYM_cuKernelGetAttribute:
     case SYM_cuPointerGetAttribute:
-    case SYM_cuPointerGetAttributes:
-      return true;
-    default:
-      return false;
+    case SYM_cuPointerGetAttributes: return true;
+    default: return false;
   }
 }
 
@@ -61,10 +58,8 @@ static bool uses_state(Sym symbol) {
     case SYM_cuLinkAddFile:
     case SYM_cuLinkAddFile_v2:
     case SYM_cuLinkComplete:
-    case SYM_cuLinkDestroy:
-      return true;
-    default:
-      return false;
+    case SYM_cuLinkDestroy: return true;
+    default: return false;
   }
 }
 

@@ -27,12 +27,12 @@ CUresult cl_noted(EventLine *line, CUresult result, const char *note);
 
 /* A whole exported function. Its work is `answer`, an expression of its parameters, mostly a call of a static function;
    that adds members to `line`, the event of the call, or needs none. */
-#define EXPORTED_WHEN(needs_init, name, parameters, answer)              \
-  EXPORT CUresult name parameters {                                      \
-    Call call;                                                           \
-    EventLine *line __attribute__((unused)) = &call.line;                \
-    if (!cl_enter(&call, SYM_##name, needs_init)) return call.result;    \
-    return cl_leave(&call, answer);                                      \
+#define EXPORTED_WHEN(needs_init, name, parameters, answer)           \
+  EXPORT CUresult name parameters {                                   \
+    Call call;                                                        \
+    EventLine *line __attribute__((unused)) = &call.line;             \
+    if (!cl_enter(&call, SYM_##name, needs_init)) return call.result; \
+    return cl_leave(&call, answer);                                   \
   }
 #define EXPORTED(name, parameters, answer) EXPORTED_WHEN(true, name, parameters, answer)
 /* One that answers before cuInit too. */

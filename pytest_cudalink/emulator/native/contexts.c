@@ -200,7 +200,8 @@ static CUresult primary_get_state(EventLine *line, CUdevice device, unsigned *fl
   pthread_mutex_unlock(&lock);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active), primary_get_state(line, device, flags, active))
+EXPORTED(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active),
+         primary_get_state(line, device, flags, active))
 
 static CUresult create_context(Context **out, unsigned flags, CUdevice device) {
   if (!out || (flags & ~(unsigned)KNOWN_FLAGS)) return CUDA_ERROR_INVALID_VALUE;
@@ -237,17 +238,21 @@ static CUresult ctx_create_v2(EventLine *line, Context **context, unsigned flags
   cl_event_int(line, "device", device);
   return create_context(context, flags, device);
 }
-EXPORTED(cuCtxCreate_v2, (Context **context, unsigned flags, CUdevice device), ctx_create_v2(line, context, flags, device))
+EXPORTED(cuCtxCreate_v2, (Context **context, unsigned flags, CUdevice device),
+         ctx_create_v2(line, context, flags, device))
 
-static CUresult ctx_create_v3(EventLine *line, Context **context, void *affinity, int count, unsigned flags, CUdevice device) {
+static CUresult ctx_create_v3(EventLine *line, Context **context, void *affinity, int count, unsigned flags,
+                              CUdevice device) {
   if (affinity || count) return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "execution affinity is not emulated");
   cl_event_uint(line, "flags", flags);
   cl_event_int(line, "device", device);
   return create_context(context, flags, device);
 }
-EXPORTED(cuCtxCreate_v3, (Context **context, void *affinity, int count, unsigned flags, CUdevice device), ctx_create_v3(line, context, affinity, count, flags, device))
+EXPORTED(cuCtxCreate_v3, (Context **context, void *affinity, int count, unsigned flags, CUdevice device),
+         ctx_create_v3(line, context, affinity, count, flags, device))
 
-static CUresult ctx_create_v4(EventLine *line, Context **context, const void *parameters, unsigned flags, CUdevice device) {
+static CUresult ctx_create_v4(EventLine *line, Context **context, const void *parameters, unsigned flags,
+                              CUdevice device) {
   if (parameters) {
     const struct {
       void *affinity;
@@ -261,7 +266,8 @@ static CUresult ctx_create_v4(EventLine *line, Context **context, const void *pa
   cl_event_int(line, "device", device);
   return create_context(context, flags, device);
 }
-EXPORTED(cuCtxCreate_v4, (Context **context, const void *parameters, unsigned flags, CUdevice device), ctx_create_v4(line, context, parameters, flags, device))
+EXPORTED(cuCtxCreate_v4, (Context **context, const void *parameters, unsigned flags, CUdevice device),
+         ctx_create_v4(line, context, parameters, flags, device))
 
 static CUresult destroy_context(Context *context) {
   if (!context) return CUDA_ERROR_INVALID_VALUE;

@@ -63,21 +63,24 @@ static CUresult copy_to_device_async(EventLine *line, CUdeviceptr to, const void
   cl_event_uint(line, "bytes", size);
   return copy(to, true, (uintptr_t)from, false, size);
 }
-EXPORTED(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t size, void *stream), copy_to_device_async(line, to, from, size, stream))
+EXPORTED(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t size, void *stream),
+         copy_to_device_async(line, to, from, size, stream))
 
 static CUresult copy_to_host_async(EventLine *line, void *to, CUdeviceptr from, size_t size, void *stream) {
   if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   cl_event_uint(line, "bytes", size);
   return copy((uintptr_t)to, false, from, true, size);
 }
-EXPORTED(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t size, void *stream), copy_to_host_async(line, to, from, size, stream))
+EXPORTED(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t size, void *stream),
+         copy_to_host_async(line, to, from, size, stream))
 
 static CUresult copy_on_device_async(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
   if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   cl_event_uint(line, "bytes", size);
   return copy(to, true, from, true, size);
 }
-EXPORTED(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t size, void *stream), copy_on_device_async(line, to, from, size, stream))
+EXPORTED(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t size, void *stream),
+         copy_on_device_async(line, to, from, size, stream))
 
 /* With unified addressing either side may be the host's; what we allocated is checked, the rest is the caller's. */
 static CUresult copy_unified(CUdeviceptr to, CUdeviceptr from, size_t size) {
@@ -95,11 +98,15 @@ static CUresult copy_either_async(EventLine *line, CUdeviceptr to, CUdeviceptr f
   cl_event_uint(line, "bytes", size);
   return copy_unified(to, from, size);
 }
-EXPORTED(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t size, void *stream), copy_either_async(line, to, from, size, stream))
+EXPORTED(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t size, void *stream),
+         copy_either_async(line, to, from, size, stream))
 
-EXPORTED(cuMemcpyPeer, (CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size), copy_on_device(line, to, from, size))
+EXPORTED(cuMemcpyPeer, (CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size),
+         copy_on_device(line, to, from, size))
 
-EXPORTED(cuMemcpyPeerAsync, (CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size, void *stream), copy_on_device_async(line, to, from, size, stream))
+EXPORTED(cuMemcpyPeerAsync,
+         (CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size, void *stream),
+         copy_on_device_async(line, to, from, size, stream))
 
 /* -- copying rectangles and boxes -- */
 
@@ -155,9 +162,9 @@ static CUresult place(const Side *side, const Box *box, uintptr_t *start, size_t
   if (__builtin_mul_overflow(rows, *row, layer) || __builtin_mul_overflow(side->z, *layer, &first) ||
       __builtin_mul_overflow(side->y, *row, &bytes) || __builtin_add_overflow(first, bytes, &first) ||
       __builtin_add_overflow(first, side->x, &first) || __builtin_mul_overflow(box->depth - 1, *layer, &last_layer) ||
-      __builtin_mul_overflow(box->height - 1, *row, &last_row) || __builtin_add_overflow(last_layer, last_row, &bytes) ||
-      __builtin_add_overflow(bytes, box->width, &bytes) || __builtin_add_overflow(base, first, start) ||
-      __builtin_add_overflow(*start, bytes, &end))
+      __builtin_mul_overflow(box->height - 1, *row, &last_row) ||
+      __builtin_add_overflow(last_layer, last_row, &bytes) || __builtin_add_overflow(bytes, box->width, &bytes) ||
+      __builtin_add_overflow(base, first, start) || __builtin_add_overflow(*start, bytes, &end))
     return CUDA_ERROR_INVALID_VALUE;
   bool ours = side->type == TYPE_DEVICE || (side->type == TYPE_UNIFIED && cl_within(base, 1));
   bool within = !ours || (cl_within(base, 1) && cl_within(*start, bytes) && cl_within(base, first + bytes));
@@ -176,7 +183,8 @@ static CUresult copy_box(const Box *box) {
   if (result) return result;
   for (size_t z = 0; z < box->depth; z++)
     for (size_t y = 0; y < box->height; y++)
-      memmove((void *)(to + z * to_layer + y * to_row), (const void *)(from + z * from_layer + y * from_row), box->width);
+      memmove((void *)(to + z * to_layer + y * to_row), (const void *)(from + z * from_layer + y * from_row),
+              box->width);
   return CUDA_SUCCESS;
 }
 

@@ -72,7 +72,8 @@ static CUresult get_export_table(EventLine *line, const void **table, const void
     return cl_noted(line, CUDA_SUCCESS, "a table whose functions all answer 801");
   }
   /* the CUDA runtime needs these tables; libnvrtc and libnvJitLink accept this answer */
-  return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "no undocumented tables: the CUDA runtime cannot run on the emulated driver");
+  return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED,
+                  "no undocumented tables: the CUDA runtime cannot run on the emulated driver");
 }
 EXPORTED_ANY_TIME(cuGetExportTable, (const void **table, const void *uuid), get_export_table(line, table, uuid))
 
@@ -163,7 +164,8 @@ static CUresult device_get_attribute(EventLine *line, int *value, int attribute,
   cl_event_int(line, "attribute", attribute);
   return cl_device_attribute(attribute, value);
 }
-EXPORTED(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device), device_get_attribute(line, value, attribute, device))
+EXPORTED(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device),
+         device_get_attribute(line, value, attribute, device))
 
 static CUresult device_total_mem(EventLine *line, size_t *bytes, CUdevice device) {
   if (!bytes) return CUDA_ERROR_INVALID_VALUE;
@@ -188,7 +190,8 @@ static CUresult device_compute_capability(EventLine *line, int *major, int *mino
   *minor = profile()->arch % 10;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceComputeCapability, (int *major, int *minor, CUdevice device), device_compute_capability(line, major, minor, device))
+EXPORTED(cuDeviceComputeCapability, (int *major, int *minor, CUdevice device),
+         device_compute_capability(line, major, minor, device))
 
 static CUresult device_get_properties(EventLine *line, int *properties, CUdevice device) {
   if (!properties) return CUDA_ERROR_INVALID_VALUE;
@@ -204,7 +207,8 @@ static CUresult device_get_pci_bus_id(EventLine *line, char *text, int length, C
   snprintf(text, (size_t)length, "0000:%02x:00.0", device + 1);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceGetPCIBusId, (char *text, int length, CUdevice device), device_get_pci_bus_id(line, text, length, device))
+EXPORTED(cuDeviceGetPCIBusId, (char *text, int length, CUdevice device),
+         device_get_pci_bus_id(line, text, length, device))
 
 static CUresult device_get_by_pci_bus_id(EventLine *line, CUdevice *device, const char *text) {
   unsigned domain, bus, slot;
@@ -222,7 +226,8 @@ static CUresult device_can_access_peer(EventLine *line, int *can, CUdevice devic
   *can = device != peer;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceCanAccessPeer, (int *can, CUdevice device, CUdevice peer), device_can_access_peer(line, can, device, peer))
+EXPORTED(cuDeviceCanAccessPeer, (int *can, CUdevice device, CUdevice peer),
+         device_can_access_peer(line, can, device, peer))
 
 static CUresult device_get_exec_affinity_support(EventLine *line, int *supported, CUdevice device) {
   if (!supported) return CUDA_ERROR_INVALID_VALUE;
@@ -230,7 +235,8 @@ static CUresult device_get_exec_affinity_support(EventLine *line, int *supported
   *supported = 0;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceGetExecAffinitySupport, (int *supported, int type, CUdevice device), device_get_exec_affinity_support(line, supported, device))
+EXPORTED(cuDeviceGetExecAffinitySupport, (int *supported, int type, CUdevice device),
+         device_get_exec_affinity_support(line, supported, device))
 
 static CUresult device_get_default_mem_pool(EventLine *line, void **pool, CUdevice device) {
   if (!pool) return CUDA_ERROR_INVALID_VALUE;

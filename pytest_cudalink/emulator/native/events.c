@@ -139,11 +139,13 @@ static void close_event(char *line, size_t length) {
 void cl_event_end(const EventLine *members) {
   char line[EVENT_SIZE];
   pthread_mutex_lock(&events.lock);
-  size_t length = (size_t)snprintf(line, sizeof line, "{\"n\":%llu,\"pid\":%d,\"thread\":%ld%s",
-                                   (unsigned long long)events.count, (int)getpid(), (long)syscall(SYS_gettid), members->text);
+  size_t length =
+      (size_t)snprintf(line, sizeof line, "{\"n\":%llu,\"pid\":%d,\"thread\":%ld%s", (unsigned long long)events.count,
+                       (int)getpid(), (long)syscall(SYS_gettid), members->text);
   close_event(line, length);
   if (!events.ring) { /* not calloc: with MALLOC_PERTURB_ that writes to all of the 16 MiB */
-    void *pages = mmap(NULL, (size_t)EVENTS_KEPT * EVENT_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *pages =
+        mmap(NULL, (size_t)EVENTS_KEPT * EVENT_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages != MAP_FAILED) events.ring = pages;
   }
   if (events.ring) memcpy(events.ring[events.count % EVENTS_KEPT], line, strlen(line) + 1);

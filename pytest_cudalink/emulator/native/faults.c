@@ -17,9 +17,9 @@ typedef struct {
   unsigned number; /* in the order in which they were made, from 1; 0: no fault */
   bool met;        /* by a call */
   Sym symbol;
-  unsigned nth;    /* 1: the next call; 0: every call */
-  CUresult code;   /* 0: do not fail */
-  unsigned delay;  /* milliseconds */
+  unsigned nth;   /* 1: the next call; 0: every call */
+  CUresult code;  /* 0: do not fail */
+  unsigned delay; /* milliseconds */
 } Fault;
 
 static struct {

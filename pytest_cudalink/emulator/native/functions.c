@@ -63,9 +63,11 @@ static bool read_attributes(Function *function) {
     bool of_all = !strcmp(section.name, ".nv.info"), own = named(section.name, ".nv.info.", function->name);
     if ((of_all || own) && !read_info(function, &section, own)) return false;
     if (!strcmp(section.name, ".nv.constant3")) function->constant = (int)section.size;
-    else if (named(section.name, ".text.", function->name) && !function->registers) function->registers = (int)(section.info >> 24);
+    else if (named(section.name, ".text.", function->name) && !function->registers)
+      function->registers = (int)(section.info >> 24);
     else if (named(section.name, ".nv.shared.", function->name)) {
-      uint64_t reserve = cl_elf_arch(elf) >= FIRST_ARCH_WITH_RESERVE && section.size >= RESERVED_SHARED ? RESERVED_SHARED : 0;
+      uint64_t reserve =
+          cl_elf_arch(elf) >= FIRST_ARCH_WITH_RESERVE && section.size >= RESERVED_SHARED ? RESERVED_SHARED : 0;
       function->shared = (int)(section.size - reserve);
     }
   }
@@ -76,7 +78,8 @@ static bool read_attributes(Function *function) {
 bool cl_has_undefined(const Elf *elf) {
   ElfSymbol symbol;
   for (uint32_t at = 1; cl_elf_symbol(elf, at, &symbol); at++)
-    if (!symbol.section && symbol.info >> 4 == STB_GLOBAL && *symbol.name && strncmp(symbol.name, ".nv.", 4)) return true;
+    if (!symbol.section && symbol.info >> 4 == STB_GLOBAL && *symbol.name && strncmp(symbol.name, ".nv.", 4))
+      return true;
   return false;
 }
 
@@ -222,21 +225,24 @@ static CUresult func_get_attribute(EventLine *line, int *value, int attribute, F
   cl_event_int(line, "attribute", attribute);
   return get_attribute_of(function, attribute, value);
 }
-EXPORTED(cuFuncGetAttribute, (int *value, int attribute, Function *function), func_get_attribute(line, value, attribute, function))
+EXPORTED(cuFuncGetAttribute, (int *value, int attribute, Function *function),
+         func_get_attribute(line, value, attribute, function))
 
 static CUresult func_set_attribute(EventLine *line, Function *function, int attribute, int value) {
   cl_event_int(line, "attribute", attribute);
   cl_event_int(line, "value", value);
   return set_attribute_of(function, attribute, value);
 }
-EXPORTED(cuFuncSetAttribute, (Function *function, int attribute, int value), func_set_attribute(line, function, attribute, value))
+EXPORTED(cuFuncSetAttribute, (Function *function, int attribute, int value),
+         func_set_attribute(line, function, attribute, value))
 
 static CUresult kernel_get_attribute(EventLine *line, int *value, int attribute, Function *kernel, CUdevice device) {
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   cl_event_int(line, "attribute", attribute);
   return get_attribute_of(kernel, attribute, value);
 }
-EXPORTED(cuKernelGetAttribute, (int *value, int attribute, Function *kernel, CUdevice device), kernel_get_attribute(line, value, attribute, kernel, device))
+EXPORTED(cuKernelGetAttribute, (int *value, int attribute, Function *kernel, CUdevice device),
+         kernel_get_attribute(line, value, attribute, kernel, device))
 
 static CUresult kernel_set_attribute(EventLine *line, int attribute, int value, Function *kernel, CUdevice device) {
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
@@ -244,7 +250,8 @@ static CUresult kernel_set_attribute(EventLine *line, int attribute, int value, 
   cl_event_int(line, "value", value);
   return set_attribute_of(kernel, attribute, value);
 }
-EXPORTED(cuKernelSetAttribute, (int attribute, int value, Function *kernel, CUdevice device), kernel_set_attribute(line, attribute, value, kernel, device))
+EXPORTED(cuKernelSetAttribute, (int attribute, int value, Function *kernel, CUdevice device),
+         kernel_set_attribute(line, attribute, value, kernel, device))
 
 static CUresult known_function(const void *handle) {
   if (!lock_function(handle)) return CUDA_ERROR_INVALID_HANDLE;
@@ -259,7 +266,8 @@ static CUresult set_config(const void *handle, int config, int configs) {
 }
 EXPORTED(cuFuncSetCacheConfig, (Function *function, int config), set_config(function, config, CACHE_CONFIGS))
 EXPORTED(cuFuncSetSharedMemConfig, (Function *function, int config), set_config(function, config, SHARED_CONFIGS))
-EXPORTED(cuKernelSetCacheConfig, (Function *kernel, int config, CUdevice device), set_config(kernel, config, CACHE_CONFIGS))
+EXPORTED(cuKernelSetCacheConfig, (Function *kernel, int config, CUdevice device),
+         set_config(kernel, config, CACHE_CONFIGS))
 
 static CUresult name_of(const char **name, const void *handle) {
   if (!name) return CUDA_ERROR_INVALID_VALUE;
@@ -289,13 +297,15 @@ static CUresult func_get_param_info(EventLine *line, Function *function, size_t 
   cl_event_uint(line, "index", index);
   return parameter_of(function, index, offset, size);
 }
-EXPORTED(cuFuncGetParamInfo, (Function *function, size_t index, size_t *offset, size_t *size), func_get_param_info(line, function, index, offset, size))
+EXPORTED(cuFuncGetParamInfo, (Function *function, size_t index, size_t *offset, size_t *size),
+         func_get_param_info(line, function, index, offset, size))
 
 static CUresult kernel_get_param_info(EventLine *line, Function *kernel, size_t index, size_t *offset, size_t *size) {
   cl_event_uint(line, "index", index);
   return parameter_of(kernel, index, offset, size);
 }
-EXPORTED(cuKernelGetParamInfo, (Function *kernel, size_t index, size_t *offset, size_t *size), kernel_get_param_info(line, kernel, index, offset, size))
+EXPORTED(cuKernelGetParamInfo, (Function *kernel, size_t index, size_t *offset, size_t *size),
+         kernel_get_param_info(line, kernel, index, offset, size))
 
 static CUresult parameter_count_of(const void *handle, size_t *count) {
   if (!count) return CUDA_ERROR_INVALID_VALUE;

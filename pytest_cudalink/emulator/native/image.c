@@ -42,8 +42,7 @@ static size_t skip_space(const char *text, size_t at, size_t size) {
       at += 2;
       while (at + 1 < size && !(text[at] == '*' && text[at + 1] == '/')) at++;
       at = at + 2 < size ? at + 2 : size;
-    } else
-      break;
+    } else break;
   }
   return at;
 }
@@ -142,7 +141,8 @@ size_t cl_fatbin_usable(const uint8_t *data, size_t size, int arch) {
       char problem[128];
       Elf elf;
       bool packed = u64(data + at + 40) & FATBIN_PACKED;
-      if (!inside || (!packed && !cl_elf_open(&elf, data + at + entry, (size_t)payload, problem, sizeof problem))) return 0;
+      if (!inside || (!packed && !cl_elf_open(&elf, data + at + entry, (size_t)payload, problem, sizeof problem)))
+        return 0;
       found = true;
     }
     whole = whole && inside;
@@ -210,7 +210,8 @@ static bool strings_ok(const Elf *elf, uint32_t index, uint64_t *size) {
 bool cl_elf_open(Elf *elf, const void *data, size_t size, char *problem, size_t problem_size) {
   const uint8_t *bytes = data;
   memset(elf, 0, sizeof *elf);
-  if (size < 64 || memcmp(bytes, "\177ELF\x02\x01", 6)) return fail(problem, problem_size, "no 64-bit little-endian ELF header");
+  if (size < 64 || memcmp(bytes, "\177ELF\x02\x01", 6))
+    return fail(problem, problem_size, "no 64-bit little-endian ELF header");
   elf->data = bytes;
   elf->size = size;
   elf->abi_version = bytes[8];
@@ -228,7 +229,8 @@ bool cl_elf_open(Elf *elf, const void *data, size_t size, char *problem, size_t 
   if (segment_bytes && (segments > size || segment_bytes > size - segments))
     return fail(problem, problem_size, "the program headers end outside of the image");
   uint64_t names_size;
-  if (!strings_ok(elf, elf->names, &names_size)) return fail(problem, problem_size, "the section names are no string table");
+  if (!strings_ok(elf, elf->names, &names_size))
+    return fail(problem, problem_size, "the section names are no string table");
   for (uint32_t index = 1; index < elf->sections; index++) {
     const uint8_t *at = bytes + elf->section_table + (size_t)index * 64;
     uint32_t type = u32(at + 4);
@@ -246,7 +248,8 @@ bool cl_elf_open(Elf *elf, const void *data, size_t size, char *problem, size_t 
       const uint8_t *entry = bytes + offset + symbol * 24;
       uint16_t home = u16(entry + 6);
       if (u32(entry) >= strings) return fail(problem, problem_size, "a symbol's name starts outside of the names");
-      if (home >= elf->sections && home < 0xfff1) return fail(problem, problem_size, "a symbol lies in a section that is not there");
+      if (home >= elf->sections && home < 0xfff1)
+        return fail(problem, problem_size, "a symbol lies in a section that is not there");
     }
   }
   return true;
@@ -363,10 +366,13 @@ void cl_ptx_definitions(const char *text, size_t size, Definition *found, void *
         while (at < size && name_char(text[at])) at++;
         size_t word = at - start;
         if (word == 8 && !memcmp(text + start, ".visible", 8)) visible = true;
-        else if ((word == 5 && !memcmp(text + start, ".func", 5)) || (word == 6 && !memcmp(text + start, ".entry", 6))) function = true;
-        else if ((word == 7 && !memcmp(text + start, ".global", 7)) || (word == 6 && !memcmp(text + start, ".const", 6))) {
+        else if ((word == 5 && !memcmp(text + start, ".func", 5)) || (word == 6 && !memcmp(text + start, ".entry", 6)))
+          function = true;
+        else if ((word == 7 && !memcmp(text + start, ".global", 7)) ||
+                 (word == 6 && !memcmp(text + start, ".const", 6))) {
           if (!function) variable = true;
-        } else if ((word == 8 && !memcmp(text + start, ".version", 8)) || (word == 7 && !memcmp(text + start, ".target", 7)) ||
+        } else if ((word == 8 && !memcmp(text + start, ".version", 8)) ||
+                   (word == 7 && !memcmp(text + start, ".target", 7)) ||
                    (word == 13 && !memcmp(text + start, ".address_size", 13))) {
           while (at < size && text[at] != '\n') at++; /* directives that end with their line */
           break;
@@ -381,8 +387,7 @@ void cl_ptx_definitions(const char *text, size_t size, Definition *found, void *
       } else if (c == '[') {
         named = true;
         at++;
-      } else
-        at++;
+      } else at++;
     }
     if (at >= size || !text[at]) break;
     if (closed) {
@@ -397,8 +402,7 @@ void cl_ptx_definitions(const char *text, size_t size, Definition *found, void *
         at = after > at ? after - 1 : at;
       } else if (text[at] == '"') {
         for (at++; at < size && text[at] && text[at] != '"'; at++) {}
-      } else if (text[at] == '{')
-        depth++;
+      } else if (text[at] == '{') depth++;
       else if (text[at] == '}') {
         if (--depth == 0 && function) {
           at++;

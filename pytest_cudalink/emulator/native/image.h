@@ -28,8 +28,8 @@ typedef struct {
   uint8_t abi_version;
   uint64_t section_table;
   uint32_t sections;
-  uint32_t names;       /* section with the section names */
-  uint32_t symbols;     /* section with the symbols; 0: none */
+  uint32_t names;   /* section with the section names */
+  uint32_t symbols; /* section with the symbols; 0: none */
 } Elf;
 
 typedef struct {

@@ -116,8 +116,7 @@ static void within_nvjitlink(bool enter) {
 
 static Library *library_for(int arch) {
   const Config *config = cl_config();
-  if (arch < FIRST_ARCH_OF_13 && config->version >= 13000)
-    return load(&old, config->nvjitlink_old) ? &old : NULL;
+  if (arch < FIRST_ARCH_OF_13 && config->version >= 13000) return load(&old, config->nvjitlink_old) ? &old : NULL;
   return load(&current, config->nvjitlink) ? &current : NULL;
 }
 
@@ -130,10 +129,12 @@ void cl_text_free(LinkText *text) {
 /* The new text in one of nvJitLink's logs, without the lines that a driver does not write; NULL if there is no text. */
 static char *news(Linker *linker, bool errors) {
   size_t size = 0, *seen = errors ? &linker->error_seen : &linker->info_seen;
-  int failed = errors ? linker->library->error_size(linker->handle, &size) : linker->library->info_size(linker->handle, &size);
+  int failed =
+      errors ? linker->library->error_size(linker->handle, &size) : linker->library->info_size(linker->handle, &size);
   if (failed || size <= *seen + 1) return NULL;
   char *log = calloc(1, size + 1), *out = calloc(1, size + 1);
-  if (log && out && !(errors ? linker->library->error(linker->handle, log) : linker->library->info(linker->handle, log))) {
+  if (log && out &&
+      !(errors ? linker->library->error(linker->handle, log) : linker->library->info(linker->handle, log))) {
     size_t length = strlen(log), to = 0;
     for (size_t at = *seen < length ? *seen : length; at < length;) {
       size_t end = at;
@@ -168,8 +169,10 @@ CUresult cl_linker_open(Linker **out, const LinkOptions *options, LinkText *text
   if (!library) {
     const Config *config = cl_config();
     const char *release = options->arch < FIRST_ARCH_OF_13 && config->version >= 13000 ? LAST_OF_12 : config->toolchain;
-    if (asprintf(&text->error, "error   : the emulated driver links through nvJitLink %s, which was not found; get it with: "
-                               "cudalink toolchain add %s", release, release) < 0)
+    if (asprintf(&text->error,
+                 "error   : the emulated driver links through nvJitLink %s, which was not found; get it with: "
+                 "cudalink toolchain add %s",
+                 release, release) < 0)
       text->error = NULL;
     return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
   }
@@ -196,7 +199,8 @@ CUresult cl_linker_open(Linker **out, const LinkOptions *options, LinkText *text
   if (options->debug) list[count++] = "-g";
   if (options->line_info) list[count++] = "-lineinfo";
   if (options->verbose) list[count++] = "-verbose";
-  for (size_t at = 0; at < options->extra_size; at += strlen(options->extra + at) + 1) list[count++] = options->extra + at;
+  for (size_t at = 0; at < options->extra_size; at += strlen(options->extra + at) + 1)
+    list[count++] = options->extra + at;
   within_nvjitlink(true);
   int code = library->create(&linker->handle, count, list);
   within_nvjitlink(false);
@@ -215,11 +219,11 @@ CUresult cl_linker_open(Linker **out, const LinkOptions *options, LinkText *text
   return CUDA_SUCCESS;
 }
 
-CUresult cl_linker_add(Linker *linker, ImageKind kind, bool host_object, const void *data, size_t size, const char *name,
-                       LinkText *text) {
+CUresult cl_linker_add(Linker *linker, ImageKind kind, bool host_object, const void *data, size_t size,
+                       const char *name, LinkText *text) {
   static const int types[] = {
-      [IMAGE_PTX] = INPUT_PTX,       [IMAGE_ELF] = INPUT_CUBIN,         [IMAGE_FATBIN] = INPUT_FATBIN,
-      [IMAGE_LTOIR] = INPUT_LTOIR,   [IMAGE_ARCHIVE] = INPUT_LIBRARY,
+      [IMAGE_PTX] = INPUT_PTX,     [IMAGE_ELF] = INPUT_CUBIN,       [IMAGE_FATBIN] = INPUT_FATBIN,
+      [IMAGE_LTOIR] = INPUT_LTOIR, [IMAGE_ARCHIVE] = INPUT_LIBRARY,
   };
   within_nvjitlink(true);
   int code = linker->library->add(linker->handle, host_object ? INPUT_OBJECT : types[kind], data, size, name);
@@ -228,7 +232,7 @@ CUresult cl_linker_add(Linker *linker, ImageKind kind, bool host_object, const v
   if (!code) return CUDA_SUCCESS;
   if (code == NVJ_PTX_COMPILE)
     return text->error && strstr(text->error, "Unsupported .version") ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION
-                                                                     : CUDA_ERROR_INVALID_PTX;
+                                                                      : CUDA_ERROR_INVALID_PTX;
   if (code == NVJ_LTO_NOT_ENABLED) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   EventLine line;
   cl_event_begin(&line);

@@ -97,7 +97,8 @@ static void check_values(State *state, const char *call) {
   for (unsigned from = 0, piece; from < state->count && !state->values_dead; from += piece) {
     piece = state->count - from < 64 ? state->count - from : 64;
     if (!cl_read_safely(state->values + from, here, piece * sizeof *here)) {
-      violation(state->id, call, "optionValues", "unmapped", "the array given to cuLinkCreate", "no memory at that address");
+      violation(state->id, call, "optionValues", "unmapped", "the array given to cuLinkCreate",
+                "no memory at that address");
       state->values_dead = true;
     }
     for (unsigned at = 0; at < piece && !state->values_dead; at++) {
@@ -141,7 +142,8 @@ static void check_log(State *state, Log *log, int option, const char *call) {
   snprintf(expected, sizeof expected, "%zu bytes of own text", log->written);
   if (strcmp(problem, "unmapped") && cl_read_safely(log->buffer, here, 24)) {
     int to = 0;
-    for (int at = 0; at < 16; at++) to += snprintf(found + to, sizeof found - (size_t)to, "%02x ", (unsigned char)here[at]);
+    for (int at = 0; at < 16; at++)
+      to += snprintf(found + to, sizeof found - (size_t)to, "%02x ", (unsigned char)here[at]);
   }
   violation(state->id, call, cl_option_name(option), problem, expected, found);
   log->dead = true;
@@ -156,14 +158,17 @@ void cl_check_memory(State *state, const char *call) {
 
 void cl_report_destroyed(uint64_t state, const char *call) {
   if (!cl_config()->lifetime) return;
-  violation(state, call, "CUlinkState", "used after cuLinkDestroy", "a state that is alive", "the handle of a destroyed one");
+  violation(state, call, "CUlinkState", "used after cuLinkDestroy", "a state that is alive",
+            "the handle of a destroyed one");
 }
 
 int cl_find_overlaps(const State *fresh, Overlap found[OVERLAPS]) {
   struct {
     const void *start;
     size_t size;
-  } own[3] = {{fresh->values, fresh->count * 8}, {fresh->info.buffer, fresh->info.capacity}, {fresh->error.buffer, fresh->error.capacity}};
+  } own[3] = {{fresh->values, fresh->count * 8},
+              {fresh->info.buffer, fresh->info.capacity},
+              {fresh->error.buffer, fresh->error.capacity}};
   int count = 0;
   if (!cl_config()->lifetime) return 0;
   for (State *other = cl_states; other; other = other->next) {

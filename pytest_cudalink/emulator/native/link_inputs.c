@@ -40,7 +40,8 @@ static void keep_definition(void *context, const char *name, size_t length) {
 
 enum { STB_GLOBAL = 1, STT_SECTION = 3 };
 
-static void each_definition(ImageKind kind, const void *data, size_t size, const Elf *elf, Definition *found, void *context) {
+static void each_definition(ImageKind kind, const void *data, size_t size, const Elf *elf, Definition *found,
+                            void *context) {
   if (kind == IMAGE_PTX) {
     cl_ptx_definitions(data, size, found, context);
     return;
@@ -52,12 +53,13 @@ static void each_definition(ImageKind kind, const void *data, size_t size, const
 }
 
 /* The driver refuses a second strong definition when it is added; nvJitLink would link it and print to stdout. */
-static CUresult check_duplicates(State *state, ImageKind kind, const void *data, size_t size, const Elf *elf, const char *name) {
+static CUresult check_duplicates(State *state, ImageKind kind, const void *data, size_t size, const Elf *elf,
+                                 const char *name) {
   Search search = {.state = state, .input = name};
   each_definition(kind, data, size, elf, look_for_clash, &search);
   if (search.clash) {
-    cl_log_error(state, "error   : Multiple definition of '%s' in '%s', first defined in '%s'", search.clash->name, name,
-              search.clash->input);
+    cl_log_error(state, "error   : Multiple definition of '%s' in '%s', first defined in '%s'", search.clash->name,
+                 name, search.clash->input);
     return cl_poison(state, CUDA_ERROR_INVALID_SOURCE);
   }
   each_definition(kind, data, size, elf, keep_definition, &search);
@@ -99,7 +101,10 @@ static uint8_t *padded(const uint8_t *data, size_t size, size_t wanted) {
   return copy;
 }
 
-enum { UNREAD_TAIL = 64, SMALLEST_ARCHIVE = 68 }; /* bytes at the end of the last header that a real driver does not read */
+enum {
+  UNREAD_TAIL = 64,
+  SMALLEST_ARCHIVE = 68
+}; /* bytes at the end of the last header that a real driver does not read */
 
 static CUresult not_recognized(State *state, int times) {
   while (times-- > 0) cl_log_error(state, "error   : Binary format for key='0', ident='' is not recognized");
@@ -117,7 +122,8 @@ static CUresult check_ptx_limit(State *state, const char *data) {
   int version, target, line = 1, limit = cl_config()->ptx_limit;
   if (!limit || !cl_ptx_head(data, strlen(data), &version, &target) || version <= limit) return CUDA_SUCCESS;
   for (const char *at = data; at < strstr(data, ".version"); at++) line += *at == '\n';
-  cl_log_error(state, "ptxas application ptx input, line %d; fatal   : Unsupported .version %d.%d; current version is '%d.%d'",
+  cl_log_error(state,
+               "ptxas application ptx input, line %d; fatal   : Unsupported .version %d.%d; current version is '%d.%d'",
                line, version / 10, version % 10, limit / 10, limit % 10);
   cl_ptx_failure = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   return cl_ptx_failure;
@@ -138,8 +144,8 @@ static CUresult add_ptx(State *state, const char *data, const char *name) {
   if (check_ptx_limit(state, data)) return cl_ptx_failure;
   Search search = {.state = state, .input = name};
   if (!state->without_code) each_definition(IMAGE_PTX, data, strlen(data), NULL, look_for_clash, &search);
-  CUresult result = search.clash ? compile_apart(state, data, name)
-                                 : give(state, IMAGE_PTX, false, data, strlen(data) + 1, name);
+  CUresult result =
+      search.clash ? compile_apart(state, data, name) : give(state, IMAGE_PTX, false, data, strlen(data) + 1, name);
   if (result) cl_ptx_failure = result;
   return result ? result : check_duplicates(state, IMAGE_PTX, data, strlen(data), NULL, name);
 }
@@ -161,7 +167,8 @@ static CUresult add_cubin(State *state, const uint8_t *data, size_t size, const 
   char problem[128];
   uint8_t *copy = NULL;
   uint64_t end = size >= ELF_HEADER ? sections_end(data) : 0;
-  if (end > size && size < 2 * ELF_HEADER && data[4] == 2) return cl_poison(state, cut_short(state, "a cubin", name, size));
+  if (end > size && size < 2 * ELF_HEADER && data[4] == 2)
+    return cl_poison(state, cut_short(state, "a cubin", name, size));
   if (size >= 18 && cl_little(data + TYPE_AT, 2) != ET_REL) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
   if (size >= 5 && data[4] != 2) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
   if (size < ELF_HEADER) {
@@ -298,8 +305,8 @@ static CUresult add_input(State *state, int type, const uint8_t *data, size_t si
 
 static CUresult check_input_options(unsigned count, const int *keys, void *const *values) {
   static const bool allowed[OPTION_COUNT] = {
-      [MAX_REGISTERS] = true, [THREADS_PER_BLOCK] = true, [OPTIMIZATION_LEVEL] = true, [DEBUG_INFO] = true,
-      [LOG_VERBOSE] = true,   [LINE_INFO] = true,         [CACHE_MODE] = true,         [POSITION_INDEPENDENT] = true,
+      [MAX_REGISTERS] = true, [THREADS_PER_BLOCK] = true, [OPTIMIZATION_LEVEL] = true,  [DEBUG_INFO] = true,
+      [LOG_VERBOSE] = true,   [LINE_INFO] = true,         [CACHE_MODE] = true,          [POSITION_INDEPENDENT] = true,
       [MIN_CTA] = true,       [MAX_THREADS] = true,       [OVERRIDE_DIRECTIVES] = true, [SPLIT_COMPILE] = true,
   };
   if (count && (!keys || !values)) return CUDA_ERROR_INVALID_VALUE;
@@ -310,7 +317,8 @@ static CUresult check_input_options(unsigned count, const int *keys, void *const
 
 CUresult cl_add_data(State *state, int type, const void *data, size_t size, const char *name, unsigned count,
                      const int *keys, void *const *values) {
-  if (!data || !size || type < 0 || type >= TYPES || check_input_options(count, keys, values)) return CUDA_ERROR_INVALID_VALUE;
+  if (!data || !size || type < 0 || type >= TYPES || check_input_options(count, keys, values))
+    return CUDA_ERROR_INVALID_VALUE;
   if (state->completed) return CUDA_ERROR_INVALID_VALUE;
   if (state->poison) return state->poison;
   state->inputs++;

@@ -117,7 +117,8 @@ static CUresult release(uintptr_t address, Kind kind, Kind or_kind) {
   Allocation taken = {0};
   pthread_mutex_lock(&lock);
   size_t at = find(address, &inside);
-  bool found = inside && memory.list[at].start == address && (memory.list[at].kind == kind || memory.list[at].kind == or_kind);
+  bool found =
+      inside && memory.list[at].start == address && (memory.list[at].kind == kind || memory.list[at].kind == or_kind);
   if (found) taken = take_out(at);
   pthread_mutex_unlock(&lock);
   if (!found) return CUDA_ERROR_INVALID_VALUE;
@@ -182,7 +183,8 @@ OLD_ENTRY_POINT(cuMemAllocPitch)
 OLD_ENTRY_POINT(cuMemGetAddressRange)
 OLD_ENTRY_POINT(cuMemHostGetDevicePointer)
 
-static CUresult mem_alloc_pitch(EventLine *line, CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element) {
+static CUresult mem_alloc_pitch(EventLine *line, CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
+                                unsigned element) {
   if (!out || !pitch || !width || !height || (element != 4 && element != 8 && element != 16))
     return CUDA_ERROR_INVALID_VALUE;
   CUresult state;
@@ -199,7 +201,8 @@ static CUresult mem_alloc_pitch(EventLine *line, CUdeviceptr *out, size_t *pitch
   cl_event_uint(line, "bytes", row * height);
   return result;
 }
-EXPORTED(cuMemAllocPitch_v2, (CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element), mem_alloc_pitch(line, out, pitch, width, height, element))
+EXPORTED(cuMemAllocPitch_v2, (CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element),
+         mem_alloc_pitch(line, out, pitch, width, height, element))
 
 static CUresult mem_alloc_managed(EventLine *line, CUdeviceptr *out, size_t size, unsigned flags) {
   if (!out || !size || (flags != ATTACH_GLOBAL && flags != ATTACH_HOST)) {
@@ -235,7 +238,8 @@ static CUresult mem_alloc_async(EventLine *line, CUdeviceptr *out, size_t size, 
 }
 EXPORTED(cuMemAllocAsync, (CUdeviceptr *out, size_t size, void *stream), mem_alloc_async(line, out, size, stream))
 
-EXPORTED(cuMemAllocFromPoolAsync, (CUdeviceptr *out, size_t size, void *pool, void *stream), mem_alloc_async(line, out, size, stream))
+EXPORTED(cuMemAllocFromPoolAsync, (CUdeviceptr *out, size_t size, void *pool, void *stream),
+         mem_alloc_async(line, out, size, stream))
 
 static CUresult mem_free(EventLine *line, CUdeviceptr address) {
   CUresult state = cl_check_context();
@@ -276,7 +280,8 @@ static CUresult mem_get_address_range(CUdeviceptr *base, size_t *size, CUdevicep
   pthread_mutex_unlock(&lock);
   return inside ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
-EXPORTED(cuMemGetAddressRange_v2, (CUdeviceptr *base, size_t *size, CUdeviceptr address), mem_get_address_range(base, size, address))
+EXPORTED(cuMemGetAddressRange_v2, (CUdeviceptr *base, size_t *size, CUdeviceptr address),
+         mem_get_address_range(base, size, address))
 
 /* -- host memory -- */
 
@@ -323,7 +328,8 @@ static CUresult register_host(void *block, size_t size, unsigned flags) {
   bool inside;
   CUresult result;
   Context *context = cl_context(&result);
-  if (!block || !size || flags > REGISTER_FLAGS || size > UINTPTR_MAX - (uintptr_t)block) return CUDA_ERROR_INVALID_VALUE;
+  if (!block || !size || flags > REGISTER_FLAGS || size > UINTPTR_MAX - (uintptr_t)block)
+    return CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
   pthread_mutex_lock(&lock);
   size_t at = find((uintptr_t)block, &inside);
@@ -356,7 +362,8 @@ static CUresult mem_host_get_device_pointer(CUdeviceptr *address, void *block, u
   *address = (CUdeviceptr)(uintptr_t)block;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuMemHostGetDevicePointer_v2, (CUdeviceptr *address, void *block, unsigned flags), mem_host_get_device_pointer(address, block, flags))
+EXPORTED(cuMemHostGetDevicePointer_v2, (CUdeviceptr *address, void *block, unsigned flags),
+         mem_host_get_device_pointer(address, block, flags))
 
 static CUresult mem_host_get_flags(unsigned *flags, void *block) {
   if (!flags) return CUDA_ERROR_INVALID_VALUE;
@@ -435,7 +442,8 @@ static CUresult pointer_get_attribute(EventLine *line, void *out, int attribute,
   cl_event_int(line, "attribute", attribute);
   return pointer_attribute(out, attribute, address, context);
 }
-EXPORTED(cuPointerGetAttribute, (void *out, int attribute, CUdeviceptr address), pointer_get_attribute(line, out, attribute, address))
+EXPORTED(cuPointerGetAttribute, (void *out, int attribute, CUdeviceptr address),
+         pointer_get_attribute(line, out, attribute, address))
 
 static CUresult pointer_get_attributes(unsigned count, const int *attributes, void **out, CUdeviceptr address) {
   if (!attributes || !out || !count) return CUDA_ERROR_INVALID_VALUE;
@@ -448,4 +456,5 @@ static CUresult pointer_get_attributes(unsigned count, const int *attributes, vo
       memset(out[at], 0, is_wide(attributes[at]) ? 8 : 4);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuPointerGetAttributes, (unsigned count, const int *attributes, void **out, CUdeviceptr address), pointer_get_attributes(count, attributes, out, address))
+EXPORTED(cuPointerGetAttributes, (unsigned count, const int *attributes, void **out, CUdeviceptr address),
+         pointer_get_attributes(count, attributes, out, address))

@@ -18,13 +18,16 @@ enum { NAME_ROOM = 160 }; /* of a name in an event */
 
 /* -- loading and unloading -- */
 
-static CUresult load_module_with_options(Module **out, const void *data, unsigned count, const int *keys, void **values) {
+static CUresult load_module_with_options(Module **out, const void *data, unsigned count, const int *keys,
+                                         void **values) {
   CUresult result = cl_check_context();
   if (!out || !data) return CUDA_ERROR_INVALID_VALUE;
   return result ? result : cl_load_with_options(cl_load_module, out, data, count, keys, values);
 }
 
-static CUresult load_plainly(Module **out, const void *data) { return load_module_with_options(out, data, 0, NULL, NULL); }
+static CUresult load_plainly(Module **out, const void *data) {
+  return load_module_with_options(out, data, 0, NULL, NULL);
+}
 
 EXPORTED(cuModuleLoadData, (Module **module, const void *data), load_plainly(module, data))
 EXPORTED(cuModuleLoadFatBinary, (Module **module, const void *data), load_plainly(module, data))
@@ -41,11 +44,13 @@ static CUresult module_load(Module **module, const char *path) {
 }
 EXPORTED(cuModuleLoad, (Module **module, const char *path), module_load(module, path))
 
-static CUresult module_load_data_ex(EventLine *line, Module **module, const void *data, unsigned count, int *keys, void **values) {
+static CUresult module_load_data_ex(EventLine *line, Module **module, const void *data, unsigned count, int *keys,
+                                    void **values) {
   cl_event_uint(line, "options", count);
   return load_module_with_options(module, data, count, keys, values);
 }
-EXPORTED(cuModuleLoadDataEx, (Module **module, const void *data, unsigned count, int *keys, void **values), module_load_data_ex(line, module, data, count, keys, values))
+EXPORTED(cuModuleLoadDataEx, (Module **module, const void *data, unsigned count, int *keys, void **values),
+         module_load_data_ex(line, module, data, count, keys, values))
 EXPORTED(cuModuleUnload, (Module *module), cl_unload(module, MODULE_MAGIC))
 
 enum { EAGER = 1, LAZY = 2 }; /* CUmoduleLoadingMode */
@@ -72,7 +77,8 @@ static CUresult module_get_function(EventLine *line, Function **out, Module *han
   cl_event_text(line, "name", name, NAME_ROOM);
   return result;
 }
-EXPORTED(cuModuleGetFunction, (Function **out, Module *handle, const char *name), module_get_function(line, out, handle, name))
+EXPORTED(cuModuleGetFunction, (Function **out, Module *handle, const char *name),
+         module_get_function(line, out, handle, name))
 
 static CUresult module_get_function_count(unsigned *count, Module *handle) {
   if (!count) return CUDA_ERROR_INVALID_VALUE;
@@ -97,7 +103,8 @@ static CUresult module_enumerate_functions(void **functions, unsigned room, Modu
   pthread_mutex_unlock(&cl_modules_lock);
   return result;
 }
-EXPORTED(cuModuleEnumerateFunctions, (void **functions, unsigned room, Module *handle), module_enumerate_functions(functions, room, handle))
+EXPORTED(cuModuleEnumerateFunctions, (void **functions, unsigned room, Module *handle),
+         module_enumerate_functions(functions, room, handle))
 
 /* -- variables -- */
 
@@ -143,14 +150,16 @@ static void place_globals(Module *module) {
   }
 }
 
-static CUresult global_of(Module *handle, uint32_t magic, CUdeviceptr *address, size_t *size, const char *name, bool managed) {
+static CUresult global_of(Module *handle, uint32_t magic, CUdeviceptr *address, size_t *size, const char *name,
+                          bool managed) {
   if (!name || !*name || (!address && !size)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   Module *module = cl_find_module(handle, magic);
   if (module) {
     result = module->on_device;
-    if (!result && managed && !is_managed(&module->elf, name)) result = CUDA_ERROR_NOT_FOUND; /* kernels too (measured) */
+    if (!result && managed && !is_managed(&module->elf, name))
+      result = CUDA_ERROR_NOT_FOUND; /* kernels too (measured) */
     if (!result) {
       place_globals(module);
       result = get_global(module, name, address, size);
@@ -165,7 +174,8 @@ static CUresult module_get_global(CUdeviceptr *address, size_t *size, Module *mo
   if (state) return state;
   return global_of(module, MODULE_MAGIC, address, size, name, false);
 }
-EXPORTED(cuModuleGetGlobal_v2, (CUdeviceptr *address, size_t *size, Module *module, const char *name), module_get_global(address, size, module, name))
+EXPORTED(cuModuleGetGlobal_v2, (CUdeviceptr *address, size_t *size, Module *module, const char *name),
+         module_get_global(address, size, module, name))
 OLD_ENTRY_POINT(cuModuleGetGlobal)
 
 /* -- libraries -- */
@@ -180,15 +190,21 @@ static CUresult check_library_options(unsigned count, const int *keys, void *con
   return CUDA_SUCCESS;
 }
 
-static CUresult library_load_data(EventLine *line, Module **library, const void *data, int *jit_keys, void **jit_values, unsigned jit_count, int *keys, void **values, unsigned count) {
+static CUresult library_load_data(EventLine *line, Module **library, const void *data, int *jit_keys, void **jit_values,
+                                  unsigned jit_count, int *keys, void **values, unsigned count) {
   CUresult result = check_library_options(count, keys, values);
   if (!result) result = cl_load_with_options(cl_load_library, library, data, jit_count, jit_keys, jit_values);
   cl_event_uint(line, "options", jit_count);
   return result;
 }
-EXPORTED(cuLibraryLoadData, (Module **library, const void *data, int *jit_keys, void **jit_values, unsigned jit_count, int *keys, void **values, unsigned count), library_load_data(line, library, data, jit_keys, jit_values, jit_count, keys, values, count))
+EXPORTED(cuLibraryLoadData,
+         (Module **library, const void *data, int *jit_keys, void **jit_values, unsigned jit_count, int *keys,
+          void **values, unsigned count),
+         library_load_data(line, library, data, jit_keys, jit_values, jit_count, keys, values, count))
 
-static CUresult library_load_from_file(EventLine *line, Module **library, const char *path, int *jit_keys, void **jit_values, unsigned jit_count, int *keys, void **values, unsigned count) {
+static CUresult library_load_from_file(EventLine *line, Module **library, const char *path, int *jit_keys,
+                                       void **jit_values, unsigned jit_count, int *keys, void **values,
+                                       unsigned count) {
   void *data = NULL;
   size_t size;
   CUresult result = check_library_options(count, keys, values);
@@ -200,7 +216,10 @@ static CUresult library_load_from_file(EventLine *line, Module **library, const 
   cl_event_uint(line, "options", jit_count);
   return result;
 }
-EXPORTED(cuLibraryLoadFromFile, (Module **library, const char *path, int *jit_keys, void **jit_values, unsigned jit_count, int *keys, void **values, unsigned count), library_load_from_file(line, library, path, jit_keys, jit_values, jit_count, keys, values, count))
+EXPORTED(cuLibraryLoadFromFile,
+         (Module **library, const char *path, int *jit_keys, void **jit_values, unsigned jit_count, int *keys,
+          void **values, unsigned count),
+         library_load_from_file(line, library, path, jit_keys, jit_values, jit_count, keys, values, count))
 EXPORTED(cuLibraryUnload, (Module *library), cl_unload(library, LIBRARY_MAGIC))
 
 static CUresult library_get_kernel(EventLine *line, Function **out, Module *handle, const char *name) {
@@ -216,7 +235,8 @@ static CUresult library_get_kernel(EventLine *line, Function **out, Module *hand
   cl_event_text(line, "name", name, NAME_ROOM);
   return result;
 }
-EXPORTED(cuLibraryGetKernel, (Function **out, Module *handle, const char *name), library_get_kernel(line, out, handle, name))
+EXPORTED(cuLibraryGetKernel, (Function **out, Module *handle, const char *name),
+         library_get_kernel(line, out, handle, name))
 
 static CUresult library_get_kernel_count(unsigned *count, Module *handle) {
   if (!count) return CUDA_ERROR_INVALID_VALUE;
@@ -244,7 +264,8 @@ static CUresult library_enumerate_kernels(void **kernels, unsigned room, Module 
   pthread_mutex_unlock(&cl_modules_lock);
   return result;
 }
-EXPORTED(cuLibraryEnumerateKernels, (void **kernels, unsigned room, Module *handle), library_enumerate_kernels(kernels, room, handle))
+EXPORTED(cuLibraryEnumerateKernels, (void **kernels, unsigned room, Module *handle),
+         library_enumerate_kernels(kernels, room, handle))
 
 static CUresult library_get_module(Module **module, Module *handle) {
   if (!module) return CUDA_ERROR_INVALID_VALUE;
@@ -267,11 +288,13 @@ static CUresult library_get_global(CUdeviceptr *address, size_t *size, Module *l
   if (state) return state;
   return global_of(library, LIBRARY_MAGIC, address, size, name, false);
 }
-EXPORTED(cuLibraryGetGlobal, (CUdeviceptr *address, size_t *size, Module *library, const char *name), library_get_global(address, size, library, name))
+EXPORTED(cuLibraryGetGlobal, (CUdeviceptr *address, size_t *size, Module *library, const char *name),
+         library_get_global(address, size, library, name))
 
 static CUresult library_get_managed(CUdeviceptr *address, size_t *size, Module *library, const char *name) {
   CUresult state = cl_check_context();
   if (state) return state;
   return global_of(library, LIBRARY_MAGIC, address, size, name, true);
 }
-EXPORTED(cuLibraryGetManaged, (CUdeviceptr *address, size_t *size, Module *library, const char *name), library_get_managed(address, size, library, name))
+EXPORTED(cuLibraryGetManaged, (CUdeviceptr *address, size_t *size, Module *library, const char *name),
+         library_get_managed(address, size, library, name))

@@ -21,13 +21,12 @@ __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL
 
 Module *cl_find_module(const void *handle, uint32_t magic) {
   for (Module *module = modules; module; module = module->next)
-    if (module->magic == magic ? handle == module : magic == MODULE_MAGIC && handle == &module->as_module) return module;
+    if (module->magic == magic ? handle == module : magic == MODULE_MAGIC && handle == &module->as_module)
+      return module;
   return NULL;
 }
 
-void *cl_module_handle(Module *module) {
-  return module->magic == LIBRARY_MAGIC ? (void *)&module->as_module : module;
-}
+void *cl_module_handle(Module *module) { return module->magic == LIBRARY_MAGIC ? (void *)&module->as_module : module; }
 
 Function *cl_find_function(const void *handle) {
   for (Module *module = modules; module; module = module->next)
@@ -94,7 +93,8 @@ static const uint8_t *pick(const uint8_t *fatbin, size_t size, size_t *picked, b
 static CUresult adopt(Module *module, void *image, size_t size) {
   char problem[128];
   module->image = image;
-  if (!cl_elf_open(&module->elf, image, size, problem, sizeof problem) || module->elf.machine != EM_CUDA) return CUDA_ERROR_INVALID_IMAGE;
+  if (!cl_elf_open(&module->elf, image, size, problem, sizeof problem) || module->elf.machine != EM_CUDA)
+    return CUDA_ERROR_INVALID_IMAGE;
   return runs_here(cl_elf_arch(&module->elf)) ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
@@ -204,7 +204,8 @@ static void write_log(const LogBuffer *log, const char *text, uint64_t *values) 
   cl_write_safely(values + log->slot, &size, sizeof size);
 }
 
-CUresult cl_load_with_options(Load *load_as, Module **out, const void *data, unsigned count, const int *keys, void **values) {
+CUresult cl_load_with_options(Load *load_as, Module **out, const void *data, unsigned count, const int *keys,
+                              void **values) {
   struct timespec started;
   JitOptions options = cl_device_options();
   LinkText text = {0};

@@ -24,7 +24,7 @@ typedef struct Module {
   Elf elf;
   CUresult state;     /* of a library: what its first use answers */
   CUresult on_device; /* of a library: what its first use on the device answers */
-  char as_module; /* of a library: its address is the handle of its module */
+  char as_module;     /* of a library: its address is the handle of its module */
   Function *functions;
   bool placed;
   Global *globals;

@@ -155,7 +155,9 @@ EXPORT Result nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
   return SUCCESS;
 }
 
-EXPORT Result nvmlDeviceGetHandleByIndex(unsigned index, void **device) { return nvmlDeviceGetHandleByIndex_v2(index, device); }
+EXPORT Result nvmlDeviceGetHandleByIndex(unsigned index, void **device) {
+  return nvmlDeviceGetHandleByIndex_v2(index, device);
+}
 
 static Result check(const void *device) {
   if (!ready()) return UNINITIALIZED;
@@ -171,7 +173,8 @@ EXPORT Result nvmlDeviceGetName(void *device, char *out, unsigned size) {
 EXPORT Result nvmlDeviceGetUUID(void *device, char *out, unsigned size) {
   char text[64];
   Result result = check(device);
-  snprintf(text, sizeof text, "GPU-6375646c-696e-6b2d-656d-756c00%02x%02x%02x", profile()->arch, 0, (unsigned)(uintptr_t)device - 1);
+  snprintf(text, sizeof text, "GPU-6375646c-696e-6b2d-656d-756c00%02x%02x%02x", profile()->arch, 0,
+           (unsigned)(uintptr_t)device - 1);
   return result ? result : give(out, size, text);
 }
 

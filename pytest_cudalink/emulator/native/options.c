@@ -50,9 +50,7 @@ static const char *const option_names[OPTION_COUNT] = {
     [SPLIT_COMPILE] = "CU_JIT_SPLIT_COMPILE",
 };
 
-const char *cl_option_name(int key) {
-  return key >= 0 && key < OPTION_COUNT ? option_names[key] : "an unknown option";
-}
+const char *cl_option_name(int key) { return key >= 0 && key < OPTION_COUNT ? option_names[key] : "an unknown option"; }
 
 /* Whatever form a target has, the driver compiles for the architecture-specific profile (measured). */
 static char specific_profile(int arch) { return arch >= FIRST_SPECIFIC_ARCH ? 'a' : 0; }
@@ -100,7 +98,8 @@ static CUresult extra_option(LinkOptions *options, const char *format, ...) {
 static CUresult name_options(LinkOptions *options, const char *option, uint64_t array, uint64_t count) {
   for (uint64_t at = 0; at < count; at++) {
     const char *name;
-    if (!cl_read_safely((const char *const *)(uintptr_t)array + at, &name, sizeof name) || !name) return CUDA_ERROR_INVALID_VALUE;
+    if (!cl_read_safely((const char *const *)(uintptr_t)array + at, &name, sizeof name) || !name)
+      return CUDA_ERROR_INVALID_VALUE;
     CUresult result = extra_option(options, "%s=%s", option, name);
     if (result) return result;
   }
@@ -120,7 +119,8 @@ static CUresult read_option(LinkOptions *options, int key, uint64_t value) {
     case LINE_INFO: options->line_info = (uint32_t)value != 0; break;
     case CACHE_MODE:
       if ((uint32_t)value > 2) return CUDA_ERROR_INVALID_VALUE;
-      return (uint32_t)value ? extra_option(options, "-Xptxas=-dlcm=%s", (uint32_t)value == 1 ? "cg" : "ca") : CUDA_SUCCESS;
+      return (uint32_t)value ? extra_option(options, "-Xptxas=-dlcm=%s", (uint32_t)value == 1 ? "cg" : "ca")
+                             : CUDA_SUCCESS;
     case NEW_SM3X: return (uint32_t)value ? extra_option(options, "-Xptxas=--new-sm3x-opt") : CUDA_SUCCESS;
     case FAST_COMPILE: return (uint32_t)value ? extra_option(options, "-Xptxas=--fast-compile") : CUDA_SUCCESS;
     case POSITION_INDEPENDENT:
@@ -173,7 +173,13 @@ CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, con
           options->without_code = true; /* a load says so of the image (measured) */
         }
         break;
-      case TARGET_FROM_CONTEXT: case LTO: case FTZ: case PREC_DIV: case PREC_SQRT: case FMA: case OPTIMIZE_UNUSED: break;
+      case TARGET_FROM_CONTEXT:
+      case LTO:
+      case FTZ:
+      case PREC_DIV:
+      case PREC_SQRT:
+      case FMA:
+      case OPTIMIZE_UNUSED: break;
       case THREADS_PER_BLOCK: threads = true; break;
       case KERNEL_NAMES:
         kernels = value;

@@ -60,7 +60,8 @@ static int look_up(const char *name, int version, uint64_t flags, void **address
   *address = NULL;
   if (!function) return SYMBOL_NOT_FOUND;
   bool per_thread = (flags & PER_THREAD_STREAM) && function->stream[0].version;
-  const Form *form = newest(per_thread ? function->stream : function->plain, version < 0 ? cl_config()->version : version);
+  const Form *form =
+      newest(per_thread ? function->stream : function->plain, version < 0 ? cl_config()->version : version);
   if (!form) return VERSION_NOT_SUFFICIENT;
   *address = cl_addresses[form->symbol];
   return FOUND;

@@ -122,7 +122,8 @@ static CUresult stream_create_with_priority(EventLine *line, Stream **stream, un
   cl_event_int(line, "priority", priority);
   return create_stream(stream, flags, priority);
 }
-EXPORTED(cuStreamCreateWithPriority, (Stream **stream, unsigned flags, int priority), stream_create_with_priority(line, stream, flags, priority))
+EXPORTED(cuStreamCreateWithPriority, (Stream **stream, unsigned flags, int priority),
+         stream_create_with_priority(line, stream, flags, priority))
 
 static CUresult destroy_stream(Stream *stream) {
   if ((uintptr_t)stream <= 2) return CUDA_ERROR_INVALID_HANDLE;
@@ -211,13 +212,16 @@ static CUresult stream_is_capturing(Stream *stream, int *status) {
 }
 EXPORTED(cuStreamIsCapturing, (Stream *stream, int *status), stream_is_capturing(stream, status))
 
-static CUresult stream_add_callback(Stream *stream, void (*callback)(Stream *, CUresult, void *), void *data, unsigned flags) {
+static CUresult stream_add_callback(Stream *stream, void (*callback)(Stream *, CUresult, void *), void *data,
+                                    unsigned flags) {
   if (!callback || flags) return CUDA_ERROR_INVALID_VALUE;
   if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   callback(stream, CUDA_SUCCESS, data);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuStreamAddCallback, (Stream *stream, void (*callback)(Stream *, CUresult, void *), void *data, unsigned flags), stream_add_callback(stream, callback, data, flags))
+EXPORTED(cuStreamAddCallback,
+         (Stream *stream, void (*callback)(Stream *, CUresult, void *), void *data, unsigned flags),
+         stream_add_callback(stream, callback, data, flags))
 
 static CUresult launch_host_func(Stream *stream, void (*function)(void *), void *data) {
   if (!function) return CUDA_ERROR_INVALID_VALUE;
@@ -225,7 +229,8 @@ static CUresult launch_host_func(Stream *stream, void (*function)(void *), void 
   function(data);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuLaunchHostFunc, (Stream *stream, void (*function)(void *), void *data), launch_host_func(stream, function, data))
+EXPORTED(cuLaunchHostFunc, (Stream *stream, void (*function)(void *), void *data),
+         launch_host_func(stream, function, data))
 
 static CUresult stream_get_ctx_v2(Stream *stream, Context **context, void **green) {
   if (!context && !green) return CUDA_ERROR_INVALID_VALUE;
@@ -238,7 +243,8 @@ static CUresult stream_get_ctx_v2(Stream *stream, Context **context, void **gree
   if (green) *green = NULL; /* no stream is of a green context */
   return CUDA_SUCCESS;
 }
-EXPORTED(cuStreamGetCtx_v2, (Stream *stream, Context **context, void **green), stream_get_ctx_v2(stream, context, green))
+EXPORTED(cuStreamGetCtx_v2, (Stream *stream, Context **context, void **green),
+         stream_get_ctx_v2(stream, context, green))
 
 /* -- events -- */
 
@@ -296,7 +302,8 @@ EXPORTED(cuEventRecord, (Event *event, Stream *stream), record(event, stream))
 static CUresult event_record_with_flags(Event *event, Stream *stream, unsigned flags) {
   return flags > 1 ? CUDA_ERROR_INVALID_VALUE : record(event, stream);
 }
-EXPORTED(cuEventRecordWithFlags, (Event *event, Stream *stream, unsigned flags), event_record_with_flags(event, stream, flags))
+EXPORTED(cuEventRecordWithFlags, (Event *event, Stream *stream, unsigned flags),
+         event_record_with_flags(event, stream, flags))
 
 static CUresult ctx_record_event(Context *context, Event *event) {
   return cl_is_known_context(context) ? record(event, NULL) : CUDA_ERROR_INVALID_CONTEXT;
@@ -324,8 +331,8 @@ static CUresult elapsed(float *milliseconds, const Event *from, const Event *to)
   Event start, end;
   if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
   if (!read_event(from, &start) || !read_event(to, &end)) return CUDA_ERROR_INVALID_HANDLE;
-  *milliseconds = (float)(end.time.tv_sec - start.time.tv_sec) * 1e3f +
-                  (float)(end.time.tv_nsec - start.time.tv_nsec) * 1e-6f;
+  *milliseconds =
+      (float)(end.time.tv_sec - start.time.tv_sec) * 1e3f + (float)(end.time.tv_nsec - start.time.tv_nsec) * 1e-6f;
   return CUDA_SUCCESS;
 }
 

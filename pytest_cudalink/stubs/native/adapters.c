@@ -1,8 +1,7 @@
 /* Functions whose callers and libraries may disagree on the signature. */
 
 /* The CUDA major of a runtime library, known from what it exports: asking it would need a driver in CUDA 11. */
-__attribute__((unused)) static int stub_generation(void *handle)
-{
+__attribute__((unused)) static int stub_generation(void *handle) {
   if (!dlsym(handle, "cudaGraphInstantiateWithParams")) return 11;
   return dlsym(handle, "cudaGetDeviceProperties_v2") ? 12 : 13;
 }
@@ -28,8 +27,7 @@ static _Atomic(stub_instantiate_5_t) stub_instantiate_5;
 static _Atomic(stub_instantiate_flags_t) stub_instantiate_flags;
 static _Atomic(stub_instantiate_params_t) stub_instantiate_params;
 
-static int stub_graph_instantiate(void **exec, void *graph, uintptr_t third, char *log, size_t size)
-{
+static int stub_graph_instantiate(void **exec, void *graph, uintptr_t third, char *log, size_t size) {
   atomic_thread_fence(memory_order_acquire); /* the slot was read before; now what was stored before the slot is seen */
   stub_instantiate_5_t with_5 = atomic_load(&stub_instantiate_5);
   stub_instantiate_flags_t with_flags = atomic_load(&stub_instantiate_flags);
@@ -55,8 +53,7 @@ static int stub_graph_instantiate(void **exec, void *graph, uintptr_t third, cha
 }
 
 /* Every thread stores the same values before it publishes the function that reads them. */
-static stub_function stub_adapt_graph_instantiate(void *handle, stub_function real)
-{
+static stub_function stub_adapt_graph_instantiate(void *handle, stub_function real) {
   int generation = stub_generation(handle);
   void *flags = dlsym(handle, "cudaGraphInstantiateWithFlags");
   void *params = dlsym(handle, "cudaGraphInstantiateWithParams");
@@ -73,8 +70,7 @@ static stub_function stub_adapt_graph_instantiate(void *handle, stub_function re
 typedef int (*stub_runtime_version_t)(int *);
 static _Atomic(stub_runtime_version_t) stub_real_runtime_version;
 
-static int stub_runtime_version(int *version)
-{
+static int stub_runtime_version(int *version) {
   atomic_thread_fence(memory_order_acquire);
   int result = atomic_load(&stub_real_runtime_version)(version);
   if (!result || !version) return result;
@@ -84,8 +80,7 @@ static int stub_runtime_version(int *version)
   return 0;
 }
 
-static stub_function stub_adapt_runtime_version(void *handle, stub_function real)
-{
+static stub_function stub_adapt_runtime_version(void *handle, stub_function real) {
   if (stub_generation(handle) > 11) return real;
   atomic_store(&stub_real_runtime_version, (stub_runtime_version_t)real);
   return (stub_function)stub_runtime_version;
@@ -99,8 +94,7 @@ enum { STUB_ATTRIBUTES = STUB_HEADERS == 11 ? 56 : 144, STUB_ATTRIBUTES_ROOM = 1
 typedef int (*stub_attributes_t)(void *, const void *);
 static _Atomic(stub_attributes_t) stub_real_attributes;
 
-static int stub_function_attributes(void *attributes, const void *function)
-{
+static int stub_function_attributes(void *attributes, const void *function) {
   union {
     char bytes[STUB_ATTRIBUTES_ROOM]; /* more than any library writes */
     long long align;
@@ -114,8 +108,7 @@ static int stub_function_attributes(void *attributes, const void *function)
   return result;
 }
 
-static stub_function stub_adapt_function_attributes(void *handle, stub_function real)
-{
+static stub_function stub_adapt_function_attributes(void *handle, stub_function real) {
   if ((stub_generation(handle) > 11) == (STUB_HEADERS != 11)) return real;
   atomic_store(&stub_real_attributes, (stub_attributes_t)real);
   return (stub_function)stub_function_attributes;
@@ -131,8 +124,8 @@ enum { STUB_PROP_11 = 728, STUB_PROP_12 = 1032, STUB_PROP_13 = 1008, STUB_PROP_R
 
 /* offset in 12, offset in 13, bytes: from offsetof on the headers of 12.9 and 13.0 */
 static const unsigned short stub_prop_pieces[][3] = {
-    {0, 0, 348},     {352, 352, 32},  {388, 384, 4},   {396, 388, 8},   {408, 396, 8},
-    {420, 404, 188}, {612, 592, 28},  {640, 624, 28},  {672, 652, 20},  {696, 672, 84},
+    {0, 0, 348},     {352, 352, 32}, {388, 384, 4},  {396, 388, 8},  {408, 396, 8},
+    {420, 404, 188}, {612, 592, 28}, {640, 624, 28}, {672, 652, 20}, {696, 672, 84},
 };
 
 /* offset in 12 and cudaDeviceAttr of the fields that 13 no longer has; cooperativeMultiDeviceLaunch stays 0 */
@@ -152,8 +145,7 @@ static _Atomic(stub_prop_attribute_t) stub_prop_attribute;
 static atomic_int stub_prop_generation;
 
 /* The properties in the layout of 12, whatever the library's is. */
-static int stub_prop_as_12(union stub_prop *out, int device)
-{
+static int stub_prop_as_12(union stub_prop *out, int device) {
   union stub_prop theirs;
   atomic_thread_fence(memory_order_acquire);
   memset(out, 0, sizeof *out);
@@ -173,8 +165,7 @@ static int stub_prop_as_12(union stub_prop *out, int device)
   return 0;
 }
 
-static void stub_prop_prepare(void *handle, stub_function real)
-{
+static void stub_prop_prepare(void *handle, stub_function real) {
   stub_function newer = (stub_function)(uintptr_t)dlsym(handle, "cudaGetDeviceProperties_v2");
   void *attribute = dlsym(handle, "cudaDeviceGetAttribute");
   atomic_store(&stub_prop_generation, stub_generation(handle));
@@ -184,16 +175,14 @@ static void stub_prop_prepare(void *handle, stub_function real)
 #endif
 
 #if STUB_HAS_properties_v2
-static int stub_properties_v2(void *prop, int device)
-{
+static int stub_properties_v2(void *prop, int device) {
   union stub_prop made;
   int result = stub_prop_as_12(&made, device);
   if (prop) memcpy(prop, made.bytes, STUB_PROP_12);
   return result;
 }
 
-static stub_function stub_adapt_properties_v2(void *handle, stub_function real)
-{
+static stub_function stub_adapt_properties_v2(void *handle, stub_function real) {
   if (stub_generation(handle) == 12) return real;
   stub_prop_prepare(handle, real);
   return (stub_function)stub_properties_v2;
@@ -201,8 +190,7 @@ static stub_function stub_adapt_properties_v2(void *handle, stub_function real)
 #endif
 
 #if STUB_HAS_properties
-static int stub_properties(void *prop, int device)
-{
+static int stub_properties(void *prop, int device) {
   union stub_prop made;
   int result = stub_prop_as_12(&made, device);
   if (!prop) return result;
@@ -216,8 +204,7 @@ static int stub_properties(void *prop, int device)
   return result;
 }
 
-static stub_function stub_adapt_properties(void *handle, stub_function real)
-{
+static stub_function stub_adapt_properties(void *handle, stub_function real) {
   int generation = stub_generation(handle);
   if (STUB_HEADERS == 11 ? generation < 13 : generation >= 13) return real;
   stub_prop_prepare(handle, real);

@@ -17,19 +17,19 @@
 typedef void (*stub_function)(void);
 
 struct stub_entry {
-  const char *symbol;                                        /* exact entry point */
-  const char *older;                                         /* same signature in older libraries, or NULL */
-  int optional;                                              /* tier */
-  stub_function fallback;                                    /* zeroes the outputs and returns the error */
-  stub_function (*adapt)(void *handle, stub_function real);  /* puts something between, or NULL */
+  const char *symbol;                                       /* exact entry point */
+  const char *older;                                        /* same signature in older libraries, or NULL */
+  int optional;                                             /* tier */
+  stub_function fallback;                                   /* zeroes the outputs and returns the error */
+  stub_function (*adapt)(void *handle, stub_function real); /* puts something between, or NULL */
 };
 
 /* The result of the search; published once, never changed, never freed. */
 struct stub_choice {
-  void *handle;        /* NULL: there is no library */
+  void *handle; /* NULL: there is no library */
   const char *file;
-  const char *why;     /* the rule that found it */
-  const char *looked;  /* where it was looked for, and what went wrong there */
+  const char *why;    /* the rule that found it */
+  const char *looked; /* where it was looked for, and what went wrong there */
 };
 
 static const struct stub_entry stub_entries[STUB_COUNT];
@@ -52,8 +52,7 @@ struct stub_text {
 
 static void stub_add(struct stub_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static void stub_add(struct stub_text *text, const char *format, ...)
-{
+static void stub_add(struct stub_text *text, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
   int needed = vsnprintf(NULL, 0, format, arguments);
@@ -71,8 +70,7 @@ static void stub_add(struct stub_text *text, const char *format, ...)
   va_end(arguments);
 }
 
-static void stub_add_json(struct stub_text *text, const char *value)
-{
+static void stub_add_json(struct stub_text *text, const char *value) {
   if (!value) {
     stub_add(text, "null");
     return;
@@ -91,8 +89,7 @@ static void stub_add_json(struct stub_text *text, const char *value)
 
 /* Place of a file name among the wanted names: 0 is the newest; -1 is another library. Takes STEM.so.N…, and STEM-HASH.so.N…
  * as wheel repair tools rename it. */
-static int stub_rank(const char *path)
-{
+static int stub_rank(const char *path) {
   const char *name = strrchr(path, '/');
   name = name ? name + 1 : path;
   size_t stem = sizeof STUB_STEM - 1;
@@ -106,7 +103,8 @@ static int stub_rank(const char *path)
   for (int rank = 0; stub_names[rank]; rank++) {
     const char *wanted = stub_names[rank] + stem; /* ".so.12" */
     size_t length = strlen(wanted);
-    if (!strncmp(rest, wanted, length) && (!rest[length] || (rest[length] == '.' && strcmp(wanted, ".so")))) return rank;
+    if (!strncmp(rest, wanted, length) && (!rest[length] || (rest[length] == '.' && strcmp(wanted, ".so"))))
+      return rank;
   }
   return -1;
 }
@@ -116,8 +114,7 @@ struct stub_scan {
   char path[PATH_MAX];
 };
 
-static int stub_visit(struct dl_phdr_info *info, size_t size, void *data)
-{
+static int stub_visit(struct dl_phdr_info *info, size_t size, void *data) {
   struct stub_scan *scan = data;
   (void)size;
   if (!info->dlpi_name || strlen(info->dlpi_name) >= sizeof scan->path) return 0;
@@ -131,8 +128,7 @@ static int stub_visit(struct dl_phdr_info *info, size_t size, void *data)
 
 /* A handle, but never one of a stub: two stubs that point at each other would call in circles. So would a library that is
  * linked with one, for every function that it lacks itself: the loader looks for it in what the library needs, too. */
-static void *stub_open(const char *name, int mode, const char **fault)
-{
+static void *stub_open(const char *name, int mode, const char **fault) {
   void *handle = dlopen(name, mode | RTLD_LAZY | RTLD_LOCAL);
   if (!handle) {
     const char *text = dlerror();
@@ -148,8 +144,7 @@ static void *stub_open(const char *name, int mode, const char **fault)
   return handle;
 }
 
-static const char *stub_file_of(void *handle)
-{
+static const char *stub_file_of(void *handle) {
   struct link_map *map = NULL;
   if (dlinfo(handle, RTLD_DI_LINKMAP, &map) || !map || !map->l_name) return "";
   return map->l_name;
@@ -157,8 +152,7 @@ static const char *stub_file_of(void *handle)
 
 /* The copy that was in the process before this stub opened anything: every thread gets the same answer, also one that
  * looks while another thread is already opening a file. Returns its path, "" for none. */
-static const char *stub_find_in_process(void)
-{
+static const char *stub_find_in_process(void) {
   char *known = atomic_load(&stub_in_process);
   if (known) return known;
   struct stub_scan scan = {.rank = -1};

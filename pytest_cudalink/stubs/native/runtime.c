@@ -12,8 +12,7 @@ struct stub_binding {
   ElfW(Addr) caller, trampoline, function;
 };
 
-static int stub_bind(struct dl_phdr_info *info, size_t size, void *data)
-{
+static int stub_bind(struct dl_phdr_info *info, size_t size, void *data) {
   const struct stub_binding *binding = data;
   const ElfW(Dyn) *dynamic = NULL;
   const ElfW(Rela) *slots = NULL;
@@ -54,18 +53,16 @@ static int stub_bind(struct dl_phdr_info *info, size_t size, void *data)
 /* What the loader does for a lazily bound call, once more: the caller's own slot for this function, which holds our
  * trampoline, gets the function itself. From then on its calls cost what a direct call costs. Only slots for calls are
  * changed, never an address that a program may compare; where they are read-only, the trampoline stays between. */
-static void stub_bind_caller(void *caller, unsigned index, stub_function function)
-{
+static void stub_bind_caller(void *caller, unsigned index, stub_function function) {
   struct stub_binding binding = {
-    .caller = (ElfW(Addr))caller, .trampoline = STUB_TRAMPOLINES[index], .function = (ElfW(Addr))function};
+      .caller = (ElfW(Addr))caller, .trampoline = STUB_TRAMPOLINES[index], .function = (ElfW(Addr))function};
   dl_iterate_phdr(stub_bind, &binding);
 }
 
 /* ---- what the trampolines and the fallbacks call ---- */
 
 /* The function behind slot INDEX, at its first call. CALLER is an address in the calling library. */
-STUB_HIDDEN stub_function STUB_RESOLVE(unsigned index, void *caller)
-{
+STUB_HIDDEN stub_function STUB_RESOLVE(unsigned index, void *caller) {
   int saved = errno;
   const struct stub_entry *entry = &stub_entries[index];
   const struct stub_choice *choice = stub_choose(caller);
@@ -78,23 +75,20 @@ STUB_HIDDEN stub_function STUB_RESOLVE(unsigned index, void *caller)
   return function;
 }
 
-__attribute__((unused)) static int stub_failed(int missing_library, int missing_symbol)
-{
+__attribute__((unused)) static int stub_failed(int missing_library, int missing_symbol) {
   atomic_thread_fence(memory_order_acquire); /* the slot was read before the choice is */
   const struct stub_choice *choice = atomic_load(&stub_chosen);
   return choice && choice->handle ? missing_symbol : missing_library;
 }
 
 /* What is missing and where it was looked for; never NULL, lives as long as the stub. */
-__attribute__((unused)) static const char *stub_complaint(const char *function)
-{
+__attribute__((unused)) static const char *stub_complaint(const char *function) {
   static _Atomic(char *) text;
   char *known = atomic_load(&text);
   if (known) return known;
   const struct stub_choice *choice = stub_choose(NULL);
   struct stub_text made = {.bytes = NULL};
-  if (choice->handle)
-    stub_add(&made, STUB_FILE ": %s lacks %s, so errors cannot be explained", choice->file, function);
+  if (choice->handle) stub_add(&made, STUB_FILE ": %s lacks %s, so errors cannot be explained", choice->file, function);
   else
     stub_add(&made, STUB_FILE ": no " STUB_STEM " was found; looked in %s. Install it, or name it in " STUB_VARIABLE,
              choice->looked);
@@ -105,8 +99,7 @@ __attribute__((unused)) static const char *stub_complaint(const char *function)
 }
 
 /* JSON: library, stub, file, version, why, looked, functions, missing (symbols), degraded (tiers). Searches, if no call did so before. */
-STUB_EXPORT const char *STUB_DESCRIBE(void)
-{
+STUB_EXPORT const char *STUB_DESCRIBE(void) {
   char *known = atomic_load(&stub_description);
   if (known) return known;
   int saved = errno, first = 1, degraded[2] = {0, 0};
@@ -131,8 +124,7 @@ STUB_EXPORT const char *STUB_DESCRIBE(void)
            degraded[1] ? "\"optional\"" : "");
   errno = saved;
   if (!text.bytes) return "{}";
-  if (atomic_compare_exchange_strong(&stub_description, &known, text.bytes))
-    return text.bytes;
+  if (atomic_compare_exchange_strong(&stub_description, &known, text.bytes)) return text.bytes;
   free(text.bytes);
   return known;
 }
