@@ -12,7 +12,7 @@ enum { CONTEXT_MAGIC = 0x63747821, API_VERSION = 3020 };
 /* CUctx_flags, CUlimit, CUfunc_cache, CUsharedconfig */
 enum { MAPS_HOST_MEMORY = 0x08, KNOWN_FLAGS = 0xff };
 enum { SYNC_DEPTH = 3, CIG_FALLBACK = 9 };
-enum { CACHE_PREFER_NONE, CACHE_CONFIGS = 4 };
+enum { CACHE_PREFER_NONE = 0, CACHE_CONFIGS = 4 };
 enum { FOUR_BYTE_BANKS = 1, SHARED_CONFIGS = 3 };
 enum { GREATEST_PRIORITY = -5 };
 
@@ -273,8 +273,7 @@ static CUresult destroy_context(Context *context) {
   if (!context) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_SUCCESS;
   pthread_mutex_lock(&lock);
-  if (!is_context(context)) result = CUDA_ERROR_INVALID_CONTEXT;
-  else if (context->primary) result = CUDA_ERROR_INVALID_CONTEXT;
+  if (!is_context(context) || context->primary) result = CUDA_ERROR_INVALID_CONTEXT;
   else if (context->dead) result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   else {
     mark_dead(context);

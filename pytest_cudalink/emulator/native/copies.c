@@ -155,9 +155,8 @@ static CUresult place(const Side *side, const Box *box, uintptr_t *start, size_t
     *row = end;
   }
   size_t rows = side->height;
-  if (box->depth > 1 || side->z) {
-    if (rows < box->height || side->y > rows - box->height) return CUDA_ERROR_INVALID_VALUE;
-  }
+  if ((box->depth > 1 || side->z) && (rows < box->height || side->y > rows - box->height))
+    return CUDA_ERROR_INVALID_VALUE;
   size_t last_layer, last_row;
   if (__builtin_mul_overflow(rows, *row, layer) || __builtin_mul_overflow(side->z, *layer, &first) ||
       __builtin_mul_overflow(side->y, *row, &bytes) || __builtin_add_overflow(first, bytes, &first) ||
@@ -260,17 +259,17 @@ static CUresult set_rectangle(EventLine *line, CUdeviceptr to, size_t pitch, uin
 }
 
 /* The four functions for values of one size. */
-#define MEMSET(bits, type)                                                                                   \
-  EXPORTED(cuMemsetD##bits##_v2, (CUdeviceptr to, type value, size_t count),                                 \
-           set_line(line, to, value, bits / 8, count))                                                       \
-  EXPORTED(cuMemsetD##bits##Async, (CUdeviceptr to, type value, size_t count, void *stream),                 \
-           cl_check_stream(stream) ? CUDA_ERROR_INVALID_HANDLE : set_line(line, to, value, bits / 8, count)) \
-  EXPORTED(cuMemsetD2D##bits##_v2, (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height),  \
-           set_rectangle(line, to, pitch, value, bits / 8, width, height))                                   \
-  EXPORTED(cuMemsetD2D##bits##Async,                                                                         \
-           (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height, void *stream),            \
-           cl_check_stream(stream) ? CUDA_ERROR_INVALID_HANDLE                                               \
-                                   : set_rectangle(line, to, pitch, value, bits / 8, width, height))
+#define MEMSET(bits, type)                                                                                     \
+  EXPORTED(cuMemsetD##bits##_v2, (CUdeviceptr to, type value, size_t count),                                   \
+           set_line(line, to, value, (bits) / 8, count))                                                       \
+  EXPORTED(cuMemsetD##bits##Async, (CUdeviceptr to, type value, size_t count, void *stream),                   \
+           cl_check_stream(stream) ? CUDA_ERROR_INVALID_HANDLE : set_line(line, to, value, (bits) / 8, count)) \
+  EXPORTED(cuMemsetD2D##bits##_v2, (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height),    \
+           set_rectangle(line, to, pitch, value, (bits) / 8, width, height))                                   \
+  EXPORTED(cuMemsetD2D##bits##Async,                                                                           \
+           (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height, void *stream),              \
+           cl_check_stream(stream) ? CUDA_ERROR_INVALID_HANDLE                                                 \
+                                   : set_rectangle(line, to, pitch, value, (bits) / 8, width, height))
 
 MEMSET(8, uint8_t)
 MEMSET(16, uint16_t)

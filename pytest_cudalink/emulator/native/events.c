@@ -31,11 +31,13 @@ static void unlock_in_child(void) { pthread_mutex_init(&events.lock, NULL); }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
 
-/* The bytes of the UTF-8 character beyond ASCII that begins here; 0 if none does (RFC 3629). */
-static size_t utf8_length(const unsigned char *c) {
+/* The bytes of the UTF-8 character beyond ASCII that begins here, of which `left` bytes are there; 0 if there is no such
+   character (RFC 3629). */
+static size_t utf8_length(const unsigned char *c, size_t left) {
   size_t length = c[0] >= 0xc2 && c[0] < 0xe0 ? 2 : (c[0] & 0xf0) == 0xe0 ? 3 : c[0] >= 0xf0 && c[0] < 0xf5 ? 4 : 0;
+  if (!length || length > left) return 0;
   for (size_t at = 1; at < length; at++)
-    if ((c[at] & 0xc0) != 0x80) return 0; /* a NUL too */
+    if ((c[at] & 0xc0) != 0x80) return 0;
   bool longer_than_needed = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xf0 && c[1] < 0x90);
   bool no_character = (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf4 && c[1] > 0x8f);
   return longer_than_needed || no_character ? 0 : length;
@@ -80,17 +82,25 @@ void cl_event_bool(EventLine *line, const char *name, bool value) {
   append(line, value ? "true" : "false");
 }
 
+static void append_bytes(EventLine *line, const void *bytes, size_t count) {
+  size_t room = sizeof line->text - 1 - line->length;
+  if (count > room) count = room;
+  memcpy(line->text + line->length, bytes, count);
+  line->length += count;
+  line->text[line->length] = 0;
+}
+
 static void escape(EventLine *line, const char *text, size_t room) {
+  const unsigned char *c = (const unsigned char *)text, *end = c + strlen(text);
   size_t start = line->length;
-  for (const unsigned char *c = (const unsigned char *)text; *c && line->length - start + 7 < room; c++) {
-    size_t length = utf8_length(c);
-    if (length) {
-      append(line, "%.*s", (int)length, (const char *)c);
-      c += length - 1;
-    } else if (*c == '"' || *c == '\\') append(line, "\\%c", *c);
+  while (c < end && line->length - start + 7 < room) {
+    size_t length = utf8_length(c, (size_t)(end - c));
+    if (length) append_bytes(line, c, length);
+    else if (*c == '"' || *c == '\\') append(line, "\\%c", *c);
     else if (*c == '\n') append(line, "\\n");
     else if (*c < 0x20 || *c >= 0x7f) append(line, "\\u%04x", *c);
-    else append(line, "%c", *c);
+    else append_bytes(line, c, 1);
+    c += length ? length : 1;
   }
 }
 
@@ -110,7 +120,7 @@ void cl_event_list(EventLine *line, const char *name) {
 
 void cl_event_list_end(EventLine *line) { append(line, "]"); }
 
-void cl_event_join(EventLine *line, const EventLine *other) { append(line, "%s", other->text); }
+void cl_event_join(EventLine *line, const EventLine *other) { append_bytes(line, other->text, other->length); }
 
 /* -- writing it -- */
 
@@ -139,9 +149,8 @@ static void close_event(char *line, size_t length) {
 void cl_event_end(const EventLine *members) {
   char line[EVENT_SIZE];
   pthread_mutex_lock(&events.lock);
-  size_t length =
-      (size_t)snprintf(line, sizeof line, "{\"n\":%llu,\"pid\":%d,\"thread\":%ld%s", (unsigned long long)events.count,
-                       (int)getpid(), (long)syscall(SYS_gettid), members->text);
+  size_t length = (size_t)snprintf(line, sizeof line, "{\"n\":%llu,\"pid\":%d,\"thread\":%ld%s",
+                                   (unsigned long long)events.count, (int)getpid(), syscall(SYS_gettid), members->text);
   close_event(line, length);
   if (!events.ring) { /* not calloc: with MALLOC_PERTURB_ that writes to all of the 16 MiB */
     void *pages =

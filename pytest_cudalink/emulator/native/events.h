@@ -29,6 +29,6 @@ void cl_event_list_end(EventLine *line);
 /* Adds the members of another line. */
 void cl_event_join(EventLine *line, const EventLine *other);
 /* Writes the event. */
-void cl_event_end(const EventLine *line);
+void cl_event_end(const EventLine *members);
 
 #endif

@@ -408,10 +408,7 @@ void cl_ptx_definitions(const char *text, size_t size, Definition *found, void *
           at++;
           break;
         }
-      } else if (text[at] == ';' && depth == 0) {
-        at++;
-        break;
-      } else if (!function && !variable && depth == 0 && text[at] == '\n') {
+      } else if (depth == 0 && (text[at] == ';' || (!function && !variable && text[at] == '\n'))) {
         at++;
         break;
       }

@@ -249,8 +249,8 @@ CUresult cl_linker_complete(Linker *linker, void **image, size_t *size, LinkText
   read_text(linker, text);
   /* with an undefined symbol nvJitLink reports an error and has an image all the same */
   if (code && !(code == NVJ_INTERNAL && text->error)) return CUDA_ERROR_UNKNOWN;
-  if (linker->library->cubin_size(linker->handle, size) || !(*image = malloc(*size ? *size : 1)))
-    return code ? CUDA_ERROR_INVALID_SOURCE : CUDA_ERROR_OUT_OF_MEMORY;
+  *image = linker->library->cubin_size(linker->handle, size) ? NULL : malloc(*size ? *size : 1);
+  if (!*image) return code ? CUDA_ERROR_INVALID_SOURCE : CUDA_ERROR_OUT_OF_MEMORY;
   if (linker->library->cubin(linker->handle, *image)) {
     free(*image);
     *image = NULL;

@@ -166,7 +166,7 @@ int cl_find_overlaps(const State *fresh, Overlap found[OVERLAPS]) {
   struct {
     const void *start;
     size_t size;
-  } own[3] = {{fresh->values, fresh->count * 8},
+  } own[3] = {{fresh->values, fresh->count * sizeof *fresh->values},
               {fresh->info.buffer, fresh->info.capacity},
               {fresh->error.buffer, fresh->error.capacity}};
   int count = 0;
@@ -177,7 +177,7 @@ int cl_find_overlaps(const State *fresh, Overlap found[OVERLAPS]) {
       size_t size;
       atomic_bool *dead;
       const char *option;
-    } its[3] = {{other->values, other->count * 8, &other->values_dead, "optionValues"},
+    } its[3] = {{other->values, other->count * sizeof *other->values, &other->values_dead, "optionValues"},
                 {other->info.buffer, other->info.capacity, &other->info.dead, cl_option_name(INFO_BUFFER)},
                 {other->error.buffer, other->error.capacity, &other->error.dead, cl_option_name(ERROR_BUFFER)}};
     for (int at = 0; at < 9; at++)

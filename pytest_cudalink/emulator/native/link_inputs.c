@@ -167,7 +167,7 @@ static CUresult add_cubin(State *state, const uint8_t *data, size_t size, const 
   char problem[128];
   uint8_t *copy = NULL;
   uint64_t end = size >= ELF_HEADER ? sections_end(data) : 0;
-  if (end > size && size < 2 * ELF_HEADER && data[4] == 2)
+  if (end > size && size < (size_t)2 * ELF_HEADER && data[4] == 2)
     return cl_poison(state, cut_short(state, "a cubin", name, size));
   if (size >= 18 && cl_little(data + TYPE_AT, 2) != ET_REL) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
   if (size >= 5 && data[4] != 2) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
@@ -244,7 +244,7 @@ static CUresult add_object(State *state, const uint8_t *data, size_t size, const
   if (size < ELF_HEADER) return cut_short(state, "an object", name, size);
   uint64_t end = sections_end(data);
   if (end > size) {
-    if (size < 2 * ELF_HEADER) return CUDA_ERROR_INVALID_IMAGE;
+    if (size < (size_t)2 * ELF_HEADER) return CUDA_ERROR_INVALID_IMAGE;
     if (end - size >= UNREAD_TAIL) return cut_short(state, "an object", name, size);
     copy = padded(data, size, (size_t)end);
     if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
