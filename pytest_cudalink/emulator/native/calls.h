@@ -22,7 +22,7 @@ CUresult cl_leave(Call *call, CUresult result);
 /* Returns a result whose event explains it. */
 CUresult cl_noted(EventLine *line, CUresult result, const char *note);
 
-/* The driver's signatures are given; an exported function need not look at all of its parameters. */
+/* The driver's signatures are fixed, so an exported function may leave some of its parameters unused. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 /* A whole exported function. Its work is `answer`, an expression of its parameters, mostly a call of a static function;

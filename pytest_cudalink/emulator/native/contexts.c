@@ -14,7 +14,6 @@ enum { MAPS_HOST_MEMORY = 0x08, KNOWN_FLAGS = 0xff };
 enum { SYNC_DEPTH = 3, CIG_FALLBACK = 9 };
 enum { CACHE_PREFER_NONE = 0, CACHE_CONFIGS = 4 };
 enum { FOUR_BYTE_BANKS = 1, SHARED_CONFIGS = 3 };
-enum { GREATEST_PRIORITY = -5 };
 
 /* Contexts are never freed: a caller may go on with a handle, and must get an answer. */
 static Context primary[DEVICES_MAX];

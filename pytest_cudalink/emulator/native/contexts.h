@@ -10,7 +10,7 @@
 #include "abi.h"
 #include "calls.h"
 
-enum { CONTEXT_LIMITS = 10 };
+enum { CONTEXT_LIMITS = 10, GREATEST_PRIORITY = -5 };
 
 typedef struct Context Context;
 struct Context {

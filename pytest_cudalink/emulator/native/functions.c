@@ -13,6 +13,7 @@
 
 enum { STT_OBJECT = 1, STT_FUNC = 2, STT_NV_OBJECT = 13, STB_GLOBAL = 1, STO_ENTRY = 0x10 };
 
+enum { INFO_SIZED = 4 }; /* the form of an entry with bytes of its own length */
 enum { INFO_MAX_THREADS = 0x05, INFO_FRAME_SIZE = 0x11, INFO_KPARAM = 0x17, INFO_REGCOUNT = 0x2f };
 
 /* Reads one section; false if memory is out. */
@@ -20,7 +21,7 @@ static bool read_info(Function *function, const ElfSection *section, bool own) {
   const uint8_t *at = cl_elf_bytes(&function->module->elf, section), *end = at ? at + section->size : NULL;
   while (at && end - at >= 4) {
     uint8_t form = at[0], attribute = at[1];
-    size_t size = form == 4 ? (size_t)cl_little(at + 2, 2) : 0;
+    size_t size = form == INFO_SIZED ? (size_t)cl_little(at + 2, 2) : 0;
     at += 4;
     if (size > (size_t)(end - at)) return true;
     if (own && attribute == INFO_MAX_THREADS && size >= 12)

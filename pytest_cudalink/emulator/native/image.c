@@ -67,7 +67,7 @@ static uint64_t claimed_size(const uint8_t head[64]) {
     uint64_t sections = u64(head + 40) + (uint64_t)u16(head + 58) * u16(head + 60);
     uint64_t segments = u64(head + 32) + (uint64_t)u16(head + 54) * u16(head + 56);
     uint64_t end = sections > segments ? sections : segments;
-    return head[4] != 2 || end < 64 || end > IMAGE_LIMIT ? 64 : end;
+    return head[ELF_CLASS_AT] != ELF_CLASS_64 || end < 64 || end > IMAGE_LIMIT ? 64 : end;
   }
   if (!memcmp(head, "\x50\xed\x55\xba", 4)) {
     uint64_t header = u16(head + 6), body = u64(head + 8);

@@ -17,7 +17,7 @@ typedef struct {
 
 typedef enum { IMAGE_UNKNOWN, IMAGE_PTX, IMAGE_ELF, IMAGE_FATBIN, IMAGE_LTOIR, IMAGE_ARCHIVE } ImageKind;
 
-enum { EM_CUDA = 190 }; /* the machine of device code in ELF */
+enum { ELF_CLASS_AT = 4, ELF_CLASS_64 = 2, EM_CUDA = 190 }; /* EM_CUDA is the machine of device code */
 
 /* A sound ELF image, with its tables where they lie in the data. */
 typedef struct {

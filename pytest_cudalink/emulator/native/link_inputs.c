@@ -167,12 +167,12 @@ static CUresult add_cubin(State *state, const uint8_t *data, size_t size, const 
   char problem[128];
   uint8_t *copy = NULL;
   uint64_t end = size >= ELF_HEADER ? sections_end(data) : 0;
-  if (end > size && size < (size_t)2 * ELF_HEADER && data[4] == 2)
+  if (end > size && size < (size_t)2 * ELF_HEADER && data[ELF_CLASS_AT] == ELF_CLASS_64)
     return cl_poison(state, cut_short(state, "a cubin", name, size));
   if (size >= 18 && cl_little(data + TYPE_AT, 2) != ET_REL) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
-  if (size >= 5 && data[4] != 2) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  if (size > ELF_CLASS_AT && data[ELF_CLASS_AT] != ELF_CLASS_64) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
   if (size < ELF_HEADER) {
-    if (size < 5) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
+    if (size <= ELF_CLASS_AT) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
     cl_log_error(state, "fatal   : Unknown arch name ''");
     return cl_poison(state, CUDA_ERROR_UNKNOWN);
   }

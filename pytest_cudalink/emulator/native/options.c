@@ -55,6 +55,8 @@ const char *cl_option_name(int key) { return key >= 0 && key < OPTION_COUNT ? op
 /* Whatever form a target has, the driver compiles for the architecture-specific profile (measured). */
 static char specific_profile(int arch) { return arch >= FIRST_SPECIFIC_ARCH ? 'a' : 0; }
 
+enum { PLAIN, SPECIFIC, FAMILY }; /* forms of a target: sm_90, sm_90a, sm_100f */
+
 /* Reads a value of CUjit_target: the number of an architecture, with the form of its suffix in the high half. */
 static bool target_known(int64_t value, LinkOptions *options, bool *without_code) {
   int64_t number = value & 0xffff, form = value >> 16;
@@ -68,7 +70,8 @@ static bool target_known(int64_t value, LinkOptions *options, bool *without_code
   }
   for (const struct target *one = targets; one < targets + sizeof targets / sizeof *targets; one++) {
     if (one->number != number || one->since > version) continue;
-    if (form > 2 || form < 0 || (form == 1 && !one->specific) || (form == 2 && !one->family)) return false;
+    bool known = form == PLAIN || (form == SPECIFIC && one->specific) || (form == FAMILY && one->family);
+    if (!known) return false;
     options->arch = one->renamed && version >= one->dropped ? one->renamed : one->number;
     options->suffix = specific_profile(options->arch);
     return true;
@@ -106,6 +109,8 @@ static CUresult name_options(LinkOptions *options, const char *option, uint64_t 
   return CUDA_SUCCESS;
 }
 
+enum { CACHE_GLOBAL = 1, CACHE_ALL = 2 }; /* CUjit_cacheMode */
+
 /* Reads an option that applies to all inputs of a link. */
 static CUresult read_option(LinkOptions *options, int key, uint64_t value) {
   switch (key) {
@@ -118,8 +123,8 @@ static CUresult read_option(LinkOptions *options, int key, uint64_t value) {
     case LOG_VERBOSE: options->verbose = (uint32_t)value != 0; break;
     case LINE_INFO: options->line_info = (uint32_t)value != 0; break;
     case CACHE_MODE:
-      if ((uint32_t)value > 2) return CUDA_ERROR_INVALID_VALUE;
-      return (uint32_t)value ? extra_option(options, "-Xptxas=-dlcm=%s", (uint32_t)value == 1 ? "cg" : "ca")
+      if ((uint32_t)value > CACHE_ALL) return CUDA_ERROR_INVALID_VALUE;
+      return (uint32_t)value ? extra_option(options, "-Xptxas=-dlcm=%s", (uint32_t)value == CACHE_GLOBAL ? "cg" : "ca")
                              : CUDA_SUCCESS;
     case NEW_SM3X: return (uint32_t)value ? extra_option(options, "-Xptxas=--new-sm3x-opt") : CUDA_SUCCESS;
     case FAST_COMPILE: return (uint32_t)value ? extra_option(options, "-Xptxas=--fast-compile") : CUDA_SUCCESS;

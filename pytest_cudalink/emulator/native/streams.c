@@ -11,6 +11,9 @@
 #include "contexts.h"
 
 enum { STREAM_MAGIC = 0x7374726d, EVENT_MAGIC = 0x65766e74 };
+enum { LAST_DEFAULT = 2 }; /* NULL, 1 and 2 are the default streams */
+enum { NON_BLOCKING = 1 }; /* CUstream_flags */
+enum { EXTERNAL = 1 };     /* CUevent_record_flags, CUevent_wait_flags */
 
 typedef struct {
   uint32_t magic;
@@ -61,9 +64,8 @@ static bool knows(const void *handle, uint32_t magic, bool forget) {
   return false;
 }
 
-/* NULL, 1 and 2 are the default streams. */
 CUresult cl_check_stream(const void *stream) {
-  if ((uintptr_t)stream <= 2) return CUDA_SUCCESS;
+  if ((uintptr_t)stream <= LAST_DEFAULT) return CUDA_SUCCESS;
   pthread_mutex_lock(&lock);
   bool known = knows(stream, STREAM_MAGIC, false);
   pthread_mutex_unlock(&lock);
@@ -73,7 +75,7 @@ CUresult cl_check_stream(const void *stream) {
 /* Copies a stream, so that it is not read while another thread destroys it. Of a default one only the number is known. */
 static CUresult read_stream(const Stream *stream, Stream *known) {
   *known = (Stream){.id = (uintptr_t)stream};
-  if ((uintptr_t)stream <= 2) return CUDA_SUCCESS;
+  if ((uintptr_t)stream <= LAST_DEFAULT) return CUDA_SUCCESS;
   pthread_mutex_lock(&lock);
   bool found = knows(stream, STREAM_MAGIC, false);
   if (found) *known = *stream;
@@ -91,13 +93,13 @@ static CUresult check_event(const Event *event) {
 static CUresult create_stream(Stream **out, unsigned flags, int priority) {
   CUresult result;
   Context *context = cl_context(&result);
-  if (!out || flags > 1) return CUDA_ERROR_INVALID_VALUE;
+  if (!out || flags > NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
   Stream *stream = calloc(1, sizeof *stream);
   if (!stream) return CUDA_ERROR_OUT_OF_MEMORY;
   stream->magic = STREAM_MAGIC;
   stream->flags = flags;
-  stream->priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
+  stream->priority = priority > 0 ? 0 : priority < GREATEST_PRIORITY ? GREATEST_PRIORITY : priority;
   stream->context = context;
   pthread_mutex_lock(&lock);
   stream->id = cl_next_id();
@@ -126,7 +128,7 @@ EXPORTED(cuStreamCreateWithPriority, (Stream **stream, unsigned flags, int prior
          stream_create_with_priority(line, stream, flags, priority))
 
 static CUresult destroy_stream(Stream *stream) {
-  if ((uintptr_t)stream <= 2) return CUDA_ERROR_INVALID_HANDLE;
+  if ((uintptr_t)stream <= LAST_DEFAULT) return CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&lock);
   bool known = knows(stream, STREAM_MAGIC, true);
   pthread_mutex_unlock(&lock);
@@ -149,7 +151,7 @@ static CUresult stream_wait_event(Stream *stream, Event *event, unsigned flags) 
   if (state) return state;
   if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (check_event(event)) return CUDA_ERROR_INVALID_HANDLE;
-  return flags > 1 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return flags > EXTERNAL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 EXPORTED(cuStreamWaitEvent, (Stream *stream, Event *event, unsigned flags), stream_wait_event(stream, event, flags))
 
@@ -300,7 +302,7 @@ static CUresult record(Event *event, Stream *stream) {
 EXPORTED(cuEventRecord, (Event *event, Stream *stream), record(event, stream))
 
 static CUresult event_record_with_flags(Event *event, Stream *stream, unsigned flags) {
-  return flags > 1 ? CUDA_ERROR_INVALID_VALUE : record(event, stream);
+  return flags > EXTERNAL ? CUDA_ERROR_INVALID_VALUE : record(event, stream);
 }
 EXPORTED(cuEventRecordWithFlags, (Event *event, Stream *stream, unsigned flags),
          event_record_with_flags(event, stream, flags))
