@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,8 +30,8 @@ static void unlock_in_child(void) { pthread_mutex_init(&events.lock, NULL); }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
 
-/* The bytes of the UTF-8 character beyond ASCII that begins here, of which `left` bytes are there; 0 if there is no such
-   character (RFC 3629). */
+/* The bytes of the UTF-8 character beyond ASCII that begins here, of which `left` bytes are there; 0 if there is no
+   such character (RFC 3629). */
 static size_t utf8_length(const unsigned char *c, size_t left) {
   size_t length = c[0] >= 0xc2 && c[0] < 0xe0 ? 2 : (c[0] & 0xf0) == 0xe0 ? 3 : c[0] >= 0xf0 && c[0] < 0xf5 ? 4 : 0;
   if (!length || length > left) return 0;
@@ -50,38 +49,7 @@ void cl_event_begin(EventLine *line) {
   line->text[0] = 0;
 }
 
-static void append(EventLine *line, const char *format, ...) PRINTF(2, 3);
-static void append(EventLine *line, const char *format, ...) {
-  size_t room = sizeof line->text - line->length;
-  va_list list;
-  va_start(list, format);
-  int added = vsnprintf(line->text + line->length, room, format, list);
-  va_end(list);
-  if (added > 0) line->length += (size_t)added < room ? (size_t)added : room - 1;
-}
-
-/* Names are ours and need no escapes. */
-static void append_name(EventLine *line, const char *name) {
-  bool first = line->length && line->text[line->length - 1] == '[';
-  if (name) append(line, ",\"%s\":", name);
-  else if (!first) append(line, ",");
-}
-
-void cl_event_int(EventLine *line, const char *name, int64_t value) {
-  append_name(line, name);
-  append(line, "%lld", (long long)value);
-}
-
-void cl_event_uint(EventLine *line, const char *name, uint64_t value) {
-  append_name(line, name);
-  append(line, "%llu", (unsigned long long)value);
-}
-
-void cl_event_bool(EventLine *line, const char *name, bool value) {
-  append_name(line, name);
-  append(line, value ? "true" : "false");
-}
-
+/* What does not fit is cut. No printf: it would take longer than everything else of a call that writes no event. */
 static void append_bytes(EventLine *line, const void *bytes, size_t count) {
   size_t room = sizeof line->text - 1 - line->length;
   if (count > room) count = room;
@@ -90,16 +58,58 @@ static void append_bytes(EventLine *line, const void *bytes, size_t count) {
   line->text[line->length] = 0;
 }
 
+static void append(EventLine *line, const char *text) { append_bytes(line, text, strlen(text)); }
+
+/* Names are ours and need no escapes. */
+static void append_name(EventLine *line, const char *name) {
+  bool first = line->length && line->text[line->length - 1] == '['; /* in a list */
+  if (!first) append(line, ",");
+  if (!name) return;
+  append(line, "\"");
+  append(line, name);
+  append(line, "\":");
+}
+
+static void append_number(EventLine *line, uint64_t value) {
+  char digits[20];
+  size_t at = sizeof digits;
+  do {
+    digits[--at] = (char)('0' + value % 10);
+    value /= 10;
+  } while (value);
+  append_bytes(line, digits + at, sizeof digits - at);
+}
+
+void cl_event_int(EventLine *line, const char *name, int64_t value) {
+  append_name(line, name);
+  if (value < 0) append(line, "-");
+  append_number(line, value < 0 ? -(uint64_t)value : (uint64_t)value);
+}
+
+void cl_event_uint(EventLine *line, const char *name, uint64_t value) {
+  append_name(line, name);
+  append_number(line, value);
+}
+
+void cl_event_bool(EventLine *line, const char *name, bool value) {
+  append_name(line, name);
+  append(line, value ? "true" : "false");
+}
+
 static void escape(EventLine *line, const char *text, size_t room) {
   const unsigned char *c = (const unsigned char *)text, *end = c + strlen(text);
   size_t start = line->length;
   while (c < end && line->length - start + 7 < room) {
     size_t length = utf8_length(c, (size_t)(end - c));
-    if (length) append_bytes(line, c, length);
-    else if (*c == '"' || *c == '\\') append(line, "\\%c", *c);
-    else if (*c == '\n') append(line, "\\n");
-    else if (*c < 0x20 || *c >= 0x7f) append(line, "\\u%04x", *c);
-    else append_bytes(line, c, 1);
+    char escaped[8];
+    if (length || (*c >= 0x20 && *c < 0x7f && *c != '"' && *c != '\\')) {
+      append_bytes(line, c, length ? length : 1);
+    } else if (*c == '\n') {
+      append(line, "\\n");
+    } else {
+      snprintf(escaped, sizeof escaped, *c < 0x20 || *c >= 0x7f ? "\\u%04x" : "\\%c", *c);
+      append(line, escaped);
+    }
     c += length ? length : 1;
   }
 }

@@ -1,4 +1,5 @@
-/* One link through libnvJitLink: the library is found at the first link, and its answers are translated into the driver's words. */
+/* One link through libnvJitLink: the library is found at the first link, and its answers are translated into
+   the driver's words. */
 #define _GNU_SOURCE
 #include "jitlink.h"
 
@@ -99,8 +100,8 @@ static bool load(Library *library, const char *path) {
   return ok;
 }
 
-/* Memory that the application frees is marked (MALLOC_PERTURB_); what nvJitLink frees need not be, and costs a tenth of a
-   link. mallopt is the process's: with the last thread inside the marks come back. */
+/* Memory that the application frees is marked (MALLOC_PERTURB_); what nvJitLink frees need not be, and costs a tenth of
+   a link. mallopt is the process's: with the last thread inside the marks come back. */
 static void within_nvjitlink(bool enter) {
 #ifdef M_PERTURB
   int mark = cl_config()->perturb;

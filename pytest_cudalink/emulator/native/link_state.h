@@ -65,8 +65,8 @@ typedef struct State {
 extern pthread_mutex_t cl_states_lock;
 extern State *cl_states; /* the live ones, under the lock */
 
-/* A live state, which stays in memory until it is dropped, also if another thread destroys it. NULL for another handle;
-   *destroyed is then the number of the last state that had this handle, or 0. */
+/* A live state, which stays in memory until it is dropped, also if another thread destroys it. NULL for another handle:
+   then *destroyed is the number of the last state that had this handle, or 0. */
 State *cl_hold_state(State *handle, uint64_t *destroyed);
 void cl_drop_state(State *state);
 /* Numbers a state and puts it into the table; under the lock of the table. */

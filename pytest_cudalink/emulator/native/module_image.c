@@ -137,7 +137,7 @@ static CUresult load_copy(Module *module, const void *data, size_t size, const J
   }
 }
 
-/* Reads one image of any kind that a module can be made of; on a copy, because a damaged one may claim what is not there. */
+/* Reads one image of any kind that a module can be made of, from a copy, because a damaged one may claim too much. */
 static CUresult load(Module *module, const void *data, const JitOptions *options, LinkText *text) {
   size_t size;
   memset(text, 0, sizeof *text);

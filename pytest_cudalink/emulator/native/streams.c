@@ -72,7 +72,7 @@ CUresult cl_check_stream(const void *stream) {
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* Copies a stream, so that it is not read while another thread destroys it. Of a default one only the number is known. */
+/* Copies a stream, so that it is not read while another thread destroys it. A default one has only its number. */
 static CUresult read_stream(const Stream *stream, Stream *known) {
   *known = (Stream){.id = (uintptr_t)stream};
   if ((uintptr_t)stream <= LAST_DEFAULT) return CUDA_SUCCESS;

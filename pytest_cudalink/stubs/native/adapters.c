@@ -7,10 +7,10 @@ __attribute__((unused)) static int stub_generation(void *handle) {
 }
 
 #if STUB_HAS_graph_instantiate
-/* cudaGraphInstantiate: up to CUDA 11 (exec, graph, error node *, log, size), from 12 on (exec, graph, flags), under one name.
- * Unless --headers gave the callers' generation, the third argument shows it: flags are small numbers, and no address lies
- * in the first page. A third argument of 0 means the same in both: no flags, and no caller that asks for the error node; the
- * log is not written then, because a caller of the second generation has no such argument. */
+/* cudaGraphInstantiate: up to CUDA 11 (exec, graph, error node *, log, size), from 12 on (exec, graph, flags), under
+ * one name. Unless --headers gave the callers' generation, the third argument shows it: flags are small numbers, and no
+ * address lies in the first page. A third argument of 0 means the same in both: no flags, and no caller that asks for
+ * the error node; the log is not written then, because a caller of the second generation has no such argument. */
 
 /* cudaGraphInstantiateParams of CUDA 12 and 13 */
 struct stub_instantiate_params {
@@ -116,9 +116,10 @@ static stub_function stub_adapt_function_attributes(void *handle, stub_function 
 #endif
 
 #if STUB_HAS_properties || STUB_HAS_properties_v2
-/* cudaDeviceProp has three layouts: of CUDA 11 (728 bytes), of 12 (1032 bytes: the former, longer), of 13 (1008 bytes: eight
- * fields gone). Programs compiled with the headers of 12 call cudaGetDeviceProperties_v2; those of 11 and of 13 both call
- * cudaGetDeviceProperties, so what that name means is fixed when the stub is built (13, or 11 by --headers 11). */
+/* cudaDeviceProp has three layouts: of CUDA 11 (728 bytes), of 12 (1032 bytes: the former, longer), of 13 (1008 bytes:
+ * eight fields gone). Programs compiled with the headers of 12 call cudaGetDeviceProperties_v2; those of 11 and of 13
+ * both call cudaGetDeviceProperties, so what that name means is fixed when the stub is built (13, or 11 by --headers
+ * 11). */
 
 enum { STUB_PROP_11 = 728, STUB_PROP_12 = 1032, STUB_PROP_13 = 1008, STUB_PROP_ROOM = 8192 };
 

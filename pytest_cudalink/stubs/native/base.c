@@ -1,8 +1,9 @@
 /* The part that is the same in every stub: find the library once, look each function up at its first call.
  *
- * No lock is taken anywhere. A thread may be inside the loader already when it calls a stub (a constructor), and a thread
- * that waits for another one which waits for the loader's lock would never come back. Instead every thread that meets an
- * unresolved function searches by itself, all of them by the same rules, and the first to finish publishes its answer. */
+ * No lock is taken anywhere. A thread may be inside the loader already when it calls a stub (a constructor), and a
+ * thread that waits for another one which waits for the loader's lock would never come back. Instead every thread that
+ * meets an unresolved function searches by itself, all of them by the same rules, and the first to finish publishes its
+ * answer. */
 
 #if defined(_WIN32)
 #error "cudalink stubs are written for Linux; there is no Windows implementation"
@@ -87,8 +88,8 @@ static void stub_add_json(struct stub_text *text, const char *value) {
 
 /* ---- what is already in the process ---- */
 
-/* Place of a file name among the wanted names: 0 is the newest; -1 is another library. Takes STEM.so.N…, and STEM-HASH.so.N…
- * as wheel repair tools rename it. */
+/* Place of a file name among the wanted names: 0 is the newest; -1 is another library. Takes STEM.so.N…, and
+ * STEM-HASH.so.N… as wheel repair tools rename it. */
 static int stub_rank(const char *path) {
   const char *name = strrchr(path, '/');
   name = name ? name + 1 : path;
@@ -126,8 +127,8 @@ static int stub_visit(struct dl_phdr_info *info, size_t size, void *data) {
   return 0;
 }
 
-/* A handle, but never one of a stub: two stubs that point at each other would call in circles. So would a library that is
- * linked with one, for every function that it lacks itself: the loader looks for it in what the library needs, too. */
+/* A handle, but never one of a stub: two stubs that point at each other would call in circles. So would a library that
+ * is linked with one, for every function that it lacks itself: the loader also looks in what the library needs. */
 static void *stub_open(const char *name, int mode, const char **fault) {
   void *handle = dlopen(name, mode | RTLD_LAZY | RTLD_LOCAL);
   if (!handle) {

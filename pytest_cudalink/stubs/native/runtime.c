@@ -98,7 +98,8 @@ __attribute__((unused)) static const char *stub_complaint(const char *function) 
   return known;
 }
 
-/* JSON: library, stub, file, version, why, looked, functions, missing (symbols), degraded (tiers). Searches, if no call did so before. */
+/* JSON: library, stub, file, version, why, looked, functions, missing (symbols), degraded (tiers). Searches, if no call
+ * did so before. */
 STUB_EXPORT const char *STUB_DESCRIBE(void) {
   char *known = atomic_load(&stub_description);
   if (known) return known;

@@ -2,8 +2,8 @@
  *
  *     out_of_memory
  *
- * Exit code 1 if an answer is neither the usual one nor CUDA_ERROR_OUT_OF_MEMORY, or if the usual one does not come once
- * there is memory again. */
+ * Exit code 1 if an answer is neither the usual one nor CUDA_ERROR_OUT_OF_MEMORY, or if the usual one does not come
+ * once there is memory again. */
 #define _GNU_SOURCE
 #include <cuda.h>
 
@@ -75,7 +75,8 @@ static void expect(int line, const char *what, int actual, int expected) {
 #define EXPECT(code, expression) expect(__LINE__, #expression, (int)(expression), (int)(code))
 #define OK(expression) EXPECT(CUDA_SUCCESS, expression)
 
-/* The expression again and again, each time with another allocation that fails, until none does; `undo` after a success. */
+/* The expression again and again, each time with another allocation that fails, until none does; `undo` after a
+ * success. */
 #define WITHOUT_MEMORY(expression, undo)                                      \
   for (long number = 0, done = 0; !done; number++) {                          \
     unsigned before = failures;                                               \
