@@ -27,7 +27,6 @@ _FLAGS = (
     "-fvisibility=hidden",
     "-Wall",
     "-Wextra",
-    "-Wno-format-zero-length",
     "-shared",
 )
 

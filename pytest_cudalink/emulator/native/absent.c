@@ -1,3 +1,3 @@
-/* A library of the driver, under each of its names, without a single function of it: what a process sees that shall find
-   no driver. */
+/* A library with each of the driver's names and none of its functions: what a process loads if it must not find a
+   driver. */
 __attribute__((visibility("default"))) int cudalinkAbsentDriver(void) { return 1; }

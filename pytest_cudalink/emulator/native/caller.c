@@ -12,8 +12,8 @@
 
 #include "config.h"
 
-/* The same by way of the kernel alone: write(2) and read(2) answer EFAULT where memory is not there. A pipe for each copy,
-   because one that is kept would be shared with forked children. */
+/* The same by way of the kernel alone: write(2) and read(2) answer EFAULT where memory is not there. A pipe for each
+   copy, because one that is kept would be shared with forked children. */
 static bool copy_through_pipe(void *to, const void *from, size_t size) {
   enum { PIECE = 4096 }; /* a pipe takes that much without a reader */
   int ends[2];

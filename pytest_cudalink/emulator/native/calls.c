@@ -1,7 +1,6 @@
 /* Entering and leaving a function, and whether the driver is initialized. */
 #include "calls.h"
 
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/types.h>
@@ -20,8 +19,7 @@ CUresult cl_initialize(unsigned flags) {
   if (cl_config()->devices == 0) return CUDA_ERROR_NO_DEVICE;
   pid_t none = 0, here = getpid();
   /* a child that was forked after cuInit cannot initialize again (measured: 3) */
-  if (!atomic_compare_exchange_strong(&initialized_in, &none, here) && none != here)
-    return CUDA_ERROR_NOT_INITIALIZED;
+  if (!atomic_compare_exchange_strong(&initialized_in, &none, here) && none != here) return CUDA_ERROR_NOT_INITIALIZED;
   return CUDA_SUCCESS;
 }
 
@@ -42,10 +40,8 @@ static bool quiet(Sym symbol) {
     case SYM_cuFuncGetAttribute:
     case SYM_cuKernelGetAttribute:
     case SYM_cuPointerGetAttribute:
-    case SYM_cuPointerGetAttributes:
-      return true;
-    default:
-      return false;
+    case SYM_cuPointerGetAttributes: return true;
+    default: return false;
   }
 }
 
@@ -54,7 +50,7 @@ static bool forked(void) {
   return there && there != getpid();
 }
 
-/* Link states that a forked child inherits are not its own; a lock in one may be held by nobody. */
+/* A forked child must not use the link states that it inherits: their locks may be held by threads that it lacks. */
 static bool uses_state(Sym symbol) {
   switch (symbol) {
     case SYM_cuLinkAddData:
@@ -62,54 +58,61 @@ static bool uses_state(Sym symbol) {
     case SYM_cuLinkAddFile:
     case SYM_cuLinkAddFile_v2:
     case SYM_cuLinkComplete:
-    case SYM_cuLinkDestroy:
-      return true;
-    default:
-      return false;
+    case SYM_cuLinkDestroy: return true;
+    default: return false;
   }
+}
+
+/* What a call answers instead of being made; -1: it is made. */
+static CUresult refusal(EventLine *line, Sym symbol, bool needs_init, int lost) {
+  if (cl_faults_active()) {
+    int code = cl_fault_of(symbol);
+    if (code >= 0) {
+      cl_event_bool(line, "injected", true);
+      return code;
+    }
+  }
+  int since = cl_symbols[symbol].since;
+  if (since > cl_config()->version) { /* by its symbol: cuGetProcAddress does not give it away */
+    char note[64];
+    snprintf(note, sizeof note, "newer than the emulated driver: introduced in %d.%d", since / 1000, since % 1000 / 10);
+    return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, note);
+  }
+  if ((needs_init || (forked() && uses_state(symbol))) && !cl_initialized()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (lost && (needs_init || uses_state(symbol)) && symbol != SYM_cuLinkDestroy) {
+    cl_event_bool(line, "device lost", true);
+    return lost;
+  }
+  return -1;
 }
 
 bool cl_enter(Call *call, Sym symbol, bool needs_init) {
   int lost = cudalinkDeviceLost();
   call->symbol = symbol;
-  if (cl_faults_active()) {
-    int code = cl_fault_of(symbol);
-    if (code >= 0) {
-      call->result = cl_leave(call, code, ",\"injected\":true");
-      return false;
-    }
-  }
-  const Symbol *self = &cl_symbols[symbol];
-  if (self->since > cl_config()->version) { /* by its symbol: cuGetProcAddress does not give it away */
-    call->result = cl_leave(call, CUDA_ERROR_NOT_SUPPORTED,
-                            ",\"note\":\"newer than the emulated driver: introduced in %d.%d\"", self->since / 1000,
-                            self->since % 1000 / 10);
-    return false;
-  }
-  if ((needs_init || (forked() && uses_state(symbol))) && !cl_initialized()) {
-    call->result = cl_leave(call, CUDA_ERROR_NOT_INITIALIZED, "");
-    return false;
-  }
-  if (lost && (needs_init || uses_state(symbol)) && symbol != SYM_cuLinkDestroy) {
-    call->result = cl_leave(call, lost, ",\"device lost\":true");
-    return false;
-  }
-  return true;
+  cl_event_begin(&call->line);
+  CUresult refused = refusal(&call->line, symbol, needs_init, lost);
+  if (refused >= 0) call->result = cl_leave(call, refused);
+  return refused < 0;
 }
 
-CUresult cl_leave(Call *call, CUresult result, const char *arguments, ...) {
+CUresult cl_leave(Call *call, CUresult result) {
   if (result == CUDA_SUCCESS && quiet(call->symbol)) return result;
-  char text[768];
-  va_list list;
-  va_start(list, arguments);
-  vsnprintf(text, sizeof text, arguments, list);
-  va_end(list);
-  cl_event("\"call\":\"%s\",\"result\":%d%s", cl_symbols[call->symbol].name, result, text);
+  EventLine line;
+  cl_event_begin(&line);
+  cl_event_text(&line, "call", cl_symbols[call->symbol].name, sizeof line.text);
+  cl_event_int(&line, "result", result);
+  cl_event_join(&line, &call->line);
+  cl_event_end(&line);
+  return result;
+}
+
+CUresult cl_noted(EventLine *line, CUresult result, const char *note) {
+  cl_event_note(line, note);
   return result;
 }
 
 CUresult cl_unimplemented(Sym symbol) {
   Call call;
   if (!cl_enter(&call, symbol, true)) return call.result;
-  return cl_leave(&call, CUDA_ERROR_NOT_SUPPORTED, ",\"note\":\"not implemented by the emulated driver\"");
+  return cl_leave(&call, cl_noted(&call.line, CUDA_ERROR_NOT_SUPPORTED, "not implemented by the emulated driver"));
 }

@@ -5,33 +5,42 @@
 #include <stdbool.h>
 
 #include "abi.h"
+#include "events.h"
 #include "symbols.h"
 
-/* One call of an exported function: its faults, its event. */
+/* One call of an exported function: its answer, and what its event says besides. */
 typedef struct {
   Sym symbol;
   CUresult result;
+  EventLine line;
 } Call;
 
 /* Begins a call; false if it must return call->result at once: an injected fault, a lost device, no cuInit. */
 bool cl_enter(Call *call, Sym symbol, bool needs_init);
-/* Ends it: writes the event with the arguments that matter, as JSON members, and returns the result. */
-CUresult cl_leave(Call *call, CUresult result, const char *arguments, ...) PRINTF(3, 4);
+/* Ends it: writes the event and returns the result. */
+CUresult cl_leave(Call *call, CUresult result);
+/* Returns a result whose event explains it. */
+CUresult cl_noted(EventLine *line, CUresult result, const char *note);
 
-#define ENTER(name)                                   \
-  Call call;                                          \
-  if (!cl_enter(&call, SYM_##name, true)) return call.result
-#define ENTER_ANY_TIME(name)                          \
-  Call call;                                          \
-  if (!cl_enter(&call, SYM_##name, false)) return call.result
-#define LEAVE(result, ...) return cl_leave(&call, (result), __VA_ARGS__)
+/* The driver's signatures are fixed, so an exported function may leave some of its parameters unused. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+/* A whole exported function. Its work is `answer`, an expression of its parameters, mostly a call of a static function;
+   that adds members to `line`, the event of the call, or needs none. */
+#define EXPORTED_WHEN(needs_init, name, parameters, answer)           \
+  EXPORT CUresult name parameters {                                   \
+    Call call;                                                        \
+    EventLine *line __attribute__((unused)) = &call.line;             \
+    if (!cl_enter(&call, SYM_##name, needs_init)) return call.result; \
+    return cl_leave(&call, answer);                                   \
+  }
+#define EXPORTED(name, parameters, answer) EXPORTED_WHEN(true, name, parameters, answer)
+/* One that answers before cuInit too. */
+#define EXPORTED_ANY_TIME(name, parameters, answer) EXPORTED_WHEN(false, name, parameters, answer)
 
 /* The 32-bit entry points of before CUDA 3.2: a real driver of today answers 201, whatever context is current. */
-#define OLD_ENTRY_POINT(name, ...)                                                                     \
-  EXPORT CUresult name(__VA_ARGS__) {                                                                  \
-    ENTER(name);                                                                                       \
-    LEAVE(CUDA_ERROR_INVALID_CONTEXT, ",\"note\":\"the 32-bit entry point of before CUDA 3.2\"");       \
-  }
+#define OLD_ENTRY_POINT(name) \
+  EXPORTED(name, (void), cl_noted(line, CUDA_ERROR_INVALID_CONTEXT, "the 32-bit entry point of before CUDA 3.2"))
 
 bool cl_initialized(void);
 CUresult cl_initialize(unsigned flags);

@@ -8,7 +8,12 @@
 #include "config.h"
 #include "devices.h"
 
-enum { CONTEXT_MAGIC = 0x63747821, KNOWN_FLAGS = 0xff, API_VERSION = 3020 };
+enum { CONTEXT_MAGIC = 0x63747821, API_VERSION = 3020 };
+/* CUctx_flags, CUlimit, CUfunc_cache, CUsharedconfig */
+enum { MAPS_HOST_MEMORY = 0x08, KNOWN_FLAGS = 0xff };
+enum { SYNC_DEPTH = 3, CIG_FALLBACK = 9 };
+enum { CACHE_PREFER_NONE = 0, CACHE_CONFIGS = 4 };
+enum { FOUR_BYTE_BANKS = 1, SHARED_CONFIGS = 3 };
 
 /* Contexts are never freed: a caller may go on with a handle, and must get an answer. */
 static Context primary[DEVICES_MAX];
@@ -27,7 +32,7 @@ void cl_on_context_death(ContextHook *hook) {
       hooks[at] = hook;
       return;
     }
-  abort(); /* more hooks than there are tables: a fault of ours, and of each run */
+  abort(); /* more hooks than HOOKS: a fault of the emulator, in every run */
 }
 
 static void mark_dead(Context *context) {
@@ -40,7 +45,7 @@ uint64_t cl_next_id(void) {
   return atomic_fetch_add(&last, 1) + 1;
 }
 
-/* A thread may hold a lock while another one forks; in the child nobody would release it. */
+/* A thread may hold a lock while another one forks; in the child no thread would release it. */
 static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
@@ -59,14 +64,14 @@ static void drop_stack(void *list) {
 __attribute__((constructor)) static void make_stack_key(void) { pthread_key_create(&stack_key, drop_stack); }
 
 static void start_context(Context *context, CUdevice device, unsigned flags) {
-  static const size_t limits[10] = {1024, 8 << 20, 8 << 20, 2, 2048, 64, 11796480, 232448, 0, 0};
+  static const size_t limits[CONTEXT_LIMITS] = {1024, 8 << 20, 8 << 20, 2, 2048, 64, 11796480, 232448, 0, 0};
   if (context->magic != CONTEXT_MAGIC) context->device = device; /* that of a primary one never changes */
   context->magic = CONTEXT_MAGIC;
   context->dead = false;
   context->peers = 0;
   context->flags = flags;
   context->id = cl_next_id();
-  for (int limit = 0; limit < 10; limit++) context->limits[limit] = limits[limit];
+  for (int limit = 0; limit < CONTEXT_LIMITS; limit++) context->limits[limit] = limits[limit];
 }
 
 static bool is_context(const Context *context) {
@@ -97,6 +102,12 @@ Context *cl_context(CUresult *result) {
   return context;
 }
 
+CUresult cl_check_context(void) {
+  CUresult result;
+  cl_context(&result);
+  return result;
+}
+
 bool cl_is_known_context(const Context *context) {
   if (!context) return top() != NULL;
   pthread_mutex_lock(&lock);
@@ -105,10 +116,9 @@ bool cl_is_known_context(const Context *context) {
   return known;
 }
 
-EXPORT CUresult cuDevicePrimaryCtxRetain(Context **context, CUdevice device) {
-  ENTER(cuDevicePrimaryCtxRetain);
-  if (!context) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_DEVICE(device);
+static CUresult primary_retain(EventLine *line, Context **context, CUdevice device) {
+  if (!context) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return cl_no_device(line, device);
   pthread_mutex_lock(&lock);
   Context *own = &primary[device];
   if (own->references++ == 0) {
@@ -116,11 +126,14 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(Context **context, CUdevice device) {
     start_context(own, device, own->flags);
   }
   *context = own;
-  unsigned long long id = own->id;
+  uint64_t id = own->id;
   unsigned references = own->references;
   pthread_mutex_unlock(&lock);
-  LEAVE(CUDA_SUCCESS, ",\"context\":%llu,\"references\":%u", id, references);
+  cl_event_uint(line, "context", id);
+  cl_event_uint(line, "references", references);
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuDevicePrimaryCtxRetain, (Context **context, CUdevice device), primary_retain(line, context, device))
 
 /* Gives back one reference, or all; *left is how many there are then. */
 static CUresult release_primary(CUdevice device, bool all, unsigned *left) {
@@ -137,34 +150,29 @@ static CUresult release_primary(CUdevice device, bool all, unsigned *left) {
   return result;
 }
 
-EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-  ENTER(cuDevicePrimaryCtxRelease_v2);
-  NEED_DEVICE(device);
+static CUresult primary_release(EventLine *line, CUdevice device) {
+  if (!cl_is_device(device)) return cl_no_device(line, device);
   unsigned left;
   CUresult result = release_primary(device, false, &left);
-  LEAVE(result, ",\"references\":%u", left);
+  cl_event_uint(line, "references", left);
+  return result;
 }
+EXPORTED(cuDevicePrimaryCtxRelease_v2, (CUdevice device), primary_release(line, device))
 
-EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
-  ENTER(cuDevicePrimaryCtxRelease);
-  NEED_DEVICE(device);
+static CUresult primary_release_quietly(EventLine *line, CUdevice device) {
+  if (!cl_is_device(device)) return cl_no_device(line, device);
   unsigned left;
-  LEAVE(release_primary(device, false, &left), "");
+  return release_primary(device, false, &left);
 }
+EXPORTED(cuDevicePrimaryCtxRelease, (CUdevice device), primary_release_quietly(line, device))
 
-EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
-  ENTER(cuDevicePrimaryCtxReset_v2);
-  NEED_DEVICE(device);
+static CUresult primary_reset(EventLine *line, CUdevice device) {
+  if (!cl_is_device(device)) return cl_no_device(line, device);
   unsigned left;
-  LEAVE(release_primary(device, true, &left), "");
+  return release_primary(device, true, &left);
 }
-
-EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice device) {
-  ENTER(cuDevicePrimaryCtxReset);
-  NEED_DEVICE(device);
-  unsigned left;
-  LEAVE(release_primary(device, true, &left), "");
-}
+EXPORTED(cuDevicePrimaryCtxReset_v2, (CUdevice device), primary_reset(line, device))
+EXPORTED(cuDevicePrimaryCtxReset, (CUdevice device), primary_reset(line, device))
 
 static CUresult set_primary_flags(CUdevice device, unsigned flags) {
   if (flags & ~(unsigned)KNOWN_FLAGS) return CUDA_ERROR_INVALID_VALUE;
@@ -174,28 +182,25 @@ static CUresult set_primary_flags(CUdevice device, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
-  ENTER(cuDevicePrimaryCtxSetFlags_v2);
-  NEED_DEVICE(device);
-  LEAVE(set_primary_flags(device, flags), ",\"flags\":%u", flags);
+static CUresult primary_set_flags(EventLine *line, CUdevice device, unsigned flags) {
+  if (!cl_is_device(device)) return cl_no_device(line, device);
+  cl_event_uint(line, "flags", flags);
+  return set_primary_flags(device, flags);
 }
+EXPORTED(cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned flags), primary_set_flags(line, device, flags))
+EXPORTED(cuDevicePrimaryCtxSetFlags, (CUdevice device, unsigned flags), primary_set_flags(line, device, flags))
 
-EXPORT CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags) {
-  ENTER(cuDevicePrimaryCtxSetFlags);
-  NEED_DEVICE(device);
-  LEAVE(set_primary_flags(device, flags), ",\"flags\":%u", flags);
-}
-
-EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active) {
-  ENTER(cuDevicePrimaryCtxGetState);
-  NEED_DEVICE(device);
-  if (!flags || !active) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+static CUresult primary_get_state(EventLine *line, CUdevice device, unsigned *flags, int *active) {
+  if (!cl_is_device(device)) return cl_no_device(line, device);
+  if (!flags || !active) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
   *flags = primary[device].flags;
   *active = primary[device].references > 0;
   pthread_mutex_unlock(&lock);
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active),
+         primary_get_state(line, device, flags, active))
 
 static CUresult create_context(Context **out, unsigned flags, CUdevice device) {
   if (!out || (flags & ~(unsigned)KNOWN_FLAGS)) return CUDA_ERROR_INVALID_VALUE;
@@ -206,7 +211,10 @@ static CUresult create_context(Context **out, unsigned flags, CUdevice device) {
   if (contexts.count == contexts.room) {
     size_t room = contexts.room ? 2 * contexts.room : 16;
     Context **list = realloc(contexts.list, room * sizeof *list);
-    if (list) contexts.list = list, contexts.room = room;
+    if (list) {
+      contexts.list = list;
+      contexts.room = room;
+    }
   }
   if (context && contexts.count < contexts.room && push(context)) {
     start_context(context, device, flags);
@@ -220,26 +228,30 @@ static CUresult create_context(Context **out, unsigned flags, CUdevice device) {
   return result;
 }
 
-EXPORT CUresult cuCtxCreate(Context **context, unsigned flags, CUdevice device) {
-  ENTER(cuCtxCreate);
-  /* the entry point of before CUDA 3.2: a real driver of today answers 2 */
-  (void)context, (void)flags, (void)device;
-  LEAVE(CUDA_ERROR_OUT_OF_MEMORY, ",\"note\":\"the entry point of CUDA 2.0\"");
-}
+/* The entry point of before CUDA 3.2: a real driver of today answers 2. */
+EXPORTED(cuCtxCreate, (Context **context, unsigned flags, CUdevice device),
+         cl_noted(line, CUDA_ERROR_OUT_OF_MEMORY, "the entry point of CUDA 2.0"))
 
-EXPORT CUresult cuCtxCreate_v2(Context **context, unsigned flags, CUdevice device) {
-  ENTER(cuCtxCreate_v2);
-  LEAVE(create_context(context, flags, device), ",\"flags\":%u,\"device\":%d", flags, device);
+static CUresult ctx_create_v2(EventLine *line, Context **context, unsigned flags, CUdevice device) {
+  cl_event_uint(line, "flags", flags);
+  cl_event_int(line, "device", device);
+  return create_context(context, flags, device);
 }
+EXPORTED(cuCtxCreate_v2, (Context **context, unsigned flags, CUdevice device),
+         ctx_create_v2(line, context, flags, device))
 
-EXPORT CUresult cuCtxCreate_v3(Context **context, void *affinity, int count, unsigned flags, CUdevice device) {
-  ENTER(cuCtxCreate_v3);
-  if (affinity || count) LEAVE(CUDA_ERROR_NOT_SUPPORTED, ",\"note\":\"execution affinity is not emulated\"");
-  LEAVE(create_context(context, flags, device), ",\"flags\":%u,\"device\":%d", flags, device);
+static CUresult ctx_create_v3(EventLine *line, Context **context, void *affinity, int count, unsigned flags,
+                              CUdevice device) {
+  if (affinity || count) return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "execution affinity is not emulated");
+  cl_event_uint(line, "flags", flags);
+  cl_event_int(line, "device", device);
+  return create_context(context, flags, device);
 }
+EXPORTED(cuCtxCreate_v3, (Context **context, void *affinity, int count, unsigned flags, CUdevice device),
+         ctx_create_v3(line, context, affinity, count, flags, device))
 
-EXPORT CUresult cuCtxCreate_v4(Context **context, const void *parameters, unsigned flags, CUdevice device) {
-  ENTER(cuCtxCreate_v4);
+static CUresult ctx_create_v4(EventLine *line, Context **context, const void *parameters, unsigned flags,
+                              CUdevice device) {
   if (parameters) {
     const struct {
       void *affinity;
@@ -247,17 +259,20 @@ EXPORT CUresult cuCtxCreate_v4(Context **context, const void *parameters, unsign
       void *cig;
     } *given = parameters;
     if (given->affinity || given->count || given->cig)
-      LEAVE(CUDA_ERROR_NOT_SUPPORTED, ",\"note\":\"context parameters are not emulated\"");
+      return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "context parameters are not emulated");
   }
-  LEAVE(create_context(context, flags, device), ",\"flags\":%u,\"device\":%d", flags, device);
+  cl_event_uint(line, "flags", flags);
+  cl_event_int(line, "device", device);
+  return create_context(context, flags, device);
 }
+EXPORTED(cuCtxCreate_v4, (Context **context, const void *parameters, unsigned flags, CUdevice device),
+         ctx_create_v4(line, context, parameters, flags, device))
 
 static CUresult destroy_context(Context *context) {
   if (!context) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_SUCCESS;
   pthread_mutex_lock(&lock);
-  if (!is_context(context)) result = CUDA_ERROR_INVALID_CONTEXT;
-  else if (context->primary) result = CUDA_ERROR_INVALID_CONTEXT;
+  if (!is_context(context) || context->primary) result = CUDA_ERROR_INVALID_CONTEXT;
   else if (context->dead) result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   else {
     mark_dead(context);
@@ -267,35 +282,27 @@ static CUresult destroy_context(Context *context) {
   return result;
 }
 
-EXPORT CUresult cuCtxDestroy_v2(Context *context) {
-  ENTER(cuCtxDestroy_v2);
-  LEAVE(destroy_context(context), "");
-}
+EXPORTED(cuCtxDestroy_v2, (Context *context), destroy_context(context))
+EXPORTED(cuCtxDestroy, (Context *context), destroy_context(context))
 
-EXPORT CUresult cuCtxDestroy(Context *context) {
-  ENTER(cuCtxDestroy);
-  LEAVE(destroy_context(context), "");
-}
-
-EXPORT CUresult cuCtxPushCurrent_v2(Context *context) {
-  ENTER(cuCtxPushCurrent_v2);
-  if (!context) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+static CUresult ctx_push_current(Context *context) {
+  if (!context) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
   bool known = is_context(context), pushed = known && push(context);
   pthread_mutex_unlock(&lock);
-  LEAVE(pushed ? CUDA_SUCCESS : known ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_CONTEXT, "");
+  return pushed ? CUDA_SUCCESS : known ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_CONTEXT;
 }
+EXPORTED(cuCtxPushCurrent_v2, (Context *context), ctx_push_current(context))
 
-EXPORT CUresult cuCtxPopCurrent_v2(Context **context) {
-  ENTER(cuCtxPopCurrent_v2);
-  if (!stack.count) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
+static CUresult ctx_pop_current(Context **context) {
+  if (!stack.count) return CUDA_ERROR_INVALID_CONTEXT;
   Context *popped = stack.list[--stack.count];
   if (context) *context = popped;
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuCtxPopCurrent_v2, (Context **context), ctx_pop_current(context))
 
-EXPORT CUresult cuCtxSetCurrent(Context *context) {
-  ENTER(cuCtxSetCurrent);
+static CUresult ctx_set_current(Context *context) {
   pthread_mutex_lock(&lock);
   bool known = !context || is_context(context);
   if (known) {
@@ -303,171 +310,173 @@ EXPORT CUresult cuCtxSetCurrent(Context *context) {
     if (context) push(context);
   }
   pthread_mutex_unlock(&lock);
-  LEAVE(known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT, "");
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
+EXPORTED(cuCtxSetCurrent, (Context *context), ctx_set_current(context))
 
-EXPORT CUresult cuCtxGetCurrent(Context **context) {
-  ENTER(cuCtxGetCurrent);
-  if (!context) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+static CUresult ctx_get_current(Context **context) {
+  if (!context) return CUDA_ERROR_INVALID_VALUE;
   *context = top();
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuCtxGetCurrent, (Context **context), ctx_get_current(context))
 
-EXPORT CUresult cuCtxGetDevice(CUdevice *device) {
-  ENTER(cuCtxGetDevice);
-  if (!device) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  if (!top()) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
+static CUresult ctx_get_device(CUdevice *device) {
+  if (!device) return CUDA_ERROR_INVALID_VALUE;
+  if (!top()) return CUDA_ERROR_INVALID_CONTEXT;
   *device = top()->device; /* also of a destroyed context (measured) */
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuCtxGetDevice, (CUdevice *device), ctx_get_device(device))
 
 /* From CUDA 13 on a context may be named; NULL is the current one. */
-EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, Context *context) {
-  ENTER(cuCtxGetDevice_v2);
-  if (!device) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  if (!cl_is_known_context(context)) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
+static CUresult ctx_get_device_v2(CUdevice *device, Context *context) {
+  if (!device) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
   *device = (context ? context : top())->device;
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuCtxGetDevice_v2, (CUdevice *device, Context *context), ctx_get_device_v2(device, context))
+EXPORTED(cuCtxSynchronize, (void), cl_check_context())
 
-EXPORT CUresult cuCtxSynchronize(void) {
-  ENTER(cuCtxSynchronize);
-  NEED_CONTEXT(context);
-  LEAVE(CUDA_SUCCESS, "");
-}
-
-EXPORT CUresult cuCtxSynchronize_v2(Context *named) {
-  ENTER(cuCtxSynchronize_v2);
+static CUresult ctx_synchronize(Context *named) {
   if (!named) {
-    NEED_CONTEXT(context);
+    CUresult state = cl_check_context();
+    if (state) return state;
   }
-  LEAVE(cl_is_known_context(named) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT, "");
+  return cl_is_known_context(named) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
+EXPORTED(cuCtxSynchronize_v2, (Context *named), ctx_synchronize(named))
 
-EXPORT CUresult cuCtxGetFlags(unsigned *flags) {
-  ENTER(cuCtxGetFlags);
-  if (!flags) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_CONTEXT(context);
-  *flags = context->flags | 8; /* mapping host memory is always possible (measured) */
-  LEAVE(CUDA_SUCCESS, "");
+static CUresult ctx_get_flags(unsigned *flags) {
+  if (!flags) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (state) return state;
+  *flags = context->flags | MAPS_HOST_MEMORY; /* mapping host memory is always possible (measured) */
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuCtxGetFlags, (unsigned *flags), ctx_get_flags(flags))
 
-EXPORT CUresult cuCtxGetApiVersion(Context *context, unsigned *version) {
-  ENTER(cuCtxGetApiVersion);
-  if (!version) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+static CUresult ctx_get_api_version(Context *context, unsigned *version) {
+  if (!version) return CUDA_ERROR_INVALID_VALUE;
   if (!context) {
-    NEED_CONTEXT(current);
+    CUresult state = cl_check_context();
+    if (state) return state;
   }
-  if (!cl_is_known_context(context)) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
+  if (!cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
   *version = API_VERSION;
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuCtxGetApiVersion, (Context *context, unsigned *version), ctx_get_api_version(context, version))
 
-EXPORT CUresult cuCtxGetId(Context *context, uint64_t *id) {
-  ENTER(cuCtxGetId);
-  if (!id) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+static CUresult ctx_get_id(Context *context, uint64_t *id) {
+  if (!id) return CUDA_ERROR_INVALID_VALUE;
   if (!context) context = top();
   pthread_mutex_lock(&lock);
   bool known = context && is_context(context);
   if (known) *id = context->id;
   pthread_mutex_unlock(&lock);
-  LEAVE(known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT, "");
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
+EXPORTED(cuCtxGetId, (Context *context, uint64_t *id), ctx_get_id(context, id))
 
-EXPORT CUresult cuCtxGetLimit(size_t *value, int limit) {
-  ENTER(cuCtxGetLimit);
-  if (!value || limit < 0 || limit > 9) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_CONTEXT(context);
-  if (limit == 3 || limit == 9) LEAVE(CUDA_ERROR_UNSUPPORTED_LIMIT, "");
+static CUresult ctx_get_limit(size_t *value, int limit) {
+  if (!value || limit < 0 || limit >= CONTEXT_LIMITS) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (state) return state;
+  if (limit == SYNC_DEPTH || limit == CIG_FALLBACK) return CUDA_ERROR_UNSUPPORTED_LIMIT;
   *value = context->limits[limit];
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuCtxGetLimit, (size_t *value, int limit), ctx_get_limit(value, limit))
 
-EXPORT CUresult cuCtxSetLimit(int limit, size_t value) {
-  ENTER(cuCtxSetLimit);
-  if (limit < 0 || limit > 9) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_CONTEXT(context);
-  if (limit == 3 || limit == 9) LEAVE(CUDA_ERROR_UNSUPPORTED_LIMIT, "");
+static CUresult ctx_set_limit(int limit, size_t value) {
+  if (limit < 0 || limit >= CONTEXT_LIMITS) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (state) return state;
+  if (limit == SYNC_DEPTH || limit == CIG_FALLBACK) return CUDA_ERROR_UNSUPPORTED_LIMIT;
   context->limits[limit] = value;
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuCtxSetLimit, (int limit, size_t value), ctx_set_limit(limit, value))
+EXPORTED(cuCtxResetPersistingL2Cache, (void), cl_check_context())
 
-EXPORT CUresult cuCtxResetPersistingL2Cache(void) {
-  ENTER(cuCtxResetPersistingL2Cache);
-  NEED_CONTEXT(context);
-  LEAVE(CUDA_SUCCESS, "");
-}
-
-EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
-  ENTER(cuCtxGetStreamPriorityRange);
-  NEED_CONTEXT(context);
+static CUresult ctx_get_stream_priority_range(int *least, int *greatest) {
+  CUresult state = cl_check_context();
+  if (state) return state;
   if (least) *least = 0;
-  if (greatest) *greatest = -5;
-  LEAVE(CUDA_SUCCESS, "");
+  if (greatest) *greatest = GREATEST_PRIORITY;
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuCtxGetStreamPriorityRange, (int *least, int *greatest), ctx_get_stream_priority_range(least, greatest))
 
-EXPORT CUresult cuCtxGetCacheConfig(int *config) {
-  ENTER(cuCtxGetCacheConfig);
-  if (!config) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_CONTEXT(context);
-  *config = 0;
-  LEAVE(CUDA_SUCCESS, "");
+static CUresult ctx_get_cache_config(int *config) {
+  if (!config) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state = cl_check_context();
+  if (state) return state;
+  *config = CACHE_PREFER_NONE;
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuCtxGetCacheConfig, (int *config), ctx_get_cache_config(config))
 
-EXPORT CUresult cuCtxSetCacheConfig(int config) {
-  ENTER(cuCtxSetCacheConfig);
-  if (config < 0 || config > 3) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_CONTEXT(context);
-  LEAVE(CUDA_SUCCESS, "");
+static CUresult check_config(int config, int configs) {
+  return config < 0 || config >= configs ? CUDA_ERROR_INVALID_VALUE : cl_check_context();
 }
+EXPORTED(cuCtxSetCacheConfig, (int config), check_config(config, CACHE_CONFIGS))
+EXPORTED(cuCtxSetSharedMemConfig, (int config), check_config(config, SHARED_CONFIGS))
 
-EXPORT CUresult cuCtxGetSharedMemConfig(int *config) {
-  ENTER(cuCtxGetSharedMemConfig);
-  if (!config) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_CONTEXT(context);
-  *config = 1;
-  LEAVE(CUDA_SUCCESS, "");
+static CUresult ctx_get_shared_mem_config(int *config) {
+  if (!config) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state = cl_check_context();
+  if (state) return state;
+  *config = FOUR_BYTE_BANKS;
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuCtxGetSharedMemConfig, (int *config), ctx_get_shared_mem_config(config))
 
-EXPORT CUresult cuCtxSetSharedMemConfig(int config) {
-  ENTER(cuCtxSetSharedMemConfig);
-  if (config < 0 || config > 2) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_CONTEXT(context);
-  LEAVE(CUDA_SUCCESS, "");
-}
-
-EXPORT CUresult cuCtxEnablePeerAccess(Context *peer, unsigned flags) {
-  ENTER(cuCtxEnablePeerAccess);
-  NEED_CONTEXT(context);
-  if (flags) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  enum { PEER_ACCESS_ALREADY_ENABLED = 704, PEER_ACCESS_UNSUPPORTED = 217 };
-  if (!peer || !cl_is_known_context(peer)) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
-  if (peer->device == context->device) LEAVE(PEER_ACCESS_UNSUPPORTED, "");
+static CUresult ctx_enable_peer_access(Context *peer, unsigned flags) {
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (state) return state;
+  if (flags) return CUDA_ERROR_INVALID_VALUE;
+  if (!peer || !cl_is_known_context(peer)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (peer->device == context->device) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   pthread_mutex_lock(&lock);
   uint64_t bit = (uint64_t)1 << peer->device;
   bool enabled = context->peers & bit;
   context->peers |= bit;
   pthread_mutex_unlock(&lock);
-  LEAVE(enabled ? PEER_ACCESS_ALREADY_ENABLED : CUDA_SUCCESS, "");
+  return enabled ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_SUCCESS;
 }
+EXPORTED(cuCtxEnablePeerAccess, (Context *peer, unsigned flags), ctx_enable_peer_access(peer, flags))
 
-EXPORT CUresult cuCtxDisablePeerAccess(Context *peer) {
-  enum { PEER_ACCESS_NOT_ENABLED = 705 };
-  ENTER(cuCtxDisablePeerAccess);
-  NEED_CONTEXT(context);
-  if (!peer || !cl_is_known_context(peer)) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
+static CUresult ctx_disable_peer_access(Context *peer) {
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (state) return state;
+  if (!peer || !cl_is_known_context(peer)) return CUDA_ERROR_INVALID_CONTEXT;
   pthread_mutex_lock(&lock);
   uint64_t bit = (uint64_t)1 << peer->device;
   bool enabled = context->peers & bit;
   context->peers &= ~bit;
   pthread_mutex_unlock(&lock);
-  LEAVE(enabled ? CUDA_SUCCESS : PEER_ACCESS_NOT_ENABLED, "");
+  return enabled ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
+EXPORTED(cuCtxDisablePeerAccess, (Context *peer), ctx_disable_peer_access(peer))
 
-EXPORT CUresult cuCtxSetFlags(unsigned flags) {
-  ENTER(cuCtxSetFlags);
-  if (flags & ~(unsigned)KNOWN_FLAGS) LEAVE(CUDA_ERROR_INVALID_VALUE, ",\"flags\":%u", flags);
-  NEED_CONTEXT(context);
+static CUresult ctx_set_flags(EventLine *line, unsigned flags) {
+  if (flags & ~(unsigned)KNOWN_FLAGS) {
+    cl_event_uint(line, "flags", flags);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (state) return state;
   context->flags = flags;
-  LEAVE(CUDA_SUCCESS, ",\"flags\":%u", flags);
+  cl_event_uint(line, "flags", flags);
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuCtxSetFlags, (unsigned flags), ctx_set_flags(line, flags))

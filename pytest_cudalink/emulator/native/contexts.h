@@ -10,6 +10,8 @@
 #include "abi.h"
 #include "calls.h"
 
+enum { CONTEXT_LIMITS = 10, GREATEST_PRIORITY = -5 };
+
 typedef struct Context Context;
 struct Context {
   uint32_t magic;
@@ -17,7 +19,7 @@ struct Context {
   bool primary;
   atomic_bool dead; /* these three are read and written without the lock, by every thread that has it current */
   atomic_uint flags;
-  atomic_size_t limits[10];
+  atomic_size_t limits[CONTEXT_LIMITS];
   unsigned references;
   uint64_t id;
   uint64_t peers; /* devices whose memory it may access, one bit each */
@@ -26,15 +28,12 @@ struct Context {
 /* The calling thread's current context, or NULL; *result is what a call that needs one must answer. */
 Context *cl_context(CUresult *result);
 
-#define NEED_CONTEXT(variable)                               \
-  CUresult context_result;                                   \
-  Context *variable = cl_context(&context_result);           \
-  (void)variable;                                            \
-  if (context_result) LEAVE(context_result, "")
+/* What a call that needs a current context must answer if it needs nothing of it. */
+CUresult cl_check_context(void);
 
 /* Whether a context that a caller names exists; NULL is the current one. */
 bool cl_is_known_context(const Context *context);
-/* A number that no context and no stream had before. */
+/* The next number that no context and no stream has had. */
 uint64_t cl_next_id(void);
 
 /* Called with each context that dies, under the lock of the contexts. */

@@ -10,29 +10,28 @@
 #include "memory.h"
 #include "streams.h"
 
-OLD_ENTRY_POINT(cuMemcpyHtoD, void)
-OLD_ENTRY_POINT(cuMemcpyDtoH, void)
-OLD_ENTRY_POINT(cuMemcpyDtoD, void)
-OLD_ENTRY_POINT(cuMemcpyHtoDAsync, void)
-OLD_ENTRY_POINT(cuMemcpyDtoHAsync, void)
-OLD_ENTRY_POINT(cuMemcpyDtoDAsync, void)
-OLD_ENTRY_POINT(cuMemcpy2D, void)
-OLD_ENTRY_POINT(cuMemcpy2DUnaligned, void)
-OLD_ENTRY_POINT(cuMemcpy2DAsync, void)
-OLD_ENTRY_POINT(cuMemcpy3D, void)
-OLD_ENTRY_POINT(cuMemcpy3DAsync, void)
-OLD_ENTRY_POINT(cuMemsetD8, void)
-OLD_ENTRY_POINT(cuMemsetD16, void)
-OLD_ENTRY_POINT(cuMemsetD32, void)
-OLD_ENTRY_POINT(cuMemsetD2D8, void)
-OLD_ENTRY_POINT(cuMemsetD2D16, void)
-OLD_ENTRY_POINT(cuMemsetD2D32, void)
+OLD_ENTRY_POINT(cuMemcpyHtoD)
+OLD_ENTRY_POINT(cuMemcpyDtoH)
+OLD_ENTRY_POINT(cuMemcpyDtoD)
+OLD_ENTRY_POINT(cuMemcpyHtoDAsync)
+OLD_ENTRY_POINT(cuMemcpyDtoHAsync)
+OLD_ENTRY_POINT(cuMemcpyDtoDAsync)
+OLD_ENTRY_POINT(cuMemcpy2D)
+OLD_ENTRY_POINT(cuMemcpy2DUnaligned)
+OLD_ENTRY_POINT(cuMemcpy2DAsync)
+OLD_ENTRY_POINT(cuMemcpy3D)
+OLD_ENTRY_POINT(cuMemcpy3DAsync)
+OLD_ENTRY_POINT(cuMemsetD8)
+OLD_ENTRY_POINT(cuMemsetD16)
+OLD_ENTRY_POINT(cuMemsetD32)
+OLD_ENTRY_POINT(cuMemsetD2D8)
+OLD_ENTRY_POINT(cuMemsetD2D16)
+OLD_ENTRY_POINT(cuMemsetD2D32)
 
 /* -- lines -- */
 
 static CUresult copy(CUdeviceptr to, bool to_device, CUdeviceptr from, bool from_device, size_t size) {
-  CUresult result;
-  cl_context(&result);
+  CUresult result = cl_check_context();
   if (result) return result;
   if (!size) return CUDA_SUCCESS;
   if (!to || !from || (to_device && !cl_within(to, size)) || (from_device && !cl_within(from, size)))
@@ -41,70 +40,73 @@ static CUresult copy(CUdeviceptr to, bool to_device, CUdeviceptr from, bool from
   return CUDA_SUCCESS;
 }
 
-#define BYTES ",\"bytes\":%zu"
-
-EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size) {
-  ENTER(cuMemcpyHtoD_v2);
-  LEAVE(copy(to, true, (uintptr_t)from, false, size), BYTES, size);
+static CUresult copy_to_device(EventLine *line, CUdeviceptr to, const void *from, size_t size) {
+  cl_event_uint(line, "bytes", size);
+  return copy(to, true, (uintptr_t)from, false, size);
 }
+EXPORTED(cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t size), copy_to_device(line, to, from, size))
 
-EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size) {
-  ENTER(cuMemcpyDtoH_v2);
-  LEAVE(copy((uintptr_t)to, false, from, true, size), BYTES, size);
+static CUresult copy_to_host(EventLine *line, void *to, CUdeviceptr from, size_t size) {
+  cl_event_uint(line, "bytes", size);
+  return copy((uintptr_t)to, false, from, true, size);
 }
+EXPORTED(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t size), copy_to_host(line, to, from, size))
 
-EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size) {
-  ENTER(cuMemcpyDtoD_v2);
-  LEAVE(copy(to, true, from, true, size), BYTES, size);
+static CUresult copy_on_device(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size) {
+  cl_event_uint(line, "bytes", size);
+  return copy(to, true, from, true, size);
 }
+EXPORTED(cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t size), copy_on_device(line, to, from, size))
 
-EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, void *stream) {
-  ENTER(cuMemcpyHtoDAsync_v2);
-  NEED_STREAM(stream);
-  LEAVE(copy(to, true, (uintptr_t)from, false, size), BYTES, size);
+static CUresult copy_to_device_async(EventLine *line, CUdeviceptr to, const void *from, size_t size, void *stream) {
+  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  cl_event_uint(line, "bytes", size);
+  return copy(to, true, (uintptr_t)from, false, size);
 }
+EXPORTED(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t size, void *stream),
+         copy_to_device_async(line, to, from, size, stream))
 
-EXPORT CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, void *stream) {
-  ENTER(cuMemcpyDtoHAsync_v2);
-  NEED_STREAM(stream);
-  LEAVE(copy((uintptr_t)to, false, from, true, size), BYTES, size);
+static CUresult copy_to_host_async(EventLine *line, void *to, CUdeviceptr from, size_t size, void *stream) {
+  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  cl_event_uint(line, "bytes", size);
+  return copy((uintptr_t)to, false, from, true, size);
 }
+EXPORTED(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t size, void *stream),
+         copy_to_host_async(line, to, from, size, stream))
 
-EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
-  ENTER(cuMemcpyDtoDAsync_v2);
-  NEED_STREAM(stream);
-  LEAVE(copy(to, true, from, true, size), BYTES, size);
+static CUresult copy_on_device_async(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
+  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  cl_event_uint(line, "bytes", size);
+  return copy(to, true, from, true, size);
 }
+EXPORTED(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t size, void *stream),
+         copy_on_device_async(line, to, from, size, stream))
 
 /* With unified addressing either side may be the host's; what we allocated is checked, the rest is the caller's. */
 static CUresult copy_unified(CUdeviceptr to, CUdeviceptr from, size_t size) {
   return copy(to, cl_within(to, 1), from, cl_within(from, 1), size);
 }
 
-EXPORT CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t size) {
-  ENTER(cuMemcpy);
-  LEAVE(copy_unified(to, from, size), BYTES, size);
+static CUresult copy_either(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size) {
+  cl_event_uint(line, "bytes", size);
+  return copy_unified(to, from, size);
 }
+EXPORTED(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t size), copy_either(line, to, from, size))
 
-EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
-  ENTER(cuMemcpyAsync);
-  NEED_STREAM(stream);
-  LEAVE(copy_unified(to, from, size), BYTES, size);
+static CUresult copy_either_async(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
+  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  cl_event_uint(line, "bytes", size);
+  return copy_unified(to, from, size);
 }
+EXPORTED(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t size, void *stream),
+         copy_either_async(line, to, from, size, stream))
 
-EXPORT CUresult cuMemcpyPeer(CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size) {
-  ENTER(cuMemcpyPeer);
-  (void)to_context, (void)from_context;
-  LEAVE(copy(to, true, from, true, size), BYTES, size);
-}
+EXPORTED(cuMemcpyPeer, (CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size),
+         copy_on_device(line, to, from, size))
 
-EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context,
-                                  size_t size, void *stream) {
-  ENTER(cuMemcpyPeerAsync);
-  (void)to_context, (void)from_context;
-  NEED_STREAM(stream);
-  LEAVE(copy(to, true, from, true, size), BYTES, size);
-}
+EXPORTED(cuMemcpyPeerAsync,
+         (CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size, void *stream),
+         copy_on_device_async(line, to, from, size, stream))
 
 /* -- copying rectangles and boxes -- */
 
@@ -153,27 +155,25 @@ static CUresult place(const Side *side, const Box *box, uintptr_t *start, size_t
     *row = end;
   }
   size_t rows = side->height;
-  if (box->depth > 1 || side->z) {
-    if (rows < box->height || side->y > rows - box->height) return CUDA_ERROR_INVALID_VALUE;
-  }
+  if ((box->depth > 1 || side->z) && (rows < box->height || side->y > rows - box->height))
+    return CUDA_ERROR_INVALID_VALUE;
   size_t last_layer, last_row;
   if (__builtin_mul_overflow(rows, *row, layer) || __builtin_mul_overflow(side->z, *layer, &first) ||
       __builtin_mul_overflow(side->y, *row, &bytes) || __builtin_add_overflow(first, bytes, &first) ||
       __builtin_add_overflow(first, side->x, &first) || __builtin_mul_overflow(box->depth - 1, *layer, &last_layer) ||
-      __builtin_mul_overflow(box->height - 1, *row, &last_row) || __builtin_add_overflow(last_layer, last_row, &bytes) ||
-      __builtin_add_overflow(bytes, box->width, &bytes) || __builtin_add_overflow(base, first, start) ||
-      __builtin_add_overflow(*start, bytes, &end))
+      __builtin_mul_overflow(box->height - 1, *row, &last_row) ||
+      __builtin_add_overflow(last_layer, last_row, &bytes) || __builtin_add_overflow(bytes, box->width, &bytes) ||
+      __builtin_add_overflow(base, first, start) || __builtin_add_overflow(*start, bytes, &end))
     return CUDA_ERROR_INVALID_VALUE;
   bool ours = side->type == TYPE_DEVICE || (side->type == TYPE_UNIFIED && cl_within(base, 1));
-  return ours && !(cl_within(base, 1) && cl_within(*start, bytes) && cl_within(base, first + bytes)) ? CUDA_ERROR_INVALID_VALUE
-                                                                                        : CUDA_SUCCESS;
+  bool within = !ours || (cl_within(base, 1) && cl_within(*start, bytes) && cl_within(base, first + bytes));
+  return within ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult copy_box(const Box *box) {
-  CUresult result;
+  CUresult result = cl_check_context();
   uintptr_t from, to;
   size_t from_row, to_row, from_layer, to_layer;
-  cl_context(&result);
   if (result) return result;
   if (!box->width || !box->height || !box->depth) return CUDA_SUCCESS;
   if (box->from.level || box->to.level) return CUDA_ERROR_INVALID_VALUE; /* levels are those of mipmapped arrays */
@@ -182,70 +182,59 @@ static CUresult copy_box(const Box *box) {
   if (result) return result;
   for (size_t z = 0; z < box->depth; z++)
     for (size_t y = 0; y < box->height; y++)
-      memmove((void *)(to + z * to_layer + y * to_row), (const void *)(from + z * from_layer + y * from_row), box->width);
+      memmove((void *)(to + z * to_layer + y * to_row), (const void *)(from + z * from_layer + y * from_row),
+              box->width);
   return CUDA_SUCCESS;
 }
 
-static CUresult copy_and_leave(Call *call, const Box *box, const void *stream, bool has_stream) {
-  if (!box) return cl_leave(call, CUDA_ERROR_INVALID_VALUE, "%s", "");
-  if (has_stream && cl_check_stream(stream)) return cl_leave(call, CUDA_ERROR_INVALID_HANDLE, "%s", "");
+static CUresult copy_box_in(EventLine *line, const Box *box, const void *stream, bool has_stream) {
+  if (!box) return CUDA_ERROR_INVALID_VALUE;
+  if (has_stream && cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = copy_box(box);
-  return cl_leave(call, result, ",\"width\":%zu,\"height\":%zu,\"depth\":%zu%s", box->width, box->height, box->depth,
-                  result == CUDA_ERROR_NOT_SUPPORTED ? ",\"note\":\"arrays are not emulated\"" : "");
+  cl_event_uint(line, "width", box->width);
+  cl_event_uint(line, "height", box->height);
+  cl_event_uint(line, "depth", box->depth);
+  if (result == CUDA_ERROR_NOT_SUPPORTED) cl_event_note(line, "arrays are not emulated");
+  return result;
 }
 
 static Side deep(const FlatSide *flat) {
-  return (Side){.x = flat->x, .y = flat->y, .type = flat->type, .host = flat->host, .device = flat->device,
-                .array = flat->array, .pitch = flat->pitch};
+  return (Side){
+      .x = flat->x,
+      .y = flat->y,
+      .type = flat->type,
+      .host = flat->host,
+      .device = flat->device,
+      .array = flat->array,
+      .pitch = flat->pitch,
+  };
 }
 
-static CUresult copy_flat_and_leave(Call *call, const Rectangle *flat, const void *stream, bool has_stream) {
-  if (!flat) return cl_leave(call, CUDA_ERROR_INVALID_VALUE, "%s", "");
-  Box box = {deep(&flat->from), deep(&flat->to), flat->width, flat->height, 1};
-  return copy_and_leave(call, &box, stream, has_stream);
+static CUresult copy_rectangle_in(EventLine *line, const Rectangle *flat, const void *stream, bool has_stream) {
+  if (!flat) return CUDA_ERROR_INVALID_VALUE;
+  Box box = {
+      .from = deep(&flat->from),
+      .to = deep(&flat->to),
+      .width = flat->width,
+      .height = flat->height,
+      .depth = 1,
+  };
+  return copy_box_in(line, &box, stream, has_stream);
 }
 
-EXPORT CUresult cuMemcpy2D_v2(const Rectangle *flat) {
-  ENTER(cuMemcpy2D_v2);
-  return copy_flat_and_leave(&call, flat, NULL, false);
-}
-
-EXPORT CUresult cuMemcpy2DUnaligned_v2(const Rectangle *flat) {
-  ENTER(cuMemcpy2DUnaligned_v2);
-  return copy_flat_and_leave(&call, flat, NULL, false);
-}
-
-EXPORT CUresult cuMemcpy2DAsync_v2(const Rectangle *flat, void *stream) {
-  ENTER(cuMemcpy2DAsync_v2);
-  return copy_flat_and_leave(&call, flat, stream, true);
-}
-
-EXPORT CUresult cuMemcpy3D_v2(const Box *box) {
-  ENTER(cuMemcpy3D_v2);
-  return copy_and_leave(&call, box, NULL, false);
-}
-
-EXPORT CUresult cuMemcpy3DAsync_v2(const Box *box, void *stream) {
-  ENTER(cuMemcpy3DAsync_v2);
-  return copy_and_leave(&call, box, stream, true);
-}
-
-EXPORT CUresult cuMemcpy3DPeer(const Box *box) {
-  ENTER(cuMemcpy3DPeer);
-  return copy_and_leave(&call, box, NULL, false);
-}
-
-EXPORT CUresult cuMemcpy3DPeerAsync(const Box *box, void *stream) {
-  ENTER(cuMemcpy3DPeerAsync);
-  return copy_and_leave(&call, box, stream, true);
-}
+EXPORTED(cuMemcpy2D_v2, (const Rectangle *flat), copy_rectangle_in(line, flat, NULL, false))
+EXPORTED(cuMemcpy2DUnaligned_v2, (const Rectangle *flat), copy_rectangle_in(line, flat, NULL, false))
+EXPORTED(cuMemcpy2DAsync_v2, (const Rectangle *flat, void *stream), copy_rectangle_in(line, flat, stream, true))
+EXPORTED(cuMemcpy3D_v2, (const Box *box), copy_box_in(line, box, NULL, false))
+EXPORTED(cuMemcpy3DAsync_v2, (const Box *box, void *stream), copy_box_in(line, box, stream, true))
+EXPORTED(cuMemcpy3DPeer, (const Box *box), copy_box_in(line, box, NULL, false))
+EXPORTED(cuMemcpy3DPeerAsync, (const Box *box, void *stream), copy_box_in(line, box, stream, true))
 
 /* -- setting -- */
 
 /* `rows` rows of `count` values of `width` bytes, `pitch` bytes apart. */
 static CUresult set(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, size_t count, size_t rows) {
-  CUresult result;
-  cl_context(&result);
+  CUresult result = cl_check_context();
   if (result) return result;
   if (!count || !rows) return CUDA_SUCCESS;
   if (to % width || (rows > 1 && pitch < count * width) || count > SIZE_MAX / width) return CUDA_ERROR_INVALID_VALUE;
@@ -258,26 +247,29 @@ static CUresult set(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, 
   return CUDA_SUCCESS;
 }
 
-#define MEMSET(bits, type)                                                                                    \
-  EXPORT CUresult cuMemsetD##bits##_v2(CUdeviceptr to, type value, size_t count) {                            \
-    ENTER(cuMemsetD##bits##_v2);                                                                              \
-    LEAVE(set(to, value, bits / 8, 0, count, 1), ",\"count\":%zu", count);                                    \
-  }                                                                                                           \
-  EXPORT CUresult cuMemsetD##bits##Async(CUdeviceptr to, type value, size_t count, void *stream) {            \
-    ENTER(cuMemsetD##bits##Async);                                                                            \
-    NEED_STREAM(stream);                                                                                      \
-    LEAVE(set(to, value, bits / 8, 0, count, 1), ",\"count\":%zu", count);                                    \
-  }                                                                                                           \
-  EXPORT CUresult cuMemsetD2D##bits##_v2(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height) { \
-    ENTER(cuMemsetD2D##bits##_v2);                                                                            \
-    LEAVE(set(to, value, bits / 8, pitch, width, height), ",\"count\":%zu", width *height);                   \
-  }                                                                                                           \
-  EXPORT CUresult cuMemsetD2D##bits##Async(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height, \
-                                           void *stream) {                                                    \
-    ENTER(cuMemsetD2D##bits##Async);                                                                          \
-    NEED_STREAM(stream);                                                                                      \
-    LEAVE(set(to, value, bits / 8, pitch, width, height), ",\"count\":%zu", width *height);                   \
-  }
+static CUresult set_line(EventLine *line, CUdeviceptr to, uint32_t value, size_t width, size_t count) {
+  cl_event_uint(line, "count", count);
+  return set(to, value, width, 0, count, 1);
+}
+
+static CUresult set_rectangle(EventLine *line, CUdeviceptr to, size_t pitch, uint32_t value, size_t width, size_t count,
+                              size_t rows) {
+  cl_event_uint(line, "count", count * rows);
+  return set(to, value, width, pitch, count, rows);
+}
+
+/* The four functions for values of one size. */
+#define MEMSET(bits, type)                                                                                     \
+  EXPORTED(cuMemsetD##bits##_v2, (CUdeviceptr to, type value, size_t count),                                   \
+           set_line(line, to, value, (bits) / 8, count))                                                       \
+  EXPORTED(cuMemsetD##bits##Async, (CUdeviceptr to, type value, size_t count, void *stream),                   \
+           cl_check_stream(stream) ? CUDA_ERROR_INVALID_HANDLE : set_line(line, to, value, (bits) / 8, count)) \
+  EXPORTED(cuMemsetD2D##bits##_v2, (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height),    \
+           set_rectangle(line, to, pitch, value, (bits) / 8, width, height))                                   \
+  EXPORTED(cuMemsetD2D##bits##Async,                                                                           \
+           (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height, void *stream),              \
+           cl_check_stream(stream) ? CUDA_ERROR_INVALID_HANDLE                                                 \
+                                   : set_rectangle(line, to, pitch, value, (bits) / 8, width, height))
 
 MEMSET(8, uint8_t)
 MEMSET(16, uint16_t)

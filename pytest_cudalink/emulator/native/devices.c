@@ -5,25 +5,26 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "calls.h"
 #include "config.h"
-#include "events.h"
 
 #include "devices.inc" /* device_profiles, base_attributes */
 #include "errors.inc"  /* driver_errors */
 
 /* -- version and errors -- */
 
-EXPORT CUresult cuInit(unsigned flags) {
-  ENTER_ANY_TIME(cuInit);
-  LEAVE(cl_initialize(flags), ",\"flags\":%u", flags);
+static CUresult init(EventLine *line, unsigned flags) {
+  cl_event_uint(line, "flags", flags);
+  return cl_initialize(flags);
 }
+EXPORTED_ANY_TIME(cuInit, (unsigned flags), init(line, flags))
 
-EXPORT CUresult cuDriverGetVersion(int *version) {
-  ENTER_ANY_TIME(cuDriverGetVersion);
-  if (!version) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+static CUresult driver_get_version(int *version) {
+  if (!version) return CUDA_ERROR_INVALID_VALUE;
   *version = cl_config()->version;
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED_ANY_TIME(cuDriverGetVersion, (int *version), driver_get_version(version))
 
 static const struct driver_error *error_of(CUresult code) {
   for (size_t at = 0; at < sizeof driver_errors / sizeof *driver_errors; at++)
@@ -31,47 +32,50 @@ static const struct driver_error *error_of(CUresult code) {
   return NULL;
 }
 
-EXPORT CUresult cuGetErrorName(CUresult code, const char **text) {
-  ENTER_ANY_TIME(cuGetErrorName);
-  if (!text) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+static CUresult get_error_name(EventLine *line, CUresult code, const char **text) {
+  if (!text) return CUDA_ERROR_INVALID_VALUE;
   const struct driver_error *error = error_of(code);
   *text = error ? error->name : NULL;
-  LEAVE(error ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE, ",\"code\":%d", code);
+  cl_event_int(line, "code", code);
+  return error ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
+EXPORTED_ANY_TIME(cuGetErrorName, (CUresult code, const char **text), get_error_name(line, code, text))
 
-EXPORT CUresult cuGetErrorString(CUresult code, const char **text) {
-  ENTER_ANY_TIME(cuGetErrorString);
-  if (!text) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+static CUresult get_error_string(EventLine *line, CUresult code, const char **text) {
+  if (!text) return CUDA_ERROR_INVALID_VALUE;
   const struct driver_error *error = error_of(code);
   *text = error ? error->text : NULL;
-  LEAVE(error ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE, ",\"code\":%d", code);
+  cl_event_int(line, "code", code);
+  return error ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
+EXPORTED_ANY_TIME(cuGetErrorString, (CUresult code, const char **text), get_error_string(line, code, text))
 
 /* libnvJitLink 12.1 to 12.4 refuse to start on a driver without this table; links never call into it (measured). */
 static const unsigned char table_of_old_linkers[16] = {0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41,
                                                        0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3, 0x28};
 
 static CUresult refuse(void) {
-  cl_event("\"call\":\"a function of an undocumented table\",\"result\":%d", CUDA_ERROR_NOT_SUPPORTED);
+  EventLine line;
+  cl_event_begin(&line);
+  cl_event_text(&line, "call", "a function of an undocumented table", sizeof line.text);
+  cl_event_int(&line, "result", CUDA_ERROR_NOT_SUPPORTED);
+  cl_event_end(&line);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-EXPORT CUresult cuGetExportTable(const void **table, const void *uuid) {
-  ENTER_ANY_TIME(cuGetExportTable);
+static CUresult get_export_table(EventLine *line, const void **table, const void *uuid) {
   if (table) *table = NULL;
-  if (!table || !uuid || !cl_initialized()) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+  if (!table || !uuid || !cl_initialized()) return CUDA_ERROR_INVALID_VALUE;
   if (!memcmp(uuid, table_of_old_linkers, 16)) {
-    static const void *const refusing[32] = {
-        (void *)sizeof refusing, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse,
-        refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse,
-        refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse,
-    };
+    static const void *const refusing[32] = {[0] = (void *)sizeof refusing, [1 ... 31] = refuse};
     *table = refusing;
-    LEAVE(CUDA_SUCCESS, ",\"note\":\"a table whose functions all answer 801\"");
+    return cl_noted(line, CUDA_SUCCESS, "a table whose functions all answer 801");
   }
   /* the CUDA runtime needs these tables; libnvrtc and libnvJitLink accept this answer */
-  LEAVE(CUDA_ERROR_NOT_SUPPORTED, ",\"note\":\"no undocumented tables: the CUDA runtime cannot run on the emulated driver\"");
+  return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED,
+                  "no undocumented tables: the CUDA runtime cannot run on the emulated driver");
 }
+EXPORTED_ANY_TIME(cuGetExportTable, (const void **table, const void *uuid), get_export_table(line, table, uuid))
 
 /* -- devices -- */
 
@@ -90,154 +94,155 @@ static const struct device_profile *profile(void) {
 
 bool cl_is_device(CUdevice device) { return device >= 0 && device < cl_config()->devices; }
 
+CUresult cl_no_device(EventLine *line, CUdevice device) {
+  cl_event_int(line, "device", device);
+  return CUDA_ERROR_INVALID_DEVICE;
+}
+
+/* The value of an attribute in a table that ends with number 0. */
+static bool look_up(const struct attribute *table, int number, int *value) {
+  for (; table->number; table++)
+    if (table->number == number) {
+      *value = table->value;
+      return true;
+    }
+  return false;
+}
+
 enum { COMPUTE_CAPABILITY_MAJOR = 75, COMPUTE_CAPABILITY_MINOR = 76 };
 
-int cl_device_attribute(int attribute, int *value) {
-  if (attribute == COMPUTE_CAPABILITY_MAJOR) return *value = profile()->arch / 10, CUDA_SUCCESS;
-  if (attribute == COMPUTE_CAPABILITY_MINOR) return *value = profile()->arch % 10, CUDA_SUCCESS;
-  for (const struct attribute *own = profile()->attributes; own->number; own++)
-    if (own->number == attribute) return *value = own->value, CUDA_SUCCESS;
-  for (const struct attribute *base = base_attributes; base->number; base++)
-    if (base->number == attribute) return *value = base->value, CUDA_SUCCESS;
-  return CUDA_ERROR_INVALID_VALUE;
+CUresult cl_device_attribute(int attribute, int *value) {
+  if (attribute == COMPUTE_CAPABILITY_MAJOR) *value = profile()->arch / 10;
+  else if (attribute == COMPUTE_CAPABILITY_MINOR) *value = profile()->arch % 10;
+  else if (!look_up(profile()->attributes, attribute, value) && !look_up(base_attributes, attribute, value))
+    return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
 }
 
 size_t cl_device_memory(void) { return profile()->memory; }
 
-static void device_uuid(CUdevice device, unsigned char uuid[16]) {
+static CUresult device_get(EventLine *line, CUdevice *device, int ordinal) {
+  if (!device) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(ordinal)) return cl_no_device(line, ordinal);
+  *device = ordinal;
+  cl_event_int(line, "ordinal", ordinal);
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuDeviceGet, (CUdevice *device, int ordinal), device_get(line, device, ordinal))
+
+static CUresult device_get_count(EventLine *line, int *count) {
+  if (!count) return CUDA_ERROR_INVALID_VALUE;
+  *count = cl_config()->devices;
+  cl_event_int(line, "count", *count);
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuDeviceGetCount, (int *count), device_get_count(line, count))
+
+static CUresult device_get_name(EventLine *line, char *name, int length, CUdevice device) {
+  if (!name || length <= 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return cl_no_device(line, device);
+  snprintf(name, (size_t)length, "%s", profile()->name);
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuDeviceGetName, (char *name, int length, CUdevice device), device_get_name(line, name, length, device))
+
+static CUresult device_get_uuid(unsigned char *uuid, CUdevice device) {
+  if (!uuid) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   memcpy(uuid, "cudalink-emul", 13);
   uuid[13] = (unsigned char)profile()->arch;
   uuid[14] = 0;
   uuid[15] = (unsigned char)device;
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuDeviceGetUuid, (void *uuid, CUdevice device), device_get_uuid(uuid, device))
+EXPORTED(cuDeviceGetUuid_v2, (void *uuid, CUdevice device), device_get_uuid(uuid, device))
 
-EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal) {
-  ENTER(cuDeviceGet);
-  if (!device) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_DEVICE(ordinal);
-  *device = ordinal;
-  LEAVE(CUDA_SUCCESS, ",\"ordinal\":%d", ordinal);
+static CUresult device_get_attribute(EventLine *line, int *value, int attribute, CUdevice device) {
+  if (!value) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return cl_no_device(line, device);
+  cl_event_int(line, "attribute", attribute);
+  return cl_device_attribute(attribute, value);
 }
+EXPORTED(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device),
+         device_get_attribute(line, value, attribute, device))
 
-EXPORT CUresult cuDeviceGetCount(int *count) {
-  ENTER(cuDeviceGetCount);
-  if (!count) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  *count = cl_config()->devices;
-  LEAVE(CUDA_SUCCESS, ",\"count\":%d", *count);
-}
-
-EXPORT CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
-  ENTER(cuDeviceGetName);
-  if (!name || length <= 0) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_DEVICE(device);
-  snprintf(name, (size_t)length, "%s", profile()->name);
-  LEAVE(CUDA_SUCCESS, "");
-}
-
-static CUresult uuid_of(Call *call, void *uuid, CUdevice device) {
-  if (!uuid) return cl_leave(call, CUDA_ERROR_INVALID_VALUE, "%s", "");
-  if (!cl_is_device(device)) return cl_leave(call, CUDA_ERROR_INVALID_DEVICE, "%s", "");
-  device_uuid(device, uuid);
-  return cl_leave(call, CUDA_SUCCESS, "%s", "");
-}
-
-EXPORT CUresult cuDeviceGetUuid(void *uuid, CUdevice device) {
-  ENTER(cuDeviceGetUuid);
-  return uuid_of(&call, uuid, device);
-}
-
-EXPORT CUresult cuDeviceGetUuid_v2(void *uuid, CUdevice device) {
-  ENTER(cuDeviceGetUuid_v2);
-  return uuid_of(&call, uuid, device);
-}
-
-EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
-  ENTER(cuDeviceGetAttribute);
-  if (!value) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_DEVICE(device);
-  LEAVE(cl_device_attribute(attribute, value), ",\"attribute\":%d", attribute);
-}
-
-EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
-  ENTER(cuDeviceTotalMem_v2);
-  if (!bytes) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_DEVICE(device);
+static CUresult device_total_mem(EventLine *line, size_t *bytes, CUdevice device) {
+  if (!bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return cl_no_device(line, device);
   *bytes = profile()->memory;
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device), device_total_mem(line, bytes, device))
 
-EXPORT CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device) {
-  ENTER(cuDeviceTotalMem);
-  if (!bytes) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_DEVICE(device);
+static CUresult device_total_mem_of_32_bits(EventLine *line, unsigned *bytes, CUdevice device) {
+  if (!bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return cl_no_device(line, device);
   *bytes = profile()->memory > UINT32_MAX ? UINT32_MAX : (unsigned)profile()->memory;
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuDeviceTotalMem, (unsigned *bytes, CUdevice device), device_total_mem_of_32_bits(line, bytes, device))
 
-EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device) {
-  ENTER(cuDeviceComputeCapability);
-  if (!major || !minor) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_DEVICE(device);
+static CUresult device_compute_capability(EventLine *line, int *major, int *minor, CUdevice device) {
+  if (!major || !minor) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return cl_no_device(line, device);
   *major = profile()->arch / 10;
   *minor = profile()->arch % 10;
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuDeviceComputeCapability, (int *major, int *minor, CUdevice device),
+         device_compute_capability(line, major, minor, device))
 
-EXPORT CUresult cuDeviceGetProperties(int *properties, CUdevice device) {
-  ENTER(cuDeviceGetProperties);
-  if (!properties) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_DEVICE(device);
+static CUresult device_get_properties(EventLine *line, int *properties, CUdevice device) {
+  if (!properties) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return cl_no_device(line, device);
   for (int at = 0; at < 14; at++) cl_device_attribute(at + 1, &properties[at]);
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuDeviceGetProperties, (int *properties, CUdevice device), device_get_properties(line, properties, device))
 
-EXPORT CUresult cuDeviceGetPCIBusId(char *text, int length, CUdevice device) {
-  ENTER(cuDeviceGetPCIBusId);
-  if (!text || length <= 0) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_DEVICE(device);
+static CUresult device_get_pci_bus_id(EventLine *line, char *text, int length, CUdevice device) {
+  if (!text || length <= 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return cl_no_device(line, device);
   snprintf(text, (size_t)length, "0000:%02x:00.0", device + 1);
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuDeviceGetPCIBusId, (char *text, int length, CUdevice device),
+         device_get_pci_bus_id(line, text, length, device))
 
-EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *text) {
-  ENTER(cuDeviceGetByPCIBusId);
+static CUresult device_get_by_pci_bus_id(EventLine *line, CUdevice *device, const char *text) {
   unsigned domain, bus, slot;
-  if (!device || !text || sscanf(text, "%x:%x:%x", &domain, &bus, &slot) != 3) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_DEVICE((int)bus - 1);
+  if (!device || !text || sscanf(text, "%x:%x:%x", &domain, &bus, &slot) != 3) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device((int)bus - 1)) return cl_no_device(line, (int)bus - 1);
   *device = (int)bus - 1;
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuDeviceGetByPCIBusId, (CUdevice *device, const char *text), device_get_by_pci_bus_id(line, device, text))
 
-EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
-  ENTER(cuDeviceCanAccessPeer);
-  if (!can) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_DEVICE(device);
-  NEED_DEVICE(peer);
+static CUresult device_can_access_peer(EventLine *line, int *can, CUdevice device, CUdevice peer) {
+  if (!can) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return cl_no_device(line, device);
+  if (!cl_is_device(peer)) return cl_no_device(line, peer);
   *can = device != peer;
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuDeviceCanAccessPeer, (int *can, CUdevice device, CUdevice peer),
+         device_can_access_peer(line, can, device, peer))
 
-EXPORT CUresult cuDeviceGetExecAffinitySupport(int *supported, int type, CUdevice device) {
-  ENTER(cuDeviceGetExecAffinitySupport);
-  (void)type;
-  if (!supported) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_DEVICE(device);
+static CUresult device_get_exec_affinity_support(EventLine *line, int *supported, CUdevice device) {
+  if (!supported) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return cl_no_device(line, device);
   *supported = 0;
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuDeviceGetExecAffinitySupport, (int *supported, int type, CUdevice device),
+         device_get_exec_affinity_support(line, supported, device))
 
-EXPORT CUresult cuDeviceGetDefaultMemPool(void **pool, CUdevice device) {
-  ENTER(cuDeviceGetDefaultMemPool);
-  if (!pool) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_DEVICE(device);
+static CUresult device_get_default_mem_pool(EventLine *line, void **pool, CUdevice device) {
+  if (!pool) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return cl_no_device(line, device);
   *pool = (void *)(uintptr_t)(0x9001 + (unsigned)device);
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
-
-EXPORT CUresult cuDeviceGetMemPool(void **pool, CUdevice device) {
-  ENTER(cuDeviceGetMemPool);
-  if (!pool) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_DEVICE(device);
-  *pool = (void *)(uintptr_t)(0x9001 + (unsigned)device);
-  LEAVE(CUDA_SUCCESS, "");
-}
+EXPORTED(cuDeviceGetDefaultMemPool, (void **pool, CUdevice device), device_get_default_mem_pool(line, pool, device))
+EXPORTED(cuDeviceGetMemPool, (void **pool, CUdevice device), device_get_default_mem_pool(line, pool, device))

@@ -6,13 +6,13 @@
 #include <stddef.h>
 
 #include "abi.h"
-#include "calls.h"
+#include "events.h"
 
 bool cl_is_device(CUdevice device);
-int cl_device_attribute(int attribute, int *value); /* 0, or an error code */
+CUresult cl_device_attribute(int attribute, int *value);
 size_t cl_device_memory(void);
 
-#define NEED_DEVICE(device) \
-  if (!cl_is_device(device)) LEAVE(CUDA_ERROR_INVALID_DEVICE, ",\"device\":%d", device)
+/* The answer to a number that is not one of a device. */
+CUresult cl_no_device(EventLine *line, CUdevice device);
 
 #endif

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "abi.h"
 #include "config.h"
 
 enum { EVENT_SIZE = LIMIT_EVENT_SIZE, EVENTS_KEPT = LIMIT_EVENTS_KEPT };
@@ -25,43 +25,114 @@ static struct {
   bool file_tried;
 } events = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = -1};
 
-/* A thread may hold a lock while another one forks; in the child nobody would release it. */
+/* A thread may hold a lock while another one forks; in the child no thread would release it. */
 static void unlock_in_child(void) { pthread_mutex_init(&events.lock, NULL); }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
 
-/* The bytes of the UTF-8 character beyond ASCII that begins here; 0 if none does (RFC 3629). */
-static size_t utf8_length(const unsigned char *c) {
+/* The bytes of the UTF-8 character beyond ASCII that begins here, of which `left` bytes are there; 0 if there is no
+   such character (RFC 3629). */
+static size_t utf8_length(const unsigned char *c, size_t left) {
   size_t length = c[0] >= 0xc2 && c[0] < 0xe0 ? 2 : (c[0] & 0xf0) == 0xe0 ? 3 : c[0] >= 0xf0 && c[0] < 0xf5 ? 4 : 0;
+  if (!length || length > left) return 0;
   for (size_t at = 1; at < length; at++)
-    if ((c[at] & 0xc0) != 0x80) return 0; /* a NUL too */
+    if ((c[at] & 0xc0) != 0x80) return 0;
   bool longer_than_needed = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xf0 && c[1] < 0x90);
   bool no_character = (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf4 && c[1] > 0x8f);
   return longer_than_needed || no_character ? 0 : length;
 }
 
-const char *cl_json(const char *text, char *out, size_t size) {
-  size_t at = 0, length;
-  for (const unsigned char *c = (const unsigned char *)(text ? text : ""); *c && at + 7 < size; c++) {
-    if ((length = utf8_length(c))) {
-      memcpy(out + at, c, length);
-      at += length;
-      c += length - 1;
-    } else if (*c == '"' || *c == '\\') {
-      out[at++] = '\\';
-      out[at++] = (char)*c;
-    } else if (*c == '\n') {
-      out[at++] = '\\';
-      out[at++] = 'n';
-    } else if (*c < 0x20 || *c >= 0x7f) {
-      at += (size_t)snprintf(out + at, 7, "\\u%04x", *c);
-    } else {
-      out[at++] = (char)*c;
-    }
-  }
-  out[at] = 0;
-  return out;
+/* -- building a line -- */
+
+void cl_event_begin(EventLine *line) {
+  line->length = 0;
+  line->text[0] = 0;
 }
+
+/* What does not fit is cut. No printf: it would take longer than everything else of a call that writes no event. */
+static void append_bytes(EventLine *line, const void *bytes, size_t count) {
+  size_t room = sizeof line->text - 1 - line->length;
+  if (count > room) count = room;
+  memcpy(line->text + line->length, bytes, count);
+  line->length += count;
+  line->text[line->length] = 0;
+}
+
+static void append(EventLine *line, const char *text) { append_bytes(line, text, strlen(text)); }
+
+/* Names are ours and need no escapes. */
+static void append_name(EventLine *line, const char *name) {
+  bool first = line->length && line->text[line->length - 1] == '['; /* in a list */
+  if (!first) append(line, ",");
+  if (!name) return;
+  append(line, "\"");
+  append(line, name);
+  append(line, "\":");
+}
+
+static void append_number(EventLine *line, uint64_t value) {
+  char digits[20];
+  size_t at = sizeof digits;
+  do {
+    digits[--at] = (char)('0' + value % 10);
+    value /= 10;
+  } while (value);
+  append_bytes(line, digits + at, sizeof digits - at);
+}
+
+void cl_event_int(EventLine *line, const char *name, int64_t value) {
+  append_name(line, name);
+  if (value < 0) append(line, "-");
+  append_number(line, value < 0 ? -(uint64_t)value : (uint64_t)value);
+}
+
+void cl_event_uint(EventLine *line, const char *name, uint64_t value) {
+  append_name(line, name);
+  append_number(line, value);
+}
+
+void cl_event_bool(EventLine *line, const char *name, bool value) {
+  append_name(line, name);
+  append(line, value ? "true" : "false");
+}
+
+static void escape(EventLine *line, const char *text, size_t room) {
+  const unsigned char *c = (const unsigned char *)text, *end = c + strlen(text);
+  size_t start = line->length;
+  while (c < end && line->length - start + 7 < room) {
+    size_t length = utf8_length(c, (size_t)(end - c));
+    char escaped[8];
+    if (length || (*c >= 0x20 && *c < 0x7f && *c != '"' && *c != '\\')) {
+      append_bytes(line, c, length ? length : 1);
+    } else if (*c == '\n') {
+      append(line, "\\n");
+    } else {
+      snprintf(escaped, sizeof escaped, *c < 0x20 || *c >= 0x7f ? "\\u%04x" : "\\%c", *c);
+      append(line, escaped);
+    }
+    c += length ? length : 1;
+  }
+}
+
+void cl_event_text(EventLine *line, const char *name, const char *text, size_t room) {
+  append_name(line, name);
+  append(line, "\"");
+  escape(line, text ? text : "", room);
+  append(line, "\"");
+}
+
+void cl_event_note(EventLine *line, const char *text) { cl_event_text(line, "note", text, sizeof line->text); }
+
+void cl_event_list(EventLine *line, const char *name) {
+  append_name(line, name);
+  append(line, "[");
+}
+
+void cl_event_list_end(EventLine *line) { append(line, "]"); }
+
+void cl_event_join(EventLine *line, const EventLine *other) { append_bytes(line, other->text, other->length); }
+
+/* -- writing it -- */
 
 /* Cuts an overlong event between two members, so that every line stays a JSON object. */
 static void close_event(char *line, size_t length) {
@@ -85,18 +156,15 @@ static void close_event(char *line, size_t length) {
   line[length] = 0;
 }
 
-void cl_event(const char *format, ...) {
+void cl_event_end(const EventLine *members) {
   char line[EVENT_SIZE];
   pthread_mutex_lock(&events.lock);
-  size_t length = (size_t)snprintf(line, sizeof line, "{\"n\":%llu,\"pid\":%d,\"thread\":%ld,",
-                                   (unsigned long long)events.count, (int)getpid(), (long)syscall(SYS_gettid));
-  va_list arguments;
-  va_start(arguments, format);
-  length += (size_t)vsnprintf(line + length, sizeof line - length, format, arguments);
-  va_end(arguments);
+  size_t length = (size_t)snprintf(line, sizeof line, "{\"n\":%llu,\"pid\":%d,\"thread\":%ld%s",
+                                   (unsigned long long)events.count, (int)getpid(), syscall(SYS_gettid), members->text);
   close_event(line, length);
   if (!events.ring) { /* not calloc: with MALLOC_PERTURB_ that writes to all of the 16 MiB */
-    void *pages = mmap(NULL, (size_t)EVENTS_KEPT * EVENT_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *pages =
+        mmap(NULL, (size_t)EVENTS_KEPT * EVENT_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages != MAP_FAILED) events.ring = pages;
   }
   if (events.ring) memcpy(events.ring[events.count % EVENTS_KEPT], line, strlen(line) + 1);
@@ -104,7 +172,8 @@ void cl_event(const char *format, ...) {
   if (!events.file_tried) {
     events.file_tried = true;
     const char *path = cl_config()->events;
-    if (*path && (events.file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) < 0)
+    if (*path) events.file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (*path && events.file < 0)
       fprintf(stderr, "cudalink: CUDALINK_EMULATOR_EVENTS: cannot append to %s: %s\n", path, strerror(errno));
   }
   if (events.file >= 0) {
@@ -124,7 +193,7 @@ EXPORT uint64_t cudalinkEventCount(void) {
   return count;
 }
 
-/* Copies event `number`; returns its length, or -1 if it is not kept (any more). */
+/* Copies event `number`; returns its length, or -1 if the ring does not hold it. */
 EXPORT int cudalinkEventRead(uint64_t number, char *out, size_t size) {
   int length = -1;
   pthread_mutex_lock(&events.lock);

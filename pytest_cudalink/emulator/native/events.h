@@ -2,14 +2,33 @@
 #ifndef CUDALINK_EVENTS_H
 #define CUDALINK_EVENTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "abi.h"
+#include "limits.inc"
 
-/* Appends one event; the text is a JSON object without its braces. */
-void cl_event(const char *format, ...) PRINTF(1, 2);
-/* Copies text into a JSON string's inside, cut to the size. */
-const char *cl_json(const char *text, char *out, size_t size);
+/* The members of one event, in the order in which they are added; each begins with a comma. There is room for more than
+   a line shows, because a hook gets all of them. */
+typedef struct {
+  size_t length;
+  char text[2 * LIMIT_EVENT_SIZE];
+} EventLine;
+
+void cl_event_begin(EventLine *line);
+/* Members; without a name the next item of a list. */
+void cl_event_int(EventLine *line, const char *name, int64_t value);
+void cl_event_uint(EventLine *line, const char *name, uint64_t value);
+void cl_event_bool(EventLine *line, const char *name, bool value);
+/* Text is escaped, and cut so that it takes less than `room` bytes. */
+void cl_event_text(EventLine *line, const char *name, const char *text, size_t room);
+/* A text of ours that explains the event to its reader. */
+void cl_event_note(EventLine *line, const char *text);
+void cl_event_list(EventLine *line, const char *name);
+void cl_event_list_end(EventLine *line);
+/* Adds the members of another line. */
+void cl_event_join(EventLine *line, const EventLine *other);
+/* Writes the event. */
+void cl_event_end(const EventLine *members);
 
 #endif

@@ -6,11 +6,13 @@
 
 /* Another name for a function: one jump, because an alias cannot reach into another source file. */
 #if defined __x86_64__
-#define SAME_AS(name, other) \
-  __asm__(".text\n.globl " #name "\n.type " #name ", @function\n" #name ":\n  jmp " #other "\n.size " #name ", . - " #name "\n");
+#define SAME_AS(name, other)                                                                                \
+  __asm__(".text\n.globl " #name "\n.type " #name ", @function\n" #name ":\n  jmp " #other "\n.size " #name \
+          ", . - " #name "\n");
 #elif defined __aarch64__
-#define SAME_AS(name, other) \
-  __asm__(".text\n.globl " #name "\n.type " #name ", %function\n" #name ":\n  b " #other "\n.size " #name ", . - " #name "\n");
+#define SAME_AS(name, other)                                                                              \
+  __asm__(".text\n.globl " #name "\n.type " #name ", %function\n" #name ":\n  b " #other "\n.size " #name \
+          ", . - " #name "\n");
 #else
 #error "the emulated driver is written for x86-64 and aarch64"
 #endif

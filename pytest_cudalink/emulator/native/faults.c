@@ -17,9 +17,9 @@ typedef struct {
   unsigned number; /* in the order in which they were made, from 1; 0: no fault */
   bool met;        /* by a call */
   Sym symbol;
-  unsigned nth;    /* 1: the next call; 0: every call */
-  CUresult code;   /* 0: do not fail */
-  unsigned delay;  /* milliseconds */
+  unsigned nth;   /* 1: the next call; 0: every call */
+  CUresult code;  /* 0: do not fail */
+  unsigned delay; /* milliseconds */
 } Fault;
 
 static struct {
@@ -30,7 +30,7 @@ static struct {
   atomic_int lost; /* code that everything answers once the device is lost */
 } faults = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* A thread may hold a lock while another one forks; in the child nobody would release it. */
+/* A thread may hold a lock while another one forks; in the child no thread would release it. */
 static void unlock_in_child(void) { pthread_mutex_init(&faults.lock, NULL); }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
@@ -44,7 +44,7 @@ static unsigned add_fault(const char *function, unsigned nth, int code, unsigned
   for (int at = 0; at < FAULTS; at++) {
     if (faults.list[at].number) continue;
     number = ++faults.made;
-    faults.list[at] = (Fault){number, false, (Sym)symbol, nth, code, delay};
+    faults.list[at] = (Fault){.number = number, .symbol = (Sym)symbol, .nth = nth, .code = code, .delay = delay};
     atomic_fetch_add(&faults.active, 1);
     break;
   }
@@ -99,7 +99,7 @@ EXPORT int cudalinkFaultMet(unsigned number, int take_back) {
 }
 
 /* Makes every function that needs the device answer `code`; 0 brings it back. What is on the host can still be freed.
- * Returns what it was told before. */
+ * Returns the code from before. */
 EXPORT int cudalinkLoseDevice(int code) {
   pthread_once(&faults_once, read_faults);
   return atomic_exchange(&faults.lost, code);
@@ -143,7 +143,7 @@ int cl_fault_of(Sym symbol) {
   }
   pthread_mutex_unlock(&faults.lock);
   if (delay) {
-    struct timespec wait = {delay / 1000, (long)(delay % 1000) * 1000000};
+    struct timespec wait = {.tv_sec = delay / 1000, .tv_nsec = (long)(delay % 1000) * 1000000};
     nanosleep(&wait, NULL);
   }
   return code;

@@ -7,13 +7,13 @@
 #include <string.h>
 
 #include "calls.h"
-#include "config.h"
 #include "contexts.h"
 #include "devices.h"
 #include "events.h"
 
 enum { STT_OBJECT = 1, STT_FUNC = 2, STT_NV_OBJECT = 13, STB_GLOBAL = 1, STO_ENTRY = 0x10 };
 
+enum { INFO_SIZED = 4 }; /* the form of an entry with bytes of its own length */
 enum { INFO_MAX_THREADS = 0x05, INFO_FRAME_SIZE = 0x11, INFO_KPARAM = 0x17, INFO_REGCOUNT = 0x2f };
 
 /* Reads one section; false if memory is out. */
@@ -21,7 +21,7 @@ static bool read_info(Function *function, const ElfSection *section, bool own) {
   const uint8_t *at = cl_elf_bytes(&function->module->elf, section), *end = at ? at + section->size : NULL;
   while (at && end - at >= 4) {
     uint8_t form = at[0], attribute = at[1];
-    size_t size = form == 4 ? (size_t)cl_little(at + 2, 2) : 0;
+    size_t size = form == INFO_SIZED ? (size_t)cl_little(at + 2, 2) : 0;
     at += 4;
     if (size > (size_t)(end - at)) return true;
     if (own && attribute == INFO_MAX_THREADS && size >= 12)
@@ -64,9 +64,11 @@ static bool read_attributes(Function *function) {
     bool of_all = !strcmp(section.name, ".nv.info"), own = named(section.name, ".nv.info.", function->name);
     if ((of_all || own) && !read_info(function, &section, own)) return false;
     if (!strcmp(section.name, ".nv.constant3")) function->constant = (int)section.size;
-    else if (named(section.name, ".text.", function->name) && !function->registers) function->registers = (int)(section.info >> 24);
+    else if (named(section.name, ".text.", function->name) && !function->registers)
+      function->registers = (int)(section.info >> 24);
     else if (named(section.name, ".nv.shared.", function->name)) {
-      uint64_t reserve = cl_elf_arch(elf) >= FIRST_ARCH_WITH_RESERVE && section.size >= RESERVED_SHARED ? RESERVED_SHARED : 0;
+      uint64_t reserve =
+          cl_elf_arch(elf) >= FIRST_ARCH_WITH_RESERVE && section.size >= RESERVED_SHARED ? RESERVED_SHARED : 0;
       function->shared = (int)(section.size - reserve);
     }
   }
@@ -77,7 +79,8 @@ static bool read_attributes(Function *function) {
 bool cl_has_undefined(const Elf *elf) {
   ElfSymbol symbol;
   for (uint32_t at = 1; cl_elf_symbol(elf, at, &symbol); at++)
-    if (!symbol.section && symbol.info >> 4 == STB_GLOBAL && *symbol.name && strncmp(symbol.name, ".nv.", 4)) return true;
+    if (!symbol.section && symbol.info >> 4 == STB_GLOBAL && *symbol.name && strncmp(symbol.name, ".nv.", 4))
+      return true;
   return false;
 }
 
@@ -137,23 +140,40 @@ CUresult cl_list_kernels(Module *module, void **out, unsigned room) {
 
 /* -- attributes -- */
 
-enum { ATTRIBUTE_MAX_DYNAMIC_SHARED = 8, ATTRIBUTE_CARVEOUT = 9, ATTRIBUTE_LAST = 15 };
+/* CUfunction_attribute of cuda.h. */
+enum {
+  ATTRIBUTE_MAX_THREADS,
+  ATTRIBUTE_SHARED,
+  ATTRIBUTE_CONSTANT,
+  ATTRIBUTE_LOCAL,
+  ATTRIBUTE_REGISTERS,
+  ATTRIBUTE_PTX_VERSION,
+  ATTRIBUTE_BINARY_VERSION,
+  ATTRIBUTE_CACHE_MODE,
+  ATTRIBUTE_MAX_DYNAMIC_SHARED,
+  ATTRIBUTE_CARVEOUT,
+  ATTRIBUTE_CLUSTER_MUST_BE_SET,
+  ATTRIBUTE_CLUSTER_WIDTH,
+  ATTRIBUTE_CLUSTER_HEIGHT,
+  ATTRIBUTE_CLUSTER_DEPTH,
+  ATTRIBUTE_NON_PORTABLE_CLUSTER,
+  ATTRIBUTE_CLUSTER_POLICY,
+};
 
 static CUresult attribute_of(const Function *function, int attribute, int *value) {
   int arch = cl_elf_arch(&function->module->elf);
   switch (attribute) {
-    case 0: *value = function->max_threads; break;
-    case 1: *value = function->shared; break;
-    case 2: *value = function->constant; break;
-    case 3: *value = function->local; break;
-    case 4: *value = function->registers; break;
-    case 5: *value = arch; break;
-    case 6: *value = arch; break;
-    case 7: *value = 0; break;
+    case ATTRIBUTE_MAX_THREADS: *value = function->max_threads; break;
+    case ATTRIBUTE_SHARED: *value = function->shared; break;
+    case ATTRIBUTE_CONSTANT: *value = function->constant; break;
+    case ATTRIBUTE_LOCAL: *value = function->local; break;
+    case ATTRIBUTE_REGISTERS: *value = function->registers; break;
+    case ATTRIBUTE_PTX_VERSION:
+    case ATTRIBUTE_BINARY_VERSION: *value = arch; break;
     case ATTRIBUTE_MAX_DYNAMIC_SHARED: *value = function->max_dynamic_shared; break;
     case ATTRIBUTE_CARVEOUT: *value = function->carveout; break;
     default:
-      if (attribute < 0 || attribute > ATTRIBUTE_LAST) return CUDA_ERROR_INVALID_VALUE;
+      if (attribute < 0 || attribute > ATTRIBUTE_CLUSTER_POLICY) return CUDA_ERROR_INVALID_VALUE;
       *value = 0;
   }
   return CUDA_SUCCESS;
@@ -170,7 +190,7 @@ static CUresult set_attribute(Function *function, int attribute, int value) {
   } else if (attribute == ATTRIBUTE_CARVEOUT) {
     if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
     function->carveout = value;
-  } else if (attribute < 10 || attribute > 14)
+  } else if (attribute < ATTRIBUTE_CLUSTER_MUST_BE_SET || attribute > ATTRIBUTE_NON_PORTABLE_CLUSTER)
     return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
@@ -202,27 +222,37 @@ static CUresult set_attribute_of(const void *handle, int attribute, int value) {
   return result;
 }
 
-EXPORT CUresult cuFuncGetAttribute(int *value, int attribute, Function *function) {
-  ENTER(cuFuncGetAttribute);
-  LEAVE(get_attribute_of(function, attribute, value), ",\"attribute\":%d", attribute);
+static CUresult func_get_attribute(EventLine *line, int *value, int attribute, Function *function) {
+  cl_event_int(line, "attribute", attribute);
+  return get_attribute_of(function, attribute, value);
 }
+EXPORTED(cuFuncGetAttribute, (int *value, int attribute, Function *function),
+         func_get_attribute(line, value, attribute, function))
 
-EXPORT CUresult cuFuncSetAttribute(Function *function, int attribute, int value) {
-  ENTER(cuFuncSetAttribute);
-  LEAVE(set_attribute_of(function, attribute, value), ",\"attribute\":%d,\"value\":%d", attribute, value);
+static CUresult func_set_attribute(EventLine *line, Function *function, int attribute, int value) {
+  cl_event_int(line, "attribute", attribute);
+  cl_event_int(line, "value", value);
+  return set_attribute_of(function, attribute, value);
 }
+EXPORTED(cuFuncSetAttribute, (Function *function, int attribute, int value),
+         func_set_attribute(line, function, attribute, value))
 
-EXPORT CUresult cuKernelGetAttribute(int *value, int attribute, Function *kernel, CUdevice device) {
-  ENTER(cuKernelGetAttribute);
-  if (device < 0 || device >= cl_config()->devices) LEAVE(CUDA_ERROR_INVALID_DEVICE, "");
-  LEAVE(get_attribute_of(kernel, attribute, value), ",\"attribute\":%d", attribute);
+static CUresult kernel_get_attribute(EventLine *line, int *value, int attribute, Function *kernel, CUdevice device) {
+  if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  cl_event_int(line, "attribute", attribute);
+  return get_attribute_of(kernel, attribute, value);
 }
+EXPORTED(cuKernelGetAttribute, (int *value, int attribute, Function *kernel, CUdevice device),
+         kernel_get_attribute(line, value, attribute, kernel, device))
 
-EXPORT CUresult cuKernelSetAttribute(int attribute, int value, Function *kernel, CUdevice device) {
-  ENTER(cuKernelSetAttribute);
-  if (device < 0 || device >= cl_config()->devices) LEAVE(CUDA_ERROR_INVALID_DEVICE, "");
-  LEAVE(set_attribute_of(kernel, attribute, value), ",\"attribute\":%d,\"value\":%d", attribute, value);
+static CUresult kernel_set_attribute(EventLine *line, int attribute, int value, Function *kernel, CUdevice device) {
+  if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  cl_event_int(line, "attribute", attribute);
+  cl_event_int(line, "value", value);
+  return set_attribute_of(kernel, attribute, value);
 }
+EXPORTED(cuKernelSetAttribute, (int attribute, int value, Function *kernel, CUdevice device),
+         kernel_set_attribute(line, attribute, value, kernel, device))
 
 static CUresult known_function(const void *handle) {
   if (!lock_function(handle)) return CUDA_ERROR_INVALID_HANDLE;
@@ -230,21 +260,15 @@ static CUresult known_function(const void *handle) {
   return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuFuncSetCacheConfig(Function *function, int config) {
-  ENTER(cuFuncSetCacheConfig);
-  LEAVE(config < 0 || config > 3 ? CUDA_ERROR_INVALID_VALUE : known_function(function), "");
-}
+enum { CACHE_CONFIGS = 4, SHARED_CONFIGS = 3 }; /* CUfunc_cache, CUsharedconfig */
 
-EXPORT CUresult cuKernelSetCacheConfig(Function *kernel, int config, CUdevice device) {
-  ENTER(cuKernelSetCacheConfig);
-  (void)device;
-  LEAVE(config < 0 || config > 3 ? CUDA_ERROR_INVALID_VALUE : known_function(kernel), "");
+static CUresult set_config(const void *handle, int config, int configs) {
+  return config < 0 || config >= configs ? CUDA_ERROR_INVALID_VALUE : known_function(handle);
 }
-
-EXPORT CUresult cuFuncSetSharedMemConfig(Function *function, int config) {
-  ENTER(cuFuncSetSharedMemConfig);
-  LEAVE(config < 0 || config > 2 ? CUDA_ERROR_INVALID_VALUE : known_function(function), "");
-}
+EXPORTED(cuFuncSetCacheConfig, (Function *function, int config), set_config(function, config, CACHE_CONFIGS))
+EXPORTED(cuFuncSetSharedMemConfig, (Function *function, int config), set_config(function, config, SHARED_CONFIGS))
+EXPORTED(cuKernelSetCacheConfig, (Function *kernel, int config, CUdevice device),
+         set_config(kernel, config, CACHE_CONFIGS))
 
 static CUresult name_of(const char **name, const void *handle) {
   if (!name) return CUDA_ERROR_INVALID_VALUE;
@@ -254,16 +278,8 @@ static CUresult name_of(const char **name, const void *handle) {
   unlock_function();
   return CUDA_SUCCESS;
 }
-
-EXPORT CUresult cuFuncGetName(const char **name, Function *function) {
-  ENTER(cuFuncGetName);
-  LEAVE(name_of(name, function), "");
-}
-
-EXPORT CUresult cuKernelGetName(const char **name, Function *kernel) {
-  ENTER(cuKernelGetName);
-  LEAVE(name_of(name, kernel), "");
-}
+EXPORTED(cuFuncGetName, (const char **name, Function *function), name_of(name, function))
+EXPORTED(cuKernelGetName, (const char **name, Function *kernel), name_of(name, kernel))
 
 static CUresult parameter_of(const void *handle, size_t index, size_t *offset, size_t *size) {
   if (!offset) return CUDA_ERROR_INVALID_VALUE;
@@ -278,15 +294,19 @@ static CUresult parameter_of(const void *handle, size_t index, size_t *offset, s
   return result;
 }
 
-EXPORT CUresult cuFuncGetParamInfo(Function *function, size_t index, size_t *offset, size_t *size) {
-  ENTER(cuFuncGetParamInfo);
-  LEAVE(parameter_of(function, index, offset, size), ",\"index\":%zu", index);
+static CUresult func_get_param_info(EventLine *line, Function *function, size_t index, size_t *offset, size_t *size) {
+  cl_event_uint(line, "index", index);
+  return parameter_of(function, index, offset, size);
 }
+EXPORTED(cuFuncGetParamInfo, (Function *function, size_t index, size_t *offset, size_t *size),
+         func_get_param_info(line, function, index, offset, size))
 
-EXPORT CUresult cuKernelGetParamInfo(Function *kernel, size_t index, size_t *offset, size_t *size) {
-  ENTER(cuKernelGetParamInfo);
-  LEAVE(parameter_of(kernel, index, offset, size), ",\"index\":%zu", index);
+static CUresult kernel_get_param_info(EventLine *line, Function *kernel, size_t index, size_t *offset, size_t *size) {
+  cl_event_uint(line, "index", index);
+  return parameter_of(kernel, index, offset, size);
 }
+EXPORTED(cuKernelGetParamInfo, (Function *kernel, size_t index, size_t *offset, size_t *size),
+         kernel_get_param_info(line, kernel, index, offset, size))
 
 static CUresult parameter_count_of(const void *handle, size_t *count) {
   if (!count) return CUDA_ERROR_INVALID_VALUE;
@@ -297,98 +317,80 @@ static CUresult parameter_count_of(const void *handle, size_t *count) {
   return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuFuncGetParamCount(Function *function, size_t *count) {
-  ENTER(cuFuncGetParamCount);
-  LEAVE(parameter_count_of(function, count), "");
-}
+EXPORTED(cuFuncGetParamCount, (Function *function, size_t *count), parameter_count_of(function, count))
+EXPORTED(cuKernelGetParamCount, (Function *kernel, size_t *count), parameter_count_of(kernel, count))
 
-EXPORT CUresult cuKernelGetParamCount(Function *kernel, size_t *count) {
-  ENTER(cuKernelGetParamCount);
-  LEAVE(parameter_count_of(kernel, count), "");
-}
-
-EXPORT CUresult cuFuncGetModule(Module **module, Function *handle) {
-  ENTER(cuFuncGetModule);
-  if (!module) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+static CUresult func_get_module(Module **module, Function *handle) {
+  if (!module) return CUDA_ERROR_INVALID_VALUE;
   const Function *function = lock_function(handle);
-  if (!function) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
+  if (!function) return CUDA_ERROR_INVALID_HANDLE;
   *module = cl_module_handle(function->module);
   unlock_function();
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuFuncGetModule, (Module **module, Function *handle), func_get_module(module, handle))
 
-EXPORT CUresult cuFuncIsLoaded(int *state, Function *function) {
-  ENTER(cuFuncIsLoaded);
-  if (!state) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+static CUresult func_is_loaded(int *state, Function *function) {
+  if (!state) return CUDA_ERROR_INVALID_VALUE;
   *state = 1;
-  LEAVE(known_function(function), "");
+  return known_function(function);
 }
-
-EXPORT CUresult cuFuncLoad(Function *function) {
-  ENTER(cuFuncLoad);
-  LEAVE(known_function(function), "");
-}
+EXPORTED(cuFuncIsLoaded, (int *state, Function *function), func_is_loaded(state, function))
+EXPORTED(cuFuncLoad, (Function *function), known_function(function))
 
 /* -- kernels -- */
 
-EXPORT CUresult cuKernelGetFunction(Function **function, Function *handle) {
-  ENTER(cuKernelGetFunction);
-  if (!function) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_CONTEXT(context);
+static CUresult kernel_get_function(Function **function, Function *handle) {
+  if (!function) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state = cl_check_context();
+  if (state) return state;
   Function *kernel = lock_function(handle);
-  if (!kernel) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
+  if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = cl_has_undefined(&kernel->module->elf) ? CUDA_ERROR_NOT_FOUND : kernel->module->on_device;
   if (!result) *function = kernel;
   unlock_function();
-  LEAVE(result, "");
+  return result;
 }
+EXPORTED(cuKernelGetFunction, (Function **function, Function *handle), kernel_get_function(function, handle))
 
-EXPORT CUresult cuKernelGetLibrary(Module **library, Function *handle) {
-  ENTER(cuKernelGetLibrary);
-  if (!library) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+static CUresult kernel_get_library(Module **library, Function *handle) {
+  if (!library) return CUDA_ERROR_INVALID_VALUE;
   const Function *kernel = lock_function(handle);
-  if (!kernel) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
+  if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
   *library = kernel->module;
   unlock_function();
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuKernelGetLibrary, (Module **library, Function *handle), kernel_get_library(library, handle))
 
 /* -- launching: refused, with the reason -- */
 
-#define NOT_EXECUTED ",\"note\":\"the emulated driver does not execute kernels\",\"kernel\":\"%s\""
+enum { NAME_ROOM = 160 }; /* of a name in an event */
 
-static CUresult refuse_launch(Call *call, const void *handle, bool blocks, bool threads) {
-  char text[160] = "";
-  CUresult result;
-  cl_context(&result);
+static CUresult refuse_launch(EventLine *line, const void *handle, bool blocks, bool threads) {
+  CUresult result = cl_check_context();
+  if (result) return result;
   const Function *function = lock_function(handle);
-  if (function) {
-    cl_json(function->name, text, sizeof text);
-    unlock_function();
+  if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  if (blocks && threads) {
+    cl_event_note(line, "the emulated driver does not execute kernels");
+    cl_event_text(line, "kernel", function->name, NAME_ROOM);
   }
-  if (result) return cl_leave(call, result, "%s", "");
-  if (!function) return cl_leave(call, CUDA_ERROR_INVALID_HANDLE, "%s", "");
-  if (!blocks || !threads) return cl_leave(call, CUDA_ERROR_INVALID_VALUE, "%s", "");
-  return cl_leave(call, CUDA_ERROR_NOT_SUPPORTED, NOT_EXECUTED, text);
+  unlock_function();
+  return blocks && threads ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 }
+EXPORTED(cuLaunchKernel,
+         (Function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+          unsigned shared, void *stream, void **parameters, void **extra),
+         refuse_launch(line, function, gx && gy && gz, bx && by && bz))
+EXPORTED(cuLaunchCooperativeKernel,
+         (Function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+          unsigned shared, void *stream, void **parameters),
+         refuse_launch(line, function, gx && gy && gz, bx && by && bz))
 
-EXPORT CUresult cuLaunchKernel(Function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                               unsigned bz, unsigned shared, void *stream, void **parameters, void **extra) {
-  ENTER(cuLaunchKernel);
-  (void)shared, (void)stream, (void)parameters, (void)extra;
-  return refuse_launch(&call, function, gx && gy && gz, bx && by && bz);
+static CUresult launch_with(EventLine *line, const unsigned *config, Function *function) {
+  if (!config) return CUDA_ERROR_INVALID_VALUE;
+  return refuse_launch(line, function, config[0] && config[1] && config[2], config[3] && config[4] && config[5]);
 }
-
-EXPORT CUresult cuLaunchCooperativeKernel(Function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                                          unsigned by, unsigned bz, unsigned shared, void *stream, void **parameters) {
-  ENTER(cuLaunchCooperativeKernel);
-  (void)shared, (void)stream, (void)parameters;
-  return refuse_launch(&call, function, gx && gy && gz, bx && by && bz);
-}
-
-EXPORT CUresult cuLaunchKernelEx(const unsigned *config, Function *function, void **parameters, void **extra) {
-  ENTER(cuLaunchKernelEx);
-  (void)parameters, (void)extra;
-  if (!config) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  return refuse_launch(&call, function, config[0] && config[1] && config[2], config[3] && config[4] && config[5]);
-}
+EXPORTED(cuLaunchKernelEx, (const unsigned *config, Function *function, void **parameters, void **extra),
+         launch_with(line, config, function))

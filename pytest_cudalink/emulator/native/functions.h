@@ -9,7 +9,7 @@
 #include "image.h"
 #include "module_image.h"
 
-/* The symbol of a function, or of a variable, that an image defines; 0: there is none. */
+/* The symbol of a function, or of a variable, that an image defines; 0 if it defines no such symbol. */
 uint32_t cl_image_symbol(const Elf *elf, const char *name, bool function);
 bool cl_has_undefined(const Elf *elf);
 /* The handle of a function by its name; made at its first use. Under the lock of the modules. */

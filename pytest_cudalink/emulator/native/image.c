@@ -10,7 +10,6 @@
 #include "caller.h"
 
 enum {
-  EM_CUDA = 190,
   SHT_SYMTAB = 2,
   SHT_STRTAB = 3,
   SHT_NOTE = 7,
@@ -43,15 +42,14 @@ static size_t skip_space(const char *text, size_t at, size_t size) {
       at += 2;
       while (at + 1 < size && !(text[at] == '*' && text[at + 1] == '/')) at++;
       at = at + 2 < size ? at + 2 : size;
-    } else
-      break;
+    } else break;
   }
   return at;
 }
 
 ImageKind cl_image_kind(const void *data, size_t size) {
   const uint8_t *bytes = data;
-  if (size >= 4 && !memcmp(bytes, "\x7f" "ELF", 4)) return IMAGE_ELF;
+  if (size >= 4 && !memcmp(bytes, "\177ELF", 4)) return IMAGE_ELF;
   if (size >= 4 && !memcmp(bytes, "\x50\xed\x55\xba", 4)) return IMAGE_FATBIN;
   if (size >= 4 && !memcmp(bytes, "\xed\x43\x4e\x7f", 4)) return IMAGE_LTOIR;
   if (size >= 8 && !memcmp(bytes, "!<arch>\n", 8)) return IMAGE_ARCHIVE;
@@ -62,14 +60,14 @@ ImageKind cl_image_kind(const void *data, size_t size) {
 
 enum { IMAGE_LIMIT = 0x40000000 }; /* bytes; a damaged header may claim anything */
 
-/* What an image says of its own size; 0 if it does not. */
+/* The size of an image by its own headers; 0 if they do not give one. */
 static uint64_t claimed_size(const uint8_t head[64]) {
-  if (!memcmp(head, "\x7f" "ELF", 4)) {
+  if (!memcmp(head, "\177ELF", 4)) {
     /* the section table or the program headers come last */
     uint64_t sections = u64(head + 40) + (uint64_t)u16(head + 58) * u16(head + 60);
     uint64_t segments = u64(head + 32) + (uint64_t)u16(head + 54) * u16(head + 56);
     uint64_t end = sections > segments ? sections : segments;
-    return head[4] != 2 || end < 64 || end > IMAGE_LIMIT ? 64 : end;
+    return head[ELF_CLASS_AT] != ELF_CLASS_64 || end < 64 || end > IMAGE_LIMIT ? 64 : end;
   }
   if (!memcmp(head, "\x50\xed\x55\xba", 4)) {
     uint64_t header = u16(head + 6), body = u64(head + 8);
@@ -143,7 +141,8 @@ size_t cl_fatbin_usable(const uint8_t *data, size_t size, int arch) {
       char problem[128];
       Elf elf;
       bool packed = u64(data + at + 40) & FATBIN_PACKED;
-      if (!inside || (!packed && !cl_elf_open(&elf, data + at + entry, (size_t)payload, problem, sizeof problem))) return 0;
+      if (!inside || (!packed && !cl_elf_open(&elf, data + at + entry, (size_t)payload, problem, sizeof problem)))
+        return 0;
       found = true;
     }
     whole = whole && inside;
@@ -211,7 +210,8 @@ static bool strings_ok(const Elf *elf, uint32_t index, uint64_t *size) {
 bool cl_elf_open(Elf *elf, const void *data, size_t size, char *problem, size_t problem_size) {
   const uint8_t *bytes = data;
   memset(elf, 0, sizeof *elf);
-  if (size < 64 || memcmp(bytes, "\x7f" "ELF\x02\x01", 6)) return fail(problem, problem_size, "no 64-bit little-endian ELF header");
+  if (size < 64 || memcmp(bytes, "\177ELF\x02\x01", 6))
+    return fail(problem, problem_size, "no 64-bit little-endian ELF header");
   elf->data = bytes;
   elf->size = size;
   elf->abi_version = bytes[8];
@@ -229,7 +229,8 @@ bool cl_elf_open(Elf *elf, const void *data, size_t size, char *problem, size_t 
   if (segment_bytes && (segments > size || segment_bytes > size - segments))
     return fail(problem, problem_size, "the program headers end outside of the image");
   uint64_t names_size;
-  if (!strings_ok(elf, elf->names, &names_size)) return fail(problem, problem_size, "the section names are no string table");
+  if (!strings_ok(elf, elf->names, &names_size))
+    return fail(problem, problem_size, "the section names are no string table");
   for (uint32_t index = 1; index < elf->sections; index++) {
     const uint8_t *at = bytes + elf->section_table + (size_t)index * 64;
     uint32_t type = u32(at + 4);
@@ -247,7 +248,8 @@ bool cl_elf_open(Elf *elf, const void *data, size_t size, char *problem, size_t 
       const uint8_t *entry = bytes + offset + symbol * 24;
       uint16_t home = u16(entry + 6);
       if (u32(entry) >= strings) return fail(problem, problem_size, "a symbol's name starts outside of the names");
-      if (home >= elf->sections && home < 0xfff1) return fail(problem, problem_size, "a symbol lies in a section that is not there");
+      if (home >= elf->sections && home < 0xfff1)
+        return fail(problem, problem_size, "a symbol lies in a section that is not there");
     }
   }
   return true;
@@ -341,7 +343,7 @@ void cl_ptx_definitions(const char *text, size_t size, Definition *found, void *
     bool visible = false, function = false, variable = false, closed = false, named = false;
     size_t name = 0, length = 0;
     int parentheses = 0;
-    for (; at < size && text[at]; ) {
+    while (at < size && text[at]) {
       at = skip_space(text, at, size);
       if (at >= size || !text[at]) break;
       char c = text[at];
@@ -364,10 +366,13 @@ void cl_ptx_definitions(const char *text, size_t size, Definition *found, void *
         while (at < size && name_char(text[at])) at++;
         size_t word = at - start;
         if (word == 8 && !memcmp(text + start, ".visible", 8)) visible = true;
-        else if ((word == 5 && !memcmp(text + start, ".func", 5)) || (word == 6 && !memcmp(text + start, ".entry", 6))) function = true;
-        else if ((word == 7 && !memcmp(text + start, ".global", 7)) || (word == 6 && !memcmp(text + start, ".const", 6))) {
+        else if ((word == 5 && !memcmp(text + start, ".func", 5)) || (word == 6 && !memcmp(text + start, ".entry", 6)))
+          function = true;
+        else if ((word == 7 && !memcmp(text + start, ".global", 7)) ||
+                 (word == 6 && !memcmp(text + start, ".const", 6))) {
           if (!function) variable = true;
-        } else if ((word == 8 && !memcmp(text + start, ".version", 8)) || (word == 7 && !memcmp(text + start, ".target", 7)) ||
+        } else if ((word == 8 && !memcmp(text + start, ".version", 8)) ||
+                   (word == 7 && !memcmp(text + start, ".target", 7)) ||
                    (word == 13 && !memcmp(text + start, ".address_size", 13))) {
           while (at < size && text[at] != '\n') at++; /* directives that end with their line */
           break;
@@ -375,13 +380,14 @@ void cl_ptx_definitions(const char *text, size_t size, Definition *found, void *
       } else if (name_char(c)) {
         size_t start = at;
         while (at < size && name_char(text[at])) at++;
-        if (!named && !parentheses && (function || variable) && !isdigit((unsigned char)c)) name = start, length = at - start;
-        else if (variable && !parentheses && !isdigit((unsigned char)c) && !named) name = start, length = at - start;
+        if (!named && !parentheses && (function || variable) && !isdigit((unsigned char)c)) {
+          name = start;
+          length = at - start;
+        }
       } else if (c == '[') {
         named = true;
         at++;
-      } else
-        at++;
+      } else at++;
     }
     if (at >= size || !text[at]) break;
     if (closed) {
@@ -396,17 +402,13 @@ void cl_ptx_definitions(const char *text, size_t size, Definition *found, void *
         at = after > at ? after - 1 : at;
       } else if (text[at] == '"') {
         for (at++; at < size && text[at] && text[at] != '"'; at++) {}
-      } else if (text[at] == '{')
-        depth++;
+      } else if (text[at] == '{') depth++;
       else if (text[at] == '}') {
         if (--depth == 0 && function) {
           at++;
           break;
         }
-      } else if (text[at] == ';' && depth == 0) {
-        at++;
-        break;
-      } else if (!function && !variable && depth == 0 && text[at] == '\n') {
+      } else if (depth == 0 && (text[at] == ';' || (!function && !variable && text[at] == '\n'))) {
         at++;
         break;
       }

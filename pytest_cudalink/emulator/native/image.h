@@ -17,6 +17,8 @@ typedef struct {
 
 typedef enum { IMAGE_UNKNOWN, IMAGE_PTX, IMAGE_ELF, IMAGE_FATBIN, IMAGE_LTOIR, IMAGE_ARCHIVE } ImageKind;
 
+enum { ELF_CLASS_AT = 4, ELF_CLASS_64 = 2, EM_CUDA = 190 }; /* EM_CUDA is the machine of device code */
+
 /* A sound ELF image, with its tables where they lie in the data. */
 typedef struct {
   const uint8_t *data;
@@ -26,8 +28,8 @@ typedef struct {
   uint8_t abi_version;
   uint64_t section_table;
   uint32_t sections;
-  uint32_t names;       /* section with the section names */
-  uint32_t symbols;     /* section with the symbols; 0: none */
+  uint32_t names;   /* section with the section names */
+  uint32_t symbols; /* section with the symbols; 0: none */
 } Elf;
 
 typedef struct {

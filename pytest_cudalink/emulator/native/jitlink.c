@@ -1,4 +1,5 @@
-/* One link through libnvJitLink: the library is found at the first link, and its answers are put into the driver's words. */
+/* One link through libnvJitLink: the library is found at the first link, and its answers are translated into
+   the driver's words. */
 #define _GNU_SOURCE
 #include "jitlink.h"
 
@@ -48,7 +49,7 @@ static Library current = {.lock = PTHREAD_MUTEX_INITIALIZER}, old = {.lock = PTH
 static pthread_mutex_t marks_lock = PTHREAD_MUTEX_INITIALIZER;
 static int threads_inside;
 
-/* A thread may hold a lock while another one forks; in the child nobody would release it. */
+/* A thread may hold a lock while another one forks; in the child no thread would release it. */
 static void unlock_in_child(void) {
   pthread_mutex_init(&current.lock, NULL);
   pthread_mutex_init(&old.lock, NULL);
@@ -68,14 +69,15 @@ static void *function(void *library, const char *name) {
   return found;
 }
 
+enum { PATH_ROOM = 512 }; /* of a path in an event */
+
 static bool load(Library *library, const char *path) {
   pthread_mutex_lock(&library->lock);
   if (!library->tried) {
     library->tried = true;
     /* local: what the application loads under the same name stays its own */
     void *opened = *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (!opened) cl_event("\"linker\":\"%.400s\",\"loaded\":false", *path ? "cannot be opened" : "none was found");
-    else {
+    if (opened) {
       *(void **)&library->destroy = function(opened, "nvJitLinkDestroy");
       *(void **)&library->add = function(opened, "nvJitLinkAddData");
       *(void **)&library->complete = function(opened, "nvJitLinkComplete");
@@ -86,17 +88,20 @@ static bool load(Library *library, const char *path) {
       *(void **)&library->info_size = function(opened, "nvJitLinkGetInfoLogSize");
       *(void **)&library->info = function(opened, "nvJitLinkGetInfoLog");
       *(void **)&library->create = function(opened, "nvJitLinkCreate");
-      char text[512];
-      cl_event("\"linker\":\"%s\",\"loaded\":%s", cl_json(path, text, sizeof text), library->create ? "true" : "false");
     }
+    EventLine line;
+    cl_event_begin(&line);
+    cl_event_text(&line, "linker", opened ? path : *path ? "cannot be opened" : "none was found", PATH_ROOM);
+    cl_event_bool(&line, "loaded", library->create != NULL);
+    cl_event_end(&line);
   }
   bool ok = library->create != NULL;
   pthread_mutex_unlock(&library->lock);
   return ok;
 }
 
-/* Memory that the application frees is marked (MALLOC_PERTURB_); what nvJitLink frees need not be, and costs a tenth of a
-   link. mallopt is the process's: with the last thread inside the marks come back. */
+/* Memory that the application frees is marked (MALLOC_PERTURB_); what nvJitLink frees need not be, and costs a tenth of
+   a link. mallopt is the process's: with the last thread inside the marks come back. */
 static void within_nvjitlink(bool enter) {
 #ifdef M_PERTURB
   int mark = cl_config()->perturb;
@@ -112,24 +117,25 @@ static void within_nvjitlink(bool enter) {
 
 static Library *library_for(int arch) {
   const Config *config = cl_config();
-  if (arch < FIRST_ARCH_OF_13 && config->version >= 13000)
-    return load(&old, config->nvjitlink_old) ? &old : NULL;
+  if (arch < FIRST_ARCH_OF_13 && config->version >= 13000) return load(&old, config->nvjitlink_old) ? &old : NULL;
   return load(&current, config->nvjitlink) ? &current : NULL;
 }
 
 void cl_text_free(LinkText *text) {
   free(text->error);
   free(text->info);
-  text->error = text->info = NULL;
+  *text = (LinkText){0};
 }
 
-/* What is new in one of nvJitLink's logs, without the lines that are not the driver's; NULL if there is none. */
+/* The new text in one of nvJitLink's logs, without the lines that a driver does not write; NULL if there is no text. */
 static char *news(Linker *linker, bool errors) {
   size_t size = 0, *seen = errors ? &linker->error_seen : &linker->info_seen;
-  int failed = errors ? linker->library->error_size(linker->handle, &size) : linker->library->info_size(linker->handle, &size);
+  int failed =
+      errors ? linker->library->error_size(linker->handle, &size) : linker->library->info_size(linker->handle, &size);
   if (failed || size <= *seen + 1) return NULL;
   char *log = calloc(1, size + 1), *out = calloc(1, size + 1);
-  if (log && out && !(errors ? linker->library->error(linker->handle, log) : linker->library->info(linker->handle, log))) {
+  if (log && out &&
+      !(errors ? linker->library->error(linker->handle, log) : linker->library->info(linker->handle, log))) {
     size_t length = strlen(log), to = 0;
     for (size_t at = *seen < length ? *seen : length; at < length;) {
       size_t end = at;
@@ -164,8 +170,10 @@ CUresult cl_linker_open(Linker **out, const LinkOptions *options, LinkText *text
   if (!library) {
     const Config *config = cl_config();
     const char *release = options->arch < FIRST_ARCH_OF_13 && config->version >= 13000 ? LAST_OF_12 : config->toolchain;
-    if (asprintf(&text->error, "error   : the emulated driver links through nvJitLink %s, which was not found; get it with: "
-                               "cudalink toolchain add %s", release, release) < 0)
+    if (asprintf(&text->error,
+                 "error   : the emulated driver links through nvJitLink %s, which was not found; get it with: "
+                 "cudalink toolchain add %s",
+                 release, release) < 0)
       text->error = NULL;
     return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
   }
@@ -192,25 +200,31 @@ CUresult cl_linker_open(Linker **out, const LinkOptions *options, LinkText *text
   if (options->debug) list[count++] = "-g";
   if (options->line_info) list[count++] = "-lineinfo";
   if (options->verbose) list[count++] = "-verbose";
-  for (size_t at = 0; at < options->extra_size; at += strlen(options->extra + at) + 1) list[count++] = options->extra + at;
+  for (size_t at = 0; at < options->extra_size; at += strlen(options->extra + at) + 1)
+    list[count++] = options->extra + at;
   within_nvjitlink(true);
   int code = library->create(&linker->handle, count, list);
   within_nvjitlink(false);
   free(list);
   if (code) {
     free(linker);
-    cl_event("\"linker\":\"create\",\"nvjitlink\":%d,\"arch\":\"%s\"", code, own[0] + 6);
+    EventLine line;
+    cl_event_begin(&line);
+    cl_event_text(&line, "linker", "create", sizeof line.text);
+    cl_event_int(&line, "nvjitlink", code);
+    cl_event_text(&line, "arch", own[0] + strlen("-arch="), sizeof line.text);
+    cl_event_end(&line);
     return CUDA_ERROR_INVALID_VALUE;
   }
   *out = linker;
   return CUDA_SUCCESS;
 }
 
-CUresult cl_linker_add(Linker *linker, ImageKind kind, bool host_object, const void *data, size_t size, const char *name,
-                       LinkText *text) {
+CUresult cl_linker_add(Linker *linker, ImageKind kind, bool host_object, const void *data, size_t size,
+                       const char *name, LinkText *text) {
   static const int types[] = {
-      [IMAGE_PTX] = INPUT_PTX,       [IMAGE_ELF] = INPUT_CUBIN,         [IMAGE_FATBIN] = INPUT_FATBIN,
-      [IMAGE_LTOIR] = INPUT_LTOIR,   [IMAGE_ARCHIVE] = INPUT_LIBRARY,
+      [IMAGE_PTX] = INPUT_PTX,     [IMAGE_ELF] = INPUT_CUBIN,       [IMAGE_FATBIN] = INPUT_FATBIN,
+      [IMAGE_LTOIR] = INPUT_LTOIR, [IMAGE_ARCHIVE] = INPUT_LIBRARY,
   };
   within_nvjitlink(true);
   int code = linker->library->add(linker->handle, host_object ? INPUT_OBJECT : types[kind], data, size, name);
@@ -219,9 +233,13 @@ CUresult cl_linker_add(Linker *linker, ImageKind kind, bool host_object, const v
   if (!code) return CUDA_SUCCESS;
   if (code == NVJ_PTX_COMPILE)
     return text->error && strstr(text->error, "Unsupported .version") ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION
-                                                                     : CUDA_ERROR_INVALID_PTX;
+                                                                      : CUDA_ERROR_INVALID_PTX;
   if (code == NVJ_LTO_NOT_ENABLED) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-  cl_event("\"linker\":\"add\",\"nvjitlink\":%d", code);
+  EventLine line;
+  cl_event_begin(&line);
+  cl_event_text(&line, "linker", "add", sizeof line.text);
+  cl_event_int(&line, "nvjitlink", code);
+  cl_event_end(&line);
   return CUDA_ERROR_UNKNOWN;
 }
 
@@ -232,8 +250,8 @@ CUresult cl_linker_complete(Linker *linker, void **image, size_t *size, LinkText
   read_text(linker, text);
   /* with an undefined symbol nvJitLink reports an error and has an image all the same */
   if (code && !(code == NVJ_INTERNAL && text->error)) return CUDA_ERROR_UNKNOWN;
-  if (linker->library->cubin_size(linker->handle, size) || !(*image = malloc(*size ? *size : 1)))
-    return code ? CUDA_ERROR_INVALID_SOURCE : CUDA_ERROR_OUT_OF_MEMORY;
+  *image = linker->library->cubin_size(linker->handle, size) ? NULL : malloc(*size ? *size : 1);
+  if (!*image) return code ? CUDA_ERROR_INVALID_SOURCE : CUDA_ERROR_OUT_OF_MEMORY;
   if (linker->library->cubin(linker->handle, *image)) {
     free(*image);
     *image = NULL;
@@ -248,6 +266,13 @@ void cl_linker_close(Linker *linker) {
   linker->library->destroy(&linker->handle);
   within_nvjitlink(false);
   free(linker);
+}
+
+/* Moves a text to where there is not one yet. */
+static void take_text(char **to, char **from) {
+  if (*to) return;
+  *to = *from;
+  *from = NULL;
 }
 
 CUresult cl_compile(const void *data, size_t size, const LinkOptions *options, void **image, size_t *image_size,
@@ -265,8 +290,8 @@ CUresult cl_compile(const void *data, size_t size, const LinkOptions *options, v
   else result = cl_linker_add(linker, cl_image_kind(data, size), false, data, size, "input", text);
   if (!result) {
     result = cl_linker_complete(linker, image, image_size, &more);
-    if (!text->error) text->error = more.error, more.error = NULL;
-    if (!text->info) text->info = more.info, more.info = NULL;
+    take_text(&text->error, &more.error);
+    take_text(&text->info, &more.info);
     cl_text_free(&more);
   }
   cl_linker_close(linker);

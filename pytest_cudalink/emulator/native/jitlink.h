@@ -16,7 +16,7 @@ typedef struct {
   char *error, *info; /* owned; NULL: none */
 } LinkText;
 
-CUresult cl_linker_open(Linker **linker, const LinkOptions *options, LinkText *text);
+CUresult cl_linker_open(Linker **out, const LinkOptions *options, LinkText *text);
 CUresult cl_linker_add(Linker *linker, ImageKind kind, bool host_object, const void *data, size_t size,
                        const char *name, LinkText *text);
 /* CUDA_ERROR_INVALID_SOURCE for an undefined symbol: there is an image all the same. */

@@ -1,4 +1,4 @@
-/* The watch on the caller's memory, and telling what it found. */
+/* The watch on the caller's memory, and the reports of what it found. */
 #define _GNU_SOURCE
 #include "lifetimes.h"
 
@@ -22,15 +22,18 @@ static atomic_uint_least64_t violations;
 /* Called for each violation with its event, in the thread that made it, before the call returns. */
 EXPORT void cudalinkSetViolationHook(Hook *hook) { atomic_store(&violation_hook, hook); }
 
-/* How many there ever were, also those that could not be told because memory was out. */
+/* How many there ever were, also those that the hook did not get because memory was out. */
 EXPORT uint64_t cudalinkViolationCount(void) { return atomic_load(&violations); }
 
-static void describe_stack(char *out, size_t size) {
-  void *frames[24];
-  size_t at = 0;
-  int depth = backtrace(frames, 24);
-  out[0] = 0;
-  for (int frame = 3; frame < depth && at + 160 < size; frame++) {
+enum { FRAMES = 24, OWN_FRAMES = 3, FRAME_ROOM = 160, STACK_ROOM = 480, VALUE_ROOM = 96 }; /* rooms: in an event */
+
+/* The caller's frames, innermost first. */
+static void describe_stack(EventLine *line) {
+  void *frames[FRAMES];
+  int depth = backtrace(frames, FRAMES);
+  cl_event_list(line, "stack");
+  size_t start = line->length;
+  for (int frame = OWN_FRAMES; frame < depth && line->length - start < STACK_ROOM; frame++) {
     Dl_info where;
     char text[128];
     const char *file = "?";
@@ -41,41 +44,46 @@ static void describe_stack(char *out, size_t size) {
     }
     snprintf(text, sizeof text, "%.48s+0x%zx %.48s", file, (size_t)frames[frame] - (size_t)where.dli_fbase,
              where.dli_sname ? where.dli_sname : "");
-    char safe[160];
-    at += (size_t)snprintf(out + at, size - at, "%s\"%s\"", at ? "," : "", cl_json(text, safe, sizeof safe));
+    cl_event_text(line, NULL, text, FRAME_ROOM);
   }
+  cl_event_list_end(line);
 }
 
-typedef struct Untold {
-  struct Untold *next;
-  char event[2200];
-} Untold;
+typedef struct Report {
+  struct Report *next;
+  char event[sizeof(EventLine)];
+} Report;
 
-static _Thread_local Untold *untold; /* oldest first */
+static _Thread_local Report *unreported; /* oldest first */
 
 static void violation(uint64_t state, const char *call, const char *option, const char *what, const char *expected,
                       const char *found) {
-  char stack[640], expected_text[96], found_text[96], event[1400];
-  describe_stack(stack, sizeof stack);
-  uint64_t number = atomic_fetch_add(&violations, 1) + 1;
-  snprintf(event, sizeof event,
-           "\"violation\":%llu,\"state\":%llu,\"option\":\"%s\",\"what\":\"%s\",\"expected\":\"%s\",\"found\":\"%s\",\"call\":\"%s\"",
-           (unsigned long long)number, (unsigned long long)state, option, what,
-           cl_json(expected, expected_text, sizeof expected_text), cl_json(found, found_text, sizeof found_text), call);
-  cl_event("%s,\"stack\":[%s]", event, stack);
-  Untold *fresh = malloc(sizeof *fresh), **last = &untold;
+  EventLine line;
+  cl_event_begin(&line);
+  cl_event_uint(&line, "violation", atomic_fetch_add(&violations, 1) + 1);
+  cl_event_uint(&line, "state", state);
+  cl_event_text(&line, "option", option, VALUE_ROOM);
+  cl_event_text(&line, "what", what, VALUE_ROOM);
+  cl_event_text(&line, "expected", expected, VALUE_ROOM);
+  cl_event_text(&line, "found", found, VALUE_ROOM);
+  cl_event_text(&line, "call", call, VALUE_ROOM);
+  describe_stack(&line);
+  cl_event_end(&line);
+  Report *fresh = malloc(sizeof *fresh), **last = &unreported;
   if (!fresh) return;
   fresh->next = NULL;
-  snprintf(fresh->event, sizeof fresh->event, "{%s,\"stack\":[%s]}", event, stack);
+  snprintf(fresh->event, sizeof fresh->event, "{%s}", line.text + 1); /* without the comma of the first member */
   while (*last) last = &(*last)->next;
   *last = fresh;
 }
 
-void cl_tell_violations(void) {
+void cl_report_violations(void) {
   Hook *hook = atomic_load(&violation_hook);
-  for (Untold *one; (one = untold); free(one)) {
-    untold = one->next;
+  while (unreported) {
+    Report *one = unreported;
+    unreported = one->next;
     if (hook) hook(one->event);
+    free(one);
   }
 }
 
@@ -83,13 +91,14 @@ static bool overlap(const void *a, size_t a_size, const void *b, size_t b_size) 
   return a && b && a_size && b_size && (uintptr_t)a < (uintptr_t)b + b_size && (uintptr_t)b < (uintptr_t)a + a_size;
 }
 
-/* The array is one piece of memory: one finding tells it all. */
+/* The array is one piece of memory: one finding is enough. */
 static void check_values(State *state, const char *call) {
   uint64_t here[64];
   for (unsigned from = 0, piece; from < state->count && !state->values_dead; from += piece) {
     piece = state->count - from < 64 ? state->count - from : 64;
     if (!cl_read_safely(state->values + from, here, piece * sizeof *here)) {
-      violation(state->id, call, "optionValues", "unmapped", "the array given to cuLinkCreate", "no memory at that address");
+      violation(state->id, call, "optionValues", "unmapped", "the array given to cuLinkCreate",
+                "no memory at that address");
       state->values_dead = true;
     }
     for (unsigned at = 0; at < piece && !state->values_dead; at++) {
@@ -133,7 +142,8 @@ static void check_log(State *state, Log *log, int option, const char *call) {
   snprintf(expected, sizeof expected, "%zu bytes of own text", log->written);
   if (strcmp(problem, "unmapped") && cl_read_safely(log->buffer, here, 24)) {
     int to = 0;
-    for (int at = 0; at < 16; at++) to += snprintf(found + to, sizeof found - (size_t)to, "%02x ", (unsigned char)here[at]);
+    for (int at = 0; at < 16; at++)
+      to += snprintf(found + to, sizeof found - (size_t)to, "%02x ", (unsigned char)here[at]);
   }
   violation(state->id, call, cl_option_name(option), problem, expected, found);
   log->dead = true;
@@ -148,15 +158,17 @@ void cl_check_memory(State *state, const char *call) {
 
 void cl_report_destroyed(uint64_t state, const char *call) {
   if (!cl_config()->lifetime) return;
-  violation(state, call, "CUlinkState", "used after cuLinkDestroy", "a state that is alive", "the handle of a destroyed one");
+  violation(state, call, "CUlinkState", "used after cuLinkDestroy", "a state that is alive",
+            "the handle of a destroyed one");
 }
-
 
 int cl_find_overlaps(const State *fresh, Overlap found[OVERLAPS]) {
   struct {
     const void *start;
     size_t size;
-  } own[3] = {{fresh->values, fresh->count * 8}, {fresh->info.buffer, fresh->info.capacity}, {fresh->error.buffer, fresh->error.capacity}};
+  } own[3] = {{fresh->values, fresh->count * sizeof *fresh->values},
+              {fresh->info.buffer, fresh->info.capacity},
+              {fresh->error.buffer, fresh->error.capacity}};
   int count = 0;
   if (!cl_config()->lifetime) return 0;
   for (State *other = cl_states; other; other = other->next) {
@@ -165,13 +177,13 @@ int cl_find_overlaps(const State *fresh, Overlap found[OVERLAPS]) {
       size_t size;
       atomic_bool *dead;
       const char *option;
-    } its[3] = {{other->values, other->count * 8, &other->values_dead, "optionValues"},
+    } its[3] = {{other->values, other->count * sizeof *other->values, &other->values_dead, "optionValues"},
                 {other->info.buffer, other->info.capacity, &other->info.dead, cl_option_name(INFO_BUFFER)},
                 {other->error.buffer, other->error.capacity, &other->error.dead, cl_option_name(ERROR_BUFFER)}};
     for (int at = 0; at < 9; at++)
       if (overlap(own[at / 3].start, own[at / 3].size, its[at % 3].start, its[at % 3].size) && count < OVERLAPS &&
           !atomic_exchange(its[at % 3].dead, true))
-        found[count++] = (Overlap){other->id, its[at % 3].option};
+        found[count++] = (Overlap){.state = other->id, .option = its[at % 3].option};
   }
   return count;
 }

@@ -6,7 +6,7 @@
 
 #include "link_state.h"
 
-/* Looks at all that the caller gave to a state; `call` is the function that does. */
+/* Checks all memory that the caller gave to a state, for the function `call`. */
 void cl_check_memory(State *state, const char *call);
 
 /* Reports that a function was given the handle of a destroyed state. */
@@ -19,13 +19,13 @@ typedef struct {
 
 enum { OVERLAPS = 16 };
 
-/* Memory of a new state that a live one already has: the live one's was freed. Under the lock of the states; gives how
-   many there are. */
+/* Finds memory of a new state that a live state already has: the caller freed the live one's. Under the lock of the
+   states; returns how many overlaps there are. */
 int cl_find_overlaps(const State *fresh, Overlap found[OVERLAPS]);
 void cl_report_overlaps(const State *fresh, const Overlap *found, int count);
 
-/* Tells what this thread found; never under a lock, because the hook waits for Python's, whose holder may wait for
-   ours. */
-void cl_tell_violations(void);
+/* Passes what this thread found to the hook. Never under a lock: the hook waits for Python's lock, whose holder may
+   wait for ours. */
+void cl_report_violations(void);
 
 #endif

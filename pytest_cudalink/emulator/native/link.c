@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -13,7 +12,6 @@
 #include "calls.h"
 #include "config.h"
 #include "contexts.h"
-#include "events.h"
 #include "jitlink.h"
 #include "lifetimes.h"
 #include "link_inputs.h"
@@ -22,8 +20,8 @@
 
 /* -- calls on a state -- */
 
-/* Finds a state, and keeps it and its lock. NULL if it is none; that the caller destroyed it before, perhaps a moment ago
-   in another thread, is reported. */
+/* Finds a live state, and keeps it and its lock; else NULL. If the caller destroyed it before, perhaps a moment ago in
+   another thread, that is reported. */
 static State *enter_state(State *handle, const char *call) {
   uint64_t destroyed;
   State *state = cl_hold_state(handle, &destroyed);
@@ -39,7 +37,7 @@ static State *enter_state(State *handle, const char *call) {
   }
   if (destroyed) {
     cl_report_destroyed(destroyed, call);
-    cl_tell_violations();
+    cl_report_violations();
   }
   return NULL;
 }
@@ -47,7 +45,7 @@ static State *enter_state(State *handle, const char *call) {
 static void leave_state(State *state) {
   pthread_mutex_unlock(&state->lock);
   cl_drop_state(state);
-  cl_tell_violations();
+  cl_report_violations();
 }
 
 /* -- create -- */
@@ -59,8 +57,7 @@ static void take_buffer(Log *log, const LogBuffer *given) {
 }
 
 static CUresult create(unsigned count, const int *keys, uint64_t *values, State **out, uint64_t *id) {
-  CUresult result;
-  cl_context(&result);
+  CUresult result = cl_check_context();
   if (!out || (count && (!keys || !values))) return CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
   State *state = calloc(1, sizeof *state);
@@ -120,84 +117,77 @@ static CUresult create(unsigned count, const int *keys, uint64_t *values, State 
   return CUDA_SUCCESS;
 }
 
-static CUresult create_and_leave(Call *call, unsigned count, const int *keys, void **values, State **out) {
+enum { OPTIONS_ROOM = 448 }; /* of the list of options in an event */
+
+static CUresult link_create(EventLine *line, unsigned count, const int *keys, void **values, State **out) {
   uint64_t id = 0;
   CUresult result = create(count, keys, (uint64_t *)values, out, &id);
-  char text[512];
-  size_t at = 0;
-  text[0] = 0;
-  for (unsigned option = 0; keys && option < count && at + 64 < sizeof text; option++)
-    at += (size_t)snprintf(text + at, sizeof text - at, "%s%d", option ? "," : "", keys[option]);
-  return cl_leave(call, result, ",\"state\":%llu,\"options\":[%s]", (unsigned long long)id, text);
+  cl_event_uint(line, "state", id);
+  cl_event_list(line, "options");
+  size_t start = line->length;
+  for (unsigned option = 0; keys && option < count && line->length - start < OPTIONS_ROOM; option++)
+    cl_event_int(line, NULL, keys[option]);
+  cl_event_list_end(line);
+  return result;
 }
-
-EXPORT CUresult cuLinkCreate_v2(unsigned count, int *keys, void **values, State **out) {
-  ENTER(cuLinkCreate_v2);
-  return create_and_leave(&call, count, keys, values, out);
-}
-
-EXPORT CUresult cuLinkCreate(unsigned count, int *keys, void **values, State **out) {
-  ENTER(cuLinkCreate);
-  return create_and_leave(&call, count, keys, values, out);
-}
+EXPORTED(cuLinkCreate_v2, (unsigned count, int *keys, void **values, State **out),
+         link_create(line, count, keys, values, out))
+EXPORTED(cuLinkCreate, (unsigned count, int *keys, void **values, State **out),
+         link_create(line, count, keys, values, out))
 
 /* -- add -- */
 
-static CUresult leave_add(Call *call, CUresult result, uint64_t state, int type, size_t size, const char *name,
-                          unsigned count) {
-  char text[160];
-  return cl_leave(call, result, ",\"state\":%llu,\"type\":%d,\"bytes\":%zu,\"name\":\"%s\"%s",
-                  (unsigned long long)state, type, size, cl_json(name, text, sizeof text),
-                  count && !result ? ",\"note\":\"options of one input are checked and not applied\"" : "");
+enum { NAME_ROOM = 160 }; /* of a name in an event */
+
+static void describe_input(EventLine *line, uint64_t state, int type, size_t size, const char *name) {
+  cl_event_uint(line, "state", state);
+  cl_event_int(line, "type", type);
+  cl_event_uint(line, "bytes", size);
+  cl_event_text(line, "name", name, NAME_ROOM);
 }
 
-static CUresult add_and_leave(Call *call, State *handle, int type, const void *data, size_t size, const char *name,
-                              unsigned count, const int *keys, void *const *values) {
+static const char ONLY_CHECKED[] = "options of one input are checked and not applied";
+
+static CUresult add_data(EventLine *line, State *handle, int type, const void *data, size_t size, const char *name,
+                         unsigned count, const int *keys, void *const *values) {
   State *state = enter_state(handle, "cuLinkAddData_v2");
-  if (!state) return leave_add(call, CUDA_ERROR_INVALID_HANDLE, 0, type, size, name, count);
-  uint64_t id = state->id;
+  describe_input(line, state ? state->id : 0, type, size, name);
+  if (!state) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = cl_add_data(state, type, data, size, name, count, keys, values);
   leave_state(state);
-  return leave_add(call, result, id, type, size, name, count);
+  if (count && !result) cl_event_note(line, ONLY_CHECKED);
+  return result;
 }
+EXPORTED_ANY_TIME(cuLinkAddData_v2,
+                  (State *state, int type, void *data, size_t size, const char *name, unsigned count, int *keys,
+                   void **values),
+                  add_data(line, state, type, data, size, name, count, keys, values))
+EXPORTED_ANY_TIME(cuLinkAddData,
+                  (State *state, int type, void *data, size_t size, const char *name, unsigned count, int *keys,
+                   void **values),
+                  add_data(line, state, type, data, size, name, count, keys, values))
 
-EXPORT CUresult cuLinkAddData_v2(State *state, int type, void *data, size_t size, const char *name, unsigned count,
-                                 int *keys, void **values) {
-  ENTER_ANY_TIME(cuLinkAddData_v2);
-  return add_and_leave(&call, state, type, data, size, name, count, keys, values);
-}
-
-EXPORT CUresult cuLinkAddData(State *state, int type, void *data, size_t size, const char *name, unsigned count, int *keys,
-                              void **values) {
-  ENTER_ANY_TIME(cuLinkAddData);
-  return add_and_leave(&call, state, type, data, size, name, count, keys, values);
-}
-
-static CUresult add_file_and_leave(Call *call, State *handle, int type, const char *path, unsigned count, const int *keys,
-                                   void *const *values) {
+static CUresult add_file(EventLine *line, State *handle, int type, const char *path, unsigned count, const int *keys,
+                         void *const *values) {
   void *data = NULL;
   size_t size = 0;
   State *state = enter_state(handle, "cuLinkAddFile_v2");
-  if (!state) return leave_add(call, CUDA_ERROR_INVALID_HANDLE, 0, type, size, path, count);
-  uint64_t id = state->id;
-  CUresult result = cl_read_input(path, &data, &size);
+  CUresult result = state ? cl_read_input(path, &data, &size) : CUDA_ERROR_INVALID_HANDLE;
+  describe_input(line, state ? state->id : 0, type, size, path);
+  if (!state) return result;
   if (!result) {
     result = cl_add_data(state, type, data, size, path, count, keys, values);
     free(data);
   }
   leave_state(state);
-  return leave_add(call, result, id, type, size, path, count);
+  if (count && !result) cl_event_note(line, ONLY_CHECKED);
+  return result;
 }
-
-EXPORT CUresult cuLinkAddFile_v2(State *state, int type, const char *path, unsigned count, int *keys, void **values) {
-  ENTER_ANY_TIME(cuLinkAddFile_v2);
-  return add_file_and_leave(&call, state, type, path, count, keys, values);
-}
-
-EXPORT CUresult cuLinkAddFile(State *state, int type, const char *path, unsigned count, int *keys, void **values) {
-  ENTER_ANY_TIME(cuLinkAddFile);
-  return add_file_and_leave(&call, state, type, path, count, keys, values);
-}
+EXPORTED_ANY_TIME(cuLinkAddFile_v2,
+                  (State *state, int type, const char *path, unsigned count, int *keys, void **values),
+                  add_file(line, state, type, path, count, keys, values))
+EXPORTED_ANY_TIME(cuLinkAddFile, (State *state, int type, const char *path, unsigned count, int *keys, void **values),
+                  add_file(line, state, type, path, count, keys, values))
 
 /* -- complete and destroy -- */
 
@@ -221,30 +211,33 @@ static CUresult complete(State *state, void **image, size_t *size) {
   return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuLinkComplete(State *handle, void **image, size_t *size) {
-  ENTER_ANY_TIME(cuLinkComplete);
+static CUresult link_complete(EventLine *line, State *handle, void **image, size_t *size) {
   State *state = enter_state(handle, "cuLinkComplete");
-  if (!state) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
+  if (!state) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = complete(state, image, size);
-  unsigned long long id = state->id;
+  uint64_t id = state->id;
   size_t bytes = result ? 0 : state->image_size;
   leave_state(state);
-  LEAVE(result, ",\"state\":%llu,\"bytes\":%zu", id, bytes);
+  cl_event_uint(line, "state", id);
+  cl_event_uint(line, "bytes", bytes);
+  return result;
 }
+EXPORTED_ANY_TIME(cuLinkComplete, (State *handle, void **image, size_t *size), link_complete(line, handle, image, size))
 
-EXPORT CUresult cuLinkDestroy(State *handle) {
-  ENTER_ANY_TIME(cuLinkDestroy);
+static CUresult link_destroy(EventLine *line, State *handle) {
   State *state = enter_state(handle, "cuLinkDestroy");
-  if (!state) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
-  unsigned long long id = state->id;
+  if (!state) return CUDA_ERROR_INVALID_HANDLE;
+  uint64_t id = state->id;
   cl_remove_state(state);
   pthread_mutex_unlock(&state->lock);
-  cl_tell_violations(); /* before the memory is written to, which may end the process */
+  cl_report_violations(); /* before the memory is written to, which may end the process */
   if (cl_config()->punish) {
     /* the driver of the recording does not touch the memory here; the contract says that one may */
     cl_flush_log(state, &state->info);
     cl_flush_log(state, &state->error);
   }
   cl_drop_state(state);
-  LEAVE(CUDA_SUCCESS, ",\"state\":%llu", id);
+  cl_event_uint(line, "state", id);
+  return CUDA_SUCCESS;
 }
+EXPORTED_ANY_TIME(cuLinkDestroy, (State *handle), link_destroy(line, handle))

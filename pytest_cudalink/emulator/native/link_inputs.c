@@ -40,7 +40,8 @@ static void keep_definition(void *context, const char *name, size_t length) {
 
 enum { STB_GLOBAL = 1, STT_SECTION = 3 };
 
-static void each_definition(ImageKind kind, const void *data, size_t size, const Elf *elf, Definition *found, void *context) {
+static void each_definition(ImageKind kind, const void *data, size_t size, const Elf *elf, Definition *found,
+                            void *context) {
   if (kind == IMAGE_PTX) {
     cl_ptx_definitions(data, size, found, context);
     return;
@@ -52,12 +53,13 @@ static void each_definition(ImageKind kind, const void *data, size_t size, const
 }
 
 /* The driver refuses a second strong definition when it is added; nvJitLink would link it and print to stdout. */
-static CUresult check_duplicates(State *state, ImageKind kind, const void *data, size_t size, const Elf *elf, const char *name) {
-  Search search = {state, name, NULL};
+static CUresult check_duplicates(State *state, ImageKind kind, const void *data, size_t size, const Elf *elf,
+                                 const char *name) {
+  Search search = {.state = state, .input = name};
   each_definition(kind, data, size, elf, look_for_clash, &search);
   if (search.clash) {
-    cl_log_error(state, "error   : Multiple definition of '%s' in '%s', first defined in '%s'", search.clash->name, name,
-              search.clash->input);
+    cl_log_error(state, "error   : Multiple definition of '%s' in '%s', first defined in '%s'", search.clash->name,
+                 name, search.clash->input);
     return cl_poison(state, CUDA_ERROR_INVALID_SOURCE);
   }
   each_definition(kind, data, size, elf, keep_definition, &search);
@@ -99,7 +101,10 @@ static uint8_t *padded(const uint8_t *data, size_t size, size_t wanted) {
   return copy;
 }
 
-enum { UNREAD_TAIL = 64, SMALLEST_ARCHIVE = 68 }; /* bytes at the end of the last header that a real driver does not read */
+enum {
+  UNREAD_TAIL = 64,
+  SMALLEST_ARCHIVE = 68
+}; /* bytes at the end of the last header that a real driver does not read */
 
 static CUresult not_recognized(State *state, int times) {
   while (times-- > 0) cl_log_error(state, "error   : Binary format for key='0', ident='' is not recognized");
@@ -117,12 +122,14 @@ static CUresult check_ptx_limit(State *state, const char *data) {
   int version, target, line = 1, limit = cl_config()->ptx_limit;
   if (!limit || !cl_ptx_head(data, strlen(data), &version, &target) || version <= limit) return CUDA_SUCCESS;
   for (const char *at = data; at < strstr(data, ".version"); at++) line += *at == '\n';
-  cl_log_error(state, "ptxas application ptx input, line %d; fatal   : Unsupported .version %d.%d; current version is '%d.%d'",
+  cl_log_error(state,
+               "ptxas application ptx input, line %d; fatal   : Unsupported .version %d.%d; current version is '%d.%d'",
                line, version / 10, version % 10, limit / 10, limit % 10);
-  return cl_ptx_failure = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+  cl_ptx_failure = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+  return cl_ptx_failure;
 }
 
-/* Compiles PTX apart from the link: one that defines a symbol anew would make nvJitLink print to stdout. */
+/* Compiles PTX apart from the link: a second definition of a symbol would make nvJitLink print to stdout. */
 static CUresult compile_apart(State *state, const char *data, const char *name) {
   Linker *apart = NULL;
   LinkText text;
@@ -135,15 +142,17 @@ static CUresult compile_apart(State *state, const char *data, const char *name) 
 
 static CUresult add_ptx(State *state, const char *data, const char *name) {
   if (check_ptx_limit(state, data)) return cl_ptx_failure;
-  Search search = {state, name, NULL};
+  Search search = {.state = state, .input = name};
   if (!state->without_code) each_definition(IMAGE_PTX, data, strlen(data), NULL, look_for_clash, &search);
-  CUresult result = search.clash ? compile_apart(state, data, name)
-                                 : give(state, IMAGE_PTX, false, data, strlen(data) + 1, name);
+  CUresult result =
+      search.clash ? compile_apart(state, data, name) : give(state, IMAGE_PTX, false, data, strlen(data) + 1, name);
   if (result) cl_ptx_failure = result;
   return result ? result : check_duplicates(state, IMAGE_PTX, data, strlen(data), NULL, name);
 }
 
-enum { ET_REL = 1, ELF_HEADER = 64 };
+enum { ET_REL = 1, ELF_HEADER = 64, TYPE_AT = 16, MACHINE_AT = 18 };
+
+static unsigned machine_of(const uint8_t *elf) { return (unsigned)cl_little(elf + MACHINE_AT, 2); }
 
 /* Where the section table of an ELF image ends, by its own header. */
 static uint64_t sections_end(const uint8_t *data) {
@@ -158,11 +167,12 @@ static CUresult add_cubin(State *state, const uint8_t *data, size_t size, const 
   char problem[128];
   uint8_t *copy = NULL;
   uint64_t end = size >= ELF_HEADER ? sections_end(data) : 0;
-  if (end > size && size < 2 * ELF_HEADER && data[4] == 2) return cl_poison(state, cut_short(state, "a cubin", name, size));
-  if (size >= 18 && (data[16] | data[17] << 8) != ET_REL) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
-  if (size >= 5 && data[4] != 2) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  if (end > size && size < (size_t)2 * ELF_HEADER && data[ELF_CLASS_AT] == ELF_CLASS_64)
+    return cl_poison(state, cut_short(state, "a cubin", name, size));
+  if (size >= 18 && cl_little(data + TYPE_AT, 2) != ET_REL) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  if (size > ELF_CLASS_AT && data[ELF_CLASS_AT] != ELF_CLASS_64) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
   if (size < ELF_HEADER) {
-    if (size < 5) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
+    if (size <= ELF_CLASS_AT) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
     cl_log_error(state, "fatal   : Unknown arch name ''");
     return cl_poison(state, CUDA_ERROR_UNKNOWN);
   }
@@ -175,7 +185,8 @@ static CUresult add_cubin(State *state, const uint8_t *data, size_t size, const 
       cl_log_error(state, "fatal   : Internal error: section not mapped");
       return cl_poison(state, CUDA_ERROR_UNKNOWN);
     }
-    if (!(copy = padded(data, size, (size_t)end))) return CUDA_ERROR_OUT_OF_MEMORY;
+    copy = padded(data, size, (size_t)end);
+    if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
     data = copy;
     size = (size_t)end;
   }
@@ -191,13 +202,16 @@ static CUresult add_cubin(State *state, const uint8_t *data, size_t size, const 
   else {
     result = check_duplicates(state, IMAGE_ELF, data, size, &elf, name);
     if (!result) {
-      if (elf.machine != 190 && !copy) { /* the driver does not look at the machine; nvJitLink does */
-        copy = malloc(size);
-        if (copy) memcpy(copy, data, size), data = copy;
+      if (elf.machine != EM_CUDA && !copy) { /* the driver does not look at the machine; nvJitLink does */
+        copy = padded(data, size, size);
+        if (copy) data = copy;
       }
-      if (copy) copy[18] = 190, copy[19] = 0;
+      if (copy) {
+        copy[MACHINE_AT] = EM_CUDA;
+        copy[MACHINE_AT + 1] = 0;
+      }
       result = give(state, IMAGE_ELF, false, data, size, name);
-      if (result) cl_poison(state, result = CUDA_ERROR_NO_BINARY_FOR_GPU);
+      if (result) result = cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
     }
   }
   free(copy);
@@ -230,16 +244,19 @@ static CUresult add_object(State *state, const uint8_t *data, size_t size, const
   if (size < ELF_HEADER) return cut_short(state, "an object", name, size);
   uint64_t end = sections_end(data);
   if (end > size) {
-    if (size < 2 * ELF_HEADER) return CUDA_ERROR_INVALID_IMAGE;
+    if (size < (size_t)2 * ELF_HEADER) return CUDA_ERROR_INVALID_IMAGE;
     if (end - size >= UNREAD_TAIL) return cut_short(state, "an object", name, size);
-    if (!(copy = padded(data, size, (size_t)end))) return CUDA_ERROR_OUT_OF_MEMORY;
+    copy = padded(data, size, (size_t)end);
+    if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
     data = copy;
     size = (size_t)end;
   }
-  enum { EM_CUDA = 190 };
-  CUresult result = (data[18] | data[19] << 8) == EM_CUDA ? CUDA_ERROR_UNKNOWN : give(state, IMAGE_ELF, true, data, size, name);
+  CUresult result = machine_of(data) == EM_CUDA ? CUDA_ERROR_UNKNOWN : give(state, IMAGE_ELF, true, data, size, name);
   free(copy);
-  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU) return no_code(state, name), CUDA_SUCCESS;
+  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU) {
+    no_code(state, name);
+    return CUDA_SUCCESS;
+  }
   return result == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_INVALID_IMAGE : result;
 }
 
@@ -248,7 +265,8 @@ static CUresult add_library(State *state, const uint8_t *data, size_t size, cons
   uint64_t wanted = cl_archive_size(data, size);
   if (!wanted || (wanted > size && wanted - size >= UNREAD_TAIL)) return cut_short(state, "a library", name, size);
   if (wanted > size) {
-    if (!(copy = padded(data, size, (size_t)wanted))) return CUDA_ERROR_OUT_OF_MEMORY;
+    copy = padded(data, size, (size_t)wanted);
+    if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
     data = copy;
     size = (size_t)wanted;
   }
@@ -263,11 +281,12 @@ static CUresult add_input(State *state, int type, const uint8_t *data, size_t si
   switch (type) {
     case TYPE_CUBIN:
       if (kind == IMAGE_ELF) return add_cubin(state, data, size, name);
-      return state->spoiled = CUDA_ERROR_INVALID_IMAGE;
+      state->spoiled = CUDA_ERROR_INVALID_IMAGE;
+      return state->spoiled;
     case TYPE_PTX:
     case TYPE_FATBIN:
       if (kind == IMAGE_PTX) return add_ptx(state, (const char *)data, name);
-      if (kind == IMAGE_ELF && size > 19 && (data[18] | data[19] << 8) == 190) return add_cubin(state, data, size, name);
+      if (kind == IMAGE_ELF && size > 19 && machine_of(data) == EM_CUDA) return add_cubin(state, data, size, name);
       if (kind == IMAGE_FATBIN) return add_cut_fatbin(state, data, size, name, type == TYPE_PTX);
       return not_recognized(state, type == TYPE_FATBIN ? 2 : 1);
     case TYPE_OBJECT:
@@ -286,8 +305,8 @@ static CUresult add_input(State *state, int type, const uint8_t *data, size_t si
 
 static CUresult check_input_options(unsigned count, const int *keys, void *const *values) {
   static const bool allowed[OPTION_COUNT] = {
-      [MAX_REGISTERS] = true, [THREADS_PER_BLOCK] = true, [OPTIMIZATION_LEVEL] = true, [DEBUG_INFO] = true,
-      [LOG_VERBOSE] = true,   [LINE_INFO] = true,         [CACHE_MODE] = true,         [POSITION_INDEPENDENT] = true,
+      [MAX_REGISTERS] = true, [THREADS_PER_BLOCK] = true, [OPTIMIZATION_LEVEL] = true,  [DEBUG_INFO] = true,
+      [LOG_VERBOSE] = true,   [LINE_INFO] = true,         [CACHE_MODE] = true,          [POSITION_INDEPENDENT] = true,
       [MIN_CTA] = true,       [MAX_THREADS] = true,       [OVERRIDE_DIRECTIVES] = true, [SPLIT_COMPILE] = true,
   };
   if (count && (!keys || !values)) return CUDA_ERROR_INVALID_VALUE;
@@ -298,7 +317,8 @@ static CUresult check_input_options(unsigned count, const int *keys, void *const
 
 CUresult cl_add_data(State *state, int type, const void *data, size_t size, const char *name, unsigned count,
                      const int *keys, void *const *values) {
-  if (!data || !size || type < 0 || type >= TYPES || check_input_options(count, keys, values)) return CUDA_ERROR_INVALID_VALUE;
+  if (!data || !size || type < 0 || type >= TYPES || check_input_options(count, keys, values))
+    return CUDA_ERROR_INVALID_VALUE;
   if (state->completed) return CUDA_ERROR_INVALID_VALUE;
   if (state->poison) return state->poison;
   state->inputs++;

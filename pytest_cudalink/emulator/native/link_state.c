@@ -14,7 +14,7 @@ pthread_mutex_t cl_states_lock = PTHREAD_MUTEX_INITIALIZER;
 State *cl_states;
 static uint64_t last_state;
 
-/* A thread may hold a lock while another one forks; in the child nobody would release it. */
+/* A thread may hold a lock while another one forks; in the child no thread would release it. */
 static void unlock_in_child(void) { pthread_mutex_init(&cl_states_lock, NULL); }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
@@ -163,4 +163,7 @@ void cl_free_state(State *state) {
   free(state);
 }
 
-CUresult cl_poison(State *state, CUresult code) { return state->poison = code; }
+CUresult cl_poison(State *state, CUresult code) {
+  state->poison = code;
+  return code;
+}

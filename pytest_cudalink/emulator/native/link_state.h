@@ -17,15 +17,15 @@
 enum { WATCHED = 64 };
 
 typedef struct {
-  char *buffer;      /* NULL: none was given */
+  char *buffer; /* NULL: none was given */
   uint64_t capacity;
-  unsigned slot;     /* index of the option value that gets the size */
-  char *text;        /* everything that was logged */
+  unsigned slot; /* index of the option value that gets the size */
+  char *text;    /* everything that was logged */
   size_t length;
-  size_t written;    /* bytes in the caller's buffer, with the final NUL */
-  size_t watched;    /* bytes behind them that were read */
+  size_t written; /* bytes in the caller's buffer, with the final NUL */
+  size_t watched; /* bytes behind them that were read */
   char behind[WATCHED];
-  atomic_bool dead;  /* known to be freed: not touched any more; a newer state may find it out in another thread */
+  atomic_bool dead; /* known to be freed, and left alone; another thread's new state may find out */
 } Log;
 
 typedef struct Name {
@@ -37,15 +37,15 @@ typedef struct Name {
 typedef struct State {
   struct State *next;
   uint64_t id;
-  unsigned holders;  /* the table, and every call that is inside; under the lock of the table */
+  unsigned holders; /* the table, and every call that is inside; under the lock of the table */
   pthread_mutex_t lock;
-  bool destroyed;    /* by a call that came first */
+  bool destroyed; /* by a call that came first */
   Linker *linker;
   LinkOptions options;
   bool without_code; /* a target that no compiler of this driver knows */
   unsigned inputs;
-  CUresult poison;   /* what every further add and complete answers */
-  CUresult spoiled;  /* what complete answers, while adds go on */
+  CUresult poison;  /* what every further add and complete answers */
+  CUresult spoiled; /* what complete answers, while adds go on */
   bool completed;
   void *image;
   size_t image_size;
@@ -53,11 +53,11 @@ typedef struct State {
   Name *inputs_named;
   struct timespec started;
 
-  unsigned count;        /* options */
+  unsigned count; /* options */
   int *keys;
-  uint64_t *values;      /* the caller's array */
-  uint64_t *expected;    /* what must stand there */
-  int wall_time;         /* index, or -1 */
+  uint64_t *values;   /* the caller's array */
+  uint64_t *expected; /* what must stand there */
+  int wall_time;      /* index, or -1 */
   atomic_bool values_dead;
   Log info, error;
 } State;
@@ -65,8 +65,8 @@ typedef struct State {
 extern pthread_mutex_t cl_states_lock;
 extern State *cl_states; /* the live ones, under the lock */
 
-/* A live state, which stays in memory until it is dropped, also if another thread destroys it. NULL if it is none;
-   *destroyed is then the number of the state that the handle was the last time, or 0. */
+/* A live state, which stays in memory until it is dropped, also if another thread destroys it. NULL for another handle:
+   then *destroyed is the number of the last state that had this handle, or 0. */
 State *cl_hold_state(State *handle, uint64_t *destroyed);
 void cl_drop_state(State *state);
 /* Numbers a state and puts it into the table; under the lock of the table. */

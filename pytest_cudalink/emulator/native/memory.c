@@ -36,7 +36,7 @@ static struct {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the allocations */
 
-/* A thread may hold a lock while another one forks; in the child nobody would release it. */
+/* A thread may hold a lock while another one forks; in the child no thread would release it. */
 static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
@@ -73,7 +73,7 @@ static bool insert(Allocation allocation) {
   return true;
 }
 
-/* Gives the memory of an allocation back that is in no table any more. */
+/* Frees the memory of an allocation that is no longer in the table. */
 static void free_block(const Allocation *allocation) {
   if (allocation->kind == REGISTERED) return;
   if (allocation->mapped) munmap((void *)allocation->start, allocation->size);
@@ -117,7 +117,8 @@ static CUresult release(uintptr_t address, Kind kind, Kind or_kind) {
   Allocation taken = {0};
   pthread_mutex_lock(&lock);
   size_t at = find(address, &inside);
-  bool found = inside && memory.list[at].start == address && (memory.list[at].kind == kind || memory.list[at].kind == or_kind);
+  bool found =
+      inside && memory.list[at].start == address && (memory.list[at].kind == kind || memory.list[at].kind == or_kind);
   if (found) taken = take_out(at);
   pthread_mutex_unlock(&lock);
   if (!found) return CUDA_ERROR_INVALID_VALUE;
@@ -157,45 +158,67 @@ bool cl_release(CUdeviceptr address) { return release((uintptr_t)address, DEVICE
 
 /* -- allocation -- */
 
-EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size) {
-  ENTER(cuMemAlloc_v2);
-  if (!out || !size) LEAVE(CUDA_ERROR_INVALID_VALUE, ",\"bytes\":%zu", size);
-  NEED_CONTEXT(context);
+enum { ATTACH_GLOBAL = 1, ATTACH_HOST = 2 }; /* CUmemAttach_flags */
+
+static CUresult mem_alloc(EventLine *line, CUdeviceptr *out, size_t size) {
+  if (!out || !size) {
+    cl_event_uint(line, "bytes", size);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (state) return state;
   uintptr_t address = 0;
   CUresult result = allocate(&address, size, DEVICE, 0, context);
   if (!result) *out = address;
-  LEAVE(result, ",\"bytes\":%zu", size);
+  cl_event_uint(line, "bytes", size);
+  return result;
 }
+EXPORTED(cuMemAlloc_v2, (CUdeviceptr *out, size_t size), mem_alloc(line, out, size))
 
-OLD_ENTRY_POINT(cuMemAlloc, void)
-OLD_ENTRY_POINT(cuMemFree, void)
-OLD_ENTRY_POINT(cuMemGetInfo, void)
-OLD_ENTRY_POINT(cuMemAllocPitch, void)
-OLD_ENTRY_POINT(cuMemGetAddressRange, void)
-OLD_ENTRY_POINT(cuMemHostGetDevicePointer, void)
+OLD_ENTRY_POINT(cuMemAlloc)
+OLD_ENTRY_POINT(cuMemFree)
+OLD_ENTRY_POINT(cuMemGetInfo)
+OLD_ENTRY_POINT(cuMemAllocPitch)
+OLD_ENTRY_POINT(cuMemGetAddressRange)
+OLD_ENTRY_POINT(cuMemHostGetDevicePointer)
 
-EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element) {
-  ENTER(cuMemAllocPitch_v2);
+static CUresult mem_alloc_pitch(EventLine *line, CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
+                                unsigned element) {
   if (!out || !pitch || !width || !height || (element != 4 && element != 8 && element != 16))
-    LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_CONTEXT(context);
+    return CUDA_ERROR_INVALID_VALUE;
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (state) return state;
   uintptr_t address = 0;
   size_t row = (width + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  if (row < width || height > SIZE_MAX / row) LEAVE(CUDA_ERROR_OUT_OF_MEMORY, "");
+  if (row < width || height > SIZE_MAX / row) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = allocate(&address, row * height, DEVICE, 0, context);
-  if (!result) *out = address, *pitch = row;
-  LEAVE(result, ",\"bytes\":%zu", row * height);
+  if (!result) {
+    *out = address;
+    *pitch = row;
+  }
+  cl_event_uint(line, "bytes", row * height);
+  return result;
 }
+EXPORTED(cuMemAllocPitch_v2, (CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element),
+         mem_alloc_pitch(line, out, pitch, width, height, element))
 
-EXPORT CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned flags) {
-  ENTER(cuMemAllocManaged);
-  if (!out || !size || (flags != 1 && flags != 2)) LEAVE(CUDA_ERROR_INVALID_VALUE, ",\"bytes\":%zu", size);
-  NEED_CONTEXT(context);
+static CUresult mem_alloc_managed(EventLine *line, CUdeviceptr *out, size_t size, unsigned flags) {
+  if (!out || !size || (flags != ATTACH_GLOBAL && flags != ATTACH_HOST)) {
+    cl_event_uint(line, "bytes", size);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (state) return state;
   uintptr_t address = 0;
   CUresult result = allocate(&address, size, MANAGED, flags, context);
   if (!result) *out = address;
-  LEAVE(result, ",\"bytes\":%zu", size);
+  cl_event_uint(line, "bytes", size);
+  return result;
 }
+EXPORTED(cuMemAllocManaged, (CUdeviceptr *out, size_t size, unsigned flags), mem_alloc_managed(line, out, size, flags))
 
 static CUresult allocate_in_stream(CUdeviceptr *out, size_t size, const void *stream) {
   CUresult result;
@@ -209,95 +232,104 @@ static CUresult allocate_in_stream(CUdeviceptr *out, size_t size, const void *st
   return result;
 }
 
-EXPORT CUresult cuMemAllocAsync(CUdeviceptr *out, size_t size, void *stream) {
-  ENTER(cuMemAllocAsync);
-  LEAVE(allocate_in_stream(out, size, stream), ",\"bytes\":%zu", size);
+static CUresult mem_alloc_async(EventLine *line, CUdeviceptr *out, size_t size, void *stream) {
+  cl_event_uint(line, "bytes", size);
+  return allocate_in_stream(out, size, stream);
 }
+EXPORTED(cuMemAllocAsync, (CUdeviceptr *out, size_t size, void *stream), mem_alloc_async(line, out, size, stream))
 
-EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, void *pool, void *stream) {
-  ENTER(cuMemAllocFromPoolAsync);
-  (void)pool;
-  LEAVE(allocate_in_stream(out, size, stream), ",\"bytes\":%zu", size);
+EXPORTED(cuMemAllocFromPoolAsync, (CUdeviceptr *out, size_t size, void *pool, void *stream),
+         mem_alloc_async(line, out, size, stream))
+
+static CUresult mem_free(EventLine *line, CUdeviceptr address) {
+  CUresult state = cl_check_context();
+  if (state) return state;
+  cl_event_uint(line, "address", address);
+  return address ? release((uintptr_t)address, DEVICE, MANAGED) : CUDA_SUCCESS;
 }
+EXPORTED(cuMemFree_v2, (CUdeviceptr address), mem_free(line, address))
 
-EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
-  ENTER(cuMemFree_v2);
-  NEED_CONTEXT(context);
-  LEAVE(address ? release((uintptr_t)address, DEVICE, MANAGED) : CUDA_SUCCESS, ",\"address\":%llu",
-        (unsigned long long)address);
+static CUresult mem_free_async(EventLine *line, CUdeviceptr address, void *stream) {
+  CUresult state = cl_check_context();
+  if (state) return state;
+  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  cl_event_uint(line, "address", address);
+  return address ? release((uintptr_t)address, DEVICE, DEVICE) : CUDA_SUCCESS;
 }
+EXPORTED(cuMemFreeAsync, (CUdeviceptr address, void *stream), mem_free_async(line, address, stream))
 
-EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, void *stream) {
-  ENTER(cuMemFreeAsync);
-  NEED_CONTEXT(context);
-  if (cl_check_stream(stream)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
-  LEAVE(address ? release((uintptr_t)address, DEVICE, DEVICE) : CUDA_SUCCESS, ",\"address\":%llu",
-        (unsigned long long)address);
-}
-
-EXPORT CUresult cuMemGetInfo_v2(size_t *left, size_t *total) {
-  ENTER(cuMemGetInfo_v2);
-  NEED_CONTEXT(context);
+static CUresult mem_get_info(size_t *left, size_t *total) {
+  CUresult state = cl_check_context();
+  if (state) return state;
   pthread_mutex_lock(&lock);
   if (left) *left = cl_device_memory() - memory.bytes;
   if (total) *total = cl_device_memory();
   pthread_mutex_unlock(&lock);
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuMemGetInfo_v2, (size_t *left, size_t *total), mem_get_info(left, total))
 
-EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr address) {
-  ENTER(cuMemGetAddressRange_v2);
-  NEED_CONTEXT(context);
+static CUresult mem_get_address_range(CUdeviceptr *base, size_t *size, CUdeviceptr address) {
+  CUresult state = cl_check_context();
+  if (state) return state;
   bool inside;
   pthread_mutex_lock(&lock);
   size_t at = find((uintptr_t)address, &inside);
   if (inside && base) *base = memory.list[at].start;
   if (inside && size) *size = memory.list[at].size;
   pthread_mutex_unlock(&lock);
-  LEAVE(inside ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND, "");
+  return inside ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
+EXPORTED(cuMemGetAddressRange_v2, (CUdeviceptr *base, size_t *size, CUdeviceptr address),
+         mem_get_address_range(base, size, address))
 
 /* -- host memory -- */
+
+enum { HOST_IS_MAPPED = 2, HOST_FLAGS = 7, REGISTER_FLAGS = 15 };
 
 static CUresult allocate_host(void **out, size_t size, unsigned flags) {
   CUresult result;
   Context *context = cl_context(&result);
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
-  if (!size) return *out = NULL, CUDA_SUCCESS; /* measured */
-  uintptr_t address = 0;
-  result = allocate(&address, size, HOST, flags | 2, context);
+  uintptr_t address = 0; /* nothing is no error (measured) */
+  if (size) result = allocate(&address, size, HOST, flags | HOST_IS_MAPPED, context);
   if (!result) *out = (void *)address;
   return result;
 }
 
-EXPORT CUresult cuMemAllocHost_v2(void **out, size_t size) {
-  ENTER(cuMemAllocHost_v2);
-  LEAVE(allocate_host(out, size, 0), ",\"bytes\":%zu", size);
+static CUresult mem_alloc_host(EventLine *line, void **out, size_t size) {
+  cl_event_uint(line, "bytes", size);
+  return allocate_host(out, size, 0);
 }
+EXPORTED(cuMemAllocHost_v2, (void **out, size_t size), mem_alloc_host(line, out, size))
 
-EXPORT CUresult cuMemAllocHost(void **out, unsigned size) {
-  ENTER(cuMemAllocHost);
-  LEAVE(allocate_host(out, size, 0), ",\"bytes\":%u", size);
+static CUresult mem_alloc_host_of_32_bits(EventLine *line, void **out, unsigned size) {
+  cl_event_uint(line, "bytes", size);
+  return allocate_host(out, size, 0);
 }
+EXPORTED(cuMemAllocHost, (void **out, unsigned size), mem_alloc_host_of_32_bits(line, out, size))
 
-EXPORT CUresult cuMemHostAlloc(void **out, size_t size, unsigned flags) {
-  ENTER(cuMemHostAlloc);
-  if (flags > 7) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  LEAVE(allocate_host(out, size, flags), ",\"bytes\":%zu", size);
+static CUresult mem_host_alloc(EventLine *line, void **out, size_t size, unsigned flags) {
+  if (flags > HOST_FLAGS) return CUDA_ERROR_INVALID_VALUE;
+  cl_event_uint(line, "bytes", size);
+  return allocate_host(out, size, flags);
 }
+EXPORTED(cuMemHostAlloc, (void **out, size_t size, unsigned flags), mem_host_alloc(line, out, size, flags))
 
-EXPORT CUresult cuMemFreeHost(void *block) {
-  ENTER(cuMemFreeHost);
-  NEED_CONTEXT(context);
-  LEAVE(block ? release((uintptr_t)block, HOST, HOST) : CUDA_SUCCESS, "");
+static CUresult mem_free_host(void *block) {
+  CUresult state = cl_check_context();
+  if (state) return state;
+  return block ? release((uintptr_t)block, HOST, HOST) : CUDA_SUCCESS;
 }
+EXPORTED(cuMemFreeHost, (void *block), mem_free_host(block))
 
 static CUresult register_host(void *block, size_t size, unsigned flags) {
   bool inside;
   CUresult result;
   Context *context = cl_context(&result);
-  if (!block || !size || flags > 15 || size > UINTPTR_MAX - (uintptr_t)block) return CUDA_ERROR_INVALID_VALUE;
+  if (!block || !size || flags > REGISTER_FLAGS || size > UINTPTR_MAX - (uintptr_t)block)
+    return CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
   pthread_mutex_lock(&lock);
   size_t at = find((uintptr_t)block, &inside);
@@ -309,42 +341,43 @@ static CUresult register_host(void *block, size_t size, unsigned flags) {
   return result;
 }
 
-EXPORT CUresult cuMemHostRegister_v2(void *block, size_t size, unsigned flags) {
-  ENTER(cuMemHostRegister_v2);
-  LEAVE(register_host(block, size, flags), ",\"bytes\":%zu", size);
+static CUresult mem_host_register(EventLine *line, void *block, size_t size, unsigned flags) {
+  cl_event_uint(line, "bytes", size);
+  return register_host(block, size, flags);
 }
+EXPORTED(cuMemHostRegister_v2, (void *block, size_t size, unsigned flags), mem_host_register(line, block, size, flags))
+EXPORTED(cuMemHostRegister, (void *block, size_t size, unsigned flags), mem_host_register(line, block, size, flags))
 
-EXPORT CUresult cuMemHostRegister(void *block, size_t size, unsigned flags) {
-  ENTER(cuMemHostRegister);
-  LEAVE(register_host(block, size, flags), ",\"bytes\":%zu", size);
+static CUresult mem_host_unregister(void *block) {
+  CUresult state = cl_check_context();
+  if (state) return state;
+  return release((uintptr_t)block, REGISTERED, REGISTERED) ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : CUDA_SUCCESS;
 }
+EXPORTED(cuMemHostUnregister, (void *block), mem_host_unregister(block))
 
-EXPORT CUresult cuMemHostUnregister(void *block) {
-  ENTER(cuMemHostUnregister);
-  NEED_CONTEXT(context);
-  LEAVE(release((uintptr_t)block, REGISTERED, REGISTERED) ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : CUDA_SUCCESS, "");
-}
-
-EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *block, unsigned flags) {
-  ENTER(cuMemHostGetDevicePointer_v2);
-  if (!address || flags || !cl_within((CUdeviceptr)(uintptr_t)block, 1)) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_CONTEXT(context);
+static CUresult mem_host_get_device_pointer(CUdeviceptr *address, void *block, unsigned flags) {
+  if (!address || flags || !cl_within((CUdeviceptr)(uintptr_t)block, 1)) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state = cl_check_context();
+  if (state) return state;
   *address = (CUdeviceptr)(uintptr_t)block;
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuMemHostGetDevicePointer_v2, (CUdeviceptr *address, void *block, unsigned flags),
+         mem_host_get_device_pointer(address, block, flags))
 
-EXPORT CUresult cuMemHostGetFlags(unsigned *flags, void *block) {
-  ENTER(cuMemHostGetFlags);
-  if (!flags) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_CONTEXT(context);
+static CUresult mem_host_get_flags(unsigned *flags, void *block) {
+  if (!flags) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state = cl_check_context();
+  if (state) return state;
   bool inside;
   pthread_mutex_lock(&lock);
   size_t at = find((uintptr_t)block, &inside);
   inside = inside && (memory.list[at].kind == HOST || memory.list[at].kind == REGISTERED);
   if (inside) *flags = memory.list[at].flags;
   pthread_mutex_unlock(&lock);
-  LEAVE(inside ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE, "");
+  return inside ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
+EXPORTED(cuMemHostGetFlags, (unsigned *flags, void *block), mem_host_get_flags(flags, block))
 
 /* -- what a pointer is -- */
 
@@ -361,6 +394,20 @@ enum {
   POINTER_MAPPED = 13,
 };
 
+enum { ON_HOST = 1, ON_DEVICE = 2 }; /* CUmemorytype */
+
+static bool is_wide(int attribute) {
+  switch (attribute) {
+    case POINTER_CONTEXT:
+    case POINTER_DEVICE:
+    case POINTER_HOST:
+    case POINTER_BUFFER_ID:
+    case POINTER_RANGE_START:
+    case POINTER_RANGE_SIZE: return true;
+    default: return false;
+  }
+}
+
 static CUresult pointer_attribute(void *out, int attribute, CUdeviceptr address, const Context *current) {
   bool inside;
   pthread_mutex_lock(&lock);
@@ -370,7 +417,7 @@ static CUresult pointer_attribute(void *out, int attribute, CUdeviceptr address,
   if (!inside) return CUDA_ERROR_INVALID_VALUE;
   switch (attribute) {
     case POINTER_CONTEXT: *(Context **)out = found.context; break;
-    case POINTER_MEMORY_TYPE: *(unsigned *)out = found.kind == DEVICE || found.kind == MANAGED ? 2 : 1; break;
+    case POINTER_MEMORY_TYPE: *(unsigned *)out = on_device(found.kind) ? ON_DEVICE : ON_HOST; break;
     case POINTER_DEVICE: *(CUdeviceptr *)out = address; break;
     case POINTER_HOST:
       if (found.kind == DEVICE) return CUDA_ERROR_INVALID_VALUE;
@@ -387,23 +434,27 @@ static CUresult pointer_attribute(void *out, int attribute, CUdeviceptr address,
   return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuPointerGetAttribute(void *out, int attribute, CUdeviceptr address) {
-  ENTER(cuPointerGetAttribute);
-  if (!out) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_CONTEXT(context);
-  LEAVE(pointer_attribute(out, attribute, address, context), ",\"attribute\":%d", attribute);
+static CUresult pointer_get_attribute(EventLine *line, void *out, int attribute, CUdeviceptr address) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (state) return state;
+  cl_event_int(line, "attribute", attribute);
+  return pointer_attribute(out, attribute, address, context);
 }
+EXPORTED(cuPointerGetAttribute, (void *out, int attribute, CUdeviceptr address),
+         pointer_get_attribute(line, out, attribute, address))
 
-EXPORT CUresult cuPointerGetAttributes(unsigned count, const int *attributes, void **out, CUdeviceptr address) {
-  ENTER(cuPointerGetAttributes);
-  if (!attributes || !out || !count) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_CONTEXT(context);
+static CUresult pointer_get_attributes(unsigned count, const int *attributes, void **out, CUdeviceptr address) {
+  if (!attributes || !out || !count) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (state) return state;
   /* an attribute that does not apply is set to zero, and is no error (CUDA Driver API, cuPointerGetAttributes) */
   for (unsigned at = 0; at < count; at++)
-    if (out[at] && pointer_attribute(out[at], attributes[at], address, context)) {
-      bool wide = attributes[at] == POINTER_CONTEXT || attributes[at] == POINTER_DEVICE || attributes[at] == POINTER_HOST ||
-                  attributes[at] == POINTER_BUFFER_ID || attributes[at] == POINTER_RANGE_START || attributes[at] == POINTER_RANGE_SIZE;
-      memset(out[at], 0, wide ? 8 : 4);
-    }
-  LEAVE(CUDA_SUCCESS, "");
+    if (out[at] && pointer_attribute(out[at], attributes[at], address, context))
+      memset(out[at], 0, is_wide(attributes[at]) ? 8 : 4);
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuPointerGetAttributes, (unsigned count, const int *attributes, void **out, CUdeviceptr address),
+         pointer_get_attributes(count, attributes, out, address))

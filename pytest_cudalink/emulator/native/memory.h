@@ -7,7 +7,7 @@
 
 #include "abi.h"
 
-/* Allocates; the address is that of host memory. 0 when there is none left. */
+/* Allocates memory and returns its address, which is one of host memory; 0 if memory is out. */
 CUdeviceptr cl_allocate(size_t size);
 bool cl_release(CUdeviceptr address);
 /* Whether a range lies within one allocation; an empty range always does. */

@@ -14,29 +14,25 @@
 #include "memory.h"
 #include "module_image.h"
 
+enum { NAME_ROOM = 160 }; /* of a name in an event */
+
 /* -- loading and unloading -- */
 
-static CUresult load_module_with_options(Module **out, const void *data, unsigned count, const int *keys, void **values) {
-  CUresult result;
-  cl_context(&result);
+static CUresult load_module_with_options(Module **out, const void *data, unsigned count, const int *keys,
+                                         void **values) {
+  CUresult result = cl_check_context();
   if (!out || !data) return CUDA_ERROR_INVALID_VALUE;
   return result ? result : cl_load_with_options(cl_load_module, out, data, count, keys, values);
 }
 
-static CUresult load_plainly(Module **out, const void *data) { return load_module_with_options(out, data, 0, NULL, NULL); }
-
-EXPORT CUresult cuModuleLoadData(Module **module, const void *data) {
-  ENTER(cuModuleLoadData);
-  LEAVE(load_plainly(module, data), "");
+static CUresult load_plainly(Module **out, const void *data) {
+  return load_module_with_options(out, data, 0, NULL, NULL);
 }
 
-EXPORT CUresult cuModuleLoadFatBinary(Module **module, const void *data) {
-  ENTER(cuModuleLoadFatBinary);
-  LEAVE(load_plainly(module, data), "");
-}
+EXPORTED(cuModuleLoadData, (Module **module, const void *data), load_plainly(module, data))
+EXPORTED(cuModuleLoadFatBinary, (Module **module, const void *data), load_plainly(module, data))
 
-EXPORT CUresult cuModuleLoad(Module **module, const char *path) {
-  ENTER(cuModuleLoad);
+static CUresult module_load(Module **module, const char *path) {
   void *data = NULL;
   size_t size;
   CUresult result = cl_read_file(path, &data, &size);
@@ -44,63 +40,71 @@ EXPORT CUresult cuModuleLoad(Module **module, const char *path) {
     result = load_plainly(module, data);
     free(data);
   }
-  LEAVE(result, "");
+  return result;
 }
+EXPORTED(cuModuleLoad, (Module **module, const char *path), module_load(module, path))
 
-EXPORT CUresult cuModuleLoadDataEx(Module **module, const void *data, unsigned count, int *keys, void **values) {
-  ENTER(cuModuleLoadDataEx);
-  LEAVE(load_module_with_options(module, data, count, keys, values), ",\"options\":%u", count);
+static CUresult module_load_data_ex(EventLine *line, Module **module, const void *data, unsigned count, int *keys,
+                                    void **values) {
+  cl_event_uint(line, "options", count);
+  return load_module_with_options(module, data, count, keys, values);
 }
+EXPORTED(cuModuleLoadDataEx, (Module **module, const void *data, unsigned count, int *keys, void **values),
+         module_load_data_ex(line, module, data, count, keys, values))
+EXPORTED(cuModuleUnload, (Module *module), cl_unload(module, MODULE_MAGIC))
 
-EXPORT CUresult cuModuleUnload(Module *module) {
-  ENTER(cuModuleUnload);
-  LEAVE(cl_unload(module, MODULE_MAGIC), "");
-}
+enum { EAGER = 1, LAZY = 2 }; /* CUmoduleLoadingMode */
 
-EXPORT CUresult cuModuleGetLoadingMode(int *mode) {
-  ENTER(cuModuleGetLoadingMode);
-  if (!mode) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+static CUresult module_get_loading_mode(int *mode) {
+  if (!mode) return CUDA_ERROR_INVALID_VALUE;
   const char *wanted = getenv("CUDA_MODULE_LOADING");
-  *mode = wanted && !strcmp(wanted, "EAGER") ? 1 : 2;
-  LEAVE(CUDA_SUCCESS, "");
+  *mode = wanted && !strcmp(wanted, "EAGER") ? EAGER : LAZY;
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuModuleGetLoadingMode, (int *mode), module_get_loading_mode(mode))
 
 /* -- functions -- */
 
-EXPORT CUresult cuModuleGetFunction(Function **out, Module *handle, const char *name) {
-  ENTER(cuModuleGetFunction);
-  char text[160];
-  if (!out || !name || !*name) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_CONTEXT(context);
+static CUresult module_get_function(EventLine *line, Function **out, Module *handle, const char *name) {
+  if (!out || !name || !*name) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state = cl_check_context();
+  if (state) return state;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   Module *module = cl_find_module(handle, MODULE_MAGIC);
   if (module) result = cl_has_undefined(&module->elf) ? CUDA_ERROR_NOT_FOUND : cl_function_in(module, name, out);
   pthread_mutex_unlock(&cl_modules_lock);
-  LEAVE(result, ",\"name\":\"%s\"", cl_json(name, text, sizeof text));
+  cl_event_text(line, "name", name, NAME_ROOM);
+  return result;
 }
+EXPORTED(cuModuleGetFunction, (Function **out, Module *handle, const char *name),
+         module_get_function(line, out, handle, name))
 
-EXPORT CUresult cuModuleGetFunctionCount(unsigned *count, Module *handle) {
-  ENTER(cuModuleGetFunctionCount);
-  if (!count) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+static CUresult module_get_function_count(unsigned *count, Module *handle) {
+  if (!count) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   Module *module = cl_find_module(handle, MODULE_MAGIC);
-  if (module) *count = cl_kernel_count(&module->elf), result = CUDA_SUCCESS;
+  if (module) {
+    *count = cl_kernel_count(&module->elf);
+    result = CUDA_SUCCESS;
+  }
   pthread_mutex_unlock(&cl_modules_lock);
-  LEAVE(result, "");
+  return result;
 }
+EXPORTED(cuModuleGetFunctionCount, (unsigned *count, Module *handle), module_get_function_count(count, handle))
 
-EXPORT CUresult cuModuleEnumerateFunctions(void **functions, unsigned room, Module *handle) {
-  ENTER(cuModuleEnumerateFunctions);
-  if (!functions) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+static CUresult module_enumerate_functions(void **functions, unsigned room, Module *handle) {
+  if (!functions) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   Module *module = cl_find_module(handle, MODULE_MAGIC);
   if (module) result = cl_list_kernels(module, functions, room);
   pthread_mutex_unlock(&cl_modules_lock);
-  LEAVE(result, "");
+  return result;
 }
+EXPORTED(cuModuleEnumerateFunctions, (void **functions, unsigned room, Module *handle),
+         module_enumerate_functions(functions, room, handle))
 
 /* -- variables -- */
 
@@ -146,14 +150,16 @@ static void place_globals(Module *module) {
   }
 }
 
-static CUresult global_of(Module *handle, uint32_t magic, CUdeviceptr *address, size_t *size, const char *name, bool managed) {
+static CUresult global_of(Module *handle, uint32_t magic, CUdeviceptr *address, size_t *size, const char *name,
+                          bool managed) {
   if (!name || !*name || (!address && !size)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   Module *module = cl_find_module(handle, magic);
   if (module) {
     result = module->on_device;
-    if (!result && managed && !is_managed(&module->elf, name)) result = CUDA_ERROR_NOT_FOUND; /* kernels too (measured) */
+    if (!result && managed && !is_managed(&module->elf, name))
+      result = CUDA_ERROR_NOT_FOUND; /* kernels too (measured) */
     if (!result) {
       place_globals(module);
       result = get_global(module, name, address, size);
@@ -163,20 +169,19 @@ static CUresult global_of(Module *handle, uint32_t magic, CUdeviceptr *address, 
   return result;
 }
 
-EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, Module *module, const char *name) {
-  ENTER(cuModuleGetGlobal_v2);
-  NEED_CONTEXT(context);
-  LEAVE(global_of(module, MODULE_MAGIC, address, size, name, false), "");
+static CUresult module_get_global(CUdeviceptr *address, size_t *size, Module *module, const char *name) {
+  CUresult state = cl_check_context();
+  if (state) return state;
+  return global_of(module, MODULE_MAGIC, address, size, name, false);
 }
-
-EXPORT CUresult cuModuleGetGlobal(void) {
-  ENTER(cuModuleGetGlobal);
-  LEAVE(CUDA_ERROR_INVALID_CONTEXT, ",\"note\":\"the 32-bit entry point of before CUDA 3.2\"");
-}
+EXPORTED(cuModuleGetGlobal_v2, (CUdeviceptr *address, size_t *size, Module *module, const char *name),
+         module_get_global(address, size, module, name))
+OLD_ENTRY_POINT(cuModuleGetGlobal)
 
 /* -- libraries -- */
 
-enum { LIBRARY_OPTIONS = 2 }; /* a table of host functions, and whether the image outlives the library: nothing to do here */
+/* A table of host functions, and whether the image outlives the library: nothing to do here. */
+enum { LIBRARY_OPTIONS = 2 };
 
 static CUresult check_library_options(unsigned count, const int *keys, void *const *values) {
   if (count && (!keys || !values)) return CUDA_ERROR_INVALID_VALUE;
@@ -185,17 +190,21 @@ static CUresult check_library_options(unsigned count, const int *keys, void *con
   return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuLibraryLoadData(Module **library, const void *data, int *jit_keys, void **jit_values, unsigned jit_count,
-                                  int *keys, void **values, unsigned count) {
-  ENTER(cuLibraryLoadData);
+static CUresult library_load_data(EventLine *line, Module **library, const void *data, int *jit_keys, void **jit_values,
+                                  unsigned jit_count, int *keys, void **values, unsigned count) {
   CUresult result = check_library_options(count, keys, values);
   if (!result) result = cl_load_with_options(cl_load_library, library, data, jit_count, jit_keys, jit_values);
-  LEAVE(result, ",\"options\":%u", jit_count);
+  cl_event_uint(line, "options", jit_count);
+  return result;
 }
+EXPORTED(cuLibraryLoadData,
+         (Module **library, const void *data, int *jit_keys, void **jit_values, unsigned jit_count, int *keys,
+          void **values, unsigned count),
+         library_load_data(line, library, data, jit_keys, jit_values, jit_count, keys, values, count))
 
-EXPORT CUresult cuLibraryLoadFromFile(Module **library, const char *path, int *jit_keys, void **jit_values,
-                                      unsigned jit_count, int *keys, void **values, unsigned count) {
-  ENTER(cuLibraryLoadFromFile);
+static CUresult library_load_from_file(EventLine *line, Module **library, const char *path, int *jit_keys,
+                                       void **jit_values, unsigned jit_count, int *keys, void **values,
+                                       unsigned count) {
   void *data = NULL;
   size_t size;
   CUresult result = check_library_options(count, keys, values);
@@ -204,18 +213,17 @@ EXPORT CUresult cuLibraryLoadFromFile(Module **library, const char *path, int *j
     result = cl_load_with_options(cl_load_library, library, data, jit_count, jit_keys, jit_values);
     free(data);
   }
-  LEAVE(result, ",\"options\":%u", jit_count);
+  cl_event_uint(line, "options", jit_count);
+  return result;
 }
+EXPORTED(cuLibraryLoadFromFile,
+         (Module **library, const char *path, int *jit_keys, void **jit_values, unsigned jit_count, int *keys,
+          void **values, unsigned count),
+         library_load_from_file(line, library, path, jit_keys, jit_values, jit_count, keys, values, count))
+EXPORTED(cuLibraryUnload, (Module *library), cl_unload(library, LIBRARY_MAGIC))
 
-EXPORT CUresult cuLibraryUnload(Module *library) {
-  ENTER(cuLibraryUnload);
-  LEAVE(cl_unload(library, LIBRARY_MAGIC), "");
-}
-
-EXPORT CUresult cuLibraryGetKernel(Function **out, Module *handle, const char *name) {
-  ENTER(cuLibraryGetKernel);
-  char text[160];
-  if (!out || !name || !*name) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+static CUresult library_get_kernel(EventLine *line, Function **out, Module *handle, const char *name) {
+  if (!out || !name || !*name) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   Module *library = cl_find_module(handle, LIBRARY_MAGIC);
@@ -224,23 +232,28 @@ EXPORT CUresult cuLibraryGetKernel(Function **out, Module *handle, const char *n
     if (!result) result = cl_function_in(library, name, out);
   }
   pthread_mutex_unlock(&cl_modules_lock);
-  LEAVE(result, ",\"name\":\"%s\"", cl_json(name, text, sizeof text));
+  cl_event_text(line, "name", name, NAME_ROOM);
+  return result;
 }
+EXPORTED(cuLibraryGetKernel, (Function **out, Module *handle, const char *name),
+         library_get_kernel(line, out, handle, name))
 
-EXPORT CUresult cuLibraryGetKernelCount(unsigned *count, Module *handle) {
-  ENTER(cuLibraryGetKernelCount);
-  if (!count) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+static CUresult library_get_kernel_count(unsigned *count, Module *handle) {
+  if (!count) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   Module *library = cl_find_module(handle, LIBRARY_MAGIC);
-  if (library) *count = library->state ? 0 : cl_kernel_count(&library->elf), result = CUDA_SUCCESS;
+  if (library) {
+    *count = library->state ? 0 : cl_kernel_count(&library->elf);
+    result = CUDA_SUCCESS;
+  }
   pthread_mutex_unlock(&cl_modules_lock);
-  LEAVE(result, "");
+  return result;
 }
+EXPORTED(cuLibraryGetKernelCount, (unsigned *count, Module *handle), library_get_kernel_count(count, handle))
 
-EXPORT CUresult cuLibraryEnumerateKernels(void **kernels, unsigned room, Module *handle) {
-  ENTER(cuLibraryEnumerateKernels);
-  if (!kernels) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+static CUresult library_enumerate_kernels(void **kernels, unsigned room, Module *handle) {
+  if (!kernels) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   Module *library = cl_find_module(handle, LIBRARY_MAGIC);
@@ -249,13 +262,15 @@ EXPORT CUresult cuLibraryEnumerateKernels(void **kernels, unsigned room, Module 
     if (!result) result = cl_list_kernels(library, kernels, room);
   }
   pthread_mutex_unlock(&cl_modules_lock);
-  LEAVE(result, "");
+  return result;
 }
+EXPORTED(cuLibraryEnumerateKernels, (void **kernels, unsigned room, Module *handle),
+         library_enumerate_kernels(kernels, room, handle))
 
-EXPORT CUresult cuLibraryGetModule(Module **module, Module *handle) {
-  ENTER(cuLibraryGetModule);
-  if (!module) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_CONTEXT(context);
+static CUresult library_get_module(Module **module, Module *handle) {
+  if (!module) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state = cl_check_context();
+  if (state) return state;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   Module *library = cl_find_module(handle, LIBRARY_MAGIC);
@@ -264,17 +279,22 @@ EXPORT CUresult cuLibraryGetModule(Module **module, Module *handle) {
     if (!result) *module = cl_module_handle(library);
   }
   pthread_mutex_unlock(&cl_modules_lock);
-  LEAVE(result, "");
+  return result;
 }
+EXPORTED(cuLibraryGetModule, (Module **module, Module *handle), library_get_module(module, handle))
 
-EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *size, Module *library, const char *name) {
-  ENTER(cuLibraryGetGlobal);
-  NEED_CONTEXT(context);
-  LEAVE(global_of(library, LIBRARY_MAGIC, address, size, name, false), "");
+static CUresult library_get_global(CUdeviceptr *address, size_t *size, Module *library, const char *name) {
+  CUresult state = cl_check_context();
+  if (state) return state;
+  return global_of(library, LIBRARY_MAGIC, address, size, name, false);
 }
+EXPORTED(cuLibraryGetGlobal, (CUdeviceptr *address, size_t *size, Module *library, const char *name),
+         library_get_global(address, size, library, name))
 
-EXPORT CUresult cuLibraryGetManaged(CUdeviceptr *address, size_t *size, Module *library, const char *name) {
-  ENTER(cuLibraryGetManaged);
-  NEED_CONTEXT(context);
-  LEAVE(global_of(library, LIBRARY_MAGIC, address, size, name, true), "");
+static CUresult library_get_managed(CUdeviceptr *address, size_t *size, Module *library, const char *name) {
+  CUresult state = cl_check_context();
+  if (state) return state;
+  return global_of(library, LIBRARY_MAGIC, address, size, name, true);
 }
+EXPORTED(cuLibraryGetManaged, (CUdeviceptr *address, size_t *size, Module *library, const char *name),
+         library_get_managed(address, size, library, name))

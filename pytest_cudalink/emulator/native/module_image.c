@@ -14,20 +14,19 @@
 pthread_mutex_t cl_modules_lock = PTHREAD_MUTEX_INITIALIZER;
 static Module *modules; /* modules and libraries, under the lock */
 
-/* A thread may hold a lock while another one forks; in the child nobody would release it. */
+/* A thread may hold a lock while another one forks; in the child no thread would release it. */
 static void unlock_in_child(void) { pthread_mutex_init(&cl_modules_lock, NULL); }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
 
 Module *cl_find_module(const void *handle, uint32_t magic) {
   for (Module *module = modules; module; module = module->next)
-    if (module->magic == magic ? handle == module : magic == MODULE_MAGIC && handle == &module->as_module) return module;
+    if (module->magic == magic ? handle == module : magic == MODULE_MAGIC && handle == &module->as_module)
+      return module;
   return NULL;
 }
 
-void *cl_module_handle(Module *module) {
-  return module->magic == LIBRARY_MAGIC ? (void *)&module->as_module : module;
-}
+void *cl_module_handle(Module *module) { return module->magic == LIBRARY_MAGIC ? (void *)&module->as_module : module; }
 
 Function *cl_find_function(const void *handle) {
   for (Module *module = modules; module; module = module->next)
@@ -94,7 +93,8 @@ static const uint8_t *pick(const uint8_t *fatbin, size_t size, size_t *picked, b
 static CUresult adopt(Module *module, void *image, size_t size) {
   char problem[128];
   module->image = image;
-  if (!cl_elf_open(&module->elf, image, size, problem, sizeof problem) || module->elf.machine != 190) return CUDA_ERROR_INVALID_IMAGE;
+  if (!cl_elf_open(&module->elf, image, size, problem, sizeof problem) || module->elf.machine != EM_CUDA)
+    return CUDA_ERROR_INVALID_IMAGE;
   return runs_here(cl_elf_arch(&module->elf)) ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
@@ -128,7 +128,8 @@ static CUresult load_copy(Module *module, const void *data, size_t size, const J
       const uint8_t *best = pick(data, size, &picked, &packed);
       if (best) return copy_image(module, best, picked);
       if (!packed) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-      if (cl_fatbin_usable(data, size, cl_config()->arch) != size) return CUDA_ERROR_INVALID_IMAGE; /* something is cut */
+      bool whole = cl_fatbin_usable(data, size, cl_config()->arch) == size;
+      if (!whole) return CUDA_ERROR_INVALID_IMAGE;
       CUresult result = compile(module, data, size, options, text); /* nvJitLink unpacks it */
       return result == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_NO_BINARY_FOR_GPU : result;
     }
@@ -136,7 +137,7 @@ static CUresult load_copy(Module *module, const void *data, size_t size, const J
   }
 }
 
-/* Reads one image of any kind that a module can be made of; on a copy, because a damaged one may claim what is not there. */
+/* Reads one image of any kind that a module can be made of, from a copy, because a damaged one may claim too much. */
 static CUresult load(Module *module, const void *data, const JitOptions *options, LinkText *text) {
   size_t size;
   memset(text, 0, sizeof *text);
@@ -174,7 +175,9 @@ CUresult cl_load_module(Module **out, const void *data, const JitOptions *option
   return CUDA_SUCCESS;
 }
 
-/* Loaded lazily: what is wrong with the image is said at the first use, though the logs tell it at once (measured). */
+enum { ERROR_ROOM = 512 }; /* of an error log in an event */
+
+/* Loaded lazily: the first use reports what is wrong with the image, though the logs have it at once (measured). */
 CUresult cl_load_library(Module **out, const void *data, const JitOptions *options, LinkText *text) {
   Module *library = new_module(LIBRARY_MAGIC);
   if (!library) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -182,8 +185,10 @@ CUresult cl_load_library(Module **out, const void *data, const JitOptions *optio
   /* made for another device, it has its kernels all the same (measured) */
   library->state = library->on_device == CUDA_ERROR_INVALID_SOURCE ? CUDA_SUCCESS : library->on_device;
   if (text->error) {
-    char safe[512];
-    cl_event("\"library\":\"%s\"", cl_json(text->error, safe, sizeof safe));
+    EventLine line;
+    cl_event_begin(&line);
+    cl_event_text(&line, "library", text->error, ERROR_ROOM);
+    cl_event_end(&line);
   }
   keep(library);
   *out = library;
@@ -199,7 +204,8 @@ static void write_log(const LogBuffer *log, const char *text, uint64_t *values) 
   cl_write_safely(values + log->slot, &size, sizeof size);
 }
 
-CUresult cl_load_with_options(Load *load_as, Module **out, const void *data, unsigned count, const int *keys, void **values) {
+CUresult cl_load_with_options(Load *load_as, Module **out, const void *data, unsigned count, const int *keys,
+                              void **values) {
   struct timespec started;
   JitOptions options = cl_device_options();
   LinkText text = {0};

@@ -24,7 +24,7 @@ typedef struct Module {
   Elf elf;
   CUresult state;     /* of a library: what its first use answers */
   CUresult on_device; /* of a library: what its first use on the device answers */
-  char as_module; /* of a library: its address is the handle of its module */
+  char as_module;     /* of a library: its address is the handle of its module */
   Function *functions;
   bool placed;
   Global *globals;
@@ -53,7 +53,7 @@ struct Global {
 /* Nothing of a module is looked at without it: another thread may unload the module. */
 extern pthread_mutex_t cl_modules_lock;
 
-/* A module may be one of its own, or that of a library. Under the lock. */
+/* A module that was loaded as one, or the module of a library. Under the lock. */
 Module *cl_find_module(const void *handle, uint32_t magic);
 /* A function or kernel handle, in whatever module it is. Under the lock. */
 Function *cl_find_function(const void *handle);

@@ -1,4 +1,4 @@
-/* libnvidia-ml.so.1 beside the emulated driver: release, versions, devices, memory. */
+/* libnvidia-ml.so.1, next to the emulated driver: release, versions, devices, memory. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -146,7 +146,7 @@ EXPORT Result nvmlDeviceGetCount_v2(unsigned *count) {
 
 EXPORT Result nvmlDeviceGetCount(unsigned *count) { return nvmlDeviceGetCount_v2(count); }
 
-/* Handles are the index plus one, so that NULL is none. */
+/* Handles are the index plus one, so that NULL is not a handle. */
 EXPORT Result nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
   if (!ready()) return UNINITIALIZED;
   if (!device || index >= device_count()) return INVALID_ARGUMENT;
@@ -155,7 +155,9 @@ EXPORT Result nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
   return SUCCESS;
 }
 
-EXPORT Result nvmlDeviceGetHandleByIndex(unsigned index, void **device) { return nvmlDeviceGetHandleByIndex_v2(index, device); }
+EXPORT Result nvmlDeviceGetHandleByIndex(unsigned index, void **device) {
+  return nvmlDeviceGetHandleByIndex_v2(index, device);
+}
 
 static Result check(const void *device) {
   if (!ready()) return UNINITIALIZED;
@@ -171,7 +173,8 @@ EXPORT Result nvmlDeviceGetName(void *device, char *out, unsigned size) {
 EXPORT Result nvmlDeviceGetUUID(void *device, char *out, unsigned size) {
   char text[64];
   Result result = check(device);
-  snprintf(text, sizeof text, "GPU-6375646c-696e-6b2d-656d-756c00%02x%02x%02x", profile()->arch, 0, (unsigned)(uintptr_t)device - 1);
+  snprintf(text, sizeof text, "GPU-6375646c-696e-6b2d-656d-756c00%02x%02x%02x", profile()->arch, 0,
+           (unsigned)(uintptr_t)device - 1);
   return result ? result : give(out, size, text);
 }
 
@@ -198,8 +201,10 @@ EXPORT Result nvmlDeviceGetMemoryInfo_v2(void *device, void *info) {
   } *memory = info;
   Result result = check(device);
   if (result || !memory) return result ? result : INVALID_ARGUMENT;
-  memory->total = memory->free = profile()->memory;
-  memory->reserved = memory->used = 0;
+  memory->total = profile()->memory;
+  memory->free = profile()->memory;
+  memory->reserved = 0;
+  memory->used = 0;
   return SUCCESS;
 }
 

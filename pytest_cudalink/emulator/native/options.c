@@ -1,4 +1,4 @@
-/* Reading the options of just-in-time compilation: which there are, which values they take, what they are to nvJitLink. */
+/* Reading the options of just-in-time compilation: which there are, their values, and nvJitLink's words for them. */
 #define _GNU_SOURCE
 #include "options.h"
 
@@ -13,23 +13,49 @@
 #include "architectures.inc" /* targets, targets_without_code */
 
 static const char *const option_names[OPTION_COUNT] = {
-    "CU_JIT_MAX_REGISTERS", "CU_JIT_THREADS_PER_BLOCK", "CU_JIT_WALL_TIME", "CU_JIT_INFO_LOG_BUFFER",
-    "CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES", "CU_JIT_ERROR_LOG_BUFFER", "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES",
-    "CU_JIT_OPTIMIZATION_LEVEL", "CU_JIT_TARGET_FROM_CUCONTEXT", "CU_JIT_TARGET", "CU_JIT_FALLBACK_STRATEGY",
-    "CU_JIT_GENERATE_DEBUG_INFO", "CU_JIT_LOG_VERBOSE", "CU_JIT_GENERATE_LINE_INFO", "CU_JIT_CACHE_MODE",
-    "CU_JIT_NEW_SM3X_OPT", "CU_JIT_FAST_COMPILE", "CU_JIT_GLOBAL_SYMBOL_NAMES", "CU_JIT_GLOBAL_SYMBOL_ADDRESSES",
-    "CU_JIT_GLOBAL_SYMBOL_COUNT", "CU_JIT_LTO", "CU_JIT_FTZ", "CU_JIT_PREC_DIV", "CU_JIT_PREC_SQRT", "CU_JIT_FMA",
-    "CU_JIT_REFERENCED_KERNEL_NAMES", "CU_JIT_REFERENCED_KERNEL_COUNT", "CU_JIT_REFERENCED_VARIABLE_NAMES",
-    "CU_JIT_REFERENCED_VARIABLE_COUNT", "CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES", "CU_JIT_POSITION_INDEPENDENT_CODE",
-    "CU_JIT_MIN_CTA_PER_SM", "CU_JIT_MAX_THREADS_PER_BLOCK", "CU_JIT_OVERRIDE_DIRECTIVE_VALUES", "CU_JIT_SPLIT_COMPILE",
+    [MAX_REGISTERS] = "CU_JIT_MAX_REGISTERS",
+    [THREADS_PER_BLOCK] = "CU_JIT_THREADS_PER_BLOCK",
+    [WALL_TIME] = "CU_JIT_WALL_TIME",
+    [INFO_BUFFER] = "CU_JIT_INFO_LOG_BUFFER",
+    [INFO_SIZE] = "CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES",
+    [ERROR_BUFFER] = "CU_JIT_ERROR_LOG_BUFFER",
+    [ERROR_SIZE] = "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES",
+    [OPTIMIZATION_LEVEL] = "CU_JIT_OPTIMIZATION_LEVEL",
+    [TARGET_FROM_CONTEXT] = "CU_JIT_TARGET_FROM_CUCONTEXT",
+    [TARGET] = "CU_JIT_TARGET",
+    [FALLBACK] = "CU_JIT_FALLBACK_STRATEGY",
+    [DEBUG_INFO] = "CU_JIT_GENERATE_DEBUG_INFO",
+    [LOG_VERBOSE] = "CU_JIT_LOG_VERBOSE",
+    [LINE_INFO] = "CU_JIT_GENERATE_LINE_INFO",
+    [CACHE_MODE] = "CU_JIT_CACHE_MODE",
+    [NEW_SM3X] = "CU_JIT_NEW_SM3X_OPT",
+    [FAST_COMPILE] = "CU_JIT_FAST_COMPILE",
+    [GLOBAL_SYMBOL_NAMES] = "CU_JIT_GLOBAL_SYMBOL_NAMES",
+    [GLOBAL_SYMBOL_ADDRESSES] = "CU_JIT_GLOBAL_SYMBOL_ADDRESSES",
+    [GLOBAL_SYMBOL_COUNT] = "CU_JIT_GLOBAL_SYMBOL_COUNT",
+    [LTO] = "CU_JIT_LTO",
+    [FTZ] = "CU_JIT_FTZ",
+    [PREC_DIV] = "CU_JIT_PREC_DIV",
+    [PREC_SQRT] = "CU_JIT_PREC_SQRT",
+    [FMA] = "CU_JIT_FMA",
+    [KERNEL_NAMES] = "CU_JIT_REFERENCED_KERNEL_NAMES",
+    [KERNEL_COUNT] = "CU_JIT_REFERENCED_KERNEL_COUNT",
+    [VARIABLE_NAMES] = "CU_JIT_REFERENCED_VARIABLE_NAMES",
+    [VARIABLE_COUNT] = "CU_JIT_REFERENCED_VARIABLE_COUNT",
+    [OPTIMIZE_UNUSED] = "CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES",
+    [POSITION_INDEPENDENT] = "CU_JIT_POSITION_INDEPENDENT_CODE",
+    [MIN_CTA] = "CU_JIT_MIN_CTA_PER_SM",
+    [MAX_THREADS] = "CU_JIT_MAX_THREADS_PER_BLOCK",
+    [OVERRIDE_DIRECTIVES] = "CU_JIT_OVERRIDE_DIRECTIVE_VALUES",
+    [SPLIT_COMPILE] = "CU_JIT_SPLIT_COMPILE",
 };
 
-const char *cl_option_name(int key) {
-  return key >= 0 && key < OPTION_COUNT ? option_names[key] : "an unknown option";
-}
+const char *cl_option_name(int key) { return key >= 0 && key < OPTION_COUNT ? option_names[key] : "an unknown option"; }
 
 /* Whatever form a target has, the driver compiles for the architecture-specific profile (measured). */
 static char specific_profile(int arch) { return arch >= FIRST_SPECIFIC_ARCH ? 'a' : 0; }
+
+enum { PLAIN, SPECIFIC, FAMILY }; /* forms of a target: sm_90, sm_90a, sm_100f */
 
 /* Reads a value of CUjit_target: the number of an architecture, with the form of its suffix in the high half. */
 static bool target_known(int64_t value, LinkOptions *options, bool *without_code) {
@@ -39,11 +65,13 @@ static bool target_known(int64_t value, LinkOptions *options, bool *without_code
   for (size_t at = 0; at < sizeof targets_without_code / sizeof *targets_without_code; at++) {
     if (targets_without_code[at] != value) continue;
     options->arch = FIRST_ARCH_OF_13;
-    return *without_code = true; /* accepted at create, and no compiler for it (measured) */
+    *without_code = true; /* accepted at create, and no compiler for it (measured) */
+    return true;
   }
   for (const struct target *one = targets; one < targets + sizeof targets / sizeof *targets; one++) {
     if (one->number != number || one->since > version) continue;
-    if (form > 2 || form < 0 || (form == 1 && !one->specific) || (form == 2 && !one->family)) return false;
+    bool known = form == PLAIN || (form == SPECIFIC && one->specific) || (form == FAMILY && one->family);
+    if (!known) return false;
     options->arch = one->renamed && version >= one->dropped ? one->renamed : one->number;
     options->suffix = specific_profile(options->arch);
     return true;
@@ -73,14 +101,17 @@ static CUresult extra_option(LinkOptions *options, const char *format, ...) {
 static CUresult name_options(LinkOptions *options, const char *option, uint64_t array, uint64_t count) {
   for (uint64_t at = 0; at < count; at++) {
     const char *name;
-    if (!cl_read_safely((const char *const *)(uintptr_t)array + at, &name, sizeof name) || !name) return CUDA_ERROR_INVALID_VALUE;
+    if (!cl_read_safely((const char *const *)(uintptr_t)array + at, &name, sizeof name) || !name)
+      return CUDA_ERROR_INVALID_VALUE;
     CUresult result = extra_option(options, "%s=%s", option, name);
     if (result) return result;
   }
   return CUDA_SUCCESS;
 }
 
-/* What cannot be told apart per input, and is read once for the state. */
+enum { CACHE_GLOBAL = 1, CACHE_ALL = 2 }; /* CUjit_cacheMode */
+
+/* Reads an option that applies to all inputs of a link. */
 static CUresult read_option(LinkOptions *options, int key, uint64_t value) {
   switch (key) {
     case MAX_REGISTERS:
@@ -92,8 +123,9 @@ static CUresult read_option(LinkOptions *options, int key, uint64_t value) {
     case LOG_VERBOSE: options->verbose = (uint32_t)value != 0; break;
     case LINE_INFO: options->line_info = (uint32_t)value != 0; break;
     case CACHE_MODE:
-      if ((uint32_t)value > 2) return CUDA_ERROR_INVALID_VALUE;
-      return (uint32_t)value ? extra_option(options, "-Xptxas=-dlcm=%s", (uint32_t)value == 1 ? "cg" : "ca") : CUDA_SUCCESS;
+      if ((uint32_t)value > CACHE_ALL) return CUDA_ERROR_INVALID_VALUE;
+      return (uint32_t)value ? extra_option(options, "-Xptxas=-dlcm=%s", (uint32_t)value == CACHE_GLOBAL ? "cg" : "ca")
+                             : CUDA_SUCCESS;
     case NEW_SM3X: return (uint32_t)value ? extra_option(options, "-Xptxas=--new-sm3x-opt") : CUDA_SUCCESS;
     case FAST_COMPILE: return (uint32_t)value ? extra_option(options, "-Xptxas=--fast-compile") : CUDA_SUCCESS;
     case POSITION_INDEPENDENT:
@@ -120,14 +152,24 @@ CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, con
       case WALL_TIME: options->wall_time = (int)at; break;
       case INFO_BUFFER:
         if (!value) return CUDA_ERROR_INVALID_VALUE;
-        options->info.buffer = (char *)(uintptr_t)value, info = true;
+        options->info.buffer = (char *)(uintptr_t)value;
+        info = true;
         break;
-      case INFO_SIZE: options->info.capacity = (uint32_t)value, options->info.slot = at, info_size = true; break;
+      case INFO_SIZE:
+        options->info.capacity = (uint32_t)value;
+        options->info.slot = at;
+        info_size = true;
+        break;
       case ERROR_BUFFER:
         if (!value) return CUDA_ERROR_INVALID_VALUE;
-        options->error.buffer = (char *)(uintptr_t)value, error = true;
+        options->error.buffer = (char *)(uintptr_t)value;
+        error = true;
         break;
-      case ERROR_SIZE: options->error.capacity = (uint32_t)value, options->error.slot = at, error_size = true; break;
+      case ERROR_SIZE:
+        options->error.capacity = (uint32_t)value;
+        options->error.slot = at;
+        error_size = true;
+        break;
       case TARGET:
         target = true;
         link->suffix = 0;
@@ -136,16 +178,30 @@ CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, con
           options->without_code = true; /* a load says so of the image (measured) */
         }
         break;
-      case TARGET_FROM_CONTEXT: case LTO: case FTZ: case PREC_DIV: case PREC_SQRT: case FMA: case OPTIMIZE_UNUSED: break;
+      case TARGET_FROM_CONTEXT:
+      case LTO:
+      case FTZ:
+      case PREC_DIV:
+      case PREC_SQRT:
+      case FMA:
+      case OPTIMIZE_UNUSED: break;
       case THREADS_PER_BLOCK: threads = true; break;
-      case KERNEL_NAMES: kernels = value, has_kernels = true; break;
+      case KERNEL_NAMES:
+        kernels = value;
+        has_kernels = true;
+        break;
       case KERNEL_COUNT: kernel_count = (uint32_t)value; break;
-      case VARIABLE_NAMES: variables = value, has_variables = true; break;
+      case VARIABLE_NAMES:
+        variables = value;
+        has_variables = true;
+        break;
       case VARIABLE_COUNT: variable_count = (uint32_t)value; break;
       case FALLBACK:
         if (use == FOR_LINK) return CUDA_ERROR_INVALID_VALUE; /* "cannot be used with cuLink* APIs" (cuda.h) */
         break;
-      case 17: case 18: case 19: return CUDA_ERROR_INVALID_VALUE;
+      case GLOBAL_SYMBOL_NAMES:
+      case GLOBAL_SYMBOL_ADDRESSES:
+      case GLOBAL_SYMBOL_COUNT: return CUDA_ERROR_INVALID_VALUE;
       default:
         if (keys[at] < 0 || keys[at] >= OPTION_COUNT) return CUDA_ERROR_INVALID_VALUE;
     }
@@ -175,11 +231,12 @@ void cl_options_free(LinkOptions *options) {
 /* -- what is written back -- */
 
 size_t cl_log_shown(uint64_t capacity, size_t length, uint32_t *size) {
-  *size = (uint32_t)length;
-  if (capacity < 2) return *size = 0; /* no room for a character: nothing is reported (measured) */
-  if (length < capacity) return length;
-  *size = (uint32_t)capacity;
-  return capacity - 1;
+  if (capacity < 2) { /* no room for a character: nothing is reported (measured) */
+    *size = 0;
+    return 0;
+  }
+  *size = (uint32_t)(length < capacity ? length : capacity);
+  return length < capacity ? length : capacity - 1;
 }
 
 uint32_t cl_wall_time(const struct timespec *since) {

@@ -28,7 +28,10 @@ enum {
   CACHE_MODE,
   NEW_SM3X,
   FAST_COMPILE,
-  LTO = 20,
+  GLOBAL_SYMBOL_NAMES,
+  GLOBAL_SYMBOL_ADDRESSES,
+  GLOBAL_SYMBOL_COUNT,
+  LTO,
   FTZ,
   PREC_DIV,
   PREC_SQRT,
@@ -51,19 +54,19 @@ const char *cl_option_name(int key);
 /* The options of one link. */
 typedef struct {
   int arch;
-  char suffix;            /* 'a', 'f' or 0 */
-  int max_registers;      /* 0: not given */
-  int level;              /* -1: not given */
+  char suffix;       /* 'a', 'f' or 0 */
+  int max_registers; /* 0: not given */
+  int level;         /* -1: not given */
   bool debug, line_info, verbose;
-  char *extra;            /* further options, each with its NUL; owned */
+  char *extra; /* further options, each with its NUL; owned */
   size_t extra_size;
 } LinkOptions;
 
 /* A log buffer of the caller. */
 typedef struct {
-  char *buffer;      /* NULL: none was given */
+  char *buffer; /* NULL: none was given */
   uint64_t capacity;
-  unsigned slot;     /* index of the option value that gets the size */
+  unsigned slot; /* index of the option value that gets the size */
 } LogBuffer;
 
 typedef struct {

@@ -60,38 +60,49 @@ static int look_up(const char *name, int version, uint64_t flags, void **address
   *address = NULL;
   if (!function) return SYMBOL_NOT_FOUND;
   bool per_thread = (flags & PER_THREAD_STREAM) && function->stream[0].version;
-  const Form *form = newest(per_thread ? function->stream : function->plain, version < 0 ? cl_config()->version : version);
+  const Form *form =
+      newest(per_thread ? function->stream : function->plain, version < 0 ? cl_config()->version : version);
   if (!form) return VERSION_NOT_SUFFICIENT;
   *address = cl_addresses[form->symbol];
   return FOUND;
 }
 
-EXPORT CUresult cuGetProcAddress_v2(const char *name, void **address, int version, uint64_t flags, int *status) {
-  ENTER_ANY_TIME(cuGetProcAddress_v2);
-  if (!name || !address || flags > (LEGACY_STREAM | PER_THREAD_STREAM)) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  int driver = cl_config()->version;
-  char text[96];
+static bool is_newer_than_driver(const char *name) {
   const Function *function = function_named(name);
-  if (function && oldest(function) > driver) {
-    *address = NULL;
-    if (status) *status = VERSION_NOT_SUFFICIENT;
-    LEAVE(CUDA_ERROR_NOT_FOUND, ",\"name\":\"%s\",\"version\":%d,\"note\":\"newer than the emulated driver\"", name, version);
-  }
-  if (version > driver) LEAVE(CUDA_ERROR_INVALID_VALUE, ",\"name\":\"%s\",\"version\":%d", cl_json(name, text, sizeof text), version);
-  int found = look_up(name, version, flags, address);
-  if (status) *status = found;
-  LEAVE(CUDA_SUCCESS, "");
+  return function && oldest(function) > cl_config()->version;
 }
 
-EXPORT CUresult cuGetProcAddress(const char *name, void **address, int version, uint64_t flags) {
-  ENTER_ANY_TIME(cuGetProcAddress);
-  if (!name || !address || flags > (LEGACY_STREAM | PER_THREAD_STREAM)) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  const Function *function = function_named(name);
-  if (function && oldest(function) > cl_config()->version) LEAVE(CUDA_ERROR_NOT_FOUND, ",\"name\":\"%s\"", name);
-  char text[96];
-  if (version > cl_config()->version) LEAVE(CUDA_ERROR_INVALID_VALUE, ",\"name\":\"%s\"", cl_json(name, text, sizeof text));
-  void *result;
-  if (look_up(name, version, flags, &result) != FOUND) LEAVE(CUDA_ERROR_NOT_FOUND, ",\"name\":\"%s\"", cl_json(name, text, sizeof text));
-  *address = result;
-  LEAVE(CUDA_SUCCESS, "");
+enum { NAME_ROOM = 96 }; /* of a name in an event */
+
+static CUresult get_proc_address_v2(EventLine *line, const char *name, void **address, int version, uint64_t flags,
+                                    int *status) {
+  if (!name || !address || flags > (LEGACY_STREAM | PER_THREAD_STREAM)) return CUDA_ERROR_INVALID_VALUE;
+  bool newer = is_newer_than_driver(name);
+  if (newer) {
+    *address = NULL;
+    if (status) *status = VERSION_NOT_SUFFICIENT;
+  }
+  if (newer || version > cl_config()->version) {
+    cl_event_text(line, "name", name, NAME_ROOM);
+    cl_event_int(line, "version", version);
+    return newer ? cl_noted(line, CUDA_ERROR_NOT_FOUND, "newer than the emulated driver") : CUDA_ERROR_INVALID_VALUE;
+  }
+  int found = look_up(name, version, flags, address);
+  if (status) *status = found;
+  return CUDA_SUCCESS;
 }
+EXPORTED_ANY_TIME(cuGetProcAddress_v2, (const char *name, void **address, int version, uint64_t flags, int *status),
+                  get_proc_address_v2(line, name, address, version, flags, status))
+
+static CUresult get_proc_address(EventLine *line, const char *name, void **address, int version, uint64_t flags) {
+  if (!name || !address || flags > (LEGACY_STREAM | PER_THREAD_STREAM)) return CUDA_ERROR_INVALID_VALUE;
+  cl_event_text(line, "name", name, NAME_ROOM);
+  if (is_newer_than_driver(name)) return CUDA_ERROR_NOT_FOUND;
+  if (version > cl_config()->version) return CUDA_ERROR_INVALID_VALUE;
+  void *result;
+  if (look_up(name, version, flags, &result) != FOUND) return CUDA_ERROR_NOT_FOUND;
+  *address = result;
+  return CUDA_SUCCESS;
+}
+EXPORTED_ANY_TIME(cuGetProcAddress, (const char *name, void **address, int version, uint64_t flags),
+                  get_proc_address(line, name, address, version, flags))

@@ -11,6 +11,9 @@
 #include "contexts.h"
 
 enum { STREAM_MAGIC = 0x7374726d, EVENT_MAGIC = 0x65766e74 };
+enum { LAST_DEFAULT = 2 }; /* NULL, 1 and 2 are the default streams */
+enum { NON_BLOCKING = 1 }; /* CUstream_flags */
+enum { EXTERNAL = 1 };     /* CUevent_record_flags, CUevent_wait_flags */
 
 typedef struct {
   uint32_t magic;
@@ -35,7 +38,7 @@ static struct {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the handles */
 
-/* A thread may hold a lock while another one forks; in the child nobody would release it. */
+/* A thread may hold a lock while another one forks; in the child no thread would release it. */
 static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
@@ -61,20 +64,18 @@ static bool knows(const void *handle, uint32_t magic, bool forget) {
   return false;
 }
 
-/* NULL, 1 and 2 are the default streams. */
 CUresult cl_check_stream(const void *stream) {
-  if ((uintptr_t)stream <= 2) return CUDA_SUCCESS;
+  if ((uintptr_t)stream <= LAST_DEFAULT) return CUDA_SUCCESS;
   pthread_mutex_lock(&lock);
   bool known = knows(stream, STREAM_MAGIC, false);
   pthread_mutex_unlock(&lock);
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* What is known of a stream, so that none is looked at while another thread destroys it. Of a default one that is its
-   number. */
+/* Copies a stream, so that it is not read while another thread destroys it. A default one has only its number. */
 static CUresult read_stream(const Stream *stream, Stream *known) {
   *known = (Stream){.id = (uintptr_t)stream};
-  if ((uintptr_t)stream <= 2) return CUDA_SUCCESS;
+  if ((uintptr_t)stream <= LAST_DEFAULT) return CUDA_SUCCESS;
   pthread_mutex_lock(&lock);
   bool found = knows(stream, STREAM_MAGIC, false);
   if (found) *known = *stream;
@@ -89,19 +90,16 @@ static CUresult check_event(const Event *event) {
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-#define NEED_EVENT(event) \
-  if (check_event(event)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "")
-
 static CUresult create_stream(Stream **out, unsigned flags, int priority) {
   CUresult result;
   Context *context = cl_context(&result);
-  if (!out || flags > 1) return CUDA_ERROR_INVALID_VALUE;
+  if (!out || flags > NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
   Stream *stream = calloc(1, sizeof *stream);
   if (!stream) return CUDA_ERROR_OUT_OF_MEMORY;
   stream->magic = STREAM_MAGIC;
   stream->flags = flags;
-  stream->priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
+  stream->priority = priority > 0 ? 0 : priority < GREATEST_PRIORITY ? GREATEST_PRIORITY : priority;
   stream->context = context;
   pthread_mutex_lock(&lock);
   stream->id = cl_next_id();
@@ -115,18 +113,22 @@ static CUresult create_stream(Stream **out, unsigned flags, int priority) {
   return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuStreamCreate(Stream **stream, unsigned flags) {
-  ENTER(cuStreamCreate);
-  LEAVE(create_stream(stream, flags, 0), ",\"flags\":%u", flags);
+static CUresult stream_create(EventLine *line, Stream **stream, unsigned flags) {
+  cl_event_uint(line, "flags", flags);
+  return create_stream(stream, flags, 0);
 }
+EXPORTED(cuStreamCreate, (Stream **stream, unsigned flags), stream_create(line, stream, flags))
 
-EXPORT CUresult cuStreamCreateWithPriority(Stream **stream, unsigned flags, int priority) {
-  ENTER(cuStreamCreateWithPriority);
-  LEAVE(create_stream(stream, flags, priority), ",\"flags\":%u,\"priority\":%d", flags, priority);
+static CUresult stream_create_with_priority(EventLine *line, Stream **stream, unsigned flags, int priority) {
+  cl_event_uint(line, "flags", flags);
+  cl_event_int(line, "priority", priority);
+  return create_stream(stream, flags, priority);
 }
+EXPORTED(cuStreamCreateWithPriority, (Stream **stream, unsigned flags, int priority),
+         stream_create_with_priority(line, stream, flags, priority))
 
 static CUresult destroy_stream(Stream *stream) {
-  if ((uintptr_t)stream <= 2) return CUDA_ERROR_INVALID_HANDLE;
+  if ((uintptr_t)stream <= LAST_DEFAULT) return CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&lock);
   bool known = knows(stream, STREAM_MAGIC, true);
   pthread_mutex_unlock(&lock);
@@ -134,131 +136,131 @@ static CUresult destroy_stream(Stream *stream) {
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-EXPORT CUresult cuStreamDestroy_v2(Stream *stream) {
-  ENTER(cuStreamDestroy_v2);
-  LEAVE(destroy_stream(stream), "");
-}
+EXPORTED(cuStreamDestroy_v2, (Stream *stream), destroy_stream(stream))
+EXPORTED(cuStreamDestroy, (Stream *stream), destroy_stream(stream))
 
-EXPORT CUresult cuStreamDestroy(Stream *stream) {
-  ENTER(cuStreamDestroy);
-  LEAVE(destroy_stream(stream), "");
+static CUresult stream_query(Stream *stream) {
+  CUresult state = cl_check_context();
+  return state ? state : cl_check_stream(stream);
 }
+EXPORTED(cuStreamQuery, (Stream *stream), stream_query(stream))
+EXPORTED(cuStreamSynchronize, (Stream *stream), stream_query(stream))
 
-EXPORT CUresult cuStreamQuery(Stream *stream) {
-  ENTER(cuStreamQuery);
-  NEED_CONTEXT(context);
-  NEED_STREAM(stream);
-  LEAVE(CUDA_SUCCESS, "");
+static CUresult stream_wait_event(Stream *stream, Event *event, unsigned flags) {
+  CUresult state = cl_check_context();
+  if (state) return state;
+  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (check_event(event)) return CUDA_ERROR_INVALID_HANDLE;
+  return flags > EXTERNAL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
+EXPORTED(cuStreamWaitEvent, (Stream *stream, Event *event, unsigned flags), stream_wait_event(stream, event, flags))
 
-EXPORT CUresult cuStreamSynchronize(Stream *stream) {
-  ENTER(cuStreamSynchronize);
-  NEED_CONTEXT(context);
-  NEED_STREAM(stream);
-  LEAVE(CUDA_SUCCESS, "");
-}
-
-EXPORT CUresult cuStreamWaitEvent(Stream *stream, Event *event, unsigned flags) {
-  ENTER(cuStreamWaitEvent);
-  NEED_CONTEXT(context);
-  NEED_STREAM(stream);
-  NEED_EVENT(event);
-  LEAVE(flags > 1 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS, "");
-}
-
-EXPORT CUresult cuStreamGetFlags(Stream *stream, unsigned *flags) {
-  ENTER(cuStreamGetFlags);
-  if (!flags) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+static CUresult stream_get_flags(Stream *stream, unsigned *flags) {
+  if (!flags) return CUDA_ERROR_INVALID_VALUE;
   Stream known;
-  if (read_stream(stream, &known)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
+  if (read_stream(stream, &known)) return CUDA_ERROR_INVALID_HANDLE;
   *flags = known.flags;
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuStreamGetFlags, (Stream *stream, unsigned *flags), stream_get_flags(stream, flags))
 
-EXPORT CUresult cuStreamGetPriority(Stream *stream, int *priority) {
-  ENTER(cuStreamGetPriority);
-  if (!priority) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+static CUresult stream_get_priority(Stream *stream, int *priority) {
+  if (!priority) return CUDA_ERROR_INVALID_VALUE;
   Stream known;
-  if (read_stream(stream, &known)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
+  if (read_stream(stream, &known)) return CUDA_ERROR_INVALID_HANDLE;
   *priority = known.priority;
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuStreamGetPriority, (Stream *stream, int *priority), stream_get_priority(stream, priority))
 
-EXPORT CUresult cuStreamGetId(Stream *stream, uint64_t *id) {
-  ENTER(cuStreamGetId);
-  if (!id) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
+static CUresult stream_get_id(Stream *stream, uint64_t *id) {
+  if (!id) return CUDA_ERROR_INVALID_VALUE;
   Stream known;
-  if (read_stream(stream, &known)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
+  if (read_stream(stream, &known)) return CUDA_ERROR_INVALID_HANDLE;
   *id = known.id;
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuStreamGetId, (Stream *stream, uint64_t *id), stream_get_id(stream, id))
 
-EXPORT CUresult cuStreamGetCtx(Stream *stream, Context **context) {
-  ENTER(cuStreamGetCtx);
-  if (!context) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_CONTEXT(current);
+static CUresult stream_get_ctx(Stream *stream, Context **context) {
+  if (!context) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state;
+  Context *current = cl_context(&state);
+  if (state) return state;
   Stream known;
-  if (read_stream(stream, &known)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
+  if (read_stream(stream, &known)) return CUDA_ERROR_INVALID_HANDLE;
   *context = known.context ? known.context : current;
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuStreamGetCtx, (Stream *stream, Context **context), stream_get_ctx(stream, context))
 
-EXPORT CUresult cuStreamGetDevice(Stream *stream, CUdevice *device) {
-  ENTER(cuStreamGetDevice);
-  if (!device) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_CONTEXT(current);
+static CUresult stream_get_device(Stream *stream, CUdevice *device) {
+  if (!device) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state;
+  Context *current = cl_context(&state);
+  if (state) return state;
   Stream known;
-  if (read_stream(stream, &known)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
+  if (read_stream(stream, &known)) return CUDA_ERROR_INVALID_HANDLE;
   *device = (known.context ? known.context : current)->device;
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuStreamGetDevice, (Stream *stream, CUdevice *device), stream_get_device(stream, device))
 
-EXPORT CUresult cuStreamIsCapturing(Stream *stream, int *status) {
-  ENTER(cuStreamIsCapturing);
-  if (!status) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_STREAM(stream);
+static CUresult stream_is_capturing(Stream *stream, int *status) {
+  if (!status) return CUDA_ERROR_INVALID_VALUE;
+  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   *status = 0;
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuStreamIsCapturing, (Stream *stream, int *status), stream_is_capturing(stream, status))
 
-EXPORT CUresult cuStreamAddCallback(Stream *stream, void (*callback)(Stream *, CUresult, void *), void *data,
+static CUresult stream_add_callback(Stream *stream, void (*callback)(Stream *, CUresult, void *), void *data,
                                     unsigned flags) {
-  ENTER(cuStreamAddCallback);
-  if (!callback || flags) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_STREAM(stream);
+  if (!callback || flags) return CUDA_ERROR_INVALID_VALUE;
+  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   callback(stream, CUDA_SUCCESS, data);
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuStreamAddCallback,
+         (Stream *stream, void (*callback)(Stream *, CUresult, void *), void *data, unsigned flags),
+         stream_add_callback(stream, callback, data, flags))
 
-EXPORT CUresult cuLaunchHostFunc(Stream *stream, void (*function)(void *), void *data) {
-  ENTER(cuLaunchHostFunc);
-  if (!function) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_STREAM(stream);
+static CUresult launch_host_func(Stream *stream, void (*function)(void *), void *data) {
+  if (!function) return CUDA_ERROR_INVALID_VALUE;
+  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   function(data);
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuLaunchHostFunc, (Stream *stream, void (*function)(void *), void *data),
+         launch_host_func(stream, function, data))
 
-EXPORT CUresult cuStreamGetCtx_v2(Stream *stream, Context **context, void **green) {
-  ENTER(cuStreamGetCtx_v2);
-  if (!context && !green) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  NEED_CONTEXT(current);
+static CUresult stream_get_ctx_v2(Stream *stream, Context **context, void **green) {
+  if (!context && !green) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state;
+  Context *current = cl_context(&state);
+  if (state) return state;
   Stream known;
-  if (read_stream(stream, &known)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "");
+  if (read_stream(stream, &known)) return CUDA_ERROR_INVALID_HANDLE;
   if (context) *context = known.context ? known.context : current;
   if (green) *green = NULL; /* no stream is of a green context */
-  LEAVE(CUDA_SUCCESS, "");
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuStreamGetCtx_v2, (Stream *stream, Context **context, void **green),
+         stream_get_ctx_v2(stream, context, green))
 
 /* -- events -- */
 
 enum { EVENT_NO_TIMING = 2, EVENT_FLAGS = 7 };
 
-EXPORT CUresult cuEventCreate(Event **out, unsigned flags) {
-  ENTER(cuEventCreate);
-  if (!out || flags & ~(unsigned)EVENT_FLAGS) LEAVE(CUDA_ERROR_INVALID_VALUE, ",\"flags\":%u", flags);
-  NEED_CONTEXT(context);
+static CUresult event_create(EventLine *line, Event **out, unsigned flags) {
+  if (!out || flags & ~(unsigned)EVENT_FLAGS) {
+    cl_event_uint(line, "flags", flags);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUresult state = cl_check_context();
+  if (state) return state;
   Event *event = calloc(1, sizeof *event);
-  if (!event) LEAVE(CUDA_ERROR_OUT_OF_MEMORY, "");
+  if (!event) return CUDA_ERROR_OUT_OF_MEMORY;
   event->magic = EVENT_MAGIC;
   event->flags = flags;
   pthread_mutex_lock(&lock);
@@ -266,11 +268,13 @@ EXPORT CUresult cuEventCreate(Event **out, unsigned flags) {
   pthread_mutex_unlock(&lock);
   if (!kept) {
     free(event);
-    LEAVE(CUDA_ERROR_OUT_OF_MEMORY, "");
+    return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *out = event;
-  LEAVE(CUDA_SUCCESS, ",\"flags\":%u", flags);
+  cl_event_uint(line, "flags", flags);
+  return CUDA_SUCCESS;
 }
+EXPORTED(cuEventCreate, (Event **out, unsigned flags), event_create(line, out, flags))
 
 static CUresult destroy_event(Event *event) {
   pthread_mutex_lock(&lock);
@@ -280,15 +284,8 @@ static CUresult destroy_event(Event *event) {
   return known ? CUDA_SUCCESS : event ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_HANDLE;
 }
 
-EXPORT CUresult cuEventDestroy_v2(Event *event) {
-  ENTER(cuEventDestroy_v2);
-  LEAVE(destroy_event(event), "");
-}
-
-EXPORT CUresult cuEventDestroy(Event *event) {
-  ENTER(cuEventDestroy);
-  LEAVE(destroy_event(event), "");
-}
+EXPORTED(cuEventDestroy_v2, (Event *event), destroy_event(event))
+EXPORTED(cuEventDestroy, (Event *event), destroy_event(event))
 
 static CUresult record(Event *event, Stream *stream) {
   if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
@@ -302,43 +299,28 @@ static CUresult record(Event *event, Stream *stream) {
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-EXPORT CUresult cuEventRecord(Event *event, Stream *stream) {
-  ENTER(cuEventRecord);
-  LEAVE(record(event, stream), "");
-}
+EXPORTED(cuEventRecord, (Event *event, Stream *stream), record(event, stream))
 
-EXPORT CUresult cuEventRecordWithFlags(Event *event, Stream *stream, unsigned flags) {
-  ENTER(cuEventRecordWithFlags);
-  if (flags > 1) LEAVE(CUDA_ERROR_INVALID_VALUE, "");
-  LEAVE(record(event, stream), "");
+static CUresult event_record_with_flags(Event *event, Stream *stream, unsigned flags) {
+  return flags > EXTERNAL ? CUDA_ERROR_INVALID_VALUE : record(event, stream);
 }
+EXPORTED(cuEventRecordWithFlags, (Event *event, Stream *stream, unsigned flags),
+         event_record_with_flags(event, stream, flags))
 
-EXPORT CUresult cuCtxRecordEvent(Context *context, Event *event) {
-  ENTER(cuCtxRecordEvent);
-  if (!cl_is_known_context(context)) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
-  LEAVE(record(event, NULL), "");
+static CUresult ctx_record_event(Context *context, Event *event) {
+  return cl_is_known_context(context) ? record(event, NULL) : CUDA_ERROR_INVALID_CONTEXT;
 }
+EXPORTED(cuCtxRecordEvent, (Context *context, Event *event), ctx_record_event(context, event))
 
-EXPORT CUresult cuCtxWaitEvent(Context *context, Event *event) {
-  ENTER(cuCtxWaitEvent);
-  if (!cl_is_known_context(context)) LEAVE(CUDA_ERROR_INVALID_CONTEXT, "");
-  NEED_EVENT(event);
-  LEAVE(CUDA_SUCCESS, "");
+static CUresult ctx_wait_event(Context *context, Event *event) {
+  return cl_is_known_context(context) ? check_event(event) : CUDA_ERROR_INVALID_CONTEXT;
 }
+EXPORTED(cuCtxWaitEvent, (Context *context, Event *event), ctx_wait_event(context, event))
 
-EXPORT CUresult cuEventQuery(Event *event) {
-  ENTER(cuEventQuery);
-  NEED_EVENT(event);
-  LEAVE(CUDA_SUCCESS, "");
-}
+EXPORTED(cuEventQuery, (Event *event), check_event(event))
+EXPORTED(cuEventSynchronize, (Event *event), check_event(event))
 
-EXPORT CUresult cuEventSynchronize(Event *event) {
-  ENTER(cuEventSynchronize);
-  NEED_EVENT(event);
-  LEAVE(CUDA_SUCCESS, "");
-}
-
-/* What was recorded of an event that can tell a time. */
+/* Copies an event; false if it is unknown, was not recorded, or takes no time. */
 static bool read_event(const Event *event, Event *known) {
   pthread_mutex_lock(&lock);
   bool found = event && knows(event, EVENT_MAGIC, false);
@@ -351,17 +333,10 @@ static CUresult elapsed(float *milliseconds, const Event *from, const Event *to)
   Event start, end;
   if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
   if (!read_event(from, &start) || !read_event(to, &end)) return CUDA_ERROR_INVALID_HANDLE;
-  *milliseconds = (float)(end.time.tv_sec - start.time.tv_sec) * 1e3f +
-                  (float)(end.time.tv_nsec - start.time.tv_nsec) * 1e-6f;
+  *milliseconds =
+      (float)(end.time.tv_sec - start.time.tv_sec) * 1e3f + (float)(end.time.tv_nsec - start.time.tv_nsec) * 1e-6f;
   return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuEventElapsedTime(float *milliseconds, Event *start, Event *end) {
-  ENTER(cuEventElapsedTime);
-  LEAVE(elapsed(milliseconds, start, end), "");
-}
-
-EXPORT CUresult cuEventElapsedTime_v2(float *milliseconds, Event *start, Event *end) {
-  ENTER(cuEventElapsedTime_v2);
-  LEAVE(elapsed(milliseconds, start, end), "");
-}
+EXPORTED(cuEventElapsedTime, (float *milliseconds, Event *start, Event *end), elapsed(milliseconds, start, end))
+EXPORTED(cuEventElapsedTime_v2, (float *milliseconds, Event *start, Event *end), elapsed(milliseconds, start, end))

@@ -8,7 +8,4 @@
 /* CUDA_ERROR_INVALID_HANDLE for what is neither a living stream nor one of the default ones. */
 CUresult cl_check_stream(const void *stream);
 
-#define NEED_STREAM(stream) \
-  if (cl_check_stream(stream)) LEAVE(CUDA_ERROR_INVALID_HANDLE, "")
-
 #endif

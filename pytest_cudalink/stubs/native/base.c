@@ -1,8 +1,9 @@
 /* The part that is the same in every stub: find the library once, look each function up at its first call.
  *
- * No lock is taken anywhere. A thread may be inside the loader already when it calls a stub (a constructor), and a thread
- * that waits for another one which waits for the loader's lock would never come back. Instead every thread that meets an
- * unresolved function searches by itself, all of them by the same rules, and the first to finish publishes its answer. */
+ * No lock is taken anywhere. A thread may be inside the loader already when it calls a stub (a constructor), and a
+ * thread that waits for another one which waits for the loader's lock would never come back. Instead every thread that
+ * meets an unresolved function searches by itself, all of them by the same rules, and the first to finish publishes its
+ * answer. */
 
 #if defined(_WIN32)
 #error "cudalink stubs are written for Linux; there is no Windows implementation"
@@ -17,28 +18,28 @@
 typedef void (*stub_function)(void);
 
 struct stub_entry {
-  const char *symbol;                                        /* exact entry point */
-  const char *older;                                         /* same signature in older libraries, or NULL */
-  int optional;                                              /* tier */
-  stub_function fallback;                                    /* zeroes the outputs and returns the error */
-  stub_function (*adapt)(void *handle, stub_function real);  /* puts something between, or NULL */
+  const char *symbol;                                       /* exact entry point */
+  const char *older;                                        /* same signature in older libraries, or NULL */
+  int optional;                                             /* tier */
+  stub_function fallback;                                   /* zeroes the outputs and returns the error */
+  stub_function (*adapt)(void *handle, stub_function real); /* puts something between, or NULL */
 };
 
-/* What the search came to; published once, never changed, never freed. */
+/* The result of the search; published once, never changed, never freed. */
 struct stub_choice {
-  void *handle;        /* NULL: there is no library */
+  void *handle; /* NULL: there is no library */
   const char *file;
-  const char *why;     /* the rule that found it */
-  const char *looked;  /* where it was looked for, and what went wrong there */
+  const char *why;    /* the rule that found it */
+  const char *looked; /* where it was looked for, and what went wrong there */
 };
 
 static const struct stub_entry stub_entries[STUB_COUNT];
-extern stub_function STUB_SLOTS[STUB_COUNT] __attribute__((visibility("hidden")));
+extern _Atomic(stub_function) STUB_SLOTS[STUB_COUNT] __attribute__((visibility("hidden")));
 extern const ElfW(Addr) STUB_TRAMPOLINES[STUB_COUNT] __attribute__((visibility("hidden")));
-static struct stub_choice *stub_chosen;
-static char *stub_in_process; /* "" : nothing was in the process before the first search */
-static char *stub_description;
-static const struct stub_choice stub_no_memory = {NULL, NULL, "out of memory", "nowhere: out of memory"};
+static _Atomic(struct stub_choice *) stub_chosen;
+static _Atomic(char *) stub_in_process; /* "" : nothing was in the process before the first search */
+static _Atomic(char *) stub_description;
+static const struct stub_choice stub_no_memory = {.why = "out of memory", .looked = "nowhere: out of memory"};
 
 /* Other stubs know by this symbol that a library is a stub and not the real one. */
 STUB_EXPORT __attribute__((weak)) const char cudalink_stub_marker[] = "pytest-cudalink";
@@ -52,8 +53,7 @@ struct stub_text {
 
 static void stub_add(struct stub_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static void stub_add(struct stub_text *text, const char *format, ...)
-{
+static void stub_add(struct stub_text *text, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
   int needed = vsnprintf(NULL, 0, format, arguments);
@@ -71,8 +71,7 @@ static void stub_add(struct stub_text *text, const char *format, ...)
   va_end(arguments);
 }
 
-static void stub_add_json(struct stub_text *text, const char *value)
-{
+static void stub_add_json(struct stub_text *text, const char *value) {
   if (!value) {
     stub_add(text, "null");
     return;
@@ -89,10 +88,9 @@ static void stub_add_json(struct stub_text *text, const char *value)
 
 /* ---- what is already in the process ---- */
 
-/* Place of a file name among the wanted names: 0 is the newest; -1 is another library. Takes STEM.so.N…, and STEM-HASH.so.N…
- * as wheel repair tools rename it. */
-static int stub_rank(const char *path)
-{
+/* Place of a file name among the wanted names: 0 is the newest; -1 is another library. Takes STEM.so.N…, and
+ * STEM-HASH.so.N… as wheel repair tools rename it. */
+static int stub_rank(const char *path) {
   const char *name = strrchr(path, '/');
   name = name ? name + 1 : path;
   size_t stem = sizeof STUB_STEM - 1;
@@ -106,7 +104,8 @@ static int stub_rank(const char *path)
   for (int rank = 0; stub_names[rank]; rank++) {
     const char *wanted = stub_names[rank] + stem; /* ".so.12" */
     size_t length = strlen(wanted);
-    if (!strncmp(rest, wanted, length) && (!rest[length] || (rest[length] == '.' && strcmp(wanted, ".so")))) return rank;
+    if (!strncmp(rest, wanted, length) && (!rest[length] || (rest[length] == '.' && strcmp(wanted, ".so"))))
+      return rank;
   }
   return -1;
 }
@@ -116,8 +115,7 @@ struct stub_scan {
   char path[PATH_MAX];
 };
 
-static int stub_visit(struct dl_phdr_info *info, size_t size, void *data)
-{
+static int stub_visit(struct dl_phdr_info *info, size_t size, void *data) {
   struct stub_scan *scan = data;
   (void)size;
   if (!info->dlpi_name || strlen(info->dlpi_name) >= sizeof scan->path) return 0;
@@ -129,10 +127,9 @@ static int stub_visit(struct dl_phdr_info *info, size_t size, void *data)
   return 0;
 }
 
-/* A handle, but never one of a stub: two stubs that point at each other would call in circles. So would a library that is
- * linked with one, for every function that it lacks itself: the loader looks for it in what the library needs, too. */
-static void *stub_open(const char *name, int mode, const char **fault)
-{
+/* A handle, but never one of a stub: two stubs that point at each other would call in circles. So would a library that
+ * is linked with one, for every function that it lacks itself: the loader also looks in what the library needs. */
+static void *stub_open(const char *name, int mode, const char **fault) {
   void *handle = dlopen(name, mode | RTLD_LAZY | RTLD_LOCAL);
   if (!handle) {
     const char *text = dlerror();
@@ -148,8 +145,7 @@ static void *stub_open(const char *name, int mode, const char **fault)
   return handle;
 }
 
-static const char *stub_file_of(void *handle)
-{
+static const char *stub_file_of(void *handle) {
   struct link_map *map = NULL;
   if (dlinfo(handle, RTLD_DI_LINKMAP, &map) || !map || !map->l_name) return "";
   return map->l_name;
@@ -157,11 +153,10 @@ static const char *stub_file_of(void *handle)
 
 /* The copy that was in the process before this stub opened anything: every thread gets the same answer, also one that
  * looks while another thread is already opening a file. Returns its path, "" for none. */
-static const char *stub_find_in_process(void)
-{
-  char *known = __atomic_load_n(&stub_in_process, __ATOMIC_ACQUIRE);
+static const char *stub_find_in_process(void) {
+  char *known = atomic_load(&stub_in_process);
   if (known) return known;
-  struct stub_scan scan = {-1, ""};
+  struct stub_scan scan = {.rank = -1};
   dl_iterate_phdr(stub_visit, &scan);
   for (int rank = 0; stub_names[rank] && (scan.rank < 0 || rank < scan.rank); rank++) {
     /* by SONAME: the file may be called anything */
@@ -178,7 +173,7 @@ static const char *stub_find_in_process(void)
   char *found = strdup(scan.path);
   if (!found) return "";
   char *before = NULL;
-  if (__atomic_compare_exchange_n(&stub_in_process, &before, found, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return found;
+  if (atomic_compare_exchange_strong(&stub_in_process, &before, found)) return found;
   free(found);
   return before;
 }

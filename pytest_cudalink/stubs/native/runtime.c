@@ -12,8 +12,7 @@ struct stub_binding {
   ElfW(Addr) caller, trampoline, function;
 };
 
-static int stub_bind(struct dl_phdr_info *info, size_t size, void *data)
-{
+static int stub_bind(struct dl_phdr_info *info, size_t size, void *data) {
   const struct stub_binding *binding = data;
   const ElfW(Dyn) *dynamic = NULL;
   const ElfW(Rela) *slots = NULL;
@@ -36,16 +35,17 @@ static int stub_bind(struct dl_phdr_info *info, size_t size, void *data)
   }
   for (size_t i = 0; slots && i < bytes / sizeof *slots; i++) {
     if (ELF64_R_TYPE(slots[i].r_info) != STUB_JUMP_SLOT) continue;
-    ElfW(Addr) *slot = (ElfW(Addr) *)(info->dlpi_addr + slots[i].r_offset);
-    if (__atomic_load_n(slot, __ATOMIC_RELAXED) != binding->trampoline) continue;
-    int writable = 0;
+    _Atomic(ElfW(Addr)) *slot = (_Atomic(ElfW(Addr)) *)(info->dlpi_addr + slots[i].r_offset);
+    if (atomic_load(slot) != binding->trampoline) continue;
+    enum { IN_WRITABLE_PART = 1, READ_ONLY_ONCE_BOUND = 2 };
+    int place = 0;
     for (int j = 0; j < info->dlpi_phnum; j++) {
       const ElfW(Phdr) *part = &info->dlpi_phdr[j];
       if (slots[i].r_offset - part->p_vaddr >= part->p_memsz) continue;
-      if (part->p_type == PT_LOAD && part->p_flags & PF_W) writable |= 1;
-      if (part->p_type == PT_GNU_RELRO) writable |= 2; /* read-only once everything is bound */
+      if (part->p_type == PT_LOAD && part->p_flags & PF_W) place |= IN_WRITABLE_PART;
+      if (part->p_type == PT_GNU_RELRO) place |= READ_ONLY_ONCE_BOUND;
     }
-    if (writable == 1) __atomic_store_n(slot, binding->function, __ATOMIC_RELEASE);
+    if (place == IN_WRITABLE_PART) atomic_store(slot, binding->function);
   }
   return 1;
 }
@@ -53,17 +53,16 @@ static int stub_bind(struct dl_phdr_info *info, size_t size, void *data)
 /* What the loader does for a lazily bound call, once more: the caller's own slot for this function, which holds our
  * trampoline, gets the function itself. From then on its calls cost what a direct call costs. Only slots for calls are
  * changed, never an address that a program may compare; where they are read-only, the trampoline stays between. */
-static void stub_bind_caller(void *caller, unsigned index, stub_function function)
-{
-  struct stub_binding binding = {(ElfW(Addr))caller, STUB_TRAMPOLINES[index], (ElfW(Addr))function};
+static void stub_bind_caller(void *caller, unsigned index, stub_function function) {
+  struct stub_binding binding = {
+      .caller = (ElfW(Addr))caller, .trampoline = STUB_TRAMPOLINES[index], .function = (ElfW(Addr))function};
   dl_iterate_phdr(stub_bind, &binding);
 }
 
 /* ---- what the trampolines and the fallbacks call ---- */
 
 /* The function behind slot INDEX, at its first call. CALLER is an address in the calling library. */
-STUB_HIDDEN stub_function STUB_RESOLVE(unsigned index, void *caller)
-{
+STUB_HIDDEN stub_function STUB_RESOLVE(unsigned index, void *caller) {
   int saved = errno;
   const struct stub_entry *entry = &stub_entries[index];
   const struct stub_choice *choice = stub_choose(caller);
@@ -71,46 +70,43 @@ STUB_HIDDEN stub_function STUB_RESOLVE(unsigned index, void *caller)
   if (function && entry->adapt) function = entry->adapt(choice->handle, function);
   if (function) stub_bind_caller(caller, index, function);
   else function = entry->fallback;
-  if (choice != &stub_no_memory) __atomic_store_n(&STUB_SLOTS[index], function, __ATOMIC_RELEASE);
+  if (choice != &stub_no_memory) atomic_store(&STUB_SLOTS[index], function);
   errno = saved;
   return function;
 }
 
-__attribute__((unused)) static int stub_failed(int missing_library, int missing_symbol)
-{
-  __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the slot was read before the choice is */
-  const struct stub_choice *choice = __atomic_load_n(&stub_chosen, __ATOMIC_ACQUIRE);
+__attribute__((unused)) static int stub_failed(int missing_library, int missing_symbol) {
+  atomic_thread_fence(memory_order_acquire); /* the slot was read before the choice is */
+  const struct stub_choice *choice = atomic_load(&stub_chosen);
   return choice && choice->handle ? missing_symbol : missing_library;
 }
 
 /* What is missing and where it was looked for; never NULL, lives as long as the stub. */
-__attribute__((unused)) static const char *stub_complaint(const char *function)
-{
-  static char *text;
-  char *known = __atomic_load_n(&text, __ATOMIC_ACQUIRE);
+__attribute__((unused)) static const char *stub_complaint(const char *function) {
+  static _Atomic(char *) text;
+  char *known = atomic_load(&text);
   if (known) return known;
   const struct stub_choice *choice = stub_choose(NULL);
-  struct stub_text made = {NULL, 0, 0};
-  if (choice->handle)
-    stub_add(&made, STUB_FILE ": %s lacks %s, so errors cannot be explained", choice->file, function);
+  struct stub_text made = {.bytes = NULL};
+  if (choice->handle) stub_add(&made, STUB_FILE ": %s lacks %s, so errors cannot be explained", choice->file, function);
   else
     stub_add(&made, STUB_FILE ": no " STUB_STEM " was found; looked in %s. Install it, or name it in " STUB_VARIABLE,
              choice->looked);
   if (!made.bytes) return STUB_FILE ": no " STUB_STEM " was found";
-  if (__atomic_compare_exchange_n(&text, &known, made.bytes, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return made.bytes;
+  if (atomic_compare_exchange_strong(&text, &known, made.bytes)) return made.bytes;
   free(made.bytes);
   return known;
 }
 
-/* JSON: library, stub, file, version, why, looked, functions, missing (symbols), degraded (tiers). Searches, if no call did so before. */
-STUB_EXPORT const char *STUB_DESCRIBE(void)
-{
-  char *known = __atomic_load_n(&stub_description, __ATOMIC_ACQUIRE);
+/* JSON: library, stub, file, version, why, looked, functions, missing (symbols), degraded (tiers). Searches, if no call
+ * did so before. */
+STUB_EXPORT const char *STUB_DESCRIBE(void) {
+  char *known = atomic_load(&stub_description);
   if (known) return known;
   int saved = errno, first = 1, degraded[2] = {0, 0};
   const struct stub_choice *choice = stub_choose(__builtin_return_address(0));
   int version = choice->handle ? stub_version(choice->handle) : 0;
-  struct stub_text text = {NULL, 0, 0};
+  struct stub_text text = {.bytes = NULL};
   stub_add(&text, "{\"library\": \"" STUB_LIBRARY "\", \"stub\": \"" STUB_FILE "\", \"file\": ");
   stub_add_json(&text, choice->file);
   if (version) stub_add(&text, ", \"version\": \"%d.%d\", \"why\": ", version / 1000, version % 1000 / 10);
@@ -129,8 +125,7 @@ STUB_EXPORT const char *STUB_DESCRIBE(void)
            degraded[1] ? "\"optional\"" : "");
   errno = saved;
   if (!text.bytes) return "{}";
-  if (__atomic_compare_exchange_n(&stub_description, &known, text.bytes, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-    return text.bytes;
+  if (atomic_compare_exchange_strong(&stub_description, &known, text.bytes)) return text.bytes;
   free(text.bytes);
   return known;
 }

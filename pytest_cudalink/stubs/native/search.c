@@ -8,8 +8,7 @@ struct stub_search {
 
 static void stub_place(struct stub_search *search, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static void stub_place(struct stub_search *search, const char *format, ...)
-{
+static void stub_place(struct stub_search *search, const char *format, ...) {
   char place[PATH_MAX + 64];
   va_list arguments;
   va_start(arguments, format);
@@ -19,8 +18,7 @@ static void stub_place(struct stub_search *search, const char *format, ...)
 }
 
 /* Take a file if it is there and can be opened; a file that is there and cannot be opened is reported. */
-static int stub_take_file(struct stub_search *search, const char *path, const char *why)
-{
+static int stub_take_file(struct stub_search *search, const char *path, const char *why) {
   const char *fault = NULL;
   if (access(path, F_OK)) return 0;
   search->handle = stub_open(path, 0, &fault);
@@ -29,8 +27,7 @@ static int stub_take_file(struct stub_search *search, const char *path, const ch
   return search->handle != NULL;
 }
 
-static int stub_take_from(struct stub_search *search, const char *folder, const char *why)
-{
+static int stub_take_from(struct stub_search *search, const char *folder, const char *why) {
   char path[PATH_MAX];
   for (int rank = 0; stub_names[rank]; rank++)
     if (snprintf(path, sizeof path, "%s/%s", folder, stub_names[rank]) < (int)sizeof path &&
@@ -40,8 +37,7 @@ static int stub_take_from(struct stub_search *search, const char *folder, const 
 }
 
 /* Wheels: nvidia/…/lib below a folder that contains FILE, or below one that contains that folder, and so on. */
-static int stub_take_beside(struct stub_search *search, const char *file, const char *why)
-{
+static int stub_take_beside(struct stub_search *search, const char *file, const char *why) {
   char folder[PATH_MAX], path[PATH_MAX];
   if (!file || file[0] != '/' || strlen(file) >= sizeof folder) return 0;
   strcpy(folder, file);
@@ -56,8 +52,7 @@ static int stub_take_beside(struct stub_search *search, const char *file, const 
   return 0;
 }
 
-static int stub_take_beside_address(struct stub_search *search, void *address, const char *why)
-{
+static int stub_take_beside_address(struct stub_search *search, void *address, const char *why) {
   Dl_info info;
   char real[PATH_MAX];
   if (!stub_wheels[0] || !address || !dladdr(address, &info) || !info.dli_fname) return 0;
@@ -75,10 +70,10 @@ static const char *const stub_home_folders[] = {
 #else
     "targets/sbsa-linux/lib",
 #endif
-    NULL};
+    NULL,
+};
 
-static int stub_take_home(struct stub_search *search, const char *home, const char *why)
-{
+static int stub_take_home(struct stub_search *search, const char *home, const char *why) {
   char folder[PATH_MAX];
   for (int i = 0; stub_home_folders[i]; i++)
     if (snprintf(folder, sizeof folder, "%s/%s", home, stub_home_folders[i]) < (int)sizeof folder &&
@@ -88,14 +83,12 @@ static int stub_take_home(struct stub_search *search, const char *home, const ch
 }
 
 /* The environment counts only where it is the user's own. */
-static const char *stub_setting(const char *name)
-{
+static const char *stub_setting(const char *name) {
   const char *value = secure_getenv(name);
   return value && *value ? value : NULL;
 }
 
-static int stub_take_variable(struct stub_search *search, const char *name, const char *why)
-{
+static int stub_take_variable(struct stub_search *search, const char *name, const char *why) {
   const char *home = stub_setting(name);
   if (!home) {
     stub_place(search, "%s (not set)", name);
@@ -108,8 +101,7 @@ static int stub_take_variable(struct stub_search *search, const char *name, cons
 enum { STUB_TOOLKITS = 32 };
 
 /* /usr/local/cuda, then /usr/local/cuda-13.0, /usr/local/cuda-12.9 …, newest first. */
-static int stub_take_installed(struct stub_search *search)
-{
+static int stub_take_installed(struct stub_search *search) {
   static const char why[] = "toolkit in /usr/local";
   struct {
     int major, minor;
@@ -122,7 +114,8 @@ static int stub_take_installed(struct stub_search *search)
   if (!folder) return 0;
   for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
     int major, minor = 0;
-    if (strlen(entry->d_name) >= sizeof found[0].name || sscanf(entry->d_name, "cuda-%d.%d", &major, &minor) < 1) continue;
+    if (strlen(entry->d_name) >= sizeof found[0].name || sscanf(entry->d_name, "cuda-%d.%d", &major, &minor) < 1)
+      continue;
     int at = count;
     while (at && (found[at - 1].major < major || (found[at - 1].major == major && found[at - 1].minor < minor))) at--;
     if (at == STUB_TOOLKITS) continue; /* older than all that there is room for */
@@ -141,8 +134,7 @@ static int stub_take_installed(struct stub_search *search)
   return 0;
 }
 
-static void stub_look(struct stub_search *search, void *caller)
-{
+static void stub_look(struct stub_search *search, void *caller) {
   const char *fault = NULL;
   const char *given = stub_setting(STUB_VARIABLE);
   struct stat status;
@@ -184,14 +176,13 @@ static void stub_look(struct stub_search *search, void *caller)
   if (STUB_HOMES) stub_take_installed(search);
 }
 
-/* Major * 1000 + minor * 10, or 0 when the library does not tell. */
-static int stub_version(void *handle)
-{
+/* Major * 1000 + minor * 10, or 0 when the library does not say. */
+static int stub_version(void *handle) {
 #if STUB_VERSION_KIND == 1
   int (*ask)(int *) = (int (*)(int *))dlsym(handle, STUB_VERSION_SYMBOL);
   int version = 0;
   if (ask && !ask(&version)) return version;
-  /* CUDA 11's runtime does not tell without a driver */
+  /* without a driver CUDA 11's runtime does not answer */
   return STUB_HINT_VERSION && dlsym(handle, STUB_HINT_SYMBOL) ? STUB_HINT_VERSION : 0;
 #elif STUB_VERSION_KIND == 2
   int (*ask)(int *, int *) = (int (*)(int *, int *))dlsym(handle, STUB_VERSION_SYMBOL);
@@ -205,8 +196,7 @@ static int stub_version(void *handle)
 
 /* A library may open another one by name and rely on its own RUNPATH for it; NVRTC 13.0 has none (other releases have).
  * Opened here, from the same folder, it is in the process when it is asked for. */
-static void stub_open_companion(void *handle)
-{
+static void stub_open_companion(void *handle) {
   char path[PATH_MAX], name[64];
   const char *file = stub_file_of(handle), *slash = strrchr(file, '/');
   int version = *STUB_COMPANION ? stub_version(handle) : 0;
@@ -216,18 +206,16 @@ static void stub_open_companion(void *handle)
   if (!access(path, F_OK) && !dlopen(path, RTLD_LAZY | RTLD_LOCAL)) dlerror();
 }
 
-static stub_function stub_symbol(void *handle, const struct stub_entry *entry)
-{
+static stub_function stub_symbol(void *handle, const struct stub_entry *entry) {
   void *found = dlsym(handle, entry->symbol);
   if (!found && entry->older) found = dlsym(handle, entry->older);
   return (stub_function)(uintptr_t)found;
 }
 
 /* Under CUDALINK_STUBS_VERBOSE=1: one line, by one write. */
-static void stub_report(const struct stub_choice *choice)
-{
+static void stub_report(const struct stub_choice *choice) {
   const char *switch_ = stub_setting("CUDALINK_STUBS_VERBOSE");
-  struct stub_text line = {NULL, 0, 0};
+  struct stub_text line = {.bytes = NULL};
   if (!switch_ || !strcmp(switch_, "0")) return;
   if (choice->handle) {
     int version = stub_version(choice->handle), missing = 0;
@@ -241,16 +229,15 @@ static void stub_report(const struct stub_choice *choice)
   } else {
     stub_add(&line, "cudalink stubs: " STUB_FILE " found no " STUB_STEM ": looked in %s\n", choice->looked);
   }
-  if (line.bytes && write(2, line.bytes, line.length) < 0) { /* nobody to tell */
+  if (line.bytes && write(2, line.bytes, line.length) < 0) { /* the report is lost, and the search is not */
   }
   free(line.bytes);
 }
 
-static const struct stub_choice *stub_choose(void *caller)
-{
-  struct stub_choice *known = __atomic_load_n(&stub_chosen, __ATOMIC_ACQUIRE);
+static const struct stub_choice *stub_choose(void *caller) {
+  struct stub_choice *known = atomic_load(&stub_chosen);
   if (known) return known;
-  struct stub_search search = {NULL, NULL, {NULL, 0, 0}};
+  struct stub_search search = {.handle = NULL};
   stub_look(&search, caller);
   struct stub_choice *mine = malloc(sizeof *mine);
   if (!mine) {
@@ -262,7 +249,7 @@ static const struct stub_choice *stub_choose(void *caller)
   mine->looked = search.looked.bytes ? search.looked.bytes : "";
   mine->file = search.handle ? stub_file_of(search.handle) : NULL;
   if (mine->handle) stub_open_companion(mine->handle);
-  if (__atomic_compare_exchange_n(&stub_chosen, &known, mine, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+  if (atomic_compare_exchange_strong(&stub_chosen, &known, mine)) {
     stub_report(mine);
     return mine;
   }

@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPECT(code, expression)                                                                            \
-  do {                                                                                                      \
-    int answer = (int)(expression);                                                                         \
-    if (answer != (int)(code)) {                                                                                 \
-      fprintf(stderr, "%s:%d: %s is %d, not %d\n", __FILE__, __LINE__, #expression, answer, (int)(code));   \
-      exit(1);                                                                                              \
-    }                                                                                                       \
+#define EXPECT(code, expression)                                                                          \
+  do {                                                                                                    \
+    int answer = (int)(expression);                                                                       \
+    if (answer != (int)(code)) {                                                                          \
+      fprintf(stderr, "%s:%d: %s is %d, not %d\n", __FILE__, __LINE__, #expression, answer, (int)(code)); \
+      exit(1);                                                                                            \
+    }                                                                                                     \
   } while (0)
 #define OK(expression) EXPECT(CUDA_SUCCESS, expression)
 #define TRUE(expression) EXPECT(1, !!(expression))
@@ -148,17 +148,31 @@ static void memory(void) {
   TRUE(host[0] == 7 && host[20] == 4);
   EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(host, second + 1, SIZE));
   CUDA_MEMCPY2D flat = {
-      .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = first, .srcPitch = 64,
-      .dstMemoryType = CU_MEMORYTYPE_HOST,   .dstHost = host,    .dstPitch = 100,
-      .dstXInBytes = 36, .WidthInBytes = 64, .Height = 40,
+      .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+      .srcDevice = first,
+      .srcPitch = 64,
+      .dstMemoryType = CU_MEMORYTYPE_HOST,
+      .dstHost = host,
+      .dstPitch = 100,
+      .dstXInBytes = 36,
+      .WidthInBytes = 64,
+      .Height = 40,
   };
   OK(cuMemcpy2D(&flat));
   flat.Height = SIZE / 64 + 1;
   EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D(&flat));
   CUDA_MEMCPY3D box = {
-      .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = first,  .srcPitch = 16, .srcHeight = 16,
-      .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = second, .dstPitch = 16, .dstHeight = 16,
-      .WidthInBytes = 16, .Height = 16, .Depth = 16,
+      .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+      .srcDevice = first,
+      .srcPitch = 16,
+      .srcHeight = 16,
+      .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+      .dstDevice = second,
+      .dstPitch = 16,
+      .dstHeight = 16,
+      .WidthInBytes = 16,
+      .Height = 16,
+      .Depth = 16,
   };
   OK(cuMemcpy3D(&box));
   box.Depth = (size_t)-1;
@@ -196,10 +210,11 @@ static void modules(void) {
   unsigned number, count;
   void *cubin = sample("13.0/linked.cubin", &size);
   OK(cuModuleLoadData(&module, cubin));
-  free(cubin); /* nothing refers to it any more */
+  free(cubin); /* nothing refers to it now */
   OK(cuModuleGetFunction(&function, module, "apply_transform"));
   EXPECT(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&function, module, "apply_transforms"));
-  for (int attribute = -1; attribute < 20; attribute++) cuFuncGetAttribute(&value, (CUfunction_attribute)attribute, function);
+  for (int attribute = -1; attribute < 20; attribute++)
+    cuFuncGetAttribute(&value, (CUfunction_attribute)attribute, function);
   OK(cuFuncGetName(&name, function));
   OK(cuFuncGetParamInfo(function, 2, &offset, &bytes));
   EXPECT(CUDA_ERROR_INVALID_VALUE, cuFuncGetParamInfo(function, 3, &offset, &bytes));
@@ -229,15 +244,20 @@ static void modules(void) {
 /* One link with logs; the memory of the options lives until destroy, as the contract wants it. */
 static void link(CUresult add, CUresult complete, const char *const *names, const CUjitInputType *types, int inputs) {
   char error[512], info[512];
-  CUjit_option keys[] = {CU_JIT_WALL_TIME, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
-                         CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_LOG_VERBOSE};
+  CUjit_option keys[] = {CU_JIT_WALL_TIME,
+                         CU_JIT_INFO_LOG_BUFFER,
+                         CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                         CU_JIT_ERROR_LOG_BUFFER,
+                         CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+                         CU_JIT_LOG_VERBOSE};
   void *values[] = {NULL, info, (void *)sizeof info, error, (void *)sizeof error, (void *)1};
   CUlinkState state;
   OK(cuLinkCreate(6, keys, values, &state));
   for (int at = 0; at < inputs; at++) {
     size_t size;
     void *data = sample(names[at], &size);
-    EXPECT(at == inputs - 1 ? add : CUDA_SUCCESS, cuLinkAddData(state, types[at], data, size, names[at], 0, NULL, NULL));
+    EXPECT(at == inputs - 1 ? add : CUDA_SUCCESS,
+           cuLinkAddData(state, types[at], data, size, names[at], 0, NULL, NULL));
     free(data); /* no reference is kept */
   }
   void *image;
@@ -255,18 +275,22 @@ static void link(CUresult add, CUresult complete, const char *const *names, cons
 }
 
 static void links(void) {
-  const CUjitInputType all_ptx[] = {CU_JIT_INPUT_PTX, CU_JIT_INPUT_PTX}, cubins[] = {CU_JIT_INPUT_CUBIN, CU_JIT_INPUT_CUBIN};
-  const CUjitInputType fat[] = {CU_JIT_INPUT_PTX, CU_JIT_INPUT_FATBINARY}, object[] = {CU_JIT_INPUT_PTX, CU_JIT_INPUT_OBJECT};
+  const CUjitInputType all_ptx[] = {CU_JIT_INPUT_PTX, CU_JIT_INPUT_PTX},
+                       cubins[] = {CU_JIT_INPUT_CUBIN, CU_JIT_INPUT_CUBIN};
+  const CUjitInputType fat[] = {CU_JIT_INPUT_PTX, CU_JIT_INPUT_FATBINARY},
+                       object[] = {CU_JIT_INPUT_PTX, CU_JIT_INPUT_OBJECT};
   const CUjitInputType archive[] = {CU_JIT_INPUT_PTX, CU_JIT_INPUT_LIBRARY}, lto[] = {CU_JIT_INPUT_NVVM};
   link(0, 0, (const char *[]){"13.0/main.ptx", "13.0/user.ptx"}, all_ptx, 2);
   link(0, 0, (const char *[]){"13.0/main.cubin", "13.0/user.cubin"}, cubins, 2);
   link(0, 0, (const char *[]){"13.0/main.ptx", "nvcc/user.fatbin"}, fat, 2);
   link(0, 0, (const char *[]){"13.0/main.ptx", "nvcc/user.o"}, object, 2);
   link(0, 0, (const char *[]){"13.0/main.ptx", "nvcc/user.a"}, archive, 2);
-  link(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, CUDA_ERROR_JIT_COMPILER_NOT_FOUND, (const char *[]){"13.0/main.ltoir"}, lto, 1);
+  link(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, CUDA_ERROR_JIT_COMPILER_NOT_FOUND, (const char *[]){"13.0/main.ltoir"}, lto,
+       1);
   link(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 0, (const char *[]){"13.2/main.ptx"}, all_ptx, 1);
   link(CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_NO_BINARY_FOR_GPU, (const char *[]){"13.2/main.cubin"}, cubins, 1);
-  link(CUDA_ERROR_INVALID_SOURCE, CUDA_ERROR_INVALID_SOURCE, (const char *[]){"13.0/user.ptx", "13.0/user.ptx"}, all_ptx, 2);
+  link(CUDA_ERROR_INVALID_SOURCE, CUDA_ERROR_INVALID_SOURCE, (const char *[]){"13.0/user.ptx", "13.0/user.ptx"},
+       all_ptx, 2);
   CUlinkState state;
   CUjit_option unknown = (CUjit_option)999;
   void *value = NULL;
@@ -337,8 +361,9 @@ int main(int count, char **arguments) {
   int rounds = count > 2 ? atoi(arguments[2]) : 1;
   static const CUjitInputType both[] = {CU_JIT_INPUT_PTX, CU_JIT_INPUT_PTX};
   for (int round = 0; round < rounds; round++) link(0, 0, (const char *[]){"13.0/main.ptx", "13.0/user.ptx"}, both, 2);
-  static const char *const images[] = {"13.0/linked.cubin",    "13.0/main.cubin", "12.9/user.cubin", "nvcc/user-plain.fatbin",
-                                       "nvcc/user-lto.fatbin", "13.0/main.ltoir", "nvcc/user.a"};
+  static const char *const images[] = {
+      "13.0/linked.cubin",    "13.0/main.cubin", "12.9/user.cubin", "nvcc/user-plain.fatbin",
+      "nvcc/user-lto.fatbin", "13.0/main.ltoir", "nvcc/user.a"};
   for (size_t at = 0; at < sizeof images / sizeof *images; at++) damaged(images[at]);
   OK(cuDevicePrimaryCtxRelease(0));
   puts("done");

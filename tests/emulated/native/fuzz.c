@@ -23,10 +23,14 @@ static const struct {
   const char *file;
   CUjitInputType type;
 } samples[] = {
-    {"13.0/main.cubin", CU_JIT_INPUT_CUBIN},       {"13.0/linked.cubin", CU_JIT_INPUT_CUBIN},
-    {"12.9/user.cubin", CU_JIT_INPUT_CUBIN},       {"13.0/main.ptx", CU_JIT_INPUT_PTX},
-    {"nvcc/user.fatbin", CU_JIT_INPUT_FATBINARY},  {"nvcc/user-plain.fatbin", CU_JIT_INPUT_FATBINARY},
-    {"nvcc/user.o", CU_JIT_INPUT_OBJECT},          {"nvcc/user.a", CU_JIT_INPUT_LIBRARY},
+    {"13.0/main.cubin", CU_JIT_INPUT_CUBIN},
+    {"13.0/linked.cubin", CU_JIT_INPUT_CUBIN},
+    {"12.9/user.cubin", CU_JIT_INPUT_CUBIN},
+    {"13.0/main.ptx", CU_JIT_INPUT_PTX},
+    {"nvcc/user.fatbin", CU_JIT_INPUT_FATBINARY},
+    {"nvcc/user-plain.fatbin", CU_JIT_INPUT_FATBINARY},
+    {"nvcc/user.o", CU_JIT_INPUT_OBJECT},
+    {"nvcc/user.a", CU_JIT_INPUT_LIBRARY},
     {"nvcc/user-lto.fatbin", CU_JIT_INPUT_FATBINARY},
 };
 enum { SAMPLES = sizeof samples / sizeof *samples };
@@ -56,7 +60,8 @@ static uint64_t any(uint64_t limit) {
 
 /* One change of the image: its end, a byte, or one of the numbers that point elsewhere. */
 static size_t change(unsigned char *copy, unsigned number) {
-  static const uint64_t numbers[] = {0, 1, 0x7fffffff, 0xffffffff, 0x100000000, 0x7fffffffffffffff, ~(uint64_t)0, 64, 63};
+  static const uint64_t numbers[] = {0,  1, 0x7fffffff, 0xffffffff, 0x100000000, 0x7fffffffffffffff, ~(uint64_t)0,
+                                     64, 63};
   memcpy(copy, data, size);
   state = number;
   any(2);
@@ -98,7 +103,8 @@ static void on_signal(int number) {
 }
 
 /* In the child: everything from `first` on, saying in shared memory how far it is. */
-static void run(CUjitInputType type, unsigned first, unsigned last, volatile unsigned *reached, volatile unsigned *accepted) {
+static void run(CUjitInputType type, unsigned first, unsigned last, volatile unsigned *reached,
+                volatile unsigned *accepted) {
   static char stack[1 << 16];
   stack_t own = {.ss_sp = stack, .ss_size = sizeof stack};
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
@@ -134,7 +140,8 @@ static void run(CUjitInputType type, unsigned first, unsigned last, volatile uns
       size_t bytes;
       int value;
       if (!cuModuleGetFunction(&function, module, "user_transform"))
-        for (int attribute = 0; attribute < 10; attribute++) cuFuncGetAttribute(&value, (CUfunction_attribute)attribute, function);
+        for (int attribute = 0; attribute < 10; attribute++)
+          cuFuncGetAttribute(&value, (CUfunction_attribute)attribute, function);
       cuModuleGetGlobal(&address, &bytes, module, "nothing");
       cuModuleUnload(module);
       ++*accepted;
@@ -170,11 +177,15 @@ int main(int count, char **arguments) {
       if (code == THEIRS) theirs++;
       else if (code == SLOW) slow++;
       else if (code) ours++;
-      if (code) printf("%s, change %u: %s\n", samples[sample].file, shared[0], code == THEIRS ? "killed nvJitLink" : code == SLOW ? "took too long" : "killed the driver");
+      if (code)
+        printf("%s, change %u: %s\n", samples[sample].file, shared[0],
+               code == THEIRS ? "killed nvJitLink"
+               : code == SLOW ? "took too long"
+                              : "killed the driver");
       if (!code) break;
     }
   }
-  printf("%d changes: %u accepted, %u killed nvJitLink, %u took too long, %u killed the driver\n", SAMPLES * (int)changes,
-         shared[1], theirs, slow, ours);
+  printf("%d changes: %u accepted, %u killed nvJitLink, %u took too long, %u killed the driver\n",
+         SAMPLES * (int)changes, shared[1], theirs, slow, ours);
   return ours ? 1 : 0;
 }

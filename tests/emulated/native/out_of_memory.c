@@ -2,8 +2,8 @@
  *
  *     out_of_memory
  *
- * Exit code 1 if an answer is neither the usual one nor CUDA_ERROR_OUT_OF_MEMORY, or if the usual one does not come once
- * there is memory again. */
+ * Exit code 1 if an answer is neither the usual one nor CUDA_ERROR_OUT_OF_MEMORY, or if the usual one does not come
+ * once there is memory again. */
 #define _GNU_SOURCE
 #include <cuda.h>
 
@@ -24,7 +24,7 @@ void *__libc_realloc(void *block, size_t size);
 
 static uintptr_t driver, driver_end;
 static long before_failure = -1; /* allocations until the one that fails; -1: none does */
-static int every; /* all fail after that one too */
+static int every;                /* all fail after that one too */
 static unsigned failures;
 
 static int find_driver(struct dl_phdr_info *info, size_t size, void *data) {
@@ -49,8 +49,12 @@ static int fails(const void *caller) {
 }
 
 void *malloc(size_t size) { return fails(__builtin_return_address(0)) ? NULL : __libc_malloc(size); }
-void *calloc(size_t count, size_t size) { return fails(__builtin_return_address(0)) ? NULL : __libc_calloc(count, size); }
-void *realloc(void *block, size_t size) { return fails(__builtin_return_address(0)) ? NULL : __libc_realloc(block, size); }
+void *calloc(size_t count, size_t size) {
+  return fails(__builtin_return_address(0)) ? NULL : __libc_calloc(count, size);
+}
+void *realloc(void *block, size_t size) {
+  return fails(__builtin_return_address(0)) ? NULL : __libc_realloc(block, size);
+}
 char *strdup(const char *text) {
   char *copy = fails(__builtin_return_address(0)) ? NULL : __libc_malloc(strlen(text) + 1);
   return copy ? strcpy(copy, text) : NULL;
@@ -71,16 +75,19 @@ static void expect(int line, const char *what, int actual, int expected) {
 #define EXPECT(code, expression) expect(__LINE__, #expression, (int)(expression), (int)(code))
 #define OK(expression) EXPECT(CUDA_SUCCESS, expression)
 
-/* The expression again and again, each time with another allocation that fails, until none does; `undo` after a success. */
-#define WITHOUT_MEMORY(expression, undo)                                        \
-  for (long number = 0, done = 0; !done; number++) {                            \
-    unsigned before = failures;                                                 \
-    before_failure = number;                                                    \
-    int code = (int)(expression);                                               \
-    before_failure = -1;                                                        \
-    done = failures == before;                                                  \
-    if (code != CUDA_ERROR_OUT_OF_MEMORY || done) EXPECT(CUDA_SUCCESS, code);   \
-    if (!code) { undo; }                                                        \
+/* The expression again and again, each time with another allocation that fails, until none does; `undo` after a
+ * success. */
+#define WITHOUT_MEMORY(expression, undo)                                      \
+  for (long number = 0, done = 0; !done; number++) {                          \
+    unsigned before = failures;                                               \
+    before_failure = number;                                                  \
+    int code = (int)(expression);                                             \
+    before_failure = -1;                                                      \
+    done = failures == before;                                                \
+    if (code != CUDA_ERROR_OUT_OF_MEMORY || done) EXPECT(CUDA_SUCCESS, code); \
+    if (!code) {                                                              \
+      undo;                                                                   \
+    }                                                                         \
   }
 
 static CUresult link_once(void) {
@@ -97,7 +104,7 @@ static CUresult link_once(void) {
   return result;
 }
 
-/* A violation is counted, though there is no memory to tell it. */
+/* A violation is counted, though there is no memory to report it. */
 static void violation(unsigned options) {
   CUjit_option keys[200];
   void *values[200];

@@ -3,9 +3,9 @@
  *     threads all ROUNDS MAIN.ptx
  *     threads one-state ROUNDS
  *
- * The second is for a driver without nvJitLink, which crashes by itself in a thread whose handle another thread destroyed.
- * Every part begins in all threads at the same moment. Exit code 1 at the first answer that is not among the expected
- * ones. */
+ * The second is for a driver without nvJitLink, which crashes by itself in a thread whose handle another thread
+ * destroyed. Every part begins in all threads at the same moment. Exit code 1 at the first answer that is not among the
+ * expected ones. */
 #include <cuda.h>
 
 #include <pthread.h>
@@ -234,13 +234,13 @@ static void links(void) {
   OK(cuLinkDestroy(state));
 }
 
-static atomic_ulong told;
+static atomic_ulong reported;
 static void hook(const char *event) {
   TRUE(strstr(event, "\"violation\":") != NULL);
-  atomic_fetch_add(&told, 1);
+  atomic_fetch_add(&reported, 1);
 }
 
-/* Each thread changes an option value of its own. */
+/* Each thread changes its own option value. */
 static void violations(void) {
   static uint64_t before;
   CUjit_option keys[] = {CU_JIT_LOG_VERBOSE};
@@ -248,7 +248,7 @@ static void violations(void) {
   CUlinkState state;
   if (together()) {
     before = cudalinkViolationCount();
-    atomic_store(&told, 0);
+    atomic_store(&reported, 0);
   }
   together();
   OK(cuLinkCreate(1, keys, values, &state));
@@ -256,7 +256,7 @@ static void violations(void) {
   OK(cuLinkDestroy(state));
   together();
   EXPECT(THREADS, cudalinkViolationCount() - before);
-  EXPECT(THREADS, atomic_load(&told));
+  EXPECT(THREADS, atomic_load(&reported));
   together();
 }
 
@@ -272,7 +272,7 @@ static void one_state(void) {
   if (together()) {
     OK(cuLinkCreate(1, keys, values, &state));
     atomic_store(&destroyed, 0);
-    atomic_store(&told, 0);
+    atomic_store(&reported, 0);
     before = cudalinkViolationCount();
   }
   together();
@@ -285,7 +285,7 @@ static void one_state(void) {
   EXPECT(1, atomic_load(&destroyed));
   EXPECT(0, cudalinkLiveStates());
   TRUE(cudalinkViolationCount() - before >= THREADS - 1);
-  EXPECT(cudalinkViolationCount() - before, atomic_load(&told));
+  EXPECT(cudalinkViolationCount() - before, atomic_load(&reported));
   together();
 }
 
