@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cudalink import cli
-from pytest_cudalink.matrix import CellsError, load_cells, select
+from pytest_cudalink.matrix import CellsError, lines, load_cells, select
 from pytest_cudalink.matrix.excludes import REASONS
 from pytest_cudalink.matrix.keys import KEYS
 from pytest_cudalink.matrix.schema import schema
