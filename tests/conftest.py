@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from pytest_cudalink import probes, toolchains
 from pytest_cudalink.linker import ObjectCode, forcing
+from pytest_cudalink.plugin.pytest_private import rename
 from pytest_cudalink.plugin.settings import OPTIONS
 from pytest_cudalink.versions import CudaVersion
 from tests.nested import Forks, NestedPytest
@@ -30,6 +31,17 @@ settings.register_profile(
 )
 settings.register_profile("long", deadline=None, max_examples=20_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give tests the suffix by which xdist keeps a group on one worker: xdist 3.8 sets it in vain on pytest 9.2."""
+    if not getattr(config.option, "loadgroup", False):
+        return
+    for item in items:
+        mark = item.get_closest_marker("xdist_group")
+        if mark is not None and not item.nodeid.endswith(f"@{mark.args[0]}"):
+            rename(item, f"{item.nodeid}@{mark.args[0]}")
 
 
 @pytest.fixture(scope="session")
