@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from .run import is_on_emulated_driver
 from .settings import OF_EMULATION, OPTIONS, Option, Setting, check
 
 if TYPE_CHECKING:
     from ..emulator import Emulation
     from .settings import Settings
 
-__all__ = ["asked", "inherited", "is_in_environment", "load"]
+__all__ = ["asked", "inherited", "load"]
 
 _INHERITED: Final = pytest.StashKey[bool]()
 
@@ -28,18 +29,11 @@ def load(config: pytest.Config, settings: Settings) -> None:
     pytest.UsageError
         If it cannot: another libcuda is loaded already, the native libraries are not built, no version is known.
     """
-    if settings.keeps_driver and not is_in_environment():
-        return
-    config.stash[_INHERITED] = settings.driver.value == "auto" and is_in_environment()
+    config.stash[_INHERITED] = settings.driver.value == "auto" and is_on_emulated_driver()
     before = dict(os.environ)
     _apply(settings)
     changed = {name: before.get(name) for name, value in os.environ.items() if before.get(name) != value}
     config.add_cleanup(partial(_restore, changed))
-
-
-def is_in_environment() -> bool:
-    """Whether this process was started on an emulated driver, as `cudalink driver run` does."""
-    return "CUDALINK_EMULATOR_VERSION" in os.environ
 
 
 def inherited(config: pytest.Config) -> bool:

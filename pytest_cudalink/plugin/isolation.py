@@ -168,11 +168,18 @@ def _run_child(run: Run, item: pytest.Item, folder: Path) -> _End:
     events = folder / "events"
     given = os.environ.get("CUDALINK_EMULATOR_EVENTS") or run.settings.events.value
     options = {name: getattr(config.option, name) for name in _HANDED_OVER if hasattr(config.option, name)}
-    task = Task(item.nodeid, str(item.path), str(folder / "reports"), str(events), run.worker, options)
+    task = Task(
+        nodeid=item.nodeid,
+        path=str(item.path),
+        reports=str(folder / "reports"),
+        events=str(events),
+        worker=run.worker,
+        options=options,
+    )
     environment = {
         **os.environ,
         **run.withheld,
-        "CUDALINK_ISOLATED": json.dumps(task._asdict()),
+        "CUDALINK_ISOLATED": json.dumps(vars(task)),
         "CUDALINK_EMULATOR_EVENTS": str(events),
         "PYTHONFAULTHANDLER": "1",
     }

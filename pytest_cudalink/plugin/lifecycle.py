@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from . import backends, driver, marker, settings
-from .plan import PLAN
-from .run import RUN, CurrentTest, Part, Run, run_of, task_of
+from . import backends, marker, settings
+from .run import RUN, CurrentTest, Part, Run, is_on_emulated_driver, run_of, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -159,7 +158,10 @@ def configure(config: pytest.Config) -> None:
 
 
 def _load_libraries(run: Run) -> None:
-    driver.load(run.config, run.settings)
+    if is_on_emulated_driver() or not run.settings.keeps_driver:
+        from . import driver
+
+        driver.load(run.config, run.settings)
     if run.settings.nvjitlink.value != "auto":
         from . import nvjitlink
 
@@ -183,7 +185,7 @@ def _start_xdist(run: Run) -> None:
 
 def _start_driver(run: Run) -> None:
     """Watch the memory that an emulated driver is given, and the faults of the run."""
-    if "pytest_cudalink.process.preload" not in sys.modules and not driver.is_in_environment():
+    if "pytest_cudalink.process.preload" not in sys.modules and not is_on_emulated_driver():
         return
     from ..process import preload
     from . import faults
@@ -244,9 +246,7 @@ def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
     if planned:
         run.part("marked-tests")
     run.collected = True
-    isolated = run.settings.isolate.value == "yes" or (
-        planned and any(item.stash[PLAN].isolate for item in items if PLAN in item.stash)
-    )
+    isolated = run.settings.isolate.value == "yes" or (planned and marker.isolates(items))
     if isolated and not run.is_isolated:
         run.part("isolation")
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from ..compat.names import BACKENDS, MARKER_BACKENDS, POLICIES
-from .plan import PLAN, MarkerPlan
 from .run import run_of
 
-__all__ = ["EACH", "MARKER", "check", "parametrize", "register"]
+if TYPE_CHECKING:
+    from .plan import MarkerPlan
+
+__all__ = ["EACH", "MARKER", "check", "isolates", "parametrize", "register"]
 
 #: Signature and explanation, as ``pytest --markers`` shows them.
 MARKER: Final = (
@@ -87,8 +89,16 @@ def _faults_together(item: pytest.Item, keywords: dict[str, Any]) -> Iterable[st
         )
 
 
+def isolates(items: Iterable[pytest.Item]) -> bool:
+    """Whether the plan of any test isolates it."""
+    from .plan import PLAN
+
+    return any(item.stash[PLAN].isolate for item in items if PLAN in item.stash)
+
+
 def _plan(item: pytest.Item, marks: Sequence[pytest.Mark]) -> MarkerPlan:
     from ..environment.requirements import parse
+    from .plan import MarkerPlan
 
     keywords = _keywords(marks)
     backend = keywords.get("backend")
@@ -128,6 +138,8 @@ def check(items: Iterable[pytest.Item]) -> bool:
         name = item.nodeid.partition("[")[0]
         faults = [fault for mark in marks for fault in _faults(mark)]
         if not faults:
+            from .plan import PLAN, MarkerPlan
+
             plan = item.stash[PLAN] = _plan(item, marks)
             planned = planned or plan != MarkerPlan()
             faults = list(_faults_together(item, _keywords(marks)))

@@ -6,17 +6,17 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 if TYPE_CHECKING:
     from .settings import Settings
 
-__all__ = ["CurrentTest", "Part", "Run", "Task", "from_controller", "run_of", "task_of"]
+__all__ = ["CurrentTest", "Part", "Run", "Task", "from_controller", "is_on_emulated_driver", "run_of", "task_of"]
 
 
-class Task(NamedTuple):
+class Task:
     """The one test that an isolated process runs, as the variable ``CUDALINK_ISOLATED`` hands it over.
 
     Attributes
@@ -35,12 +35,12 @@ class Task(NamedTuple):
         Values of options, by their ``dest``.
     """
 
-    nodeid: str
-    path: str
-    reports: str
-    events: str
-    worker: str | None
-    options: dict[str, Any]
+    # no NamedTuple: every start of pytest would pay for what is generated
+    def __init__(
+        self, *, nodeid: str, path: str, reports: str, events: str, worker: str | None, options: dict[str, Any]
+    ) -> None:
+        self.nodeid, self.path, self.reports = nodeid, path, reports
+        self.events, self.worker, self.options = events, worker, options
 
 
 #: Makes a plugin object for a run; imports what it needs when it is called.
@@ -158,6 +158,11 @@ _TASK: Final = pytest.StashKey[Task]()
 def run_of(config: pytest.Config) -> Run:
     """Return the run of a configuration."""
     return config.stash[RUN]
+
+
+def is_on_emulated_driver() -> bool:
+    """Whether this process was started on an emulated driver, as `cudalink driver run` does."""
+    return "CUDALINK_EMULATOR_VERSION" in os.environ
 
 
 def task_of(config: pytest.Config) -> Task | None:
