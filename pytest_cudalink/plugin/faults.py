@@ -43,8 +43,6 @@ class RunFaults:
     ----------
     driver : DriverControl
         The emulated driver of this process.
-    faults : tuple of str
-        As `planned` returns them.
 
     Attributes
     ----------
@@ -52,8 +50,8 @@ class RunFaults:
         Indices of the faults that a call in some process of this run has met.
     """
 
-    def __init__(self, driver: DriverControl, faults: tuple[str, ...]) -> None:
-        self._driver, self._faults = driver, faults
+    def __init__(self, driver: DriverControl) -> None:
+        self._driver, self._faults = driver, planned()
         self.triggered: set[int] = set()
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

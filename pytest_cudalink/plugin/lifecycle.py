@@ -88,11 +88,11 @@ def _lifetimes(run: Run) -> object:
 
 def _faults(_run: Run) -> object:
     from ..process import preload
-    from .faults import RunFaults, planned
+    from .faults import RunFaults
 
     present = preload.emulated_driver()
     assert present is not None  # (`_start_driver` has looked)
-    return RunFaults(present, planned())
+    return RunFaults(present)
 
 
 #: Every part of the plugin that pytest calls, by the name under which it is registered, after ``cudalink-``.
@@ -188,13 +188,13 @@ def _start_driver(run: Run) -> None:
     if "pytest_cudalink.process.preload" not in sys.modules and not is_on_emulated_driver():
         return
     from ..process import preload
-    from . import faults
 
-    if preload.emulation() is None or preload.emulated_driver() is None:
+    emulation = preload.emulation()
+    if emulation is None or preload.emulated_driver() is None:
         return
     if run.settings.lifetime.value != "off":
         run.part("lifetimes")
-    if faults.planned():
+    if emulation.faults:
         run.part("faults")
 
 
