@@ -222,12 +222,6 @@ def leaks(session: nox.Session) -> None:
     check_native(session, "leaks", *(session.posargs or ["--rounds=10000"]))
 
 
-@nox.session(name="fuzz-driver")
-def fuzz_driver(session: nox.Session) -> None:
-    """Load damaged images of every kind on the emulated driver; fails on a signal in its code. --rounds=N of each."""
-    check_native(session, "fuzz", *(session.posargs or ["--rounds=300"]))
-
-
 @nox.session(name="matrix-report")
 def matrix_report(session: nox.Session) -> None:
     """Merge the records of the cells that ran, and check the known results; arguments name the required cells."""
@@ -235,6 +229,13 @@ def matrix_report(session: nox.Session) -> None:
     names = session.posargs
     session.run("cudalink", "report", ".cudalink", "--html", ".cudalink/report.html", "--junit", ".cudalink/report.xml")
     session.run("python", "tests/check_matrix.py", ".cudalink", *names)
+
+
+@nox.session
+def abuse(session: nox.Session) -> None:
+    """Damaged device code through the linker and the driver API, 20,000 inputs each; fails if a process dies or hangs."""
+    install(session, *BASE.packages)
+    session.run("python", "-m", "tests.abuse", *session.posargs)
 
 
 @nox.session

@@ -1,4 +1,4 @@
-"""C programs on the emulated driver; the sessions valgrind, sanitizers, leaks and fuzz-driver go on from here."""
+"""C programs on the emulated driver; the sessions valgrind, sanitizers and leaks go on from here."""
 
 from __future__ import annotations
 

@@ -1,0 +1,16 @@
+"""The sources of the linker's native library; the build hook loads this file. Standard library only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+__all__ = ["libraries"]
+
+_NATIVE = Path(__file__).parent / "native"
+
+
+def libraries(cc: Any) -> list[Any]:
+    """Return the libraries to build; `cc` is the module `native.compiler`."""
+    source = (_NATIVE / "fatal.c",)
+    return [cc.SharedLibrary("libcudalink-fatal.so", source, "libcudalink-fatal.so", (_NATIVE,), ("-pthread",))]

@@ -1,0 +1,147 @@
+"""Run campaigns and print what became of each kind of image; see the package.
+
+    python -m tests.abuse [WAY ...] [--inputs=20000] [--seed=N] [--processes=N]
+
+Exit code 1: a child process died or hung, or an error was not one of those that the documentation names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import mmap
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+
+from pytest_cudalink import emulator
+
+from .mutations import Subject, mutated, subjects
+from .ways import FAILURES, WAYS, Outcome, Way
+
+#: Seconds that the link worker gets for a call, and after which a child that works on one image counts as hung.
+CALL_LIMIT, HANG_LIMIT = 10, 60
+POLL = 0.05
+
+
+def chosen(way: Way) -> tuple[Subject, ...]:
+    """Return the subjects of a way."""
+    return tuple(subject for subject in subjects() if subject.kind in way.kinds)
+
+
+def child(way: Way, seed: int, numbers: range, board: Path) -> None:
+    """Use every image, and note on the board what became of it, before and after."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    use = way.prepare()
+    with board.open("r+b") as file, mmap.mmap(file.fileno(), 0) as notes:
+        for number, subject, data in mutated(chosen(way), seed, numbers):
+            notes[number] = Outcome.AT_WORK
+            try:
+                notes[number] = use(subject, data)
+            except Exception:  # noqa: BLE001 (each is a finding)
+                sys.stderr.write(f"input {number} ({subject.name}):\n{traceback.format_exc()}")
+                notes[number] = Outcome.UNEXPECTED
+
+
+class Crew:
+    """The child processes of one campaign; each has its share of the numbers, and a successor if it dies."""
+
+    def __init__(self, name: str, inputs: int, seed: int, processes: int, board: Path) -> None:
+        self._name, self._seed, self._board = name, seed, board
+        self._environment = {**os.environ, "CUDALINK_LINK_TIMEOUT": str(CALL_LIMIT)}
+        if WAYS[name].emulated:
+            self._environment |= emulator.emulation_for("13.0").environment()
+        self._shares = [range(first, inputs, processes) for first in range(processes)]
+        self._ends: list[str] = []
+
+    def work(self, notes: mmap.mmap) -> list[str]:
+        """Run the children to their end; return how those ended that died or hung."""
+        active = [self._started(share) for share in self._shares if share]
+        while active:
+            time.sleep(POLL)
+            active = [after for one in active if (after := self._watched(notes, *one)) is not None]
+        return self._ends
+
+    def _started(self, share: range) -> tuple[subprocess.Popen[bytes], range, int, float]:
+        numbers = f"{share.start}:{share.stop}:{share.step}"
+        command = [sys.executable, "-m", "tests.abuse", self._name, f"--seed={self._seed}", f"--child={numbers}"]
+        process = subprocess.Popen([*command, f"--board={self._board}"], env=self._environment)
+        return process, share, share.start, time.monotonic()
+
+    def _watched(
+        self, notes: mmap.mmap, process: subprocess.Popen[bytes], share: range, at: int, since: float
+    ) -> tuple[subprocess.Popen[bytes], range, int, float] | None:
+        before = at
+        while at < share.stop and notes[at] not in (Outcome.NOT_TRIED, Outcome.AT_WORK):
+            at += share.step
+        code = process.poll()
+        if at != before:
+            since = time.monotonic()
+        if code is None and time.monotonic() - since < HANG_LIMIT:
+            return process, share, at, since
+        if code == 0 and at >= share.stop:
+            return None
+        if code is None:
+            process.send_signal(signal.SIGABRT)  # faulthandler, if it is on, writes where it hangs
+            process.wait()
+        if at >= share.stop:
+            self._ends.append(f"a child ended with {code} after its last input")
+            return None
+        notes[at] = Outcome.HANG if code is None else Outcome.SIGNAL
+        self._ends.append(f"input {at}: {'hung' if code is None else f'the process ended with {code}'}")
+        rest = range(at + share.step, share.stop, share.step)
+        return self._started(rest) if rest else None
+
+
+def campaign(name: str, inputs: int, seed: int, processes: int) -> bool:
+    """Run one campaign and print its table; return whether it found nothing."""
+    way = WAYS[name]
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        board = Path(folder) / "board"
+        board.write_bytes(bytes(inputs))
+        with board.open("r+b") as file, mmap.mmap(file.fileno(), 0) as notes:
+            ends = Crew(name, inputs, seed, processes, board).work(notes)
+            outcomes = [Outcome(one) for one in notes[:]]
+    counts: dict[str, Counter[Outcome]] = {}
+    for number, subject, _ in mutated(chosen(way), seed, range(inputs)):
+        counts.setdefault(subject.kind, Counter())[outcomes[number]] += 1
+    total = Counter(outcomes)
+    print(f"{way.title}: {inputs} inputs, seed {seed}, {time.monotonic() - started:.0f} s")
+    for kind, found in (*sorted(counts.items()), ("all", total)):
+        listed = ", ".join(f"{count} {one.name.lower().replace('_', ' ')}" for one, count in sorted(found.items()))
+        print(f"  {kind}: {listed}")
+    for end in ends:
+        print(f"  {end}")
+    bad = sum(total[one] for one in (*FAILURES, Outcome.NOT_TRIED, Outcome.AT_WORK))
+    return not (bad or ends)
+
+
+def main() -> int:
+    """Run the campaigns that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ways", nargs="*", metavar="WAY", help=f"any of {', '.join(WAYS)}; all if none is named")
+    parser.add_argument("--inputs", type=int, default=20_000, help="how many damaged images each campaign takes")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--board", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if unknown := [name for name in options.ways if name not in WAYS]:
+        parser.error(f"unknown way {unknown[0]!r}; known: {', '.join(WAYS)}")
+    if options.child:
+        child(WAYS[options.ways[0]], options.seed, range(*map(int, options.child.split(":"))), options.board)
+        return 0
+    names = options.ways or list(WAYS)
+    results = [campaign(name, options.inputs, options.seed, options.processes) for name in names]
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""The ways of a campaign: what is done with a damaged image, and what became of it."""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from .mutations import Subject
+
+__all__ = ["WAYS", "Outcome", "Way"]
+
+
+class Outcome(enum.IntEnum):
+    """What became of one damaged image; the last three are failures of a campaign."""
+
+    NOT_TRIED = 0
+    AT_WORK = enum.auto()
+    ACCEPTED = enum.auto()
+    REFUSED_BY_US = enum.auto()
+    REFUSED_BY_LIBRARY = enum.auto()
+    WORKER_DIED = enum.auto()
+    WORKER_HUNG = enum.auto()
+    FATAL = enum.auto()
+    UNEXPECTED = enum.auto()
+    SIGNAL = enum.auto()
+    HANG = enum.auto()
+
+
+FAILURES: Final = (Outcome.UNEXPECTED, Outcome.SIGNAL, Outcome.HANG)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of using a damaged image.
+
+    Attributes
+    ----------
+    title : str
+    kinds : frozenset of str
+        The kinds of image that it takes.
+    prepare : callable
+        Called once in a child process; returns the function that uses one image.
+    emulated : bool
+        Whether the child process has an emulated driver.
+    """
+
+    title: str
+    kinds: frozenset[str]
+    prepare: Callable[[], Callable[[Subject, bytes], Outcome]]
+    emulated: bool
+
+
+def _of_text(text: str) -> Outcome:
+    """Return what a log says about the link worker; a refusal by the library if it says nothing."""
+    if "link worker" not in text:
+        return Outcome.FATAL if "fatal   :" in text else Outcome.REFUSED_BY_LIBRARY
+    return Outcome.WORKER_HUNG if "CUDALINK_LINK_TIMEOUT" in text else Outcome.WORKER_DIED
+
+
+def _linker(backend: Any) -> Callable[[Subject, bytes], Outcome]:
+    from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode
+
+    warnings.simplefilter("ignore")
+
+    def use(subject: Subject, data: bytes) -> Outcome:
+        make = getattr(ObjectCode, f"from_{subject.kind}")
+        inputs = [make(data, name="damaged")]
+        if subject.sibling:
+            inputs.append(getattr(ObjectCode, f"from_{subject.sibling_kind}")(subject.sibling, name="sound"))
+        lto = subject.lto and backend == "nvjitlink"
+        options = LinkerOptions(arch=subject.arch, link_time_optimization=lto, contain=True)
+        try:
+            with Linker(*inputs, options=options, backend=backend) as linker:
+                linker.link("cubin")
+        except ValueError:
+            return Outcome.REFUSED_BY_US
+        except LinkError as error:
+            return _of_text(str(error)) if error.call else Outcome.REFUSED_BY_US
+        return Outcome.ACCEPTED
+
+    return use
+
+
+#: CUjitInputType of cuda.h.
+_TYPES: Final = {"cubin": 0, "ptx": 1, "fatbin": 2, "object": 3, "library": 4, "ltoir": 5}
+_ERROR_LOG, _ERROR_LOG_SIZE, _TARGET = 5, 6, 9
+_LOG_SIZE: Final = 16 * 1024
+
+
+def _driver() -> Any:
+    """Return the driver's library, with the primary context of device 0 current."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+    context = ctypes.c_void_p()
+    assert cuda.cuInit(0) == 0
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert cuda.cuCtxSetCurrent(context) == 0
+    return cuda
+
+
+def _raw_link() -> Callable[[Subject, bytes], Outcome]:
+    cuda = _driver()
+    log = ctypes.create_string_buffer(_LOG_SIZE)
+    keys = (ctypes.c_int * 3)(_ERROR_LOG, _ERROR_LOG_SIZE, _TARGET)
+
+    def use(subject: Subject, data: bytes) -> Outcome:
+        log.value = b""
+        values = (ctypes.c_void_p * 3)(ctypes.addressof(log), _LOG_SIZE, int(subject.arch.removeprefix("sm_")))
+        state, image, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
+        assert cuda.cuLinkCreate_v2(3, keys, values, ctypes.byref(state)) == 0
+        code = 0
+        for kind, one in ((subject.kind, data), (subject.sibling_kind, subject.sibling)):
+            if one and not code:
+                given = ctypes.c_size_t(len(one))
+                code = cuda.cuLinkAddData_v2(state, _TYPES[kind], one, given, b"damaged", 0, None, None)
+        code = code or cuda.cuLinkComplete(state, ctypes.byref(image), ctypes.byref(size))
+        text = log.value.decode("utf-8", "replace")
+        assert cuda.cuLinkDestroy(state) == 0
+        if code == 0:
+            return Outcome.ACCEPTED
+        return Outcome.REFUSED_BY_US if "on which a real driver may crash" in text else _of_text(text)
+
+    return use
+
+
+def _raw_load(function: str, unload: str, extra: tuple[Any, ...]) -> Callable[[Subject, bytes], Outcome]:
+    cuda = _driver()
+
+    def use(_: Subject, data: bytes) -> Outcome:
+        module = ctypes.c_void_p()
+        # a load takes no size: what a damaged header claims may lie behind the buffer, where memory ends
+        if getattr(cuda, function)(ctypes.byref(module), data, *extra):
+            return Outcome.REFUSED_BY_LIBRARY
+        assert getattr(cuda, unload)(module) == 0
+        return Outcome.ACCEPTED
+
+    return use
+
+
+_DRIVER_KINDS: Final = frozenset({"cubin", "ptx", "fatbin", "object", "library"})
+_ALL_KINDS: Final = _DRIVER_KINDS | {"ltoir"}
+_LOADED: Final = frozenset({"cubin", "ptx", "fatbin"})
+_NO_OPTIONS: Final = (None, None, 0, None, None, 0)
+
+WAYS: Final = {
+    "nvjitlink": Way("Linker, nvjitlink, contained", _ALL_KINDS, partial(_linker, "nvjitlink"), emulated=False),
+    "driver": Way("Linker, emulated driver", _DRIVER_KINDS, partial(_linker, "driver"), emulated=True),
+    "raw": Way("cuLinkAddData, emulated driver", _ALL_KINDS, _raw_link, emulated=True),
+    "load": Way(
+        "cuModuleLoadData, emulated driver",
+        _LOADED,
+        partial(_raw_load, "cuModuleLoadData", "cuModuleUnload", ()),
+        emulated=True,
+    ),
+    "library": Way(
+        "cuLibraryLoadData, emulated driver",
+        _LOADED,
+        partial(_raw_load, "cuLibraryLoadData", "cuLibraryUnload", _NO_OPTIONS),
+        emulated=True,
+    ),
+}
