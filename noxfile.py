@@ -233,7 +233,7 @@ def matrix_report(session: nox.Session) -> None:
 
 @nox.session
 def abuse(session: nox.Session) -> None:
-    """Damaged device code through the linker and the driver API, 20,000 inputs each; fails if a process dies or hangs."""
+    """Damaged device code through the linker and the driver API, 20,000 inputs each; fails if one kills or hangs."""
     install(session, *BASE.packages)
     session.run("python", "-m", "tests.abuse", *session.posargs)
 

@@ -18,6 +18,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_cudalink import emulator
@@ -26,7 +27,7 @@ from .mutations import Subject, mutated, subjects
 from .ways import FAILURES, WAYS, Outcome, Way
 
 #: Seconds that the link worker gets for a call, and after which a child that works on one image counts as hung.
-CALL_LIMIT, HANG_LIMIT = 10, 60
+CALL_LIMIT, HANG_LIMIT = 10, float(os.environ.get("CUDALINK_ABUSE_HANG", "60"))
 POLL = 0.05
 
 
@@ -52,10 +53,10 @@ def child(way: Way, seed: int, numbers: range, board: Path) -> None:
 class Crew:
     """The child processes of one campaign; each has its share of the numbers, and a successor if it dies."""
 
-    def __init__(self, name: str, inputs: int, seed: int, processes: int, board: Path) -> None:
-        self._name, self._seed, self._board = name, seed, board
+    def __init__(self, command: Sequence[str], way: Way, inputs: int, processes: int, board: Path) -> None:
+        self._command, self._board = command, board
         self._environment = {**os.environ, "CUDALINK_LINK_TIMEOUT": str(CALL_LIMIT)}
-        if WAYS[name].emulated:
+        if way.emulated:
             self._environment |= emulator.emulation_for("13.0").environment()
         self._shares = [range(first, inputs, processes) for first in range(processes)]
         self._ends: list[str] = []
@@ -70,8 +71,8 @@ class Crew:
 
     def _started(self, share: range) -> tuple[subprocess.Popen[bytes], range, int, float]:
         numbers = f"{share.start}:{share.stop}:{share.step}"
-        command = [sys.executable, "-m", "tests.abuse", self._name, f"--seed={self._seed}", f"--child={numbers}"]
-        process = subprocess.Popen([*command, f"--board={self._board}"], env=self._environment)
+        command = [*self._command, f"--child={numbers}", f"--board={self._board}"]
+        process = subprocess.Popen(command, env=self._environment)
         return process, share, share.start, time.monotonic()
 
     def _watched(
@@ -99,15 +100,19 @@ class Crew:
         return self._started(rest) if rest else None
 
 
-def campaign(name: str, inputs: int, seed: int, processes: int) -> bool:
-    """Run one campaign and print its table; return whether it found nothing."""
+def campaign(name: str, inputs: int, seed: int, processes: int, program: Sequence[str] = ("-m", "tests.abuse")) -> bool:
+    """Run one campaign and print its table; return whether it found nothing.
+
+    `program` are the arguments with which Python runs the child processes.
+    """
     way = WAYS[name]
+    command = [sys.executable, *program, name, f"--seed={seed}"]
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         board = Path(folder) / "board"
         board.write_bytes(bytes(inputs))
         with board.open("r+b") as file, mmap.mmap(file.fileno(), 0) as notes:
-            ends = Crew(name, inputs, seed, processes, board).work(notes)
+            ends = Crew(command, way, inputs, processes, board).work(notes)
             outcomes = [Outcome(one) for one in notes[:]]
     counts: dict[str, Counter[Outcome]] = {}
     for number, subject, _ in mutated(chosen(way), seed, range(inputs)):
