@@ -88,6 +88,10 @@ static const struct {
     {".nv.callgraph", SECTION_CUDA_CALLGRAPH},
     {".nv.prototype", SECTION_CUDA_PROTOTYPE},
     {".nv.info", SECTION_CUDA_INFO},
+    {".nv.rel.action", SECTION_CUDA_REL_ACTION},
+    {".nv.compat", SECTION_CUDA_COMPAT},
+    {".nv.merc.nv.callgraph", SECTION_MERC_CALLGRAPH},
+    {".nv.merc.nv.prototype", SECTION_MERC_PROTOTYPE},
 }, prefixes[] = {
     {".text.", SECTION_PROGBITS},
     {".nv.capmerc.", SECTION_CAPMERC},
@@ -120,6 +124,9 @@ static bool check_header(const ElfSection *section, Problem *problem) {
   uint32_t expected = expected_type(section);
   if (section->type != expected)
     return art_damaged(problem, "%.80s has type %#x, expected %#x", section->name, section->type, expected);
+  if (art_named(section->name, ".nv.constant") && section->type != SECTION_PROGBITS &&
+      (section->type < CONSTANT_BANK || section->type >= CONSTANT_BANK + CONSTANT_BANKS))
+    return art_damaged(problem, "%.80s has type %#x, which is not that of constants", section->name, section->type);
   if (section->type >= CONSTANT_BANK && section->type < CONSTANT_BANK + CONSTANT_BANKS) {
     char bank[24];
     snprintf(bank, sizeof bank, ".nv.constant%u", section->type - CONSTANT_BANK);
@@ -203,7 +210,6 @@ static bool check_owned(const Elf *elf, uint32_t index, const ElfSection *sectio
 static bool check_relocations(const Elf *elf, const ElfSection *section, bool compiled, Problem *problem) {
   if (!check_relocation_name(elf, section, problem)) return false;
   ElfSection target = art_elf_section(elf, section->info);
-  if (section->type == SECTION_REL) return true;
   if (art_is_debug(target.name)) return art_check_debug_relocations(elf, section, compiled, problem);
   if (compiled && target.type == SECTION_CAPMERC) return art_check_mercury_offsets(elf, section, problem);
   return true;

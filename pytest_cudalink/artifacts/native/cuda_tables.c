@@ -40,18 +40,18 @@ static const uint8_t starts[256] = {
     [0x0f] = ALL_SYMBOLS,             /* EXTERNS */
     [0x11] = STARTS_FUNCTION,         /* FRAME_SIZE */
     [0x12] = STARTS_FUNCTION,         /* MIN_STACK_SIZE */
-    [0x17] = STARTS_ZERO,             /* KPARAM_INFO */
+    [0x17] = STARTS_ZERO,             /* KPARAM_INFO: until linked for debugging */
     [INFO_MAX_STACK] = STARTS_SYMBOL, /* MAX_STACK_SIZE: of a function, until linkers drop that */
     [INFO_REGCOUNT] = STARTS_FUNCTION,
 };
 
-static bool check_attribute(const ElfSection *section, const ElfSymbols *symbols, const Attribute *attribute,
-                            Problem *problem) {
+static bool check_attribute(const Elf *elf, const ElfSection *section, const ElfSymbols *symbols,
+                            const Attribute *attribute, Problem *problem) {
   Start start = starts[attribute->attribute];
   uint32_t first = art_attribute_number(attribute->payload, 0);
   bool whole = start == ALL_SYMBOLS && attribute->payload.size % 4 == 0;
   ElfSymbol symbol;
-  if (start == STARTS_ZERO && first)
+  if (start == STARTS_ZERO && first && elf->relocatable)
     return art_damaged(problem, "attribute %#x in %.80s starts with %#x, expected 0", attribute->attribute,
                        section->name, first);
   if (start == STARTS_SYMBOL || start == STARTS_FUNCTION)
@@ -68,7 +68,7 @@ bool art_check_info(const Elf *elf, const ElfSection *section, Problem *problem)
   Attribute attribute;
   for (uint64_t at = 0; at < bytes.size;)
     if (!art_next_attribute(section, bytes, &at, &attribute, problem) ||
-        (attribute.has_payload && !check_attribute(section, &symbols, &attribute, problem)))
+        (attribute.has_payload && !check_attribute(elf, section, &symbols, &attribute, problem)))
       return false;
   return true;
 }
@@ -147,13 +147,25 @@ bool art_check_prototypes(const Elf *elf, const ElfSection *section, Problem *pr
 
 /* -- debug information -- */
 
-/* The relocations that debug information of CUDA 12.0 to 13.5 has; nvJitLink does not know others there. */
-static bool is_debug_relocation(uint32_t type, bool mercury) {
-  static const uint32_t plain[] = {0x01, 0x02, 0x49}, packed[] = {0x10001, 0x10002, 0x1000e, 0x1003d};
-  const uint32_t *known = mercury ? packed : plain;
-  size_t count = mercury ? sizeof packed / sizeof *packed : sizeof plain / sizeof *plain;
-  for (size_t at = 0; at < count; at++)
-    if (known[at] == type) return true;
+/* The types of relocations that debug information of CUDA 12.0 to 13.5 has; nvJitLink knows no others there. Those of
+ * .debug_frame are listed apart: on the others nvJitLink dies there, too. */
+enum { MOST_TYPES = 8 };
+static const struct {
+  bool mercury, frame;
+  uint32_t types[MOST_TYPES];
+} debug_relocations[] = {
+    {false, true, {0x02, 0x49}},
+    {false, false, {0x01, 0x02, 0x03, 0x04, 0x49}},
+    {true, true, {0x10002, 0x1000e, 0x1003d}},
+    {true, false, {0x10001, 0x10002, 0x10003, 0x10004, 0x10008, 0x1000e, 0x1003d}},
+};
+
+static bool is_debug_relocation(uint32_t type, bool mercury, bool frame) {
+  for (size_t row = 0; row < sizeof debug_relocations / sizeof *debug_relocations; row++) {
+    if (debug_relocations[row].mercury != mercury || debug_relocations[row].frame != frame) continue;
+    for (size_t at = 0; at < MOST_TYPES; at++)
+      if (type && debug_relocations[row].types[at] == type) return true;
+  }
   return false;
 }
 
@@ -173,13 +185,16 @@ static bool check_debug_target(const ElfSection *section, const ElfSymbols *symb
 
 bool art_check_debug_relocations(const Elf *elf, const ElfSection *section, bool compiled, Problem *problem) {
   ElfSymbols symbols = art_elf_symbols_of(elf, section);
+  bool with_addend = section->type != SECTION_REL, mercury = section->type == SECTION_MERC_RELA;
+  bool frame = !strcmp(art_without(art_elf_section(elf, section->info).name, MERC), ".debug_frame");
+  uint64_t size = with_addend ? ENTRY_RELA : ENTRY_REL;
   Bytes entries;
-  if (!art_elf_table(elf, section, ENTRY_RELA, &entries, problem)) return false;
-  for (uint64_t index = 0; index < entries.size / ENTRY_RELA; index++) {
-    ElfRelocation entry = art_elf_relocation(entries.at + index * ENTRY_RELA, true);
-    if (!is_debug_relocation(entry.type, section->type == SECTION_MERC_RELA))
+  if (!art_elf_table(elf, section, size, &entries, problem)) return false;
+  for (uint64_t index = 0; index < entries.size / size; index++) {
+    ElfRelocation entry = art_elf_relocation(entries.at + index * size, with_addend);
+    if (!is_debug_relocation(entry.type, mercury, frame))
       return art_damaged(problem, "%.80s: entry %" PRIu64 " has relocation type %#x", section->name, index, entry.type);
-    if (compiled && !check_debug_target(section, &symbols, index, &entry, problem)) return false;
+    if (compiled && with_addend && !check_debug_target(section, &symbols, index, &entry, problem)) return false;
   }
   return true;
 }

@@ -230,8 +230,18 @@ static const char *place_name(const Elf *elf, uint32_t section) {
   }
 }
 
-/* No two sections have a byte in common: a linker that writes to one changes the other, and what is read for each
- * section is read once. */
+static bool is_mercury(const Elf *elf, uint32_t section) {
+  return section < elf->sections && !strncmp(art_elf_section(elf, section).name, MERC, sizeof MERC - 1);
+}
+
+/* A section of Mercury that says what a plain one says lies at the same place in the output of ptxas 12.8 and later. */
+static bool share(const Elf *elf, const Place *one, const Place *other) {
+  return one->start == other->start && one->end == other->end &&
+         is_mercury(elf, one->section) != is_mercury(elf, other->section);
+}
+
+/* No sections have a byte in common, except for such pairs: a linker that writes to one would change the other, and
+ * what is read for each section is read once. */
 static bool places_ok(const Elf *elf, Problem *problem) {
   uint32_t count = 0;
   Place *places = malloc(((size_t)elf->sections + 3) * sizeof *places);
@@ -248,10 +258,13 @@ static bool places_ok(const Elf *elf, Problem *problem) {
   }
   qsort(places, count, sizeof *places, compare_places);
   bool apart = true;
-  for (uint32_t at = 1; apart && at < count; at++)
-    if (places[at].start < places[at - 1].end)
+  for (uint32_t at = 1, shared = 0; apart && at < count; at++) {
+    if (places[at].start >= places[at - 1].end) continue;
+    if (shared != at - 1 && share(elf, &places[at - 1], &places[at])) shared = at;
+    else
       apart = art_damaged(problem, "%.80s and %.80s overlap at byte %" PRIu64, place_name(elf, places[at - 1].section),
                           place_name(elf, places[at].section), places[at].start);
+  }
   free(places);
   return apart;
 }

@@ -31,6 +31,8 @@ enum { ENTRY_SYMBOL = 24, ENTRY_RELA = 24, ENTRY_REL = 16 }; /* bytes of an entr
 
 /* Sections of packed Mercury code, whose symbols count in the bytes of the unpacked code. */
 #define CAPMERC ".nv.capmerc"
+/* What all other sections of Mercury begin with. */
+#define MERC ".nv.merc"
 
 typedef struct {
   const char *name; /* inside the image, as all names; the image outlives it */
