@@ -2,7 +2,7 @@
 #ifndef CUDALINK_ATTRIBUTES_H
 #define CUDALINK_ATTRIBUTES_H
 
-#include "elf.h"
+#include "elf_image.h"
 
 enum { INFO_MAX_STACK = 0x23, INFO_REGCOUNT = 0x2f };
 

@@ -4,7 +4,7 @@
 #ifndef CUDALINK_CUBIN_H
 #define CUDALINK_CUBIN_H
 
-#include "elf.h"
+#include "elf_image.h"
 
 /* A CUDA release as one number that orders releases; 0 if it is not known. */
 #define RELEASE(major, minor) ((uint32_t)(major) << 16 | (uint32_t)(minor))

@@ -2,7 +2,7 @@
 #ifndef CUDALINK_CUDA_TABLES_H
 #define CUDALINK_CUDA_TABLES_H
 
-#include "elf.h"
+#include "elf_image.h"
 
 enum {
   SECTION_CUDA_INFO = 0x70000000,

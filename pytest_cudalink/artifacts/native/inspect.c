@@ -6,7 +6,7 @@
 
 #include "containers.h"
 #include "cubin.h"
-#include "elf.h"
+#include "elf_image.h"
 #include "ptx.h"
 
 enum { MACHINE_AT = 18, DEEPEST = 8 }; /* a library holds an object, which holds a fatbin, which holds a cubin */
@@ -22,6 +22,7 @@ typedef struct {
 static void inspect(Inspection *inspection, Bytes image);
 
 ArtKind art_kind(Bytes image) {
+  uint32_t major, minor;
   if (art_begins(image, "\177ELF")) {
     uint32_t machine = image.size > MACHINE_AT ? image.at[MACHINE_AT] : 0;
     if (image.size > MACHINE_AT + 1) machine = art_u16(image.at + MACHINE_AT);
@@ -30,7 +31,7 @@ ArtKind art_kind(Bytes image) {
   if (art_begins(image, LTOIR_MAGIC)) return KIND_LTOIR;
   if (art_begins(image, FATBIN_MAGIC)) return KIND_FATBIN;
   if (art_begins(image, AR_MAGIC)) return KIND_LIBRARY;
-  return art_ptx_begins(image) ? KIND_PTX : KIND_UNKNOWN;
+  return art_ptx_begins(image, &major, &minor) ? KIND_PTX : KIND_UNKNOWN;
 }
 
 /* Each reader writes the names and parts of an image, and fills its record; false if the image is damaged. */

@@ -2,7 +2,7 @@
 #ifndef CUDALINK_MERCURY_H
 #define CUDALINK_MERCURY_H
 
-#include "elf.h"
+#include "elf_image.h"
 
 /* Checks the head of .nv.capmerc.text.*; the format of the packed records behind it is not documented. */
 bool art_check_mercury_code(const Elf *elf, const ElfSection *section, Problem *problem);

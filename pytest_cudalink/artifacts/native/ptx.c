@@ -97,16 +97,20 @@ static bool take_directive(Bytes text, uint64_t *at, uint32_t *major, uint32_t *
   return take(text, at, ".version") && take_space(text, at) && take_version(text, at, major, minor);
 }
 
-bool art_ptx_begins(Bytes text) {
+uint64_t art_ptx_start(Bytes text) {
   uint64_t at = 0, before;
-  uint32_t major, minor;
   bool open;
-  if (text.size > HEAD_ROOM) text.size = HEAD_ROOM;
   do {
     before = at;
     at = skip_comment(text, skip_space(text, at), &open);
   } while (at > before && !open);
-  return take_directive(text, &at, &major, &minor);
+  return at;
+}
+
+bool art_ptx_begins(Bytes text, uint32_t *major, uint32_t *minor) {
+  if (text.size > HEAD_ROOM) text.size = HEAD_ROOM;
+  uint64_t at = art_ptx_start(text);
+  return take_directive(text, &at, major, minor);
 }
 
 static void read_release(Ptx *ptx, Bytes text) {

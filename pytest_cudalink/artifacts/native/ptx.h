@@ -21,8 +21,10 @@ typedef enum {
 /* Called with what a name is, as a sum of the above. */
 typedef void PtxFound(void *context, const char *name, size_t length, unsigned what);
 
-/* Whether a .version directive comes first, after white space and comments. */
-bool art_ptx_begins(Bytes text);
+/* Where a text begins, after white space and comments. */
+uint64_t art_ptx_start(Bytes text);
+/* Whether a .version directive comes first there, and its numbers. */
+bool art_ptx_begins(Bytes text, uint32_t *major, uint32_t *minor);
 /* Reads the head of a text, with or without its final NUL. Only when it succeeds, art_ptx_close() must be called. */
 bool art_ptx_open(Ptx *ptx, Bytes text, Problem *problem);
 /* Calls back for each symbol: functions first, then variables. False if the text ends inside a declaration. */

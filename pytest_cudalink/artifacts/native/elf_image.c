@@ -1,5 +1,5 @@
 /* A strict reader for ELF images. */
-#include "elf.h"
+#include "elf_image.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

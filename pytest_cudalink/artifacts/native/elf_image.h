@@ -2,8 +2,8 @@
  *
  * Every number that a linker follows without checking is checked first: nvJitLink and the driver crash on some damaged
  * images. What only CUDA defines is in cubin.c, except for tables of CUDA with the layout of System V's. */
-#ifndef CUDALINK_ELF_H
-#define CUDALINK_ELF_H
+#ifndef CUDALINK_ELF_IMAGE_H
+#define CUDALINK_ELF_IMAGE_H
 
 #include "bytes.h"
 
