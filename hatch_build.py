@@ -16,7 +16,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 ROOT = Path(__file__).parent
 
 #: Packages whose `build.py` has a function `libraries()`: the shared libraries to build into the package's `lib/`.
-PARTS = ("emulator", "linker", "stubs")
+PARTS = ("artifacts", "emulator", "linker", "stubs", "worker")
 
 
 def load(name: str, path: Path) -> Any:

@@ -6,28 +6,26 @@ lists the faults.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import lru_cache
+from struct import Struct
+from typing import Final, Literal
 
-from ..compat.releases import LATEST_KNOWN, needs_for_nvvm_ir, needs_for_ptx_isa
+from ..compat.releases import needs_for_nvvm_ir, needs_for_ptx_isa
 from ..versions import CudaVersion, Needs
-from .containers import AR_MAGIC, FATBIN_MAGIC, LTOIR_MAGIC, read_archive, read_fatbin, read_ltoir
-from .cubin import check_cuda
-from .damage import Damaged
-from .elf import EM_CUDA, Elf, read_elf
-from .ptx import looks_like_ptx, read_ptx
+from ._native import ReaderError, records
 
-__all__ = ["Artifact", "Kind", "inspect"]
+__all__ = ["Artifact", "Kind", "ReaderError", "inspect"]
 
 Kind = Literal["ptx", "ltoir", "cubin", "fatbin", "object", "library", "unknown"]
 
-_ELF_MAGIC = b"\x7fELF"
-_NOTE_TOOL, _NOTE_CUDA = 2000, 1000
-_TOOL_RELEASE = re.compile(rb"release (\d+)\.(\d+)")
-_FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
-_FATBIN_KINDS: dict[int, Kind] = {1: "ptx", 2: "cubin", 8: "ltoir"}
+#: ArtRecord of native/record.h, its kinds, its flags, and the letters in front of names.
+_RECORD: Final = Struct("<QQIIIIIIII")
+_KINDS: Final[tuple[Kind, ...]] = ("unknown", "ptx", "ltoir", "cubin", "fatbin", "object", "library")
+_CONTAINERS: Final = frozenset({"fatbin", "object", "library"})
+_HAS_PROBLEM, _HAS_TARGET, _HAS_ARCH, _HAS_LINKAGE, _RELOCATABLE, _PACKED = 1, 2, 4, 8, 16, 32
+_KERNEL, _DEFINED, _UNDEFINED, _TEXT = "kb", "db", "u", "t"
 
 
 @dataclass(frozen=True)
@@ -119,6 +117,7 @@ def inspect(data: bytes | bytearray | memoryview) -> Artifact:
     ----------
     data : bytes-like
         The whole image: PTX text (with or without a final NUL), LTO-IR, a cubin, a fatbin, a host object or an archive.
+        Anything but bytes is copied first, so that another thread cannot change what is being read.
 
     Returns
     -------
@@ -129,142 +128,76 @@ def inspect(data: bytes | bytearray | memoryview) -> Artifact:
     ------
     TypeError
         If `data` is not bytes-like.
+    ReaderError
+        If the native reader was not built: on Windows, or when the package was copied and not installed.
     """
-    if not isinstance(data, bytes | bytearray | memoryview):
-        msg = f"inspect() needs the bytes of an image, got {type(data).__name__}; read the file first"
-        raise TypeError(msg)
-    view = memoryview(data).cast("B")
-    kind = _sniff(view)
-    try:
-        return _READERS[kind](view)
-    except Damaged as damage:
-        return Artifact(kind, len(view), problems=(f"damaged {kind}: {damage}",))
+    if not isinstance(data, bytes):
+        try:
+            data = memoryview(data).tobytes()
+        except TypeError as error:
+            msg = f"inspect() needs the bytes of an image, got {type(data).__name__}; read the file first"
+            raise TypeError(msg) from error
+    artifact, _ = _artifact(records(data), 0)
+    return artifact
 
 
-def _sniff(view: memoryview) -> Kind:
-    head = bytes(view[:20])
-    if head.startswith(_ELF_MAGIC):
-        return "cubin" if int.from_bytes(head[18:20].ljust(2, b"\0"), "little") in (EM_CUDA, 0) else "object"
-    if head.startswith(LTOIR_MAGIC):
-        return "ltoir"
-    if head.startswith(FATBIN_MAGIC):
-        return "fatbin"
-    if head.startswith(AR_MAGIC):
-        return "library"
-    # a PTX file starts with a few hundred bytes of comments; the limit keeps this cheap on large unknown data
-    return "ptx" if looks_like_ptx(bytes(view[:65536])) else "unknown"
-
-
-def _read_unknown(view: memoryview) -> Artifact:
-    found = f"starts with {bytes(view[:8]).hex(' ')}" if view else "it is empty"
-    reason = f"not an image that a CUDA linker reads ({found}): no PTX .version, and no ELF, LTO-IR, fatbin or ar magic"
-    return Artifact("unknown", len(view), problems=(reason,))
-
-
-def _read_ptx(view: memoryview) -> Artifact:
-    module = read_ptx(bytes(view))
-    return Artifact(
-        "ptx",
-        len(view),
-        producer=CudaVersion(*module.release) if module.release else None,
-        needs=needs_for_ptx_isa(module.isa),
-        ptx_isa=module.isa,
-        target=module.target,
-        relocatable=True,
-        arch=module.target,
-        kernels=module.kernels,
-        defined=module.defined,
-        undefined=module.undefined,
-    )
-
-
-def _read_ltoir(view: memoryview) -> Artifact:
-    header = read_ltoir(view)
-    needs = needs_for_nvvm_ir(header.nvvm_ir)
-    producer = None if needs.newer_than else needs.version
-    return Artifact("ltoir", len(view), producer=producer, needs=needs, arch=f"sm_{header.arch}", relocatable=True)
-
-
-def _read_cubin(view: memoryview) -> Artifact:
-    elf = read_elf(view)
-    producer = _producer_of_cubin(elf)
-    if producer is None or producer <= LATEST_KNOWN:  # a later CUDA may have changed what only CUDA defines
-        check_cuda(view, elf)
-    # with ELF ABI version 8 the architecture moved from the first byte of e_flags to the second and third
-    arch = elf.flags >> 8 & 0xFFF if elf.abi_version >= 8 else elf.flags & 0xFF
-    return Artifact(
-        "cubin",
-        len(view),
+def _artifact(stream: bytes, at: int) -> tuple[Artifact, int]:
+    """The artifact whose records begin at a place, and where the next ones begin."""
+    size, names_size, kind_number, flags, *release, major, minor, arch, parts_count = _RECORD.unpack_from(stream, at)
+    at += _RECORD.size
+    kind = _KINDS[kind_number]
+    names = stream[at : at + names_size].decode("utf-8", "replace").split("\0")
+    names.pop()  # each name ends with a NUL
+    at += names_size
+    if flags & _HAS_PROBLEM:
+        return Artifact(kind, size, problems=tuple(names)), at
+    if kind in _CONTAINERS:
+        parts = []
+        for _ in range(parts_count):
+            part, at = _artifact(stream, at)
+            parts.append(part)
+        return _container(kind, size, parts), at
+    target = names.pop(0) if flags & _HAS_TARGET else None
+    producer = CudaVersion(*release) if any(release) else None
+    needs = _needs(kind, (major, minor), producer, packed=bool(flags & _PACKED))
+    if kind == "ltoir" and needs and not needs.newer_than:
+        producer = needs.version
+    defined = _named(names, _DEFINED)
+    undefined = _named(names, _UNDEFINED)
+    if kind == "ptx":  # a declaration may stand before the definition
+        here = set(defined)
+        undefined = tuple(name for name in undefined if name not in here)
+    artifact = Artifact(
+        kind,
+        size,
         producer=producer,
-        needs=Needs(producer) if producer else None,
-        arch=f"sm_{arch}",
-        relocatable=elf.relocatable,
-        kernels=tuple(symbol.name for symbol in elf.symbols if symbol.is_kernel),
-        defined=tuple(symbol.name for symbol in elf.symbols if symbol.is_strong_definition),
-        undefined=tuple(symbol.name for symbol in elf.symbols if symbol.is_undefined),
-        text_sections=tuple(section.name for section in elf.sections if section.name.startswith(".text.")),
+        needs=needs,
+        ptx_isa=(major, minor) if kind == "ptx" else None,
+        target=target,
+        arch=f"sm_{arch}" if flags & _HAS_ARCH else target,
+        relocatable=bool(flags & _RELOCATABLE) if flags & _HAS_LINKAGE else None,
+        kernels=_named(names, _KERNEL),
+        defined=defined,
+        undefined=undefined,
+        text_sections=_named(names, _TEXT),
+        compressed=bool(flags & _PACKED),
     )
+    return artifact, at
 
 
-def _producer_of_cubin(elf: Elf) -> CudaVersion | None:
-    """The newest release among the tools that left a note; before notes, CUDA 12 counted in ``e_version``.
-
-    CUDA 12.9 already writes the CUDA 13 form for sm_100 and later, so the ELF ABI version is no witness.
-    """
-    tools = [match for note in elf.notes.get(_NOTE_TOOL, ()) if (match := _TOOL_RELEASE.search(note))]
-    if tools:
-        return max(CudaVersion(int(match[1]), int(match[2])) for match in tools)
-    if 120 <= elf.version <= 129:
-        return CudaVersion(elf.version // 10, elf.version % 10)
-    return None
+def _named(names: list[str], letters: str) -> tuple[str, ...]:
+    """The names with one of some letters in front, without it."""
+    return tuple([name[1:] for name in names if name[0] in letters])
 
 
-def _read_fatbin(view: memoryview) -> Artifact:
-    parts = []
-    for entry in read_fatbin(view):
-        kind = _FATBIN_KINDS.get(entry.kind, "unknown")
-        if entry.compressed or kind == "unknown":
-            isa = entry.version if kind == "ptx" else None
-            parts.append(
-                Artifact(
-                    kind,
-                    len(entry.payload),
-                    needs=needs_for_ptx_isa(isa) if isa else None,
-                    ptx_isa=isa,
-                    arch=f"sm_{entry.arch}",
-                    compressed=entry.compressed,
-                )
-            )
-            continue
-        parts.append(inspect(entry.payload))
-    if not parts:
-        raise Damaged("fatbin without entries")
-    return _container("fatbin", len(view), parts)
-
-
-def _read_object(view: memoryview) -> Artifact:
-    elf = read_elf(view)
-    parts = [
-        _read_fatbin(view[section.offset : section.offset + section.size])
-        for section in elf.sections
-        if section.name in _FATBIN_SECTIONS and section.size
-    ]
-    if not parts:
-        raise Damaged("host object without device code (no section __nv_relfatbin or .nv_fatbin)")
-    return _container("object", len(view), parts)
-
-
-def _read_library(view: memoryview) -> Artifact:
-    parts = []
-    for name, member in read_archive(view):
-        if bytes(member[:4]) != _ELF_MAGIC:
-            raise Damaged(f"archive member {name!r} is not an object")
-        elf = read_elf(member)
-        if any(section.name in _FATBIN_SECTIONS for section in elf.sections):
-            parts.append(_read_object(member))
-    if not parts:
-        raise Damaged("library without device code (no member has a section __nv_relfatbin or .nv_fatbin)")
-    return _container("library", len(view), parts)
+@lru_cache(maxsize=256)
+def _needs(kind: Kind, version: tuple[int, int], producer: CudaVersion | None, *, packed: bool) -> Needs | None:
+    """The oldest release that reads an image, by its PTX ISA or NVVM IR version, or by the release that made it."""
+    if kind == "ptx":
+        return needs_for_ptx_isa(version)
+    if kind == "ltoir":
+        return None if packed else needs_for_nvvm_ir(version)
+    return Needs(producer) if producer else None
 
 
 def _container(kind: Kind, size: int, parts: Iterable[Artifact]) -> Artifact:
@@ -286,14 +219,3 @@ def _container(kind: Kind, size: int, parts: Iterable[Artifact]) -> Artifact:
         parts=parts,
         problems=tuple(problem for part in parts for problem in part.problems),
     )
-
-
-_READERS = {
-    "ptx": _read_ptx,
-    "ltoir": _read_ltoir,
-    "cubin": _read_cubin,
-    "fatbin": _read_fatbin,
-    "object": _read_object,
-    "library": _read_library,
-    "unknown": _read_unknown,
-}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ _NATIVE = _HERE / "native"
 _DATA = _HERE / "data"
 #: What the C shares with Python.
 _SHARED = _HERE.parent / "compat" / "data"
+#: The reader of device code: the driver is linked with it. Loaded by its path, because the package may not be there yet.
+_READER = runpy.run_path(str(_HERE.parent / "artifacts" / "build.py"))
 #: Written at each build; git ignores it.
 _GENERATED = _HERE / "generated"
 
 #: The files of the driver, low to high: each includes only what stands before it, on its own floor or on a lower one.
-#: The types of `abi.h` lie below them all.
+#: The types of `abi.h` and the reader of device code (`artifacts/native/`) lie below them all.
 FLOORS = (
     ("config", "events"),
     ("caller", "symbols"),
@@ -56,10 +59,12 @@ def _limits() -> str:
 
 
 def _releases() -> str:
-    """releases.inc: the releases that another one's nvJitLink stands in for, and the last release of CUDA 12."""
+    """releases.inc: the releases that another one's nvJitLink stands in for, the last of CUDA 12, and the last known."""
     releases: dict[str, dict[str, Any]] = _read("releases.toml", _SHARED)["releases"]
+    latest = max(map(_number, releases))
     last_of_12 = max((release for release in releases if release.startswith("12.")), key=_number)
     lines = ["/* Made by build.py from compat/data/releases.toml. */", f'#define LAST_OF_12 "{last_of_12}"']
+    lines += [f"#define LATEST_KNOWN RELEASE({latest // 1000}, {latest % 1000 // 10})"]
     lines += ["static const struct stand_in { int version; const char *release; int ptx_isa; } stand_ins[]"]
     lines += ["__attribute__((unused)) = {"]
     for release, known in releases.items():
@@ -195,9 +200,9 @@ def generate(folder: Path) -> None:
 def libraries(cc: Any) -> list[Any]:
     """Return the libraries in the order in which they must be built; `cc` is the module `native.compiler`."""
     generate(_GENERATED)
-    include = (_NATIVE, _GENERATED)
+    include = (_NATIVE, _GENERATED, _READER["NATIVE"])
     threads = ("-pthread", "-ldl")
-    driver = tuple(_NATIVE / f"{name}.c" for floor in FLOORS for name in floor)
+    driver = (*_READER["sources"](), *(_NATIVE / f"{name}.c" for floor in FLOORS for name in floor))
     return [
         cc.SharedLibrary("libcuda.so.1", driver, "libcuda.so.1", include, threads),
         cc.SharedLibrary("libnvidia-ml.so.1", (_NATIVE / "nvml.c",), "libnvidia-ml.so.1", include, threads),

@@ -8,6 +8,7 @@
 
 #include "caller.h"
 #include "config.h"
+#include "containers.h"
 #include "events.h"
 #include "memory.h"
 
@@ -65,27 +66,22 @@ static bool runs_here(int arch) {
   return arch / 10 == device / 10 && arch % 10 <= device % 10;
 }
 
-enum { ENTRY_PTX = 1, ENTRY_ELF = 2, PACKED = 0x2000 | 0x8000 };
-
 /* The best image of a fatbin that lies open: a cubin that runs here, of the highest architecture. */
 static const uint8_t *pick(const uint8_t *fatbin, size_t size, size_t *picked, bool *packed) {
   const uint8_t *best = NULL;
-  int best_arch = 0;
-  size_t at = cl_little(fatbin + 6, 2);
+  uint32_t best_arch = 0, device = (uint32_t)cl_config()->arch;
+  Bytes image = {fatbin, size};
+  FatbinEntry entry;
+  Problem problem;
   *packed = false;
-  while (at + 64 <= size) {
-    const uint8_t *entry = fatbin + at;
-    uint64_t header = cl_little(entry + 4, 4), payload = cl_little(entry + 8, 8), flags = cl_little(entry + 40, 8);
-    int kind = (int)cl_little(entry, 2), arch = (int)cl_little(entry + 28, 4);
-    if (header < 64 || header > size - at || payload > size - at - header) break;
-    bool usable = kind == ENTRY_ELF ? runs_here(arch) : kind == ENTRY_PTX && arch <= cl_config()->arch;
-    if (usable && (flags & PACKED)) *packed = true;
-    else if (usable && kind == ENTRY_ELF && arch > best_arch) {
-      best = entry + header;
-      best_arch = arch;
-      *picked = payload;
+  for (uint64_t at = cl_little(fatbin + 6, 2); at < size && art_fatbin_entry(image, &at, &entry, &problem);) {
+    bool usable = entry.kind == FATBIN_ELF ? runs_here((int)entry.arch) : entry.kind == FATBIN_PTX && entry.arch <= device;
+    if (usable && entry.packed) *packed = true;
+    else if (usable && entry.kind == FATBIN_ELF && entry.arch > best_arch) {
+      best = entry.payload.at;
+      best_arch = entry.arch;
+      *picked = entry.payload.size;
     }
-    at += header + payload;
   }
   return best;
 }

@@ -1,0 +1,44 @@
+/* Bytes of an image within their bounds, little-endian numbers, and the first problem that was found. */
+#ifndef CUDALINK_BYTES_H
+#define CUDALINK_BYTES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+  const uint8_t *at;
+  uint64_t size;
+} Bytes;
+
+enum { PROBLEM_ROOM = 256 };
+typedef struct {
+  char text[PROBLEM_ROOM];
+  bool out_of_memory; /* nothing is known about the image then */
+} Problem;
+
+/* Numbers are put together from bytes: an image may lie at any address. */
+static inline uint16_t art_u16(const uint8_t *at) { return (uint16_t)(at[0] | at[1] << 8); }
+static inline uint32_t art_u32(const uint8_t *at) { return art_u16(at) | (uint32_t)art_u16(at + 2) << 16; }
+static inline uint64_t art_u64(const uint8_t *at) { return art_u32(at) | (uint64_t)art_u32(at + 4) << 32; }
+
+/* Where a span ends, or the largest number if there is no number for it. */
+static inline uint64_t art_end(uint64_t offset, uint64_t size) {
+  return size <= UINT64_MAX - offset ? offset + size : UINT64_MAX;
+}
+
+/* The bytes [offset, offset + size) of an image; false, and nothing, if they do not lie inside. */
+bool art_span(Bytes image, uint64_t offset, uint64_t size, Bytes *span);
+/* Whether bytes begin with a text. */
+bool art_begins(Bytes bytes, const char *text);
+/* Where a text first stands in bytes, from an offset on; the size of the bytes if it does not. */
+uint64_t art_find(Bytes bytes, uint64_t from, const char *text);
+
+/* All three write down a problem and return false, for `return art_damaged(...)`. */
+bool art_damaged(Problem *problem, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A span, described by the format, lies outside of its image. */
+bool art_outside(Problem *problem, Bytes image, uint64_t offset, uint64_t size, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+bool art_no_memory(Problem *problem);
+
+#endif

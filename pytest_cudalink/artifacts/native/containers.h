@@ -1,0 +1,45 @@
+/* The containers of device code: LTO-IR files, fatbins, and `ar` libraries in the System V / GNU form.
+ *
+ * NVIDIA documents neither LTO-IR nor fatbins; the fields here were read off the output of nvcc 13.0 and of NVRTC 12.0
+ * to 13.5, and only fields that agree in all of these are used. */
+#ifndef CUDALINK_CONTAINERS_H
+#define CUDALINK_CONTAINERS_H
+
+#include "bytes.h"
+
+#define LTOIR_MAGIC "\xed\x43\x4e\x7f"
+#define FATBIN_MAGIC "\x50\xed\x55\xba"
+#define AR_MAGIC "!<arch>\n"
+
+typedef struct {
+  uint32_t nvvm_major, nvvm_minor; /* the NVVM IR version, which names the producing release */
+  uint32_t arch;
+} LtoIr;
+
+/* The payload is scrambled bitcode in 32-bit words without a length, so only the linker notices a file that lost whole
+ * words, and answers with an error. */
+bool art_ltoir_read(LtoIr *ltoir, Bytes image, Problem *problem);
+
+enum { FATBIN_PTX = 1, FATBIN_ELF = 2, FATBIN_LTOIR = 8 };
+
+typedef struct {
+  uint32_t kind, arch, isa_major, isa_minor;
+  bool packed; /* by LZ4 or zstd: the payload is not looked into */
+  Bytes payload;
+} FatbinEntry;
+
+/* The body of the fatbin at `at`, behind which `at` moves; an empty one at the end of the image, which may be padded. */
+bool art_fatbin_next(Bytes image, uint64_t *at, Bytes *body, Problem *problem);
+/* The entry of a fatbin's body at `at`, behind which `at` moves. */
+bool art_fatbin_entry(Bytes body, uint64_t *at, FatbinEntry *entry, Problem *problem);
+
+typedef struct {
+  char name[17];
+  bool is_index; /* the archive's index of symbols or its table of names */
+  Bytes payload;
+} Member;
+
+/* The member of an archive at `at`, behind which `at` moves; the first one begins behind AR_MAGIC. */
+bool art_archive_next(Bytes image, uint64_t *at, Member *member, Problem *problem);
+
+#endif
