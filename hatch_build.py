@@ -15,8 +15,9 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).parent
 
-#: Packages whose `build.py` has a function `libraries()`: the shared libraries to build into the package's `lib/`.
-PARTS = ("emulator", "stubs")
+#: Packages whose `build.py` has a function `libraries()`: the shared libraries and programs to build into the package's
+#: `lib/`.
+PARTS = ("emulator", "stubs", "worker")
 
 
 def load(name: str, path: Path) -> Any:
