@@ -9,7 +9,7 @@
 
 enum { CHANNEL_BUFFER = 32 * 1024 };
 
-typedef enum { CHANNEL_OK, CHANNEL_GONE, CHANNEL_LATE } ChannelState;
+typedef enum { CHANNEL_OK, CHANNEL_GONE, CHANNEL_LATE, CHANNEL_NO_MEMORY } ChannelState;
 
 typedef struct {
   int fd; /* -1: closed */

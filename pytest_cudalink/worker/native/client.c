@@ -79,9 +79,11 @@ static void read_output(const Worker *worker, WorkerAnswer *answer) {
   answer->printed = NULL;
 }
 
+/* Ends a worker whose answer has not come, or has no place. */
 static void lost(Worker *worker, WorkerAnswer *answer, ChannelState state, unsigned limit) {
   read_output(worker, answer);
-  if (state == CHANNEL_LATE) fail(answer, WORKER_LATE, "did not finish within %u s", limit);
+  if (state == CHANNEL_NO_MEMORY) answer->outcome = WORKER_NO_MEMORY;
+  else if (state == CHANNEL_LATE) fail(answer, WORKER_LATE, "did not finish within %u s", limit);
   else fail(answer, WORKER_DIED, "ended without a word, as by SIGKILL");
   lw_end(worker);
 }
@@ -90,7 +92,7 @@ static void lost(Worker *worker, WorkerAnswer *answer, ChannelState state, unsig
 static ChannelState receive_text(Worker *worker, char **text, uint64_t size, int64_t deadline) {
   if (!size) return CHANNEL_OK;
   *text = malloc(size + 1);
-  if (!*text) return CHANNEL_GONE;
+  if (!*text) return CHANNEL_NO_MEMORY;
   (*text)[size] = 0;
   return lw_receive(&worker->channel, *text, size, deadline);
 }
@@ -118,7 +120,7 @@ static bool receive_answer(Worker *worker, WorkerAnswer *answer, int64_t deadlin
   if (!state && (!reply.fetch_code || reply.image_size)) {
     answer->image = malloc(reply.image_size ? reply.image_size : 1);
     answer->image_size = reply.image_size;
-    state = answer->image ? lw_receive(&worker->channel, answer->image, reply.image_size, deadline) : CHANNEL_GONE;
+    state = answer->image ? lw_receive(&worker->channel, answer->image, reply.image_size, deadline) : CHANNEL_NO_MEMORY;
   }
   if (state) {
     lost(worker, answer, state, limit);
@@ -195,7 +197,8 @@ static void call(WorkerLink *link, const Request *request, const char *name, con
   answer->fetch_code = NOT_FETCHED;
   Worker *worker = lw_take(link->worker, link->serial, link->program, link->library);
   if (!worker) {
-    fail(answer, WORKER_NOT_STARTED, "%s", strerror(errno));
+    if (errno == ENOMEM) answer->outcome = WORKER_NO_MEMORY;
+    else fail(answer, WORKER_NOT_STARTED, "%s", strerror(errno));
     return;
   }
   int64_t deadline = lw_now() + (int64_t)link->limit * 1000;

@@ -59,6 +59,7 @@ static bool settle(Worker *worker, const char *program, const char *library) {
   if (!kept_program || !kept_library) {
     free(kept_program);
     free(kept_library);
+    errno = ENOMEM;
     return false;
   }
   free(worker->program);
@@ -114,13 +115,11 @@ bool lw_holds(const Worker *worker, uint64_t serial) { return worker && serial &
 Worker *lw_take(Worker *holder, uint64_t serial, const char *program, const char *library) {
   pthread_once(&pool_once, set_up);
   pthread_mutex_lock(&pool_lock);
+  errno = EMFILE; /* if every place is taken */
   Worker *worker = lw_holds(holder, serial) ? holder : choose(program, library);
   if (worker) worker->calls++;
   pthread_mutex_unlock(&pool_lock);
-  if (!worker) {
-    errno = EMFILE;
-    return NULL;
-  }
+  if (!worker) return NULL;
   pthread_mutex_lock(&worker->lock);
   if (worker->serial && is_gone(worker)) lw_end(worker);
   if (worker->serial || start(worker)) return worker;
