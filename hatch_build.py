@@ -15,7 +15,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).parent
 
-#: Packages whose `build.py` has a function `libraries()`: the shared libraries to build into the package's `lib/`.
+#: Packages whose `build.py` has a function `libraries()`: the shared libraries and programs to build into the package's
+#: `lib/`.
 PARTS = ("artifacts", "emulator", "linker", "stubs", "worker")
 
 

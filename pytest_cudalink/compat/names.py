@@ -22,6 +22,8 @@ __all__ = [
     "LIMIT_EVENTS_KEPT",
     "LIMIT_EVENT_SIZE",
     "LIMIT_FAULTS",
+    "LIMIT_LINK_SECONDS",
+    "LIMIT_LINK_TIMEOUT",
     "MARKER_BACKENDS",
     "NVJITLINK_WORDS",
     "POLICIES",
@@ -57,6 +59,8 @@ LIMIT_FAULTS = 64
 LIMIT_DELAY = 86_400_000
 LIMIT_EVENT_SIZE = 1024
 LIMIT_EVENTS_KEPT = 16_384
+LIMIT_LINK_TIMEOUT = 60
+LIMIT_LINK_SECONDS = 86_400
 #: Number, first release, first release without it, suffixes.
 ARCHITECTURES: tuple[tuple[int, tuple[int, int], tuple[int, int] | None, str], ...] = (
     (50, (12, 0), (13, 0), ""),

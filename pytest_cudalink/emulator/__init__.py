@@ -18,6 +18,7 @@ from ..compat import names
 from ..compat.architectures import ARCHITECTURES, dropped_by
 from ..compat.releases import DRIVER_RELEASES, STAND_INS
 from ..compat.wheels import NVJITLINK, installed_wheels
+from .. import worker
 from ..versions import CudaVersion
 from .faults import parse, text_of
 
@@ -158,6 +159,7 @@ class Emulation:
             "CUDALINK_EMULATOR_DEVICES": str(self.devices),
             "CUDALINK_EMULATOR_NVJITLINK": str(self.nvjitlink or ""),
             "CUDALINK_EMULATOR_NVJITLINK_OLD": str(self.nvjitlink_old or ""),
+            "CUDALINK_EMULATOR_WORKER": str(worker.program()),
             "CUDALINK_EMULATOR_EVENTS": str(self.events or ""),
             "CUDALINK_EMULATOR_FAULTS": self.faults,
             "CUDALINK_LIFETIME": self.lifetime,
@@ -307,11 +309,13 @@ def from_environment(environment: Mapping[str, str]) -> Emulation | None:
 
 
 def _nvjitlink(version: CudaVersion) -> Path | None:
-    """Find nvJitLink of exactly this version: the copy in the toolchain cache, else the one that a wheel installed."""
+    """Find nvJitLink of exactly this version: the one in the toolchain cache, else the one that a wheel installed."""
     from .. import toolchains
 
-    cached = toolchains.emulator_library_path(version)
-    return cached or _nvjitlink_of_environment(version)
+    try:
+        return toolchains.library_path(version)
+    except toolchains.ToolchainError:
+        return _nvjitlink_of_environment(version)
 
 
 def _nvjitlink_of_environment(version: CudaVersion) -> Path | None:

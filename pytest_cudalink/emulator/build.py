@@ -17,6 +17,8 @@ _DATA = _HERE / "data"
 _SHARED = _HERE.parent / "compat" / "data"
 #: The reader of device code: the driver is linked with it. Loaded by its path, because the package may not be there yet.
 _READER = runpy.run_path(str(_HERE.parent / "artifacts" / "build.py"))
+#: The client of the link worker is linked into the driver; `worker.c` is the other side.
+_CLIENT = tuple(file for file in sorted((_HERE.parent / "worker" / "native").glob("*.c")) if file.name != "worker.c")
 #: Written at each build; git ignores it.
 _GENERATED = _HERE / "generated"
 
@@ -204,7 +206,7 @@ def libraries(cc: Any) -> list[Any]:
     threads = ("-pthread", "-ldl")
     driver = (*_READER["sources"](), *(_NATIVE / f"{name}.c" for floor in FLOORS for name in floor))
     return [
-        cc.SharedLibrary("libcuda.so.1", driver, "libcuda.so.1", include, threads),
+        cc.SharedLibrary("libcuda.so.1", (*driver, *_CLIENT), "libcuda.so.1", include, threads),
         cc.SharedLibrary("libnvidia-ml.so.1", (_NATIVE / "nvml.c",), "libnvidia-ml.so.1", include, threads),
         cc.SharedLibrary(
             "libcuda.so",

@@ -14,7 +14,7 @@ from ..targets.events import LinkInput
 from ..targets.steering import Watch
 from ..versions import CudaVersion
 from . import forcing, input_checks
-from .backends import OPENERS
+from .backends import OPENERS, opener
 from .backends.nvjitlink import can_fetch_ltoir
 from .dispatch import Decision, driver_matters, explain, policy_named
 from .errors import LinkError, skew_sentence
@@ -226,7 +226,7 @@ class Linker:
     # -- with a library
 
     def _open(self) -> None:
-        self._state = OPENERS[self._settled.backend](self._settled.options)
+        self._state = opener(self._settled.backend, contain=self._options.contain)(self._settled.options)
         self._finalizer = weakref.finalize(self, self._state.close)
         try:
             for name, code in self._inputs:

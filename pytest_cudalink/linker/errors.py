@@ -89,8 +89,8 @@ class LinkError(RuntimeError):
             code_name=self.code_name,
             error_log=self.error_log,
             info_log=self.info_log,
-            input_name=input_name,
-            artifact=artifact,
+            input_name=input_name or self.input_name,
+            artifact=artifact or self.artifact,
             hint=hint or self.hint,
         )
 

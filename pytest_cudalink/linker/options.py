@@ -131,6 +131,9 @@ class LinkerOptions:
         Reject inputs that are newer than the linker. The bounds of images are always checked.
     policy : str, optional
         How the backend is chosen; default ``CUDALINK_POLICY``, else ``"strict-major"``.
+    contain : bool
+        Link in a worker process, so that a crash of nvJitLink is a LinkError. On the driver backend only an emulated
+        driver can be contained.
 
     Raises
     ------
@@ -162,6 +165,7 @@ class LinkerOptions:
     incremental: bool | None = None
     check_inputs: bool = True
     policy: str | None = None
+    contain: bool = False
 
     def __post_init__(self) -> None:
         _check_types(self)

@@ -1,4 +1,4 @@
-"""Compile the project's C: find a compiler, make one shared library.
+"""Compile the project's C: find a compiler, make one shared library or program.
 
 The build hook (`hatch_build.py`), the tests, and commands that build libraries for other projects use it.
 It imports only the standard library, because the build hook runs before anything is installed.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["CompilerError", "SharedLibrary", "build", "find_compiler"]
+__all__ = ["CompilerError", "Executable", "SharedLibrary", "build", "find_compiler"]
 
 _FLAGS = (
     "-std=gnu11",
@@ -27,7 +27,6 @@ _FLAGS = (
     "-fvisibility=hidden",
     "-Wall",
     "-Wextra",
-    "-shared",
 )
 
 
@@ -59,6 +58,26 @@ class SharedLibrary:
     include: tuple[Path, ...] = ()
     flags: tuple[str, ...] = ()
 
+    @property
+    def link_flags(self) -> tuple[str, ...]:
+        """Flags that make a shared library."""
+        return ("-shared", f"-Wl,-soname,{self.soname}", "-Wl,-Bsymbolic")
+
+
+@dataclass(frozen=True)
+class Executable:
+    """A program to build; the attributes are those of `SharedLibrary`."""
+
+    output: str
+    sources: tuple[Path, ...]
+    include: tuple[Path, ...] = ()
+    flags: tuple[str, ...] = ()
+
+    @property
+    def link_flags(self) -> tuple[str, ...]:
+        """Flags that make a program."""
+        return ()
+
 
 def find_compiler() -> list[str]:
     """The command of a C compiler: ``$CC``, else cc, gcc or clang, else the one in the ``ziglang`` wheel.
@@ -89,12 +108,14 @@ def find_compiler() -> list[str]:
     raise CompilerError(msg)
 
 
-def build(library: SharedLibrary, folder: Path, compiler: Sequence[str] | None = None, *, strict: bool = True) -> Path:
-    """Build one library, replace an older one only when it is complete, and return its path.
+def build(
+    library: SharedLibrary | Executable, folder: Path, compiler: Sequence[str] | None = None, *, strict: bool = True
+) -> Path:
+    """Build one library or program, replace an older one only when it is complete, and return its path.
 
     Parameters
     ----------
-    library : SharedLibrary
+    library : SharedLibrary or Executable
     folder : Path
         Output folder; created if it is missing.
     compiler : sequence of str, optional
@@ -105,7 +126,7 @@ def build(library: SharedLibrary, folder: Path, compiler: Sequence[str] | None =
     Returns
     -------
     Path
-        The library.
+        The library or program.
 
     Raises
     ------
@@ -125,8 +146,7 @@ def build(library: SharedLibrary, folder: Path, compiler: Sequence[str] | None =
             *(["-Werror"] if strict else []),
             *(f"-I{path}" for path in library.include),
             *map(str, library.sources),
-            f"-Wl,-soname,{library.soname}",
-            "-Wl,-Bsymbolic",
+            *library.link_flags,
             *(flag.replace("{output}", str(output.parent)) for flag in library.flags),
             "-o",
             str(made),

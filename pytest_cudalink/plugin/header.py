@@ -35,6 +35,7 @@ def lines(run: Run) -> list[str]:
     return [
         f"cudalink: {', '.join(parts)}",
         *([_forced(run)] if settings.backend.value != "auto" else []),
+        *([_contained(settings)] if settings.contain.value == "yes" else []),
         *_of_emulation(settings, inherited=inherited),
         *(f"cudalink: {name}: {value}" for name, value in run.hook_facts.items()),
     ]
@@ -93,6 +94,15 @@ def _forced(run: Run) -> str:
     how = "each backend in turn" if settings.backend.value == "each" else settings.backend.value
     narrowed = f" (--cudalink-target from {settings.target.source})" if steering.only is not None else ""
     return f"cudalink: forced to {how}: {', '.join(names) or 'no target that is installed'}{narrowed}"
+
+
+def _contained(settings: Settings) -> str:
+    """Return which links a crash cannot end this process in."""
+    from .. import probes
+
+    real = _emulation() is None and probes.driver_version() is not None
+    left = "; the real driver links in this process" if real else ""
+    return f"cudalink: bundled links on nvJitLink are contained (from {settings.contain.source}){left}"
 
 
 def _of_emulation(settings: Settings, *, inherited: bool) -> list[str]:

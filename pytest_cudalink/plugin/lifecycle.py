@@ -158,6 +158,7 @@ def configure(config: pytest.Config) -> None:
 
 
 def _load_libraries(run: Run) -> None:
+    run.config.add_cleanup(settings.share(run.settings))
     if is_on_emulated_driver() or not run.settings.keeps_driver:
         from . import driver
 

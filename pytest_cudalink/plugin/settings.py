@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 import pytest
@@ -21,6 +22,7 @@ __all__ = [
     "add_options",
     "check",
     "resolve",
+    "share",
     "withhold",
 ]
 
@@ -45,6 +47,12 @@ def _devices_fault(value: str) -> str | None:
     if re.fullmatch(r"\d{1,4}", value, re.ASCII) and int(value) <= names.LIMIT_DEVICES:
         return None
     return f"expected a number, 0 to {names.LIMIT_DEVICES}"
+
+
+def _seconds_fault(value: str) -> str | None:
+    if re.fullmatch(r"\d{1,8}", value, re.ASCII) and 1 <= int(value) <= names.LIMIT_LINK_SECONDS:
+        return None
+    return f"expected a number of seconds, 1 to {names.LIMIT_LINK_SECONDS}"
 
 
 def _faults_fault(value: str) -> str | None:
@@ -196,6 +204,27 @@ OPTIONS: Final = (
         help="nvJitLink that every library sees: absent, or the real one of a release from the toolchain cache",
     ),
     Option(
+        name="contain",
+        flag="--cudalink-contain",
+        env="CUDALINK_CONTAIN",
+        ini="cudalink_contain",
+        default="no",
+        choices=("no", "yes"),
+        flag_value="yes",
+        help="perform the bundled linker's links on nvJitLink in a worker process, so that a crash of nvJitLink is a "
+        "LinkError",
+    ),
+    Option(
+        name="link_timeout",
+        flag="--cudalink-link-timeout",
+        env="CUDALINK_LINK_TIMEOUT",
+        ini="cudalink_link_timeout",
+        default=str(names.LIMIT_LINK_TIMEOUT),
+        metavar="SECONDS",
+        fault=_seconds_fault,
+        help="how long one call of nvJitLink may take in a link worker, for an emulated driver and contained links",
+    ),
+    Option(
         name="report",
         flag="--cudalink-report",
         env="CUDALINK_REPORT",
@@ -272,6 +301,8 @@ class Settings(NamedTuple):
     events: Setting
     target: Setting
     nvjitlink: Setting
+    contain: Setting
+    link_timeout: Setting
     report: Setting
     properties: Setting
     isolate: Setting
@@ -323,6 +354,32 @@ def resolve(config: pytest.Config, options: argparse.Namespace | None = None) ->
     """
     given = config.option if options is None else options
     return Settings(**{option.name: _resolve(option, config, getattr(given, option.ini, None)) for option in OPTIONS})
+
+
+def share(settings: Settings) -> Callable[[], None]:
+    """Put into the environment what the linkers of this process and of its children read there.
+
+    Returns
+    -------
+    callable
+        Restores the environment.
+    """
+    before = {}
+    for option in OPTIONS:
+        if option.name in ("contain", "link_timeout"):
+            setting: Setting = getattr(settings, option.name)
+            if setting.source != "default":
+                before[option.env] = os.environ.get(option.env)
+                os.environ[option.env] = setting.value
+    return partial(_restore, before)
+
+
+def _restore(before: dict[str, str | None]) -> None:
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def withhold() -> dict[str, str]:

@@ -24,7 +24,6 @@ from typing import Any, Final, Literal
 from ..compat.releases import STAND_INS
 from ..tables import read_matrix
 from ..versions import CudaVersion
-from .soname import renamed
 
 __all__ = [
     "Layout",
@@ -32,7 +31,6 @@ __all__ = [
     "ToolchainError",
     "add",
     "cache_root",
-    "emulator_library_path",
     "find",
     "folder",
     "installed",
@@ -106,11 +104,6 @@ class Toolchain:
             msg = f"the toolchain {self.path} has no library {name!r}; it has: {', '.join(known)}"
             raise ToolchainError(msg)
         return found[0]
-
-    @property
-    def emulator_library(self) -> Path:
-        """Path of the copy of nvJitLink that only the emulated driver loads: it has another SONAME."""
-        return self.path / "emulator" / "libnvJitLink.so"
 
 
 def cache_root() -> Path:
@@ -238,15 +231,6 @@ def library_path(version: str | tuple[int, int], library: str = "nvJitLink") -> 
     return find(version).library(library)
 
 
-def emulator_library_path(version: str | tuple[int, int]) -> Path | None:
-    """Path of the emulated driver's copy of nvJitLink; None if that release is not in the cache."""
-    try:
-        path = find(version).emulator_library
-    except ToolchainError:
-        return None
-    return path if path.is_file() else None
-
-
 def _fault(release: CudaVersion) -> str:
     """Why a release cannot have a toolchain; empty if it can."""
     if release in releases_table():
@@ -366,12 +350,6 @@ def _make(release: CudaVersion, layout: Layout, scratch: Path, installer: Litera
             plain.symlink_to(library.name)
     if layout == "ctk":
         (new / "version.json").write_text(_version_json(entry["toolkit"], versions), encoding="utf-8")
-    toolchain = Toolchain(release, new, layout, versions)
-    toolchain.emulator_library.parent.mkdir()
-    # one name for each release: 18 characters, as many as in the name that it replaces
-    copy = renamed(toolchain.library("nvJitLink").read_bytes(), f"libcudalnk-{release}.so")
-    toolchain.emulator_library.write_bytes(copy)
-    toolchain.emulator_library.chmod(0o755)
     manifest = {"version": str(release), "layout": layout, "packages": versions}
     (new / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 

@@ -118,12 +118,12 @@ def test_doctor(child, toolkit, version: str, code: int, words: list[str]) -> No
 
 
 def test_links_of_the_emulated_driver_are_not_judged(child, toolkit) -> None:
-    """The nvJitLink inside of the emulated driver is the driver's own business."""
+    """The emulated driver's nvJitLink is in its link worker, not in this process."""
     program = """
 from pytest_cudalink.linker import sample as demo
 from pytest_cudalink.guardrails import CompatibilityGuardRails
 image, _ = demo.link_sample("ptx", "sm_90", "driver")
-assert "/emulator/libnvJitLink.so" in open("/proc/self/maps").read()
+assert "libnvJitLink" not in open("/proc/self/maps").read()
 guard = CompatibilityGuardRails()
 print([(item.name, str(item.version)) for item in guard.present() if item.name == "nvJitLink"])
 guard.load_nvidia_dynamic_lib("nvJitLink")

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_cudalink import cli, toolchains
 from pytest_cudalink.compat.releases import PTX_ISA
-from pytest_cudalink.toolchains import ToolchainError, soname
+from pytest_cudalink.toolchains import ToolchainError
 from pytest_cudalink.versions import CudaVersion
 
 pytestmark = pytest.mark.xdist_group("toolchains")  # one worker: the cache is filled once
@@ -98,55 +98,19 @@ def test_add_unpacks_libraries_and_headers(cache) -> None:
 
 
 @pytest.mark.parametrize("version", ["12.0", "12.9", "13.0"])
-def test_emulator_copy_links_and_answers_to_no_common_name(version, cache, samples, tmp_path) -> None:
-    """The emulated driver's copy links PTX, and an application's dlopen by SONAME does not get it."""
+def test_libraries_link(version, cache, samples, tmp_path) -> None:
+    """The nvJitLink of each release links PTX."""
     files = []
     for name in ("main", "user"):
         text = samples[f"12.9/{name}.ptx"].decode()
         (tmp_path / f"{name}.ptx").write_text(text.replace(".version 8.8", ".version 8.0"), encoding="utf-8")
         files.append(str(tmp_path / f"{name}.ptx"))
     usual = f"libnvJitLink.so.{version[:2]}"
-    copy, real = toolchains.emulator_library_path(version), toolchains.library_path(version)
     suffix = version.replace(".", "_") if version != "12.9" else "12_4"
-    answers = []
-    for path in (copy, real):
-        command = [sys.executable, "-c", LINK, str(path), suffix, usual, *files]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        answers.append(done.stdout.strip())
-    assert answers == [f"not found by {usual}", f"found by {usual}"]
-
-
-def test_renaming_keeps_everything_but_the_name(cache) -> None:
-    """The copy differs from the original in its name and the hashes of its versions, nowhere else."""
-    original = toolchains.library_path("13.0").read_bytes()
-    copy = toolchains.emulator_library_path("13.0").read_bytes()
-    assert soname.soname(original) == "libnvJitLink.so.13"
-    assert soname.soname(copy) == "libcudalnk-13.0.so"
-    assert len(original) == len(copy)
-    blocks = range(0, len(original), 4096)
-    changed = [at for at in blocks if original[at : at + 4096] != copy[at : at + 4096]]
-    assert len(changed) <= 2
-    assert sum(original[at + i] != copy[at + i] for at in changed for i in range(4096)) <= 18 + 2 * 4
-    back = soname.renamed(copy, "libnvJitLink.so.13")
-    assert back == original
-
-
-@pytest.mark.parametrize(
-    ("data", "name", "words"),
-    [
-        (b"MZ", "x", "not a 64-bit little-endian ELF file"),
-        (b"\x7fELF\x02\x01" + bytes(58), "x", "a library without a SONAME"),
-        (b"\x7fELF\x02\x01", "x", "no SONAME can be read"),
-        (None, "short.so", "the new SONAME 'short.so' has 8 characters; expected 15, as in 'libcudart.so.13'"),
-    ],
-)
-def test_what_cannot_be_renamed(data, name, words, cache) -> None:
-    """Bytes of another form, and names of another length, are refused in words."""
-    if data is None:
-        data = toolchains.library_path("13.0", "cudart").read_bytes()
-    with pytest.raises(soname.SonameError, match=words):
-        soname.renamed(data, name)
+    command = [sys.executable, "-c", LINK, str(toolchains.library_path(version)), suffix, usual, *files]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == f"found by {usual}"
 
 
 def test_ctk_layout_is_a_toolkit(cache, tmp_path) -> None:
@@ -236,13 +200,11 @@ def test_releases_that_cannot_be(version, words) -> None:
 
 
 def test_missing_release_names_the_command() -> None:
-    """What is not in the cache is named with the command that fetches it; the emulator gets None."""
+    """What is not in the cache is named with the command that fetches it."""
     with pytest.raises(ToolchainError, match=r"CUDA 13\.0 is not in .*run: cudalink toolchain add 13\.0$"):
         toolchains.library_path("13.0")
     with pytest.raises(ToolchainError, match=r"toolchain add 13\.0 --layout ctk$"):
         toolchains.find("13.0", "ctk")
-    assert toolchains.emulator_library_path("13.0") is None
-    assert toolchains.emulator_library_path("12.7") is None
 
 
 def test_missing_library_lists_what_is_there(cache) -> None:
@@ -292,7 +254,7 @@ def test_cache_root(monkeypatch, tmp_path) -> None:
     assert toolchains.cache_root() == tmp_path / ".cache" / "pytest-cudalink"
 
 
-def test_copies_live_together(cache) -> None:
+def test_releases_live_together(cache) -> None:
     """Several releases open in one process by path, each with its own version."""
     code = (
         "import ctypes, sys\n"
@@ -301,13 +263,9 @@ def test_copies_live_together(cache) -> None:
         "    assert ctypes.CDLL(path).nvJitLinkVersion(ctypes.byref(major), ctypes.byref(minor)) == 0\n"
         "    print(major.value, minor.value)\n"
     )
-    paths = [
-        str(path(version))
-        for version in ("12.9", "13.0")
-        for path in (toolchains.library_path, toolchains.emulator_library_path)
-    ]
+    paths = [str(toolchains.library_path(version)) for version in ("12.9", "13.0")]
     done = subprocess.run([sys.executable, "-c", code, *paths], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n")[:4] == ["12 9", "12 9", "13 0", "13 0"]
+    assert done.stdout.split("\n")[:2] == ["12 9", "13 0"]
     assert ctypes.sizeof(ctypes.c_void_p) == 8
 
 

@@ -35,6 +35,18 @@ static int limited_env(const char *name, int otherwise, int limit) {
   return taken;
 }
 
+/* Seconds; anything else is reported. */
+static unsigned seconds_env(const char *name, unsigned otherwise) {
+  const char *value = getenv(name);
+  if (!value || !*value) return otherwise;
+  size_t digits = strspn(value, "0123456789");
+  long given = digits && digits < 9 && !value[digits] ? strtol(value, NULL, 10) : 0;
+  if (given >= 1 && given <= LIMIT_LINK_SECONDS) return (unsigned)given;
+  fprintf(stderr, "cudalink: %s is '%.32s'; expected 1 to %d (seconds); taking %u\n", name, value, LIMIT_LINK_SECONDS,
+          otherwise);
+  return otherwise;
+}
+
 static void read_config(void) {
   const char *version = getenv("CUDALINK_EMULATOR_VERSION");
   int major = 13, minor = 0;
@@ -45,6 +57,8 @@ static void read_config(void) {
   config.devices = limited_env("CUDALINK_EMULATOR_DEVICES", 1, DEVICES_MAX);
   config.nvjitlink = copy_env("CUDALINK_EMULATOR_NVJITLINK");
   config.nvjitlink_old = copy_env("CUDALINK_EMULATOR_NVJITLINK_OLD");
+  config.worker = copy_env("CUDALINK_EMULATOR_WORKER");
+  config.link_timeout = seconds_env("CUDALINK_LINK_TIMEOUT", LIMIT_LINK_TIMEOUT);
   snprintf(config.toolchain, sizeof config.toolchain, "%d.%d", major, minor);
   for (const struct stand_in *one = stand_ins; one->version; one++) {
     if (one->version != config.version) continue;
@@ -52,7 +66,6 @@ static void read_config(void) {
     config.ptx_limit = one->ptx_isa;
   }
   config.events = copy_env("CUDALINK_EMULATOR_EVENTS");
-  config.perturb = number_env("MALLOC_PERTURB_", 0) & 0xff;
   const char *lifetime = getenv("CUDALINK_LIFETIME");
   config.lifetime = !lifetime || strcmp(lifetime, "off");
   config.punish = lifetime && !strcmp(lifetime, "punish");

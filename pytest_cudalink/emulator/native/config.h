@@ -12,11 +12,12 @@ typedef struct {
   int devices;               /* how many */
   const char *nvjitlink;     /* path of the libnvJitLink that links; empty: none was found */
   const char *nvjitlink_old; /* path of one for architectures that the other no longer knows */
+  const char *worker;        /* path of the program that links; empty: not said */
+  unsigned link_timeout;     /* seconds that one call of nvJitLink may take */
   char toolchain[32];        /* what `cudalink toolchain add` needs for the missing one */
   int ptx_limit;      /* newest PTX ISA of a driver whose nvJitLink is a newer release's, as 86; 0: nvJitLink's own */
   const char *events; /* file that events are appended to; empty: none */
   bool lifetime;      /* whether memory is checked */
-  int perturb;        /* what malloc writes over freed memory; 0: nothing */
   bool punish;        /* whether dead memory is written to all the same */
 } Config;
 

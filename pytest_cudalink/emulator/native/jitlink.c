@@ -1,16 +1,16 @@
-/* One link through libnvJitLink: the library is found at the first link, and its answers are translated into
-   the driver's words. */
+/* One link through libnvJitLink, in a link worker: the library's answers, and what became of the worker, are translated
+   into the driver's words. */
 #define _GNU_SOURCE
 #include "jitlink.h"
 
-#include <dlfcn.h>
-#include <malloc.h>
-#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../worker/native/client.h"
 #include "config.h"
 #include "events.h"
 
@@ -20,105 +20,35 @@
 enum { NVJ_PTX_COMPILE = 4, NVJ_INTERNAL = 6, NVJ_LTO_NOT_ENABLED = 18 };
 enum { INPUT_CUBIN = 1, INPUT_PTX, INPUT_LTOIR, INPUT_FATBIN, INPUT_OBJECT, INPUT_LIBRARY };
 
-typedef void *Handle;
-
+/* One of the libraries that link; an event says once whether it was opened. */
 typedef struct {
-  pthread_mutex_t lock;
-  bool tried;
-  int (*create)(Handle *, uint32_t, const char **);
-  int (*destroy)(Handle *);
-  int (*add)(Handle, int, const void *, size_t, const char *);
-  int (*complete)(Handle);
-  int (*cubin_size)(Handle, size_t *);
-  int (*cubin)(Handle, void *);
-  int (*error_size)(Handle, size_t *);
-  int (*error)(Handle, char *);
-  int (*info_size)(Handle, size_t *);
-  int (*info)(Handle, char *);
+  const char *path, *release;
+  atomic_bool *reported;
 } Library;
 
 struct Linker {
-  Library *library;
-  Handle handle;
-  size_t error_seen, info_seen;
+  Library library;
+  WorkerLink *link;
 };
 
-/* The library of the emulated version, and one for architectures that it no longer knows. */
-static Library current = {.lock = PTHREAD_MUTEX_INITIALIZER}, old = {.lock = PTHREAD_MUTEX_INITIALIZER};
+enum { PATH_ROOM = 512, PRINTED_ROOM = 256, NAME_ROOM = 160 }; /* of texts in an event */
 
-static pthread_mutex_t marks_lock = PTHREAD_MUTEX_INITIALIZER;
-static int threads_inside;
-
-/* A thread may hold a lock while another one forks; in the child no thread would release it. */
-static void unlock_in_child(void) {
-  pthread_mutex_init(&current.lock, NULL);
-  pthread_mutex_init(&old.lock, NULL);
-  pthread_mutex_init(&marks_lock, NULL);
-}
-
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
-
-/* 12.0 to 12.2 export their functions under names with a version only. */
-static void *function(void *library, const char *name) {
-  char versioned[96];
-  void *found = dlsym(library, name);
-  for (int minor = 2; !found && minor >= 0; minor--) {
-    snprintf(versioned, sizeof versioned, "__%s_12_%d", name, minor);
-    found = dlsym(library, versioned);
-  }
-  return found;
-}
-
-enum { PATH_ROOM = 512 }; /* of a path in an event */
-
-static bool load(Library *library, const char *path) {
-  pthread_mutex_lock(&library->lock);
-  if (!library->tried) {
-    library->tried = true;
-    /* local: what the application loads under the same name stays its own */
-    void *opened = *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (opened) {
-      *(void **)&library->destroy = function(opened, "nvJitLinkDestroy");
-      *(void **)&library->add = function(opened, "nvJitLinkAddData");
-      *(void **)&library->complete = function(opened, "nvJitLinkComplete");
-      *(void **)&library->cubin_size = function(opened, "nvJitLinkGetLinkedCubinSize");
-      *(void **)&library->cubin = function(opened, "nvJitLinkGetLinkedCubin");
-      *(void **)&library->error_size = function(opened, "nvJitLinkGetErrorLogSize");
-      *(void **)&library->error = function(opened, "nvJitLinkGetErrorLog");
-      *(void **)&library->info_size = function(opened, "nvJitLinkGetInfoLogSize");
-      *(void **)&library->info = function(opened, "nvJitLinkGetInfoLog");
-      *(void **)&library->create = function(opened, "nvJitLinkCreate");
-    }
-    EventLine line;
-    cl_event_begin(&line);
-    cl_event_text(&line, "linker", opened ? path : *path ? "cannot be opened" : "none was found", PATH_ROOM);
-    cl_event_bool(&line, "loaded", library->create != NULL);
-    cl_event_end(&line);
-  }
-  bool ok = library->create != NULL;
-  pthread_mutex_unlock(&library->lock);
-  return ok;
-}
-
-/* Memory that the application frees is marked (MALLOC_PERTURB_); what nvJitLink frees need not be, and costs a tenth of
-   a link. mallopt is the process's: with the last thread inside the marks come back. */
-static void within_nvjitlink(bool enter) {
-#ifdef M_PERTURB
-  int mark = cl_config()->perturb;
-  if (!mark) return;
-  pthread_mutex_lock(&marks_lock);
-  threads_inside += enter ? 1 : -1;
-  if (enter ? threads_inside == 1 : threads_inside == 0) mallopt(M_PERTURB, enter ? 0 : mark);
-  pthread_mutex_unlock(&marks_lock);
-#else
-  (void)enter;
-#endif
-}
-
-static Library *library_for(int arch) {
+/* The library of the emulated version, or the one for architectures that it no longer knows. */
+static Library library_for(int arch) {
+  static atomic_bool current_reported, old_reported;
   const Config *config = cl_config();
-  if (arch < FIRST_ARCH_OF_13 && config->version >= 13000) return load(&old, config->nvjitlink_old) ? &old : NULL;
-  return load(&current, config->nvjitlink) ? &current : NULL;
+  if (arch < FIRST_ARCH_OF_13 && config->version >= 13000)
+    return (Library){config->nvjitlink_old, LAST_OF_12, &old_reported};
+  return (Library){config->nvjitlink, config->toolchain, &current_reported};
+}
+
+static void report_library(const Library *library, const char *text, bool loaded) {
+  if (atomic_exchange(library->reported, true)) return;
+  EventLine line;
+  cl_event_begin(&line);
+  cl_event_text(&line, "linker", text, PATH_ROOM);
+  cl_event_bool(&line, "loaded", loaded);
+  cl_event_end(&line);
 }
 
 void cl_text_free(LinkText *text) {
@@ -127,56 +57,118 @@ void cl_text_free(LinkText *text) {
   *text = (LinkText){0};
 }
 
-/* The new text in one of nvJitLink's logs, without the lines that a driver does not write; NULL if there is no text. */
-static char *news(Linker *linker, bool errors) {
-  size_t size = 0, *seen = errors ? &linker->error_seen : &linker->info_seen;
-  int failed =
-      errors ? linker->library->error_size(linker->handle, &size) : linker->library->info_size(linker->handle, &size);
-  if (failed || size <= *seen + 1) return NULL;
-  char *log = calloc(1, size + 1), *out = calloc(1, size + 1);
-  if (log && out &&
-      !(errors ? linker->library->error(linker->handle, log) : linker->library->info(linker->handle, log))) {
-    size_t length = strlen(log), to = 0;
-    for (size_t at = *seen < length ? *seen : length; at < length;) {
-      size_t end = at;
-      while (end < length && log[end] != '\n') end++;
-      bool own = end == at || !strncmp(log + at, "ERROR ", 6) || !strncmp(log + at, "Architectures prior to", 22);
-      if (!own) {
-        if (to) out[to++] = '\n';
-        memcpy(out + to, log + at, end - at);
-        to += end - at;
-      }
-      at = end + 1;
+/* A log without the lines that a driver does not write, which is the caller's; NULL if nothing is left. */
+static char *in_driver_words(char *log) {
+  size_t to = 0;
+  for (char *at = log; at && *at;) {
+    size_t length = strcspn(at, "\n");
+    bool last = !at[length];
+    bool own = !length || !strncmp(at, "ERROR ", 6) || !strncmp(at, "Architectures prior to", 22);
+    if (!own) {
+      if (to) log[to++] = '\n';
+      memmove(log + to, at, length);
+      to += length;
     }
-    *seen = length;
-    if (to) {
-      free(log);
-      return out;
-    }
+    at += length + !last;
   }
+  if (log) log[to] = 0;
+  if (to) return log;
   free(log);
-  free(out);
   return NULL;
 }
 
-static void read_text(Linker *linker, LinkText *text) {
-  text->error = news(linker, true);
-  text->info = news(linker, false);
+/* Moves the logs of an answer into a text. */
+static void take_logs(WorkerAnswer *answer, LinkText *text) {
+  text->error = in_driver_words(answer->error);
+  text->info = in_driver_words(answer->info);
+  answer->error = answer->info = NULL;
+}
+
+/* Adds a line of ours to the error log. */
+PRINTF(2, 3) static void explain(LinkText *text, const char *format, ...) {
+  char *line = NULL, *both = NULL;
+  va_list list;
+  va_start(list, format);
+  if (vasprintf(&line, format, list) < 0) line = NULL;
+  va_end(list);
+  if (!line) return;
+  if (text->error && asprintf(&both, "%s\n%s", text->error, line) < 0) both = NULL;
+  free(text->error);
+  if (both) free(line);
+  text->error = both ? both : line;
+}
+
+/* Writes what a library printed, and what became of its worker, into an event. */
+static void report_answer(const WorkerAnswer *answer, const char *call, const char *input, const char *name) {
+  static const char *const outcomes[] = {
+      [WORKER_ANSWERED] = "printed", [WORKER_NOT_STARTED] = "not started", [WORKER_NO_LIBRARY] = "not opened",
+      [WORKER_DIED] = "died",        [WORKER_LATE] = "late",               [WORKER_FATAL] = "fatal",
+      [WORKER_NO_MEMORY] = "no memory",
+  };
+  if (!answer->outcome && !answer->printed) return;
+  EventLine line;
+  cl_event_begin(&line);
+  cl_event_text(&line, "linker", outcomes[answer->outcome], sizeof line.text);
+  cl_event_text(&line, "in", call, sizeof line.text);
+  if (input) cl_event_text(&line, "input", input, sizeof line.text);
+  if (name) cl_event_text(&line, "name", name, NAME_ROOM);
+  if (answer->outcome == WORKER_DIED) cl_event_int(&line, "signal", answer->signal);
+  if (answer->problem) cl_event_text(&line, "what", answer->problem, PATH_ROOM);
+  if (answer->printed) cl_event_text(&line, "printed", answer->printed, PRINTED_ROOM);
+  cl_event_end(&line);
+}
+
+/* Explains that no worker or no library could be had; what a driver without its compiler answers. */
+static CUresult missing(const Linker *linker, const WorkerAnswer *answer, LinkText *text) {
+  const char *problem = answer->problem ? answer->problem : "";
+  if (answer->outcome == WORKER_NOT_STARTED)
+    explain(text,
+            "error   : the emulated driver links in the program '%s', which cannot be started: %s; if it is missing, "
+            "install pytest-cudalink again",
+            cl_config()->worker, problem);
+  else {
+    report_library(&linker->library, "cannot be opened", false);
+    explain(text,
+            "error   : the emulated driver links through nvJitLink %s, which was not found; get it with: "
+            "cudalink toolchain add %s",
+            linker->library.release, linker->library.release);
+  }
+  return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+}
+
+/* What became of a call that has no answer of nvJitLink: the sentence for the log, and a code of the driver; `otherwise`
+   is the one for an input or a link on which the library ended. */
+static CUresult explain_failure(const Linker *linker, const WorkerAnswer *answer, const char *while_, const char *name,
+                                CUresult otherwise, LinkText *text) {
+  const char *problem = answer->problem ? answer->problem : "", *mark = name ? "'" : "";
+  if (answer->outcome == WORKER_NO_MEMORY) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (answer->outcome == WORKER_NOT_STARTED || answer->outcome == WORKER_NO_LIBRARY)
+    return missing(linker, answer, text);
+  if (!name) name = "";
+  if (answer->outcome == WORKER_LATE)
+    explain(text,
+            "error   : libnvJitLink %s %s while it %s%s%s%s; the emulated driver goes on with a new link worker. "
+            "CUDALINK_LINK_TIMEOUT sets another limit, in seconds",
+            linker->library.release, problem, while_, mark, name, mark);
+  else
+    explain(text, "error   : libnvJitLink %s %s while it %s%s%s%s; the emulated driver goes on with a new link worker",
+            linker->library.release, problem, while_, mark, name, mark);
+  return otherwise;
+}
+
+static CUresult refused_options(const WorkerAnswer *answer, const char *arch) {
+  EventLine line;
+  cl_event_begin(&line);
+  cl_event_text(&line, "linker", "create", sizeof line.text);
+  cl_event_int(&line, "nvjitlink", answer->code);
+  cl_event_text(&line, "arch", arch, sizeof line.text);
+  cl_event_end(&line);
+  return CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cl_linker_open(Linker **out, const LinkOptions *options, LinkText *text) {
   memset(text, 0, sizeof *text);
-  Library *library = library_for(options->arch);
-  if (!library) {
-    const Config *config = cl_config();
-    const char *release = options->arch < FIRST_ARCH_OF_13 && config->version >= 13000 ? LAST_OF_12 : config->toolchain;
-    if (asprintf(&text->error,
-                 "error   : the emulated driver links through nvJitLink %s, which was not found; get it with: "
-                 "cudalink toolchain add %s",
-                 release, release) < 0)
-      text->error = NULL;
-    return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
-  }
+  const Config *config = cl_config();
   char own[2][64];
   uint32_t count = 7, numbers = 0; /* the options below that are not among the further ones */
   for (size_t at = 0; at < options->extra_size; at++) count += !options->extra[at];
@@ -187,7 +179,7 @@ CUresult cl_linker_open(Linker **out, const LinkOptions *options, LinkText *text
     free(linker);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  linker->library = library;
+  linker->library = library_for(options->arch);
   count = 0;
   char suffix[2] = {options->suffix, 0};
   snprintf(own[numbers], sizeof *own, "-arch=sm_%d%s", options->arch, suffix);
@@ -202,69 +194,94 @@ CUresult cl_linker_open(Linker **out, const LinkOptions *options, LinkText *text
   if (options->verbose) list[count++] = "-verbose";
   for (size_t at = 0; at < options->extra_size; at += strlen(options->extra + at) + 1)
     list[count++] = options->extra + at;
-  within_nvjitlink(true);
-  int code = library->create(&linker->handle, count, list);
-  within_nvjitlink(false);
+  WorkerAnswer answer = {.outcome = WORKER_NO_LIBRARY};
+  CUresult result = CUDA_SUCCESS;
+  if (*linker->library.path)
+    linker->link = lw_open(config->worker, linker->library.path, count, list, config->link_timeout, &answer);
+  else report_library(&linker->library, "none was found", false);
   free(list);
-  if (code) {
+  if (linker->link) {
+    report_library(&linker->library, linker->library.path, true);
+    *out = linker;
+  } else {
+    report_answer(&answer, "create", NULL, NULL);
+    result = answer.outcome ? explain_failure(linker, &answer, "read its options", NULL, CUDA_ERROR_INVALID_VALUE, text)
+                            : refused_options(&answer, own[0] + strlen("-arch="));
     free(linker);
-    EventLine line;
-    cl_event_begin(&line);
-    cl_event_text(&line, "linker", "create", sizeof line.text);
-    cl_event_int(&line, "nvjitlink", code);
-    cl_event_text(&line, "arch", own[0] + strlen("-arch="), sizeof line.text);
-    cl_event_end(&line);
-    return CUDA_ERROR_INVALID_VALUE;
   }
-  *out = linker;
-  return CUDA_SUCCESS;
+  lw_free_answer(&answer);
+  return result;
 }
 
 CUresult cl_linker_add(Linker *linker, ImageKind kind, bool host_object, const void *data, size_t size,
                        const char *name, LinkText *text) {
-  static const int types[] = {
-      [IMAGE_PTX] = INPUT_PTX,     [IMAGE_ELF] = INPUT_CUBIN,       [IMAGE_FATBIN] = INPUT_FATBIN,
-      [IMAGE_LTOIR] = INPUT_LTOIR, [IMAGE_ARCHIVE] = INPUT_LIBRARY,
+  static const struct {
+    int type;
+    const char *name;
+  } types[] = {
+      [IMAGE_PTX] = {INPUT_PTX, "ptx"},
+      [IMAGE_ELF] = {INPUT_CUBIN, "cubin"},
+      [IMAGE_FATBIN] = {INPUT_FATBIN, "fatbin"},
+      [IMAGE_LTOIR] = {INPUT_LTOIR, "ltoir"},
+      [IMAGE_ARCHIVE] = {INPUT_LIBRARY, "library"},
   };
-  within_nvjitlink(true);
-  int code = linker->library->add(linker->handle, host_object ? INPUT_OBJECT : types[kind], data, size, name);
-  within_nvjitlink(false);
-  read_text(linker, text);
-  if (!code) return CUDA_SUCCESS;
-  if (code == NVJ_PTX_COMPILE)
-    return text->error && strstr(text->error, "Unsupported .version") ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION
-                                                                      : CUDA_ERROR_INVALID_PTX;
-  if (code == NVJ_LTO_NOT_ENABLED) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  WorkerAnswer answer;
+  memset(text, 0, sizeof *text);
+  lw_add(linker->link, host_object ? INPUT_OBJECT : types[kind].type, data, size, name, &answer);
+  report_answer(&answer, "add", host_object ? "object" : types[kind].name, name);
+  CUresult result;
+  int code = answer.code;
+  if (answer.outcome) {
+    result = explain_failure(linker, &answer, "read ", name,
+                             kind == IMAGE_PTX ? CUDA_ERROR_INVALID_PTX : CUDA_ERROR_INVALID_IMAGE, text);
+  } else {
+    take_logs(&answer, text);
+    result = CUDA_ERROR_UNKNOWN;
+    if (!code) result = CUDA_SUCCESS;
+    else if (code == NVJ_PTX_COMPILE)
+      result = text->error && strstr(text->error, "Unsupported .version") ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+                                                                          : CUDA_ERROR_INVALID_PTX;
+    else if (code == NVJ_LTO_NOT_ENABLED) result = CUDA_ERROR_NO_BINARY_FOR_GPU;
+  }
+  lw_free_answer(&answer);
+  if (result != CUDA_ERROR_UNKNOWN) return result;
   EventLine line;
   cl_event_begin(&line);
   cl_event_text(&line, "linker", "add", sizeof line.text);
   cl_event_int(&line, "nvjitlink", code);
   cl_event_end(&line);
-  return CUDA_ERROR_UNKNOWN;
+  return result;
 }
 
 CUresult cl_linker_complete(Linker *linker, void **image, size_t *size, LinkText *text) {
-  within_nvjitlink(true);
-  int code = linker->library->complete(linker->handle);
-  within_nvjitlink(false);
-  read_text(linker, text);
-  /* with an undefined symbol nvJitLink reports an error and has an image all the same */
-  if (code && !(code == NVJ_INTERNAL && text->error)) return CUDA_ERROR_UNKNOWN;
-  *image = linker->library->cubin_size(linker->handle, size) ? NULL : malloc(*size ? *size : 1);
-  if (!*image) return code ? CUDA_ERROR_INVALID_SOURCE : CUDA_ERROR_OUT_OF_MEMORY;
-  if (linker->library->cubin(linker->handle, *image)) {
-    free(*image);
-    *image = NULL;
-    return code ? CUDA_ERROR_INVALID_SOURCE : CUDA_ERROR_UNKNOWN;
+  WorkerAnswer answer;
+  memset(text, 0, sizeof *text);
+  lw_complete(linker->link, 0, &answer);
+  report_answer(&answer, "complete", NULL, NULL);
+  CUresult result;
+  if (answer.outcome) {
+    result = explain_failure(linker, &answer, "linked", NULL, CUDA_ERROR_UNKNOWN, text);
+  } else {
+    take_logs(&answer, text);
+    result = answer.code ? CUDA_ERROR_INVALID_SOURCE : CUDA_SUCCESS;
+    /* with an undefined symbol nvJitLink reports an error and has an image all the same */
+    if (answer.code && !(answer.code == NVJ_INTERNAL && text->error)) result = CUDA_ERROR_UNKNOWN;
+    else if (answer.image) {
+      *image = answer.image;
+      *size = answer.image_size;
+      answer.image = NULL;
+    } else if (!answer.code) result = CUDA_ERROR_UNKNOWN;
   }
-  return code ? CUDA_ERROR_INVALID_SOURCE : CUDA_SUCCESS;
+  lw_free_answer(&answer);
+  return result;
 }
 
 void cl_linker_close(Linker *linker) {
   if (!linker) return;
-  within_nvjitlink(true);
-  linker->library->destroy(&linker->handle);
-  within_nvjitlink(false);
+  WorkerAnswer answer;
+  lw_close(linker->link, &answer);
+  report_answer(&answer, "destroy", NULL, NULL);
+  lw_free_answer(&answer);
   free(linker);
 }
 

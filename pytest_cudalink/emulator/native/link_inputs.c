@@ -227,14 +227,33 @@ static CUresult add_fatbin(State *state, const uint8_t *data, size_t size, const
   return result == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_INVALID_IMAGE : result;
 }
 
+enum { FATBIN_ENTRY = 64 };
+
+/* A copy of a fatbin up to the end of its last entry that is all there, as a fatbin that claims no more; NULL without
+   such an entry, or without memory. Zeros in place of the rest would be entries of no size, on which nvJitLink spins. */
+static uint8_t *trimmed(const uint8_t *data, size_t size, size_t *kept) {
+  size_t header = (size_t)cl_little(data + 6, 2), at = header;
+  while (at < size && size - at >= FATBIN_ENTRY) {
+    uint64_t entry = cl_little(data + at + 4, 4), payload = cl_little(data + at + 8, 8);
+    if (entry < FATBIN_ENTRY || entry > size - at || payload > size - at - entry) break;
+    at += (size_t)(entry + payload);
+  }
+  uint8_t *copy = at > header ? malloc(at) : NULL;
+  if (!copy) return NULL;
+  memcpy(copy, data, at);
+  for (int byte = 0; byte < 8; byte++) copy[8 + byte] = (uint8_t)((at - header) >> 8 * byte);
+  *kept = at;
+  return copy;
+}
+
 /* A fatbin whose end is missing still links if what fits the target is there. */
 static CUresult add_cut_fatbin(State *state, const uint8_t *data, size_t size, const char *name, bool as_ptx) {
-  size_t wanted = cl_fatbin_usable(data, size, state->options.arch);
+  size_t wanted = cl_fatbin_usable(data, size, state->options.arch), kept;
   if (!wanted) return cut_short(state, "a fatbin", name, size);
   if (wanted == size) return add_fatbin(state, data, size, name, as_ptx);
-  uint8_t *copy = padded(data, size, wanted);
-  if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = add_fatbin(state, copy, wanted, name, as_ptx);
+  uint8_t *copy = trimmed(data, size, &kept);
+  if (!copy) return cut_short(state, "a fatbin", name, size);
+  CUresult result = add_fatbin(state, copy, kept, name, as_ptx);
   free(copy);
   return result;
 }

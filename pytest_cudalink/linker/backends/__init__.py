@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, Final
 
+from ...probes import libcuda
 from ...targets.choice import Backend
 from .driver import DriverLinkState
 from .nvjitlink import NvJitLinkState
 from .state import LinkState
 
-__all__ = ["OPENERS"]
+__all__ = ["CONTAIN", "OPENERS", "opener"]
+
+#: The environment variable that contains every link on nvJitLink: ``"yes"``.
+CONTAIN: Final = "CUDALINK_CONTAIN"
 
 #: Opens a link with the options that `LinkerOptions.for_driver` or `LinkerOptions.for_nvjitlink` has written. `Linker`
 #: looks here for each link: a test replaces an entry to link without a library, or on memory that it watches.
 OPENERS: Final[dict[Backend, Callable[[Any], LinkState]]] = {"driver": DriverLinkState, "nvjitlink": NvJitLinkState}
+
+
+def opener(backend: Backend, *, contain: bool) -> Callable[[Any], LinkState]:
+    """Return what opens a link on a backend: `OPENERS`, or a link worker if links are contained.
+
+    Raises
+    ------
+    ValueError
+        If the driver must be contained and is a real one.
+    """
+    if backend == "nvjitlink" and (contain or os.environ.get(CONTAIN) == "yes"):
+        from .contained import ContainedState
+
+        return ContainedState
+    if backend == "driver" and contain and not hasattr(libcuda.library(), "cudalinkEmulatorVersion"):
+        msg = "LinkerOptions.contain = True, but the real driver links in this process; use backend='nvjitlink'"
+        raise ValueError(msg)
+    return OPENERS[backend]

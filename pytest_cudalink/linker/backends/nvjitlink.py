@@ -8,12 +8,12 @@ from ...versions import CudaVersion
 from ..errors import LinkError
 from .state import LinkState
 
-__all__ = ["NvJitLinkState", "can_fetch_ltoir"]
+__all__ = ["FETCHED", "INPUT_TYPES", "NvJitLinkState", "can_fetch_ltoir"]
 
 # nvJitLinkInputType of nvJitLink.h
-_INPUT_TYPES = {"cubin": 1, "ptx": 2, "ltoir": 3, "fatbin": 4, "object": 5, "library": 6}
+INPUT_TYPES = {"cubin": 1, "ptx": 2, "ltoir": 3, "fatbin": 4, "object": 5, "library": 6}
 #: Targets as they are spelled in function names of nvJitLink.h.
-_FETCHED = {"cubin": "Cubin", "ptx": "Ptx", "ltoir": "LTOIR"}
+FETCHED = {"cubin": "Cubin", "ptx": "Ptx", "ltoir": "LTOIR"}
 
 
 class NvJitLinkState(LinkState):
@@ -49,12 +49,12 @@ class NvJitLinkState(LinkState):
 
     def _add(self, kind: str, code: bytes, name: bytes) -> None:
         try:
-            self._api.add_data(self._handle, _INPUT_TYPES[kind], code, len(code), name.decode())
+            self._api.add_data(self._handle, INPUT_TYPES[kind], code, len(code), name.decode())
         except self._api.nvJitLinkError as error:
             raise self._failure("nvJitLinkAddData", error) from error
 
     def _complete(self, target: str) -> bytes:
-        fetched = _FETCHED[target]
+        fetched = FETCHED[target]
         call = "nvJitLinkComplete"
         try:
             self._api.complete(self._handle)

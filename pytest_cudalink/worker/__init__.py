@@ -1,0 +1,231 @@
+"""The link worker: a program of ours that holds one libnvJitLink, so that a library which crashes costs an error.
+
+The emulated driver links through it in C (``native/client.h``); `Link` is the same client for Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from ..compat import names
+from . import build
+
+__all__ = ["TIMEOUT", "Answer", "Link", "WorkerError", "program", "timeout"]
+
+_LIB = Path(__file__).parent / "lib"
+#: The environment variable with the seconds that one call may take.
+TIMEOUT: Final = "CUDALINK_LINK_TIMEOUT"
+
+# WorkerOutcome of native/client.h
+_ANSWERED, _NOT_STARTED, _NO_LIBRARY, _DIED, _LATE, _FATAL, _NO_MEMORY = range(7)
+
+
+class WorkerError(RuntimeError):
+    """There is no link worker: it is not built, cannot be started, or cannot open the library."""
+
+
+class _Answer(ctypes.Structure):
+    """WorkerAnswer of native/client.h."""
+
+    _fields_ = (
+        ("outcome", ctypes.c_int),
+        ("code", ctypes.c_int),
+        ("fetch_code", ctypes.c_int),
+        ("signal", ctypes.c_int),
+        ("opening", ctypes.c_int),
+        ("error", ctypes.c_char_p),
+        ("info", ctypes.c_char_p),
+        ("printed", ctypes.c_char_p),
+        ("problem", ctypes.c_char_p),
+        ("image", ctypes.c_void_p),
+        ("image_size", ctypes.c_size_t),
+    )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one call in the worker resulted in.
+
+    Attributes
+    ----------
+    code : int
+        NvJitLink's result; meaningless after an end.
+    fetch_code : int
+        The result of the functions that fetch an image; -1 if they were not called or are missing.
+    opening : bool
+        Whether `code` is that of nvJitLinkCreate.
+    end : str
+        How the library ended the worker, such as ``"ended with signal 11 (SIGSEGV)"``; empty if it answered.
+    signal : int
+        The signal of that end, if it was one.
+    hung : bool
+        Whether the limit was reached.
+    error_log, info_log : str
+        The new text of both logs.
+    printed : str
+        What the library printed.
+    image : bytes or None
+    """
+
+    code: int
+    fetch_code: int
+    opening: bool
+    end: str
+    signal: int
+    hung: bool
+    error_log: str
+    info_log: str
+    printed: str
+    image: bytes | None
+
+
+def program() -> Path:
+    """Return the path of the program, whether it is there or not."""
+    return _LIB / build.PROGRAM
+
+
+def timeout() -> int:
+    """Return the seconds that one call may take: those of ``CUDALINK_LINK_TIMEOUT``, else 60.
+
+    Raises
+    ------
+    ValueError
+        If the variable has another value than a number of seconds, 1 to 86400.
+    """
+    value = os.environ.get(TIMEOUT, "")
+    if not value:
+        return names.LIMIT_LINK_TIMEOUT
+    if not (value.isascii() and value.isdecimal() and 1 <= int(value) <= names.LIMIT_LINK_SECONDS):
+        msg = f"{TIMEOUT} is {value!r}; expected 1 to {names.LIMIT_LINK_SECONDS} (seconds)"
+        raise ValueError(msg)
+    return int(value)
+
+
+@cache
+def _client() -> Any:
+    """Load the client.
+
+    Raises
+    ------
+    WorkerError
+        If it was not built.
+    """
+    path = _LIB / build.CLIENT_LIBRARY
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        msg = f"the link worker is not built: {error}; install pytest-cudalink with pip on Linux"
+        raise WorkerError(msg) from error
+    library.lw_open.restype = ctypes.c_void_p
+    library.lw_open.argtypes = (
+        *(ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint, ctypes.POINTER(ctypes.c_char_p), ctypes.c_uint),
+        ctypes.POINTER(_Answer),
+    )
+    library.lw_add.argtypes = (
+        *(ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p),
+        ctypes.POINTER(_Answer),
+    )
+    library.lw_complete.argtypes = (ctypes.c_void_p, ctypes.c_uint, ctypes.POINTER(_Answer))
+    library.lw_close.argtypes = (ctypes.c_void_p, ctypes.POINTER(_Answer))
+    library.lw_free_answer.argtypes = (ctypes.POINTER(_Answer),)
+    for function in (library.lw_add, library.lw_complete, library.lw_close, library.lw_free_answer):
+        function.restype = None
+    return library
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode("utf-8", "replace")
+
+
+class Link:
+    """One link in a worker, used by one thread at a time; `answer` is that of nvJitLinkCreate.
+
+    Parameters
+    ----------
+    library : str
+        Path of the libnvJitLink.
+    options : sequence of str
+        Options as nvJitLink spells them.
+
+    Raises
+    ------
+    WorkerError
+        If no worker can be started, or if it cannot open the library; `add` and `complete` raise it too.
+    ValueError
+        If ``CUDALINK_LINK_TIMEOUT`` is invalid.
+    """
+
+    def __init__(self, library: str, options: Sequence[str]) -> None:
+        self._handle = 0
+        self._client = _client()
+        self._library = library
+        texts = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+        answer = _Answer()
+        self._handle = (
+            self._client.lw_open(
+                os.fsencode(program()), os.fsencode(library), len(options), texts, timeout(), ctypes.byref(answer)
+            )
+            or 0
+        )
+        self.answer = self._taken(answer)
+
+    @property
+    def handle(self) -> int:
+        """Address of the client's object; 0 if it is closed, or if nvJitLink refused the options."""
+        return self._handle
+
+    def add(self, kind: int, code: bytes, name: bytes) -> Answer:
+        """Add one input of an nvJitLinkInputType."""
+        answer = _Answer()
+        self._client.lw_add(self._handle, kind, code, len(code), name, ctypes.byref(answer))
+        return self._taken(answer)
+
+    def complete(self, target: int) -> Answer:
+        """Link, and fetch the cubin (0), the PTX (1) or the LTO-IR (2); only `close` may follow."""
+        answer = _Answer()
+        self._client.lw_complete(self._handle, target, ctypes.byref(answer))
+        return self._taken(answer)
+
+    def close(self) -> None:
+        """Release the link; may be called again."""
+        handle, self._handle = self._handle, 0
+        if handle:
+            answer = _Answer()
+            self._client.lw_close(handle, ctypes.byref(answer))
+            self._client.lw_free_answer(ctypes.byref(answer))
+
+    def _taken(self, answer: _Answer) -> Answer:
+        """Copy an answer and free the client's."""
+        try:
+            return self._copied(answer)
+        finally:
+            self._client.lw_free_answer(ctypes.byref(answer))
+
+    def _copied(self, answer: _Answer) -> Answer:
+        problem = _text(answer.problem)
+        if answer.outcome == _NO_MEMORY:
+            raise MemoryError
+        if answer.outcome == _NOT_STARTED:
+            msg = f"the link worker {program()} cannot be started: {problem}; install pytest-cudalink again"
+            raise WorkerError(msg)
+        if answer.outcome == _NO_LIBRARY:
+            msg = f"the link worker cannot open {self._library}: {problem}"
+            raise WorkerError(msg)
+        return Answer(
+            code=answer.code,
+            fetch_code=answer.fetch_code,
+            opening=bool(answer.opening),
+            end=problem if answer.outcome in (_DIED, _LATE, _FATAL) else "",
+            signal=answer.signal,
+            hung=answer.outcome == _LATE,
+            error_log=_text(answer.error),
+            info_log=_text(answer.info),
+            printed=_text(answer.printed),
+            image=ctypes.string_at(answer.image, answer.image_size) if answer.image else None,
+        )

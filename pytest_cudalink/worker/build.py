@@ -1,0 +1,23 @@
+"""The sources of the link worker and of its client; the build hook loads this file. Standard library only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+__all__ = ["CLIENT_LIBRARY", "PROGRAM", "libraries"]
+
+_NATIVE = Path(__file__).parent / "native"
+PROGRAM = "cudalink-link-worker"
+CLIENT_LIBRARY = "libcudalink-worker.so"
+#: What a process that links through a worker is linked with; `worker.c` is the other side.
+_CLIENT = tuple(file for file in sorted(_NATIVE.glob("*.c")) if file.name != "worker.c")
+
+
+def libraries(cc: Any) -> list[Any]:
+    """Return the program and the library; `cc` is the module `native.compiler`."""
+    threads = ("-pthread", "-ldl")
+    return [
+        cc.Executable(PROGRAM, (_NATIVE / "worker.c", _NATIVE / "channel.c"), flags=threads),
+        cc.SharedLibrary(CLIENT_LIBRARY, _CLIENT, CLIENT_LIBRARY, flags=("-DCUDALINK_WORKER_LIBRARY", "-pthread")),
+    ]

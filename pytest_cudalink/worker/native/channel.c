@@ -1,0 +1,88 @@
+/* Sending and receiving whole pieces, however the system cuts them. */
+#define _GNU_SOURCE
+#include "channel.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <time.h>
+
+enum { TURN_MS = 100, SOCKET_BUFFER = 1 << 20 };
+
+int64_t lw_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void lw_channel_prepare(int fd) {
+  struct timeval turn = {.tv_usec = TURN_MS * 1000};
+  int size = SOCKET_BUFFER;
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &turn, sizeof turn);
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &turn, sizeof turn);
+  setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+}
+
+/* After a system call that moved nothing: whether it is worth another try. */
+static ChannelState again(int64_t deadline) {
+  if (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK) return CHANNEL_GONE;
+  return deadline && lw_now() >= deadline ? CHANNEL_LATE : CHANNEL_OK;
+}
+
+ChannelState lw_send(Channel *channel, struct iovec *parts, int count, int64_t deadline) {
+  while (count) {
+    if (!parts->iov_len) {
+      parts++;
+      count--;
+      continue;
+    }
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
+    ssize_t sent = sendmsg(channel->fd, &message, MSG_NOSIGNAL);
+    if (sent < 0) {
+      ChannelState state = again(deadline);
+      if (state) return state;
+      continue;
+    }
+    for (size_t left = (size_t)sent; left;) {
+      size_t taken = left < parts->iov_len ? left : parts->iov_len;
+      parts->iov_base = (char *)parts->iov_base + taken;
+      parts->iov_len -= taken;
+      left -= taken;
+      if (!parts->iov_len && left) {
+        parts++;
+        count--;
+      }
+    }
+  }
+  return CHANNEL_OK;
+}
+
+ChannelState lw_receive(Channel *channel, void *to, size_t size, int64_t deadline) {
+  char *at = to;
+  while (size) {
+    size_t there = channel->end - channel->start;
+    if (there) {
+      size_t taken = there < size ? there : size;
+      memcpy(at, channel->buffer + channel->start, taken);
+      channel->start += taken;
+      at += taken;
+      size -= taken;
+      continue;
+    }
+    bool direct = size >= sizeof channel->buffer;
+    ssize_t got = direct ? recv(channel->fd, at, size, 0) : recv(channel->fd, channel->buffer, CHANNEL_BUFFER, 0);
+    if (!got) return CHANNEL_GONE;
+    if (got < 0) {
+      ChannelState state = again(deadline);
+      if (state) return state;
+    } else if (direct) {
+      at += got;
+      size -= (size_t)got;
+    } else {
+      channel->start = 0;
+      channel->end = (size_t)got;
+    }
+  }
+  return CHANNEL_OK;
+}

@@ -1,0 +1,185 @@
+/* The workers of this process, in a table of fixed places: a forked child closes what it finds there and starts again. */
+#define _GNU_SOURCE
+#include "pool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "spawn.h"
+
+enum { PLACES = 32, MOST_OF_A_LIBRARY = 8, ACCEPTED = 16 };
+
+static Worker workers[PLACES];
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
+static uint64_t last_serial;
+
+/* Options that a library accepted: a link with them can be opened together with its first input. */
+static struct {
+  char *library, *options;
+  uint64_t size;
+} accepted[ACCEPTED];
+static unsigned accepted_count; /* ever */
+
+/* The workers serve the parent, whose descriptors these are copies of. A thread may have held any of the locks; in the
+   child no thread would release it. */
+static void forget_in_child(void) {
+  pthread_mutex_init(&pool_lock, NULL);
+  for (Worker *worker = workers; worker < workers + PLACES; worker++) {
+    pthread_mutex_init(&worker->lock, NULL);
+    if (worker->serial) {
+      close(worker->channel.fd);
+      close(worker->output);
+    }
+    worker->serial = 0;
+    worker->users = worker->calls = 0;
+  }
+}
+
+static void set_up(void) {
+  for (Worker *worker = workers; worker < workers + PLACES; worker++) pthread_mutex_init(&worker->lock, NULL);
+  pthread_atfork(NULL, NULL, forget_in_child);
+}
+
+static bool serves(const Worker *worker, const char *program, const char *library) {
+  return worker->library && !strcmp(worker->library, library) && !strcmp(worker->program, program);
+}
+
+static unsigned limit_of_a_library(void) {
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  return cores < 1 ? 1 : cores > MOST_OF_A_LIBRARY ? MOST_OF_A_LIBRARY : (unsigned)cores;
+}
+
+/* Gives a place, whose worker nobody uses, to a library. */
+static bool settle(Worker *worker, const char *program, const char *library) {
+  char *kept_program = strdup(program), *kept_library = strdup(library);
+  if (!kept_program || !kept_library) {
+    free(kept_program);
+    free(kept_library);
+    errno = ENOMEM;
+    return false;
+  }
+  free(worker->program);
+  free(worker->library);
+  worker->program = kept_program;
+  worker->library = kept_library;
+  return true;
+}
+
+/* The best worker for a new link: one without a call and with the fewest links, a new one, the one with the fewest
+   calls. Under the lock of the pool. */
+static Worker *choose(const char *program, const char *library) {
+  Worker *idle = NULL, *busy = NULL, *empty = NULL, *unused = NULL;
+  unsigned count = 0;
+  for (Worker *worker = workers; worker < workers + PLACES; worker++) {
+    if (!serves(worker, program, library)) {
+      if (!worker->library) empty = empty ? empty : worker;
+      else if (!worker->calls && (!worker->users || !worker->serial)) unused = unused ? unused : worker;
+      continue;
+    }
+    count++;
+    if (!worker->calls && (!idle || worker->users < idle->users)) idle = worker;
+    if (!busy || worker->calls < busy->calls) busy = worker;
+  }
+  if (idle) return idle;
+  if (!empty) empty = unused;
+  if ((count >= limit_of_a_library() && busy) || !empty) return busy;
+  if (empty == unused) lw_end(empty); /* no thread has its lock: there is no call */
+  return settle(empty, program, library) ? empty : busy;
+}
+
+static bool start(Worker *worker) {
+  Spawned spawned = lw_spawn(worker->program, worker->library);
+  if (spawned.socket < 0) return false;
+  worker->channel.start = worker->channel.end = 0;
+  worker->channel.fd = spawned.socket;
+  worker->output = spawned.output;
+  pthread_mutex_lock(&pool_lock);
+  worker->users = 0; /* of the process before */
+  pthread_mutex_unlock(&pool_lock);
+  worker->serial = __atomic_add_fetch(&last_serial, 1, __ATOMIC_RELAXED);
+  return true;
+}
+
+/* A worker may have died since its last call, or have said that it does. */
+static bool is_gone(const Worker *worker) {
+  char byte;
+  return recv(worker->channel.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || (errno != EAGAIN && errno != EINTR);
+}
+
+bool lw_holds(const Worker *worker, uint64_t serial) { return worker && serial && worker->serial == serial; }
+
+Worker *lw_take(Worker *holder, uint64_t serial, const char *program, const char *library) {
+  pthread_once(&pool_once, set_up);
+  pthread_mutex_lock(&pool_lock);
+  errno = EMFILE; /* if every place is taken */
+  Worker *worker = lw_holds(holder, serial) ? holder : choose(program, library);
+  if (worker) worker->calls++;
+  pthread_mutex_unlock(&pool_lock);
+  if (!worker) return NULL;
+  pthread_mutex_lock(&worker->lock);
+  if (worker->serial && is_gone(worker)) lw_end(worker);
+  if (worker->serial || start(worker)) return worker;
+  int problem = errno;
+  lw_give_back(worker);
+  errno = problem;
+  return NULL;
+}
+
+void lw_give_back(Worker *worker) {
+  pthread_mutex_unlock(&worker->lock);
+  pthread_mutex_lock(&pool_lock);
+  worker->calls--;
+  pthread_mutex_unlock(&pool_lock);
+}
+
+void lw_attach(Worker *worker) {
+  pthread_mutex_lock(&pool_lock);
+  worker->users++;
+  pthread_mutex_unlock(&pool_lock);
+}
+
+void lw_detach(Worker *worker, uint64_t serial) {
+  pthread_mutex_lock(&pool_lock);
+  if (lw_holds(worker, serial) && worker->users) worker->users--;
+  pthread_mutex_unlock(&pool_lock);
+}
+
+void lw_end(Worker *worker) {
+  if (!worker->serial) return;
+  shutdown(worker->channel.fd, SHUT_RDWR); /* a forked child may have a copy, which close() would leave open */
+  close(worker->channel.fd);
+  close(worker->output);
+  worker->serial = 0;
+}
+
+bool lw_accepted(const char *library, const char *options, uint64_t size) {
+  bool found = false;
+  pthread_mutex_lock(&pool_lock);
+  for (unsigned at = 0; !found && at < ACCEPTED && at < accepted_count; at++)
+    found = accepted[at].size == size && !memcmp(accepted[at].options, options, size) &&
+            !strcmp(accepted[at].library, library);
+  pthread_mutex_unlock(&pool_lock);
+  return found;
+}
+
+void lw_accept(const char *library, const char *options, uint64_t size) {
+  char *kept_library = strdup(library), *kept_options = malloc(size ? size : 1);
+  if (kept_library && kept_options) {
+    memcpy(kept_options, options, size);
+    pthread_mutex_lock(&pool_lock);
+    unsigned place = accepted_count++ % ACCEPTED;
+    char *old_library = accepted[place].library, *old_options = accepted[place].options;
+    accepted[place].library = kept_library;
+    accepted[place].options = kept_options;
+    accepted[place].size = size;
+    kept_library = old_library;
+    kept_options = old_options;
+    pthread_mutex_unlock(&pool_lock);
+  }
+  free(kept_library);
+  free(kept_options);
+}
