@@ -44,9 +44,11 @@ __all__ = [
     "Seconds",
     "Summary",
     "arguments",
+    "device",
     "difference",
     "environment",
     "fitted_exponent",
+    "parser",
     "ratio",
     "rounds",
 ]
@@ -160,11 +162,16 @@ def fitted_exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
 
 
 def arguments(name: str, rounds: int, description: str = "") -> argparse.Namespace:
-    """Read the command line of a benchmark: ``--json PATH`` and ``--rounds N``."""
-    parser = argparse.ArgumentParser(prog=f"benchmarks/{name}.py", description=description)
-    parser.add_argument("--json", type=Path, default=FOLDER / f"{name}.json", help="file for the figures")
-    parser.add_argument("--rounds", type=int, default=rounds, help="how often each action is timed")
-    return parser.parse_args()
+    """Read the command line of a benchmark, as `parser` describes it."""
+    return parser(name, rounds, description).parse_args()
+
+
+def parser(name: str, rounds: int, description: str = "") -> argparse.ArgumentParser:
+    """Return the parser of a benchmark's command line: ``--json PATH`` and ``--rounds N``."""
+    made = argparse.ArgumentParser(prog=f"benchmarks/{name}.py", description=description.partition("\n\n")[0])
+    made.add_argument("--json", type=Path, default=FOLDER / f"{name}.json", help="file for the figures")
+    made.add_argument("--rounds", type=int, default=rounds, help="how often each action is timed")
+    return made
 
 
 def environment() -> dict[str, Any]:
@@ -172,7 +179,7 @@ def environment() -> dict[str, Any]:
     installed = {one.metadata["Name"].lower(): one.version for one in metadata.distributions() if one.metadata["Name"]}
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "device": _device(),
+        "device": device(),
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "system": platform.platform(),
@@ -182,20 +189,20 @@ def environment() -> dict[str, Any]:
     }
 
 
-def _device() -> str:
+def device() -> str:
     """Name the device and its driver, or the emulated driver of this process."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return "no GPU, no driver"
-    number, device, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
+    number, found, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
     driver.cuDriverGetVersion(ctypes.byref(number))
     version = f"{number.value // 1000}.{number.value % 1000 // 10}"
     if hasattr(driver, "cudalinkEmulatorVersion"):
         return f"no GPU, emulated driver {version}"
-    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0):
+    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(found), 0):
         return f"no GPU, driver {version}"
-    driver.cuDeviceGetName(name, len(name), device)
+    driver.cuDeviceGetName(name, len(name), found)
     try:
         words = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").split()
         release = next(word for word in words if word.count(".") >= 1 and word.replace(".", "").isdigit())
