@@ -25,6 +25,10 @@ __all__ = ["LOG_SIZE", "Block", "DriverLinkState", "MappedBlock"]
 #: Bytes of each log buffer.
 LOG_SIZE = 16 * 1024
 
+#: Bytes of a `MappedBlock` before the logs, for the arrays of 64 options.
+_ARRAYS = 64 * 12
+_FOUR_VALUES = ctypes.c_uint64 * 4
+
 # CUjit_option and CUjitInputType of cuda.h
 _INFO_LOG, _INFO_LOG_SIZE, _ERROR_LOG, _ERROR_LOG_SIZE = 3, 4, 5, 6
 _INPUT_TYPES = {"cubin": 0, "ptx": 1, "fatbin": 2, "object": 3, "library": 4}
@@ -96,6 +100,13 @@ def _calls() -> _Calls:
     return kept
 
 
+def _text(address: int, written: int) -> str:
+    """Return the text of a log buffer; the option value of its size has 32 bits."""
+    size = min(written & 0xFFFFFFFF, LOG_SIZE)
+    text = ctypes.string_at(address, size).rstrip(b"\0").decode("utf-8", "replace")
+    return f"{text}\n[log truncated: the buffer of {LOG_SIZE} bytes is full]" if size >= LOG_SIZE else text
+
+
 def _check(code: int, function: str) -> None:
     if code:
         raise libcuda.DriverError(function, code)
@@ -143,8 +154,8 @@ class DriverLinkState(LinkState):
     Parameters
     ----------
     options : list of DriverOption
-    allocate : callable
-        Returns a `Block` of a given size in bytes.
+    allocate : callable, optional
+        Returns a `Block` of a given size in bytes. By default one `MappedBlock` holds both logs and both arrays.
 
     Raises
     ------
@@ -156,7 +167,7 @@ class DriverLinkState(LinkState):
 
     name = "driver"
 
-    def __init__(self, options: list[DriverOption], allocate: Callable[[int], Block] = MappedBlock) -> None:
+    def __init__(self, options: list[DriverOption], allocate: Callable[[int], Block] | None = None) -> None:
         super().__init__()
         self._allocate = allocate
         self._blocks: list[Block] = []
@@ -178,10 +189,9 @@ class DriverLinkState(LinkState):
             self._context = _Context(calls)
         except libcuda.DriverError as error:
             raise self._failure(error) from error
-        info, error_log = self._block(LOG_SIZE), self._block(LOG_SIZE)
-        self._info, self._error = info, error_log
+        self._place_logs()
         keys = [_INFO_LOG, _INFO_LOG_SIZE, _ERROR_LOG, _ERROR_LOG_SIZE]
-        values = [info.address, LOG_SIZE, error_log.address, LOG_SIZE]
+        values = [self._info_at, LOG_SIZE, self._error_at, LOG_SIZE]
         for option in options:
             if isinstance(option.value, tuple):
                 # the next option after an array of names is its length
@@ -191,50 +201,72 @@ class DriverLinkState(LinkState):
                 keys.append(option.key)
                 values.append(option.value)
         count = len(keys)
-        key_block, value_block = self._block(4 * count), self._block(8 * count)
-        self._values_address = value_block.address
-        ctypes.memmove(key_block.address, struct.pack(f"{count}i", *keys), 4 * count)
-        ctypes.memmove(value_block.address, struct.pack(f"{count}Q", *values), 8 * count)
+        self._place_arrays(count)
+        arrays = struct.pack(f"{count}Q{count}i", *values, *keys)
+        ctypes.memmove(self._values_at, arrays, 8 * count)
+        ctypes.memmove(self._keys_at, arrays[8 * count :], 4 * count)
         state = ctypes.c_void_p()
         try:
-            self._call(
-                "cuLinkCreate_v2", calls.create, count, key_block.address, value_block.address, ctypes.byref(state)
-            )
-        except libcuda.DriverError as error:
-            hint = "options: " + ", ".join(f"{option.name}={option.value}" for option in options)
-            raise self._failure(error, hint) from error
+            code = self._call(calls.create, count, self._keys_at, self._values_at, ctypes.byref(state))
         finally:
             self._state = state.value or 0
+        if code:
+            hint = "options: " + ", ".join(f"{option.name}={option.value}" for option in options)
+            raise self._refused("cuLinkCreate_v2", code, hint)
 
-    def _call(self, name: str, function: Callable[..., int], *arguments: object) -> None:
-        """Call a function in the context of the link; raises DriverError if it fails."""
+    def _place_logs(self) -> None:
+        if self._allocate is None:
+            # the arrays and the beginning of a log share a page: the first use of a page costs more than most calls
+            pages: Block = MappedBlock(_ARRAYS + 2 * LOG_SIZE)
+            self._info = self._error = pages
+            self._blocks.append(pages)
+            self._info_at, self._error_at = pages.address + _ARRAYS, pages.address + _ARRAYS + LOG_SIZE
+        else:
+            self._info, self._error = self._block(LOG_SIZE), self._block(LOG_SIZE)
+            self._info_at, self._error_at = self._info.address, self._error.address
+
+    def _place_arrays(self, count: int) -> None:
+        if self._allocate is None and 12 * count <= _ARRAYS:
+            self._values_at = self._info_at - _ARRAYS
+            self._keys_at = self._values_at + 8 * count
+        else:
+            self._keys_at, self._values_at = self._block(4 * count).address, self._block(8 * count).address
+
+    def _call(self, function: Callable[..., int], *arguments: object) -> int:
+        """Return the result of a function that is called in the context of the link."""
         context = self._context
         assert context is not None
-        entered = context.enter()
+        if not context.enter():
+            return function(*arguments)
         try:
-            code = function(*arguments)
+            return function(*arguments)
         finally:
-            if entered:
-                context.leave()
-        if code:
-            raise libcuda.DriverError(name, code)
+            context.leave()
+
+    def _refused(self, function: str, code: int, hint: str = "") -> LinkError:
+        """Return the error of a function of the driver, with that of the API as its cause."""
+        cause = libcuda.DriverError(function, code)
+        error = self._failure(cause, hint)
+        error.__cause__ = cause
+        return error
 
     def _add(self, kind: str, code: bytes, name: bytes) -> None:
         try:
-            self._call(
-                *("cuLinkAddData_v2", self._calls.add, self._state),
-                *(_INPUT_TYPES[kind], code, len(code), name, 0, None, None),
-            )
+            result = self._call(self._calls.add, self._state, _INPUT_TYPES[kind], code, len(code), name, 0, None, None)
         except libcuda.DriverError as error:
             raise self._failure(error) from error
+        if result:
+            raise self._refused("cuLinkAddData_v2", result)
 
     def _complete(self, _target: str) -> bytes:
         """Link, and copy the cubin while the state that owns it is alive."""
         image, size = ctypes.c_void_p(), ctypes.c_size_t()
         try:
-            self._call("cuLinkComplete", self._calls.complete, self._state, ctypes.byref(image), ctypes.byref(size))
+            result = self._call(self._calls.complete, self._state, ctypes.byref(image), ctypes.byref(size))
         except libcuda.DriverError as error:
             raise self._failure(error) from error
+        if result:
+            raise self._refused("cuLinkComplete", result)
         code = ctypes.string_at(image.value or 0, size.value)
         self.read_logs()
         if "error   :" in self.error_log:  # some drivers report success for an undefined symbol
@@ -255,7 +287,7 @@ class DriverLinkState(LinkState):
         state, self._state = self._state, 0
         # CUDA does not work in a forked child: the state belongs to the parent, which destroys it
         if state and self._context and os.getpid() == self.process:
-            self._call("cuLinkDestroy", self._calls.destroy, state)
+            _check(self._call(self._calls.destroy, state), "cuLinkDestroy")
 
     def _release_context(self) -> None:
         context, self._context = self._context, None
@@ -263,7 +295,7 @@ class DriverLinkState(LinkState):
             context.release()
 
     def _block(self, size: int) -> Block:
-        block = self._allocate(size)
+        block = (self._allocate or MappedBlock)(size)
         self._blocks.append(block)
         return block
 
@@ -279,15 +311,10 @@ class DriverLinkState(LinkState):
         return block.address
 
     def _read_logs(self) -> None:
-        self.info_log, self.error_log = self._log(self._info, 1), self._log(self._error, 3)
-
-    def _log(self, block: Block, slot: int) -> str:
-        """Return the text of one buffer; the driver wrote its size back into the option value."""
-        size = min(ctypes.c_uint.from_address(self._values_address + 8 * slot).value, LOG_SIZE)
-        if not size:
-            return ""
-        text = ctypes.string_at(block.address, size).rstrip(b"\0").decode("utf-8", "replace")
-        return f"{text}\n[log truncated: the buffer of {LOG_SIZE} bytes is full]" if size >= LOG_SIZE else text
+        # the driver wrote the sizes back into the option values
+        _, info_size, _, error_size = _FOUR_VALUES.from_address(self._values_at)
+        self.info_log = _text(self._info_at, info_size) if info_size else ""
+        self.error_log = _text(self._error_at, error_size) if error_size else ""
 
     def _failure(self, error: libcuda.DriverError, hint: str = "") -> LinkError:
         self.read_logs()
