@@ -173,21 +173,22 @@ class Linker:
     def _decide(self, policy: str | None, backend: Backend | None) -> Decision:
         if policy is not None:
             policy_named(policy)  # a wrong name is an error even where a forced backend needs no policy
-        forced = self._forced(backend)
-        if forced is not None and forced.backend is not None:
-            return self._obey(forced.backend, forced.source)
+        if backend is not None or self._watch is not None or forcing.set_by_hand() is not None:
+            forced = self._forced(backend)
+            if forced.backend is not None:
+                return self._obey(forced.backend, forced.source)
+        ltoir, lto_requested = self._has_ltoir, self._options.lto_requested
         policy = policy or self._options.policy or forcing.default_policy()
-        lto_requested = self._options.lto_requested
         nvjitlink = probes.nvjitlink_version()
-        asked = driver_matters(nvjitlink, self._has_ltoir, lto_requested, policy)
-        driver = probes.driver_version() if asked else None
-        return _decision(driver, nvjitlink, self._has_ltoir, lto_requested, policy, asked)
+        asked = driver_matters(nvjitlink, ltoir, lto_requested, policy)
+        return _decision(probes.driver_version() if asked else None, nvjitlink, ltoir, lto_requested, policy, asked)
 
-    def _forced(self, backend: Backend | None) -> BackendChoice | None:
+    def _forced(self, backend: Backend | None) -> BackendChoice:
         """Return the choice that skips the table: the argument, else `forcing`, else that of the run for this link."""
         choice = BackendChoice(backend, "the argument 'backend'") if backend is not None else forcing.set_by_hand()
         if choice is None:
-            return None if self._watch is None else self._watch.choice
+            assert self._watch is not None  # (asked only where something may force)
+            return self._watch.choice
         if self._watch is not None:
             self._watch.overrule(choice.source)
         return choice
@@ -220,11 +221,11 @@ class Linker:
         backend, options = self._backend, self._options
         #: CUDA release of the library that will link; None if the driver's is unknown.
         self._version = version = self._decision.nvjitlink if backend == "nvjitlink" else probes.driver_version()
-        written = self._written_options(backend, version)
+        written = options.kept(backend, version, self._has_ltoir) or self._written_options(backend, version)
         if options.check_inputs and version is not None:
             for code in self._codes:
                 needs = code.facts.needs
-                if needs is not None and not needs.met_by(version):
+                if needs is not None and (needs.newer_than or needs.version > version) and not needs.met_by(version):
                     input_checks.refuse_newer(self._inputs, backend, version)
             if backend == "nvjitlink" and input_checks.added_checks:
                 input_checks.refuse_by_added_checks(self._inputs, version)
@@ -237,6 +238,7 @@ class Linker:
         return written
 
     def _written_options(self, backend: Backend, version: CudaVersion | None) -> list[DriverOption] | list[str]:
+        """Write the options, after checks that only the first link with the same options and versions needs."""
         arch = self._resolve_arch(backend, version)
         if backend == "nvjitlink" and self._has_ltoir and self._options.link_time_optimization is False:
             msg = (
@@ -408,8 +410,13 @@ class Linker:
             state.close()
 
     def __del__(self) -> None:
-        if _open_states and "_state" in self.__dict__:  # without: refused, or closed by `_close_all`
-            self.close()
+        if _open_states:  # otherwise closed, also by `_close_all`
+            try:
+                state = self._state
+            except AttributeError:  # refused before it was opened
+                return
+            if _open_states.pop(id(state), None) is not None:
+                state.close()
 
     def __enter__(self) -> Self:
         return self
