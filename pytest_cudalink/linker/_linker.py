@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import weakref
-from dataclasses import dataclass, replace
-from typing import Self
+import atexit
+import sys
+from dataclasses import replace
+from functools import cache
+from typing import Self, cast
 
 from .. import probes
+from ..artifacts import Kind
 from ..compat.architectures import known_architectures, parse_architecture
 from ..targets.bundled import Bundled
 from ..targets.choice import Backend, BackendChoice
-from ..targets.events import LinkInput
-from ..targets.steering import Watch
+from ..targets.steering import Watch, current
 from ..versions import CudaVersion
 from . import forcing, input_checks
 from .backends import OPENERS, opener
 from .backends.nvjitlink import can_fetch_ltoir
+from .backends.state import LinkState
 from .dispatch import Decision, driver_matters, explain, policy_named
 from .errors import LinkError, skew_sentence
 from .objectcode import ObjectCode
@@ -23,25 +26,66 @@ from .options import DriverOption, LinkerOptions
 
 __all__ = ["Linker"]
 
-_MAKERS = {"cubin": ObjectCode.from_cubin, "ptx": ObjectCode.from_ptx, "ltoir": ObjectCode.from_ltoir}
+#: The options of a linker that names none.
+_DEFAULT_OPTIONS = LinkerOptions()
+
+#: The states of the linkers that are open, by id: they are closed at the end of the process. A weakref.finalize for
+#: each linker does the same and costs as much as deciding on the backend.
+_open_states: dict[int, LinkState] = {}
 
 
-@dataclass(frozen=True)
-class _Settled:
-    """What a linker settles before it calls a library.
+@atexit.register
+def _close_all() -> None:
+    while _open_states:
+        _, state = _open_states.popitem()
+        try:
+            state.close()
+        except Exception:  # noqa: BLE001 (the others are closed all the same)
+            sys.excepthook(*sys.exc_info())
 
-    Attributes
-    ----------
-    backend : str
-    version : CudaVersion or None
-        CUDA release of the library that will link; None if the driver's is unknown.
-    options : list
-        The options as the backend takes them.
-    """
 
-    backend: Backend
-    version: CudaVersion | None
-    options: list[DriverOption] | list[str]
+@cache
+def _decision(  # noqa: PLR0917 (a cache looks positional arguments up in half the time)
+    driver: CudaVersion | None,
+    nvjitlink: CudaVersion | None,
+    inputs_have_ltoir: bool,
+    lto_requested: bool,
+    policy: str,
+    driver_asked: bool,
+) -> Decision:
+    """Return the decision of the table; the same one for the same situation."""
+    decision = explain(driver, nvjitlink, inputs_have_ltoir, lto_requested, policy=policy)
+    return replace(decision, driver_asked=driver_asked)
+
+
+@cache
+def _forced_decision(  # noqa: PLR0917
+    backend: Backend,
+    driver: CudaVersion | None,
+    nvjitlink: CudaVersion | None,
+    inputs_have_ltoir: bool,
+    lto_requested: bool,
+    source: str,
+) -> Decision:
+    """Return the decision for a backend that is forced; the same one for the same situation."""
+    return Decision(
+        backend=backend,
+        policy="none",
+        row="forced",
+        driver=driver,
+        nvjitlink=nvjitlink,
+        inputs_have_ltoir=inputs_have_ltoir,
+        lto_requested=lto_requested,
+        because=f"forced by {source}",
+        driver_asked=backend == "driver",
+    )
+
+
+@cache
+def _is_known(arch: str, version: CudaVersion | None) -> bool:
+    """Whether a CUDA release links for an architecture; raises ValueError for one that no release has."""
+    _, number, suffix = parse_architecture(arch)
+    return f"sm_{number}{suffix}" in known_architectures(version)
 
 
 class Linker:
@@ -90,45 +134,63 @@ class Linker:
         if options is not None and not isinstance(options, LinkerOptions):
             msg = f"Linker: options must be a LinkerOptions, got {type(options).__name__}"
             raise TypeError(msg)
-        self._options = options or LinkerOptions()
-        self._inputs = [(code.name or f"input {number}", code) for number, code in enumerate(object_codes, 1)]
-        input_checks.refuse_images(self._inputs)
-        self._has_ltoir = any(code.artifact.needs_lto for code in object_codes)
+        self._options = options or _DEFAULT_OPTIONS
+        self._codes = object_codes
+        self._has_ltoir = False
+        for code in object_codes:
+            facts = code.facts
+            if not facts.linkable:
+                input_checks.refuse_images(self._inputs)
+            if facts.needs_lto:
+                self._has_ltoir = True
         self._linked: ObjectCode | None = None
-        self._watch = Watch(Bundled.name, (LinkInput(code.code_type, name, code.code) for name, code in self._inputs))
-        with self._watch.step():
-            self._decision = self._decide(policy, backend)
-            if self._decision.backend is None:
-                raise RuntimeError(self._decision.message)
+        self._watch: Watch | None = None
+        if current() is None:
+            self._start(policy, backend)
+        else:
+            inputs = (code.as_link_input(number) for number, code in enumerate(object_codes, 1))
+            self._watch = Watch(Bundled.name, inputs)
+            with self._watch.step():
+                self._start(policy, backend)
+
+    @property
+    def _inputs(self) -> input_checks.Inputs:
+        """The inputs with their names in messages."""
+        return [(code.name or f"input {number}", code) for number, code in enumerate(self._codes, 1)]
+
+    def _start(self, policy: str | None, backend: Backend | None) -> None:
+        """Decide on the backend, check options and inputs against it, and give it the inputs."""
+        self._decision = self._decide(policy, backend)
+        if self._decision.backend is None:
+            raise RuntimeError(self._decision.message)
+        if self._watch is not None:
             self._watch.backend = self._decision.backend
-            self._settled = self._settle(self._decision.backend)
-            self._open()
+        self._backend: Backend = self._decision.backend
+        self._open(self._settle())
 
     # -- before any library is called
 
     def _decide(self, policy: str | None, backend: Backend | None) -> Decision:
-        options = self._options
-        lto = (self._has_ltoir, options.lto_requested)
         if policy is not None:
             policy_named(policy)  # a wrong name is an error even where a forced backend needs no policy
-        forced = self._forced(backend)
-        if forced.backend is not None:
-            return self._obey(forced.backend, forced.source)
-        policy = policy or options.policy or forcing.default_policy()
+        if backend is not None or self._watch is not None or forcing.set_by_hand() is not None:
+            forced = self._forced(backend)
+            if forced.backend is not None:
+                return self._obey(forced.backend, forced.source)
+        ltoir, lto_requested = self._has_ltoir, self._options.lto_requested
+        policy = policy or self._options.policy or forcing.default_policy()
         nvjitlink = probes.nvjitlink_version()
-        asked = driver_matters(nvjitlink, *lto, policy=policy)
-        decision = explain(probes.driver_version() if asked else None, nvjitlink, *lto, policy=policy)
-        return replace(decision, driver_asked=asked)
+        asked = driver_matters(nvjitlink, ltoir, lto_requested, policy)
+        return _decision(probes.driver_version() if asked else None, nvjitlink, ltoir, lto_requested, policy, asked)
 
     def _forced(self, backend: Backend | None) -> BackendChoice:
         """Return the choice that skips the table: the argument, else `forcing`, else that of the run for this link."""
-        if backend is not None:
-            choice = BackendChoice(backend, "the argument 'backend'")
-        elif by_hand := forcing.set_by_hand():
-            choice = by_hand
-        else:
+        choice = BackendChoice(backend, "the argument 'backend'") if backend is not None else forcing.set_by_hand()
+        if choice is None:
+            assert self._watch is not None  # (asked only where something may force)
             return self._watch.choice
-        self._watch.overrule(choice.source)
+        if self._watch is not None:
+            self._watch.overrule(choice.source)
         return choice
 
     def _obey(self, backend: Backend, source: str) -> Decision:
@@ -147,59 +209,57 @@ class Linker:
             raise ValueError(msg)
         else:
             driver = probes.driver_version()
-        return Decision(
-            backend=backend,
-            policy="none",
-            row="forced",
-            driver=driver,
-            nvjitlink=nvjitlink,
-            inputs_have_ltoir=self._has_ltoir,
-            lto_requested=self._options.lto_requested,
-            because=f"forced by {source}",
-            driver_asked=backend == "driver",
-        )
+        return _forced_decision(backend, driver, nvjitlink, self._has_ltoir, self._options.lto_requested, source)
 
     @property
     def _first_ltoir(self) -> str:
         """The name of the first input that only links as LTO-IR."""
-        return next(name for name, code in self._inputs if code.artifact.needs_lto)
+        return next(name for name, code in self._inputs if code.facts.needs_lto)
 
-    def _settle(self, backend: Backend) -> _Settled:
-        """Write the options for a backend, and check the inputs against its release."""
-        version = self._decision.nvjitlink if backend == "nvjitlink" else probes.driver_version()
-        settled = _Settled(backend, version, self._written_options(backend, version))
-        if self._options.check_inputs and version is not None:
-            input_checks.refuse_newer(self._inputs, backend, version)
-            if backend == "nvjitlink":
+    def _settle(self) -> list[DriverOption] | list[str]:
+        """Return the options as the backend takes them, and check the inputs against its release."""
+        backend, options = self._backend, self._options
+        #: CUDA release of the library that will link; None if the driver's is unknown.
+        self._version = version = self._decision.nvjitlink if backend == "nvjitlink" else probes.driver_version()
+        written = options.kept(backend, version, self._has_ltoir) or self._written_options(backend, version)
+        if options.check_inputs and version is not None:
+            for code in self._codes:
+                needs = code.facts.needs
+                if needs is not None and (needs.newer_than or needs.version > version) and not needs.met_by(version):
+                    input_checks.refuse_newer(self._inputs, backend, version)
+            if backend == "nvjitlink" and input_checks.added_checks:
                 input_checks.refuse_by_added_checks(self._inputs, version)
-        input_checks.refuse_duplicates(self._inputs, backend)
-        return settled
+        defined: set[str] = set()
+        for code in self._codes:
+            facts = code.facts
+            if facts.defines_twice or not defined.isdisjoint(facts.defined):
+                input_checks.refuse_duplicates(self._inputs, backend)
+            defined |= facts.defined
+        return written
 
     def _written_options(self, backend: Backend, version: CudaVersion | None) -> list[DriverOption] | list[str]:
+        """Write the options, after checks that only the first link with the same options and versions needs."""
         arch = self._resolve_arch(backend, version)
-        if backend == "driver":
-            return self._options.for_driver(arch)
-        if self._has_ltoir and self._options.link_time_optimization is False:
+        if backend == "nvjitlink" and self._has_ltoir and self._options.link_time_optimization is False:
             msg = (
                 f"LinkerOptions.link_time_optimization = False, but input {self._first_ltoir!r} is LTO-IR "
                 "(backend nvjitlink)"
             )
             raise ValueError(msg)
-        assert version is not None  # (a decision for nvJitLink knows its version)
-        return self._options.for_nvjitlink(version, arch, lto=self._has_ltoir)
+        return self._options.written(backend, version, arch, lto=self._has_ltoir)
 
     def _resolve_arch(self, backend: Backend, version: CudaVersion | None) -> str:
         arch, source = self._wanted_arch()
         try:
-            _, number, suffix = parse_architecture(arch)
+            known = _is_known(arch, version)
         except ValueError as error:
             msg = f"Linker: the architecture of {source} is not known here: {error}"
             raise ValueError(msg) from None
-        known = known_architectures(version)
-        if f"sm_{number}{suffix}" not in known:
+        if not known:
             where = f"CUDA {version}" if version else "CUDA"
             msg = (
-                f"{source} = {arch!r} is not an architecture of {where} (backend {backend}); known: {', '.join(known)}"
+                f"{source} = {arch!r} is not an architecture of {where} (backend {backend}); "
+                f"known: {', '.join(known_architectures(version))}"
             )
             raise ValueError(msg)
         return arch
@@ -213,9 +273,8 @@ class Linker:
             return device, "the device"
         found: dict[str, str] = {}
         for name, code in self._inputs:
-            for leaf in code.artifact.leaves:
-                if leaf.arch:
-                    found.setdefault(leaf.arch, name)
+            for arch in code.facts.archs:
+                found.setdefault(arch, name)
         if len(found) != 1:
             named = f"the inputs are for {', '.join(sorted(found))}" if found else "the inputs name none"
             msg = f"Linker needs LinkerOptions(arch='sm_…'): there is no device to ask, and {named}"
@@ -225,28 +284,28 @@ class Linker:
 
     # -- with a library
 
-    def _open(self) -> None:
-        self._state = opener(self._settled.backend, contain=self._options.contain)(self._settled.options)
-        self._finalizer = weakref.finalize(self, self._state.close)
+    def _open(self, options: list[DriverOption] | list[str]) -> None:
+        self._state = state = opener(self._backend, contain=self._options.contain)(options)
+        _open_states[id(state)] = state
         try:
-            for name, code in self._inputs:
-                self._add(name, code)
+            for number, code in enumerate(self._codes, 1):
+                facts = code.facts
+                name = facts.name or f"input {number}"
+                try:
+                    state.add(facts.kind, facts.payload, name)
+                except LinkError as error:
+                    raise self._explained(error, name, code) from error.__cause__
         except BaseException:
             self.close()
             raise
 
-    def _add(self, name: str, code: ObjectCode) -> None:
-        data = code.code
-        if code.code_type == "ptx" and not data.endswith(b"\0"):
-            data += b"\0"  # both linkers want PTX terminated (nvJitLink documentation; CUDA Driver API, cuLinkAddData)
-        try:
-            self._state.add(code.code_type, data, name)
-        except LinkError as error:
-            version, hint = self._settled.version, ""
-            if version is not None:
-                for leaf, needs in input_checks.newer_leaves(code.artifact, version):
-                    hint = skew_sentence(leaf, needs, version, self._settled.backend)
-            raise error.with_context(input_name=name, artifact=code.artifact, hint=hint) from error.__cause__
+    def _explained(self, error: LinkError, name: str, code: ObjectCode) -> LinkError:
+        """Return the error of a library that refused an input, which also names the input and a version skew."""
+        version, hint = self._version, ""
+        if version is not None:
+            for leaf, needs in input_checks.newer_leaves(code.artifact, version):
+                hint = skew_sentence(leaf, needs, version, self._backend)
+        return error.with_context(input_name=name, artifact=code.artifact, hint=hint)
 
     def link(self, target_type: str = "cubin") -> ObjectCode:
         """Link the inputs.
@@ -273,7 +332,7 @@ class Linker:
         """
         options = self._options
         lto = self._has_ltoir or options.lto_requested
-        options.check_target(target_type, self.backend, self._decision.nvjitlink, lto=lto)
+        options.check_target(target_type, self._backend, self._decision.nvjitlink, lto=lto)
         with self._state.lock:  # a second thread waits, and gets the same object
             return self._link_once(target_type, lto=lto)
 
@@ -292,10 +351,13 @@ class Linker:
             and (obstacle := can_fetch_ltoir(self._decision.nvjitlink))
         ):
             raise ValueError(obstacle)
-        with self._watch.step(last=True):
+        if self._watch is None:
             image = self._complete(target_type, lto=lto)
-        self._linked = _MAKERS[target_type](image, name=self._options.name)
-        return self._linked
+        else:
+            with self._watch.step(last=True):
+                image = self._complete(target_type, lto=lto)
+        self._linked = linked = ObjectCode.linked(image, cast("Kind", target_type), self._options.name)
+        return linked
 
     def _complete(self, target_type: str, *, lto: bool) -> bytes:
         try:
@@ -311,7 +373,7 @@ class Linker:
     @property
     def backend(self) -> Backend:
         """``"driver"`` or ``"nvjitlink"``."""
-        return self._settled.backend
+        return self._backend
 
     @property
     def decision(self) -> Decision:
@@ -336,14 +398,25 @@ class Linker:
     @property
     def is_closed(self) -> bool:
         """Whether `close` was called."""
-        return not self._finalizer.alive
+        return id(self._state) not in _open_states
 
     def close(self) -> None:
         """Release the handle and all memory; logs and linked code stay readable. May be called again.
 
         Waits for a thread that is linking.
         """
-        self._finalizer()
+        state = self._state
+        if _open_states.pop(id(state), None) is not None:
+            state.close()
+
+    def __del__(self) -> None:
+        if _open_states:  # otherwise closed, also by `_close_all`
+            try:
+                state = self._state
+            except AttributeError:  # refused before it was opened
+                return
+            if _open_states.pop(id(state), None) is not None:
+                state.close()
 
     def __enter__(self) -> Self:
         return self

@@ -23,6 +23,10 @@ __all__ = [
     "set_forced",
 ]
 
+_POLICY_NAME = "CUDALINK_POLICY"
+#: The name as ``os.environ`` keeps it.
+_POLICY_KEY = os.environ.encodekey(_POLICY_NAME)
+
 _forced: BackendChoice | None = None
 _policy: str | None = None
 
@@ -62,7 +66,11 @@ def default_policy() -> str:
     """Return the policy of a `Linker` that names none: the plugin's, else ``CUDALINK_POLICY``, else strict-major."""
     if _policy is not None:
         return _policy
-    name = os.environ.get("CUDALINK_POLICY") or DEFAULT_POLICY
+    # os.environ.get raises and catches a KeyError for a name that is not there, which every link would pay for
+    known = getattr(os.environ, "_data", None)
+    if known is not None and _POLICY_KEY not in known:
+        return DEFAULT_POLICY
+    name = os.environ.get(_POLICY_NAME) or DEFAULT_POLICY
     return policy_named(name).name
 
 

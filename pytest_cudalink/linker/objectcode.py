@@ -1,4 +1,4 @@
-"""Object code: bytes to link, with a kind and a name."""
+"""Object code: bytes to link, with a kind and a name, and what a `Linker` asks of them, which is found out once."""
 
 from __future__ import annotations
 
@@ -9,10 +9,54 @@ from pathlib import Path
 from typing import Self
 
 from ..artifacts import Artifact, Kind, inspect
+from ..targets.events import LinkInput
+from ..versions import Needs
 
-__all__ = ["ObjectCode"]
+__all__ = ["InputFacts", "ObjectCode"]
 
 Source = bytes | bytearray | memoryview | str | os.PathLike[str]
+
+
+class InputFacts:
+    """What every link asks of an input, found out at the first link and kept.
+
+    Attributes
+    ----------
+    kind : str
+        The declared kind.
+    name : str
+        The given name; may be empty.
+    payload : bytes
+        The bytes as a library takes them: PTX ends with NUL.
+    linkable : bool
+        Whether the image is sound, of the declared kind, and not linked already.
+    needs_lto : bool
+    archs : tuple of str
+        The architectures that the leaves name, without repetition.
+    needs : Needs or None
+        The newest release that a leaf needs.
+    defined : frozenset of str
+        The strong definitions, and `defines_twice` whether the image has one of them twice.
+    defines_twice : bool
+    """
+
+    __slots__ = ("archs", "defined", "defines_twice", "kind", "linkable", "name", "needs", "needs_lto", "payload")
+
+    def __init__(self, code: ObjectCode) -> None:
+        artifact = code.artifact
+        self.kind, self.name = code.code_type, code.name
+        self.payload = code.code
+        # both linkers want PTX terminated (nvJitLink documentation; CUDA Driver API, cuLinkAddData)
+        if self.kind == "ptx" and not self.payload.endswith(b"\0"):
+            self.payload += b"\0"
+        linked = artifact.kind == "cubin" and not artifact.relocatable
+        self.linkable = not artifact.problems and artifact.kind == self.kind and not linked
+        self.needs_lto = artifact.needs_lto
+        leaves = tuple(artifact.leaves)
+        self.archs = tuple(dict.fromkeys(leaf.arch for leaf in leaves if leaf.arch))
+        self.needs: Needs | None = max((leaf.needs for leaf in leaves if leaf.needs is not None), default=None)
+        self.defined = frozenset(artifact.defined)
+        self.defines_twice = len(self.defined) != len(artifact.defined)
 
 
 class ObjectCode:
@@ -36,21 +80,28 @@ class ObjectCode:
     def _make(
         cls, code: Source, code_type: Kind, name: str = "", symbol_mapping: Mapping[str, str] | None = None
     ) -> Self:
-        if isinstance(code, str) and "\n" in code:
+        if isinstance(code, bytes | bytearray | memoryview):
+            data = bytes(code)
+        elif isinstance(code, str) and "\n" in code:
             msg = f"ObjectCode.from_{code_type}: a str is the path of a file; encode() text to pass it as bytes"
             raise TypeError(msg)
-        if isinstance(code, str | os.PathLike):
+        elif isinstance(code, str | os.PathLike):
             path = Path(code)
             data = path.read_bytes()
             name = name or str(path)
-        elif isinstance(code, bytes | bytearray | memoryview):
-            data = bytes(code)
         else:
             msg = f"ObjectCode.from_{code_type} takes bytes or a path, got {type(code).__name__}"
             raise TypeError(msg)
         self = cls.__new__(cls)
         self._code, self._code_type, self._name = data, code_type, name
-        self._symbol_mapping = dict(symbol_mapping or {})
+        self._symbol_mapping = dict(symbol_mapping) if symbol_mapping else {}
+        return self
+
+    @classmethod
+    def linked(cls, image: bytes, code_type: Kind, name: str) -> Self:
+        """Return object code of an image that a linker made."""
+        self = cls.__new__(cls)
+        self._code, self._code_type, self._name, self._symbol_mapping = image, code_type, name, {}
         return self
 
     @classmethod
@@ -107,6 +158,19 @@ class ObjectCode:
     def artifact(self) -> Artifact:
         """The result of `pytest_cudalink.artifacts.inspect` for the bytes."""
         return inspect(self._code)
+
+    @cached_property
+    def facts(self) -> InputFacts:
+        """What a `Linker` asks of the input."""
+        return InputFacts(self)
+
+    def as_link_input(self, number: int) -> LinkInput:
+        """Return the input as hooks receive it; without a name it has that of its place in the link."""
+        return self._link_input if self._name else LinkInput(self._code_type, f"input {number}", self._code)
+
+    @cached_property
+    def _link_input(self) -> LinkInput:
+        return LinkInput(self._code_type, self._name, self._code)
 
     def __repr__(self) -> str:
         return f"<ObjectCode {self._name or '(no name)'!r}: {self._code_type}, {len(self._code)} bytes>"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from .._warn import warn
@@ -16,6 +16,8 @@ from .dispatch import policy_named
 __all__ = ["DriverOption", "LinkerOptions", "ProgramOptions"]
 
 Names = str | Sequence[str] | None
+#: Warnings to issue: (text, category).
+_Warnings = tuple[tuple[str, type[Warning]], ...]
 
 
 def names_of(owner: str, field: str, value: Names) -> tuple[str, ...] | None:
@@ -188,10 +190,15 @@ class LinkerOptions:
             msg = "LinkerOptions.ptx and LinkerOptions.incremental exclude each other"
             raise ValueError(msg)
 
-    @property
+    @cached_property
     def lto_requested(self) -> bool:
         """Whether link-time optimization or PTX output is requested."""
         return bool(self.link_time_optimization or self.ptx)
+
+    @cached_property
+    def _written(self) -> dict[tuple[object, ...], tuple[list[Any], _Warnings]]:
+        """What `written` keeps: the options and their warnings, by backend, version, architecture and LTO."""
+        return {}
 
     def for_nvjitlink(self, version: CudaVersion, arch: str, *, lto: bool) -> list[str]:
         """Return the options as nvJitLink spells them.
@@ -208,6 +215,11 @@ class LinkerOptions:
         UserWarning
             For floating-point modes without LTO, which have no effect.
         """
+        options, warnings = self._write_for_nvjitlink(version, arch, lto=lto)
+        _issue(warnings)
+        return options
+
+    def _write_for_nvjitlink(self, version: CudaVersion, arch: str, *, lto: bool) -> tuple[list[str], _Warnings]:
         if self.optimization_level not in (None, 0, 3):
             raise _unsupported("optimization_level", self.optimization_level, "nvjitlink", "accepts 0 and 3")
         lto = lto or self.lto_requested
@@ -252,21 +264,21 @@ class LinkerOptions:
             ("-split-compile", self.split_compile),
             ("-split-compile-extended", self.split_compile_extended),
         )
-        if not lto:
-            _warn_without_lto({field: getattr(self, field) for field in ("ftz", "prec_div", "prec_sqrt", "fma")})
+        modes = {"ftz": self.ftz, "prec_div": self.prec_div, "prec_sqrt": self.prec_sqrt, "fma": self.fma}
         lists = (
             ("-kernels-used", self.kernels_used),
             ("-variables-used", self.variables_used),
             ("-Xptxas", self.ptxas_options),
         )
         level = [] if self.optimization_level is None else [f"-O{self.optimization_level}"]
-        return [
+        written = [
             f"-arch={arch}",
             *level,
             *(option for option, on in switches if on),
             *(f"{option}={int(value)}" for option, value in values if value is not None),
             *(f"{option}={name}" for option, names in lists for name in names or ()),
         ]
+        return written, () if lto else tuple(_without_lto(modes))
 
     def for_driver(self, arch: str) -> list[DriverOption]:
         """Return the options for cuLink*.
@@ -283,6 +295,11 @@ class LinkerOptions:
         DeprecationWarning
             For options that remain from the driver's former LTO.
         """
+        options, warnings = self._write_for_driver(arch)
+        _issue(warnings)
+        return options
+
+    def _write_for_driver(self, arch: str) -> tuple[list[DriverOption], _Warnings]:
         unsupported: tuple[tuple[str, object, object], ...] = (
             ("time", self.time, False),
             ("link_time_optimization", self.link_time_optimization, False),
@@ -315,18 +332,43 @@ class LinkerOptions:
             (_OPTIMIZE_UNUSED, "optimize_unused_variables", self.optimize_unused_variables or None, True),
         )
         options = [DriverOption(_TARGET, "arch", number + _TARGET_OFFSET[suffix])]
+        warnings = []
         for key, field, value, deprecated in numbers:
             if value is not None:
                 options.append(DriverOption(key, field, int(value)))
                 if deprecated:
-                    _warn_deprecated(
-                        field, "its CU_JIT option only served LTO-IR from before CUDA 12.0, and has no effect"
-                    )
+                    why = "its CU_JIT option only served LTO-IR from before CUDA 12.0, and has no effect"
+                    warnings.append(_deprecated(field, why))
         if self.kernels_used:
             options.append(DriverOption(_KERNEL_NAMES, "kernels_used", tuple(self.kernels_used)))
             why = "CU_JIT_REFERENCED_KERNEL_NAMES is, too; it keeps every kernel whose name contains one of these"
-            _warn_deprecated("kernels_used", why)
-        return options
+            warnings.append(_deprecated("kernels_used", why))
+        return options, tuple(warnings)
+
+    def kept(self, backend: Backend, version: CudaVersion | None, lto: bool) -> list[DriverOption] | list[str] | None:
+        """Return what `written` has kept for `arch`; None before, without `arch`, and where there is a warning."""
+        found = self._written.get((backend, version, self.arch, lto))
+        return None if found is None or found[1] else found[0]
+
+    def written(
+        self, backend: Backend, version: CudaVersion | None, arch: str, *, lto: bool
+    ) -> list[DriverOption] | list[str]:
+        """Return the options for a backend: `for_nvjitlink` or `for_driver`, written once and kept; warns every time.
+
+        The list must stay as it is: the next link gets the same one.
+        """
+        key = (backend, version, arch, lto)
+        kept = self._written.get(key)
+        if kept is None:
+            if backend == "driver":
+                kept = self._write_for_driver(arch)
+            else:
+                assert version is not None  # (a decision for nvJitLink knows its version)
+                kept = self._write_for_nvjitlink(version, arch, lto=lto)
+            self._written[key] = kept
+        if kept[1]:
+            _issue(kept[1])
+        return kept[0]
 
     def check_target(self, target: str, backend: Backend, version: CudaVersion | None, *, lto: bool) -> None:
         """Raise ValueError for a target that this backend does not make with these options.
@@ -336,6 +378,8 @@ class LinkerOptions:
         ValueError
             Names the target, the backend, and the option that is missing or in the way.
         """
+        if target == "cubin" and not self.ptx:
+            return
         if target not in ("cubin", "ptx", "ltoir"):
             msg = f"link({target!r}): unknown target; known: 'cubin', 'ptx', 'ltoir'"
         elif backend == "driver" and target != "cubin":
@@ -357,19 +401,24 @@ def _unsupported(field: str, value: object, backend: Backend, why: str) -> Value
     return ValueError(f"LinkerOptions.{field} = {value!r}: the {backend} backend {why}")
 
 
-def _warn_without_lto(values: dict[str, bool | None]) -> None:
-    """Warn about options without effect: the code is compiled already (measured: the images are the same)."""
+def _without_lto(values: dict[str, bool | None]) -> Iterator[tuple[str, type[Warning]]]:
+    """Yield the warnings about options without effect: the code is compiled already (measured: the same images)."""
     for field, value in values.items():
         if value is not None:
-            warn(
+            text = (
                 f"LinkerOptions.{field} = {value!r} has no effect without LTO (backend nvjitlink): give it to the "
-                "compiler, as in ProgramOptions, or link LTO-IR",
-                UserWarning,
+                "compiler, as in ProgramOptions, or link LTO-IR"
             )
+            yield text, UserWarning
 
 
-def _warn_deprecated(field: str, why: str) -> None:
-    warn(f"LinkerOptions.{field} is deprecated on the driver backend: {why}", DeprecationWarning)
+def _deprecated(field: str, why: str) -> tuple[str, type[Warning]]:
+    return f"LinkerOptions.{field} is deprecated on the driver backend: {why}", DeprecationWarning
+
+
+def _issue(warnings: _Warnings) -> None:
+    for text, category in warnings:
+        warn(text, category)
 
 
 @dataclass(frozen=True)

@@ -218,9 +218,11 @@ def nvjitlink_version(*, warn: bool = True) -> CudaVersion | None:
     if faked is not _UNSET:
         return faked if faked is not None and faked >= FIRST_USABLE_NVJITLINK else None
     real = nvjitlink()
-    if real.obstacle and warn:
+    if not real.obstacle:
+        return real.found
+    if warn:
         _warn_once(real.obstacle, real.remedy)
-    return real.usable
+    return None
 
 
 @cache

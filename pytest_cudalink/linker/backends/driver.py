@@ -11,9 +11,9 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Protocol
+import struct
+from collections.abc import Callable
+from typing import Any, Protocol, cast
 
 from ...probes import libcuda
 from ..errors import LinkError
@@ -24,6 +24,10 @@ __all__ = ["LOG_SIZE", "Block", "DriverLinkState", "MappedBlock"]
 
 #: Bytes of each log buffer.
 LOG_SIZE = 16 * 1024
+
+#: Bytes of a `MappedBlock` before the logs, for the arrays of 64 options.
+_ARRAYS = 64 * 12
+_FOUR_VALUES = ctypes.c_uint64 * 4
 
 # CUjit_option and CUjitInputType of cuda.h
 _INFO_LOG, _INFO_LOG_SIZE, _ERROR_LOG, _ERROR_LOG_SIZE = 3, 4, 5, 6
@@ -51,32 +55,97 @@ class MappedBlock:
         self._pages.close()
 
 
+class _Calls:
+    """The driver's functions for links, with the types of their arguments: ctypes then converts plain numbers.
+
+    Each is a separate function object, so that the types do not reach other users of the library.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library  # kept: its address is the key under which `_calls` finds this object
+
+        def function(name: str, *types: Any) -> Callable[..., int]:
+            return cast("Callable[..., int]", ctypes.CFUNCTYPE(ctypes.c_int, *types)((name, library)))
+
+        pointer, number, size = ctypes.c_void_p, ctypes.c_uint, ctypes.c_size_t
+        text, integer = ctypes.c_char_p, ctypes.c_int
+        self.initialize = function("cuInit", number)
+        self.get_context = function("cuCtxGetCurrent", pointer)
+        self.push_context = function("cuCtxPushCurrent_v2", pointer)
+        self.pop_context = function("cuCtxPopCurrent_v2", pointer)
+        self.get_device = function("cuDeviceGet", pointer, integer)
+        self.retain_primary = function("cuDevicePrimaryCtxRetain", pointer, integer)
+        self.release_primary = function("cuDevicePrimaryCtxRelease_v2", integer)
+        self.create = function("cuLinkCreate_v2", number, pointer, pointer, pointer)
+        self.add = function("cuLinkAddData_v2", pointer, integer, text, size, text, number, pointer, pointer)
+        self.complete = function("cuLinkComplete", pointer, pointer, pointer)
+        self.destroy = function("cuLinkDestroy", pointer)
+
+
+_kept_calls: dict[int, _Calls] = {}
+
+
+def _calls() -> _Calls:
+    """Return the functions of the driver library of this process.
+
+    Raises
+    ------
+    DriverNotFoundError
+        If no driver is installed.
+    """
+    library = libcuda.library()
+    kept = _kept_calls.get(id(library))
+    if kept is None:
+        kept = _kept_calls[id(library)] = _Calls(library)
+    return kept
+
+
+def _text(address: int, written: int) -> str:
+    """Return the text of a log buffer; the option value of its size has 32 bits."""
+    size = min(written & 0xFFFFFFFF, LOG_SIZE)
+    text = ctypes.string_at(address, size).rstrip(b"\0").decode("utf-8", "replace")
+    return f"{text}\n[log truncated: the buffer of {LOG_SIZE} bytes is full]" if size >= LOG_SIZE else text
+
+
+def _check(code: int, function: str) -> None:
+    if code:
+        raise libcuda.DriverError(function, code)
+
+
 class _Context:
     """The context that the link runs in: the current one, else the primary context of device 0 until `release`."""
 
-    def __init__(self) -> None:
-        self._device: ctypes.c_int | None = None
-        self.handle = ctypes.c_void_p()
-        libcuda.call("cuInit", 0)
-        libcuda.call("cuCtxGetCurrent", ctypes.byref(self.handle))
-        if not self.handle.value:
+    def __init__(self, calls: _Calls) -> None:
+        self._calls = calls
+        self._device: int | None = None
+        _check(calls.initialize(0), "cuInit")
+        self._found = found = ctypes.c_void_p()
+        self._where = where = ctypes.byref(found)
+        _check(calls.get_context(where), "cuCtxGetCurrent")
+        if not found.value:
             device = ctypes.c_int()
-            libcuda.call("cuDeviceGet", ctypes.byref(device), 0)
-            libcuda.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.handle), device)
-            self._device = device
+            _check(calls.get_device(ctypes.byref(device), 0), "cuDeviceGet")
+            _check(calls.retain_primary(where, device.value), "cuDevicePrimaryCtxRetain")
+            self._device = device.value
+        self.handle = found.value
 
-    @contextmanager
-    def current(self) -> Iterator[None]:
-        libcuda.call("cuCtxPushCurrent_v2", self.handle)
-        try:
-            yield
-        finally:
-            libcuda.call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+    def enter(self) -> bool:
+        """Make the context current; return whether `leave` must be called, because another one was current."""
+        calls = self._calls
+        _check(calls.get_context(self._where), "cuCtxGetCurrent")
+        if self._found.value == self.handle:
+            return False
+        _check(calls.push_context(self.handle), "cuCtxPushCurrent_v2")
+        return True
+
+    def leave(self) -> None:
+        """Make the context current that was so before `enter`."""
+        _check(self._calls.pop_context(self._where), "cuCtxPopCurrent_v2")
 
     def release(self) -> None:
         if self._device is not None:
             device, self._device = self._device, None
-            libcuda.call("cuDevicePrimaryCtxRelease_v2", device)
+            _check(self._calls.release_primary(device), "cuDevicePrimaryCtxRelease_v2")
 
 
 class DriverLinkState(LinkState):
@@ -85,8 +154,8 @@ class DriverLinkState(LinkState):
     Parameters
     ----------
     options : list of DriverOption
-    allocate : callable
-        Returns a `Block` of a given size in bytes.
+    allocate : callable, optional
+        Returns a `Block` of a given size in bytes. By default one `MappedBlock` holds both logs and both arrays.
 
     Raises
     ------
@@ -98,12 +167,12 @@ class DriverLinkState(LinkState):
 
     name = "driver"
 
-    def __init__(self, options: list[DriverOption], allocate: Callable[[int], Block] = MappedBlock) -> None:
+    def __init__(self, options: list[DriverOption], allocate: Callable[[int], Block] | None = None) -> None:
         super().__init__()
         self._allocate = allocate
         self._blocks: list[Block] = []
         self._context: _Context | None = None
-        self._state = ctypes.c_void_p()
+        self._state = 0
         try:
             self._create(options)
         except BaseException:
@@ -112,63 +181,92 @@ class DriverLinkState(LinkState):
 
     @property
     def handle(self) -> int:
-        return self._state.value or 0
+        return self._state
 
     def _create(self, options: list[DriverOption]) -> None:
-        self._check(self._open_context)
-        self._info, self._error = self._block(LOG_SIZE), self._block(LOG_SIZE)
-        entries = [
-            (_INFO_LOG, self._info.address),
-            (_INFO_LOG_SIZE, LOG_SIZE),
-            (_ERROR_LOG, self._error.address),
-            (_ERROR_LOG_SIZE, LOG_SIZE),
-        ]
+        self._calls = calls = _calls()
+        try:
+            self._context = _Context(calls)
+        except libcuda.DriverError as error:
+            raise self._failure(error) from error
+        self._place_logs()
+        keys = [_INFO_LOG, _INFO_LOG_SIZE, _ERROR_LOG, _ERROR_LOG_SIZE]
+        values = [self._info_at, LOG_SIZE, self._error_at, LOG_SIZE]
         for option in options:
             if isinstance(option.value, tuple):
                 # the next option after an array of names is its length
-                entries += [(option.key, self._strings(option.value)), (option.key + 1, len(option.value))]
+                keys += [option.key, option.key + 1]
+                values += [self._strings(option.value), len(option.value)]
             else:
-                entries.append((option.key, option.value))
-        count = len(entries)
-        keys, values = self._block(4 * count), self._block(8 * count)
-        self._values_address = values.address
-        ctypes.memmove(keys.address, (ctypes.c_int * count)(*(key for key, _ in entries)), 4 * count)
-        ctypes.memmove(values.address, (ctypes.c_uint64 * count)(*(value for _, value in entries)), 8 * count)
-        self._check(
-            lambda: libcuda.call(
-                "cuLinkCreate_v2",
-                ctypes.c_uint(count),
-                ctypes.c_void_p(keys.address),
-                ctypes.c_void_p(values.address),
-                ctypes.byref(self._state),
-            ),
-            hint="options: " + ", ".join(f"{option.name}={option.value}" for option in options),
-        )
+                keys.append(option.key)
+                values.append(option.value)
+        count = len(keys)
+        self._place_arrays(count)
+        arrays = struct.pack(f"{count}Q{count}i", *values, *keys)
+        ctypes.memmove(self._values_at, arrays, 8 * count)
+        ctypes.memmove(self._keys_at, arrays[8 * count :], 4 * count)
+        state = ctypes.c_void_p()
+        try:
+            code = self._call(calls.create, count, self._keys_at, self._values_at, ctypes.byref(state))
+        finally:
+            self._state = state.value or 0
+        if code:
+            hint = "options: " + ", ".join(f"{option.name}={option.value}" for option in options)
+            raise self._refused("cuLinkCreate_v2", code, hint)
 
-    def _open_context(self) -> None:
-        self._context = _Context()
+    def _place_logs(self) -> None:
+        if self._allocate is None:
+            # the arrays and the beginning of a log share a page: the first use of a page costs more than most calls
+            pages: Block = MappedBlock(_ARRAYS + 2 * LOG_SIZE)
+            self._info = self._error = pages
+            self._blocks.append(pages)
+            self._info_at, self._error_at = pages.address + _ARRAYS, pages.address + _ARRAYS + LOG_SIZE
+        else:
+            self._info, self._error = self._block(LOG_SIZE), self._block(LOG_SIZE)
+            self._info_at, self._error_at = self._info.address, self._error.address
+
+    def _place_arrays(self, count: int) -> None:
+        if self._allocate is None and 12 * count <= _ARRAYS:
+            self._values_at = self._info_at - _ARRAYS
+            self._keys_at = self._values_at + 8 * count
+        else:
+            self._keys_at, self._values_at = self._block(4 * count).address, self._block(8 * count).address
+
+    def _call(self, function: Callable[..., int], *arguments: object) -> int:
+        """Return the result of a function that is called in the context of the link."""
+        context = self._context
+        assert context is not None
+        if not context.enter():
+            return function(*arguments)
+        try:
+            return function(*arguments)
+        finally:
+            context.leave()
+
+    def _refused(self, function: str, code: int, hint: str = "") -> LinkError:
+        """Return the error of a function of the driver, with that of the API as its cause."""
+        cause = libcuda.DriverError(function, code)
+        error = self._failure(cause, hint)
+        error.__cause__ = cause
+        return error
 
     def _add(self, kind: str, code: bytes, name: bytes) -> None:
-        self._check(
-            lambda: libcuda.call(
-                "cuLinkAddData_v2",
-                self._state,
-                ctypes.c_int(_INPUT_TYPES[kind]),
-                ctypes.c_char_p(code),
-                ctypes.c_size_t(len(code)),
-                ctypes.c_char_p(name),
-                ctypes.c_uint(0),
-                None,
-                None,
-            ),
-        )
+        try:
+            result = self._call(self._calls.add, self._state, _INPUT_TYPES[kind], code, len(code), name, 0, None, None)
+        except libcuda.DriverError as error:
+            raise self._failure(error) from error
+        if result:
+            raise self._refused("cuLinkAddData_v2", result)
 
     def _complete(self, _target: str) -> bytes:
         """Link, and copy the cubin while the state that owns it is alive."""
         image, size = ctypes.c_void_p(), ctypes.c_size_t()
-        self._check(
-            lambda: libcuda.call("cuLinkComplete", self._state, ctypes.byref(image), ctypes.byref(size)),
-        )
+        try:
+            result = self._call(self._calls.complete, self._state, ctypes.byref(image), ctypes.byref(size))
+        except libcuda.DriverError as error:
+            raise self._failure(error) from error
+        if result:
+            raise self._refused("cuLinkComplete", result)
         code = ctypes.string_at(image.value or 0, size.value)
         self.read_logs()
         if "error   :" in self.error_log:  # some drivers report success for an undefined symbol
@@ -186,11 +284,10 @@ class DriverLinkState(LinkState):
         self._release_context()
 
     def _destroy(self) -> None:
-        state, self._state = self._state, ctypes.c_void_p()
+        state, self._state = self._state, 0
         # CUDA does not work in a forked child: the state belongs to the parent, which destroys it
-        if state.value and self._context and os.getpid() == self.process:
-            with self._context.current():
-                libcuda.call("cuLinkDestroy", state)
+        if state and self._context and os.getpid() == self.process:
+            _check(self._call(self._calls.destroy, state), "cuLinkDestroy")
 
     def _release_context(self) -> None:
         context, self._context = self._context, None
@@ -198,7 +295,7 @@ class DriverLinkState(LinkState):
             context.release()
 
     def _block(self, size: int) -> Block:
-        block = self._allocate(size)
+        block = (self._allocate or MappedBlock)(size)
         self._blocks.append(block)
         return block
 
@@ -214,30 +311,20 @@ class DriverLinkState(LinkState):
         return block.address
 
     def _read_logs(self) -> None:
-        self.info_log, self.error_log = self._log(self._info, 1), self._log(self._error, 3)
+        # the driver wrote the sizes back into the option values
+        _, info_size, _, error_size = _FOUR_VALUES.from_address(self._values_at)
+        self.info_log = _text(self._info_at, info_size) if info_size else ""
+        self.error_log = _text(self._error_at, error_size) if error_size else ""
 
-    def _log(self, block: Block, slot: int) -> str:
-        """Return the text of one buffer; the driver wrote its size back into the option value."""
-        size = min(ctypes.c_uint.from_address(self._values_address + 8 * slot).value, LOG_SIZE)
-        text = ctypes.string_at(block.address, size).rstrip(b"\0").decode("utf-8", "replace")
-        return f"{text}\n[log truncated: the buffer of {LOG_SIZE} bytes is full]" if size >= LOG_SIZE else text
-
-    def _check(self, action: Callable[[], None], hint: str = "") -> None:
-        try:
-            if self._context is None:
-                action()
-            else:
-                with self._context.current():
-                    action()
-        except libcuda.DriverError as error:
-            self.read_logs()
-            raise LinkError(
-                f"driver: {error}",
-                backend=self.name,
-                call=error.function,
-                code=error.code,
-                code_name=error.name,
-                error_log=self.error_log,
-                info_log=self.info_log,
-                hint=hint,
-            ) from error
+    def _failure(self, error: libcuda.DriverError, hint: str = "") -> LinkError:
+        self.read_logs()
+        return LinkError(
+            f"driver: {error}",
+            backend=self.name,
+            call=error.function,
+            code=error.code,
+            code_name=error.name,
+            error_log=self.error_log,
+            info_log=self.info_log,
+            hint=hint,
+        )

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from typing import Any
 
 from ...versions import CudaVersion
 from ..errors import LinkError
+from ..fatal import start_watching, stop_watching
 from .state import LinkState
 
 __all__ = ["FETCHED", "INPUT_TYPES", "NvJitLinkState", "can_fetch_ltoir"]
 
 # nvJitLinkInputType of nvJitLink.h
 INPUT_TYPES = {"cubin": 1, "ptx": 2, "ltoir": 3, "fatbin": 4, "object": 5, "library": 6}
-#: Targets as they are spelled in function names of nvJitLink.h.
-FETCHED = {"cubin": "Cubin", "ptx": "Ptx", "ltoir": "LTOIR"}
+_MODULE = "cuda.bindings.nvjitlink"
+#: By target: the functions of cuda-bindings that return its size and fetch it, and the second one in nvJitLink.h.
+FETCHED = {
+    "cubin": ("get_linked_cubin_size", "get_linked_cubin", "nvJitLinkGetLinkedCubin"),
+    "ptx": ("get_linked_ptx_size", "get_linked_ptx", "nvJitLinkGetLinkedPtx"),
+    "ltoir": ("get_linked_ltoir_size", "get_linked_ltoir", "nvJitLinkGetLinkedLTOIR"),
+}
+
+
+def _bindings() -> Any:
+    """Return cuda-bindings' module; importing it for each link would cost more than the look-up."""
+    return sys.modules.get(_MODULE) or importlib.import_module(_MODULE)
 
 
 class NvJitLinkState(LinkState):
@@ -33,14 +46,12 @@ class NvJitLinkState(LinkState):
     name = "nvjitlink"
 
     def __init__(self, options: list[str]) -> None:
-        from cuda.bindings import nvjitlink
-
         super().__init__()
-        self._api: Any = nvjitlink
+        self._api = api = _bindings()
         self._handle = 0
         try:
-            self._handle = nvjitlink.create(len(options), options)
-        except nvjitlink.nvJitLinkError as error:
+            self._handle = api.create(len(options), options)
+        except api.nvJitLinkError as error:
             raise self._failure("nvJitLinkCreate", error, hint=f"options: {' '.join(options)}") from error
 
     @property
@@ -48,34 +59,38 @@ class NvJitLinkState(LinkState):
         return self._handle
 
     def _add(self, kind: str, code: bytes, name: bytes) -> None:
+        api = self._api
+        start_watching()
         try:
-            self._api.add_data(self._handle, INPUT_TYPES[kind], code, len(code), name.decode())
-        except self._api.nvJitLinkError as error:
+            api.add_data(self._handle, INPUT_TYPES[kind], code, len(code), name.decode())
+        except api.nvJitLinkError as error:
             raise self._failure("nvJitLinkAddData", error) from error
+        finally:
+            fatal = stop_watching()
+        if fatal:
+            raise self._false_success("nvJitLinkAddData", f"it printed '{fatal}'")
 
     def _complete(self, target: str) -> bytes:
-        fetched = FETCHED[target]
-        call = "nvJitLinkComplete"
+        api, handle = self._api, self._handle
+        size_of, fetch, call = FETCHED[target]
+        failing = "nvJitLinkComplete"
+        start_watching()
         try:
-            self._api.complete(self._handle)
-            call = f"nvJitLinkGetLinked{fetched}Size"
-            image = bytearray(getattr(self._api, f"get_linked_{target}_size")(self._handle))
-            call = f"nvJitLinkGetLinked{fetched}"
-            getattr(self._api, f"get_linked_{target}")(self._handle, image)
-        except self._api.nvJitLinkError as error:
-            raise self._failure(call, error) from error
+            api.complete(handle)
+            failing = call + "Size"
+            image = bytearray(getattr(api, size_of)(handle))
+            failing = call
+            getattr(api, fetch)(handle, image)
+        except api.nvJitLinkError as error:
+            raise self._failure(failing, error) from error
+        finally:
+            fatal = stop_watching()
         self.read_logs()
         if "error   :" in self.error_log:
             # an undefined symbol is reported as success on a thread on which a PTX was refused before (13.0.88)
-            msg = "nvJitLink: nvJitLinkComplete reported success, but its log has errors"
-            raise LinkError(
-                msg,
-                backend=self.name,
-                call="nvJitLinkComplete",
-                code=0,
-                error_log=self.error_log,
-                info_log=self.info_log,
-            )
+            raise self._false_success("nvJitLinkComplete", "its log has errors")
+        if fatal:
+            raise self._false_success("nvJitLinkComplete", f"it printed '{fatal}'")
         return bytes(image)
 
     def _release(self) -> None:
@@ -84,15 +99,25 @@ class NvJitLinkState(LinkState):
             self._api.destroy(handle)
 
     def _read_logs(self) -> None:
-        self.error_log, self.info_log = self._log("error"), self._log("info")
+        api, handle = self._api, self._handle
+        self.error_log = self.info_log = ""
+        if (size := api.get_error_log_size(handle)) > 1:
+            api.get_error_log(handle, text := bytearray(size))
+            self.error_log = text.rstrip(b"\0").decode("utf-8", "replace")
+        if (size := api.get_info_log_size(handle)) > 1:
+            api.get_info_log(handle, text := bytearray(size))
+            self.info_log = text.rstrip(b"\0").decode("utf-8", "replace")
 
-    def _log(self, which: str) -> str:
-        size = getattr(self._api, f"get_{which}_log_size")(self._handle)
-        if size <= 1:
-            return ""
-        buffer = bytearray(size)
-        getattr(self._api, f"get_{which}_log")(self._handle, buffer)
-        return buffer.rstrip(b"\0").decode("utf-8", "replace")
+    def _false_success(self, call: str, finding: str) -> LinkError:
+        self.read_logs()
+        return LinkError(
+            f"nvJitLink: {call} reported success, but {finding}",
+            backend=self.name,
+            call=call,
+            code=0,
+            error_log=self.error_log,
+            info_log=self.info_log,
+        )
 
     def _failure(self, call: str, error: Any, hint: str = "") -> LinkError:
         self.read_logs()

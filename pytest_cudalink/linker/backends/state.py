@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 __all__ = ["LinkState"]
 
@@ -30,6 +28,8 @@ class LinkState(ABC):
         self.lock = threading.RLock()
         self.process = os.getpid()
         self.error_log = self.info_log = ""
+        #: Whether a call may have written to the logs since they were read.
+        self._logs_grew = True
 
     @property
     @abstractmethod
@@ -46,39 +46,43 @@ class LinkState(ABC):
         RuntimeError
             If the handle is closed.
         """
-        with self._at_work("add an input"):
+        with self.lock:
+            if not self.handle:
+                raise self._closed("add an input")
+            self._logs_grew = True
             # a file name may have bytes that are not UTF-8; the libraries only repeat the name in their logs
             self._add(kind, code, name.encode("utf-8", "replace"))
 
     def complete(self, target: str) -> bytes:
         """Link, and return the ``"cubin"``, ``"ptx"`` or ``"ltoir"``; raises as `add` does."""
-        with self._at_work("link"):
+        with self.lock:
+            if not self.handle:
+                raise self._closed("link")
+            self._logs_grew = True
             return self._complete(target)
 
     def read_logs(self) -> None:
         """Copy both logs into the attributes; does nothing if closed."""
         with self.lock:
-            if self.handle:
+            if self._logs_grew and self.handle:
                 self._read_logs()
+                self._logs_grew = False
 
     def close(self) -> None:
         """Keep the logs and release everything else, after any thread at work; may be called again."""
         # a forked child has only the thread that forked: a lock that another thread held stays held, and the handle is
         # in the middle of a call and cannot be destroyed
-        if self.lock.acquire(blocking=os.getpid() == self.process):
+        if self.lock.acquire(os.getpid() == self.process):
             try:
-                self.read_logs()
+                if self._logs_grew:
+                    self.read_logs()
                 self._release()
             finally:
                 self.lock.release()
 
-    @contextmanager
-    def _at_work(self, what: str) -> Iterator[None]:
-        with self.lock:
-            if not self.handle:
-                msg = f"cannot {what}: the linker is closed"
-                raise RuntimeError(msg)
-            yield
+    @staticmethod
+    def _closed(what: str) -> RuntimeError:
+        return RuntimeError(f"cannot {what}: the linker is closed")
 
     @abstractmethod
     def _add(self, kind: str, code: bytes, name: bytes) -> None: ...
