@@ -100,10 +100,18 @@ class Crew:
         return self._started(rest) if rest else None
 
 
-def campaign(name: str, inputs: int, seed: int, processes: int, program: Sequence[str] = ("-m", "tests.abuse")) -> bool:
+def campaign(
+    name: str,
+    inputs: int,
+    seed: int,
+    processes: int,
+    program: Sequence[str] = ("-m", "tests.abuse"),
+    shown: Sequence[Outcome] = (),
+) -> bool:
     """Run one campaign and print its table; return whether it found nothing.
 
-    `program` are the arguments with which Python runs the child processes.
+    `program` are the arguments with which Python runs the child processes; inputs with an outcome of
+    `shown` are listed.
     """
     way = WAYS[name]
     command = [sys.executable, *program, name, f"--seed={seed}"]
@@ -124,6 +132,9 @@ def campaign(name: str, inputs: int, seed: int, processes: int, program: Sequenc
         print(f"  {kind}: {listed}")
     for end in ends:
         print(f"  {end}")
+    for number, one in enumerate(outcomes):
+        if one in shown:
+            print(f"  input {number}: {one.name.lower().replace('_', ' ')}")
     bad = sum(total[one] for one in (*FAILURES, Outcome.NOT_TRIED, Outcome.AT_WORK))
     return not (bad or ends)
 
@@ -135,6 +146,7 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=20_000, help="how many damaged images each campaign takes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--deaths", action="store_true", help="list the inputs that ended a link worker")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--board", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -144,7 +156,8 @@ def main() -> int:
         child(WAYS[options.ways[0]], options.seed, range(*map(int, options.child.split(":"))), options.board)
         return 0
     names = options.ways or list(WAYS)
-    results = [campaign(name, options.inputs, options.seed, options.processes) for name in names]
+    shown = (Outcome.WORKER_DIED, Outcome.WORKER_HUNG, Outcome.FATAL) if options.deaths else ()
+    results = [campaign(name, options.inputs, options.seed, options.processes, shown=shown) for name in names]
     return 0 if all(results) else 1
 
 

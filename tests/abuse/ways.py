@@ -57,9 +57,11 @@ class Way:
 
 def _of_text(text: str) -> Outcome:
     """Return what a log says about the link worker; a refusal by the library if it says nothing."""
+    if "and reported success" in text or "reported success, but it printed" in text:
+        return Outcome.FATAL
     if "link worker" not in text:
-        return Outcome.FATAL if "fatal   :" in text else Outcome.REFUSED_BY_LIBRARY
-    return Outcome.WORKER_HUNG if "CUDALINK_LINK_TIMEOUT" in text else Outcome.WORKER_DIED
+        return Outcome.REFUSED_BY_LIBRARY
+    return Outcome.WORKER_HUNG if "did not finish within" in text else Outcome.WORKER_DIED
 
 
 def _linker(backend: Any) -> Callable[[Subject, bytes], Outcome]:
