@@ -14,12 +14,13 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 from cuda.bindings import nvjitlink
+from elftools.elf.elffile import ELFFile
 
 from pytest_cudalink.artifacts import inspect
-from pytest_cudalink.artifacts.elf import read_elf
 from pytest_cudalink.linker import Program, ProgramOptions
 from pytest_cudalink.linker import sample as demo
 
@@ -36,8 +37,9 @@ ENDLESS = {signal.SIGXCPU, signal.SIGALRM}
 
 def inside(image: bytes, prefix: str, head: int = 0) -> set[int]:
     """Offsets of what lies in the sections with a prefix, behind a head of some bytes."""
-    found = (section for section in read_elf(memoryview(image)).sections if section.name.startswith(prefix))
-    return {at for section in found for at in range(section.offset + head, section.offset + section.size)}
+    found = (section for section in ELFFile(BytesIO(image)).iter_sections() if section.name.startswith(prefix))
+    places = ((section["sh_offset"], section["sh_size"]) for section in found)
+    return {at for start, size in places for at in range(start + head, start + size)}
 
 
 def changes(image: bytes, step: int) -> Iterator[tuple[int, int, bytes]]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import struct
+from io import BytesIO
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cudalink.artifacts import Artifact, inspect
-from pytest_cudalink.artifacts.elf import read_elf
 from pytest_cudalink.versions import CudaVersion, Needs
 
 ARTIFACTS = Path(__file__).parents[1] / "data" / "artifacts"
@@ -241,10 +242,11 @@ def test_segments_are_aligned_to_powers_of_two(align: int) -> None:
 
 def places(image: bytes, name: str) -> dict[str, int]:
     """Where the header of a section is, its content, and the last symbol in it if it is a table of those."""
-    elf = read_elf(memoryview(image))
-    index, section = next((index, found) for index, found in enumerate(elf.sections) if found.name == name)
-    header = section_table(image) + 64 * index
-    return {"header": header, "content": section.offset, "last symbol": section.offset + section.size - 24}
+    elf = ELFFile(BytesIO(image))
+    section = elf.get_section_by_name(name)
+    header = section_table(image) + 64 * elf.get_section_index(name)
+    start, size = section["sh_offset"], section["sh_size"]
+    return {"header": header, "content": start, "last symbol": start + size - 24}
 
 
 @pytest.mark.parametrize("name", ["12.9/user-sm_100.cubin", *(name for name in CUBINS if not name.startswith("12."))])

@@ -13,12 +13,12 @@ bool art_next_attribute(const ElfSection *section, Bytes bytes, uint64_t *at, At
   attribute->attribute = head.at[1];
   *at += HEAD;
   if (form < 1 || form > FORMS)
-    return art_damaged(problem, "attribute %#x in %.80s has format %u, expected 1 to %d", attribute->attribute,
+    return art_damaged(problem, "attribute 0x%x in %.80s has format %u, expected 1 to %d", attribute->attribute,
                        section->name, form, FORMS);
   if (form != FORM_SIZED) return true;
   uint64_t size = art_u16(head.at + 2);
   if (!art_span(bytes, *at, size, &attribute->payload))
-    return art_outside(problem, bytes, *at, size, "attribute %#x in %.80s", attribute->attribute, section->name);
+    return art_outside(problem, bytes, *at, size, "attribute 0x%x in %.80s", attribute->attribute, section->name);
   attribute->has_payload = true;
   *at += size;
   return true;

@@ -73,6 +73,7 @@ bool art_fatbin_entry(Bytes body, uint64_t *at, FatbinEntry *entry, Problem *pro
 /* -- archives -- */
 
 enum { AR_HEADER = 60, AR_NAME = 16, AR_SIZE_AT = 48, AR_SIZE = 10, AR_END_AT = 58 };
+enum { LONGEST_NAME = 4096 }; /* in the table of names */
 
 /* The number of a header's field, which blanks fill up. */
 static bool read_size(const uint8_t *field, uint64_t *size) {
@@ -98,17 +99,69 @@ static void read_name(const uint8_t *field, char *name) {
   name[end] = 0;
 }
 
-bool art_archive_next(Bytes image, uint64_t *at, Member *member, Problem *problem) {
+static bool has_header(Bytes image, uint64_t at) {
   Bytes header;
-  uint64_t size;
-  if (!art_span(image, *at, AR_HEADER, &header))
-    return art_outside(problem, image, *at, AR_HEADER, "archive member");
+  return art_span(image, at, AR_HEADER, &header) && !memcmp(header.at + AR_END_AT, "`\n", 2);
+}
+
+/* The index: how many symbols, the member of each, then their names; numbers have their highest byte first. */
+static bool index_ok(Bytes image, Bytes index, Problem *problem) {
+  uint64_t names = 0, count = 0;
+  if (index.size >= 4) count = (uint32_t)index.at[0] << 24 | index.at[1] << 16 | index.at[2] << 8 | index.at[3];
+  if (index.size < 4 || count > (index.size - 4) / 4)
+    return art_damaged(problem, "the archive's index of %" PRIu64 " symbols has %" PRIu64 " bytes", count, index.size);
+  for (uint64_t symbol = 0; symbol < count; symbol++) {
+    const uint8_t *at = index.at + 4 + 4 * symbol;
+    uint32_t member = (uint32_t)at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3];
+    if (!has_header(image, member))
+      return art_damaged(problem, "the archive's index says that a member is at byte %u, where none is", member);
+  }
+  for (uint64_t at = 4 + 4 * count; at < index.size; at++) names += !index.at[at];
+  if (names < count)
+    return art_damaged(problem, "the archive's index has %" PRIu64 " names for %" PRIu64 " symbols", names, count);
+  return true;
+}
+
+/* The table of long names: each ends with a slash and a line end. nvJitLink dies of a NUL in it. */
+static bool names_ok(Bytes names, Problem *problem) {
+  for (uint64_t at = 0; at < names.size; at++)
+    if (!names.at[at]) return art_damaged(problem, "the archive's table of names has a NUL at byte %" PRIu64, at);
+  return true;
+}
+
+/* A name such as "/28" is that at byte 28 of the table. */
+static bool long_name_ok(const Archive *archive, const char *name, Problem *problem) {
+  uint64_t at = 0;
+  for (const char *digit = name + 1; isdigit((unsigned char)*digit); digit++)
+    at = at * 10 + (uint64_t)(*digit - '0');
+  Bytes names = archive->names;
+  if (at < names.size && names.size - at > LONGEST_NAME) names.size = at + LONGEST_NAME;
+  uint64_t end = art_find(names, at, "/\n");
+  if (end > at && end < names.size) return true;
+  return art_damaged(problem, "archive member '%s' has a name behind the end of the table of names", name);
+}
+
+void art_archive_open(Archive *archive, Bytes image) {
+  *archive = (Archive){.image = image, .names = {image.at, 0}, .at = sizeof AR_MAGIC - 1};
+}
+
+bool art_archive_next(Archive *archive, Member *member, Problem *problem) {
+  Bytes image = archive->image, header;
+  uint64_t size, at = archive->at;
+  if (!art_span(image, at, AR_HEADER, &header))
+    return art_outside(problem, image, at, AR_HEADER, "archive member");
   if (memcmp(header.at + AR_END_AT, "`\n", 2) != 0 || !read_size(header.at + AR_SIZE_AT, &size))
-    return art_damaged(problem, "archive member at byte %" PRIu64 " has no valid header", *at);
-  if (!art_span(image, *at + AR_HEADER, size, &member->payload))
-    return art_outside(problem, image, *at + AR_HEADER, size, "archive member at byte %" PRIu64, *at);
+    return art_damaged(problem, "archive member at byte %" PRIu64 " has no valid header", at);
+  if (!art_span(image, at + AR_HEADER, size, &member->payload))
+    return art_outside(problem, image, at + AR_HEADER, size, "archive member at byte %" PRIu64, at);
   read_name(header.at, member->name);
   member->is_index = !*member->name;
-  *at += AR_HEADER + size + size % 2;
+  archive->at += AR_HEADER + size + size % 2;
+  if (art_begins(header, "// ")) {
+    archive->names = member->payload;
+    return names_ok(member->payload, problem);
+  }
+  if (art_begins(header, "/ ")) return index_ok(image, member->payload, problem);
+  if (header.at[0] == '/' && isdigit(header.at[1])) return long_name_ok(archive, member->name, problem);
   return true;
 }

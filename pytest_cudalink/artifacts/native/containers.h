@@ -34,12 +34,18 @@ bool art_fatbin_next(Bytes image, uint64_t *at, Bytes *body, Problem *problem);
 bool art_fatbin_entry(Bytes body, uint64_t *at, FatbinEntry *entry, Problem *problem);
 
 typedef struct {
+  Bytes image, names; /* the whole archive, and its table of long names once it was met */
+  uint64_t at;
+} Archive;
+
+typedef struct {
   char name[17];
-  bool is_index; /* the archive's index of symbols or its table of names */
+  bool is_index; /* the archive's index of symbols or its table of names, which are checked by themselves */
   Bytes payload;
 } Member;
 
-/* The member of an archive at `at`, behind which `at` moves; the first one begins behind AR_MAGIC. */
-bool art_archive_next(Bytes image, uint64_t *at, Member *member, Problem *problem);
+void art_archive_open(Archive *archive, Bytes image);
+/* The next member of an archive; at its end, `at` is at or behind the end of the image. */
+bool art_archive_next(Archive *archive, Member *member, Problem *problem);
 
 #endif

@@ -123,10 +123,10 @@ static bool check_header(const ElfSection *section, Problem *problem) {
                        section->offset, section->align);
   uint32_t expected = expected_type(section);
   if (section->type != expected)
-    return art_damaged(problem, "%.80s has type %#x, expected %#x", section->name, section->type, expected);
+    return art_damaged(problem, "%.80s has type 0x%x, expected 0x%x", section->name, section->type, expected);
   if (art_named(section->name, ".nv.constant") && section->type != SECTION_PROGBITS &&
       (section->type < CONSTANT_BANK || section->type >= CONSTANT_BANK + CONSTANT_BANKS))
-    return art_damaged(problem, "%.80s has type %#x, which is not that of constants", section->name, section->type);
+    return art_damaged(problem, "%.80s has type 0x%x, which is not that of constants", section->name, section->type);
   if (section->type >= CONSTANT_BANK && section->type < CONSTANT_BANK + CONSTANT_BANKS) {
     char bank[24];
     snprintf(bank, sizeof bank, ".nv.constant%u", section->type - CONSTANT_BANK);
@@ -135,14 +135,14 @@ static bool check_header(const ElfSection *section, Problem *problem) {
   }
   bool mercury = art_named(section->name, MERC) || art_named(section->name, CAPMERC);
   if (!(section->flags & FLAG_MERC) == mercury)
-    return art_damaged(problem, "%.80s has flags %#" PRIx64 ", at odds with its name", section->name, section->flags);
+    return art_damaged(problem, "%.80s has flags 0x%" PRIx64 ", at odds with its name", section->name, section->flags);
   return true;
 }
 
 static bool check_flags(const Elf *elf, Problem *problem) {
   if (elf->abi_version < ABI_13) {
     if (!(elf->flags & FLAG_DEADLY)) return true;
-    return art_damaged(problem, "e_flags are %#x; no CUDA release sets %#x", elf->flags, FLAG_DEADLY);
+    return art_damaged(problem, "e_flags are 0x%x; no CUDA release sets 0x%x", elf->flags, FLAG_DEADLY);
   }
   uint32_t at = elf->flags >> NOTE_SHIFT;
   const char *found = at < elf->sections ? art_elf_section(elf, at).name : "";
@@ -151,7 +151,7 @@ static bool check_flags(const Elf *elf, Problem *problem) {
                        *found ? found : "none");
   for (uint32_t index = 1; index < elf->sections; index++)
     if (art_elf_section(elf, index).type == SECTION_CAPMERC && !(elf->flags & FLAG_MERCURY))
-      return art_damaged(problem, "e_flags are %#x, at odds with the sections " CAPMERC ".*", elf->flags);
+      return art_damaged(problem, "e_flags are 0x%x, at odds with the sections " CAPMERC ".*", elf->flags);
   return true;
 }
 
@@ -261,5 +261,6 @@ bool art_cubin_check(const Elf *elf, uint32_t latest, Problem *problem) {
     }
     if (!check_content(elf, &section, compiled, problem)) return false;
   }
-  return !elf->relocatable || art_check_mercury_symbols(elf, problem); /* linking renames and drops */
+  if (elf->relocatable && !art_check_mercury_symbols(elf, problem)) return false; /* linking renames and drops */
+  return art_elf_apart(elf, problem);
 }

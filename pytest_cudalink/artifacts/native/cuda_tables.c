@@ -52,7 +52,7 @@ static bool check_attribute(const Elf *elf, const ElfSection *section, const Elf
   bool whole = start == ALL_SYMBOLS && attribute->payload.size % 4 == 0;
   ElfSymbol symbol;
   if (start == STARTS_ZERO && first && elf->relocatable)
-    return art_damaged(problem, "attribute %#x in %.80s starts with %#x, expected 0", attribute->attribute,
+    return art_damaged(problem, "attribute 0x%x in %.80s starts with 0x%x, expected 0", attribute->attribute,
                        section->name, first);
   if (start == STARTS_SYMBOL || start == STARTS_FUNCTION)
     return art_refer(section, symbols, first, start == STARTS_FUNCTION, &symbol, problem);
@@ -193,7 +193,7 @@ bool art_check_debug_relocations(const Elf *elf, const ElfSection *section, bool
   for (uint64_t index = 0; index < entries.size / size; index++) {
     ElfRelocation entry = art_elf_relocation(entries.at + index * size, with_addend);
     if (!is_debug_relocation(entry.type, mercury, frame))
-      return art_damaged(problem, "%.80s: entry %" PRIu64 " has relocation type %#x", section->name, index, entry.type);
+      return art_damaged(problem, "%.80s: entry %" PRIu64 " has relocation type 0x%x", section->name, index, entry.type);
     if (compiled && with_addend && !check_debug_target(section, &symbols, index, &entry, problem)) return false;
   }
   return true;
@@ -224,7 +224,7 @@ bool art_check_debug_frame(const Elf *elf, const ElfSection *section, Problem *p
     uint64_t identifier = word == LENGTH ? art_u32(entry.at) : art_u64(entry.at);
     uint64_t common = word == LENGTH ? UINT32_MAX : UINT64_MAX;
     if (identifier != common && (start == 0 || identifier >= bytes.size))
-      return art_damaged(problem, "%.80s refers to common information at byte %#" PRIx64 " of %" PRIu64, section->name,
+      return art_damaged(problem, "%.80s refers to common information at byte 0x%" PRIx64 " of %" PRIu64, section->name,
                          identifier, bytes.size);
     at += length;
   }

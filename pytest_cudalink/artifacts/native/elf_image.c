@@ -132,7 +132,7 @@ static bool section_ok(const Elf *elf, uint32_t index, const ElfSection *section
   Bytes image = {elf->data, elf->size}, span;
   if (index == 0) {
     if (!section->type && !section->flags) return true;
-    return art_damaged(problem, "section 0 has type %u and flags %#" PRIx64 ", expected none", section->type,
+    return art_damaged(problem, "section 0 has type %u and flags 0x%" PRIx64 ", expected none", section->type,
                        section->flags);
   }
   if (art_elf_has_bytes(section->type) && !art_span(image, section->offset, section->size, &span))
@@ -207,6 +207,18 @@ static bool segments_ok(const Elf *elf, Problem *problem) {
 
 /* -- opening: what lies where -- */
 
+/* Every section is walked through: those that lie upon each other must not cost more than the image. Mercury's may lie
+ * upon the plain ones. */
+static bool sizes_ok(const Elf *elf, Problem *problem) {
+  uint64_t total = 0;
+  for (uint32_t index = 1; index < elf->sections; index++) {
+    ElfSection section = art_elf_section(elf, index);
+    total += art_elf_has_bytes(section.type) ? section.size : 0;
+    if (total > 2 * elf->size) return art_damaged(problem, "the sections together are longer than the image");
+  }
+  return true;
+}
+
 typedef struct {
   uint64_t start, end;
   uint32_t section;
@@ -240,9 +252,7 @@ static bool share(const Elf *elf, const Place *one, const Place *other) {
          is_mercury(elf, one->section) != is_mercury(elf, other->section);
 }
 
-/* No sections have a byte in common, except for such pairs: a linker that writes to one would change the other, and
- * what is read for each section is read once. */
-static bool places_ok(const Elf *elf, Problem *problem) {
+bool art_elf_apart(const Elf *elf, Problem *problem) {
   uint32_t count = 0;
   Place *places = malloc(((size_t)elf->sections + 3) * sizeof *places);
   if (!places) return art_no_memory(problem);
@@ -323,7 +333,7 @@ static bool relocations_ok(const Elf *elf, const ElfSection *section, Problem *p
     bool known = mercury ? entry.type >= MERC_FIRST_RELOCATION && entry.type < MERC_RELOCATION_TYPES
                          : entry.type < RELOCATION_TYPES;
     if (!known)
-      return art_damaged(problem, "%.80s: entry %" PRIu64 " has relocation type %#x", section->name, index, entry.type);
+      return art_damaged(problem, "%.80s: entry %" PRIu64 " has relocation type 0x%x", section->name, index, entry.type);
   }
   return true;
 }
@@ -380,5 +390,5 @@ bool art_elf_open(Elf *elf, Bytes image, Problem *problem) {
   elf->version = art_u32(image.at + 20);
   elf->section_table = art_u64(image.at + 40);
   elf->flags = art_u32(image.at + 48);
-  return read_sections(elf, problem) && segments_ok(elf, problem) && places_ok(elf, problem) && tables_ok(elf, problem);
+  return read_sections(elf, problem) && segments_ok(elf, problem) && sizes_ok(elf, problem) && tables_ok(elf, problem);
 }

@@ -77,6 +77,9 @@ typedef struct {
 
 /* Reads the header and checks every table. */
 bool art_elf_open(Elf *elf, Bytes image, Problem *problem);
+/* Whether no two sections have a byte in common: a linker that writes to one would change the other. A section of
+ * Mercury may lie where a plain one lies. */
+bool art_elf_apart(const Elf *elf, Problem *problem);
 /* A section by its number, which must be one. */
 ElfSection art_elf_section(const Elf *elf, uint32_t index);
 /* Whether a section of this type has bytes in the file. */

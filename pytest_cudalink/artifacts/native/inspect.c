@@ -197,7 +197,8 @@ static bool read_fatbin_sections(Inspection *inspection, const Elf *elf, ArtReco
 
 static bool read_object(Inspection *inspection, Bytes image, ArtRecord *record, Problem *problem) {
   Elf elf;
-  return art_elf_open(&elf, image, problem) && read_fatbin_sections(inspection, &elf, record, problem);
+  return art_elf_open(&elf, image, problem) && read_fatbin_sections(inspection, &elf, record, problem) &&
+         art_elf_apart(&elf, problem);
 }
 
 static bool has_fatbin(const Elf *elf) {
@@ -215,15 +216,17 @@ static bool read_member(Inspection *inspection, const Member *member, ArtRecord 
     return art_damaged(problem, "archive member '%s' is not an object", member->name);
   if (!art_elf_open(&elf, member->payload, problem)) return false;
   if (art_kind(member->payload) == KIND_CUBIN && !art_cubin_check(&elf, inspection->latest, problem)) return false;
-  if (!has_fatbin(&elf)) return true;
+  if (!has_fatbin(&elf)) return art_elf_apart(&elf, problem);
   record->parts++;
   return read_part(inspection, read_object, KIND_OBJECT, member->payload, problem);
 }
 
 static bool read_library(Inspection *inspection, Bytes image, ArtRecord *record, Problem *problem) {
-  for (uint64_t at = sizeof AR_MAGIC - 1; at < image.size;) {
+  Archive archive;
+  art_archive_open(&archive, image);
+  while (archive.at < image.size) {
     Member member;
-    if (!art_archive_next(image, &at, &member, problem)) return false;
+    if (!art_archive_next(&archive, &member, problem)) return false;
     if (!member.is_index && !read_member(inspection, &member, record, problem)) return false;
   }
   return record->parts || art_damaged(problem, "library without device code (no member has a section __nv_relfatbin or "
