@@ -19,5 +19,5 @@ def libraries(cc: Any) -> list[Any]:
     threads = ("-pthread", "-ldl")
     return [
         cc.Executable(PROGRAM, (_NATIVE / "worker.c", _NATIVE / "channel.c"), flags=threads),
-        cc.SharedLibrary(CLIENT_LIBRARY, _CLIENT, CLIENT_LIBRARY, flags=("-DCUDALINK_WORKER_LIBRARY", "-pthread")),
+        cc.SharedLibrary(CLIENT_LIBRARY, _CLIENT, CLIENT_LIBRARY, flags=("-DCUDALINK_WORKER_LIBRARY", *threads)),
     ]

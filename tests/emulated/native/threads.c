@@ -3,9 +3,8 @@
  *     threads all ROUNDS MAIN.ptx
  *     threads one-state ROUNDS
  *
- * The second is for a driver without nvJitLink, which crashes by itself in a thread whose handle another thread
- * destroyed. Every part begins in all threads at the same moment. Exit code 1 at the first answer that is not among the
- * expected ones. */
+ * Every part begins in all threads at the same moment. Exit code 1 at the first answer that is not among the expected
+ * ones. */
 #include <cuda.h>
 
 #include <pthread.h>

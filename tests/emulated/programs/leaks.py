@@ -1,4 +1,5 @@
-"""Link many times, through the driver or on libnvJitLink directly; print how many bytes malloc did not get back.
+"""Link many times, through the driver or on libnvJitLink directly; print how many bytes malloc did not get back, and by
+how many the link worker has grown.
 
 python leaks.py {driver,direct,losing} LIBNVJITLINK LINKS
 """
@@ -7,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
+import re
 import sys
 from collections.abc import Callable
 from ctypes import byref, c_char_p, c_size_t, c_void_p
@@ -19,7 +22,7 @@ from tests.emulated import cu
 
 # cubins: linking them is quick, and goes through all that PTX does but the compiler
 INPUTS = [cu.artifact("13.0/main.cubin"), cu.artifact("13.0/user.cubin")]
-WARM_UP = 200
+WARM_UP = 1000
 libc = ctypes.CDLL(None)
 
 
@@ -58,6 +61,24 @@ def directly(library: Any) -> Callable[[], None]:
     return link
 
 
+def own_pages(process: int | None) -> int:
+    """Bytes that a process has written to and shares with no other; 0 without one."""
+    if process is None:
+        return 0
+    text = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii")
+    return 1024 * int(re.search(r"Private_Dirty: +(\d+) kB", text)[1])
+
+
+def worker() -> int:
+    """The link worker of this process."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            command = (entry / "cmdline").read_bytes().split(b"\0")
+            if command[0].endswith(b"cudalink-link-worker") and command[2] == str(os.getpid()).encode():
+                return int(entry.name)
+    raise AssertionError("there is no worker")
+
+
 def main() -> int:
     """Warm up, measure, link, measure."""
     way, library, links = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -75,11 +96,12 @@ def main() -> int:
             for _ in range(4096):
                 cu.cuda.cuCtxSynchronize()
     gc.collect()
-    before = cu.allocated_bytes()
+    process = None if way == "direct" else worker()
+    before, pages = cu.allocated_bytes(), own_pages(process)
     for number in range(links):
         actions[number % len(actions)]()
     gc.collect()
-    print(cu.allocated_bytes() - before)
+    print(cu.allocated_bytes() - before, own_pages(process) - pages)
     return 0
 
 

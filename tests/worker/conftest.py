@@ -1,0 +1,99 @@
+"""Fixtures of the link worker's tests: a library that does what it is asked to, and the processes that hold it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink.native import compiler
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory) -> Path:
+    """The fake library, compiled once."""
+    made = compiler.SharedLibrary("libfake.so", (HERE / "native" / "fake.c",), "libfake.so", flags=("-fvisibility=default",))
+    return compiler.build(made, tmp_path_factory.mktemp("fake"))
+
+
+@pytest.fixture
+def fake(built, tmp_path) -> str:
+    """A copy of the fake library: its path stands in the command line of the workers that hold it."""
+    return str(shutil.copy(built, tmp_path / "libfake.so"))
+
+
+def holders(library: str) -> list[int]:
+    """The workers that hold a library, zombies apart."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdecimal() and library.encode() in (entry / "cmdline").read_bytes().split(b"\0")[1:2]:
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture
+def workers(fake) -> Callable[[], list[int]]:
+    """Lists the workers that hold the fake library."""
+    return lambda: holders(fake)
+
+
+@pytest.fixture
+def gone(workers) -> Callable[[], bool]:
+    """Waits until no worker holds the fake library; tells whether that happened."""
+
+    def wait(seconds: float = 5) -> bool:
+        end = time.monotonic() + seconds
+        while workers() and time.monotonic() < end:
+            time.sleep(0.02)
+        return not workers()
+
+    return wait
+
+
+@pytest.fixture
+def child(fake) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start Python with a program that has `LIBRARY`, `Link` and `linked()`."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(program: str, **options: object) -> subprocess.Popen[str]:
+        head = (
+            "import os, signal, sys, threading, time\n"
+            "from pytest_cudalink.worker import Link, WorkerError\n"
+            f"LIBRARY = {fake!r}\n"
+            "def linked(data=b'x'):\n"
+            "    link = Link(LIBRARY, ['-arch=sm_90'])\n"
+            "    answer = link.add(1, data, b'in')\n"
+            "    answer = answer if answer.end else link.complete(0)\n"
+            "    link.close()\n"
+            "    return answer\n"
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-c", head + program],
+            **{
+                "cwd": ROOT,
+                "env": dict(os.environ),
+                "stdout": subprocess.PIPE,
+                "stderr": subprocess.PIPE,
+                "text": True,
+                **options,
+            },
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()

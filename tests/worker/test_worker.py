@@ -1,0 +1,301 @@
+"""What happens in a link worker: answers, and every way in which a library can end it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import worker
+from pytest_cudalink.worker import Answer, Link, WorkerError
+
+
+def linked(library: str, *inputs: bytes) -> Answer:
+    """The answer of a link's last call."""
+    link = Link(library, ["-arch=sm_90"])
+    try:
+        for number, data in enumerate(inputs):
+            answer = link.add(1, data, b"in%d" % number)
+            if answer.end or answer.code:
+                return answer
+        return link.complete(0)
+    finally:
+        link.close()
+
+
+def test_an_image(fake) -> None:
+    """Inputs, names and logs arrive, and the image comes back."""
+    link = Link(fake, ["-arch=sm_90"])
+    first, second = link.add(1, b"\0one\0", b"a"), link.add(2, b"two", b"b")
+    last = link.complete(0)
+    link.close()
+
+    assert [first.info_log, second.info_log, last.info_log] == ["a was added\n", "b was added\n", ""]
+    assert (last.code, last.fetch_code, last.end, last.image) == (0, 0, "", b"a\0one\0btwo")
+    assert link.handle == 0
+
+
+def test_refusals(fake) -> None:
+    """Codes of the library are answers: of its options, of an input, of a target that it lacks."""
+    refused = Link(fake, ["-wrong"])
+    assert (refused.handle, refused.answer.code, refused.answer.opening) == (0, 1, True)
+    answer = linked(fake, b"!refuse")
+    assert (answer.code, answer.error_log, answer.end) == (4, "error   : no\n", "")
+    link = Link(fake, [])
+    assert link.complete(2).fetch_code == -1
+    link.close()
+
+
+SIGNALS = {"segv": 11, "bus": 7, "ill": 4, "fpe": 8, "abort": 6, "overflow": 11}
+
+
+@pytest.mark.parametrize("mark", ["!", "?"])
+@pytest.mark.parametrize("word", SIGNALS)
+def test_signals(fake, mark, word) -> None:
+    """A signal is an answer that names it, and the next link has another worker."""
+    number = SIGNALS[word]
+    answer = linked(fake, b"sound", mark.encode() + word.encode())
+
+    assert answer.end == f"ended with signal {number} ({signal.Signals(number).name})"
+    assert (answer.signal, answer.hung, answer.image) == (number, False, None)
+    assert linked(fake, b"x").image == b"in0x"
+
+
+@pytest.mark.parametrize(("word", "end"), [("exit", "called exit()"), ("kill", "ended without a word, as by SIGKILL")])
+def test_other_ends(fake, word, end) -> None:
+    """A library that calls exit(), and a worker that is killed, are answers."""
+    assert linked(fake, b"!" + word.encode()).end == end
+    assert linked(fake, b"x").image == b"in0x"
+
+
+def test_options_that_end_it(fake) -> None:
+    """A library that dies of its options is an answer, too."""
+    link = Link(fake, ["-crash"])
+    assert (link.handle, link.answer.signal) == (0, signal.SIGSEGV)
+
+
+@pytest.mark.parametrize("mark", ["!", "?"])
+def test_fatal(fake, mark) -> None:
+    """A success with `fatal   :` in what is printed is none; other text is passed on."""
+    answer = linked(fake, mark.encode() + b"fatal")
+    assert answer.end == "printed 'fatal   : Internal error: on purpose' and reported success"
+    assert answer.image is None
+    answer = linked(fake, mark.encode() + b"print")
+    assert (answer.end, answer.image) == ("", b"in0" + mark.encode() + b"print")
+
+
+def test_printed_text(fake, capfd) -> None:
+    """What the library prints does not reach the terminal."""
+    link = Link(fake, [])
+    assert link.add(1, b"!print", b"in").printed == "printed on purpose\n"
+    assert link.add(1, b"x", b"in").printed == ""
+    link.close()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_hang(fake, monkeypatch, workers) -> None:
+    """The limit ends a call and its worker."""
+    monkeypatch.setenv(worker.TIMEOUT, "1")
+    before = time.monotonic()
+    answer = linked(fake, b"!hang")
+
+    assert 1 <= time.monotonic() - before < 3
+    assert (answer.end, answer.hung) == ("did not finish within 1 s", True)
+    assert linked(fake, b"x").image == b"in0x"
+    assert len(workers()) == 1
+
+
+@pytest.mark.parametrize("value", ["0", "86401", "-1", "1.5", "soon", "٣"])
+def test_wrong_limits(fake, monkeypatch, value) -> None:
+    """A limit is a number of seconds."""
+    monkeypatch.setenv(worker.TIMEOUT, value)
+    with pytest.raises(ValueError, match=rf"CUDALINK_LINK_TIMEOUT is '{value}'; expected 1 to 86400 \(seconds\)"):
+        Link(fake, [])
+
+
+def test_a_link_survives_another(fake, workers) -> None:
+    """A link whose worker dies of another one is repeated; its logs come once."""
+    innocent = Link(fake, ["-arch=sm_90"])
+    logs = [innocent.add(1, b"one", b"a").info_log, innocent.add(1, b"!refuse", b"b").info_log]
+    (first,) = workers()
+    assert linked(fake, b"!segv").signal == signal.SIGSEGV
+    answer = innocent.add(1, b"two", b"c")
+    (second,) = workers()
+    assert linked(fake, b"?abort").signal == signal.SIGABRT
+    last = innocent.complete(0)
+    innocent.close()
+
+    assert [*logs, answer.info_log, last.info_log] == ["a was added\n", "b was added\n", "c was added\n", ""]
+    assert last.image == b"aonectwo"
+    assert first != second
+
+
+def test_the_deadly_input_is_not_repeated(fake) -> None:
+    """After the input that ended the worker the link goes on without it."""
+    link = Link(fake, [])
+    link.add(1, b"one", b"a")
+    assert link.add(1, b"!segv", b"b").signal == signal.SIGSEGV
+    assert link.complete(0).image == b"aone"
+    link.close()
+
+
+def test_a_worker_that_is_killed_between_links(fake, workers) -> None:
+    """No link is blamed for it."""
+    link = Link(fake, [])
+    link.add(1, b"one", b"a")
+    for number in (signal.SIGKILL, signal.SIGSEGV):
+        (running,) = workers()
+        os.kill(running, number)
+        while running in workers():
+            time.sleep(0.01)
+        assert link.add(1, b"two", b"b").end == ""
+    assert link.complete(0).image == b"aonebtwobtwo"
+    link.close()
+
+
+def test_it_is_no_child(fake) -> None:
+    """wait() does not see the worker, SIGCHLD does not come, and it is in no process list of this one."""
+    came = []
+    before = signal.signal(signal.SIGCHLD, lambda *_: came.append(1))
+    try:
+        assert linked(fake, b"!segv").signal == signal.SIGSEGV
+        assert linked(fake, b"x").image == b"in0x"
+        children = [task.read_text() for task in Path("/proc/self/task").glob("*/children")]
+        assert not any(children)
+        with pytest.raises(ChildProcessError):
+            os.waitpid(-1, os.WNOHANG)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert came == []
+
+
+def test_its_surroundings(fake, workers, monkeypatch) -> None:
+    """Its environment, descriptors, session, folder and signals are those that suit it."""
+    for name in ("MALLOC_PERTURB_", "LD_PRELOAD", "PYTHONPATH", "CUDALINK_EMULATOR_VERSION"):
+        monkeypatch.setenv(name, "165" if name != "LD_PRELOAD" else "")
+    monkeypatch.setenv("CUDA_CACHE_DISABLE", "1")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/a:/x/pytest_cudalink/emulator/lib:/b::/x/pytest_cudalink/emulator/lib/absent")
+    ignored = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    try:
+        assert linked(fake, b"x").image == b"in0x"
+    finally:
+        signal.signal(signal.SIGUSR1, ignored)
+    (running,) = workers()
+    folder = Path(f"/proc/{running}")
+    environment = dict(one.split("=", 1) for one in (folder / "environ").read_text().split("\0") if one)
+    status = dict(line.split(":\t") for line in (folder / "status").read_text().splitlines() if ":\t" in line)
+
+    assert not {"MALLOC_PERTURB_", "LD_PRELOAD", "PYTHONPATH", "CUDALINK_EMULATOR_VERSION"} & set(environment)
+    assert environment["CUDA_CACHE_DISABLE"] == "1"
+    assert environment["HOME"] == os.environ["HOME"]
+    assert environment["LD_LIBRARY_PATH"] == "/a:/b:"
+    assert sorted(int(one.name) for one in (folder / "fd").iterdir()) == [0, 1, 2, 3, 4]
+    assert os.getsid(running) == running
+    assert (folder / "cwd").resolve() == Path("/")
+    assert int(status["SigIgn"], 16) == int(status["SigBlk"], 16) == 0
+    assert (folder / "oom_score_adj").read_text() == "500\n"
+
+
+def test_large_inputs(fake) -> None:
+    """16 MiB arrive and come back, in a time that grows with the size."""
+    data = os.urandom(1 << 20) * 16
+    data = data.replace(b"!", b"_").replace(b"?", b"_")
+    linked(fake, b"x")
+    before = time.monotonic()
+    assert linked(fake, data).image == b"in0" + data
+    assert time.monotonic() - before < 2
+
+
+def test_many_threads(fake, workers) -> None:
+    """64 threads link, some of them deadly inputs; each gets its own answer, and there are few workers."""
+
+    def work(number: int) -> list[tuple[bytes | None, int]]:
+        found = []
+        for turn in range(10):
+            deadly = number % 8 == 0 and turn % 5 == 0
+            answer = linked(fake, b"%d" % number, b"!segv" if deadly else b"-%d" % turn)
+            found.append((answer.image, answer.signal))
+        return found
+
+    with ThreadPoolExecutor(64) as pool:
+        answers = list(pool.map(work, range(64)))
+
+    for number, found in enumerate(answers):
+        for turn, (image, died) in enumerate(found):
+            if number % 8 == 0 and turn % 5 == 0:
+                assert (image, died) == (None, signal.SIGSEGV)
+            else:
+                assert (image, died) == (b"in0%din1-%d" % (number, turn), 0)
+    assert 1 <= len(workers()) <= min(os.cpu_count() or 1, 8)
+
+
+def test_links_in_two_threads_do_not_wait(fake) -> None:
+    """While one worker is in a call, another link gets another worker, where there are cores for it."""
+    slow = threading.Thread(target=linked, args=(fake, b"!slow"))
+    linked(fake, b"x")
+    slow.start()
+    time.sleep(0.1)
+    before = time.monotonic()
+    linked(fake, b"x")
+    taken = time.monotonic() - before
+    slow.join()
+    assert taken < 0.3 or os.cpu_count() == 1
+
+
+def test_more_libraries_than_places(built, tmp_path) -> None:
+    """A worker that no link needs makes room for another library."""
+    for number in range(40):
+        library = tmp_path / f"lib{number}.so"
+        library.symlink_to(built)
+        assert linked(str(library), b"x").image == b"in0x"
+
+
+def test_no_program(fake, monkeypatch, tmp_path) -> None:
+    """A program that is missing or cannot be executed is named, with the reason."""
+    for program, reason in ((tmp_path / "missing", "No such file"), (tmp_path / "plain", "Permission denied")):
+        if program.name == "plain":
+            program.write_text("")
+        monkeypatch.setattr(worker, "program", lambda program=program: program)
+        with pytest.raises(WorkerError, match=f"{program} cannot be started: {reason}"):
+            linked(fake, b"x")
+    monkeypatch.undo()
+    assert linked(fake, b"x").image == b"in0x"
+
+
+def test_no_library(tmp_path) -> None:
+    """A library that is missing, or that is another one, is named with the loader's reason."""
+    with pytest.raises(WorkerError, match="cannot open .*missing.so: .*cannot open shared object file"):
+        linked(str(tmp_path / "missing.so"), b"x")
+    with pytest.raises(WorkerError, match=r"cannot open libc\.so\.6: it lacks functions of nvJitLink"):
+        linked("libc.so.6", b"x")
+
+
+def test_started_by_hand() -> None:
+    """The program says what it is for."""
+    done = subprocess.run([worker.program()], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "cudalink-link-worker performs links for pytest-cudalink, which starts it\n")
+
+
+def test_without_pidfd(fake, workers, gone) -> None:
+    """On a kernel without pidfd_open the worker looks for its parent in /proc."""
+    ours, its = socket.socketpair()
+    parent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    script = 'exec 3<&"$1"; exec "$2" "$3" "$4"'
+    command = ["bash", "-c", script, "bash", str(its.fileno()), str(worker.program()), fake, str(parent.pid)]
+    running = subprocess.Popen(command, pass_fds=[its.fileno()])
+    its.close()
+    time.sleep(0.6)
+    assert workers() == [running.pid]
+    parent.kill()
+    parent.wait()
+    assert running.wait(5) == 0
+    ours.close()
+    assert gone()
