@@ -10,6 +10,7 @@ makes ``docs/growth.svg``::
 from __future__ import annotations
 
 import ctypes
+import io
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -157,7 +158,9 @@ def draw(series: list[dict[str, Any]], file: Path, title: str) -> None:
         axis.grid(alpha=0.3)
         axis.legend(fontsize=7)
     figure.suptitle(title, fontsize=9)
-    figure.savefig(file, format="svg", metadata={"Date": None})
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})
+    file.write_text("".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines()), encoding="utf-8")
 
 
 def main() -> int:
