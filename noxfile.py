@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import nox
+from nox.command import CommandFailed
 
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))
@@ -100,20 +101,33 @@ def docs(session: nox.Session) -> None:
     session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html", *session.posargs)
 
 
+BENCHMARKS = ("linker", "growth", "startup", "empty_tests", "emulator", "guardrails", "stubs")
+
+
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure the speed of everything that has a limit, as ratios within one run; fails beyond a limit."""
-    install(session, *BASE.packages)
-    session.run("python", "benchmarks/linker.py", *session.posargs)
-    session.run("python", "benchmarks/startup.py", *session.posargs)
-    session.run("python", "benchmarks/empty_tests.py", *session.posargs)
-    session.run("python", "benchmarks/emulator.py", *session.posargs)
-    session.run("python", "benchmarks/guardrails.py", *session.posargs)
-    tilelang = Path(session.create_tmp()) / "tilelang"
-    unpack = ("uv", "pip", "install", "-q", "--no-deps", "--target", str(tilelang), RELEASES["bench"]["stubs"])
-    session.run(*unpack, external=True, success_codes=range(256), silent=True)  # this platform may have no wheel
-    env = {"CUDALINK_BENCH_TILELANG": str(tilelang / "tilelang" / "lib")}
-    session.run("python", "benchmarks/stubs.py", *session.posargs, env=env)
+    """Measure the speed of everything that has a limit, with and without a GPU; fails beyond a limit. -- NAME chooses.
+
+    The figures are kept as .cudalink/bench/NAME.json.
+    """
+    released = RELEASES["bench"]
+    install(session, *BASE.packages, *released["packages"])
+    env = {}
+    names = session.posargs or BENCHMARKS
+    if "stubs" in names:
+        tilelang = Path(session.create_tmp()) / "tilelang"
+        unpack = ("uv", "pip", "install", "-q", "--no-deps", "--target", str(tilelang), released["stubs"])
+        session.run(*unpack, external=True, success_codes=range(256), silent=True)  # this platform may have no wheel
+        env["CUDALINK_BENCH_TILELANG"] = str(tilelang / "tilelang" / "lib")
+    beyond = []
+    for name in names:
+        plot = ("--svg", ".cudalink/bench/growth.svg") if name == "growth" else ()
+        try:
+            session.run("python", f"benchmarks/{name}.py", *plot, env=env)
+        except CommandFailed:  # the others are measured all the same
+            beyond.append(name)
+    if beyond:
+        session.error(f"beyond a limit: {', '.join(beyond)}")
 
 
 @nox.session

@@ -107,7 +107,7 @@ def nvjitlink_rows(kind: str, arch: str, codes: tuple[ObjectCode, ...]) -> Itera
     library = ctypes.CDLL(probes.nvjitlink().path)
     written = [f"-arch={arch}".encode()] + ([b"-lto"] if kind == "ltoir" else [])
     yield DIRECT, partial(direct, library, kind, [(code.code, code.name.encode()) for code in codes], written)
-    lto = {"link_time_optimization": True} if kind == "ltoir" else {}
+    lto: dict[str, Any] = {"link_time_optimization": True} if kind == "ltoir" else {}
     new = makers(ObjectCode, kind, codes)
     options = LinkerOptions(arch=arch, **lto)
     # without a driver, or where the driver is emulated, the table may choose the other backend

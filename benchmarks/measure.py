@@ -252,11 +252,11 @@ class Report:
         summary = Summary.of(times)
         if table != self._table:
             self._table = table
-            print(f"{table}\n  {'':34}{'median':>11}{'quartiles':>23}{'rounds':>8}")
+            print(f"{table}\n  {'':40}{'median':>12}{'quartiles':>28}{'rounds':>8}")
         spread = f"{_time(summary.low)} to {_time(summary.high)}"
         quotient = None if against is None else summary.median / statistics.median(against)
         shown = "" if quotient is None else f"   x {quotient:.3f}"
-        print(f"  {name:34}{_time(summary.median):>11}{spread:>23}{summary.rounds:>8}{shown}")
+        print(f"  {name:40}{_time(summary.median):>12}{spread:>28}{summary.rounds:>8}{shown}")
         self._rows.append({"table": table, "name": name, **asdict(summary), "ratio": quotient})
         return summary
 
