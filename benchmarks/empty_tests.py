@@ -1,62 +1,78 @@
-"""Cost of the plugin for a suite that does not use it: 1,000 empty tests, compared with ``-p no:cudalink``.
+"""Cost of the plugin for suites of 1,000 tests that do nothing: alone, and beside a linker that is open all the time.
 
-``nox -s bench`` runs it. The figure is processor time, because elapsed time includes the machine's other work. That
-work still disturbs either the least time of many runs or their median; a plugin that costs more raises both.
+``nox -s bench`` runs it. The figures are processor time. The first suite is compared with one beside an empty plugin,
+the second, on an emulated driver with lifetime checks, with one without the checks.
 """
 
 from __future__ import annotations
 
-import os
-import statistics
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from _ratio import in_turn
+import measure
+from pytest_runs import EMPTY, Pytest, add_empty_plugin
 
-LIMIT = 1.02
+LIMIT = 1.01
+LINKER_LIMIT = 1.02
 TESTS = 1000
-ROUNDS = 41
+ROUNDS = 31
+
+#: A suite with a linker that is open all the time, and tests that link nothing.
+OPEN_LINKER = f"""
+import pytest
+from pytest_cudalink.linker import Linker, LinkerOptions, sample
+
+@pytest.fixture(scope="session")
+def linker():
+    codes = sample.compile_modules("ptx", "sm_90")
+    with Linker(*codes, options=LinkerOptions(arch="sm_90"), backend="driver") as linker:
+        linker.link("cubin")
+        yield linker
+
+@pytest.mark.parametrize("number", range({TESTS}))
+def test_empty(linker, number): pass
+"""
 
 
-def run(folder: str, *arguments: str) -> float:
-    """Processor seconds of one run of the suite."""
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONHASHSEED": "0"}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package is compiled
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, *arguments, folder]
-    process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, cwd=folder
-    )
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, command
-    return usage.ru_utime + usage.ru_stime
-
-
-def compare(what: str, ours: Callable[[], float], theirs: Callable[[], float], rounds: int = ROUNDS) -> bool:
-    """Run two suites in turn and print one line; return whether one of the two ratios is within the limit."""
-    first, second = in_turn(ours, theirs, rounds)
-    least, median = min(first) / min(second), statistics.median(first) / statistics.median(second)
-    ok = min(least, median) <= LIMIT
-    print(
-        f"{'ok  ' if ok else 'FAIL'} {what}: {min(first) * 1e3:.0f} ms against {min(second) * 1e3:.0f} ms, "
-        f"ratio of the least {least:.4f}, of the medians {median:.4f} (limit {LIMIT}, which both must exceed to fail)"
-    )
-    return ok
+def suite(folder: Path, name: str, module: str) -> Pytest:
+    """Write a suite of one module; return its runs."""
+    tests = folder / name
+    tests.mkdir()
+    (tests / f"test_{name}.py").write_text(module, encoding="utf-8")
+    return Pytest(tests, folder / "plugin")
 
 
 def main() -> int:
-    """Compare both in turn; return exit code 1 beyond the limit."""
-    with tempfile.TemporaryDirectory() as folder:
-        tests = "".join(f"def test_{number}(): pass\n" for number in range(TESTS))
-        (Path(folder) / "test_empty.py").write_text(tests, encoding="utf-8")
-        ours, theirs = partial(run, folder, "-p", "cudalink"), partial(run, folder, "-p", "no:cudalink")
-        return 0 if compare(f"{TESTS} empty tests", ours, theirs) else 1
+    """Compare both suites in turn; return exit code 1 beyond a limit."""
+    from pytest_cudalink import probes
+
+    options = measure.arguments("empty_tests", ROUNDS, __doc__)
+    report = measure.Report("empty_tests", f"Suites of {TESTS} empty tests")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        add_empty_plugin(folder / "plugin")
+        plain = suite(folder, "plain", "".join(f"def test_{number}(): pass\n" for number in range(TESTS)))
+        times = measure.rounds({"empty": plain("-q", *EMPTY), "ours": plain("-q", "-p", "cudalink")}, options.rounds)
+        table = f"{TESTS} empty tests, processor time"
+        report.row(table, "with an empty plugin", times["empty"])
+        report.row(table, "with this plugin", times["ours"], times["empty"])
+        report.limit_ratio(f"{TESTS} empty tests", times["ours"], times["empty"], LIMIT)
+
+        release = ".".join((probes.nvjitlink_wheel() or "13.0").split(".")[:2])
+        beside = suite(folder, "linker", OPEN_LINKER)
+        runs = {
+            mode: beside("-q", "-p", "cudalink", f"--cudalink-driver={release}", f"--cudalink-lifetime={mode}")
+            for mode in ("off", "fail")
+        }
+        times = measure.rounds(runs, options.rounds)
+        table = f"{TESTS} tests beside an open linker, processor time"
+        report.row(table, "without lifetime checks", times["off"])
+        report.row(table, "with lifetime checks", times["fail"], times["off"])
+        report.limit_ratio(f"{TESTS} tests beside an open linker", times["fail"], times["off"], LINKER_LIMIT)
+    return report.finish(options.json)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p
@@ -21,7 +20,6 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import empty_tests
 from _ratio import ratio, report
 
 ROUNDS = 60
@@ -115,37 +113,6 @@ def serve() -> dict[str, Any]:
     return {}
 
 
-#: A suite with a linker that is open all the time, and tests that link nothing.
-SUITE = """
-import pytest
-from pytest_cudalink.linker import Linker, LinkerOptions, sample
-
-@pytest.fixture(scope="session")
-def linker():
-    codes = sample.compile_modules("ptx", "sm_90")
-    with Linker(*codes, options=LinkerOptions(arch="sm_90"), backend="driver") as linker:
-        linker.link("cubin")
-        yield linker
-
-@pytest.mark.parametrize("number", range(1000))
-def test_empty(linker, number): pass
-"""
-SUITE_ROUNDS = 15
-
-
-def suite(version: str) -> bool:
-    """Whether a whole suite with the lifetime checks is as quick as one without."""
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "test_suite.py").write_text(SUITE, encoding="utf-8")
-        run = partial(empty_tests.run, folder, "-p", "cudalink", f"--cudalink-driver={version}")
-        return empty_tests.compare(
-            "1000 tests while a linker is open, with lifetime checks compared with none",
-            partial(run, "--cudalink-lifetime=fail"),
-            partial(run, "--cudalink-lifetime=off"),
-            SUITE_ROUNDS,
-        )
-
-
 CHILDREN: dict[str, Callable[[], dict[str, Any]]] = {"link": link, "load": load, "serve": serve}
 
 
@@ -216,7 +183,6 @@ def main() -> int:
         # no limit: malloc gets slower for the whole process, which is not our cost
         marked, plain, quotient = compare(on, off)
         print(f"     … and with malloc's marks too: {marked * 1e3:.0f} against {plain * 1e3:.0f} ms, {quotient:.2f}")
-    ok &= suite(off["CUDALINK_EMULATOR_VERSION"])
     names = list(read_table("emulator/data/functions.toml")["functions"])[:QUESTIONS]
     names += names[: QUESTIONS - len(names)]
     took = sorted(run("load", json.dumps(names))["milliseconds"] for _ in range(11))[5]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,16 @@ def matrices_dir() -> Path:
 
 def read_matrix(name: str) -> dict[str, Any]:
     """Parse one TOML file of ``matrices/``, such as ``"dispatch.toml"``."""
-    return tomllib.loads((matrices_dir() / name).read_text(encoding="utf-8"))
+    return _parsed(matrices_dir() / name)
 
 
 @cache
 def read_table(path: str) -> dict[str, Any]:
     """Parse one TOML file inside the package, such as ``"emulator/data/errors.toml"``; each is read once."""
-    return tomllib.loads((_PACKAGE / path).read_text(encoding="utf-8"))
+    return _parsed(_PACKAGE / path)
+
+
+def _parsed(file: Path) -> dict[str, Any]:
+    import tomllib  # most starts of pytest read no table
+
+    return tomllib.loads(file.read_text(encoding="utf-8"))

@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..compat import names
 from ..compat.architectures import ARCHITECTURES, dropped_by
@@ -20,7 +19,6 @@ from ..compat.releases import DRIVER_RELEASES, STAND_INS
 from ..compat.wheels import NVJITLINK, installed_wheels
 from .. import worker
 from ..versions import CudaVersion
-from .faults import parse, text_of
 
 __all__ = [
     "MMAP_THRESHOLD",
@@ -95,8 +93,7 @@ def library_folder(*, absent: bool = False) -> Path:
     return folder
 
 
-@dataclass(frozen=True)
-class Emulation:
+class Emulation(NamedTuple):
     """One emulated driver: its version, its devices, the libraries that it links with.
 
     Attributes
@@ -251,10 +248,13 @@ def emulation_for(
     if wanted < since:
         msg = f"a driver of CUDA {wanted} has no device of {arch}, which needs CUDA {since} or newer"
         raise EmulatorError(msg, "arch")
-    try:
-        faults = text_of(parse(faults, wanted))
-    except ValueError as error:
-        raise EmulatorError(str(error), "faults") from error
+    if faults:
+        from .faults import parse, text_of
+
+        try:
+            faults = text_of(parse(faults, wanted))
+        except ValueError as error:
+            raise EmulatorError(str(error), "faults") from error
     return Emulation(
         version=wanted,
         release=_release(release, wanted),

@@ -7,12 +7,10 @@ import json
 import sys
 import threading
 import traceback
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..compat.names import LIMIT_EVENT_SIZE, LIMIT_FAULTS
 from ..versions import CudaVersion
-from .faults import Fault, code_of, symbol_of
 
 __all__ = ["DriverControl", "Injected", "Violation", "attach"]
 
@@ -27,8 +25,7 @@ def _tells(filename: str) -> bool:
     return not filename.startswith("<frozen") and not any(part in filename for part in _RUNNERS)
 
 
-@dataclass(frozen=True)
-class Violation:
+class Violation(NamedTuple):
     """Memory that was given to the driver and did not live as long as the contract says.
 
     Attributes
@@ -174,6 +171,8 @@ class DriverControl:
         RuntimeError
             If 64 faults are injected already.
         """
+        from .faults import Fault, code_of, symbol_of
+
         fault = Fault(symbol_of(function, self.version), code_of(code), nth, delay)
         number = self._library.cudalinkInject(fault.function.encode(), nth, fault.code, fault.milliseconds)
         if not number:
@@ -207,6 +206,8 @@ class DriverControl:
         ValueError
             If a driver never answers with `code`.
         """
+        from .faults import code_of
+
         return int(self._library.cudalinkLoseDevice(code_of(code)))
 
     def clear(self) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ..process.imports import start_postponed
 from . import _pathfinder
 from .guard import CompatibilityGuardRails
 
@@ -23,7 +24,17 @@ if TYPE_CHECKING:
     from ..artifacts import Artifact
     from ..versions import CudaVersion
 
-__all__ = ["Routing", "declare_pipeline", "install", "installed", "process_wide_guard_rails", "uninstall"]
+__all__ = [
+    "Routing",
+    "declare_pipeline",
+    "install",
+    "installed",
+    "present",
+    "process_wide_guard_rails",
+    "route",
+    "uninstall",
+    "unroute",
+]
 
 
 @dataclass(frozen=True)
@@ -55,7 +66,13 @@ def process_wide_guard_rails() -> CompatibilityGuardRails:
 
 
 def installed() -> Routing | None:
-    """The current routing; None if nothing is installed."""
+    """The current routing; None if nothing is installed. Installs first what a run has postponed."""
+    start_postponed()
+    return present()
+
+
+def present() -> Routing | None:
+    """The current routing as it is now; None if nothing is installed."""
     return _installed[0] if _installed else None
 
 
@@ -74,14 +91,19 @@ def install(guard: CompatibilityGuardRails | None = None) -> Routing:
     Routing
         The exchanged references, and those that cannot be exchanged.
     """
+    start_postponed()
+    return route(guard or process_wide_guard_rails())
+
+
+def route(guard: CompatibilityGuardRails) -> Routing:
+    """Install a guard as `install` does, without the one that a run has postponed."""
     from ..linker.input_checks import added_checks
 
-    guard = guard or process_wide_guard_rails()
-    present = installed()
+    plain, before = _plain(), present()
     if _check_linker_input not in added_checks:
         added_checks.append(_check_linker_input)
-    routed = _exchange(_functions(present.guard) if present else _plain(), _functions(guard))
-    _installed[:] = [Routing(guard, routed, _left(_plain()))]
+    routed = _exchange(_functions(before.guard) if before else plain, _functions(guard))
+    _installed[:] = [Routing(guard, routed, _left(plain))]
     return _installed[0]
 
 
@@ -91,12 +113,18 @@ def uninstall() -> None:
     Functions are restored in the globals of modules, where `install` exchanges them. A default argument, a closure or a
     container that took a function of the guard in the meantime keeps it.
     """
-    present = installed()
-    if present is not None:
+    start_postponed()
+    unroute()
+
+
+def unroute() -> None:
+    """Uninstall as `uninstall` does; what a run has postponed stays postponed."""
+    before = present()
+    if before is not None:
         from ..linker.input_checks import added_checks
 
         added_checks.remove(_check_linker_input)
-        _exchange(_functions(present.guard), _plain())
+        _exchange(_functions(before.guard), _plain())
         _installed.clear()
 
 
@@ -105,16 +133,16 @@ def declare_pipeline(producer: str, consumer: str, artifact_kind: str) -> None:
 
     Parameters and errors as in `CompatibilityGuardRails.declare_pipeline`.
     """
-    present = installed()
-    guard = present.guard if present else process_wide_guard_rails()
+    current = installed()
+    guard = current.guard if current else process_wide_guard_rails()
     guard.declare_pipeline(producer, consumer, artifact_kind)
 
 
 def _check_linker_input(name: str, artifact: Artifact, nvjitlink: CudaVersion) -> Exception | None:
     from .linking import check_input
 
-    present = installed()
-    return check_input(present.guard, name, artifact, nvjitlink) if present else None
+    current = present()
+    return check_input(current.guard, name, artifact, nvjitlink) if current else None
 
 
 def _plain() -> dict[str, Callable[..., Any]]:
@@ -155,7 +183,10 @@ def _left(functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
     """The remaining references to the functions."""
     own = {id(_names_of(module)) for name, module in list(sys.modules.items()) if _keeps_its_own(name)}
     own |= {id(functions), id(_pathfinder.originals)}
-    left = set()
+    left: set[str] = set()
+    # one walk over all objects instead of one for each function: most processes hold no such reference
+    if all(id(one) in own or isinstance(one, types.FrameType) for one in gc.get_referrers(*functions.values())):
+        return ()
     for name, function in functions.items():
         for referrer in gc.get_referrers(function):
             if isinstance(referrer, tuple) and referrer == (name, function):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 
-from ..process.imports import STEERED, postpone
+from ..process.imports import STEERED, postpone, start_postponed
 
 if TYPE_CHECKING:
     from ..targets import Choice, ForcedBackendError, LinkEvent, LinkInput, Target
@@ -17,16 +17,27 @@ if TYPE_CHECKING:
     from .run import Run
     from .settings import Settings
 
-__all__ = ["Backends", "of", "start"]
+__all__ = ["TARGETS", "Backends", "of", "start"]
+
+#: The plugin's targets, each with the package that has its version; the header names them without importing them.
+TARGETS: Final = {"bundled": "pytest-cudalink", "cuda.core": "cuda-core", "numba-cuda": "numba-cuda"}
 
 
 def of(run: Run) -> Steering:
     """Return the steering of a run; the first call starts it."""
+    if run.get("backends") is None:
+        start_postponed()  # that of a run around this one comes first: the last one to start is the active one
+        _begin(run)
     return cast("Backends", run.part("backends")).steering
 
 
+def _begin(run: Run) -> None:
+    if run.get("backends") is None:
+        run.part("backends").begin()
+
+
 class Backends:
-    """The targets of a run, steered from the first time that a part of the plugin asks.
+    """The targets of a run, steered from `begin` on: registered first, because a stale recipe raises an error there.
 
     Parameters
     ----------
@@ -59,8 +70,11 @@ class Backends:
             on_mismatch=self._mismatched,
             nodeid=lambda: run.nodeid,
         )
-        self.steering.start(_choice(run.settings))
-        run.config.add_cleanup(self.steering.stop)
+
+    def begin(self) -> None:
+        """Force what the run asks for, on libraries that are imported now and later."""
+        self._run.config.add_cleanup(self.steering.stop)
+        self.steering.start(_choice(self._run.settings))
 
     def _decide(self, target: str, choice: Choice, inputs: tuple[LinkInput, ...] | None) -> Choice:
         """Let hooks veto or change a choice."""
@@ -85,13 +99,12 @@ class Backends:
 
 
 def start(run: Run) -> None:
-    """Steer at once if the run asks for something; otherwise when a library is imported, or the bundled one links."""
+    """Steer when a library is imported, or the bundled one links; at once where there may be other targets."""
     settings, config = run.settings, run.config
-    from_default = settings.backend.source == settings.target.source == "default"
-    if not from_default or config.hook.pytest_cudalink_targets.get_hookimpls():
+    if settings.target.source != "default" or config.hook.pytest_cudalink_targets.get_hookimpls():
         of(run)
     else:
-        config.add_cleanup(postpone(lambda: of(run), until=STEERED))
+        config.add_cleanup(postpone(lambda: _begin(run), until=STEERED))
     if settings.policy.source != "default":
         from ..linker import forcing
 

@@ -11,7 +11,7 @@ import pytest
 __all__ = ["Facts", "fail"]
 
 
-@dataclass
+@dataclass(eq=False)
 class Facts:
     """What one attempt of a test did; travels on its last report, as plain values that cross a process border.
 

@@ -6,7 +6,6 @@ import gc
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
@@ -59,7 +58,9 @@ class LinkerFactory(Protocol):
     def __call__(self, *object_codes: ObjectCode, options: LinkerOptions | None = ..., **keywords: Any) -> Linker: ...
 
 
-@dataclass(eq=False)  # start-up pays for every method that is generated
+# plain classes: every start of pytest would pay for the methods that dataclasses generate
+
+
 class Cudalink:
     """Facts of the run, and the switches of the other fixtures.
 
@@ -73,9 +74,13 @@ class Cudalink:
         As the fixture of that name.
     """
 
-    settings: Settings
-    force_backend: Callable[[Literal["driver", "nvjitlink"] | None], None]
-    fake_versions: FakeVersions
+    def __init__(
+        self,
+        settings: Settings,
+        force_backend: Callable[[Literal["driver", "nvjitlink"] | None], None],
+        fake_versions: FakeVersions,
+    ) -> None:
+        self.settings, self.force_backend, self.fake_versions = settings, force_backend, fake_versions
 
     @property
     def driver(self) -> CudaVersion | None:
@@ -99,7 +104,6 @@ class Cudalink:
         return probes.device_arch()
 
 
-@dataclass(eq=False)  # start-up pays for every method that is generated
 class EmulatedDriver:
     """Value of the fixture ``emulated_driver``.
 
@@ -113,11 +117,10 @@ class EmulatedDriver:
         Number of the first event that belongs to this test.
     """
 
-    control: DriverControl
-    emulation: Emulation
-    start: int = 0
-    _made: list[Injected] = field(default_factory=list)
-    _lost_before: list[int] = field(default_factory=list)
+    def __init__(self, control: DriverControl, emulation: Emulation, start: int = 0) -> None:
+        self.control, self.emulation, self.start = control, emulation, start
+        self._made: list[Injected] = []
+        self._lost_before: list[int] = []
 
     @property
     def version(self) -> CudaVersion:
@@ -172,11 +175,11 @@ class EmulatedDriver:
         return sorted({one.function for one in self._made if not self.control.remove_fault(one)})
 
 
-@dataclass(eq=False)  # start-up pays for every method that is generated
 class DriverLifetimes:
     """Value of the fixture ``driver_lifetimes``."""
 
-    _lifetimes: Lifetimes
+    def __init__(self, lifetimes: Lifetimes) -> None:
+        self._lifetimes = lifetimes
 
     @property
     def violations(self) -> tuple[Violation, ...]:

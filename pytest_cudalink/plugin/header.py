@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from . import backends, driver
@@ -82,17 +83,25 @@ def _driver(settings: Settings, version: CudaVersion | None, *, inherited: bool)
 
 def _forced(run: Run) -> str:
     """Return which targets are forced, of those that are installed."""
-    settings, steering = run.settings, backends.of(run)
-    names = []
-    for target in steering.targets.values():
-        version = target.version()
-        if (version is None and target.distribution is not None) or not (
-            steering.only is None or target.name in steering.only
-        ):
-            continue
-        names.append(target.name if target.name == "bundled" or version is None else f"{target.name} {version}")
+    from .. import probes
+
+    settings = run.settings
+    only: Collection[str] | None = None
+    if run.get("backends") is None:  # postponed, with the plugin's own targets
+        installed = {name: probes.wheel_version(package) for name, package in backends.TARGETS.items()}
+        versions = {name: version for name, version in installed.items() if version is not None}
+    else:
+        steering = backends.of(run)
+        only = steering.only
+        found = {name: (one.version(), one.distribution) for name, one in steering.targets.items()}
+        versions = {name: version or "" for name, (version, package) in found.items() if version or package is None}
+    names = [
+        name if name == "bundled" or not version else f"{name} {version}"
+        for name, version in versions.items()
+        if only is None or name in only
+    ]
     how = "each backend in turn" if settings.backend.value == "each" else settings.backend.value
-    narrowed = f" (--cudalink-target from {settings.target.source})" if steering.only is not None else ""
+    narrowed = f" (--cudalink-target from {settings.target.source})" if only is not None else ""
     return f"cudalink: forced to {how}: {', '.join(names) or 'no target that is installed'}{narrowed}"
 
 

@@ -32,7 +32,7 @@ def describe(violation: Violation, maker: str | None, nodeid: str | None) -> str
     return violation.long_repr + note
 
 
-@dataclass
+@dataclass(eq=False)  # start-up with guard rails pays for every method that is generated
 class Outside:
     """What belongs to no test of this process; travels to xdist's controller as plain values.
 
@@ -58,7 +58,7 @@ class Outside:
         return {**vars(self), "links": dict(self.links), "missing": dict(self.missing)}
 
 
-@dataclass
+@dataclass(eq=False)  # start-up with guard rails pays for every method that is generated
 class Totals(Outside):
     """The sums of a run, over all its processes.
 

@@ -110,8 +110,6 @@ PARTS: Final[Mapping[str, Part]] = {
     "xdist": _hand_over,
 }
 
-_NOT_ROUTED: Final = pytest.StashKey[tuple[str, ...]]()
-
 
 # -- before collection
 
@@ -218,7 +216,7 @@ def session_start(config: pytest.Config) -> None:
         from . import guard
 
         run.follow()
-        config.stash[_NOT_ROUTED] = guard.start(run)
+        guard.start(run)
 
 
 def header(config: pytest.Config) -> list[str]:
@@ -270,7 +268,6 @@ def terminal_summary(reporter: pytest.TerminalReporter) -> None:
     run = run_of(reporter.config)
     guarded = run.settings.guard_rails.value != "off"
     if guarded or run.get("ledger") is not None or run.get("faults") is not None:
-        from . import summary
+        from . import guard, summary
 
-        not_routed: tuple[str, ...] = reporter.config.stash.get(_NOT_ROUTED, ())
-        summary.show(reporter, run, not_routed)
+        summary.show(reporter, run, guard.not_routed(reporter.config))

@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 
-from ..report.wording import counted
-from . import ledger
-from .facts import fail
-
 if TYPE_CHECKING:
     from ..emulator.control import DriverControl, Violation
     from .run import Run
@@ -62,7 +58,7 @@ class Lifetimes:
         new = self.driver.violations
         if new:
             self.driver.consume(new)
-            ledger.of(self._run)
+            self._run.part("ledger")
         hook, config = self._run.config.hook, self._run.config
         for one in new:
             hook.pytest_cudalink_violation(config=config, violation=one, nodeid=nodeid, maker=self.maker(one))
@@ -96,6 +92,10 @@ class Lifetimes:
         report = yield
         if not new:
             return report
+        from ..report.wording import counted
+        from . import ledger
+        from .facts import fail
+
         text = "\n\n".join(ledger.describe(one, self.maker(one), item.nodeid) for one in new)
         if self.mode == "report":
             report.sections.append((_SECTION, text))
@@ -117,6 +117,9 @@ class Lifetimes:
             gc.collect()
         self.collect(None)
         if lost := self.driver.lost_violations:
+            from ..report.wording import counted
+            from . import ledger
+
             text = (
                 f"{counted(lost, 'lifetime violation')} could not be shown: the driver counted more than the plugin "
                 "was handed; the output on stderr says why. Run with --cudalink-events=FILE and look there"

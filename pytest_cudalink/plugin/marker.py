@@ -113,6 +113,16 @@ def _plan(item: pytest.Item, marks: Sequence[pytest.Mark]) -> MarkerPlan:
     )
 
 
+def _is_marked(item: pytest.Item) -> bool:
+    """Whether a test, or a class or module around it, has the marker; every test of every suite is asked."""
+    node: Any = item  # (a loop, because the iterators of marks and keywords of pytest cost several times as much)
+    while node is not None:
+        if node.own_markers and any(mark.name == "cudalink" for mark in node.own_markers):
+            return True
+        node = node.parent
+    return False
+
+
 def check(items: Iterable[pytest.Item]) -> bool:
     """Refuse wrong markers once everything is collected, and give each marked test its plan.
 
@@ -129,9 +139,8 @@ def check(items: Iterable[pytest.Item]) -> bool:
     found: dict[str, None] = {}
     planned = False
     for item in items:
-        # names of marks are among the keywords, which are looked up faster than marks are found
         callspec = getattr(item, "callspec", None)
-        if "cudalink" not in item.keywords and (callspec is None or EACH not in callspec.params):
+        if not _is_marked(item) and (callspec is None or EACH not in callspec.params):
             continue
         marks = list(item.iter_markers("cudalink"))
         # one line for a test, not one for each of its parameters
@@ -151,8 +160,7 @@ def check(items: Iterable[pytest.Item]) -> bool:
 
 def parametrize(metafunc: pytest.Metafunc) -> None:
     """Run ``dispatch_case`` over every concrete case of the policy's table, and link tests on each backend."""
-    concerned = "cudalink" in metafunc.definition.keywords
-    if not concerned and _FIXTURES.isdisjoint(metafunc.fixturenames):
+    if not _is_marked(metafunc.definition) and _FIXTURES.isdisjoint(metafunc.fixturenames):
         return
     marks = list(metafunc.definition.iter_markers("cudalink"))
     _parametrize_backend(metafunc, marks, each=run_of(metafunc.config).settings.backend.value == "each")

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from . import backends, ledger
+from . import backends
 from .run import run_of
 
 __all__ = ["MISSING_DRIVER", "skip_collecting", "skip_report", "skips"]
@@ -32,7 +32,7 @@ def skips(config: pytest.Config) -> Iterator[None]:
     except RuntimeError as error:
         if not _is_missing(config, error):
             raise
-        ledger.of(run_of(config)).test.missing = _A_DRIVER
+        run_of(config).part("ledger").test.missing = _A_DRIVER
         raise pytest.skip.Exception(MISSING_DRIVER, _use_item_location=True) from error
 
 
@@ -58,7 +58,7 @@ def skip_collecting(collector: pytest.Collector, report: pytest.CollectReport) -
         return
     line = next((entry.lineno + 1 for entry in excinfo.traceback if entry.path == collector.path), 0)
     report.outcome, report.longrepr = "skipped", (str(collector.path), line, f"Skipped: {MISSING_DRIVER}")
-    ledger.of(run_of(collector.config)).outside.missing[_A_DRIVER] += 1
+    run_of(collector.config).part("ledger").outside.missing[_A_DRIVER] += 1
     del report.call  # pytest's own, by which it would offer the error to a debugger
 
 

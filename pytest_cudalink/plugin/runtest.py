@@ -6,18 +6,17 @@ import sys
 import traceback
 import unittest
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
-from ..targets import Choice
-from . import backends, ledger, missing_driver, pytest_private
+from . import backends, missing_driver, pytest_private
 from .plan import PLAN, MarkerPlan
 from .run import run_of
 
 if TYPE_CHECKING:
     from ..environment.requirements import Raises, Requirement
+    from ..targets import Choice
 
 __all__ = ["DocumentedFailureError", "MarkedTests"]
 
@@ -26,8 +25,7 @@ class DocumentedFailureError(AssertionError):
     """A test did not fail in the way that its marker documents."""
 
 
-@dataclass(frozen=True)
-class _Documented:
+class _Documented(NamedTuple):
     """How a test must fail, because a requirement does not hold."""
 
     requirement: str
@@ -44,7 +42,7 @@ _NO_FAILURE: Final = (
     KeyboardInterrupt,
 )
 _DOCUMENTED: Final = pytest.StashKey[_Documented | None]()
-_BEFORE: Final = pytest.StashKey[Choice]()
+_BEFORE: Final[pytest.StashKey[Choice]] = pytest.StashKey()
 
 
 class MarkedTests:
@@ -124,6 +122,8 @@ class MarkedTests:
 def _prepare(item: pytest.Item, plan: MarkerPlan) -> None:
     run = run_of(item.config)
     if plan.backend is not None:
+        from ..targets import Choice
+
         item.stash[_BEFORE] = backends.of(run).force(Choice(plan.backend, "the marker cudalink"))
     item.stash[_DOCUMENTED] = None
     if not plan.requirements:
@@ -143,7 +143,7 @@ def _prepare(item: pytest.Item, plan: MarkerPlan) -> None:
     elif plan.otherwise == "xfail":
         item.add_marker(pytest.mark.xfail(reason=reason, strict=False), append=False)
     else:
-        ledger.of(run).test.missing = " and ".join(map(str, missing))
+        run.part("ledger").test.missing = " and ".join(map(str, missing))
         raise pytest.skip.Exception(reason, _use_item_location=True)
 
 
@@ -163,7 +163,7 @@ def _nothing() -> None:
 
 
 def _assert(item: pytest.Item, documented: _Documented) -> None:
-    ledger.of(run_of(item.config)).test.documented = {
+    run_of(item.config).part("ledger").test.documented = {
         "requirement": documented.requirement,
         "raises": str(documented.raises),
     }

@@ -74,7 +74,7 @@ def _no_release(value: str) -> str | None:
     return f"expected {', '.join(names.NVJITLINK_WORDS)}, or a CUDA release such as 13.0"
 
 
-class Option(NamedTuple):
+class Option:
     """One setting: its option, environment variable and ini entry.
 
     The command-line default is None for each, because any other would hide the environment and the ini file.
@@ -91,17 +91,25 @@ class Option(NamedTuple):
         Whether its environment variable also counts for a pytest that a test starts.
     """
 
-    name: str
-    flag: str
-    env: str
-    ini: str
-    default: str
-    help: str
-    choices: tuple[str, ...] = ()
-    metavar: str | None = None
-    fault: Callable[[str], str | None] = no_fault
-    flag_value: str | None = None
-    inherited: bool = True
+    # no NamedTuple: every start of pytest would pay for what is generated
+    def __init__(
+        self,
+        *,
+        name: str,
+        flag: str,
+        env: str,
+        ini: str,
+        default: str,
+        help: str,  # noqa: A002 (argparse's word)
+        choices: tuple[str, ...] = (),
+        metavar: str | None = None,
+        fault: Callable[[str], str | None] = no_fault,
+        flag_value: str | None = None,
+        inherited: bool = True,
+    ) -> None:
+        self.name, self.flag, self.env, self.ini = name, flag, env, ini
+        self.default, self.help, self.choices, self.metavar = default, help, choices, metavar
+        self.fault, self.flag_value, self.inherited = fault, flag_value, inherited
 
 
 OPTIONS: Final = (
@@ -288,7 +296,7 @@ class Setting(NamedTuple):
         return self.value if self.source == "default" else f"{self.value} (from {self.source})"
 
 
-class Settings(NamedTuple):
+class Settings:
     """All settings of one run, each by its name: ``settings.guard_rails.value``."""
 
     backend: Setting
@@ -307,6 +315,9 @@ class Settings(NamedTuple):
     properties: Setting
     isolate: Setting
     guard_rails: Setting
+
+    def __init__(self, **settings: Setting) -> None:
+        vars(self).update(settings)
 
     def items(self) -> list[tuple[str, Setting]]:
         """Return every setting with its name."""

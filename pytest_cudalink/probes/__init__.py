@@ -9,10 +9,9 @@ import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from .._warn import warn as warn_caller
 from ..compat.wheels import NVJITLINK, installed_wheel
@@ -49,8 +48,7 @@ class _Unset(Enum):
 _UNSET: Final = _Unset.UNSET
 
 
-@dataclass(frozen=True)
-class Fakes:
+class Fakes(NamedTuple):
     """Versions that replace the system's answers; for an `UNSET` field the system is asked."""
 
     driver: CudaVersion | _Unset | None = _UNSET
@@ -112,9 +110,9 @@ def fake(
     faked = _fakes.get()
     new_driver, new_nvjitlink = _as_version(driver, "driver"), _as_version(nvjitlink, "nvJitLink")
     if new_driver is not _UNSET:
-        faked = replace(faked, driver=new_driver)
+        faked = faked._replace(driver=new_driver)
     if new_nvjitlink is not _UNSET:
-        faked = replace(faked, nvjitlink=new_nvjitlink)
+        faked = faked._replace(nvjitlink=new_nvjitlink)
     token = _fakes.set(faked)
     _notify()
     try:
@@ -131,8 +129,7 @@ def _notify() -> None:
         listener()
 
 
-@dataclass(frozen=True)
-class NvJitLink:
+class NvJitLink(NamedTuple):
     """The nvJitLink of this environment, and why it cannot be used.
 
     Attributes

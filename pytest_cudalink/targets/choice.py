@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 __all__ = ["Backend", "BackendChoice"]
 
 Backend = Literal["driver", "nvjitlink"]
 
 
-@dataclass(frozen=True)
-class BackendChoice:
+class BackendChoice(NamedTuple):
     """A backend, and who chose it.
 
     Attributes

@@ -16,10 +16,9 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from ..compat.releases import STAND_INS
 from ..tables import read_matrix
@@ -62,8 +61,7 @@ class ToolchainError(RuntimeError):
     """A toolchain is missing or cannot be made; the message says what to do."""
 
 
-@dataclass(frozen=True)
-class Toolchain:
+class Toolchain(NamedTuple):
     """The libraries of one CUDA release in the cache.
 
     Attributes
@@ -113,6 +111,11 @@ def cache_root() -> Path:
     """
     if given := os.environ.get("CUDALINK_CACHE"):
         return Path(given).expanduser().absolute()
+    if sys.platform == "linux":
+        # what platformdirs answers; every run with an emulated driver asks, and would pay for its import
+        caches, home = (Path(os.environ.get(name, "")) for name in ("XDG_CACHE_HOME", "HOME"))
+        if caches.is_absolute() or home.is_absolute():
+            return (caches if caches.is_absolute() else home / ".cache") / "pytest-cudalink"
     from platformdirs import user_cache_path
 
     return user_cache_path("pytest-cudalink", appauthor=False, opinion=False)

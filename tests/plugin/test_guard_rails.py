@@ -69,6 +69,55 @@ def test_option_and_twins(run, monkeypatch, source: str) -> None:
     result.stdout.fnmatch_lines([f"cudalink: *, guard rails best_effort (from {source}*)"])
 
 
+def test_nothing_is_imported_before_cuda_pathfinder(run) -> None:
+    """A run that looks nothing up pays for no guard; whoever asks for the guard has it, and so has a later import."""
+    result = run(
+        """
+        import sys
+
+        def loaded():
+            return {name for name in ("cuda.pathfinder", "pytest_cudalink.guardrails") if name in sys.modules}
+
+        def test_nothing():
+            assert not loaded()
+
+        def test_asked():
+            from pytest_cudalink import guardrails
+            assert "cuda.pathfinder" not in loaded()
+            assert guardrails.installed().guard.mode == "strict"
+            import cuda.pathfinder as pf
+            assert pf.find_static_lib is guardrails.installed().guard.find_static_lib
+        """,
+        "--cudalink-guard-rails=strict",
+    )
+    result.assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize("first", ["guardrails.install(guard)", "guard.find_static_lib('cudadevrt')"])
+def test_a_guard_of_the_suite_comes_first(run, first: str) -> None:
+    """A guard that a test makes before anything imports cuda.pathfinder works as it does after that."""
+    result = run(
+        f"""
+        from pytest_cudalink import guardrails
+
+        def test():
+            guard = guardrails.CompatibilityGuardRails(mode="best_effort")
+            {first}
+            guardrails.install(guard)
+            import cuda.pathfinder as pf
+            assert guardrails.installed().guard is guard
+            assert pf.find_static_lib is guard.find_static_lib
+            assert pf.find_static_lib("cudadevrt")
+            guardrails.uninstall()
+            assert guardrails.installed() is None
+            assert pf.find_static_lib.__module__.startswith("cuda.pathfinder.")
+        """,
+        "--cudalink-guard-rails=strict",
+        "--cudalink-driver=13.5",
+    )
+    result.assert_outcomes(passed=1)
+
+
 def test_wrong_mode(run) -> None:
     """Another mode is a usage error that lists the modes."""
     result = run("", "--cudalink-guard-rails=lenient")

@@ -305,3 +305,53 @@ def pytest_cudalink_link(event):
     result.stdout.fnmatch_lines(
         [f"*link: bundled driver {forced} test_it.py::test_it", "bundled: 1 link (1 on the driver)"]
     )
+
+
+STALE = """
+import sys
+import pytest
+
+def test_imports():
+    assert "pytest_cudalink.targets" not in sys.modules
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="cuda-core"):
+            import cuda.core._linker
+        assert "cuda.core._linker" not in sys.modules
+"""
+
+
+def test_stale_recipe_of_a_forced_run(pytester, run_pytest) -> None:
+    """The import that wakes the steering raises the error, and so does the next one: nothing links unsteered."""
+    folder = pytester.path / "cuda" / "core"
+    folder.mkdir(parents=True)
+    folder.joinpath("__init__.py").touch()
+    folder.joinpath("_linker.py").write_text("class Linker: pass\n")
+    pytester.makepyfile(STALE)
+    result = run_pytest("--force-backend=nvjitlink")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["cudalink: forced to nvjitlink: bundled*"])
+
+
+OUTER = '''
+pytest_plugins = ["pytester"]
+INNER = """
+from pytest_cudalink.targets import Target, watch
+def test_inner():
+    import cuda.bindings.driver
+    with watch("bundled") as link:
+        assert (link.choice.backend, link.choice.source) == ("nvjitlink", "--force-backend, from option")
+        link.backend = "nvjitlink"
+"""
+
+def test_outer(pytester):
+    pytester.makepyfile(INNER)
+    arguments = ("--force-backend=nvjitlink", "--cudalink-target=bundled")
+    pytester.inline_run("-p", "cudalink", *arguments).assertoutcome(passed=1)
+'''
+
+
+@pytest.mark.parametrize("arguments", [[], ["--force-backend=driver"]])
+def test_forced_run_inside_a_run(pytester, run_pytest, toolkit, arguments) -> None:
+    """A run whose steering waits does not take over from one inside it that has started."""
+    pytester.makepyfile(OUTER)
+    run_pytest(*arguments, "--cudalink-driver=13.0").assert_outcomes(passed=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytest_cudalink.plugin.backends import TARGETS
 from pytest_cudalink.process.imports import STEERED
 from pytest_cudalink.targets.bindings import SEAMS
 from pytest_cudalink.targets.bundled import Bundled
@@ -13,3 +14,8 @@ def test_every_steered_module_wakes_the_steering() -> None:
     """What targets and fakes watch is what start-up watches for them."""
     watched = [name for target in (Bundled, CudaCore, NumbaCuda) for name in target.modules]
     assert sorted(STEERED) == sorted([*watched, *SEAMS])
+
+
+def test_the_header_knows_every_target() -> None:
+    """The targets that a header names without importing them are those of the plugin."""
+    assert {target.name: target.distribution for target in (Bundled, CudaCore, NumbaCuda)} == TARGETS
