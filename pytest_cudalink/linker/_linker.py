@@ -226,7 +226,7 @@ class Linker:
         backend, options = self._backend, self._options
         #: CUDA release of the library that will link; None if the driver's is unknown.
         self._version = version = self._decision.nvjitlink if backend == "nvjitlink" else probes.driver_version()
-        written = options.kept(backend, version, self._has_ltoir) or self._written_options(backend, version)
+        written = options.kept(backend, version, lto=self._has_ltoir) or self._written_options(backend, version)
         if options.check_inputs and version is not None:
             for code in self._codes:
                 needs = code.facts.needs

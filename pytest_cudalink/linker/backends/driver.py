@@ -233,6 +233,8 @@ class DriverLinkState(LinkState):
         try:
             arguments = (count, self._keys_at, self._values_at, ctypes.byref(state))
             code = self._call(calls.create, *arguments) if context.borrowed else calls.create(*arguments)
+        except libcuda.DriverError as error:
+            raise self._failure(error) from error
         finally:
             self._state = state.value or 0
         if code:
