@@ -8,25 +8,23 @@ median of the differences, because both make the same look-up in the end.
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import venv
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from _ratio import ratio, report
+import measure
 
 from pytest_cudalink.guardrails import CompatibilityGuardRails, install, uninstall
 
 LIMIT = 1.05
 FIRST_LIMIT = 0.150
 CALLS = 200_000
-ROUNDS = 40
+FIRST_ROUNDS = 11
 DISTRIBUTIONS = 300
 
 #: The look-ups of each function that caches its answers; the other three of cuda.pathfinder search in every call.
@@ -75,24 +73,25 @@ def names_for(function: Callable[[str], object], candidates: Sequence[str]) -> l
     return found
 
 
-def again() -> bool:
-    """Measure repeated look-ups, plain and routed, by each function that finds something in this environment."""
+def again(report: measure.Report, rounds: int) -> None:
+    """Measure and report repeated look-ups, plain and routed, by each function that finds something here."""
     import cuda.pathfinder as pf
 
     plain = {name: getattr(pf, name) for name in LOOKED_UP}
     # best_effort, not strict: the machine may have another toolkit than the wheels
     install(CompatibilityGuardRails(driver_cuda_version=99000, ctk_version=">=11", mode="best_effort"))
-    ok = True
     for name, function in plain.items():
         routed = getattr(pf, name)
         names = names_for(routed, LOOKED_UP[name])
         if not names:
-            print(f"skip {name}: this environment has none of {', '.join(LOOKED_UP[name])}")
+            print(f"  {name}: this environment has none of {', '.join(LOOKED_UP[name])}")
             continue
-        times = ratio(partial(many, routed, names), partial(many, function, names), ROUNDS)
-        ok &= report(f"{CALLS} look-ups after the first, {name}", *times, LIMIT)
+        rows = {"guarded": partial(many, routed, names), "plain": partial(many, function, names)}
+        times = measure.rounds(rows, rounds)
+        for row, column in times.items():
+            report.row(f"{CALLS} look-ups after the first, {name}", row, column, times["plain"])
+        report.limit_ratio(f"look-ups by {name}, guarded to plain", times["guarded"], times["plain"], LIMIT)
     uninstall()
-    return ok
 
 
 def environment(folder: Path) -> Path:
@@ -122,31 +121,29 @@ def distribution(site: Path, name: str, version: str, files: list[str], needs: l
     (info / "METADATA").write_text(f"{text}\n\n", encoding="utf-8")
 
 
-def first() -> bool:
-    """Measure the first look-up, which scans the environment; return whether the limit holds."""
+def first(report: measure.Report) -> None:
+    """Measure and report the first look-up, which scans the environment."""
     with tempfile.TemporaryDirectory() as folder:
         python = environment(Path(folder))
 
-        def once(how: str) -> float:
+        def once(how: str) -> measure.Seconds:
             done = subprocess.run([str(python), "-c", FIRST, how], check=True, capture_output=True, text=True)
-            return float(json.loads(done.stdout))
+            return measure.Seconds(json.loads(done.stdout))
 
-        once("guarded"), once("plain")
-        differences = [once("guarded") - once("plain") for _ in range(11)]
-    added = statistics.median(differences)
-    mark = "ok  " if added <= FIRST_LIMIT else "FAIL"
+        times = measure.rounds({how: partial(partial, once, how) for how in ("guarded", "plain")}, FIRST_ROUNDS)
     what = f"first look-up among {DISTRIBUTIONS} distributions of {FILES} files"
-    print(f"{mark} {what}: the guard adds {added * 1e3:.1f} ms (limit {FIRST_LIMIT * 1e3:.0f})")
-    return added <= FIRST_LIMIT
+    for row, column in times.items():
+        report.row(what, row, column)
+    report.limit_difference(what, times["guarded"], times["plain"], FIRST_LIMIT * 1e3)
 
 
 def main() -> int:
     """Run both measurements; return exit code 1 beyond a limit."""
-    began = time.perf_counter()
-    ok = again()
-    ok &= first()
-    print(f"     in {time.perf_counter() - began:.0f} s")
-    return 0 if ok else 1
+    options = measure.arguments("guardrails", rounds=40, description=__doc__ or "")
+    report = measure.Report("guardrails", "Look-ups through the guard rails")
+    again(report, options.rounds)
+    first(report)
+    return report.finish(options.json)
 
 
 if __name__ == "__main__":

@@ -102,7 +102,9 @@ class Summary:
 
 
 def _time(seconds: float) -> str:
-    return f"{seconds:.2f} s" if abs(seconds) >= 10 else f"{seconds * 1e3:.3f} ms"
+    if abs(seconds) >= 10:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1e3:.3f} ms" if abs(seconds) >= 1e-5 or not seconds else f"{seconds * 1e9:.2f} ns"
 
 
 def _timed(prepare: Prepare) -> float:

@@ -6,10 +6,9 @@ import atexit
 import sys
 from dataclasses import replace
 from functools import cache
-from typing import Self, cast
+from typing import Self
 
 from .. import probes
-from ..artifacts import Kind
 from ..compat.architectures import known_architectures, parse_architecture
 from ..targets.bundled import Bundled
 from ..targets.choice import Backend, BackendChoice
@@ -28,6 +27,9 @@ __all__ = ["Linker"]
 
 #: The options of a linker that names none.
 _DEFAULT_OPTIONS = LinkerOptions()
+
+_ARGUMENT = "the argument 'backend'"
+_ARGUMENTS = {backend: BackendChoice(backend, _ARGUMENT) for backend in OPENERS}
 
 #: The states of the linkers that are open, by id: they are closed at the end of the process. A weakref.finalize for
 #: each linker does the same and costs as much as deciding on the backend.
@@ -185,7 +187,10 @@ class Linker:
 
     def _forced(self, backend: Backend | None) -> BackendChoice:
         """Return the choice that skips the table: the argument, else `forcing`, else that of the run for this link."""
-        choice = BackendChoice(backend, "the argument 'backend'") if backend is not None else forcing.set_by_hand()
+        choice = forcing.set_by_hand()
+        if backend is not None:
+            known = backend in tuple(OPENERS)  # (a wrong backend may be unhashable)
+            choice = _ARGUMENTS[backend] if known else BackendChoice(backend, _ARGUMENT)
         if choice is None:
             assert self._watch is not None  # (asked only where something may force)
             return self._watch.choice
@@ -221,7 +226,7 @@ class Linker:
         backend, options = self._backend, self._options
         #: CUDA release of the library that will link; None if the driver's is unknown.
         self._version = version = self._decision.nvjitlink if backend == "nvjitlink" else probes.driver_version()
-        written = options.kept(backend, version, self._has_ltoir) or self._written_options(backend, version)
+        written = options.kept(backend, version, lto=self._has_ltoir) or self._written_options(backend, version)
         if options.check_inputs and version is not None:
             for code in self._codes:
                 needs = code.facts.needs
@@ -356,7 +361,7 @@ class Linker:
         else:
             with self._watch.step(last=True):
                 image = self._complete(target_type, lto=lto)
-        self._linked = linked = ObjectCode.linked(image, cast("Kind", target_type), self._options.name)
+        self._linked = linked = ObjectCode.linked(image, target_type, self._options.name)
         return linked
 
     def _complete(self, target_type: str, *, lto: bool) -> bytes:

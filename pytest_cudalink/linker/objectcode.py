@@ -98,10 +98,11 @@ class ObjectCode:
         return self
 
     @classmethod
-    def linked(cls, image: bytes, code_type: Kind, name: str) -> Self:
-        """Return object code of an image that a linker made."""
+    def linked(cls, image: bytes, target: str, name: str) -> Self:
+        """Return object code of an image that a linker made; the target is a kind."""
         self = cls.__new__(cls)
-        self._code, self._code_type, self._name, self._symbol_mapping = image, code_type, name, {}
+        self._code, self._name, self._symbol_mapping = image, name, {}
+        self._code_type = target  # type: ignore[assignment]
         return self
 
     @classmethod

@@ -8,12 +8,14 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from pytest_cudalink import probes
 from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode, Program, ProgramOptions
+from pytest_cudalink.linker.backends import driver
 from pytest_cudalink.linker.backends.driver import LOG_SIZE, DriverLinkState
 from pytest_cudalink.probes import libcuda
 
@@ -255,6 +257,41 @@ def test_many_links_do_not_leak(compiled) -> None:
     for _ in range(links):
         linker(compiled["main", "ptx"]).close()
     assert mappings() - before < links
+
+
+def test_pages_of_a_quiet_link_serve_the_next(compiled) -> None:
+    """Of this process alone, and zeroed: a forked child shares them with its parent."""
+    places = []
+    for _ in range(2):
+        with linker(compiled["main", "ptx"], compiled["user", "ptx"]) as link:
+            link.link()
+            places.append(link._state._values_at)
+        (pages,) = driver._spare.values()
+        assert list(driver._spare) == [os.getpid()]
+        assert not any(ctypes.string_at(pages.address, driver._ARRAYS))
+    assert places[0] == places[1]
+
+
+@pytest.mark.parametrize(("units", "options"), [(("main", "user"), {"verbose": True}), (("main",), {})])
+def test_pages_with_a_log_are_unmapped(units: tuple[str, ...], options: dict[str, object], compiled) -> None:
+    """What the driver wrote about one link, or about one that failed, never reaches the logs of another."""
+    driver._spare.clear()
+    link = linker(*(compiled[unit, "ptx"] for unit in units), **options)
+    with suppress(LinkError):
+        link.link()
+    link.close()
+    assert link.get_info_log() or link.get_error_log()
+    assert not driver._spare
+    with linker(compiled["main", "ptx"], compiled["user", "ptx"]) as quiet:
+        quiet.link()
+    assert (quiet.get_info_log(), quiet.get_error_log()) == ("", "")
+
+
+def test_two_linkers_at_once_have_their_own_pages(compiled) -> None:
+    """The second linker maps its own, and one mapping is kept at most."""
+    with linker(compiled["main", "ptx"]) as first, linker(compiled["main", "ptx"]) as second:
+        assert first._state._values_at != second._state._values_at
+    assert len(driver._spare) == 1
 
 
 def test_forked_child(compiled) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pytest_cudalink.linker import Linker, LinkerOptions
+from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode, _linker
 from pytest_cudalink.linker.backends import OPENERS
 from pytest_cudalink.linker.backends.state import LinkState
 
@@ -98,6 +99,42 @@ def test_closed(state, use) -> None:
     state.close()
     with pytest.raises(RuntimeError, match="the linker is closed"):
         use(state)
+    assert state.done == ["release"]
+
+
+def test_logs_are_read_once_after_each_call(state) -> None:
+    """A log that no call can have written to since is not read again."""
+    state.add("ptx", b"", "first")
+    state.read_logs()
+    state.error_log = "kept"
+    state.read_logs()
+    assert state.error_log == "kept"
+    state.add("ptx", b"", "second")
+    state.close()
+    assert state.error_log == "the log"
+
+
+def test_the_end_of_the_process_closes_all(monkeypatch) -> None:
+    """Also the linkers that come after one whose library fails; the failure is shown."""
+    sound, broken, shown = SlowState(), SlowState(), []
+    monkeypatch.setattr(broken, "_release", lambda: 1 / 0)
+    monkeypatch.setattr(_linker, "_open_states", {1: sound, 2: broken})
+    monkeypatch.setattr(sys, "excepthook", lambda kind, *_: shown.append(kind))
+    _linker._close_all()
+    assert sound.handle == 0
+    assert shown == [ZeroDivisionError]
+
+
+def test_a_refused_linker_leaves_nothing_open(samples, sample_code, monkeypatch, state) -> None:
+    """Neither one that no library saw nor one whose library refuses an input."""
+    before = dict(_linker._open_states)
+    with pytest.raises(ValueError, match="damaged"):
+        Linker(ObjectCode.from_cubin(samples["13.0/main.cubin"][:100]))
+    monkeypatch.setitem(OPENERS, "nvjitlink", lambda _options: state)
+    monkeypatch.setattr(state, "_add", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        Linker(sample_code("13.0/user.ptx"), options=LinkerOptions(arch="sm_90"), backend="nvjitlink")
+    assert _linker._open_states == before
     assert state.done == ["release"]
 
 

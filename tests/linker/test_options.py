@@ -303,3 +303,35 @@ def test_program_options() -> None:
     assert ProgramOptions().for_nvrtc(None, lto=False) == []
     with pytest.raises(TypeError, match="ProgramOptions.ftz"):
         ProgramOptions(ftz=1)  # type: ignore[arg-type]
+
+
+def test_options_are_written_once_for_each_situation() -> None:
+    """The same list comes back; another release, architecture, backend or kind of link has its own."""
+    options = LinkerOptions(arch="sm_90", max_register_count=32)
+    first = options.written("nvjitlink", V13_2, "sm_90", lto=False)
+    assert first == nvjitlink(options)
+    assert options.written("nvjitlink", V13_2, "sm_90", lto=False) is first
+    assert options.kept("nvjitlink", V13_2, lto=False) is first
+    assert options.kept("nvjitlink", V13_3, lto=False) is None
+    assert options.kept("driver", V13_2, lto=False) is None
+    assert options.written("nvjitlink", V13_2, "sm_90", lto=True) == nvjitlink(options, lto=True)
+    assert options.written("nvjitlink", V13_2, "sm_100", lto=False)[0] == "-arch=sm_100"
+    assert options.written("driver", V13_2, "sm_90", lto=False) == options.for_driver("sm_90")
+
+
+def test_warnings_come_with_every_link() -> None:
+    """Also with the second one, for which the options are not written again."""
+    options = LinkerOptions(arch="sm_90", ftz=True)
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="ftz = True has no effect without LTO"):
+            assert options.written("nvjitlink", V13_2, "sm_90", lto=False) == ["-arch=sm_90", "-ftz=1"]
+        assert options.kept("nvjitlink", V13_2, lto=False) is None
+
+
+def test_what_is_kept_is_not_part_of_the_options() -> None:
+    """Options stay equal, and a changed copy starts with nothing."""
+    used, unused = LinkerOptions(arch="sm_90"), LinkerOptions(arch="sm_90")
+    used.written("nvjitlink", V13_2, "sm_90", lto=False)
+    assert used == unused
+    assert repr(used) == repr(unused)
+    assert dataclasses.replace(used, arch="sm_80").kept("nvjitlink", V13_2, lto=False) is None

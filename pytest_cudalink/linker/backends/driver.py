@@ -13,6 +13,7 @@ import mmap
 import os
 import struct
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Protocol, cast
 
 from ...probes import libcuda
@@ -53,6 +54,11 @@ class MappedBlock:
 
     def release(self) -> None:
         self._pages.close()
+
+
+#: Pages that the last link of a process left as they were, for its next one: to map and unmap them costs more than all
+#: other steps of a link. By process: a forked child shares them with its parent.
+_spare: dict[int, MappedBlock] = {}
 
 
 class _Calls:
@@ -107,6 +113,12 @@ def _text(address: int, written: int) -> str:
     return f"{text}\n[log truncated: the buffer of {LOG_SIZE} bytes is full]" if size >= LOG_SIZE else text
 
 
+@cache
+def _packer(count: int) -> Callable[..., bytes]:
+    """Return what packs the values of some options, and then their keys."""
+    return struct.Struct(f"{count}Q{count}i").pack
+
+
 def _check(code: int, function: str) -> None:
     if code:
         raise libcuda.DriverError(function, code)
@@ -128,6 +140,11 @@ class _Context:
             _check(calls.retain_primary(where, device.value), "cuDevicePrimaryCtxRetain")
             self._device = device.value
         self.handle = found.value
+
+    @property
+    def borrowed(self) -> bool:
+        """Whether no context was current."""
+        return self._device is not None
 
     def enter(self) -> bool:
         """Make the context current; return whether `leave` must be called, because another one was current."""
@@ -171,6 +188,10 @@ class DriverLinkState(LinkState):
         super().__init__()
         self._allocate = allocate
         self._blocks: list[Block] = []
+        self._pages: MappedBlock | None = None
+        self._info: Block
+        self._error: Block
+        self._destroyed = False
         self._context: _Context | None = None
         self._state = 0
         try:
@@ -186,7 +207,7 @@ class DriverLinkState(LinkState):
     def _create(self, options: list[DriverOption]) -> None:
         self._calls = calls = _calls()
         try:
-            self._context = _Context(calls)
+            self._context = context = _Context(calls)
         except libcuda.DriverError as error:
             raise self._failure(error) from error
         self._place_logs()
@@ -202,12 +223,18 @@ class DriverLinkState(LinkState):
                 values.append(option.value)
         count = len(keys)
         self._place_arrays(count)
-        arrays = struct.pack(f"{count}Q{count}i", *values, *keys)
-        ctypes.memmove(self._values_at, arrays, 8 * count)
-        ctypes.memmove(self._keys_at, arrays[8 * count :], 4 * count)
+        arrays = _packer(count)(*values, *keys)
+        if self._keys_at == self._values_at + 8 * count:
+            ctypes.memmove(self._values_at, arrays, 12 * count)
+        else:
+            ctypes.memmove(self._values_at, arrays, 8 * count)
+            ctypes.memmove(self._keys_at, arrays[8 * count :], 4 * count)
         state = ctypes.c_void_p()
         try:
-            code = self._call(calls.create, count, self._keys_at, self._values_at, ctypes.byref(state))
+            arguments = (count, self._keys_at, self._values_at, ctypes.byref(state))
+            code = self._call(calls.create, *arguments) if context.borrowed else calls.create(*arguments)
+        except libcuda.DriverError as error:
+            raise self._failure(error) from error
         finally:
             self._state = state.value or 0
         if code:
@@ -217,8 +244,8 @@ class DriverLinkState(LinkState):
     def _place_logs(self) -> None:
         if self._allocate is None:
             # the arrays and the beginning of a log share a page: the first use of a page costs more than most calls
-            pages: Block = MappedBlock(_ARRAYS + 2 * LOG_SIZE)
-            self._info = self._error = pages
+            pages = _spare.pop(self.process, None) or MappedBlock(_ARRAYS + 2 * LOG_SIZE)
+            self._pages = self._info = self._error = pages
             self._blocks.append(pages)
             self._info_at, self._error_at = pages.address + _ARRAYS, pages.address + _ARRAYS + LOG_SIZE
         else:
@@ -279,15 +306,26 @@ class DriverLinkState(LinkState):
     def _release(self) -> None:
         """Destroy the state, and only then release the memory that it points to."""
         self._destroy()
+        pages, self._pages = self._pages, None
+        if pages is not None and self._is_clean() and os.getpid() == self.process:
+            self._blocks.remove(pages)
+            ctypes.memset(pages.address, 0, _ARRAYS)
+            if _spare.setdefault(self.process, pages) is not pages:
+                pages.release()
         while self._blocks:
             self._blocks.pop().release()
         self._release_context()
+
+    def _is_clean(self) -> bool:
+        """Whether the driver has destroyed the state and written nothing to the logs."""
+        return self._destroyed and not self.info_log and not self.error_log
 
     def _destroy(self) -> None:
         state, self._state = self._state, 0
         # CUDA does not work in a forked child: the state belongs to the parent, which destroys it
         if state and self._context and os.getpid() == self.process:
             _check(self._call(self._calls.destroy, state), "cuLinkDestroy")
+            self._destroyed = True
 
     def _release_context(self) -> None:
         context, self._context = self._context, None
