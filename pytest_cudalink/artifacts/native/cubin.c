@@ -50,9 +50,11 @@ uint32_t art_cubin_release(const Elf *elf) {
     ElfSection section = art_elf_section(elf, index);
     if (section.type != SECTION_NOTE) continue;
     Bytes bytes = art_elf_bytes(elf, &section), description;
-    uint32_t type, release;
-    for (uint64_t at = 0; at < bytes.size && art_elf_note(bytes, &at, &type, &description);)
-      if (type == NOTE_TOOL && (release = release_in(description)) > newest) newest = release;
+    uint32_t type;
+    for (uint64_t at = 0; at < bytes.size && art_elf_note(bytes, &at, &type, &description);) {
+      uint32_t release = type == NOTE_TOOL ? release_in(description) : 0;
+      if (release > newest) newest = release;
+    }
   }
   if (!newest && elf->version >= 120 && elf->version <= 129) return RELEASE(elf->version / 10, elf->version % 10);
   return newest;
@@ -81,32 +83,34 @@ bool art_cubin_is_undefined(const ElfSymbol *symbol) {
 static const struct {
   const char *name;
   uint32_t type;
-} whole_names[] = {
-    {".symtab", SECTION_SYMTAB},
-    {".strtab", SECTION_STRTAB},
-    {".shstrtab", SECTION_STRTAB},
-    {".nv.callgraph", SECTION_CUDA_CALLGRAPH},
-    {".nv.prototype", SECTION_CUDA_PROTOTYPE},
-    {".nv.info", SECTION_CUDA_INFO},
-    {".nv.rel.action", SECTION_CUDA_REL_ACTION},
-    {".nv.compat", SECTION_CUDA_COMPAT},
-    {".nv.merc.nv.callgraph", SECTION_MERC_CALLGRAPH},
-    {".nv.merc.nv.prototype", SECTION_MERC_PROTOTYPE},
-}, prefixes[] = {
-    {".text.", SECTION_PROGBITS},
-    {".nv.capmerc.", SECTION_CAPMERC},
-    {".nv.merc.symtab", SECTION_MERC_SYMTAB},
-    {".nv.merc.rela.", SECTION_MERC_RELA},
-    {".nv.merc.nv.info", SECTION_MERC_INFO},
-    {".nv.info.", SECTION_CUDA_INFO},
-    {".note.nv.", SECTION_NOTE},
-    {".rela.", SECTION_RELA},
-    {".rel.", SECTION_REL},
-    {".debug_", SECTION_PROGBITS},
-    {".nv_debug_", SECTION_PROGBITS},
-    {".nv.merc.debug_", SECTION_PROGBITS},
-    {".nv.merc.nv_debug_", SECTION_PROGBITS},
-};
+} whole_names[] =
+    {
+        {".symtab", SECTION_SYMTAB},
+        {".strtab", SECTION_STRTAB},
+        {".shstrtab", SECTION_STRTAB},
+        {".nv.callgraph", SECTION_CUDA_CALLGRAPH},
+        {".nv.prototype", SECTION_CUDA_PROTOTYPE},
+        {".nv.info", SECTION_CUDA_INFO},
+        {".nv.rel.action", SECTION_CUDA_REL_ACTION},
+        {".nv.compat", SECTION_CUDA_COMPAT},
+        {".nv.merc.nv.callgraph", SECTION_MERC_CALLGRAPH},
+        {".nv.merc.nv.prototype", SECTION_MERC_PROTOTYPE},
+    },
+  prefixes[] = {
+      {".text.", SECTION_PROGBITS},
+      {".nv.capmerc.", SECTION_CAPMERC},
+      {".nv.merc.symtab", SECTION_MERC_SYMTAB},
+      {".nv.merc.rela.", SECTION_MERC_RELA},
+      {".nv.merc.nv.info", SECTION_MERC_INFO},
+      {".nv.info.", SECTION_CUDA_INFO},
+      {".note.nv.", SECTION_NOTE},
+      {".rela.", SECTION_RELA},
+      {".rel.", SECTION_REL},
+      {".debug_", SECTION_PROGBITS},
+      {".nv_debug_", SECTION_PROGBITS},
+      {".nv.merc.debug_", SECTION_PROGBITS},
+      {".nv.merc.nv_debug_", SECTION_PROGBITS},
+  };
 
 static uint32_t expected_type(const ElfSection *section) {
   for (size_t at = 0; at < sizeof whole_names / sizeof *whole_names; at++)
@@ -130,8 +134,7 @@ static bool check_header(const ElfSection *section, Problem *problem) {
   if (section->type >= CONSTANT_BANK && section->type < CONSTANT_BANK + CONSTANT_BANKS) {
     char bank[24];
     snprintf(bank, sizeof bank, ".nv.constant%u", section->type - CONSTANT_BANK);
-    if (!art_named(section->name, bank))
-      return art_damaged(problem, "%.80s has the type of %s", section->name, bank);
+    if (!art_named(section->name, bank)) return art_damaged(problem, "%.80s has the type of %s", section->name, bank);
   }
   bool mercury = art_named(section->name, MERC) || art_named(section->name, CAPMERC);
   if (!(section->flags & FLAG_MERC) == mercury)

@@ -161,8 +161,7 @@ static bool read_sections(Elf *elf, Problem *problem) {
   /* counts that do not fit in 16 bits live in the first section header */
   if (!count) count = art_u64(table.at + 32);
   if (names == INDEX_ELSEWHERE) names = art_u32(table.at + 40);
-  if (count > elf->size / SECTION_HEADER ||
-      !art_span(image, elf->section_table, count * SECTION_HEADER, &table)) {
+  if (count > elf->size / SECTION_HEADER || !art_span(image, elf->section_table, count * SECTION_HEADER, &table)) {
     uint64_t size = count > UINT64_MAX / SECTION_HEADER ? UINT64_MAX : count * SECTION_HEADER;
     return art_outside(problem, image, elf->section_table, size, "section table");
   }
@@ -333,7 +332,8 @@ static bool relocations_ok(const Elf *elf, const ElfSection *section, Problem *p
     bool known = mercury ? entry.type >= MERC_FIRST_RELOCATION && entry.type < MERC_RELOCATION_TYPES
                          : entry.type < RELOCATION_TYPES;
     if (!known)
-      return art_damaged(problem, "%.80s: entry %" PRIu64 " has relocation type 0x%x", section->name, index, entry.type);
+      return art_damaged(problem, "%.80s: entry %" PRIu64 " has relocation type 0x%x", section->name, index,
+                         entry.type);
   }
   return true;
 }

@@ -75,7 +75,8 @@ static const uint8_t *pick(const uint8_t *fatbin, size_t size, size_t *picked, b
   Problem problem;
   *packed = false;
   for (uint64_t at = cl_little(fatbin + 6, 2); at < size && art_fatbin_entry(image, &at, &entry, &problem);) {
-    bool usable = entry.kind == FATBIN_ELF ? runs_here((int)entry.arch) : entry.kind == FATBIN_PTX && entry.arch <= device;
+    bool usable =
+        entry.kind == FATBIN_ELF ? runs_here((int)entry.arch) : entry.kind == FATBIN_PTX && entry.arch <= device;
     if (usable && entry.packed) *packed = true;
     else if (usable && entry.kind == FATBIN_ELF && entry.arch > best_arch) {
       best = entry.payload.at;
