@@ -81,6 +81,23 @@ def test_the_type_that_a_name_obliges_to(toolkit: str, name: str) -> None:
     assert f"{name} has type 0xff" in the_problem(changed(image, header_of(image, name) + 4, "<I", 0xFF))
 
 
+@pytest.mark.parametrize("toolkit", TOOLKITS)
+@pytest.mark.parametrize("name", [".symtab", ".nv.info", ".nv.callgraph", ".nv.compat"])
+def test_the_name_that_a_type_obliges_to(toolkit: str, name: str) -> None:
+    """NvJitLink dies of a symbol table with another name."""
+    image = SAMPLES[f"{toolkit}/user-sm_100.cubin"]
+    header = header_of(image, name)
+    (at,) = struct.unpack_from("<I", image, header)
+    assert f"has the type of {name}" in the_problem(changed(image, header, "<I", at + len(name)))
+
+
+@pytest.mark.parametrize("name", [".nv.info", ".nv.merc.nv.info"])
+def test_information_about_all_functions(name: str) -> None:
+    """NvJitLink dies of such a section that refers to code."""
+    image = SAMPLES["13.0/user-sm_100.cubin"]
+    assert "is about all functions" in the_problem(changed(image, header_of(image, name) + 44, "<I", 1))
+
+
 @pytest.mark.parametrize(
     ("sample", "name", "known"),
     [

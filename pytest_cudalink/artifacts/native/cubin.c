@@ -120,6 +120,31 @@ static uint32_t expected_type(const ElfSection *section) {
   return section->type;
 }
 
+/* Types that oblige a name: what begins a name of that type. */
+static const struct {
+  uint32_t type;
+  const char *name;
+} names_of_types[] = {
+    {SECTION_SYMTAB, ".symtab"},
+    {SECTION_CUDA_INFO, ".nv.info"},
+    {SECTION_CUDA_CALLGRAPH, ".nv.callgraph"},
+    {SECTION_CUDA_PROTOTYPE, ".nv.prototype"},
+    {SECTION_CUDA_REL_ACTION, ".nv.rel.action"},
+    {SECTION_CAPMERC, CAPMERC ".text."},
+    {SECTION_CUDA_COMPAT, ".nv.compat"},
+    {SECTION_MERC_INFO, MERC ".nv.info"},
+    {SECTION_MERC_SYMTAB, MERC ".symtab"},
+    {SECTION_MERC_CALLGRAPH, MERC ".nv.callgraph"},
+    {SECTION_MERC_PROTOTYPE, MERC ".nv.prototype"},
+};
+
+static bool check_name(const ElfSection *section, Problem *problem) {
+  for (size_t at = 0; at < sizeof names_of_types / sizeof *names_of_types; at++)
+    if (section->type == names_of_types[at].type && !art_named(section->name, names_of_types[at].name))
+      return art_damaged(problem, "%.80s has the type of %s", section->name, names_of_types[at].name);
+  return true;
+}
+
 static bool check_header(const ElfSection *section, Problem *problem) {
   if (!section->align) return art_damaged(problem, "%.80s has alignment 0", section->name);
   if (section->size && art_elf_has_bytes(section->type) && section->offset % section->align)
@@ -139,7 +164,7 @@ static bool check_header(const ElfSection *section, Problem *problem) {
   bool mercury = art_named(section->name, MERC) || art_named(section->name, CAPMERC);
   if (!(section->flags & FLAG_MERC) == mercury)
     return art_damaged(problem, "%.80s has flags 0x%" PRIx64 ", at odds with its name", section->name, section->flags);
-  return true;
+  return check_name(section, problem);
 }
 
 static bool check_flags(const Elf *elf, Problem *problem) {
@@ -182,6 +207,8 @@ static bool check_relocation_name(const Elf *elf, const ElfSection *section, Pro
 
 /* .nv.info.NAME refers, by number, to .text.NAME. */
 static bool check_info_owner(const Elf *elf, const ElfSection *section, Problem *problem) {
+  if (section->info && !strcmp(art_without(section->name, MERC), ".nv.info"))
+    return art_damaged(problem, "%.80s is about all functions, and refers to section %u", section->name, section->info);
   static const struct {
     const char *info, *code;
   } owners[] = {{".nv.info.", ".text."}, {MERC ".nv.info.", CAPMERC ".text."}};
