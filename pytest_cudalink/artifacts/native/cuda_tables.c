@@ -21,6 +21,7 @@ bool art_is_debug(const char *name) {
 
 bool art_refer(const ElfSection *section, const ElfSymbols *symbols, uint32_t index, bool function, ElfSymbol *symbol,
                Problem *problem) {
+  *symbol = (ElfSymbol){.name = ""};
   if (index >= symbols->count)
     return art_damaged(problem, "%.80s refers to symbol %u of %u", section->name, index, symbols->count);
   *symbol = art_elf_symbol(symbols, index);
