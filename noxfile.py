@@ -236,6 +236,13 @@ def leaks(session: nox.Session) -> None:
     check_native(session, "leaks", *(session.posargs or ["--rounds=10000"]))
 
 
+@nox.session(name="fuzz-reader")
+def fuzz_reader(session: nox.Session) -> None:
+    """Feed libFuzzer's inputs to the reader of device code under sanitizers, for a minute; --runs=N or --seconds=N."""
+    install(session)
+    session.run("python", "-m", "tests.artifacts.fuzz", *session.posargs, success_codes=[0, 77])
+
+
 @nox.session(name="matrix-report")
 def matrix_report(session: nox.Session) -> None:
     """Merge the records of the cells that ran, and check the known results; arguments name the required cells."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cudalink.artifacts import build as reader_build
 from pytest_cudalink.emulator import build, control
 from pytest_cudalink.plugin import fixtures, settings
 from pytest_cudalink.report import records
@@ -152,14 +153,15 @@ def contract(name: str) -> list[set[str]]:
 
 
 def test_architecture_shows_the_contracts() -> None:
-    """The page's floors are those that import-linter checks, and those of the emulated driver's C, in their order."""
+    """The page's floors are those that import-linter checks, and those of the C, in their order."""
     shown = [{name.removesuffix(".py").rstrip("/") for name in row[0].split()} for row in table_under("The floors")]
     assert shown == contract("floors")
     plugin: dict[str, set[str]] = {}
     for floor, modules, *_ in table_under("Inside plugin/"):
         plugin.setdefault(floor, set()).update(modules.split())
     assert list(plugin.values()) == contract("no circles inside plugin/")
-    assert [tuple(row[1].split()) for row in table_under("Inside emulator/native/")] == list(build.FLOORS)
+    for folder, floors in (("emulator", build.FLOORS), ("artifacts", reader_build.FLOORS)):
+        assert [tuple(row[1].split()) for row in table_under(f"Inside {folder}/native/")] == list(floors)
 
 
 def test_only_plugin_knows_pytest() -> None:

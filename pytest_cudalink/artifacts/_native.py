@@ -21,7 +21,7 @@ class ReaderError(RuntimeError):
 
 
 @cache
-def _library() -> Callable[[bytes, int], bytes]:
+def _library() -> Callable[[bytes], bytes]:
     """The function of the library that answers with the records of an image."""
     import ctypes
 

@@ -15,7 +15,7 @@ _NATIVE = _HERE / "native"
 _DATA = _HERE / "data"
 #: What the C shares with Python.
 _SHARED = _HERE.parent / "compat" / "data"
-#: The reader of device code: the driver is linked with it. Loaded by its path, because the package may not be there yet.
+#: The reader of device code, with which the driver is linked; by its path, as the package may not be there yet.
 _READER = runpy.run_path(str(_HERE.parent / "artifacts" / "build.py"))
 #: The client of the link worker is linked into the driver; `worker.c` is the other side.
 _CLIENT = tuple(file for file in sorted((_HERE.parent / "worker" / "native").glob("*.c")) if file.name != "worker.c")
@@ -61,7 +61,7 @@ def _limits() -> str:
 
 
 def _releases() -> str:
-    """releases.inc: the releases that another one's nvJitLink stands in for, the last of CUDA 12, and the last known."""
+    """releases.inc: the last releases of all and of CUDA 12, and those that another one's nvJitLink stands in for."""
     releases: dict[str, dict[str, Any]] = _read("releases.toml", _SHARED)["releases"]
     latest = max(map(_number, releases))
     last_of_12 = max((release for release in releases if release.startswith("12.")), key=_number)

@@ -41,7 +41,7 @@ def the_problem(image: bytes) -> str:
 
 
 def test_a_section_grows_over_its_neighbour() -> None:
-    """nvJitLink 13.0 died of a .nv.info whose size reaches into the next section."""
+    """NvJitLink 13.0 died of a .nv.info whose size reaches into the next section."""
     image = changed(SAMPLES["13.0/user.cubin"], 2400, "<Q", 0x30)
     assert ".nv.info and .nv.compat overlap at byte" in the_problem(image)
 
@@ -76,9 +76,26 @@ def test_mercury_may_lie_where_the_plain_section_lies() -> None:
 @pytest.mark.parametrize("toolkit", TOOLKITS)
 @pytest.mark.parametrize("name", [".debug_frame", ".nv.merc.debug_frame", ".nv.callgraph", ".nv.compat"])
 def test_the_type_that_a_name_obliges_to(toolkit: str, name: str) -> None:
-    """nvJitLink prints "unexpected reloc section" for a .debug_frame of another type, and links wrongly."""
+    """NvJitLink prints "unexpected reloc section" for a .debug_frame of another type, and links wrongly."""
     image = SAMPLES[f"{toolkit}/user-sm_100.cubin"]
     assert f"{name} has type 0xff" in the_problem(changed(image, header_of(image, name) + 4, "<I", 0xFF))
+
+
+@pytest.mark.parametrize("toolkit", TOOLKITS)
+@pytest.mark.parametrize("name", [".symtab", ".nv.info", ".nv.callgraph", ".nv.compat"])
+def test_the_name_that_a_type_obliges_to(toolkit: str, name: str) -> None:
+    """NvJitLink dies of a symbol table with another name."""
+    image = SAMPLES[f"{toolkit}/user-sm_100.cubin"]
+    header = header_of(image, name)
+    (at,) = struct.unpack_from("<I", image, header)
+    assert f"has the type of {name}" in the_problem(changed(image, header, "<I", at + len(name)))
+
+
+@pytest.mark.parametrize("name", [".nv.info", ".nv.merc.nv.info"])
+def test_information_about_all_functions(name: str) -> None:
+    """NvJitLink dies of such a section that refers to code."""
+    image = SAMPLES["13.0/user-sm_100.cubin"]
+    assert "is about all functions" in the_problem(changed(image, header_of(image, name) + 44, "<I", 1))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +150,7 @@ def test_members_without_a_fatbin_must_be_sound() -> None:
 
 
 def test_the_indexes_of_a_library() -> None:
-    """nvJitLink dies of a NUL among the long names, and of names and members that the indexes do not have."""
+    """NvJitLink dies of a NUL among the long names, and of names and members that the indexes do not have."""
     library = SAMPLES["nvcc/user.a"]
     names = library.index(b"tmpxft")
     assert "table of names has a NUL at byte 7" in the_problem(changed(library, names + 7, "<B", 0))

@@ -502,6 +502,23 @@ assert "arrays" in refused("cuMemcpy3D_v2", byref(sides(Box(**box), DEVICE, ARRA
     )
 
 
+def test_damaged_cubins_reach_no_linker(check) -> None:
+    """What would kill nvJitLink is refused when it is added or loaded, also as code for another machine."""
+    check(
+        """
+start()
+cubin = bytearray(artifact("13.0/user.cubin"))
+assert link([(CUBIN, bytes(cubin))])[0] == 0
+cubin[2400:2408] = (0x30).to_bytes(8, "little")  # .nv.info grows over the section behind it
+for machine in (190, 62):
+    cubin[18] = machine
+    code, image, log = link([(CUBIN, bytes(cubin))])
+    assert code == 200 and b"is a damaged cubin" in log and b".nv.info and .nv.compat overlap" in log, (code, log)
+assert load(bytes(cubin))[0] == 200
+""",
+    )
+
+
 def test_modules(check) -> None:
     """Images are parsed: what does not fit or is damaged is refused, functions and variables have their real names."""
     check(

@@ -1,4 +1,7 @@
-"""The C of the emulated driver keeps to its floors; `pytest_cudalink.emulator.build.FLOORS` names them."""
+"""The C of the emulated driver, and the reader of device code below it, keep to their floors.
+
+`FLOORS` in `pytest_cudalink.emulator.build` and `pytest_cudalink.artifacts.build` name them.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import emulator, stubs
+from pytest_cudalink import artifacts, emulator, stubs
+from pytest_cudalink.artifacts import build as reader_build
 from pytest_cudalink.emulator import build
 
 NATIVE = Path(emulator.__file__).parent / "native"
+READER = Path(artifacts.__file__).parent / "native"
 STUBS = Path(stubs.__file__).parent / "native"
 #: Files that stand on no floor: the types below them all, and libraries that are one file each.
 BASE = "abi"
@@ -56,15 +61,26 @@ def without_header(folder: Path, order: list[str]) -> Iterator[str]:
                 yield f"{name}.c has no header, and defines {found[0].splitlines()[0]}"
 
 
+def reader_order() -> list[str]:
+    """The files of the reader, low to high."""
+    return list(chain.from_iterable(reader_build.FLOORS))
+
+
 def files(folder: Path, order: list[str]) -> Iterator[tuple[int, Path]]:
     """The headers and sources that there are, each with its place; those of one name are at the same."""
     for place, name in enumerate([BASE, *order]):
         yield from ((place, file) for file in (folder / f"{name}.h", folder / f"{name}.c") if file.exists())
 
 
+def headers_below(folder: Path) -> Iterator[Path]:
+    """The headers of the reader, which lies below every file of the driver."""
+    yield from () if (folder / "bytes.h").exists() else sorted(READER.glob("*.h"))
+
+
 def upward_includes(folder: Path, order: list[str]) -> Iterator[str]:
     """Includes that do not go down; so there is no circle of them."""
-    places = {f"{name}.h": place for place, name in enumerate([BASE, *order])}
+    places = {file.name: -1 for file in headers_below(folder)}
+    places |= {f"{name}.h": place for place, name in enumerate([BASE, *order])}
     for place, file in files(folder, order):
         for header in re.findall(r'^#include "(\w+\.h)"', code(file), re.MULTILINE):
             own = file.suffix == ".c" and header == f"{file.stem}.h"
@@ -77,11 +93,11 @@ def upward_includes(folder: Path, order: list[str]) -> Iterator[str]:
 def upward_uses(folder: Path, order: list[str]) -> Iterator[str]:
     """Uses of what a file above declares, with an include or without; so there is no circle of calls."""
     owners: dict[str, tuple[int, str]] = {}
-    for place, file in files(folder, order):
-        for name in re.findall(r"\bcl_\w+", code(file)) if file.suffix == ".h" else ():
+    for place, file in chain(((-1, file) for file in headers_below(folder)), files(folder, order)):
+        for name in re.findall(r"\b(?:cl|art)_\w+", code(file)) if file.suffix == ".h" else ():
             owners.setdefault(name, (place, file.name))
     for place, file in files(folder, order):
-        for name in sorted(set(re.findall(r"\bcl_\w+", code(file)))):
+        for name in sorted(set(re.findall(r"\b(?:cl|art)_\w+", code(file)))):
             owner, header = owners.get(name, (0, ""))
             if not header:
                 yield f"{file.name} uses {name}, which no header declares"
@@ -89,9 +105,9 @@ def upward_uses(folder: Path, order: list[str]) -> Iterator[str]:
                 yield f"{file.name} uses {name} of {header}, which does not stand below it"
 
 
-def problems(folder: Path) -> list[str]:
-    """Everything in which a folder of C does not keep to the floors."""
-    order = list(chain.from_iterable(build.FLOORS))
+def problems(folder: Path, order: list[str] | None = None) -> list[str]:
+    """Everything in which a folder of C, by default the driver's, does not keep to the floors."""
+    order = order or list(chain.from_iterable(build.FLOORS))
     checks = (unknown, without_header, upward_includes, upward_uses)
     return [*chain.from_iterable(check(folder, order) for check in checks), *overlong(folder)]
 
@@ -99,6 +115,25 @@ def problems(folder: Path) -> list[str]:
 def test_floors() -> None:
     """No file looks up, none is too long, and whoever offers something says so in its own header."""
     assert problems(NATIVE) == []
+    assert problems(READER, reader_order()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "added", "problem"),
+    [
+        ("ptx.c", '#include "cubin.h"\n', "ptx.c includes cubin.h, which does not stand below it"),
+        ("bytes.c", '#include "image.h"\n', "bytes.c includes image.h, which stands on no floor"),
+        ("record.c", "int cl_little(void);\n", "record.c uses cl_little, which no header declares"),
+        ("inspect.c", "\n" * MOST_LINES, rf"inspect.c has \d+ lines, {MOST_LINES} are allowed"),
+    ],
+)
+def test_what_breaks_the_reader(tmp_path: Path, name: str, added: str, problem: str) -> None:
+    """The reader knows nothing of the driver."""
+    folder = Path(shutil.copytree(READER, tmp_path / "native"))
+    with (folder / name).open("a", encoding="utf-8") as file:
+        file.write(added)
+    (found,) = problems(folder, reader_order())
+    assert re.fullmatch(problem if "lines" in problem else re.escape(problem), found)
 
 
 def test_stubs_are_short() -> None:

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef struct {
   const uint8_t *at;
@@ -17,10 +18,30 @@ typedef struct {
   bool out_of_memory; /* nothing is known about the image then */
 } Problem;
 
-/* Numbers are put together from bytes: an image may lie at any address. */
-static inline uint16_t art_u16(const uint8_t *at) { return (uint16_t)(at[0] | at[1] << 8); }
-static inline uint32_t art_u32(const uint8_t *at) { return art_u16(at) | (uint32_t)art_u16(at + 2) << 16; }
-static inline uint64_t art_u64(const uint8_t *at) { return art_u32(at) | (uint64_t)art_u32(at + 4) << 32; }
+/* Numbers are copied out of the bytes: an image may lie at any address. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define ART_LITTLE(bits, value) (value)
+#else
+#define ART_LITTLE(bits, value) __builtin_bswap##bits(value)
+#endif
+
+static inline uint16_t art_u16(const uint8_t *at) {
+  uint16_t value;
+  memcpy(&value, at, sizeof value);
+  return ART_LITTLE(16, value);
+}
+
+static inline uint32_t art_u32(const uint8_t *at) {
+  uint32_t value;
+  memcpy(&value, at, sizeof value);
+  return ART_LITTLE(32, value);
+}
+
+static inline uint64_t art_u64(const uint8_t *at) {
+  uint64_t value;
+  memcpy(&value, at, sizeof value);
+  return ART_LITTLE(64, value);
+}
 
 /* Where a span ends, or the largest number if there is no number for it. */
 static inline uint64_t art_end(uint64_t offset, uint64_t size) {

@@ -48,8 +48,7 @@ bool art_fatbin_next(Bytes image, uint64_t *at, Bytes *body, Problem *problem) {
 
 bool art_fatbin_entry(Bytes body, uint64_t *at, FatbinEntry *entry, Problem *problem) {
   Bytes fields;
-  if (!art_span(body, *at, FATBIN_ENTRY, &fields))
-    return art_outside(problem, body, *at, FATBIN_ENTRY, "fatbin entry");
+  if (!art_span(body, *at, FATBIN_ENTRY, &fields)) return art_outside(problem, body, *at, FATBIN_ENTRY, "fatbin entry");
   uint64_t header = art_u32(fields.at + 4), size = art_u64(fields.at + 8);
   uint32_t packed = art_u32(fields.at + 16);
   *entry = (FatbinEntry){
@@ -132,8 +131,7 @@ static bool names_ok(Bytes names, Problem *problem) {
 /* A name such as "/28" is that at byte 28 of the table. */
 static bool long_name_ok(const Archive *archive, const char *name, Problem *problem) {
   uint64_t at = 0;
-  for (const char *digit = name + 1; isdigit((unsigned char)*digit); digit++)
-    at = at * 10 + (uint64_t)(*digit - '0');
+  for (const char *digit = name + 1; isdigit((unsigned char)*digit); digit++) at = at * 10 + (uint64_t)(*digit - '0');
   Bytes names = archive->names;
   if (at < names.size && names.size - at > LONGEST_NAME) names.size = at + LONGEST_NAME;
   uint64_t end = art_find(names, at, "/\n");
@@ -148,8 +146,7 @@ void art_archive_open(Archive *archive, Bytes image) {
 bool art_archive_next(Archive *archive, Member *member, Problem *problem) {
   Bytes image = archive->image, header;
   uint64_t size, at = archive->at;
-  if (!art_span(image, at, AR_HEADER, &header))
-    return art_outside(problem, image, at, AR_HEADER, "archive member");
+  if (!art_span(image, at, AR_HEADER, &header)) return art_outside(problem, image, at, AR_HEADER, "archive member");
   if (memcmp(header.at + AR_END_AT, "`\n", 2) != 0 || !read_size(header.at + AR_SIZE_AT, &size))
     return art_damaged(problem, "archive member at byte %" PRIu64 " has no valid header", at);
   if (!art_span(image, at + AR_HEADER, size, &member->payload))

@@ -28,7 +28,8 @@ typedef struct {
   Bytes payload;
 } FatbinEntry;
 
-/* The body of the fatbin at `at`, behind which `at` moves; an empty one at the end of the image, which may be padded. */
+/* The body of the fatbin at `at`, behind which `at` moves; an empty one at the end of the image, which may be padded.
+ */
 bool art_fatbin_next(Bytes image, uint64_t *at, Bytes *body, Problem *problem);
 /* The entry of a fatbin's body at `at`, behind which `at` moves. */
 bool art_fatbin_entry(Bytes body, uint64_t *at, FatbinEntry *entry, Problem *problem);

@@ -50,9 +50,11 @@ uint32_t art_cubin_release(const Elf *elf) {
     ElfSection section = art_elf_section(elf, index);
     if (section.type != SECTION_NOTE) continue;
     Bytes bytes = art_elf_bytes(elf, &section), description;
-    uint32_t type, release;
-    for (uint64_t at = 0; at < bytes.size && art_elf_note(bytes, &at, &type, &description);)
-      if (type == NOTE_TOOL && (release = release_in(description)) > newest) newest = release;
+    uint32_t type;
+    for (uint64_t at = 0; at < bytes.size && art_elf_note(bytes, &at, &type, &description);) {
+      uint32_t release = type == NOTE_TOOL ? release_in(description) : 0;
+      if (release > newest) newest = release;
+    }
   }
   if (!newest && elf->version >= 120 && elf->version <= 129) return RELEASE(elf->version / 10, elf->version % 10);
   return newest;
@@ -81,32 +83,34 @@ bool art_cubin_is_undefined(const ElfSymbol *symbol) {
 static const struct {
   const char *name;
   uint32_t type;
-} whole_names[] = {
-    {".symtab", SECTION_SYMTAB},
-    {".strtab", SECTION_STRTAB},
-    {".shstrtab", SECTION_STRTAB},
-    {".nv.callgraph", SECTION_CUDA_CALLGRAPH},
-    {".nv.prototype", SECTION_CUDA_PROTOTYPE},
-    {".nv.info", SECTION_CUDA_INFO},
-    {".nv.rel.action", SECTION_CUDA_REL_ACTION},
-    {".nv.compat", SECTION_CUDA_COMPAT},
-    {".nv.merc.nv.callgraph", SECTION_MERC_CALLGRAPH},
-    {".nv.merc.nv.prototype", SECTION_MERC_PROTOTYPE},
-}, prefixes[] = {
-    {".text.", SECTION_PROGBITS},
-    {".nv.capmerc.", SECTION_CAPMERC},
-    {".nv.merc.symtab", SECTION_MERC_SYMTAB},
-    {".nv.merc.rela.", SECTION_MERC_RELA},
-    {".nv.merc.nv.info", SECTION_MERC_INFO},
-    {".nv.info.", SECTION_CUDA_INFO},
-    {".note.nv.", SECTION_NOTE},
-    {".rela.", SECTION_RELA},
-    {".rel.", SECTION_REL},
-    {".debug_", SECTION_PROGBITS},
-    {".nv_debug_", SECTION_PROGBITS},
-    {".nv.merc.debug_", SECTION_PROGBITS},
-    {".nv.merc.nv_debug_", SECTION_PROGBITS},
-};
+} whole_names[] =
+    {
+        {".symtab", SECTION_SYMTAB},
+        {".strtab", SECTION_STRTAB},
+        {".shstrtab", SECTION_STRTAB},
+        {".nv.callgraph", SECTION_CUDA_CALLGRAPH},
+        {".nv.prototype", SECTION_CUDA_PROTOTYPE},
+        {".nv.info", SECTION_CUDA_INFO},
+        {".nv.rel.action", SECTION_CUDA_REL_ACTION},
+        {".nv.compat", SECTION_CUDA_COMPAT},
+        {".nv.merc.nv.callgraph", SECTION_MERC_CALLGRAPH},
+        {".nv.merc.nv.prototype", SECTION_MERC_PROTOTYPE},
+    },
+  prefixes[] = {
+      {".text.", SECTION_PROGBITS},
+      {".nv.capmerc.", SECTION_CAPMERC},
+      {".nv.merc.symtab", SECTION_MERC_SYMTAB},
+      {".nv.merc.rela.", SECTION_MERC_RELA},
+      {".nv.merc.nv.info", SECTION_MERC_INFO},
+      {".nv.info.", SECTION_CUDA_INFO},
+      {".note.nv.", SECTION_NOTE},
+      {".rela.", SECTION_RELA},
+      {".rel.", SECTION_REL},
+      {".debug_", SECTION_PROGBITS},
+      {".nv_debug_", SECTION_PROGBITS},
+      {".nv.merc.debug_", SECTION_PROGBITS},
+      {".nv.merc.nv_debug_", SECTION_PROGBITS},
+  };
 
 static uint32_t expected_type(const ElfSection *section) {
   for (size_t at = 0; at < sizeof whole_names / sizeof *whole_names; at++)
@@ -114,6 +118,31 @@ static uint32_t expected_type(const ElfSection *section) {
   for (size_t at = 0; at < sizeof prefixes / sizeof *prefixes; at++)
     if (art_named(section->name, prefixes[at].name)) return prefixes[at].type;
   return section->type;
+}
+
+/* Types that oblige a name: what begins a name of that type. */
+static const struct {
+  uint32_t type;
+  const char *name;
+} names_of_types[] = {
+    {SECTION_SYMTAB, ".symtab"},
+    {SECTION_CUDA_INFO, ".nv.info"},
+    {SECTION_CUDA_CALLGRAPH, ".nv.callgraph"},
+    {SECTION_CUDA_PROTOTYPE, ".nv.prototype"},
+    {SECTION_CUDA_REL_ACTION, ".nv.rel.action"},
+    {SECTION_CAPMERC, CAPMERC ".text."},
+    {SECTION_CUDA_COMPAT, ".nv.compat"},
+    {SECTION_MERC_INFO, MERC ".nv.info"},
+    {SECTION_MERC_SYMTAB, MERC ".symtab"},
+    {SECTION_MERC_CALLGRAPH, MERC ".nv.callgraph"},
+    {SECTION_MERC_PROTOTYPE, MERC ".nv.prototype"},
+};
+
+static bool check_name(const ElfSection *section, Problem *problem) {
+  for (size_t at = 0; at < sizeof names_of_types / sizeof *names_of_types; at++)
+    if (section->type == names_of_types[at].type && !art_named(section->name, names_of_types[at].name))
+      return art_damaged(problem, "%.80s has the type of %s", section->name, names_of_types[at].name);
+  return true;
 }
 
 static bool check_header(const ElfSection *section, Problem *problem) {
@@ -130,13 +159,12 @@ static bool check_header(const ElfSection *section, Problem *problem) {
   if (section->type >= CONSTANT_BANK && section->type < CONSTANT_BANK + CONSTANT_BANKS) {
     char bank[24];
     snprintf(bank, sizeof bank, ".nv.constant%u", section->type - CONSTANT_BANK);
-    if (!art_named(section->name, bank))
-      return art_damaged(problem, "%.80s has the type of %s", section->name, bank);
+    if (!art_named(section->name, bank)) return art_damaged(problem, "%.80s has the type of %s", section->name, bank);
   }
   bool mercury = art_named(section->name, MERC) || art_named(section->name, CAPMERC);
   if (!(section->flags & FLAG_MERC) == mercury)
     return art_damaged(problem, "%.80s has flags 0x%" PRIx64 ", at odds with its name", section->name, section->flags);
-  return true;
+  return check_name(section, problem);
 }
 
 static bool check_flags(const Elf *elf, Problem *problem) {
@@ -179,6 +207,8 @@ static bool check_relocation_name(const Elf *elf, const ElfSection *section, Pro
 
 /* .nv.info.NAME refers, by number, to .text.NAME. */
 static bool check_info_owner(const Elf *elf, const ElfSection *section, Problem *problem) {
+  if (section->info && !strcmp(art_without(section->name, MERC), ".nv.info"))
+    return art_damaged(problem, "%.80s is about all functions, and refers to section %u", section->name, section->info);
   static const struct {
     const char *info, *code;
   } owners[] = {{".nv.info.", ".text."}, {MERC ".nv.info.", CAPMERC ".text."}};

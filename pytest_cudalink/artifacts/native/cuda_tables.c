@@ -21,6 +21,7 @@ bool art_is_debug(const char *name) {
 
 bool art_refer(const ElfSection *section, const ElfSymbols *symbols, uint32_t index, bool function, ElfSymbol *symbol,
                Problem *problem) {
+  *symbol = (ElfSymbol){.name = ""};
   if (index >= symbols->count)
     return art_damaged(problem, "%.80s refers to symbol %u of %u", section->name, index, symbols->count);
   *symbol = art_elf_symbol(symbols, index);
@@ -110,7 +111,7 @@ static bool check_name(const ElfSection *section, const ElfSection *names, uint3
  * 3: an indirect caller and the prototype that it calls. 4: an indirect caller and a function that it may reach. */
 bool art_check_callgraph(const Elf *elf, const ElfSection *section, Problem *problem) {
   ElfSymbols symbols = art_elf_symbols_of(elf, section);
-  ElfSection names;
+  ElfSection names = {0};
   ElfSymbol symbol;
   Bytes entries;
   uint32_t group = 1;
@@ -133,7 +134,7 @@ bool art_check_callgraph(const Elf *elf, const ElfSection *section, Problem *pro
 
 bool art_check_prototypes(const Elf *elf, const ElfSection *section, Problem *problem) {
   ElfSymbols symbols = art_elf_symbols_of(elf, section);
-  ElfSection names;
+  ElfSection names = {0};
   ElfSymbol symbol;
   Bytes entries;
   if (!names_of(elf, section, &names, problem) || !art_elf_table(elf, section, ENTRY_PAIR, &entries, problem))
@@ -193,7 +194,8 @@ bool art_check_debug_relocations(const Elf *elf, const ElfSection *section, bool
   for (uint64_t index = 0; index < entries.size / size; index++) {
     ElfRelocation entry = art_elf_relocation(entries.at + index * size, with_addend);
     if (!is_debug_relocation(entry.type, mercury, frame))
-      return art_damaged(problem, "%.80s: entry %" PRIu64 " has relocation type 0x%x", section->name, index, entry.type);
+      return art_damaged(problem, "%.80s: entry %" PRIu64 " has relocation type 0x%x", section->name, index,
+                         entry.type);
     if (compiled && with_addend && !check_debug_target(section, &symbols, index, &entry, problem)) return false;
   }
   return true;

@@ -161,8 +161,7 @@ static bool read_sections(Elf *elf, Problem *problem) {
   /* counts that do not fit in 16 bits live in the first section header */
   if (!count) count = art_u64(table.at + 32);
   if (names == INDEX_ELSEWHERE) names = art_u32(table.at + 40);
-  if (count > elf->size / SECTION_HEADER ||
-      !art_span(image, elf->section_table, count * SECTION_HEADER, &table)) {
+  if (count > elf->size / SECTION_HEADER || !art_span(image, elf->section_table, count * SECTION_HEADER, &table)) {
     uint64_t size = count > UINT64_MAX / SECTION_HEADER ? UINT64_MAX : count * SECTION_HEADER;
     return art_outside(problem, image, elf->section_table, size, "section table");
   }
@@ -225,7 +224,8 @@ typedef struct {
 } Place;
 
 /* Places of the image that are no section, by numbers that no section has. */
-enum { PLACE_HEADER = UINT32_MAX, PLACE_SECTIONS = UINT32_MAX - 1, PLACE_SEGMENTS = UINT32_MAX - 2 };
+enum { PLACE_HEADER = UINT32_MAX, PLACE_SECTIONS = UINT32_MAX - 1, PLACE_SEGMENTS = UINT32_MAX - 2, OTHER_PLACES = 3 };
+enum { FEW_PLACES = 100 };
 
 static int compare_places(const void *first, const void *second) {
   const Place *one = first, *other = second;
@@ -254,8 +254,12 @@ static bool share(const Elf *elf, const Place *one, const Place *other) {
 
 bool art_elf_apart(const Elf *elf, Problem *problem) {
   uint32_t count = 0;
-  Place *places = malloc(((size_t)elf->sections + 3) * sizeof *places);
-  if (!places) return art_no_memory(problem);
+  Place few[FEW_PLACES], *many = NULL; /* most images have few, and memory costs time */
+  if (elf->sections + (uint64_t)OTHER_PLACES > FEW_PLACES) {
+    many = malloc(((size_t)elf->sections + OTHER_PLACES) * sizeof *many);
+    if (!many) return art_no_memory(problem);
+  }
+  Place *places = many ? many : few;
   places[count++] = (Place){0, HEADER, PLACE_HEADER};
   uint64_t table = (uint64_t)elf->sections * SECTION_HEADER;
   places[count++] = (Place){elf->section_table, elf->section_table + table, PLACE_SECTIONS};
@@ -275,7 +279,7 @@ bool art_elf_apart(const Elf *elf, Problem *problem) {
       apart = art_damaged(problem, "%.80s and %.80s overlap at byte %" PRIu64, place_name(elf, places[at - 1].section),
                           place_name(elf, places[at].section), places[at].start);
   }
-  free(places);
+  free(many);
   return apart;
 }
 
@@ -333,7 +337,8 @@ static bool relocations_ok(const Elf *elf, const ElfSection *section, Problem *p
     bool known = mercury ? entry.type >= MERC_FIRST_RELOCATION && entry.type < MERC_RELOCATION_TYPES
                          : entry.type < RELOCATION_TYPES;
     if (!known)
-      return art_damaged(problem, "%.80s: entry %" PRIu64 " has relocation type 0x%x", section->name, index, entry.type);
+      return art_damaged(problem, "%.80s: entry %" PRIu64 " has relocation type 0x%x", section->name, index,
+                         entry.type);
   }
   return true;
 }

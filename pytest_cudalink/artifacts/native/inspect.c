@@ -58,7 +58,7 @@ typedef struct {
 
 static void keep_ptx_symbol(void *context, const char *name, size_t length, unsigned what) {
   Names *names = context;
-  char is = what & PTX_DECLARED                ? NAME_UNDEFINED
+  char is = what & PTX_DECLARED                  ? NAME_UNDEFINED
             : what == (PTX_KERNEL | PTX_DEFINED) ? NAME_BOTH
             : what & PTX_KERNEL                  ? NAME_KERNEL
                                                  : NAME_DEFINED;
@@ -241,8 +241,8 @@ static void inspect(Inspection *inspection, Bytes image) {
   ArtKind kind = art_kind(image);
   uint64_t place = art_record_begin(&inspection->writer);
   ArtRecord record = {.size = image.size, .kind = kind};
-  bool sound = inspection->depth < DEEPEST ||
-               art_damaged(&problem, "more than %d images lie inside each other", DEEPEST);
+  bool sound =
+      inspection->depth < DEEPEST || art_damaged(&problem, "more than %d images lie inside each other", DEEPEST);
   inspection->depth++;
   sound = sound && readers[kind](inspection, image, &record, &problem);
   inspection->depth--;

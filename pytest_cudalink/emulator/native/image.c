@@ -150,13 +150,24 @@ uint64_t cl_archive_size(const uint8_t *data, size_t size) {
 
 /* -- ELF -- */
 
+static bool open_elf(Elf *elf, const void *data, size_t size, Problem *problem) {
+  if (!art_elf_open(elf, (Bytes){data, size}, problem)) return false;
+  /* the driver takes code for another machine, too; a host object has no architecture */
+  bool host = elf->machine != EM_CUDA && !art_cubin_arch(elf);
+  return host || art_cubin_check(elf, LATEST_KNOWN, problem);
+}
+
 bool cl_elf_open(Elf *elf, const void *data, size_t size, char *problem, size_t problem_size) {
   Problem found = {0};
-  /* the driver takes code for another machine, too; a host object has no architecture */
-  bool sound = art_elf_open(elf, (Bytes){data, size}, &found) &&
-               ((elf->machine != EM_CUDA && !art_cubin_arch(elf)) || art_cubin_check(elf, LATEST_KNOWN, &found));
+  bool sound = open_elf(elf, data, size, &found);
   if (!sound) snprintf(problem, problem_size, "%s", found.text);
   return sound;
+}
+
+CUresult cl_elf_load(Elf *elf, const void *data, size_t size) {
+  Problem found = {0};
+  if (open_elf(elf, data, size, &found) && elf->machine == EM_CUDA) return CUDA_SUCCESS;
+  return found.out_of_memory ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;
 }
 
 bool cl_elf_section(const Elf *elf, uint32_t index, ElfSection *section) {

@@ -23,6 +23,8 @@ size_t cl_text_size(const char *text);
 CUresult cl_read_file(const char *path, void **data, size_t *size);
 /* Checks every table of an image, and of a cubin what only CUDA defines; on failure `problem` says what is wrong. */
 bool cl_elf_open(Elf *elf, const void *data, size_t size, char *problem, size_t problem_size);
+/* The same for code that is loaded: CUDA_ERROR_INVALID_IMAGE for damage and for a host object. */
+CUresult cl_elf_load(Elf *elf, const void *data, size_t size);
 bool cl_elf_section(const Elf *elf, uint32_t index, ElfSection *section);
 bool cl_elf_symbol(const Elf *elf, uint32_t index, ElfSymbol *symbol);
 /* The bytes of a section; NULL for one that has none in the image. */

@@ -75,7 +75,8 @@ static const uint8_t *pick(const uint8_t *fatbin, size_t size, size_t *picked, b
   Problem problem;
   *packed = false;
   for (uint64_t at = cl_little(fatbin + 6, 2); at < size && art_fatbin_entry(image, &at, &entry, &problem);) {
-    bool usable = entry.kind == FATBIN_ELF ? runs_here((int)entry.arch) : entry.kind == FATBIN_PTX && entry.arch <= device;
+    bool usable =
+        entry.kind == FATBIN_ELF ? runs_here((int)entry.arch) : entry.kind == FATBIN_PTX && entry.arch <= device;
     if (usable && entry.packed) *packed = true;
     else if (usable && entry.kind == FATBIN_ELF && entry.arch > best_arch) {
       best = entry.payload.at;
@@ -87,10 +88,9 @@ static const uint8_t *pick(const uint8_t *fatbin, size_t size, size_t *picked, b
 }
 
 static CUresult adopt(Module *module, void *image, size_t size) {
-  char problem[128];
   module->image = image;
-  if (!cl_elf_open(&module->elf, image, size, problem, sizeof problem) || module->elf.machine != EM_CUDA)
-    return CUDA_ERROR_INVALID_IMAGE;
+  CUresult result = cl_elf_load(&module->elf, image, size);
+  if (result) return result;
   return runs_here(cl_elf_arch(&module->elf)) ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
