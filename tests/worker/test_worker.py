@@ -138,6 +138,29 @@ def test_a_link_survives_another(fake, workers) -> None:
     assert first != second
 
 
+@pytest.mark.parametrize("mark", ["!", "?"])
+def test_a_link_after_a_refusal(fake, workers, mark) -> None:
+    """A library that dies of an earlier link's refused input costs this one nothing."""
+    assert linked(fake, b"!stain").code == 3
+    (first,) = workers()
+    assert linked(fake, b"a", mark.encode() + b"weak").image == b"in0ain1" + mark.encode() + b"weak"
+    assert linked(fake, b"!stain").code == 3
+    assert linked(fake, b"!segv").signal == signal.SIGSEGV
+    assert first not in workers()
+
+
+def test_refusals_that_leave_locks(fake, workers) -> None:
+    """Refused PTX needs a new thread, which must not wait for what another refusal left: the worker is replaced."""
+    link = Link(fake, [])
+    assert link.add(1, b"!stain", b"a").code == 3
+    (first,) = workers()
+    assert link.add(2, b"!refuse", b"b").code == 4
+    assert link.add(2, b"x", b"c").code == 0
+    assert link.complete(0).image == b"cx"
+    link.close()
+    assert first not in workers()
+
+
 def test_the_deadly_input_is_not_repeated(fake) -> None:
     """After the input that ended the worker the link goes on without it."""
     link = Link(fake, [])

@@ -97,6 +97,7 @@ static bool start(Worker *worker) {
   worker->channel.start = worker->channel.end = 0;
   worker->channel.fd = spawned.socket;
   worker->output = spawned.output;
+  worker->stained = false;
   pthread_mutex_lock(&pool_lock);
   worker->users = 0; /* of the process before */
   pthread_mutex_unlock(&pool_lock);

@@ -11,6 +11,7 @@
 typedef struct {
   pthread_mutex_t lock; /* of a call; what stands above `users` is read and written under it */
   Channel channel;
+  bool stained;            /* by a refusal, after which a library may not be what it was */
   int output;              /* file of what the worker prints */
   _Atomic uint64_t serial; /* of the process; 0: none */
   /* under the lock of the pool */

@@ -20,6 +20,8 @@ static int overflow(volatile char *before, int depth) {
   return depth ? overflow(here, depth - 1) + here[0] : 0;
 }
 
+static int stained; /* by an input that was refused */
+
 static int perform(const char *word, Link *link) {
   if (!strncmp(word, "segv", 4)) raise(SIGSEGV);
   if (!strncmp(word, "bus", 3)) raise(SIGBUS);
@@ -33,7 +35,9 @@ static int perform(const char *word, Link *link) {
   if (!strncmp(word, "slow", 4)) usleep(500000);
   if (!strncmp(word, "fatal", 5)) fprintf(stderr, "noise\nfatal   : Internal error: on purpose\n");
   if (!strncmp(word, "print", 5)) printf("printed on purpose\n");
-  if (!strncmp(word, "refuse", 6)) return link->refused = 4;
+  if (!strncmp(word, "refuse", 6)) return link->refused = 4; /* as nvJitLink refuses PTX */
+  if (!strncmp(word, "stain", 5)) return link->refused = stained = 3;
+  if (!strncmp(word, "weak", 4) && stained) raise(SIGSEGV);
   return 0;
 }
 
