@@ -123,7 +123,9 @@ assert "libnvJitLink" not in open("/proc/self/maps").read() and "libfake" not in
 """)
 
 
-@pytest.mark.parametrize(("program", "reason"), [("missing", "No such file or directory"), ("plain", "Permission denied")])
+@pytest.mark.parametrize(
+    ("program", "reason"), [("missing", "No such file or directory"), ("plain", "Permission denied")]
+)
 def test_no_program(on_driver, tmp_path, program, reason) -> None:
     """Without the program an add answers what a driver without its compiler does, and says which one it needs."""
     (tmp_path / "plain").write_text("")

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from pytest_cudalink import probes
-from pytest_cudalink.linker import Linker, LinkError, LinkerOptions, ObjectCode
+from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode
 from pytest_cudalink.linker.backends import contained, opener
 from pytest_cudalink.linker.backends.contained import ContainedState
 from pytest_cudalink.linker.backends.driver import DriverLinkState
@@ -113,7 +113,12 @@ def test_refused(state) -> None:
 
 @pytest.mark.parametrize(
     ("contain", "variable", "expected"),
-    [(False, None, NvJitLinkState), (True, None, ContainedState), (False, "yes", ContainedState), (False, "no", NvJitLinkState)],
+    [
+        (False, None, NvJitLinkState),
+        (True, None, ContainedState),
+        (False, "yes", ContainedState),
+        (False, "no", NvJitLinkState),
+    ],
 )
 def test_who_asks_for_it(monkeypatch, contain, variable, expected) -> None:
     """The option contains one link, the variable every link."""
@@ -145,7 +150,8 @@ def test_real_links(toolkit, samples, kind) -> None:
     for contain in (False, True):
         options = LinkerOptions(arch="sm_90", contain=contain, verbose=True)
         with Linker(*codes, options=options, backend="nvjitlink") as linker:
-            found.append((linker.link("cubin").code, linker.get_error_log(), "Function properties" in linker.get_info_log()))
+            image = linker.link("cubin").code
+            found.append((image, linker.get_error_log(), "Function properties" in linker.get_info_log()))
     assert found[0] == found[1]
 
 

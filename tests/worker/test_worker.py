@@ -204,8 +204,9 @@ def test_its_surroundings(fake, workers, monkeypatch) -> None:
     """Its environment, descriptors, session, folder and signals are those that suit it."""
     for name in ("MALLOC_PERTURB_", "LD_PRELOAD", "PYTHONPATH", "CUDALINK_EMULATOR_VERSION"):
         monkeypatch.setenv(name, "165" if name != "LD_PRELOAD" else "")
+    own = "/x/pytest_cudalink/emulator/lib"
     monkeypatch.setenv("CUDA_CACHE_DISABLE", "1")
-    monkeypatch.setenv("LD_LIBRARY_PATH", "/a:/x/pytest_cudalink/emulator/lib:/b::/x/pytest_cudalink/emulator/lib/absent")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/a:{own}:/b::{own}/absent")
     ignored = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     try:
         assert linked(fake, b"x").image == b"in0x"
@@ -304,7 +305,8 @@ def test_no_library(tmp_path) -> None:
 def test_started_by_hand() -> None:
     """The program says what it is for."""
     done = subprocess.run([worker.program()], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, "cudalink-link-worker performs links for pytest-cudalink, which starts it\n")
+    words = "cudalink-link-worker performs links for pytest-cudalink, which starts it\n"
+    assert (done.returncode, done.stderr) == (2, words)
 
 
 def test_without_pidfd(fake, workers, gone) -> None:

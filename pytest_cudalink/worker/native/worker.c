@@ -157,17 +157,14 @@ static void answer(Reply *reply, const char *error, const char *info, const void
   char *text;
   reply->printed_size = printed(&text);
   struct iovec parts[] = {
-      {reply, sizeof *reply},
-      {(void *)error, reply->error_size},
-      {(void *)info, reply->info_size},
-      {text, reply->printed_size},
-      {(void *)image, reply->image_size},
+      {reply, sizeof *reply},      {(void *)error, reply->error_size}, {(void *)info, reply->info_size},
+      {text, reply->printed_size}, {(void *)image, reply->image_size},
   };
   if (lw_send(&channel, parts, sizeof parts / sizeof *parts, 0)) _exit(0);
   free(text);
 }
 
-/* Opens a link; nothing is sent for a number that nothing was opened for until its next call. */
+/* Opens a link; `data` has its options. */
 static void open_link(const Request *request, char *data) {
   Reply reply = {.reply = REPLY_ANSWER, .fetch_code = NOT_FETCHED};
   const char **options = malloc((request->detail + 1) * sizeof *options);
@@ -204,9 +201,9 @@ static void *fetch(Link *link, uint32_t target, Reply *reply) {
   return image;
 }
 
-/* What a refusal leaves behind in the library. nvJitLink remembers for the thread that PTX was refused, and later calls a
-   link with an undefined symbol a success. Other refusals may leave a lock to the thread, so that another thread would
-   wait for ever (13.0.88). */
+/* What a refusal leaves behind in the library. nvJitLink remembers for the thread that PTX was refused, and later calls
+   a link with an undefined symbol a success. Other refusals may leave a lock to the thread, so that another thread
+   would wait for ever (13.0.88). */
 typedef enum { LEAVES_NOTHING, LEAVES_MEMORY, LEAVES_LOCKS } Remains;
 
 static Remains remains_of(const Request *request, int code) {
@@ -222,8 +219,8 @@ static Remains use_link(const Request *request, const char *name, const char *da
   void *image = NULL;
   if (*place && request->ask != ASK_CLOSE) {
     if (request->ask == ASK_ADD)
-      reply.code = library.add((*place)->handle, (int)request->detail, data, request->data_size,
-                               keep_name(*place, name));
+      reply.code =
+          library.add((*place)->handle, (int)request->detail, data, request->data_size, keep_name(*place, name));
     else {
       reply.code = library.complete((*place)->handle);
       image = fetch(*place, request->detail, &reply); /* with an undefined symbol there is one all the same */
@@ -267,8 +264,8 @@ static void on_exit_call(void) {
 
 static void start_serving(void);
 
-/* Serves until another thread must go on, which remembers nothing. Where that might wait for locks the process has ended
-   with its answer, and the client starts another. */
+/* Serves until another thread must go on, which remembers nothing. Where that might wait for locks the process has
+   ended with its answer, and the client starts another. */
 static void *serve(void *unused) {
   char *buffer = NULL;
   size_t room = 0;
@@ -279,7 +276,7 @@ static void *serve(void *unused) {
   while (remains != LEAVES_MEMORY) {
     if (lw_receive(&channel, &request, sizeof request, 0)) _exit(0);
     size_t size = request.name_size + request.data_size;
-    if (size + READ_BEHIND > room) {
+    if (!buffer || size + READ_BEHIND > room) {
       free(buffer);
       room = size + READ_BEHIND;
       buffer = malloc(room);

@@ -1,5 +1,6 @@
 /* A libnvJitLink that does on request what the real one does on damaged inputs: an input with "!WORD" in it asks for it
- * when it is added, the last one with "?WORD" when the link is completed. The image is the names and bytes of all inputs. */
+ * when it is added, the last one with "?WORD" when the link is completed. The image is the names and bytes of all
+ * inputs. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdint.h>
