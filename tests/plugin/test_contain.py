@@ -19,7 +19,6 @@ def test_contained():
     with Linker(code, options=LinkerOptions(arch="sm_90"), backend="nvjitlink") as linker:
         assert type(linker._state).__name__ == "ContainedState"
         assert linker.link("cubin").code
-    assert b"cudalink-link-worker" in b"".join(p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if p.exists())
 
 def test_children():
     program = "import os; print(os.environ.get('CUDALINK_CONTAIN'), os.environ.get('CUDALINK_LINK_TIMEOUT'))"
