@@ -92,8 +92,11 @@ NATIVE = (*DRIVER, *(f"absent/{name}" for name in DRIVER))
 
 
 def test_wheel_has_the_native_libraries(wheel: Path) -> None:
-    """The emulated driver's libraries are in the wheel, which is for one platform and every Python 3."""
+    """The native libraries and the link worker are in the wheel, which is for one platform and every Python 3."""
     names = zipfile.ZipFile(wheel).namelist()
+    worker = zipfile.ZipFile(wheel).getinfo("pytest_cudalink/worker/lib/cudalink-link-worker")
+    assert worker.external_attr >> 16 & 0o111 == 0o111  # installers keep that it can be executed
+    assert "pytest_cudalink/worker/lib/libcudalink-worker.so" in names
     assert {f"pytest_cudalink/emulator/lib/{name}" for name in NATIVE} <= set(names)
     assert f"pytest_cudalink/artifacts/lib/{reader_build.LIBRARY}" in names
     assert "pytest_cudalink/compat/data/releases.toml" in names

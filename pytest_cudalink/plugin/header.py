@@ -36,7 +36,7 @@ def lines(run: Run) -> list[str]:
     return [
         f"cudalink: {', '.join(parts)}",
         *([_forced(run)] if settings.backend.value != "auto" else []),
-        *([_contained(settings)] if settings.contain.value == "yes" else []),
+        *_of_worker(settings),
         *_of_emulation(settings, inherited=inherited),
         *(f"cudalink: {name}: {value}" for name, value in run.hook_facts.items()),
     ]
@@ -105,13 +105,18 @@ def _forced(run: Run) -> str:
     return f"cudalink: forced to {how}: {', '.join(names) or 'no target that is installed'}{narrowed}"
 
 
-def _contained(settings: Settings) -> str:
-    """Return which links a crash cannot end this process in."""
+def _of_worker(settings: Settings) -> list[str]:
+    """Return the settings of link workers other than the defaults."""
     from .. import probes
 
-    real = _emulation() is None and probes.driver_version() is not None
-    left = "; the real driver links in this process" if real else ""
-    return f"cudalink: bundled links on nvJitLink are contained (from {settings.contain.source}){left}"
+    words = []
+    if settings.contain.value == "yes":
+        real = _emulation() is None and probes.driver_version() is not None
+        left = "; the real driver links in this process" if real else ""
+        words.append(f"contain {settings.contain}{left}")
+    if settings.link_timeout.source != "default":
+        words.append(f"limit of a call, in seconds: {settings.link_timeout}")
+    return [f"cudalink: link worker: {', '.join(words)}"] if words else []
 
 
 def _of_emulation(settings: Settings, *, inherited: bool) -> list[str]:

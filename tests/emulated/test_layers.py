@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import artifacts, emulator, stubs
+from pytest_cudalink import artifacts, emulator, stubs, worker
 from pytest_cudalink.artifacts import build as reader_build
 from pytest_cudalink.emulator import build
 
 NATIVE = Path(emulator.__file__).parent / "native"
 READER = Path(artifacts.__file__).parent / "native"
 STUBS = Path(stubs.__file__).parent / "native"
+WORKER = Path(worker.__file__).parent / "native"
 #: Files that stand on no floor: the types below them all, and libraries that are one file each.
 BASE = "abi"
 LIBRARIES = ("nvml", "alias", "absent")
@@ -136,9 +137,10 @@ def test_what_breaks_the_reader(tmp_path: Path, name: str, added: str, problem: 
     assert re.fullmatch(problem if "lines" in problem else re.escape(problem), found)
 
 
-def test_stubs_are_short() -> None:
-    """The C of the stubs keeps to the same budget; it is one file once it is generated."""
-    assert list(overlong(STUBS)) == []
+@pytest.mark.parametrize("folder", [STUBS, WORKER], ids=["stubs", "worker"])
+def test_other_c_is_short(folder: Path) -> None:
+    """The C of the stubs, which is one file once it is generated, and of the link worker keeps to the same budget."""
+    assert list(overlong(folder)) == []
 
 
 @pytest.mark.parametrize(

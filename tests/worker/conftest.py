@@ -12,17 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.native import compiler
+from tests.worker import fakes
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
+ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory) -> Path:
     """The fake library, compiled once."""
-    made = compiler.SharedLibrary("libfake.so", (HERE / "native" / "fake.c",), "libfake.so", flags=("-fvisibility=default",))
-    return compiler.build(made, tmp_path_factory.mktemp("fake"))
+    return fakes.build(tmp_path_factory.mktemp("fake"))
 
 
 @pytest.fixture
@@ -31,22 +29,10 @@ def fake(built, tmp_path) -> str:
     return str(shutil.copy(built, tmp_path / "libfake.so"))
 
 
-def holders(library: str) -> list[int]:
-    """The workers that hold a library, zombies apart."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdecimal() and library.encode() in (entry / "cmdline").read_bytes().split(b"\0")[1:2]:
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
-
-
 @pytest.fixture
 def workers(fake) -> Callable[[], list[int]]:
     """Lists the workers that hold the fake library."""
-    return lambda: holders(fake)
+    return lambda: fakes.holders(fake)
 
 
 @pytest.fixture

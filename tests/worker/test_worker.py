@@ -138,6 +138,29 @@ def test_a_link_survives_another(fake, workers) -> None:
     assert first != second
 
 
+@pytest.mark.parametrize("mark", ["!", "?"])
+def test_a_link_after_a_refusal(fake, workers, mark) -> None:
+    """A library that dies of an earlier link's refused input costs this one nothing."""
+    assert linked(fake, b"!stain").code == 3
+    (first,) = workers()
+    assert linked(fake, b"a", mark.encode() + b"weak").image == b"in0ain1" + mark.encode() + b"weak"
+    assert linked(fake, b"!stain").code == 3
+    assert linked(fake, b"!segv").signal == signal.SIGSEGV
+    assert first not in workers()
+
+
+def test_refusals_that_leave_locks(fake, workers) -> None:
+    """Refused PTX needs a new thread, which must not wait for what another refusal left: the worker is replaced."""
+    link = Link(fake, [])
+    assert link.add(1, b"!stain", b"a").code == 3
+    (first,) = workers()
+    assert link.add(2, b"!refuse", b"b").code == 4
+    assert link.add(2, b"x", b"c").code == 0
+    assert link.complete(0).image == b"cx"
+    link.close()
+    assert first not in workers()
+
+
 def test_the_deadly_input_is_not_repeated(fake) -> None:
     """After the input that ended the worker the link goes on without it."""
     link = Link(fake, [])
@@ -181,8 +204,9 @@ def test_its_surroundings(fake, workers, monkeypatch) -> None:
     """Its environment, descriptors, session, folder and signals are those that suit it."""
     for name in ("MALLOC_PERTURB_", "LD_PRELOAD", "PYTHONPATH", "CUDALINK_EMULATOR_VERSION"):
         monkeypatch.setenv(name, "165" if name != "LD_PRELOAD" else "")
+    own = "/x/pytest_cudalink/emulator/lib"
     monkeypatch.setenv("CUDA_CACHE_DISABLE", "1")
-    monkeypatch.setenv("LD_LIBRARY_PATH", "/a:/x/pytest_cudalink/emulator/lib:/b::/x/pytest_cudalink/emulator/lib/absent")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/a:{own}:/b::{own}/absent")
     ignored = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     try:
         assert linked(fake, b"x").image == b"in0x"
@@ -281,7 +305,8 @@ def test_no_library(tmp_path) -> None:
 def test_started_by_hand() -> None:
     """The program says what it is for."""
     done = subprocess.run([worker.program()], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, "cudalink-link-worker performs links for pytest-cudalink, which starts it\n")
+    words = "cudalink-link-worker performs links for pytest-cudalink, which starts it\n"
+    assert (done.returncode, done.stderr) == (2, words)
 
 
 def test_without_pidfd(fake, workers, gone) -> None:

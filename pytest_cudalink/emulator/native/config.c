@@ -39,9 +39,9 @@ static int limited_env(const char *name, int otherwise, int limit) {
 static unsigned seconds_env(const char *name, unsigned otherwise) {
   const char *value = getenv(name);
   if (!value || !*value) return otherwise;
-  size_t digits = strspn(value, "0123456789");
-  long given = digits && digits < 9 && !value[digits] ? strtol(value, NULL, 10) : 0;
-  if (given >= 1 && given <= LIMIT_LINK_SECONDS) return (unsigned)given;
+  char *end;
+  long given = strtol(value, &end, 10);
+  if (!*end && given >= 1 && given <= LIMIT_LINK_SECONDS) return (unsigned)given;
   fprintf(stderr, "cudalink: %s is '%.32s'; expected 1 to %d (seconds); taking %u\n", name, value, LIMIT_LINK_SECONDS,
           otherwise);
   return otherwise;

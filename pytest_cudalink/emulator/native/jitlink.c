@@ -101,8 +101,12 @@ PRINTF(2, 3) static void explain(LinkText *text, const char *format, ...) {
 /* Writes what a library printed, and what became of its worker, into an event. */
 static void report_answer(const WorkerAnswer *answer, const char *call, const char *input, const char *name) {
   static const char *const outcomes[] = {
-      [WORKER_ANSWERED] = "printed", [WORKER_NOT_STARTED] = "not started", [WORKER_NO_LIBRARY] = "not opened",
-      [WORKER_DIED] = "died",        [WORKER_LATE] = "late",               [WORKER_FATAL] = "fatal",
+      [WORKER_ANSWERED] = "printed",
+      [WORKER_NOT_STARTED] = "not started",
+      [WORKER_NO_LIBRARY] = "not opened",
+      [WORKER_DIED] = "died",
+      [WORKER_LATE] = "late",
+      [WORKER_FATAL] = "fatal",
       [WORKER_NO_MEMORY] = "no memory",
   };
   if (!answer->outcome && !answer->printed) return;
@@ -136,8 +140,8 @@ static CUresult missing(const Linker *linker, const WorkerAnswer *answer, LinkTe
   return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
 }
 
-/* What became of a call that has no answer of nvJitLink: the sentence for the log, and a code of the driver; `otherwise`
-   is the one for an input or a link on which the library ended. */
+/* What became of a call that has no answer of nvJitLink: the sentence for the log, and a code of the driver;
+   `otherwise` is the one for an input or a link on which the library ended. */
 static CUresult explain_failure(const Linker *linker, const WorkerAnswer *answer, const char *while_, const char *name,
                                 CUresult otherwise, LinkText *text) {
   const char *problem = answer->problem ? answer->problem : "", *mark = name ? "'" : "";
@@ -263,14 +267,15 @@ CUresult cl_linker_complete(Linker *linker, void **image, size_t *size, LinkText
     result = explain_failure(linker, &answer, "linked", NULL, CUDA_ERROR_UNKNOWN, text);
   } else {
     take_logs(&answer, text);
-    result = answer.code ? CUDA_ERROR_INVALID_SOURCE : CUDA_SUCCESS;
     /* with an undefined symbol nvJitLink reports an error and has an image all the same */
-    if (answer.code && !(answer.code == NVJ_INTERNAL && text->error)) result = CUDA_ERROR_UNKNOWN;
+    bool undefined = answer.code == NVJ_INTERNAL && text->error;
+    result = undefined ? CUDA_ERROR_INVALID_SOURCE : CUDA_SUCCESS;
+    if ((answer.code || !answer.image) && !undefined) result = CUDA_ERROR_UNKNOWN;
     else if (answer.image) {
       *image = answer.image;
       *size = answer.image_size;
       answer.image = NULL;
-    } else if (!answer.code) result = CUDA_ERROR_UNKNOWN;
+    }
   }
   lw_free_answer(&answer);
   return result;

@@ -73,9 +73,7 @@ class ContainedState(LinkState):
             raise self._failure(FETCHED[target][2], answer.fetch_code)
         if "error   :" in self.error_log:
             msg = "nvJitLink: nvJitLinkComplete reported success, but its log has errors"
-            raise LinkError(
-                msg, backend=self.name, call=call, code=0, error_log=self.error_log, info_log=self.info_log
-            )
+            raise LinkError(msg, backend=self.name, call=call, code=0, error_log=self.error_log, info_log=self.info_log)
         return answer.image
 
     def _release(self) -> None:

@@ -17,7 +17,7 @@ int64_t lw_now(void) {
 }
 
 void lw_channel_prepare(int fd) {
-  struct timeval turn = {.tv_usec = TURN_MS * 1000};
+  struct timeval turn = {.tv_usec = TURN_MS * 1000L};
   int size = SOCKET_BUFFER;
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &turn, sizeof turn);
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &turn, sizeof turn);

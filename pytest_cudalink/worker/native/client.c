@@ -128,13 +128,17 @@ static bool receive_answer(Worker *worker, WorkerAnswer *answer, int64_t deadlin
   }
   answer->code = reply.code;
   answer->fetch_code = reply.fetch_code;
+  if (reply.code) worker->stained = true;
+  if (reply.last) lw_end(worker);
   if (reply.reply == REPLY_NO_LIBRARY) fail(answer, WORKER_NO_LIBRARY, "%s", answer->error ? answer->error : "");
   return true;
 }
 
-/* A library that reports success and prints a fatal error has made nothing that can be used, and may have more of it. */
+/* A library that reports success and prints a fatal error has made nothing that can be used, and may have more of it.
+ */
 static void look_for_fatal(Worker *worker, WorkerAnswer *answer) {
-  const char *fatal = !answer->outcome && !answer->code && answer->printed ? strstr(answer->printed, "fatal   :") : NULL;
+  const char *fatal =
+      !answer->outcome && !answer->code && answer->printed ? strstr(answer->printed, "fatal   :") : NULL;
   if (!fatal) return;
   fail(answer, WORKER_FATAL, "printed '%.*s' and reported success", (int)strcspn(fatal, "\n"), fatal);
   free(answer->image);
@@ -151,7 +155,7 @@ static bool exchange(WorkerLink *link, Worker *worker, const Request *request, c
                      WorkerAnswer *answer, int64_t deadline) {
   bool opening = worker->serial != link->serial;
   struct iovec parts[] = {
-      {&link->open, opening ? sizeof link->open : 0}, {link->options, opening ? link->open.data_size : 0},
+      {&link->open, opening ? sizeof link->open : 0},   {link->options, opening ? link->open.data_size : 0},
       {(void *)request, request ? sizeof *request : 0}, {(void *)name, request ? request->name_size : 0},
       {(void *)data, request ? request->data_size : 0},
   };
@@ -191,20 +195,33 @@ static bool repeat(WorkerLink *link, Worker *worker, WorkerAnswer *answer, int64
   return true;
 }
 
-/* Performs a request of a link, wherever it is held; without a request only opens it. */
-static void call(WorkerLink *link, const Request *request, const char *name, const void *data, WorkerAnswer *answer) {
+/* Performs a request of a link on the worker that holds it, or on another. True if that died after an earlier refusal,
+   so that this request need not be the cause. */
+static bool try_call(WorkerLink *link, const Request *request, const char *name, const void *data,
+                     WorkerAnswer *answer) {
   memset(answer, 0, sizeof *answer);
   answer->fetch_code = NOT_FETCHED;
   Worker *worker = lw_take(link->worker, link->serial, link->program, link->library);
   if (!worker) {
     if (errno == ENOMEM) answer->outcome = WORKER_NO_MEMORY;
     else fail(answer, WORKER_NOT_STARTED, "%s", strerror(errno));
-    return;
+    return false;
   }
+  bool stained = worker->stained;
   int64_t deadline = lw_now() + (int64_t)link->limit * 1000;
-  if (worker->serial == link->serial || repeat(link, worker, answer, deadline))
-    if (exchange(link, worker, request, name, data, answer, deadline)) look_for_fatal(worker, answer);
+  if ((worker->serial == link->serial || repeat(link, worker, answer, deadline)) &&
+      exchange(link, worker, request, name, data, answer, deadline))
+    look_for_fatal(worker, answer);
   lw_give_back(worker);
+  return stained && answer->outcome == WORKER_DIED;
+}
+
+/* Performs a request of a link; without a request only opens it. A link without blame gets a second worker, and a
+   deadly one shows that it is. */
+static void call(WorkerLink *link, const Request *request, const char *name, const void *data, WorkerAnswer *answer) {
+  if (!try_call(link, request, name, data, answer)) return;
+  lw_free_answer(answer);
+  try_call(link, request, name, data, answer);
 }
 
 /* -- links -- */
@@ -287,7 +304,8 @@ void lw_add(WorkerLink *link, int type, const void *data, size_t size, const cha
     return;
   }
   call(link, &input->request, input->bytes, input->bytes + input->request.name_size, answer);
-  if (answer->outcome) { /* what ends a worker is not repeated */
+  /* what ends a worker is not repeated, nor what may leave it with locks */
+  if (answer->outcome || (answer->code && answer->code != PTX_REFUSED)) {
     free(input);
     return;
   }

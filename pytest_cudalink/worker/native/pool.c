@@ -1,8 +1,10 @@
-/* The workers of this process, in a table of fixed places: a forked child closes what it finds there and starts again. */
+/* The workers of this process, in a table of fixed places: a forked child closes what it finds there and starts again.
+ */
 #define _GNU_SOURCE
 #include "pool.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -97,6 +99,7 @@ static bool start(Worker *worker) {
   worker->channel.start = worker->channel.end = 0;
   worker->channel.fd = spawned.socket;
   worker->output = spawned.output;
+  worker->stained = false;
   pthread_mutex_lock(&pool_lock);
   worker->users = 0; /* of the process before */
   pthread_mutex_unlock(&pool_lock);
@@ -106,8 +109,8 @@ static bool start(Worker *worker) {
 
 /* A worker may have died since its last call, or have said that it does. */
 static bool is_gone(const Worker *worker) {
-  char byte;
-  return recv(worker->channel.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || (errno != EAGAIN && errno != EINTR);
+  struct pollfd socket = {.fd = worker->channel.fd, .events = POLLIN};
+  return poll(&socket, 1, 0) > 0;
 }
 
 bool lw_holds(const Worker *worker, uint64_t serial) { return worker && serial && worker->serial == serial; }

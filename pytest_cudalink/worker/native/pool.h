@@ -11,16 +11,17 @@
 typedef struct {
   pthread_mutex_t lock; /* of a call; what stands above `users` is read and written under it */
   Channel channel;
+  bool stained;            /* by a refusal, after which a library may not be what it was */
   int output;              /* file of what the worker prints */
   _Atomic uint64_t serial; /* of the process; 0: none */
   /* under the lock of the pool */
-  unsigned users;  /* links that the process holds */
-  unsigned calls;  /* that are inside, or wait */
+  unsigned users; /* links that the process holds */
+  unsigned calls; /* that are inside, or wait */
   char *program, *library;
 } Worker;
 
-/* A worker that holds the link already, or one to open it on, locked; `serial` is that of the process which holds it. NULL
-   if there is not one: then `errno` says why. */
+/* A worker that holds the link already, or one to open it on, locked; `serial` is that of the process which holds it.
+   NULL if there is not one: then `errno` says why. */
 Worker *lw_take(Worker *holder, uint64_t serial, const char *program, const char *library);
 /* Whether the process that held a link still runs, as far as is known. */
 bool lw_holds(const Worker *worker, uint64_t serial);

@@ -28,15 +28,15 @@ enum {
   REPLY_NOT_STARTED /* instead of the worker: `code` is the errno of its start */
 };
 
-enum { NOT_FETCHED = -1 };
+enum { NOT_FETCHED = -1, PTX_REFUSED = 4 /* a result of nvJitLink's */ };
 
 typedef struct {
   uint32_t reply;
-  int32_t code;                                       /* nvJitLink's result */
-  int32_t fetch_code;                                 /* of the functions that fetch; NOT_FETCHED */
-  uint32_t unused;                                    /* no hole in the structure */
-  uint64_t error_size, info_size;                     /* new text of both logs */
-  uint64_t printed_size;                              /* what was printed during the call */
+  int32_t code;                   /* nvJitLink's result */
+  int32_t fetch_code;             /* of the functions that fetch; NOT_FETCHED */
+  uint32_t last;                  /* whether the worker ends now */
+  uint64_t error_size, info_size; /* new text of both logs */
+  uint64_t printed_size;          /* what was printed during the call */
   uint64_t image_size;
 } Reply;
 

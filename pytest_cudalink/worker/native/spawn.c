@@ -29,8 +29,8 @@
 #define UNWATCHED
 #endif
 
-/* ThreadSanitizer takes each clone() for a fork(), and then counts this thread's accesses wrongly; glibc's other name for
-   it is left alone. */
+/* ThreadSanitizer takes each clone() for a fork(), and then counts this thread's accesses wrongly; glibc's other name
+   for it is left alone. */
 #ifdef __GLIBC__
 int __clone(int (*function)(void *), void *stack, int flags, void *argument, ...);
 #define clone __clone
@@ -139,7 +139,8 @@ static bool run(const Start *start) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  int pid = clone(start_worker, start->stack + (size_t)2 * STACK, CLONE_VM | CLONE_VFORK, (void *)start), problem = errno;
+  int pid = clone(start_worker, start->stack + (size_t)2 * STACK, CLONE_VM | CLONE_VFORK, (void *)start),
+      problem = errno;
   while (pid > 0 && waitpid(pid, NULL, __WCLONE) < 0 && errno == EINTR) continue;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   errno = problem;

@@ -157,17 +157,14 @@ static void answer(Reply *reply, const char *error, const char *info, const void
   char *text;
   reply->printed_size = printed(&text);
   struct iovec parts[] = {
-      {reply, sizeof *reply},
-      {(void *)error, reply->error_size},
-      {(void *)info, reply->info_size},
-      {text, reply->printed_size},
-      {(void *)image, reply->image_size},
+      {reply, sizeof *reply},      {(void *)error, reply->error_size}, {(void *)info, reply->info_size},
+      {text, reply->printed_size}, {(void *)image, reply->image_size},
   };
   if (lw_send(&channel, parts, sizeof parts / sizeof *parts, 0)) _exit(0);
   free(text);
 }
 
-/* Opens a link; nothing is sent for a number that nothing was opened for until its next call. */
+/* Opens a link; `data` has its options. */
 static void open_link(const Request *request, char *data) {
   Reply reply = {.reply = REPLY_ANSWER, .fetch_code = NOT_FETCHED};
   const char **options = malloc((request->detail + 1) * sizeof *options);
@@ -204,15 +201,26 @@ static void *fetch(Link *link, uint32_t target, Reply *reply) {
   return image;
 }
 
-static bool use_link(const Request *request, const char *name, const char *data) {
+/* What a refusal leaves behind in the library. nvJitLink remembers for the thread that PTX was refused, and later calls
+   a link with an undefined symbol a success. Other refusals may leave a lock to the thread, so that another thread
+   would wait for ever (13.0.88). */
+typedef enum { LEAVES_NOTHING, LEAVES_MEMORY, LEAVES_LOCKS } Remains;
+
+static Remains remains_of(const Request *request, int code) {
+  if (!code || request->ask == ASK_CLOSE) return LEAVES_NOTHING;
+  return request->ask == ASK_ADD && code == PTX_REFUSED ? LEAVES_MEMORY : LEAVES_LOCKS;
+}
+
+/* `locked`: whether an earlier refusal may have left locks. */
+static Remains use_link(const Request *request, const char *name, const char *data, bool locked) {
   Reply reply = {.reply = REPLY_ANSWER, .code = NOT_FETCHED, .fetch_code = NOT_FETCHED};
   Link **place = place_of(request->link);
   char *error = NULL, *info = NULL;
   void *image = NULL;
   if (*place && request->ask != ASK_CLOSE) {
     if (request->ask == ASK_ADD)
-      reply.code = library.add((*place)->handle, (int)request->detail, data, request->data_size,
-                               keep_name(*place, name));
+      reply.code =
+          library.add((*place)->handle, (int)request->detail, data, request->data_size, keep_name(*place, name));
     else {
       reply.code = library.complete((*place)->handle);
       image = fetch(*place, request->detail, &reply); /* with an undefined symbol there is one all the same */
@@ -221,11 +229,14 @@ static bool use_link(const Request *request, const char *name, const char *data)
     reply.info_size = new_log(*place, 1, &info);
   }
   if (request->ask != ASK_ADD) destroy(place); /* before the answer: a library that dies here dies in this call */
+  Remains remains = remains_of(request, reply.code);
+  reply.last = locked && remains == LEAVES_MEMORY;
   answer(&reply, error, info, image);
+  if (reply.last) _exit(0);
   free(error);
   free(info);
   free(image);
-  return request->ask != ASK_ADD || !reply.code;
+  return remains;
 }
 
 /* -- threads and signals -- */
@@ -253,17 +264,19 @@ static void on_exit_call(void) {
 
 static void start_serving(void);
 
-/* Serves until an input was refused: nvJitLink remembers that for the thread, and later calls a link with an undefined
-   symbol a success. The next thread knows nothing of it. */
+/* Serves until another thread must go on, which remembers nothing. Where that might wait for locks the process has
+   ended with its answer, and the client starts another. */
 static void *serve(void *unused) {
   char *buffer = NULL;
   size_t room = 0;
+  bool locked = false;
+  Remains remains = LEAVES_NOTHING;
   Request request;
   watch_stack();
-  for (bool same = true; same;) {
+  while (remains != LEAVES_MEMORY) {
     if (lw_receive(&channel, &request, sizeof request, 0)) _exit(0);
     size_t size = request.name_size + request.data_size;
-    if (size + READ_BEHIND > room) {
+    if (!buffer || size + READ_BEHIND > room) {
       free(buffer);
       room = size + READ_BEHIND;
       buffer = malloc(room);
@@ -272,7 +285,8 @@ static void *serve(void *unused) {
     if (lw_receive(&channel, buffer, size, 0)) _exit(0);
     memset(buffer + size, 0, READ_BEHIND); /* a library that reads too far finds the same each time */
     if (request.ask == ASK_OPEN) open_link(&request, buffer);
-    else same = use_link(&request, buffer, buffer + request.name_size);
+    else remains = use_link(&request, buffer, buffer + request.name_size, locked);
+    locked = locked || remains == LEAVES_LOCKS;
     if (room > KEPT_BUFFER) {
       free(buffer);
       buffer = NULL;

@@ -1,5 +1,6 @@
-"""Link many times, through the driver or on libnvJitLink directly; print how many bytes malloc did not get back, and by
-how many the link worker has grown.
+"""Link many times, through the driver or on libnvJitLink directly; print how much memory was kept.
+
+Two numbers: bytes that malloc did not get back, and bytes by which the link worker has grown.
 
 python leaks.py {driver,direct,losing} LIBNVJITLINK LINKS
 """

@@ -1,5 +1,6 @@
 /* A libnvJitLink that does on request what the real one does on damaged inputs: an input with "!WORD" in it asks for it
- * when it is added, one with "?WORD" when the link is completed. The image is the names and bytes of all inputs. */
+ * when it is added, the last one with "?WORD" when the link is completed. The image is the names and bytes of all
+ * inputs. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdint.h>
@@ -20,6 +21,8 @@ static int overflow(volatile char *before, int depth) {
   return depth ? overflow(here, depth - 1) + here[0] : 0;
 }
 
+static int stained; /* by an input that was refused */
+
 static int perform(const char *word, Link *link) {
   if (!strncmp(word, "segv", 4)) raise(SIGSEGV);
   if (!strncmp(word, "bus", 3)) raise(SIGBUS);
@@ -33,7 +36,9 @@ static int perform(const char *word, Link *link) {
   if (!strncmp(word, "slow", 4)) usleep(500000);
   if (!strncmp(word, "fatal", 5)) fprintf(stderr, "noise\nfatal   : Internal error: on purpose\n");
   if (!strncmp(word, "print", 5)) printf("printed on purpose\n");
-  if (!strncmp(word, "refuse", 6)) return link->refused = 4;
+  if (!strncmp(word, "refuse", 6)) return link->refused = 4; /* as nvJitLink refuses PTX */
+  if (!strncmp(word, "stain", 5)) return link->refused = stained = 3;
+  if (!strncmp(word, "weak", 4) && stained) raise(SIGSEGV);
   return 0;
 }
 
@@ -67,12 +72,16 @@ int nvJitLinkDestroy(void **handle) {
 int nvJitLinkAddData(void *handle, int type, const void *data, size_t size, const char *name) {
   Link *link = handle;
   (void)type;
-  const char *now = memmem(data, size, "!", 1), *late = memmem(data, size, "?", 1);
   append(&link->log, &link->log_size, name, strlen(name));
   append(&link->log, &link->log_size, " was added\n", 11);
-  if (late) snprintf(link->late, sizeof link->late, "%.*s", 16, late + 1);
-  int code = now ? perform(now + 1, link) : 0;
-  if (code) return code;
+  for (size_t at = 0; at < size; at++) {
+    char word[17] = {0};
+    const char *mark = (const char *)data + at;
+    memcpy(word, mark + 1, size - at - 1 < 16 ? size - at - 1 : 16);
+    if (*mark == '?') strcpy(link->late, word);
+    int code = *mark == '!' ? perform(word, link) : 0;
+    if (code) return code;
+  }
   append(&link->image, &link->size, name, strlen(name));
   append(&link->image, &link->size, data, size);
   return 0;

@@ -1,0 +1,167 @@
+"""The emulated driver's links are in a worker: what nvJitLink does to its process costs a call, not the program."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import worker
+from tests.worker import fakes
+
+HEAD = """
+from tests.emulated.cu import *
+from ctypes import *
+start()
+def archive(text):
+    return b"!<arch>\\n" + b"%-16s%-12d%-6d%-6d%-8s%-10d`\\n" % (b"one/", 0, 0, 0, b"644", len(text)) + text
+def ended():
+    return [one for one in events() if one.get("linker") in ("died", "late", "fatal", "printed")]
+def sound():
+    code, image, log = link([(PTX, small_ptx())])
+    assert (code, log) == (0, b""), (code, log)
+CASES = {
+    "ptx": (PTX, lambda word: small_ptx()[:-1] + b"// " + word + b"\\n\\0", 218),
+    "cubin": (CUBIN, lambda word: artifact("13.0/main.cubin") + word + b"\\n", 209),
+    "fatbin": (FATBINARY, lambda word: artifact("nvcc/user.fatbin") + word + b"\\n", 200),
+    "object": (OBJECT, lambda word: artifact("nvcc/user.o") + word + b"\\n", 200),
+    "library": (LIBRARY, lambda word: archive(word + b"\\n"), 200),
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def fake(tmp_path_factory) -> str:
+    """The path of the fake library."""
+    return str(fakes.build(tmp_path_factory.mktemp("fake")))
+
+
+@pytest.fixture
+def on_fake(on_driver, fake) -> Callable[..., str]:
+    """Run a program on a driver that links through the fake library; gives its stderr."""
+
+    def run(program: str, **env: str) -> str:
+        done = on_driver("13.0", "-c", HEAD + program, env={"CUDALINK_EMULATOR_NVJITLINK": fake, **env})
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    return run
+
+
+@pytest.mark.parametrize("kind", ["ptx", "cubin", "fatbin", "object", "library"])
+def test_deadly_inputs(on_fake, kind) -> None:
+    """An input on which nvJitLink dies gets the code of a bad one, and a sentence; the next link works."""
+    on_fake(f"""
+kind, data, expected = CASES[{kind!r}]
+code, image, log = link([(kind, data(b"!segv"))])
+assert (code, log.decode()) == (expected, "error   : libnvJitLink 13.0 ended with signal 11 (SIGSEGV) while it read "
+    "'input0'; the emulated driver goes on with a new link worker"), (code, log)
+(event,) = ended()
+assert (event["linker"], event["in"], event["input"], event["signal"]) == ("died", "add", {kind!r}, 11), event
+sound()
+code, image, log = link([(kind, data(b"?abort"))])
+assert (code, log.decode()) == (999, "error   : libnvJitLink 13.0 ended with signal 6 (SIGABRT) while it linked; "
+    "the emulated driver goes on with a new link worker"), (code, log)
+sound()
+code, image, log = link([(kind, data(b"!fatal"))])
+assert code == expected and b"printed 'fatal   : Internal error: on purpose' and reported success" in log, (code, log)
+sound()
+assert [one["linker"] for one in ended()] == ["died", "died", "fatal"]
+""")
+
+
+def test_a_hang(on_fake) -> None:
+    """The limit ends the call; the sentence says how to set another."""
+    on_fake(
+        """
+import time
+before = time.monotonic()
+code, image, log = link([(PTX, CASES["ptx"][1](b"!hang"))])
+assert 1 <= time.monotonic() - before < 4
+assert code == 218 and log.decode() == ("error   : libnvJitLink 13.0 did not finish within 1 s while it read 'input0'; "
+    "the emulated driver goes on with a new link worker. CUDALINK_LINK_TIMEOUT sets another limit, in seconds"), log
+assert ended()[0]["linker"] == "late"
+sound()
+""",
+        CUDALINK_LINK_TIMEOUT="1",
+    )
+
+
+@pytest.mark.parametrize("value", ["0", "86401", "1.5", "soon"])
+def test_wrong_limits(on_fake, value) -> None:
+    """A limit that is not one is reported, and the default taken."""
+    assert on_fake("sound()", CUDALINK_LINK_TIMEOUT=value) == (
+        f"cudalink: CUDALINK_LINK_TIMEOUT is '{value}'; expected 1 to 86400 (seconds); taking 60\n"
+    )
+
+
+def test_states_survive_another(on_fake) -> None:
+    """A state whose worker dies of another state's input goes on, and its log has every line once."""
+    on_fake("""
+info = ctypes.create_string_buffer(4096)
+keys, values = (c_int * 2)(3, 4), (c_void_p * 2)(ctypes.addressof(info), 4096)
+state, image, size = c_void_p(), c_void_p(), c_size_t()
+ok(cuda.cuLinkCreate_v2(2, keys, values, byref(state)))
+def add(name):
+    ok(cuda.cuLinkAddData_v2(state, PTX, small_ptx(), c_size_t(len(small_ptx())), name, 0, None, None))
+add(b"a")
+assert link([(PTX, CASES["ptx"][1](b"!segv"))])[0] == 218
+ok(cuda.cuLinkComplete(state, byref(image), byref(size)))
+assert string_at(image, size.value).rstrip(b"\\0") == b"a" + small_ptx().rstrip(b"\\0")
+assert info.value == b"a was added", info.value
+ok(cuda.cuLinkDestroy(state))
+""")
+
+
+def test_modules_are_compiled_in_the_worker(on_fake) -> None:
+    """A load whose PTX ends the library fails as that of bad PTX does."""
+    on_fake("""
+assert load(CASES["ptx"][1](b"!segv"))[0] == 218
+assert "libnvJitLink" not in open("/proc/self/maps").read() and "libfake" not in open("/proc/self/maps").read()
+""")
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"), [("missing", "No such file or directory"), ("plain", "Permission denied")]
+)
+def test_no_program(on_driver, tmp_path, program, reason) -> None:
+    """Without the program an add answers what a driver without its compiler does, and says which one it needs."""
+    (tmp_path / "plain").write_text("")
+    words = f"links in the program '{tmp_path / program}', which cannot be started: {reason}; if it is missing, install"
+    text = f"code, image, log = link([(PTX, small_ptx())])\nassert code == 221 and {words!r} in log.decode(), log"
+    done = on_driver("13.0", "-c", HEAD + text, env={"CUDALINK_EMULATOR_WORKER": str(tmp_path / program)})
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_fatbin_that_claims_more_than_it_has(on_driver) -> None:
+    """Its whole entries are linked, at once (A7: zeros behind them are entries without an end)."""
+    before = time.monotonic()
+    done = on_driver(
+        "13.0",
+        "-c",
+        HEAD
+        + """
+data = bytearray(artifact("nvcc/user-plain.fatbin"))
+data[10] = 2
+expected = link([(CUBIN, artifact("13.0/main.cubin")), (FATBINARY, artifact("nvcc/user-plain.fatbin"))])
+assert expected[0] == 0
+assert link([(CUBIN, artifact("13.0/main.cubin")), (FATBINARY, bytes(data))]) == expected
+""",
+    )
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - before < 10
+
+
+def test_real_deaths(on_driver, toolchain) -> None:
+    """The real nvJitLink dies of a cubin whose .nv.info grows over its neighbour, and the worker says so (A1)."""
+    library = str(toolchain("13.0") / "lib64" / "libnvJitLink.so")
+    folder = Path(__file__).parent.parent / "data" / "artifacts" / "13.0"
+    damaged = bytearray((folder / "user.cubin").read_bytes())
+    damaged[2400:2408] = (0x30).to_bytes(8, "little")
+    link = worker.Link(library, ["-arch=sm_90"])
+    assert link.add(1, (folder / "main.cubin").read_bytes(), b"main").code == 0
+    assert link.add(1, bytes(damaged), b"user").end == ""
+    assert link.complete(0).end == "ended with signal 11 (SIGSEGV)"
+    link.close()

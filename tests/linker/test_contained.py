@@ -1,0 +1,181 @@
+"""Contained links: what nvJitLink does to its process is a LinkError that names the input."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from pytest_cudalink import probes
+from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode
+from pytest_cudalink.linker.backends import contained, opener
+from pytest_cudalink.linker.backends.contained import ContainedState
+from pytest_cudalink.linker.backends.driver import DriverLinkState
+from pytest_cudalink.linker.backends.nvjitlink import NvJitLinkState
+from tests.worker import fakes
+
+CALL = "nvJitLink: nvJitLink"
+END = "libnvJitLink 13.0 ended with signal 11 (SIGSEGV), in its link worker"
+
+
+@pytest.fixture(scope="module")
+def fake(tmp_path_factory) -> str:
+    """The path of the fake library."""
+    return str(fakes.build(tmp_path_factory.mktemp("fake")))
+
+
+@pytest.fixture
+def state(monkeypatch, fake) -> ContainedState:
+    """A contained link through the fake library."""
+    found = probes.NvJitLink(probes.CudaVersion(13, 0), fake)
+    monkeypatch.setattr(contained.probes, "nvjitlink", lambda: found)
+    return ContainedState(["-arch=sm_90"])
+
+
+def test_an_input_that_ends_it(state) -> None:
+    """The error names the call and the signal; the linker can go on."""
+    state.add("ptx", b"one", "a")
+    with pytest.raises(LinkError) as caught:
+        state.add("ptx", b"!segv", "b")
+    assert caught.value.summary == f"{CALL}AddData: {END}"
+    assert (caught.value.backend, caught.value.code) == ("nvjitlink", None)
+    assert state.complete("cubin") == b"aone"
+    assert state.info_log == "a was added\n"
+    state.close()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "named", "hint"),
+    [
+        ([b"?segv"], "in0", ""),
+        ([b"x", b"?segv", b"y"], "in1", ""),
+        ([b"?segv", b"x", b"?segv"], None, "inputs that end it alone: 'in0', 'in2'"),
+        ([b"?segv", b"!print"], "in0", ""),
+    ],
+)
+def test_inputs_that_end_it_when_linked(state, inputs, named, hint) -> None:
+    """Each input is linked alone, and those that are deadly are named."""
+    for number, data in enumerate(inputs):
+        state.add("ptx", data, f"in{number}")
+    with pytest.raises(LinkError) as caught:
+        state.complete("cubin")
+    assert caught.value.summary == f"{CALL}Complete: {END}"
+    assert (caught.value.input_name, caught.value.hint) == (named, hint)
+    state.close()
+
+
+def test_inputs_that_end_it_together(state, monkeypatch) -> None:
+    """When none is deadly alone, all are named."""
+    state.add("ptx", b"x", "a")
+    state.add("ptx", b"?segv", "b")
+    monkeypatch.setattr(state, "_deadly", lambda _target: iter(()))
+    with pytest.raises(LinkError) as caught:
+        state.complete("cubin")
+    assert (caught.value.input_name, caught.value.hint) == (None, "inputs: 'a', 'b'")
+    state.close()
+
+
+def test_a_hang(state, monkeypatch, fake) -> None:
+    """After the limit the inputs are not tried again; the error says how to set another."""
+    monkeypatch.setenv("CUDALINK_LINK_TIMEOUT", "1")
+    slow = ContainedState(["-arch=sm_90"])
+    slow.add("ptx", b"x", "a")
+    slow.add("ptx", b"?hang", "b")
+    with pytest.raises(LinkError, match="did not finish within 1 s") as caught:
+        slow.complete("cubin")
+    assert caught.value.hint == "CUDALINK_LINK_TIMEOUT sets another limit, in seconds; inputs: 'a', 'b'"
+    slow.close()
+    state.close()
+
+
+def test_fatal_errors(state) -> None:
+    """A fatal error that the library only prints is an error."""
+    with pytest.raises(LinkError, match="printed 'fatal   : Internal error: on purpose' and reported success"):
+        state.add("ptx", b"!fatal", "a")
+    state.close()
+
+
+def test_refused(state) -> None:
+    """Codes of the library are those of the uncontained backend."""
+    with pytest.raises(LinkError) as caught:
+        state.add("ptx", b"!refuse", "a")
+    assert (caught.value.code, caught.value.code_name) == (4, "NVJITLINK_ERROR_PTX_COMPILE")
+    assert caught.value.error_log == "error   : no\n"
+    with pytest.raises(LinkError, match="nvJitLinkGetLinkedPtx failed"):
+        state.complete("ptx")
+    state.close()
+    with pytest.raises(LinkError, match=r"(?s)nvJitLinkCreate failed: .*options: -wrong"):
+        ContainedState(["-wrong"])
+    with pytest.raises(LinkError, match=r"nvJitLinkCreate: libnvJitLink 13.0 ended with signal 11"):
+        ContainedState(["-crash"])
+
+
+@pytest.mark.parametrize(
+    ("contain", "variable", "expected"),
+    [
+        (False, None, NvJitLinkState),
+        (True, None, ContainedState),
+        (False, "yes", ContainedState),
+        (False, "no", NvJitLinkState),
+    ],
+)
+def test_who_asks_for_it(monkeypatch, contain, variable, expected) -> None:
+    """The option contains one link, the variable every link."""
+    monkeypatch.delenv("CUDALINK_CONTAIN", raising=False)
+    if variable:
+        monkeypatch.setenv("CUDALINK_CONTAIN", variable)
+    assert opener("nvjitlink", contain=contain) is expected
+    assert opener("driver", contain=False) is DriverLinkState
+
+
+@pytest.mark.parametrize("emulated", [True, False])
+def test_the_driver(monkeypatch, emulated) -> None:
+    """An emulated driver's links are contained anyway; a real driver's cannot be."""
+    library = type("Library", (), {"cudalinkEmulatorVersion": 0} if emulated else {})()
+    monkeypatch.setattr("pytest_cudalink.linker.backends.libcuda.library", lambda: library)
+    if emulated:
+        assert opener("driver", contain=True) is DriverLinkState
+    else:
+        with pytest.raises(ValueError, match="contain = True, but the real driver links in this process"):
+            opener("driver", contain=True)
+
+
+@pytest.mark.parametrize("kind", ["cubin", "ptx", "ltoir"])
+def test_real_links(toolkit, samples, kind) -> None:
+    """The real library makes the same image in a worker, and the same logs."""
+    makers = {"cubin": ObjectCode.from_cubin, "ptx": ObjectCode.from_ptx, "ltoir": ObjectCode.from_ltoir}
+    codes = [makers[kind](samples[f"{toolkit}/{name}.{kind}"], name=name) for name in ("main", "user")]
+    found = []
+    for contain in (False, True):
+        options = LinkerOptions(arch="sm_90", contain=contain, verbose=True)
+        with Linker(*codes, options=options, backend="nvjitlink") as linker:
+            image = linker.link("cubin").code
+            found.append((image, linker.get_error_log(), "Function properties" in linker.get_info_log()))
+    assert found[0] == found[1]
+
+
+def test_linked_ptx(toolkit, samples) -> None:
+    """PTX is fetched from a worker, too."""
+    codes = [ObjectCode.from_ltoir(samples[f"{toolkit}/{name}.ltoir"], name=name) for name in ("main", "user")]
+    found = []
+    for contain in (False, True):
+        options = LinkerOptions(arch="sm_90", contain=contain, ptx=True)
+        with Linker(*codes, options=options, backend="nvjitlink") as linker:
+            found.append(linker.link("ptx").code)
+    assert found[0] == found[1]
+
+
+def test_a_fork(toolkit, samples) -> None:
+    """A forked child closes what it inherited, and links in its own worker."""
+    code = ObjectCode.from_cubin(samples[f"{toolkit}/user.cubin"])
+    options = LinkerOptions(arch="sm_90", contain=True)
+    with Linker(code, options=options, backend="nvjitlink") as linker:
+        pid = os.fork()
+        if not pid:
+            signal.alarm(60)
+            linker.close()
+            with Linker(code, options=options, backend="nvjitlink") as other:
+                os._exit(0 if other.link("cubin").code else 1)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert linker.link("cubin").code

@@ -1,0 +1,71 @@
+"""Links in worker processes for a whole run: the switch, the limit, and what the header says of both."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from pytest_cudalink.plugin import settings
+
+MODULE = """
+import os, subprocess, sys
+from pathlib import Path
+import pytest
+from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode
+
+def test_contained():
+    code = ObjectCode.from_cubin(Path("user.cubin").read_bytes(), name="user")
+    with Linker(code, options=LinkerOptions(arch="sm_90"), backend="nvjitlink") as linker:
+        assert type(linker._state).__name__ == "ContainedState"
+        assert linker.link("cubin").code
+
+def test_children():
+    program = "import os; print(os.environ.get('CUDALINK_CONTAIN'), os.environ.get('CUDALINK_LINK_TIMEOUT'))"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "yes 7\\n"
+"""
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n1",), ("--cudalink-isolate",)], ids=["alone", "xdist", "isolated"])
+def test_a_run(pytester, run_pytest, samples, toolkit, arguments) -> None:
+    """Every link on nvJitLink is contained, in workers of xdist and isolated tests too; children inherit both."""
+    pytester.path.joinpath("user.cubin").write_bytes(samples[f"{toolkit}/user.cubin"])
+    pytester.makepyfile(MODULE)
+    result = run_pytest("--cudalink-contain", "--cudalink-link-timeout=7", *arguments)
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(
+        ["cudalink: link worker: contain yes (from option), limit of a call, in seconds: 7 (from option)"]
+    )
+
+
+def test_its_twins(pytester, run_pytest, monkeypatch) -> None:
+    """The ini file sets both, and the environment comes before it."""
+    pytester.makeini("[pytest]\ncudalink_contain = yes\ncudalink_link_timeout = 9\n")
+    pytester.makepyfile("def test(): pass")
+    monkeypatch.setenv("CUDALINK_CONTAIN", "no")
+    result = run_pytest()
+    result.stdout.fnmatch_lines(["cudalink: link worker: limit of a call, in seconds: 9 (from ini)"])
+    assert "contain" not in result.stdout.str()
+
+
+def test_the_environment_is_restored(monkeypatch) -> None:
+    """What was put into the environment is undone, also where a variable had another value."""
+    monkeypatch.setenv("CUDALINK_LINK_TIMEOUT", "5")
+    before = dict(os.environ)
+    values = {option.name: settings.Setting(option.default, "default") for option in settings.OPTIONS}
+    values |= {"contain": settings.Setting("yes", "option"), "link_timeout": settings.Setting("8", "ini")}
+    undo = settings.share(settings.Settings(**values))
+    assert (os.environ["CUDALINK_CONTAIN"], os.environ["CUDALINK_LINK_TIMEOUT"]) == ("yes", "8")
+    undo()
+    assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize("value", ["0", "86401", "soon", "1.5"])
+def test_wrong_limits(run_pytest, pytester, value) -> None:
+    """A limit that is not one is a usage error that says what is expected."""
+    pytester.makepyfile("def test(): pass")
+    result = run_pytest(f"--cudalink-link-timeout={value}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        [f"*--cudalink-link-timeout is '{value}' (from option); expected a number of seconds, 1 to 86400"]
+    )

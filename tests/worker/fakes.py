@@ -1,0 +1,28 @@
+"""The fake libnvJitLink of `native/fake.c`, and the workers that hold it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_cudalink.native import compiler
+
+__all__ = ["build", "holders"]
+
+
+def build(folder: Path) -> Path:
+    """Compile the library into a folder, and return its path."""
+    source = Path(__file__).parent / "native" / "fake.c"
+    made = compiler.SharedLibrary("libfake.so", (source,), "libfake.so", flags=("-fvisibility=default",))
+    return compiler.build(made, folder)
+
+
+def holders(library: str) -> list[int]:
+    """The workers that hold a library, zombies apart."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdecimal() and library.encode() in (entry / "cmdline").read_bytes().split(b"\0")[1:2]:
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
