@@ -10,17 +10,15 @@ from ...versions import CudaVersion
 from ..errors import LinkError
 from .state import LinkState
 
-__all__ = ["NvJitLinkState", "can_fetch_ltoir"]
+__all__ = ["FETCHED", "INPUT_TYPES", "NvJitLinkState", "can_fetch_ltoir"]
 
 # nvJitLinkInputType of nvJitLink.h
-_INPUT_TYPES = {"cubin": 1, "ptx": 2, "ltoir": 3, "fatbin": 4, "object": 5, "library": 6}
+INPUT_TYPES = {"cubin": 1, "ptx": 2, "ltoir": 3, "fatbin": 4, "object": 5, "library": 6}
 _MODULE = "cuda.bindings.nvjitlink"
-#: By target: the functions of cuda-bindings that return its size and fetch it, and the second one in nvJitLink.h.
-_FETCHED = {
-    "cubin": ("get_linked_cubin_size", "get_linked_cubin", "nvJitLinkGetLinkedCubin"),
-    "ptx": ("get_linked_ptx_size", "get_linked_ptx", "nvJitLinkGetLinkedPtx"),
-    "ltoir": ("get_linked_ltoir_size", "get_linked_ltoir", "nvJitLinkGetLinkedLTOIR"),
-}
+#: Targets as they are spelled in function names of nvJitLink.h.
+FETCHED = {"cubin": "Cubin", "ptx": "Ptx", "ltoir": "LTOIR"}
+#: By target: the functions of cuda-bindings that return its size and fetch it.
+_FETCHERS = {target: (f"get_linked_{target}_size", f"get_linked_{target}") for target in FETCHED}
 
 
 def _bindings() -> Any:
@@ -60,22 +58,24 @@ class NvJitLinkState(LinkState):
     def _add(self, kind: str, code: bytes, name: bytes) -> None:
         api = self._api
         try:
-            api.add_data(self._handle, _INPUT_TYPES[kind], code, len(code), name.decode())
+            api.add_data(self._handle, INPUT_TYPES[kind], code, len(code), name.decode())
         except api.nvJitLinkError as error:
             raise self._failure("nvJitLinkAddData", error) from error
 
     def _complete(self, target: str) -> bytes:
         api, handle = self._api, self._handle
-        size_of, fetch, call = _FETCHED[target]
-        failing = "nvJitLinkComplete"
+        size_of, fetch = _FETCHERS[target]
+        step = ""
         try:
             api.complete(handle)
-            failing = call + "Size"
+            step = size_of
             image = bytearray(getattr(api, size_of)(handle))
-            failing = call
+            step = fetch
             getattr(api, fetch)(handle, image)
         except api.nvJitLinkError as error:
-            raise self._failure(failing, error) from error
+            call = f"nvJitLinkGetLinked{FETCHED[target]}"
+            failed = {"": "nvJitLinkComplete", size_of: f"{call}Size", fetch: call}[step]
+            raise self._failure(failed, error) from error
         self.read_logs()
         if "error   :" in self.error_log:
             # an undefined symbol is reported as success on a thread on which a PTX was refused before (13.0.88)
