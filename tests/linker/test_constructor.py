@@ -171,6 +171,26 @@ def test_policy_precedence(monkeypatch, no_libraries, sample_code) -> None:
         forcing.set_default_policy(previous)
 
 
+def test_a_kept_decision_is_for_its_situation_alone(no_libraries, sample_code) -> None:
+    """The same situation has the same decision; another policy, version, driver or kind of input has its own."""
+    options = LinkerOptions(arch="sm_90", check_inputs=False)
+
+    def decide(name: str, driver: str | None, nvjitlink: str, policy: str = "strict-major"):
+        with probes.fake(driver=driver, nvjitlink=nvjitlink):
+            return Linker(sample_code(f"12.9/main.{name}"), options=options, policy=policy).decision
+
+    first = decide("ptx", "13.0", "13.0")
+    assert decide("ptx", "13.0", "13.0") is first
+    assert (first.backend, first.row) == ("nvjitlink", decide("ptx", "13.2", "13.0").row)
+    assert decide("ptx", "13.2", "13.0").driver == (13, 2)
+    assert decide("ptx", "13.0", "13.2").nvjitlink == (13, 2)
+    assert decide("ptx", None, "13.0").driver is None
+    assert decide("ltoir", "13.0", "13.0").inputs_have_ltoir
+    assert decide("ptx", "13.0", "13.0", "released").policy == "released"
+    assert decide("ptx", "12.9", "13.0").backend == "driver"
+    assert decide("ptx", "13.0", "13.0") == first
+
+
 def test_variables_of_the_environment(monkeypatch) -> None:
     """A variable is seen as soon as it is set, also in an environment that a test replaces."""
     monkeypatch.delenv("CUDALINK_ODD", raising=False)
