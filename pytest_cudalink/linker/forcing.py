@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 from ..targets.bundled import Bundled
 from ..targets.choice import Backend, BackendChoice
@@ -18,14 +19,11 @@ __all__ = [
     "default_policy",
     "forced",
     "forced_backend",
+    "from_environment",
     "set_by_hand",
     "set_default_policy",
     "set_forced",
 ]
-
-_POLICY_NAME = "CUDALINK_POLICY"
-#: The name as ``os.environ`` keeps it.
-_POLICY_KEY = os.environ.encodekey(_POLICY_NAME)
 
 _forced: BackendChoice | None = None
 _policy: str | None = None
@@ -66,12 +64,26 @@ def default_policy() -> str:
     """Return the policy of a `Linker` that names none: the plugin's, else ``CUDALINK_POLICY``, else strict-major."""
     if _policy is not None:
         return _policy
-    # os.environ.get raises and catches a KeyError for a name that is not there, which every link would pay for
-    known = getattr(os.environ, "_data", None)
-    if known is not None and _POLICY_KEY not in known:
-        return DEFAULT_POLICY
-    name = os.environ.get(_POLICY_NAME) or DEFAULT_POLICY
-    return policy_named(name).name
+    name = from_environment("CUDALINK_POLICY")
+    return policy_named(name).name if name else DEFAULT_POLICY
+
+
+def from_environment(name: str) -> str | None:
+    """Return an environment variable, or None.
+
+    Every link asks. ``os.environ.get`` raises and catches a KeyError for a name that is not there, which costs as much
+    as the choice of the backend.
+    """
+    values = getattr(os.environ, "_data", None)
+    if values is not None and _key_in_environment(name) not in values:
+        return None
+    return os.environ.get(name)
+
+
+@cache
+def _key_in_environment(name: str) -> object:
+    """Return the name as ``os.environ`` keeps it: bytes, on Windows text in capitals."""
+    return os.environ.encodekey(name)
 
 
 def set_default_policy(name: str | None) -> str | None:

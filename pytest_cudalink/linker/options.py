@@ -11,7 +11,7 @@ from .._warn import warn
 from ..compat.architectures import parse_architecture
 from ..targets.choice import Backend
 from ..versions import CudaVersion
-from .dispatch import policy_named
+from .dispatch import Decision, policy_named
 
 __all__ = ["DriverOption", "LinkerOptions", "ProgramOptions"]
 
@@ -194,6 +194,11 @@ class LinkerOptions:
     def lto_requested(self) -> bool:
         """Whether link-time optimization or PTX output is requested."""
         return bool(self.link_time_optimization or self.ptx)
+
+    @cached_property
+    def last_decisions(self) -> list[Decision]:
+        """The last decision of the table for a link with these options; empty before the first."""
+        return []
 
     @cached_property
     def _written(self) -> dict[tuple[object, ...], tuple[list[Any], _Warnings]]:

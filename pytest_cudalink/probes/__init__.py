@@ -261,6 +261,8 @@ def driver_version() -> CudaVersion | None:
 
 def device_arch() -> str | None:
     """Architecture of the current context's device, else of device 0; None without a driver or a device."""
+    if _real_driver_version() is None:  # kept: to look for a driver that is not there takes the loader 50 microseconds
+        return None
     device = ctypes.c_int()
     try:
         libcuda.call("cuInit", 0)

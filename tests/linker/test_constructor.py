@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 
@@ -168,6 +169,46 @@ def test_policy_precedence(monkeypatch, no_libraries, sample_code) -> None:
         assert Linker(code, options=options).decision.policy == "newer-driver-ok"
         assert Linker(code, options=options, policy="released").decision.policy == "released"
         forcing.set_default_policy(previous)
+
+
+def test_a_kept_decision_is_for_its_situation_alone(no_libraries, sample_code) -> None:
+    """The same situation has the same decision; another policy, version, driver or kind of input has its own."""
+    options = LinkerOptions(arch="sm_90", check_inputs=False)
+
+    def decide(name: str, driver: str | None, nvjitlink: str, policy: str = "strict-major"):
+        with probes.fake(driver=driver, nvjitlink=nvjitlink):
+            return Linker(sample_code(f"12.9/main.{name}"), options=options, policy=policy).decision
+
+    first = decide("ptx", "13.0", "13.0")
+    assert decide("ptx", "13.0", "13.0") is first
+    assert (first.backend, first.row) == ("nvjitlink", decide("ptx", "13.2", "13.0").row)
+    assert decide("ptx", "13.2", "13.0").driver == (13, 2)
+    assert decide("ptx", "13.0", "13.2").nvjitlink == (13, 2)
+    assert decide("ptx", None, "13.0").driver is None
+    assert decide("ltoir", "13.0", "13.0").inputs_have_ltoir
+    assert decide("ptx", "13.0", "13.0", "released").policy == "released"
+    assert decide("ptx", "12.9", "13.0").backend == "driver"
+    assert decide("ptx", "13.0", "13.0") == first
+
+
+def test_variables_of_the_environment(monkeypatch) -> None:
+    """A variable is seen as soon as it is set, also in an environment that a test replaces."""
+    monkeypatch.delenv("CUDALINK_ODD", raising=False)
+    assert forcing.from_environment("CUDALINK_ODD") is None
+    monkeypatch.setenv("CUDALINK_ODD", "yes")
+    assert forcing.from_environment("CUDALINK_ODD") == "yes"
+    monkeypatch.setattr(os, "environ", {"CUDALINK_ODD": "no"})
+    assert forcing.from_environment("CUDALINK_ODD") == "no"
+    assert forcing.from_environment("CUDALINK_OTHER") is None
+
+
+def test_what_hooks_receive_is_read_once(sample_code) -> None:
+    """A named input is the same object in every event; one without a name has that of its place."""
+    named = sample_code("13.0/main.ptx")
+    assert named.as_link_input(1) is named.as_link_input(2)
+    assert named.as_link_input(1).name == "13.0/main.ptx"
+    unnamed = ObjectCode.from_ptx(named.code)
+    assert [unnamed.as_link_input(number).name for number in (1, 2)] == ["input 1", "input 2"]
 
 
 def test_wrong_policy_in_the_environment(monkeypatch, no_libraries, sample_code) -> None:

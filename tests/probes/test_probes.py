@@ -152,6 +152,20 @@ def test_broken_driver_library_is_an_os_error(monkeypatch, fresh_probes, tmp_pat
     assert probes.device_arch() is None
 
 
+def test_a_missing_driver_is_looked_for_once(monkeypatch, fresh_probes) -> None:
+    """A link without an architecture asks for the device; the loader searches for the driver only the first time."""
+    searches = []
+
+    def library():
+        searches.append(1)
+        raise libcuda.DriverNotFoundError("no CUDA driver")
+
+    monkeypatch.setattr(libcuda, "library", library)
+    assert [probes.device_arch() for _ in range(3)] == [None] * 3
+    assert searches == [1]
+    monkeypatch.undo()
+
+
 ENOENT = os.strerror(errno.ENOENT)
 GERMAN = "Datei oder Verzeichnis nicht gefunden"
 

@@ -70,7 +70,7 @@ class ContainedState(LinkState):
         if answer.code:
             raise self._failure(call, answer.code)
         if answer.image is None:
-            raise self._failure(FETCHED[target][2], answer.fetch_code)
+            raise self._failure(f"nvJitLinkGetLinked{FETCHED[target]}", answer.fetch_code)
         if "error   :" in self.error_log:
             msg = "nvJitLink: nvJitLinkComplete reported success, but its log has errors"
             raise LinkError(msg, backend=self.name, call=call, code=0, error_log=self.error_log, info_log=self.info_log)

@@ -16,12 +16,10 @@ __all__ = ["FETCHED", "INPUT_TYPES", "NvJitLinkState", "can_fetch_ltoir"]
 # nvJitLinkInputType of nvJitLink.h
 INPUT_TYPES = {"cubin": 1, "ptx": 2, "ltoir": 3, "fatbin": 4, "object": 5, "library": 6}
 _MODULE = "cuda.bindings.nvjitlink"
-#: By target: the functions of cuda-bindings that return its size and fetch it, and the second one in nvJitLink.h.
-FETCHED = {
-    "cubin": ("get_linked_cubin_size", "get_linked_cubin", "nvJitLinkGetLinkedCubin"),
-    "ptx": ("get_linked_ptx_size", "get_linked_ptx", "nvJitLinkGetLinkedPtx"),
-    "ltoir": ("get_linked_ltoir_size", "get_linked_ltoir", "nvJitLinkGetLinkedLTOIR"),
-}
+#: Targets as they are spelled in function names of nvJitLink.h.
+FETCHED = {"cubin": "Cubin", "ptx": "Ptx", "ltoir": "LTOIR"}
+#: By target: the functions of cuda-bindings that return its size and fetch it.
+_FETCHERS = {target: (f"get_linked_{target}_size", f"get_linked_{target}") for target in FETCHED}
 
 
 def _bindings() -> Any:
@@ -72,17 +70,19 @@ class NvJitLinkState(LinkState):
 
     def _complete(self, target: str) -> bytes:
         api, handle = self._api, self._handle
-        size_of, fetch, call = FETCHED[target]
-        failing = "nvJitLinkComplete"
+        size_of, fetch = _FETCHERS[target]
+        step = ""
         start_watching()
         try:
             api.complete(handle)
-            failing = call + "Size"
+            step = size_of
             image = bytearray(getattr(api, size_of)(handle))
-            failing = call
+            step = fetch
             getattr(api, fetch)(handle, image)
         except api.nvJitLinkError as error:
-            raise self._failure(failing, error) from error
+            call = f"nvJitLinkGetLinked{FETCHED[target]}"
+            failed = {"": "nvJitLinkComplete", size_of: f"{call}Size", fetch: call}[step]
+            raise self._failure(failed, error) from error
         finally:
             fatal = stop_watching()
         self.read_logs()
