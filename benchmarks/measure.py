@@ -18,6 +18,8 @@ a busy machine slows all of them.
 The two quotients that `limit_ratio` compares with its limit, that of the least times and the median of those of the
 rounds, are both disturbed by a busy machine, but seldom in the same direction; code that became slower raises both. The
 smaller one counts. `limit_difference` does the same with differences. `limit` takes any figure.
+
+``python benchmarks/measure.py .cudalink/bench/linker.json`` prints the figures of a run as a Markdown table.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ __all__ = [
     "difference",
     "environment",
     "fitted_exponent",
+    "markdown",
     "parser",
     "ratio",
     "rounds",
@@ -301,3 +304,19 @@ class Report:
         print(f"figures in {file}")
         sys.stdout.flush()
         return 0 if ok else 1
+
+
+def markdown(content: Mapping[str, Any]) -> str:
+    """Return the rows of a JSON file as a Markdown table, for the documentation."""
+    about = content["environment"]
+    lines = [f"{about['device']}; {about['processor']}, {about['cores']} cores; Python {about['python']}", ""]
+    lines += ["| | | median | quartiles | ratio |", "|---|---|---|---|---|"]
+    for row in content["rows"]:
+        spread = f"{_time(row['low'])} to {_time(row['high'])}"
+        quotient = "" if row["ratio"] is None else f"{row['ratio']:.3f}"
+        lines.append(f"| {row['table']} | {row['name']} | {_time(row['median'])} | {spread} | {quotient} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(markdown(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))))
