@@ -353,3 +353,32 @@ def test_file_name_that_is_not_utf8(compiled, tmp_path) -> None:
     path = tmp_path / os.fsdecode(b"\xff.ptx")
     path.write_bytes(compiled["user", "ptx"].code)
     assert link(compiled["main", "ptx"], ObjectCode.from_ptx(path)).artifact.undefined == ()
+
+
+FATAL = """
+import io, struct
+from elftools.elf.elffile import ELFFile
+from pytest_cudalink.linker import LinkError, sample
+from pytest_cudalink.linker.backends import OPENERS
+
+main, user = (bytearray(code.code) for code in sample.compile_modules("cubin", "sm_90"))
+elf = ELFFile(io.BytesIO(user))
+struct.pack_into("<I", user, elf["e_shoff"] + elf["e_shentsize"] * elf.get_section_index(".debug_frame") + 4, 0xFF)
+state = OPENERS["nvjitlink"](["-arch=sm_90"])
+try:
+    state.add("cubin", bytes(main), "main")
+    state.add("cubin", bytes(user), "user")
+    print(len(state.complete("cubin")))
+except LinkError as error:
+    print(error.call, error.code, str(error))
+"""
+
+
+def test_a_fatal_line_is_a_failure() -> None:
+    """The inputs' checks refuse this cubin; given to nvJitLink all the same, it is read "with success" and a message."""
+    done = subprocess.run([sys.executable, "-c", FATAL], capture_output=True, text=True, check=True)
+    line = "fatal   : Internal error: unexpected reloc section"
+    assert done.stdout.startswith(
+        f"nvJitLinkAddData 0 nvJitLink: nvJitLinkAddData reported success, but it printed '{line}'"
+    )
+    assert done.stderr == f"{line}\n"
