@@ -91,6 +91,14 @@ def test_the_name_that_a_type_obliges_to(toolkit: str, name: str) -> None:
     assert f"has the type of {name}" in the_problem(changed(image, header, "<I", at + len(name)))
 
 
+@pytest.mark.parametrize("toolkit", TOOLKITS)
+def test_the_form_of_packed_code(toolkit: str) -> None:
+    """NvJitLink dies where the word that says where the count follows has other bits than compilers write."""
+    image = SAMPLES[f"{toolkit}/user-sm_100.cubin"]
+    at, _ = content_of(image, ".nv.capmerc.text.user_transform")
+    assert "announces 1073741823 counts, expected 1" in the_problem(changed(image, at + 4, "<I", 0xFFFFFFFF))
+
+
 @pytest.mark.parametrize("name", [".nv.info", ".nv.merc.nv.info"])
 def test_information_about_all_functions(name: str) -> None:
     """NvJitLink dies of such a section that refers to code."""

@@ -287,7 +287,7 @@ bool art_elf_apart(const Elf *elf, Problem *problem) {
 
 static bool symbols_ok(const Elf *elf, const ElfSection *table, Problem *problem) {
   ElfSection names = art_elf_section(elf, table->link);
-  Bytes image = {elf->data, elf->size}, entries;
+  Bytes image = {elf->data, elf->size}, entries = {0};
   if (names.type != SECTION_STRTAB)
     return art_damaged(problem, "%.80s takes its names from %.80s, which is not a string table", table->name,
                        names.name);
@@ -324,7 +324,7 @@ static bool relocations_ok(const Elf *elf, const ElfSection *section, Problem *p
   bool with_addend = section->type != SECTION_REL, mercury = section->type == SECTION_MERC_RELA;
   uint64_t size = with_addend ? ENTRY_RELA : ENTRY_REL;
   bool plain = art_elf_plain_offsets(&target);
-  Bytes entries;
+  Bytes entries = {0};
   if (!art_elf_table(elf, section, size, &entries, problem)) return false;
   for (uint64_t index = 0; index < entries.size / size; index++) {
     ElfRelocation entry = art_elf_relocation(entries.at + index * size, with_addend);

@@ -58,10 +58,10 @@ typedef struct {
 
 static void keep_ptx_symbol(void *context, const char *name, size_t length, unsigned what) {
   Names *names = context;
-  char is = what & PTX_DECLARED                  ? NAME_UNDEFINED
-            : what == (PTX_KERNEL | PTX_DEFINED) ? NAME_BOTH
-            : what & PTX_KERNEL                  ? NAME_KERNEL
-                                                 : NAME_DEFINED;
+  char is = NAME_DEFINED;
+  if (what & PTX_DECLARED) is = NAME_UNDEFINED;
+  else if (what == (PTX_KERNEL | PTX_DEFINED)) is = NAME_BOTH;
+  else if (what & PTX_KERNEL) is = NAME_KERNEL;
   art_record_name(names->writer, names->record, is, name, length);
 }
 

@@ -65,7 +65,7 @@ static bool take_version(Bytes text, uint64_t *at, uint32_t *major, uint32_t *mi
 static bool take_name(Bytes text, uint64_t *at, Bytes *name) {
   uint64_t start = *at;
   if (start >= text.size || !begins_name(text.at[start])) return false;
-  while (++*at < text.size && is_in_name(text.at[*at])) {}
+  for (++*at; *at < text.size && is_in_name(text.at[*at]); ++*at) {}
   *name = (Bytes){text.at + start, *at - start};
   return true;
 }
