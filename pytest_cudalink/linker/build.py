@@ -12,5 +12,5 @@ _NATIVE = Path(__file__).parent / "native"
 
 def libraries(cc: Any) -> list[Any]:
     """Return the libraries to build; `cc` is the module `native.compiler`."""
-    source = (_NATIVE / "fatal.c",)
-    return [cc.SharedLibrary("libcudalink-fatal.so", source, "libcudalink-fatal.so", (_NATIVE,), ("-pthread",))]
+    source = (_NATIVE / "watched.c",)
+    return [cc.SharedLibrary("libcudalink-watched.so", source, "libcudalink-watched.so", (_NATIVE,), ("-pthread",))]

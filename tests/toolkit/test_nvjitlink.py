@@ -375,10 +375,20 @@ except LinkError as error:
 
 
 def test_a_fatal_line_is_a_failure() -> None:
-    """The inputs' checks refuse this cubin; given to nvJitLink all the same, it is read "with success" and a message."""
+    """The inputs' checks refuse this cubin; nvJitLink reads it "with success" and a message."""
     done = subprocess.run([sys.executable, "-c", FATAL], capture_output=True, text=True, check=True)
     line = "fatal   : Internal error: unexpected reloc section"
     assert done.stdout.startswith(
         f"nvJitLinkAddData 0 nvJitLink: nvJitLinkAddData reported success, but it printed '{line}'"
     )
     assert done.stderr == f"{line}\n"
+
+
+def test_names_outlive_the_call_that_passed_them(compiled) -> None:
+    """The library keeps the address of a name and reads it when it completes (measured with 13.0.88)."""
+    name = "n" * 200
+    with Linker(ObjectCode.from_ptx(compiled["main", "ptx"].code, name=name), options=LinkerOptions(arch="sm_90")) as linker:
+        rubbish = [bytes([65 + number % 26]) * 200 for number in range(10_000)]  # takes the memory that is free
+        with pytest.raises(LinkError, match=f"Undefined reference to 'user_transform' in '{name}'"):
+            linker.link()
+    assert len(rubbish) == 10_000

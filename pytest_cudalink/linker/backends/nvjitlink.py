@@ -1,4 +1,4 @@
-"""The nvJitLink backend, through cuda-bindings."""
+"""The nvJitLink backend, through cuda-bindings; `linker.watched` says which calls are made otherwise, and why."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import importlib
 import sys
 from typing import Any
 
+from ... import probes
 from ...versions import CudaVersion
 from ..errors import LinkError
-from ..fatal import start_watching, stop_watching
+from ..watched import Library, library
 from .state import LinkState
 
 __all__ = ["FETCHED", "INPUT_TYPES", "NvJitLinkState", "can_fetch_ltoir"]
@@ -46,57 +47,50 @@ class NvJitLinkState(LinkState):
     def __init__(self, options: list[str]) -> None:
         super().__init__()
         self._api = api = _bindings()
+        self._library: Library = library(probes.nvjitlink().path or "")
+        self._names: list[bytes] = []  # nvJitLink reads them when it completes
         self._handle = 0
         try:
             self._handle = api.create(len(options), options)
         except api.nvJitLinkError as error:
-            raise self._failure("nvJitLinkCreate", error, hint=f"options: {' '.join(options)}") from error
+            hint = f"options: {' '.join(options)}"
+            raise self._failure("nvJitLinkCreate", int(error.status), hint=hint) from error
 
     @property
     def handle(self) -> int:
         return self._handle
 
     def _add(self, kind: str, code: bytes, name: bytes) -> None:
-        api = self._api
-        start_watching()
-        try:
-            api.add_data(self._handle, INPUT_TYPES[kind], code, len(code), name.decode())
-        except api.nvJitLinkError as error:
-            raise self._failure("nvJitLinkAddData", error) from error
-        finally:
-            fatal = stop_watching()
-        if fatal:
-            raise self._false_success("nvJitLinkAddData", f"it printed '{fatal}'")
+        self._names.append(name)
+        result = self._library.add(self._handle, INPUT_TYPES[kind], code, name)
+        if result:
+            raise self._refused("nvJitLinkAddData", result)
 
     def _complete(self, target: str) -> bytes:
         api, handle = self._api, self._handle
+        result = self._library.complete(handle)
+        if result:
+            raise self._refused("nvJitLinkComplete", result)
         size_of, fetch = _FETCHERS[target]
-        step = ""
-        start_watching()
+        step = size_of
         try:
-            api.complete(handle)
-            step = size_of
             image = bytearray(getattr(api, size_of)(handle))
             step = fetch
             getattr(api, fetch)(handle, image)
         except api.nvJitLinkError as error:
-            call = f"nvJitLinkGetLinked{FETCHED[target]}"
-            failed = {"": "nvJitLinkComplete", size_of: f"{call}Size", fetch: call}[step]
-            raise self._failure(failed, error) from error
-        finally:
-            fatal = stop_watching()
+            size = "Size" if step == size_of else ""
+            raise self._failure(f"nvJitLinkGetLinked{FETCHED[target]}{size}", int(error.status)) from error
         self.read_logs()
         if "error   :" in self.error_log:
             # an undefined symbol is reported as success on a thread on which a PTX was refused before (13.0.88)
             raise self._false_success("nvJitLinkComplete", "its log has errors")
-        if fatal:
-            raise self._false_success("nvJitLinkComplete", f"it printed '{fatal}'")
         return bytes(image)
 
     def _release(self) -> None:
         handle, self._handle = self._handle, 0
         if handle:
             self._api.destroy(handle)
+            self._names.clear()
 
     def _read_logs(self) -> None:
         api, handle = self._api, self._handle
@@ -119,10 +113,16 @@ class NvJitLinkState(LinkState):
             info_log=self.info_log,
         )
 
-    def _failure(self, call: str, error: Any, hint: str = "") -> LinkError:
+    def _refused(self, call: str, result: int) -> LinkError:
+        code, fatal = self._library.split(result)
+        return self._failure(call, code) if code else self._false_success(call, f"it printed '{fatal}'")
+
+    def _failure(self, call: str, code: int, hint: str = "") -> LinkError:
         self.read_logs()
-        code = int(error.status)
-        code_name = "NVJITLINK_" + self._api.Result(code).name
+        try:
+            code_name = "NVJITLINK_" + self._api.Result(code).name
+        except ValueError:
+            code_name = "a code that this cuda-bindings does not know"
         return LinkError(
             f"nvJitLink: {call} failed: {code_name} ({code})",
             backend=self.name,

@@ -1,6 +1,6 @@
-/* A watch on what libnvJitLink prints. */
+/* Calls of libnvJitLink that are watched for what it prints. */
 #define _GNU_SOURCE
-#include "fatal.h"
+#include "watched.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -77,17 +77,26 @@ static void replace_stderr(void) {}
 static void restore_stderr(void) {}
 #endif
 
-EXPORT void cudalinkWatchFatal(void) {
+static void begin(void) {
   fatal_line[0] = 0;
-  if (watching) return;
   watching = true;
   replace_stderr();
 }
 
-EXPORT const char *cudalinkFatalLine(void) {
-  if (watching) {
-    watching = false;
-    restore_stderr();
-  }
-  return fatal_line;
+static int end(int result) {
+  watching = false;
+  restore_stderr();
+  return fatal_line[0] ? result | PRINTED_FATAL : result;
 }
+
+EXPORT int cudalinkAddData(AddData *add, void *handle, int type, const void *data, size_t size, const char *name) {
+  begin();
+  return end(add(handle, type, data, size, name));
+}
+
+EXPORT int cudalinkComplete(Complete *complete, void *handle) {
+  begin();
+  return end(complete(handle));
+}
+
+EXPORT const char *cudalinkFatalLine(void) { return fatal_line; }

@@ -1,0 +1,85 @@
+"""Calls of libnvJitLink that cuda-bindings cannot make for us.
+
+Two measurements stand behind this module. nvJitLink 13.0 reads a cubin whose ``.debug_frame`` has another type, prints
+``fatal   : Internal error: unexpected reloc section`` on stderr, and returns success and an image that lacks a part: so
+what it prints is watched. And nvJitLink keeps the address of an input's name until it completes, while cuda-bindings
+passes a copy that is freed when the call returns: so names are passed as bytes that the caller keeps.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from ctypes import c_char_p, c_int, c_size_t, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Library", "library"]
+
+_OURS = Path(__file__).parent / "lib" / "libcudalink-watched.so"
+_PRINTED_FATAL = 1 << 16  # native/watched.h
+
+
+@cache
+def _ours() -> Any:
+    """Return our native library.
+
+    Raises
+    ------
+    RuntimeError
+        If it was not built: on Windows, or when the package was copied and not installed.
+    """
+    if not _OURS.is_file():
+        where = " on Linux" if sys.platform == "win32" else ""
+        msg = f"the linker's native library is not built: {_OURS} is missing; install pytest-cudalink with pip{where}"
+        raise RuntimeError(msg)
+    found = ctypes.CDLL(str(_OURS))
+    found.cudalinkAddData.argtypes = (c_void_p, c_void_p, c_int, c_char_p, c_size_t, c_char_p)
+    found.cudalinkComplete.argtypes = (c_void_p, c_void_p)
+    found.cudalinkFatalLine.restype = c_char_p
+    return found
+
+
+class Library:
+    """The watched functions of one libnvJitLink.
+
+    Parameters
+    ----------
+    add_data, complete : int
+        Addresses of nvJitLinkAddData and nvJitLinkComplete.
+    """
+
+    __slots__ = ("_add", "_add_data", "_complete", "_completes", "_line")
+
+    def __init__(self, add_data: int, complete: int) -> None:
+        ours = _ours()
+        self._add_data, self._completes = add_data, complete
+        self._add, self._complete, self._line = ours.cudalinkAddData, ours.cudalinkComplete, ours.cudalinkFatalLine
+
+    def add(self, handle: int, kind: int, data: bytes, name: bytes) -> int:
+        """Add an input, and return nvJitLink's result; the caller keeps `name` until the handle is destroyed."""
+        result: int = self._add(self._add_data, handle, kind, data, len(data), name)
+        return result
+
+    def complete(self, handle: int) -> int:
+        """Link, and return nvJitLink's result."""
+        result: int = self._complete(self._completes, handle)
+        return result
+
+    def split(self, result: int) -> tuple[int, str]:
+        """Return the result of this thread's last call without our mark, and the fatal line that it printed or ``""``.
+
+        Needed only for a result that is not 0.
+        """
+        if not result & _PRINTED_FATAL:
+            return result, ""
+        return result & ~_PRINTED_FATAL, self._line().decode("utf-8", "replace")
+
+
+@cache
+def library(path: str) -> Library:
+    """Return the functions of the libnvJitLink at a path, which is loaded already."""
+    loaded = ctypes.CDLL(path)
+    functions = (loaded.nvJitLinkAddData, loaded.nvJitLinkComplete)
+    return Library(*(ctypes.cast(function, c_void_p).value or 0 for function in functions))
