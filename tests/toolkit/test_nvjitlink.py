@@ -387,7 +387,8 @@ def test_a_fatal_line_is_a_failure() -> None:
 def test_names_outlive_the_call_that_passed_them(compiled) -> None:
     """The library keeps the address of a name and reads it when it completes (measured with 13.0.88)."""
     name = "n" * 200
-    with Linker(ObjectCode.from_ptx(compiled["main", "ptx"].code, name=name), options=LinkerOptions(arch="sm_90")) as linker:
+    code = ObjectCode.from_ptx(compiled["main", "ptx"].code, name=name)
+    with Linker(code, options=LinkerOptions(arch="sm_90")) as linker:
         rubbish = [bytes([65 + number % 26]) * 200 for number in range(10_000)]  # takes the memory that is free
         with pytest.raises(LinkError, match=f"Undefined reference to 'user_transform' in '{name}'"):
             linker.link()

@@ -184,20 +184,29 @@ def test_a_worker_that_is_killed_between_links(fake, workers) -> None:
     link.close()
 
 
+NO_CHILD = """
+import os, signal, sys
+from pathlib import Path
+from tests.worker.test_worker import linked
+
+came = []
+signal.signal(signal.SIGCHLD, lambda *_: came.append(1))
+assert linked(sys.argv[1], b"!segv").signal == signal.SIGSEGV
+assert linked(sys.argv[1], b"x").image == b"in0x"
+children = [task.read_text() for task in Path("/proc/self/task").glob("*/children")]
+assert not any(children), children
+try:
+    os.waitpid(-1, os.WNOHANG)
+except ChildProcessError:
+    print("no child", came)
+"""
+
+
 def test_it_is_no_child(fake) -> None:
     """wait() does not see the worker, SIGCHLD does not come, and it is in no process list of this one."""
-    came = []
-    before = signal.signal(signal.SIGCHLD, lambda *_: came.append(1))
-    try:
-        assert linked(fake, b"!segv").signal == signal.SIGSEGV
-        assert linked(fake, b"x").image == b"in0x"
-        children = [task.read_text() for task in Path("/proc/self/task").glob("*/children")]
-        assert not any(children)
-        with pytest.raises(ChildProcessError):
-            os.waitpid(-1, os.WNOHANG)
-    finally:
-        signal.signal(signal.SIGCHLD, before)
-    assert came == []
+    command = [sys.executable, "-c", NO_CHILD, fake]  # a process that has no other children
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    assert done.stdout == "no child []\n"
 
 
 def test_its_surroundings(fake, workers, monkeypatch) -> None:
