@@ -108,12 +108,13 @@ BENCHMARKS = ("linker", "growth", "startup", "empty_tests", "emulator", "guardra
 def bench(session: nox.Session) -> None:
     """Measure the speed of everything that has a limit, with and without a GPU; fails beyond a limit. -- NAME chooses.
 
-    The figures are kept as .cudalink/bench/NAME.json.
+    Options, such as --rounds=5, go to every benchmark. The figures are kept as .cudalink/bench/NAME.json.
     """
     released = RELEASES["bench"]
     install(session, *BASE.packages, *released["packages"])
     env = {}
-    names = session.posargs or BENCHMARKS
+    given = [one for one in session.posargs if one.startswith("-")]
+    names = [one for one in session.posargs if one not in given] or BENCHMARKS
     if "stubs" in names:
         tilelang = Path(session.create_tmp()) / "tilelang"
         unpack = ("uv", "pip", "install", "-q", "--no-deps", "--target", str(tilelang), released["stubs"])
@@ -123,7 +124,7 @@ def bench(session: nox.Session) -> None:
     for name in names:
         plot = ("--svg", ".cudalink/bench/growth.svg") if name == "growth" else ()
         try:
-            session.run("python", f"benchmarks/{name}.py", *plot, env=env)
+            session.run("python", f"benchmarks/{name}.py", *plot, *given, env=env)
         except CommandFailed:  # the others are measured all the same
             beyond.append(name)
     if beyond:

@@ -94,7 +94,7 @@ def served(environment: dict[str, str]) -> Iterator[Callable[[], Callable[[], ob
     """Start a child that links; yields what prepares a batch, which times itself."""
     process = subprocess.Popen(
         [sys.executable, __file__, "--serve"],
-        env={**os.environ, **environment},
+        env={**os.environ, **environment, "CUDA_CACHE_DISABLE": "1"},  # links as they are without a GPU
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

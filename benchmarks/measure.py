@@ -181,7 +181,10 @@ def parser(name: str, rounds: int, description: str = "") -> argparse.ArgumentPa
 
 def environment() -> dict[str, Any]:
     """Return what the times depend on: device, driver, processor, Python, libraries, number of distributions."""
-    installed = {one.metadata["Name"].lower(): one.version for one in metadata.distributions() if one.metadata["Name"]}
+    installed: dict[str, str] = {}
+    for one in metadata.distributions():
+        if one.metadata["Name"]:
+            installed.setdefault(one.metadata["Name"].lower(), one.version)  # the first on the path is imported
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": device(),

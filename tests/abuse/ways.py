@@ -129,16 +129,32 @@ def _raw_link() -> Callable[[Subject, bytes], Outcome]:
     return use
 
 
-def _raw_load(function: str, unload: str, extra: tuple[Any, ...]) -> Callable[[Subject, bytes], Outcome]:
+# a load takes no size: what a damaged header claims may lie behind the buffer, where memory ends
+
+
+def _load_module() -> Callable[[Subject, bytes], Outcome]:
     cuda = _driver()
 
     def use(_: Subject, data: bytes) -> Outcome:
         module = ctypes.c_void_p()
-        # a load takes no size: what a damaged header claims may lie behind the buffer, where memory ends
-        if getattr(cuda, function)(ctypes.byref(module), data, *extra):
+        if cuda.cuModuleLoadData(ctypes.byref(module), data):
             return Outcome.REFUSED_BY_LIBRARY
-        assert getattr(cuda, unload)(module) == 0
+        assert cuda.cuModuleUnload(module) == 0
         return Outcome.ACCEPTED
+
+    return use
+
+
+def _load_library() -> Callable[[Subject, bytes], Outcome]:
+    cuda = _driver()
+
+    def use(_: Subject, data: bytes) -> Outcome:
+        library, module = ctypes.c_void_p(), ctypes.c_void_p()
+        if cuda.cuLibraryLoadData(ctypes.byref(library), data, None, None, 0, None, None, 0):
+            return Outcome.REFUSED_BY_LIBRARY
+        refused = cuda.cuLibraryGetModule(ctypes.byref(module), library)  # the load itself is lazy
+        assert cuda.cuLibraryUnload(library) == 0
+        return Outcome.REFUSED_BY_LIBRARY if refused else Outcome.ACCEPTED
 
     return use
 
@@ -146,22 +162,11 @@ def _raw_load(function: str, unload: str, extra: tuple[Any, ...]) -> Callable[[S
 _DRIVER_KINDS: Final = frozenset({"cubin", "ptx", "fatbin", "object", "library"})
 _ALL_KINDS: Final = _DRIVER_KINDS | {"ltoir"}
 _LOADED: Final = frozenset({"cubin", "ptx", "fatbin"})
-_NO_OPTIONS: Final = (None, None, 0, None, None, 0)
 
 WAYS: Final = {
     "nvjitlink": Way("Linker, nvjitlink, contained", _ALL_KINDS, partial(_linker, "nvjitlink"), emulated=False),
     "driver": Way("Linker, emulated driver", _DRIVER_KINDS, partial(_linker, "driver"), emulated=True),
     "raw": Way("cuLinkAddData, emulated driver", _ALL_KINDS, _raw_link, emulated=True),
-    "load": Way(
-        "cuModuleLoadData, emulated driver",
-        _LOADED,
-        partial(_raw_load, "cuModuleLoadData", "cuModuleUnload", ()),
-        emulated=True,
-    ),
-    "library": Way(
-        "cuLibraryLoadData, emulated driver",
-        _LOADED,
-        partial(_raw_load, "cuLibraryLoadData", "cuLibraryUnload", _NO_OPTIONS),
-        emulated=True,
-    ),
+    "load": Way("cuModuleLoadData, emulated driver", _LOADED, _load_module, emulated=True),
+    "library": Way("cuLibraryLoadData, emulated driver", _LOADED, _load_library, emulated=True),
 }
