@@ -147,7 +147,13 @@ class RecordKeys(Directive):
         return [table(["event", "key", "type", "meaning"], rows)]
 
 
+def skip_fields(_app: Sphinx, _what: str, _name: str, member: object, _skip: bool, _options: object) -> bool | None:
+    """Leave out the fields of a named tuple: its docstring has them under "Attributes"."""
+    return True if type(member).__name__ == "_tuplegetter" else None
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("autodoc-skip-member", skip_fields)
     app.add_directive("dispatch-tables", DispatchTables)
     app.add_directive("settings-table", SettingsTable)
     app.add_directive("cell-keys", CellKeys)
