@@ -318,7 +318,10 @@ begun = threading.Event()
 
 def links():
     for linker in linkers:
-        linker.link()
+        try:
+            linker.link()
+        except RuntimeError:  # closed at exit; a daemon thread that prints then is Python's own fatal error
+            return
         begun.set()
 
 threading.Thread(target=links, daemon=True).start()
