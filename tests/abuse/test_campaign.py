@@ -34,11 +34,11 @@ sys.exit(not abuse.campaign("faulty", 12, 1, 2, (__file__,)))
 """
 
 
-def run(tmp_path: Path, deed: str) -> subprocess.CompletedProcess[str]:
+def run(tmp_path: Path, deed: str, hang: int = 60) -> subprocess.CompletedProcess[str]:
     """Run a campaign of 12 inputs in two processes, each of which does `deed` for each input."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.format(deed=deed), encoding="utf-8")
-    env = {"PYTHONPATH": str(ROOT), "CUDALINK_ABUSE_HANG": "5"}
+    env = {"PYTHONPATH": str(ROOT), "CUDALINK_ABUSE_HANG": str(hang)}
     return subprocess.run([sys.executable, program], capture_output=True, text=True, check=False, env=env)
 
 
@@ -59,7 +59,7 @@ def test_sound_campaign(tmp_path: Path) -> None:
     ids=["signal", "hang", "unexpected", "exit"],
 )
 def test_a_failure_is_seen_and_the_rest_is_tried(tmp_path: Path, deed: str, said: str) -> None:
-    done = run(tmp_path, deed)
+    done = run(tmp_path, deed, hang=6 if "sleep" in deed else 60)
     assert done.returncode == 1
     assert re.search(said, done.stdout), done.stdout + done.stderr
 
