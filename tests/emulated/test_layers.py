@@ -113,6 +113,15 @@ def problems(folder: Path, order: list[str] | None = None) -> list[str]:
     return [*chain.from_iterable(check(folder, order) for check in checks), *overlong(folder)]
 
 
+def broken(tmp_path: Path, source: Path, name: str, added: str, order: list[str] | None = None) -> str:
+    """Return the only problem of a copy of a folder of C in which something was added to one file."""
+    folder = Path(shutil.copytree(source, tmp_path / "native"))
+    with (folder / name).open("a", encoding="utf-8") as file:
+        file.write(added)
+    (found,) = problems(folder, order)
+    return found
+
+
 def test_floors() -> None:
     """No file looks up, none is too long, and whoever offers something says so in its own header."""
     assert problems(NATIVE) == []
@@ -130,10 +139,7 @@ def test_floors() -> None:
 )
 def test_what_breaks_the_reader(tmp_path: Path, name: str, added: str, problem: str) -> None:
     """The reader knows nothing of the driver."""
-    folder = Path(shutil.copytree(READER, tmp_path / "native"))
-    with (folder / name).open("a", encoding="utf-8") as file:
-        file.write(added)
-    (found,) = problems(folder, reader_order())
+    found = broken(tmp_path, READER, name, added, reader_order())
     assert re.fullmatch(problem if "lines" in problem else re.escape(problem), found)
 
 
@@ -162,10 +168,7 @@ def test_other_c_is_short(folder: Path) -> None:
 )
 def test_what_breaks_them(tmp_path: Path, name: str, added: str, problem: str) -> None:
     """Each way to leave the floors is seen."""
-    folder = Path(shutil.copytree(NATIVE, tmp_path / "native"))
-    with (folder / name).open("a", encoding="utf-8") as file:
-        file.write(added)
-    (found,) = problems(folder)
+    found = broken(tmp_path, NATIVE, name, added)
     assert re.fullmatch(problem if "nvml" in name else re.escape(problem), found)
 
 
