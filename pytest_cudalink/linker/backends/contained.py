@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from ... import probes
 from ...worker import TIMEOUT, Answer, Link
 from ..errors import LinkError
-from .nvjitlink import FETCHED, INPUT_TYPES
-from .state import LinkState
+from .nvjitlink import FETCHED, INPUT_TYPES, NvJitLinkErrors
 
 __all__ = ["ContainedState"]
 
 _TARGETS = tuple(FETCHED)
 
 
-class ContainedState(LinkState):
+class ContainedState(NvJitLinkErrors):
     """One nvJitLink handle in a worker process.
 
     Parameters
@@ -30,8 +29,6 @@ class ContainedState(LinkState):
     WorkerError
         If no worker can be started.
     """
-
-    name = "nvjitlink"
 
     def __init__(self, options: list[str]) -> None:
         super().__init__()
@@ -71,9 +68,7 @@ class ContainedState(LinkState):
             raise self._failure(call, answer.code)
         if answer.image is None:
             raise self._failure(f"nvJitLinkGetLinked{FETCHED[target]}", answer.fetch_code)
-        if "error   :" in self.error_log:
-            msg = "nvJitLink: nvJitLinkComplete reported success, but its log has errors"
-            raise LinkError(msg, backend=self.name, call=call, code=0, error_log=self.error_log, info_log=self.info_log)
+        self._refuse_logged_errors(call)
         return answer.image
 
     def _release(self) -> None:
@@ -85,24 +80,6 @@ class ContainedState(LinkState):
     def _keep_logs(self, answer: Answer) -> None:
         for which, text in (("error_log", answer.error_log), ("info_log", answer.info_log)):
             setattr(self, which, getattr(self, which) + text)
-
-    def _failure(self, call: str, code: int, hint: str = "") -> LinkError:
-        from cuda.bindings import nvjitlink
-
-        try:
-            code_name = "NVJITLINK_" + nvjitlink.Result(code).name
-        except ValueError:
-            code_name = "a code that this cuda-bindings does not know"
-        return LinkError(
-            f"nvJitLink: {call} failed: {code_name} ({code})",
-            backend=self.name,
-            call=call,
-            code=code,
-            code_name=code_name,
-            error_log=self.error_log,
-            info_log=self.info_log,
-            hint=hint,
-        )
 
     def _ended(self, call: str, answer: Answer, hint: str = "", input_name: str | None = None) -> LinkError:
         if answer.hung:

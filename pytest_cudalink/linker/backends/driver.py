@@ -182,7 +182,7 @@ class DriverLinkState(LinkState):
         If no driver is installed.
     """
 
-    name = "driver"
+    name = library = "driver"
 
     def __init__(self, options: list[DriverOption], allocate: Callable[[int], Block] | None = None) -> None:
         super().__init__()
@@ -296,11 +296,7 @@ class DriverLinkState(LinkState):
             raise self._refused("cuLinkComplete", result)
         code = ctypes.string_at(image.value or 0, size.value)
         self.read_logs()
-        if "error   :" in self.error_log:  # some drivers report success for an undefined symbol
-            msg = "driver: cuLinkComplete reported success, but its log has errors"
-            raise LinkError(
-                msg, backend=self.name, call="cuLinkComplete", code=0, error_log=self.error_log, info_log=self.info_log
-            )
+        self._refuse_logged_errors("cuLinkComplete")  # some drivers report success for an undefined symbol
         return code
 
     def _release(self) -> None:
@@ -356,13 +352,4 @@ class DriverLinkState(LinkState):
 
     def _failure(self, error: libcuda.DriverError, hint: str = "") -> LinkError:
         self.read_logs()
-        return LinkError(
-            f"driver: {error}",
-            backend=self.name,
-            call=error.function,
-            code=error.code,
-            code_name=error.name,
-            error_log=self.error_log,
-            info_log=self.info_log,
-            hint=hint,
-        )
+        return self._link_error(f"{self.library}: {error}", error.function, error.code, error.name, hint)

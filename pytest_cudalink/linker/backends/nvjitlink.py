@@ -12,7 +12,7 @@ from ..errors import LinkError
 from ..watched import Library, library
 from .state import LinkState
 
-__all__ = ["FETCHED", "INPUT_TYPES", "NvJitLinkState", "can_fetch_ltoir"]
+__all__ = ["FETCHED", "INPUT_TYPES", "NvJitLinkErrors", "NvJitLinkState", "can_fetch_ltoir"]
 
 # nvJitLinkInputType of nvJitLink.h
 INPUT_TYPES = {"cubin": 1, "ptx": 2, "ltoir": 3, "fatbin": 4, "object": 5, "library": 6}
@@ -28,7 +28,22 @@ def _bindings() -> Any:
     return sys.modules.get(_MODULE) or importlib.import_module(_MODULE)
 
 
-class NvJitLinkState(LinkState):
+class NvJitLinkErrors(LinkState):
+    """What the links on nvJitLink have in common, in this process or in a link worker: their errors."""
+
+    name = "nvjitlink"
+    library = "nvJitLink"
+
+    def _failure(self, call: str, code: int, hint: str = "") -> LinkError:
+        self.read_logs()
+        try:
+            code_name = "NVJITLINK_" + _bindings().Result(code).name
+        except ValueError:
+            code_name = "a code that this cuda-bindings does not know"
+        return self._link_error(f"{self.library}: {call} failed: {code_name} ({code})", call, code, code_name, hint)
+
+
+class NvJitLinkState(NvJitLinkErrors):
     """One nvJitLink handle.
 
     Parameters
@@ -42,12 +57,10 @@ class NvJitLinkState(LinkState):
         If nvJitLink refuses the options.
     """
 
-    name = "nvjitlink"
-
     def __init__(self, options: list[str]) -> None:
         super().__init__()
         self._api = api = _bindings()
-        self._library: Library = library(probes.nvjitlink().path or "")
+        self._functions: Library = library(probes.nvjitlink().path or "")
         self._names: list[bytes] = []  # nvJitLink reads them when it completes
         self._handle = 0
         try:
@@ -62,13 +75,13 @@ class NvJitLinkState(LinkState):
 
     def _add(self, kind: str, code: bytes, name: bytes) -> None:
         self._names.append(name)
-        result = self._library.add(self._handle, INPUT_TYPES[kind], code, name)
+        result = self._functions.add(self._handle, INPUT_TYPES[kind], code, name)
         if result:
             raise self._refused("nvJitLinkAddData", result)
 
     def _complete(self, target: str) -> bytes:
         api, handle = self._api, self._handle
-        result = self._library.complete(handle)
+        result = self._functions.complete(handle)
         if result:
             raise self._refused("nvJitLinkComplete", result)
         size_of, fetch = _FETCHERS[target]
@@ -81,9 +94,8 @@ class NvJitLinkState(LinkState):
             size = "Size" if step == size_of else ""
             raise self._failure(f"nvJitLinkGetLinked{FETCHED[target]}{size}", int(error.status)) from error
         self.read_logs()
-        if "error   :" in self.error_log:
-            # an undefined symbol is reported as success on a thread on which a PTX was refused before (13.0.88)
-            raise self._false_success("nvJitLinkComplete", "its log has errors")
+        # an undefined symbol is reported as success on a thread on which a PTX was refused before (13.0.88)
+        self._refuse_logged_errors("nvJitLinkComplete")
         return bytes(image)
 
     def _release(self) -> None:
@@ -102,37 +114,12 @@ class NvJitLinkState(LinkState):
             api.get_info_log(handle, text := bytearray(size))
             self.info_log = text.rstrip(b"\0").decode("utf-8", "replace")
 
-    def _false_success(self, call: str, finding: str) -> LinkError:
-        self.read_logs()
-        return LinkError(
-            f"nvJitLink: {call} reported success, but {finding}",
-            backend=self.name,
-            call=call,
-            code=0,
-            error_log=self.error_log,
-            info_log=self.info_log,
-        )
-
     def _refused(self, call: str, result: int) -> LinkError:
-        code, fatal = self._library.split(result)
-        return self._failure(call, code) if code else self._false_success(call, f"it printed '{fatal}'")
-
-    def _failure(self, call: str, code: int, hint: str = "") -> LinkError:
+        code, fatal = self._functions.split(result)
+        if code:
+            return self._failure(call, code)
         self.read_logs()
-        try:
-            code_name = "NVJITLINK_" + self._api.Result(code).name
-        except ValueError:
-            code_name = "a code that this cuda-bindings does not know"
-        return LinkError(
-            f"nvJitLink: {call} failed: {code_name} ({code})",
-            backend=self.name,
-            call=call,
-            code=code,
-            code_name=code_name,
-            error_log=self.error_log,
-            info_log=self.info_log,
-            hint=hint,
-        )
+        return self._false_success(call, f"it printed '{fatal}'")
 
 
 def can_fetch_ltoir(version: CudaVersion) -> str:

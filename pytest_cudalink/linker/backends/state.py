@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from ..errors import LinkError
 
 __all__ = ["LinkState"]
 
@@ -17,12 +20,19 @@ class LinkState(ABC):
 
     Attributes
     ----------
+    name : str
+        The backend, ``"driver"`` or ``"nvjitlink"``.
+    library : str
+        The library as messages call it.
     lock : threading.RLock
         Held during every call to the library. The same thread may take it again: garbage collection can close a linker
         at any point.
     error_log, info_log : str
         The logs as they were last read.
     """
+
+    name: ClassVar[str]
+    library: ClassVar[str]
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -79,6 +89,30 @@ class LinkState(ABC):
                 self._release()
             finally:
                 self.lock.release()
+
+    def _link_error(
+        self, summary: str, call: str, code: int | None = None, code_name: str = "", hint: str = ""
+    ) -> LinkError:
+        """Return the error of a call of the library, with the logs as they were last read."""
+        return LinkError(
+            summary,
+            backend=self.name,
+            call=call,
+            code=code,
+            code_name=code_name,
+            error_log=self.error_log,
+            info_log=self.info_log,
+            hint=hint,
+        )
+
+    def _false_success(self, call: str, finding: str) -> LinkError:
+        """Return the error of a call that reported success and failed all the same."""
+        return self._link_error(f"{self.library}: {call} reported success, but {finding}", call, 0)
+
+    def _refuse_logged_errors(self, call: str) -> None:
+        """Raise LinkError if the library reported success and logged an error, as of an undefined symbol."""
+        if "error   :" in self.error_log:
+            raise self._false_success(call, "its log has errors")
 
     @staticmethod
     def _closed(what: str) -> RuntimeError:
