@@ -15,34 +15,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ctypes import byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p
+from ctypes import byref, c_int, c_uint64, c_void_p
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import measure
+from linker import driven, driver_in_context
 
+ARCH = "sm_90"
 ROUNDS = 60
 CHECKS_LIMIT = 1.02
 LOAD_LIMIT = 10.0  # milliseconds, with 500 look-ups of functions
 LINKS_OF_A_ROUND = 5
 QUESTIONS = 500
-
-
-def driven(driver: Any, codes: list[tuple[bytes, bytes]]) -> None:
-    """Link through cuLink* with both logs, as libraries do."""
-    size = c_size_t()
-    logs = [ctypes.create_string_buffer(4096) for _ in range(2)]
-    keys = (c_int * 4)(3, 4, 5, 6)
-    values = (c_void_p * 4)(ctypes.addressof(logs[0]), 4096, ctypes.addressof(logs[1]), 4096)
-    state, image = c_void_p(), c_void_p()
-    assert driver.cuLinkCreate_v2(4, keys, values, byref(state)) == 0
-    for code, name in codes:
-        assert driver.cuLinkAddData_v2(state, 1, c_char_p(code), c_size_t(len(code)), name, 0, None, None) == 0
-    assert driver.cuLinkComplete(state, byref(image), byref(size)) == 0
-    ctypes.string_at(image, size.value)
-    assert driver.cuLinkDestroy(state) == 0
 
 
 def load() -> None:
@@ -60,18 +46,15 @@ def serve() -> None:
     """Time a batch of links for each line on standard input, and print the seconds."""
     from pytest_cudalink.linker import sample
 
-    driver, context = ctypes.CDLL("libcuda.so.1"), c_void_p()
-    assert driver.cuInit(0) == 0
-    assert driver.cuDevicePrimaryCtxRetain(byref(context), 0) == 0
-    assert driver.cuCtxSetCurrent(context) == 0
-    codes = [(code.code + b"\0", code.name.encode()) for code in sample.compile_modules("ptx", "sm_90")]
-    driven(driver, codes)
+    driver = driver_in_context()
+    codes = [(code.code + b"\0", code.name.encode()) for code in sample.compile_modules("ptx", ARCH)]
+    driven(driver, "ptx", codes, ARCH)
     gc.disable()
     print("ready", flush=True)
     for _ in sys.stdin:
         start = time.perf_counter()
         for _ in range(LINKS_OF_A_ROUND):
-            driven(driver, codes)
+            driven(driver, "ptx", codes, ARCH)
         print(time.perf_counter() - start, flush=True)
 
 

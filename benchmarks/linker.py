@@ -80,6 +80,15 @@ def driven(driver: ctypes.CDLL, kind: str, codes: list[tuple[bytes, bytes]], arc
     return linked
 
 
+def driver_in_context() -> ctypes.CDLL:
+    """Return the driver, initialized, with the primary context of its first device current."""
+    driver, context = ctypes.CDLL("libcuda.so.1"), c_void_p()
+    assert driver.cuInit(0) == 0
+    assert driver.cuDevicePrimaryCtxRetain(byref(context), 0) == 0
+    assert driver.cuCtxSetCurrent(context) == 0
+    return driver
+
+
 def makers(library: Any, kind: str, codes: tuple[ObjectCode, ...]) -> Callable[[], list[Any]]:
     """Return what makes the object codes of a library, ours or cuda.core's."""
     make = getattr(library, f"from_{kind}")
@@ -130,10 +139,7 @@ def driver_rows(kind: str, arch: str, codes: tuple[ObjectCode, ...]) -> Iterator
     """Yield the ways of linking on the driver, which links no LTO-IR; its primary context is made current."""
     if kind not in DRIVER_TYPES:
         return
-    driver, context = ctypes.CDLL("libcuda.so.1"), c_void_p()
-    assert driver.cuInit(0) == 0
-    assert driver.cuDevicePrimaryCtxRetain(byref(context), 0) == 0
-    assert driver.cuCtxSetCurrent(context) == 0
+    driver = driver_in_context()
     terminated = [(code.code + b"\0" * (kind == "ptx"), code.name.encode()) for code in codes]
     yield DRIVER_DIRECT, partial(driven, driver, kind, terminated, arch)
     yield DRIVER, partial(ours, partial(list, codes), LinkerOptions(arch=arch), "driver")
