@@ -2,8 +2,7 @@
 
     python -m tests.emulated.checkers {plain,valgrind,valgrind-short,sanitizers,threads,leaks,fuzz} [--rounds N]
 
-Exit code 0: nothing was found. Used by the tests and by the sessions ``valgrind``, ``sanitizers``, ``leaks`` and
-``fuzz-driver``.
+Exit code 0: nothing was found. Used by the tests and by the sessions ``valgrind``, ``sanitizers`` and ``leaks``.
 """
 
 from __future__ import annotations
