@@ -180,3 +180,11 @@ def test_a_fork(toolkit, samples) -> None:
                 os._exit(0 if other.link("cubin").code else 1)
         assert os.waitpid(pid, 0)[1] == 0
         assert linker.link("cubin").code
+
+
+@pytest.mark.parametrize("value", ["1", "true", "YES"])
+def test_a_wrong_value_in_the_environment(value, monkeypatch) -> None:
+    """What looks like a request for containment is not passed over in silence."""
+    monkeypatch.setenv("CUDALINK_CONTAIN", value)
+    with pytest.raises(ValueError, match=f"CUDALINK_CONTAIN is '{value}'; expected yes or no"):
+        opener("nvjitlink", contain=False)

@@ -22,15 +22,23 @@ CONTAIN: Final = "CUDALINK_CONTAIN"
 OPENERS: Final[dict[Backend, Callable[[Any], LinkState]]] = {"driver": DriverLinkState, "nvjitlink": NvJitLinkState}
 
 
+def _contained_by_environment() -> bool:
+    value = os.environ.get(CONTAIN, "")
+    if value not in ("", "no", "yes"):
+        msg = f"{CONTAIN} is {value!r}; expected yes or no; set one of them, or unset it"
+        raise ValueError(msg)
+    return value == "yes"
+
+
 def opener(backend: Backend, *, contain: bool) -> Callable[[Any], LinkState]:
     """Return what opens a link on a backend: `OPENERS`, or a link worker if links are contained.
 
     Raises
     ------
     ValueError
-        If the driver must be contained and is a real one.
+        If the driver must be contained and is a real one; if the variable has another value than ``yes`` or ``no``.
     """
-    if backend == "nvjitlink" and (contain or os.environ.get(CONTAIN) == "yes"):
+    if backend == "nvjitlink" and (contain or _contained_by_environment()):
         from .contained import ContainedState
 
         return ContainedState
