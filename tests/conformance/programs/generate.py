@@ -1,0 +1,260 @@
+"""Making a random program from a seed, the same with every release of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, TypeVar
+
+from . import arguments
+from .api import FUNCTIONS, KINDS, MAKERS, THEMES, Function
+from .execute import Program
+
+__all__ = ["Generator", "Handle", "generate"]
+
+T = TypeVar("T")
+
+#: Whose end takes everything else with it.
+_ENDS = ("cuCtxDestroy_v2", "cuDevicePrimaryCtxReset_v2", "cuDevicePrimaryCtxRelease_v2", "cuCtxDetach")
+_BY_SYMBOL = {function.symbol: function for function in reversed(FUNCTIONS)}
+
+
+@dataclass
+class Handle:
+    """A value that a call of the program gives, and what the generator remembers of it."""
+
+    kind: str
+    reference: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class Generator:
+    """A program in the making."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.program: Program = []
+        self.live: dict[str, list[Handle]] = {}
+        self.dead: dict[str, list[Handle]] = {}
+        self.call: list[Any] = []
+        self.pending: list[Handle] = []
+        self.gone: list[Handle] = []
+        self.outs = 0
+        self.careful = True
+        self.depth = 0
+        self.lost_context = False
+        self.facts: dict[str, Any] = {}
+
+    # chance, by nothing but random(), which no release of Python changes
+
+    def chance(self, share: float) -> bool:
+        """True in this share of the cases."""
+        return self.random.random() < share
+
+    def pick(self, several: Sequence[T]) -> T:
+        """One of several."""
+        return several[int(self.random.random() * len(several))]
+
+    def weighted(self, several: Sequence[tuple[float, T]]) -> T:
+        """One of several by weight."""
+        place = self.random.random() * sum(weight for weight, _ in several)
+        for weight, one in several:
+            place -= weight
+            if place < 0:
+                return one
+        return several[-1][1]
+
+    def wrong(self, share: float = 0.35) -> bool:
+        """True where this argument is to be invalid."""
+        return not self.careful and self.chance(share)
+
+    def number(self, valid: Sequence[int], invalid: Sequence[int] = ()) -> int:
+        """A valid number, sometimes an invalid one."""
+        return self.pick(invalid) if invalid and self.wrong() else self.pick(valid)
+
+    # arguments of the call in the making
+
+    def push(self, argument: Any) -> None:
+        """Append an argument."""
+        self.call.append(argument)
+        self.outs += self._outs(argument)
+
+    def _outs(self, argument: Any) -> int:
+        if not isinstance(argument, list):
+            return 0
+        if argument[0] in ("o", "io"):
+            return 1
+        if argument[0] == "S":
+            return (len(argument[3]) if len(argument) > 3 else 0) + sum(map(self._outs, argument[2].values()))
+        if argument[0] in ("A", "P"):
+            return sum(map(self._outs, argument[1]))
+        return sum(map(self._outs, argument[2])) if argument[0] == "L" else 0
+
+    def make(self, kind: str, place: int, **facts: Any) -> Handle:
+        """Note that the call gives a handle as its value number `place`."""
+        handle = Handle(kind, f"${len(self.program)}" + (f".{place}" if place else ""), facts)
+        self.pending.append(handle)
+        return handle
+
+    def out(self, letter: str, count: int | None = None) -> list[Any]:
+        """Room for values."""
+        return ["o", letter] if count is None else ["o", letter, count]
+
+    def need(self, kind: str) -> Handle | None:
+        """A live handle of a kind; a call that makes one goes in front when there is none."""
+        if not self.live.get(kind) and kind in MAKERS and self.depth < 3:
+            self.emit(_BY_SYMBOL[self.pick(MAKERS[kind].split())], careful=True)
+        handles = self.live.get(kind)
+        if not handles:
+            return None
+        # younger ones more often
+        return handles[-1] if self.chance(0.5) else self.pick(handles)
+
+    def handle(self, kind: str, optional: bool = False) -> Any:
+        """A handle as an argument: mostly alive."""
+        if optional and self.chance(0.35):
+            return self.pick((0, 0, 0, 1, 2)) if kind == "stream" else 0
+        if not self.careful and self.chance(0.3):
+            what = self.random.random()
+            if what < 0.5:
+                return 0
+            if what < 0.64 and self.dead.get(kind):
+                return self.pick(self.dead[kind]).reference
+            if 0.64 <= what < 0.73:
+                others = [one for name in KINDS for one in self.live.get(name, ()) if name != kind]
+                if others:
+                    return self.pick(others).reference
+            if 0.73 <= what < 0.75:
+                return self.pick((16, 4096, 3735928559))
+        found = self.need(kind)
+        return found.reference if found else 0
+
+    def pointer(self, kinds: Sequence[str] = ("dptr", "mptr", "aptr", "va")) -> tuple[Any, int]:
+        """A pointer to device memory and its size."""
+        if self.wrong(0.2):
+            return self.handle(self.pick(kinds)), 64
+        alive = [one for kind in kinds for one in self.live.get(kind, ())]
+        found = self.pick(alive) if alive else self.need(kinds[0])
+        return (found.reference, found.facts.get("size", 64)) if found else (0, 64)
+
+    def of_type(self, kind: str, **facts: Any) -> Handle | None:
+        """A live handle of which these facts are true; None without one."""
+        found = [one for one in self.live.get(kind, ()) if all(one.facts.get(k) == v for k, v in facts.items())]
+        return self.pick(found) if found else None
+
+    # calls
+
+    def emit(self, function: Function, careful: bool | None = None) -> None:
+        """Append a call of a function, and in front of it what makes its handles."""
+        saved = self.call, self.pending, self.gone, self.outs, self.careful, self.facts
+        self.depth += 1
+        careful = self.chance(0.75) if careful is None else careful
+        # what is missing is made first, so that the number of this call is known
+        self.careful = careful
+        for _ in range(4):
+            before = len(self.program)
+            state = self.random.getstate()
+            self.call, self.pending, self.gone, self.outs, self.facts = [function.symbol], [], [], 0, {}
+            for parameter in function.parameters:
+                self.parameter(parameter)
+            if len(self.program) == before:
+                break
+            self.random.setstate(state)
+        else:
+            self.pending = []
+        self.program.append(self.call)
+        for handle in self.pending:
+            handle.facts = {**self.facts, **handle.facts}
+            self.live.setdefault(handle.kind, []).append(handle)
+        for handle in self.gone:
+            if handle in self.live.get(handle.kind, []):
+                self.live[handle.kind].remove(handle)
+                self.dead.setdefault(handle.kind, []).append(handle)
+        symbol = function.symbol
+        if symbol in _ENDS and self.chance(0.7):
+            for kind, handles in self.live.items():
+                self.dead.setdefault(kind, []).extend(handles)
+                self.live[kind] = []
+        if symbol in ("cuCtxPopCurrent_v2", *_ENDS):
+            self.lost_context = True
+        elif symbol.startswith("cuCtxCreate") or symbol == "cuCtxPushCurrent_v2":
+            self.lost_context = False
+        elif symbol == "cuCtxSetCurrent":
+            self.lost_context = self.call[1] == 0
+        self.depth -= 1
+        self.call, self.pending, self.gone, self.outs, self.careful, self.facts = saved
+
+    def parameter(self, text: str) -> None:
+        """Push what a word of the table stands for."""
+        sign, rest = text[0], text[1:]
+        if text.startswith("n("):
+            valid, _, invalid = text[2:-1].partition("|")
+            self.push(self.number([int(x) for x in valid.split(",")], [int(x) for x in invalid.split(",") if x]))
+        elif sign == "@":
+            name, _, detail = rest.partition(":")
+            made = getattr(arguments, name)(self, *([detail] if detail else []))
+            if made is not None:
+                self.push(made)
+        elif sign == ">":
+            known = rest.startswith("=")
+            kind = rest.removeprefix("=")
+            if self.wrong(0.06):
+                self.push(0)
+            elif kind in KINDS:
+                self.make(kind, self.outs)
+                self.push(self.out(("H" if known else "h") + KINDS[kind]))
+            elif kind == "x4":
+                self.push(self.out("X", 4))
+            else:
+                self.push(self.out(kind[0], int(kind[1:])) if len(kind) > 1 else self.out(kind))
+        elif sign == "~":
+            reference = self.handle(rest)
+            self.gone += [one for one in self.live.get(rest, ()) if one.reference == reference]
+            self.push(reference)
+        elif text == "dev":
+            self.push(self.number((0,), (1, -1, 99)))
+        elif sign == "?":
+            self.push(self.handle(rest, optional=True))
+        else:
+            self.push(self.handle(text))
+
+
+def _start(generator: Generator) -> None:
+    """The calls that most programs begin with."""
+    if not generator.chance(0.02):
+        generator.emit(_BY_SYMBOL["cuInit"], careful=True)
+    how = generator.random.random()
+    if how < 0.05:
+        return
+    if how < 0.55:
+        generator.emit(_BY_SYMBOL["cuDevicePrimaryCtxRetain"], careful=True)
+        generator.program.append(["cuCtxSetCurrent", f"${len(generator.program) - 1}"])
+    else:
+        generator.emit(_BY_SYMBOL[generator.pick(MAKERS["ctx"].split()[:2])], careful=True)
+
+
+def generate(seed: int, length: int = 40, theme: str | None = None) -> tuple[str, Program]:
+    """The theme and the calls of a seed's program."""
+    generator = Generator(seed)
+    theme = theme or generator.weighted([(share, name) for name, (share, _) in THEMES.items()])
+    groups = THEMES[theme][1]
+    per_group: dict[str, int] = {}
+    for function in FUNCTIONS:
+        per_group[function.group] = per_group.get(function.group, 0) + function.weight
+    # a program has some groups only, so that it comes to states which need several calls
+    chosen = {name: weight for name, weight in groups.items() if weight >= 8 or generator.chance(0.6)}
+    table = [
+        (chosen[function.group] * function.weight / per_group[function.group], function)
+        for function in FUNCTIONS
+        if function.group in chosen
+    ]
+    # some of the functions more often than others
+    table = [(weight * generator.pick((0.3, 1.0, 3.0)), function) for weight, function in table]
+    _start(generator)
+    while len(generator.program) < length:
+        if generator.lost_context and generator.chance(0.4):
+            generator.emit(_BY_SYMBOL[generator.pick(("cuCtxSetCurrent", "cuCtxPushCurrent_v2"))], careful=True)
+        else:
+            generator.emit(generator.weighted(table))
+    return theme, generator.program

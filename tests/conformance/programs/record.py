@@ -1,0 +1,173 @@
+"""Record programs from the libcuda of this machine: ``python -m tests.conformance.programs.record OUT.json.xz --seeds 0:6000``.
+
+It needs nothing but the standard library and the folder ``tests/``. It stops at a limit with what it has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import lzma
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from .execute import execute
+from .generate import generate
+
+__all__ = ["load", "main", "record", "save", "seeds_of"]
+
+
+def seeds_of(text: str) -> list[int]:
+    """Seeds of ``A:B``, several of them joined by a comma."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, end = part.partition(":")
+        found += range(int(first), int(end or int(first) + 1))
+    return found
+
+
+def load(path: Path) -> dict[str, Any]:
+    """A recording: its driver, and of each program the seed, theme, calls and answers."""
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        found: dict[str, Any] = json.load(file)
+        return found
+
+
+def save(path: Path, recording: dict[str, Any]) -> None:
+    """Write a recording, compressed."""
+    with lzma.open(path, "wt", encoding="utf-8", preset=9) as file:
+        json.dump(recording, file, separators=(",", ":"))
+
+
+def _work(job: int, jobs: int, seeds: list[int], devices: int, deadline: float, folder: str, length: int) -> None:
+    """Record every `jobs`-th seed into a file of this process."""
+    if devices > 1:
+        os.environ["CUDA_VISIBLE_DEVICES"] = str(job % devices)
+    library = ctypes.CDLL("libcuda.so.1")
+    with open(f"{folder}/{job}", "w", encoding="utf-8") as file:
+        for seed in seeds[job::jobs]:
+            if time.monotonic() > deadline:
+                break
+            theme, program = generate(seed, length)
+            answers = execute(program, library, seconds=20)
+            file.write(json.dumps([seed, theme, program, answers], separators=(",", ":")) + "\n")
+            file.flush()
+
+
+def _about() -> dict[str, Any]:
+    """Driver, version and device, found by a process of its own, so that this one stays uninitialized."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        found: dict[str, Any] = {}
+        try:
+            library = ctypes.CDLL("libcuda.so.1")
+            number, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+            name = ctypes.create_string_buffer(96)
+            library.cuInit(0)
+            library.cuDriverGetVersion(ctypes.byref(number))
+            library.cuDeviceGetName(name, 96, 0)
+            library.cuDeviceGetAttribute(ctypes.byref(major), 75, 0)
+            library.cuDeviceGetAttribute(ctypes.byref(minor), 76, 0)
+            found["cuda"] = f"{number.value // 1000}.{number.value % 1000 // 10}"
+            found["device"] = name.value.decode()
+            found["arch"] = f"sm_{major.value}{minor.value}"
+            text = ctypes.create_string_buffer(96)
+            management = ctypes.CDLL("libnvidia-ml.so.1")
+            management.nvmlInit_v2()
+            management.nvmlSystemGetDriverVersion(text, 96)
+            found["driver"] = text.value.decode()
+        except OSError as error:
+            found["error"] = str(error)
+        os.write(writing, json.dumps(found).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8") as pipe:
+        text_found = pipe.read()
+    os.waitpid(child, 0)
+    found_all: dict[str, Any] = json.loads(text_found or "{}")
+    return found_all
+
+
+def record(
+    seeds: list[int], processes: int = 1, seconds: float = 480, devices: int = 1, length: int = 40
+) -> dict[str, Any]:
+    """The recording of some seeds: those that were done when the time was over."""
+    os.environ["CUDA_CACHE_DISABLE"] = "1"
+    about = _about()
+    deadline = time.monotonic() + seconds
+    sys.stdout.flush()
+    with tempfile.TemporaryDirectory() as folder:
+        workers = []
+        for job in range(processes):
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    _work(job, processes, seeds, devices, deadline, folder, length)
+                    code = 0
+                finally:
+                    os._exit(code)
+            workers.append(child)
+        # one that hangs in the driver must not take the recording with it
+        last, alive = deadline + 30, set(workers)
+        while alive and time.monotonic() < last:
+            for worker in sorted(alive):
+                if os.waitpid(worker, os.WNOHANG)[0]:
+                    alive.discard(worker)
+            time.sleep(0.05)
+        for worker in alive:
+            os.kill(worker, signal.SIGKILL)
+        rows = []
+        for path in Path(folder).iterdir():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                try:
+                    rows.append(json.loads(line))
+                except ValueError:
+                    continue
+    return {**about, "date": time.strftime("%Y-%m-%d", time.gmtime()), "programs": sorted(rows, key=lambda row: row[0])}
+
+
+def main() -> int:
+    """Record and write one file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seeds", default="0:6000,100000:101000", help="A:B, joined by commas")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seconds", type=float, default=480, help="stop after this time with what is there")
+    parser.add_argument("--devices", type=int, default=1, help="spread the processes over this many devices")
+    parser.add_argument("--length", type=int, default=40, help="calls of a program")
+    options = parser.parse_args()
+    started = time.monotonic()
+    seeds = seeds_of(options.seeds)
+    # when the time ends, every range of seeds has its share
+    seeds.sort(key=lambda seed: (seed % 100000) * (6 if seed >= 100000 else 1))
+    recording = record(seeds, options.processes, options.seconds, options.devices, options.length)
+    took = time.monotonic() - started
+    save(options.out, recording)
+    programs = recording["programs"]
+    codes: Counter[str] = Counter()
+    for _, _, _, answers in programs:
+        for answer in answers:
+            codes[str(answer[0]) if answer else "left out"] += 1
+    for key in ("driver", "cuda", "device", "arch", "error"):
+        if key in recording:
+            print(f"{key}: {recording[key]}")
+    print(f"{len(programs)} of {len(seeds)} programs in {took:.0f} s, {len(programs) / took:.1f} a second")
+    print(f"{options.out}: {options.out.stat().st_size} bytes")
+    total = sum(codes.values()) or 1
+    print("answers: " + ", ".join(f"{code} {100 * count / total:.1f} %" for code, count in codes.most_common(16)))
+    signals = Counter(answers[-1][1] for *_, answers in programs if answers and answers[-1] and answers[-1][0] == "signal")
+    print(f"signals: {dict(signals)}; errors of the recorder: {codes.get('error', 0)}")
+    return 0 if programs else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
