@@ -277,7 +277,7 @@ vmm 5 cuMemAddressReserve >va @vm_size n(0,0,2097152|1,3,4096) n(0,0|1,4096) n(0
 vmm 2 cuMemAddressFree ~va @va_size
 vmm 5 cuMemCreate >vmh @vm_size @alloc_prop n(0|1)
 vmm 2 cuMemRelease ~vmh
-vmm 6 cuMemMap @va_place @va_size n(0|4096,2097152) vmh n(0|1)
+vmm 6 cuMemMap @va_place @va_size n(0|4096,2097152) @vmh_like n(0|1)
 vmm 3 cuMemUnmap @va_place @va_size
 vmm 5 cuMemSetAccess @va_place @va_size @access n(1|0,2)
 vmm 4 cuMemGetAccess >Q @location va
@@ -363,7 +363,7 @@ ipc 1 cuIpcOpenEventHandle >event @ipc_blob
 ipc 3 cuIpcGetMemHandle >X64 dptr
 ipc 1 cuIpcOpenMemHandle_v2 >dptr @ipc_blob n(1|0,2)
 ipc 1 cuIpcCloseMemHandle dptr
-cap 6 cuStreamBeginCapture_v2 stream n(0,1,2|3,-1)
+cap 6 cuStreamBeginCapture_v2 stream n(2,2,2,1,0|3,-1)
 cap 1 cuStreamBeginCapture stream
 cap 1 cuStreamBeginCaptureToGraph stream graph @deps @edge_data @deps_count n(0,1,2|3)
 cap 2 cuThreadExchangeStreamCaptureMode @mode

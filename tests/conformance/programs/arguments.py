@@ -26,7 +26,7 @@ def small_size(g: Generator) -> int:
 
 
 def vm_size(g: Generator) -> int:
-    g.facts["size"] = found = g.number((2 * MIB, 2 * MIB, 4 * MIB, 8 * MIB), (0, 4096, MIB, 3 * MIB, 1 << 60))
+    g.facts["size"] = found = g.number((2 * MIB, 2 * MIB, 2 * MIB, 4 * MIB), (0, 4096, MIB, 3 * MIB, 1 << 60))
     return found
 
 
@@ -39,6 +39,12 @@ def va_size(g: Generator) -> int:
 def va_place(g: Generator) -> Any:
     reference = g.handle("va")
     return f"{reference}+{g.pick((2 * MIB, 4096, 8 * MIB))}" if reference and g.wrong(0.2) and str(reference)[0] == "$" else reference
+
+
+def vmh_like(g: Generator) -> Any:
+    """Memory as large as the range in front of it, when the call is to be valid."""
+    found = g.of_type("vmh", size=g.call[2]) if g.careful else None
+    return found.reference if found else g.handle("vmh")
 
 
 def host(g: Generator) -> Any:

@@ -42,7 +42,7 @@ def load(path: Path) -> dict[str, Any]:
 
 def save(path: Path, recording: dict[str, Any]) -> None:
     """Write a recording, compressed."""
-    with lzma.open(path, "wt", encoding="utf-8", preset=9) as file:
+    with lzma.open(path, "wt", encoding="utf-8", preset=6) as file:
         json.dump(recording, file, separators=(",", ":"))
 
 

@@ -1,0 +1,436 @@
+"""Compare a recording with the emulated driver: ``python -m tests.conformance.programs.compare FILE``.
+
+It replays every program on an emulated driver of the recorded version, release and architecture, and prints how many
+calls and programs are equal, and the differences grouped by function, answers and shape of the arguments, most frequent
+first. After a difference, calls that need what it made or changed are not counted.
+
+==================================  ==================================================================================
+``--theme pools --function Pool``   only programs of a theme; only groups whose function has this in its name
+``--seeds 0:500``                   only these programs
+``--show 17``                       a program with both answers side by side
+``--shrink 17``                     a shorter program with the same first difference
+``--limit 40``                      how many groups are printed
+==================================  ==================================================================================
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .api import CONTEXT_CHANGING, FUNCTIONS, LAUNCHES
+from .execute import Answer, Program, execute
+from .record import load, seeds_of
+
+__all__ = ["RECORDED", "Difference", "Result", "Tally", "compare", "main", "replay", "shape", "shrink", "tally"]
+
+RECORDED = Path(__file__).parent / "recorded"
+#: Handles that a call ends, by symbol: the positions of their arguments.
+_DESTROYS = {
+    function.symbol: [place for place, word in enumerate(function.parameters) if word[0] == "~"]
+    for function in FUNCTIONS
+    if any(word[0] == "~" for word in function.parameters)
+}
+#: Functions whose handles lie in the object that they are given: functions of a module, nodes of a graph.
+_LOOKS_UP = re.compile(r"Get(Function|Kernel|Module|Library|Global|Level|Plane)|Enumerate|GraphAdd|GetNodes|GetRoot")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A call that the two drivers answer otherwise.
+
+    Attributes
+    ----------
+    seed : int
+    call : int
+        Its number in the program.
+    symbol : str
+    real, ours : object
+        Codes, or where these are equal the values.
+    shape : str
+        What kinds of arguments the call has.
+    """
+
+    seed: int
+    call: int
+    symbol: str
+    real: str
+    ours: str
+    shape: str
+
+
+@dataclass
+class Result:
+    """The comparison of one program."""
+
+    seed: int
+    theme: str
+    counted: int = 0
+    equal: int = 0
+    left_out: int = 0
+    differences: list[Difference] = field(default_factory=list)
+
+
+@dataclass
+class Tally:
+    """Calls and programs of some results, and how many are equal."""
+
+    calls: int = 0
+    equal_calls: int = 0
+    programs: int = 0
+    equal_programs: int = 0
+
+    @property
+    def call_share(self) -> float:
+        """Percentage of equal calls."""
+        return 100 * self.equal_calls / max(self.calls, 1)
+
+    @property
+    def program_share(self) -> float:
+        """Percentage of programs without a difference."""
+        return 100 * self.equal_programs / max(self.programs, 1)
+
+
+def _references(argument: Any) -> Iterator[int]:
+    """Numbers of the calls whose values an argument uses."""
+    if isinstance(argument, str):
+        if argument[:1] == "$":
+            yield int(argument[1:].partition("+")[0].partition(".")[0])
+    elif isinstance(argument, list):
+        for one in argument:
+            yield from _references(one)
+    elif isinstance(argument, dict):
+        for one in argument.values():
+            yield from _references(one)
+
+
+def _dead(program: Program) -> list[tuple[set[int], set[int]]]:
+    """For each call the earlier calls whose handles were destroyed by then, and those whose handles lay in such a one."""
+    destroyed: set[int] = set()
+    inside: set[int] = set()
+    found = []
+    for number, call in enumerate(program):
+        found.append((set(destroyed), set(inside)))
+        ended = {one for place in _DESTROYS.get(call[0], ()) for one in _references(call[place + 1 : place + 2])}
+        if ended - destroyed:
+            destroyed |= ended
+            for earlier, one in enumerate(program[:number]):
+                if _LOOKS_UP.search(one[0]) and (destroyed | inside) & set(_references(one[1:])):
+                    inside.add(earlier)
+            inside -= destroyed
+    return found
+
+
+def _alike(real: Any, ours: Any, dead: set[int]) -> bool:
+    """Whether values are equal; one with the name of a handle that is gone equals any: addresses come back by chance."""
+    if isinstance(real, list) and isinstance(ours, list):
+        return len(real) == len(ours) and all(_alike(*pair, dead) for pair in zip(real, ours, strict=True))
+    named = [one for one in (real, ours) if isinstance(one, str) and one[:1] == "="]
+    return real == ours or any(int(one[1:].partition(".")[0]) in dead for one in named)
+
+
+def _same(real: list[Any], ours: list[Any], dead: set[int]) -> bool:
+    """Whether answers are equal: values count only where the call succeeded."""
+    return bool(real[0] == ours[0]) and (real[0] != 0 or _alike(real, ours, dead))
+
+
+def shape(call: list[Any], answers: list[Answer]) -> str:
+    """The kinds of a call's arguments, in short: live, failed or stale handles, small numbers, names of structures."""
+    return " ".join(_word(one, answers) for one in call[1:])
+
+
+def _word(argument: Any, answers: list[Answer]) -> str:
+    if isinstance(argument, int):
+        return str(argument) if -2 <= argument <= 100 else "huge" if argument >= 1 << 40 else "number"
+    if isinstance(argument, str):
+        if argument[0] != "$":
+            return argument if argument[0] in "!&" else {"@": "host", "'": "text"}[argument[0]]
+        number = next(_references(argument))
+        answer = answers[number] if number < len(answers) else None
+        return "handle" if answer and answer[0] == 0 else "NULL$"
+    if argument[0] in ("o", "io"):
+        return "out"
+    if argument[0] == "S":
+        return argument[1].removeprefix("CUDA_")
+    return {"A": "array", "L": "list", "P": "parameters", "F": "float", "M": "bytes"}[argument[0]]
+
+
+def compare(seed: int, theme: str, program: Program, real: list[Answer], ours: list[Answer]) -> Result:
+    """The comparison of one program's answers."""
+    result = Result(seed, theme)
+    dead = _dead(program)
+    spoilt: set[int] = set()
+    for number, call in enumerate(program):
+        theirs = real[number] if number < len(real) else None
+        own = ours[number] if number < len(ours) else None
+        if theirs and theirs[0] == "signal":
+            # the real driver died: whatever an emulated one answers is better
+            break
+        needed = {one for argument in call[1:] for one in _references(argument)}
+        if needed & (spoilt | dead[number][1]):
+            # a handle that lay in a destroyed object may be alive again by chance, as an address that came back
+            spoilt.add(number)
+            result.left_out += 1
+            if call[0] in CONTEXT_CHANGING:
+                break
+            continue
+        if theirs is None or own is None:
+            spoilt.add(number)
+            result.left_out += 1
+            if number >= len(real) or number >= len(ours):
+                break
+            continue
+        if call[0] in LAUNCHES and theirs[0] == 0 and own[0] == 801:
+            result.left_out += 1
+            continue
+        result.counted += 1
+        if _same(theirs, own, dead[number][0] | dead[number][1]):
+            result.equal += 1
+            continue
+        codes = theirs[0] != own[0]
+        result.differences.append(
+            Difference(
+                seed,
+                number,
+                call[0],
+                str(theirs[0]) if codes else json.dumps(theirs[1:]),
+                str(own[0] if own[0] != "signal" else own[1]) if codes else json.dumps(own[1:]),
+                shape(call, real),
+            )
+        )
+        spoilt.add(number)
+        if codes:
+            # one driver changed its handles and the other did not
+            spoilt |= needed
+            if call[0] in CONTEXT_CHANGING or own[0] == "signal":
+                break
+    return result
+
+
+def tally(results: list[Result], core: bool) -> Tally:
+    """Calls and programs of the functions of the first release (`core`), or of those that were added."""
+    found = Tally()
+    for one in results:
+        if (one.theme == "core") is core:
+            found.calls += one.counted
+            found.equal_calls += one.equal
+            found.programs += 1
+            found.equal_programs += not one.differences
+    return found
+
+
+@cache
+def _environment(cuda: str, driver: str, device: str) -> tuple[tuple[str, str], ...]:
+    from pytest_cudalink import emulator
+
+    planned = emulator.emulation_for(cuda, release=driver, arch=device)
+    return tuple({**os.environ, **planned.environment(), "CUDA_CACHE_DISABLE": "1"}.items())
+
+
+def replay(recording: dict[str, Any], programs: list[Any], processes: int = 2) -> dict[int, list[Answer]]:
+    """What the emulated driver of a recording's version answers to some of its programs, by seed."""
+    environment = dict(_environment(recording["cuda"], recording["driver"], recording["arch"]))
+    with tempfile.TemporaryDirectory() as folder:
+        running = []
+        for job in range(processes):
+            source = Path(folder) / f"{job}.in"
+            share = [[seed, program] for seed, _, program, _ in programs[job::processes]]
+            source.write_text(json.dumps(share), encoding="utf-8")
+            command = [sys.executable, "-m", __name__ if __name__ != "__main__" else __spec__.name, "--worker"]
+            running.append(
+                subprocess.Popen([*command, str(source), str(source.with_suffix(".out"))], env=environment)
+            )
+        codes = [one.wait() for one in running]
+        if any(codes):
+            raise RuntimeError(f"replay ended with {codes}; expected 0 of every process; see its error above")
+        found: dict[int, list[Answer]] = {}
+        for path in Path(folder).glob("*.out"):
+            for line in path.read_text(encoding="utf-8").splitlines():
+                seed, answers = json.loads(line)
+                found[seed] = answers
+    return found
+
+
+def _worker(source: str, target: str) -> int:
+    """Replay programs of a file on the libcuda of this process."""
+    library = ctypes.CDLL("libcuda.so.1")
+    with open(target, "w", encoding="utf-8") as file:
+        for seed, program in json.loads(Path(source).read_text(encoding="utf-8")):
+            file.write(json.dumps([seed, execute(program, library)]) + "\n")
+    return 0
+
+
+def shrink(recording: dict[str, Any], entry: list[Any]) -> tuple[Program, list[Answer], list[Answer], Difference] | None:
+    """A shorter program with the same first difference; what is left out has no part in it by its handles.
+
+    A real driver is not asked again, so calls go only where the emulated driver answers all others as before, and the
+    recorded answers of the others are kept.
+    """
+    seed, theme, program, real = entry
+    ours = replay(recording, [entry], 1)[seed]
+    result = compare(seed, theme, program, real, ours)
+    if not result.differences:
+        return None
+    wanted = result.differences[0]
+    last = wanted.call + 1
+    program, real, ours = program[:last], real[:last], ours[:last]
+    number = last - 2
+    while number >= 0:
+        if not any(number in set(_references(call[1:])) for call in program[number + 1 :]):
+            shorter = _without(program, number)
+            kept = [_renamed(one, number) for place, one in enumerate(real) if place != number]
+            expected = [_renamed(one, number) for place, one in enumerate(ours) if place != number]
+            if replay(recording, [[seed, theme, shorter, kept]], 1)[seed] == expected:
+                program, real, ours = shorter, kept, expected
+        number -= 1
+    return program, real, ours, wanted
+
+
+def _shifted(text: str, number: int) -> str:
+    head, rest = text[0], text[1:]
+    digits = rest.partition("+")[0].partition(".")[0]
+    place = int(digits)
+    return f"{head}{place - 1}{rest[len(digits) :]}" if place > number else text
+
+
+def _without(program: Program, number: int) -> Program:
+    """A program without one call; the handles of later ones get their new numbers."""
+
+    def moved(argument: Any) -> Any:
+        if isinstance(argument, str) and argument[:1] == "$":
+            return _shifted(argument, number)
+        if isinstance(argument, list):
+            return [moved(one) for one in argument]
+        return {key: moved(one) for key, one in argument.items()} if isinstance(argument, dict) else argument
+
+    return [[moved(one) for one in call] for place, call in enumerate(program) if place != number]
+
+
+def _renamed(answer: Any, number: int) -> Any:
+    """An answer of a program that lost one call."""
+    if isinstance(answer, list):
+        return [_renamed(one, number) for one in answer]
+    if isinstance(answer, str) and answer[:1] == "=" and answer[1:2].isdigit():
+        return _shifted(answer, number) if int(answer[1:].partition(".")[0]) != number else "?"
+    return answer
+
+
+def _text(argument: Any) -> str:
+    """An argument for readers."""
+    if isinstance(argument, int):
+        return f"{argument:#x}" if argument > 1 << 30 else str(argument)
+    if isinstance(argument, str):
+        return repr(argument[1:]) if argument[0] == "'" else argument
+    if argument[0] in ("o", "io"):
+        return "&" + argument[1] + (f"[{argument[2]}]" if argument[0] == "o" and len(argument) > 2 else "")
+    if argument[0] == "S":
+        fields = ", ".join(f"{name}={_text(value)}" for name, value in argument[2].items())
+        return f"{{{fields}}}" if fields else "&" + argument[1].removeprefix("CUDA_")
+    if argument[0] in ("A", "P"):
+        return "[" + ", ".join(map(_text, argument[1])) + "]"
+    return "[" + ", ".join(map(_text, argument[2])) + "]" if argument[0] == "L" else str(argument[1])
+
+
+def _answer(answer: Answer) -> str:
+    return "left out" if answer is None else " ".join(str(one) for one in answer)
+
+
+def show(program: Program, real: list[Answer], ours: list[Answer], result: Result) -> None:
+    """Print a program with both answers; differences are marked with ``!``."""
+    different = {one.call for one in result.differences}
+    for number, call in enumerate(program):
+        theirs = _answer(real[number]) if number < len(real) else "(ended)"
+        own = _answer(ours[number]) if number < len(ours) else "(ended)"
+        mark = "!" if number in different else " "
+        answers = theirs if theirs == own else f"{theirs}  | ours: {own}"
+        print(f"{mark} ${number:<3} {call[0]}({', '.join(map(_text, call[1:]))}) -> {answers}")
+
+
+def _print_groups(results: list[Result], name: str, limit: int) -> None:
+    """Print groups of differences, most frequent first, each with shapes and seeds."""
+    groups: dict[tuple[str, str, str], list[Difference]] = {}
+    for one in (one for result in results for one in result.differences if name.lower() in one.symbol.lower()):
+        groups.setdefault((one.symbol, one.real[:60], one.ours[:60]), []).append(one)
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    print(f"{sum(map(len, groups.values()))} differences in {len(groups)} groups:  count function: real -> ours")
+    for (symbol, real, ours), several in ordered[:limit]:
+        print(f"{len(several):5} {symbol}: {real} -> {ours}")
+        shapes: dict[str, list[Difference]] = {}
+        for one in several:
+            shapes.setdefault(one.shape, []).append(one)
+        for text, members in sorted(shapes.items(), key=lambda item: -len(item[1]))[:3]:
+            seeds = ", ".join(f"{one.seed}:{one.call}" for one in members[:4])
+            print(f"        {len(members):4} ({text})  seed:call {seeds}")
+
+
+def main() -> int:
+    """Replay, compare and print."""
+    if sys.argv[1:2] == ["--worker"]:
+        return _worker(*sys.argv[2:4])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--with", dest="other", type=Path, help="another recording instead of the emulated driver")
+    parser.add_argument("--theme", help="themes, joined by commas")
+    parser.add_argument("--function", default="", help="part of a function's name")
+    parser.add_argument("--seeds", help="A:B, joined by commas")
+    parser.add_argument("--limit", type=int, default=40)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--show", type=int)
+    parser.add_argument("--shrink", type=int)
+    options = parser.parse_args()
+    recording = load(options.file)
+    programs = recording["programs"]
+    if options.theme:
+        programs = [one for one in programs if one[1] in options.theme.split(",")]
+    seeds = {options.show, options.shrink} - {None} or (set(seeds_of(options.seeds)) if options.seeds else None)
+    if seeds is not None:
+        programs = [one for one in programs if one[0] in seeds]
+    if options.function:
+        programs = [one for one in programs if any(options.function.lower() in call[0].lower() for call in one[2])]
+    if options.shrink is not None:
+        found = shrink(recording, programs[0]) if programs else None
+        if found is None:
+            print("no difference")
+            return 1
+        program, real, ours, wanted = found
+        show(program, real, ours, Result(0, "", differences=[Difference(0, len(program) - 1, "", "", "", "")]))
+        return 0
+    if options.other:
+        other = {one[0]: one[3] for one in load(options.other)["programs"]}
+        programs = [one for one in programs if one[0] in other]
+    else:
+        other = replay(recording, programs, options.processes)
+    results = [compare(*one, other[one[0]]) for one in programs]
+    if options.show is not None:
+        for one, result in zip(programs, results, strict=True):
+            show(one[2], one[3], other[one[0]], result)
+        return 0
+    for title, part in (("core", True), ("added", False)):
+        found_tally = tally(results, part)
+        if found_tally.programs:
+            print(
+                f"{title:5}: {found_tally.call_share:6.2f} % of {found_tally.calls} calls equal, "
+                f"{found_tally.program_share:5.1f} % of {found_tally.programs} programs"
+            )
+    themes = sorted({result.theme for result in results})
+    for theme in themes if len(themes) > 1 else ():
+        mine = [result for result in results if result.theme == theme]
+        both = tally(mine, theme == "core")
+        print(f"  {theme:10} {both.call_share:6.2f} % calls  {both.program_share:5.1f} % of {both.programs} programs")
+    _print_groups(results, options.function, options.limit)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
