@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# ruff: noqa: E501, SIM905 (a function is a line, and names are words)
+
 __all__ = ["CONTEXT_CHANGING", "FUNCTIONS", "KINDS", "LAUNCHES", "MAKERS", "THEMES", "Function"]
 
 #: Kinds of handles, and the letter of those that are small numbers.
@@ -539,7 +541,7 @@ THEMES: dict[str, tuple[int, dict[str, int]]] = {
     "capture": (9, {"cap": 12, "graph": 4, "stream": 3, "event": 4, "memset": 3, "copy": 3, "gexec": 3, "memop": 1, "launch": 1, "pool": 2, "ctx": 1, "mem": 1}),
     "functions": (8, {"occ": 10, "launch": 8, "fun": 5, "lib": 2, "mod": 2, "ctx": 1}),
     "others": (7, {"green": 8, "memop": 5, "prof": 2, "proc": 8, "ipc": 4, "peer": 4, "batch": 3, "ext": 1, "dev": 2, "stream": 1, "event": 1, "mem": 1}),
-    "mixed": (4, {group: 2 for group in (*_CORE, "pool", "vmm", "mng", "arr", "tex", "ipc", "cap", "graph", "gnode", "gexec", "uobj", "green", "occ", "launch", "memop", "prof", "peer", "proc", "batch")}),
+    "mixed": (4, dict.fromkeys((*_CORE, "pool", "vmm", "mng", "arr", "tex", "ipc", "cap", "graph", "gnode", "gexec", "uobj", "green", "occ", "launch", "memop", "prof", "peer", "proc", "batch"), 2)),
 }  # fmt: skip
 
 #: A difference in one of these changes what all later calls mean.

@@ -9,14 +9,32 @@ from .images import IMAGES, KERNELS
 if TYPE_CHECKING:
     from .generate import Generator
 
+# ruff: noqa: E501 (a line for a structure reads as a table)
 HUGE = (1 << 60, (1 << 64) - 1, 1 << 63)
 MIB = 1 << 20
 FORMATS = {1: 1, 2: 2, 3: 4, 8: 1, 9: 2, 10: 4, 16: 2, 32: 4}
-NODE_TYPES = ("kernel", "memcpy", "memset", "host", "child", "empty", "wait", "record", "", "", "alloc", "free", "memop", "cond")
+NODE_TYPES = (
+    "kernel",
+    "memcpy",
+    "memset",
+    "host",
+    "child",
+    "empty",
+    "wait",
+    "record",
+    "",
+    "",
+    "alloc",
+    "free",
+    "memop",
+    "cond",
+)
 
 
 def size(g: Generator) -> int:
-    g.facts["size"] = found = g.number((4096, 65536, MIB, 2 * MIB, 3 * MIB, 4096, 65536, 10000, 1000, 64, 1), (0, 0, *HUGE, 1 << 30))
+    g.facts["size"] = found = g.number(
+        (4096, 65536, MIB, 2 * MIB, 3 * MIB, 4096, 65536, 10000, 1000, 64, 1), (0, 0, *HUGE, 1 << 30)
+    )
     return found
 
 
@@ -38,7 +56,11 @@ def va_size(g: Generator) -> int:
 
 def va_place(g: Generator) -> Any:
     reference = g.handle("va")
-    return f"{reference}+{g.pick((2 * MIB, 4096, 8 * MIB))}" if reference and g.wrong(0.2) and str(reference)[0] == "$" else reference
+    return (
+        f"{reference}+{g.pick((2 * MIB, 4096, 8 * MIB))}"
+        if reference and g.wrong(0.2) and str(reference)[0] == "$"
+        else reference
+    )
 
 
 def vmh_like(g: Generator) -> Any:
@@ -119,7 +141,23 @@ def atomics(g: Generator) -> Any:
 
 
 def properties_out(g: Generator) -> Any:
-    return ["S", "CUdevprop", {}, ["maxThreadsPerBlock", "maxThreadsDim[0]", "maxGridSize[0]", "sharedMemPerBlock", "totalConstantMemory", "SIMDWidth", "memPitch", "regsPerBlock", "clockRate", "textureAlign"]]
+    return [
+        "S",
+        "CUdevprop",
+        {},
+        [
+            "maxThreadsPerBlock",
+            "maxThreadsDim[0]",
+            "maxGridSize[0]",
+            "sharedMemPerBlock",
+            "totalConstantMemory",
+            "SIMDWidth",
+            "memPitch",
+            "regsPerBlock",
+            "clockRate",
+            "textureAlign",
+        ],
+    ]
 
 
 def pci_text(g: Generator) -> Any:
@@ -139,7 +177,18 @@ def ctx_params(g: Generator) -> Any:
         return 0
     if g.chance(0.5):
         return ["S", "CUctxCreateParams", {"execAffinityParams": 0}]
-    return ["S", "CUctxCreateParams", {"execAffinityParams": ["S", "CUexecAffinityParam", {"type": g.number((0,), (1,)), "param.smCount.val": g.pick((8, 1, 132, 0, 500))}], "numExecAffinityParams": g.number((1,), (0, 2))}]
+    return [
+        "S",
+        "CUctxCreateParams",
+        {
+            "execAffinityParams": [
+                "S",
+                "CUexecAffinityParam",
+                {"type": g.number((0,), (1,)), "param.smCount.val": g.pick((8, 1, 132, 0, 500))},
+            ],
+            "numExecAffinityParams": g.number((1,), (0, 2)),
+        },
+    ]
 
 
 def affinity(g: Generator) -> Any:
@@ -157,7 +206,9 @@ def image(g: Generator) -> Any:
 
 
 def ptx_image(g: Generator) -> Any:
-    g.facts["image"] = name = g.pick(("program", "other", "program", "broken", "text") if not g.careful else ("program", "other"))
+    g.facts["image"] = name = g.pick(
+        ("program", "other", "program", "broken", "text") if not g.careful else ("program", "other")
+    )
     return "!" + name
 
 
@@ -179,7 +230,7 @@ def text(g: Generator) -> Any:
     return g.pick(("'name", "'other", 0))
 
 
-_JIT = (
+_JIT: tuple[tuple[list[int], list[int]], ...] = (
     ([], []),
     ([0], [32]),
     ([7], [4]),
@@ -215,7 +266,9 @@ def jit_values(g: Generator) -> Any:
 
 def _library(g: Generator) -> tuple[list[int], list[int]]:
     if "options" not in g.facts:
-        g.facts["options"] = g.pick((([], []), ([1], [0]), ([1], [1])) if g.careful else (([1], [1]), ([2], [0]), ([0], [0])))
+        g.facts["options"] = g.pick(
+            (([], []), ([1], [0]), ([1], [1])) if g.careful else (([1], [1]), ([2], [0]), ([0], [0]))
+        )
     found: tuple[list[int], list[int]] = g.facts["options"]
     return found
 
@@ -241,7 +294,12 @@ def _image_of(g: Generator) -> str:
 
 
 def kernel_name(g: Generator) -> Any:
-    own = {"program": tuple(KERNELS), "linked": ("apply_transform",), "older": ("apply_transform",), "undefined": ("calls",)}
+    own = {
+        "program": tuple(KERNELS),
+        "linked": ("apply_transform",),
+        "older": ("apply_transform",),
+        "undefined": ("calls",),
+    }
     names = own.get(_image_of(g), ("plain",))
     name = g.pick(("missing", "", "answer", "twice")) if g.wrong(0.4) else g.pick(names)
     g.facts["kernel"] = name
@@ -255,7 +313,7 @@ def variable(g: Generator) -> Any:
 
 
 def function_attribute(g: Generator) -> int:
-    return g.number((*range(0, 16), 8, 8, 9, 14), (16, 17, -1, 99))
+    return g.number((*range(16), 8, 8, 9, 14), (16, 17, -1, 99))
 
 
 def attribute_value(g: Generator) -> int:
@@ -270,7 +328,29 @@ def callback(g: Generator) -> Any:
     return 0 if g.wrong() else "&sched_yield"
 
 
-_POINTER = {1: "H", 2: "I", 3: "H", 4: "H", 5: "X16", 6: "I", 7: "x", 8: "I", 9: "i", 10: "I", 11: "H", 12: "Q", 13: "I", 14: "Q", 15: "I", 16: "I", 17: "H", 18: "Q", 19: "H", 20: "x", 21: "I"}
+_POINTER = {
+    1: "H",
+    2: "I",
+    3: "H",
+    4: "H",
+    5: "X16",
+    6: "I",
+    7: "x",
+    8: "I",
+    9: "i",
+    10: "I",
+    11: "H",
+    12: "Q",
+    13: "I",
+    14: "Q",
+    15: "I",
+    16: "I",
+    17: "H",
+    18: "Q",
+    19: "H",
+    20: "x",
+    21: "I",
+}
 
 
 def _pointer_out(attribute: int) -> Any:
@@ -381,7 +461,20 @@ def copy_attributes(g: Generator) -> Any:
 
 
 def copy3dbatch(g: Generator) -> Any:
-    return ["S", "CUDA_MEMCPY3D_BATCH_OP", {"src.type": 1, "src.op.ptr.ptr": g.pointer()[0], "dst.type": g.number((1,), (0, 3)), "dst.op.ptr.ptr": g.pointer()[0], "extent.width": g.number((4, 16), (0, 1 << 40)), "extent.height": 1, "extent.depth": 1, "srcAccessOrder": g.number((1, 2, 3), (0, 9))}]
+    return [
+        "S",
+        "CUDA_MEMCPY3D_BATCH_OP",
+        {
+            "src.type": 1,
+            "src.op.ptr.ptr": g.pointer()[0],
+            "dst.type": g.number((1,), (0, 3)),
+            "dst.op.ptr.ptr": g.pointer()[0],
+            "extent.width": g.number((4, 16), (0, 1 << 40)),
+            "extent.height": 1,
+            "extent.depth": 1,
+            "srcAccessOrder": g.number((1, 2, 3), (0, 9)),
+        },
+    ]
 
 
 def decompress(g: Generator) -> Any:
@@ -393,7 +486,9 @@ def decompress(g: Generator) -> Any:
 
 def location(g: Generator) -> Any:
     kind = g.number((1, 1, 1, 1, 2, 3), (0, 4, 9))
-    return 0 if g.wrong(0.1) else ["S", "CUmemLocation", {"type": kind, "id": 0 if not g.wrong() else g.pick((1, -1, 99))}]
+    return (
+        0 if g.wrong(0.1) else ["S", "CUmemLocation", {"type": kind, "id": 0 if not g.wrong() else g.pick((1, -1, 99))}]
+    )
 
 
 def locv(g: Generator) -> int:
@@ -403,11 +498,30 @@ def locv(g: Generator) -> int:
 
 def access(g: Generator) -> Any:
     kind = g.number((1, 1, 1, 1, 2), (0, 3, 9))
-    return 0 if g.wrong(0.1) else ["S", "CUmemAccessDesc", {"location.type": kind, "location.id": 0 if not g.wrong() else g.pick((1, -1, 99)), "flags": g.number((3, 3, 3, 1, 0), (2, 4, 9))}]
+    return (
+        0
+        if g.wrong(0.1)
+        else [
+            "S",
+            "CUmemAccessDesc",
+            {
+                "location.type": kind,
+                "location.id": 0 if not g.wrong() else g.pick((1, -1, 99)),
+                "flags": g.number((3, 3, 3, 1, 0), (2, 4, 9)),
+            },
+        ]
+    )
 
 
 def _props(g: Generator, prefix: str = "") -> dict[str, Any]:
-    return {f"{prefix}allocType": g.number((1,), (0, 2, 9)), f"{prefix}handleTypes": g.number((0, 0, 0, 1), (2, 4, 8, 3, 16)), f"{prefix}location.type": g.number((1, 1, 1, 1, 2, 3), (0, 4, 9)), f"{prefix}location.id": g.number((0,), (1, -1, 99)), f"{prefix}maxSize": g.number((0, 0, 0, 2 * MIB, 32 * MIB, 1000), (1 << 60,)), f"{prefix}usage": g.number((0,), (1, 2, 7))}
+    return {
+        f"{prefix}allocType": g.number((1,), (0, 2, 9)),
+        f"{prefix}handleTypes": g.number((0, 0, 0, 1), (2, 4, 8, 3, 16)),
+        f"{prefix}location.type": g.number((1, 1, 1, 1, 2, 3), (0, 4, 9)),
+        f"{prefix}location.id": g.number((0,), (1, -1, 99)),
+        f"{prefix}maxSize": g.number((0, 0, 0, 2 * MIB, 32 * MIB, 1000), (1 << 60,)),
+        f"{prefix}usage": g.number((0,), (1, 2, 7)),
+    }
 
 
 def pool_props(g: Generator) -> Any:
@@ -424,7 +538,17 @@ def pool_attribute(g: Generator) -> None:
 def set_pool_attribute(g: Generator) -> None:
     attribute = g.number((1, 2, 3, 4, 4, 6, 8), (0, 5, 7, 9))
     g.push(attribute)
-    g.push(["L", "Q", [g.pick((0, 1)) if attribute in (1, 2, 3) else g.number((0, 65536, (1 << 64) - 1) if attribute == 4 else (0,), (1, 7))]])
+    g.push(
+        [
+            "L",
+            "Q",
+            [
+                g.pick((0, 1))
+                if attribute in (1, 2, 3)
+                else g.number((0, 65536, (1 << 64) - 1) if attribute == 4 else (0,), (1, 7))
+            ],
+        ]
+    )
 
 
 def export_blob(g: Generator) -> Any:
@@ -432,19 +556,67 @@ def export_blob(g: Generator) -> Any:
 
 
 def alloc_prop(g: Generator) -> Any:
-    return 0 if g.wrong(0.05) else ["S", "CUmemAllocationProp", {"type": g.number((1,), (0, 2, 9)), "requestedHandleTypes": g.number((0, 0, 1), (2, 4, 8, 16)), "location.type": g.number((1, 1, 1, 1, 2, 3), (0, 4, 9)), "location.id": g.number((0,), (1, -1, 99)), "allocFlags.compressionType": g.number((0, 0, 0, 1), (2,)), "allocFlags.gpuDirectRDMACapable": g.number((0, 0, 0, 1), (2,)), "allocFlags.usage": g.number((0,), (1, 2, 7))}]
+    return (
+        0
+        if g.wrong(0.05)
+        else [
+            "S",
+            "CUmemAllocationProp",
+            {
+                "type": g.number((1,), (0, 2, 9)),
+                "requestedHandleTypes": g.number((0, 0, 1), (2, 4, 8, 16)),
+                "location.type": g.number((1, 1, 1, 1, 2, 3), (0, 4, 9)),
+                "location.id": g.number((0,), (1, -1, 99)),
+                "allocFlags.compressionType": g.number((0, 0, 0, 1), (2,)),
+                "allocFlags.gpuDirectRDMACapable": g.number((0, 0, 0, 1), (2,)),
+                "allocFlags.usage": g.number((0,), (1, 2, 7)),
+            },
+        ]
+    )
 
 
 def alloc_prop_out(g: Generator) -> Any:
-    return ["S", "CUmemAllocationProp", {}, ["type", "requestedHandleTypes", "location.type", "location.id", "allocFlags.compressionType", "allocFlags.gpuDirectRDMACapable", "allocFlags.usage"]]
+    return [
+        "S",
+        "CUmemAllocationProp",
+        {},
+        [
+            "type",
+            "requestedHandleTypes",
+            "location.type",
+            "location.id",
+            "allocFlags.compressionType",
+            "allocFlags.gpuDirectRDMACapable",
+            "allocFlags.usage",
+        ],
+    ]
 
 
 def multicast(g: Generator) -> Any:
-    return ["S", "CUmulticastObjectProp", {"numDevices": g.number((1, 2), (0, 99)), "size": g.number((2 * MIB,), (0, 1)), "handleTypes": g.number((0, 1), (99,)), "flags": g.number((0,), (1,))}]
+    return [
+        "S",
+        "CUmulticastObjectProp",
+        {
+            "numDevices": g.number((1, 2), (0, 99)),
+            "size": g.number((2 * MIB,), (0, 1)),
+            "handleTypes": g.number((0, 1), (99,)),
+            "flags": g.number((0,), (1,)),
+        },
+    ]
 
 
 def map_info(g: Generator) -> Any:
-    return ["S", "CUarrayMapInfo", {"resourceType": g.pick((0, 1, 9)), "resource.array": g.handle("arr"), "memOperationType": g.pick((1, 2, 9)), "memHandle.memHandle": g.handle("vmh"), "deviceBitMask": 1}]
+    return [
+        "S",
+        "CUarrayMapInfo",
+        {
+            "resourceType": g.pick((0, 1, 9)),
+            "resource.array": g.handle("arr"),
+            "memOperationType": g.pick((1, 2, 9)),
+            "memHandle.memHandle": g.handle("vmh"),
+            "deviceBitMask": 1,
+        },
+    ]
 
 
 def managed_size(g: Generator) -> int:
@@ -475,7 +647,20 @@ def range_attributes(g: Generator) -> None:
 
 
 def array_desc(g: Generator) -> Any:
-    return 0 if g.wrong(0.05) else ["S", "CUDA_ARRAY_DESCRIPTOR", {"Width": g.number((16, 64, 100, 1), (0, 1 << 20, 1 << 40)), "Height": g.number((0, 0, 4, 16, 64), (1 << 20,)), "Format": g.number((*FORMATS, 32, 1), (0, 4, 77, 0x91, 0xC0, 0xB0)), "NumChannels": g.number((1, 2, 4), (0, 3, 5))}]
+    return (
+        0
+        if g.wrong(0.05)
+        else [
+            "S",
+            "CUDA_ARRAY_DESCRIPTOR",
+            {
+                "Width": g.number((16, 64, 100, 1), (0, 1 << 20, 1 << 40)),
+                "Height": g.number((0, 0, 4, 16, 64), (1 << 20,)),
+                "Format": g.number((*FORMATS, 32, 1), (0, 4, 77, 0x91, 0xC0, 0xB0)),
+                "NumChannels": g.number((1, 2, 4), (0, 3, 5)),
+            },
+        ]
+    )
 
 
 def _array3d(g: Generator) -> dict[str, Any]:
@@ -485,7 +670,14 @@ def _array3d(g: Generator) -> dict[str, Any]:
     depth = g.number((6,) if flags & 4 else (1, 3) if flags & 1 else (0, 0, 4), (0, 1, 7, 1 << 20))
     if depth and not height and not flags & 1 and g.careful:
         height = 4
-    return {"Width": width, "Height": height, "Depth": depth if flags & 5 or height else 0, "Format": g.number((*FORMATS, 32, 1), (0, 4, 77, 0x91, 0xC0, 0xB0)), "NumChannels": g.number((1, 2, 4), (0, 3, 5)), "Flags": flags}
+    return {
+        "Width": width,
+        "Height": height,
+        "Depth": depth if flags & 5 or height else 0,
+        "Format": g.number((*FORMATS, 32, 1), (0, 4, 77, 0x91, 0xC0, 0xB0)),
+        "NumChannels": g.number((1, 2, 4), (0, 3, 5)),
+        "Flags": flags,
+    }
 
 
 def array3d_desc(g: Generator) -> Any:
@@ -504,7 +696,12 @@ def array3d_desc_out(g: Generator) -> Any:
 
 
 def sparse_out(g: Generator) -> Any:
-    return ["S", "CUDA_ARRAY_SPARSE_PROPERTIES", {}, ["tileExtent.width", "tileExtent.height", "tileExtent.depth", "miptailFirstLevel", "miptailSize", "flags"]]
+    return [
+        "S",
+        "CUDA_ARRAY_SPARSE_PROPERTIES",
+        {},
+        ["tileExtent.width", "tileExtent.height", "tileExtent.depth", "miptailFirstLevel", "miptailSize", "flags"],
+    ]
 
 
 def requirements_out(g: Generator) -> Any:
@@ -517,22 +714,67 @@ def resource_desc(g: Generator) -> Any:
     if kind == 1:
         fields["res.mipmap.hMipmappedArray"] = g.handle("mip")
     elif kind == 2:
-        fields.update({"res.linear.devPtr": g.pointer()[0], "res.linear.format": g.number(tuple(FORMATS), (0, 77)), "res.linear.numChannels": g.number((1, 2, 4), (0, 3)), "res.linear.sizeInBytes": g.number((16, 64), (0, 1, 1 << 40))})
+        fields.update(
+            {
+                "res.linear.devPtr": g.pointer()[0],
+                "res.linear.format": g.number(tuple(FORMATS), (0, 77)),
+                "res.linear.numChannels": g.number((1, 2, 4), (0, 3)),
+                "res.linear.sizeInBytes": g.number((16, 64), (0, 1, 1 << 40)),
+            }
+        )
     elif kind == 3:
-        fields.update({"res.pitch2D.devPtr": g.pointer()[0], "res.pitch2D.format": g.number(tuple(FORMATS), (0, 77)), "res.pitch2D.numChannels": g.number((1, 2, 4), (0, 3)), "res.pitch2D.width": g.number((4, 8), (0, 1 << 30)), "res.pitch2D.height": g.number((1, 2), (0, 1 << 30)), "res.pitch2D.pitchInBytes": g.number((32, 64, 512), (0, 1, 33))})
+        fields.update(
+            {
+                "res.pitch2D.devPtr": g.pointer()[0],
+                "res.pitch2D.format": g.number(tuple(FORMATS), (0, 77)),
+                "res.pitch2D.numChannels": g.number((1, 2, 4), (0, 3)),
+                "res.pitch2D.width": g.number((4, 8), (0, 1 << 30)),
+                "res.pitch2D.height": g.number((1, 2), (0, 1 << 30)),
+                "res.pitch2D.pitchInBytes": g.number((32, 64, 512), (0, 1, 33)),
+            }
+        )
     else:
         fields["res.array.hArray"] = g.handle("arr")
     return 0 if g.wrong(0.05) else ["S", "CUDA_RESOURCE_DESC", fields]
 
 
 def texture_desc(g: Generator) -> Any:
-    return 0 if g.wrong(0.1) else ["S", "CUDA_TEXTURE_DESC", {"addressMode[0]": g.number((0, 1, 2, 3), (4, -1)), "addressMode[1]": g.number((0, 1, 2, 3), (4,)), "addressMode[2]": g.number((0, 1), (9,)), "filterMode": g.number((0, 1), (2,)), "flags": g.number((0, 1, 2, 3, 16, 32), (4, 64, 1 << 20)), "maxAnisotropy": g.number((0, 1, 16), (17, -1)), "mipmapFilterMode": g.number((0, 1), (2,)), "maxMipmapLevelClamp": g.pick((0.0, 4.0)), "borderColor[0]": g.pick((0.0, 1.0))}]
+    return (
+        0
+        if g.wrong(0.1)
+        else [
+            "S",
+            "CUDA_TEXTURE_DESC",
+            {
+                "addressMode[0]": g.number((0, 1, 2, 3), (4, -1)),
+                "addressMode[1]": g.number((0, 1, 2, 3), (4,)),
+                "addressMode[2]": g.number((0, 1), (9,)),
+                "filterMode": g.number((0, 1), (2,)),
+                "flags": g.number((0, 1, 2, 3, 16, 32), (4, 64, 1 << 20)),
+                "maxAnisotropy": g.number((0, 1, 16), (17, -1)),
+                "mipmapFilterMode": g.number((0, 1), (2,)),
+                "maxMipmapLevelClamp": g.pick((0.0, 4.0)),
+                "borderColor[0]": g.pick((0.0, 1.0)),
+            },
+        ]
+    )
 
 
 def view_desc(g: Generator) -> Any:
     if g.chance(0.8):
         return 0
-    return ["S", "CUDA_RESOURCE_VIEW_DESC", {"format": g.number((0, 1, 5, 0x15), (99,)), "width": g.pick((16, 64)), "height": g.pick((0, 4, 16)), "depth": 0, "lastMipmapLevel": g.pick((0, 1)), "lastLayer": g.pick((0, 1))}]
+    return [
+        "S",
+        "CUDA_RESOURCE_VIEW_DESC",
+        {
+            "format": g.number((0, 1, 5, 0x15), (99,)),
+            "width": g.pick((16, 64)),
+            "height": g.pick((0, 4, 16)),
+            "depth": 0,
+            "lastMipmapLevel": g.pick((0, 1)),
+            "lastLayer": g.pick((0, 1)),
+        },
+    ]
 
 
 def resource_out(g: Generator) -> Any:
@@ -540,11 +782,29 @@ def resource_out(g: Generator) -> Any:
 
 
 def texture_out(g: Generator) -> Any:
-    return ["S", "CUDA_TEXTURE_DESC", {}, ["addressMode[0]", "addressMode[1]", "addressMode[2]", "filterMode", "flags", "maxAnisotropy", "mipmapFilterMode"]]
+    return [
+        "S",
+        "CUDA_TEXTURE_DESC",
+        {},
+        [
+            "addressMode[0]",
+            "addressMode[1]",
+            "addressMode[2]",
+            "filterMode",
+            "flags",
+            "maxAnisotropy",
+            "mipmapFilterMode",
+        ],
+    ]
 
 
 def view_out(g: Generator) -> Any:
-    return ["S", "CUDA_RESOURCE_VIEW_DESC", {}, ["format", "width", "height", "depth", "firstMipmapLevel", "lastMipmapLevel", "firstLayer", "lastLayer"]]
+    return [
+        "S",
+        "CUDA_RESOURCE_VIEW_DESC",
+        {},
+        ["format", "width", "height", "depth", "firstMipmapLevel", "lastMipmapLevel", "firstLayer", "lastLayer"],
+    ]
 
 
 def tensor_map(g: Generator) -> Any:
@@ -591,12 +851,18 @@ def ipc_blob(g: Generator) -> Any:
 
 
 _STREAM = {
-    1: ({"accessPolicyWindow.num_bytes": 0}, ["accessPolicyWindow.num_bytes", "accessPolicyWindow.hitProp", "accessPolicyWindow.missProp"]),
+    1: (
+        {"accessPolicyWindow.num_bytes": 0},
+        ["accessPolicyWindow.num_bytes", "accessPolicyWindow.hitProp", "accessPolicyWindow.missProp"],
+    ),
     2: ({"cooperative": 1}, ["cooperative"]),
     3: ({"syncPolicy": 2}, ["syncPolicy"]),
     4: ({"clusterDim.x": 1, "clusterDim.y": 1, "clusterDim.z": 1}, ["clusterDim.x", "clusterDim.y", "clusterDim.z"]),
     8: ({"priority": -1}, ["priority"]),
-    9: ({"memSyncDomainMap.default_": 0, "memSyncDomainMap.remote": 1}, ["memSyncDomainMap.default_", "memSyncDomainMap.remote"]),
+    9: (
+        {"memSyncDomainMap.default_": 0, "memSyncDomainMap.remote": 1},
+        ["memSyncDomainMap.default_", "memSyncDomainMap.remote"],
+    ),
     10: ({"memSyncDomain": 0}, ["memSyncDomain"]),
 }
 
@@ -673,7 +939,11 @@ def deps_count(g: Generator) -> int:
 
 
 def edge_data(g: Generator) -> Any:
-    return 0 if g.chance(0.9) or g.facts.get("deps", 1) != 1 else ["S", "CUgraphEdgeData", {"from_port": g.number((0,), (1, 2)), "type": g.number((0,), (1, 2))}]
+    return (
+        0
+        if g.chance(0.9) or g.facts.get("deps", 1) != 1
+        else ["S", "CUgraphEdgeData", {"from_port": g.number((0,), (1, 2)), "type": g.number((0,), (1, 2))}]
+    )
 
 
 def nodes_out(g: Generator) -> None:
@@ -707,7 +977,14 @@ def edges_v2_out(g: Generator) -> None:
 
 
 def _memset(g: Generator, prefix: str = "") -> dict[str, Any]:
-    return {f"{prefix}dst": g.pointer()[0], f"{prefix}pitch": g.number((0, 64, 512), (1,)), f"{prefix}value": g.pick((0, 7, 127, 4660)), f"{prefix}elementSize": g.number((1, 2, 4), (0, 3, 8)), f"{prefix}width": g.number((1, 4, 8), (0, 1 << 40)), f"{prefix}height": g.number((1, 1, 2), (0, 1000000))}
+    return {
+        f"{prefix}dst": g.pointer()[0],
+        f"{prefix}pitch": g.number((0, 64, 512), (1,)),
+        f"{prefix}value": g.pick((0, 7, 127, 4660)),
+        f"{prefix}elementSize": g.number((1, 2, 4), (0, 3, 8)),
+        f"{prefix}width": g.number((1, 4, 8), (0, 1 << 40)),
+        f"{prefix}height": g.number((1, 1, 2), (0, 1000000)),
+    }
 
 
 def memset_params(g: Generator) -> Any:
@@ -719,7 +996,26 @@ def memset_out(g: Generator) -> Any:
 
 
 def memcpy_out(g: Generator) -> Any:
-    return ["S", "CUDA_MEMCPY3D", {}, ["srcMemoryType", "srcDevice:H", "srcHost:H", "srcPitch", "srcHeight", "dstMemoryType", "dstDevice:H", "dstHost:H", "dstPitch", "dstHeight", "WidthInBytes", "Height", "Depth"]]
+    return [
+        "S",
+        "CUDA_MEMCPY3D",
+        {},
+        [
+            "srcMemoryType",
+            "srcDevice:H",
+            "srcHost:H",
+            "srcPitch",
+            "srcHeight",
+            "dstMemoryType",
+            "dstDevice:H",
+            "dstHost:H",
+            "dstPitch",
+            "dstHeight",
+            "WidthInBytes",
+            "Height",
+            "Depth",
+        ],
+    ]
 
 
 def host_params(g: Generator) -> Any:
@@ -739,7 +1035,9 @@ def _kernel(g: Generator, prefix: str = "") -> dict[str, Any]:
     for name in ("gridDimX", "gridDimY", "gridDimZ"):
         fields[prefix + name] = g.number((1, 1, 4), (0, 65536, 1 << 31))
     for name in ("blockDimX", "blockDimY", "blockDimZ"):
-        fields[prefix + name] = g.number((64, 32) if name == "blockDimX" else (1,) if name == "blockDimZ" else (1, 2), (0, 1025, 65))
+        fields[prefix + name] = g.number(
+            (64, 32) if name == "blockDimX" else (1,) if name == "blockDimZ" else (1, 2), (0, 1025, 65)
+        )
     fields[f"{prefix}sharedMemBytes"] = g.number((0, 0, 1024), (49153, MIB))
     fields[f"{prefix}kernelParams"] = parameters(g, reference)
     return fields
@@ -762,11 +1060,32 @@ def kernel_params(g: Generator) -> Any:
 
 
 def kernel_out(g: Generator) -> Any:
-    return ["S", "CUDA_KERNEL_NODE_PARAMS", {}, ["func:H", "gridDimX", "gridDimY", "gridDimZ", "blockDimX", "blockDimY", "blockDimZ", "sharedMemBytes", "kern:H"]]
+    return [
+        "S",
+        "CUDA_KERNEL_NODE_PARAMS",
+        {},
+        [
+            "func:H",
+            "gridDimX",
+            "gridDimY",
+            "gridDimZ",
+            "blockDimX",
+            "blockDimY",
+            "blockDimZ",
+            "sharedMemBytes",
+            "kern:H",
+        ],
+    ]
 
 
 def _alloc(g: Generator, prefix: str = "") -> dict[str, Any]:
-    fields = {f"{prefix}poolProps.allocType": g.number((1,), (0, 2)), f"{prefix}poolProps.handleTypes": g.number((0,), (1, 8)), f"{prefix}poolProps.location.type": g.number((1,), (0, 2)), f"{prefix}poolProps.location.id": g.number((0,), (1, -1)), f"{prefix}bytesize": g.number((64, 4096, MIB), (0, 1 << 60))}
+    fields = {
+        f"{prefix}poolProps.allocType": g.number((1,), (0, 2)),
+        f"{prefix}poolProps.handleTypes": g.number((0,), (1, 8)),
+        f"{prefix}poolProps.location.type": g.number((1,), (0, 2)),
+        f"{prefix}poolProps.location.id": g.number((0,), (1, -1)),
+        f"{prefix}bytesize": g.number((64, 4096, MIB), (0, 1 << 60)),
+    }
     if g.chance(0.2):
         fields[f"{prefix}accessDescs"] = access(g)
         fields[f"{prefix}accessDescCount"] = 1
@@ -786,7 +1105,19 @@ def node_and_alloc(g: Generator) -> None:
 
 
 def alloc_node_out(g: Generator) -> Any:
-    return ["S", "CUDA_MEM_ALLOC_NODE_PARAMS", {}, ["poolProps.allocType", "poolProps.location.type", "poolProps.location.id", "accessDescCount", "bytesize", "dptr:H"]]
+    return [
+        "S",
+        "CUDA_MEM_ALLOC_NODE_PARAMS",
+        {},
+        [
+            "poolProps.allocType",
+            "poolProps.location.type",
+            "poolProps.location.id",
+            "accessDescCount",
+            "bytesize",
+            "dptr:H",
+        ],
+    ]
 
 
 def graph_ptr(g: Generator) -> Any:
@@ -804,11 +1135,25 @@ def memops(g: Generator) -> Any:
     kind = g.number((2, 5, 6), (0, 3, 99))
     if kind == 6:
         return ["S", "CUstreamBatchMemOpParams", {"operation": 6, "flushRemoteWrites.flags": g.number((0, 1), (9,))}]
-    return ["S", "CUstreamBatchMemOpParams", {"operation": kind, "writeValue.address": memop_ptr(g), "writeValue.value64": 7, "writeValue.flags": g.number((0,), (1, 4))}]
+    return [
+        "S",
+        "CUstreamBatchMemOpParams",
+        {
+            "operation": kind,
+            "writeValue.address": memop_ptr(g),
+            "writeValue.value64": 7,
+            "writeValue.flags": g.number((0,), (1, 4)),
+        },
+    ]
 
 
 def _memop(g: Generator, prefix: str = "") -> dict[str, Any]:
-    return {f"{prefix}ctx": g.handle("ctx"), f"{prefix}count": g.number((1,), (0,)), f"{prefix}paramArray": memops(g), f"{prefix}flags": g.number((0,), (1,))}
+    return {
+        f"{prefix}ctx": g.handle("ctx"),
+        f"{prefix}count": g.number((1,), (0,)),
+        f"{prefix}paramArray": memops(g),
+        f"{prefix}flags": g.number((0,), (1,)),
+    }
 
 
 def memop_params(g: Generator) -> Any:
@@ -819,7 +1164,7 @@ def memop_out(g: Generator) -> Any:
     return ["S", "CUDA_BATCH_MEM_OP_NODE_PARAMS", {}, ["ctx:H", "count", "flags"]]
 
 
-def node_params(g: Generator) -> Any:
+def node_params(g: Generator) -> Any:  # noqa: C901 (a branch for each kind of node)
     """CUgraphNodeParams of a random kind, for a new node and for one that is set."""
     kind = g.number((0, 1, 2, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13), (8, 9, 14, 99))
     name = NODE_TYPES[kind] if kind < len(NODE_TYPES) else ""
@@ -850,7 +1195,12 @@ def node_params(g: Generator) -> Any:
     elif name == "memop":
         fields |= _memop(g, "memOp.")
     elif name == "cond":
-        fields |= {"conditional.handle": g.handle("cond"), "conditional.type": g.number((0, 1, 2), (3,)), "conditional.size": g.number((1, 1, 2), (0, 9)), "conditional.ctx": g.handle("ctx", optional=True)}
+        fields |= {
+            "conditional.handle": g.handle("cond"),
+            "conditional.type": g.number((0, 1, 2), (3,)),
+            "conditional.size": g.number((1, 1, 2), (0, 9)),
+            "conditional.ctx": g.handle("ctx", optional=True),
+        }
     if g.wrong(0.05):
         fields["reserved2"] = 1
     return ["S", "CUgraphNodeParams", fields, reads] if reads else ["S", "CUgraphNodeParams", fields]
@@ -861,7 +1211,16 @@ def zero_io(g: Generator) -> Any:
 
 
 def instantiate_params(g: Generator) -> Any:
-    return 0 if g.wrong(0.1) else ["S", "CUDA_GRAPH_INSTANTIATE_PARAMS", {"flags": g.number((0, 1, 2, 8), (4, 16, -1)), "hUploadStream": g.handle("stream", optional=True)}, ["hErrNode_out:H", "result_out"]]
+    return (
+        0
+        if g.wrong(0.1)
+        else [
+            "S",
+            "CUDA_GRAPH_INSTANTIATE_PARAMS",
+            {"flags": g.number((0, 1, 2, 8), (4, 16, -1)), "hUploadStream": g.handle("stream", optional=True)},
+            ["hErrNode_out:H", "result_out"],
+        ]
+    )
 
 
 def update_out(g: Generator) -> Any:
@@ -890,7 +1249,11 @@ def fun_launch(g: Generator) -> None:
     dimensions = [1, 1, 1, 64, 1, 1, 0]
     if g.chance(0.8):
         place = int(g.random.random() * 7)
-        dimensions[place] = g.pick(((0, 1 << 31, -1), (0, 65536), (0, 65536), (0, 1025, 4096), (0, 1025, 33), (0, 65), (49153, MIB, 232449))[place])
+        dimensions[place] = g.pick(
+            ((0, 1 << 31, -1), (0, 65536), (0, 65536), (0, 1025, 4096), (0, 1025, 33), (0, 65), (49153, MIB, 232449))[
+                place
+            ]
+        )
     g.push(reference)
     for one in dimensions:
         g.push(one)
@@ -905,12 +1268,25 @@ def launch_params(g: Generator) -> Any:
 
 
 def launch_config(g: Generator) -> Any:
-    fields: dict[str, Any] = {"gridDimX": g.number((1, 8), (0, 1 << 31)), "gridDimY": g.number((1,), (0, 65536)), "gridDimZ": g.number((1,), (0, 65536)), "blockDimX": g.number((64, 128, 256), (0, 1025)), "blockDimY": g.number((1,), (0, 1025)), "blockDimZ": g.number((1,), (0, 65)), "sharedMemBytes": g.number((0, 0, 1024), (49153, MIB)), "hStream": g.handle("stream", optional=True)}
+    fields: dict[str, Any] = {
+        "gridDimX": g.number((1, 8), (0, 1 << 31)),
+        "gridDimY": g.number((1,), (0, 65536)),
+        "gridDimZ": g.number((1,), (0, 65536)),
+        "blockDimX": g.number((64, 128, 256), (0, 1025)),
+        "blockDimY": g.number((1,), (0, 1025)),
+        "blockDimZ": g.number((1,), (0, 65)),
+        "sharedMemBytes": g.number((0, 0, 1024), (49153, MIB)),
+        "hStream": g.handle("stream", optional=True),
+    }
     if g.chance(0.5):
         key = g.pick((2, 4, 4, 4, 8, 14) if g.careful else (0, 2, 4, 8, 14, 99))
         value: dict[str, Any] = {"id": key}
         if key == 4:
-            value |= {"value.clusterDim.x": g.number((1, 2, 4, 8), (0, 16, 3, 32)), "value.clusterDim.y": g.number((1,), (0, 2)), "value.clusterDim.z": 1}
+            value |= {
+                "value.clusterDim.x": g.number((1, 2, 4, 8), (0, 16, 3, 32)),
+                "value.clusterDim.y": g.number((1,), (0, 2)),
+                "value.clusterDim.z": 1,
+            }
         else:
             value["value.priority"] = g.pick((0, 1))
         fields |= {"attrs": ["S", "CUlaunchAttribute", value], "numAttrs": g.number((1,), (0,))}
@@ -955,11 +1331,24 @@ def log_size(g: Generator) -> Any:
 
 
 def ext_memory(g: Generator) -> Any:
-    return ["S", "CUDA_EXTERNAL_MEMORY_HANDLE_DESC", {"type": g.number((1,), (0, 2, 9, 99)), "handle.fd": -1, "size": g.number((65536,), (0,)), "flags": g.number((0, 1), (9,))}]
+    return [
+        "S",
+        "CUDA_EXTERNAL_MEMORY_HANDLE_DESC",
+        {
+            "type": g.number((1,), (0, 2, 9, 99)),
+            "handle.fd": -1,
+            "size": g.number((65536,), (0,)),
+            "flags": g.number((0, 1), (9,)),
+        },
+    ]
 
 
 def ext_semaphore(g: Generator) -> Any:
-    return ["S", "CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC", {"type": g.number((1, 9), (0, 2, 99)), "handle.fd": -1, "flags": g.number((0,), (9,))}]
+    return [
+        "S",
+        "CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC",
+        {"type": g.number((1, 9), (0, 2, 99)), "handle.fd": -1, "flags": g.number((0,), (9,))},
+    ]
 
 
 _RESOURCE = ["type", "sm.smCount", "*"]
@@ -987,7 +1376,11 @@ def split(g: Generator) -> None:
         g.push(0)
     else:
         g.make("res", g.outs + 2)
-        g.push(["S", "CUdevResource", {}, list(_RESOURCE)] if groups == 1 else ["A", [["S", "CUdevResource", {}, list(_RESOURCE)] for _ in range(min(max(groups, 1), 4))]])
+        g.push(
+            ["S", "CUdevResource", {}, list(_RESOURCE)]
+            if groups == 1
+            else ["A", [["S", "CUdevResource", {}, list(_RESOURCE)] for _ in range(min(max(groups, 1), 4))]]
+        )
     g.push(["io", "I", min(groups, 4)])
     g.push(source)
     if g.chance(0.3):

@@ -21,10 +21,10 @@ table that it was made from. Arguments:
 ==============================  ======================================================================================
 
 Letters are those of `struct`, and ``h`` a new handle, ``H`` one that may be known (both with a letter for handles that
-are small numbers and not addresses), ``s`` a text by pointer, ``c`` a text in place, ``X`` bytes and ``x`` a number that
-no two machines share. An answer is ``[code, value, ...]``; a handle is ``0``, ``"new"``, ``"=3.1"`` or ``"?"``, what was
-not written ``"-"``. None stands for a call that was left out because a handle that the program destroyed was given to
-another object meanwhile. A death is the last answer: ``["signal", "SIGSEGV"]``.
+are small numbers and not addresses), ``s`` a text by pointer, ``c`` a text in place, ``X`` bytes and ``x`` a number
+that no two machines share. An answer is ``[code, value, ...]``; a handle is ``0``, ``"new"``, ``"=3.1"`` or ``"?"``,
+what was not written ``"-"``. None stands for a call that was left out because a handle that the program destroyed was
+given to another object meanwhile. A death is the last answer: ``["signal", "SIGSEGV"]``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,22 @@ Answer = list[Any] | None
 
 HOST_BYTES = 4 << 20
 UNTOUCHED = 0xEE
-_SIZES = {"h": 8, "H": 8, "s": 8, "x": 8, "i": 4, "I": 4, "q": 8, "Q": 8, "B": 1, "b": 1, "f": 4, "c": 1, "X": 1, "H2": 2}
+_SIZES = {
+    "h": 8,
+    "H": 8,
+    "s": 8,
+    "x": 8,
+    "i": 4,
+    "I": 4,
+    "q": 8,
+    "Q": 8,
+    "B": 1,
+    "b": 1,
+    "f": 4,
+    "c": 1,
+    "X": 1,
+    "H2": 2,
+}
 _MASK = (1 << 64) - 1
 
 
@@ -175,6 +190,7 @@ class Machine:
         if isinstance(value, list) and value[0] == "F":
             return ctypes.c_float(value[1])
         if isinstance(value, list) and value[0] == "M":
+
             class Block(ctypes.Structure):
                 _fields_ = [("bytes", ctypes.c_char * value[1])]
 
@@ -200,7 +216,9 @@ class Machine:
             return "?"
         return f"={known[0]}"
 
-    def read(self, call: int, place: int, out: tuple[int, str, int], done: bool) -> tuple[Any, Any]:
+    def read(  # noqa: PLR0911 (one for each letter)
+        self, call: int, place: int, out: tuple[int, str, int], done: bool
+    ) -> tuple[Any, Any]:
         """One value that a call gave: what later calls use, and what is compared."""
         address, letter, count = out
         kind = letter[0]
@@ -285,10 +303,7 @@ def execute(
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading, encoding="utf-8") as pipe:
-        answers: list[Answer] = []
-        for line in pipe:
-            if line.endswith("\n"):
-                answers.append(json.loads(line))
+        answers: list[Answer] = [json.loads(line) for line in pipe if line.endswith("\n")]
     status = os.waitpid(child, 0)[1]
     if os.WIFSIGNALED(status):
         answers.append(["signal", signal.Signals(os.WTERMSIG(status)).name])

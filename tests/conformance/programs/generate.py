@@ -145,7 +145,7 @@ class Generator:
 
     # calls
 
-    def emit(self, function: Function, careful: bool | None = None) -> None:
+    def emit(self, function: Function, careful: bool | None = None) -> None:  # noqa: C901 (bookkeeping in its order)
         """Append a call of a function, and in front of it what makes its handles."""
         saved = self.call, self.pending, self.gone, self.outs, self.careful, self.facts
         self.depth += 1
@@ -185,7 +185,7 @@ class Generator:
         self.depth -= 1
         self.call, self.pending, self.gone, self.outs, self.careful, self.facts = saved
 
-    def parameter(self, text: str) -> None:
+    def parameter(self, text: str) -> None:  # noqa: C901 (a branch for each sign)
         """Push what a word of the table stands for."""
         sign, rest = text[0], text[1:]
         if text.startswith("n("):

@@ -1,4 +1,4 @@
-"""Record programs from the libcuda of this machine: ``python -m tests.conformance.programs.record OUT.json.xz --seeds 0:6000``.
+"""Record programs from the libcuda of this machine: ``python -m tests.conformance.programs.record OUT.json.xz``.
 
 It needs nothing but the standard library and the folder ``tests/``. It stops at a limit with what it has.
 """
@@ -51,7 +51,7 @@ def _work(job: int, jobs: int, seeds: list[int], devices: int, deadline: float, 
     if devices > 1:
         os.environ["CUDA_VISIBLE_DEVICES"] = str(job % devices)
     library = ctypes.CDLL("libcuda.so.1")
-    with open(f"{folder}/{job}", "w", encoding="utf-8") as file:
+    with Path(folder, str(job)).open("w", encoding="utf-8") as file:
         for seed in seeds[job::jobs]:
             if time.monotonic() > deadline:
                 break
@@ -164,7 +164,9 @@ def main() -> int:
     print(f"{options.out}: {options.out.stat().st_size} bytes")
     total = sum(codes.values()) or 1
     print("answers: " + ", ".join(f"{code} {100 * count / total:.1f} %" for code, count in codes.most_common(16)))
-    signals = Counter(answers[-1][1] for *_, answers in programs if answers and answers[-1] and answers[-1][0] == "signal")
+    signals = Counter(
+        answers[-1][1] for *_, answers in programs if answers and answers[-1] and answers[-1][0] == "signal"
+    )
     print(f"signals: {dict(signals)}; errors of the recorder: {codes.get('error', 0)}")
     return 0 if programs else 2
 

@@ -1,0 +1,247 @@
+"""Random programs: what a real driver answered to them, against what the emulated one answers."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.programs import compare as comparer
+from tests.conformance.programs.api import FUNCTIONS, KINDS, MAKERS, THEMES
+from tests.conformance.programs.execute import execute
+from tests.conformance.programs.generate import generate
+from tests.conformance.programs.layouts import LAYOUTS
+from tests.conformance.programs.record import load, save
+
+GOALS = tomllib.loads((Path(comparer.__file__).parent / "goals.toml").read_text(encoding="utf-8"))
+#: Seeds from here on were not looked at while differences were mended.
+HELD_BACK = 100000
+
+
+@pytest.fixture
+def headers(toolchain):
+    """Folder of the cuda.h of CUDA 13.0."""
+    return toolchain("13.0") / "include"
+
+
+@pytest.fixture(scope="module")
+def recording():
+    return load(comparer.RECORDED / GOALS["recording"])
+
+
+def spread(several: list, number: int) -> list:
+    """So many of them, from the first to the last."""
+    step = max(len(several) / number, 1)
+    return [several[int(place * step)] for place in range(min(number, len(several)))]
+
+
+def results(recording: dict, programs: list) -> list:
+    ours = comparer.replay(recording, programs)
+    return [comparer.compare(*one, ours[one[0]]) for one in programs]
+
+
+def test_recording_is_large_and_of_a_real_driver(recording) -> None:
+    seeds = [one[0] for one in recording["programs"]]
+    assert len(seeds) >= 5000
+    assert len(seeds) == len(set(seeds))
+    assert sum(seed >= HELD_BACK for seed in seeds) >= 500
+    assert {one[1] for one in recording["programs"]} == set(THEMES)
+    assert recording["driver"] == "580.159.04"
+    answers = [answer for *_, several in recording["programs"] for answer in several if answer]
+    assert sum(answer[0] == 0 for answer in answers) > len(answers) / 2
+    assert not [answer for answer in answers if answer[0] in ("error", "missing")]
+
+
+def test_unseen_programs_are_answered_as_recorded(recording, toolchain) -> None:
+    """The goals hold on seeds that nobody mended by."""
+    toolchain("13.0")
+    unseen = [one for one in recording["programs"] if one[0] >= HELD_BACK]
+    found = results(recording, spread(unseen, GOALS["programs"]))
+    for title, core in (("core", True), ("added", False)):
+        tally = comparer.tally(found, core)
+        assert tally.programs >= 50, title
+        assert tally.call_share >= GOALS[title]["calls"], (title, tally)
+        assert tally.program_share >= GOALS[title]["programs"], (title, tally)
+
+
+def test_no_program_ends_the_emulated_driver(recording, toolchain) -> None:
+    """Where the real driver goes on, so does the emulated one."""
+    toolchain("13.0")
+    programs = spread(recording["programs"], GOALS["programs"])
+    ours = comparer.replay(recording, programs)
+    ended = [
+        (seed, program[len(ours[seed]) - 1][0], ours[seed][-1])
+        for seed, _, program, real in programs
+        if ours[seed] and ours[seed][-1] and ours[seed][-1][0] == "signal"
+        if not (real[-1] and real[-1][0] == "signal" and len(real) <= len(ours[seed]))
+    ]
+    assert ended == []
+
+
+def example(*answers):
+    """A program with a stream, an event and memory, and answers to it."""
+    program = [
+        ["cuInit", 0],
+        ["cuDevicePrimaryCtxRetain", ["o", "H"], 0],
+        ["cuCtxSetCurrent", "$1"],
+        ["cuStreamCreate", ["o", "h"], 0],
+        ["cuStreamGetFlags", "$3", ["o", "I"]],
+        ["cuMemAlloc_v2", ["o", "h"], 64],
+        ["cuStreamQuery", "$3"],
+        ["cuMemFree_v2", "$5"],
+    ]
+    real = [[0], [0, "?"], [0], [0, "new"], [0, 0], [0, "new"], [0], [0]]
+    ours = copy.deepcopy(real)
+    for place, answer in answers:
+        ours[place] = answer
+    return comparer.compare(7, "core", program, real, ours)
+
+
+def test_equal_answers_are_equal() -> None:
+    result = example()
+    assert (result.counted, result.equal, result.left_out, result.differences) == (8, 8, 0, [])
+
+
+def test_a_wrong_value_is_a_difference_and_spoils_nothing_else() -> None:
+    result = example((4, [0, 1]))
+    assert [(one.call, one.real, one.ours) for one in result.differences] == [(4, "[0]", "[1]")]
+    assert (result.counted, result.equal) == (8, 7)
+
+
+def test_values_of_failed_calls_do_not_count() -> None:
+    result = comparer.compare(1, "core", [["cuDeviceGetCount", ["o", "i"]]], [[3, "-"]], [[3, 0]])
+    assert result.differences == []
+
+
+def test_what_needs_a_differing_call_is_left_out() -> None:
+    result = example((3, [2, "-"]), (4, [400, "-"]), (6, [400]))
+    assert [one.call for one in result.differences] == [3]
+    assert (result.counted, result.left_out) == (6, 2)
+
+
+def test_a_different_context_ends_the_comparison() -> None:
+    result = example((2, [1]), (5, [201, "-"]))
+    assert [one.call for one in result.differences] == [2]
+    assert result.counted == 3
+
+
+def test_a_death_of_ours_is_a_difference_and_one_of_theirs_ends_it() -> None:
+    died = [[0], ["signal", "SIGSEGV"]]
+    program = [["cuInit", 0], ["cuStreamQuery", 16], ["cuStreamQuery", 0]]
+    ours = comparer.compare(1, "core", program, [[0], [400], [201]], died)
+    assert [(one.real, one.ours) for one in ours.differences] == [("400", "SIGSEGV")]
+    theirs = comparer.compare(1, "core", program, died, [[0], [400], [201]])
+    assert (theirs.counted, theirs.differences) == (1, [])
+
+
+def test_launches_that_run_and_work_that_is_not_done_are_no_difference() -> None:
+    program = [["cuLaunchKernel", 0], ["cuStreamQuery", 0]]
+    result = comparer.compare(1, "added", program, [[0], [600]], [[801], [0]])
+    assert (result.counted, result.left_out, result.differences) == (0, 2, [])
+
+
+def test_addresses_that_come_back_are_no_difference() -> None:
+    program = [
+        ["cuModuleLoadData", ["o", "h"], "!program"],
+        ["cuModuleGetFunction", ["o", "H"], "$0", "'plain"],
+        ["cuModuleUnload", "$0"],
+        ["cuModuleLoadData", ["o", "h"], "!program"],
+        ["cuModuleGetFunction", ["o", "H"], "$3", "'plain"],
+    ]
+    real = [[0, "new"], [0, "?"], [0], [0, "new"], [0, "=1.0"]]
+    assert comparer.compare(1, "core", program, real, [*real[:4], [0, "?"]]).differences == []
+
+
+@pytest.mark.parametrize("seed", [0, 17, HELD_BACK + 3])
+def test_generator_is_deterministic(seed) -> None:
+    text = f"from tests.conformance.programs.generate import generate; import json; print(json.dumps(generate({seed})))"
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", text],
+            env={**os.environ, "PYTHONHASHSEED": number},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            check=True,
+        ).stdout
+        for number in ("1", "2")
+    }
+    assert found == {json.dumps(generate(seed)).encode() + b"\n"}
+
+
+def test_programs_use_every_function_with_its_parameters(headers) -> None:
+    """Of cuda.h, the one of CUDA 13.0: no call has a parameter too many or too few."""
+    text = re.sub(r"/\*.*?\*/", "", (headers / "cuda.h").read_text(encoding="utf-8"), flags=re.DOTALL)
+    aliases = dict(re.findall(r"#define (cu\w+)\s+(?:__CUDA_API_PT[SDZ]+\()?(cu\w+)", text))
+    counts = {
+        aliases.get(name, name): 0 if words.strip() == "void" else words.count(",") + 1
+        for name, words in reversed(re.findall(r"CUresult CUDAAPI (\w+)\(([^;]*?)\);", text))
+    }
+    used = {}
+    for seed in range(1500):
+        for call in generate(seed)[1]:
+            used[call[0]] = len(call) - 1
+            assert counts.get(call[0], len(call) - 1) == len(call) - 1, call
+    assert used.keys() == {function.symbol for function in FUNCTIONS}
+    assert len(used) > 400
+
+
+def test_table_is_sound() -> None:
+    symbols = {function.symbol for function in FUNCTIONS}
+    assert {maker for text in MAKERS.values() for maker in text.split()} <= symbols
+    assert set(MAKERS) == set(KINDS)
+    assert {function.group for function in FUNCTIONS} == {name for _, groups in THEMES.values() for name in groups}
+
+
+def test_layouts_are_those_of_the_header(headers, tmp_path) -> None:
+    """Compiled, cuda.h has the sizes and offsets that programs use."""
+    lines = [
+        f'_Static_assert(sizeof({name}) == {size}, "{name}");\n'
+        + "".join(
+            f'_Static_assert(offsetof({name}, {field}) == {offset}, "{name}.{field}");\n'
+            for field, (offset, _) in fields.items()
+        )
+        for name, (size, fields) in LAYOUTS.items()
+    ]
+    source = tmp_path / "layouts.c"
+    source.write_text('#include <stddef.h>\n#include "cuda.h"\n' + "".join(lines), encoding="utf-8")
+    done = subprocess.run(
+        [os.environ.get("CC", "cc"), "-fsyntax-only", f"-I{headers}", str(source)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+class _Dying:
+    """A library whose second call ends the process."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __getattr__(self, name: str):
+        def call(*arguments: object) -> int:
+            self.calls += 1
+            if self.calls == 2:
+                os.abort()
+            return 0
+
+        return call
+
+
+def test_a_program_stops_at_a_signal() -> None:
+    answers = execute([["cuInit", 0], ["cuInit", 0], ["cuInit", 0]], _Dying())
+    assert answers == [[0], ["signal", "SIGABRT"]]
+
+
+def test_a_recording_comes_back_as_it_was_saved(tmp_path) -> None:
+    written = {"driver": "1", "programs": [[1, "core", [["cuInit", 0]], [[0]]]]}
+    save(tmp_path / "recording.json.xz", written)
+    assert load(tmp_path / "recording.json.xz") == written
