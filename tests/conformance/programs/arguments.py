@@ -72,8 +72,12 @@ def vmh_like(g: Generator) -> Any:
 def host(g: Generator) -> Any:
     if g.wrong(0.1):
         return 0
-    if g.chance(0.3) and g.live.get("hptr"):
-        return g.handle("hptr")
+    alive = g.live.get("hptr")
+    if alive and g.chance(0.3):
+        found = g.pick(alive)
+        room = found.facts.get("size", 64)
+        g.facts["room"] = min(room, g.facts.get("room", room))
+        return found.reference
     return f"@{g.pick((0, 4096, 65536, MIB))}"
 
 

@@ -144,15 +144,18 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=480, help="stop after this time with what is there")
     parser.add_argument("--devices", type=int, default=1, help="spread the processes over this many devices")
     parser.add_argument("--length", type=int, default=40, help="calls of a program")
+    parser.add_argument("--add-to", type=Path, help="a recording of this driver, whose programs are kept")
     options = parser.parse_args()
     started = time.monotonic()
-    seeds = seeds_of(options.seeds)
+    earlier = load(options.add_to)["programs"] if options.add_to else []
+    done = {one[0] for one in earlier}
+    seeds = [seed for seed in seeds_of(options.seeds) if seed not in done]
     # when the time ends, every range of seeds has its share
     seeds.sort(key=lambda seed: (seed % 100000) * (6 if seed >= 100000 else 1))
     recording = record(seeds, options.processes, options.seconds, options.devices, options.length)
     took = time.monotonic() - started
-    save(options.out, recording)
     programs = recording["programs"]
+    save(options.out, {**recording, "programs": sorted([*earlier, *programs], key=lambda row: int(row[0]))})
     codes: Counter[str] = Counter()
     for _, _, _, answers in programs:
         for answer in answers:
