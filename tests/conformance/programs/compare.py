@@ -414,8 +414,9 @@ def main() -> int:  # noqa: C901, PLR0912 (one branch for each option)
         show(program, real, ours, Result(0, "", differences=[Difference(0, len(program) - 1, "", "", "", "")]))
         return 0
     if options.other:
-        other = {one[0]: one[3] for one in load(options.other)["programs"]}
-        programs = [one for one in programs if one[0] in other]
+        again = {one[0]: one for one in load(options.other)["programs"]}
+        programs = [one for one in programs if one[0] in again and again[one[0]][2] == one[2]]
+        other = {one[0]: again[one[0]][3] for one in programs}
     else:
         other = replay(recording, programs, options.processes)
     results = [compare(seed, theme, program, real, other[seed]) for seed, theme, program, real in programs]
