@@ -60,7 +60,7 @@ def test_recording_is_large_and_of_a_real_driver(recording) -> None:
 
 
 def test_unseen_programs_are_answered_as_recorded(recording, toolchain) -> None:
-    """The goals hold on seeds that nobody mended by."""
+    """The goals hold on seeds that were not used while mending."""
     toolchain("13.0")
     unseen = [one for one in recording["programs"] if one[0] >= HELD_BACK]
     found = results(recording, spread(unseen, GOALS["programs"]))
