@@ -146,6 +146,15 @@ def _names() -> str:
     return "\n".join(lines)
 
 
+def _device_functions() -> str:
+    """device_functions.inc: the functions that the driver provides to device code."""
+    releases: dict[str, list[str]] = _read("device_functions.toml")["functions"]
+    lines = ["/* Made by build.py from data/device_functions.toml. */"]
+    lines += ["static const struct device_function { const char *name; int since; } device_functions[] = {"]
+    lines += [f'  {{"{name}", {_number(release)}}},' for release, names in releases.items() for name in names]
+    return "\n".join([*lines, "};", ""])
+
+
 def _errors() -> str:
     table = _read("errors.toml")
     lines = ["/* Made by build.py from data/errors.toml. */"]
@@ -189,6 +198,7 @@ def generate(folder: Path) -> None:
         "names": _names,
         "errors": _errors,
         "devices": _devices,
+        "device_functions": _device_functions,
         "limits": _limits,
         "releases": _releases,
         "architectures": _architectures,
