@@ -123,7 +123,10 @@ def _names() -> str:
         forms_of = ", ".join(f"{{{version}, SYM_{symbol}}}" for version, symbol in plain)
         streams_of = ", ".join(f"{{{version}, SYM_{symbol}}}" for version, symbol in per_thread)
         rows.append(f'{{"{name}", {{{forms_of or "{0}"}}}, {{{streams_of or "{0}"}}}}},')
-    symbols: list[str] = table["symbols"]
+    exported: dict[str, list[str]] = table["symbols"]
+    first = {one: release for release, names in exported.items() for one in names}
+    symbols = sorted(first)
+    debugger: dict[str, dict[str, Any]] = table["debugger"]
     for one in symbols:
         base = one.removesuffix("_ptsz").removesuffix("_ptds")
         if base != one and base in symbols:
@@ -138,6 +141,18 @@ def _names() -> str:
     ]
     # work is done when a call returns, so a per-thread stream needs no code of its own
     lines += [f"extern CUresult {symbol}(void);\nSAME_AS({symbol}, {base})" for symbol, base in sorted(streams.items())]
+    lines += [
+        f"EXPORT CUresult {one}(void);\nEXPORT CUresult {one}(void) {{ return CUDA_ERROR_NOT_SUPPORTED; }}"
+        if "size" not in known
+        else f"EXPORT extern char {one}[];\nEXPORT char {one}[{known['size']}] __attribute__((aligned(8)));"
+        for one, known in debugger.items()
+    ]
+    lines += ["#endif", "#ifdef HIDDEN_NAMES"]
+    hidden = [*first.items(), *((one, known["since"]) for one, known in debugger.items())]
+    oldest = min((release for release in exported if release != "never"), key=_number)
+    for name, release in hidden:
+        if release != oldest:
+            lines.append(f'{{"{name}", {"NEVER_EXPORTED" if release == "never" else _number(release)}}},')
     lines += ["#endif", "#ifdef SYMBOL_TABLE"]
     lines += [f'[SYM_{symbol}] = {{"{symbol}", {since.get(symbol, 0)}}},' for symbol in symbols]
     lines += ["#endif", "#ifdef ADDRESS_TABLE"]
@@ -214,9 +229,11 @@ def libraries(cc: Any) -> list[Any]:
     generate(_GENERATED)
     include = (_NATIVE, _GENERATED, _READER["NATIVE"])
     threads = ("-pthread", "-ldl")
+    # the driver looks itself up in this table, as the loader does
+    hashed = (*threads, "-Wl,--hash-style=gnu")
     driver = (*_READER["sources"](), *(_NATIVE / f"{name}.c" for floor in FLOORS for name in floor))
     return [
-        cc.SharedLibrary("libcuda.so.1", (*driver, *_CLIENT), "libcuda.so.1", include, threads),
+        cc.SharedLibrary("libcuda.so.1", (*driver, *_CLIENT), "libcuda.so.1", include, hashed),
         cc.SharedLibrary("libnvidia-ml.so.1", (_NATIVE / "nvml.c",), "libnvidia-ml.so.1", include, threads),
         cc.SharedLibrary(
             "libcuda.so",

@@ -842,7 +842,8 @@ for name in ("cuLaunch", "cuLaunchGrid", "cuGraphLaunch"):
 
 def test_every_symbol_with_nothing(check) -> None:
     """Every exported function survives a call with nothing but zeros, and what is not implemented names itself."""
-    symbols = tomllib.loads((DATA / "functions.toml").read_text(encoding="utf-8"))["symbols"]
+    releases = tomllib.loads((DATA / "functions.toml").read_text(encoding="utf-8"))["symbols"]
+    symbols = [name for release, names in releases.items() if release.startswith(("12.", "13.0")) for name in names]
     out = check(
         f"""
 import json
@@ -878,7 +879,6 @@ print(json.dumps(answers))
     assert missing <= {
         "cuCtxGetDevResource",
         "cuCtxGetExecAffinity",
-        "cuEventCreateFromEGLSync",
         "cuLibraryGetUnifiedFunction",
         "cuModuleGetSurfRef",
         "cuModuleGetTexRef",
