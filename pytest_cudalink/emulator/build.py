@@ -161,6 +161,15 @@ def _names() -> str:
     return "\n".join(lines)
 
 
+def _images() -> str:
+    """images.inc: the ELF formats of cubins that drivers know."""
+    lines = ["/* Made by build.py from data/images.toml. */"]
+    lines += ["static const struct elf_format { int osabi, since, from_arch; } elf_formats[] = {"]
+    for known in _read("images.toml")["elf"]:
+        lines.append(f"  {{{known['osabi']}, {_number(known['since'])}, {known['from-arch']}}},")
+    return "\n".join([*lines, "};", ""])
+
+
 def _device_functions() -> str:
     """device_functions.inc: the functions that the driver provides to device code."""
     releases: dict[str, list[str]] = _read("device_functions.toml")["functions"]
@@ -213,6 +222,7 @@ def generate(folder: Path) -> None:
         "names": _names,
         "errors": _errors,
         "devices": _devices,
+        "images": _images,
         "device_functions": _device_functions,
         "limits": _limits,
         "releases": _releases,
