@@ -25,7 +25,7 @@ _GENERATED = _HERE / "generated"
 #: The files of the driver, low to high: each includes only what stands before it, on its own floor or on a lower one.
 #: The types of `abi.h` and the reader of device code (`artifacts/native/`) lie below them all.
 FLOORS = (
-    ("config", "events", "handles"),
+    ("config", "profiles", "own_symbols", "events", "handles"),
     ("caller", "symbols"),
     ("faults", "calls"),
     ("image", "options", "jitlink"),
@@ -36,6 +36,9 @@ FLOORS = (
     ("module_image", "functions", "module"),
     ("exports", "procaddr"),
 )
+
+#: The files of libnvidia-ml.so.1, low to high; the first two are those of the driver.
+NVML = ("config", "profiles", "nvml")
 
 
 def _read(name: str, folder: Path = _DATA) -> dict[str, Any]:
@@ -81,7 +84,8 @@ def _architectures() -> str:
     table = _read("architectures.toml", _SHARED)
     known: dict[str, dict[str, Any]] = table["architectures"]
     oldest = min((one["since"] for one in known.values()), key=_number)
-    default = _read("devices.toml")["default"].removeprefix("sm_")
+    devices = _read("devices.toml")
+    default = devices["devices"][devices["default"]]["arch"]
     lines = ["/* Made by build.py from compat/data/architectures.toml. */", "enum {", f"  DEFAULT_ARCH = {default},"]
     lines += [f"  FIRST_ARCH_OF_13 = {min(int(number) for number, one in known.items() if 'dropped' not in one)},"]
     lines += [
@@ -201,18 +205,20 @@ def _devices() -> str:
     lines += [f"  {{{number}, {value}}}," for number, value in base.values()]
     lines += ["  {0, 0},", "};"]
     profiles = []
-    for arch, device in table["devices"].items():
-        own = {name: value for name, value in device.items() if name not in ("name", "memory")}
-        lines += [f"static const struct attribute attributes_{arch}[] = {{"]
+    for key, device in table["devices"].items():
+        own = {name: value for name, value in device.items() if name not in ("arch", "name", "memory")}
+        array = f"attributes_{key.replace('-', '_')}"
+        lines += [f"static const struct attribute {array}[] __attribute__((unused)) = {{"]
         lines += [f"  {{{base[name][0]}, {value}}}," for name, value in own.items()]
         lines += ["  {0, 0},", "};"]
-        number = arch.removeprefix("sm_")
-        profiles.append(f'  {{{number}, "{device["name"]}", {device["memory"]}u, attributes_{arch}}},')
-    lines += ["static const struct device_profile {", "  int arch; const char *name; size_t memory;"]
-    lines += ["  const struct attribute *attributes;", "} device_profiles[] = {"]
-    # the first profile is the one that an unknown architecture gets
-    profiles.sort(key=lambda text: f"{{{table['default'].removeprefix('sm_')}," not in text)
-    return "\n".join([*lines, *profiles, "};", ""])
+        row = f'  {{"{key}", {device["arch"]}, "{device["name"]}", {device["memory"]}u, {array}}},'
+        profiles.append((key != table["default"], row))
+    lines += ["struct device_profile {", "  const char *key; int arch; const char *name; size_t memory;"]
+    lines += ["  const struct attribute *attributes;", "};"]
+    lines += ["static const struct device_profile device_profiles[] __attribute__((unused)) = {"]
+    # the first profile is the one that an unknown device gets
+    rows = [row for _, row in sorted(profiles, key=lambda profile: profile[0])]
+    return "\n".join([*lines, *rows, "};", ""])
 
 
 def generate(folder: Path) -> None:
@@ -244,7 +250,7 @@ def libraries(cc: Any) -> list[Any]:
     driver = (*_READER["sources"](), *(_NATIVE / f"{name}.c" for floor in FLOORS for name in floor))
     return [
         cc.SharedLibrary("libcuda.so.1", (*driver, *_CLIENT), "libcuda.so.1", include, hashed),
-        cc.SharedLibrary("libnvidia-ml.so.1", (_NATIVE / "nvml.c",), "libnvidia-ml.so.1", include, threads),
+        cc.SharedLibrary("libnvidia-ml.so.1", tuple(_NATIVE / f"{name}.c" for name in NVML), "libnvidia-ml.so.1", include, threads),
         cc.SharedLibrary(
             "libcuda.so",
             (_NATIVE / "alias.c",),

@@ -1,6 +1,7 @@
 /* The configuration of the emulated driver. */
 #include "config.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include "abi.h"
 
 #include "architectures.inc" /* DEFAULT_ARCH */
+#include "devices.inc"       /* device_profiles */
 #include "releases.inc"      /* stand_ins */
 
 static Config config;
@@ -47,6 +49,19 @@ static unsigned seconds_env(const char *name, unsigned otherwise) {
   return otherwise;
 }
 
+/* Bytes of memory; anything else is reported. */
+static size_t memory_env(const char *name) {
+  const char *value = getenv(name);
+  if (!value || !*value) return 0;
+  char *end;
+  errno = 0;
+  unsigned long long given = strtoull(value, &end, 10);
+  if (!*end && !errno && *value != '-' && given >= LIMIT_LEAST_DEVICE_MEMORY) return (size_t)given;
+  fprintf(stderr, "cudalink: %s is '%.32s'; expected a number of bytes from %d on; taking the default\n", name, value,
+          LIMIT_LEAST_DEVICE_MEMORY);
+  return 0;
+}
+
 static void read_config(void) {
   const char *version = getenv("CUDALINK_EMULATOR_VERSION");
   int major = 13, minor = 0;
@@ -54,6 +69,10 @@ static void read_config(void) {
   config.version = major * 1000 + minor * 10;
   const char *arch = getenv("CUDALINK_EMULATOR_ARCH");
   config.arch = arch && !strncmp(arch, "sm_", 3) ? atoi(arch + 3) : DEFAULT_ARCH;
+  config.device = copy_env("CUDALINK_EMULATOR_DEVICE");
+  for (size_t at = 0; at < sizeof device_profiles / sizeof *device_profiles; at++)
+    if (!strcmp(device_profiles[at].key, config.device)) config.arch = device_profiles[at].arch;
+  config.device_memory = memory_env("CUDALINK_EMULATOR_DEVICE_MEMORY");
   config.devices = limited_env("CUDALINK_EMULATOR_DEVICES", 1, DEVICES_MAX);
   config.nvjitlink = copy_env("CUDALINK_EMULATOR_NVJITLINK");
   config.nvjitlink_old = copy_env("CUDALINK_EMULATOR_NVJITLINK_OLD");
