@@ -247,10 +247,11 @@ def libraries(cc: Any) -> list[Any]:
     threads = ("-pthread", "-ldl")
     # the driver looks itself up in this table, as the loader does
     hashed = (*threads, "-Wl,--hash-style=gnu")
+    nvml = tuple(_NATIVE / f"{name}.c" for name in NVML)
     driver = (*_READER["sources"](), *(_NATIVE / f"{name}.c" for floor in FLOORS for name in floor))
     return [
         cc.SharedLibrary("libcuda.so.1", (*driver, *_CLIENT), "libcuda.so.1", include, hashed),
-        cc.SharedLibrary("libnvidia-ml.so.1", tuple(_NATIVE / f"{name}.c" for name in NVML), "libnvidia-ml.so.1", include, threads),
+        cc.SharedLibrary("libnvidia-ml.so.1", nvml, "libnvidia-ml.so.1", include, (*threads, "-DSILENT_CONFIG")),
         cc.SharedLibrary(
             "libcuda.so",
             (_NATIVE / "alias.c",),

@@ -117,7 +117,7 @@ def test_wrong_values_in_the_environment(on_driver) -> None:
         check=False,
     )
     assert done.stdout.startswith("NVIDIA H200;")
-    assert "CUDALINK_EMULATOR_DEVICE is 'h300', which is not a known device; taking h200" in done.stderr
+    assert "CUDALINK_EMULATOR_DEVICE is 'h300', which is not a known device; taking sm_90" in done.stderr
     assert "CUDALINK_EMULATOR_DEVICE_MEMORY is '8GiB'; expected a number of bytes from 16777216 on" in done.stderr
 
 

@@ -414,6 +414,7 @@ stream_ordered = c_uint64()
 ok(cuda.cuMemAllocAsync(byref(stream_ordered), c_size_t(128), None))
 ok(cuda.cuMemFreeAsync(stream_ordered, None))
 """,
+        device_memory="150109880320",
     )
 
 
@@ -1084,6 +1085,7 @@ assert nvml.nvmlDeviceGetCount_v2(byref(value)) == 1
         release="580.95.05",
         devices=2,
         arch="sm_89",
+        device_memory="23798611968",
     )
 
 

@@ -74,14 +74,15 @@ def test_the_table_gives_what_real_drivers_export() -> None:
 @pytest.mark.parametrize("version", ["12.0", "12.4", "12.9", "13.0", "13.5"])
 def test_a_driver_exports_what_its_version_has(version: str, check) -> None:
     """No more and no less than the table says is found by dlsym; what cuGetProcAddress gives is what dlsym gives."""
-    everything = exported("99.0")
+    everything, number = exported("99.0"), CudaVersion.parse(version)
+    asked = number.major * 1000 + number.minor * 10
     out, _ = check(
         f"""
         found = [name for name in {sorted(everything)} if hasattr(cuda, name)]
         print(*found)
         for name in found:
             address, status = c_void_p(), c_int(-1)
-            code = cuda.cuGetProcAddress_v2(name.encode(), byref(address), {CudaVersion.parse(version).major * 1000 + CudaVersion.parse(version).minor * 10}, c_uint64(0), byref(status))
+            code = cuda.cuGetProcAddress_v2(name.encode(), byref(address), {asked}, c_uint64(0), byref(status))
             if (code, status.value) == (0, 0):
                 plain = [cast(getattr(cuda, form), c_void_p).value for form in found if form.startswith(name)]
                 assert address.value in plain, name
@@ -95,12 +96,13 @@ def test_names_that_no_symbol_has(check) -> None:
     """The profiler's and OpenGL's functions are found by name, as on a real 13.0; the debugger's names are exported."""
     check(
         """
-        for name, since in ((b"cuProfilerStart", 4000), (b"cuProfilerStop", 4000), (b"cuGraphicsGLRegisterBuffer", 3000),
-                            (b"cuGraphicsGLRegisterImage", 3000), (b"cuGLGetDevices", 6050), (b"cuVDPAUGetDevice", 3010)):
+        since = {"cuProfilerStart": 4000, "cuProfilerStop": 4000, "cuGLGetDevices": 6050, "cuVDPAUGetDevice": 3010}
+        since |= {"cuGraphicsGLRegisterBuffer": 3000, "cuGraphicsGLRegisterImage": 3000}
+        for name, version in since.items():
             address, status = c_void_p(), c_int(-1)
-            ok(cuda.cuGetProcAddress_v2(name, byref(address), since, c_uint64(0), byref(status)))
+            ok(cuda.cuGetProcAddress_v2(name.encode(), byref(address), version, c_uint64(0), byref(status)))
             assert address.value and status.value == 0, name
-            ok(cuda.cuGetProcAddress_v2(name, byref(address), 2000, c_uint64(0), byref(status)))
+            ok(cuda.cuGetProcAddress_v2(name.encode(), byref(address), 2000, c_uint64(0), byref(status)))
             assert status.value == 2, name
         assert c_int.in_dll(cuda, "cudbgDebuggerInitialized").value == 0
         assert cuda.cudbgGetAPI(0, 0, 0, None) != 0
@@ -118,11 +120,8 @@ def test_a_linked_program(tmp_path: Path, version: str, binding: str) -> None:
     source, program = tmp_path / "program.c", tmp_path / "program"
     source.write_text(PROGRAM, encoding="utf-8")
     folder = emulator.library_folder()
-    subprocess.run(
-        [*compiler.find_compiler(), str(source), "-o", str(program), str(folder / "libcuda.so.1"), "-ldl"]
-        + [f"-Wl,-z,{binding}"],
-        check=True,
-    )
+    flags = [str(folder / "libcuda.so.1"), "-ldl", f"-Wl,-z,{binding}"]
+    subprocess.run([*compiler.find_compiler(), str(source), "-o", str(program), *flags], check=True)
     planned = emulator.emulation_for(version)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:

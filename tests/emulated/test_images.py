@@ -16,7 +16,8 @@ HEAD = "from tests.emulated.cu import *\nfrom ctypes import *\nfrom pathlib impo
 #: Kernels that call what is not in the image; `needs` is what the compiler leaves undefined for it.
 CALLS = {
     "vprintf": 'extern "C" __global__ void kernel(int n) { printf("%d\\n", n); }',
-    "__assertfail": 'extern "C" __device__ void __assertfail(const char *, const char *, unsigned, const char *, size_t);\n'
+    "__assertfail": 'extern "C" __device__ void __assertfail'
+    "(const char *, const char *, unsigned, const char *, size_t);\n"
     'extern "C" __global__ void kernel(int n) { if (!n) __assertfail("n", "file", 1, "kernel", 1); }',
     "malloc": 'extern "C" __global__ void kernel(char **out) { *out = (char *)malloc(8); }',
     "free": 'extern "C" __global__ void kernel(char *block) { free(block); }',
@@ -193,7 +194,9 @@ def fatbin(*entries: tuple[str, int, bytes]) -> bytes:
     body = b""
     for kind, arch, image in entries:
         payload = image + bytes(-len(image) % 8)
-        head = struct.pack("<HHIQQIIIIQ", 1 if kind == "ptx" else 2, 0x101, 64, len(payload), 0, 9 << 16, arch, 0, 0, 0x11)
+        head = struct.pack(
+            "<HHIQQIIIIQ", 1 if kind == "ptx" else 2, 0x101, 64, len(payload), 0, 9 << 16, arch, 0, 0, 0x11
+        )
         body += head.ljust(64, b"\0") + payload
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
 

@@ -9,10 +9,10 @@ exist. That version number N of a function is the symbol ``NAME`` for N = 1 and 
 symbol a per-thread stream gets, was measured: the rule gives all 9,030 answers of cuGetProcAddress_v2 that were
 recorded from driver 580.159.04.
 
-A driver exports the names of its own release's headers, but for those of `OF_OTHER_SYSTEMS` and `NOT_EXPORTED`, and besides them those of
-`WITHOUT_HEADER` and the debugger's. That gives exactly the dynamic symbols of libcuda.so.1 of 525.147.05 (12.0),
-535.261.03 (12.2), 550.163.01 (12.4) and 580.159.04 (13.0), which `tests/data/exports.toml` lists; the other releases
-follow the rule.
+A driver exports the names of its own release's headers, but for those of `OF_OTHER_SYSTEMS` and `NOT_EXPORTED`, and
+besides them those of `WITHOUT_HEADER` and the debugger's. That gives exactly the dynamic symbols of libcuda.so.1 of
+525.147.05 (12.0), 535.261.03 (12.2), 550.163.01 (12.4) and 580.159.04 (13.0), which `tests/data/exports.toml` lists;
+the other releases follow the rule.
 """
 
 from __future__ import annotations
@@ -93,57 +93,92 @@ def number(release: str) -> int:
     return major * 1000 + minor * 10
 
 
-def main() -> int:
-    """Write the table."""
-    versions: dict[str, dict[int, str]] = {}
-    plain_forms: set[tuple[str, int]] = set()
-    first: dict[str, int] = dict.fromkeys(WITHOUT_HEADER, 12000)
-    for folder in sorted(map(Path, sys.argv[1:]), key=lambda folder: number(folder.name)):
-        for typedefs in (read(folder, name) for name in TYPEDEFS):
-            for name, version, suffix in re.findall(r"\*PFN_(\w+?)_v(\d+)(_ptds|_ptsz)?\)\s*\(", typedefs):
-                versions.setdefault(name, {}).setdefault(int(version), "")
-                if suffix:
-                    versions[name][int(version)] = suffix
-                else:
-                    plain_forms.add((name, int(version)))
-        for text in (read(folder, name) for name in HEADERS):
-            found = re.findall(r"CUresult\s+CUDAAPI\s+(cu\w+)\s*\(", text)
-            found += re.findall(r"#define\s+cu\w+\s+(?:__CUDA_API_PT[DS][SZ]\()?(cu\w+)", text)
-            for symbol in found:
-                first.setdefault(symbol, number(folder.name))
-    functions = []
-    for name in OF_OTHER_SYSTEMS:
-        del versions[name], first[name]
-    for name, found in sorted(versions.items()):
-        forms = sorted(version for version in found if (name, version) in plain_forms)
+class Headers:
+    """What the headers of all releases say.
+
+    Attributes
+    ----------
+    versions : dict
+        The suffix of each version of each function; empty for one without a per-thread form.
+    plain : set
+        Functions with the versions that have a plain form.
+    first : dict
+        The first release that has a symbol.
+    """
+
+    def __init__(self, folders: list[Path]) -> None:
+        self.versions: dict[str, dict[int, str]] = {}
+        self.plain: set[tuple[str, int]] = set()
+        self.first: dict[str, int] = dict.fromkeys(WITHOUT_HEADER, 12000)
+        for folder in sorted(folders, key=lambda folder: number(folder.name)):
+            for typedefs in (read(folder, name) for name in TYPEDEFS):
+                self._take_versions(typedefs)
+            for text in (read(folder, name) for name in HEADERS):
+                found = re.findall(r"CUresult\s+CUDAAPI\s+(cu\w+)\s*\(", text)
+                found += re.findall(r"#define\s+cu\w+\s+(?:__CUDA_API_PT[DS][SZ]\()?(cu\w+)", text)
+                for symbol in found:
+                    self.first.setdefault(symbol, number(folder.name))
+        for name in OF_OTHER_SYSTEMS:
+            del self.versions[name], self.first[name]
+
+    def _take_versions(self, typedefs: str) -> None:
+        for name, version, suffix in re.findall(r"\*PFN_(\w+?)_v(\d+)(_ptds|_ptsz)?\)\s*\(", typedefs):
+            known = self.versions.setdefault(name, {})
+            known.setdefault(int(version), "")
+            if suffix:
+                known[int(version)] = suffix
+            else:
+                self.plain.add((name, int(version)))
+
+
+def functions_of(headers: Headers) -> list[str]:
+    """The rows of the functions; the symbols of their forms are added to the headers' own."""
+    rows = []
+    for name, found in sorted(headers.versions.items()):
+        forms = sorted(version for version in found if (name, version) in headers.plain)
         streams = {version: suffix for version, suffix in sorted(found.items()) if suffix}
         per_thread = ", ".join(f'[{version}, "{suffix}"]' for version, suffix in streams.items())
-        functions.append(f"{name} = {{ plain = {forms}, per_thread = [{per_thread}] }}")
+        rows.append(f"{name} = {{ plain = {forms}, per_thread = [{per_thread}] }}")
         own = {name if place == 1 else f"{name}_v{place}": version for place, version in enumerate(forms, 1)}
         for version, suffix in streams.items():
             place = sum(form <= version for form in forms)
             own.setdefault((name if place <= 1 else f"{name}_v{place}") + suffix, version)
         for symbol, version in own.items():
             # a driver may have a function before the headers do
-            first[symbol] = max(12000, min(version, first.get(symbol, version)))
-    releases: dict[str, list[str]] = {}
-    for symbol, version in sorted(first.items()):
-        release = f"{version // 1000}.{version % 1000 // 10}"
-        releases.setdefault("never" if symbol in NOT_EXPORTED else release, []).append(symbol)
-    order = sorted(releases, key=lambda release: number(release) if release != "never" else 0)
-    lines = ["# Made by make_functions.py, which names the sources."]
-    lines += ["", "# Every symbol, by the first release whose driver exports it; never: only cuGetProcAddress gives it."]
-    lines += ["[symbols]"]
-    for release in order:
-        lines += [f'"{release}" = [' if release != "never" else "never = [", *(f'  "{one}",' for one in releases[release])]
-        lines += ["]"]
-    lines += ["", "# The debugger's, by the same: functions, and variables with their sizes in bytes.", "[debugger]"]
-    lines += [f'{name} = {{ since = "{since}" }}' for name, since in sorted(DEBUGGER_FUNCTIONS.items())]
-    lines += [
-        f'{name} = {{ since = "{since}", size = {size} }}'
-        for name, (size, since) in sorted(DEBUGGER_VARIABLES.items())
-    ]
-    lines += [
+            headers.first[symbol] = max(12000, min(version, headers.first.get(symbol, version)))
+    return rows
+
+
+def symbols_of(first: dict[str, int]) -> list[str]:
+    """The lines of the symbols, by release."""
+    releases: dict[str, list[str]] = {"never": sorted(NOT_EXPORTED)}
+    for symbol, version in sorted(first.items(), key=lambda item: (item[1], item[0])):
+        if symbol not in NOT_EXPORTED:
+            releases.setdefault(f'"{version // 1000}.{version % 1000 // 10}"', []).append(symbol)
+    lines = []
+    for release, names in releases.items():
+        lines += [f"{release} = [", *(f'  "{one}",' for one in names), "]"]
+    return lines
+
+
+def main() -> int:
+    """Write the table."""
+    headers = Headers(list(map(Path, sys.argv[1:])))
+    functions = functions_of(headers)
+    lines = [
+        "# Made by make_functions.py, which names the sources.",
+        "",
+        "# Every symbol, by the first release whose driver exports it; never: only cuGetProcAddress gives it.",
+        "[symbols]",
+        *symbols_of(headers.first),
+        "",
+        "# The debugger's, by the same: functions, and variables with their sizes in bytes.",
+        "[debugger]",
+        *(f'{name} = {{ since = "{since}" }}' for name, since in sorted(DEBUGGER_FUNCTIONS.items())),
+        *(
+            f'{name} = {{ since = "{since}", size = {size} }}'
+            for name, (size, since) in sorted(DEBUGGER_VARIABLES.items())
+        ),
         "",
         "# Each function with the driver versions that introduced a form of it: those of the plain symbols NAME,",
         "# NAME_v2, NAME_v3 … in this order, and those of the symbols for per-thread streams.",
@@ -152,7 +187,7 @@ def main() -> int:
         "",
     ]
     OUT.write_text("\n".join(lines), encoding="utf-8")
-    sys.stdout.write(f"{len(versions)} functions, {len(first)} symbols\n")
+    sys.stdout.write(f"{len(functions)} functions, {len(headers.first)} symbols\n")
     return 0
 
 

@@ -1,5 +1,5 @@
-/* Every symbol: a weak form that says "not implemented", overridden by the files that implement it, and its address. The
-   library has those of all releases, and hides those that the driver of the configured version does not export. */
+/* Every symbol: a weak form that says "not implemented", overridden by the files that implement it, and its address.
+   The library has those of all releases, and hides those that the driver of the configured version does not export. */
 #include "exports.h"
 
 #include "abi.h"

@@ -37,9 +37,6 @@ static void choose(void) {
       chosen = one;
       found = true;
     }
-  if (*cl_config()->device && !found)
-    fprintf(stderr, "cudalink: CUDALINK_EMULATOR_DEVICE is '%.32s', which is not a known device; taking %s\n",
-            cl_config()->device, chosen->key);
   size_t half = machine_memory() / 2 / PAGE * PAGE;
   memory = cl_config()->device_memory ? cl_config()->device_memory : chosen->memory < half ? chosen->memory : half;
 }
