@@ -277,7 +277,8 @@ void cl_ptx_as_part(char *text, size_t size) {
   if (isa >= OLDEST_ISA && isa < ISA_OF_PARTS) {
     char *number = text + art_ptx_start(image) + strlen(".version");
     while (isspace((unsigned char)*number)) number++;
-    memcpy(number, "3.1", 3); /* as long as what it replaces */
+    number[0] = '3'; /* one digit each, as what they replace */
+    number[2] = '1';
   }
   for (char *at = text; (at = memmem(at, size - (size_t)(at - text), whole, strlen(whole))); at++) at[1] = 'E';
 }

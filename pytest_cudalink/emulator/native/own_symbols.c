@@ -75,6 +75,8 @@ static bool protect(const OwnSymbols *own, const ElfW(Sym) * symbol, bool write)
     if (segment->p_type == PT_LOAD && start + page > from && start < from + segment->p_memsz && segment->p_flags & PF_X)
       access |= PROT_EXEC;
   }
+  /* an older linker puts the symbols into the segment of the code, which must stay executable meanwhile */
+  // NOLINTNEXTLINE(clang-analyzer-security.MmapWriteExec)
   return !mprotect((void *)start, (uintptr_t)(symbol + 1) - start, access | (write ? PROT_WRITE : 0));
 }
 
