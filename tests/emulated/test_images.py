@@ -240,3 +240,32 @@ def test_the_image_that_a_fatbin_yields(
         arch=arch,
     )
     assert out.split() == [str(code), *found.split()]
+
+
+def test_handles_that_are_null(check) -> None:
+    """NULL instead of a module, library, function or kernel comes before every other mistake (measured on a 13.0)."""
+    check(
+        """
+        ok(cuda.cuInit(0))
+        out = c_void_p()
+        for name, arguments in {
+            "cuModuleGetFunction": (byref(out), None, b"kernel"),
+            "cuModuleGetGlobal_v2": (byref(out), None, None, b"variable"),
+            "cuLibraryGetKernel": (byref(out), None, None),
+            "cuLibraryGetGlobal": (byref(out), None, None, b"variable"),
+            "cuLibraryGetModule": (byref(out), None),
+            "cuKernelGetFunction": (byref(out), None),
+            "cuFuncSetCacheConfig": (None, 99),
+            "cuKernelGetAttribute": (byref(out), 0, None, 99),
+            "cuKernelSetAttribute": (0, 0, None, 99),
+        }.items():
+            assert getattr(cuda, name)(*arguments) == 400, name
+        for name, arguments in {
+            "cuFuncGetName": (byref(out), None),
+            "cuKernelGetName": (byref(out), None),
+            "cuFuncGetModule": (byref(out), None),
+            "cuFuncGetParamInfo": (None, c_size_t(0), byref(out), byref(out)),
+        }.items():
+            assert getattr(cuda, name)(*arguments) == 1, name
+        """
+    )

@@ -249,7 +249,9 @@ static CUresult func_set_attribute(EventLine *line, Function *function, int attr
 EXPORTED(cuFuncSetAttribute, (Function *function, int attribute, int value),
          func_set_attribute(line, function, attribute, value))
 
+/* A kernel that is NULL comes before the device and the configuration (measured). */
 static CUresult kernel_get_attribute(EventLine *line, int *value, int attribute, Function *kernel, CUdevice device) {
+  if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   cl_event_int(line, "attribute", attribute);
   return get_attribute_of(kernel, attribute, value);
@@ -258,6 +260,7 @@ EXPORTED(cuKernelGetAttribute, (int *value, int attribute, Function *kernel, CUd
          kernel_get_attribute(line, value, attribute, kernel, device))
 
 static CUresult kernel_set_attribute(EventLine *line, int attribute, int value, Function *kernel, CUdevice device) {
+  if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   cl_event_int(line, "attribute", attribute);
   cl_event_int(line, "value", value);
@@ -275,6 +278,7 @@ static CUresult known_function(const void *handle) {
 enum { CACHE_CONFIGS = 4, SHARED_CONFIGS = 3 }; /* CUfunc_cache, CUsharedconfig */
 
 static CUresult set_config(const void *handle, int config, int configs) {
+  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   return config < 0 || config >= configs ? CUDA_ERROR_INVALID_VALUE : known_function(handle);
 }
 EXPORTED(cuFuncSetCacheConfig, (Function *function, int config), set_config(function, config, CACHE_CONFIGS))
@@ -282,8 +286,9 @@ EXPORTED(cuFuncSetSharedMemConfig, (Function *function, int config), set_config(
 EXPORTED(cuKernelSetCacheConfig, (Function *kernel, int config, CUdevice device),
          set_config(kernel, config, CACHE_CONFIGS))
 
+/* Questions about a function that is NULL are wrong values, not handles (measured). */
 static CUresult name_of(const char **name, const void *handle) {
-  if (!name) return CUDA_ERROR_INVALID_VALUE;
+  if (!name || !handle) return CUDA_ERROR_INVALID_VALUE;
   const Function *function = lock_function(handle);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   *name = function->name;
@@ -294,7 +299,7 @@ EXPORTED(cuFuncGetName, (const char **name, Function *function), name_of(name, f
 EXPORTED(cuKernelGetName, (const char **name, Function *kernel), name_of(name, kernel))
 
 static CUresult parameter_of(const void *handle, size_t index, size_t *offset, size_t *size) {
-  if (!offset) return CUDA_ERROR_INVALID_VALUE;
+  if (!offset || !handle) return CUDA_ERROR_INVALID_VALUE;
   const Function *function = lock_function(handle);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = index < function->parameter_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -321,7 +326,7 @@ EXPORTED(cuKernelGetParamInfo, (Function *kernel, size_t index, size_t *offset, 
          kernel_get_param_info(line, kernel, index, offset, size))
 
 static CUresult parameter_count_of(const void *handle, size_t *count) {
-  if (!count) return CUDA_ERROR_INVALID_VALUE;
+  if (!count || !handle) return CUDA_ERROR_INVALID_VALUE;
   const Function *function = lock_function(handle);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   *count = function->parameter_count;
@@ -333,7 +338,7 @@ EXPORTED(cuFuncGetParamCount, (Function *function, size_t *count), parameter_cou
 EXPORTED(cuKernelGetParamCount, (Function *kernel, size_t *count), parameter_count_of(kernel, count))
 
 static CUresult func_get_module(Module **module, Function *handle) {
-  if (!module) return CUDA_ERROR_INVALID_VALUE;
+  if (!module || !handle) return CUDA_ERROR_INVALID_VALUE;
   const Function *function = lock_function(handle);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   *module = cl_module_handle(function->module);
@@ -353,6 +358,7 @@ EXPORTED(cuFuncLoad, (Function *function), known_function(function))
 /* -- kernels -- */
 
 static CUresult kernel_get_function(Function **function, Function *handle) {
+  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   if (!function) return CUDA_ERROR_INVALID_VALUE;
   CUresult state = cl_check_context();
   if (state) return state;
