@@ -65,19 +65,21 @@ static ElfW(Sym) * symbol_named(const OwnSymbols *own, const char *name) {
   }
 }
 
-/* Sets the protection of the page or pages of a symbol; with `write`, what its segment has and writing. */
-static bool protect(const OwnSymbols *own, const ElfW(Sym) * symbol, bool write) {
-  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)symbol & ~(page - 1);
+/* Sets the protection of the pages of the symbols from `first` to `last`: that of their segment, and writing. */
+static bool protect(const OwnSymbols *own, const ElfW(Sym) * first, const ElfW(Sym) * last, bool write) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)first & ~(page - 1),
+            end = (uintptr_t)(last + 1);
   int access = PROT_READ;
   for (int at = 0; at < own->segment_count; at++) {
     const ElfW(Phdr) *segment = &own->segments[at];
     uintptr_t from = own->base + segment->p_vaddr;
-    if (segment->p_type == PT_LOAD && start + page > from && start < from + segment->p_memsz && segment->p_flags & PF_X)
+    if (segment->p_type == PT_LOAD && start >= (from & ~(page - 1)) && start < from + segment->p_memsz &&
+        segment->p_flags & PF_X)
       access |= PROT_EXEC;
   }
   /* an older linker puts the symbols into the segment of the code, which must stay executable meanwhile */
   // NOLINTNEXTLINE(clang-analyzer-security.MmapWriteExec)
-  return !mprotect((void *)start, (uintptr_t)(symbol + 1) - start, access | (write ? PROT_WRITE : 0));
+  return !mprotect((void *)start, end - start, access | (write ? PROT_WRITE : 0));
 }
 
 /* The pages become this process's own; the file stays as it is. Where a system forbids that, the names stay visible. An
@@ -86,12 +88,18 @@ void cl_hide_names(const NewerName *names, size_t count) {
   OwnSymbols own = {0};
   dl_iterate_phdr(find_own, &own);
   if (!own.symbols || !own.names || !own.hash) return;
+  const ElfW(Sym) *first = NULL, *last = NULL;
   for (size_t at = 0; at < count; at++) {
-    if (names[at].since <= cl_config()->version) continue;
-    ElfW(Sym) *symbol = symbol_named(&own, names[at].name);
-    if (!symbol || !protect(&own, symbol, true)) continue;
+    const ElfW(Sym) *symbol = names[at].since > cl_config()->version ? symbol_named(&own, names[at].name) : NULL;
+    if (symbol && (!first || symbol < first)) first = symbol;
+    if (symbol && (!last || symbol > last)) last = symbol;
+  }
+  if (!first || !protect(&own, first, last, true)) return;
+  for (size_t at = 0; at < count; at++) {
+    ElfW(Sym) *symbol = names[at].since > cl_config()->version ? symbol_named(&own, names[at].name) : NULL;
+    if (!symbol) continue;
     symbol->st_value = 0;
     symbol->st_shndx = SHN_UNDEF;
-    protect(&own, symbol, false);
   }
+  protect(&own, first, last, false);
 }
