@@ -269,3 +269,19 @@ def test_handles_that_are_null(check) -> None:
             assert getattr(cuda, name)(*arguments) == 1, name
         """
     )
+
+
+def test_parameters_of_a_kernel_need_a_context(check) -> None:
+    """A kernel of a library tells its parameters where a context is current, as cuda.core's suite expects."""
+    check(
+        """
+        start()
+        library, kernel, offset, size, popped = c_void_p(), c_void_p(), c_size_t(), c_size_t(), c_void_p()
+        image = artifact("13.0/linked.cubin")
+        ok(cuda.cuLibraryLoadData(byref(library), image, None, None, 0, None, None, 0))
+        ok(cuda.cuLibraryGetKernel(byref(kernel), library, b"apply_transform"))
+        ok(cuda.cuKernelGetParamInfo(kernel, c_size_t(0), byref(offset), byref(size)))
+        ok(cuda.cuCtxPopCurrent_v2(byref(popped)))
+        assert cuda.cuKernelGetParamInfo(kernel, c_size_t(0), byref(offset), byref(size)) == 201
+        """
+    )

@@ -318,9 +318,11 @@ static CUresult func_get_param_info(EventLine *line, Function *function, size_t 
 EXPORTED(cuFuncGetParamInfo, (Function *function, size_t index, size_t *offset, size_t *size),
          func_get_param_info(line, function, index, offset, size))
 
+/* A kernel's parameters are those of its function in the current context: without one, there are none to tell of. */
 static CUresult kernel_get_param_info(EventLine *line, Function *kernel, size_t index, size_t *offset, size_t *size) {
   cl_event_uint(line, "index", index);
-  return parameter_of(kernel, index, offset, size);
+  CUresult state = kernel && offset ? cl_check_context() : CUDA_SUCCESS;
+  return state ? state : parameter_of(kernel, index, offset, size);
 }
 EXPORTED(cuKernelGetParamInfo, (Function *kernel, size_t index, size_t *offset, size_t *size),
          kernel_get_param_info(line, kernel, index, offset, size))
@@ -335,7 +337,12 @@ static CUresult parameter_count_of(const void *handle, size_t *count) {
 }
 
 EXPORTED(cuFuncGetParamCount, (Function *function, size_t *count), parameter_count_of(function, count))
-EXPORTED(cuKernelGetParamCount, (Function *kernel, size_t *count), parameter_count_of(kernel, count))
+
+static CUresult kernel_get_param_count(Function *kernel, size_t *count) {
+  CUresult state = kernel && count ? cl_check_context() : CUDA_SUCCESS;
+  return state ? state : parameter_count_of(kernel, count);
+}
+EXPORTED(cuKernelGetParamCount, (Function *kernel, size_t *count), kernel_get_param_count(kernel, count))
 
 static CUresult func_get_module(Module **module, Function *handle) {
   if (!module || !handle) return CUDA_ERROR_INVALID_VALUE;
