@@ -7,9 +7,12 @@
 #include <string.h>
 
 #include "calls.h"
+#include "config.h"
 #include "contexts.h"
 #include "devices.h"
 #include "events.h"
+
+#include "device_functions.inc" /* device_functions */
 
 enum { STT_OBJECT = 1, STT_FUNC = 2, STT_NV_OBJECT = 13, STB_GLOBAL = 1, STO_ENTRY = 0x10 };
 
@@ -76,10 +79,19 @@ static bool read_attributes(Function *function) {
   return true;
 }
 
+/* Whether the driver provides a function to device code, as it does those behind printf, assert and malloc. */
+static bool provided(const char *name) {
+  if (!strncmp(name, "__cuda_syscall_", strlen("__cuda_syscall_"))) return true;
+  for (size_t at = 0; at < sizeof device_functions / sizeof *device_functions; at++)
+    if (!strcmp(name, device_functions[at].name)) return device_functions[at].since <= cl_config()->version;
+  return false;
+}
+
 bool cl_has_undefined(const Elf *elf) {
   ElfSymbol symbol;
   for (uint32_t at = 1; cl_elf_symbol(elf, at, &symbol); at++)
-    if (!symbol.section && symbol.info >> 4 == STB_GLOBAL && *symbol.name && strncmp(symbol.name, ".nv.", 4))
+    if (!symbol.section && symbol.info >> 4 == STB_GLOBAL && *symbol.name && strncmp(symbol.name, ".nv.", 4) &&
+        !provided(symbol.name))
       return true;
   return false;
 }
@@ -237,7 +249,9 @@ static CUresult func_set_attribute(EventLine *line, Function *function, int attr
 EXPORTED(cuFuncSetAttribute, (Function *function, int attribute, int value),
          func_set_attribute(line, function, attribute, value))
 
+/* A kernel that is NULL comes before the device and the configuration (measured). */
 static CUresult kernel_get_attribute(EventLine *line, int *value, int attribute, Function *kernel, CUdevice device) {
+  if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   cl_event_int(line, "attribute", attribute);
   return get_attribute_of(kernel, attribute, value);
@@ -246,6 +260,7 @@ EXPORTED(cuKernelGetAttribute, (int *value, int attribute, Function *kernel, CUd
          kernel_get_attribute(line, value, attribute, kernel, device))
 
 static CUresult kernel_set_attribute(EventLine *line, int attribute, int value, Function *kernel, CUdevice device) {
+  if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   cl_event_int(line, "attribute", attribute);
   cl_event_int(line, "value", value);
@@ -263,6 +278,7 @@ static CUresult known_function(const void *handle) {
 enum { CACHE_CONFIGS = 4, SHARED_CONFIGS = 3 }; /* CUfunc_cache, CUsharedconfig */
 
 static CUresult set_config(const void *handle, int config, int configs) {
+  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   return config < 0 || config >= configs ? CUDA_ERROR_INVALID_VALUE : known_function(handle);
 }
 EXPORTED(cuFuncSetCacheConfig, (Function *function, int config), set_config(function, config, CACHE_CONFIGS))
@@ -270,8 +286,9 @@ EXPORTED(cuFuncSetSharedMemConfig, (Function *function, int config), set_config(
 EXPORTED(cuKernelSetCacheConfig, (Function *kernel, int config, CUdevice device),
          set_config(kernel, config, CACHE_CONFIGS))
 
+/* Questions about a function that is NULL are wrong values, not handles (measured). */
 static CUresult name_of(const char **name, const void *handle) {
-  if (!name) return CUDA_ERROR_INVALID_VALUE;
+  if (!name || !handle) return CUDA_ERROR_INVALID_VALUE;
   const Function *function = lock_function(handle);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   *name = function->name;
@@ -282,7 +299,7 @@ EXPORTED(cuFuncGetName, (const char **name, Function *function), name_of(name, f
 EXPORTED(cuKernelGetName, (const char **name, Function *kernel), name_of(name, kernel))
 
 static CUresult parameter_of(const void *handle, size_t index, size_t *offset, size_t *size) {
-  if (!offset) return CUDA_ERROR_INVALID_VALUE;
+  if (!offset || !handle) return CUDA_ERROR_INVALID_VALUE;
   const Function *function = lock_function(handle);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = index < function->parameter_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -301,15 +318,17 @@ static CUresult func_get_param_info(EventLine *line, Function *function, size_t 
 EXPORTED(cuFuncGetParamInfo, (Function *function, size_t index, size_t *offset, size_t *size),
          func_get_param_info(line, function, index, offset, size))
 
+/* A kernel's parameters are those of its function in the current context: without one, there are none to tell of. */
 static CUresult kernel_get_param_info(EventLine *line, Function *kernel, size_t index, size_t *offset, size_t *size) {
   cl_event_uint(line, "index", index);
-  return parameter_of(kernel, index, offset, size);
+  CUresult state = kernel && offset ? cl_check_context() : CUDA_SUCCESS;
+  return state ? state : parameter_of(kernel, index, offset, size);
 }
 EXPORTED(cuKernelGetParamInfo, (Function *kernel, size_t index, size_t *offset, size_t *size),
          kernel_get_param_info(line, kernel, index, offset, size))
 
 static CUresult parameter_count_of(const void *handle, size_t *count) {
-  if (!count) return CUDA_ERROR_INVALID_VALUE;
+  if (!count || !handle) return CUDA_ERROR_INVALID_VALUE;
   const Function *function = lock_function(handle);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   *count = function->parameter_count;
@@ -318,10 +337,15 @@ static CUresult parameter_count_of(const void *handle, size_t *count) {
 }
 
 EXPORTED(cuFuncGetParamCount, (Function *function, size_t *count), parameter_count_of(function, count))
-EXPORTED(cuKernelGetParamCount, (Function *kernel, size_t *count), parameter_count_of(kernel, count))
+
+static CUresult kernel_get_param_count(Function *kernel, size_t *count) {
+  CUresult state = kernel && count ? cl_check_context() : CUDA_SUCCESS;
+  return state ? state : parameter_count_of(kernel, count);
+}
+EXPORTED(cuKernelGetParamCount, (Function *kernel, size_t *count), kernel_get_param_count(kernel, count))
 
 static CUresult func_get_module(Module **module, Function *handle) {
-  if (!module) return CUDA_ERROR_INVALID_VALUE;
+  if (!module || !handle) return CUDA_ERROR_INVALID_VALUE;
   const Function *function = lock_function(handle);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   *module = cl_module_handle(function->module);
@@ -341,6 +365,7 @@ EXPORTED(cuFuncLoad, (Function *function), known_function(function))
 /* -- kernels -- */
 
 static CUresult kernel_get_function(Function **function, Function *handle) {
+  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   if (!function) return CUDA_ERROR_INVALID_VALUE;
   CUresult state = cl_check_context();
   if (state) return state;

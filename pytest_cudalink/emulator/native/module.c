@@ -63,9 +63,10 @@ static CUresult module_get_loading_mode(int *mode) {
 }
 EXPORTED(cuModuleGetLoadingMode, (int *mode), module_get_loading_mode(mode))
 
-/* -- functions -- */
+/* -- functions: a handle that is NULL comes before everything else, a missing context too (measured) -- */
 
 static CUresult module_get_function(EventLine *line, Function **out, Module *handle, const char *name) {
+  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   if (!out || !name || !*name) return CUDA_ERROR_INVALID_VALUE;
   CUresult state = cl_check_context();
   if (state) return state;
@@ -81,6 +82,7 @@ EXPORTED(cuModuleGetFunction, (Function **out, Module *handle, const char *name)
          module_get_function(line, out, handle, name))
 
 static CUresult module_get_function_count(unsigned *count, Module *handle) {
+  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   if (!count) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
@@ -95,6 +97,7 @@ static CUresult module_get_function_count(unsigned *count, Module *handle) {
 EXPORTED(cuModuleGetFunctionCount, (unsigned *count, Module *handle), module_get_function_count(count, handle))
 
 static CUresult module_enumerate_functions(void **functions, unsigned room, Module *handle) {
+  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   if (!functions) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
@@ -170,6 +173,7 @@ static CUresult global_of(Module *handle, uint32_t magic, CUdeviceptr *address, 
 }
 
 static CUresult module_get_global(CUdeviceptr *address, size_t *size, Module *module, const char *name) {
+  if (!module) return CUDA_ERROR_INVALID_HANDLE;
   CUresult state = cl_check_context();
   if (state) return state;
   return global_of(module, MODULE_MAGIC, address, size, name, false);
@@ -223,6 +227,7 @@ EXPORTED(cuLibraryLoadFromFile,
 EXPORTED(cuLibraryUnload, (Module *library), cl_unload(library, LIBRARY_MAGIC))
 
 static CUresult library_get_kernel(EventLine *line, Function **out, Module *handle, const char *name) {
+  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   if (!out || !name || !*name) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
@@ -239,6 +244,7 @@ EXPORTED(cuLibraryGetKernel, (Function **out, Module *handle, const char *name),
          library_get_kernel(line, out, handle, name))
 
 static CUresult library_get_kernel_count(unsigned *count, Module *handle) {
+  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   if (!count) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
@@ -253,6 +259,7 @@ static CUresult library_get_kernel_count(unsigned *count, Module *handle) {
 EXPORTED(cuLibraryGetKernelCount, (unsigned *count, Module *handle), library_get_kernel_count(count, handle))
 
 static CUresult library_enumerate_kernels(void **kernels, unsigned room, Module *handle) {
+  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   if (!kernels) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
@@ -268,6 +275,7 @@ EXPORTED(cuLibraryEnumerateKernels, (void **kernels, unsigned room, Module *hand
          library_enumerate_kernels(kernels, room, handle))
 
 static CUresult library_get_module(Module **module, Module *handle) {
+  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   if (!module) return CUDA_ERROR_INVALID_VALUE;
   CUresult state = cl_check_context();
   if (state) return state;
@@ -284,6 +292,7 @@ static CUresult library_get_module(Module **module, Module *handle) {
 EXPORTED(cuLibraryGetModule, (Module **module, Module *handle), library_get_module(module, handle))
 
 static CUresult library_get_global(CUdeviceptr *address, size_t *size, Module *library, const char *name) {
+  if (!library) return CUDA_ERROR_INVALID_HANDLE;
   CUresult state = cl_check_context();
   if (state) return state;
   return global_of(library, LIBRARY_MAGIC, address, size, name, false);
@@ -292,6 +301,7 @@ EXPORTED(cuLibraryGetGlobal, (CUdeviceptr *address, size_t *size, Module *librar
          library_get_global(address, size, library, name))
 
 static CUresult library_get_managed(CUdeviceptr *address, size_t *size, Module *library, const char *name) {
+  if (!library) return CUDA_ERROR_INVALID_HANDLE;
   CUresult state = cl_check_context();
   if (state) return state;
   return global_of(library, LIBRARY_MAGIC, address, size, name, true);

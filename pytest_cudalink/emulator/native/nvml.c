@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "architectures.inc" /* DEFAULT_ARCH */
-#include "devices.inc"
+#include "config.h"
+#include "profiles.h"
+
 #include "errors.inc"
-#include "limits.inc"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -63,31 +63,14 @@ static bool ready(void) {
   return initialized;
 }
 
-static int driver_version(void) {
-  int major = 13, minor = 0;
-  const char *text = getenv("CUDALINK_EMULATOR_VERSION");
-  if (text) sscanf(text, "%d.%d", &major, &minor);
-  return major * 1000 + minor * 10;
-}
+static int driver_version(void) { return cl_config()->version; }
 
 static const char *release(void) {
   const char *text = getenv("CUDALINK_EMULATOR_RELEASE");
   return text && *text ? text : "0.0.0";
 }
 
-static unsigned device_count(void) {
-  const char *text = getenv("CUDALINK_EMULATOR_DEVICES");
-  int count = text && *text ? atoi(text) : 1; /* libcuda.so.1 reports one that is out of range */
-  return count < 0 ? 0 : count > LIMIT_DEVICES ? LIMIT_DEVICES : (unsigned)count;
-}
-
-static const struct device_profile *profile(void) {
-  const char *text = getenv("CUDALINK_EMULATOR_ARCH");
-  int arch = text && !strncmp(text, "sm_", 3) ? atoi(text + 3) : DEFAULT_ARCH;
-  for (size_t at = 0; at < sizeof device_profiles / sizeof *device_profiles; at++)
-    if (device_profiles[at].arch == arch) return &device_profiles[at];
-  return &device_profiles[0];
-}
+static unsigned device_count(void) { return (unsigned)cl_config()->devices; }
 
 /* Whether the device is lost: as the libcuda of this process has it, else as one would read it from the environment. */
 static bool lost(void) {
@@ -167,13 +150,13 @@ static Result check(const void *device) {
 
 EXPORT Result nvmlDeviceGetName(void *device, char *out, unsigned size) {
   Result result = check(device);
-  return result ? result : give(out, size, profile()->name);
+  return result ? result : give(out, size, cl_profile_name());
 }
 
 EXPORT Result nvmlDeviceGetUUID(void *device, char *out, unsigned size) {
   char text[64];
   Result result = check(device);
-  snprintf(text, sizeof text, "GPU-6375646c-696e-6b2d-656d-756c00%02x%02x%02x", profile()->arch, 0,
+  snprintf(text, sizeof text, "GPU-6375646c-696e-6b2d-656d-756c00%02x%02x%02x", cl_profile_arch(), 0,
            (unsigned)(uintptr_t)device - 1);
   return result ? result : give(out, size, text);
 }
@@ -188,8 +171,8 @@ EXPORT Result nvmlDeviceGetIndex(void *device, unsigned *index) {
 EXPORT Result nvmlDeviceGetMemoryInfo(void *device, uint64_t *memory) {
   Result result = check(device);
   if (result || !memory) return result ? result : INVALID_ARGUMENT;
-  memory[0] = profile()->memory; /* total, free, used */
-  memory[1] = profile()->memory;
+  memory[0] = cl_device_memory(); /* total, free, used */
+  memory[1] = cl_device_memory();
   memory[2] = 0;
   return SUCCESS;
 }
@@ -201,8 +184,8 @@ EXPORT Result nvmlDeviceGetMemoryInfo_v2(void *device, void *info) {
   } *memory = info;
   Result result = check(device);
   if (result || !memory) return result ? result : INVALID_ARGUMENT;
-  memory->total = profile()->memory;
-  memory->free = profile()->memory;
+  memory->total = cl_device_memory();
+  memory->free = cl_device_memory();
   memory->reserved = 0;
   memory->used = 0;
   return SUCCESS;
@@ -211,7 +194,7 @@ EXPORT Result nvmlDeviceGetMemoryInfo_v2(void *device, void *info) {
 EXPORT Result nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor) {
   Result result = check(device);
   if (result || !major || !minor) return result ? result : INVALID_ARGUMENT;
-  *major = profile()->arch / 10;
-  *minor = profile()->arch % 10;
+  *major = cl_profile_arch() / 10;
+  *minor = cl_profile_arch() % 10;
   return SUCCESS;
 }
