@@ -30,10 +30,12 @@ FLOORS = (
     ("faults", "calls"),
     ("image", "options", "jitlink"),
     ("devices",),
-    ("contexts", "streams"),
-    ("memory", "copies"),
+    ("contexts",),
+    ("streams", "user_objects", "graph_parameters", "graphs", "capture", "stream_events"),
+    ("memory", "copies", "stream_operations", "graph_memory"),
     ("link_state", "lifetimes", "link_inputs", "link"),
     ("module_image", "functions", "module"),
+    ("graph_rules", "graph_nodes", "graph_queries", "graph_exec", "graph_launch", "graph_dot"),
     ("exports", "procaddr"),
 )
 

@@ -156,6 +156,10 @@ CUdeviceptr cl_allocate(size_t size) {
 
 bool cl_release(CUdeviceptr address) { return release((uintptr_t)address, DEVICE, DEVICE) == CUDA_SUCCESS; }
 
+static FreeHook *free_hook;
+
+void cl_on_free(FreeHook *hook) { free_hook = hook; }
+
 /* -- allocation -- */
 
 enum { ATTACH_GLOBAL = 1, ATTACH_HOST = 2 }; /* CUmemAttach_flags */
@@ -245,6 +249,7 @@ static CUresult mem_free(EventLine *line, CUdeviceptr address) {
   CUresult state = cl_check_context();
   if (state) return state;
   cl_event_uint(line, "address", address);
+  if (free_hook && free_hook(address, &state)) return state;
   return address ? release((uintptr_t)address, DEVICE, MANAGED) : CUDA_SUCCESS;
 }
 EXPORTED(cuMemFree_v2, (CUdeviceptr address), mem_free(line, address))
@@ -254,6 +259,7 @@ static CUresult mem_free_async(EventLine *line, CUdeviceptr address, void *strea
   if (state) return state;
   if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   cl_event_uint(line, "address", address);
+  if (free_hook && free_hook(address, &state)) return state;
   return address ? release((uintptr_t)address, DEVICE, DEVICE) : CUDA_SUCCESS;
 }
 EXPORTED(cuMemFreeAsync, (CUdeviceptr address, void *stream), mem_free_async(line, address, stream))
