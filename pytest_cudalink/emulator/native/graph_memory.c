@@ -29,13 +29,20 @@ static void raise(Gauge *gauge, uint64_t now) {
 
 static uint64_t in_reserve(uint64_t used) { return (used + RESERVE - 1) / RESERVE * RESERVE; }
 
+/* Memory that was freed stays with the graphs until it is trimmed. */
+static void disown(GraphMemory *memory) {
+  if (memory->used) gauges[memory->device].used.now -= memory->size;
+  memory->used = false;
+}
+
 static void drop(GraphMemory *memory) {
+  if (memory->live) return; /* its graph is gone, and the caller will free it */
   for (GraphMemory **at = &all; *at; at = &(*at)->next)
     if (*at == memory) {
       *at = memory->next;
       break;
     }
-  cl_graph_memory_give(memory);
+  disown(memory);
   cl_release(memory->address);
   free(memory);
 }
@@ -70,6 +77,8 @@ CUresult cl_graph_memory_free_in(GraphMemory *memory, const Graph *graph) {
 CUresult cl_graph_memory_take(GraphMemory *memory) {
   if (memory->live) return CUDA_ERROR_INVALID_VALUE;
   memory->live = true;
+  if (memory->used) return CUDA_SUCCESS;
+  memory->used = true;
   Gauge *used = &gauges[memory->device].used, *reserved = &gauges[memory->device].reserved;
   raise(used, used->now + memory->size);
   if (reserved->now < in_reserve(used->now)) raise(reserved, in_reserve(used->now));
@@ -77,9 +86,8 @@ CUresult cl_graph_memory_take(GraphMemory *memory) {
 }
 
 void cl_graph_memory_give(GraphMemory *memory) {
-  if (!memory->live) return;
   memory->live = false;
-  gauges[memory->device].used.now -= memory->size;
+  if (!memory->nodes) drop(memory);
 }
 
 static CUresult released(CUdeviceptr address, bool *found) {
@@ -176,6 +184,8 @@ EXPORTED(cuDeviceSetGraphMemAttribute, (CUdevice device, int attribute, uint64_t
 static CUresult trim(EventLine *line, CUdevice device) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
   cl_streams_lock();
+  for (GraphMemory *memory = all; memory; memory = memory->next)
+    if (memory->device == device && !memory->live) disown(memory);
   gauges[device].reserved.now = in_reserve(gauges[device].used.now);
   return cl_streams_unlock(CUDA_SUCCESS);
 }

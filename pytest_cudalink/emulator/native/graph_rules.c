@@ -100,12 +100,15 @@ static CUresult prepare_fill(FillNode *fill) {
   return cl_check_fill(fill->to, fill->element, fill->pitch, fill->width, fill->height);
 }
 
-enum { PINNED = 1 }; /* CUmemAllocationType */
+enum { PINNED = 1, MANAGED_TYPE = 2 };              /* CUmemAllocationType */
+enum { AT_DEVICE = 1, AT_HOST = 2, AT_HOST_NODE = 3 }; /* CUmemLocationType */
 
 static CUresult prepare_allocation(const AllocateNode *allocate) {
   const PoolProperties *pool = &allocate->properties;
-  if (!allocate->size || pool->type != PINNED || pool->handles || pool->location != 1) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device(pool->device)) return CUDA_ERROR_INVALID_VALUE;
+  bool known = pool->type == PINNED || pool->type == MANAGED_TYPE, on_device = pool->location == AT_DEVICE;
+  if (!allocate->size || !known || pool->handles || pool->location < AT_DEVICE || pool->location > AT_HOST_NODE)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (on_device && !cl_is_device(pool->device)) return CUDA_ERROR_INVALID_VALUE;
   if (allocate->access_count && (!allocate->accesses || !cl_is_device((int)allocate->access_count - 1)))
     return CUDA_ERROR_INVALID_VALUE;
   return allocate->size > cl_device_memory() ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
@@ -195,11 +198,5 @@ CUresult cl_graph_takes(const Graph *graph, int type) {
   bool memory = type == NODE_ALLOCATE || type == NODE_FREE;
   if (!graph->owner) return CUDA_SUCCESS;
   if (memory) return CUDA_ERROR_NOT_SUPPORTED;
-  for (; graph->owner; graph = graph->owner->graph) {
-    if (graph->owner->parameters.type != NODE_CONDITIONAL) continue;
-    bool allowed = type == NODE_KERNEL || type == NODE_EMPTY || type == NODE_CHILD || type == NODE_FILL ||
-                   type == NODE_COPY || type == NODE_CONDITIONAL;
-    if (!allowed) return CUDA_ERROR_NOT_SUPPORTED;
-  }
   return CUDA_SUCCESS;
 }
