@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "contexts.h"
+#include "synchronize.h"
 
 enum { STREAM_MAGIC = 0x7374726d, EVENT_MAGIC = 0x65766e74 };
 enum { LAST_DEFAULT = 2 }; /* NULL, 1 and 2 are the default streams */
@@ -144,7 +145,13 @@ static CUresult stream_query(Stream *stream) {
   return state ? state : cl_check_stream(stream);
 }
 EXPORTED(cuStreamQuery, (Stream *stream), stream_query(stream))
-EXPORTED(cuStreamSynchronize, (Stream *stream), stream_query(stream))
+
+static CUresult stream_synchronize(Stream *stream) {
+  CUresult result = stream_query(stream);
+  if (!result) cl_synchronized();
+  return result;
+}
+EXPORTED(cuStreamSynchronize, (Stream *stream), stream_synchronize(stream))
 
 static CUresult stream_wait_event(Stream *stream, Event *event, unsigned flags) {
   CUresult state = cl_check_context();
@@ -252,13 +259,15 @@ EXPORTED(cuStreamGetCtx_v2, (Stream *stream, Context **context, void **green),
 
 enum { EVENT_NO_TIMING = 2, EVENT_FLAGS = 7 };
 
-static CUresult event_create(EventLine *line, Event **out, unsigned flags) {
-  if (!out || flags & ~(unsigned)EVENT_FLAGS) {
-    cl_event_uint(line, "flags", flags);
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  CUresult state = cl_check_context();
-  if (state) return state;
+CUresult cl_flags_of_event(const void *event, unsigned *flags) {
+  pthread_mutex_lock(&lock);
+  bool known = event && knows(event, EVENT_MAGIC, false);
+  if (known) *flags = ((const Event *)event)->flags;
+  pthread_mutex_unlock(&lock);
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cl_make_event(void **out, unsigned flags) {
   Event *event = calloc(1, sizeof *event);
   if (!event) return CUDA_ERROR_OUT_OF_MEMORY;
   event->magic = EVENT_MAGIC;
@@ -271,8 +280,14 @@ static CUresult event_create(EventLine *line, Event **out, unsigned flags) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *out = event;
-  cl_event_uint(line, "flags", flags);
   return CUDA_SUCCESS;
+}
+
+static CUresult event_create(EventLine *line, Event **out, unsigned flags) {
+  cl_event_uint(line, "flags", flags);
+  if (!out || flags & ~(unsigned)EVENT_FLAGS) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state = cl_check_context();
+  return state ? state : cl_make_event((void **)out, flags);
 }
 EXPORTED(cuEventCreate, (Event **out, unsigned flags), event_create(line, out, flags))
 
@@ -318,7 +333,13 @@ static CUresult ctx_wait_event(Context *context, Event *event) {
 EXPORTED(cuCtxWaitEvent, (Context *context, Event *event), ctx_wait_event(context, event))
 
 EXPORTED(cuEventQuery, (Event *event), check_event(event))
-EXPORTED(cuEventSynchronize, (Event *event), check_event(event))
+
+static CUresult event_synchronize(Event *event) {
+  CUresult result = check_event(event);
+  if (!result) cl_synchronized();
+  return result;
+}
+EXPORTED(cuEventSynchronize, (Event *event), event_synchronize(event))
 
 /* Copies an event; false if it is unknown, was not recorded, or takes no time. */
 static bool read_event(const Event *event, Event *known) {
