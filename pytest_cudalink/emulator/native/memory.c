@@ -83,6 +83,13 @@ Block *cl_block_find(bool (*matches)(const Block *block, const Block *wanted), c
   return NULL;
 }
 
+void cl_block_bar(const void *owner, uint64_t barred) {
+  pthread_mutex_lock(&lock);
+  for (size_t at = 0; at < memory.count; at++)
+    if (memory.list[at].owner == owner) memory.list[at].barred = barred;
+  pthread_mutex_unlock(&lock);
+}
+
 void cl_block_unlock(void) { pthread_mutex_unlock(&lock); }
 
 static Block take_out(size_t at) {
@@ -201,19 +208,33 @@ bool cl_release(CUdeviceptr address) {
   return found;
 }
 
+/* Whether a device may use a block; the host, as device -1, if any device may. */
+static bool is_open(const Block *block, CUdevice device) {
+  return device < 0 ? block->barred != UINT64_MAX : !(block->barred >> device & 1);
+}
+
+bool cl_is_known(CUdeviceptr address) {
+  bool known = cl_block_lock(address);
+  cl_block_unlock();
+  return known;
+}
+
 bool cl_within(CUdeviceptr address, size_t size) {
   bool inside;
+  CUresult state;
   if (!size) return true;
   if (size > UINTPTR_MAX - (uintptr_t)address) return false;
+  const Context *context = cl_context(&state);
+  CUdevice device = context ? context->device : -1;
   pthread_mutex_lock(&lock);
   size_t at = find((uintptr_t)address, &inside);
   uintptr_t end = (uintptr_t)address + size;
-  bool ok = inside && !memory.list[at].inaccessible;
+  bool ok = inside && is_open(&memory.list[at], device);
   /* what is mapped side by side in a reserved range is one range */
   while (ok && end - memory.list[at].start > memory.list[at].size) {
     uintptr_t behind = memory.list[at].start + memory.list[at].size;
     ok = memory.list[at].origin == FROM_MAPPING && ++at < memory.count && memory.list[at].start == behind &&
-         memory.list[at].origin == FROM_MAPPING && !memory.list[at].inaccessible;
+         memory.list[at].origin == FROM_MAPPING && is_open(&memory.list[at], device);
   }
   pthread_mutex_unlock(&lock);
   return ok;

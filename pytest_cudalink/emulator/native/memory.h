@@ -46,7 +46,7 @@ typedef struct {
   uintptr_t pages;     /* what is unmapped with it */
   size_t pages_size;   /* 0: nothing */
   bool counted;        /* as memory of its device */
-  bool inaccessible;   /* mapped, but no access was given */
+  uint64_t barred;     /* devices that have no access to it, one bit each */
   bool sync_memops;    /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
   unsigned references; /* how often it was opened */
   void *owner;         /* its pool, physical memory or external memory */
@@ -64,6 +64,8 @@ Block *cl_block_lock(CUdeviceptr address);
 /* Locks the table, and returns the first block that matches another one, or NULL. */
 Block *cl_block_find(bool (*matches)(const Block *block, const Block *wanted), const Block *wanted);
 void cl_block_unlock(void);
+/* Says which devices have no access to the blocks of an owner. */
+void cl_block_bar(const void *owner, uint64_t barred);
 /* Removes the block that starts at an address and is of one of some origins; false if there is none. */
 bool cl_block_take(CUdeviceptr start, unsigned origins, Block *taken);
 /* Frees the memory of a block that was removed. */
@@ -84,7 +86,10 @@ size_t cl_rounded(size_t size, size_t unit);
 /* Allocates memory and returns its address, which is one of host memory; 0 if memory is out. */
 CUdeviceptr cl_allocate(size_t size);
 bool cl_release(CUdeviceptr address);
-/* Whether a range lies within one allocation, or within mappings side by side; an empty range always does. */
+/* Whether an address is one of ours, whichever device may use it. */
+bool cl_is_known(CUdeviceptr address);
+/* Whether a range lies within one allocation, or within mappings side by side, and the current device may use it; an
+   empty range always does. */
 bool cl_within(CUdeviceptr address, size_t size);
 
 #endif

@@ -128,6 +128,7 @@ static CUresult pool_set_access(void *handle, const AccessDescription *map, size
   CUresult result = pool ? CUDA_SUCCESS : NO_POOL;
   for (size_t at = 0; at < count && !result; at++) result = check_access(pool, &map[at]);
   for (size_t at = 0; at < count && !result; at++) pool->access[map[at].location.id] = map[at].flags;
+  if (!result) cl_block_bar(pool, cl_pool_barred(pool));
   cl_pool_unlock();
   return result;
 }
@@ -237,7 +238,8 @@ static CUresult map_pointer(Pool *pool, const ExportedPointer *data, CUdeviceptr
                  .device = pool->head.device,
                  .pages = pages,
                  .pages_size = size,
-                 .owner = pool};
+                 .owner = pool,
+                 .barred = cl_pool_barred(pool)};
   if (cl_block_enter(&block)) {
     cl_block_free(&block);
     return CUDA_ERROR_OUT_OF_MEMORY;

@@ -267,6 +267,14 @@ EXPORTED(cuMemPoolTrimTo, (void *pool, size_t keep), pool_trim_to(line, pool, ke
 
 /* -- allocating -- */
 
+uint64_t cl_pool_barred(const Pool *pool) {
+  uint64_t barred = 0;
+  if (!on_device(pool) || pool->properties.type == MANAGED_TYPE) return 0; /* every device uses memory of the host */
+  for (int device = 0; device < DEVICES_MAX; device++)
+    if (pool->access[device] == ACCESS_NONE) barred |= (uint64_t)1 << device;
+  return barred;
+}
+
 static CUresult allocate(Pool *pool, size_t size, CUdeviceptr *out) {
   size_t rounded = cl_rounded(size, CHUNK);
   Segment *segment = NULL;
@@ -282,6 +290,7 @@ static CUresult allocate(Pool *pool, size_t size, CUdeviceptr *out) {
                  .flags = managed ? 1 : 0,
                  .device = on_device(pool) ? pool->properties.location.id : 0,
                  .owner = pool,
+                 .barred = cl_pool_barred(pool),
                  .offset = segment->offset + chunk->at,
                  .shared = pool->file >= 0};
   pool->live++;

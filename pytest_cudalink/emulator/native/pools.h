@@ -70,6 +70,8 @@ void cl_pool_unlock(void);
 CUresult cl_pool_make(const PoolProperties *properties, int file, const FileHead *head, bool imported, Pool **out);
 /* Allocates from a pool; from the current one of a device, if it is NULL. */
 CUresult cl_pool_allocate(void *handle, CUdevice device, size_t size, CUdeviceptr *out);
+/* Under the lock: the devices that have no access to the memory of a pool, one bit each. */
+uint64_t cl_pool_barred(const Pool *pool);
 /* Frees what starts at an address, if it is of a pool; false if it is not. */
 bool cl_pool_free(CUdeviceptr address);
 /* Whether a location with a type of memory can have a pool. */

@@ -132,7 +132,7 @@ static CUresult map(uintptr_t start, size_t size, Physical *physical) {
       .origin = FROM_MAPPING,
       .place = location->type == AT_DEVICE ? ON_DEVICE : ON_HOST,
       .device = location->type == AT_DEVICE ? location->id : 0,
-      .inaccessible = true,
+      .barred = UINT64_MAX,
   };
   *fresh = (Mapping){.start = start, .size = size, .physical = physical};
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -253,11 +253,13 @@ static CUresult check_access(const AccessDescription *one) {
 
 /* The pages stay writable for a reader, as the emulator itself writes there on behalf of another device. */
 static void apply_access(const Mapping *mapping) {
-  bool accessible = mapping->host_access != ACCESS_NONE;
-  for (int device = 0; device < DEVICES_MAX; device++) accessible |= mapping->access[device] != ACCESS_NONE;
+  uint64_t barred = UINT64_MAX;
+  for (int device = 0; device < DEVICES_MAX; device++)
+    if (mapping->access[device] != ACCESS_NONE) barred &= ~((uint64_t)1 << device);
+  bool accessible = barred != UINT64_MAX || mapping->host_access != ACCESS_NONE;
   mprotect((void *)mapping->start, mapping->size, accessible ? PROT_READ | PROT_WRITE : PROT_NONE);
   Block *block = cl_block_lock(mapping->start);
-  if (block) block->inaccessible = !accessible;
+  if (block) block->barred = barred;
   cl_block_unlock();
 }
 
