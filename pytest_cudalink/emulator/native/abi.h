@@ -23,6 +23,7 @@ enum {
   CUDA_ERROR_INVALID_DEVICE = 101,
   CUDA_ERROR_INVALID_IMAGE = 200,
   CUDA_ERROR_INVALID_CONTEXT = 201,
+  CUDA_ERROR_MAP_FAILED = 205,
   CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
   CUDA_ERROR_UNSUPPORTED_LIMIT = 215,
   CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217,
@@ -41,6 +42,7 @@ enum {
   CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
   CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712,
   CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
+  CUDA_ERROR_NOT_PERMITTED = 800,
   CUDA_ERROR_NOT_SUPPORTED = 801,
   CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
   CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
@@ -73,5 +75,23 @@ typedef struct {
 _Static_assert(sizeof(Box) == 200, "CUDA_MEMCPY3D");
 
 enum { TYPE_HOST = 1, TYPE_DEVICE, TYPE_ARRAY, TYPE_UNIFIED }; /* CUmemorytype */
+
+/* CUmemLocation */
+typedef struct {
+  int type, id;
+} Location;
+enum { AT_NOTHING = 0, AT_DEVICE = 1, AT_HOST = 2, AT_HOST_NUMA = 3, AT_HOST_NUMA_CURRENT = 4 };
+_Static_assert(sizeof(Location) == 8, "CUmemLocation");
+
+/* CUmemPoolProps */
+typedef struct {
+  int type, handle_types;
+  Location location;
+  void *security;
+  size_t max_size;
+  unsigned short usage;
+  unsigned char reserved[54];
+} PoolProperties;
+_Static_assert(sizeof(PoolProperties) == 88, "CUmemPoolProps");
 
 #endif

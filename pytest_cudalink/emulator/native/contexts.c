@@ -7,6 +7,7 @@
 
 #include "config.h"
 #include "devices.h"
+#include "synchronize.h"
 
 enum { CONTEXT_MAGIC = 0x63747821, API_VERSION = 3020 };
 /* CUctx_flags, CUlimit, CUfunc_cache, CUsharedconfig */
@@ -337,14 +338,22 @@ static CUresult ctx_get_device_v2(CUdevice *device, Context *context) {
   return CUDA_SUCCESS;
 }
 EXPORTED(cuCtxGetDevice_v2, (CUdevice *device, Context *context), ctx_get_device_v2(device, context))
-EXPORTED(cuCtxSynchronize, (void), cl_check_context())
+
+static CUresult synchronize_current(void) {
+  CUresult state = cl_check_context();
+  if (!state) cl_synchronized();
+  return state;
+}
+EXPORTED(cuCtxSynchronize, (void), synchronize_current())
 
 static CUresult ctx_synchronize(Context *named) {
   if (!named) {
     CUresult state = cl_check_context();
     if (state) return state;
   }
-  return cl_is_known_context(named) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  if (!cl_is_known_context(named)) return CUDA_ERROR_INVALID_CONTEXT;
+  cl_synchronized();
+  return CUDA_SUCCESS;
 }
 EXPORTED(cuCtxSynchronize_v2, (Context *named), ctx_synchronize(named))
 

@@ -107,7 +107,7 @@ EXPORTED(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t size, v
 
 /* With unified addressing either side may be the host's; what we allocated is checked, the rest is the caller's. */
 static CUresult copy_unified(CUdeviceptr to, CUdeviceptr from, size_t size) {
-  return copy(to, cl_within(to, 1), from, cl_within(from, 1), size);
+  return copy(to, cl_is_known(to), from, cl_is_known(from), size);
 }
 
 static CUresult copy_either(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size) {
@@ -170,7 +170,7 @@ static CUresult place(const Side *side, const Box *box, uintptr_t *start, size_t
       __builtin_add_overflow(last_layer, last_row, &bytes) || __builtin_add_overflow(bytes, box->width, &bytes) ||
       __builtin_add_overflow(base, first, start) || __builtin_add_overflow(*start, bytes, &end))
     return CUDA_ERROR_INVALID_VALUE;
-  bool ours = side->type == TYPE_DEVICE || (side->type == TYPE_UNIFIED && cl_within(base, 1));
+  bool ours = side->type == TYPE_DEVICE || (side->type == TYPE_UNIFIED && cl_is_known(base));
   bool within = !ours || (cl_within(base, 1) && cl_within(*start, bytes) && cl_within(base, first + bytes));
   return within ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -47,7 +47,8 @@ static void drop(GraphMemory *memory) {
   free(memory);
 }
 
-GraphMemory *cl_graph_memory_make(size_t size, CUdevice device, const Graph *owner) {
+GraphMemory *cl_graph_memory_make(size_t size, const PoolProperties *pool, const Graph *owner) {
+  CUdevice device = pool->location.type == AT_DEVICE ? pool->location.id : 0;
   GraphMemory *memory = calloc(1, sizeof *memory);
   CUdeviceptr address = memory ? cl_allocate(size) : 0;
   if (!address) {
@@ -105,8 +106,6 @@ bool cl_graph_memory_released(CUdeviceptr address, CUresult *result) {
   return found;
 }
 
-__attribute__((constructor)) static void watch_frees(void) { cl_on_free(cl_graph_memory_released); }
-
 /* -- capture -- */
 
 static CUresult capture_allocation(const void *handle, const PoolProperties *pool, size_t size, CUdeviceptr *out) {
@@ -114,7 +113,7 @@ static CUresult capture_allocation(const void *handle, const PoolProperties *poo
   CUresult result = cl_stream_ready(handle, &stream);
   if (result) return result;
   if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
-  GraphMemory *memory = cl_graph_memory_make(size, pool->device, stream->capture->graph);
+  GraphMemory *memory = cl_graph_memory_make(size, pool, stream->capture->graph);
   if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
   NodeParameters parameters = {
       .type = NODE_ALLOCATE,

@@ -10,7 +10,7 @@
 
 /* All under the lock of the streams. */
 /* Finds an address for memory of a graph; NULL if memory is out. It is gone with the last node that knows it. */
-GraphMemory *cl_graph_memory_make(size_t size, CUdevice device, const Graph *owner);
+GraphMemory *cl_graph_memory_make(size_t size, const PoolProperties *pool, const Graph *owner);
 GraphMemory *cl_graph_memory_at(CUdeviceptr address);
 /* Whether a graph may have a node that frees some memory; notes that it has. */
 CUresult cl_graph_memory_free_in(GraphMemory *memory, const Graph *graph);

@@ -98,7 +98,7 @@ static CUresult complete(NodeParameters *parameters, Graph *graph, GraphMemory *
     case NODE_CHILD: return adopt_child(&parameters->child, graph);
     case NODE_CONDITIONAL: return make_bodies(&parameters->conditional, graph);
     case NODE_ALLOCATE:
-      *memory = cl_graph_memory_make(parameters->allocate.size, parameters->allocate.properties.device, graph);
+      *memory = cl_graph_memory_make(parameters->allocate.size, &parameters->allocate.properties, graph);
       if (*memory) parameters->allocate.address = (*memory)->address;
       return *memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     case NODE_FREE:

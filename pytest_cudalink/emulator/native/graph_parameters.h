@@ -77,17 +77,6 @@ typedef struct {
 } SemaphoreNode;
 enum { SEMAPHORE_VALUE = 144 };
 
-/* CUmemPoolProps */
-typedef struct {
-  int type, handles;
-  int location, device;
-  void *security;
-  size_t most;
-  unsigned short usage;
-  uint8_t reserved[54];
-} PoolProperties;
-_Static_assert(sizeof(PoolProperties) == 88, "CUmemPoolProps");
-
 /* CUDA_MEM_ALLOC_NODE_PARAMS_v2; an access is CUmemAccessDesc */
 typedef struct {
   PoolProperties properties;

@@ -100,15 +100,15 @@ static CUresult prepare_fill(FillNode *fill) {
   return cl_check_fill(fill->to, fill->element, fill->pitch, fill->width, fill->height);
 }
 
-enum { PINNED = 1, MANAGED_TYPE = 2 };              /* CUmemAllocationType */
-enum { AT_DEVICE = 1, AT_HOST = 2, AT_HOST_NODE = 3 }; /* CUmemLocationType */
+enum { PINNED = 1, MANAGED_TYPE = 2 }; /* CUmemAllocationType */
 
 static CUresult prepare_allocation(const AllocateNode *allocate) {
   const PoolProperties *pool = &allocate->properties;
-  bool known = pool->type == PINNED || pool->type == MANAGED_TYPE, on_device = pool->location == AT_DEVICE;
-  if (!allocate->size || !known || pool->handles || pool->location < AT_DEVICE || pool->location > AT_HOST_NODE)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (on_device && !cl_is_device(pool->device)) return CUDA_ERROR_INVALID_VALUE;
+  const Location *location = &pool->location;
+  bool known = pool->type == PINNED || pool->type == MANAGED_TYPE;
+  if (!allocate->size || !known || pool->handle_types) return CUDA_ERROR_INVALID_VALUE;
+  if (location->type < AT_DEVICE || location->type > AT_HOST_NUMA) return CUDA_ERROR_INVALID_VALUE;
+  if (location->type == AT_DEVICE && !cl_is_device(location->id)) return CUDA_ERROR_INVALID_VALUE;
   if (allocate->access_count && (!allocate->accesses || !cl_is_device((int)allocate->access_count - 1)))
     return CUDA_ERROR_INVALID_VALUE;
   return allocate->size > cl_device_memory() ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;

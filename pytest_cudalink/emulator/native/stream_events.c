@@ -2,6 +2,7 @@
 #include "capture.h"
 #include "contexts.h"
 #include "streams.h"
+#include "synchronize.h"
 
 /* -- streams -- */
 
@@ -16,7 +17,13 @@ static CUresult stream_query(const void *stream) {
   return result ? result : LOCKED(wait_for(stream));
 }
 EXPORTED(cuStreamQuery, (Stream *stream), stream_query(stream))
-EXPORTED(cuStreamSynchronize, (Stream *stream), stream_query(stream))
+
+static CUresult stream_synchronize(const void *stream) {
+  CUresult result = stream_query(stream);
+  if (!result) cl_synchronized();
+  return result;
+}
+EXPORTED(cuStreamSynchronize, (Stream *stream), stream_synchronize(stream))
 
 static CUresult destroy_stream(void *handle) {
   if ((uintptr_t)handle <= PER_THREAD) return CUDA_ERROR_INVALID_HANDLE;
@@ -153,7 +160,13 @@ static CUresult wait_for_event(void *handle) {
   return CUDA_ERROR_CAPTURED_EVENT;
 }
 EXPORTED(cuEventQuery, (Event *event), LOCKED(wait_for_event(event)))
-EXPORTED(cuEventSynchronize, (Event *event), LOCKED(wait_for_event(event)))
+
+static CUresult event_synchronize(void *event) {
+  CUresult result = LOCKED(wait_for_event(event));
+  if (!result) cl_synchronized();
+  return result;
+}
+EXPORTED(cuEventSynchronize, (Event *event), event_synchronize(event))
 
 static CUresult record_in_context(Context *context, void *handle) {
   if (!cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;

@@ -316,3 +316,20 @@ void cl_event_stamp(Event *event) {
   event->captured = 0;
   cl_dependencies_clear(&event->work);
 }
+
+static CUresult flags_of(const void *handle, unsigned *flags) {
+  const Event *event = cl_event(handle);
+  if (event) *flags = event->flags;
+  return event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cl_flags_of_event(const void *event, unsigned *flags) { return LOCKED(flags_of(event, flags)); }
+
+CUresult cl_make_event(void **out, unsigned flags) {
+  CUresult result;
+  Context *context = cl_context(&result);
+  Event *event = NULL;
+  if (!result) result = LOCKED(cl_event_make(flags, context, &event));
+  if (!result) *out = event;
+  return result;
+}
