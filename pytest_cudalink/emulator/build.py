@@ -29,11 +29,12 @@ FLOORS = (
     ("caller", "symbols"),
     ("faults", "calls"),
     ("image", "options", "jitlink"),
-    ("devices",),
-    ("contexts", "streams"),
+    ("devices", "occupancy_rules"),
+    ("contexts", "context_settings", "peers", "streams"),
     ("memory", "copies"),
     ("link_state", "lifetimes", "link_inputs", "link"),
     ("module_image", "functions", "module"),
+    ("occupancy", "launches", "launches_old"),
     ("exports", "procaddr"),
 )
 
@@ -182,6 +183,20 @@ def _devices() -> str:
     return "\n".join([*lines, *profiles, "};", ""])
 
 
+def _occupancy() -> str:
+    """occupancy.inc: how a multiprocessor shares out what it has, by architecture."""
+    table = _read("occupancy.toml")
+    lines = ["/* Made by build.py from data/occupancy.toml. */", "enum {"]
+    lines += [f"  REGISTER_UNIT = {table['register-unit']},", f"  REGISTER_PARTS = {table['register-parts']},", "};"]
+    lines += ["static const struct sharing {", "  int arch, shared_unit, least_sms, sms_unit, clusters_in, carve_outs[16];"]
+    lines += ["} sharings[] = {"]
+    for arch, one in sorted(table["architectures"].items(), key=lambda item: int(item[0].removeprefix("sm_"))):
+        sizes = ", ".join(map(str, [*one["carve-outs"], -1]))
+        numbers = f"{arch.removeprefix('sm_')}, {one['shared-unit']}, {one['least-sms']}, {one['sms-unit']}, {one.get('clusters-in', 0)}"
+        lines.append(f"  {{{numbers}, {{{sizes}}}}},")
+    return "\n".join([*lines, "};", ""])
+
+
 def generate(folder: Path) -> None:
     """Write the generated sources into a folder; a file that would not change is left alone."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -189,6 +204,7 @@ def generate(folder: Path) -> None:
         "names": _names,
         "errors": _errors,
         "devices": _devices,
+        "occupancy": _occupancy,
         "limits": _limits,
         "releases": _releases,
         "architectures": _architectures,
