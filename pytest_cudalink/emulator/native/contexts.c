@@ -20,7 +20,7 @@ static struct {
 } contexts;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of both */
 
-enum { HOOKS = 4 };
+enum { HOOKS = 8 };
 static ContextHook *hooks[HOOKS];
 
 void cl_on_context_death(ContextHook *hook) {
