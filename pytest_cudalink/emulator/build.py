@@ -29,12 +29,13 @@ FLOORS = (
     ("caller", "symbols"),
     ("faults", "calls"),
     ("image", "options", "jitlink"),
-    ("devices", "occupancy_rules", "array_formats"),
-    ("contexts", "context_settings", "peers", "streams"),
+    ("devices", "occupancy_rules", "array_formats", "device_resources"),
+    ("contexts", "context_settings", "peers", "streams", "tools", "coredumps"),
     ("memory", "arrays", "array_copies", "copies", "textures", "tensor_maps"),
     ("link_state", "lifetimes", "link_inputs", "link"),
     ("module_image", "functions", "module"),
     ("occupancy", "launches", "launches_old"),
+    ("green_contexts",),
     ("exports", "procaddr"),
 )
 

@@ -206,31 +206,40 @@ static CUresult primary_get_state(EventLine *line, CUdevice device, unsigned *fl
 EXPORTED(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active),
          primary_get_state(line, device, flags, active))
 
+/* Makes room for one context more. Under the lock. */
+static bool has_room(void) {
+  if (contexts.count < contexts.room) return true;
+  size_t room = contexts.room ? 2 * contexts.room : 16;
+  Context **list = realloc(contexts.list, room * sizeof *list);
+  if (!list) return false;
+  contexts.list = list;
+  contexts.room = room;
+  return true;
+}
+
+/* A context of its own, on the thread's stack or apart from it; NULL if memory is out. */
+static Context *new_context(CUdevice device, unsigned flags, bool current) {
+  Context *context = calloc(1, sizeof *context);
+  if (!context) return NULL;
+  pthread_mutex_lock(&lock);
+  bool made = has_room() && (!current || push(context));
+  if (made) {
+    start_context(context, device, flags);
+    contexts.list[contexts.count++] = context;
+  }
+  pthread_mutex_unlock(&lock);
+  if (made) return context;
+  free(context);
+  return NULL;
+}
+
 static CUresult create_context(Context **out, unsigned flags, CUdevice device) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   if (!cl_valid_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
-  Context *context = calloc(1, sizeof *context);
-  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  pthread_mutex_lock(&lock);
-  if (contexts.count == contexts.room) {
-    size_t room = contexts.room ? 2 * contexts.room : 16;
-    Context **list = realloc(contexts.list, room * sizeof *list);
-    if (list) {
-      contexts.list = list;
-      contexts.room = room;
-    }
-  }
-  if (context && contexts.count < contexts.room && push(context)) {
-    start_context(context, device, flags);
-    contexts.list[contexts.count++] = context;
-    *out = context;
-    context = NULL;
-    result = CUDA_SUCCESS;
-  }
-  pthread_mutex_unlock(&lock);
-  free(context);
-  return result;
+  Context *context = new_context(device, flags, true);
+  if (context) *out = context;
+  return context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* The entry point of before CUDA 3.2: a real driver of today answers 2. */
@@ -292,7 +301,7 @@ static CUresult destroy_context(Context *context) {
   if (!context) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_SUCCESS;
   pthread_mutex_lock(&lock);
-  if (!is_context(context) || context->primary) result = CUDA_ERROR_INVALID_CONTEXT;
+  if (!is_context(context) || context->primary || context->green) result = CUDA_ERROR_INVALID_CONTEXT;
   else if (context->dead) result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   else {
     mark_dead(context);
@@ -304,6 +313,32 @@ static CUresult destroy_context(Context *context) {
 
 EXPORTED(cuCtxDestroy_v2, (Context *context), destroy_context(context))
 EXPORTED(cuCtxDestroy, (Context *context), destroy_context(context))
+
+/* -- contexts that belong to green ones -- */
+
+Context *cl_make_green_context(CUdevice device, const void *green) {
+  Context *context = new_context(device, 0, false);
+  if (!context) return NULL;
+  context->green = green;
+  pthread_mutex_lock(&lock);
+  if (primary[device].references++ == 0) {
+    primary[device].primary = true;
+    start_context(&primary[device], device, primary[device].flags);
+  }
+  pthread_mutex_unlock(&lock);
+  return context;
+}
+
+void cl_end_green_context(Context *context) {
+  unsigned left;
+  pthread_mutex_lock(&lock);
+  mark_dead(context);
+  pthread_mutex_unlock(&lock);
+  release_primary(context->device, false, &left);
+}
+
+bool cl_push_context(Context *context) { return push(context); }
+void cl_pop_context(void) { stack.count--; }
 
 static CUresult ctx_push_current(Context *context) {
   if (!context) return CUDA_ERROR_INVALID_VALUE;
