@@ -338,7 +338,8 @@ EXPORTED(cuFuncGetParamInfo, (Function *function, size_t index, size_t *offset, 
 
 static CUresult kernel_get_param_info(EventLine *line, Function *kernel, size_t index, size_t *offset, size_t *size) {
   cl_event_uint(line, "index", index);
-  return parameter_of(kernel, index, offset, size);
+  CUresult state = kernel ? cl_check_context() : CUDA_SUCCESS;
+  return state ? state : parameter_of(kernel, index, offset, size);
 }
 EXPORTED(cuKernelGetParamInfo, (Function *kernel, size_t index, size_t *offset, size_t *size),
          kernel_get_param_info(line, kernel, index, offset, size))

@@ -156,7 +156,7 @@ static CUresult active_clusters(EventLine *line, int *clusters, const void *hand
   unsigned sizes[3];
   CUresult result = asked_of_clusters(line, clusters, handle, config, &function, &blocks);
   if (result) return result;
-  if (!cl_cluster_of(config, &function, sizes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_cluster_of(config, &function, sizes)) sizes[0] = sizes[1] = sizes[2] = 1;
   unsigned long long of_cluster = 1, largest = function.non_portable_cluster ? LARGEST_CLUSTER : PORTABLE_CLUSTER;
   for (int axis = 0; axis < 3; axis++) {
     if (!sizes[axis] || config->grid[axis] % sizes[axis]) return CUDA_ERROR_INVALID_CLUSTER_SIZE;

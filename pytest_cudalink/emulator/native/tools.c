@@ -1,5 +1,7 @@
 /* What tools ask a driver: the profiler, its log, notifications, checkpoints of a process. */
+#include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -107,35 +109,41 @@ static CUresult logs_to_memory(char *buffer, size_t *size, unsigned flags) {
 EXPORTED(cuLogsDumpToMemory, (unsigned *place, char *buffer, size_t *size, unsigned flags),
          logs_to_memory(buffer, size, flags))
 
-/* -- checkpoints: of this process only, which always runs -- */
+/* -- checkpoints: no process is ever locked, whichever it is; asked by a tool that need not initialize -- */
 
 enum { RUNNING = 0 };
 
+/* Whether a process exists; it may belong to another user. */
+static bool exists(int process) { return process > 0 && (!kill(process, 0) || errno == EPERM); }
+
 static CUresult process_state(int process, int *state) {
-  if (!state || process != getpid()) return CUDA_ERROR_INVALID_VALUE;
+  if (!state || !exists(process)) return CUDA_ERROR_INVALID_VALUE;
   *state = RUNNING;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuCheckpointProcessGetState, (int process, int *state), process_state(process, state))
+EXPORTED_ANY_TIME(cuCheckpointProcessGetState, (int process, int *state), process_state(process, state))
 
-static CUresult restore_thread(EventLine *line, int process, int *thread) {
-  if (!thread || process != getpid()) return CUDA_ERROR_INVALID_VALUE;
-  return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "checkpoints are not emulated");
+/* The main thread of a process has the process's number. */
+static CUresult restore_thread(int process, int *thread) {
+  if (!thread || !exists(process)) return CUDA_ERROR_INVALID_VALUE;
+  *thread = process;
+  return CUDA_SUCCESS;
 }
-EXPORTED(cuCheckpointProcessGetRestoreThreadId, (int process, int *thread), restore_thread(line, process, thread))
+EXPORTED_ANY_TIME(cuCheckpointProcessGetRestoreThreadId, (int process, int *thread), restore_thread(process, thread))
 
 static CUresult checkpoint(EventLine *line, int process) {
-  if (process != getpid()) return CUDA_ERROR_INVALID_VALUE;
+  if (!exists(process)) return CUDA_ERROR_INVALID_VALUE;
   return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "checkpoints are not emulated");
 }
-EXPORTED(cuCheckpointProcessLock, (int process, void *arguments), checkpoint(line, process))
-EXPORTED(cuCheckpointProcessCheckpoint, (int process, void *arguments), checkpoint(line, process))
+EXPORTED_ANY_TIME(cuCheckpointProcessLock, (int process, void *arguments), checkpoint(line, process))
 
-/* What is not locked or checkpointed cannot be restored or unlocked. */
-EXPORTED(cuCheckpointProcessRestore, (int process, void *arguments),
-         process == getpid() ? CUDA_ERROR_ILLEGAL_STATE : CUDA_ERROR_INVALID_VALUE)
-EXPORTED(cuCheckpointProcessUnlock, (int process, void *arguments),
-         process == getpid() ? CUDA_ERROR_ILLEGAL_STATE : CUDA_ERROR_INVALID_VALUE)
+/* What is not locked cannot be checkpointed, and what is not checkpointed cannot be restored. */
+static CUresult out_of_order(int process) {
+  return exists(process) ? CUDA_ERROR_ILLEGAL_STATE : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED_ANY_TIME(cuCheckpointProcessCheckpoint, (int process, void *arguments), out_of_order(process))
+EXPORTED_ANY_TIME(cuCheckpointProcessRestore, (int process, void *arguments), out_of_order(process))
+EXPORTED_ANY_TIME(cuCheckpointProcessUnlock, (int process, void *arguments), out_of_order(process))
 
 /* -- other devices' writes -- */
 
