@@ -147,6 +147,21 @@ CUresult cl_array_memory(const void *handle, ArrayMemory *memory) {
   return result;
 }
 
+static bool inside(size_t start, size_t count, size_t all) { return start <= all && count <= all - start; }
+
+CUresult cl_place_in_array(const void *array, const ArrayBox *box, uintptr_t *start, size_t *row, size_t *layer) {
+  ArrayMemory memory;
+  CUresult result = cl_array_memory(array, &memory);
+  if (result) return result;
+  if (!inside(box->x, box->width, memory.row) || !inside(box->y, box->height, memory.rows) ||
+      !inside(box->z, box->depth, memory.layers))
+    return CUDA_ERROR_INVALID_VALUE;
+  *row = memory.row;
+  *layer = memory.row * memory.rows;
+  *start = (uintptr_t)memory.address + box->z * *layer + box->y * *row + box->x;
+  return CUDA_SUCCESS;
+}
+
 bool cl_array_descriptor(const void *handle, ArrayDescriptor *descriptor) {
   const Array *array = find(handle, HANDLE_ARRAY);
   if (!array) return false;
