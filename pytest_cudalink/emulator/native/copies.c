@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "arrays.h"
 #include "calls.h"
 #include "capture.h"
 #include "contexts.h"
@@ -150,7 +151,10 @@ typedef struct {
 /* Where a box begins on one side, its rows and layers apart by *row and *layer; every byte of it is checked. */
 static CUresult place(const Side *side, const Box *box, uintptr_t *start, size_t *row, size_t *layer) {
   size_t first, end, bytes;
-  if (side->type == TYPE_ARRAY) return CUDA_ERROR_NOT_SUPPORTED;
+  if (side->type == TYPE_ARRAY) {
+    const ArrayBox in = {side->x, side->y, side->z, box->width, box->height, box->depth};
+    return cl_place_in_array(side->array, &in, start, row, layer);
+  }
   if (side->type < TYPE_HOST || side->type > TYPE_UNIFIED) return CUDA_ERROR_INVALID_VALUE;
   uintptr_t base = side->type == TYPE_HOST ? (uintptr_t)side->host : (uintptr_t)side->device;
   if (!base || __builtin_add_overflow(side->x, box->width, &end)) return CUDA_ERROR_INVALID_VALUE;
@@ -220,7 +224,6 @@ static CUresult copy_box_in(EventLine *line, const Box *box, const void *stream,
   cl_event_uint(line, "width", box->width);
   cl_event_uint(line, "height", box->height);
   cl_event_uint(line, "depth", box->depth);
-  if (result == CUDA_ERROR_NOT_SUPPORTED) cl_event_note(line, "arrays are not emulated");
   return result;
 }
 

@@ -7,7 +7,8 @@
 #include "copies.h"
 #include "devices.h"
 #include "handles.h"
-#include "module_image.h"
+#include "kernel_nodes.h"
+#include "launches.h"
 #include "stream_operations.h"
 
 /* A context that a node names; NULL is the current one. */
@@ -21,69 +22,17 @@ static CUresult complete_context(Context **context) {
   return cl_is_known_context(*context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* -- kernels -- */
-
-enum { PACKED_END = 0, PACKED_POINTER = 1, PACKED_SIZE = 2 }; /* CU_LAUNCH_PARAM_… */
-enum { MOST_THREADS = 1024, MOST_THREADS_Z = 64, MOST_BLOCKS_YZ = 65535, PARAMETERS_MAX = 4096 };
-
-static bool fits(const KernelNode *kernel) {
-  const unsigned *grid = kernel->grid, *block = kernel->block;
-  if (!grid[0] || !grid[1] || !grid[2] || !block[0] || !block[1] || !block[2]) return false;
-  if (grid[0] > INT32_MAX || grid[1] > MOST_BLOCKS_YZ || grid[2] > MOST_BLOCKS_YZ) return false;
-  if (block[0] > MOST_THREADS || block[1] > MOST_THREADS || block[2] > MOST_THREADS_Z) return false;
-  return (uint64_t)block[0] * block[1] * block[2] <= MOST_THREADS;
-}
-
-/* Finds the values of a kernel's parameters in a buffer of them; false if it is too short. */
-static bool unpack(void **extra, const Function *function, void **values) {
-  char *buffer = NULL;
-  size_t size = 0;
-  for (; *extra != (void *)PACKED_END; extra += 2) {
-    if (extra[0] == (void *)PACKED_POINTER) buffer = extra[1];
-    else if (extra[0] == (void *)PACKED_SIZE) size = *(const size_t *)extra[1];
-    else return false;
-  }
-  for (size_t at = 0; at < function->parameter_count; at++) {
-    if (!buffer || function->parameters[at].offset + function->parameters[at].size > size) return false;
-    values[at] = buffer + function->parameters[at].offset;
-  }
-  return true;
-}
-
-static CUresult own_kernel(KernelNode *kernel, const Function *function) {
-  size_t count = function->parameter_count, sizes[PARAMETERS_MAX / 4];
-  void *values[PARAMETERS_MAX / 4];
-  if (count > PARAMETERS_MAX / 4 || (kernel->parameters && kernel->extra)) return CUDA_ERROR_INVALID_VALUE;
-  if (count && !kernel->parameters && !kernel->extra) return CUDA_ERROR_INVALID_VALUE;
-  if (kernel->shared > (unsigned)(function->max_dynamic_shared > 0 ? function->max_dynamic_shared : 48 << 10))
-    return CUDA_ERROR_INVALID_VALUE;
-  if (kernel->extra && !unpack(kernel->extra, function, values)) return CUDA_ERROR_INVALID_VALUE;
-  for (size_t at = 0; at < count; at++) {
-    sizes[at] = function->parameters[at].size;
-    if (!kernel->extra) values[at] = kernel->parameters[at];
-    if (!values[at]) return CUDA_ERROR_INVALID_VALUE;
-  }
-  void **block = cl_kernel_block(count, sizes, values);
-  if (!block) return CUDA_ERROR_OUT_OF_MEMORY;
-  kernel->parameters = block;
-  kernel->extra = NULL;
-  return CUDA_SUCCESS;
-}
-
 static CUresult prepare_kernel(KernelNode *kernel) {
   const void *handle = kernel->function ? kernel->function : kernel->kernel;
   if (!handle) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = complete_context(&kernel->context);
   if (result) return result;
-  if (!fits(kernel)) return CUDA_ERROR_INVALID_VALUE;
-  pthread_mutex_lock(&cl_modules_lock);
-  const Function *function = cl_find_function(handle);
-  result = function ? own_kernel(kernel, function) : CUDA_ERROR_INVALID_HANDLE;
-  pthread_mutex_unlock(&cl_modules_lock);
-  return result;
+  LaunchConfig config = {.shared = kernel->shared};
+  memcpy(config.grid, kernel->grid, sizeof config.grid);
+  memcpy(config.block, kernel->block, sizeof config.block);
+  result = cl_check_launch(&config, handle, kernel->parameters, kernel->extra);
+  return result ? result : cl_kernel_own(kernel);
 }
-
-/* -- the others -- */
 
 static CUresult prepare_copy(CopyNode *copy) {
   CUresult result = complete_context(&copy->context);
