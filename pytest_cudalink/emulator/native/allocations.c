@@ -96,7 +96,7 @@ static CUresult mem_free_async(EventLine *line, CUdeviceptr address, const void 
   bool captured;
   CUresult result = cl_enter_stream(stream, &captured);
   if (result) return result;
-  return captured ? cl_capture_free(stream, address) : free_memory(address);
+  return captured && address ? cl_capture_free(stream, address) : free_memory(address);
 }
 EXPORTED(cuMemFreeAsync, (CUdeviceptr address, void *stream), mem_free_async(line, address, stream))
 

@@ -238,6 +238,7 @@ static void finish(Capture *capture) {
       break;
     }
   atomic_fetch_sub(&capture_count, 1);
+  cl_dependencies_clear(&capture->left);
   free(capture);
 }
 
@@ -245,7 +246,10 @@ void cl_capture_abandon(Stream *stream) {
   Capture *capture = stream->capture;
   if (!capture) return;
   if (capture->origin != stream) {
-    capture->invalid = true; /* what the stream did can no longer be joined */
+    bool kept = true; /* what the stream did must be joined all the same */
+    for (size_t at = 0; at < stream->next.count && kept; at++)
+      kept = cl_dependencies_add(&capture->left, stream->next.nodes[at], stream->next.data[at]);
+    if (!kept) capture->invalid = true;
     leave(stream);
     return;
   }
@@ -262,6 +266,8 @@ static bool joined(const Capture *capture, const Node *node) {
 }
 
 static bool all_joined(const Capture *capture) {
+  for (size_t at = 0; at < capture->left.count; at++)
+    if (cl_node(capture->left.nodes[at]) && !joined(capture, capture->left.nodes[at])) return false;
   for (Stream *stream = cl_first_stream(); stream; stream = stream->behind) {
     if (stream->capture != capture || stream == capture->origin) continue;
     for (size_t at = 0; at < stream->next.count; at++)

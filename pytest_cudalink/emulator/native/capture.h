@@ -35,6 +35,7 @@ struct Capture {
   int mode;
   uint64_t thread; /* that began it */
   Stream *origin;
+  Dependencies left; /* nodes of streams that were destroyed meanwhile */
   Capture *next;
 };
 

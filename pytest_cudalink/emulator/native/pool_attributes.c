@@ -271,7 +271,8 @@ static CUresult capture(CUdeviceptr *out, size_t size, void *handle, CUdevice de
   if (pool) properties = pool->properties;
   if (handle) cl_pool_unlock();
   if (handle && !pool) return NO_POOL;
-  return size ? cl_capture_allocation(stream, &properties, size, out) : CUDA_ERROR_INVALID_VALUE;
+  *out = 0; /* nothing is no node */
+  return size ? cl_capture_allocation(stream, &properties, size, out) : CUDA_SUCCESS;
 }
 
 static CUresult allocate_in_stream(EventLine *line, CUdeviceptr *out, size_t size, void *pool, bool named,
