@@ -72,6 +72,7 @@ static CUresult prepare_operations(OperationsNode *operations) {
 
 static CUresult prepare_conditional(ConditionalNode *conditional) {
   static const unsigned most[] = {2, 1, UINT32_MAX};
+  conditional->bodies = NULL; /* the caller's may be what another node owns */
   if (conditional->type < CONDITION_IF || conditional->type > CONDITION_SWITCH) return CUDA_ERROR_INVALID_VALUE;
   if (!conditional->size || conditional->size > most[conditional->type]) return CUDA_ERROR_INVALID_VALUE;
   return complete_context(&conditional->context);
