@@ -29,11 +29,18 @@ FLOORS = (
     ("caller", "symbols"),
     ("faults", "calls"),
     ("image", "options", "jitlink"),
-    ("devices",),
-    ("contexts", "streams"),
-    ("memory", "copies"),
+    ("devices", "occupancy_rules", "array_formats", "device_resources"),
+    ("synchronize", "contexts", "context_settings", "peers"),
+    ("streams", "user_objects", "graph_parameters", "graphs", "capture", "stream_events"),
+    ("tools", "coredumps"),
+    ("shared_memory", "memory", "graph_memory", "pools", "pool_attributes", "allocations", "host_memory"),
+    ("physical_memory", "virtual_memory", "multicast", "managed", "pointers", "ipc", "external_memory"),
+    ("arrays", "array_copies", "copies", "stream_operations", "textures", "tensor_maps"),
     ("link_state", "lifetimes", "link_inputs", "link"),
     ("module_image", "functions", "module"),
+    ("occupancy", "kernel_nodes", "launches", "launches_old"),
+    ("graph_rules", "graph_nodes", "graph_queries", "graph_exec", "graph_launch", "graph_dot"),
+    ("green_contexts",),
     ("exports", "procaddr"),
 )
 
@@ -221,6 +228,20 @@ def _devices() -> str:
     return "\n".join([*lines, *rows, "};", ""])
 
 
+def _occupancy() -> str:
+    """occupancy.inc: how a multiprocessor shares out what it has, by architecture."""
+    table = _read("occupancy.toml")
+    lines = ["/* Made by build.py from data/occupancy.toml. */", "enum {"]
+    lines += [f"  REGISTER_UNIT = {table['register-unit']},", f"  REGISTER_PARTS = {table['register-parts']},", "};"]
+    lines += ["static const struct sharing {", "  int arch, shared_unit, least_sms, sms_unit, clusters_in, carve_outs[16];"]
+    lines += ["} sharings[] = {"]
+    for arch, one in sorted(table["architectures"].items(), key=lambda item: int(item[0].removeprefix("sm_"))):
+        sizes = ", ".join(map(str, [*one["carve-outs"], -1]))
+        numbers = f"{arch.removeprefix('sm_')}, {one['shared-unit']}, {one['least-sms']}, {one['sms-unit']}, {one.get('clusters-in', 0)}"
+        lines.append(f"  {{{numbers}, {{{sizes}}}}},")
+    return "\n".join([*lines, "};", ""])
+
+
 def generate(folder: Path) -> None:
     """Write the generated sources into a folder; a file that would not change is left alone."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -230,6 +251,7 @@ def generate(folder: Path) -> None:
         "devices": _devices,
         "images": _images,
         "device_functions": _device_functions,
+        "occupancy": _occupancy,
         "limits": _limits,
         "releases": _releases,
         "architectures": _architectures,

@@ -137,6 +137,8 @@ def under_thread_sanitizer(rounds: int) -> list[str]:
             done = run([program, "all", "0", MAIN], libraries=libraries, env={**env, "CUDALINK_EMULATOR_ARCH": "sm_75"})
             problems += trouble(done)
         problems += many_threads(program, 3 * rounds, env, libraries)
+        graphs = compile_program("exercise_graphs", folder, SANITIZE_THREADS, libraries)
+        problems += trouble(run([graphs, str(3 * rounds)], libraries=libraries, env=env))
     return problems
 
 
@@ -153,6 +155,8 @@ def under_sanitizers(rounds: int) -> list[str]:
             problems.append(f"exercise: exit code {done.returncode}\n{done.stderr}")
         program = compile_program("threads", folder, SANITIZE, libraries)
         problems += many_threads(program, 5 * rounds, env, libraries)
+        graphs = compile_program("exercise_graphs", folder, SANITIZE, libraries)
+        problems += trouble(run([graphs, str(5 * rounds)], libraries=libraries, env=env))
         program = compile_program("lifetimes", folder, SANITIZE, libraries)
         for scenario, dies in SCENARIOS.items():
             command = [program, scenario, MAIN]
@@ -222,6 +226,7 @@ def plainly(rounds: int) -> list[str]:
             *trouble(run([compile_program("exercise", folder), ARTIFACTS, str(rounds)])),
             *many_threads(compile_program("threads", folder), rounds, {}),
             *trouble(run([compile_program("out_of_memory", folder)])),
+            *trouble(run([compile_program("exercise_graphs", folder), str(rounds)])),
         ]
 
 

@@ -162,7 +162,7 @@ def test_other_c_is_short(folder: Path) -> None:
         ),
         ("config.c", "int cl_secret(void);\n", "config.c uses cl_secret, which no header declares"),
         ("link.c", "int offered(void) { return 1; }\n", "link.c has no header, and defines int offered(void) {"),
-        ("graphs.c", "", "graphs stands on no floor"),
+        ("graphics.c", "", "graphics stands on no floor"),
         ("nvml.c", "\n" * MOST_LINES, rf"nvml.c has \d+ lines, {MOST_LINES} are allowed"),
     ],
 )

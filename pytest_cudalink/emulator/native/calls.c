@@ -11,6 +11,8 @@
 #include "events.h"
 #include "faults.h"
 
+CallGuard *cl_call_guard;
+
 static _Atomic pid_t initialized_in; /* 0: not yet */
 
 bool cl_initialized(void) { return atomic_load(&initialized_in) == getpid(); }
@@ -84,6 +86,8 @@ static CUresult refusal(EventLine *line, Sym symbol, bool needs_init, int lost) 
     cl_event_bool(line, "device lost", true);
     return lost;
   }
+  CUresult guarded = cl_call_guard ? cl_call_guard(symbol) : CUDA_SUCCESS;
+  if (guarded) return cl_noted(line, guarded, "not permitted while a stream is captured");
   return -1;
 }
 

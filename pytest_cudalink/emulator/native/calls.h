@@ -47,6 +47,10 @@ CUresult cl_not_a_context(EventLine *line, Sym symbol, const void *given, const 
 #define OLD_ENTRY_POINT(name) \
   EXPORTED(name, (void), cl_noted(line, CUDA_ERROR_INVALID_CONTEXT, "the 32-bit entry point of before CUDA 3.2"))
 
+/* Asked before a function does its work: what it must answer instead, or 0. Set before main, by what refuses calls. */
+typedef CUresult CallGuard(Sym symbol);
+extern CallGuard *cl_call_guard;
+
 bool cl_initialized(void);
 CUresult cl_initialize(unsigned flags);
 /* What is in the headers but not in this emulator: says so, and never pretends. */

@@ -7,13 +7,11 @@
 
 #include "config.h"
 #include "devices.h"
+#include "synchronize.h"
 
 enum { CONTEXT_MAGIC = 0x63747821, API_VERSION = 3020 };
-/* CUctx_flags, CUlimit, CUfunc_cache, CUsharedconfig */
-enum { MAPS_HOST_MEMORY = 0x08, KNOWN_FLAGS = 0xff };
-enum { SYNC_DEPTH = 3, CIG_FALLBACK = 9 };
-enum { CACHE_PREFER_NONE = 0, CACHE_CONFIGS = 4 };
-enum { FOUR_BYTE_BANKS = 1, SHARED_CONFIGS = 3 };
+enum { SCHEDULING = 0x07, KNOWN_FLAGS = 0xff }; /* CUctx_flags */
+enum { CACHE_PREFER_NONE = 0 };                 /* CUfunc_cache */
 
 /* Contexts are never freed: a caller may go on with a handle, and must get an answer. */
 static Context primary[DEVICES_MAX];
@@ -23,7 +21,7 @@ static struct {
 } contexts;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of both */
 
-enum { HOOKS = 4 };
+enum { HOOKS = 8 };
 static ContextHook *hooks[HOOKS];
 
 void cl_on_context_death(ContextHook *hook) {
@@ -70,6 +68,8 @@ static void start_context(Context *context, CUdevice device, unsigned flags) {
   context->dead = false;
   context->peers = 0;
   context->flags = flags;
+  context->cache_config = CACHE_PREFER_NONE;
+  context->attached = 1;
   context->id = cl_next_id();
   for (int limit = 0; limit < CONTEXT_LIMITS; limit++) context->limits[limit] = limits[limit];
 }
@@ -114,6 +114,11 @@ bool cl_is_known_context(const Context *context) {
   bool known = is_context(context);
   pthread_mutex_unlock(&lock);
   return known;
+}
+
+bool cl_valid_context_flags(unsigned flags) {
+  unsigned scheduling = flags & SCHEDULING;
+  return !(flags & ~(unsigned)KNOWN_FLAGS) && !(scheduling & (scheduling - 1));
 }
 
 static CUresult primary_retain(EventLine *line, Context **context, CUdevice device) {
@@ -175,7 +180,7 @@ EXPORTED(cuDevicePrimaryCtxReset_v2, (CUdevice device), primary_reset(line, devi
 EXPORTED(cuDevicePrimaryCtxReset, (CUdevice device), primary_reset(line, device))
 
 static CUresult set_primary_flags(CUdevice device, unsigned flags) {
-  if (flags & ~(unsigned)KNOWN_FLAGS) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_valid_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
   primary[device].flags = flags;
   pthread_mutex_unlock(&lock);
@@ -202,30 +207,40 @@ static CUresult primary_get_state(EventLine *line, CUdevice device, unsigned *fl
 EXPORTED(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active),
          primary_get_state(line, device, flags, active))
 
-static CUresult create_context(Context **out, unsigned flags, CUdevice device) {
-  if (!out || (flags & ~(unsigned)KNOWN_FLAGS)) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+/* Makes room for one context more. Under the lock. */
+static bool has_room(void) {
+  if (contexts.count < contexts.room) return true;
+  size_t room = contexts.room ? 2 * contexts.room : 16;
+  Context **list = realloc(contexts.list, room * sizeof *list);
+  if (!list) return false;
+  contexts.list = list;
+  contexts.room = room;
+  return true;
+}
+
+/* A context of its own, on the thread's stack or apart from it; NULL if memory is out. */
+static Context *new_context(CUdevice device, unsigned flags, bool current) {
   Context *context = calloc(1, sizeof *context);
-  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (!context) return NULL;
   pthread_mutex_lock(&lock);
-  if (contexts.count == contexts.room) {
-    size_t room = contexts.room ? 2 * contexts.room : 16;
-    Context **list = realloc(contexts.list, room * sizeof *list);
-    if (list) {
-      contexts.list = list;
-      contexts.room = room;
-    }
-  }
-  if (context && contexts.count < contexts.room && push(context)) {
+  bool made = has_room() && (!current || push(context));
+  if (made) {
     start_context(context, device, flags);
     contexts.list[contexts.count++] = context;
-    *out = context;
-    context = NULL;
-    result = CUDA_SUCCESS;
   }
   pthread_mutex_unlock(&lock);
+  if (made) return context;
   free(context);
-  return result;
+  return NULL;
+}
+
+static CUresult create_context(Context **out, unsigned flags, CUdevice device) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!cl_valid_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  Context *context = new_context(device, flags, true);
+  if (context) *out = context;
+  return context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* The entry point of before CUDA 3.2: a real driver of today answers 2. */
@@ -240,39 +255,54 @@ static CUresult ctx_create_v2(EventLine *line, Context **context, unsigned flags
 EXPORTED(cuCtxCreate_v2, (Context **context, unsigned flags, CUdevice device),
          ctx_create_v2(line, context, flags, device))
 
-static CUresult ctx_create_v3(EventLine *line, Context **context, void *affinity, int count, unsigned flags,
+/* A share of the multiprocessors can be asked for under MPS only. */
+static CUresult check_affinity(const Affinity *affinity, int count) {
+  if (count < 0 || (count && !affinity)) return CUDA_ERROR_INVALID_VALUE;
+  for (int at = 0; at < count; at++)
+    if (affinity[at].type) return CUDA_ERROR_INVALID_VALUE;
+  return count ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : CUDA_SUCCESS;
+}
+
+static CUresult ctx_create_v3(EventLine *line, Context **context, const Affinity *affinity, int count, unsigned flags,
                               CUdevice device) {
-  if (affinity || count) return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "execution affinity is not emulated");
   cl_event_uint(line, "flags", flags);
   cl_event_int(line, "device", device);
-  return create_context(context, flags, device);
+  if (!context) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  CUresult result = check_affinity(affinity, count);
+  return result ? result : create_context(context, flags, device);
 }
-EXPORTED(cuCtxCreate_v3, (Context **context, void *affinity, int count, unsigned flags, CUdevice device),
+EXPORTED(cuCtxCreate_v3, (Context **context, const Affinity *affinity, int count, unsigned flags, CUdevice device),
          ctx_create_v3(line, context, affinity, count, flags, device))
 
-static CUresult ctx_create_v4(EventLine *line, Context **context, const void *parameters, unsigned flags,
+/* CUctxCreateParams: an affinity, or data that a graphics interface shares, but not both. */
+typedef struct {
+  const Affinity *affinity;
+  int count;
+  const struct {
+    int type;
+    const void *data;
+  } *graphics;
+} CreateParameters;
+
+static CUresult ctx_create_v4(EventLine *line, Context **context, const CreateParameters *parameters, unsigned flags,
                               CUdevice device) {
-  if (parameters) {
-    const struct {
-      void *affinity;
-      int count;
-      void *cig;
-    } *given = parameters;
-    if (given->affinity || given->count || given->cig)
-      return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "context parameters are not emulated");
-  }
-  cl_event_uint(line, "flags", flags);
-  cl_event_int(line, "device", device);
-  return create_context(context, flags, device);
+  if (!parameters || !parameters->graphics)
+    return ctx_create_v3(line, context, parameters ? parameters->affinity : NULL, parameters ? parameters->count : 0,
+                         flags, device);
+  if (!context || parameters->affinity || parameters->count || !parameters->graphics->data)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "the device shares no context with a graphics interface");
 }
-EXPORTED(cuCtxCreate_v4, (Context **context, const void *parameters, unsigned flags, CUdevice device),
+EXPORTED(cuCtxCreate_v4, (Context **context, const CreateParameters *parameters, unsigned flags, CUdevice device),
          ctx_create_v4(line, context, parameters, flags, device))
 
 static CUresult destroy_context(Context *context) {
   if (!context) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_SUCCESS;
   pthread_mutex_lock(&lock);
-  if (!is_context(context) || context->primary) result = CUDA_ERROR_INVALID_CONTEXT;
+  if (!is_context(context) || context->primary || context->green) result = CUDA_ERROR_INVALID_CONTEXT;
   else if (context->dead) result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   else {
     mark_dead(context);
@@ -284,6 +314,32 @@ static CUresult destroy_context(Context *context) {
 
 EXPORTED(cuCtxDestroy_v2, (Context *context), destroy_context(context))
 EXPORTED(cuCtxDestroy, (Context *context), destroy_context(context))
+
+/* -- contexts that belong to green ones -- */
+
+Context *cl_make_green_context(CUdevice device, const void *green) {
+  Context *context = new_context(device, 0, false);
+  if (!context) return NULL;
+  context->green = green;
+  pthread_mutex_lock(&lock);
+  if (primary[device].references++ == 0) {
+    primary[device].primary = true;
+    start_context(&primary[device], device, primary[device].flags);
+  }
+  pthread_mutex_unlock(&lock);
+  return context;
+}
+
+void cl_end_green_context(Context *context) {
+  unsigned left;
+  pthread_mutex_lock(&lock);
+  mark_dead(context);
+  pthread_mutex_unlock(&lock);
+  release_primary(context->device, false, &left);
+}
+
+bool cl_push_context(Context *context) { return push(context); }
+void cl_pop_context(void) { stack.count--; }
 
 static CUresult ctx_push_current(Context *context) {
   if (!context) return CUDA_ERROR_INVALID_VALUE;
@@ -339,24 +395,22 @@ static CUresult ctx_get_device_v2(EventLine *line, CUdevice *device, Context *co
   return CUDA_SUCCESS;
 }
 EXPORTED(cuCtxGetDevice_v2, (CUdevice *device, Context *context), ctx_get_device_v2(line, device, context))
-EXPORTED(cuCtxSynchronize, (void), cl_check_context())
+
+static CUresult synchronize_current(void) {
+  CUresult state = cl_check_context();
+  if (!state) cl_synchronized();
+  return state;
+}
+EXPORTED(cuCtxSynchronize, (void), synchronize_current())
 
 static CUresult ctx_synchronize(EventLine *line, Context *named) {
-  if (!named) return cl_check_context();
-  return cl_is_known_context(named) ? CUDA_SUCCESS
-                                    : cl_not_a_context(line, SYM_cuCtxSynchronize_v2, named, "cuCtxSynchronize()");
-}
-EXPORTED(cuCtxSynchronize_v2, (Context *named), ctx_synchronize(line, named))
-
-static CUresult ctx_get_flags(unsigned *flags) {
-  if (!flags) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state;
-  Context *context = cl_context(&state);
-  if (state) return state;
-  *flags = context->flags | MAPS_HOST_MEMORY; /* mapping host memory is always possible (measured) */
+  if (!named) return synchronize_current();
+  if (!cl_is_known_context(named))
+    return cl_not_a_context(line, SYM_cuCtxSynchronize_v2, named, "cuCtxSynchronize()");
+  cl_synchronized();
   return CUDA_SUCCESS;
 }
-EXPORTED(cuCtxGetFlags, (unsigned *flags), ctx_get_flags(flags))
+EXPORTED(cuCtxSynchronize_v2, (Context *named), ctx_synchronize(line, named))
 
 static CUresult ctx_get_api_version(Context *context, unsigned *version) {
   if (!version) return CUDA_ERROR_INVALID_VALUE;
@@ -381,102 +435,21 @@ static CUresult ctx_get_id(Context *context, uint64_t *id) {
 }
 EXPORTED(cuCtxGetId, (Context *context, uint64_t *id), ctx_get_id(context, id))
 
-static CUresult ctx_get_limit(size_t *value, int limit) {
-  if (!value || limit < 0 || limit >= CONTEXT_LIMITS) return CUDA_ERROR_INVALID_VALUE;
+/* -- the uses of a context that cuCtxAttach counts -- */
+
+static CUresult ctx_attach(Context **out, unsigned flags) {
+  if (!out || flags) return CUDA_ERROR_INVALID_VALUE;
   CUresult state;
   Context *context = cl_context(&state);
   if (state) return state;
-  if (limit == SYNC_DEPTH || limit == CIG_FALLBACK) return CUDA_ERROR_UNSUPPORTED_LIMIT;
-  *value = context->limits[limit];
+  context->attached++;
+  *out = context;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuCtxGetLimit, (size_t *value, int limit), ctx_get_limit(value, limit))
+EXPORTED(cuCtxAttach, (Context **context, unsigned flags), ctx_attach(context, flags))
 
-static CUresult ctx_set_limit(int limit, size_t value) {
-  if (limit < 0 || limit >= CONTEXT_LIMITS) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state;
-  Context *context = cl_context(&state);
-  if (state) return state;
-  if (limit == SYNC_DEPTH || limit == CIG_FALLBACK) return CUDA_ERROR_UNSUPPORTED_LIMIT;
-  context->limits[limit] = value;
-  return CUDA_SUCCESS;
+static CUresult ctx_detach(Context *context) {
+  if (!context || context != top() || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  return --context->attached ? CUDA_SUCCESS : destroy_context(context);
 }
-EXPORTED(cuCtxSetLimit, (int limit, size_t value), ctx_set_limit(limit, value))
-EXPORTED(cuCtxResetPersistingL2Cache, (void), cl_check_context())
-
-static CUresult ctx_get_stream_priority_range(int *least, int *greatest) {
-  CUresult state = cl_check_context();
-  if (state) return state;
-  if (least) *least = 0;
-  if (greatest) *greatest = GREATEST_PRIORITY;
-  return CUDA_SUCCESS;
-}
-EXPORTED(cuCtxGetStreamPriorityRange, (int *least, int *greatest), ctx_get_stream_priority_range(least, greatest))
-
-static CUresult ctx_get_cache_config(int *config) {
-  if (!config) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state = cl_check_context();
-  if (state) return state;
-  *config = CACHE_PREFER_NONE;
-  return CUDA_SUCCESS;
-}
-EXPORTED(cuCtxGetCacheConfig, (int *config), ctx_get_cache_config(config))
-
-static CUresult check_config(int config, int configs) {
-  return config < 0 || config >= configs ? CUDA_ERROR_INVALID_VALUE : cl_check_context();
-}
-EXPORTED(cuCtxSetCacheConfig, (int config), check_config(config, CACHE_CONFIGS))
-EXPORTED(cuCtxSetSharedMemConfig, (int config), check_config(config, SHARED_CONFIGS))
-
-static CUresult ctx_get_shared_mem_config(int *config) {
-  if (!config) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state = cl_check_context();
-  if (state) return state;
-  *config = FOUR_BYTE_BANKS;
-  return CUDA_SUCCESS;
-}
-EXPORTED(cuCtxGetSharedMemConfig, (int *config), ctx_get_shared_mem_config(config))
-
-static CUresult ctx_enable_peer_access(Context *peer, unsigned flags) {
-  CUresult state;
-  Context *context = cl_context(&state);
-  if (state) return state;
-  if (flags) return CUDA_ERROR_INVALID_VALUE;
-  if (!peer || !cl_is_known_context(peer)) return CUDA_ERROR_INVALID_CONTEXT;
-  if (peer->device == context->device) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-  pthread_mutex_lock(&lock);
-  uint64_t bit = (uint64_t)1 << peer->device;
-  bool enabled = context->peers & bit;
-  context->peers |= bit;
-  pthread_mutex_unlock(&lock);
-  return enabled ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_SUCCESS;
-}
-EXPORTED(cuCtxEnablePeerAccess, (Context *peer, unsigned flags), ctx_enable_peer_access(peer, flags))
-
-static CUresult ctx_disable_peer_access(Context *peer) {
-  CUresult state;
-  Context *context = cl_context(&state);
-  if (state) return state;
-  if (!peer || !cl_is_known_context(peer)) return CUDA_ERROR_INVALID_CONTEXT;
-  pthread_mutex_lock(&lock);
-  uint64_t bit = (uint64_t)1 << peer->device;
-  bool enabled = context->peers & bit;
-  context->peers &= ~bit;
-  pthread_mutex_unlock(&lock);
-  return enabled ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
-}
-EXPORTED(cuCtxDisablePeerAccess, (Context *peer), ctx_disable_peer_access(peer))
-
-static CUresult ctx_set_flags(EventLine *line, unsigned flags) {
-  if (flags & ~(unsigned)KNOWN_FLAGS) {
-    cl_event_uint(line, "flags", flags);
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  CUresult state;
-  Context *context = cl_context(&state);
-  if (state) return state;
-  context->flags = flags;
-  cl_event_uint(line, "flags", flags);
-  return CUDA_SUCCESS;
-}
-EXPORTED(cuCtxSetFlags, (unsigned flags), ctx_set_flags(line, flags))
+EXPORTED(cuCtxDetach, (Context *context), ctx_detach(context))

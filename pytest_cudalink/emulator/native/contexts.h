@@ -22,7 +22,9 @@ struct Context {
   atomic_size_t limits[CONTEXT_LIMITS];
   unsigned references;
   uint64_t id;
-  uint64_t peers; /* devices whose memory it may access, one bit each */
+  atomic_uint_least64_t peers; /* devices whose memory it may access, one bit each */
+  atomic_int cache_config, attached;
+  const void *green; /* the green context that it belongs to, or NULL */
 };
 
 /* The calling thread's current context, or NULL; *result is what a call that needs one must answer. */
@@ -31,10 +33,26 @@ Context *cl_context(CUresult *result);
 /* What a call that needs a current context must answer if it needs nothing of it. */
 CUresult cl_check_context(void);
 
+/* Whether flags are known; a context waits for the device in one way. */
+bool cl_valid_context_flags(unsigned flags);
+
+/* CUexecAffinityParam */
+typedef struct {
+  int type;
+  unsigned multiprocessors;
+} Affinity;
+
 /* Whether a context that a caller names exists; NULL is the current one. */
 bool cl_is_known_context(const Context *context);
 /* The next number that no context and no stream has had. */
 uint64_t cl_next_id(void);
+
+/* A context of a green one, current to no thread, which keeps the primary one of its device; NULL if memory is out. */
+Context *cl_make_green_context(CUdevice device, const void *green);
+void cl_end_green_context(Context *context);
+/* Makes a context current for what the emulator does itself; false if memory is out. */
+bool cl_push_context(Context *context);
+void cl_pop_context(void);
 
 /* Called with each context that dies, under the lock of the contexts. */
 typedef void ContextHook(const Context *context);

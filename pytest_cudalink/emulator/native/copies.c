@@ -1,14 +1,14 @@
 /* Copying and setting memory: every access is checked against the allocation that it starts in. */
-#include <stdbool.h>
-#include <stddef.h>
+#include "copies.h"
+
 #include <stdint.h>
 #include <string.h>
 
-#include "abi.h"
+#include "arrays.h"
 #include "calls.h"
+#include "capture.h"
 #include "contexts.h"
 #include "memory.h"
-#include "streams.h"
 
 OLD_ENTRY_POINT(cuMemcpyHtoD)
 OLD_ENTRY_POINT(cuMemcpyDtoH)
@@ -30,14 +30,41 @@ OLD_ENTRY_POINT(cuMemsetD2D32)
 
 /* -- lines -- */
 
+/* A copy of one line, between memory of which it is known whether it is the device's. */
+static CUresult check_line(CUdeviceptr to, bool to_device, CUdeviceptr from, bool from_device, size_t size) {
+  bool within = (!to_device || cl_within(to, size)) && (!from_device || cl_within(from, size));
+  return to && from && within ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 static CUresult copy(CUdeviceptr to, bool to_device, CUdeviceptr from, bool from_device, size_t size) {
   CUresult result = cl_check_context();
+  if (result || !size) return result;
+  result = check_line(to, to_device, from, from_device, size);
+  if (!result) memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size);
+  return result;
+}
+
+static CUresult capture_box(const Box *box, const void *stream) {
+  CUresult result;
+  NodeParameters parameters = {.type = NODE_COPY, .copy = {.context = cl_context(&result), .box = *box}};
+  return result ? result : cl_capture(stream, &parameters);
+}
+
+static Side side_of(CUdeviceptr address, bool device) {
+  if (device) return (Side){.type = TYPE_DEVICE, .device = address};
+  return (Side){.type = TYPE_HOST, .host = (void *)(uintptr_t)address};
+}
+
+/* The same in a stream, which may be captured. */
+static CUresult copy_async(CUdeviceptr to, bool to_device, CUdeviceptr from, bool from_device, size_t size,
+                           const void *stream) {
+  bool captured;
+  CUresult result = cl_enter_stream(stream, &captured);
   if (result) return result;
-  if (!size) return CUDA_SUCCESS;
-  if (!to || !from || (to_device && !cl_within(to, size)) || (from_device && !cl_within(from, size)))
-    return CUDA_ERROR_INVALID_VALUE;
-  memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size);
-  return CUDA_SUCCESS;
+  if (!captured || !size) return copy(to, to_device, from, from_device, size);
+  result = check_line(to, to_device, from, from_device, size);
+  Box box = {side_of(from, from_device), side_of(to, to_device), size, 1, 1};
+  return result ? result : capture_box(&box, stream);
 }
 
 static CUresult copy_to_device(EventLine *line, CUdeviceptr to, const void *from, size_t size) {
@@ -59,32 +86,29 @@ static CUresult copy_on_device(EventLine *line, CUdeviceptr to, CUdeviceptr from
 EXPORTED(cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t size), copy_on_device(line, to, from, size))
 
 static CUresult copy_to_device_async(EventLine *line, CUdeviceptr to, const void *from, size_t size, void *stream) {
-  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   cl_event_uint(line, "bytes", size);
-  return copy(to, true, (uintptr_t)from, false, size);
+  return copy_async(to, true, (uintptr_t)from, false, size, stream);
 }
 EXPORTED(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t size, void *stream),
          copy_to_device_async(line, to, from, size, stream))
 
 static CUresult copy_to_host_async(EventLine *line, void *to, CUdeviceptr from, size_t size, void *stream) {
-  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   cl_event_uint(line, "bytes", size);
-  return copy((uintptr_t)to, false, from, true, size);
+  return copy_async((uintptr_t)to, false, from, true, size, stream);
 }
 EXPORTED(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t size, void *stream),
          copy_to_host_async(line, to, from, size, stream))
 
 static CUresult copy_on_device_async(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
-  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   cl_event_uint(line, "bytes", size);
-  return copy(to, true, from, true, size);
+  return copy_async(to, true, from, true, size, stream);
 }
 EXPORTED(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t size, void *stream),
          copy_on_device_async(line, to, from, size, stream))
 
 /* With unified addressing either side may be the host's; what we allocated is checked, the rest is the caller's. */
 static CUresult copy_unified(CUdeviceptr to, CUdeviceptr from, size_t size) {
-  return copy(to, cl_within(to, 1), from, cl_within(from, 1), size);
+  return copy(to, cl_is_known(to), from, cl_is_known(from), size);
 }
 
 static CUresult copy_either(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size) {
@@ -94,9 +118,8 @@ static CUresult copy_either(EventLine *line, CUdeviceptr to, CUdeviceptr from, s
 EXPORTED(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t size), copy_either(line, to, from, size))
 
 static CUresult copy_either_async(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
-  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   cl_event_uint(line, "bytes", size);
-  return copy_unified(to, from, size);
+  return copy_async(to, cl_within(to, 1), from, cl_within(from, 1), size, stream);
 }
 EXPORTED(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t size, void *stream),
          copy_either_async(line, to, from, size, stream))
@@ -109,21 +132,6 @@ EXPORTED(cuMemcpyPeerAsync,
          copy_on_device_async(line, to, from, size, stream))
 
 /* -- copying rectangles and boxes -- */
-
-/* One side of CUDA_MEMCPY3D; CUDA_MEMCPY3D_PEER has a context where this has `other`. */
-typedef struct {
-  size_t x, y, z, level;
-  unsigned type;
-  void *host;
-  CUdeviceptr device;
-  void *array, *other;
-  size_t pitch, height;
-} Side;
-
-typedef struct {
-  Side from, to;
-  size_t width, height, depth;
-} Box;
 
 /* One side of CUDA_MEMCPY2D. */
 typedef struct {
@@ -140,12 +148,13 @@ typedef struct {
   size_t width, height;
 } Rectangle;
 
-enum { TYPE_HOST = 1, TYPE_DEVICE, TYPE_ARRAY, TYPE_UNIFIED };
-
 /* Where a box begins on one side, its rows and layers apart by *row and *layer; every byte of it is checked. */
 static CUresult place(const Side *side, const Box *box, uintptr_t *start, size_t *row, size_t *layer) {
   size_t first, end, bytes;
-  if (side->type == TYPE_ARRAY) return CUDA_ERROR_NOT_SUPPORTED;
+  if (side->type == TYPE_ARRAY) {
+    const ArrayBox in = {side->x, side->y, side->z, box->width, box->height, box->depth};
+    return cl_place_in_array(side->array, &in, start, row, layer);
+  }
   if (side->type < TYPE_HOST || side->type > TYPE_UNIFIED) return CUDA_ERROR_INVALID_VALUE;
   uintptr_t base = side->type == TYPE_HOST ? (uintptr_t)side->host : (uintptr_t)side->device;
   if (!base || __builtin_add_overflow(side->x, box->width, &end)) return CUDA_ERROR_INVALID_VALUE;
@@ -165,36 +174,56 @@ static CUresult place(const Side *side, const Box *box, uintptr_t *start, size_t
       __builtin_add_overflow(last_layer, last_row, &bytes) || __builtin_add_overflow(bytes, box->width, &bytes) ||
       __builtin_add_overflow(base, first, start) || __builtin_add_overflow(*start, bytes, &end))
     return CUDA_ERROR_INVALID_VALUE;
-  bool ours = side->type == TYPE_DEVICE || (side->type == TYPE_UNIFIED && cl_within(base, 1));
+  bool ours = side->type == TYPE_DEVICE || (side->type == TYPE_UNIFIED && cl_is_known(base));
   bool within = !ours || (cl_within(base, 1) && cl_within(*start, bytes) && cl_within(base, first + bytes));
   return within ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult copy_box(const Box *box) {
-  CUresult result = cl_check_context();
+typedef struct {
   uintptr_t from, to;
   size_t from_row, to_row, from_layer, to_layer;
-  if (result) return result;
+} Places;
+
+static CUresult find_places(const Box *box, Places *places) {
+  *places = (Places){0};
   if (!box->width || !box->height || !box->depth) return CUDA_SUCCESS;
   if (box->from.level || box->to.level) return CUDA_ERROR_INVALID_VALUE; /* levels are those of mipmapped arrays */
-  result = place(&box->from, box, &from, &from_row, &from_layer);
-  if (!result) result = place(&box->to, box, &to, &to_row, &to_layer);
-  if (result) return result;
+  CUresult result = place(&box->from, box, &places->from, &places->from_row, &places->from_layer);
+  return result ? result : place(&box->to, box, &places->to, &places->to_row, &places->to_layer);
+}
+
+CUresult cl_check_box(const Box *box) {
+  Places places;
+  return find_places(box, &places);
+}
+
+CUresult cl_copy_box(const Box *box) {
+  Places places;
+  CUresult result = find_places(box, &places);
+  if (result || !places.to) return result;
   for (size_t z = 0; z < box->depth; z++)
     for (size_t y = 0; y < box->height; y++)
-      memmove((void *)(to + z * to_layer + y * to_row), (const void *)(from + z * from_layer + y * from_row),
-              box->width);
+      memmove((void *)(places.to + z * places.to_layer + y * places.to_row),
+              (const void *)(places.from + z * places.from_layer + y * places.from_row), box->width);
   return CUDA_SUCCESS;
+}
+
+static CUresult do_box(const Box *box, const void *stream, bool has_stream) {
+  bool captured = false;
+  CUresult result = has_stream ? cl_enter_stream(stream, &captured) : CUDA_SUCCESS;
+  if (!result) result = cl_check_context();
+  if (result) return result;
+  if (!captured || !box->width || !box->height || !box->depth) return cl_copy_box(box);
+  result = cl_check_box(box);
+  return result ? result : capture_box(box, stream);
 }
 
 static CUresult copy_box_in(EventLine *line, const Box *box, const void *stream, bool has_stream) {
   if (!box) return CUDA_ERROR_INVALID_VALUE;
-  if (has_stream && cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  CUresult result = copy_box(box);
+  CUresult result = do_box(box, stream, has_stream);
   cl_event_uint(line, "width", box->width);
   cl_event_uint(line, "height", box->height);
   cl_event_uint(line, "depth", box->depth);
-  if (result == CUDA_ERROR_NOT_SUPPORTED) cl_event_note(line, "arrays are not emulated");
   return result;
 }
 
@@ -233,13 +262,16 @@ EXPORTED(cuMemcpy3DPeerAsync, (const Box *box, void *stream), copy_box_in(line, 
 /* -- setting -- */
 
 /* `rows` rows of `count` values of `width` bytes, `pitch` bytes apart. */
-static CUresult set(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, size_t count, size_t rows) {
-  CUresult result = cl_check_context();
-  if (result) return result;
+CUresult cl_check_fill(CUdeviceptr to, size_t width, size_t pitch, size_t count, size_t rows) {
   if (!count || !rows) return CUDA_SUCCESS;
   if (to % width || (rows > 1 && pitch < count * width) || count > SIZE_MAX / width) return CUDA_ERROR_INVALID_VALUE;
   if (rows > 1 && (rows - 1) > (SIZE_MAX - count * width) / pitch) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_within(to, (rows - 1) * pitch + count * width)) return CUDA_ERROR_INVALID_VALUE;
+  return cl_within(to, (rows - 1) * pitch + count * width) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cl_fill(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, size_t count, size_t rows) {
+  CUresult result = cl_check_fill(to, width, pitch, count, rows);
+  if (result || !count) return result;
   for (size_t row = 0; row < rows; row++) {
     char *at = (char *)(uintptr_t)to + row * pitch;
     for (size_t number = 0; number < count; number++, at += width) memcpy(at, &value, width); /* little-endian hosts */
@@ -247,29 +279,38 @@ static CUresult set(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, 
   return CUDA_SUCCESS;
 }
 
-static CUresult set_line(EventLine *line, CUdeviceptr to, uint32_t value, size_t width, size_t count) {
-  cl_event_uint(line, "count", count);
-  return set(to, value, width, 0, count, 1);
+static CUresult fill(EventLine *line, CUdeviceptr to, size_t pitch, uint32_t value, size_t width, size_t count,
+                     size_t rows) {
+  cl_event_uint(line, "count", count * rows);
+  CUresult result = cl_check_context();
+  return result ? result : cl_fill(to, value, width, pitch, count, rows);
 }
 
-static CUresult set_rectangle(EventLine *line, CUdeviceptr to, size_t pitch, uint32_t value, size_t width, size_t count,
-                              size_t rows) {
+/* The same in a stream, which may be captured. */
+static CUresult fill_async(EventLine *line, CUdeviceptr to, size_t pitch, uint32_t value, size_t width, size_t count,
+                           size_t rows, const void *stream) {
+  bool captured;
+  CUresult result = cl_enter_stream(stream, &captured);
+  if (result) return result;
+  if (!captured || !count || !rows) return fill(line, to, pitch, value, width, count, rows);
   cl_event_uint(line, "count", count * rows);
-  return set(to, value, width, pitch, count, rows);
+  NodeParameters parameters = {.type = NODE_FILL, .fill = {to, pitch, value, (unsigned)width, count, rows, NULL}};
+  parameters.fill.context = cl_context(&result);
+  if (!result) result = cl_check_fill(to, width, pitch, count, rows);
+  return result ? result : cl_capture(stream, &parameters);
 }
 
 /* The four functions for values of one size. */
-#define MEMSET(bits, type)                                                                                     \
-  EXPORTED(cuMemsetD##bits##_v2, (CUdeviceptr to, type value, size_t count),                                   \
-           set_line(line, to, value, (bits) / 8, count))                                                       \
-  EXPORTED(cuMemsetD##bits##Async, (CUdeviceptr to, type value, size_t count, void *stream),                   \
-           cl_check_stream(stream) ? CUDA_ERROR_INVALID_HANDLE : set_line(line, to, value, (bits) / 8, count)) \
-  EXPORTED(cuMemsetD2D##bits##_v2, (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height),    \
-           set_rectangle(line, to, pitch, value, (bits) / 8, width, height))                                   \
-  EXPORTED(cuMemsetD2D##bits##Async,                                                                           \
-           (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height, void *stream),              \
-           cl_check_stream(stream) ? CUDA_ERROR_INVALID_HANDLE                                                 \
-                                   : set_rectangle(line, to, pitch, value, (bits) / 8, width, height))
+#define MEMSET(bits, type)                                                                                  \
+  EXPORTED(cuMemsetD##bits##_v2, (CUdeviceptr to, type value, size_t count),                                \
+           fill(line, to, 0, value, (bits) / 8, count, 1))                                                  \
+  EXPORTED(cuMemsetD##bits##Async, (CUdeviceptr to, type value, size_t count, void *stream),                \
+           fill_async(line, to, 0, value, (bits) / 8, count, 1, stream))                                    \
+  EXPORTED(cuMemsetD2D##bits##_v2, (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height), \
+           fill(line, to, pitch, value, (bits) / 8, width, height))                                         \
+  EXPORTED(cuMemsetD2D##bits##Async,                                                                        \
+           (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height, void *stream),           \
+           fill_async(line, to, pitch, value, (bits) / 8, width, height, stream))
 
 MEMSET(8, uint8_t)
 MEMSET(16, uint16_t)

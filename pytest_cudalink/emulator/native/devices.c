@@ -205,12 +205,3 @@ static CUresult device_get_exec_affinity_support(EventLine *line, int *supported
 }
 EXPORTED(cuDeviceGetExecAffinitySupport, (int *supported, int type, CUdevice device),
          device_get_exec_affinity_support(line, supported, device))
-
-static CUresult device_get_default_mem_pool(EventLine *line, void **pool, CUdevice device) {
-  if (!pool) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device(device)) return cl_no_device(line, device);
-  *pool = (void *)(uintptr_t)(0x9001 + (unsigned)device);
-  return CUDA_SUCCESS;
-}
-EXPORTED(cuDeviceGetDefaultMemPool, (void **pool, CUdevice device), device_get_default_mem_pool(line, pool, device))
-EXPORTED(cuDeviceGetMemPool, (void **pool, CUdevice device), device_get_default_mem_pool(line, pool, device))

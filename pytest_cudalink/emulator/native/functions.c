@@ -11,13 +11,27 @@
 #include "contexts.h"
 #include "devices.h"
 #include "events.h"
+#include "occupancy_rules.h"
 
 #include "device_functions.inc" /* device_functions */
 
 enum { STT_OBJECT = 1, STT_FUNC = 2, STT_NV_OBJECT = 13, STB_GLOBAL = 1, STO_ENTRY = 0x10 };
 
 enum { INFO_SIZED = 4 }; /* the form of an entry with bytes of its own length */
-enum { INFO_MAX_THREADS = 0x05, INFO_FRAME_SIZE = 0x11, INFO_KPARAM = 0x17, INFO_REGCOUNT = 0x2f };
+enum { INFO_MAX_THREADS = 0x05, INFO_REQUIRED_THREADS = 0x10, INFO_FRAME_SIZE = 0x11, INFO_KPARAM = 0x17 };
+enum { INFO_REGCOUNT = 0x2f, INFO_CLUSTER = 0x3d, INFO_EXPLICIT_CLUSTER = 0x3e, INFO_MAX_CLUSTER_RANK = 0x3f };
+
+/* Reads what the image says of the sizes of blocks and clusters. */
+static void read_bounds(Function *function, uint8_t attribute, const uint8_t *at, size_t size) {
+  int numbers[3] = {0};
+  for (size_t one = 0; one < 3 && 4 * one + 4 <= size; one++) numbers[one] = (int)cl_little(at + 4 * one, 4);
+  if (attribute == INFO_EXPLICIT_CLUSTER) function->explicit_cluster = true;
+  else if (attribute == INFO_MAX_CLUSTER_RANK) function->max_cluster_rank = numbers[0];
+  else if (attribute == INFO_CLUSTER) memcpy(function->cluster, numbers, sizeof numbers);
+  else if (attribute == INFO_REQUIRED_THREADS) memcpy(function->required_block, numbers, sizeof numbers);
+  if (attribute == INFO_REQUIRED_THREADS || attribute == INFO_MAX_THREADS)
+    function->max_threads = numbers[0] * numbers[1] * numbers[2];
+}
 
 /* Reads one section; false if memory is out. */
 static bool read_info(Function *function, const ElfSection *section, bool own) {
@@ -27,9 +41,8 @@ static bool read_info(Function *function, const ElfSection *section, bool own) {
     size_t size = form == INFO_SIZED ? (size_t)cl_little(at + 2, 2) : 0;
     at += 4;
     if (size > (size_t)(end - at)) return true;
-    if (own && attribute == INFO_MAX_THREADS && size >= 12)
-      function->max_threads = (int)(cl_little(at, 4) * cl_little(at + 4, 4) * cl_little(at + 8, 4));
-    else if (own && attribute == INFO_KPARAM && size >= 12) {
+    if (own && attribute != INFO_KPARAM) read_bounds(function, attribute, at, size);
+    if (own && attribute == INFO_KPARAM && size >= 12) {
       size_t ordinal = (size_t)cl_little(at + 4, 2);
       if (ordinal >= function->parameter_count) {
         void *grown = realloc(function->parameters, (ordinal + 1) * sizeof *function->parameters);
@@ -76,6 +89,8 @@ static bool read_attributes(Function *function) {
     }
   }
   function->max_dynamic_shared = DEFAULT_SHARED - function->shared;
+  int threads = cl_threads_with_registers(function->registers);
+  if (function->max_threads > threads) function->max_threads = threads;
   return true;
 }
 
@@ -184,6 +199,11 @@ static CUresult attribute_of(const Function *function, int attribute, int *value
     case ATTRIBUTE_BINARY_VERSION: *value = arch; break;
     case ATTRIBUTE_MAX_DYNAMIC_SHARED: *value = function->max_dynamic_shared; break;
     case ATTRIBUTE_CARVEOUT: *value = function->carveout; break;
+    case ATTRIBUTE_CLUSTER_MUST_BE_SET: *value = function->explicit_cluster && !function->cluster[0]; break;
+    case ATTRIBUTE_CLUSTER_WIDTH:
+    case ATTRIBUTE_CLUSTER_HEIGHT:
+    case ATTRIBUTE_CLUSTER_DEPTH: *value = function->cluster[attribute - ATTRIBUTE_CLUSTER_WIDTH]; break;
+    case ATTRIBUTE_NON_PORTABLE_CLUSTER: *value = function->non_portable_cluster; break;
     default:
       if (attribute < 0 || attribute > ATTRIBUTE_CLUSTER_POLICY) return CUDA_ERROR_INVALID_VALUE;
       *value = 0;
@@ -202,6 +222,12 @@ static CUresult set_attribute(Function *function, int attribute, int value) {
   } else if (attribute == ATTRIBUTE_CARVEOUT) {
     if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
     function->carveout = value;
+  } else if (attribute == ATTRIBUTE_NON_PORTABLE_CLUSTER) {
+    if (value < 0 || value > 1) return CUDA_ERROR_INVALID_VALUE;
+    function->non_portable_cluster = value;
+  } else if (attribute >= ATTRIBUTE_CLUSTER_WIDTH && attribute <= ATTRIBUTE_CLUSTER_DEPTH) {
+    if (value < 0) return CUDA_ERROR_INVALID_VALUE;
+    function->cluster[attribute - ATTRIBUTE_CLUSTER_WIDTH] = value;
   } else if (attribute < ATTRIBUTE_CLUSTER_MUST_BE_SET || attribute > ATTRIBUTE_NON_PORTABLE_CLUSTER)
     return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
@@ -277,14 +303,22 @@ static CUresult known_function(const void *handle) {
 
 enum { CACHE_CONFIGS = 4, SHARED_CONFIGS = 3 }; /* CUfunc_cache, CUsharedconfig */
 
-static CUresult set_config(const void *handle, int config, int configs) {
-  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
-  return config < 0 || config >= configs ? CUDA_ERROR_INVALID_VALUE : known_function(handle);
+static CUresult set_cache_config(const void *handle, int config) {
+  Function *function = lock_function(handle);
+  if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  bool valid = config >= 0 && config < CACHE_CONFIGS;
+  if (valid) function->cache_config = config;
+  unlock_function();
+  return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuFuncSetCacheConfig, (Function *function, int config), set_config(function, config, CACHE_CONFIGS))
-EXPORTED(cuFuncSetSharedMemConfig, (Function *function, int config), set_config(function, config, SHARED_CONFIGS))
-EXPORTED(cuKernelSetCacheConfig, (Function *kernel, int config, CUdevice device),
-         set_config(kernel, config, CACHE_CONFIGS))
+EXPORTED(cuFuncSetCacheConfig, (Function *function, int config), set_cache_config(function, config))
+EXPORTED(cuKernelSetCacheConfig, (Function *kernel, int config, CUdevice device), set_cache_config(kernel, config))
+
+static CUresult set_shared_config(const void *handle, int config) {
+  CUresult known = known_function(handle);
+  return known ? known : config < 0 || config >= SHARED_CONFIGS ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+EXPORTED(cuFuncSetSharedMemConfig, (Function *function, int config), set_shared_config(function, config))
 
 /* Questions about a function that is NULL are wrong values, not handles (measured). */
 static CUresult name_of(const char **name, const void *handle) {
@@ -387,35 +421,3 @@ static CUresult kernel_get_library(Module **library, Function *handle) {
   return CUDA_SUCCESS;
 }
 EXPORTED(cuKernelGetLibrary, (Module **library, Function *handle), kernel_get_library(library, handle))
-
-/* -- launching: refused, with the reason -- */
-
-enum { NAME_ROOM = 160 }; /* of a name in an event */
-
-static CUresult refuse_launch(EventLine *line, const void *handle, bool blocks, bool threads) {
-  CUresult result = cl_check_context();
-  if (result) return result;
-  const Function *function = lock_function(handle);
-  if (!function) return CUDA_ERROR_INVALID_HANDLE;
-  if (blocks && threads) {
-    cl_event_note(line, "the emulated driver does not execute kernels");
-    cl_event_text(line, "kernel", function->name, NAME_ROOM);
-  }
-  unlock_function();
-  return blocks && threads ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
-}
-EXPORTED(cuLaunchKernel,
-         (Function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-          unsigned shared, void *stream, void **parameters, void **extra),
-         refuse_launch(line, function, gx && gy && gz, bx && by && bz))
-EXPORTED(cuLaunchCooperativeKernel,
-         (Function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-          unsigned shared, void *stream, void **parameters),
-         refuse_launch(line, function, gx && gy && gz, bx && by && bz))
-
-static CUresult launch_with(EventLine *line, const unsigned *config, Function *function) {
-  if (!config) return CUDA_ERROR_INVALID_VALUE;
-  return refuse_launch(line, function, config[0] && config[1] && config[2], config[3] && config[4] && config[5]);
-}
-EXPORTED(cuLaunchKernelEx, (const unsigned *config, Function *function, void **parameters, void **extra),
-         launch_with(line, config, function))

@@ -1,16 +1,88 @@
-/* Device memory, backed by host memory. */
+/* The memory that the emulated device knows: a table of blocks, each backed by host memory. */
 #ifndef CUDALINK_MEMORY_H
 #define CUDALINK_MEMORY_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "abi.h"
+#include "contexts.h"
+
+/* Where a block came from, and so what frees it. */
+typedef enum {
+  FROM_ALLOCATION = 1, /* cuMemAlloc, cuMemAllocManaged */
+  FROM_MODULE = 2,
+  FROM_HOST_ALLOCATION = 4,
+  FROM_REGISTRATION = 8,
+  FROM_POOL = 16,
+  FROM_POOL_OF_OTHER = 32, /* cuMemPoolImportPointer */
+  FROM_IPC = 64,           /* cuIpcOpenMemHandle */
+  FROM_MAPPING = 128,      /* cuMemMap */
+  FROM_EXTERNAL = 256,     /* cuExternalMemoryGetMappedBuffer */
+} Origin;
+
+typedef enum { ON_DEVICE, ON_HOST, MANAGED } Place;
+
+/* What cuMemAdvise and cuMemPrefetchAsync said of some pages of a block. */
+typedef struct Advice Advice;
+
+typedef struct {
+  uintptr_t start;
+  size_t size;
+  Origin origin;
+  Place place;
+  unsigned flags; /* that it was made with */
+  CUdevice device;
+  Context *context;    /* that it dies with; NULL for what is of no context */
+  bool on_heap;        /* from malloc; else it is pages, if `pages_size` says so */
+  uintptr_t pages;     /* what is unmapped with it */
+  size_t pages_size;   /* 0: nothing */
+  bool counted;        /* as memory of its device */
+  uint64_t barred;     /* devices that have no access to it, one bit each */
+  bool sync_memops;    /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
+  unsigned references; /* how often it was opened */
+  void *owner;         /* its pool, physical memory or external memory */
+  size_t offset;       /* in the owner's file, or in the file of this process where `shared` */
+  bool shared;         /* in a file that another process may open */
+  uint64_t key;        /* of the process that it was opened from */
+  uint64_t id;
+  Advice *advice; /* freed with it, as one block of malloc */
+} Block;
+
+/* Enters a block, and gives it its `id`; CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED if it overlaps another one. */
+CUresult cl_block_enter(Block *block);
+/* Locks the table, and returns the block that holds an address, or NULL. The table is to be unlocked in both cases. */
+Block *cl_block_lock(CUdeviceptr address);
+/* Locks the table, and returns the first block that matches another one, or NULL. */
+Block *cl_block_find(bool (*matches)(const Block *block, const Block *wanted), const Block *wanted);
+void cl_block_unlock(void);
+/* Says which devices have no access to the blocks of an owner. */
+void cl_block_bar(const void *owner, uint64_t barred);
+/* Removes the block that starts at an address and is of one of some origins; false if there is none. */
+bool cl_block_take(CUdeviceptr start, unsigned origins, Block *taken);
+/* Frees the memory of a block that was removed. */
+void cl_block_free(const Block *block);
+
+/* Makes a block: its size, origin and place are given, its memory is found. `whole_pages`: not from malloc. */
+CUresult cl_block_make(Block *block, bool whole_pages);
+/* Takes device memory, as far as there is some; gives it back. */
+bool cl_memory_take(CUdevice device, size_t bytes);
+void cl_memory_give(CUdevice device, size_t bytes);
+size_t cl_memory_left(CUdevice device);
+
+/* Pages of zeros that cost nothing before they are used; 0 if the machine has none. */
+uintptr_t cl_pages(size_t size);
+/* A size as a multiple of a unit, which is a power of two; 0 if there is no such number. */
+size_t cl_rounded(size_t size, size_t unit);
 
 /* Allocates memory and returns its address, which is one of host memory; 0 if memory is out. */
 CUdeviceptr cl_allocate(size_t size);
 bool cl_release(CUdeviceptr address);
-/* Whether a range lies within one allocation; an empty range always does. */
+/* Whether an address is one of ours, whichever device may use it. */
+bool cl_is_known(CUdeviceptr address);
+/* Whether a range lies within one allocation, or within mappings side by side, and the current device may use it; an
+   empty range always does. */
 bool cl_within(CUdeviceptr address, size_t size);
 
 #endif

@@ -36,7 +36,13 @@ struct Function {
   char *name;
   uint32_t symbol;
   int max_threads, shared, constant, local, registers;
-  int max_dynamic_shared, carveout;
+  int max_dynamic_shared, carveout, cache_config;
+  int required_block[3], cluster[3]; /* 0: the image requires none */
+  int max_cluster_rank;              /* 0: the image sets none */
+  bool explicit_cluster, non_portable_cluster;
+  struct {
+    unsigned block[3], shared, parameters;
+  } old; /* what cuFuncSetBlockShape and its neighbours set for cuLaunch */
   struct {
     size_t offset, size;
   } *parameters;

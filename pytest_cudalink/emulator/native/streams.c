@@ -1,342 +1,335 @@
-/* Streams and events. */
+/* The streams and events that are alive: making, finding, asking. */
 #include "streams.h"
 
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "contexts.h"
+#include "handles.h"
 
-enum { STREAM_MAGIC = 0x7374726d, EVENT_MAGIC = 0x65766e74 };
-enum { LAST_DEFAULT = 2 }; /* NULL, 1 and 2 are the default streams */
-enum { NON_BLOCKING = 1 }; /* CUstream_flags */
-enum { EXTERNAL = 1 };     /* CUevent_record_flags, CUevent_wait_flags */
+static Stream legacy = {.id = 1, .policy = 1, .domains = {0, 1}},
+              per_thread = {.id = 2, .policy = 1, .domains = {0, 1}};
+static Stream *streams;
+static Event *all_events;
+static Deferred *deferred, **last_deferred = &deferred;
 
-typedef struct {
-  uint32_t magic;
-  unsigned flags;
-  int priority;
-  uint64_t id;
-  Context *context;
-} Stream;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of these, and of the graphs */
 
-typedef struct {
-  uint32_t magic;
-  unsigned flags;
-  bool recorded;
-  struct timespec time;
-} Event;
+void cl_streams_lock(void) { pthread_mutex_lock(&lock); }
 
-/* Handles are kept in one table, so that a stale or foreign one is an error and not a crash. */
-static struct {
-  void **list;
-  size_t count, room;
-} handles;
+CUresult cl_streams_unlock(CUresult result) {
+  Deferred *calls = deferred;
+  deferred = NULL;
+  last_deferred = &deferred;
+  pthread_mutex_unlock(&lock);
+  while (calls) {
+    Deferred call = *calls; /* the function may free it */
+    call.function(call.data);
+    calls = call.next;
+  }
+  return result;
+}
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the handles */
+void cl_defer(Deferred *call) {
+  call->next = NULL;
+  *last_deferred = call;
+  last_deferred = &call->next;
+}
 
 /* A thread may hold a lock while another one forks; in the child no thread would release it. */
 static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
 
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+/* What belongs to a context dies with it. */
+static void bury(const Context *context) {
+  cl_streams_lock();
+  for (Stream *stream = streams; stream; stream = stream->behind)
+    if (stream->context == context) stream->dead = true;
+  for (Event *event = all_events; event; event = event->behind)
+    if (event->context == context) event->dead = true;
+  cl_streams_unlock(CUDA_SUCCESS);
+}
 
-static bool remember(void *handle) {
-  if (handles.count == handles.room) {
-    size_t room = handles.room ? 2 * handles.room : 64;
-    void **list = realloc(handles.list, room * sizeof *list);
-    if (!list) return false;
-    handles.list = list;
-    handles.room = room;
+__attribute__((constructor)) static void watch(void) {
+  pthread_atfork(NULL, NULL, unlock_in_child);
+  cl_on_context_death(bury);
+}
+
+/* -- what the next node depends on -- */
+
+bool cl_dependencies_add(Dependencies *to, Node *node, EdgeData data) {
+  for (size_t at = 0; at < to->count; at++)
+    if (to->nodes[at] == node) return true;
+  if (to->count == to->room) {
+    size_t room = to->room ? 2 * to->room : 4;
+    Node **nodes = realloc(to->nodes, room * sizeof *nodes);
+    if (nodes) to->nodes = nodes;
+    EdgeData *all = realloc(to->data, room * sizeof *all);
+    if (all) to->data = all;
+    if (!nodes || !all) return false;
+    to->room = room;
   }
-  handles.list[handles.count++] = handle;
+  to->nodes[to->count] = node;
+  to->data[to->count++] = data;
   return true;
 }
 
-static bool knows(const void *handle, uint32_t magic, bool forget) {
-  for (size_t at = handles.count; at-- > 0;) {
-    if (handles.list[at] != handle || *(const uint32_t *)handle != magic) continue;
-    if (forget) handles.list[at] = handles.list[--handles.count];
-    return true;
-  }
-  return false;
+void cl_dependencies_clear(Dependencies *of) {
+  free(of->nodes);
+  free(of->data);
+  *of = (Dependencies){0};
 }
 
-CUresult cl_check_stream(const void *stream) {
-  if ((uintptr_t)stream <= LAST_DEFAULT) return CUDA_SUCCESS;
-  pthread_mutex_lock(&lock);
-  bool known = knows(stream, STREAM_MAGIC, false);
-  pthread_mutex_unlock(&lock);
-  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+bool cl_dependencies_copy(Dependencies *to, const Dependencies *from) {
+  Dependencies copy = {0};
+  bool whole = true;
+  for (size_t at = 0; at < from->count && whole; at++)
+    whole = cl_dependencies_add(&copy, from->nodes[at], from->data[at]);
+  cl_dependencies_clear(whole ? to : &copy);
+  if (whole) *to = copy;
+  return whole;
 }
 
-/* Copies a stream, so that it is not read while another thread destroys it. A default one has only its number. */
-static CUresult read_stream(const Stream *stream, Stream *known) {
-  *known = (Stream){.id = (uintptr_t)stream};
-  if ((uintptr_t)stream <= LAST_DEFAULT) return CUDA_SUCCESS;
-  pthread_mutex_lock(&lock);
-  bool found = knows(stream, STREAM_MAGIC, false);
-  if (found) *known = *stream;
-  pthread_mutex_unlock(&lock);
-  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+/* -- streams -- */
+
+/* NULL and 1 are the legacy stream. */
+bool cl_is_legacy(const void *handle) { return (uintptr_t)handle < PER_THREAD; }
+
+Stream *cl_stream(const void *handle) {
+  if (cl_is_legacy(handle)) return &legacy;
+  if ((uintptr_t)handle == PER_THREAD) return &per_thread;
+  return cl_handle_is(handle, HANDLE_STREAM) ? (Stream *)(uintptr_t)handle : NULL;
 }
 
-static CUresult check_event(const Event *event) {
-  pthread_mutex_lock(&lock);
-  bool known = event && knows(event, EVENT_MAGIC, false);
-  pthread_mutex_unlock(&lock);
-  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+Stream *cl_first_stream(void) { return streams; }
+
+CUresult cl_stream_state(const void *handle, Stream **stream) {
+  *stream = cl_stream(handle);
+  if (!*stream) return CUDA_ERROR_INVALID_HANDLE;
+  return (*stream)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
 
-static CUresult create_stream(Stream **out, unsigned flags, int priority) {
-  CUresult result;
-  Context *context = cl_context(&result);
-  if (!out || flags > NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
-  if (result) return result;
+CUresult cl_check_stream(const void *handle) {
+  Stream *stream;
+  return LOCKED(cl_stream_state(handle, &stream));
+}
+
+static CUresult make_stream(Stream **out, unsigned flags, int priority, Context *context) {
   Stream *stream = calloc(1, sizeof *stream);
-  if (!stream) return CUDA_ERROR_OUT_OF_MEMORY;
-  stream->magic = STREAM_MAGIC;
-  stream->flags = flags;
-  stream->priority = priority > 0 ? 0 : priority < GREATEST_PRIORITY ? GREATEST_PRIORITY : priority;
-  stream->context = context;
-  pthread_mutex_lock(&lock);
-  stream->id = cl_next_id();
-  bool kept = remember(stream);
-  pthread_mutex_unlock(&lock);
-  if (!kept) {
+  if (!stream || !cl_handle_add(stream, HANDLE_STREAM)) {
     free(stream);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  stream->flags = flags;
+  stream->priority = priority > 0 ? 0 : priority < GREATEST_PRIORITY ? GREATEST_PRIORITY : priority;
+  stream->context = context;
+  stream->id = cl_next_id();
+  stream->policy = 1;
+  stream->domains[1] = 1;
+  stream->behind = streams;
+  if (streams) streams->before = stream;
+  streams = stream;
   *out = stream;
   return CUDA_SUCCESS;
 }
 
-static CUresult stream_create(EventLine *line, Stream **stream, unsigned flags) {
+static CUresult create_stream(EventLine *line, Stream **out, unsigned flags, int priority) {
   cl_event_uint(line, "flags", flags);
-  return create_stream(stream, flags, 0);
+  CUresult result;
+  Context *context = cl_context(&result);
+  if (!out || flags > NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  return result ? result : LOCKED(make_stream(out, flags, priority, context));
 }
-EXPORTED(cuStreamCreate, (Stream **stream, unsigned flags), stream_create(line, stream, flags))
+EXPORTED(cuStreamCreate, (Stream **stream, unsigned flags), create_stream(line, stream, flags, 0))
 
-static CUresult stream_create_with_priority(EventLine *line, Stream **stream, unsigned flags, int priority) {
-  cl_event_uint(line, "flags", flags);
+static CUresult create_with_priority(EventLine *line, Stream **stream, unsigned flags, int priority) {
   cl_event_int(line, "priority", priority);
-  return create_stream(stream, flags, priority);
+  return create_stream(line, stream, flags, priority);
 }
 EXPORTED(cuStreamCreateWithPriority, (Stream **stream, unsigned flags, int priority),
-         stream_create_with_priority(line, stream, flags, priority))
+         create_with_priority(line, stream, flags, priority))
 
-static CUresult destroy_stream(Stream *stream) {
-  if ((uintptr_t)stream <= LAST_DEFAULT) return CUDA_ERROR_INVALID_HANDLE;
-  pthread_mutex_lock(&lock);
-  bool known = knows(stream, STREAM_MAGIC, true);
-  pthread_mutex_unlock(&lock);
-  if (known) free(stream);
-  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+void cl_stream_free(Stream *stream) {
+  cl_handle_remove(stream, HANDLE_STREAM);
+  if (stream->before) stream->before->behind = stream->behind;
+  else streams = stream->behind;
+  if (stream->behind) stream->behind->before = stream->before;
+  cl_dependencies_clear(&stream->next);
+  free(stream);
 }
 
-EXPORTED(cuStreamDestroy_v2, (Stream *stream), destroy_stream(stream))
-EXPORTED(cuStreamDestroy, (Stream *stream), destroy_stream(stream))
-
-static CUresult stream_query(Stream *stream) {
-  CUresult state = cl_check_context();
-  return state ? state : cl_check_stream(stream);
+/* Copies a stream, so that it is not read while another thread destroys it; its context is the current one's where it
+   has none. These questions need a current context (measured). */
+static CUresult read_stream(const void *handle, const void *out, Stream *known) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result;
+  Context *current = cl_context(&result);
+  if (result) return result;
+  cl_streams_lock();
+  Stream *stream;
+  result = cl_stream_state(handle, &stream);
+  if (stream) *known = *stream;
+  cl_streams_unlock(result);
+  if (!result && !known->context) known->context = current;
+  return result;
 }
-EXPORTED(cuStreamQuery, (Stream *stream), stream_query(stream))
-EXPORTED(cuStreamSynchronize, (Stream *stream), stream_query(stream))
 
-static CUresult stream_wait_event(Stream *stream, Event *event, unsigned flags) {
-  CUresult state = cl_check_context();
-  if (state) return state;
-  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  if (check_event(event)) return CUDA_ERROR_INVALID_HANDLE;
-  return flags > EXTERNAL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-}
-EXPORTED(cuStreamWaitEvent, (Stream *stream, Event *event, unsigned flags), stream_wait_event(stream, event, flags))
+/* A question to a stream; the answer is a member of the copy. */
+#define ASK(name, type, member)                               \
+  static CUresult ask_##name(const void *stream, type *out) { \
+    Stream known;                                             \
+    CUresult result = read_stream(stream, out, &known);       \
+    if (!result) *out = known.member;                         \
+    return result;                                            \
+  }                                                           \
+  EXPORTED(name, (Stream *stream, type *out), ask_##name(stream, out))
+ASK(cuStreamGetFlags, unsigned, flags)
+ASK(cuStreamGetPriority, int, priority)
+ASK(cuStreamGetId, uint64_t, id)
+ASK(cuStreamGetCtx, Context *, context)
+ASK(cuStreamGetDevice, CUdevice, context->device)
 
-static CUresult stream_get_flags(Stream *stream, unsigned *flags) {
-  if (!flags) return CUDA_ERROR_INVALID_VALUE;
+static CUresult get_ctx_v2(Stream *stream, Context **context, void **green) {
   Stream known;
-  if (read_stream(stream, &known)) return CUDA_ERROR_INVALID_HANDLE;
-  *flags = known.flags;
-  return CUDA_SUCCESS;
-}
-EXPORTED(cuStreamGetFlags, (Stream *stream, unsigned *flags), stream_get_flags(stream, flags))
-
-static CUresult stream_get_priority(Stream *stream, int *priority) {
-  if (!priority) return CUDA_ERROR_INVALID_VALUE;
-  Stream known;
-  if (read_stream(stream, &known)) return CUDA_ERROR_INVALID_HANDLE;
-  *priority = known.priority;
-  return CUDA_SUCCESS;
-}
-EXPORTED(cuStreamGetPriority, (Stream *stream, int *priority), stream_get_priority(stream, priority))
-
-static CUresult stream_get_id(Stream *stream, uint64_t *id) {
-  if (!id) return CUDA_ERROR_INVALID_VALUE;
-  Stream known;
-  if (read_stream(stream, &known)) return CUDA_ERROR_INVALID_HANDLE;
-  *id = known.id;
-  return CUDA_SUCCESS;
-}
-EXPORTED(cuStreamGetId, (Stream *stream, uint64_t *id), stream_get_id(stream, id))
-
-static CUresult stream_get_ctx(Stream *stream, Context **context) {
-  if (!context) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state;
-  Context *current = cl_context(&state);
-  if (state) return state;
-  Stream known;
-  if (read_stream(stream, &known)) return CUDA_ERROR_INVALID_HANDLE;
-  *context = known.context ? known.context : current;
-  return CUDA_SUCCESS;
-}
-EXPORTED(cuStreamGetCtx, (Stream *stream, Context **context), stream_get_ctx(stream, context))
-
-static CUresult stream_get_device(Stream *stream, CUdevice *device) {
-  if (!device) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state;
-  Context *current = cl_context(&state);
-  if (state) return state;
-  Stream known;
-  if (read_stream(stream, &known)) return CUDA_ERROR_INVALID_HANDLE;
-  *device = (known.context ? known.context : current)->device;
-  return CUDA_SUCCESS;
-}
-EXPORTED(cuStreamGetDevice, (Stream *stream, CUdevice *device), stream_get_device(stream, device))
-
-static CUresult stream_is_capturing(Stream *stream, int *status) {
-  if (!status) return CUDA_ERROR_INVALID_VALUE;
-  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  *status = 0;
-  return CUDA_SUCCESS;
-}
-EXPORTED(cuStreamIsCapturing, (Stream *stream, int *status), stream_is_capturing(stream, status))
-
-static CUresult stream_add_callback(Stream *stream, void (*callback)(Stream *, CUresult, void *), void *data,
-                                    unsigned flags) {
-  if (!callback || flags) return CUDA_ERROR_INVALID_VALUE;
-  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  callback(stream, CUDA_SUCCESS, data);
-  return CUDA_SUCCESS;
-}
-EXPORTED(cuStreamAddCallback,
-         (Stream *stream, void (*callback)(Stream *, CUresult, void *), void *data, unsigned flags),
-         stream_add_callback(stream, callback, data, flags))
-
-static CUresult launch_host_func(Stream *stream, void (*function)(void *), void *data) {
-  if (!function) return CUDA_ERROR_INVALID_VALUE;
-  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  function(data);
-  return CUDA_SUCCESS;
-}
-EXPORTED(cuLaunchHostFunc, (Stream *stream, void (*function)(void *), void *data),
-         launch_host_func(stream, function, data))
-
-static CUresult stream_get_ctx_v2(Stream *stream, Context **context, void **green) {
-  if (!context && !green) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state;
-  Context *current = cl_context(&state);
-  if (state) return state;
-  Stream known;
-  if (read_stream(stream, &known)) return CUDA_ERROR_INVALID_HANDLE;
-  if (context) *context = known.context ? known.context : current;
+  CUresult result = read_stream(stream, context ? (void *)context : green, &known);
+  if (result) return result;
+  if (context) *context = known.context;
   if (green) *green = NULL; /* no stream is of a green context */
   return CUDA_SUCCESS;
 }
-EXPORTED(cuStreamGetCtx_v2, (Stream *stream, Context **context, void **green),
-         stream_get_ctx_v2(stream, context, green))
+EXPORTED(cuStreamGetCtx_v2, (Stream *stream, Context **context, void **green), get_ctx_v2(stream, context, green))
+
+/* -- attributes of streams -- */
+
+enum { ACCESS_POLICY_WINDOW = 1, SYNCHRONIZATION_POLICY = 3, PRIORITY = 8, DOMAIN_MAP = 9, DOMAIN = 10 };
+enum { POLICIES = 4, DOMAINS = 4 }; /* CUsynchronizationPolicy counts from 1; sm_90 has four domains */
+
+static CUresult get_attribute(const void *handle, int attribute, AttributeValue *value) {
+  Stream *stream;
+  CUresult result = cl_stream_state(handle, &stream);
+  if (result) return result;
+  AttributeValue answer = {{0}};
+  switch (attribute) {
+    case ACCESS_POLICY_WINDOW: answer = stream->window; break;
+    case SYNCHRONIZATION_POLICY: answer.number = stream->policy; break;
+    case PRIORITY: answer.number = stream->priority; break;
+    case DOMAIN_MAP: memcpy(answer.bytes, stream->domains, sizeof stream->domains); break;
+    case DOMAIN: answer.number = stream->domain; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+  *value = answer;
+  return CUDA_SUCCESS;
+}
+
+static CUresult set_attribute(const void *handle, int attribute, const AttributeValue *value) {
+  Stream *stream;
+  CUresult result = cl_stream_state(handle, &stream);
+  if (result) return result;
+  int number = value->number;
+  switch (attribute) {
+    case ACCESS_POLICY_WINDOW: stream->window = *value; break;
+    case SYNCHRONIZATION_POLICY:
+      if (number < 1 || number > POLICIES) return CUDA_ERROR_INVALID_VALUE;
+      stream->policy = number;
+      break;
+    case PRIORITY: stream->priority = number > 0 ? 0 : number < GREATEST_PRIORITY ? GREATEST_PRIORITY : number; break;
+    case DOMAIN_MAP:
+      if ((uint8_t)value->bytes[0] >= DOMAINS || (uint8_t)value->bytes[1] >= DOMAINS) return CUDA_ERROR_INVALID_VALUE;
+      memcpy(stream->domains, value->bytes, sizeof stream->domains);
+      break;
+    case DOMAIN:
+      if (number < 0 || number > 1) return CUDA_ERROR_INVALID_VALUE;
+      stream->domain = number;
+      break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult copy_attributes(const void *to, const void *from) {
+  Stream *target, *source;
+  CUresult result = cl_stream_state(to, &target);
+  if (!result) result = cl_stream_state(from, &source);
+  if (result) return result;
+  if (target->context != source->context && target->context && source->context) return CUDA_ERROR_INVALID_VALUE;
+  target->window = source->window;
+  target->policy = source->policy;
+  target->priority = source->priority;
+  target->domain = source->domain;
+  memcpy(target->domains, source->domains, sizeof target->domains);
+  return CUDA_SUCCESS;
+}
+
+/* What these calls answer before they look at the stream. */
+static CUresult unless(bool missing) { return missing ? CUDA_ERROR_INVALID_VALUE : cl_check_context(); }
+
+static CUresult stream_get_attribute(const void *stream, int attribute, AttributeValue *value) {
+  CUresult result = unless(!value);
+  return result ? result : LOCKED(get_attribute(stream, attribute, value));
+}
+EXPORTED(cuStreamGetAttribute, (Stream *stream, int attribute, AttributeValue *value),
+         stream_get_attribute(stream, attribute, value))
+
+static CUresult stream_set_attribute(const void *stream, int attribute, const AttributeValue *value) {
+  CUresult result = unless(!value);
+  return result ? result : LOCKED(set_attribute(stream, attribute, value));
+}
+EXPORTED(cuStreamSetAttribute, (Stream *stream, int attribute, const AttributeValue *value),
+         stream_set_attribute(stream, attribute, value))
+
+static CUresult stream_copy_attributes(const void *to, const void *from) {
+  CUresult result = unless(false);
+  return result ? result : LOCKED(copy_attributes(to, from));
+}
+EXPORTED(cuStreamCopyAttributes, (Stream *to, Stream *from), stream_copy_attributes(to, from))
 
 /* -- events -- */
 
-enum { EVENT_NO_TIMING = 2, EVENT_FLAGS = 7 };
+Event *cl_event(const void *handle) { return cl_handle_is(handle, HANDLE_EVENT) ? (Event *)(uintptr_t)handle : NULL; }
 
-static CUresult event_create(EventLine *line, Event **out, unsigned flags) {
-  if (!out || flags & ~(unsigned)EVENT_FLAGS) {
-    cl_event_uint(line, "flags", flags);
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  CUresult state = cl_check_context();
-  if (state) return state;
+CUresult cl_event_make(unsigned flags, Context *context, Event **out) {
   Event *event = calloc(1, sizeof *event);
-  if (!event) return CUDA_ERROR_OUT_OF_MEMORY;
-  event->magic = EVENT_MAGIC;
-  event->flags = flags;
-  pthread_mutex_lock(&lock);
-  bool kept = remember(event);
-  pthread_mutex_unlock(&lock);
-  if (!kept) {
+  if (!event || !cl_handle_add(event, HANDLE_EVENT)) {
     free(event);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  event->flags = flags;
+  event->context = context;
+  event->behind = all_events;
+  if (all_events) all_events->before = event;
+  all_events = event;
   *out = event;
-  cl_event_uint(line, "flags", flags);
-  return CUDA_SUCCESS;
-}
-EXPORTED(cuEventCreate, (Event **out, unsigned flags), event_create(line, out, flags))
-
-static CUresult destroy_event(Event *event) {
-  pthread_mutex_lock(&lock);
-  bool known = event && knows(event, EVENT_MAGIC, true);
-  pthread_mutex_unlock(&lock);
-  if (known) free(event);
-  return known ? CUDA_SUCCESS : event ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_HANDLE;
-}
-
-EXPORTED(cuEventDestroy_v2, (Event *event), destroy_event(event))
-EXPORTED(cuEventDestroy, (Event *event), destroy_event(event))
-
-static CUresult record(Event *event, Stream *stream) {
-  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  pthread_mutex_lock(&lock);
-  bool known = event && knows(event, EVENT_MAGIC, false);
-  if (known) {
-    clock_gettime(CLOCK_MONOTONIC, &event->time);
-    event->recorded = true;
-  }
-  pthread_mutex_unlock(&lock);
-  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-}
-
-EXPORTED(cuEventRecord, (Event *event, Stream *stream), record(event, stream))
-
-static CUresult event_record_with_flags(Event *event, Stream *stream, unsigned flags) {
-  return flags > EXTERNAL ? CUDA_ERROR_INVALID_VALUE : record(event, stream);
-}
-EXPORTED(cuEventRecordWithFlags, (Event *event, Stream *stream, unsigned flags),
-         event_record_with_flags(event, stream, flags))
-
-static CUresult ctx_record_event(Context *context, Event *event) {
-  return cl_is_known_context(context) ? record(event, NULL) : CUDA_ERROR_INVALID_CONTEXT;
-}
-EXPORTED(cuCtxRecordEvent, (Context *context, Event *event), ctx_record_event(context, event))
-
-static CUresult ctx_wait_event(Context *context, Event *event) {
-  return cl_is_known_context(context) ? check_event(event) : CUDA_ERROR_INVALID_CONTEXT;
-}
-EXPORTED(cuCtxWaitEvent, (Context *context, Event *event), ctx_wait_event(context, event))
-
-EXPORTED(cuEventQuery, (Event *event), check_event(event))
-EXPORTED(cuEventSynchronize, (Event *event), check_event(event))
-
-/* Copies an event; false if it is unknown, was not recorded, or takes no time. */
-static bool read_event(const Event *event, Event *known) {
-  pthread_mutex_lock(&lock);
-  bool found = event && knows(event, EVENT_MAGIC, false);
-  if (found) *known = *event;
-  pthread_mutex_unlock(&lock);
-  return found && known->recorded && !(known->flags & EVENT_NO_TIMING);
-}
-
-static CUresult elapsed(float *milliseconds, const Event *from, const Event *to) {
-  Event start, end;
-  if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
-  if (!read_event(from, &start) || !read_event(to, &end)) return CUDA_ERROR_INVALID_HANDLE;
-  *milliseconds =
-      (float)(end.time.tv_sec - start.time.tv_sec) * 1e3f + (float)(end.time.tv_nsec - start.time.tv_nsec) * 1e-6f;
   return CUDA_SUCCESS;
 }
 
-EXPORTED(cuEventElapsedTime, (float *milliseconds, Event *start, Event *end), elapsed(milliseconds, start, end))
-EXPORTED(cuEventElapsedTime_v2, (float *milliseconds, Event *start, Event *end), elapsed(milliseconds, start, end))
+void cl_event_free(Event *event) {
+  cl_handle_remove(event, HANDLE_EVENT);
+  if (event->before) event->before->behind = event->behind;
+  else all_events = event->behind;
+  if (event->behind) event->behind->before = event->before;
+  cl_dependencies_clear(&event->work);
+  free(event);
+}
+
+void cl_event_stamp(Event *event) {
+  clock_gettime(CLOCK_MONOTONIC, &event->time);
+  event->recorded = true;
+  event->captured = 0;
+  cl_dependencies_clear(&event->work);
+}
+
+static CUresult flags_of(const void *handle, unsigned *flags) {
+  const Event *event = cl_event(handle);
+  if (event) *flags = event->flags;
+  return event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cl_flags_of_event(const void *event, unsigned *flags) { return LOCKED(flags_of(event, flags)); }
+
+CUresult cl_make_event(void **out, unsigned flags) {
+  CUresult result;
+  Context *context = cl_context(&result);
+  Event *event = NULL;
+  if (!result) result = LOCKED(cl_event_make(flags, context, &event));
+  if (!result) *out = event;
+  return result;
+}

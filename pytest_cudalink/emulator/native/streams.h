@@ -1,11 +1,109 @@
-/* Streams and events: everything is done when the call returns. */
+/* The streams and events that are alive. Work is done when a call returns, unless its stream is captured. */
 #ifndef CUDALINK_STREAMS_H
 #define CUDALINK_STREAMS_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
 #include "abi.h"
 #include "calls.h"
+#include "contexts.h"
 
-/* CUDA_ERROR_INVALID_HANDLE for what is neither a living stream nor one of the default ones. */
+typedef struct Node Node;
+typedef struct Capture Capture;
+
+/* CUgraphEdgeData */
+typedef struct {
+  uint8_t from_port, to_port, type, reserved[5];
+} EdgeData;
+_Static_assert(sizeof(EdgeData) == 8, "CUgraphEdgeData");
+
+/* Nodes that the next one depends on; two arrays, because callers get each of them. */
+typedef struct {
+  Node **nodes;
+  EdgeData *data;
+  size_t count, room;
+} Dependencies;
+
+enum { STREAM_ATTRIBUTES = 32, ATTRIBUTE_SIZE = 64 };
+
+/* CUlaunchAttributeValue */
+typedef union {
+  char bytes[ATTRIBUTE_SIZE];
+  int number;
+  uint64_t numbers[ATTRIBUTE_SIZE / 8];
+} AttributeValue;
+_Static_assert(sizeof(AttributeValue) == 64, "CUlaunchAttributeValue");
+
+typedef struct Stream Stream;
+struct Stream {
+  unsigned flags;
+  int priority;
+  uint64_t id;
+  Context *context; /* NULL: a default stream, which is of the current one */
+  bool dead;        /* its context is */
+  Capture *capture; /* that it takes part in */
+  Dependencies next;
+  AttributeValue window; /* the attributes that have a value */
+  int policy, domain;
+  uint8_t domains[2];
+  Stream *before, *behind; /* in the list of all */
+};
+
+typedef struct Event Event;
+struct Event {
+  unsigned flags;
+  bool recorded, dead;
+  struct timespec time;
+  Context *context;
+  uint64_t captured; /* number of the capture that it was last recorded in; 0: in none */
+  Dependencies work; /* what it stands for in that capture */
+  Event *before, *behind;
+};
+
+enum { NON_BLOCKING = 1 };                                             /* CUstream_flags */
+enum { EXTERNAL = 1 };                                                 /* CUevent_record_flags, CUevent_wait_flags */
+enum { EVENT_NO_TIMING = 2, EVENT_INTERPROCESS = 4, EVENT_FLAGS = 7 }; /* CUevent_flags */
+
+/* One lock for streams, events, captures and graphs. What is deferred is called once it is released. */
+void cl_streams_lock(void);
+/* Releases it; returns the result, so that a call can be one expression. */
+CUresult cl_streams_unlock(CUresult result);
+#define LOCKED(answer) (cl_streams_lock(), cl_streams_unlock(answer))
+/* Has a function called by the thread that holds the lock, after it is released. Memory for it is the caller's. */
+typedef struct Deferred Deferred;
+struct Deferred {
+  void (*function)(void *);
+  void *data;
+  Deferred *next;
+};
+void cl_defer(Deferred *call);
+
+/* Under the lock: the stream of a handle, a default one too; NULL if there is none. */
+Stream *cl_stream(const void *handle);
+/* The answer to a call on a stream: 0, 709 if its context died, 400 if it does not exist. */
+CUresult cl_stream_state(const void *handle, Stream **stream);
+Event *cl_event(const void *handle);
+/* The first of all streams but the default ones; the one behind it is its `behind`. */
+Stream *cl_first_stream(void);
+enum { PER_THREAD = 2 }; /* the handle of each thread's default stream, of which this driver has one in all */
+bool cl_is_legacy(const void *handle);
+void cl_stream_free(Stream *stream);
+void cl_event_free(Event *event);
+CUresult cl_event_make(unsigned flags, Context *context, Event **out);
+void cl_event_stamp(Event *event);
+
+bool cl_dependencies_add(Dependencies *to, Node *node, EdgeData data);
+bool cl_dependencies_copy(Dependencies *to, const Dependencies *from);
+void cl_dependencies_clear(Dependencies *of);
+
+/* CUDA_ERROR_INVALID_HANDLE for what is neither a living stream nor one of the default ones. Takes the lock. */
 CUresult cl_check_stream(const void *stream);
+/* The flags that an event was made with; CUDA_ERROR_INVALID_HANDLE if it is not alive. Takes the lock. */
+CUresult cl_flags_of_event(const void *event, unsigned *flags);
+/* Makes an event of the current context; its flags were checked. Takes the lock. */
+CUresult cl_make_event(void **out, unsigned flags);
 
 #endif

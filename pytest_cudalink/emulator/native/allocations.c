@@ -1,0 +1,111 @@
+/* Allocating and freeing memory of the device, and how much there is. */
+#include "calls.h"
+#include "capture.h"
+#include "contexts.h"
+#include "devices.h"
+#include "graph_memory.h"
+#include "memory.h"
+#include "pools.h"
+#include "streams.h"
+
+enum { ROW_ALIGNMENT = 512 };
+enum { ATTACH_GLOBAL = 1, ATTACH_HOST = 2 }; /* CUmemAttach_flags */
+
+OLD_ENTRY_POINT(cuMemAlloc)
+OLD_ENTRY_POINT(cuMemFree)
+OLD_ENTRY_POINT(cuMemGetInfo)
+OLD_ENTRY_POINT(cuMemAllocPitch)
+OLD_ENTRY_POINT(cuMemGetAddressRange)
+
+/* Memory of whole pages, so that a handle for other processes can be made of it. */
+static CUresult allocate(CUdeviceptr *out, size_t size, Place place, unsigned flags, Context *context) {
+  Block block = {
+      .size = size,
+      .origin = FROM_ALLOCATION,
+      .place = place,
+      .flags = flags,
+      .device = context->device,
+      .context = context,
+  };
+  CUresult result = cl_block_make(&block, true);
+  if (!result) *out = block.start;
+  return result;
+}
+
+static CUresult mem_alloc(EventLine *line, CUdeviceptr *out, size_t size) {
+  cl_event_uint(line, "bytes", size);
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (state) return state;
+  return size ? allocate(out, size, ON_DEVICE, 0, context) : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuMemAlloc_v2, (CUdeviceptr *out, size_t size), mem_alloc(line, out, size))
+
+static CUresult mem_alloc_pitch(EventLine *line, CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
+                                unsigned element) {
+  if (!out || !pitch) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (state) return state;
+  if (!width || !height || (element != 4 && element != 8 && element != 16)) return CUDA_ERROR_INVALID_VALUE;
+  size_t row = cl_rounded(width, ROW_ALIGNMENT);
+  if (!row || height > SIZE_MAX / row) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = allocate(out, row * height, ON_DEVICE, 0, context);
+  if (!result) *pitch = row;
+  cl_event_uint(line, "bytes", row * height);
+  return result;
+}
+EXPORTED(cuMemAllocPitch_v2, (CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element),
+         mem_alloc_pitch(line, out, pitch, width, height, element))
+
+static CUresult mem_alloc_managed(EventLine *line, CUdeviceptr *out, size_t size, unsigned flags) {
+  cl_event_uint(line, "bytes", size);
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (state) return state;
+  if (!size || (flags != ATTACH_GLOBAL && flags != ATTACH_HOST)) return CUDA_ERROR_INVALID_VALUE;
+  return allocate(out, size, MANAGED, flags, context);
+}
+EXPORTED(cuMemAllocManaged, (CUdeviceptr *out, size_t size, unsigned flags), mem_alloc_managed(line, out, size, flags))
+
+/* Frees what cuMemAlloc and its like gave, or a pool; memory of another context may be freed without one (measured). */
+static CUresult free_memory(CUdeviceptr address) {
+  Block taken;
+  CUresult state = cl_check_context();
+  CUresult answer;
+  if (!address) return state;
+  if (cl_graph_memory_released(address, &answer)) return answer;
+  if (cl_pool_free(address)) return CUDA_SUCCESS;
+  if (!cl_block_take(address, FROM_ALLOCATION | FROM_EXTERNAL, &taken)) return state ? state : CUDA_ERROR_INVALID_VALUE;
+  cl_block_free(&taken);
+  return CUDA_SUCCESS;
+}
+
+static CUresult mem_free(EventLine *line, CUdeviceptr address) {
+  cl_event_uint(line, "address", address);
+  return free_memory(address);
+}
+EXPORTED(cuMemFree_v2, (CUdeviceptr address), mem_free(line, address))
+
+static CUresult mem_free_async(EventLine *line, CUdeviceptr address, const void *stream) {
+  cl_event_uint(line, "address", address);
+  CUresult state = cl_check_context();
+  if (state) return state;
+  bool captured;
+  CUresult result = cl_enter_stream(stream, &captured);
+  if (result) return result;
+  return captured && address ? cl_capture_free(stream, address) : free_memory(address);
+}
+EXPORTED(cuMemFreeAsync, (CUdeviceptr address, void *stream), mem_free_async(line, address, stream))
+
+static CUresult mem_get_info(size_t *left, size_t *total) {
+  CUresult state;
+  const Context *context = cl_context(&state);
+  if (state) return state;
+  if (left) *left = cl_memory_left(context->device);
+  if (total) *total = cl_device_memory();
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuMemGetInfo_v2, (size_t *left, size_t *total), mem_get_info(left, total))

@@ -1,0 +1,59 @@
+/* Arrays as numbers: formats, which descriptors are valid, and how much memory a level takes. */
+#ifndef CUDALINK_ARRAY_FORMATS_H
+#define CUDALINK_ARRAY_FORMATS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "abi.h"
+
+/* CUDA_ARRAY3D_DESCRIPTOR */
+typedef struct {
+  size_t width, height, depth;
+  int format;
+  unsigned channels, flags;
+} ArrayDescriptor;
+
+_Static_assert(sizeof(ArrayDescriptor) == 40, "CUDA_ARRAY3D_DESCRIPTOR");
+
+/* CUDA_ARRAY3D_*, what an array is made for */
+enum {
+  ARRAY_LAYERED = 0x01,
+  ARRAY_SURFACE = 0x02,
+  ARRAY_CUBEMAP = 0x04,
+  ARRAY_GATHER = 0x08,
+  ARRAY_DEPTH = 0x10,
+  ARRAY_COLOR = 0x20,
+  ARRAY_SPARSE = 0x40,
+  ARRAY_DEFERRED = 0x80,
+  ARRAY_VIDEO = 0x100,
+  ARRAY_FLAGS = 0x1ff,
+};
+
+/* CUarray_format, those that are named in the code */
+enum { FORMAT_UINT8 = 0x01, FORMAT_UINT16 = 0x02, FORMAT_UINT32 = 0x03, FORMAT_HALF = 0x10, FORMAT_FLOAT = 0x20 };
+
+/* Bytes of one element, or of a block of 4 x 4 elements; 0 if a format has no such number of channels. */
+size_t cl_element_size(int format, unsigned channels);
+/* Whether one of the formats that are compressed in blocks of 4 x 4. */
+bool cl_is_block_format(int format);
+/* How many planes an array of a format has: 1 for most. */
+unsigned cl_plane_count(int format);
+/* The descriptor of a plane of a format with more than one. */
+ArrayDescriptor cl_plane_of(const ArrayDescriptor *whole, unsigned plane);
+
+/* Whether an array can be made, with 1 level or with mipmap levels. */
+CUresult cl_check_array(const ArrayDescriptor *descriptor, bool mipmapped);
+/* The descriptor of a level; the layers of layered arrays stay as many as they are. */
+ArrayDescriptor cl_level_of(const ArrayDescriptor *whole, unsigned level);
+unsigned cl_most_levels(const ArrayDescriptor *descriptor);
+
+/* How the bytes of an array lie: rows, and layers of rows, without gaps. */
+typedef struct {
+  size_t row, rows, layers, bytes;
+} ArrayLayout;
+
+/* False if the size does not fit into a number. */
+bool cl_layout_of(const ArrayDescriptor *descriptor, ArrayLayout *layout);
+
+#endif

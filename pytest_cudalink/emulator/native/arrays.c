@@ -1,0 +1,348 @@
+/* Arrays and mipmapped arrays: memory of the device without an address of its own, in rows without gaps. */
+#include "arrays.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "calls.h"
+#include "contexts.h"
+#include "devices.h"
+#include "handles.h"
+#include "memory.h"
+
+enum { MOST_LEVELS = 32, TILE = 65536 };
+
+typedef struct Array Array;
+struct Array {
+  Array *next; /* of all that are freed on their own */
+  ArrayDescriptor descriptor;
+  CUdeviceptr memory; /* 0: none is bound to it */
+  Context *context;
+  bool part;                   /* a plane or a level: it goes with the whole */
+  HandleKind kind;             /* HANDLE_ARRAY or HANDLE_MIPMAP */
+  unsigned parts;              /* of planes or levels */
+  Array *part_of[MOST_LEVELS]; /* the planes or levels themselves */
+};
+
+static Array *all;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all arrays */
+
+/* A thread may hold a lock while another one forks; in the child no thread would release it. */
+static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
+
+/* Frees an array with its parts; its memory goes once, with the whole. */
+static void free_array(Array *array) {
+  for (unsigned at = 0; at < array->parts; at++)
+    if (array->part_of[at]) free_array(array->part_of[at]);
+  cl_handle_remove(array, array->kind);
+  if (array->memory && !array->part) cl_release(array->memory);
+  free(array);
+}
+
+static void drop_arrays_of(const Context *context) {
+  pthread_mutex_lock(&lock);
+  for (Array **link = &all; *link;) {
+    Array *array = *link;
+    if (array->context == context) {
+      *link = array->next;
+      free_array(array);
+    } else link = &array->next;
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+__attribute__((constructor)) static void start(void) {
+  pthread_atfork(NULL, NULL, unlock_in_child);
+  cl_on_context_death(drop_arrays_of);
+}
+
+static Array *make(const ArrayDescriptor *descriptor, HandleKind kind, Context *context) {
+  Array *array = calloc(1, sizeof *array);
+  if (!array) return NULL;
+  array->descriptor = *descriptor;
+  array->kind = kind;
+  array->context = context;
+  if (cl_handle_add(array, kind)) return array;
+  free(array);
+  return NULL;
+}
+
+/* Adds a plane or a level that begins so many bytes behind the beginning of the memory. */
+static bool add_part(Array *whole, const ArrayDescriptor *descriptor, size_t *offset) {
+  ArrayLayout layout;
+  Array *part = cl_layout_of(descriptor, &layout) ? make(descriptor, HANDLE_ARRAY, whole->context) : NULL;
+  if (!part) return false;
+  part->part = true;
+  if (whole->memory) part->memory = whole->memory + *offset;
+  *offset += layout.bytes;
+  whole->part_of[whole->parts++] = part;
+  return true;
+}
+
+/* The bytes of all levels; false if they do not fit into a number. */
+static bool bytes_of(const ArrayDescriptor *descriptor, unsigned levels, size_t *bytes) {
+  *bytes = 0;
+  for (unsigned level = 0; level < levels; level++) {
+    ArrayLayout layout;
+    ArrayDescriptor one = cl_level_of(descriptor, level);
+    if (!cl_layout_of(&one, &layout) || __builtin_add_overflow(*bytes, layout.bytes, bytes)) return false;
+  }
+  return true;
+}
+
+/* Makes an array (0 levels) or a mipmapped one, with its memory and its parts. */
+static CUresult create(void **out, const ArrayDescriptor *descriptor, unsigned levels) {
+  CUresult result;
+  Context *context = cl_context(&result);
+  if (!out || !descriptor) return CUDA_ERROR_INVALID_VALUE;
+  if (!result) result = cl_check_array(descriptor, levels);
+  if (result) return result;
+  size_t bytes, offset = 0;
+  if (!bytes_of(descriptor, levels ? levels : 1, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  Array *array = make(descriptor, levels ? HANDLE_MIPMAP : HANDLE_ARRAY, context);
+  if (!array) return CUDA_ERROR_OUT_OF_MEMORY;
+  bool bound = !(descriptor->flags & (ARRAY_SPARSE | ARRAY_DEFERRED));
+  if (bound) array->memory = cl_allocate(bytes);
+  bool made = !bound || array->memory;
+  for (unsigned level = 0; made && level < levels; level++) {
+    ArrayDescriptor one = cl_level_of(descriptor, level);
+    made = add_part(array, &one, &offset);
+  }
+  for (unsigned plane = 0; made && !levels && plane < cl_plane_count(descriptor->format); plane++) {
+    if (cl_plane_count(descriptor->format) == 1) break;
+    ArrayDescriptor one = cl_plane_of(descriptor, plane);
+    made = add_part(array, &one, &offset);
+  }
+  pthread_mutex_lock(&lock);
+  if (made) {
+    array->next = all;
+    all = array;
+    *out = array;
+  } else free_array(array);
+  pthread_mutex_unlock(&lock);
+  return made ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Finds an array or a mipmapped one, and keeps the lock; NULL without it. */
+static Array *find(const void *handle, HandleKind kind) {
+  pthread_mutex_lock(&lock);
+  if (cl_handle_is(handle, kind)) return (Array *)(uintptr_t)handle;
+  pthread_mutex_unlock(&lock);
+  return NULL;
+}
+
+/* What a question about an array answers before the array is looked at. */
+static CUresult asked(const void *out, const void *handle) {
+  return !out ? CUDA_ERROR_INVALID_VALUE : !handle ? CUDA_ERROR_INVALID_HANDLE : cl_check_context();
+}
+
+CUresult cl_array_memory(const void *handle, ArrayMemory *memory) {
+  ArrayLayout layout;
+  const Array *array = find(handle, HANDLE_ARRAY);
+  if (!array) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult result = array->memory && !array->parts ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (!result && cl_layout_of(&array->descriptor, &layout))
+    *memory = (ArrayMemory){array->memory, layout.row, layout.rows, layout.layers};
+  pthread_mutex_unlock(&lock);
+  return result;
+}
+
+static bool inside(size_t start, size_t count, size_t all) { return start <= all && count <= all - start; }
+
+CUresult cl_place_in_array(const void *array, const ArrayBox *box, uintptr_t *start, size_t *row, size_t *layer) {
+  ArrayMemory memory;
+  CUresult result = cl_array_memory(array, &memory);
+  if (result) return result;
+  if (!inside(box->x, box->width, memory.row) || !inside(box->y, box->height, memory.rows) ||
+      !inside(box->z, box->depth, memory.layers))
+    return CUDA_ERROR_INVALID_VALUE;
+  *row = memory.row;
+  *layer = memory.row * memory.rows;
+  *start = (uintptr_t)memory.address + box->z * *layer + box->y * *row + box->x;
+  return CUDA_SUCCESS;
+}
+
+bool cl_array_descriptor(const void *handle, ArrayDescriptor *descriptor) {
+  const Array *array = find(handle, HANDLE_ARRAY);
+  if (!array) return false;
+  *descriptor = array->descriptor;
+  pthread_mutex_unlock(&lock);
+  return true;
+}
+
+bool cl_mipmap_descriptor(const void *handle, ArrayDescriptor *descriptor, unsigned *levels) {
+  const Array *mipmap = find(handle, HANDLE_MIPMAP);
+  if (!mipmap) return false;
+  *descriptor = mipmap->descriptor;
+  *levels = mipmap->parts;
+  pthread_mutex_unlock(&lock);
+  return true;
+}
+
+/* -- arrays -- */
+
+/* CUDA_ARRAY_DESCRIPTOR */
+typedef struct {
+  size_t width, height;
+  int format;
+  unsigned channels;
+} FlatDescriptor;
+
+static void note(EventLine *line, const ArrayDescriptor *descriptor) {
+  if (!descriptor) return;
+  cl_event_uint(line, "width", descriptor->width);
+  cl_event_uint(line, "height", descriptor->height);
+  cl_event_uint(line, "depth", descriptor->depth);
+  cl_event_int(line, "format", descriptor->format);
+  cl_event_uint(line, "flags", descriptor->flags);
+}
+
+static CUresult create_3d(EventLine *line, void **out, const ArrayDescriptor *descriptor) {
+  note(line, descriptor);
+  return create(out, descriptor, 0);
+}
+EXPORTED(cuArray3DCreate_v2, (void **array, const ArrayDescriptor *descriptor), create_3d(line, array, descriptor))
+
+static CUresult create_2d(EventLine *line, void **out, const FlatDescriptor *flat) {
+  if (!out || !flat) return CUDA_ERROR_INVALID_VALUE;
+  ArrayDescriptor descriptor = {flat->width, flat->height, 0, flat->format, flat->channels, 0};
+  return create_3d(line, out, &descriptor);
+}
+EXPORTED(cuArrayCreate_v2, (void **array, const FlatDescriptor *descriptor), create_2d(line, array, descriptor))
+
+OLD_ENTRY_POINT(cuArrayCreate)
+OLD_ENTRY_POINT(cuArray3DCreate)
+OLD_ENTRY_POINT(cuArrayGetDescriptor)
+OLD_ENTRY_POINT(cuArray3DGetDescriptor)
+
+/* A part cannot be destroyed alone. */
+static CUresult destroy(void *handle, HandleKind kind) {
+  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
+  Array *array = find(handle, kind);
+  if (!array) return CUDA_ERROR_INVALID_HANDLE;
+  bool whole = !array->part;
+  if (whole) {
+    Array **link = &all;
+    while (*link != array) link = &(*link)->next;
+    *link = array->next;
+    free_array(array);
+  }
+  pthread_mutex_unlock(&lock);
+  return whole ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+EXPORTED(cuArrayDestroy, (void *array), destroy(array, HANDLE_ARRAY))
+
+static CUresult get_descriptor_3d(ArrayDescriptor *out, const void *handle) {
+  CUresult result = asked(out, handle);
+  if (result) return result;
+  return cl_array_descriptor(handle, out) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+EXPORTED(cuArray3DGetDescriptor_v2, (ArrayDescriptor * out, void *array), get_descriptor_3d(out, array))
+
+static CUresult get_descriptor(FlatDescriptor *out, const void *handle) {
+  ArrayDescriptor whole;
+  CUresult result = out ? get_descriptor_3d(&whole, handle) : CUDA_ERROR_INVALID_VALUE;
+  if (!result) *out = (FlatDescriptor){whole.width, whole.height, whole.format, whole.channels};
+  return result;
+}
+EXPORTED(cuArrayGetDescriptor_v2, (FlatDescriptor * out, void *array), get_descriptor(out, array))
+
+static CUresult get_part(void **out, const void *handle, HandleKind kind, unsigned number) {
+  CUresult result = asked(out, handle);
+  if (result) return result;
+  const Array *whole = find(handle, kind);
+  if (!whole) return CUDA_ERROR_INVALID_HANDLE;
+  if (number < whole->parts) *out = whole->part_of[number];
+  else result = CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_unlock(&lock);
+  return result;
+}
+EXPORTED(cuArrayGetPlane, (void **plane, void *array, unsigned number), get_part(plane, array, HANDLE_ARRAY, number))
+
+/* -- mipmapped arrays -- */
+
+static CUresult create_mipmap(EventLine *line, void **out, const ArrayDescriptor *descriptor, unsigned levels) {
+  note(line, descriptor);
+  cl_event_uint(line, "levels", levels);
+  unsigned most = descriptor ? cl_most_levels(descriptor) : 1;
+  if (most > MOST_LEVELS) most = MOST_LEVELS;
+  return create(out, descriptor, levels < 1 ? 1 : levels > most ? most : levels);
+}
+EXPORTED(cuMipmappedArrayCreate, (void **mipmap, const ArrayDescriptor *descriptor, unsigned levels),
+         create_mipmap(line, mipmap, descriptor, levels))
+EXPORTED(cuMipmappedArrayDestroy, (void *mipmap), destroy(mipmap, HANDLE_MIPMAP))
+EXPORTED(cuMipmappedArrayGetLevel, (void **array, void *mipmap, unsigned level),
+         get_part(array, mipmap, HANDLE_MIPMAP, level))
+
+/* -- what is to be bound to arrays without memory -- */
+
+/* CUDA_ARRAY_MEMORY_REQUIREMENTS, CUDA_ARRAY_SPARSE_PROPERTIES */
+typedef struct {
+  size_t size, alignment;
+  unsigned reserved[4];
+} Requirements;
+
+typedef struct {
+  unsigned width, height, depth, first_level;
+  unsigned long long tail_size;
+  unsigned flags, reserved[4];
+} SparseProperties;
+
+_Static_assert(sizeof(Requirements) == 32 && sizeof(SparseProperties) == 48, "CUDA_ARRAY_*");
+
+static CUresult requirements(Requirements *out, const void *handle, HandleKind kind, CUdevice device) {
+  CUresult result = asked(out, handle);
+  if (result) return result;
+  if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  const Array *array = find(handle, kind);
+  if (!array) return CUDA_ERROR_INVALID_HANDLE;
+  size_t bytes = 0;
+  bool unbound = array->descriptor.flags & (ARRAY_SPARSE | ARRAY_DEFERRED);
+  if (unbound && bytes_of(&array->descriptor, kind == HANDLE_MIPMAP ? array->parts : 1, &bytes))
+    *out = (Requirements){.size = (bytes + TILE - 1) / TILE * TILE, .alignment = TILE};
+  pthread_mutex_unlock(&lock);
+  return bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuArrayGetMemoryRequirements, (Requirements * out, void *array, CUdevice device),
+         requirements(out, array, HANDLE_ARRAY, device))
+EXPORTED(cuMipmappedArrayGetMemoryRequirements, (Requirements * out, void *mipmap, CUdevice device),
+         requirements(out, mipmap, HANDLE_MIPMAP, device))
+
+enum { SINGLE_MIPTAIL = 1 };
+
+/* The extents of a tile of 64 KiB by the size of an element: 1, 2, 4, 8, 16 bytes. */
+static const unsigned char tiles_2d[5][2] = {{8, 8}, {8, 7}, {7, 7}, {7, 6}, {6, 6}}; /* powers of two */
+static const unsigned char tiles_3d[5][3] = {{6, 5, 5}, {5, 5, 5}, {5, 5, 4}, {5, 4, 4}, {4, 4, 4}};
+
+static SparseProperties properties_of(const ArrayDescriptor *array, unsigned levels) {
+  unsigned size = 0;
+  for (size_t element = cl_element_size(array->format, array->channels); element > 1 && size < 4; element >>= 1) size++;
+  bool layered = array->flags & (ARRAY_LAYERED | ARRAY_CUBEMAP), deep = array->depth && !layered;
+  SparseProperties found = {.width = 1u << tiles_2d[size][0], .height = 1u << tiles_2d[size][1], .depth = 1};
+  if (deep) {
+    found.width = 1u << tiles_3d[size][0];
+    found.height = 1u << tiles_3d[size][1];
+    found.depth = 1u << tiles_3d[size][2];
+  }
+  for (found.first_level = 0; found.first_level < levels; found.first_level++) { /* levels smaller than a tile */
+    ArrayDescriptor one = cl_level_of(array, found.first_level);
+    if (one.width < found.width || one.height < found.height || (deep && one.depth < found.depth)) break;
+  }
+  if (found.first_level < levels) found.tail_size = TILE;
+  if (!layered) found.flags = SINGLE_MIPTAIL;
+  return found;
+}
+
+static CUresult sparse_properties(SparseProperties *out, const void *handle, HandleKind kind) {
+  CUresult result = asked(out, handle);
+  if (result) return result;
+  const Array *array = find(handle, kind);
+  if (!array) return CUDA_ERROR_INVALID_HANDLE;
+  bool sparse = array->descriptor.flags & ARRAY_SPARSE;
+  if (sparse) *out = properties_of(&array->descriptor, kind == HANDLE_MIPMAP ? array->parts : 1);
+  pthread_mutex_unlock(&lock);
+  return sparse ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuArrayGetSparseProperties, (SparseProperties * out, void *array), sparse_properties(out, array, HANDLE_ARRAY))
+EXPORTED(cuMipmappedArrayGetSparseProperties, (SparseProperties * out, void *mipmap),
+         sparse_properties(out, mipmap, HANDLE_MIPMAP))

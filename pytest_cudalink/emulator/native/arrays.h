@@ -1,0 +1,30 @@
+/* Arrays and mipmapped arrays: their handles, and the memory that copies use. */
+#ifndef CUDALINK_ARRAYS_H
+#define CUDALINK_ARRAYS_H
+
+#include <stdint.h>
+
+#include "abi.h"
+#include "array_formats.h"
+
+/* The memory of an array, or of a level: rows of `row` bytes, `rows` of them to a layer. */
+typedef struct {
+  CUdeviceptr address;
+  size_t row, rows, layers;
+} ArrayMemory;
+
+/* CUDA_ERROR_INVALID_HANDLE for what is not an array; CUDA_ERROR_INVALID_VALUE for an array without memory, or with
+   several planes, which are copied one by one. */
+CUresult cl_array_memory(const void *array, ArrayMemory *memory);
+/* A box within an array: bytes of a row, rows, layers. */
+typedef struct {
+  size_t x, y, z, width, height, depth;
+} ArrayBox;
+
+/* Where a box begins, and its rows and layers apart by *row and *layer. */
+CUresult cl_place_in_array(const void *array, const ArrayBox *box, uintptr_t *start, size_t *row, size_t *layer);
+/* The descriptor of an array or of a mipmapped array; false if it is not one. */
+bool cl_array_descriptor(const void *array, ArrayDescriptor *descriptor);
+bool cl_mipmap_descriptor(const void *mipmap, ArrayDescriptor *descriptor, unsigned *levels);
+
+#endif

@@ -1,0 +1,382 @@
+/* Capture: beginning, ending, what is refused meanwhile. */
+#include "capture.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+static Capture *captures; /* under the lock of the streams */
+static atomic_int capture_count;
+static uint64_t last_capture;
+
+static _Thread_local int thread_mode = CAPTURE_GLOBAL;
+
+static uint64_t this_thread(void) {
+  static atomic_uint_least64_t last;
+  static _Thread_local uint64_t number;
+  if (!number) number = atomic_fetch_add(&last, 1) + 1;
+  return number;
+}
+
+Capture *cl_capture_numbered(uint64_t number) {
+  Capture *capture = captures;
+  while (capture && capture->id != number) capture = capture->next;
+  return capture;
+}
+
+/* -- calls that are unsafe while something is captured -- */
+
+static bool is_unsafe(Sym symbol) {
+  switch (symbol) {
+    case SYM_cuMemAlloc_v2:
+    case SYM_cuMemAllocPitch_v2:
+    case SYM_cuMemAllocManaged:
+    case SYM_cuMemAllocHost_v2:
+    case SYM_cuMemHostAlloc:
+    case SYM_cuMemHostRegister_v2:
+    case SYM_cuMemHostUnregister:
+    case SYM_cuMemFree_v2:
+    case SYM_cuMemFreeHost:
+    case SYM_cuMemcpyHtoD_v2:
+    case SYM_cuMemcpyDtoH_v2:
+    case SYM_cuMemcpy:
+    case SYM_cuMemcpy2D_v2:
+    case SYM_cuMemcpy2DUnaligned_v2:
+    case SYM_cuMemcpy3D_v2:
+    case SYM_cuArrayCreate_v2:
+    case SYM_cuArray3DCreate_v2:
+    case SYM_cuMipmappedArrayCreate:
+    case SYM_cuCtxSynchronize:
+    case SYM_cuStreamSynchronize:
+    case SYM_cuStreamQuery:
+    case SYM_cuEventQuery:
+    case SYM_cuEventSynchronize: return true;
+    default: return false;
+  }
+}
+
+static bool prohibits(const Capture *capture) {
+  if (capture->invalid || thread_mode == CAPTURE_RELAXED) return false;
+  if (capture->thread == this_thread()) return capture->mode != CAPTURE_RELAXED;
+  return capture->mode == CAPTURE_GLOBAL && thread_mode == CAPTURE_GLOBAL;
+}
+
+static CUresult guard(Sym symbol) {
+  if (!atomic_load(&capture_count) || !is_unsafe(symbol)) return CUDA_SUCCESS;
+  CUresult result = CUDA_SUCCESS;
+  cl_streams_lock();
+  for (Capture *capture = captures; capture; capture = capture->next)
+    if (prohibits(capture)) {
+      capture->invalid = true;
+      result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+  return cl_streams_unlock(result);
+}
+
+__attribute__((constructor)) static void stand_guard(void) { cl_call_guard = guard; }
+
+static CUresult exchange_mode(int *mode) {
+  if (!mode || *mode < 0 || *mode >= CAPTURE_MODES) return CUDA_ERROR_INVALID_VALUE;
+  int before = thread_mode;
+  thread_mode = *mode;
+  *mode = before;
+  return CUDA_SUCCESS;
+}
+EXPORTED_ANY_TIME(cuThreadExchangeStreamCaptureMode, (int *mode), exchange_mode(mode))
+
+/* -- operations in streams -- */
+
+/* A capturing stream that the legacy one waits for, of the current context; NULL if there is none. */
+static Capture *implicit(void) {
+  CUresult result;
+  const Context *context = cl_context(&result);
+  for (Stream *stream = cl_first_stream(); stream && atomic_load(&capture_count); stream = stream->behind)
+    if (stream->capture && !(stream->flags & NON_BLOCKING) && stream->context == context) return stream->capture;
+  return NULL;
+}
+
+CUresult cl_stream_ready(const void *handle, Stream **stream) {
+  CUresult result = cl_stream_state(handle, stream);
+  if (result) return result;
+  if (cl_is_legacy(handle)) {
+    Capture *other = implicit();
+    if (other) other->invalid = true;
+    return other ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+  }
+  Capture *capture = (*stream)->capture;
+  return capture && capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+}
+
+CUresult cl_enter_stream(const void *handle, bool *captured) {
+  Stream *stream;
+  cl_streams_lock();
+  CUresult result = cl_stream_ready(handle, &stream);
+  *captured = !result && stream->capture;
+  return cl_streams_unlock(result);
+}
+
+CUresult cl_capture_node(Stream *stream, const NodeParameters *parameters, GraphMemory *memory, Node **node) {
+  static const EdgeData plain;
+  NodeParameters owned = *parameters;
+  if (!cl_parameters_own(&owned)) return CUDA_ERROR_OUT_OF_MEMORY;
+  Node *made = cl_node_add(stream->capture->graph, &owned, &stream->next);
+  if (!made) {
+    cl_parameters_free(&owned);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  made->memory = memory;
+  if (memory) memory->nodes++;
+  stream->next.count = 0;
+  if (node) *node = made;
+  return cl_dependencies_add(&stream->next, made, plain) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult capture(const void *handle, const NodeParameters *parameters) {
+  Stream *stream;
+  CUresult result = cl_stream_ready(handle, &stream);
+  if (result) return result;
+  return stream->capture ? cl_capture_node(stream, parameters, NULL, NULL) : CUDA_ERROR_ILLEGAL_STATE;
+}
+
+CUresult cl_capture(const void *stream, const NodeParameters *parameters) {
+  return LOCKED(capture(stream, parameters));
+}
+
+CUresult cl_refuse_captured(Stream *stream) {
+  if (!stream->capture) return CUDA_SUCCESS;
+  CUresult result =
+      stream->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  stream->capture->invalid = true;
+  return result;
+}
+
+/* -- beginning and ending -- */
+
+static CUresult begin(const void *handle, Graph *into, const Dependencies *on, int mode) {
+  Stream *stream;
+  CUresult result = cl_stream_state(handle, &stream);
+  if (result) return result;
+  if (mode < 0 || mode >= CAPTURE_MODES) return CUDA_ERROR_INVALID_VALUE;
+  if (cl_is_legacy(handle)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
+  Capture *capture = calloc(1, sizeof *capture);
+  Graph *graph = into ? into : cl_graph_make(false);
+  if (!capture || !graph || (on && !cl_dependencies_copy(&stream->next, on))) {
+    if (!into) cl_graph_free(graph);
+    free(capture);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (!on) stream->next.count = 0;
+  *capture = (Capture){
+      .id = ++last_capture,
+      .graph = graph,
+      .owned = !into,
+      .mode = mode,
+      .thread = this_thread(),
+      .origin = stream,
+      .next = captures,
+  };
+  graph->capture = capture;
+  stream->capture = captures = capture;
+  atomic_fetch_add(&capture_count, 1);
+  return CUDA_SUCCESS;
+}
+
+static CUresult begin_capture(EventLine *line, const void *stream, int mode) {
+  cl_event_int(line, "mode", mode);
+  CUresult result = cl_check_context();
+  return result ? result : LOCKED(begin(stream, NULL, NULL, mode));
+}
+EXPORTED(cuStreamBeginCapture_v2, (Stream *stream, int mode), begin_capture(line, stream, mode))
+EXPORTED(cuStreamBeginCapture, (Stream *stream), begin_capture(line, stream, CAPTURE_GLOBAL))
+
+static CUresult gather(Graph *graph, Node *const *nodes, const EdgeData *data, size_t count, Dependencies *all) {
+  static const EdgeData plain;
+  if (count && !nodes) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t at = 0; at < count; at++) {
+    Node *node = cl_node(nodes[at]);
+    if (!node || node->graph != graph) return CUDA_ERROR_INVALID_VALUE;
+    if (!cl_dependencies_add(all, node, data ? data[at] : plain)) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult begin_in(const void *stream, void *handle, Node *const *nodes, const EdgeData *data, size_t count,
+                         int mode) {
+  Graph *graph = cl_graph(handle);
+  if (!graph || graph->capture) return CUDA_ERROR_INVALID_VALUE;
+  Dependencies on = {0};
+  CUresult result = gather(graph, nodes, data, count, &on);
+  if (!result) result = begin(stream, graph, &on, mode);
+  cl_dependencies_clear(&on);
+  return result;
+}
+
+static CUresult begin_capture_in(const void *stream, void *graph, Node *const *nodes, const EdgeData *data,
+                                 size_t count, int mode) {
+  CUresult result = cl_check_context();
+  return result ? result : LOCKED(begin_in(stream, graph, nodes, data, count, mode));
+}
+EXPORTED(cuStreamBeginCaptureToGraph,
+         (Stream *stream, Graph *graph, Node *const *nodes, const EdgeData *data, size_t count, int mode),
+         begin_capture_in(stream, graph, nodes, data, count, mode))
+
+static void leave(Stream *stream) {
+  stream->capture = NULL;
+  cl_dependencies_clear(&stream->next);
+}
+
+/* Ends a capture; its graph stays. */
+static void finish(Capture *capture) {
+  for (Stream *stream = cl_first_stream(); stream; stream = stream->behind)
+    if (stream->capture == capture) leave(stream);
+  Stream *of_thread = cl_stream((const void *)PER_THREAD);
+  if (of_thread->capture == capture) leave(of_thread);
+  capture->graph->capture = NULL;
+  for (Capture **at = &captures; *at; at = &(*at)->next)
+    if (*at == capture) {
+      *at = capture->next;
+      break;
+    }
+  atomic_fetch_sub(&capture_count, 1);
+  cl_dependencies_clear(&capture->left);
+  free(capture);
+}
+
+void cl_capture_abandon(Stream *stream) {
+  Capture *capture = stream->capture;
+  if (!capture) return;
+  if (capture->origin != stream) {
+    bool kept = true; /* what the stream did must be joined all the same */
+    for (size_t at = 0; at < stream->next.count && kept; at++)
+      kept = cl_dependencies_add(&capture->left, stream->next.nodes[at], stream->next.data[at]);
+    if (!kept) capture->invalid = true;
+    leave(stream);
+    return;
+  }
+  Graph *graph = capture->owned ? capture->graph : NULL;
+  finish(capture);
+  cl_graph_free(graph);
+}
+
+static bool joined(const Capture *capture, const Node *node) {
+  const Dependencies *last = &capture->origin->next;
+  for (size_t at = 0; at < last->count; at++)
+    if (cl_depends_on(last->nodes[at], node)) return true;
+  return false;
+}
+
+static bool all_joined(const Capture *capture) {
+  for (size_t at = 0; at < capture->left.count; at++)
+    if (cl_node(capture->left.nodes[at]) && !joined(capture, capture->left.nodes[at])) return false;
+  for (Stream *stream = cl_first_stream(); stream; stream = stream->behind) {
+    if (stream->capture != capture || stream == capture->origin) continue;
+    for (size_t at = 0; at < stream->next.count; at++)
+      if (!joined(capture, stream->next.nodes[at])) return false;
+  }
+  return true;
+}
+
+static CUresult end(const void *handle, Graph **out) {
+  Stream *stream;
+  CUresult result = cl_stream_state(handle, &stream);
+  if (result) return result;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  Capture *capture = stream->capture;
+  if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
+  if (capture->origin != stream) {
+    capture->invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  }
+  if (capture->mode != CAPTURE_RELAXED && capture->thread != this_thread()) {
+    capture->invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  }
+  if (capture->invalid) result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  else if (!all_joined(capture)) result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+  Graph *graph = capture->graph;
+  bool owned = capture->owned;
+  finish(capture);
+  if (result && owned) cl_graph_free(graph);
+  *out = result ? NULL : graph;
+  return result;
+}
+EXPORTED(cuStreamEndCapture, (Stream *stream, Graph **graph), LOCKED(end(stream, graph)))
+
+/* -- asking -- */
+
+enum { STATUS_NONE, STATUS_ACTIVE, STATUS_INVALIDATED };
+
+static CUresult find_capture(const void *handle, Stream **stream, int *status) {
+  CUresult result = cl_stream_state(handle, stream);
+  if (result) return result;
+  if (cl_is_legacy(handle) && implicit()) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  const Capture *capture = (*stream)->capture;
+  *status = !capture ? STATUS_NONE : capture->invalid ? STATUS_INVALIDATED : STATUS_ACTIVE;
+  return CUDA_SUCCESS;
+}
+
+static CUresult is_capturing(const void *handle, int *status) {
+  Stream *stream;
+  return status ? LOCKED(find_capture(handle, &stream, status)) : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuStreamIsCapturing, (Stream *stream, int *status), is_capturing(stream, status))
+
+typedef struct {
+  int *status;
+  uint64_t *id;
+  Graph **graph;
+  Node ***nodes;
+  EdgeData **data;
+  size_t *count;
+} Info;
+
+static bool is_plain(EdgeData data) { return !data.from_port && !data.to_port && !data.type; }
+
+static CUresult capture_info(const void *handle, Info *info) {
+  Stream *stream;
+  if (!info->status || (info->data && !info->nodes)) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = find_capture(handle, &stream, info->status);
+  if (result || *info->status != STATUS_ACTIVE) return result;
+  for (size_t at = 0; info->nodes && !info->data && at < stream->next.count; at++)
+    if (!is_plain(stream->next.data[at])) return CUDA_ERROR_LOSSY_QUERY;
+  if (info->id) *info->id = stream->capture->id;
+  if (info->graph) *info->graph = stream->capture->graph;
+  if (info->nodes) *info->nodes = stream->next.nodes;
+  if (info->data) *info->data = stream->next.data;
+  if (info->count) *info->count = stream->next.count;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuStreamGetCaptureInfo, (Stream *stream, int *status, uint64_t *id),
+         LOCKED(capture_info(stream, &(Info){.status = status, .id = id})))
+EXPORTED(cuStreamGetCaptureInfo_v2,
+         (Stream *stream, int *status, uint64_t *id, Graph **graph, Node ***nodes, size_t *count),
+         LOCKED(capture_info(stream, &(Info){status, id, graph, nodes, NULL, count})))
+EXPORTED(cuStreamGetCaptureInfo_v3,
+         (Stream *stream, int *status, uint64_t *id, Graph **graph, Node ***nodes, EdgeData **data, size_t *count),
+         LOCKED(capture_info(stream, &(Info){status, id, graph, nodes, data, count})))
+
+enum { ADD_DEPENDENCIES, SET_DEPENDENCIES };
+
+static CUresult update(const void *handle, Node *const *nodes, const EdgeData *data, size_t count, unsigned flags) {
+  Stream *stream;
+  CUresult result = cl_stream_state(handle, &stream);
+  if (result) return result;
+  if (flags > SET_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;
+  if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
+  if (stream->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  Dependencies all = {0};
+  if (flags == ADD_DEPENDENCIES && !cl_dependencies_copy(&all, &stream->next)) return CUDA_ERROR_OUT_OF_MEMORY;
+  result = gather(stream->capture->graph, nodes, data, count, &all);
+  if (result) {
+    cl_dependencies_clear(&all);
+    return result;
+  }
+  cl_dependencies_clear(&stream->next);
+  stream->next = all;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuStreamUpdateCaptureDependencies, (Stream *stream, Node *const *nodes, size_t count, unsigned flags),
+         LOCKED(update(stream, nodes, NULL, count, flags)))
+EXPORTED(cuStreamUpdateCaptureDependencies_v2,
+         (Stream *stream, Node *const *nodes, const EdgeData *data, size_t count, unsigned flags),
+         LOCKED(update(stream, nodes, data, count, flags)))

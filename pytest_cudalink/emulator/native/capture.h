@@ -1,0 +1,42 @@
+/* Capture: operations of a stream become nodes of a graph instead of being done. */
+#ifndef CUDALINK_CAPTURE_H
+#define CUDALINK_CAPTURE_H
+
+#include <stdbool.h>
+
+#include "abi.h"
+#include "graphs.h"
+#include "streams.h"
+
+/* CUstreamCaptureMode */
+enum { CAPTURE_GLOBAL, CAPTURE_THREAD_LOCAL, CAPTURE_RELAXED, CAPTURE_MODES };
+
+/* Says what an operation in a stream answers before it is done or captured: 0, 400, 709, or a code of capture.
+ *captured says whether it is to be captured. Takes the lock. */
+CUresult cl_enter_stream(const void *stream, bool *captured);
+/* Captures an operation. Everything that the parameters point to is copied. Takes the lock. */
+CUresult cl_capture(const void *stream, const NodeParameters *parameters);
+
+/* The same under the lock, for those that have more to do; *node is the new one, `memory` is what it knows. */
+CUresult cl_capture_node(Stream *stream, const NodeParameters *parameters, GraphMemory *memory, Node **node);
+CUresult cl_stream_ready(const void *handle, Stream **stream);
+/* Refuses what would wait for captured work, which invalidates the capture. */
+CUresult cl_refuse_captured(Stream *stream);
+/* A capture by its number; NULL if it is over. */
+Capture *cl_capture_numbered(uint64_t number);
+/* Ends every part that a stream has in a capture. */
+void cl_capture_abandon(Stream *stream);
+
+struct Capture {
+  uint64_t id;
+  Graph *graph;
+  bool owned; /* the graph was made for it */
+  bool invalid;
+  int mode;
+  uint64_t thread; /* that began it */
+  Stream *origin;
+  Dependencies left; /* nodes of streams that were destroyed meanwhile */
+  Capture *next;
+};
+
+#endif

@@ -1,0 +1,121 @@
+/* What is set for a context: flags, limits, the preferred cache. */
+#include "calls.h"
+#include "contexts.h"
+#include "devices.h"
+
+enum { MAPS_HOST_MEMORY = 0x08 }; /* CUctx_flags */
+/* CUlimit */
+enum { SYNC_DEPTH = 3, L2_FETCH = 5, PERSISTING_L2 = 6, SHARED_SIZE = 7, CIG_ENABLED = 8, CIG_FALLBACK = 9 };
+enum { LARGEST_L2_FETCH = 128, MAX_PERSISTING_L2 = 108 };            /* bytes; CUdevice_attribute */
+enum { CACHE_CONFIGS = 4, FOUR_BYTE_BANKS = 1, SHARED_CONFIGS = 3 }; /* CUfunc_cache, CUsharedconfig */
+
+static CUresult ctx_get_flags(unsigned *flags) {
+  if (!flags) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (state) return state;
+  *flags = context->flags;
+  if (context->primary) *flags |= MAPS_HOST_MEMORY; /* always possible, but only a primary context says so (measured) */
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuCtxGetFlags, (unsigned *flags), ctx_get_flags(flags))
+
+static CUresult ctx_get_limit(size_t *value, int limit) {
+  if (!value || limit < 0 || limit >= CONTEXT_LIMITS) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (state) return state;
+  if (limit == SYNC_DEPTH || limit == CIG_FALLBACK) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  *value = context->limits[limit];
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuCtxGetLimit, (size_t *value, int limit), ctx_get_limit(value, limit))
+
+/* Whether a limit may be set to a value; those of graphics can only be read. */
+static CUresult check_limit(int limit, size_t value) {
+  int most = 0;
+  switch (limit) {
+    case SYNC_DEPTH:
+    case CIG_FALLBACK: return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    case SHARED_SIZE:
+    case CIG_ENABLED: return CUDA_ERROR_NOT_PERMITTED;
+    case L2_FETCH: return value > LARGEST_L2_FETCH ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    case PERSISTING_L2:
+      cl_device_attribute(MAX_PERSISTING_L2, &most);
+      return value > (size_t)most ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    default: return limit < 0 || limit >= CONTEXT_LIMITS ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  }
+}
+
+static CUresult ctx_set_limit(int limit, size_t value) {
+  if (limit < 0 || limit >= CONTEXT_LIMITS) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (!state) state = check_limit(limit, value);
+  if (!state) context->limits[limit] = value;
+  return state;
+}
+EXPORTED(cuCtxSetLimit, (int limit, size_t value), ctx_set_limit(limit, value))
+EXPORTED(cuCtxResetPersistingL2Cache, (void), cl_check_context())
+
+static CUresult ctx_get_stream_priority_range(int *least, int *greatest) {
+  CUresult state = cl_check_context();
+  if (state) return state;
+  if (least) *least = 0;
+  if (greatest) *greatest = GREATEST_PRIORITY;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuCtxGetStreamPriorityRange, (int *least, int *greatest), ctx_get_stream_priority_range(least, greatest))
+
+static CUresult ctx_get_cache_config(int *config) {
+  if (!config) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state;
+  const Context *context = cl_context(&state);
+  if (!state) *config = context->cache_config;
+  return state;
+}
+EXPORTED(cuCtxGetCacheConfig, (int *config), ctx_get_cache_config(config))
+
+static CUresult ctx_set_cache_config(int config) {
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (config < 0 || config >= CACHE_CONFIGS) return CUDA_ERROR_INVALID_VALUE;
+  if (!state) context->cache_config = config;
+  return state;
+}
+EXPORTED(cuCtxSetCacheConfig, (int config), ctx_set_cache_config(config))
+
+static CUresult ctx_set_shared_mem_config(int config) {
+  return config < 0 || config >= SHARED_CONFIGS ? CUDA_ERROR_INVALID_VALUE : cl_check_context();
+}
+EXPORTED(cuCtxSetSharedMemConfig, (int config), ctx_set_shared_mem_config(config))
+
+static CUresult ctx_get_shared_mem_config(int *config) {
+  if (!config) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state = cl_check_context();
+  if (state) return state;
+  *config = FOUR_BYTE_BANKS;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuCtxGetSharedMemConfig, (int *config), ctx_get_shared_mem_config(config))
+
+static CUresult ctx_set_flags(EventLine *line, unsigned flags) {
+  if (!cl_valid_context_flags(flags)) {
+    cl_event_uint(line, "flags", flags);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (state) return state;
+  context->flags = flags;
+  cl_event_uint(line, "flags", flags);
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuCtxSetFlags, (unsigned flags), ctx_set_flags(line, flags))
+
+static CUresult ctx_get_exec_affinity(Affinity *affinity, int type) {
+  CUresult state = cl_check_context();
+  if (!affinity || type) return CUDA_ERROR_INVALID_VALUE;
+  return state ? state : CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+}
+EXPORTED(cuCtxGetExecAffinity, (Affinity * affinity, int type), ctx_get_exec_affinity(affinity, type))

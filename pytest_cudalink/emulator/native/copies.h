@@ -1,0 +1,18 @@
+/* Copying and filling memory, for the functions that do it and for the graphs that do it later. */
+#ifndef CUDALINK_COPIES_H
+#define CUDALINK_COPIES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi.h"
+
+/* Checks a box, or copies it too. */
+CUresult cl_check_box(const Box *box);
+CUresult cl_copy_box(const Box *box);
+/* Checks rows of values of `width` bytes, `pitch` bytes apart, or fills them too. */
+CUresult cl_check_fill(CUdeviceptr to, size_t width, size_t pitch, size_t count, size_t rows);
+CUresult cl_fill(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, size_t count, size_t rows);
+
+#endif

@@ -1,0 +1,152 @@
+/* Settings of core dumps: of the process, and of a context. No dump is ever made, as no kernel fails. */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "calls.h"
+#include "contexts.h"
+
+enum { PATH_ROOM = 1024 };
+/* CUcoredumpSettings */
+enum { ON_EXCEPTION = 1, TRIGGER_HOST, LIGHTWEIGHT, USER_TRIGGER, DUMP_FILE, PIPE, GENERATION_FLAGS, SETTINGS_END };
+enum { LIGHTWEIGHT_FLAGS = 0x0f, KNOWN_FLAGS = 0x3f };
+
+typedef struct {
+  bool numbers[SETTINGS_END]; /* those that are true or false */
+  char file[PATH_ROOM], pipe[PATH_ROOM];
+  unsigned flags;
+} Settings;
+
+typedef struct OfContext OfContext;
+struct OfContext {
+  OfContext *next;
+  const Context *context;
+  Settings settings;
+};
+
+static Settings global;
+static bool global_started;
+static OfContext *of_contexts;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all settings */
+
+/* A thread may hold a lock while another one forks; in the child no thread would release it. */
+static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
+
+static void drop_settings_of(const Context *context) {
+  pthread_mutex_lock(&lock);
+  for (OfContext **link = &of_contexts; *link;) {
+    OfContext *one = *link;
+    if (one->context == context) {
+      *link = one->next;
+      free(one);
+    } else link = &one->next;
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+__attribute__((constructor)) static void start(void) {
+  pthread_atfork(NULL, NULL, unlock_in_child);
+  cl_on_context_death(drop_settings_of);
+}
+
+/* The settings of the process, with their defaults at first. Under the lock. */
+static Settings *of_process(void) {
+  char host[256] = "localhost";
+  if (global_started) return &global;
+  gethostname(host, sizeof host - 1);
+  global.numbers[TRIGGER_HOST] = true;
+  snprintf(global.file, sizeof global.file, "core.cuda.%s.%d", host, (int)getpid());
+  snprintf(global.pipe, sizeof global.pipe, "corepipe.cuda.%s.%d", host, (int)getpid());
+  global_started = true;
+  return &global;
+}
+
+/* Those of a context begin as those of the process. Under the lock; NULL if memory is out. */
+static Settings *of_context(const Context *context) {
+  for (OfContext *one = of_contexts; one; one = one->next)
+    if (one->context == context) return &one->settings;
+  OfContext *made = malloc(sizeof *made);
+  if (!made) return NULL;
+  *made = (OfContext){of_contexts, context, *of_process()};
+  of_contexts = made;
+  return &made->settings;
+}
+
+static char *path_of(Settings *settings, int setting) {
+  return setting == DUMP_FILE ? settings->file : setting == PIPE ? settings->pipe : NULL;
+}
+
+/* Where a setting is, and its size; of a path the size is that of its text with the NUL. */
+static void *place(Settings *settings, int setting, size_t *size) {
+  char *path = path_of(settings, setting);
+  *size = path ? strlen(path) + 1 : setting == GENERATION_FLAGS ? sizeof settings->flags : sizeof *settings->numbers;
+  return path ? path : setting == GENERATION_FLAGS ? (void *)&settings->flags : &settings->numbers[setting];
+}
+
+static CUresult read_setting(Settings *settings, int setting, void *value, size_t *size) {
+  size_t needed;
+  const void *from = place(settings, setting, &needed);
+  if (value && *size < needed) return CUDA_ERROR_INVALID_VALUE;
+  if (value) memcpy(value, from, needed);
+  *size = path_of(settings, setting) && !value ? PATH_ROOM : needed;
+  return CUDA_SUCCESS;
+}
+
+static CUresult write_setting(Settings *settings, int setting, const void *value, size_t size) {
+  size_t needed;
+  void *to = place(settings, setting, &needed);
+  if (path_of(settings, setting)) {
+    if (!size || size > PATH_ROOM) return CUDA_ERROR_INVALID_VALUE;
+    snprintf(to, PATH_ROOM, "%.*s", (int)size, (const char *)value);
+    return CUDA_SUCCESS;
+  }
+  if (size < needed) return CUDA_ERROR_INVALID_VALUE;
+  if (setting != GENERATION_FLAGS) {
+    settings->numbers[setting] = *(const unsigned char *)value;
+    if (setting == LIGHTWEIGHT) settings->flags = settings->numbers[setting] ? LIGHTWEIGHT_FLAGS : 0;
+    return CUDA_SUCCESS;
+  }
+  unsigned flags;
+  memcpy(&flags, value, sizeof flags);
+  if (flags & ~(unsigned)KNOWN_FLAGS) return CUDA_ERROR_INVALID_VALUE;
+  settings->flags = flags;
+  return CUDA_SUCCESS;
+}
+
+typedef struct {
+  int setting;
+  void *value;
+  size_t *size;
+  bool whole_process, write;
+} Access;
+
+static CUresult use(const Access *access) {
+  CUresult result = CUDA_SUCCESS;
+  bool known = access->setting >= ON_EXCEPTION && access->setting < SETTINGS_END;
+  if (!access->size || !known || (access->write && !access->value)) return CUDA_ERROR_INVALID_VALUE;
+  const Context *context = access->whole_process ? NULL : cl_context(&result);
+  if (result) return result;
+  /* the pipe is opened when the process starts to use the driver */
+  if (access->write && !access->whole_process && access->setting == PIPE) return CUDA_ERROR_NOT_PERMITTED;
+  pthread_mutex_lock(&lock);
+  Settings *settings = context ? of_context(context) : of_process();
+  if (!settings) result = CUDA_ERROR_OUT_OF_MEMORY;
+  else if (access->write) result = write_setting(settings, access->setting, access->value, *access->size);
+  else result = read_setting(settings, access->setting, access->value, access->size);
+  pthread_mutex_unlock(&lock);
+  return result;
+}
+
+EXPORTED(cuCoredumpGetAttribute, (int setting, void *value, size_t *size),
+         use(&(Access){setting, value, size, false, false}))
+EXPORTED(cuCoredumpSetAttribute, (int setting, void *value, size_t *size),
+         use(&(Access){setting, value, size, false, true}))
+/* Those of the process are there before cuInit, too. */
+EXPORTED_ANY_TIME(cuCoredumpGetAttributeGlobal, (int setting, void *value, size_t *size),
+                  use(&(Access){setting, value, size, true, false}))
+EXPORTED_ANY_TIME(cuCoredumpSetAttributeGlobal, (int setting, void *value, size_t *size),
+                  use(&(Access){setting, value, size, true, true}))

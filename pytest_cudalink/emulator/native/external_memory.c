@@ -1,0 +1,211 @@
+/* Memory and semaphores of graphics libraries: files that can be mapped, and counters. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "calls.h"
+#include "contexts.h"
+#include "handles.h"
+#include "memory.h"
+#include "shared_memory.h"
+#include "streams.h"
+
+/* CUexternalMemoryHandleType, CUexternalSemaphoreHandleType: those that exist on Linux */
+enum { OPAQUE_FILE = 1, NVSCI_BUFFER = 8, DMA_BUFFER = 9, LAST_MEMORY_TYPE = 9 };
+enum { TIMELINE_FILE = 9, LAST_SEMAPHORE_TYPE = 10 };
+
+/* CUDA_EXTERNAL_MEMORY_HANDLE_DESC */
+typedef struct {
+  int type;
+  union {
+    int file;
+    void *win32[2];
+  } handle;
+  unsigned long long size;
+  unsigned flags;
+  unsigned reserved[16];
+} MemoryDescription;
+_Static_assert(sizeof(MemoryDescription) == 104, "CUDA_EXTERNAL_MEMORY_HANDLE_DESC");
+
+/* CUDA_EXTERNAL_MEMORY_BUFFER_DESC */
+typedef struct {
+  unsigned long long offset, size;
+  unsigned flags;
+  unsigned reserved[16];
+} BufferDescription;
+_Static_assert(sizeof(BufferDescription) == 88, "CUDA_EXTERNAL_MEMORY_BUFFER_DESC");
+
+typedef struct {
+  int file;
+  unsigned long long size;
+} ExternalMemory;
+
+static CUresult import_memory(EventLine *line, ExternalMemory **out, const MemoryDescription *description) {
+  struct stat known;
+  if (!out || !description) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state = cl_check_context();
+  if (state) return state;
+  int type = description->type;
+  if (type < OPAQUE_FILE || type > LAST_MEMORY_TYPE || !description->size) return CUDA_ERROR_INVALID_VALUE;
+  if (type != OPAQUE_FILE && type != DMA_BUFFER)
+    return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "external memory is emulated for files only");
+  if (fstat(description->handle.file, &known)) return CUDA_ERROR_INVALID_VALUE;
+  ExternalMemory *memory = calloc(1, sizeof *memory);
+  if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
+  *memory = (ExternalMemory){description->handle.file, description->size}; /* the file is the driver's from now on */
+  if (!cl_handle_add(memory, HANDLE_EXTERNAL_MEMORY)) {
+    free(memory);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *out = memory;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuImportExternalMemory, (ExternalMemory * *out, const MemoryDescription *description),
+         import_memory(line, out, description))
+
+static CUresult map_buffer(CUdeviceptr *out, const ExternalMemory *memory, const BufferDescription *description) {
+  if (!out || !description) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_handle_is(memory, HANDLE_EXTERNAL_MEMORY)) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (state) return state;
+  unsigned long long end;
+  if (description->flags || !description->size ||
+      __builtin_add_overflow(description->offset, description->size, &end) || end > memory->size)
+    return CUDA_ERROR_INVALID_VALUE;
+  size_t before = description->offset & (cl_page_size() - 1), size = description->size + before;
+  uintptr_t pages = cl_file_map(memory->file, description->offset - before, size, 0);
+  if (!pages) return CUDA_ERROR_INVALID_VALUE;
+  Block block = {
+      .start = pages + before,
+      .size = description->size,
+      .origin = FROM_EXTERNAL,
+      .device = context->device,
+      .context = context,
+      .pages = pages,
+      .pages_size = size,
+  };
+  state = cl_block_enter(&block);
+  if (state) cl_block_free(&block);
+  else *out = block.start;
+  return state;
+}
+EXPORTED(cuExternalMemoryGetMappedBuffer,
+         (CUdeviceptr *out, ExternalMemory *memory, const BufferDescription *description),
+         map_buffer(out, memory, description))
+
+static CUresult map_array(EventLine *line, const void *out, const void *memory, const void *description) {
+  if (!out || !description) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_handle_is(memory, HANDLE_EXTERNAL_MEMORY)) return CUDA_ERROR_INVALID_HANDLE;
+  return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "arrays of external memory are not emulated");
+}
+EXPORTED(cuExternalMemoryGetMappedMipmappedArray, (void **out, void *memory, const void *description),
+         map_array(line, out, memory, description))
+
+static CUresult destroy_memory(ExternalMemory *memory) {
+  if (!cl_handle_remove(memory, HANDLE_EXTERNAL_MEMORY)) return CUDA_ERROR_INVALID_HANDLE;
+  close(memory->file);
+  free(memory);
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuDestroyExternalMemory, (ExternalMemory * memory), destroy_memory(memory))
+
+/* -- semaphores -- */
+
+/* CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC */
+typedef struct {
+  int type;
+  union {
+    int file;
+    void *win32[2];
+  } handle;
+  unsigned flags;
+  unsigned reserved[16];
+} SemaphoreDescription;
+_Static_assert(sizeof(SemaphoreDescription) == 96, "CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC");
+
+/* CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS and CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS: only the value counts here. */
+typedef struct {
+  unsigned long long value;
+  unsigned long long others[8];
+  unsigned flags;
+  unsigned reserved[16];
+} SemaphoreParameters;
+_Static_assert(sizeof(SemaphoreParameters) == 144, "CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS");
+
+typedef struct {
+  int file;
+  bool timeline;
+  unsigned long long value; /* of one without a timeline: 1 when it was signaled and not waited for */
+} Semaphore;
+
+static CUresult import_semaphore(EventLine *line, Semaphore **out, const SemaphoreDescription *description) {
+  struct stat known;
+  if (!out || !description) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state = cl_check_context();
+  if (state) return state;
+  int type = description->type;
+  if (type < OPAQUE_FILE || type > LAST_SEMAPHORE_TYPE) return CUDA_ERROR_INVALID_VALUE;
+  if (type != OPAQUE_FILE && type != TIMELINE_FILE)
+    return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "external semaphores are emulated for files only");
+  if (fstat(description->handle.file, &known)) return CUDA_ERROR_INVALID_VALUE;
+  Semaphore *semaphore = calloc(1, sizeof *semaphore);
+  if (!semaphore) return CUDA_ERROR_OUT_OF_MEMORY;
+  *semaphore = (Semaphore){.file = description->handle.file, .timeline = type == TIMELINE_FILE};
+  if (!cl_handle_add(semaphore, HANDLE_EXTERNAL_SEMAPHORE)) {
+    free(semaphore);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *out = semaphore;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuImportExternalSemaphore, (Semaphore * *out, const SemaphoreDescription *description),
+         import_semaphore(line, out, description))
+
+static CUresult check_semaphores(Semaphore *const *list, const SemaphoreParameters *parameters, unsigned count,
+                                 const void *stream) {
+  if (!list || !parameters) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state = cl_check_context();
+  if (state) return state;
+  if (cl_check_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  for (unsigned at = 0; at < count; at++)
+    if (!cl_handle_is(list[at], HANDLE_EXTERNAL_SEMAPHORE)) return CUDA_ERROR_INVALID_HANDLE;
+  return CUDA_SUCCESS;
+}
+
+static CUresult signal_semaphores(Semaphore *const *list, const SemaphoreParameters *parameters, unsigned count,
+                                  const void *stream) {
+  CUresult result = check_semaphores(list, parameters, count, stream);
+  for (unsigned at = 0; at < count && !result; at++)
+    __atomic_store_n(&list[at]->value, list[at]->timeline ? parameters[at].value : 1, __ATOMIC_RELEASE);
+  return result;
+}
+EXPORTED(cuSignalExternalSemaphoresAsync,
+         (Semaphore *const *list, const SemaphoreParameters *parameters, unsigned count, void *stream),
+         signal_semaphores(list, parameters, count, stream))
+
+/* Work is done in order and at once: what was not signaled yet would never be. */
+static CUresult wait_semaphores(EventLine *line, Semaphore *const *list, const SemaphoreParameters *parameters,
+                                unsigned count, const void *stream) {
+  CUresult result = check_semaphores(list, parameters, count, stream);
+  for (unsigned at = 0; at < count && !result; at++) {
+    unsigned long long value = __atomic_load_n(&list[at]->value, __ATOMIC_ACQUIRE);
+    if (value < (list[at]->timeline ? parameters[at].value : 1))
+      return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "waits for a semaphore that only another library can signal");
+    if (!list[at]->timeline) __atomic_store_n(&list[at]->value, 0, __ATOMIC_RELEASE);
+  }
+  return result;
+}
+EXPORTED(cuWaitExternalSemaphoresAsync,
+         (Semaphore *const *list, const SemaphoreParameters *parameters, unsigned count, void *stream),
+         wait_semaphores(line, list, parameters, count, stream))
+
+static CUresult destroy_semaphore(Semaphore *semaphore) {
+  if (!cl_handle_remove(semaphore, HANDLE_EXTERNAL_SEMAPHORE)) return CUDA_ERROR_INVALID_HANDLE;
+  close(semaphore->file);
+  free(semaphore);
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuDestroyExternalSemaphore, (Semaphore * semaphore), destroy_semaphore(semaphore))

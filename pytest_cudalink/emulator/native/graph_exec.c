@@ -1,0 +1,370 @@
+/* Executable graphs: making, updating, destroying them. */
+#include "graph_exec.h"
+
+#include <stdlib.h>
+
+#include "calls.h"
+#include "contexts.h"
+#include "graph_nodes.h"
+#include "graph_rules.h"
+#include "handles.h"
+#include "streams.h"
+
+Executable *cl_executable(const void *handle) {
+  return cl_handle_is(handle, HANDLE_GRAPH_EXEC) ? (Executable *)(uintptr_t)handle : NULL;
+}
+
+/* -- making -- */
+
+enum { DONE, FAILED, INVALID_STRUCTURE, OPERATION_NOT_SUPPORTED, SEVERAL_CONTEXTS, HANDLE_UNUSED };
+
+/* CUDA_GRAPH_INSTANTIATE_PARAMS */
+typedef struct {
+  uint64_t flags;
+  void *stream;
+  Node *failed;
+  int result;
+} Instantiation;
+_Static_assert(sizeof(Instantiation) == 32, "CUDA_GRAPH_INSTANTIATE_PARAMS");
+
+static bool runs_on_device(int type) {
+  return type == NODE_KERNEL || type == NODE_COPY || type == NODE_FILL || type == NODE_CHILD;
+}
+
+/* Checks a graph and those within it. */
+static CUresult check(const Graph *graph, Instantiation *how) {
+  how->result = INVALID_STRUCTURE;
+  Node **order = malloc((graph->count + 1) * sizeof *order);
+  if (!order) return CUDA_ERROR_OUT_OF_MEMORY;
+  how->failed = cl_graph_sort(graph, order);
+  free(order);
+  if (how->failed) return CUDA_ERROR_INVALID_VALUE;
+  for (const Conditional *one = graph->conditionals; one; one = one->next)
+    if (!one->node) {
+      how->result = HANDLE_UNUSED;
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  how->result = DONE;
+  CUresult result = CUDA_SUCCESS;
+  for (size_t at = 0; at < graph->count && !result; at++) {
+    Node *node = graph->nodes[at];
+    const NodeParameters *parameters = &node->parameters;
+    if (how->flags & DEVICE_LAUNCH && !runs_on_device(parameters->type)) {
+      how->result = OPERATION_NOT_SUPPORTED;
+      how->failed = node;
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (parameters->type == NODE_CHILD) result = check(parameters->child.graph, how);
+    for (unsigned body = 0; parameters->type == NODE_CONDITIONAL && body < parameters->conditional.size; body++)
+      if (!result) result = check(parameters->conditional.bodies[body], how);
+  }
+  return result;
+}
+
+/* Of some graphs there may be one executable at a time. */
+static bool is_single(const Graph *graph) {
+  return cl_graph_has(graph, NODE_ALLOCATE) || cl_graph_has(graph, NODE_FREE) || cl_graph_has(graph, NODE_CONDITIONAL);
+}
+
+static uint64_t last_executable;
+
+static CUresult make(Executable **out, Graph *graph, const Instantiation *how) {
+  Executable *made = calloc(1, sizeof *made);
+  Graph *copy = made ? cl_graph_copy(graph, true) : NULL;
+  if (!copy || !cl_handle_add(made, HANDLE_GRAPH_EXEC)) {
+    cl_graph_free(copy);
+    free(made);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *made = (Executable){.graph = copy, .flags = how->flags & ~(uint64_t)UPLOAD, .source_id = graph->id};
+  made->source = graph;
+  made->id = ++last_executable;
+  graph->executables++;
+  *out = made;
+  return CUDA_SUCCESS;
+}
+
+static CUresult instantiate(Executable **out, void *handle, Instantiation *how, uint64_t allowed) {
+  Graph *graph = cl_graph(handle);
+  how->failed = NULL;
+  how->result = FAILED;
+  bool both = how->flags & AUTO_FREE && how->flags & DEVICE_LAUNCH;
+  if (!out || !graph || how->flags & ~allowed || both) return CUDA_ERROR_INVALID_VALUE;
+  if (graph->capture || graph->owner) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = check(graph, how);
+  if (result) return result;
+  how->result = FAILED;
+  if (graph->executables && is_single(graph)) return CUDA_ERROR_INVALID_VALUE;
+  if (how->flags & DEVICE_LAUNCH && !graph->count) return CUDA_ERROR_INVALID_VALUE;
+  result = make(out, graph, how);
+  if (!result) how->result = DONE;
+  return result;
+}
+
+enum { PLAIN_FLAGS = AUTO_FREE | DEVICE_LAUNCH | USE_NODE_PRIORITY, ALL_FLAGS = PLAIN_FLAGS | UPLOAD };
+
+static CUresult instantiate_in_context(EventLine *line, Executable **out, void *graph, Instantiation *how,
+                                       uint64_t allowed) {
+  if (!out || !graph || !how) return CUDA_ERROR_INVALID_VALUE;
+  cl_event_uint(line, "flags", how->flags);
+  CUresult result = cl_check_context();
+  return result ? result : LOCKED(instantiate(out, graph, how, allowed));
+}
+EXPORTED(cuGraphInstantiateWithFlags, (Executable * *out, Graph *graph, uint64_t flags),
+         instantiate_in_context(line, out, graph, &(Instantiation){.flags = flags}, PLAIN_FLAGS))
+EXPORTED(cuGraphInstantiateWithParams, (Executable * *out, Graph *graph, Instantiation *how),
+         instantiate_in_context(line, out, graph, how, ALL_FLAGS))
+
+/* The functions of before 11.4, which say in words what failed. */
+static CUresult instantiate_in_words(EventLine *line, Executable **out, void *graph, Node **failed, char *words,
+                                     size_t room) {
+  Instantiation how = {0};
+  CUresult result = instantiate_in_context(line, out, graph, &how, PLAIN_FLAGS);
+  if (words && room) words[0] = 0;
+  if (failed) *failed = how.failed;
+  return result;
+}
+EXPORTED(cuGraphInstantiate, (Executable * *out, Graph *graph, Node **failed, char *words, size_t room),
+         instantiate_in_words(line, out, graph, failed, words, room))
+EXPORTED(cuGraphInstantiate_v2, (Executable * *out, Graph *graph, Node **failed, char *words, size_t room),
+         instantiate_in_words(line, out, graph, failed, words, room))
+
+/* -- destroying -- */
+
+void cl_executable_leave(Executable *executable) {
+  if (executable->running || !executable->dead) return;
+  const Graph *source = cl_graph(executable->source);
+  if (source && source->id == executable->source_id) executable->source->executables--;
+  cl_graph_free(executable->graph);
+  free(executable);
+}
+
+static CUresult destroy(void *handle) {
+  Executable *executable = cl_executable(handle);
+  if (!executable) return CUDA_ERROR_INVALID_VALUE;
+  cl_handle_remove(executable, HANDLE_GRAPH_EXEC);
+  executable->dead = true;
+  cl_executable_leave(executable);
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuGraphExecDestroy, (Executable * executable), LOCKED(destroy(executable)))
+
+static CUresult get_flags(void *handle, uint64_t *flags) {
+  const Executable *executable = cl_executable(handle);
+  if (!executable || !flags) return CUDA_ERROR_INVALID_VALUE;
+  *flags = executable->flags;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuGraphExecGetFlags, (Executable * executable, uint64_t *flags), LOCKED(get_flags(executable, flags)))
+
+static CUresult get_id(void *handle, unsigned *id) {
+  const Executable *executable = cl_executable(handle);
+  if (!executable || !id) return CUDA_ERROR_INVALID_VALUE;
+  *id = (unsigned)executable->id;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuGraphExecGetId, (Executable * executable, unsigned *id), LOCKED(get_id(executable, id)))
+
+/* -- updating as a whole -- */
+
+/* CUgraphExecUpdateResult */
+enum { UPDATED, FAILED_UPDATE, TOPOLOGY_CHANGED, TYPE_CHANGED, PARAMETERS_CHANGED = 5 };
+
+/* CUgraphExecUpdateResultInfo */
+typedef struct {
+  int result;
+  Node *node, *from;
+} UpdateResult;
+_Static_assert(sizeof(UpdateResult) == 24, "CUgraphExecUpdateResultInfo");
+
+static bool differs(UpdateResult *how, int result, Node *node, Node *from) {
+  *how = (UpdateResult){result, node, from};
+  return true;
+}
+
+/* The dependency of a node, by number; NULL behind the last. */
+static Node *dependency(const Graph *graph, const Node *node, size_t number) {
+  for (size_t at = 0; at < graph->edge_count; at++)
+    if (graph->edges[at].to == node && !number--) return graph->edges[at].from;
+  return NULL;
+}
+
+/* Whether a graph differs from an executable one in more than parameters that may change; nodes are paired in the order
+   of their making. */
+static bool graphs_differ(const Graph *old, const Graph *fresh, UpdateResult *how) {
+  if (old->count != fresh->count) return differs(how, TOPOLOGY_CHANGED, NULL, NULL);
+  for (size_t at = 0; at < old->count; at++) old->nodes[at]->mark = fresh->nodes[at]->mark = at;
+  for (size_t at = 0; at < old->count; at++) {
+    Node *was = old->nodes[at], *is = fresh->nodes[at], *before, *now;
+    if (was->parameters.type != is->parameters.type) return differs(how, TYPE_CHANGED, is, NULL);
+    for (size_t number = 0;; number++) {
+      before = dependency(old, was, number);
+      now = dependency(fresh, is, number);
+      if (!before && !now) break;
+      if (!before || !now) return differs(how, TOPOLOGY_CHANGED, is, NULL);
+      if (before->mark != now->mark) return differs(how, TOPOLOGY_CHANGED, is, now);
+    }
+  }
+  for (size_t at = 0; at < old->count; at++) {
+    const NodeParameters *was = &old->nodes[at]->parameters, *is = &fresh->nodes[at]->parameters;
+    if (!cl_parameters_may_become(was, is, false)) return differs(how, PARAMETERS_CHANGED, fresh->nodes[at], NULL);
+    if (was->type == NODE_CHILD && graphs_differ(was->child.graph, is->child.graph, how)) return true;
+    for (unsigned body = 0; was->type == NODE_CONDITIONAL && body < was->conditional.size; body++)
+      if (graphs_differ(was->conditional.bodies[body], is->conditional.bodies[body], how)) return true;
+  }
+  return false;
+}
+
+/* Exchanges the parameters of two graphs of one shape. */
+static void exchange(Graph *old, Graph *fresh) {
+  for (size_t at = 0; at < old->count; at++) {
+    Node *was = old->nodes[at], *is = fresh->nodes[at];
+    NodeParameters kept = was->parameters;
+    if (kept.type == NODE_CHILD) {
+      exchange(kept.child.graph, is->parameters.child.graph);
+      continue;
+    }
+    if (kept.type == NODE_CONDITIONAL) {
+      for (unsigned body = 0; body < kept.conditional.size; body++)
+        exchange(kept.conditional.bodies[body], is->parameters.conditional.bodies[body]);
+      const Conditional *from = (const Conditional *)(uintptr_t)is->parameters.conditional.handle;
+      Conditional *to = (Conditional *)(uintptr_t)kept.conditional.handle;
+      to->value = from->value;
+      to->flags = from->flags;
+      continue;
+    }
+    was->parameters = is->parameters;
+    is->parameters = kept;
+  }
+  UserReference *users = old->users;
+  old->users = fresh->users;
+  fresh->users = users;
+}
+
+static CUresult update(void *handle, void *graph_handle, UpdateResult *how) {
+  const Executable *executable = cl_executable(handle);
+  Graph *graph = cl_graph(graph_handle);
+  if (!how) return CUDA_ERROR_INVALID_VALUE;
+  *how = (UpdateResult){.result = FAILED_UPDATE};
+  if (!executable || !graph || graph->owner) return CUDA_ERROR_INVALID_VALUE;
+  if (graphs_differ(executable->graph, graph, how)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  Graph *copy = cl_graph_copy(graph, true);
+  if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
+  exchange(executable->graph, copy);
+  cl_graph_free(copy);
+  how->result = UPDATED;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuGraphExecUpdate_v2, (Executable * executable, Graph *graph, UpdateResult *how),
+         LOCKED(update(executable, graph, how)))
+
+static CUresult update_v1(void *executable, void *graph, Node **failed, int *result) {
+  if (!result) return CUDA_ERROR_INVALID_VALUE;
+  UpdateResult how;
+  CUresult answer = LOCKED(update(executable, graph, &how));
+  if (failed) *failed = how.node;
+  *result = how.result;
+  return answer;
+}
+EXPORTED(cuGraphExecUpdate, (Executable * executable, Graph *graph, Node **failed, int *result),
+         update_v1(executable, graph, failed, result))
+
+/* -- updating one node -- */
+
+/* The node of an executable graph that stands for one of a caller's graph. */
+static Node *stand_in(void *handle, void *node_handle) {
+  const Executable *executable = cl_executable(handle);
+  const Node *node = cl_node(node_handle);
+  return executable && node ? cl_node_like(executable->graph, node->id, true) : NULL;
+}
+
+static CUresult put(void *executable, void *handle, NodeParameters *parameters) {
+  Node *node = stand_in(executable, handle);
+  if (!node || node->parameters.type != parameters->type) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = cl_parameters_check_handles(parameters);
+  if (result) return result;
+  if (!cl_parameters_may_become(&node->parameters, parameters, true)) return CUDA_ERROR_INVALID_VALUE;
+  cl_parameters_free(&node->parameters);
+  node->parameters = *parameters;
+  return CUDA_SUCCESS;
+}
+
+/* A child takes the parameters of a graph of the same shape. */
+static CUresult put_child(void *executable, void *handle, void *child) {
+  const Node *node = stand_in(executable, handle);
+  const Graph *fresh = cl_graph(child);
+  UpdateResult how;
+  if (!node || !fresh || node->parameters.type != NODE_CHILD) return CUDA_ERROR_INVALID_VALUE;
+  if (graphs_differ(node->parameters.child.graph, fresh, &how)) return CUDA_ERROR_INVALID_VALUE;
+  Graph *copy = cl_graph_copy(fresh, true);
+  if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
+  exchange(node->parameters.child.graph, copy);
+  cl_graph_free(copy);
+  return CUDA_SUCCESS;
+}
+
+static CUresult type_of(void *executable, void *handle, int *type) {
+  const Node *node = stand_in(executable, handle);
+  if (node) *type = node->parameters.type;
+  return node ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult change(void *executable, void *node, NodeParameters parameters) {
+  int type = -1;
+  CUresult result = LOCKED(type_of(executable, node, &type));
+  if (result || type != parameters.type) return CUDA_ERROR_INVALID_VALUE;
+  if (type == NODE_CHILD) return LOCKED(put_child(executable, node, parameters.child.graph));
+  if (type == NODE_ALLOCATE || type == NODE_FREE || type == NODE_CONDITIONAL) return CUDA_ERROR_NOT_SUPPORTED;
+  result = cl_parameters_prepare(&parameters);
+  if (result) return result;
+  result = LOCKED(put(executable, node, &parameters));
+  if (result) cl_parameters_free(&parameters);
+  return result;
+}
+
+static CUresult set(void *executable, void *node, int type, const void *given, size_t size) {
+  return given ? change(executable, node, cl_node_parameters(type, given, size)) : CUDA_ERROR_INVALID_VALUE;
+}
+#define SETTER(name, type, size) \
+  EXPORTED(name, (Executable * executable, Node * node, const void *given), set(executable, node, type, given, size))
+SETTER(cuGraphExecKernelNodeSetParams, NODE_KERNEL, KERNEL_NODE_V1)
+SETTER(cuGraphExecKernelNodeSetParams_v2, NODE_KERNEL, sizeof(KernelNode))
+SETTER(cuGraphExecHostNodeSetParams, NODE_HOST, sizeof(HostNode))
+SETTER(cuGraphExecExternalSemaphoresSignalNodeSetParams, NODE_SIGNAL_SEMAPHORES, sizeof(SemaphoreNode))
+SETTER(cuGraphExecExternalSemaphoresWaitNodeSetParams, NODE_WAIT_SEMAPHORES, sizeof(SemaphoreNode))
+SETTER(cuGraphExecBatchMemOpNodeSetParams, NODE_MEMORY_OPERATIONS, sizeof(OperationsNode))
+EXPORTED(cuGraphExecEventRecordNodeSetEvent, (Executable * executable, Node *node, Event *event),
+         set(executable, node, NODE_RECORD, &event, sizeof event))
+EXPORTED(cuGraphExecEventWaitNodeSetEvent, (Executable * executable, Node *node, Event *event),
+         set(executable, node, NODE_WAIT, &event, sizeof event))
+EXPORTED(cuGraphExecChildGraphNodeSetParams, (Executable * executable, Node *node, Graph *child),
+         set(executable, node, NODE_CHILD, &child, sizeof child))
+EXPORTED(cuGraphExecMemcpyNodeSetParams, (Executable * executable, Node *node, const Box *box, Context *context),
+         box ? change(executable, node, cl_copy_parameters(box, context)) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED(cuGraphExecMemsetNodeSetParams, (Executable * executable, Node *node, const void *given, Context *context),
+         given ? change(executable, node, cl_fill_parameters(given, context)) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED(cuGraphExecNodeSetParams, (Executable * executable, Node *node, NodeParameters *given),
+         given ? change(executable, node, *given) : CUDA_ERROR_INVALID_VALUE)
+
+static bool can_be_disabled(const Node *node) {
+  int type = node ? node->parameters.type : NODE_EMPTY;
+  return type == NODE_KERNEL || type == NODE_COPY || type == NODE_FILL;
+}
+
+static CUresult set_enabled(void *executable, void *handle, unsigned enabled) {
+  Node *node = stand_in(executable, handle);
+  if (!can_be_disabled(node)) return CUDA_ERROR_INVALID_VALUE;
+  node->disabled = !enabled;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuGraphNodeSetEnabled, (Executable * executable, Node *node, unsigned enabled),
+         LOCKED(set_enabled(executable, node, enabled)))
+
+static CUresult get_enabled(void *executable, void *handle, unsigned *enabled) {
+  const Node *node = stand_in(executable, handle);
+  if (!enabled || !can_be_disabled(node)) return CUDA_ERROR_INVALID_VALUE;
+  *enabled = !node->disabled;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuGraphNodeGetEnabled, (Executable * executable, Node *node, unsigned *enabled),
+         LOCKED(get_enabled(executable, node, enabled)))

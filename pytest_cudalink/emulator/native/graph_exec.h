@@ -1,0 +1,25 @@
+/* Executable graphs: copies of graphs as they were when they were made. */
+#ifndef CUDALINK_GRAPH_EXEC_H
+#define CUDALINK_GRAPH_EXEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "abi.h"
+#include "graphs.h"
+
+enum { AUTO_FREE = 1, UPLOAD = 2, DEVICE_LAUNCH = 4, USE_NODE_PRIORITY = 8 }; /* CUgraphInstantiate_flags */
+
+typedef struct {
+  Graph *graph; /* hidden */
+  uint64_t flags, source_id, id;
+  Graph *source;    /* that it was made of, if it is still alive */
+  unsigned running; /* launches that call the host at the moment */
+  bool dead;        /* destroyed meanwhile */
+} Executable;
+
+/* Under the lock of the streams. */
+Executable *cl_executable(const void *handle);
+void cl_executable_leave(Executable *executable);
+
+#endif

@@ -1,0 +1,191 @@
+/* Memory that graphs allocate and free. */
+#include "graph_memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "calls.h"
+#include "capture.h"
+#include "config.h"
+#include "devices.h"
+#include "memory.h"
+
+static GraphMemory *all; /* under the lock of the streams */
+
+/* What a device has in use by graphs, and has in reserve for them. */
+typedef struct {
+  uint64_t now, most;
+} Gauge;
+static struct {
+  Gauge used, reserved;
+} gauges[DEVICES_MAX];
+
+enum { RESERVE = 32 << 20 }; /* reserves grow by such blocks */
+
+static void raise(Gauge *gauge, uint64_t now) {
+  gauge->now = now;
+  if (gauge->most < now) gauge->most = now;
+}
+
+static uint64_t in_reserve(uint64_t used) { return (used + RESERVE - 1) / RESERVE * RESERVE; }
+
+/* Memory that was freed stays with the graphs until it is trimmed. */
+static void disown(GraphMemory *memory) {
+  if (memory->used) gauges[memory->device].used.now -= memory->size;
+  memory->used = false;
+}
+
+static void drop(GraphMemory *memory) {
+  if (memory->live) return; /* its graph is gone, and the caller will free it */
+  for (GraphMemory **at = &all; *at; at = &(*at)->next)
+    if (*at == memory) {
+      *at = memory->next;
+      break;
+    }
+  disown(memory);
+  cl_release(memory->address);
+  free(memory);
+}
+
+GraphMemory *cl_graph_memory_make(size_t size, const PoolProperties *pool, const Graph *owner) {
+  CUdevice device = pool->location.type == AT_DEVICE ? pool->location.id : 0;
+  GraphMemory *memory = calloc(1, sizeof *memory);
+  CUdeviceptr address = memory ? cl_allocate(size) : 0;
+  if (!address) {
+    free(memory);
+    return NULL;
+  }
+  *memory = (GraphMemory){.address = address, .size = size, .device = device, .owner = owner->id, .drop = drop};
+  memory->next = all;
+  return all = memory;
+}
+
+GraphMemory *cl_graph_memory_at(CUdeviceptr address) {
+  GraphMemory *memory = all;
+  while (memory && memory->address != address) memory = memory->next;
+  return memory;
+}
+
+CUresult cl_graph_memory_free_in(GraphMemory *memory, const Graph *graph) {
+  /* freed once in the graph that allocates it, or in others */
+  if (memory->freed_in == memory->owner) return CUDA_ERROR_INVALID_VALUE;
+  if (memory->freed_in && memory->freed_in != graph->id && graph->id == memory->owner) return CUDA_ERROR_INVALID_VALUE;
+  if (memory->freed_in == graph->id) return CUDA_ERROR_INVALID_VALUE;
+  memory->freed_in = graph->id;
+  return CUDA_SUCCESS;
+}
+
+CUresult cl_graph_memory_take(GraphMemory *memory) {
+  if (memory->live) return CUDA_ERROR_INVALID_VALUE;
+  memory->live = true;
+  if (memory->used) return CUDA_SUCCESS;
+  memory->used = true;
+  Gauge *used = &gauges[memory->device].used, *reserved = &gauges[memory->device].reserved;
+  raise(used, used->now + memory->size);
+  if (reserved->now < in_reserve(used->now)) raise(reserved, in_reserve(used->now));
+  return CUDA_SUCCESS;
+}
+
+void cl_graph_memory_give(GraphMemory *memory) {
+  memory->live = false;
+  if (!memory->nodes) drop(memory);
+}
+
+static CUresult released(CUdeviceptr address, bool *found) {
+  GraphMemory *memory = cl_graph_memory_at(address);
+  *found = memory;
+  if (!memory) return CUDA_SUCCESS;
+  if (!memory->live || memory->freed_in == memory->owner) return CUDA_ERROR_INVALID_VALUE;
+  cl_graph_memory_give(memory);
+  return CUDA_SUCCESS;
+}
+
+bool cl_graph_memory_released(CUdeviceptr address, CUresult *result) {
+  bool found;
+  *result = LOCKED(released(address, &found));
+  return found;
+}
+
+/* -- capture -- */
+
+static CUresult capture_allocation(const void *handle, const PoolProperties *pool, size_t size, CUdeviceptr *out) {
+  Stream *stream;
+  CUresult result = cl_stream_ready(handle, &stream);
+  if (result) return result;
+  if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
+  GraphMemory *memory = cl_graph_memory_make(size, pool, stream->capture->graph);
+  if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
+  NodeParameters parameters = {
+      .type = NODE_ALLOCATE,
+      .allocate = {.properties = *pool, .size = size, .address = memory->address},
+  };
+  result = cl_capture_node(stream, &parameters, memory, NULL);
+  if (result && !memory->nodes) drop(memory);
+  if (!result) *out = memory->address;
+  return result;
+}
+
+CUresult cl_capture_allocation(const void *stream, const PoolProperties *pool, size_t size, CUdeviceptr *out) {
+  return LOCKED(capture_allocation(stream, pool, size, out));
+}
+
+static CUresult capture_free(const void *handle, CUdeviceptr address) {
+  Stream *stream;
+  CUresult result = cl_stream_ready(handle, &stream);
+  if (result) return result;
+  if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
+  GraphMemory *memory = cl_graph_memory_at(address);
+  if (!memory) return CUDA_ERROR_INVALID_VALUE;
+  result = cl_graph_memory_free_in(memory, stream->capture->graph);
+  if (result) return result;
+  NodeParameters parameters = {.type = NODE_FREE, .address = address};
+  return cl_capture_node(stream, &parameters, memory, NULL);
+}
+
+CUresult cl_capture_free(const void *stream, CUdeviceptr address) { return LOCKED(capture_free(stream, address)); }
+
+/* -- what there is of it -- */
+
+enum { USED_NOW, USED_MOST, RESERVED_NOW, RESERVED_MOST }; /* CUgraphMem_attribute */
+
+static uint64_t *gauge(CUdevice device, int attribute) {
+  switch (attribute) {
+    case USED_NOW: return &gauges[device].used.now;
+    case USED_MOST: return &gauges[device].used.most;
+    case RESERVED_NOW: return &gauges[device].reserved.now;
+    case RESERVED_MOST: return &gauges[device].reserved.most;
+    default: return NULL;
+  }
+}
+
+static CUresult get_attribute(EventLine *line, CUdevice device, int attribute, uint64_t *value) {
+  if (!cl_is_device(device)) return cl_no_device(line, device);
+  const uint64_t *known = gauge(device, attribute);
+  if (!known || !value) return CUDA_ERROR_INVALID_VALUE;
+  cl_streams_lock();
+  *value = *known;
+  return cl_streams_unlock(CUDA_SUCCESS);
+}
+EXPORTED(cuDeviceGetGraphMemAttribute, (CUdevice device, int attribute, uint64_t *value),
+         get_attribute(line, device, attribute, value))
+
+static CUresult set_attribute(EventLine *line, CUdevice device, int attribute, const uint64_t *value) {
+  if (!cl_is_device(device)) return cl_no_device(line, device);
+  bool settable = attribute == USED_MOST || attribute == RESERVED_MOST;
+  if (!settable || !value || *value) return CUDA_ERROR_INVALID_VALUE;
+  cl_streams_lock();
+  *gauge(device, attribute) = *gauge(device, attribute - 1); /* the mark begins again at what there is now */
+  return cl_streams_unlock(CUDA_SUCCESS);
+}
+EXPORTED(cuDeviceSetGraphMemAttribute, (CUdevice device, int attribute, uint64_t *value),
+         set_attribute(line, device, attribute, value))
+
+static CUresult trim(EventLine *line, CUdevice device) {
+  if (!cl_is_device(device)) return cl_no_device(line, device);
+  cl_streams_lock();
+  for (GraphMemory *memory = all; memory; memory = memory->next)
+    if (memory->device == device && !memory->live) disown(memory);
+  gauges[device].reserved.now = in_reserve(gauges[device].used.now);
+  return cl_streams_unlock(CUDA_SUCCESS);
+}
+EXPORTED(cuDeviceGraphMemTrim, (CUdevice device), trim(line, device))

@@ -1,0 +1,27 @@
+/* Memory that graphs allocate and free: addresses that stay, and what of it is in use. */
+#ifndef CUDALINK_GRAPH_MEMORY_H
+#define CUDALINK_GRAPH_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "abi.h"
+#include "graphs.h"
+
+/* All under the lock of the streams. */
+/* Finds an address for memory of a graph; NULL if memory is out. It is gone with the last node that knows it. */
+GraphMemory *cl_graph_memory_make(size_t size, const PoolProperties *pool, const Graph *owner);
+GraphMemory *cl_graph_memory_at(CUdeviceptr address);
+/* Whether a graph may have a node that frees some memory; notes that it has. */
+CUresult cl_graph_memory_free_in(GraphMemory *memory, const Graph *graph);
+/* What a launch does. */
+CUresult cl_graph_memory_take(GraphMemory *memory);
+void cl_graph_memory_give(GraphMemory *memory);
+/* Frees memory that a graph allocated, for a caller of cuMemFree; false if it is none. Takes the lock. */
+bool cl_graph_memory_released(CUdeviceptr address, CUresult *result);
+
+/* cuMemAllocAsync and cuMemFreeAsync in a captured stream: the operation becomes a node. Take the lock. */
+CUresult cl_capture_allocation(const void *stream, const PoolProperties *pool, size_t size, CUdeviceptr *out);
+CUresult cl_capture_free(const void *stream, CUdeviceptr address);
+
+#endif

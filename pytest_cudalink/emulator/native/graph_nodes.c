@@ -1,0 +1,302 @@
+/* Nodes: adding them, asking for their parameters, changing those. */
+#include "graph_nodes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "calls.h"
+#include "graph_memory.h"
+#include "graph_rules.h"
+#include "graphs.h"
+#include "handles.h"
+
+NodeParameters cl_node_parameters(int type, const void *given, size_t size) {
+  NodeParameters parameters = {.type = type};
+  memcpy(parameters.reserved1, given, size);
+  return parameters;
+}
+
+NodeParameters cl_kernel_parameters(const void *given, size_t size) {
+  return cl_node_parameters(NODE_KERNEL, given, size);
+}
+
+NodeParameters cl_copy_parameters(const Box *box, Context *context) {
+  return (NodeParameters){.type = NODE_COPY, .copy = {.context = context, .box = *box}};
+}
+
+NodeParameters cl_fill_parameters(const void *given, Context *context) {
+  NodeParameters parameters = cl_node_parameters(NODE_FILL, given, FILL_NODE_V1);
+  parameters.fill.context = context;
+  return parameters;
+}
+
+/* -- adding -- */
+
+typedef struct {
+  Node **out;
+  void *graph;
+  Node *const *on;
+  const EdgeData *data;
+  size_t count;
+} Adding;
+
+static bool valid_edge(const Node *from, int to, EdgeData data) {
+  static const uint8_t zeros[sizeof data.reserved];
+  if (data.to_port || memcmp(data.reserved, zeros, sizeof zeros)) return false;
+  if (!data.from_port && !data.type) return true;
+  bool kernels = from->parameters.type == NODE_KERNEL && to == NODE_KERNEL;
+  return data.from_port <= 2 && data.type <= 1 &&
+         (data.type ? kernels && data.from_port : from->parameters.type == NODE_KERNEL);
+}
+
+static CUresult gather(const Adding *adding, const Graph *graph, int type, Dependencies *on) {
+  static const EdgeData plain;
+  if (adding->count && !adding->on) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t at = 0; at < adding->count; at++) {
+    Node *node = cl_node(adding->on[at]);
+    if (!node || node->graph != graph) return CUDA_ERROR_INVALID_VALUE;
+    EdgeData data = adding->data ? adding->data[at] : plain;
+    if (!valid_edge(node, type, data)) return CUDA_ERROR_INVALID_VALUE;
+    if (!cl_dependencies_add(on, node, data)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (on->count != at + 1) return CUDA_ERROR_INVALID_VALUE; /* it was there already */
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult adopt_child(ChildNode *child, Graph *parent) {
+  Graph *graph = cl_graph(child->graph);
+  if (!graph || cl_graph_root(parent) == graph) return CUDA_ERROR_INVALID_VALUE;
+  if (cl_graph_has(graph, NODE_CONDITIONAL)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (child->ownership == CHILD_MOVED) {
+    if (graph->owner || graph->capture || graph->executables) return CUDA_ERROR_INVALID_VALUE;
+    graph->moved = true;
+    return CUDA_SUCCESS;
+  }
+  if (child->ownership != CHILD_CLONED) return CUDA_ERROR_INVALID_VALUE;
+  if (cl_graph_has(graph, NODE_ALLOCATE) || cl_graph_has(graph, NODE_FREE)) return CUDA_ERROR_NOT_SUPPORTED;
+  child->graph = cl_graph_copy(graph, parent->hidden);
+  return child->graph ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult make_bodies(ConditionalNode *conditional, Graph *graph) {
+  if (!cl_handle_is((void *)(uintptr_t)conditional->handle, HANDLE_CONDITIONAL)) return CUDA_ERROR_INVALID_VALUE;
+  const Conditional *condition = (const Conditional *)(uintptr_t)conditional->handle;
+  if (condition->node || cl_graph_root(graph) != cl_graph_root(condition->graph)) return CUDA_ERROR_INVALID_VALUE;
+  conditional->bodies = calloc(conditional->size, sizeof(Graph *));
+  unsigned made = 0;
+  while (conditional->bodies && made < conditional->size && (conditional->bodies[made] = cl_graph_make(false))) made++;
+  if (made == conditional->size) return CUDA_SUCCESS;
+  while (made) cl_graph_free(conditional->bodies[--made]);
+  free(conditional->bodies);
+  conditional->bodies = NULL;
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Gives a node what only the graph knows: a child, bodies, memory. */
+static CUresult complete(NodeParameters *parameters, Graph *graph, GraphMemory **memory) {
+  switch (parameters->type) {
+    case NODE_CHILD: return adopt_child(&parameters->child, graph);
+    case NODE_CONDITIONAL: return make_bodies(&parameters->conditional, graph);
+    case NODE_ALLOCATE:
+      *memory = cl_graph_memory_make(parameters->allocate.size, &parameters->allocate.properties, graph);
+      if (*memory) parameters->allocate.address = (*memory)->address;
+      return *memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    case NODE_FREE:
+      *memory = cl_graph_memory_at(parameters->address);
+      return *memory ? cl_graph_memory_free_in(*memory, graph) : CUDA_ERROR_INVALID_VALUE;
+    default: return cl_parameters_check_handles(parameters);
+  }
+}
+
+static CUresult add_to(Graph *graph, const Adding *adding, NodeParameters *parameters, const Dependencies *on) {
+  GraphMemory *memory = NULL;
+  CUresult result = cl_graph_takes(graph, parameters->type);
+  if (!result) result = complete(parameters, graph, &memory);
+  if (result) return result;
+  Node *node = cl_node_add(graph, parameters, on);
+  if (!node) {
+    if (memory && !memory->nodes) memory->drop(memory);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  node->memory = memory;
+  if (memory) memory->nodes++;
+  if (parameters->type == NODE_CONDITIONAL) ((Conditional *)(uintptr_t)parameters->conditional.handle)->node = node;
+  *adding->out = node;
+  return CUDA_SUCCESS;
+}
+
+static CUresult add_locked(const Adding *adding, NodeParameters *parameters) {
+  Graph *graph = cl_graph(adding->graph);
+  if (!graph) return CUDA_ERROR_INVALID_VALUE;
+  Dependencies on = {0};
+  CUresult result = gather(adding, graph, parameters->type, &on);
+  if (!result) result = add_to(graph, adding, parameters, &on);
+  cl_dependencies_clear(&on);
+  return result;
+}
+
+/* Adds a node; the parameters are completed with what the driver chose. */
+static CUresult add(EventLine *line, Adding adding, NodeParameters *parameters) {
+  if (!adding.out || !adding.graph) return CUDA_ERROR_INVALID_VALUE;
+  cl_event_int(line, "type", parameters->type);
+  CUresult result = cl_parameters_prepare(parameters);
+  if (result) return result;
+  result = LOCKED(add_locked(&adding, parameters));
+  if (result) cl_parameters_free(parameters);
+  return result;
+}
+
+#define ADDING(...) (Node * *out, Graph * graph, Node *const *on, size_t count, ##__VA_ARGS__)
+#define PLAINLY ((Adding){out, graph, on, NULL, count})
+
+/* Adds a node whose parameters are a structure that begins as the one of a node does. */
+static CUresult add_given(EventLine *line, Adding adding, int type, const void *given, size_t size) {
+  if (!given) return CUDA_ERROR_INVALID_VALUE;
+  NodeParameters parameters = cl_node_parameters(type, given, size);
+  return add(line, adding, &parameters);
+}
+EXPORTED(cuGraphAddKernelNode, ADDING(const void *given), add_given(line, PLAINLY, NODE_KERNEL, given, KERNEL_NODE_V1))
+EXPORTED(cuGraphAddKernelNode_v2, ADDING(const void *given),
+         add_given(line, PLAINLY, NODE_KERNEL, given, sizeof(KernelNode)))
+EXPORTED(cuGraphAddHostNode, ADDING(const void *given), add_given(line, PLAINLY, NODE_HOST, given, sizeof(HostNode)))
+EXPORTED(cuGraphAddExternalSemaphoresSignalNode, ADDING(const void *given),
+         add_given(line, PLAINLY, NODE_SIGNAL_SEMAPHORES, given, sizeof(SemaphoreNode)))
+EXPORTED(cuGraphAddExternalSemaphoresWaitNode, ADDING(const void *given),
+         add_given(line, PLAINLY, NODE_WAIT_SEMAPHORES, given, sizeof(SemaphoreNode)))
+EXPORTED(cuGraphAddBatchMemOpNode, ADDING(const void *given),
+         add_given(line, PLAINLY, NODE_MEMORY_OPERATIONS, given, sizeof(OperationsNode)))
+EXPORTED(cuGraphAddEmptyNode, ADDING(), add_given(line, PLAINLY, NODE_EMPTY, "", 0))
+EXPORTED(cuGraphAddEventRecordNode, ADDING(Event *event), add_given(line, PLAINLY, NODE_RECORD, &event, sizeof event))
+EXPORTED(cuGraphAddEventWaitNode, ADDING(Event *event), add_given(line, PLAINLY, NODE_WAIT, &event, sizeof event))
+EXPORTED(cuGraphAddMemFreeNode, ADDING(CUdeviceptr address),
+         add_given(line, PLAINLY, NODE_FREE, &address, sizeof address))
+EXPORTED(cuGraphAddChildGraphNode, ADDING(Graph *child),
+         add_given(line, PLAINLY, NODE_CHILD, &(ChildNode){.graph = child}, sizeof(ChildNode)))
+
+static CUresult add_copy(EventLine *line, Adding adding, const Box *box, Context *context) {
+  if (!box) return CUDA_ERROR_INVALID_VALUE;
+  NodeParameters parameters = cl_copy_parameters(box, context);
+  return add(line, adding, &parameters);
+}
+EXPORTED(cuGraphAddMemcpyNode, ADDING(const Box *box, Context *context), add_copy(line, PLAINLY, box, context))
+
+static CUresult add_fill(EventLine *line, Adding adding, const void *given, Context *context) {
+  if (!given) return CUDA_ERROR_INVALID_VALUE;
+  NodeParameters parameters = cl_fill_parameters(given, context);
+  return add(line, adding, &parameters);
+}
+EXPORTED(cuGraphAddMemsetNode, ADDING(const void *given, Context *context), add_fill(line, PLAINLY, given, context))
+
+static CUresult add_allocation(EventLine *line, Adding adding, AllocateNode *given) {
+  if (!given) return CUDA_ERROR_INVALID_VALUE;
+  NodeParameters parameters = {.type = NODE_ALLOCATE, .allocate = *given};
+  CUresult result = add(line, adding, &parameters);
+  if (!result) given->address = parameters.allocate.address;
+  return result;
+}
+EXPORTED(cuGraphAddMemAllocNode, ADDING(AllocateNode *given), add_allocation(line, PLAINLY, given))
+
+/* Whether everything is zero that a caller must leave so. */
+static bool is_clean(const NodeParameters *parameters) {
+  return !parameters->reserved0[0] && !parameters->reserved0[1] && !parameters->reserved0[2] && !parameters->reserved2;
+}
+
+static CUresult add_any(EventLine *line, Adding adding, NodeParameters *given) {
+  if (!given || !is_clean(given)) return CUDA_ERROR_INVALID_VALUE;
+  NodeParameters parameters = *given;
+  CUresult result = add(line, adding, &parameters);
+  if (result) return result;
+  if (given->type == NODE_ALLOCATE) given->allocate.address = parameters.allocate.address;
+  if (given->type == NODE_CONDITIONAL) given->conditional.bodies = parameters.conditional.bodies;
+  return result;
+}
+EXPORTED(cuGraphAddNode, ADDING(NodeParameters *given), add_any(line, PLAINLY, given))
+#define WITH_DATA \
+  (Node * *out, Graph * graph, Node *const *on, const EdgeData *data, size_t count, NodeParameters *given)
+EXPORTED(cuGraphAddNode_v2, WITH_DATA, add_any(line, (Adding){out, graph, on, data, count}, given))
+EXPORTED(cuGraphAddNode_v3, WITH_DATA, add_any(line, (Adding){out, graph, on, data, count}, given))
+
+/* -- asking -- */
+
+static CUresult get(void *handle, int type, void *out, size_t offset, size_t size) {
+  const Node *node = cl_node(handle);
+  if (!node || !out || node->parameters.type != type) return CUDA_ERROR_INVALID_VALUE;
+  memcpy(out, (const char *)node->parameters.reserved1 + offset, size);
+  return CUDA_SUCCESS;
+}
+#define GETTER(name, type, size) EXPORTED(name, (Node * node, void *out), LOCKED(get(node, type, out, 0, size)))
+GETTER(cuGraphKernelNodeGetParams, NODE_KERNEL, KERNEL_NODE_V1)
+GETTER(cuGraphKernelNodeGetParams_v2, NODE_KERNEL, sizeof(KernelNode))
+GETTER(cuGraphMemsetNodeGetParams, NODE_FILL, FILL_NODE_V1)
+GETTER(cuGraphHostNodeGetParams, NODE_HOST, sizeof(HostNode))
+GETTER(cuGraphChildGraphNodeGetGraph, NODE_CHILD, sizeof(Graph *))
+GETTER(cuGraphEventRecordNodeGetEvent, NODE_RECORD, sizeof(Event *))
+GETTER(cuGraphEventWaitNodeGetEvent, NODE_WAIT, sizeof(Event *))
+GETTER(cuGraphExternalSemaphoresSignalNodeGetParams, NODE_SIGNAL_SEMAPHORES, sizeof(SemaphoreNode))
+GETTER(cuGraphExternalSemaphoresWaitNodeGetParams, NODE_WAIT_SEMAPHORES, sizeof(SemaphoreNode))
+GETTER(cuGraphBatchMemOpNodeGetParams, NODE_MEMORY_OPERATIONS, sizeof(OperationsNode))
+GETTER(cuGraphMemAllocNodeGetParams, NODE_ALLOCATE, sizeof(AllocateNode))
+GETTER(cuGraphMemFreeNodeGetParams, NODE_FREE, sizeof(CUdeviceptr))
+EXPORTED(cuGraphMemcpyNodeGetParams, (Node * node, Box *out),
+         LOCKED(get(node, NODE_COPY, out, offsetof(CopyNode, box), sizeof(Box))))
+
+static CUresult get_any(void *handle, NodeParameters *out) {
+  const Node *node = cl_node(handle);
+  if (!node || !out) return CUDA_ERROR_INVALID_VALUE;
+  *out = node->parameters;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuGraphNodeGetParams, (Node * node, NodeParameters *out), LOCKED(get_any(node, out)))
+
+/* -- changing -- */
+
+static CUresult put(void *handle, NodeParameters *parameters) {
+  Node *node = cl_node(handle);
+  if (!node || node->parameters.type != parameters->type) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = cl_parameters_check_handles(parameters);
+  if (result) return result;
+  cl_parameters_free(&node->parameters);
+  node->parameters = *parameters;
+  return CUDA_SUCCESS;
+}
+
+static CUresult type_of(void *handle, int *type) {
+  const Node *node = cl_node(handle);
+  if (node) *type = node->parameters.type;
+  return node ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult change(void *handle, NodeParameters parameters) {
+  int type = -1;
+  CUresult result = LOCKED(type_of(handle, &type));
+  if (result || type != parameters.type) return CUDA_ERROR_INVALID_VALUE;
+  bool fixed = type == NODE_CHILD || type == NODE_ALLOCATE || type == NODE_FREE || type == NODE_CONDITIONAL;
+  if (fixed) return CUDA_ERROR_NOT_SUPPORTED;
+  result = cl_parameters_prepare(&parameters);
+  if (result) return result;
+  result = LOCKED(put(handle, &parameters));
+  if (result) cl_parameters_free(&parameters);
+  return result;
+}
+
+static CUresult set(void *handle, int type, const void *given, size_t size) {
+  return given ? change(handle, cl_node_parameters(type, given, size)) : CUDA_ERROR_INVALID_VALUE;
+}
+#define SETTER(name, type, size) EXPORTED(name, (Node * node, const void *given), set(node, type, given, size))
+SETTER(cuGraphKernelNodeSetParams, NODE_KERNEL, KERNEL_NODE_V1)
+SETTER(cuGraphKernelNodeSetParams_v2, NODE_KERNEL, sizeof(KernelNode))
+SETTER(cuGraphMemsetNodeSetParams, NODE_FILL, FILL_NODE_V1)
+SETTER(cuGraphHostNodeSetParams, NODE_HOST, sizeof(HostNode))
+SETTER(cuGraphExternalSemaphoresSignalNodeSetParams, NODE_SIGNAL_SEMAPHORES, sizeof(SemaphoreNode))
+SETTER(cuGraphExternalSemaphoresWaitNodeSetParams, NODE_WAIT_SEMAPHORES, sizeof(SemaphoreNode))
+SETTER(cuGraphBatchMemOpNodeSetParams, NODE_MEMORY_OPERATIONS, sizeof(OperationsNode))
+EXPORTED(cuGraphMemcpyNodeSetParams, (Node * node, const Box *box),
+         box ? change(node, cl_copy_parameters(box, NULL)) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED(cuGraphEventRecordNodeSetEvent, (Node * node, Event *event), set(node, NODE_RECORD, &event, sizeof event))
+EXPORTED(cuGraphEventWaitNodeSetEvent, (Node * node, Event *event), set(node, NODE_WAIT, &event, sizeof event))
+
+static CUresult set_any(void *handle, const NodeParameters *given) {
+  return given && is_clean(given) ? change(handle, *given) : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuGraphNodeSetParams, (Node * node, NodeParameters *given), set_any(node, given))
+EXPORTED(cuGraphNodeSetParams_v2, (Node * node, NodeParameters *given), set_any(node, given))

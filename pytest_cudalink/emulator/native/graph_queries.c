@@ -1,0 +1,335 @@
+/* Graphs as callers make, ask and change them: everything but what their nodes do. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "calls.h"
+#include "contexts.h"
+#include "graphs.h"
+#include "handles.h"
+
+static CUresult create(Graph **out, unsigned flags) {
+  if (!out || flags) return CUDA_ERROR_INVALID_VALUE;
+  *out = cl_graph_make(false);
+  return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+EXPORTED(cuGraphCreate, (Graph * *graph, unsigned flags), LOCKED(create(graph, flags)))
+
+/* A graph that belongs to a node goes with that node, and one that is captured into with its capture. */
+static CUresult destroy(void *handle) {
+  Graph *graph = cl_graph(handle);
+  if (!graph || graph->owner || (graph->capture)) return CUDA_ERROR_INVALID_VALUE;
+  cl_graph_free(graph);
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuGraphDestroy, (Graph * graph), LOCKED(destroy(graph)))
+
+static bool has_memory(const Graph *graph) {
+  return cl_graph_has(graph, NODE_ALLOCATE) || cl_graph_has(graph, NODE_FREE);
+}
+
+static CUresult clone(Graph **out, void *handle) {
+  const Graph *graph = cl_graph(handle);
+  if (!out || !graph) return CUDA_ERROR_INVALID_VALUE;
+  if (has_memory(graph) || cl_graph_has(graph, NODE_CONDITIONAL)) return CUDA_ERROR_NOT_SUPPORTED;
+  *out = cl_graph_copy(graph, false);
+  return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+EXPORTED(cuGraphClone, (Graph * *out, Graph *graph), LOCKED(clone(out, graph)))
+
+static CUresult find_in_clone(Node **out, void *original, void *handle) {
+  const Node *node = cl_node(original);
+  Graph *graph = cl_graph(handle);
+  if (!out || !node || !graph || graph->origin != node->graph->id) return CUDA_ERROR_INVALID_VALUE;
+  *out = cl_node_like(graph, node->id, false);
+  return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuGraphNodeFindInClone, (Node * *out, Node *original, Graph *graph),
+         LOCKED(find_in_clone(out, original, graph)))
+
+/* -- lists -- */
+
+/* Writes an item of a list as far as there is room. */
+typedef struct {
+  Node **nodes, **others;
+  EdgeData *data;
+  size_t room, count;
+} List;
+
+static void put(List *list, Node *node, Node *other, EdgeData data) {
+  size_t at = list->count++;
+  if (at >= list->room) return;
+  if (list->nodes) list->nodes[at] = node;
+  if (list->others) list->others[at] = other;
+  if (list->data) list->data[at] = data;
+}
+
+/* Ends a list: with nowhere to write *count is how many there are; otherwise how many were written, and places behind
+   the last one are cleared. */
+static CUresult finish(List *list, size_t *count) {
+  static const EdgeData plain;
+  size_t there = list->count;
+  if (!list->nodes) {
+    *count = there;
+    return CUDA_SUCCESS;
+  }
+  while (list->count < list->room) put(list, NULL, NULL, plain);
+  *count = there < list->room ? there : list->room;
+  return CUDA_SUCCESS;
+}
+
+static const EdgeData no_data;
+
+static bool is_plain(EdgeData data) { return !data.from_port && !data.to_port && !data.type; }
+
+static CUresult get_nodes(void *handle, Node **nodes, size_t *count, bool roots) {
+  const Graph *graph = cl_graph(handle);
+  if (!graph || !count) return CUDA_ERROR_INVALID_VALUE;
+  List list = {.nodes = nodes, .room = nodes ? *count : 0};
+  for (size_t at = 0; at < graph->count; at++) graph->nodes[at]->mark = 0;
+  for (size_t at = 0; roots && at < graph->edge_count; at++) graph->edges[at].to->mark = 1;
+  for (size_t at = 0; at < graph->count; at++)
+    if (!graph->nodes[at]->mark) put(&list, graph->nodes[at], NULL, no_data);
+  return finish(&list, count);
+}
+EXPORTED(cuGraphGetNodes, (Graph * graph, Node **nodes, size_t *count), LOCKED(get_nodes(graph, nodes, count, false)))
+EXPORTED(cuGraphGetRootNodes, (Graph * graph, Node **nodes, size_t *count),
+         LOCKED(get_nodes(graph, nodes, count, true)))
+
+typedef enum { ALL, INTO, OUT_OF } Which;
+
+/* The edges of a graph, or of one node of it. */
+static CUresult get_edges(const Graph *graph, const Node *node, Which which, List *list, size_t *count, bool lossy) {
+  for (size_t at = 0; at < graph->edge_count; at++) {
+    const Edge *edge = graph->edges + at;
+    if (which == INTO && edge->to != node) continue;
+    if (which == OUT_OF && edge->from != node) continue;
+    if (lossy && list->nodes && !is_plain(edge->data)) return CUDA_ERROR_LOSSY_QUERY;
+    put(list, which == OUT_OF ? edge->to : edge->from, edge->to, edge->data);
+  }
+  return finish(list, count);
+}
+
+static CUresult graph_edges(void *handle, Node **from, Node **to, EdgeData *data, size_t *count) {
+  const Graph *graph = cl_graph(handle);
+  if (!graph || !count || !from != !to || (data && !from)) return CUDA_ERROR_INVALID_VALUE;
+  List list = {.nodes = from, .others = to, .data = data, .room = from ? *count : 0};
+  return get_edges(graph, NULL, ALL, &list, count, !data);
+}
+EXPORTED(cuGraphGetEdges, (Graph * graph, Node **from, Node **to, size_t *count),
+         LOCKED(graph_edges(graph, from, to, NULL, count)))
+EXPORTED(cuGraphGetEdges_v2, (Graph * graph, Node **from, Node **to, EdgeData *data, size_t *count),
+         LOCKED(graph_edges(graph, from, to, data, count)))
+
+static CUresult node_edges(void *handle, Which which, Node **nodes, EdgeData *data, size_t *count) {
+  const Node *node = cl_node(handle);
+  if (!node || !count || (data && !nodes)) return CUDA_ERROR_INVALID_VALUE;
+  List list = {.nodes = nodes, .data = data, .room = nodes ? *count : 0};
+  return get_edges(node->graph, node, which, &list, count, !data);
+}
+EXPORTED(cuGraphNodeGetDependencies, (Node * node, Node **nodes, size_t *count),
+         LOCKED(node_edges(node, INTO, nodes, NULL, count)))
+EXPORTED(cuGraphNodeGetDependencies_v2, (Node * node, Node **nodes, EdgeData *data, size_t *count),
+         LOCKED(node_edges(node, INTO, nodes, data, count)))
+EXPORTED(cuGraphNodeGetDependentNodes, (Node * node, Node **nodes, size_t *count),
+         LOCKED(node_edges(node, OUT_OF, nodes, NULL, count)))
+EXPORTED(cuGraphNodeGetDependentNodes_v2, (Node * node, Node **nodes, EdgeData *data, size_t *count),
+         LOCKED(node_edges(node, OUT_OF, nodes, data, count)))
+
+/* -- changing edges -- */
+
+typedef struct {
+  Node *const *from, *const *to;
+  const EdgeData *data;
+  size_t count;
+} Pairs;
+
+/* Whether all pairs are of nodes of a graph. */
+static bool known_pairs(const Graph *graph, const Pairs *pairs) {
+  if (pairs->count && (!pairs->from || !pairs->to)) return false;
+  for (size_t at = 0; at < pairs->count; at++) {
+    const Node *from = cl_node(pairs->from[at]), *to = cl_node(pairs->to[at]);
+    if (!from || !to || from == to || from->graph != graph || to->graph != graph) return false;
+  }
+  return true;
+}
+
+static CUresult add_edges(void *handle, Pairs pairs) {
+  Graph *graph = cl_graph(handle);
+  if (!graph || !known_pairs(graph, &pairs)) return CUDA_ERROR_INVALID_VALUE;
+  size_t before = graph->edge_count;
+  CUresult result = CUDA_SUCCESS;
+  for (size_t at = 0; at < pairs.count && !result; at++) {
+    if (cl_edge(graph, pairs.from[at], pairs.to[at])) result = CUDA_ERROR_INVALID_VALUE;
+    else if (!cl_edge_add(graph, pairs.from[at], pairs.to[at], pairs.data ? pairs.data[at] : no_data))
+      result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (result) graph->edge_count = before;
+  return result;
+}
+EXPORTED(cuGraphAddDependencies, (Graph * graph, Node *const *from, Node *const *to, size_t count),
+         LOCKED(add_edges(graph, (Pairs){from, to, NULL, count})))
+EXPORTED(cuGraphAddDependencies_v2,
+         (Graph * graph, Node *const *from, Node *const *to, const EdgeData *data, size_t count),
+         LOCKED(add_edges(graph, (Pairs){from, to, data, count})))
+
+static CUresult remove_edges(void *handle, Pairs pairs) {
+  Graph *graph = cl_graph(handle);
+  if (!graph || !known_pairs(graph, &pairs)) return CUDA_ERROR_INVALID_VALUE;
+  if (pairs.count && has_memory(graph)) return CUDA_ERROR_NOT_SUPPORTED;
+  for (size_t at = 0; at < pairs.count; at++) {
+    const Edge *edge = cl_edge(graph, pairs.from[at], pairs.to[at]);
+    if (!edge || (pairs.data && memcmp(&edge->data, pairs.data + at, sizeof(EdgeData))))
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (size_t at = 0; at < pairs.count; at++) {
+    Edge *edge = cl_edge(graph, pairs.from[at], pairs.to[at]);
+    if (edge) cl_edge_remove(graph, edge); /* a pair may be named twice */
+  }
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuGraphRemoveDependencies, (Graph * graph, Node *const *from, Node *const *to, size_t count),
+         LOCKED(remove_edges(graph, (Pairs){from, to, NULL, count})))
+EXPORTED(cuGraphRemoveDependencies_v2,
+         (Graph * graph, Node *const *from, Node *const *to, const EdgeData *data, size_t count),
+         LOCKED(remove_edges(graph, (Pairs){from, to, data, count})))
+
+/* -- one node -- */
+
+static CUresult destroy_node(void *handle) {
+  Node *node = cl_node(handle);
+  if (!node) return CUDA_ERROR_INVALID_VALUE;
+  if (has_memory(node->graph)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (node->graph->capture) return CUDA_ERROR_ILLEGAL_STATE;
+  cl_node_remove(node);
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuGraphDestroyNode, (Node * node), LOCKED(destroy_node(node)))
+
+/* A question to a node or a graph; the answer is a member of it. */
+#define ASK(name, kind, find, type, value)              \
+  static CUresult ask_##name(void *handle, type *out) { \
+    const kind *one = find(handle);                     \
+    if (!one || !out) return CUDA_ERROR_INVALID_VALUE;  \
+    *out = value;                                       \
+    return CUDA_SUCCESS;                                \
+  }                                                     \
+  EXPORTED(name, (kind * handle, type * out), LOCKED(ask_##name(handle, out)))
+ASK(cuGraphNodeGetType, Node, cl_node, int, one->parameters.type)
+ASK(cuGraphNodeGetContainingGraph, Node, cl_node, Graph *, one->graph)
+ASK(cuGraphNodeGetLocalId, Node, cl_node, unsigned, one->local)
+ASK(cuGraphNodeGetToolsId, Node, cl_node, uint64_t, (one->graph->id << 32) | one->local)
+ASK(cuGraphGetId, Graph, cl_graph, unsigned, (unsigned)one->id)
+
+/* -- attributes of kernel nodes -- */
+
+enum {
+  ACCESS_POLICY_WINDOW = 1,
+  COOPERATIVE = 2,
+  CLUSTER_DIMENSION = 4,
+  CLUSTER_SCHEDULING = 5,
+  PRIORITY = 8,
+  DOMAIN_MAP = 9,
+  DOMAIN = 10,
+  PREFERRED_CLUSTER = 11,
+  DEVICE_UPDATABLE = 13,
+  CARVEOUT = 14,
+};
+
+static bool is_attribute(int attribute) {
+  switch (attribute) {
+    case ACCESS_POLICY_WINDOW:
+    case COOPERATIVE:
+    case CLUSTER_DIMENSION:
+    case CLUSTER_SCHEDULING:
+    case PRIORITY:
+    case DOMAIN_MAP:
+    case DOMAIN:
+    case PREFERRED_CLUSTER:
+    case DEVICE_UPDATABLE:
+    case CARVEOUT: return true;
+    default: return false;
+  }
+}
+
+static Node *kernel_node(void *handle) {
+  Node *node = cl_node(handle);
+  return node && node->parameters.type == NODE_KERNEL ? node : NULL;
+}
+
+static CUresult get_attribute(void *handle, int attribute, AttributeValue *value) {
+  const Node *node = kernel_node(handle);
+  if (!node || !value || !is_attribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
+  *value = node->attributes[attribute];
+  bool given = node->attributes_set & (1u << attribute);
+  if (!given && attribute == DOMAIN_MAP) value->bytes[1] = 1;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuGraphKernelNodeGetAttribute, (Node * node, int attribute, AttributeValue *value),
+         LOCKED(get_attribute(node, attribute, value)))
+
+static CUresult set_attribute(void *handle, int attribute, const AttributeValue *value) {
+  Node *node = kernel_node(handle);
+  if (!node || !value || !is_attribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
+  node->attributes[attribute] = *value;
+  node->attributes_set |= 1u << attribute;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuGraphKernelNodeSetAttribute, (Node * node, int attribute, const AttributeValue *value),
+         LOCKED(set_attribute(node, attribute, value)))
+
+static CUresult copy_attributes(void *to, void *from) {
+  Node *target = kernel_node(to);
+  const Node *source = kernel_node(from);
+  if (!target || !source) return CUDA_ERROR_INVALID_VALUE;
+  if (target->parameters.kernel.context != source->parameters.kernel.context) return CUDA_ERROR_INVALID_VALUE;
+  memmove(target->attributes, source->attributes, sizeof target->attributes);
+  target->attributes_set = source->attributes_set;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuGraphKernelNodeCopyAttributes, (Node * to, Node *from), LOCKED(copy_attributes(to, from)))
+
+/* -- what a graph holds besides nodes -- */
+
+enum { MOVE = 1 }; /* CUuserObjectRetain_flags */
+
+static CUresult retain(void *handle, void *object, unsigned count, unsigned flags) {
+  Graph *graph = cl_graph(handle);
+  if (!graph || flags > MOVE) return CUDA_ERROR_INVALID_VALUE;
+  return cl_user_object_hold(&graph->users, object, count, flags == MOVE);
+}
+EXPORTED(cuGraphRetainUserObject, (Graph * graph, void *object, unsigned count, unsigned flags),
+         LOCKED(retain(graph, object, count, flags)))
+
+static CUresult release(void *handle, void *object, unsigned count) {
+  Graph *graph = cl_graph(handle);
+  return graph ? cl_user_object_let_go(&graph->users, object, count) : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuGraphReleaseUserObject, (Graph * graph, void *object, unsigned count), LOCKED(release(graph, object, count)))
+
+enum { ASSIGN_DEFAULT = 1 }; /* CU_GRAPH_COND_ASSIGN_DEFAULT */
+
+static CUresult make_condition(uint64_t *out, void *handle, Context *context, unsigned value, unsigned flags) {
+  Graph *graph = cl_graph(handle);
+  if (!graph) return CUDA_ERROR_INVALID_VALUE;
+  Conditional *one = calloc(1, sizeof *one);
+  if (!one || !cl_handle_add(one, HANDLE_CONDITIONAL)) {
+    free(one);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *one = (Conditional){graph->conditionals, graph, context, flags & ASSIGN_DEFAULT ? value : 0, flags, NULL};
+  graph->conditionals = one;
+  *out = (uintptr_t)one;
+  return CUDA_SUCCESS;
+}
+
+static CUresult create_condition(uint64_t *out, void *graph, Context *context, unsigned value, unsigned flags) {
+  if (!out || !graph || flags > ASSIGN_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = CUDA_SUCCESS;
+  Context *current = cl_context(&result);
+  if (context && !cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!context && result) return result;
+  return LOCKED(make_condition(out, graph, context ? context : current, value, flags));
+}
+EXPORTED(cuGraphConditionalHandleCreate,
+         (uint64_t *out, Graph *graph, Context *context, unsigned value, unsigned flags),
+         create_condition(out, graph, context, value, flags))

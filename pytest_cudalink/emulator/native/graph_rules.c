@@ -1,0 +1,152 @@
+/* What parameters of nodes must be, and how they may change. */
+#include "graph_rules.h"
+
+#include <string.h>
+
+#include "contexts.h"
+#include "copies.h"
+#include "devices.h"
+#include "handles.h"
+#include "kernel_nodes.h"
+#include "launches.h"
+#include "stream_operations.h"
+
+/* A context that a node names; NULL is the current one. */
+static CUresult complete_context(Context **context) {
+  CUresult result;
+  Context *current = cl_context(&result);
+  if (!*context) {
+    *context = current;
+    return result;
+  }
+  return cl_is_known_context(*context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+static CUresult prepare_kernel(KernelNode *kernel) {
+  const void *handle = kernel->function ? kernel->function : kernel->kernel;
+  if (!handle) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = complete_context(&kernel->context);
+  if (result) return result;
+  LaunchConfig config = {.shared = kernel->shared};
+  memcpy(config.grid, kernel->grid, sizeof config.grid);
+  memcpy(config.block, kernel->block, sizeof config.block);
+  result = cl_check_launch(&config, handle, kernel->parameters, kernel->extra);
+  return result ? result : cl_kernel_own(kernel);
+}
+
+static CUresult prepare_copy(CopyNode *copy) {
+  CUresult result = complete_context(&copy->context);
+  if (result) return result;
+  if (copy->flags || !copy->box.width || !copy->box.height || !copy->box.depth) return CUDA_ERROR_INVALID_VALUE;
+  return cl_check_box(&copy->box);
+}
+
+static CUresult prepare_fill(FillNode *fill) {
+  CUresult result = complete_context(&fill->context);
+  if (result) return result;
+  if (fill->element != 1 && fill->element != 2 && fill->element != 4) return CUDA_ERROR_INVALID_VALUE;
+  if (!fill->width || !fill->height) return CUDA_ERROR_INVALID_VALUE;
+  return cl_check_fill(fill->to, fill->element, fill->pitch, fill->width, fill->height);
+}
+
+enum { PINNED = 1, MANAGED_TYPE = 2 }; /* CUmemAllocationType */
+
+static CUresult prepare_allocation(const AllocateNode *allocate) {
+  const PoolProperties *pool = &allocate->properties;
+  const Location *location = &pool->location;
+  bool known = pool->type == PINNED || pool->type == MANAGED_TYPE;
+  if (!allocate->size || !known || pool->handle_types) return CUDA_ERROR_INVALID_VALUE;
+  if (location->type < AT_DEVICE || location->type > AT_HOST_NUMA) return CUDA_ERROR_INVALID_VALUE;
+  if (location->type == AT_DEVICE && !cl_is_device(location->id)) return CUDA_ERROR_INVALID_VALUE;
+  if (allocate->access_count && (!allocate->accesses || !cl_is_device((int)allocate->access_count - 1)))
+    return CUDA_ERROR_INVALID_VALUE;
+  return allocate->size > cl_device_memory() ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+static CUresult prepare_operations(OperationsNode *operations) {
+  CUresult result = complete_context(&operations->context);
+  if (result) return result;
+  if (operations->flags) return CUDA_ERROR_INVALID_VALUE;
+  return cl_check_operations(operations->count, operations->list, false);
+}
+
+static CUresult prepare_conditional(ConditionalNode *conditional) {
+  static const unsigned most[] = {2, 1, UINT32_MAX};
+  conditional->bodies = NULL; /* the caller's may be what another node owns */
+  if (conditional->type < CONDITION_IF || conditional->type > CONDITION_SWITCH) return CUDA_ERROR_INVALID_VALUE;
+  if (!conditional->size || conditional->size > most[conditional->type]) return CUDA_ERROR_INVALID_VALUE;
+  return complete_context(&conditional->context);
+}
+
+CUresult cl_parameters_prepare(NodeParameters *parameters) {
+  CUresult result = CUDA_SUCCESS;
+  switch (parameters->type) {
+    case NODE_KERNEL: return prepare_kernel(&parameters->kernel);
+    case NODE_COPY: return prepare_copy(&parameters->copy);
+    case NODE_FILL: return prepare_fill(&parameters->fill);
+    case NODE_HOST: return parameters->host.function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case NODE_CHILD: return parameters->child.graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case NODE_WAIT:
+    case NODE_RECORD: return parameters->event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case NODE_SIGNAL_SEMAPHORES:
+    case NODE_WAIT_SEMAPHORES: {
+      const SemaphoreNode *given = &parameters->semaphores;
+      if (!given->count || !given->semaphores || !given->values) return CUDA_ERROR_INVALID_VALUE;
+      break;
+    }
+    case NODE_ALLOCATE: result = prepare_allocation(&parameters->allocate); break;
+    case NODE_FREE: return parameters->address ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case NODE_MEMORY_OPERATIONS: result = prepare_operations(&parameters->operations); break;
+    case NODE_CONDITIONAL: return prepare_conditional(&parameters->conditional);
+    default: return parameters->type == NODE_EMPTY ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  }
+  if (result) return result;
+  return cl_parameters_own(parameters) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cl_parameters_check_handles(const NodeParameters *parameters) {
+  bool semaphores = parameters->type == NODE_SIGNAL_SEMAPHORES || parameters->type == NODE_WAIT_SEMAPHORES;
+  for (unsigned at = 0; semaphores && at < parameters->semaphores.count; at++)
+    if (!cl_handle_is(parameters->semaphores.semaphores[at], HANDLE_EXTERNAL_SEMAPHORE))
+      return CUDA_ERROR_INVALID_HANDLE;
+  bool event = parameters->type == NODE_WAIT || parameters->type == NODE_RECORD;
+  return event && !cl_event(parameters->event) ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+/* -- changes -- */
+
+static bool same_fill(const FillNode *old, const FillNode *fresh) {
+  if (old->height == 1 && fresh->height == 1) return true;
+  return old->height == fresh->height && old->width == fresh->width && old->element == fresh->element &&
+         old->pitch == fresh->pitch;
+}
+
+static bool same_copy(const Box *old, const Box *fresh, bool alone) {
+  bool lines = old->height == 1 && old->depth == 1 && fresh->height == 1 && fresh->depth == 1;
+  if (old->from.type != fresh->from.type || old->to.type != fresh->to.type) return false;
+  if (lines) return true;
+  return !alone && old->width == fresh->width && old->height == fresh->height && old->depth == fresh->depth;
+}
+
+bool cl_parameters_may_become(const NodeParameters *old, const NodeParameters *fresh, bool alone) {
+  switch (old->type) {
+    case NODE_FILL: return same_fill(&old->fill, &fresh->fill);
+    case NODE_COPY: return same_copy(&old->copy.box, &fresh->copy.box, alone);
+    case NODE_SIGNAL_SEMAPHORES:
+    case NODE_WAIT_SEMAPHORES: return old->semaphores.count == fresh->semaphores.count;
+    case NODE_MEMORY_OPERATIONS: return old->operations.count == fresh->operations.count;
+    case NODE_ALLOCATE: return !alone && old->allocate.address == fresh->allocate.address;
+    case NODE_FREE: return !alone && old->address == fresh->address;
+    case NODE_CONDITIONAL:
+      return !alone && old->conditional.type == fresh->conditional.type &&
+             old->conditional.size == fresh->conditional.size;
+    default: return true;
+  }
+}
+
+CUresult cl_graph_takes(const Graph *graph, int type) {
+  bool memory = type == NODE_ALLOCATE || type == NODE_FREE;
+  if (!graph->owner) return CUDA_SUCCESS;
+  if (memory) return CUDA_ERROR_NOT_SUPPORTED;
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,21 @@
+/* What parameters of nodes must be, and how they may change. */
+#ifndef CUDALINK_GRAPH_RULES_H
+#define CUDALINK_GRAPH_RULES_H
+
+#include <stdbool.h>
+
+#include "abi.h"
+#include "graph_parameters.h"
+#include "graphs.h"
+
+/* Checks a caller's parameters, completes them and makes what they point to their own; on an error they own nothing.
+   Without the lock: contexts and modules are asked. */
+CUresult cl_parameters_prepare(NodeParameters *parameters);
+/* Checks those that name objects under the lock of the streams: events and semaphores. */
+CUresult cl_parameters_check_handles(const NodeParameters *parameters);
+/* Whether an executable graph takes new parameters for a node; `alone`: for this node only. */
+bool cl_parameters_may_become(const NodeParameters *old, const NodeParameters *fresh, bool alone);
+/* Whether a node of a type may stand in a graph. */
+CUresult cl_graph_takes(const Graph *graph, int type);
+
+#endif

@@ -1,0 +1,101 @@
+/* Graphs as host data: nodes with their parameters, edges, children. All of it under the lock of the streams. */
+#ifndef CUDALINK_GRAPHS_H
+#define CUDALINK_GRAPHS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi.h"
+#include "contexts.h"
+#include "graph_parameters.h"
+#include "streams.h"
+#include "user_objects.h"
+
+typedef struct Conditional Conditional;
+
+/* Memory that a graph allocates: its address is there as long as a node knows it. */
+typedef struct GraphMemory GraphMemory;
+struct GraphMemory {
+  CUdeviceptr address;
+  size_t size;
+  CUdevice device;
+  unsigned nodes;              /* that know it, those of executable graphs too */
+  bool live;                   /* allocated by a launch, and not freed since */
+  bool used;                   /* counted as in use */
+  uint64_t freed_in;           /* number of the graph with a free node for it */
+  uint64_t owner;              /* number of the graph with the allocating node */
+  void (*drop)(GraphMemory *); /* called when no node knows it */
+  GraphMemory *next;
+};
+
+struct Node {
+  NodeParameters parameters; /* arrays behind pointers are the node's own */
+  Graph *graph;
+  uint64_t id, origin; /* origin: number of the node that it was cloned from */
+  unsigned local;
+  bool disabled;
+  bool hidden; /* of an executable graph: no handle */
+
+  GraphMemory *memory;
+  AttributeValue attributes[STREAM_ATTRIBUTES]; /* of a kernel */
+  uint32_t attributes_set;
+  size_t mark; /* for walks through the graph */
+};
+
+typedef struct {
+  Node *from, *to;
+  EdgeData data;
+} Edge;
+
+struct Conditional {
+  Conditional *next;
+  Graph *graph;
+  Context *context;
+  unsigned value, flags;
+  Node *node;
+};
+
+struct Graph {
+  uint64_t id, origin; /* origin: number of the graph that it was cloned from */
+  Node **nodes;        /* in the order of their making */
+  size_t count, room;
+  Edge *edges;
+  size_t edge_count, edge_room;
+  unsigned last_local;
+  Node *owner; /* that it is the child or a body of */
+  bool hidden; /* of an executable graph: no handle */
+  bool moved;  /* into its parent, so that its handle stayed the same */
+  Capture *capture;
+  unsigned executables; /* made of it and not destroyed */
+  UserReference *users;
+  Conditional *conditionals;
+};
+
+Graph *cl_graph(const void *handle);
+Node *cl_node(const void *handle);
+Graph *cl_graph_make(bool hidden);
+/* Frees a graph with its nodes, its handle and theirs. */
+void cl_graph_free(Graph *graph);
+/* Copies a graph with its children; NULL if memory is out. `hidden`: for an executable graph. */
+Graph *cl_graph_copy(const Graph *graph, bool hidden);
+
+/* Adds a node, which takes what the parameters own; NULL if memory is out, and then it takes nothing. */
+Node *cl_node_add(Graph *graph, const NodeParameters *owned, const Dependencies *on);
+void cl_node_remove(Node *node);
+/* The node of a copied graph, or of its children, that stands for a node of the original. */
+Node *cl_node_like(Graph *graph, uint64_t origin, bool deep);
+
+bool cl_edge_add(Graph *graph, Node *from, Node *to, EdgeData data);
+Edge *cl_edge(Graph *graph, const Node *from, const Node *to);
+void cl_edge_remove(Graph *graph, Edge *edge);
+/* Puts nodes in an order in which each stands behind those that it depends on; a node of a circle, or NULL. */
+Node *cl_graph_sort(const Graph *graph, Node **order);
+/* Whether a node, or one that it depends on, is the other. */
+bool cl_depends_on(Node *node, const Node *other);
+/* Whether a graph, or one within it, has a node of a type. */
+bool cl_graph_has(const Graph *graph, NodeType type);
+/* The graph that is no child of another. */
+Graph *cl_graph_root(Graph *graph);
+
+#endif

@@ -1,0 +1,205 @@
+/* Green contexts: a share of a device's multiprocessors, with a context of its own. */
+#include "device_resources.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "calls.h"
+#include "contexts.h"
+#include "devices.h"
+#include "handles.h"
+
+enum { DEFAULT_STREAM = 1, NON_BLOCKING = 1, MOST_RESOURCES = 64 };
+
+/* The resources of a green context, summed up: one of each type. */
+typedef struct {
+  DeviceResource multiprocessors, queues;
+} Description;
+
+typedef struct {
+  Description resources;
+  Context *context;
+} GreenContext;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of green contexts and descriptions */
+
+/* A thread may hold a lock while another one forks; in the child no thread would release it. */
+static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+
+/* Adds one resource to a description; those of multiprocessors must come from one split. */
+static CUresult add(Description *to, const DeviceResource *resource, CUdevice device) {
+  if (resource->type == RESOURCE_QUEUE_CONFIG) {
+    if (to->queues.type) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+    to->queues = *resource;
+  } else if (resource->type == RESOURCE_SM) {
+    DeviceResource *sum = &to->multiprocessors;
+    if (sum->type && (!sum->split || sum->split != resource->split)) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+    unsigned before = sum->type ? sum->of.sm.count : 0;
+    *sum = *resource;
+    sum->of.sm.count += before;
+  } else return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+  return resource->device == device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+}
+
+/* A description is never freed, as no function destroys one. */
+static CUresult describe(void **out, const DeviceResource *resources, unsigned count) {
+  Description described = {0};
+  if (!out || !resources || !count || count > MOST_RESOURCES) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned at = 0; at < count; at++) {
+    CUresult result = add(&described, &resources[at], resources[0].device);
+    if (result) return result;
+  }
+  Description *kept = malloc(sizeof *kept);
+  if (!kept) return CUDA_ERROR_OUT_OF_MEMORY;
+  *kept = described;
+  if (!cl_handle_add(kept, HANDLE_RESOURCE_DESCRIPTION)) {
+    free(kept);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *out = kept;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuDevResourceGenerateDesc, (void **out, DeviceResource *resources, unsigned count),
+         describe(out, resources, count))
+
+static CUresult create(EventLine *line, void **out, const Description *description, CUdevice device, unsigned flags) {
+  cl_event_int(line, "device", device);
+  if (!out || !description) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (flags != DEFAULT_STREAM || !cl_handle_is(description, HANDLE_RESOURCE_DESCRIPTION))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (!description->multiprocessors.type || description->multiprocessors.device != device)
+    return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+  GreenContext *green = calloc(1, sizeof *green);
+  if (!green) return CUDA_ERROR_OUT_OF_MEMORY;
+  green->resources = *description;
+  green->context = cl_make_green_context(device, green);
+  if (green->context && cl_handle_add(green, HANDLE_GREEN_CONTEXT)) {
+    *out = green;
+    return CUDA_SUCCESS;
+  }
+  if (green->context) cl_end_green_context(green->context);
+  free(green);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+EXPORTED(cuGreenCtxCreate, (void **out, void *description, CUdevice device, unsigned flags),
+         create(line, out, description, device, flags))
+
+static CUresult destroy(GreenContext *green) {
+  if (!green) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&lock);
+  bool alive = cl_handle_remove(green, HANDLE_GREEN_CONTEXT);
+  Context *context = alive ? green->context : NULL;
+  pthread_mutex_unlock(&lock);
+  if (!alive) return CUDA_ERROR_INVALID_CONTEXT;
+  cl_end_green_context(context);
+  free(green);
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuGreenCtxDestroy, (GreenContext * green), destroy(green))
+
+/* Copies a green context, so that it is not read while another thread destroys it. */
+static bool read_green(const GreenContext *green, GreenContext *known) {
+  pthread_mutex_lock(&lock);
+  bool alive = cl_handle_is(green, HANDLE_GREEN_CONTEXT);
+  if (alive) *known = *green;
+  pthread_mutex_unlock(&lock);
+  return alive;
+}
+
+static CUresult context_of(Context **out, const GreenContext *green) {
+  GreenContext known;
+  if (!out || !green) return CUDA_ERROR_INVALID_VALUE;
+  if (!read_green(green, &known)) return CUDA_ERROR_INVALID_CONTEXT;
+  *out = known.context;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuCtxFromGreenCtx, (Context **out, GreenContext *green), context_of(out, green))
+
+static CUresult id_of(const GreenContext *green, uint64_t *id) {
+  CUresult state;
+  GreenContext known;
+  if (!id) return CUDA_ERROR_INVALID_VALUE;
+  if (!green) {
+    const Context *current = cl_context(&state);
+    if (state) return state;
+    green = current->green;
+  }
+  if (!green || !read_green(green, &known)) return CUDA_ERROR_INVALID_CONTEXT;
+  *id = known.context->id;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuGreenCtxGetId, (GreenContext * green, uint64_t *id), id_of(green, id))
+
+/* -- their resources -- */
+
+static CUresult resource_of(const GreenContext *green, DeviceResource *out, int type) {
+  GreenContext known;
+  if (!out || !green) return CUDA_ERROR_INVALID_VALUE;
+  if (!read_green(green, &known)) return CUDA_ERROR_INVALID_CONTEXT;
+  CUresult result = cl_device_resource(known.context->device, type, out);
+  if (result) return result;
+  *out = type == RESOURCE_SM           ? known.resources.multiprocessors
+         : known.resources.queues.type ? known.resources.queues
+                                       : *out;
+  out->split = 0; /* it can be split again */
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuGreenCtxGetDevResource, (GreenContext * green, DeviceResource *out, int type), resource_of(green, out, type))
+
+static CUresult resource_of_context(const Context *context, DeviceResource *out, int type) {
+  if (!out || !context) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context->dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return context->green ? resource_of(context->green, out, type) : cl_device_resource(context->device, type, out);
+}
+EXPORTED(cuCtxGetDevResource, (Context *context, DeviceResource *out, int type),
+         resource_of_context(context, out, type))
+
+/* -- their streams and events: through the functions of every context -- */
+
+extern CUresult cuStreamCreateWithPriority(void **stream, unsigned flags, int priority);
+extern CUresult cuStreamGetCtx(void *stream, Context **context);
+extern CUresult cuCtxRecordEvent(Context *context, void *event);
+extern CUresult cuCtxWaitEvent(Context *context, void *event);
+
+static CUresult create_stream(void **stream, const GreenContext *green, unsigned flags, int priority) {
+  GreenContext known;
+  if (!stream || !green) return CUDA_ERROR_INVALID_VALUE;
+  if (!read_green(green, &known)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (flags != NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_push_context(known.context)) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = cuStreamCreateWithPriority(stream, flags, priority);
+  cl_pop_context();
+  return result;
+}
+EXPORTED(cuGreenCtxStreamCreate, (void **stream, GreenContext *green, unsigned flags, int priority),
+         create_stream(stream, green, flags, priority))
+
+static CUresult with_event(const GreenContext *green, void *event, CUresult (*use)(Context *, void *)) {
+  GreenContext known;
+  if (!green) return CUDA_ERROR_INVALID_VALUE;
+  return read_green(green, &known) ? use(known.context, event) : CUDA_ERROR_INVALID_CONTEXT;
+}
+EXPORTED(cuGreenCtxRecordEvent, (GreenContext * green, void *event), with_event(green, event, cuCtxRecordEvent))
+EXPORTED(cuGreenCtxWaitEvent, (GreenContext * green, void *event), with_event(green, event, cuCtxWaitEvent))
+
+static CUresult green_of_stream(void *stream, const void **out) {
+  Context *context;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = cuStreamGetCtx(stream, &context);
+  if (!result) *out = context->green;
+  return result;
+}
+EXPORTED(cuStreamGetGreenCtx, (void *stream, const void **out), green_of_stream(stream, out))
+
+static CUresult resource_of_stream(void *stream, DeviceResource *out, int type) {
+  Context *context;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = cuStreamGetCtx(stream, &context);
+  return result ? result : resource_of_context(context, out, type);
+}
+EXPORTED(cuStreamGetDevResource, (void *stream, DeviceResource *out, int type), resource_of_stream(stream, out, type))

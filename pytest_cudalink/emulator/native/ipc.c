@@ -1,0 +1,171 @@
+/* Memory and events of this process for others, and those of others for this one. */
+#define _GNU_SOURCE
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "calls.h"
+#include "contexts.h"
+#include "devices.h"
+#include "memory.h"
+#include "shared_memory.h"
+#include "streams.h"
+
+/* CUipcMemHandle and CUipcEventHandle, as we fill them. */
+typedef struct {
+  char magic[8];
+  int kind, process, file, device;
+  uint64_t key, offset, size;
+  uint64_t unused[2];
+} IpcHandle;
+_Static_assert(sizeof(IpcHandle) == 64, "CUipcMemHandle, CUipcEventHandle");
+
+enum { OF_MEMORY = 1, OF_EVENT = 2 };
+enum { LAZY_ENABLE_PEER_ACCESS = 1 };          /* CUipcMem_flags */
+enum { NO_TIMING = 2, BETWEEN_PROCESSES = 4 }; /* CUevent_flags */
+
+static const char magic[8] = "clk-ipc";
+
+/* A handle of this process; false if it has no file to share. */
+static bool fill(IpcHandle *handle, int kind, CUdevice device) {
+  *handle = (IpcHandle){.kind = kind, .process = (int)getpid(), .device = device};
+  memcpy(handle->magic, magic, sizeof magic);
+  handle->file = cl_process_file(&handle->key);
+  return handle->file >= 0;
+}
+
+/* Opens the file of the process that a handle comes from. */
+static CUresult open_origin(const IpcHandle *handle, int kind, int *file) {
+  uint64_t key;
+  if (memcmp(handle->magic, magic, sizeof magic) || handle->kind != kind) return CUDA_ERROR_INVALID_HANDLE;
+  if (cl_process_file(&key) >= 0 && key == handle->key) return CUDA_ERROR_INVALID_CONTEXT; /* our own */
+  *file = cl_process_open(handle->process, handle->file, handle->key);
+  return *file < 0 ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+/* -- memory -- */
+
+static bool is_empty(const unsigned char *page, size_t size) { return !page[0] && !memcmp(page, page + 1, size - 1); }
+
+/* Moves the pages of a block into the file of this process, at the address where they are; false if memory is out.
+   What another thread writes there meanwhile is lost, so the table is locked, and a caller who shares memory that is
+   being written to has a race on every device. */
+static bool share(Block *block) {
+  uint64_t key;
+  size_t page = cl_page_size(), size = block->pages_size, offset = cl_process_part(size);
+  int file = cl_process_file(&key);
+  if (block->shared) return true;
+  if (!offset) return false;
+  for (size_t at = 0; at < size; at += page) {
+    const unsigned char *from = (const unsigned char *)block->pages + at;
+    if (!is_empty(from, page) && pwrite(file, from, page, (off_t)(offset + at)) != (ssize_t)page) return false;
+  }
+  if (!cl_file_map(file, offset, size, block->pages)) return false;
+  block->shared = true;
+  block->offset = offset;
+  return true;
+}
+
+static CUresult get_mem_handle(IpcHandle *out, CUdeviceptr address) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = cl_check_context();
+  if (result) return result;
+  Block *block = cl_block_lock(address);
+  if (!block || block->origin != FROM_ALLOCATION || block->place != ON_DEVICE) result = CUDA_ERROR_INVALID_VALUE;
+  else if (!share(block) || !fill(out, OF_MEMORY, block->device)) result = CUDA_ERROR_OUT_OF_MEMORY;
+  else {
+    out->offset = block->offset;
+    out->size = block->size;
+  }
+  cl_block_unlock();
+  return result;
+}
+EXPORTED(cuIpcGetMemHandle, (IpcHandle * out, CUdeviceptr address), get_mem_handle(out, address))
+
+/* What a context opened by the same handle before. */
+static bool is_opened(const Block *block, const Block *wanted) {
+  return block->origin == FROM_IPC && block->key == wanted->key && block->offset == wanted->offset &&
+         block->context == wanted->context;
+}
+
+static CUresult map_handle(int file, const IpcHandle *handle, Block *block) {
+  block->pages_size = cl_rounded(handle->size, cl_page_size());
+  block->pages = block->pages_size ? cl_file_map(file, handle->offset, block->pages_size, 0) : 0;
+  if (!block->pages) return CUDA_ERROR_MAP_FAILED;
+  block->start = block->pages;
+  CUresult result = cl_block_enter(block);
+  if (result) cl_block_free(block);
+  return result;
+}
+
+static CUresult open_mem_handle(CUdeviceptr *out, const IpcHandle *handle, unsigned flags) {
+  int file;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result;
+  Context *context = cl_context(&result);
+  if (result) return result;
+  if (flags != LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
+  result = open_origin(handle, OF_MEMORY, &file);
+  if (result) return result;
+  Block block = {
+      .size = handle->size,
+      .origin = FROM_IPC,
+      .device = cl_is_device(handle->device) ? handle->device : context->device,
+      .context = context,
+      .references = 1,
+      .key = handle->key,
+      .offset = handle->offset,
+  };
+  Block *opened = cl_block_find(is_opened, &block);
+  if (opened) {
+    opened->references++;
+    *out = opened->start;
+  }
+  cl_block_unlock();
+  if (!opened) {
+    result = map_handle(file, handle, &block);
+    if (!result) *out = block.start;
+  }
+  close(file);
+  return result;
+}
+EXPORTED(cuIpcOpenMemHandle_v2, (CUdeviceptr *out, IpcHandle handle, unsigned flags),
+         open_mem_handle(out, &handle, flags))
+EXPORTED(cuIpcOpenMemHandle, (CUdeviceptr *out, IpcHandle handle, unsigned flags), open_mem_handle(out, &handle, flags))
+
+static CUresult close_mem_handle(CUdeviceptr address) {
+  CUresult state = cl_check_context();
+  if (state) return state;
+  Block *block = cl_block_lock(address);
+  bool found = block && block->origin == FROM_IPC && block->start == address;
+  bool last = found && --block->references == 0;
+  cl_block_unlock();
+  Block taken;
+  if (last && cl_block_take(address, FROM_IPC, &taken)) cl_block_free(&taken);
+  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuIpcCloseMemHandle, (CUdeviceptr address), close_mem_handle(address))
+
+/* -- events: all work is done when a call returns, so that an event of another process is over as soon as it is there
+ * -- */
+
+static CUresult get_event_handle(IpcHandle *out, const void *event) {
+  unsigned flags;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = cl_flags_of_event(event, &flags);
+  if (result) return result;
+  if (!(flags & BETWEEN_PROCESSES) || !(flags & NO_TIMING)) return CUDA_ERROR_INVALID_HANDLE;
+  return fill(out, OF_EVENT, 0) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+EXPORTED(cuIpcGetEventHandle, (IpcHandle * out, void *event), get_event_handle(out, event))
+
+static CUresult open_event_handle(void **out, const IpcHandle *handle) {
+  int file;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = cl_check_context();
+  if (!result) result = open_origin(handle, OF_EVENT, &file);
+  if (result) return result;
+  close(file);
+  return cl_make_event(out, NO_TIMING | BETWEEN_PROCESSES);
+}
+EXPORTED(cuIpcOpenEventHandle, (void **out, IpcHandle handle), open_event_handle(out, &handle))

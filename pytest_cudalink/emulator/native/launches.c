@@ -1,0 +1,234 @@
+/* Launches: checked as a driver checks them, and then refused, as no kernel is executed. */
+#include "launches.h"
+
+#include <string.h>
+
+#include "calls.h"
+#include "capture.h"
+#include "contexts.h"
+#include "devices.h"
+#include "kernel_nodes.h"
+
+enum { NAME_ROOM = 160 }; /* of a name in an event */
+
+/* CUdevice_attribute */
+enum { MAX_THREADS_PER_BLOCK = 1, MAX_BLOCK_X = 2, MAX_GRID_X = 5, MULTIPROCESSORS = 16 };
+enum { COOPERATIVE_LAUNCH = 95, CLUSTER_LAUNCH = 120 };
+/* CUlaunchAttributeID */
+enum {
+  IGNORE,
+  ACCESS_POLICY_WINDOW,
+  COOPERATIVE,
+  SYNCHRONIZATION_POLICY,
+  CLUSTER_DIMENSION,
+  CLUSTER_SCHEDULING_POLICY,
+  PROGRAMMATIC_SERIALIZATION,
+  PROGRAMMATIC_EVENT,
+  PRIORITY,
+  MEM_SYNC_DOMAIN_MAP,
+  MEM_SYNC_DOMAIN,
+  PREFERRED_CLUSTER_DIMENSION,
+  COMPLETION_EVENT,
+  DEVICE_UPDATABLE_NODE,
+  PREFERRED_CARVEOUT,
+  LAST_ATTRIBUTE = 16,
+};
+enum { SCHEDULING_POLICIES = 3, SYNC_POLICIES = 5, SYNC_DOMAINS = 2 };
+
+static int device_has(int attribute) {
+  int value = 0;
+  cl_device_attribute(attribute, &value);
+  return value;
+}
+
+/* The threads of a block, or the blocks of a grid; 0 if a dimension is 0 or larger than the device allows. */
+static unsigned long long volume(const unsigned sizes[3], int first_limit) {
+  unsigned long long product = 1;
+  for (int axis = 0; axis < 3; axis++) {
+    if (!sizes[axis] || sizes[axis] > (unsigned)device_has(first_limit + axis)) return 0;
+    if (__builtin_mul_overflow(product, sizes[axis], &product)) product = ~0ull;
+  }
+  return product;
+}
+
+static CUresult check_dimensions(const LaunchConfig *config, const Function *function) {
+  unsigned long long threads = volume(config->block, MAX_BLOCK_X);
+  if (!volume(config->grid, MAX_GRID_X) || !threads) return CUDA_ERROR_INVALID_VALUE;
+  if (threads > (unsigned)device_has(MAX_THREADS_PER_BLOCK)) return CUDA_ERROR_INVALID_VALUE;
+  if (function->required_block[0])
+    for (int axis = 0; axis < 3; axis++)
+      if (config->block[axis] != (unsigned)function->required_block[axis]) return CUDA_ERROR_INVALID_VALUE;
+  if (threads > (unsigned)function->max_threads) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  return config->shared > (unsigned)function->max_dynamic_shared ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+enum { EXTRA_END, EXTRA_POINTER, EXTRA_SIZE };
+
+static size_t parameter_bytes(const Function *function) {
+  size_t end = 0;
+  for (size_t at = 0; at < function->parameter_count; at++) {
+    size_t one = function->parameters[at].offset + function->parameters[at].size;
+    if (one > end) end = one;
+  }
+  return end;
+}
+
+/* What `extra` gives, a list that ends with NULL: a buffer and its size. */
+static CUresult check_buffer(void *const *extra, size_t needed) {
+  const void *buffer = NULL;
+  size_t size = 0;
+  for (; extra && (uintptr_t)*extra != EXTRA_END; extra += 2) {
+    if ((uintptr_t)*extra == EXTRA_POINTER) buffer = extra[1];
+    else if ((uintptr_t)*extra == EXTRA_SIZE && extra[1]) memcpy(&size, extra[1], sizeof size);
+    else return CUDA_ERROR_INVALID_VALUE;
+  }
+  return needed && (!buffer || size < needed) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult check_parameters(const Function *function, size_t bytes, void *const *parameters, void *const *extra) {
+  if (parameters && extra) return CUDA_ERROR_INVALID_VALUE;
+  if (!function->parameter_count || parameters) return CUDA_SUCCESS;
+  return extra ? check_buffer(extra, bytes) : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* -- attributes -- */
+
+static CUresult check_cluster(const LaunchConfig *config, const Function *function) {
+  unsigned sizes[3];
+  if (!cl_cluster_of(config, function, sizes)) return CUDA_SUCCESS;
+  unsigned long long blocks = 1, largest = function->non_portable_cluster ? LARGEST_CLUSTER : PORTABLE_CLUSTER;
+  if (!device_has(CLUSTER_LAUNCH)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (function->max_cluster_rank) largest = (unsigned)function->max_cluster_rank;
+  for (int axis = 0; axis < 3; axis++) {
+    if (!sizes[axis] || config->grid[axis] % sizes[axis]) return CUDA_ERROR_INVALID_VALUE;
+    if (function->cluster[axis] && sizes[axis] != (unsigned)function->cluster[axis]) return CUDA_ERROR_INVALID_VALUE;
+    if ((blocks *= sizes[axis]) > largest) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult check_cooperative(const LaunchConfig *config, const Function *function) {
+  if (!device_has(COOPERATIVE_LAUNCH)) return CUDA_ERROR_NOT_SUPPORTED;
+  KernelNeeds needs = cl_needs(function);
+  int threads = (int)(config->block[0] * config->block[1] * config->block[2]);
+  unsigned long long blocks = volume(config->grid, MAX_GRID_X);
+  int resident = cl_blocks_per_multiprocessor(&needs, threads, config->shared) * device_has(MULTIPROCESSORS);
+  return blocks > (unsigned)resident ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
+}
+
+static CUresult check_attribute(const LaunchAttribute *attribute) {
+  int number = attribute->value.number;
+  bool valid = true;
+  switch (attribute->id) {
+    case SYNCHRONIZATION_POLICY: valid = number > 0 && number < SYNC_POLICIES; break;
+    case CLUSTER_SCHEDULING_POLICY: valid = number >= 0 && number < SCHEDULING_POLICIES; break;
+    case COOPERATIVE:
+    case PROGRAMMATIC_SERIALIZATION: valid = number == 0 || number == 1; break;
+    case PROGRAMMATIC_EVENT:
+    case COMPLETION_EVENT: return attribute->value.event.event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    case MEM_SYNC_DOMAIN: valid = number >= 0 && number < SYNC_DOMAINS; break;
+    case DEVICE_UPDATABLE_NODE: valid = number == 0; break; /* for nodes of graphs only */
+    case PREFERRED_CARVEOUT: valid = number >= -1 && number <= 100; break;
+    default: valid = attribute->id >= IGNORE && attribute->id <= LAST_ATTRIBUTE;
+  }
+  return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult check_attributes(const LaunchConfig *config, bool *cooperative) {
+  *cooperative = false;
+  if (config->count && !config->attributes) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned at = 0; at < config->count; at++) {
+    CUresult result = check_attribute(&config->attributes[at]);
+    if (result) return result;
+    if (config->attributes[at].id == COOPERATIVE) *cooperative = config->attributes[at].value.number;
+  }
+  return CUDA_SUCCESS;
+}
+
+/* The checks in their order; `bytes` are those of the parameters. */
+static CUresult check(const LaunchConfig *config, const Function *function, size_t bytes, void *const *parameters,
+                      void *const *extra) {
+  bool cooperative;
+  CUresult result = check_dimensions(config, function);
+  if (!result) result = check_attributes(config, &cooperative);
+  if (!result) result = check_parameters(function, bytes, parameters, extra);
+  if (!result) result = check_cluster(config, function);
+  if (!result && cooperative) result = check_cooperative(config, function);
+  return result;
+}
+
+CUresult cl_check_launch(const LaunchConfig *config, const void *handle, void *const *parameters, void *const *extra) {
+  CUresult result = CUDA_ERROR_INVALID_HANDLE;
+  pthread_mutex_lock(&cl_modules_lock);
+  const Function *function = handle ? cl_find_function(handle) : NULL;
+  if (function) result = function->module->on_device;
+  if (!result) result = check(config, function, parameter_bytes(function), parameters, extra);
+  pthread_mutex_unlock(&cl_modules_lock);
+  return result;
+}
+
+CUresult cl_not_executed(EventLine *line, const void *handle) {
+  pthread_mutex_lock(&cl_modules_lock);
+  const Function *function = cl_find_function(handle);
+  if (function) cl_event_text(line, "kernel", function->name, NAME_ROOM);
+  pthread_mutex_unlock(&cl_modules_lock);
+  return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "the emulated driver does not execute kernels");
+}
+
+static CUresult launch(EventLine *line, const LaunchConfig *config, void *function, void **parameters, void **extra) {
+  if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  bool captured = false;
+  CUresult result = cl_check_context();
+  if (!result) result = cl_enter_stream(config->stream, &captured);
+  if (!result) result = cl_check_launch(config, function, parameters, extra);
+  if (result == CUDA_ERROR_NOT_SUPPORTED) return cl_noted(line, result, "the device has no such launches");
+  if (!result && captured) return cl_capture_launch(config, function, parameters, extra);
+  return result ? result : cl_not_executed(line, function);
+}
+
+EXPORTED(cuLaunchKernel,
+         (Function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+          unsigned shared, void *stream, void **parameters, void **extra),
+         launch(line, &(LaunchConfig){{gx, gy, gz}, {bx, by, bz}, shared, stream, NULL, 0}, function, parameters,
+                extra))
+
+static const LaunchAttribute cooperatively = {.id = COOPERATIVE, .value.number = 1};
+EXPORTED(cuLaunchCooperativeKernel,
+         (Function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+          unsigned shared, void *stream, void **parameters),
+         launch(line, &(LaunchConfig){{gx, gy, gz}, {bx, by, bz}, shared, stream, &cooperatively, 1}, function,
+                parameters, NULL))
+
+static CUresult launch_with(EventLine *line, const LaunchConfig *config, Function *function, void **parameters,
+                            void **extra) {
+  return config ? launch(line, config, function, parameters, extra) : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuLaunchKernelEx, (const LaunchConfig *config, Function *function, void **parameters, void **extra),
+         launch_with(line, config, function, parameters, extra))
+
+/* CUDA_LAUNCH_PARAMS */
+typedef struct {
+  const Function *function;
+  unsigned grid[3], block[3], shared;
+  void *stream;
+  void **parameters;
+} DeviceLaunch;
+
+enum { MULTI_DEVICE_FLAGS = 3 };
+
+static CUresult launch_on_devices(EventLine *line, const DeviceLaunch *launches, unsigned count, unsigned flags) {
+  if (!launches || !count || flags > MULTI_DEVICE_FLAGS) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned at = 0; at < count; at++) {
+    const DeviceLaunch *one = &launches[at];
+    LaunchConfig config = {.shared = one->shared, .attributes = &cooperatively, .count = 1};
+    memcpy(config.grid, one->grid, sizeof config.grid);
+    memcpy(config.block, one->block, sizeof config.block);
+    if (!one->function) return CUDA_ERROR_INVALID_HANDLE;
+    CUresult result = cl_check_stream(one->stream);
+    if (!result) result = cl_check_launch(&config, one->function, one->parameters, NULL);
+    if (result) return result;
+  }
+  return cl_not_executed(line, launches->function);
+}
+EXPORTED(cuLaunchCooperativeKernelMultiDevice, (const DeviceLaunch *launches, unsigned count, unsigned flags),
+         launch_on_devices(line, launches, count, flags))

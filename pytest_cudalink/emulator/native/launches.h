@@ -1,0 +1,14 @@
+/* Launches: checked as a driver checks them, and then refused, as no kernel is executed. */
+#ifndef CUDALINK_LAUNCHES_H
+#define CUDALINK_LAUNCHES_H
+
+#include "abi.h"
+#include "events.h"
+#include "occupancy.h"
+
+/* What a launch answers before it would run: 0 if nothing is wrong with it. Context and stream are not looked at. */
+CUresult cl_check_launch(const LaunchConfig *config, const void *function, void *const *parameters, void *const *extra);
+/* The answer to a launch in which nothing is wrong, with the name of the kernel in the event. */
+CUresult cl_not_executed(EventLine *line, const void *function);
+
+#endif

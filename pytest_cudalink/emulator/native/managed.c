@@ -1,0 +1,307 @@
+/* Managed memory: advice and prefetches, remembered for each range of pages. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "calls.h"
+#include "config.h"
+#include "devices.h"
+#include "memory.h"
+#include "shared_memory.h"
+#include "streams.h"
+
+enum { /* CUmem_advise */
+       SET_READ_MOSTLY = 1,
+       UNSET_READ_MOSTLY,
+       SET_PREFERRED_LOCATION,
+       UNSET_PREFERRED_LOCATION,
+       SET_ACCESSED_BY,
+       UNSET_ACCESSED_BY,
+};
+enum { HOST_DEVICE = -1, NO_DEVICE = -2 }; /* CU_DEVICE_CPU, CU_DEVICE_INVALID */
+enum { LAST_PREFETCH = 7 };                /* besides the advices: what to remember */
+
+/* What holds for some pages of a block, up to an offset. */
+typedef struct {
+  size_t end;
+  bool read_mostly, accessed_by_host;
+  uint64_t accessed_by; /* devices, one bit each */
+  Location preferred, prefetched;
+} Part;
+
+/* Parts side by side, that cover a block. */
+struct Advice {
+  size_t count;
+  Part parts[];
+};
+
+/* -- remembering -- */
+
+/* The advice of a block, with room for two parts more; NULL if memory is out. */
+static Advice *with_room(Block *block) {
+  size_t count = block->advice ? block->advice->count : 1;
+  Advice *advice = realloc(block->advice, sizeof *advice + (count + 2) * sizeof *advice->parts);
+  if (!advice) return NULL;
+  if (!block->advice) {
+    advice->count = 1;
+    advice->parts[0] = (Part){.end = cl_rounded(block->size, cl_page_size())};
+  }
+  block->advice = advice;
+  return advice;
+}
+
+/* Makes an offset the end of a part. */
+static void split(Advice *advice, size_t offset) {
+  size_t at = 0;
+  while (at < advice->count && advice->parts[at].end < offset) at++;
+  if (!offset || at == advice->count || advice->parts[at].end == offset) return;
+  memmove(&advice->parts[at + 1], &advice->parts[at], (advice->count - at) * sizeof *advice->parts);
+  advice->parts[at].end = offset;
+  advice->count++;
+}
+
+static void apply(Part *part, int what, const Location *location) {
+  uint64_t bit = location->type == AT_DEVICE ? (uint64_t)1 << location->id : 0;
+  switch (what) {
+    case SET_READ_MOSTLY: part->read_mostly = true; break;
+    case UNSET_READ_MOSTLY: part->read_mostly = false; break;
+    case SET_PREFERRED_LOCATION: part->preferred = *location; break;
+    case UNSET_PREFERRED_LOCATION: part->preferred = (Location){0}; break;
+    case SET_ACCESSED_BY:
+      part->accessed_by |= bit;
+      part->accessed_by_host |= location->type == AT_HOST;
+      break;
+    case UNSET_ACCESSED_BY:
+      part->accessed_by &= ~bit;
+      part->accessed_by_host &= location->type != AT_HOST;
+      break;
+    default: part->prefetched = *location; break;
+  }
+}
+
+/* The managed block that holds a range, whose pages become offsets in it; NULL if there is none. The table is locked.
+ */
+static Block *managed_block(CUdeviceptr start, size_t size, size_t *from, size_t *to) {
+  Block *block = cl_block_lock(start);
+  if (!block || !size || block->place != MANAGED || size > block->size - (start - block->start)) return NULL;
+  *from = (size_t)(start - block->start) & ~(cl_page_size() - 1);
+  *to = cl_rounded((size_t)(start - block->start) + size, cl_page_size());
+  return block;
+}
+
+static CUresult remember(CUdeviceptr start, size_t size, int what, const Location *location) {
+  size_t from, to;
+  CUresult result = CUDA_ERROR_INVALID_VALUE;
+  Block *block = managed_block(start, size, &from, &to);
+  Advice *advice = block ? with_room(block) : NULL;
+  if (block && !advice) result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (advice) {
+    split(advice, from);
+    split(advice, to);
+    size_t begin = 0;
+    for (size_t at = 0; at < advice->count; at++) {
+      if (begin >= from && advice->parts[at].end <= to) apply(&advice->parts[at], what, location);
+      begin = advice->parts[at].end;
+    }
+    result = CUDA_SUCCESS;
+  }
+  cl_block_unlock();
+  return result;
+}
+
+static bool is_managed(CUdeviceptr start, size_t size) {
+  size_t from, to;
+  bool found = managed_block(start, size, &from, &to);
+  cl_block_unlock();
+  return found;
+}
+
+/* Checks where memory shall go, and says which node "the current one" is. */
+static CUresult check_location(Location *location) {
+  switch (location->type) {
+    case AT_DEVICE: return cl_is_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    case AT_HOST: location->id = 0; return CUDA_SUCCESS;
+    case AT_HOST_NUMA_CURRENT: *location = (Location){AT_HOST_NUMA, 0}; return CUDA_SUCCESS;
+    case AT_HOST_NUMA: return location->id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* one node is shown */
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+static Location of_device(CUdevice device) {
+  return device == HOST_DEVICE ? (Location){AT_HOST, 0} : (Location){AT_DEVICE, device};
+}
+
+/* -- advice -- */
+
+static CUresult advise(EventLine *line, CUdeviceptr start, size_t size, int advice, Location location) {
+  cl_event_int(line, "advice", advice);
+  if (advice < SET_READ_MOSTLY || advice > UNSET_ACCESSED_BY) return CUDA_ERROR_INVALID_VALUE;
+  bool accessed_by = advice == SET_ACCESSED_BY || advice == UNSET_ACCESSED_BY;
+  if (advice == SET_PREFERRED_LOCATION || accessed_by) {
+    if (accessed_by && location.type != AT_DEVICE && location.type != AT_HOST) return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = check_location(&location);
+    if (result) return result;
+  }
+  return remember(start, size, advice, &location);
+}
+EXPORTED(cuMemAdvise, (CUdeviceptr start, size_t size, int advice, CUdevice device),
+         advise(line, start, size, advice, of_device(device)))
+EXPORTED(cuMemAdvise_v2, (CUdeviceptr start, size_t size, int advice, Location location),
+         advise(line, start, size, advice, location))
+
+/* -- prefetching -- */
+
+static CUresult check_stream(const void *stream) {
+  CUresult state = cl_check_context();
+  if (state) return state;
+  return cl_check_stream(stream);
+}
+
+static CUresult prefetch(EventLine *line, CUdeviceptr start, size_t size, Location location, unsigned flags,
+                         const void *stream) {
+  cl_event_uint(line, "bytes", size);
+  if (flags) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = check_stream(stream);
+  if (!result) result = check_location(&location);
+  return result ? result : remember(start, size, LAST_PREFETCH, &location);
+}
+EXPORTED(cuMemPrefetchAsync, (CUdeviceptr start, size_t size, CUdevice device, void *stream),
+         prefetch(line, start, size, of_device(device), 0, stream))
+EXPORTED(cuMemPrefetchAsync_v2, (CUdeviceptr start, size_t size, Location location, unsigned flags, void *stream),
+         prefetch(line, start, size, location, flags, stream))
+
+/* Ranges that are prefetched or discarded together. */
+typedef struct {
+  const CUdeviceptr *starts;
+  const size_t *sizes;
+  size_t count;
+} Ranges;
+
+static CUresult check_ranges(const Ranges *ranges, unsigned long long flags, const void *stream) {
+  enum { LEGACY = 1 }; /* CU_STREAM_LEGACY; a batch takes no such stream */
+  if (!ranges->starts || !ranges->sizes || !ranges->count || flags || (uintptr_t)stream <= LEGACY)
+    return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = check_stream(stream);
+  for (size_t at = 0; at < ranges->count && !result; at++)
+    if (!is_managed(ranges->starts[at], ranges->sizes[at])) result = CUDA_ERROR_INVALID_VALUE;
+  return result;
+}
+
+/* The locations of a batch begin at the first range, and each where the next one of it begins. */
+static CUresult check_locations(const Location *locations, const size_t *firsts, size_t count, size_t ranges) {
+  if (!locations || !firsts || !count || count > ranges || firsts[0]) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t at = 0; at < count; at++) {
+    Location location = locations[at];
+    if (firsts[at] >= ranges || (at && firsts[at] <= firsts[at - 1])) return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = check_location(&location);
+    if (result) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult prefetch_batch(EventLine *line, const Ranges *ranges, const Location *locations, const size_t *firsts,
+                               size_t count, unsigned long long flags, const void *stream) {
+  cl_event_uint(line, "count", ranges->count);
+  CUresult result = check_ranges(ranges, flags, stream);
+  if (!result) result = check_locations(locations, firsts, count, ranges->count);
+  for (size_t at = 0, of = 0; at < ranges->count && !result; at++) {
+    if (of + 1 < count && firsts[of + 1] == at) of++;
+    Location location = locations[of];
+    check_location(&location);
+    result = remember(ranges->starts[at], ranges->sizes[at], LAST_PREFETCH, &location);
+  }
+  return result;
+}
+/* What is discarded has any content from then on; here it keeps the one that it has. */
+#define PREFETCH_BATCH(name)                                                                       \
+  EXPORTED(name,                                                                                   \
+           (CUdeviceptr *starts, size_t *sizes, size_t count, Location *locations, size_t *firsts, \
+            size_t location_count, unsigned long long flags, void *stream),                        \
+           prefetch_batch(line, &(Ranges){starts, sizes, count}, locations, firsts, location_count, flags, stream))
+PREFETCH_BATCH(cuMemPrefetchBatchAsync)
+PREFETCH_BATCH(cuMemDiscardAndPrefetchBatchAsync)
+EXPORTED(cuMemDiscardBatchAsync,
+         (CUdeviceptr *starts, size_t *sizes, size_t count, unsigned long long flags, void *stream),
+         check_ranges(&(Ranges){starts, sizes, count}, flags, stream))
+
+/* -- asking -- */
+
+enum { /* CUmem_range_attribute */
+       READ_MOSTLY = 1,
+       PREFERRED,
+       ACCESSED_BY,
+       PREFETCHED,
+       PREFERRED_TYPE,
+       PREFERRED_ID,
+       PREFETCHED_TYPE,
+       PREFETCHED_ID,
+};
+
+/* What holds for all pages of a range. */
+static Part common(const Advice *advice, size_t from, size_t to) {
+  Part all = {0};
+  size_t begin = 0;
+  bool first = true;
+  for (size_t at = 0; advice && at < advice->count; begin = advice->parts[at++].end) {
+    const Part *part = &advice->parts[at];
+    if (part->end <= from || begin >= to) continue;
+    if (first) all = *part;
+    first = false;
+    all.read_mostly &= part->read_mostly;
+    all.accessed_by &= part->accessed_by;
+    all.accessed_by_host &= part->accessed_by_host;
+    if (memcmp(&all.preferred, &part->preferred, sizeof all.preferred)) all.preferred = (Location){0};
+    if (memcmp(&all.prefetched, &part->prefetched, sizeof all.prefetched)) all.prefetched = (Location){0};
+  }
+  return all;
+}
+
+static int as_device(const Location *location) {
+  return location->type == AT_DEVICE ? location->id : location->type == AT_NOTHING ? NO_DEVICE : HOST_DEVICE;
+}
+
+static int as_id(const Location *location) { return location->type == AT_NOTHING ? NO_DEVICE : location->id; }
+
+static void list_devices(const Part *part, int *out, size_t room) {
+  size_t count = 0;
+  if (part->accessed_by_host && count < room) out[count++] = HOST_DEVICE;
+  for (int device = 0; device < DEVICES_MAX && count < room; device++)
+    if (part->accessed_by >> device & 1) out[count++] = device;
+  while (count < room) out[count++] = NO_DEVICE;
+}
+
+static CUresult check_attribute(const void *out, size_t size, int attribute) {
+  bool known = attribute >= READ_MOSTLY && attribute <= PREFETCHED_ID;
+  bool fits = attribute == ACCESSED_BY ? size && size % sizeof(int) == 0 : size == sizeof(int);
+  return out && known && fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static void write_attribute(const Part *part, int *out, size_t size, int attribute) {
+  switch (attribute) {
+    case READ_MOSTLY: *out = part->read_mostly; break;
+    case PREFERRED: *out = as_device(&part->preferred); break;
+    case ACCESSED_BY: list_devices(part, out, size / sizeof *out); break;
+    case PREFETCHED: *out = as_device(&part->prefetched); break;
+    case PREFERRED_TYPE: *out = part->preferred.type; break;
+    case PREFERRED_ID: *out = as_id(&part->preferred); break;
+    case PREFETCHED_TYPE: *out = part->prefetched.type; break;
+    default: *out = as_id(&part->prefetched); break;
+  }
+}
+
+static CUresult range_attributes(void **out, const size_t *sizes, const int *attributes, size_t count,
+                                 CUdeviceptr start, size_t size) {
+  size_t from, to;
+  if (!out || !sizes || !attributes || !count) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t at = 0; at < count; at++)
+    if (check_attribute(out[at], sizes[at], attributes[at])) return CUDA_ERROR_INVALID_VALUE;
+  const Block *block = managed_block(start, size, &from, &to);
+  Part part = block ? common(block->advice, from, to) : (Part){0};
+  cl_block_unlock();
+  for (size_t at = 0; at < count && block; at++) write_attribute(&part, out[at], sizes[at], attributes[at]);
+  return block ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuMemRangeGetAttribute, (void *out, size_t bytes, int attribute, CUdeviceptr start, size_t size),
+         range_attributes(&out, &bytes, &attribute, 1, start, size))
+EXPORTED(cuMemRangeGetAttributes,
+         (void **out, size_t *sizes, int *attributes, size_t count, CUdeviceptr start, size_t size),
+         range_attributes(out, sizes, attributes, count, start, size))

@@ -1,0 +1,43 @@
+/* Occupancy: how many blocks of a kernel run at once, and of what size. */
+#ifndef CUDALINK_OCCUPANCY_H
+#define CUDALINK_OCCUPANCY_H
+
+#include "abi.h"
+#include "module_image.h"
+#include "occupancy_rules.h"
+
+/* Copies a function, so that it is not read while another thread unloads its module. Its pointers must not be followed.
+   A kernel that has no code for the device answers what its loading answers. */
+CUresult cl_read_function(const void *handle, Function *known);
+KernelNeeds cl_needs(const Function *function);
+
+/* One attribute of a launch, and a launch: CUlaunchAttribute and CUlaunchConfig of cuda.h. */
+typedef struct {
+  int id, padding;
+  union {
+    int number;
+    unsigned dimensions[3];
+    struct {
+      void *event;
+      int flags;
+    } event;
+    char bytes[64];
+  } value;
+} LaunchAttribute;
+
+typedef struct {
+  unsigned grid[3], block[3], shared;
+  void *stream;
+  const LaunchAttribute *attributes;
+  unsigned count;
+} LaunchConfig;
+
+_Static_assert(sizeof(LaunchAttribute) == 72, "CUlaunchAttribute");
+_Static_assert(sizeof(LaunchConfig) == 56, "CUlaunchConfig");
+
+enum { PORTABLE_CLUSTER = 8, LARGEST_CLUSTER = 16 };
+
+/* The sizes of a launch's clusters, from its attributes or from the kernel; false if it has no clusters. */
+bool cl_cluster_of(const LaunchConfig *config, const Function *function, unsigned sizes[3]);
+
+#endif

@@ -1,0 +1,88 @@
+/* Peers: every device of the emulated driver can use the memory of every other one. */
+#include "peers.h"
+
+#include "calls.h"
+#include "config.h"
+#include "contexts.h"
+#include "devices.h"
+
+/* CUdevice_P2PAttribute */
+enum { PERFORMANCE_RANK = 1, ACCESS_SUPPORTED, NATIVE_ATOMICS, ARRAY_ACCESS, PARTIAL_NATIVE_ATOMICS };
+
+int cl_can_access_peer(CUdevice device, CUdevice peer) { return device != peer; }
+
+static CUresult p2p_attribute(EventLine *line, int *value, int attribute, CUdevice from, CUdevice to) {
+  if (!value || attribute < PERFORMANCE_RANK || attribute > PARTIAL_NATIVE_ATOMICS) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(from)) return cl_no_device(line, from);
+  if (!cl_is_device(to)) return cl_no_device(line, to);
+  if (from == to) return CUDA_ERROR_INVALID_DEVICE;
+  bool no = attribute == PERFORMANCE_RANK || attribute == PARTIAL_NATIVE_ATOMICS;
+  *value = no ? 0 : cl_can_access_peer(from, to);
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuDeviceGetP2PAttribute, (int *value, int attribute, CUdevice from, CUdevice to),
+         p2p_attribute(line, value, attribute, from, to))
+
+/* -- atomic operations on memory of the host or of a peer -- */
+
+/* CUatomicOperation; CUatomicOperationCapability */
+enum { OPERATIONS = 13, SIGNED = 1, UNSIGNED = 2, REDUCTION = 4, SCALAR_32 = 8, SCALAR_64 = 16 };
+
+static CUresult check_operations(const unsigned *capabilities, const int *operations, unsigned count) {
+  if (!capabilities || !operations || !count) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned at = 0; at < count; at++)
+    if (operations[at] < 0 || operations[at] >= OPERATIONS) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+static CUresult host_atomics(EventLine *line, unsigned *capabilities, const int *operations, unsigned count,
+                             CUdevice device) {
+  CUresult result = check_operations(capabilities, operations, count);
+  if (result) return result;
+  if (!cl_is_device(device)) return cl_no_device(line, device);
+  for (unsigned at = 0; at < count; at++) capabilities[at] = 0; /* as over PCI Express */
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuDeviceGetHostAtomicCapabilities,
+         (unsigned *capabilities, const int *operations, unsigned count, CUdevice device),
+         host_atomics(line, capabilities, operations, count, device))
+
+static CUresult peer_atomics(EventLine *line, unsigned *capabilities, const int *operations, unsigned count,
+                             CUdevice from, CUdevice to) {
+  CUresult result = check_operations(capabilities, operations, count);
+  if (result) return result;
+  if (!cl_is_device(from)) return cl_no_device(line, from);
+  if (!cl_is_device(to)) return cl_no_device(line, to);
+  if (from == to) return CUDA_ERROR_INVALID_DEVICE;
+  for (unsigned at = 0; at < count; at++) capabilities[at] = SIGNED | UNSIGNED | REDUCTION | SCALAR_32 | SCALAR_64;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuDeviceGetP2PAtomicCapabilities,
+         (unsigned *capabilities, const int *operations, unsigned count, CUdevice from, CUdevice to),
+         peer_atomics(line, capabilities, operations, count, from, to))
+
+/* -- access between contexts -- */
+
+static CUresult enable_peer_access(Context *peer, unsigned flags) {
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (state) return state;
+  if (flags) return CUDA_ERROR_INVALID_VALUE;
+  if (!peer || !cl_is_known_context(peer)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!cl_can_access_peer(context->device, peer->device)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  uint64_t bit = (uint64_t)1 << peer->device;
+  bool enabled = atomic_fetch_or(&context->peers, bit) & bit;
+  return enabled ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_SUCCESS;
+}
+EXPORTED(cuCtxEnablePeerAccess, (Context *peer, unsigned flags), enable_peer_access(peer, flags))
+
+static CUresult disable_peer_access(Context *peer) {
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (state) return state;
+  if (!peer || !cl_is_known_context(peer)) return CUDA_ERROR_INVALID_CONTEXT;
+  uint64_t bit = (uint64_t)1 << peer->device;
+  bool enabled = atomic_fetch_and(&context->peers, ~bit) & bit;
+  return enabled ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+}
+EXPORTED(cuCtxDisablePeerAccess, (Context *peer), disable_peer_access(peer))

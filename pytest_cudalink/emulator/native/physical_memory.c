@@ -1,0 +1,202 @@
+/* Physical memory: made, released, and shared with other processes. */
+#include "physical_memory.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "calls.h"
+#include "devices.h"
+#include "handles.h"
+#include "pools.h"
+#include "shared_memory.h"
+
+enum { USAGES = 3, COMPRESSIONS = 1 }; /* CU_MEM_CREATE_USAGE_*, CUmemAllocationCompType */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the physical memory, and of what is mapped */
+
+/* A thread may hold a lock while another one forks; in the child no thread would release it. */
+static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+
+Physical *cl_physical_lock(uint64_t handle) {
+  void *named = (void *)(uintptr_t)handle;
+  pthread_mutex_lock(&lock);
+  return cl_handle_is(named, HANDLE_PHYSICAL_MEMORY) ? named : NULL;
+}
+
+void cl_physical_unlock(void) { pthread_mutex_unlock(&lock); }
+
+static int file_of(const Physical *physical) {
+  uint64_t key;
+  return physical->file >= 0 ? physical->file : cl_process_file(&key);
+}
+
+/* Frees what has neither references nor mappings. */
+static void free_unused(Physical *physical) {
+  if (physical->references || physical->mappings) return;
+  if (physical->file >= 0) close(physical->file);
+  else cl_file_forget(file_of(physical), physical->offset, physical->size);
+  if (physical->counted) cl_memory_give(physical->properties.location.id, physical->size);
+  free(physical);
+}
+
+void cl_physical_hold(Physical *physical) { physical->mappings++; }
+
+void cl_physical_drop(Physical *physical) {
+  physical->mappings--;
+  free_unused(physical);
+}
+
+bool cl_physical_retain(Physical *physical) {
+  if (!physical->references && !cl_handle_add(physical, HANDLE_PHYSICAL_MEMORY)) return false;
+  physical->references++;
+  return true;
+}
+
+bool cl_physical_map(const Physical *physical, uintptr_t where, size_t size) {
+  return cl_file_map(file_of(physical), physical->offset, size, where) != 0;
+}
+
+/* -- making -- */
+
+static CUresult check_location(const Location *location) {
+  switch (location->type) {
+    case AT_DEVICE: return cl_is_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    case AT_HOST: return CUDA_SUCCESS;
+    case AT_HOST_NUMA: return location->id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* one node is shown */
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+static CUresult check_properties(const PhysicalProperties *properties) {
+  int types = properties->handle_types;
+  if (properties->type != PINNED_TYPE || types & ~HANDLE_TYPES || properties->flags.compression > COMPRESSIONS ||
+      properties->flags.usage & ~USAGES)
+    return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = check_location(&properties->location);
+  if (result) return result;
+  if (types && properties->location.type == AT_HOST) return CUDA_ERROR_INVALID_VALUE;
+  if (types & ~(HANDLE_TYPE_POSIX_FILE | HANDLE_TYPE_FABRIC)) return CUDA_ERROR_NOT_SUPPORTED;
+  return CUDA_SUCCESS;
+}
+
+static CUresult get_granularity(size_t *granularity, const PhysicalProperties *properties, int option) {
+  if (!granularity || !properties || option < 0 || option > 1) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = check_properties(properties);
+  if (!result) *granularity = GRANULARITY;
+  return result;
+}
+EXPORTED(cuMemGetAllocationGranularity, (size_t *granularity, const PhysicalProperties *properties, int option),
+         get_granularity(granularity, properties, option))
+
+/* Finds a file, and a place in it. */
+static bool find_pages(Physical *physical) {
+  physical->file = -1;
+  if (!physical->properties.handle_types) {
+    physical->offset = cl_process_part(physical->size);
+    return physical->offset;
+  }
+  FileHead head = {
+      .kind = FILE_OF_MEMORY,
+      .device = physical->properties.location.id,
+      .size = physical->size,
+  };
+  memcpy(head.properties, &physical->properties, sizeof physical->properties);
+  physical->file = cl_file_make(&head);
+  physical->offset = cl_file_begin();
+  return physical->file >= 0;
+}
+
+/* Gives the caller a handle of physical memory whose pages are found; else frees it. */
+static CUresult hand_out(Physical *physical, uint64_t *handle) {
+  cl_physical_lock(0);
+  bool kept = cl_physical_retain(physical);
+  if (kept) *handle = (uintptr_t)physical;
+  else free_unused(physical);
+  cl_physical_unlock();
+  return kept ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult create(uint64_t *handle, size_t size, const PhysicalProperties *properties) {
+  Physical *physical = calloc(1, sizeof *physical);
+  if (!physical) return CUDA_ERROR_OUT_OF_MEMORY;
+  physical->properties = *properties;
+  physical->size = size;
+  physical->counted = properties->location.type == AT_DEVICE;
+  bool taken = size <= cl_device_memory() && (!physical->counted || cl_memory_take(properties->location.id, size));
+  if (taken && find_pages(physical)) return hand_out(physical, handle);
+  if (taken && physical->counted) cl_memory_give(properties->location.id, size);
+  free(physical);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult mem_create(EventLine *line, uint64_t *handle, size_t size, const PhysicalProperties *properties,
+                           unsigned long long flags) {
+  cl_event_uint(line, "bytes", size);
+  if (!handle || !properties || flags) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = check_properties(properties);
+  if (result) return result;
+  if (!size || size % GRANULARITY) return CUDA_ERROR_INVALID_VALUE;
+  if (properties->handle_types & HANDLE_TYPE_FABRIC) return CUDA_ERROR_NOT_PERMITTED; /* no channel for it is shown */
+  return create(handle, size, properties);
+}
+EXPORTED(cuMemCreate, (uint64_t *handle, size_t size, const PhysicalProperties *properties, unsigned long long flags),
+         mem_create(line, handle, size, properties, flags))
+
+static CUresult mem_release(uint64_t handle) {
+  Physical *physical = cl_physical_lock(handle);
+  if (physical && --physical->references == 0) {
+    cl_handle_remove(physical, HANDLE_PHYSICAL_MEMORY);
+    free_unused(physical);
+  }
+  cl_physical_unlock();
+  return physical ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuMemRelease, (uint64_t handle), mem_release(handle))
+
+static CUresult get_properties(PhysicalProperties *properties, uint64_t handle) {
+  if (!properties) return CUDA_ERROR_INVALID_VALUE;
+  const Physical *physical = cl_physical_lock(handle);
+  if (physical) *properties = physical->properties;
+  cl_physical_unlock();
+  return physical ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuMemGetAllocationPropertiesFromHandle, (PhysicalProperties * properties, uint64_t handle),
+         get_properties(properties, handle))
+
+/* -- sharing with other processes -- */
+
+static CUresult export_memory(int *out, uint64_t handle, int type, unsigned long long flags) {
+  if (!out || flags) return CUDA_ERROR_INVALID_VALUE;
+  const Physical *physical = cl_physical_lock(handle);
+  bool shareable = physical && type == HANDLE_TYPE_POSIX_FILE && physical->properties.handle_types & type;
+  int file = shareable ? cl_file_duplicate(physical->file) : -1;
+  cl_physical_unlock();
+  if (file >= 0) *out = file;
+  return !shareable ? CUDA_ERROR_INVALID_VALUE : file < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+EXPORTED(cuMemExportToShareableHandle, (int *out, uint64_t handle, int type, unsigned long long flags),
+         export_memory(out, handle, type, flags))
+
+static CUresult import_memory(uint64_t *handle, void *shared, int type) {
+  FileHead head;
+  if (!handle || type == HANDLE_TYPE_NONE || type & ~HANDLE_TYPES) return CUDA_ERROR_INVALID_VALUE;
+  if (type == HANDLE_TYPE_FABRIC) return CUDA_ERROR_NOT_PERMITTED;
+  if (type != HANDLE_TYPE_POSIX_FILE) return CUDA_ERROR_NOT_SUPPORTED;
+  int given = (int)(intptr_t)shared;
+  if (!cl_file_read(given, FILE_OF_MEMORY, &head)) return CUDA_ERROR_INVALID_VALUE;
+  Physical *physical = calloc(1, sizeof *physical);
+  if (!physical) return CUDA_ERROR_OUT_OF_MEMORY;
+  memcpy(&physical->properties, head.properties, sizeof physical->properties);
+  physical->size = head.size;
+  physical->offset = cl_file_begin();
+  physical->file = cl_file_duplicate(given);
+  if (physical->file >= 0) return hand_out(physical, handle);
+  free(physical);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+EXPORTED(cuMemImportFromShareableHandle, (uint64_t *handle, void *shared, int type),
+         import_memory(handle, shared, type))

@@ -1,0 +1,47 @@
+/* Physical memory: what cuMemCreate makes, and cuMemMap gives an address. */
+#ifndef CUDALINK_PHYSICAL_MEMORY_H
+#define CUDALINK_PHYSICAL_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "memory.h"
+
+/* CUmemAllocationProp */
+typedef struct {
+  int type, handle_types;
+  Location location;
+  void *security;
+  struct {
+    unsigned char compression, rdma;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } flags;
+} PhysicalProperties;
+_Static_assert(sizeof(PhysicalProperties) == 32, "CUmemAllocationProp");
+
+enum { GRANULARITY = 2 << 20 };
+
+typedef struct {
+  PhysicalProperties properties;
+  size_t size;
+  int file; /* that other processes may map; -1: it is a part of the file of this process */
+  size_t offset;
+  bool counted;      /* as memory of its device */
+  size_t references; /* of the caller; while there are some, its address is a handle */
+  size_t mappings;
+} Physical;
+
+/* Locks the physical memory; returns what a handle names, or NULL. To be unlocked in both cases. */
+Physical *cl_physical_lock(uint64_t handle);
+void cl_physical_unlock(void);
+/* Under the lock: one mapping more, or one fewer, which may free it. */
+void cl_physical_hold(Physical *physical);
+void cl_physical_drop(Physical *physical);
+/* Under the lock: makes the handle of physical memory valid once more; false if memory is out. */
+bool cl_physical_retain(Physical *physical);
+/* Maps it over what is at an address. */
+bool cl_physical_map(const Physical *physical, uintptr_t where, size_t size);
+
+#endif

@@ -1,0 +1,216 @@
+/* What a pointer is: attributes, and the range that it lies in. */
+#include <string.h>
+
+#include "calls.h"
+#include "contexts.h"
+#include "memory.h"
+#include "pools.h"
+#include "virtual_memory.h"
+
+enum { /* CUpointer_attribute */
+       POINTER_CONTEXT = 1,
+       POINTER_MEMORY_TYPE,
+       POINTER_DEVICE,
+       POINTER_HOST,
+       POINTER_P2P_TOKENS,
+       POINTER_SYNC_MEMOPS,
+       POINTER_BUFFER_ID,
+       POINTER_IS_MANAGED,
+       POINTER_DEVICE_ORDINAL,
+       POINTER_IS_LEGACY_IPC_CAPABLE,
+       POINTER_RANGE_START,
+       POINTER_RANGE_SIZE,
+       POINTER_MAPPED,
+       POINTER_ALLOWED_HANDLE_TYPES,
+       POINTER_IS_RDMA_CAPABLE,
+       POINTER_ACCESS_FLAGS,
+       POINTER_POOL,
+       POINTER_MAPPING_SIZE,
+       POINTER_MAPPING_START,
+       POINTER_MEMORY_BLOCK_ID,
+       POINTER_IS_DECOMPRESS_CAPABLE,
+};
+
+enum { NO_DEVICE = -2 }; /* CU_DEVICE_INVALID */
+
+/* All that is known of a pointer. */
+typedef struct {
+  bool allocated, reserved; /* in a block; in a reserved range */
+  Block block;
+  CUdeviceptr range_start;
+  size_t range_size;
+  uint64_t handle_types;
+  int access;
+  bool rdma;
+} Known;
+
+static void read_pool(Known *known, CUdevice device) {
+  const Pool *pool = cl_pool_lock(known->block.owner);
+  if (pool) {
+    known->handle_types = (uint64_t)pool->properties.handle_types;
+    known->access = pool->properties.location.type == AT_DEVICE ? pool->access[device] : ACCESS_READ_WRITE;
+  }
+  cl_pool_unlock();
+}
+
+static void read_mapping(Known *known, CUdeviceptr address, CUdevice device) {
+  Mapping mapping;
+  PhysicalProperties properties;
+  if (!cl_mapping_of(address, &mapping, &properties)) return;
+  known->handle_types = (uint64_t)properties.handle_types;
+  known->access = mapping.access[device];
+  known->rdma = properties.flags.rdma;
+  cl_reservation_of(address, &known->range_start, &known->range_size);
+}
+
+static Known look_up(CUdeviceptr address) {
+  CUresult state;
+  const Context *context = cl_context(&state);
+  Known known = {.access = ACCESS_READ_WRITE};
+  const Block *block = cl_block_lock(address);
+  if (block) known.block = *block;
+  cl_block_unlock();
+  known.allocated = block != NULL;
+  if (!known.allocated) {
+    known.reserved = cl_reservation_of(address, &known.range_start, &known.range_size);
+    return known;
+  }
+  CUdevice device = context ? context->device : known.block.device;
+  known.range_start = known.block.start;
+  known.range_size = known.block.size;
+  known.rdma = known.block.origin == FROM_ALLOCATION && known.block.place == ON_DEVICE;
+  if (known.block.origin & (FROM_POOL | FROM_POOL_OF_OTHER)) read_pool(&known, device);
+  if (known.block.origin == FROM_MAPPING) read_mapping(&known, address, device);
+  return known;
+}
+
+/* The bytes of an attribute; 0 if there is no such one. */
+static size_t width(int attribute) {
+  switch (attribute) {
+    case POINTER_P2P_TOKENS: return 16;
+    case POINTER_CONTEXT:
+    case POINTER_DEVICE:
+    case POINTER_HOST:
+    case POINTER_BUFFER_ID:
+    case POINTER_RANGE_START:
+    case POINTER_RANGE_SIZE:
+    case POINTER_ALLOWED_HANDLE_TYPES:
+    case POINTER_POOL:
+    case POINTER_MAPPING_SIZE:
+    case POINTER_MAPPING_START:
+    case POINTER_MEMORY_BLOCK_ID: return 8;
+    default: return attribute > 0 && attribute <= POINTER_IS_DECOMPRESS_CAPABLE ? 4 : 0;
+  }
+}
+
+static bool is_ipc_capable(const Block *block) { return block->origin == FROM_ALLOCATION && block->place == ON_DEVICE; }
+
+/* The attributes of a pointer into a block, as numbers; false if it has no such one. */
+static bool read_number(const Known *known, int attribute, CUdeviceptr address, uint64_t *value) {
+  const Block *block = &known->block;
+  switch (attribute) {
+    case POINTER_CONTEXT: *value = (uintptr_t)block->context; break;
+    case POINTER_MEMORY_TYPE: *value = block->place == ON_HOST ? TYPE_HOST : TYPE_DEVICE; break;
+    case POINTER_DEVICE: *value = address; break;
+    case POINTER_HOST: *value = address; return block->place != ON_DEVICE;
+    case POINTER_P2P_TOKENS: *value = block->id; return is_ipc_capable(block);
+    case POINTER_SYNC_MEMOPS: *value = block->sync_memops; break;
+    case POINTER_BUFFER_ID:
+    case POINTER_MEMORY_BLOCK_ID: *value = block->id; break;
+    case POINTER_IS_MANAGED: *value = block->place == MANAGED; break;
+    case POINTER_DEVICE_ORDINAL: *value = (uint64_t)block->device; break;
+    case POINTER_IS_LEGACY_IPC_CAPABLE: *value = is_ipc_capable(block); break;
+    case POINTER_RANGE_START: *value = known->range_start; break;
+    case POINTER_RANGE_SIZE: *value = known->range_size; break;
+    case POINTER_MAPPED: *value = 1; break;
+    case POINTER_ALLOWED_HANDLE_TYPES: *value = known->handle_types; break;
+    case POINTER_IS_RDMA_CAPABLE: *value = known->rdma; break;
+    case POINTER_ACCESS_FLAGS: *value = (uint64_t)known->access; break;
+    case POINTER_POOL: *value = block->origin & (FROM_POOL | FROM_POOL_OF_OTHER) ? (uintptr_t)block->owner : 0; break;
+    case POINTER_MAPPING_SIZE: *value = block->size; break;
+    case POINTER_MAPPING_START: *value = block->start; break;
+    case POINTER_IS_DECOMPRESS_CAPABLE: *value = 0; break;
+    default: return false;
+  }
+  return true;
+}
+
+/* What is reserved and not mapped has few attributes. */
+static bool read_of_reserved(const Known *known, int attribute, uint64_t *value) {
+  switch (attribute) {
+    case POINTER_RANGE_START: *value = known->range_start; return true;
+    case POINTER_RANGE_SIZE: *value = known->range_size; return true;
+    case POINTER_MAPPED: *value = 0; return true;
+    default: return false;
+  }
+}
+
+static bool read_attribute(const Known *known, int attribute, CUdeviceptr address, void *out) {
+  uint64_t value[2] = {0, 1};
+  bool has = known->allocated  ? read_number(known, attribute, address, value)
+             : known->reserved ? read_of_reserved(known, attribute, value)
+                               : false;
+  if (has) memcpy(out, value, width(attribute)); /* the byte order of every host of CUDA is little-endian */
+  return has;
+}
+
+static CUresult pointer_get_attribute(EventLine *line, void *out, int attribute, CUdeviceptr address) {
+  cl_event_int(line, "attribute", attribute);
+  if (!out || !width(attribute)) return CUDA_ERROR_INVALID_VALUE;
+  Known known = look_up(address);
+  return read_attribute(&known, attribute, address, out) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuPointerGetAttribute, (void *out, int attribute, CUdeviceptr address),
+         pointer_get_attribute(line, out, attribute, address))
+
+static CUresult pointer_get_attributes(unsigned count, const int *attributes, void **out, CUdeviceptr address) {
+  if (!attributes || !out || !count) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned at = 0; at < count; at++)
+    if (!width(attributes[at])) return CUDA_ERROR_INVALID_VALUE;
+  Known known = look_up(address);
+  /* an attribute that does not apply is set to zero, and is no error (CUDA Driver API, cuPointerGetAttributes) */
+  for (unsigned at = 0; at < count; at++) {
+    if (!out[at] || read_attribute(&known, attributes[at], address, out[at])) continue;
+    memset(out[at], 0, width(attributes[at]));
+    if (attributes[at] == POINTER_DEVICE_ORDINAL) *(int *)out[at] = NO_DEVICE;
+  }
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuPointerGetAttributes, (unsigned count, const int *attributes, void **out, CUdeviceptr address),
+         pointer_get_attributes(count, attributes, out, address))
+
+static CUresult pointer_set_attribute(EventLine *line, const unsigned *value, int attribute, CUdeviceptr address) {
+  cl_event_int(line, "attribute", attribute);
+  if (!value || attribute != POINTER_SYNC_MEMOPS) return CUDA_ERROR_INVALID_VALUE;
+  Block *block = cl_block_lock(address);
+  bool fits = block && block->place == ON_DEVICE;
+  if (fits) block->sync_memops = *value != 0;
+  cl_block_unlock();
+  return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuPointerSetAttribute, (const unsigned *value, int attribute, CUdeviceptr address),
+         pointer_set_attribute(line, value, attribute, address))
+
+static CUresult mem_get_address_range(CUdeviceptr *start, size_t *size, CUdeviceptr address) {
+  CUresult state = cl_check_context();
+  if (state) return state;
+  const Block *block = cl_block_lock(address);
+  if (block && start) *start = block->start;
+  if (block && size) *size = block->size;
+  cl_block_unlock();
+  return block ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+EXPORTED(cuMemGetAddressRange_v2, (CUdeviceptr *start, size_t *size, CUdeviceptr address),
+         mem_get_address_range(start, size, address))
+
+/* The file of a DMA buffer comes from a kernel module, so there is none here. */
+static CUresult range_handle(EventLine *line, const int *out, CUdeviceptr address, size_t size, int type) {
+  enum { DMA_BUFFER = 1 };
+  if (!out || type != DMA_BUFFER || !size || address % cl_page_size() || size % cl_page_size() ||
+      !cl_within(address, size))
+    return CUDA_ERROR_INVALID_VALUE;
+  return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "DMA buffers are not emulated");
+}
+EXPORTED(cuMemGetHandleForAddressRange,
+         (int *out, CUdeviceptr address, size_t size, int type, unsigned long long flags),
+         range_handle(line, out, address, size, type))

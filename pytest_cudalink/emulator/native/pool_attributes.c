@@ -1,0 +1,294 @@
+/* Memory pools as the caller sees them: made, asked, shared. */
+#include <string.h>
+#include <unistd.h>
+
+#include "calls.h"
+#include "capture.h"
+#include "devices.h"
+#include "graph_memory.h"
+#include "handles.h"
+#include "pools.h"
+#include "streams.h"
+
+/* -- making -- */
+
+static CUresult check_handle_types(const PoolProperties *properties) {
+  int types = properties->handle_types;
+  bool shareable = properties->type == PINNED_TYPE && properties->location.type != AT_HOST;
+  if (types & ~HANDLE_TYPES || (types && !shareable)) return CUDA_ERROR_INVALID_VALUE;
+  if (types & ~(HANDLE_TYPE_POSIX_FILE | HANDLE_TYPE_FABRIC)) return CUDA_ERROR_NOT_SUPPORTED;
+  return types & HANDLE_TYPE_FABRIC ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS; /* no channel for it is shown */
+}
+
+static CUresult pool_create(EventLine *line, void **out, const PoolProperties *properties) {
+  if (!out || !properties) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = cl_pool_location(&properties->location, properties->type);
+  if (!result) result = check_handle_types(properties);
+  if (result) return result;
+  cl_event_int(line, "location", properties->location.type);
+  FileHead head = {.kind = FILE_OF_POOL, .device = properties->location.id};
+  memcpy(head.properties, properties, sizeof head.properties);
+  int file = properties->handle_types ? cl_file_make(&head) : -1;
+  if (properties->handle_types && file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  Pool *pool;
+  cl_pool_lock(NULL);
+  result = cl_pool_make(properties, file, &head, false, &pool);
+  cl_pool_unlock();
+  if (!result) *out = pool;
+  else if (file >= 0) close(file);
+  return result;
+}
+EXPORTED(cuMemPoolCreate, (void **out, const PoolProperties *properties), pool_create(line, out, properties))
+
+/* -- attributes -- */
+
+enum { /* CUmemPool_attribute */
+       FIRST_REUSE = 1,
+       LAST_REUSE = 3,
+       RELEASE_THRESHOLD = 4,
+       RESERVED_CURRENT,
+       RESERVED_HIGH,
+       USED_CURRENT,
+       USED_HIGH,
+};
+
+static uint64_t *counter(Pool *pool, int attribute) {
+  switch (attribute) {
+    case RELEASE_THRESHOLD: return &pool->threshold;
+    case RESERVED_CURRENT: return &pool->reserved;
+    case RESERVED_HIGH: return &pool->reserved_high;
+    case USED_CURRENT: return &pool->used;
+    case USED_HIGH: return &pool->used_high;
+    default: return NULL;
+  }
+}
+
+static CUresult get_attribute(Pool *pool, int attribute, void *value) {
+  if (attribute >= FIRST_REUSE && attribute <= LAST_REUSE) {
+    memcpy(value, &pool->reuse[attribute - FIRST_REUSE], sizeof(int));
+    return CUDA_SUCCESS;
+  }
+  const uint64_t *known = counter(pool, attribute);
+  if (!known) return CUDA_ERROR_INVALID_VALUE;
+  memcpy(value, known, sizeof *known);
+  return CUDA_SUCCESS;
+}
+
+static CUresult set_attribute(Pool *pool, int attribute, const void *value) {
+  if (attribute >= FIRST_REUSE && attribute <= LAST_REUSE) {
+    int flag;
+    memcpy(&flag, value, sizeof flag);
+    pool->reuse[attribute - FIRST_REUSE] = flag != 0;
+    return CUDA_SUCCESS;
+  }
+  uint64_t *known = counter(pool, attribute), wanted;
+  if (!known || attribute == RESERVED_CURRENT || attribute == USED_CURRENT) return CUDA_ERROR_INVALID_VALUE;
+  memcpy(&wanted, value, sizeof wanted);
+  if (attribute == RELEASE_THRESHOLD) *known = wanted;
+  else if (wanted) return CUDA_ERROR_INVALID_VALUE;
+  else *known = attribute == RESERVED_HIGH ? pool->reserved : pool->used; /* high since now */
+  return CUDA_SUCCESS;
+}
+
+static CUresult pool_attribute(EventLine *line, void *handle, int attribute, void *value, bool set) {
+  cl_event_int(line, "attribute", attribute);
+  if (!value) return CUDA_ERROR_INVALID_VALUE;
+  Pool *pool = cl_pool_lock(handle);
+  CUresult result = !pool ? NO_POOL
+                    : set ? set_attribute(pool, attribute, value)
+                          : get_attribute(pool, attribute, value);
+  cl_pool_unlock();
+  return result;
+}
+EXPORTED(cuMemPoolGetAttribute, (void *pool, int attribute, void *value),
+         pool_attribute(line, pool, attribute, value, false))
+EXPORTED(cuMemPoolSetAttribute, (void *pool, int attribute, void *value),
+         pool_attribute(line, pool, attribute, value, true))
+
+/* -- access -- */
+
+/* CUmemAccessDesc */
+typedef struct {
+  Location location;
+  int flags;
+} AccessDescription;
+_Static_assert(sizeof(AccessDescription) == 12, "CUmemAccessDesc");
+
+static CUresult check_access(const Pool *pool, const AccessDescription *one) {
+  const Location *own = &pool->properties.location;
+  if (one->flags != ACCESS_NONE && one->flags != ACCESS_READ && one->flags != ACCESS_READ_WRITE)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (one->location.type != AT_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(one->location.id)) return CUDA_ERROR_INVALID_DEVICE;
+  bool at_home = own->type == AT_DEVICE && own->id == one->location.id;
+  return at_home && one->flags != ACCESS_READ_WRITE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult pool_set_access(void *handle, const AccessDescription *map, size_t count) {
+  if (!map && count) return CUDA_ERROR_INVALID_VALUE;
+  Pool *pool = cl_pool_lock(handle);
+  CUresult result = pool ? CUDA_SUCCESS : NO_POOL;
+  for (size_t at = 0; at < count && !result; at++) result = check_access(pool, &map[at]);
+  for (size_t at = 0; at < count && !result; at++) pool->access[map[at].location.id] = map[at].flags;
+  if (!result) cl_block_bar(pool, cl_pool_barred(pool));
+  cl_pool_unlock();
+  return result;
+}
+EXPORTED(cuMemPoolSetAccess, (void *pool, const AccessDescription *map, size_t count),
+         pool_set_access(pool, map, count))
+
+static CUresult access_of(const Pool *pool, const Location *location, int *flags) {
+  switch (location->type) {
+    case AT_DEVICE:
+      if (!cl_is_device(location->id)) return CUDA_ERROR_INVALID_DEVICE;
+      *flags = pool->access[location->id];
+      return CUDA_SUCCESS;
+    case AT_HOST:
+    case AT_HOST_NUMA:
+      *flags = pool->properties.location.type == AT_DEVICE && pool->properties.type == PINNED_TYPE ? ACCESS_NONE
+                                                                                                   : ACCESS_READ_WRITE;
+      return CUDA_SUCCESS;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+static CUresult pool_get_access(int *flags, void *handle, const Location *location) {
+  if (!flags || !location) return CUDA_ERROR_INVALID_VALUE;
+  const Pool *pool = cl_pool_lock(handle);
+  CUresult result = pool ? access_of(pool, location, flags) : NO_POOL;
+  cl_pool_unlock();
+  return result;
+}
+EXPORTED(cuMemPoolGetAccess, (int *flags, void *pool, const Location *location), pool_get_access(flags, pool, location))
+
+/* -- sharing with other processes -- */
+
+static CUresult check_sharing(int type, unsigned long long flags) {
+  if (flags || type == HANDLE_TYPE_NONE || type & ~HANDLE_TYPES) return CUDA_ERROR_INVALID_VALUE;
+  if (type == HANDLE_TYPE_FABRIC) return CUDA_ERROR_NOT_PERMITTED;
+  return type == HANDLE_TYPE_POSIX_FILE ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult export_pool(int *out, void *handle, int type, unsigned long long flags) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  const Pool *pool = cl_pool_lock(handle);
+  CUresult result = pool ? check_sharing(type, flags) : NO_POOL;
+  if (!result && pool->file < 0) result = CUDA_ERROR_INVALID_VALUE;
+  int file = result ? -1 : cl_file_duplicate(pool->file);
+  cl_pool_unlock();
+  if (!result && file < 0) result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (!result) *out = file;
+  return result;
+}
+EXPORTED(cuMemPoolExportToShareableHandle, (int *out, void *pool, int type, unsigned long long flags),
+         export_pool(out, pool, type, flags))
+
+static CUresult import_pool(void **out, void *handle, int type, unsigned long long flags) {
+  FileHead head;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = check_sharing(type, flags);
+  if (result) return result;
+  int given = (int)(intptr_t)handle;
+  if (!cl_file_read(given, FILE_OF_POOL, &head)) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(head.device)) return CUDA_ERROR_INVALID_DEVICE;
+  PoolProperties properties = {0};
+  memcpy(&properties, head.properties, sizeof head.properties);
+  int file = cl_file_duplicate(given);
+  if (file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  Pool *pool;
+  cl_pool_lock(NULL);
+  result = cl_pool_make(&properties, file, &head, true, &pool);
+  cl_pool_unlock();
+  if (!result) *out = pool;
+  else close(file);
+  return result;
+}
+EXPORTED(cuMemPoolImportFromShareableHandle, (void **out, void *handle, int type, unsigned long long flags),
+         import_pool(out, handle, type, flags))
+
+/* CUmemPoolPtrExportData, as we fill it */
+typedef struct {
+  uint64_t key, offset, size, unused[5];
+} ExportedPointer;
+_Static_assert(sizeof(ExportedPointer) == 64, "CUmemPoolPtrExportData");
+
+static CUresult export_pointer(ExportedPointer *out, CUdeviceptr address) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = CUDA_ERROR_INVALID_VALUE;
+  cl_pool_lock(NULL);
+  const Block *block = cl_block_lock(address);
+  if (block && block->origin == FROM_POOL && block->shared) {
+    const Pool *pool = block->owner;
+    *out = (ExportedPointer){.key = pool->head.key, .offset = block->offset, .size = block->size};
+    result = CUDA_SUCCESS;
+  }
+  cl_block_unlock();
+  cl_pool_unlock();
+  return result;
+}
+EXPORTED(cuMemPoolExportPointer, (ExportedPointer * out, CUdeviceptr address), export_pointer(out, address))
+
+/* Maps what another process allocated; the pages at its ends may hold neighbours of it. */
+static CUresult map_pointer(Pool *pool, const ExportedPointer *data, CUdeviceptr *out) {
+  size_t before = data->offset & (cl_page_size() - 1), size;
+  if (!data->size || __builtin_add_overflow(data->size, before, &size)) return CUDA_ERROR_INVALID_VALUE;
+  uintptr_t pages = cl_file_map(pool->file, data->offset - before, size, 0);
+  if (!pages) return CUDA_ERROR_OUT_OF_MEMORY;
+  Block block = {.start = pages + before,
+                 .size = data->size,
+                 .origin = FROM_POOL_OF_OTHER,
+                 .device = pool->head.device,
+                 .pages = pages,
+                 .pages_size = size,
+                 .owner = pool,
+                 .barred = cl_pool_barred(pool)};
+  if (cl_block_enter(&block)) {
+    cl_block_free(&block);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  pool->live++;
+  *out = block.start;
+  return CUDA_SUCCESS;
+}
+
+static CUresult import_pointer(CUdeviceptr *out, void *handle, const ExportedPointer *data) {
+  if (!out || !data) return CUDA_ERROR_INVALID_VALUE;
+  Pool *pool = cl_pool_lock(handle);
+  CUresult result = NO_POOL;
+  if (pool && pool->imported && pool->head.key == data->key) result = map_pointer(pool, data, out);
+  cl_pool_unlock();
+  return result;
+}
+EXPORTED(cuMemPoolImportPointer, (CUdeviceptr *out, void *pool, const ExportedPointer *data),
+         import_pointer(out, pool, data))
+
+/* -- in the order of a stream -- */
+
+/* A captured stream allocates when its graph is launched. */
+static CUresult capture(CUdeviceptr *out, size_t size, void *handle, CUdevice device, const void *stream) {
+  PoolProperties properties = {.type = PINNED_TYPE, .location = {AT_DEVICE, device}};
+  const Pool *pool = handle ? cl_pool_lock(handle) : NULL;
+  if (pool) properties = pool->properties;
+  if (handle) cl_pool_unlock();
+  if (handle && !pool) return NO_POOL;
+  *out = 0; /* nothing is no node */
+  return size ? cl_capture_allocation(stream, &properties, size, out) : CUDA_SUCCESS;
+}
+
+static CUresult allocate_in_stream(EventLine *line, CUdeviceptr *out, size_t size, void *pool, bool named,
+                                   const void *stream) {
+  cl_event_uint(line, "bytes", size);
+  if (!out || (named && !pool)) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result;
+  const Context *context = cl_context(&result);
+  if (result) return result;
+  bool captured;
+  result = cl_enter_stream(stream, &captured);
+  if (result) return result;
+  return captured ? capture(out, size, pool, context->device, stream)
+                  : cl_pool_allocate(pool, context->device, size, out);
+}
+EXPORTED(cuMemAllocAsync, (CUdeviceptr *out, size_t size, void *stream),
+         allocate_in_stream(line, out, size, NULL, false, stream))
+EXPORTED(cuMemAllocFromPoolAsync, (CUdeviceptr *out, size_t size, void *pool, void *stream),
+         allocate_in_stream(line, out, size, pool, true, stream))

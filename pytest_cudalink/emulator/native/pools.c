@@ -1,0 +1,343 @@
+/* Memory pools: segments, and what of them is given out. */
+#include "pools.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "calls.h"
+#include "devices.h"
+#include "handles.h"
+#include "streams.h"
+#include "synchronize.h"
+
+enum { CHUNK = 512, SEGMENT = 32 << 20 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the pools */
+static Pool *all;
+
+/* A thread may hold a lock while another one forks; in the child no thread would release it. */
+static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+
+Pool *cl_pool_lock(void *handle) {
+  pthread_mutex_lock(&lock);
+  return cl_handle_is(handle, HANDLE_POOL) ? handle : NULL;
+}
+
+void cl_pool_unlock(void) { pthread_mutex_unlock(&lock); }
+
+static bool on_device(const Pool *pool) { return pool->properties.location.type == AT_DEVICE; }
+
+/* -- segments -- */
+
+static void drop_segment(Pool *pool, Segment *segment) {
+  munmap((void *)segment->start, segment->size);
+  if (pool->file >= 0) cl_file_forget(pool->file, segment->offset, segment->size);
+  if (on_device(pool)) cl_memory_give(pool->properties.location.id, segment->size);
+  pool->reserved -= segment->size;
+  free(segment);
+}
+
+/* Gives back what is not in use, until no more than some bytes are reserved. */
+static void trim(Pool *pool, uint64_t keep) {
+  for (Segment **at = &pool->segments; *at && pool->reserved > keep;) {
+    Segment *segment = *at;
+    if (segment->chunks || pool->reserved - segment->size < keep) {
+      at = &segment->next;
+      continue;
+    }
+    *at = segment->next;
+    drop_segment(pool, segment);
+  }
+}
+
+static uintptr_t pages_of_segment(Pool *pool, size_t size) {
+  if (pool->file < 0) return cl_pages(size);
+  if (!cl_file_reach(pool->file, pool->file_end + size)) return 0;
+  return cl_file_map(pool->file, pool->file_end, size, 0);
+}
+
+static Segment *add_segment(Pool *pool, size_t least) {
+  size_t size = cl_rounded(least, SEGMENT);
+  size_t limit = pool->properties.max_size ? cl_rounded(pool->properties.max_size, SEGMENT) : cl_device_memory();
+  if (!size || size > limit || pool->reserved > limit - size) return NULL;
+  Segment *segment = calloc(1, sizeof *segment);
+  if (!segment) return NULL;
+  bool taken = !on_device(pool) || cl_memory_take(pool->properties.location.id, size);
+  segment->start = taken ? pages_of_segment(pool, size) : 0;
+  if (!segment->start) {
+    if (taken && on_device(pool)) cl_memory_give(pool->properties.location.id, size);
+    free(segment);
+    return NULL;
+  }
+  segment->size = size;
+  segment->offset = pool->file_end;
+  if (pool->file >= 0) pool->file_end += size;
+  segment->next = pool->segments;
+  pool->segments = segment;
+  pool->reserved += size;
+  if (pool->reserved > pool->reserved_high) pool->reserved_high = pool->reserved;
+  return segment;
+}
+
+/* Enters a chunk in the first gap of a segment that is large enough; false if there is none. */
+static bool place(Segment *segment, Chunk *chunk) {
+  size_t at = 0;
+  Chunk **next = &segment->chunks;
+  for (; *next && (*next)->at - at < chunk->size; next = &(*next)->next) at = (*next)->at + (*next)->size;
+  if (segment->size - at < chunk->size) return false;
+  chunk->at = at;
+  chunk->next = *next;
+  *next = chunk;
+  return true;
+}
+
+/* Gives out some bytes; NULL if the pool or the machine has none. */
+static Chunk *give_out(Pool *pool, size_t size, Segment **from) {
+  Chunk *chunk = calloc(1, sizeof *chunk);
+  if (!chunk) return NULL;
+  chunk->size = size;
+  for (*from = pool->segments; *from; *from = (*from)->next)
+    if (place(*from, chunk)) return chunk;
+  *from = add_segment(pool, size);
+  if (*from && place(*from, chunk)) return chunk;
+  free(chunk);
+  return NULL;
+}
+
+static void free_pool(Pool *pool) {
+  while (pool->segments) {
+    Segment *segment = pool->segments;
+    pool->segments = segment->next;
+    drop_segment(pool, segment);
+  }
+  for (Pool **at = &all; *at; at = &(*at)->next)
+    if (*at == pool) {
+      *at = pool->next;
+      break;
+    }
+  if (pool->file >= 0) close(pool->file);
+  free(pool);
+}
+
+static void take_back(Pool *pool, uintptr_t start) {
+  for (Segment *segment = pool->segments; segment; segment = segment->next) {
+    if (start - segment->start >= segment->size) continue;
+    for (Chunk **at = &segment->chunks; *at; at = &(*at)->next) {
+      Chunk *chunk = *at;
+      if (segment->start + chunk->at != start) continue;
+      *at = chunk->next;
+      pool->used -= chunk->size;
+      free(chunk);
+      break;
+    }
+    break;
+  }
+  if (--pool->live == 0 && pool->destroyed) free_pool(pool);
+}
+
+/* -- pools -- */
+
+CUresult cl_pool_make(const PoolProperties *properties, int file, const FileHead *head, bool imported, Pool **out) {
+  Pool *pool = calloc(1, sizeof *pool);
+  if (!pool) return CUDA_ERROR_OUT_OF_MEMORY;
+  pool->properties = *properties;
+  pool->file = file;
+  if (head) pool->head = *head;
+  pool->file_end = cl_file_begin();
+  pool->imported = imported;
+  for (int at = 0; at < REUSE_FLAGS; at++) pool->reuse[at] = 1;
+  if (on_device(pool)) pool->access[properties->location.id] = ACCESS_READ_WRITE;
+  if (!cl_handle_add(pool, HANDLE_POOL)) {
+    free(pool);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  pool->next = all;
+  all = pool;
+  *out = pool;
+  return CUDA_SUCCESS;
+}
+
+CUresult cl_pool_location(const Location *location, int type) {
+  if (type != PINNED_TYPE && type != MANAGED_TYPE) return CUDA_ERROR_INVALID_VALUE;
+  if (type == MANAGED_TYPE && cl_config()->version < 13000) return CUDA_ERROR_INVALID_VALUE;
+  switch (location->type) {
+    case AT_NOTHING: return type == MANAGED_TYPE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case AT_DEVICE: return cl_is_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    case AT_HOST: return CUDA_SUCCESS;
+    case AT_HOST_NUMA: return location->id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* one node is shown */
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+static bool same_location(const Location *one, const Location *other) {
+  return one->type == other->type && (one->id == other->id || one->type == AT_HOST || one->type == AT_NOTHING);
+}
+
+/* The default pool of a location, which is made when it is first asked for; under the lock. */
+static CUresult default_pool(const Location *location, int type, Pool **out) {
+  for (Pool *pool = all; pool; pool = pool->next)
+    if (pool->is_default && pool->properties.type == type && same_location(&pool->properties.location, location)) {
+      *out = pool;
+      return CUDA_SUCCESS;
+    }
+  PoolProperties properties = {.type = type, .location = *location};
+  CUresult result = cl_pool_make(&properties, -1, NULL, false, out);
+  if (result) return result;
+  (*out)->is_default = true;
+  return CUDA_SUCCESS;
+}
+
+/* The default or the current pool of a location. */
+static CUresult get_pool(void **out, const Location *location, int type, bool current) {
+  if (!out || !location) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = cl_pool_location(location, type);
+  if (result) return result;
+  Pool *pool;
+  pthread_mutex_lock(&lock);
+  result = default_pool(location, type, &pool);
+  if (!result) *out = current && pool->current ? pool->current : pool;
+  pthread_mutex_unlock(&lock);
+  return result;
+}
+
+static CUresult set_pool(const Location *location, int type, void *handle) {
+  Pool *of_location = NULL, *pool = cl_pool_lock(handle);
+  CUresult result = pool ? CUDA_SUCCESS : NO_POOL;
+  if (!result &&
+      (pool->imported || pool->properties.type != type || !same_location(&pool->properties.location, location)))
+    result = CUDA_ERROR_INVALID_VALUE;
+  if (!result) result = default_pool(location, type, &of_location);
+  if (!result) of_location->current = pool;
+  cl_pool_unlock();
+  return result;
+}
+
+EXPORTED(cuMemGetDefaultMemPool, (void **out, Location *location, int type), get_pool(out, location, type, false))
+EXPORTED(cuMemGetMemPool, (void **out, Location *location, int type), get_pool(out, location, type, true))
+
+static CUresult mem_set_mem_pool(const Location *location, int type, void *pool) {
+  if (!location) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = cl_pool_location(location, type);
+  return result ? result : set_pool(location, type, pool);
+}
+EXPORTED(cuMemSetMemPool, (Location * location, int type, void *pool), mem_set_mem_pool(location, type, pool))
+
+static CUresult pool_of_device(EventLine *line, void **out, CUdevice device, bool current) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return cl_no_device(line, device);
+  return get_pool(out, &(Location){AT_DEVICE, device}, PINNED_TYPE, current);
+}
+EXPORTED(cuDeviceGetDefaultMemPool, (void **out, CUdevice device), pool_of_device(line, out, device, false))
+EXPORTED(cuDeviceGetMemPool, (void **out, CUdevice device), pool_of_device(line, out, device, true))
+
+static CUresult device_set_mem_pool(EventLine *line, CUdevice device, void *pool) {
+  if (!cl_is_device(device)) return cl_no_device(line, device);
+  return set_pool(&(Location){AT_DEVICE, device}, PINNED_TYPE, pool);
+}
+EXPORTED(cuDeviceSetMemPool, (CUdevice device, void *pool), device_set_mem_pool(line, device, pool))
+
+static CUresult pool_destroy(void *handle) {
+  Pool *pool = cl_pool_lock(handle);
+  CUresult result = !pool ? NO_POOL : pool->is_default ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  if (!result) {
+    cl_handle_remove(pool, HANDLE_POOL);
+    for (Pool *at = all; at; at = at->next)
+      if (at->current == pool) at->current = NULL;
+    pool->destroyed = true;
+    if (!pool->live) free_pool(pool);
+  }
+  cl_pool_unlock();
+  return result;
+}
+EXPORTED(cuMemPoolDestroy, (void *pool), pool_destroy(pool))
+
+static CUresult pool_trim_to(EventLine *line, void *handle, size_t keep) {
+  Pool *pool = cl_pool_lock(handle);
+  if (pool) trim(pool, keep);
+  cl_pool_unlock();
+  cl_event_uint(line, "bytes", keep);
+  return pool ? CUDA_SUCCESS : NO_POOL;
+}
+EXPORTED(cuMemPoolTrimTo, (void *pool, size_t keep), pool_trim_to(line, pool, keep))
+
+/* -- allocating -- */
+
+uint64_t cl_pool_barred(const Pool *pool) {
+  uint64_t barred = 0;
+  if (!on_device(pool) || pool->properties.type == MANAGED_TYPE) return 0; /* every device uses memory of the host */
+  for (int device = 0; device < DEVICES_MAX; device++)
+    if (pool->access[device] == ACCESS_NONE) barred |= (uint64_t)1 << device;
+  return barred;
+}
+
+static CUresult allocate(Pool *pool, size_t size, CUdeviceptr *out) {
+  size_t rounded = cl_rounded(size, CHUNK);
+  Segment *segment = NULL;
+  Chunk *chunk = rounded ? give_out(pool, rounded, &segment) : NULL;
+  if (!chunk) return CUDA_ERROR_OUT_OF_MEMORY;
+  bool managed = pool->properties.type == MANAGED_TYPE;
+  Block block = {.start = segment->start + chunk->at,
+                 .size = size,
+                 .origin = FROM_POOL,
+                 .place = managed           ? MANAGED
+                          : on_device(pool) ? ON_DEVICE
+                                            : ON_HOST,
+                 .flags = managed ? 1 : 0,
+                 .device = on_device(pool) ? pool->properties.location.id : 0,
+                 .owner = pool,
+                 .barred = cl_pool_barred(pool),
+                 .offset = segment->offset + chunk->at,
+                 .shared = pool->file >= 0};
+  pool->live++;
+  pool->used += rounded;
+  if (cl_block_enter(&block)) {
+    take_back(pool, block.start); /* the pool stays: it was not destroyed */
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (pool->used > pool->used_high) pool->used_high = pool->used;
+  *out = block.start;
+  return CUDA_SUCCESS;
+}
+
+CUresult cl_pool_allocate(void *handle, CUdevice device, size_t size, CUdeviceptr *out) {
+  Pool *pool = cl_pool_lock(handle);
+  CUresult result = CUDA_SUCCESS;
+  if (!handle) {
+    result = default_pool(&(Location){AT_DEVICE, device}, PINNED_TYPE, &pool);
+    if (!result && pool->current) pool = pool->current;
+  } else if (!pool || pool->imported) result = NO_POOL;
+  if (!result && !size) *out = 0; /* measured */
+  else if (!result) result = allocate(pool, size, out);
+  cl_pool_unlock();
+  return result;
+}
+
+bool cl_pool_free(CUdeviceptr address) {
+  Block taken;
+  pthread_mutex_lock(&lock);
+  bool found = cl_block_take(address, FROM_POOL | FROM_POOL_OF_OTHER, &taken);
+  if (found && taken.origin == FROM_POOL) {
+    take_back(taken.owner, taken.start);
+    free(taken.advice);
+  } else if (found) {
+    Pool *pool = taken.owner;
+    if (--pool->live == 0 && pool->destroyed) free_pool(pool);
+    cl_block_free(&taken);
+  }
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
+/* A pool gives back what is above its threshold when the host waits for the device. */
+static void synchronized(void) {
+  pthread_mutex_lock(&lock);
+  for (Pool *pool = all; pool; pool = pool->next) trim(pool, pool->threshold);
+  pthread_mutex_unlock(&lock);
+}
+
+__attribute__((constructor)) static void watch_synchronizing(void) { cl_on_synchronize(synchronized); }

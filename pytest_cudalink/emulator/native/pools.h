@@ -1,0 +1,69 @@
+/* Memory pools: what is allocated in the order of a stream. */
+#ifndef CUDALINK_POOLS_H
+#define CUDALINK_POOLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "config.h"
+#include "memory.h"
+#include "shared_memory.h"
+
+/* CUmemAllocationType, CUmemAllocationHandleType, CUmemAccess_flags */
+enum { PINNED_TYPE = 1, MANAGED_TYPE = 2 };
+enum { HANDLE_TYPE_NONE = 0, HANDLE_TYPE_POSIX_FILE = 1, HANDLE_TYPE_FABRIC = 8, HANDLE_TYPES = 15 };
+enum { ACCESS_NONE = 0, ACCESS_READ = 1, ACCESS_READ_WRITE = 3 };
+
+/* Bytes of a segment that are given out. */
+typedef struct Chunk Chunk;
+struct Chunk {
+  size_t at, size;
+  Chunk *next; /* the one behind it */
+};
+
+/* Memory that a pool holds: a multiple of 32 MiB. */
+typedef struct Segment Segment;
+struct Segment {
+  uintptr_t start;
+  size_t size, offset; /* the offset in the pool's file */
+  Chunk *chunks;
+  Segment *next;
+};
+
+enum { REUSE_FLAGS = 3 };
+
+typedef struct Pool Pool;
+struct Pool {
+  PoolProperties properties;
+  bool is_default, imported, destroyed;
+  int reuse[REUSE_FLAGS];
+  uint64_t threshold, reserved, reserved_high, used, used_high;
+  int access[DEVICES_MAX];
+  size_t live;   /* blocks */
+  int file;      /* that other processes may map; -1: there is none */
+  FileHead head; /* of that file */
+  size_t file_end;
+  Segment *segments;
+  Pool *next;
+  Pool *current; /* of a default one: the pool that stands in its place, or NULL */
+};
+
+/* The answer to what is not a pool. */
+enum { NO_POOL = CUDA_ERROR_INVALID_VALUE };
+
+/* Locks the pools; returns a pool that is alive, or NULL. To be unlocked in both cases. */
+Pool *cl_pool_lock(void *handle);
+void cl_pool_unlock(void);
+/* Makes a pool under the lock, and enters its handle. It owns the file from then on. */
+CUresult cl_pool_make(const PoolProperties *properties, int file, const FileHead *head, bool imported, Pool **out);
+/* Allocates from a pool; from the current one of a device, if it is NULL. */
+CUresult cl_pool_allocate(void *handle, CUdevice device, size_t size, CUdeviceptr *out);
+/* Under the lock: the devices that have no access to the memory of a pool, one bit each. */
+uint64_t cl_pool_barred(const Pool *pool);
+/* Frees what starts at an address, if it is of a pool; false if it is not. */
+bool cl_pool_free(CUdeviceptr address);
+/* Whether a location with a type of memory can have a pool. */
+CUresult cl_pool_location(const Location *location, int type);
+
+#endif

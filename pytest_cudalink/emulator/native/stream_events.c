@@ -1,0 +1,201 @@
+/* What waits: for streams, for events, and streams for events; captured or not. */
+#include "capture.h"
+#include "contexts.h"
+#include "streams.h"
+#include "synchronize.h"
+
+/* -- streams -- */
+
+static CUresult wait_for(const void *handle) {
+  Stream *stream;
+  CUresult result = cl_stream_ready(handle, &stream);
+  return result ? result : cl_refuse_captured(stream);
+}
+
+static CUresult stream_query(const void *stream) {
+  CUresult result = cl_check_context();
+  return result ? result : LOCKED(wait_for(stream));
+}
+EXPORTED(cuStreamQuery, (Stream *stream), stream_query(stream))
+
+static CUresult stream_synchronize(const void *stream) {
+  CUresult result = stream_query(stream);
+  if (!result) cl_synchronized();
+  return result;
+}
+EXPORTED(cuStreamSynchronize, (Stream *stream), stream_synchronize(stream))
+
+static CUresult destroy_stream(void *handle) {
+  if ((uintptr_t)handle <= PER_THREAD) return CUDA_ERROR_INVALID_HANDLE;
+  Stream *stream = cl_stream(handle);
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  cl_capture_abandon(stream);
+  cl_stream_free(stream);
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuStreamDestroy_v2, (Stream *stream), LOCKED(destroy_stream(stream)))
+EXPORTED(cuStreamDestroy, (Stream *stream), LOCKED(destroy_stream(stream)))
+
+/* -- recording -- */
+
+static CUresult find_event(void *handle, Event **event) {
+  *event = cl_event(handle);
+  if (!*event) return CUDA_ERROR_INVALID_HANDLE;
+  return (*event)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+}
+
+static CUresult record_captured(Event *event, Stream *stream, bool external) {
+  if (external) {
+    NodeParameters parameters = {.type = NODE_RECORD, .event = event};
+    return cl_capture_node(stream, &parameters, NULL, NULL);
+  }
+  if (!cl_dependencies_copy(&event->work, &stream->next)) return CUDA_ERROR_OUT_OF_MEMORY;
+  event->captured = stream->capture->id;
+  event->recorded = true;
+  return CUDA_SUCCESS;
+}
+
+static CUresult record(void *handle, const void *stream_handle, unsigned flags) {
+  Stream *stream;
+  Event *event;
+  CUresult result = cl_stream_ready(stream_handle, &stream);
+  if (!result) result = find_event(handle, &event);
+  if (result) return result;
+  if (stream->context && stream->context != event->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->capture) return record_captured(event, stream, flags == EXTERNAL);
+  if (flags == EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  cl_event_stamp(event);
+  return CUDA_SUCCESS;
+}
+
+static CUresult event_record(void *event, const void *stream, unsigned flags) {
+  CUresult result = cl_check_context();
+  if (result) return result;
+  return flags > EXTERNAL ? CUDA_ERROR_INVALID_VALUE : LOCKED(record(event, stream, flags));
+}
+EXPORTED(cuEventRecord, (Event *event, Stream *stream), event_record(event, stream, 0))
+EXPORTED(cuEventRecordWithFlags, (Event *event, Stream *stream, unsigned flags), event_record(event, stream, flags))
+
+/* -- waiting -- */
+
+static CUresult wait_captured(Event *event, Stream *stream, bool legacy) {
+  Capture *capture = cl_capture_numbered(event->captured);
+  if (!capture) {
+    if (!stream->capture) return CUDA_ERROR_CAPTURED_EVENT;
+    stream->capture->invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+  }
+  if (capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (legacy) {
+    capture->invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
+  if (stream->capture && stream->capture != capture) {
+    stream->capture->invalid = capture->invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+  }
+  for (size_t at = 0; at < event->work.count; at++) {
+    /* a node that was removed meanwhile is waited for no more */
+    if (!cl_node(event->work.nodes[at]) || event->work.nodes[at]->graph != capture->graph) continue;
+    if (!cl_dependencies_add(&stream->next, event->work.nodes[at], event->work.data[at]))
+      return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  stream->capture = capture;
+  return CUDA_SUCCESS;
+}
+
+static CUresult wait(const void *stream_handle, void *handle, unsigned flags) {
+  Stream *stream;
+  Event *event;
+  CUresult result = cl_stream_ready(stream_handle, &stream);
+  if (!result) result = find_event(handle, &event);
+  if (result) return result;
+  if (flags > EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  if (flags == EXTERNAL) {
+    if (!stream->capture) return CUDA_ERROR_INVALID_VALUE;
+    NodeParameters parameters = {.type = NODE_WAIT, .event = event};
+    return cl_capture_node(stream, &parameters, NULL, NULL);
+  }
+  if (event->captured) return wait_captured(event, stream, cl_is_legacy(stream_handle));
+  if (!stream->capture || !event->recorded) return CUDA_SUCCESS;
+  stream->capture->invalid = true;
+  return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+}
+
+static CUresult stream_wait_event(const void *stream, void *event, unsigned flags) {
+  if (!event) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = cl_check_context();
+  return result ? result : LOCKED(wait(stream, event, flags));
+}
+EXPORTED(cuStreamWaitEvent, (Stream *stream, Event *event, unsigned flags), stream_wait_event(stream, event, flags))
+
+/* -- events -- */
+
+static CUresult event_create(EventLine *line, Event **out, unsigned flags) {
+  cl_event_uint(line, "flags", flags);
+  bool untimed = flags & EVENT_NO_TIMING, between_processes = flags & EVENT_INTERPROCESS;
+  if (!out || flags & ~(unsigned)EVENT_FLAGS || (between_processes && !untimed)) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state;
+  Context *context = cl_context(&state);
+  return state ? state : LOCKED(cl_event_make(flags, context, out));
+}
+EXPORTED(cuEventCreate, (Event **out, unsigned flags), event_create(line, out, flags))
+
+static CUresult destroy_event(void *handle) {
+  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
+  Event *event = cl_event(handle);
+  if (!event) return CUDA_ERROR_CONTEXT_IS_DESTROYED; /* (measured) */
+  cl_event_free(event);
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuEventDestroy_v2, (Event *event), LOCKED(destroy_event(event)))
+EXPORTED(cuEventDestroy, (Event *event), LOCKED(destroy_event(event)))
+
+static CUresult wait_for_event(void *handle) {
+  Event *event;
+  CUresult result = find_event(handle, &event);
+  if (result || !event->captured) return result;
+  Capture *capture = cl_capture_numbered(event->captured);
+  if (capture) capture->invalid = true;
+  return CUDA_ERROR_CAPTURED_EVENT;
+}
+EXPORTED(cuEventQuery, (Event *event), LOCKED(wait_for_event(event)))
+
+static CUresult event_synchronize(void *event) {
+  CUresult result = LOCKED(wait_for_event(event));
+  if (!result) cl_synchronized();
+  return result;
+}
+EXPORTED(cuEventSynchronize, (Event *event), event_synchronize(event))
+
+static CUresult record_in_context(Context *context, void *handle) {
+  if (!cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  return LOCKED(record(handle, NULL, 0));
+}
+EXPORTED(cuCtxRecordEvent, (Context *context, Event *event), record_in_context(context, event))
+
+static CUresult wait_in_context(Context *context, void *handle) {
+  if (!cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  return LOCKED(wait_for_event(handle));
+}
+EXPORTED(cuCtxWaitEvent, (Context *context, Event *event), wait_in_context(context, event))
+
+static CUresult elapsed(float *milliseconds, void *from, void *to) {
+  Event *start, *end;
+  CUresult result = find_event(from, &start);
+  if (!result) result = find_event(to, &end);
+  if (result) return result;
+  if ((start->flags | end->flags) & EVENT_NO_TIMING) return CUDA_ERROR_INVALID_HANDLE;
+  if (!start->recorded || !end->recorded) return CUDA_ERROR_INVALID_HANDLE;
+  if (start->captured || end->captured) return CUDA_ERROR_CAPTURED_EVENT;
+  *milliseconds =
+      (float)(end->time.tv_sec - start->time.tv_sec) * 1e3f + (float)(end->time.tv_nsec - start->time.tv_nsec) * 1e-6f;
+  return CUDA_SUCCESS;
+}
+
+static CUresult event_elapsed(float *milliseconds, void *from, void *to) {
+  return milliseconds ? LOCKED(elapsed(milliseconds, from, to)) : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuEventElapsedTime, (float *milliseconds, Event *start, Event *end), event_elapsed(milliseconds, start, end))
+EXPORTED(cuEventElapsedTime_v2, (float *milliseconds, Event *start, Event *end),
+         event_elapsed(milliseconds, start, end))

@@ -1,0 +1,147 @@
+/* What streams do besides copies and launches: memory operations, calls of the host, attaching managed memory. */
+#include "stream_operations.h"
+
+#include <string.h>
+
+#include "capture.h"
+#include "contexts.h"
+#include "memory.h"
+#include "streams.h"
+
+/* CUstreamBatchMemOpType */
+enum { WAIT_32 = 1, WRITE_32 = 2, FLUSH = 3, WAIT_64 = 4, WRITE_64 = 5, BARRIER = 6 };
+/* CUstreamWaitValue_flags, CUstreamWriteValue_flags */
+enum { AT_LEAST, EQUAL, AND, NOR, CONDITIONS, WAIT_FLUSH = 1 << 30, NO_BARRIER = 1 };
+
+static CUresult check_operation(const MemoryOperation *one, bool first_version) {
+  size_t size = one->operation == WAIT_64 || one->operation == WRITE_64 ? 8 : 4;
+  switch (one->operation) {
+    case WAIT_32:
+    case WAIT_64:
+      if (one->flags & (unsigned)WAIT_FLUSH) return CUDA_ERROR_NOT_SUPPORTED; /* no device of ours flushes */
+      if (one->flags >= CONDITIONS) return CUDA_ERROR_INVALID_VALUE;
+      break;
+    case WRITE_32:
+    case WRITE_64:
+      if (one->flags > (first_version ? NO_BARRIER : 0)) return CUDA_ERROR_INVALID_VALUE;
+      break;
+    case FLUSH: return one->simple_flags ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    case BARRIER: return first_version || one->simple_flags > 1 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+  return one->address % size || !cl_within(one->address, size) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cl_check_operations(unsigned count, const MemoryOperation *list, bool first_version) {
+  if (!count || count > OPERATIONS_MAX || !list) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned at = 0; at < count; at++) {
+    CUresult result = check_operation(list + at, first_version);
+    if (result) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+static bool holds(unsigned condition, uint64_t there, uint64_t value, bool wide) {
+  switch (condition) {
+    case AT_LEAST: return wide ? (int64_t)(there - value) >= 0 : (int32_t)(uint32_t)(there - value) >= 0;
+    case EQUAL: return there == value;
+    case AND: return there & value;
+    default: return ~(there | value) & (wide ? UINT64_MAX : UINT32_MAX);
+  }
+}
+
+CUresult cl_do_operations(EventLine *line, unsigned count, const MemoryOperation *list) {
+  for (unsigned at = 0; at < count; at++) {
+    const MemoryOperation *one = list + at;
+    bool wide = one->operation == WAIT_64 || one->operation == WRITE_64;
+    size_t size = wide ? 8 : 4;
+    uint64_t there = 0, value = wide ? one->value : (uint32_t)one->value;
+    if (one->operation == WRITE_32 || one->operation == WRITE_64) {
+      if (!cl_within(one->address, size)) return CUDA_ERROR_INVALID_VALUE;
+      memcpy((void *)(uintptr_t)one->address, &value, size);
+    }
+    if (one->operation != WAIT_32 && one->operation != WAIT_64) continue;
+    if (!cl_within(one->address, size)) return CUDA_ERROR_INVALID_VALUE;
+    memcpy(&there, (const void *)(uintptr_t)one->address, size);
+    if (!holds(one->flags, there, value, wide))
+      return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED,
+                      "the value that the stream waits for is not there, and this driver works in the call itself");
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult operate(EventLine *line, const void *stream, unsigned count, const MemoryOperation *list,
+                        unsigned flags, bool first_version) {
+  bool captured;
+  CUresult result;
+  Context *context = cl_context(&result);
+  if (!result) result = cl_enter_stream(stream, &captured);
+  if (result) return result;
+  if (flags) return CUDA_ERROR_INVALID_VALUE;
+  result = cl_check_operations(count, list, first_version);
+  if (result) return result;
+  if (!captured) return cl_do_operations(line, count, list);
+  NodeParameters parameters = {.type = NODE_MEMORY_OPERATIONS};
+  parameters.operations = (OperationsNode){context, count, (MemoryOperation *)(uintptr_t)list, 0};
+  return cl_capture(stream, &parameters);
+}
+EXPORTED(cuStreamBatchMemOp_v2, (Stream *stream, unsigned count, MemoryOperation *list, unsigned flags),
+         operate(line, stream, count, list, flags, false))
+EXPORTED(cuStreamBatchMemOp, (Stream *stream, unsigned count, MemoryOperation *list, unsigned flags),
+         operate(line, stream, count, list, flags, true))
+
+/* The functions for one operation, in both versions. */
+#define OPERATION(name, type, kind)                                                                              \
+  EXPORTED(name, (Stream *stream, CUdeviceptr address, type value, unsigned flags),                              \
+           operate(line, stream, 1,                                                                              \
+                   &(MemoryOperation){.operation = kind, .address = address, .value = value, .flags = flags}, 0, \
+                   true))                                                                                        \
+  EXPORTED(name##_v2, (Stream *stream, CUdeviceptr address, type value, unsigned flags),                         \
+           operate(line, stream, 1,                                                                              \
+                   &(MemoryOperation){.operation = kind, .address = address, .value = value, .flags = flags}, 0, \
+                   false))
+OPERATION(cuStreamWaitValue32, uint32_t, WAIT_32)
+OPERATION(cuStreamWaitValue64, uint64_t, WAIT_64)
+OPERATION(cuStreamWriteValue32, uint32_t, WRITE_32)
+OPERATION(cuStreamWriteValue64, uint64_t, WRITE_64)
+
+/* -- calls of the host -- */
+
+/* A callback gets the stream and a result, and cannot be captured. */
+static CUresult add_callback(Stream *stream, void (*callback)(Stream *, CUresult, void *), void *data, unsigned flags) {
+  if (!callback || flags) return CUDA_ERROR_INVALID_VALUE;
+  bool captured;
+  CUresult result = cl_check_context();
+  if (!result) result = cl_enter_stream(stream, &captured);
+  if (result) return result;
+  if (captured) {
+    cl_streams_lock();
+    Stream *known = cl_stream(stream);
+    return cl_streams_unlock(known ? cl_refuse_captured(known) : CUDA_ERROR_INVALID_HANDLE);
+  }
+  callback(stream, CUDA_SUCCESS, data);
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuStreamAddCallback,
+         (Stream *stream, void (*callback)(Stream *, CUresult, void *), void *data, unsigned flags),
+         add_callback(stream, callback, data, flags))
+
+static CUresult launch_host_function(Stream *stream, void (*function)(void *), void *data) {
+  if (!function) return CUDA_ERROR_INVALID_VALUE;
+  bool captured;
+  CUresult result = cl_check_context();
+  if (!result) result = cl_enter_stream(stream, &captured);
+  if (result) return result;
+  if (!captured) {
+    function(data);
+    return CUDA_SUCCESS;
+  }
+  NodeParameters parameters = {.type = NODE_HOST, .host = {function, data}};
+  return cl_capture(stream, &parameters);
+}
+EXPORTED(cuLaunchHostFunc, (Stream *stream, void (*function)(void *), void *data),
+         launch_host_function(stream, function, data))
+
+/* 13.1: a mode says how the host waits; here it makes no difference. */
+EXPORTED(cuLaunchHostFunc_v2, (Stream *stream, void (*function)(void *), void *data, unsigned mode),
+         mode > 1 ? CUDA_ERROR_INVALID_VALUE : launch_host_function(stream, function, data))

@@ -1,0 +1,244 @@
+/* Texture and surface objects: descriptors that are checked and kept, as nothing is sampled. */
+#include "textures.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "arrays.h"
+#include "calls.h"
+#include "contexts.h"
+#include "devices.h"
+#include "handles.h"
+#include "memory.h"
+
+enum { OF_ARRAY, OF_MIPMAP, OF_LINEAR, OF_PITCHED, RESOURCE_TYPES }; /* CUresourcetype */
+enum { ADDRESS_MODES = 4, FILTER_MODES = 2, VIEW_FORMATS = 0x23, FIRST_BLOCK_VIEW = 0x15 };
+/* CU_TRSF_* */
+enum { READ_AS_INTEGER = 0x01, NORMALIZED = 0x02, SRGB = 0x10, NO_TRILINEAR = 0x20, SEAMLESS_CUBEMAP = 0x40 };
+enum { TEXTURE_FLAGS = READ_AS_INTEGER | NORMALIZED | SRGB | NO_TRILINEAR | SEAMLESS_CUBEMAP };
+/* CUdevice_attribute */
+enum {
+  ALIGNMENT = 14,
+  PITCH_ALIGNMENT = 51,
+  LINEAR_WIDTH = 69,
+  PITCHED_WIDTH = 70,
+  PITCHED_HEIGHT = 71,
+  PITCHED_PITCH = 72
+};
+
+typedef struct Object Object;
+struct Object {
+  Object *next;
+  HandleKind kind;
+  Context *context;
+  Resource resource;
+  Sampling sampling;
+  View view;
+  bool has_view;
+};
+
+static Object *all;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all objects */
+
+/* A thread may hold a lock while another one forks; in the child no thread would release it. */
+static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
+
+static void drop_objects_of(const Context *context) {
+  pthread_mutex_lock(&lock);
+  for (Object **link = &all; *link;) {
+    Object *object = *link;
+    if (object->context == context) {
+      *link = object->next;
+      cl_handle_remove(object, object->kind);
+      free(object);
+    } else link = &object->next;
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+__attribute__((constructor)) static void start(void) {
+  pthread_atfork(NULL, NULL, unlock_in_child);
+  cl_on_context_death(drop_objects_of);
+}
+
+static size_t device_has(int attribute) {
+  int value = 0;
+  cl_device_attribute(attribute, &value);
+  return (size_t)value;
+}
+
+/* Packed elements of 1, 2 or 4 channels, in formats that memory can have: those of before the compressed ones. */
+static size_t element_of_memory(const Resource *resource) {
+  int format = resource->of.memory.format;
+  return format <= FORMAT_FLOAT ? cl_element_size(format, resource->of.memory.channels) : 0;
+}
+
+static CUresult check_memory(const Resource *resource) {
+  size_t element = element_of_memory(resource), width = resource->of.memory.width;
+  CUdeviceptr address = resource->of.memory.address;
+  if (!element || !address || address % device_has(ALIGNMENT) || !width) return CUDA_ERROR_INVALID_VALUE;
+  if (resource->type == OF_LINEAR)
+    return width / element > device_has(LINEAR_WIDTH) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  size_t height = resource->of.memory.height, pitch = resource->of.memory.pitch;
+  bool fits = height && width <= device_has(PITCHED_WIDTH) && height <= device_has(PITCHED_HEIGHT) &&
+              pitch <= device_has(PITCHED_PITCH) && pitch % device_has(PITCH_ALIGNMENT) == 0 &&
+              pitch >= width * element;
+  return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Reads the array behind a resource; the levels of one that is not mipmapped are 0. */
+static CUresult array_of(const Resource *resource, ArrayDescriptor *array, unsigned *levels) {
+  *levels = 0;
+  bool found = resource->type == OF_ARRAY ? cl_array_descriptor(resource->of.array, array)
+                                          : cl_mipmap_descriptor(resource->of.array, array, levels);
+  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult check_sampling(const Sampling *sampling, const Resource *resource, const ArrayDescriptor *array) {
+  for (int axis = 0; axis < 3; axis++)
+    if (sampling->address_modes[axis] < 0 || sampling->address_modes[axis] >= ADDRESS_MODES)
+      return CUDA_ERROR_INVALID_VALUE;
+  if (sampling->filter < 0 || sampling->filter >= FILTER_MODES) return CUDA_ERROR_INVALID_VALUE;
+  if (sampling->mipmap_filter < 0 || sampling->mipmap_filter >= FILTER_MODES) return CUDA_ERROR_INVALID_VALUE;
+  if (sampling->flags & ~(unsigned)TEXTURE_FLAGS) return CUDA_ERROR_INVALID_VALUE;
+  if (resource->type == OF_MIPMAP && !(sampling->flags & NORMALIZED)) return CUDA_ERROR_INVALID_VALUE;
+  bool cubemap = array && array->flags & ARRAY_CUBEMAP;
+  return sampling->flags & SEAMLESS_CUBEMAP && !cubemap ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult check_view(const View *view, const ArrayDescriptor *array, unsigned levels) {
+  if (!array || view->format < 0 || view->format >= VIEW_FORMATS) return CUDA_ERROR_INVALID_VALUE;
+  size_t scale = view->format >= FIRST_BLOCK_VIEW && !cl_is_block_format(array->format) ? 4 : 1;
+  if (scale > 1 && array->format != FORMAT_UINT32) return CUDA_ERROR_INVALID_VALUE;
+  if (view->width != scale * array->width || view->height != scale * array->height || view->depth != array->depth)
+    return CUDA_ERROR_INVALID_VALUE;
+  unsigned last_level = levels ? levels - 1 : 0, last_layer = 0;
+  if (array->flags & (ARRAY_LAYERED | ARRAY_CUBEMAP)) last_layer = (unsigned)array->depth - 1;
+  bool fits = view->first_level <= view->last_level && view->last_level <= last_level &&
+              view->first_layer <= view->last_layer && view->last_layer <= last_layer;
+  return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult keep(uint64_t *out, const Object *like, HandleKind kind) {
+  Object *object = malloc(sizeof *object);
+  if (!object) return CUDA_ERROR_OUT_OF_MEMORY;
+  *object = *like;
+  object->kind = kind;
+  pthread_mutex_lock(&lock);
+  bool kept = cl_handle_add(object, kind);
+  if (kept) {
+    object->next = all;
+    all = object;
+  }
+  pthread_mutex_unlock(&lock);
+  if (kept) *out = (uintptr_t)object;
+  else free(object);
+  return kept ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult create_texture(EventLine *line, uint64_t *out, const Resource *resource, const Sampling *sampling,
+                               const View *view) {
+  if (!out || !resource || !sampling) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result;
+  Object object = {.context = cl_context(&result), .resource = *resource, .sampling = *sampling};
+  cl_event_int(line, "resource", resource->type);
+  if (result) return result;
+  if (resource->type < 0 || resource->type >= RESOURCE_TYPES || resource->flags) return CUDA_ERROR_INVALID_VALUE;
+  bool of_array = resource->type == OF_ARRAY || resource->type == OF_MIPMAP;
+  ArrayDescriptor array;
+  unsigned levels = 0;
+  result = of_array ? array_of(resource, &array, &levels) : check_memory(resource);
+  if (!result) result = check_sampling(sampling, resource, of_array ? &array : NULL);
+  if (!result && view) result = check_view(view, of_array ? &array : NULL, levels);
+  if (result) return result;
+  if (view) object.view = *view;
+  object.has_view = view;
+  return keep(out, &object, HANDLE_TEXTURE);
+}
+EXPORTED(cuTexObjectCreate, (uint64_t *out, const Resource *resource, const Sampling *sampling, const View *view),
+         create_texture(line, out, resource, sampling, view))
+
+static CUresult create_surface(uint64_t *out, const Resource *resource) {
+  if (!out || !resource) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result;
+  Object object = {.context = cl_context(&result), .resource = *resource};
+  ArrayDescriptor array;
+  unsigned levels;
+  if (result) return result;
+  if (resource->type != OF_ARRAY || resource->flags) return CUDA_ERROR_INVALID_VALUE;
+  result = array_of(resource, &array, &levels);
+  if (!result && !(array.flags & ARRAY_SURFACE)) result = CUDA_ERROR_INVALID_VALUE;
+  return result ? result : keep(out, &object, HANDLE_SURFACE);
+}
+EXPORTED(cuSurfObjectCreate, (uint64_t *out, const Resource *resource), create_surface(out, resource))
+
+static CUresult destroy(uint64_t handle, HandleKind kind) {
+  CUresult result = cl_check_context();
+  if (result) return result;
+  pthread_mutex_lock(&lock);
+  Object *object = NULL;
+  for (Object **link = &all; *link; link = &(*link)->next)
+    if ((uintptr_t)*link == handle && (*link)->kind == kind) {
+      object = *link;
+      *link = object->next;
+      cl_handle_remove(object, kind);
+      break;
+    }
+  pthread_mutex_unlock(&lock);
+  free(object);
+  return object ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuTexObjectDestroy, (uint64_t texture), destroy(texture, HANDLE_TEXTURE))
+EXPORTED(cuSurfObjectDestroy, (uint64_t surface), destroy(surface, HANDLE_SURFACE))
+
+/* Copies an object; false if it is not alive. */
+static bool read_object(uint64_t handle, HandleKind kind, Object *object) {
+  const void *address = (const void *)(uintptr_t)handle;
+  pthread_mutex_lock(&lock);
+  bool alive = cl_handle_is(address, kind);
+  if (alive) *object = *(const Object *)address;
+  pthread_mutex_unlock(&lock);
+  return alive;
+}
+
+static CUresult asked(const void *out, uint64_t handle, HandleKind kind, Object *object) {
+  CUresult result = cl_check_context();
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (result) return result;
+  return read_object(handle, kind, object) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult get_resource(Resource *out, uint64_t handle, HandleKind kind) {
+  Object object;
+  CUresult result = asked(out, handle, kind, &object);
+  if (!result) *out = object.resource;
+  return result;
+}
+EXPORTED(cuTexObjectGetResourceDesc, (Resource * out, uint64_t texture), get_resource(out, texture, HANDLE_TEXTURE))
+EXPORTED(cuSurfObjectGetResourceDesc, (Resource * out, uint64_t surface), get_resource(out, surface, HANDLE_SURFACE))
+
+static CUresult get_sampling(Sampling *out, uint64_t handle) {
+  Object object;
+  CUresult result = asked(out, handle, HANDLE_TEXTURE, &object);
+  if (!result) *out = object.sampling;
+  return result;
+}
+EXPORTED(cuTexObjectGetTextureDesc, (Sampling * out, uint64_t texture), get_sampling(out, texture))
+
+static CUresult get_view(View *out, uint64_t handle) {
+  Object object;
+  CUresult result = asked(out, handle, HANDLE_TEXTURE, &object);
+  if (!result && !object.has_view) return CUDA_ERROR_INVALID_VALUE;
+  if (!result) *out = object.view;
+  return result;
+}
+EXPORTED(cuTexObjectGetResourceViewDesc, (View * out, uint64_t texture), get_view(out, texture))
+
+static CUresult linear_max_width(EventLine *line, size_t *elements, int format, unsigned channels, CUdevice device) {
+  if (!elements || format > FORMAT_FLOAT || !cl_element_size(format, channels)) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return cl_no_device(line, device);
+  *elements = device_has(LINEAR_WIDTH);
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuDeviceGetTexture1DLinearMaxWidth, (size_t *elements, int format, unsigned channels, CUdevice device),
+         linear_max_width(line, elements, format, channels, device))

@@ -1,0 +1,165 @@
+/* What tools ask a driver: the profiler, its log, notifications, checkpoints of a process. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "calls.h"
+#include "contexts.h"
+#include "devices.h"
+#include "handles.h"
+
+/* -- the profiler: there is nothing to profile -- */
+
+EXPORTED(cuProfilerStart, (void), cl_check_context())
+EXPORTED(cuProfilerStop, (void), cl_check_context())
+EXPORTED(cuProfilerInitialize, (const char *configuration, const char *output, int mode),
+         cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "profiling with a configuration file, of before CUDA 11"))
+
+/* -- callbacks that are registered and never called -- */
+
+enum { OF_LOG = -1 };
+
+/* A registered callback: of a device, or of the log. */
+typedef struct Callback Callback;
+struct Callback {
+  Callback *next;
+  CUdevice device;
+};
+
+static Callback *callbacks;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the callbacks */
+
+/* A thread may hold a lock while another one forks; in the child no thread would release it. */
+static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+
+static CUresult keep(Callback **out, CUdevice device) {
+  Callback *callback = malloc(sizeof *callback);
+  if (!callback) return CUDA_ERROR_OUT_OF_MEMORY;
+  callback->device = device;
+  pthread_mutex_lock(&lock);
+  bool kept = cl_handle_add(callback, HANDLE_NOTIFICATION);
+  if (kept) {
+    callback->next = callbacks;
+    callbacks = callback;
+  }
+  pthread_mutex_unlock(&lock);
+  if (!kept) free(callback);
+  else if (out) *out = callback;
+  return kept ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult drop(const Callback *callback, CUdevice device) {
+  Callback *found = NULL;
+  pthread_mutex_lock(&lock);
+  for (Callback **link = &callbacks; *link; link = &(*link)->next)
+    if (*link == callback && callback->device == device) {
+      found = *link;
+      *link = found->next;
+      cl_handle_remove(found, HANDLE_NOTIFICATION);
+      break;
+    }
+  pthread_mutex_unlock(&lock);
+  free(found);
+  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult register_notification(CUdevice device, const void *function, Callback **out) {
+  if (!function || !out) return CUDA_ERROR_INVALID_VALUE;
+  return cl_is_device(device) ? keep(out, device) : CUDA_ERROR_INVALID_DEVICE;
+}
+EXPORTED(cuDeviceRegisterAsyncNotification, (CUdevice device, void *function, void *data, Callback **out),
+         register_notification(device, function, out))
+EXPORTED(cuDeviceUnregisterAsyncNotification, (CUdevice device, Callback *callback),
+         cl_is_device(device) ? drop(callback, device) : CUDA_ERROR_INVALID_DEVICE)
+
+/* -- the log of errors, which stays empty -- */
+
+EXPORTED(cuLogsRegisterCallback, (void *function, void *data, Callback **out),
+         function ? keep(out, OF_LOG) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED(cuLogsUnregisterCallback, (Callback * callback), drop(callback, OF_LOG))
+
+static CUresult logs_current(unsigned *place, unsigned flags) {
+  if (!place || flags) return CUDA_ERROR_INVALID_VALUE;
+  *place = 0;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuLogsCurrent, (unsigned *place, unsigned flags), logs_current(place, flags))
+
+static CUresult logs_to_file(const char *path, unsigned flags) {
+  if (!path || flags) return CUDA_ERROR_INVALID_VALUE;
+  FILE *file = fopen(path, "w");
+  return file && !fclose(file) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuLogsDumpToFile, (unsigned *place, const char *path, unsigned flags), logs_to_file(path, flags))
+
+static CUresult logs_to_memory(char *buffer, size_t *size, unsigned flags) {
+  if (!buffer || !size || flags) return CUDA_ERROR_INVALID_VALUE;
+  if (*size) *buffer = 0;
+  *size = 0;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuLogsDumpToMemory, (unsigned *place, char *buffer, size_t *size, unsigned flags),
+         logs_to_memory(buffer, size, flags))
+
+/* -- checkpoints: no process is ever locked, whichever it is; asked by a tool that need not initialize -- */
+
+enum { RUNNING = 0 };
+
+/* Whether a process exists; it may belong to another user. */
+static bool exists(int process) { return process > 0 && (!kill(process, 0) || errno == EPERM); }
+
+static CUresult process_state(int process, int *state) {
+  if (!state || !exists(process)) return CUDA_ERROR_INVALID_VALUE;
+  *state = RUNNING;
+  return CUDA_SUCCESS;
+}
+EXPORTED_ANY_TIME(cuCheckpointProcessGetState, (int process, int *state), process_state(process, state))
+
+/* The main thread of a process has the process's number. */
+static CUresult restore_thread(int process, int *thread) {
+  if (!thread || !exists(process)) return CUDA_ERROR_INVALID_VALUE;
+  *thread = process;
+  return CUDA_SUCCESS;
+}
+EXPORTED_ANY_TIME(cuCheckpointProcessGetRestoreThreadId, (int process, int *thread), restore_thread(process, thread))
+
+static CUresult checkpoint(EventLine *line, int process) {
+  if (!exists(process)) return CUDA_ERROR_INVALID_VALUE;
+  return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "checkpoints are not emulated");
+}
+EXPORTED_ANY_TIME(cuCheckpointProcessLock, (int process, void *arguments), checkpoint(line, process))
+
+/* What is not locked cannot be checkpointed, and what is not checkpointed cannot be restored. */
+static CUresult out_of_order(int process) {
+  return exists(process) ? CUDA_ERROR_ILLEGAL_STATE : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED_ANY_TIME(cuCheckpointProcessCheckpoint, (int process, void *arguments), out_of_order(process))
+EXPORTED_ANY_TIME(cuCheckpointProcessRestore, (int process, void *arguments), out_of_order(process))
+EXPORTED_ANY_TIME(cuCheckpointProcessUnlock, (int process, void *arguments), out_of_order(process))
+
+/* -- other devices' writes -- */
+
+enum { CURRENT_CONTEXT = 0, TO_OWNER = 100, TO_ALL_DEVICES = 200 };
+
+static CUresult flush_writes(int target, int scope) {
+  CUresult state = cl_check_context();
+  if (target != CURRENT_CONTEXT || (scope != TO_OWNER && scope != TO_ALL_DEVICES)) return CUDA_ERROR_INVALID_VALUE;
+  return state;
+}
+EXPORTED(cuFlushGPUDirectRDMAWrites, (int target, int scope), flush_writes(target, scope))
+
+static CUresult nvsci_attributes(EventLine *line, const void *list, CUdevice device, int flags) {
+  if (!list || flags < 1 || flags > 3) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return cl_no_device(line, device);
+  return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "NvSci is of other platforms");
+}
+EXPORTED(cuDeviceGetNvSciSyncAttributes, (void *list, CUdevice device, int flags),
+         nvsci_attributes(line, list, device, flags))

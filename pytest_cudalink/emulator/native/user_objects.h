@@ -1,0 +1,27 @@
+/* User objects: data of the caller whose destructor runs when the last reference to it is gone. */
+#ifndef CUDALINK_USER_OBJECTS_H
+#define CUDALINK_USER_OBJECTS_H
+
+#include <stdbool.h>
+
+#include "abi.h"
+
+typedef struct UserObject UserObject;
+
+/* References that a graph holds. */
+typedef struct UserReference UserReference;
+struct UserReference {
+  UserReference *next;
+  UserObject *object;
+  unsigned count;
+};
+
+/* All of them under the lock of the streams. */
+/* Adds references of another list to an empty one; false if memory is out. */
+bool cl_user_objects_share(UserReference **to, const UserReference *from);
+void cl_user_objects_drop(UserReference **list);
+/* Adds references to a list: new ones, or some of the caller's. */
+CUresult cl_user_object_hold(UserReference **list, void *object, unsigned count, bool move);
+CUresult cl_user_object_let_go(UserReference **list, void *object, unsigned count);
+
+#endif

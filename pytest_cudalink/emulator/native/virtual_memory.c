@@ -1,0 +1,296 @@
+/* Virtual memory: reserving addresses, mapping memory there, and access to it. */
+#define _GNU_SOURCE
+#include "virtual_memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "calls.h"
+#include "devices.h"
+#include "pools.h"
+
+typedef struct Reservation Reservation;
+struct Reservation {
+  uintptr_t start;
+  size_t size;
+  Reservation *next;
+};
+
+/* Under the lock of the physical memory, like all here. */
+static Reservation *reservations;
+static Mapping *mappings; /* by address */
+
+static bool contains(uintptr_t start, size_t size, uintptr_t address, size_t bytes) {
+  return address >= start && bytes <= size && address - start <= size - bytes;
+}
+
+/* -- reserving -- */
+
+static void *pages_at(uintptr_t hint, size_t size) {
+  void *pages = mmap((void *)hint, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return pages == MAP_FAILED ? NULL : pages;
+}
+
+/* Addresses that nothing else gets: where the caller wants them, if they are free, or anywhere; 0 if there are none. */
+static uintptr_t reserve(size_t size, size_t alignment, uintptr_t hint) {
+  size_t wide;
+  if (hint && hint % alignment == 0) {
+    void *pages = pages_at(hint, size);
+    if ((uintptr_t)pages == hint) return hint;
+    if (pages) munmap(pages, size);
+  }
+  if (__builtin_add_overflow(size, alignment, &wide)) return 0;
+  uintptr_t pages = (uintptr_t)pages_at(0, wide);
+  if (!pages) return 0;
+  uintptr_t start = cl_rounded(pages, alignment);
+  if (start > pages) munmap((void *)pages, start - pages);
+  munmap((void *)(start + size), pages + wide - (start + size));
+  return start;
+}
+
+static CUresult address_reserve(EventLine *line, CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr hint,
+                                unsigned long long flags) {
+  cl_event_uint(line, "bytes", size);
+  size_t page = cl_page_size();
+  if (!out || flags || !size || size % page || hint % page || alignment & (alignment - 1))
+    return CUDA_ERROR_INVALID_VALUE;
+  Reservation *fresh = calloc(1, sizeof *fresh);
+  if (!fresh) return CUDA_ERROR_OUT_OF_MEMORY;
+  fresh->size = size;
+  fresh->start = reserve(size, alignment > GRANULARITY ? alignment : GRANULARITY, (uintptr_t)hint);
+  if (!fresh->start) {
+    free(fresh);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  cl_physical_lock(0);
+  fresh->next = reservations;
+  reservations = fresh;
+  cl_physical_unlock();
+  *out = fresh->start;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuMemAddressReserve,
+         (CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr hint, unsigned long long flags),
+         address_reserve(line, out, size, alignment, hint, flags))
+
+static bool anything_mapped(uintptr_t start, size_t size) {
+  for (const Mapping *mapping = mappings; mapping; mapping = mapping->next)
+    if (mapping->start < start + size && start < mapping->start + mapping->size) return true;
+  return false;
+}
+
+static CUresult address_free(EventLine *line, CUdeviceptr start, size_t size) {
+  cl_event_uint(line, "bytes", size);
+  CUresult result = CUDA_ERROR_INVALID_VALUE;
+  cl_physical_lock(0);
+  for (Reservation **at = &reservations; *at; at = &(*at)->next) {
+    Reservation *found = *at;
+    if (found->start != start || found->size != size || anything_mapped(found->start, size)) continue;
+    *at = found->next;
+    munmap((void *)found->start, size);
+    free(found);
+    result = CUDA_SUCCESS;
+    break;
+  }
+  cl_physical_unlock();
+  return result;
+}
+EXPORTED(cuMemAddressFree, (CUdeviceptr start, size_t size), address_free(line, start, size))
+
+static const Reservation *reservation_of(uintptr_t address, size_t size) {
+  for (const Reservation *at = reservations; at; at = at->next)
+    if (contains(at->start, at->size, address, size)) return at;
+  return NULL;
+}
+
+bool cl_reservation_of(CUdeviceptr address, CUdeviceptr *start, size_t *size) {
+  cl_physical_lock(0);
+  const Reservation *found = reservation_of((uintptr_t)address, 1);
+  if (found) {
+    *start = found->start;
+    *size = found->size;
+  }
+  cl_physical_unlock();
+  return found != NULL;
+}
+
+/* -- mapping -- */
+
+/* Makes a part of a reserved range what it was before. */
+static void reserve_again(uintptr_t start, size_t size) {
+  mmap((void *)start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+static CUresult map(uintptr_t start, size_t size, Physical *physical) {
+  Mapping *fresh = calloc(1, sizeof *fresh);
+  if (!fresh) return CUDA_ERROR_OUT_OF_MEMORY;
+  const Location *location = &physical->properties.location;
+  Block block = {
+      .start = start,
+      .size = size,
+      .origin = FROM_MAPPING,
+      .place = location->type == AT_DEVICE ? ON_DEVICE : ON_HOST,
+      .device = location->type == AT_DEVICE ? location->id : 0,
+      .barred = UINT64_MAX,
+  };
+  *fresh = (Mapping){.start = start, .size = size, .physical = physical};
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (cl_physical_map(physical, start, size)) {
+    mprotect((void *)start, size, PROT_NONE);
+    result = cl_block_enter(&block);
+    if (result) reserve_again(start, size);
+  }
+  if (result) {
+    free(fresh);
+    return result;
+  }
+  cl_physical_hold(physical);
+  Mapping **at = &mappings;
+  while (*at && (*at)->start < start) at = &(*at)->next;
+  fresh->next = *at;
+  *at = fresh;
+  return CUDA_SUCCESS;
+}
+
+static CUresult mem_map(EventLine *line, CUdeviceptr start, size_t size, size_t offset, uint64_t handle,
+                        unsigned long long flags) {
+  cl_event_uint(line, "bytes", size);
+  Physical *physical = cl_physical_lock(handle);
+  CUresult result = CUDA_ERROR_INVALID_VALUE;
+  /* an offset is not supported yet, says cuda.h */
+  if (physical && !flags && !offset && size && size % GRANULARITY == 0 && start % GRANULARITY == 0 &&
+      size <= physical->size && reservation_of((uintptr_t)start, size) && !anything_mapped((uintptr_t)start, size))
+    result = map((uintptr_t)start, size, physical);
+  cl_physical_unlock();
+  return result;
+}
+EXPORTED(cuMemMap, (CUdeviceptr start, size_t size, size_t offset, uint64_t handle, unsigned long long flags),
+         mem_map(line, start, size, offset, handle, flags))
+
+/* The first of the mappings that cover exactly a range; NULL if none do. */
+static Mapping **covering(uintptr_t start, size_t size) {
+  Mapping **at = &mappings, **first;
+  while (*at && (*at)->start < start) at = &(*at)->next;
+  first = at;
+  size_t covered = 0;
+  for (; *at && covered < size && (*at)->start == start + covered; at = &(*at)->next) covered += (*at)->size;
+  return size && covered == size ? first : NULL;
+}
+
+static void unmap(Mapping **first, size_t size) {
+  while (size) {
+    Block taken;
+    Mapping *mapping = *first;
+    *first = mapping->next;
+    size -= mapping->size;
+    if (cl_block_take(mapping->start, FROM_MAPPING, &taken)) cl_block_free(&taken);
+    reserve_again(mapping->start, mapping->size);
+    cl_physical_drop(mapping->physical);
+    free(mapping);
+  }
+}
+
+static CUresult mem_unmap(EventLine *line, CUdeviceptr start, size_t size) {
+  cl_event_uint(line, "bytes", size);
+  cl_physical_lock(0);
+  Mapping **first = covering((uintptr_t)start, size);
+  if (first) unmap(first, size);
+  cl_physical_unlock();
+  return first ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuMemUnmap, (CUdeviceptr start, size_t size), mem_unmap(line, start, size))
+
+static CUresult retain_handle(uint64_t *handle, void *address) {
+  if (!handle) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = CUDA_ERROR_INVALID_VALUE;
+  cl_physical_lock(0);
+  for (Mapping *at = mappings; at; at = at->next)
+    if (contains(at->start, at->size, (uintptr_t)address, 1)) {
+      result = cl_physical_retain(at->physical) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+      if (!result) *handle = (uintptr_t)at->physical;
+    }
+  cl_physical_unlock();
+  return result;
+}
+EXPORTED(cuMemRetainAllocationHandle, (uint64_t *handle, void *address), retain_handle(handle, address))
+
+bool cl_mapping_of(CUdeviceptr address, Mapping *mapping, PhysicalProperties *properties) {
+  bool found = false;
+  cl_physical_lock(0);
+  for (Mapping *at = mappings; at && !found; at = at->next)
+    if (contains(at->start, at->size, (uintptr_t)address, 1)) {
+      *mapping = *at;
+      *properties = at->physical->properties;
+      found = true;
+    }
+  cl_physical_unlock();
+  return found;
+}
+
+EXPORTED(cuMemMapArrayAsync, (void *list, unsigned count, void *stream),
+         list || !count ? cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "sparse arrays are not emulated")
+                        : CUDA_ERROR_INVALID_VALUE)
+
+/* -- access -- */
+
+/* CUmemAccessDesc */
+typedef struct {
+  Location location;
+  int flags;
+} AccessDescription;
+
+static CUresult check_access(const AccessDescription *one) {
+  if (one->flags != ACCESS_NONE && one->flags != ACCESS_READ && one->flags != ACCESS_READ_WRITE)
+    return CUDA_ERROR_INVALID_VALUE;
+  switch (one->location.type) {
+    case AT_DEVICE: return cl_is_device(one->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    case AT_HOST:
+    case AT_HOST_NUMA: return CUDA_SUCCESS;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+/* The pages stay writable for a reader, as the emulator itself writes there on behalf of another device. */
+static void apply_access(const Mapping *mapping) {
+  uint64_t barred = UINT64_MAX;
+  for (int device = 0; device < DEVICES_MAX; device++)
+    if (mapping->access[device] != ACCESS_NONE) barred &= ~((uint64_t)1 << device);
+  bool accessible = barred != UINT64_MAX || mapping->host_access != ACCESS_NONE;
+  mprotect((void *)mapping->start, mapping->size, accessible ? PROT_READ | PROT_WRITE : PROT_NONE);
+  Block *block = cl_block_lock(mapping->start);
+  if (block) block->barred = barred;
+  cl_block_unlock();
+}
+
+static CUresult set_access(CUdeviceptr start, size_t size, const AccessDescription *list, size_t count) {
+  CUresult result = list && count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  for (size_t at = 0; at < count && !result; at++) result = check_access(&list[at]);
+  if (result) return result;
+  cl_physical_lock(0);
+  Mapping **first = covering((uintptr_t)start, size);
+  if (!first) result = CUDA_ERROR_INVALID_VALUE;
+  for (Mapping *mapping = first ? *first : NULL; mapping && mapping->start < start + size; mapping = mapping->next) {
+    for (size_t at = 0; at < count; at++)
+      if (list[at].location.type == AT_DEVICE) mapping->access[list[at].location.id] = list[at].flags;
+      else mapping->host_access = list[at].flags;
+    apply_access(mapping);
+  }
+  cl_physical_unlock();
+  return result;
+}
+EXPORTED(cuMemSetAccess, (CUdeviceptr start, size_t size, const AccessDescription *list, size_t count),
+         set_access(start, size, list, count))
+
+static CUresult get_access(unsigned long long *flags, const Location *location, CUdeviceptr address) {
+  Mapping mapping;
+  PhysicalProperties properties;
+  if (!flags || !location) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = check_access(&(AccessDescription){.location = *location});
+  if (result) return result;
+  if (!cl_mapping_of(address, &mapping, &properties)) return CUDA_ERROR_INVALID_VALUE;
+  *flags = (unsigned long long)(location->type == AT_DEVICE ? mapping.access[location->id] : mapping.host_access);
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuMemGetAccess, (unsigned long long *flags, const Location *location, CUdeviceptr address),
+         get_access(flags, location, address))

@@ -1,0 +1,27 @@
+/* Virtual memory: reserved addresses, physical memory, and what is mapped where. */
+#ifndef CUDALINK_VIRTUAL_MEMORY_H
+#define CUDALINK_VIRTUAL_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "config.h"
+#include "memory.h"
+#include "physical_memory.h"
+
+/* A part of a reserved range with what is mapped there. */
+typedef struct Mapping Mapping;
+struct Mapping {
+  uintptr_t start;
+  size_t size;
+  Physical *physical;
+  int access[DEVICES_MAX], host_access;
+  Mapping *next;
+};
+
+/* The reserved range that holds an address; false if there is none. */
+bool cl_reservation_of(CUdeviceptr address, CUdeviceptr *start, size_t *size);
+/* Copies what is mapped at an address, and the properties of its memory; false if nothing is. */
+bool cl_mapping_of(CUdeviceptr address, Mapping *mapping, PhysicalProperties *properties);
+
+#endif

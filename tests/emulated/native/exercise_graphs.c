@@ -1,0 +1,212 @@
+/* A driver program that makes, copies, updates, launches and captures graphs, to be run plainly and with sanitizers.
+ *
+ *     exercise_graphs [rounds]
+ *
+ * Several threads do the same at once. Exit code 1 at the first answer that is not the expected one. */
+#include <cuda.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPECT(code, expression)                                                                          \
+  do {                                                                                                    \
+    int answer = (int)(expression);                                                                       \
+    if (answer != (int)(code)) {                                                                          \
+      fprintf(stderr, "%s:%d: %s is %d, not %d\n", __FILE__, __LINE__, #expression, answer, (int)(code)); \
+      exit(1);                                                                                            \
+    }                                                                                                     \
+  } while (0)
+#define OK(expression) EXPECT(CUDA_SUCCESS, expression)
+#define TRUE(expression) EXPECT(1, !!(expression))
+
+enum { THREADS = 4 };
+
+static int rounds = 3;
+static CUcontext context;
+
+static void count(void *counter) { ++*(int *)counter; }
+
+static CUDA_MEMSET_NODE_PARAMS fill_of(CUdeviceptr to, unsigned value) {
+  return (CUDA_MEMSET_NODE_PARAMS){.dst = to, .value = value, .elementSize = 1, .width = 16, .height = 1};
+}
+
+static void nodes(CUstream stream) {
+  CUgraph graph, child, clone;
+  CUgraphNode filled, copied, called, other, found;
+  CUgraphExec executable;
+  CUuserObject object;
+  CUdeviceptr memory;
+  int calls = 0, destroyed = 0;
+  unsigned char back[16] = {0};
+  OK(cuMemAlloc(&memory, 16));
+  OK(cuGraphCreate(&graph, 0));
+  OK(cuGraphCreate(&child, 0));
+  CUDA_MEMSET_NODE_PARAMS fill = fill_of(memory, 7);
+  OK(cuGraphAddMemsetNode(&filled, graph, NULL, 0, &fill, context));
+  CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = memory};
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = back;
+  copy.WidthInBytes = sizeof back;
+  copy.Height = copy.Depth = 1;
+  OK(cuGraphAddMemcpyNode(&copied, graph, &filled, 1, &copy, context));
+  CUDA_HOST_NODE_PARAMS host = {.fn = count, .userData = &calls};
+  OK(cuGraphAddHostNode(&called, child, NULL, 0, &host));
+  OK(cuGraphAddChildGraphNode(&other, graph, &copied, 1, child));
+  CUstreamBatchMemOpParams operation = {.writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_32, memory, {9}, 0, 0}};
+  CUDA_BATCH_MEM_OP_NODE_PARAMS batch = {.ctx = context, .count = 1, .paramArray = &operation};
+  OK(cuGraphAddBatchMemOpNode(&found, graph, &other, 1, &batch));
+  OK(cuUserObjectCreate(&object, &destroyed, count, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  OK(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+  OK(cuGraphClone(&clone, graph));
+  OK(cuGraphNodeFindInClone(&found, filled, clone));
+  TRUE(found != filled);
+  fill.value = 8;
+  OK(cuGraphMemsetNodeSetParams(found, &fill));
+  OK(cuGraphInstantiate(&executable, graph, 0));
+  OK(cuGraphLaunch(executable, stream));
+  TRUE(back[0] == 7 && back[15] == 7 && calls == 1);
+  CUgraphExecUpdateResultInfo update;
+  OK(cuGraphExecUpdate(executable, clone, &update));
+  OK(cuGraphDestroy(clone));
+  OK(cuGraphLaunch(executable, stream));
+  TRUE(back[0] == 8 && calls == 2);
+  OK(cuGraphDestroyNode(copied));
+  OK(cuGraphDestroy(child));
+  OK(cuGraphDestroy(graph));
+  TRUE(!destroyed);
+  OK(cuGraphExecDestroy(executable));
+  TRUE(destroyed == 1);
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphExecDestroy(executable));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(graph));
+  OK(cuMemFree(memory));
+}
+
+static void conditions(CUstream stream) {
+  CUgraph graph;
+  CUgraphNode node, inner;
+  CUgraphExec executable;
+  CUgraphConditionalHandle handle;
+  CUdeviceptr memory;
+  unsigned char back[16] = {0};
+  OK(cuMemAlloc(&memory, 16));
+  OK(cuMemsetD8(memory, 0, 16));
+  OK(cuGraphCreate(&graph, 0));
+  OK(cuGraphConditionalHandleCreate(&handle, graph, context, 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
+  CUgraphNodeParams parameters = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+  parameters.conditional = (CUDA_CONDITIONAL_NODE_PARAMS){handle, CU_GRAPH_COND_TYPE_SWITCH, 3, NULL, context};
+  OK(cuGraphAddNode(&node, graph, NULL, NULL, 0, &parameters));
+  for (unsigned body = 0; body < 3; body++) {
+    CUDA_MEMSET_NODE_PARAMS fill = fill_of(memory, 10 + body);
+    OK(cuGraphAddMemsetNode(&inner, parameters.conditional.phGraph_out[body], NULL, 0, &fill, context));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(parameters.conditional.phGraph_out[body]));
+  }
+  OK(cuGraphInstantiate(&executable, graph, 0));
+  OK(cuGraphLaunch(executable, stream));
+  OK(cuMemcpyDtoH(back, memory, sizeof back));
+  TRUE(back[3] == 11);
+  OK(cuGraphExecDestroy(executable));
+  OK(cuGraphDestroy(graph));
+  OK(cuMemFree(memory));
+}
+
+static void memory_nodes(CUstream stream) {
+  CUgraph graph;
+  CUgraphNode made, freed, filled;
+  CUgraphExec executable;
+  OK(cuGraphCreate(&graph, 0));
+  CUDA_MEM_ALLOC_NODE_PARAMS allocation = {.bytesize = 4096};
+  allocation.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  allocation.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  OK(cuGraphAddMemAllocNode(&made, graph, NULL, 0, &allocation));
+  CUDA_MEMSET_NODE_PARAMS fill = fill_of(allocation.dptr, 3);
+  OK(cuGraphAddMemsetNode(&filled, graph, &made, 1, &fill, context));
+  EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphDestroyNode(filled));
+  OK(cuGraphInstantiate(&executable, graph, 0));
+  OK(cuGraphLaunch(executable, stream));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(executable, stream));
+  OK(cuMemFreeAsync(allocation.dptr, stream));
+  OK(cuGraphAddMemFreeNode(&freed, graph, &filled, 1, allocation.dptr));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, graph, &filled, 1, allocation.dptr));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiate(&executable, graph, 0));
+  OK(cuGraphExecDestroy(executable));
+  OK(cuGraphInstantiate(&executable, graph, 0));
+  OK(cuGraphLaunch(executable, stream));
+  OK(cuGraphLaunch(executable, stream));
+  OK(cuGraphDestroy(graph));
+  OK(cuGraphLaunch(executable, stream));
+  OK(cuGraphExecDestroy(executable));
+  OK(cuDeviceGraphMemTrim(0));
+}
+
+static void captures(CUstream stream) {
+  CUstream other;
+  CUevent fork, join;
+  CUgraph graph;
+  CUgraphExec executable;
+  CUdeviceptr memory, inner;
+  int calls = 0;
+  size_t size;
+  OK(cuMemAlloc(&memory, 64));
+  OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+  OK(cuEventCreate(&fork, 0));
+  OK(cuEventCreate(&join, 0));
+  OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  OK(cuMemsetD8Async(memory, 1, 64, stream));
+  OK(cuEventRecord(fork, stream));
+  OK(cuStreamWaitEvent(other, fork, 0));
+  OK(cuLaunchHostFunc(other, count, &calls));
+  OK(cuMemAllocAsync(&inner, 256, other));
+  OK(cuMemFreeAsync(inner, other));
+  OK(cuEventRecord(join, other));
+  OK(cuStreamWaitEvent(stream, join, 0));
+  OK(cuStreamDestroy(other));
+  EXPECT(CUDA_ERROR_CAPTURED_EVENT, cuEventQuery(join) ? CUDA_ERROR_CAPTURED_EVENT : 0);
+  EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(stream, &graph));
+  TRUE(!graph && !calls);
+  OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  OK(cuMemsetD8Async(memory, 1, 64, stream));
+  OK(cuLaunchHostFunc(stream, count, &calls));
+  OK(cuStreamEndCapture(stream, &graph));
+  OK(cuGraphGetNodes(graph, NULL, &size));
+  TRUE(size == 2);
+  OK(cuGraphInstantiate(&executable, graph, 0));
+  OK(cuGraphLaunch(executable, stream));
+  TRUE(calls == 1);
+  OK(cuGraphExecDestroy(executable));
+  OK(cuGraphDestroy(graph));
+  OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+  OK(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_RELAXED));
+  OK(cuMemsetD8Async(memory, 1, 64, other));
+  OK(cuStreamDestroy(other));
+  OK(cuEventDestroy(fork));
+  OK(cuEventDestroy(join));
+  OK(cuMemFree(memory));
+}
+
+static void *all(void *unused) {
+  CUstream stream;
+  OK(cuCtxSetCurrent(context));
+  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  for (int round = 0; round < rounds; round++) {
+    nodes(stream);
+    conditions(stream);
+    memory_nodes(stream);
+    captures(stream);
+  }
+  OK(cuStreamDestroy(stream));
+  return unused;
+}
+
+int main(int count_of_arguments, char **arguments) {
+  pthread_t threads[THREADS];
+  if (count_of_arguments > 1) rounds = atoi(arguments[1]);
+  OK(cuInit(0));
+  OK(cuDevicePrimaryCtxRetain(&context, 0));
+  for (int at = 0; at < THREADS; at++) TRUE(!pthread_create(&threads[at], NULL, all, NULL));
+  for (int at = 0; at < THREADS; at++) TRUE(!pthread_join(threads[at], NULL));
+  OK(cuDevicePrimaryCtxRelease(0));
+  puts("done");
+  return 0;
+}

@@ -1,0 +1,210 @@
+"""Capture on the emulated driver: operations become nodes, and what would break a capture is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+__all__ = ()
+
+CAPTURE = """
+context = start()
+memory = allocate(64)
+def stream(flags=1):
+    made = c_void_p()
+    ok(cuda.cuStreamCreate(byref(made), flags))
+    return made
+def event(flags=0):
+    made = c_void_p()
+    ok(cuda.cuEventCreate(byref(made), flags))
+    return made
+def begin(one, mode=0):
+    ok(cuda.cuStreamBeginCapture_v2(one, mode))
+def end(one):
+    made = c_void_p()
+    return cuda.cuStreamEndCapture(one, byref(made)), made
+def status(one):
+    answer = c_int(9)
+    ok(cuda.cuStreamIsCapturing(one, byref(answer)))
+    return answer.value
+def kinds(graph):
+    count, kind = c_size_t(32), c_int()
+    nodes = (c_void_p * 32)()
+    ok(cuda.cuGraphGetNodes(graph, nodes, byref(count)))
+    return [(ok(cuda.cuGraphNodeGetType(c_void_p(one), byref(kind))), kind.value)[1] for one in nodes[:count.value]]
+def fill(one, value=1):
+    return cuda.cuMemsetD8Async(c_uint64(memory), value, c_size_t(16), one)
+HOST = CFUNCTYPE(None, c_void_p)
+calls = []
+call = HOST(calls.append)
+first, second = stream(), stream()
+"""
+
+
+def test_operations_become_nodes(check) -> None:
+    """Fills, copies, host functions, memory operations, allocations, launches and graphs; nothing is done."""
+    check(
+        CAPTURE
+        + """
+begin(first)
+ok(fill(first, 5))
+ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(memory + 32), c_uint64(memory), c_size_t(16), first))
+ok(cuda.cuLaunchHostFunc(first, call, c_void_p(7)))
+ok(cuda.cuStreamWriteValue32_v2(first, c_uint64(memory), 9, 0))
+inner = c_uint64()
+ok(cuda.cuMemAllocAsync(byref(inner), c_size_t(64), first))
+ok(cuda.cuMemFreeAsync(inner, first))
+code, module = load(small_ptx())
+code, other = function(module, "other")
+ok(cuda.cuLaunchKernel(other, 1, 1, 1, 1, 1, 1, 0, first, None, None))
+assert cuda.cuLaunchKernel(other, 0, 1, 1, 1, 1, 1, 0, first, None, None) == 1
+ok(cuda.cuEventRecordWithFlags(event(), first, 1))
+ok(cuda.cuStreamWaitEvent(first, event(), 1))
+code, graph = end(first)
+ok(code)
+assert kinds(graph) == [2, 1, 3, 12, 10, 11, 0, 7, 6] and not calls
+begin(first)
+ok(fill(first, 5))
+ok(cuda.cuLaunchHostFunc(first, call, c_void_p(7)))
+code, child = end(first)
+executable = c_void_p()
+ok(cuda.cuGraphInstantiateWithFlags(byref(executable), child, c_uint64(0)))
+begin(first)
+ok(cuda.cuGraphLaunch(executable, first))
+code, graph = end(first)
+assert kinds(graph) == [4] and not calls
+ok(cuda.cuGraphLaunch(executable, first))
+assert calls == [7]
+"""
+    )
+
+
+def test_fork_and_join(check) -> None:
+    """An event takes a capture to another stream and back; what is not joined is 904, another capture 902."""
+    check(
+        CAPTURE
+        + """
+def fork(work=True):
+    there, back = event(), event()
+    begin(first)
+    ok(fill(first))
+    ok(cuda.cuEventRecord(there, first))
+    ok(cuda.cuStreamWaitEvent(second, there, 0))
+    assert status(second) == 1
+    if work:
+        ok(fill(second))
+    ok(cuda.cuEventRecord(back, second))
+    return back
+ok(cuda.cuStreamWaitEvent(first, fork(), 0))
+ok(fill(first))
+code, graph = end(first)
+ok(code)
+count = c_size_t()
+ok(cuda.cuGraphGetEdges(graph, None, None, byref(count)))
+assert len(kinds(graph)) == 3 and count.value == 3 and status(second) == 0
+fork()
+assert end(first)[0] == 904 and status(second) == 0
+back = fork(work=False)
+assert end(second)[0] == 903
+assert end(first)[0] == 901
+assert cuda.cuEventQuery(back) == 907 and cuda.cuEventSynchronize(back) == 907
+begin(first, 2)
+begin(second, 2)
+there = event()
+ok(cuda.cuEventRecord(there, first))
+assert cuda.cuStreamWaitEvent(second, there, 0) == 902
+assert end(first)[0] == end(second)[0] == 901
+there = event()
+ok(cuda.cuEventRecord(there, second))
+begin(first)
+assert cuda.cuStreamWaitEvent(first, there, 0) == 905
+assert status(first) == 2 and fill(first) == 901 and end(first)[0] == 901
+assert end(first)[0] == 401 and cuda.cuStreamBeginCapture_v2(None, 0) == 900
+assert cuda.cuStreamBeginCapture_v2(first, 3) == 1
+begin(first)
+assert cuda.cuStreamBeginCapture_v2(first, 0) == 401
+"""
+    )
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "cuMemAlloc_v2(byref(c_uint64()), c_size_t(8))",
+        "cuStreamSynchronize(second)",
+        "cuCtxSynchronize()",
+        "cuEventQuery(event())",
+    ],
+)
+def test_unsafe_calls(check, call, mode) -> None:
+    """What is unsafe is 900 and ends the capture, unless the capture or the thread is relaxed; other threads too."""
+    check(
+        CAPTURE
+        + f"""
+import threading
+def elsewhere():
+    answers = []
+    def run():
+        ok(cuda.cuCtxSetCurrent(context))
+        answers.append(cuda.{call})
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return answers[0]
+begin(first, {mode})
+assert elsewhere() == {900 if mode == 0 else 0}
+assert end(first)[0] == {901 if mode == 0 else 0}
+begin(first, {mode})
+assert cuda.{call} == {0 if mode == 2 else 900}
+assert end(first)[0] == {0 if mode == 2 else 901}
+relaxed = c_int(2)
+ok(cuda.cuThreadExchangeStreamCaptureMode(byref(relaxed)))
+assert relaxed.value == 0
+begin(first, {mode})
+assert cuda.{call} == 0
+ok(end(first)[0])
+assert cuda.cuThreadExchangeStreamCaptureMode(byref(c_int(3))) == 1
+"""
+    )
+
+
+def test_streams_that_are_captured(check) -> None:
+    """Waiting for a captured stream is 900, the legacy stream beside a blocking one 906, another thread's end 908."""
+    check(
+        CAPTURE
+        + """
+import threading
+begin(first, 2)
+assert cuda.cuStreamSynchronize(first) == 900 and end(first)[0] == 901
+blocking = stream(0)
+begin(blocking, 2)
+assert cuda.cuStreamIsCapturing(None, byref(c_int())) == 906
+assert status(blocking) == 1
+assert fill(None) == 906
+assert end(blocking)[0] == 901
+begin(first, 1)
+answers = []
+thread = threading.Thread(target=lambda: answers.append(end(first)[0]))
+thread.start()
+thread.join()
+assert answers == [908]
+graph, nodes, count, state, number = c_void_p(), c_void_p(), c_size_t(), c_int(), c_uint64()
+ask = lambda: cuda.cuStreamGetCaptureInfo_v3(second, byref(state), byref(number), byref(graph), byref(nodes), None,
+                                              byref(count))
+ok(ask())
+assert state.value == 0
+begin(second)
+ok(fill(second))
+ok(ask())
+assert (state.value, count.value) == (1, 1) and number.value
+assert cuda.cuGraphDestroy(graph) == 1
+added = c_void_p()
+ok(cuda.cuGraphAddEmptyNode(byref(added), graph, None, c_size_t(0)))
+ok(cuda.cuStreamUpdateCaptureDependencies(second, byref(added), c_size_t(1), 0))
+ok(ask())
+assert count.value == 2
+assert cuda.cuStreamUpdateCaptureDependencies(second, None, c_size_t(0), 2) == 1
+ok(end(second)[0])
+assert cuda.cuStreamUpdateCaptureDependencies(second, None, c_size_t(0), 0) == 401
+"""
+    )

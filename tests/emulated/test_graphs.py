@@ -1,0 +1,244 @@
+"""Graphs on the emulated driver: what they are made of, how they are copied, updated and launched."""
+
+from __future__ import annotations
+
+__all__ = ()
+
+#: A graph with a node that fills 16 bytes, and what makes more.
+GRAPH = """
+import struct
+context = start()
+memory = allocate(64)
+def fill(value=7, to=None, element=1, width=16, height=1, pitch=0):
+    return create_string_buffer(struct.pack("QQIIQQ", to or memory, pitch, value, element, width, height))
+def created():
+    made = c_void_p()
+    ok(cuda.cuGraphCreate(byref(made), 0))
+    return made
+def filled(graph, *on, **how):
+    made = c_void_p()
+    ok(cuda.cuGraphAddMemsetNode(byref(made), graph, (c_void_p * (len(on) or 1))(*on) if on else None,
+                                 c_size_t(len(on)), fill(**how), context))
+    return made
+def instantiated(graph, flags=0):
+    made = c_void_p()
+    ok(cuda.cuGraphInstantiateWithFlags(byref(made), graph, c_uint64(flags)))
+    return made
+def content(size=16):
+    back = create_string_buffer(size)
+    ok(cuda.cuMemcpyDtoH_v2(addressof(back), memory, size))
+    return back.raw
+HOST = CFUNCTYPE(None, c_void_p)
+graph, node, count = created(), c_void_p(), c_size_t()
+"""
+
+
+def test_nodes_against_a_model(on_driver) -> None:
+    """Random changes to graphs leave what a model in Python has, and a launch writes what the edges allow."""
+    done = on_driver("13.0", "-m", "tests.emulated.programs.graph_machine")
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-4000:]
+
+
+def test_arguments(check) -> None:
+    """NULL, flags, foreign and stale nodes are 1, and circles are told when the graph is made executable."""
+    check(
+        GRAPH
+        + """
+assert cuda.cuGraphCreate(None, 0) == 1 and cuda.cuGraphCreate(byref(node), 1) == 1
+assert cuda.cuGraphDestroy(None) == 1 and cuda.cuGraphDestroy(memory) == 1
+one, other = filled(graph), filled(created())
+for bad in ((c_void_p * 1)(None), (c_void_p * 1)(other), (c_void_p * 1)(memory)):
+    assert cuda.cuGraphAddEmptyNode(byref(node), graph, bad, c_size_t(1)) == 1
+assert cuda.cuGraphAddEmptyNode(byref(node), graph, (c_void_p * 2)(one, one), c_size_t(2)) == 1
+for bad in (dict(element=3), dict(width=0), dict(height=0), dict(width=65), dict(height=2, pitch=3), dict(to=4096)):
+    assert cuda.cuGraphAddMemsetNode(byref(node), graph, None, c_size_t(0), fill(**bad), context) == 1, bad
+assert cuda.cuGraphMemsetNodeGetParams(one, None) == 1
+assert cuda.cuGraphHostNodeGetParams(one, create_string_buffer(16)) == 1
+kept = create_string_buffer(40)
+ok(cuda.cuGraphMemsetNodeGetParams(one, kept))
+assert kept.raw == fill().raw[:40]
+two = filled(graph, one)
+ok(cuda.cuGraphAddDependencies(graph, byref(two), byref(one), c_size_t(1)))
+how = create_string_buffer(32)
+assert cuda.cuGraphInstantiateWithParams(byref(node), graph, how) == 1
+flags, stream, failed, result = struct.unpack("QQQQ", how.raw)
+assert failed in (one.value, two.value) and result == 2
+ok(cuda.cuGraphDestroyNode(two))
+assert cuda.cuGraphDestroyNode(two) == 1
+instantiated(graph)
+for flags in (2, 5, 16):
+    assert cuda.cuGraphInstantiateWithFlags(byref(node), graph, c_uint64(flags)) == 1
+"""
+    )
+
+
+def test_update(check) -> None:
+    """An executable graph takes other parameters, and says which node does not fit."""
+    check(
+        GRAPH
+        + """
+one = filled(graph)
+two = filled(graph, one, value=9, width=4)
+executable = instantiated(graph)
+ok(cuda.cuGraphExecMemsetNodeSetParams(executable, one, fill(value=5), context))
+assert cuda.cuGraphExecMemsetNodeSetParams(executable, one, fill(height=2, pitch=16), context) == 1
+ok(cuda.cuGraphLaunch(executable, None))
+assert content() == bytes([9] * 4 + [5] * 12)
+ok(cuda.cuGraphNodeSetEnabled(executable, two, 0))
+ok(cuda.cuGraphLaunch(executable, None))
+assert content() == bytes([5] * 16)
+clone, info = c_void_p(), create_string_buffer(24)
+ok(cuda.cuGraphClone(byref(clone), graph))
+ok(cuda.cuGraphExecUpdate_v2(executable, clone, info))
+ok(cuda.cuGraphLaunch(executable, None))
+assert content() == bytes([7] * 16)
+added = filled(clone)
+assert cuda.cuGraphExecUpdate_v2(executable, clone, info) == 910
+assert struct.unpack("QQQ", info.raw) == (2, 0, 0)
+ok(cuda.cuGraphDestroyNode(added))
+found = c_void_p()
+ok(cuda.cuGraphNodeFindInClone(byref(found), two, clone))
+ok(cuda.cuGraphDestroyNode(found))
+changed = filled(clone)
+assert cuda.cuGraphExecUpdate_v2(executable, clone, info) == 910
+assert struct.unpack("QQQ", info.raw) == (2, changed.value, 0)
+"""
+    )
+
+
+def test_kernel_nodes_are_checked_and_not_executed(check) -> None:
+    """A kernel node keeps copies of its parameters; a graph with one answers 801, and nothing of it is done."""
+    check(
+        GRAPH
+        + """
+code, module = load(small_ptx())
+ok(code)
+code, small = function(module, "small")
+first, second = c_uint64(memory), c_uint(5)
+parameters = (c_void_p * 2)(addressof(first), addressof(second))
+def kernel(block=(1, 1, 1), given=addressof(parameters), function=small.value):
+    return create_string_buffer(struct.pack("Q7I4xQQQQ", function, 1, 1, 1, *block, 0, given, 0, 0, 0))
+for bad in (dict(block=(0, 1, 1)), dict(block=(1025, 1, 1)), dict(given=0), dict(function=0)):
+    assert cuda.cuGraphAddKernelNode_v2(byref(node), graph, None, c_size_t(0), kernel(**bad)) == 1, bad
+ok(cuda.cuGraphAddKernelNode_v2(byref(node), graph, None, c_size_t(0), kernel()))
+second.value = 6
+kept = create_string_buffer(72)
+ok(cuda.cuGraphKernelNodeGetParams_v2(node, kept))
+values = cast(struct.unpack_from("Q", kept, 40)[0], POINTER(c_void_p))
+assert cast(values[1], POINTER(c_uint))[0] == 5
+filled(graph)
+ok(cuda.cuMemsetD8_v2(memory, 0, c_size_t(16)))
+executable = instantiated(graph)
+assert "does not execute kernels" in refused("cuGraphLaunch", executable, None)
+assert content() == bytes(16)
+ok(cuda.cuGraphNodeSetEnabled(executable, node, 0))
+ok(cuda.cuGraphLaunch(executable, None))
+assert content() == bytes([7] * 16)
+"""
+    )
+
+
+def test_memory_of_graphs(check) -> None:
+    """An allocation keeps its address; the graph cannot be cloned or changed, and is made executable once."""
+    check(
+        GRAPH
+        + """
+def allocation(size):
+    return create_string_buffer(struct.pack("iiiiQQ56sQQQQ", 1, 0, 1, 0, 0, 0, b"", 0, 0, size, 0))
+used = lambda: [cuda.cuDeviceGetGraphMemAttribute(0, 0, byref(count)), count.value][1]
+assert cuda.cuGraphAddMemAllocNode(byref(node), graph, None, c_size_t(0), allocation(0)) == 1
+parameters = allocation(4096)
+ok(cuda.cuGraphAddMemAllocNode(byref(node), graph, None, c_size_t(0), parameters))
+address = c_uint64.from_buffer(parameters, 112)
+assert address.value and used() == 0
+assert cuda.cuGraphClone(byref(c_void_p()), graph) == 801
+assert cuda.cuGraphDestroyNode(node) == 801
+assert cuda.cuMemFree_v2(address) == 1
+executable = instantiated(graph)
+assert cuda.cuGraphInstantiateWithFlags(byref(c_void_p()), graph, c_uint64(0)) == 1
+ok(cuda.cuGraphLaunch(executable, None))
+assert used() == 4096
+assert cuda.cuGraphLaunch(executable, None) == 1
+ok(cuda.cuMemFreeAsync(address, None))
+assert used() == 4096
+ok(cuda.cuDeviceGraphMemTrim(0))
+assert used() == 0
+ok(cuda.cuGraphExecDestroy(executable))
+executable = instantiated(graph, 1)
+for _ in range(3):
+    ok(cuda.cuGraphLaunch(executable, None))
+"""
+    )
+
+
+def test_conditions_and_ownership(check) -> None:
+    """Bodies and children belong to their node; the default value chooses the body; a loop without end is refused."""
+    check(
+        GRAPH
+        + """
+def conditional(kind, size, value):
+    handle = c_uint64()
+    ok(cuda.cuGraphConditionalHandleCreate(byref(handle), graph, context, value, 1))
+    made = create_string_buffer(256)
+    struct.pack_into("i", made, 0, 13)
+    struct.pack_into("QiIQQ", made, 16, handle.value, kind, size, 0, context.value)
+    return made
+def add(parameters):
+    return cuda.cuGraphAddNode_v2(byref(node), graph, None, None, c_size_t(0), parameters)
+for kind, size in ((0, 3), (1, 2), (2, 0), (3, 1)):
+    assert add(conditional(kind, size, 1)) == 1
+ok(cuda.cuGraphDestroy(graph))
+graph = created()
+chosen = conditional(0, 2, 0)
+ok(add(chosen))
+assert add(chosen) == 1
+bodies = cast(struct.unpack_from("Q", chosen, 32)[0], POINTER(c_void_p))
+for number in range(2):
+    filled(c_void_p(bodies[number]), value=20 + number)
+    assert cuda.cuGraphDestroy(c_void_p(bodies[number])) == 1
+assert cuda.cuGraphClone(byref(c_void_p()), graph) == 801
+executable = instantiated(graph)
+ok(cuda.cuGraphLaunch(executable, None))
+assert content() == bytes([21] * 16)
+ok(cuda.cuGraphExecDestroy(executable))
+ok(add(conditional(1, 1, 1)))
+assert "loop" in refused("cuGraphLaunch", instantiated(graph), None)
+parent, child = created(), created()
+filled(child, value=3)
+ok(cuda.cuGraphAddChildGraphNode(byref(node), parent, None, c_size_t(0), child))
+assert cuda.cuGraphAddChildGraphNode(byref(c_void_p()), parent, None, c_size_t(0), parent) == 1
+ok(cuda.cuGraphDestroy(child))
+ok(cuda.cuGraphChildGraphNodeGetGraph(node, byref(child)))
+assert cuda.cuGraphDestroy(child) == 1
+ok(cuda.cuGraphLaunch(instantiated(parent), None))
+assert content() == bytes([3] * 16)
+"""
+    )
+
+
+def test_user_objects_and_dot(check, tmp_path) -> None:
+    """A destructor runs with the last reference, also that of an executable graph; a DOT file names nodes and edges."""
+    check(
+        GRAPH
+        + f"""
+gone = []
+destructor = HOST(gone.append)
+thing = c_void_p()
+for count_, flags in ((0, 1), (1, 0), (2**31, 1)):
+    assert cuda.cuUserObjectCreate(byref(thing), c_void_p(5), destructor, count_, flags) == 1
+ok(cuda.cuUserObjectCreate(byref(thing), c_void_p(5), destructor, 1, 1))
+ok(cuda.cuGraphRetainUserObject(graph, thing, 1, 1))
+assert cuda.cuGraphReleaseUserObject(graph, thing, 2) == 1
+filled(graph, filled(graph))
+executable = instantiated(graph)
+path = {str(tmp_path / "graph.dot").encode()!r}
+ok(cuda.cuGraphDebugDotPrint(graph, path, 1))
+text = open(path).read()
+assert text.startswith("digraph") and text.count("MEMSET") == 2 and text.count("->") == 1
+assert cuda.cuGraphDebugDotPrint(graph, b"/nowhere/file", 0) == 304
+ok(cuda.cuGraphDestroy(graph))
+assert not gone
+ok(cuda.cuGraphExecDestroy(executable))
+assert gone == [5] and cuda.cuUserObjectRetain(thing, 1) == 1
+"""
+    )

@@ -1,0 +1,153 @@
+"""Occupancy: as recorded, as the rules say, and in what holds for every kernel."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.occupancy_record import kernels, ptx, questions
+
+__all__ = ()
+
+HERE = Path(__file__).parent
+RECORDED = sorted((HERE.parent / "conformance" / "recorded").glob("occupancy-*.json"))
+#: FUNCTION_ATTRIBUTES of the recording program in which compilers may differ: local memory and registers.
+OF_COMPILERS = (3, 4)
+
+
+def differing(recorded: dict[str, Any], answered: dict[str, Any]) -> list[str]:
+    """What the emulated driver answers otherwise, for kernels that the compiler made alike."""
+    names = [str(question) for question in questions()]
+    found = []
+    for real, ours in zip(recorded["kernels"], answered["kernels"], strict=True):
+        if any(real["attributes"][at] != ours["attributes"][at] for at in OF_COMPILERS):
+            continue
+        what = f"{real['values']} values, {real['shared']} bytes, {real['directives']!r}"
+        if real["attributes"] != ours["attributes"]:
+            found.append(f"{what}: attributes {real['attributes']} != {ours['attributes']}")
+        found += [
+            f"{what}: {name}: {one} != {other}"
+            for name, one, other in zip(names, real["answers"], ours["answers"], strict=True)
+            if one != other
+        ]
+    return found
+
+
+@pytest.mark.parametrize("recording", RECORDED, ids=lambda path: path.stem)
+def test_as_recorded(on_driver, tmp_path, recording: Path) -> None:
+    """The recording program gets the answers that it got from a real driver."""
+    recorded = json.loads(recording.read_text(encoding="utf-8"))
+    arch = recorded["attributes"]["75"] * 10 + recorded["attributes"]["76"]
+    out = tmp_path / "answers.json"
+    program = HERE.parent / "conformance" / "occupancy_record.py"
+    done = on_driver("13.0", str(program), str(out), arch=f"sm_{arch}")
+    assert done.returncode == 0, done.stderr
+    answered = json.loads(out.read_text(encoding="utf-8"))
+
+    different = differing(recorded, answered)
+
+    assert recorded["attributes"] == answered["attributes"]
+    assert not different, f"{len(different)}:\n" + "\n".join(different[:20])
+
+
+def test_the_recording_program(on_driver, tmp_path) -> None:
+    """It asks at least 150 kernels at least 40 questions, and says what differs between two of its files."""
+    out = tmp_path / "answers.json"
+    done = on_driver("13.0", str(HERE.parent / "conformance" / "occupancy_record.py"), str(out))
+    assert done.returncode == 0, done.stderr
+    answered = json.loads(out.read_text(encoding="utf-8"))
+    assert len(answered["kernels"]) == len(kernels(90)) >= 150
+    assert all(len(one["answers"]) == len(questions()) >= 40 for one in answered["kernels"])
+    assert ".maxclusterrank" not in ptx(80)
+    changed = json.loads(out.read_text(encoding="utf-8"))
+    changed["kernels"][0]["answers"][1] = [1]
+    assert differing(answered, answered) == []
+    assert differing(changed, answered) == ["1 values, 0 bytes, '': ('active', 31, 0): [1] != [0, 32]"]
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_89", "sm_90", "sm_120"])
+def test_properties(on_driver, arch: str) -> None:
+    """What holds for every kernel on every device."""
+    done = on_driver("13.0", "-m", "tests.emulated.programs.occupancy_properties", arch=arch)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arch", "blocks"),
+    # 32 registers, 256 threads, 4 KiB of static shared memory: 8 warps of 1,024 registers, 5 KiB with the reserve
+    [("sm_70", 8), ("sm_75", 4), ("sm_80", 8), ("sm_86", 6), ("sm_89", 6), ("sm_90", 8), ("sm_120", 6)],
+)
+def test_by_hand(check, arch: str, blocks: int) -> None:
+    """Threads limit a plain kernel; shared memory and the carve-out do when more of it is asked for."""
+    check(
+        f"""
+start()
+code, module = load(small_ptx("8.7" if "{arch}" == "sm_120" else "8.0", "{arch}"))
+ok(code)
+code, other = function(module, "other")
+value, size = c_int(), c_size_t()
+active = cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor
+ok(active(byref(value), other, 256, c_size_t(4096)))
+assert value.value == {blocks}, value.value
+ok(active(byref(value), other, 256, c_size_t(49153)))
+assert value.value == 0
+ok(active(byref(value), other, 2048, c_size_t(0)))
+assert value.value == 0
+ok(cuda.cuFuncSetAttribute(other, 9, 0))  # the smallest carve-out
+ok(active(byref(value), other, 32, c_size_t(4096)))
+smallest = value.value
+ok(cuda.cuFuncSetAttribute(other, 9, 100))
+ok(active(byref(value), other, 32, c_size_t(4096)))
+assert value.value > smallest > 0
+code, small = function(module, "small")
+ok(active(byref(value), small, 129, c_size_t(0)))  # more than .maxntid allows
+assert value.value == 0
+# arguments
+assert active(None, other, 32, c_size_t(0)) == 1
+assert active(byref(value), None, 32, c_size_t(0)) == 400
+assert active(byref(value), c_void_p(0x1234), 32, c_size_t(0)) == 400
+assert active(byref(value), other, 0, c_size_t(0)) == 1
+assert active(byref(value), other, -5, c_size_t(0)) == 1
+assert cuda.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(byref(value), other, 32, c_size_t(0), 2) == 1
+assert cuda.cuOccupancyAvailableDynamicSMemPerBlock(byref(size), other, 0, 32) == 1
+assert cuda.cuOccupancyAvailableDynamicSMemPerBlock(byref(size), other, 33, 32) == 1
+assert cuda.cuOccupancyMaxPotentialBlockSize(byref(value), None, other, None, c_size_t(0), 0) == 1
+ok(cuda.cuCtxSetCurrent(None))
+assert active(byref(value), other, 32, c_size_t(0)) == 201
+""",
+        arch=arch,
+    )
+
+
+def test_clusters(check) -> None:
+    """Clusters that are resident at once on sm_90; a device without clusters says so."""
+    program = """
+start()
+code, module = load(small_ptx("8.0", "sm_80"))
+code, other = function(module, "other")
+config, value = (c_uint64 * 7)(), c_int()
+numbers = cast(config, POINTER(c_uint))
+for at, one in enumerate((96, 1, 1, 1024, 1, 1)):
+    numbers[at] = one
+cluster = (c_uint * 18)(4, 0, 4, 1, 1)
+config[5], numbers[12] = addressof(cluster), 1
+"""
+    check(
+        program
+        + """
+ok(cuda.cuOccupancyMaxActiveClusters(byref(value), other, config))
+assert value.value == 66  # 8 processing clusters of 16 or 18 multiprocessors, 2 blocks on each
+cluster[2] = 5
+assert cuda.cuOccupancyMaxActiveClusters(byref(value), other, config) == 912
+ok(cuda.cuOccupancyMaxPotentialClusterSize(byref(value), other, config))
+assert value.value == 8
+ok(cuda.cuFuncSetAttribute(other, 14, 1))
+ok(cuda.cuOccupancyMaxPotentialClusterSize(byref(value), other, config))
+assert value.value == 16
+assert cuda.cuOccupancyMaxPotentialClusterSize(byref(value), other, None) == 1
+"""
+    )
+    check(program + "assert refused('cuOccupancyMaxActiveClusters', byref(value), other, config)\n", arch="sm_80")

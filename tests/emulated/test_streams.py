@@ -1,0 +1,119 @@
+"""Streams and events on the emulated driver: handles, attributes, memory operations, calls of the host."""
+
+from __future__ import annotations
+
+__all__ = ()
+
+
+def test_without_a_context(check) -> None:
+    """A stream is asked with a context, and an event is recorded in one."""
+    check(
+        """
+ok(cuda.cuInit(0))
+for name, out in (("Flags", c_uint()), ("Priority", c_int()), ("Id", c_uint64()), ("Ctx", c_void_p())):
+    assert getattr(cuda, "cuStreamGet" + name)(None, byref(out)) == 201
+assert cuda.cuStreamQuery(None) == cuda.cuEventRecord(None, None) == 201
+assert cuda.cuEventCreate(byref(c_void_p()), 0) == cuda.cuStreamCreate(byref(c_void_p()), 0) == 201
+assert cuda.cuStreamWaitEvent(None, None, 0) == 1
+"""
+    )
+
+
+def test_dead_contexts(check) -> None:
+    """Streams and events of a context that was destroyed answer 709, and can still be destroyed."""
+    check(
+        """
+start()
+context, stream, event = c_void_p(), c_void_p(), c_void_p()
+ok(cuda.cuCtxCreate_v2(byref(context), 0, 0))
+ok(cuda.cuStreamCreate(byref(stream), 0))
+ok(cuda.cuEventCreate(byref(event), 0))
+ok(cuda.cuCtxDestroy_v2(context))
+assert cuda.cuStreamQuery(stream) == cuda.cuStreamGetFlags(stream, byref(c_uint())) == 709
+assert cuda.cuEventRecord(event, None) == cuda.cuEventQuery(event) == 709
+assert cuda.cuMemsetD8Async(c_uint64(allocate(4)), 0, c_size_t(4), stream) == 709
+ok(cuda.cuStreamDestroy_v2(stream))
+ok(cuda.cuEventDestroy_v2(event))
+assert cuda.cuStreamQuery(stream) == cuda.cuEventQuery(event) == 400
+"""
+    )
+
+
+def test_events(check) -> None:
+    """Time is measured between events that were recorded and take time; an event is recorded in its own context."""
+    check(
+        """
+start()
+first, second, untimed = c_void_p(), c_void_p(), c_void_p()
+for one, flags in ((first, 0), (second, 1), (untimed, 2)):
+    ok(cuda.cuEventCreate(byref(one), flags))
+for flags in (4, 5, 8):
+    assert cuda.cuEventCreate(byref(c_void_p()), flags) == 1
+took = c_float(-1)
+ok(cuda.cuEventQuery(first))
+assert cuda.cuEventElapsedTime(byref(took), first, second) == 400
+for one in (first, second, untimed):
+    ok(cuda.cuEventRecord(one, None))
+ok(cuda.cuEventElapsedTime(byref(took), first, second))
+assert took.value >= 0
+assert cuda.cuEventElapsedTime(byref(took), first, untimed) == 400
+assert cuda.cuEventElapsedTime(None, first, second) == 1
+assert cuda.cuEventRecordWithFlags(first, None, 1) == cuda.cuEventRecordWithFlags(first, None, 2) == 1
+context, stream = c_void_p(), c_void_p()
+ok(cuda.cuCtxCreate_v2(byref(context), 0, 0))
+ok(cuda.cuStreamCreate(byref(stream), 0))
+assert cuda.cuEventRecord(first, stream) == 400
+ok(cuda.cuStreamWaitEvent(stream, first, 0))
+"""
+    )
+
+
+def test_attributes(check) -> None:
+    """Attributes are kept, copied between streams, and refused where they make no sense."""
+    check(
+        """
+start()
+one, other, value = c_void_p(), c_void_p(), (c_int * 16)()
+ok(cuda.cuStreamCreateWithPriority(byref(one), 1, -3))
+ok(cuda.cuStreamCreate(byref(other), 1))
+def get(stream, attribute):
+    ok(cuda.cuStreamGetAttribute(stream, attribute, value))
+    return value[0]
+assert (get(one, 3), get(one, 8), get(one, 10)) == (1, -3, 0)
+for attribute, given, code in ((3, 4, 0), (3, 0, 1), (3, 5, 1), (10, 1, 0), (10, 2, 1), (2, 1, 1), (99, 1, 1)):
+    value[0] = given
+    assert cuda.cuStreamSetAttribute(one, attribute, value) == code, (attribute, given)
+ok(cuda.cuStreamCopyAttributes(other, one))
+assert (get(other, 3), get(other, 10)) == (4, 1)
+assert cuda.cuStreamGetAttribute(one, 3, None) == 1
+assert cuda.cuStreamGetAttribute(c_void_p(0x1234), 3, value) == 400
+"""
+    )
+
+
+def test_memory_operations(check) -> None:
+    """Values are written and waited for at once; one that is not there is refused, as nothing would bring it."""
+    check(
+        """
+import struct
+start()
+memory, word = allocate(64), c_uint(0)
+read = lambda: [ok(cuda.cuMemcpyDtoH_v2(addressof(word), memory, 4)), word.value][1]
+ok(cuda.cuStreamWriteValue32_v2(None, c_uint64(memory), 5, 0))
+assert read() == 5
+wanted = ((5, 0, True), (6, 0, False), (5, 1, True), (4, 1, False), (4, 2, True), (8, 2, False), (0, 3, True))
+for value, flags, holds in wanted:
+    if holds:
+        ok(cuda.cuStreamWaitValue32_v2(None, c_uint64(memory), value, flags))
+    else:
+        assert "not there" in refused("cuStreamWaitValue32_v2", None, c_uint64(memory), value, flags)
+for address, flags in ((memory + 1, 0), (0, 0), (4096, 0), (memory, 2)):
+    assert cuda.cuStreamWriteValue32_v2(None, c_uint64(address), 5, flags) == 1
+operation = lambda kind, value=0, flags=0: struct.pack("iIQQIIQ8x", kind, flags, memory, value, 0, 0, 0)
+batch = create_string_buffer(operation(5, 2**40) + operation(6) + operation(4, 2**40))
+ok(cuda.cuStreamBatchMemOp_v2(None, 3, batch, 0))
+assert cuda.cuStreamBatchMemOp(None, 3, batch, 0) == 1
+for count, flags in ((0, 0), (256, 0), (1, 1)):
+    assert cuda.cuStreamBatchMemOp_v2(None, count, batch, flags) == 1
+"""
+    )
