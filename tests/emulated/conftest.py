@@ -43,3 +43,16 @@ def on_driver(toolchain) -> Run:
         )
 
     return run
+
+
+@pytest.fixture
+def check(on_driver) -> Callable[..., str]:
+    """Run a program that asserts, with the names of `cu.py`, on an emulated driver; returns what it printed."""
+    head = "from tests.emulated.cu import *\nfrom ctypes import *\n"
+
+    def run(program: str, version: str = "13.0", **options: object) -> str:
+        done = on_driver(version, "-c", head + program, **options)
+        assert done.returncode == 0, done.stderr
+        return str(done.stdout)
+
+    return run
