@@ -125,6 +125,14 @@ def many_threads(program: Path, rounds: int, env: dict[str, str], libraries: Pat
     return [problem for one in done for problem in trouble(one)]
 
 
+def memory_of_all_kinds(
+    folder: Path, rounds: int, flags: Sequence[str], env: dict[str, str], libraries: Path | None = None
+) -> list[str]:
+    """What goes wrong where several threads use pools, virtual and managed memory, and handles for other processes."""
+    program = compile_program("exercise_memory", folder, flags, libraries)
+    return trouble(run([program, str(rounds)], libraries=libraries, env=env))
+
+
 def under_thread_sanitizer(rounds: int) -> list[str]:
     """Data races that TSan finds between threads that use the whole of the API at once."""
     problems = []
@@ -137,6 +145,7 @@ def under_thread_sanitizer(rounds: int) -> list[str]:
             done = run([program, "all", "0", MAIN], libraries=libraries, env={**env, "CUDALINK_EMULATOR_ARCH": "sm_75"})
             problems += trouble(done)
         problems += many_threads(program, 3 * rounds, env, libraries)
+        problems += memory_of_all_kinds(folder, 3 * rounds, SANITIZE_THREADS, env, libraries)
     return problems
 
 
@@ -153,6 +162,7 @@ def under_sanitizers(rounds: int) -> list[str]:
             problems.append(f"exercise: exit code {done.returncode}\n{done.stderr}")
         program = compile_program("threads", folder, SANITIZE, libraries)
         problems += many_threads(program, 5 * rounds, env, libraries)
+        problems += memory_of_all_kinds(folder, 5 * rounds, SANITIZE, env, libraries)
         program = compile_program("lifetimes", folder, SANITIZE, libraries)
         for scenario, dies in SCENARIOS.items():
             command = [program, scenario, MAIN]
