@@ -232,6 +232,7 @@ def plainly(rounds: int) -> list[str]:
             *trouble(run([compile_program("exercise", folder), ARTIFACTS, str(rounds)])),
             *many_threads(compile_program("threads", folder), rounds, {}),
             *trouble(run([compile_program("out_of_memory", folder)])),
+            *memory_of_all_kinds(folder, rounds, (), {}),
         ]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 HEAD = """from tests.emulated.memory_calls import *
 start()
-READ_MOSTLY, PREFERRED, ACCESSED_BY, PREFETCHED, PREFERRED_TYPE, PREFERRED_ID, PREFETCHED_TYPE, PREFETCHED_ID = range(1, 9)
+READ_MOSTLY, PREFERRED, ACCESSED_BY, PREFETCHED = range(1, 5)
+PREFERRED_TYPE, PREFERRED_ID, PREFETCHED_TYPE, PREFETCHED_ID = range(5, 9)
 memory = c_uint64()
 ok(cuda.cuMemAllocManaged(byref(memory), 5 * 4096, 1))
 base = memory.value

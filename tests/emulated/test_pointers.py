@@ -107,7 +107,8 @@ def test_address_ranges(check) -> None:
 device = allocate(4096)
 file = c_int()
 assert "DMA" in refused("cuMemGetHandleForAddressRange", byref(file), c_uint64(device), c_size_t(4096), 1, c_uint64(0))
-for address, size, kind in ((device + 1, 4096, 1), (device, 100, 1), (device, 8192, 1), (device, 4096, 2), (0, 4096, 1)):
+wrong = (device + 1, 4096, 1), (device, 100, 1), (device, 8192, 1), (device, 4096, 2), (0, 4096, 1)
+for address, size, kind in wrong:
     assert cuda.cuMemGetHandleForAddressRange(byref(file), c_uint64(address), c_size_t(size), kind, c_uint64(0)) == 1
 ok(cuda.cuMemFree_v2(device))
 assert cuda.cuMemGetAddressRange_v2(byref(out), None, device) == 500

@@ -8,7 +8,7 @@ HEAD = "from tests.emulated.memory_calls import *\nstart()\n"
 
 
 def test_what_a_pool_counts(check) -> None:
-    """Pools reserve 32 MiB at a time, count what is alive, and give back what is above the threshold at a synchronize."""
+    """Pools reserve 32 MiB at a time, count what is alive, and give back what is above the threshold when one waits."""
     check(
         HEAD
         + """

@@ -122,7 +122,7 @@ static void use_virtual_memory(CUmemAllocationHandleType handle_types) {
 
 static void use_managed_memory(void) {
   CUdeviceptr block;
-  CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
   int value[2];
   OK(cuMemAllocManaged(&block, 5 * 4096, CU_MEM_ATTACH_GLOBAL));
   for (int at = 0; at < 5; at++)
