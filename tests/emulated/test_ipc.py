@@ -78,8 +78,9 @@ handle = Handle()
 ok(cuda.cuIpcGetMemHandle(byref(handle), allocate(4096)))
 print(bytes(handle).hex(), flush=True)
 '''
-killed = subprocess.run([sys.executable, "-c", "from tests.emulated.cu import *\\nfrom tests.emulated.memory_calls import *\\n"
-    "start()\\n" + program + "import os, signal\\nos.kill(os.getpid(), signal.SIGKILL)\\n"], capture_output=True, text=True)
+whole = "from tests.emulated.cu import *\\nfrom tests.emulated.memory_calls import *\\nstart()\\n" + program
+whole += "import os, signal\\nos.kill(os.getpid(), signal.SIGKILL)\\n"
+killed = subprocess.run([sys.executable, "-c", whole], capture_output=True, text=True)
 assert killed.returncode == -signal.SIGKILL
 for text in (child(program), killed.stdout):
     handle = Handle.from_buffer_copy(bytes.fromhex(text))
