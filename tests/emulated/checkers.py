@@ -125,6 +125,14 @@ def many_threads(program: Path, rounds: int, env: dict[str, str], libraries: Pat
     return [problem for one in done for problem in trouble(one)]
 
 
+def memory_of_all_kinds(
+    folder: Path, rounds: int, flags: Sequence[str], env: dict[str, str], libraries: Path | None = None
+) -> list[str]:
+    """What goes wrong where several threads use pools, virtual and managed memory, and handles for other processes."""
+    program = compile_program("exercise_memory", folder, flags, libraries)
+    return trouble(run([program, str(rounds)], libraries=libraries, env=env))
+
+
 def under_thread_sanitizer(rounds: int) -> list[str]:
     """Data races that TSan finds between threads that use the whole of the API at once."""
     problems = []
@@ -139,6 +147,7 @@ def under_thread_sanitizer(rounds: int) -> list[str]:
         problems += many_threads(program, 3 * rounds, env, libraries)
         graphs = compile_program("exercise_graphs", folder, SANITIZE_THREADS, libraries)
         problems += trouble(run([graphs, str(3 * rounds)], libraries=libraries, env=env))
+        problems += memory_of_all_kinds(folder, 3 * rounds, SANITIZE_THREADS, env, libraries)
     return problems
 
 
@@ -157,6 +166,7 @@ def under_sanitizers(rounds: int) -> list[str]:
         problems += many_threads(program, 5 * rounds, env, libraries)
         graphs = compile_program("exercise_graphs", folder, SANITIZE, libraries)
         problems += trouble(run([graphs, str(5 * rounds)], libraries=libraries, env=env))
+        problems += memory_of_all_kinds(folder, 5 * rounds, SANITIZE, env, libraries)
         program = compile_program("lifetimes", folder, SANITIZE, libraries)
         for scenario, dies in SCENARIOS.items():
             command = [program, scenario, MAIN]
@@ -227,6 +237,7 @@ def plainly(rounds: int) -> list[str]:
             *many_threads(compile_program("threads", folder), rounds, {}),
             *trouble(run([compile_program("out_of_memory", folder)])),
             *trouble(run([compile_program("exercise_graphs", folder), str(rounds)])),
+            *memory_of_all_kinds(folder, rounds, (), {}),
         ]
 
 

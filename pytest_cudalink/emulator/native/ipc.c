@@ -84,8 +84,8 @@ EXPORTED(cuIpcGetMemHandle, (IpcHandle * out, CUdeviceptr address), get_mem_hand
 
 /* What a context opened by the same handle before. */
 static bool is_opened(const Block *block, const Block *wanted) {
-  return block->origin == FROM_IPC && block->key == wanted->key && block->offset == wanted->offset &&
-         block->context == wanted->context;
+  return block->origin == FROM_IPC && block->references && block->key == wanted->key &&
+         block->offset == wanted->offset && block->context == wanted->context;
 }
 
 static CUresult map_handle(int file, const IpcHandle *handle, Block *block) {

@@ -30,7 +30,7 @@ enum { MEMFD_CREATE = 319 };
 enum { MEMFD_CREATE = 279 }; /* of the generic table, as on aarch64 */
 #endif
 
-static const char magic[8] = "cudalink";
+static const char magic[8] = "cudalnk";
 
 static struct {
   pid_t process; /* whose file this is: a forked child makes its own */

@@ -1,0 +1,208 @@
+"""Memory, pools and events of the emulated driver between two processes, and what stays of them: nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+HEAD = """from tests.emulated.memory_calls import *
+import subprocess, sys
+start()
+def child(program, *values, files=()):
+    head = "from tests.emulated.cu import *\\nfrom ctypes import *\\nfrom tests.emulated.memory_calls import *\\n"
+    done = subprocess.run([sys.executable, "-c", head + "import sys\\nstart()\\n" + program, *map(str, values)],
+                          pass_fds=files, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+def text_of(handle):
+    return bytes(handle).hex()
+"""
+
+
+def test_memory(check) -> None:
+    """What one process exports another one reads and writes; contents of before the export are there."""
+    check(
+        HEAD
+        + """
+handle, out = Handle(), c_uint64()
+address = allocate(100_000)
+write(address, b"before")
+write(address + 99_990, b"the end")
+ok(cuda.cuIpcGetMemHandle(byref(handle), address))
+same = Handle()
+ok(cuda.cuIpcGetMemHandle(byref(same), address + 50))
+assert bytes(same) == bytes(handle) and read(address, 6) == b"before"
+write(address + 10, b"after")
+print(child('''
+handle, first, second = Handle.from_buffer_copy(bytes.fromhex(sys.argv[1])), c_uint64(), c_uint64()
+assert cuda.cuIpcOpenMemHandle_v2(byref(first), handle, 0) == cuda.cuIpcOpenMemHandle_v2(None, handle, 1) == 1
+ok(cuda.cuIpcOpenMemHandle_v2(byref(first), handle, 1))
+ok(cuda.cuIpcOpenMemHandle_v2(byref(second), handle, 1))
+at = first.value
+assert at == second.value
+assert (read(at, 6), read(at + 10, 5), read(at + 99_990, 7)) == (b"before", b"after", b"the end")
+write(at + 20, b"child")
+again = Handle()
+assert cuda.cuIpcGetMemHandle(byref(again), at) == 1 and cuda.cuMemFree_v2(at) == 1
+host = create_string_buffer(8)
+assert cuda.cuMemcpyDtoH_v2(addressof(host), at + 99_999, 2) == 1  # checked to the byte
+ok(cuda.cuIpcCloseMemHandle(at))
+assert read(at, 6) == b"before"
+ok(cuda.cuIpcCloseMemHandle(at))
+assert cuda.cuIpcCloseMemHandle(at) == 1 and cuda.cuMemcpyDtoH_v2(addressof(host), at, 1) == 1
+print("done")
+''', text_of(handle)))
+assert read(address + 20, 5) == b"child"
+assert cuda.cuIpcOpenMemHandle_v2(byref(out), handle, 1) == 201  # our own
+damaged = Handle.from_buffer_copy(bytes(64))
+assert cuda.cuIpcOpenMemHandle_v2(byref(out), damaged, 1) == 400
+assert cuda.cuIpcGetMemHandle(None, address) == cuda.cuIpcGetMemHandle(byref(handle), 4096) == 1
+code, pooled = from_pool(new_pool(), 64)
+ok(cuda.cuMemAllocManaged(byref(out), 64, 1))
+assert cuda.cuIpcGetMemHandle(byref(handle), pooled) == cuda.cuIpcGetMemHandle(byref(handle), out.value) == 1
+ok(cuda.cuMemFree_v2(address))
+other = allocate(100_000)
+ok(cuda.cuIpcGetMemHandle(byref(same), other))
+assert bytes(same) != bytes(handle)
+"""
+    )
+
+
+def test_a_process_that_is_gone(check) -> None:
+    """A handle of a process that ended, or was killed, is 400."""
+    check(
+        HEAD
+        + """
+import os, signal
+program = '''
+handle = Handle()
+ok(cuda.cuIpcGetMemHandle(byref(handle), allocate(4096)))
+print(bytes(handle).hex(), flush=True)
+'''
+whole = "from tests.emulated.cu import *\\nfrom tests.emulated.memory_calls import *\\nstart()\\n" + program
+whole += "import os, signal\\nos.kill(os.getpid(), signal.SIGKILL)\\n"
+killed = subprocess.run([sys.executable, "-c", whole], capture_output=True, text=True)
+assert killed.returncode == -signal.SIGKILL
+for text in (child(program), killed.stdout):
+    handle = Handle.from_buffer_copy(bytes.fromhex(text))
+    assert cuda.cuIpcOpenMemHandle_v2(byref(c_uint64()), handle, 1) == 400
+"""
+    )
+
+
+def test_pools(check) -> None:
+    """A pool goes to another process as a file, and its allocations as data; an imported pool gives nothing new."""
+    check(
+        HEAD
+        + """
+pool, private, file = new_pool(handle_types=POSIX_FILE), new_pool(), c_int()
+assert cuda.cuMemPoolExportToShareableHandle(byref(file), private, POSIX_FILE, c_uint64(0)) == 1
+assert cuda.cuMemPoolExportToShareableHandle(None, pool, POSIX_FILE, c_uint64(0)) == 1
+assert cuda.cuMemPoolExportToShareableHandle(byref(file), pool, 0, c_uint64(0)) == 1
+assert cuda.cuMemPoolExportToShareableHandle(byref(file), pool, 2, c_uint64(0)) == 801
+ok(cuda.cuMemPoolExportToShareableHandle(byref(file), pool, POSIX_FILE, c_uint64(0)))
+code, first = from_pool(pool, 1000)
+code, second = from_pool(pool, 1000)
+write(first, b"first")
+write(second, b"second")
+data = [Handle(), Handle()]
+for address, one in zip((first, second), data):
+    ok(cuda.cuMemPoolExportPointer(byref(one), address))
+assert cuda.cuMemPoolExportPointer(byref(Handle()), from_pool(private, 64)[1]) == 1
+assert cuda.cuMemPoolExportPointer(None, first) == cuda.cuMemPoolExportPointer(byref(Handle()), allocate(64)) == 1
+child('''
+pool, file = c_void_p(), int(sys.argv[1])
+assert cuda.cuMemPoolImportFromShareableHandle(byref(pool), 0, POSIX_FILE, 0) == 1
+assert cuda.cuMemPoolImportFromShareableHandle(byref(pool), file, 0, 0) == 1
+ok(cuda.cuMemPoolImportFromShareableHandle(byref(pool), file, POSIX_FILE, 0))
+assert from_pool(pool, 64)[0] == cuda.cuDeviceSetMemPool(0, pool) == 1
+addresses = []
+for text in sys.argv[2:]:
+    data, address = Handle.from_buffer_copy(bytes.fromhex(text)), c_uint64()
+    assert cuda.cuMemPoolImportPointer(byref(address), new_pool(), byref(data)) == 1
+    ok(cuda.cuMemPoolImportPointer(byref(address), pool, byref(data)))
+    addresses.append(address.value)
+first, second = addresses
+assert (read(first, 5), read(second, 6)) == (b"first", b"second")
+assert pointer_value(17, first) == (0, pool.value)
+write(second, b"SECOND")
+ok(cuda.cuMemFreeAsync(first, None))
+assert cuda.cuMemFreeAsync(first, None) == 1
+ok(cuda.cuMemPoolDestroy(pool))
+assert read(second, 6) == b"SECOND"
+ok(cuda.cuMemFree_v2(second))
+''', file.value, *map(text_of, data), files=[file.value])
+assert read(second, 6) == b"SECOND"
+"""
+    )
+
+
+def test_events(check) -> None:
+    """An event that was made for other processes is opened there, and behaves as a local one."""
+    check(
+        HEAD
+        + """
+event, plain, handle = c_void_p(), c_void_p(), Handle()
+ok(cuda.cuEventCreate(byref(event), 6))
+ok(cuda.cuEventCreate(byref(plain), 2))
+assert cuda.cuIpcGetEventHandle(None, event) == 1
+assert cuda.cuIpcGetEventHandle(byref(handle), plain) == cuda.cuIpcGetEventHandle(byref(handle), c_void_p(5)) == 400
+ok(cuda.cuIpcGetEventHandle(byref(handle), event))
+assert cuda.cuIpcOpenEventHandle(byref(plain), handle) == 201
+memory = Handle()
+ok(cuda.cuIpcGetMemHandle(byref(memory), allocate(64)))
+child('''
+event, memory = [Handle.from_buffer_copy(bytes.fromhex(text)) for text in sys.argv[1:]]
+opened = c_void_p()
+assert cuda.cuIpcOpenEventHandle(None, event) == 1 and cuda.cuIpcOpenEventHandle(byref(opened), memory) == 400
+ok(cuda.cuIpcOpenEventHandle(byref(opened), event))
+ok(cuda.cuEventRecord(opened, None))
+ok(cuda.cuStreamWaitEvent(None, opened, 0))
+ok(cuda.cuEventSynchronize(opened))
+ok(cuda.cuEventQuery(opened))
+again = Handle()
+ok(cuda.cuIpcGetEventHandle(byref(again), opened))
+ok(cuda.cuEventDestroy_v2(opened))
+''', text_of(handle), text_of(memory))
+"""
+    )
+
+
+def test_nothing_stays(check) -> None:
+    """Freed memory goes back to the machine, descriptors do not pile up, and no name is left in /dev/shm."""
+    before = set(Path("/dev/shm").iterdir())
+    check(
+        HEAD
+        + """
+import os
+def files():
+    return len(os.listdir("/proc/self/fd"))
+handle = Handle()
+def round():
+    address = allocate(8 * MIB)
+    write(address, bytes(8 * MIB - 1) + b"x")
+    ok(cuda.cuIpcGetMemHandle(byref(handle), address))
+    ok(cuda.cuMemFree_v2(address))
+    pool, file = new_pool(handle_types=POSIX_FILE), c_int()
+    ok(cuda.cuMemPoolExportToShareableHandle(byref(file), pool, POSIX_FILE, c_uint64(0)))
+    os.close(file.value)
+    ok(cuda.cuMemFree_v2(from_pool(pool, 64)[1]))
+    ok(cuda.cuMemPoolDestroy(pool))
+    code, memory = physical(2 * MIB)
+    code, base = reserve(2 * MIB)
+    ok(cuda.cuMemMap(base, 2 * MIB, 0, memory, 0))
+    ok(give_access(base, 2 * MIB))
+    write(base, b"y" * (2 * MIB - 1))
+    ok(cuda.cuMemRelease(memory))
+    ok(cuda.cuMemUnmap(base, 2 * MIB))
+    ok(cuda.cuMemAddressFree(base, 2 * MIB))
+def in_files():
+    return sum(os.stat(f"/proc/self/fd/{one}").st_blocks * 512 for one in os.listdir("/proc/self/fd")
+               if os.path.lexists(f"/proc/self/fd/{one}") and "cudalink" in os.readlink(f"/proc/self/fd/{one}"))
+round()
+opened, held = files(), in_files()
+for _ in range(20):
+    round()
+assert (files(), in_files()) == (opened, held) and held < MIB, held
+"""
+    )
+    assert set(Path("/dev/shm").iterdir()) <= before

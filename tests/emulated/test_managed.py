@@ -1,0 +1,162 @@
+"""Managed memory of the emulated driver: advice and prefetches are remembered for each range of pages."""
+
+from __future__ import annotations
+
+HEAD = """from tests.emulated.memory_calls import *
+start()
+READ_MOSTLY, PREFERRED, ACCESSED_BY, PREFETCHED = range(1, 5)
+PREFERRED_TYPE, PREFERRED_ID, PREFETCHED_TYPE, PREFETCHED_ID = range(5, 9)
+memory = c_uint64()
+ok(cuda.cuMemAllocManaged(byref(memory), 5 * 4096, 1))
+base = memory.value
+def ask(attribute, start=0, size=5 * 4096, count=1):
+    values = (c_int * count)()
+    ok(cuda.cuMemRangeGetAttribute(values, 4 * count, attribute, base + start, size))
+    return list(values) if count > 1 else values[0]
+stream = c_void_p()
+ok(cuda.cuStreamCreate(byref(stream), 1))
+"""
+
+
+def test_allocating(check) -> None:
+    """Managed memory takes one of two flags, and the host uses it as the device does."""
+    check(
+        HEAD
+        + """
+other = c_uint64()
+for size, flags in ((0, 1), (64, 0), (64, 3), (64, 4)):
+    assert cuda.cuMemAllocManaged(byref(other), size, flags) == 1
+assert cuda.cuMemAllocManaged(None, 64, 1) == 1 and cuda.cuMemAllocManaged(byref(other), 1 << 50, 1) == 2
+ok(cuda.cuMemAllocManaged(byref(other), 64, 2))
+memmove(other.value, b"host", 4)
+assert read(other.value, 4) == b"host"
+ok(cuda.cuMemFree_v2(other.value))
+assert cuda.cuMemAdvise(other.value, 64, 1, 0) == 1
+"""
+    )
+
+
+def test_advice(check) -> None:
+    """Each advice holds for the pages that its range touches, and is asked back for all pages of a range together."""
+    check(
+        HEAD
+        + """
+assert [ask(at) for at in range(1, 9)] == [0, -2, -2, -2, 0, -2, 0, -2]
+ok(cuda.cuMemAdvise(base + 4096 + 5, 1, 1, 0))
+assert (ask(READ_MOSTLY), ask(READ_MOSTLY, 4096, 4096), ask(READ_MOSTLY, 4095, 2)) == (0, 1, 0)
+ok(cuda.cuMemAdvise_v2(base, 3 * 4096, 1, Location(77, 77)))  # the location is not looked at
+assert (ask(READ_MOSTLY, 0, 3 * 4096), ask(READ_MOSTLY)) == (1, 0)
+ok(cuda.cuMemAdvise(base, 5 * 4096, 2, 0))
+assert ask(READ_MOSTLY, 4096, 1) == 0
+ok(cuda.cuMemAdvise_v2(base, 4096, 3, Location(DEVICE, 1)))
+ok(cuda.cuMemAdvise(base + 4096, 4096, 3, -1))
+assert [ask(at, 0, 4096) for at in (PREFERRED, PREFERRED_TYPE, PREFERRED_ID)] == [1, DEVICE, 1]
+assert [ask(at, 4096, 4096) for at in (PREFERRED, PREFERRED_TYPE)] == [-1, HOST]
+assert [ask(at, 0, 8192) for at in (PREFERRED, PREFERRED_TYPE)] == [-2, 0]
+ok(cuda.cuMemAdvise_v2(base, 4096, 3, Location(HOST_NUMA_CURRENT, 9)))
+assert [ask(at, 0, 1) for at in (PREFERRED, PREFERRED_TYPE, PREFERRED_ID)] == [-1, HOST_NUMA, 0]
+ok(cuda.cuMemAdvise(base, 4096, 4, 0))
+assert ask(PREFERRED, 0, 1) == -2
+for device in (0, 1, -1):
+    ok(cuda.cuMemAdvise(base, 8192, 5, device))
+ok(cuda.cuMemAdvise(base, 1, 6, 0))
+assert ask(ACCESSED_BY, 0, 4096, 4) == [-1, 1, -2, -2]
+assert ask(ACCESSED_BY, 4096, 4096, 2) == [-1, 0] and ask(ACCESSED_BY, 0, 8193, 2) == [-2, -2]
+assert cuda.cuMemAdvise(base, 1, 3, 9) == 101 and cuda.cuMemAdvise(base, 1, 5, 9) == 101
+assert cuda.cuMemAdvise_v2(base, 1, 5, Location(HOST_NUMA, 0)) == cuda.cuMemAdvise_v2(base, 1, 3, Location(7, 0)) == 1
+for start, size, advice in ((0, 0, 1), (0, 6 * 4096, 1), (5 * 4096, 1, 1), (0, 1, 0), (0, 1, 7)):
+    assert cuda.cuMemAdvise(base + start, size, advice, 0) == 1, (start, size, advice)
+assert cuda.cuMemAdvise(allocate(64), 64, 1, 0) == 1
+""",
+        devices=2,
+    )
+
+
+def test_prefetches(check) -> None:
+    """The last location that a range was prefetched to is known, for single prefetches and for batches."""
+    check(
+        HEAD
+        + """
+ok(cuda.cuMemPrefetchAsync(base, 4096, 1, None))
+ok(cuda.cuMemPrefetchAsync_v2(base + 4096, 4096, Location(HOST, 3), 0, stream))
+assert [ask(PREFETCHED, at, 4096) for at in (0, 4096, 8192)] == [1, -1, -2]
+assert [ask(at, 0, 1) for at in (PREFETCHED_TYPE, PREFETCHED_ID)] == [DEVICE, 1] and ask(PREFETCHED) == -2
+assert cuda.cuMemPrefetchAsync(base, 4096, 9, None) == 101 and cuda.cuMemPrefetchAsync(base, 0, 0, None) == 1
+assert cuda.cuMemPrefetchAsync_v2(base, 1, Location(DEVICE, 0), 1, None) == 1
+assert cuda.cuMemPrefetchAsync_v2(base, 1, Location(NOWHERE, 0), 0, None) == 1
+assert cuda.cuMemPrefetchAsync(allocate(64), 64, 0, None) == 1
+assert cuda.cuMemPrefetchAsync(base, 1, 0, c_void_p(12345)) == 400
+def batch(function="cuMemPrefetchBatchAsync", firsts=(0, 2), flags=0, on=stream, sizes=(4096,) * 3, locations=2):
+    return getattr(cuda, function)(
+        (c_uint64 * 3)(base, base + 4096, base + 8192), (c_size_t * 3)(*sizes), c_size_t(3),
+        (Location * 2)(Location(DEVICE, 1), Location(HOST, 0)), (c_size_t * 2)(*firsts), c_size_t(locations),
+        c_uint64(flags), on)
+ok(batch())
+assert [ask(PREFETCHED, at, 4096) for at in (0, 4096, 8192)] == [1, 1, -1]
+ok(batch("cuMemDiscardAndPrefetchBatchAsync", (0, 1)))
+assert [ask(PREFETCHED, at, 4096) for at in (0, 4096, 8192)] == [1, -1, -1]
+assert batch(firsts=(1, 2)) == batch(firsts=(0, 0)) == batch(firsts=(0, 3)) == batch(locations=0) == 1
+assert batch(flags=1) == batch(on=None) == batch(sizes=(1, 1, 0)) == batch(sizes=(1, 1, 1 << 40)) == 1
+ranges = (c_uint64 * 1)(base), (c_size_t * 1)(4096)
+ok(cuda.cuMemDiscardBatchAsync(*ranges, c_size_t(1), c_uint64(0), stream))
+assert cuda.cuMemDiscardBatchAsync(*ranges, c_size_t(0), c_uint64(0), stream) == 1
+assert cuda.cuMemDiscardBatchAsync(None, None, c_size_t(1), c_uint64(0), stream) == 1
+""",
+        devices=2,
+    )
+
+
+def test_asking(check) -> None:
+    """Several attributes are asked at once; sizes and attributes that do not fit are refused."""
+    check(
+        HEAD
+        + """
+ok(cuda.cuMemAdvise(base, 5 * 4096, 1, 0))
+first, second = c_int(), (c_int * 2)()
+def several(sizes, attributes, count=2):
+    return cuda.cuMemRangeGetAttributes((c_void_p * 2)(ctypes.addressof(first), ctypes.addressof(second)),
+        (c_size_t * 2)(*sizes), (c_int * 2)(*attributes), c_size_t(count), c_uint64(base), c_size_t(4096))
+ok(several((4, 8), (READ_MOSTLY, ACCESSED_BY)))
+assert (first.value, list(second)) == (1, [-2, -2])
+assert several((8, 8), (READ_MOSTLY, ACCESSED_BY)) == several((4, 6), (READ_MOSTLY, ACCESSED_BY)) == 1
+assert several((4, 4), (READ_MOSTLY, 9)) == several((4, 4), (0, 1)) == several((4, 4), (1, 1), 0) == 1
+assert cuda.cuMemRangeGetAttribute(None, 4, READ_MOSTLY, base, 1) == 1
+assert cuda.cuMemRangeGetAttribute(byref(first), 4, READ_MOSTLY, base, 0) == 1
+assert cuda.cuMemRangeGetAttribute(byref(first), 4, READ_MOSTLY, 4096, 1) == 1
+"""
+    )
+
+
+def test_advice_against_a_model(check) -> None:
+    """Random advice agrees with a model that keeps a flag for each page, and nothing is kept of freed memory."""
+    check(
+        HEAD
+        + """
+import random
+numbers = random.Random(12)
+pages = [[0, -2, -2] for _ in range(5)]
+for _ in range(3000):
+    start, size = numbers.randrange(5 * 4096), numbers.randrange(1, 5 * 4096)
+    size = min(size, 5 * 4096 - start)
+    touched = pages[start // 4096 : (start + size + 4095) // 4096]
+    kind, device = numbers.randrange(1, 6), numbers.choice((-1, 0, 1))
+    if kind == 5:
+        ok(cuda.cuMemPrefetchAsync(base + start, size, device, stream))
+        for page in touched:
+            page[2] = device
+    else:
+        ok(cuda.cuMemAdvise(base + start, size, kind, device))
+        for page in touched:
+            page[0 if kind < 3 else 1] = {1: 1, 2: 0, 3: device, 4: -2}[kind]
+    start = numbers.randrange(5 * 4096)
+    size = numbers.randrange(1, 5 * 4096 - start + 1)
+    asked = pages[start // 4096 : (start + size + 4095) // 4096]
+    wanted = [asked[0][at] if len({page[at] for page in asked}) == 1 else (0, -2, -2)[at] for at in range(3)]
+    assert [ask(at, start, size) for at in (READ_MOSTLY, PREFERRED, PREFETCHED)] == wanted
+ok(cuda.cuMemFree_v2(base))
+ok(cuda.cuMemAllocManaged(byref(memory), 5 * 4096, 1))
+base = memory.value
+assert ask(READ_MOSTLY, 0, 1) == 0
+""",
+        devices=2,
+    )

@@ -1,0 +1,265 @@
+"""Memory pools of the emulated driver: what is reserved and used, whose they are, and faults."""
+
+from __future__ import annotations
+
+import pytest
+
+HEAD = "from tests.emulated.memory_calls import *\nstart()\n"
+
+
+def test_what_a_pool_counts(check) -> None:
+    """Pools reserve 32 MiB at a time, count what is alive, and give back what is above the threshold when one waits."""
+    check(
+        HEAD
+        + """
+before = left()
+pool = new_pool()
+assert [pool_value(pool, at) for at in range(4, 9)] == [0] * 5
+assert [pool_value(pool, at) & 0xffffffff for at in (1, 2, 3)] == [1] * 3
+code, first = from_pool(pool, 1000)
+assert (code, pool_value(pool, RESERVED), pool_value(pool, USED)) == (0, 32 * MIB, 1024)
+assert left() == before - 32 * MIB
+code, second = from_pool(pool, 40 * MIB)
+assert (code, pool_value(pool, RESERVED), pool_value(pool, USED)) == (0, 96 * MIB, 40 * MIB + 1024)
+ok(cuda.cuMemFreeAsync(second, None))
+assert (pool_value(pool, RESERVED), pool_value(pool, USED)) == (96 * MIB, 1024)
+assert cuda.cuMemFreeAsync(second, None) == 1
+ok(cuda.cuStreamSynchronize(None))
+assert (pool_value(pool, RESERVED), pool_value(pool, RESERVED_HIGH)) == (32 * MIB, 96 * MIB)
+assert pool_value(pool, USED_HIGH) == 40 * MIB + 1024
+for attribute in (RESERVED_HIGH, USED_HIGH):
+    assert cuda.cuMemPoolSetAttribute(pool, attribute, byref(c_uint64(5))) == 1
+    ok(cuda.cuMemPoolSetAttribute(pool, attribute, byref(c_uint64(0))))
+assert (pool_value(pool, RESERVED_HIGH), pool_value(pool, USED_HIGH)) == (32 * MIB, 1024)
+for attribute in (RESERVED, USED, 0, 9):
+    assert cuda.cuMemPoolSetAttribute(pool, attribute, byref(c_uint64(0))) == 1
+assert cuda.cuMemPoolGetAttribute(pool, 9, byref(c_uint64())) == 1
+ok(cuda.cuMemPoolSetAttribute(pool, THRESHOLD, byref(c_uint64(64 * MIB))))
+code, second = from_pool(pool, 20 * MIB)
+code, third = from_pool(pool, 20 * MIB)
+for address in (first, second, third):
+    ok(cuda.cuMemFree_v2(address))
+ok(cuda.cuCtxSynchronize())
+assert pool_value(pool, RESERVED) == 64 * MIB
+ok(cuda.cuMemPoolTrimTo(pool, 33 * MIB))
+assert pool_value(pool, RESERVED) == 64 * MIB
+ok(cuda.cuMemPoolTrimTo(pool, 0))
+assert pool_value(pool, RESERVED) == 0 and left() == before
+code, address = from_pool(pool, 0)
+assert (code, address) == (0, 0)
+ok(cuda.cuMemPoolDestroy(pool))
+assert cuda.cuMemPoolDestroy(pool) == cuda.cuMemPoolTrimTo(pool, 0) == cuda.cuMemPoolDestroy(None) == 1
+"""
+    )
+
+
+def test_what_may_be_a_pool(check) -> None:
+    """Properties are checked; a largest size, the device and the machine bound what a pool gives."""
+    check(
+        HEAD
+        + """
+pool = c_void_p()
+def create(*fields, **named):
+    return cuda.cuMemPoolCreate(byref(pool), byref(PoolProperties(*fields, **named)))
+assert cuda.cuMemPoolCreate(None, byref(PoolProperties())) == cuda.cuMemPoolCreate(byref(pool), None) == 1
+assert create() == create(0, 0, Location(DEVICE, 0)) == create(3, 0, Location(DEVICE, 0)) == 1
+assert create(PINNED, 0, Location(DEVICE, 7)) == 101
+assert create(PINNED, 0, Location(HOST_NUMA_CURRENT, 0)) == create(PINNED, 0, Location(HOST_NUMA, 9)) == 1
+assert create(PINNED, POSIX_FILE, Location(HOST, 0)) == create(MANAGED, POSIX_FILE, Location(DEVICE, 0)) == 1
+assert create(PINNED, 2, Location(DEVICE, 0)) == 801 and create(PINNED, 8, Location(DEVICE, 0)) == 800
+assert create(PINNED, 16, Location(DEVICE, 0)) == 1
+small = new_pool(size=32 * MIB)
+assert from_pool(small, 33 * MIB)[0] == 2
+code, address = from_pool(small, 32 * MIB)
+assert code == 0 and from_pool(small, 1)[0] == 2
+ok(cuda.cuMemFree_v2(address))
+assert from_pool(small, 1)[0] == 0
+assert from_pool(new_pool(), 1 << 50)[0] == 2 and from_pool(new_pool(), (1 << 64) - 1)[0] == 2
+for location, kind in ((HOST, PINNED), (HOST_NUMA, PINNED), (HOST, MANAGED), (DEVICE, MANAGED), (NOWHERE, MANAGED)):
+    code, address = from_pool(new_pool((location, 0), kind), 100)
+    assert code == 0
+    memmove(address, b"text", 4)
+    assert read(address, 4) == b"text"
+"""
+    )
+
+
+def test_current_pools(check) -> None:
+    """Each location has a default pool that stays, and a current one that cuMemAllocAsync takes from."""
+    check(
+        HEAD
+        + """
+default, current = c_void_p(), c_void_p()
+def current_of(device):
+    ok(cuda.cuDeviceGetMemPool(byref(current), device))
+    return current.value
+ok(cuda.cuDeviceGetDefaultMemPool(byref(default), 0))
+assert current_of(0) == default.value != current_of(1)
+assert cuda.cuDeviceGetMemPool(None, 0) == 1 and cuda.cuDeviceGetMemPool(byref(current), 9) == 101
+assert cuda.cuMemPoolDestroy(default) == 1
+pool, other = new_pool(), new_pool((DEVICE, 1))
+assert cuda.cuDeviceSetMemPool(0, None) == cuda.cuDeviceSetMemPool(0, other) == 1
+assert cuda.cuDeviceSetMemPool(9, pool) == 101
+ok(cuda.cuDeviceSetMemPool(0, pool))
+assert current_of(0) == pool.value
+address = c_uint64()
+ok(cuda.cuMemAllocAsync(byref(address), 100, None))
+assert pool_value(pool, USED) == 512
+ok(cuda.cuMemPoolDestroy(pool))
+assert current_of(0) == default.value
+write(address.value, b"still there")
+assert read(address.value, 11) == b"still there"
+ok(cuda.cuMemFreeAsync(address, None))
+at = Location(HOST, 5)
+ok(cuda.cuMemGetDefaultMemPool(byref(default), byref(at), PINNED))
+ok(cuda.cuMemGetMemPool(byref(current), byref(Location(HOST, 0)), PINNED))
+assert default.value == current.value
+pool = new_pool((HOST, 0))
+assert cuda.cuMemSetMemPool(byref(at), MANAGED, pool) == 1
+ok(cuda.cuMemSetMemPool(byref(at), PINNED, pool))
+ok(cuda.cuMemGetMemPool(byref(current), byref(at), PINNED))
+assert current.value == pool.value
+assert cuda.cuMemGetMemPool(byref(current), byref(Location(NOWHERE, 0)), PINNED) == 1
+ok(cuda.cuMemGetMemPool(byref(current), byref(Location(NOWHERE, 0)), MANAGED))
+assert cuda.cuMemGetMemPool(byref(current), byref(Location(DEVICE, 9)), PINNED) == 101
+assert cuda.cuMemGetMemPool(byref(current), None, PINNED) == 1
+""",
+        devices=2,
+    )
+
+
+def test_access(check) -> None:
+    """A device uses the memory of another one's pool when it was let in, and not before."""
+    check(
+        HEAD
+        + """
+pool = new_pool((DEVICE, 1))
+def set_access(device, flags, kind=DEVICE):
+    return cuda.cuMemPoolSetAccess(pool, byref(Access(Location(kind, device), flags)), c_size_t(1))
+def access(device):
+    flags = c_int(9)
+    ok(cuda.cuMemPoolGetAccess(byref(flags), pool, byref(Location(DEVICE, device))))
+    return flags.value
+assert (access(0), access(1)) == (0, 3)
+code, address = from_pool(pool, 64)
+host = create_string_buffer(b"text", 64)
+own = ctypes.addressof(host)
+assert code == 0 and cuda.cuMemcpyHtoD_v2(address, own, 4) == 1
+assert cuda.cuMemcpy(address, own, 4) == 1
+ok(set_access(0, 3))
+write(address, b"text")
+assert (access(0), read(address, 4)) == (3, b"text")
+ok(set_access(0, 0))
+assert cuda.cuMemcpyDtoH_v2(own, address, 4) == 1
+assert set_access(1, 0) == set_access(0, 2) == set_access(0, 3, HOST) == 1 and set_access(9, 3) == 101
+assert cuda.cuMemPoolGetAccess(None, pool, byref(Location(DEVICE, 0))) == 1
+""",
+        devices=2,
+    )
+
+
+def test_faults(check) -> None:
+    """An injected fault is met by name, at the call that was asked for, and the next one succeeds."""
+    check(
+        HEAD
+        + """
+address = c_uint64()
+assert [cuda.cuMemAllocAsync(byref(address), 100, None) for _ in range(3)] == [0, 2, 0]
+pool = c_void_p()
+assert cuda.cuMemPoolCreate(byref(pool), byref(PoolProperties(PINNED, 0, Location(DEVICE, 0)))) == 801
+assert last_event()["injected"]
+""",
+        faults="cuMemAllocAsync:2=2;cuMemPoolCreate:1=801",
+    )
+
+
+@pytest.mark.parametrize("name", ["cuMemAllocAsync", "cuMemAllocFromPoolAsync", "cuMemAlloc_v2", "cuMemHostAlloc"])
+def test_a_machine_without_memory(name, check) -> None:
+    """Where the machine itself has no memory left the answer is 2, and what was there stays usable."""
+    check(
+        HEAD
+        + f"""
+import resource
+pool, address = new_pool(), c_uint64()
+code, kept = from_pool(pool, 8 * MIB)
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+size = c_size_t(2 << 30)
+rest = {{"cuMemAllocAsync": (None,), "cuMemAllocFromPoolAsync": (pool, None), "cuMemHostAlloc": (0,)}}.get({name!r}, ())
+before = left()
+assert cuda.{name}(byref(address), size, *rest) == 2
+assert left() == before
+write(kept, b"kept")
+assert read(kept, 4) == b"kept"
+"""
+    )
+
+
+def test_against_a_model(check) -> None:
+    """Random sequences of calls over pools agree with a model: contents survive, and every count is right."""
+    check(
+        HEAD
+        + """
+from hypothesis import settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, invariant, run_state_machine_as_test
+class Pools(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.before, self.pools, self.live = left(), [], []
+    @rule()
+    def create(self):
+        if len(self.pools) < 4:
+            self.pools.append(new_pool())
+    @rule(which=st.integers(0, 9), size=st.sampled_from([1, 511, 512, 513, 100_000, 5 * MIB, 32 * MIB, 33 * MIB]))
+    def allocate(self, which, size):
+        if not self.pools:
+            return
+        pool = self.pools[which % len(self.pools)]
+        code, address = from_pool(pool, size)
+        assert code == 0 and address % 512 == 0
+        assert all(address + size <= other or other + room <= address for other, room, *_ in self.live)
+        mark = (len(self.live) % 250 + 1).to_bytes(1, "little") * min(size, 64)
+        write(address, mark)
+        write(address + size - 1, mark[:1])
+        self.live.append((address, size, mark, pool))
+    @rule(which=st.integers(0, 99), in_order=st.booleans())
+    def free(self, which, in_order):
+        if not self.live:
+            return
+        address = self.live.pop(which % len(self.live))[0]
+        ok(cuda.cuMemFreeAsync(address, None) if in_order else cuda.cuMemFree_v2(address))
+        assert cuda.cuMemFree_v2(address) == 1
+    @rule(which=st.integers(0, 9), keep=st.sampled_from([0, 1, 32 * MIB, 100 * MIB]))
+    def trim(self, which, keep):
+        if self.pools:
+            pool = self.pools[which % len(self.pools)]
+            reserved = pool_value(pool, RESERVED)
+            ok(cuda.cuMemPoolTrimTo(pool, keep))
+            assert min(reserved, keep) <= pool_value(pool, RESERVED) <= reserved
+    @rule()
+    def synchronize(self):
+        ok(cuda.cuCtxSynchronize())
+        for pool in self.pools:
+            assert bool(pool_value(pool, RESERVED)) == any(one[3] is pool for one in self.live)
+    @rule(which=st.integers(0, 9))
+    def destroy(self, which):
+        if self.pools:
+            ok(cuda.cuMemPoolDestroy(self.pools.pop(which % len(self.pools))))
+    @invariant()
+    def counts(self):
+        for pool in self.pools:
+            used = sum(-(-size // 512) * 512 for _, size, _, owner in self.live if owner is pool)
+            reserved = pool_value(pool, RESERVED)
+            assert pool_value(pool, USED) == used <= reserved and reserved % (32 * MIB) == 0
+            assert pool_value(pool, USED_HIGH) >= used and pool_value(pool, RESERVED_HIGH) >= reserved
+        for address, size, mark, _ in self.live:
+            assert read(address, len(mark)) == mark and read(address + size - 1, 1) == mark[:1]
+    def teardown(self):
+        for address, *_ in self.live:
+            ok(cuda.cuMemFree_v2(address))
+        for pool in self.pools:
+            ok(cuda.cuMemPoolDestroy(pool))
+        assert left() == self.before
+run_state_machine_as_test(Pools, settings=settings(max_examples=60, stateful_step_count=30, deadline=None,
+                                                  database=None, derandomize=True))
+"""
+    )
