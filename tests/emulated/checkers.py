@@ -125,6 +125,18 @@ def many_threads(program: Path, rounds: int, env: dict[str, str], libraries: Pat
     return [problem for one in done for problem in trouble(one)]
 
 
+def objects(
+    folder: Path,
+    rounds: int,
+    env: dict[str, str] | None = None,
+    flags: Sequence[str] = (),
+    libraries: Path | None = None,
+) -> list[str]:
+    """What goes wrong where several threads make arrays, textures, tensor maps and green contexts."""
+    program = compile_program("exercise_objects", folder, flags, libraries)
+    return trouble(run([program, str(rounds)], libraries=libraries, env=env))
+
+
 def under_thread_sanitizer(rounds: int) -> list[str]:
     """Data races that TSan finds between threads that use the whole of the API at once."""
     problems = []
@@ -137,6 +149,7 @@ def under_thread_sanitizer(rounds: int) -> list[str]:
             done = run([program, "all", "0", MAIN], libraries=libraries, env={**env, "CUDALINK_EMULATOR_ARCH": "sm_75"})
             problems += trouble(done)
         problems += many_threads(program, 3 * rounds, env, libraries)
+        problems += objects(folder, rounds, env, SANITIZE_THREADS, libraries)
     return problems
 
 
@@ -153,6 +166,7 @@ def under_sanitizers(rounds: int) -> list[str]:
             problems.append(f"exercise: exit code {done.returncode}\n{done.stderr}")
         program = compile_program("threads", folder, SANITIZE, libraries)
         problems += many_threads(program, 5 * rounds, env, libraries)
+        problems += objects(folder, 5 * rounds, env, SANITIZE, libraries)
         program = compile_program("lifetimes", folder, SANITIZE, libraries)
         for scenario, dies in SCENARIOS.items():
             command = [program, scenario, MAIN]
@@ -222,6 +236,7 @@ def plainly(rounds: int) -> list[str]:
             *trouble(run([compile_program("exercise", folder), ARTIFACTS, str(rounds)])),
             *many_threads(compile_program("threads", folder), rounds, {}),
             *trouble(run([compile_program("out_of_memory", folder)])),
+            *objects(folder, rounds),
         ]
 
 

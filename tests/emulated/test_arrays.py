@@ -23,7 +23,8 @@ LAYERED, SURFACE, CUBEMAP, GATHER, SPARSE, DEFERRED = 1, 2, 4, 8, 0x40, 0x80
 
 def create(width, height=0, depth=0, format=FLOAT, channels=1, flags=0):
     array = c_void_p()
-    return cuda.cuArray3DCreate_v2(byref(array), byref(Descriptor(width, height, depth, format, channels, flags))), array
+    descriptor = Descriptor(width, height, depth, format, channels, flags)
+    return cuda.cuArray3DCreate_v2(byref(array), byref(descriptor)), array
 
 def made(*arguments, **options):
     code, array = create(*arguments, **options)
@@ -100,8 +101,8 @@ def test_copies(check) -> None:
 array, other = made(8, 6, 4, UINT8), made(8, 6, 4, UINT8)
 data = bytes(range(192))
 source, back = char_buffer(data, 192), char_buffer(b"", 192)
-whole = Copy(from_type=HOST, from_host=addressof(source), from_pitch=8, from_rows=6, to_type=ARRAY, to_array=array.value,
-             width=8, height=6, depth=4)
+whole = Copy(from_type=HOST, from_host=addressof(source), from_pitch=8, from_rows=6, to_type=ARRAY,
+             to_array=array.value, width=8, height=6, depth=4)
 ok(cuda.cuMemcpy3D_v2(byref(whole)))
 ok(cuda.cuMemcpy3D_v2(byref(Copy(from_type=ARRAY, from_array=array.value, to_type=ARRAY, to_array=other.value, width=8,
                                  height=6, depth=4))))

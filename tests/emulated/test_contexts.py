@@ -92,7 +92,7 @@ ok(cuda.cuCtxCreate_v4(byref(context), both, 0, 0))
 
 
 def test_attaching(check) -> None:
-    """cuCtxAttach counts uses; the last cuCtxDetach destroys the context."""
+    """CuCtxAttach counts uses; the last cuCtxDetach destroys the context."""
     check(
         START
         + """
@@ -124,8 +124,7 @@ for call in (lambda: cuda.cuCtxGetFlags(byref(flags)), lambda: cuda.cuCtxGetLimi
              lambda: cuda.cuCtxGetStreamPriorityRange(byref(value), byref(value)), cuda.cuProfilerStart,
              lambda: cuda.cuCtxGetExecAffinity((c_uint * 2)(), 0)):
     assert call() == CODE
-for call in (lambda: cuda.cuCtxGetFlags(None), lambda: cuda.cuCtxGetLimit(None, 0), lambda: cuda.cuCtxSetCacheConfig(9)):
-    assert call() == 1
+assert cuda.cuCtxGetFlags(None) == cuda.cuCtxGetLimit(None, 0) == cuda.cuCtxSetCacheConfig(9) == 1
 """
     )
     check(program.replace("value, flags", "ok(cuda.cuCtxSetCurrent(None))\nvalue, flags").replace("CODE", "201"))

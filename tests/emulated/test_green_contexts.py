@@ -22,12 +22,13 @@ def of_device(device=0, kind=1):
 def split(least, wanted=None, flags=0, source=None):
     groups, rest = c_uint(wanted or 0), Resource()
     result = (Resource * wanted)() if wanted else None
-    code = cuda.cuDevSmResourceSplitByCount(result, byref(groups), byref(source or of_device()[1]), byref(rest), flags, least)
+    source = source or of_device()[1]
+    code = cuda.cuDevSmResourceSplitByCount(result, byref(groups), byref(source), byref(rest), flags, least)
     return code, groups.value, result, rest
 
 def described(*resources):
-    description = c_void_p()
-    return cuda.cuDevResourceGenerateDesc(byref(description), (Resource * len(resources))(*resources), len(resources)), description
+    description, count = c_void_p(), len(resources)
+    return cuda.cuDevResourceGenerateDesc(byref(description), (Resource * count)(*resources), count), description
 
 def green(*resources, device=0):
     made = c_void_p()
@@ -96,7 +97,8 @@ ok(code)
 context, found, number, stream, event = c_void_p(), Resource(), c_uint64(), c_void_p(), c_void_p()
 ok(cuda.cuCtxFromGreenCtx(byref(context), one))
 assert context.value not in (None, primary.value)
-for call in (lambda: cuda.cuGreenCtxGetDevResource(one, byref(found), 1), lambda: cuda.cuCtxGetDevResource(context, byref(found), 1)):
+for call in (lambda: cuda.cuGreenCtxGetDevResource(one, byref(found), 1),
+             lambda: cuda.cuCtxGetDevResource(context, byref(found), 1)):
     found.count = 0
     ok(call())
     assert (found.type, found.count) == (1, 32)
@@ -129,7 +131,8 @@ ok(cuda.cuDevicePrimaryCtxGetState(0, byref(flags), byref(active)))
 assert not active.value
 assert cuda.cuCtxSynchronize() == 709
 for call in (cuda.cuGreenCtxDestroy, lambda one: cuda.cuCtxFromGreenCtx(byref(context), one),
-             lambda one: cuda.cuGreenCtxGetDevResource(one, byref(found), 1), lambda one: cuda.cuGreenCtxRecordEvent(one, event)):
+             lambda one: cuda.cuGreenCtxGetDevResource(one, byref(found), 1),
+             lambda one: cuda.cuGreenCtxRecordEvent(one, event)):
     assert call(one) == call(c_void_p(0x1234)) == 201
     assert call(None) == 1
 """
@@ -162,8 +165,9 @@ def test_structured_splits(check) -> None:
         + """
 def structured(*wanted, results=True):
     groups = (c_uint * (16 * len(wanted)))(*[number for one in wanted for number in (*one, *[0] * (16 - len(one)))])
-    result, rest = (Resource * len(wanted))(), Resource()
-    code = cuda.cuDevSmResourceSplit(result if results else None, len(wanted), byref(of_device()[1]), byref(rest), 0, groups)
+    result, rest, whole = (Resource * len(wanted))(), Resource(), of_device()[1]
+    out = result if results else None
+    code = cuda.cuDevSmResourceSplit(out, len(wanted), byref(whole), byref(rest), 0, groups)
     return code, [one.count for one in result], rest.count, groups[0]
 
 assert structured((10, 2), (0, 8)) == (0, [10, 120], 2, 10)

@@ -11,7 +11,8 @@ START = (
     + """
 class Resource(Structure):
     _fields_ = [("type", c_int), ("pad", c_int), ("one", c_uint64), ("format", c_int), ("channels", c_uint)]
-    _fields_ += [("width", c_size_t), ("height", c_size_t), ("pitch", c_size_t), ("rest", c_byte * 88), ("flags", c_uint)]
+    _fields_ += [("width", c_size_t), ("height", c_size_t), ("pitch", c_size_t), ("rest", c_byte * 88)]
+    _fields_ += [("flags", c_uint)]
 
 class Sampling(Structure):
     _fields_ = [("modes", c_int * 3), ("filter", c_int), ("flags", c_uint), ("anisotropy", c_uint), ("mipmap", c_int)]
@@ -77,16 +78,17 @@ def test_textures_that_are_refused(check) -> None:
         + """
 memory, array = allocate(1 << 16), made(64, 32)
 plain = Resource(0, 0, array.value)
-for resource in (Resource(4, 0, array.value), Resource(2, 0, memory + 4, FLOAT, 1, 4096), Resource(2, 0, memory, FLOAT, 3, 4096),
-                 Resource(2, 0, memory, FLOAT, 1, 0), Resource(2, 0, memory, FLOAT, 1, 1 << 33), Resource(2, 0, 0, FLOAT, 1, 4),
+for resource in (Resource(4, 0, array.value), Resource(2, 0, memory + 4, FLOAT, 1, 4096),
+                 Resource(2, 0, memory, FLOAT, 3, 4096), Resource(2, 0, memory, FLOAT, 1, 0),
+                 Resource(2, 0, memory, FLOAT, 1, 1 << 33), Resource(2, 0, 0, FLOAT, 1, 4),
                  Resource(3, 0, memory, FLOAT, 1, 32, 32, 129), Resource(3, 0, memory, FLOAT, 1, 32, 32, 64),
                  Resource(3, 0, memory, FLOAT, 1, 32, 0, 128), Resource(2, 0, memory, BC1, 4, 4096)):
     assert texture(resource)[0] == 1, bytes(resource)[:48]
 plain.flags = 1
 assert texture(plain)[0] == 1
 plain.flags = 0
-for sampling in (Sampling((4, 0, 0)), Sampling((-1, 0, 0)), Sampling(filter=2), Sampling(mipmap=2), Sampling(flags=0x80),
-                 Sampling(flags=0x40)):
+for sampling in (Sampling((4, 0, 0)), Sampling((-1, 0, 0)), Sampling(filter=2), Sampling(mipmap=2),
+                 Sampling(flags=0x80), Sampling(flags=0x40)):
     assert texture(plain, sampling)[0] == 1
 assert texture(Resource(0, 0, 0x1234))[0] == 400
 assert texture(Resource(1, 0, array.value))[0] == 400
@@ -170,8 +172,8 @@ ok(im2col(lower=(-128, 127), upper=(127, 127), extents=(16, 512, 512, 4)))
 for wrong in (dict(lower=(-129, 0)), dict(upper=(0, 128)), dict(channels=257), dict(channels=0), dict(pixels=1025),
               dict(lower=(40, 0)), dict(channels=3)):
     assert im2col(**wrong) == 1, wrong
-assert "tensor maps" in refused("cuTensorMapEncodeIm2colWide", out, 7, 3, c_void_p(memory), None, None, 0, 0, 16, 16, None,
-                                0, 0, 0, 0, 0)
+arguments = (out, 7, 3, c_void_p(memory), None, None, 0, 0, 16, 16, None, 0, 0, 0, 0, 0)
+assert "tensor maps" in refused("cuTensorMapEncodeIm2colWide", *arguments)
 """
     )
     check(TENSOR_MAPS + "assert tiled() == 801 and 'tensor maps' in last_event()['note']\n", arch="sm_80")
