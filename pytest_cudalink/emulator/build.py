@@ -233,12 +233,16 @@ def _occupancy() -> str:
     table = _read("occupancy.toml")
     lines = ["/* Made by build.py from data/occupancy.toml. */", "enum {"]
     lines += [f"  REGISTER_UNIT = {table['register-unit']},", f"  REGISTER_PARTS = {table['register-parts']},", "};"]
-    lines += ["static const struct sharing {", "  int arch, shared_unit, least_sms, sms_unit, clusters_in, carve_outs[16];"]
+    lines += [
+        "static const struct sharing {",
+        "  int arch, shared_unit, least_sms, sms_unit, clusters_in, carve_outs[16];",
+    ]
     lines += ["} sharings[] = {"]
-    for arch, one in sorted(table["architectures"].items(), key=lambda item: int(item[0].removeprefix("sm_"))):
+    sharings = {int(arch.removeprefix("sm_")): one for arch, one in table["architectures"].items()}
+    for arch, one in sorted(sharings.items()):
+        numbers = (arch, one["shared-unit"], one["least-sms"], one["sms-unit"], one.get("clusters-in", 0))
         sizes = ", ".join(map(str, [*one["carve-outs"], -1]))
-        numbers = f"{arch.removeprefix('sm_')}, {one['shared-unit']}, {one['least-sms']}, {one['sms-unit']}, {one.get('clusters-in', 0)}"
-        lines.append(f"  {{{numbers}, {{{sizes}}}}},")
+        lines.append(f"  {{{', '.join(map(str, numbers))}, {{{sizes}}}}},")
     return "\n".join([*lines, "};", ""])
 
 

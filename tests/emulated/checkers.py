@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 
 from pytest_cudalink import emulator, toolchains
@@ -125,11 +126,20 @@ def many_threads(program: Path, rounds: int, env: dict[str, str], libraries: Pat
     return [problem for one in done for problem in trouble(one)]
 
 
-def memory_of_all_kinds(
-    folder: Path, rounds: int, flags: Sequence[str], env: dict[str, str], libraries: Path | None = None
+#: Programs in which several threads use one part of the API each.
+EXERCISES = ("graphs", "memory", "objects")
+
+
+def exercise(
+    name: str,
+    folder: Path,
+    rounds: int,
+    flags: Sequence[str] = (),
+    env: dict[str, str] | None = None,
+    libraries: Path | None = None,
 ) -> list[str]:
-    """What goes wrong where several threads use pools, virtual and managed memory, and handles for other processes."""
-    program = compile_program("exercise_memory", folder, flags, libraries)
+    """What goes wrong where several threads use one part of the API: ``exercise_NAME.c``."""
+    program = compile_program(f"exercise_{name}", folder, flags, libraries)
     return trouble(run([program, str(rounds)], libraries=libraries, env=env))
 
 
@@ -145,9 +155,8 @@ def under_thread_sanitizer(rounds: int) -> list[str]:
             done = run([program, "all", "0", MAIN], libraries=libraries, env={**env, "CUDALINK_EMULATOR_ARCH": "sm_75"})
             problems += trouble(done)
         problems += many_threads(program, 3 * rounds, env, libraries)
-        graphs = compile_program("exercise_graphs", folder, SANITIZE_THREADS, libraries)
-        problems += trouble(run([graphs, str(3 * rounds)], libraries=libraries, env=env))
-        problems += memory_of_all_kinds(folder, 3 * rounds, SANITIZE_THREADS, env, libraries)
+        for name in EXERCISES:
+            problems += exercise(name, folder, 3 * rounds, SANITIZE_THREADS, env, libraries)
     return problems
 
 
@@ -164,9 +173,8 @@ def under_sanitizers(rounds: int) -> list[str]:
             problems.append(f"exercise: exit code {done.returncode}\n{done.stderr}")
         program = compile_program("threads", folder, SANITIZE, libraries)
         problems += many_threads(program, 5 * rounds, env, libraries)
-        graphs = compile_program("exercise_graphs", folder, SANITIZE, libraries)
-        problems += trouble(run([graphs, str(5 * rounds)], libraries=libraries, env=env))
-        problems += memory_of_all_kinds(folder, 5 * rounds, SANITIZE, env, libraries)
+        for name in EXERCISES:
+            problems += exercise(name, folder, 5 * rounds, SANITIZE, env, libraries)
         program = compile_program("lifetimes", folder, SANITIZE, libraries)
         for scenario, dies in SCENARIOS.items():
             command = [program, scenario, MAIN]
@@ -236,8 +244,7 @@ def plainly(rounds: int) -> list[str]:
             *trouble(run([compile_program("exercise", folder), ARTIFACTS, str(rounds)])),
             *many_threads(compile_program("threads", folder), rounds, {}),
             *trouble(run([compile_program("out_of_memory", folder)])),
-            *trouble(run([compile_program("exercise_graphs", folder), str(rounds)])),
-            *memory_of_all_kinds(folder, rounds, (), {}),
+            *chain.from_iterable(exercise(name, folder, rounds) for name in EXERCISES),
         ]
 
 

@@ -187,7 +187,7 @@ for number, expected in ((11, 2), (12, 1), (13, 1), (14, 0)):
 
 
 def test_launches_of_before_cuda_4(check) -> None:
-    """cuLaunch and its neighbours take block, shared memory and parameters from the function."""
+    """CuLaunch and its neighbours take block, shared memory and parameters from the function."""
     check(
         START
         + """

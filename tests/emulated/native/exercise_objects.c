@@ -1,0 +1,195 @@
+/* A driver program that makes and destroys arrays, textures, tensor maps, green contexts and settings many times, from
+ * several threads, to be run plainly, under valgrind and with sanitizers.
+ *
+ *     exercise_objects [rounds]
+ *
+ * Exit code 1 at the first answer that is not the expected one. */
+#include <cuda.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPECT(code, expression)                                                                          \
+  do {                                                                                                    \
+    int answer = (int)(expression);                                                                       \
+    if (answer != (int)(code)) {                                                                          \
+      fprintf(stderr, "%s:%d: %s is %d, not %d\n", __FILE__, __LINE__, #expression, answer, (int)(code)); \
+      exit(1);                                                                                            \
+    }                                                                                                     \
+  } while (0)
+#define OK(expression) EXPECT(CUDA_SUCCESS, expression)
+
+enum { THREADS = 3, FOREIGN = 0x1234 };
+
+static CUcontext primary;
+
+static void arrays(void) {
+  CUDA_ARRAY3D_DESCRIPTOR flat = {
+      .Width = 33, .Height = 9, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4, .Flags = CUDA_ARRAY3D_SURFACE_LDST};
+  CUDA_ARRAY3D_DESCRIPTOR video = {.Width = 16, .Height = 8, .Format = CU_AD_FORMAT_NV12, .NumChannels = 3};
+  CUDA_ARRAY3D_DESCRIPTOR sparse = {
+      .Width = 512, .Height = 512, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1, .Flags = CUDA_ARRAY3D_SPARSE};
+  CUDA_ARRAY_SPARSE_PROPERTIES properties;
+  CUDA_ARRAY_MEMORY_REQUIREMENTS needs;
+  CUarray array, planes, plane, level, unbound;
+  CUmipmappedArray mipmap;
+  char line[33 * 16];
+  OK(cuArray3DCreate(&array, &flat));
+  OK(cuArray3DCreate(&planes, &video));
+  OK(cuArrayGetPlane(&plane, planes, 1));
+  OK(cuArray3DGetDescriptor(&video, plane));
+  EXPECT(2, video.NumChannels);
+  EXPECT(CUDA_ERROR_INVALID_HANDLE, cuArrayDestroy(plane));
+  memset(line, 5, sizeof line);
+  OK(cuMemcpyHtoA(array, 0, line, sizeof line));
+  OK(cuMemcpyAtoA(array, sizeof line, array, 0, sizeof line));
+  memset(line, 0, sizeof line);
+  OK(cuMemcpyAtoH(line, array, sizeof line, sizeof line));
+  EXPECT(5, line[sizeof line - 1]);
+  CUDA_MEMCPY2D box = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                       .srcArray = array,
+                       .srcY = 8,
+                       .dstMemoryType = CU_MEMORYTYPE_HOST,
+                       .dstHost = line,
+                       .dstPitch = sizeof line,
+                       .WidthInBytes = sizeof line,
+                       .Height = 1};
+  OK(cuMemcpy2D(&box));
+  box.Height = 2;
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D(&box));
+  flat.Flags = 0;
+  OK(cuMipmappedArrayCreate(&mipmap, &flat, 4));
+  OK(cuMipmappedArrayGetLevel(&level, mipmap, 3));
+  OK(cuArray3DCreate(&unbound, &sparse));
+  OK(cuArrayGetSparseProperties(&properties, unbound));
+  OK(cuArrayGetMemoryRequirements(&needs, unbound, 0));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuArrayGetSparseProperties(&properties, array));
+
+  CUDA_RESOURCE_DESC of_array = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = array};
+  CUDA_RESOURCE_DESC of_mipmap = {.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY, .res.mipmap.hMipmappedArray = mipmap};
+  CUDA_TEXTURE_DESC sampling = {.flags = CU_TRSF_NORMALIZED_COORDINATES};
+  CUtexObject texture, levels;
+  CUsurfObject surface;
+  OK(cuTexObjectCreate(&texture, &of_array, &sampling, NULL));
+  OK(cuTexObjectCreate(&levels, &of_mipmap, &sampling, NULL));
+  OK(cuSurfObjectCreate(&surface, &of_array));
+  OK(cuTexObjectGetTextureDesc(&sampling, texture));
+  OK(cuSurfObjectGetResourceDesc(&of_array, surface));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexObjectDestroy(FOREIGN));
+  OK(cuTexObjectDestroy(texture));
+  OK(cuTexObjectDestroy(levels));
+  OK(cuSurfObjectDestroy(surface));
+  OK(cuMipmappedArrayDestroy(mipmap));
+  OK(cuArrayDestroy(unbound));
+  OK(cuArrayDestroy(planes));
+  OK(cuArrayDestroy(array));
+  EXPECT(CUDA_ERROR_INVALID_HANDLE, cuArrayDestroy(array));
+  EXPECT(CUDA_ERROR_INVALID_HANDLE, cuArrayDestroy((CUarray)FOREIGN));
+}
+
+static void tensor_maps(void) {
+  CUtensorMap map;
+  CUdeviceptr memory;
+  cuuint64_t extents[] = {64, 64}, strides[] = {256};
+  cuuint32_t box[] = {32, 32}, steps[] = {1, 1};
+  OK(cuMemAlloc(&memory, 1 << 15));
+  OK(cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, (void *)memory, extents, strides, box, steps, 0,
+                            0, 0, 0));
+  OK(cuTensorMapReplaceAddress(&map, (void *)(memory + 256)));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuTensorMapReplaceAddress(&map, (void *)(memory + 1)));
+  OK(cuMemFree(memory));
+}
+
+/* The description is made once, as none is ever freed. */
+static CUdevResourceDesc description;
+
+static void describe(void) {
+  CUdevResource whole, groups[2], rest;
+  unsigned count = 2;
+  OK(cuDeviceGetDevResource(0, &whole, CU_DEV_RESOURCE_TYPE_SM));
+  OK(cuDevSmResourceSplitByCount(groups, &count, &whole, &rest, 0, 8));
+  OK(cuDevResourceGenerateDesc(&description, groups, count));
+}
+
+static void settings(void) {
+  CUcontext own;
+  char text[1024];
+  size_t size = sizeof text;
+  size_t limit;
+  int state;
+  CUlogsCallbackHandle handle;
+  OK(cuCtxCreate(&own, NULL, 0, 0));
+  OK(cuCoredumpGetAttribute(CU_COREDUMP_FILE, text, &size));
+  OK(cuCoredumpSetAttribute(CU_COREDUMP_FILE, text, &size));
+  OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2048));
+  OK(cuCtxGetLimit(&limit, CU_LIMIT_STACK_SIZE));
+  OK(cuLogsRegisterCallback((CUlogsCallback)(void *)settings, NULL, &handle));
+  OK(cuLogsUnregisterCallback(handle));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuCheckpointProcessGetState(-1, (CUprocessState *)&state));
+  CUDA_ARRAY3D_DESCRIPTOR left = {.Width = 16, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 1};
+  CUarray array;
+  OK(cuArray3DCreate(&array, &left)); /* goes with its context */
+  OK(cuCtxDestroy(own));
+}
+
+static void green_contexts(void) {
+  CUgreenCtx green;
+  CUcontext context;
+  CUstream stream;
+  CUdevResource found;
+  OK(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+  OK(cuCtxFromGreenCtx(&context, green));
+  OK(cuGreenCtxGetDevResource(green, &found, CU_DEV_RESOURCE_TYPE_SM));
+  OK(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+  OK(cuStreamDestroy(stream));
+  OK(cuGreenCtxDestroy(green));
+  EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuGreenCtxDestroy(green));
+}
+
+static const char *const source =
+    ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry kernel(.param .u32 n) { ret; }\n";
+
+static void launches(CUfunction kernel) {
+  int blocks, grid, value = 0;
+  void *parameters[] = {&value};
+  EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+  EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel((CUfunction)FOREIGN, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+  OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 128, 1024));
+  OK(cuOccupancyMaxPotentialBlockSize(&grid, &blocks, kernel, NULL, 0, 0));
+}
+
+static int rounds = 3;
+static CUfunction kernel;
+
+static void *work(void *unused) {
+  (void)unused;
+  OK(cuCtxSetCurrent(primary));
+  for (int round = 0; round < rounds; round++) {
+    arrays();
+    tensor_maps();
+    settings();
+    green_contexts();
+    launches(kernel);
+  }
+  return NULL;
+}
+
+int main(int count, char **arguments) {
+  if (count > 1) rounds = atoi(arguments[1]);
+  pthread_t threads[THREADS];
+  CUmodule module;
+  OK(cuInit(0));
+  OK(cuDevicePrimaryCtxRetain(&primary, 0));
+  OK(cuCtxSetCurrent(primary));
+  OK(cuModuleLoadData(&module, source));
+  OK(cuModuleGetFunction(&kernel, module, "kernel"));
+  describe();
+  for (int at = 0; at < THREADS; at++) pthread_create(&threads[at], NULL, work, NULL);
+  for (int at = 0; at < THREADS; at++) pthread_join(threads[at], NULL);
+  OK(cuModuleUnload(module));
+  puts("done");
+  return 0;
+}

@@ -1,0 +1,222 @@
+"""Arrays and mipmapped arrays: what can be made, and what copies to and from them move."""
+
+from __future__ import annotations
+
+__all__ = ()
+
+START = """
+start()
+
+class Descriptor(Structure):
+    _fields_ = [("width", c_size_t), ("height", c_size_t), ("depth", c_size_t)]
+    _fields_ += [("format", c_int), ("channels", c_uint), ("flags", c_uint)]
+
+class Copy(Structure):
+    _fields_ = [(side + name, kind) for side in ("from_", "to_") for name, kind in (
+        ("x", c_size_t), ("y", c_size_t), ("z", c_size_t), ("level", c_size_t), ("type", c_uint), ("host", c_void_p),
+        ("device", c_uint64), ("array", c_void_p), ("other", c_void_p), ("pitch", c_size_t), ("rows", c_size_t))]
+    _fields_ += [("width", c_size_t), ("height", c_size_t), ("depth", c_size_t)]
+
+HOST, DEVICE, ARRAY = 1, 2, 3
+UINT8, UINT32, FLOAT, NV12, BC1 = 1, 3, 0x20, 0xb0, 0x91
+LAYERED, SURFACE, CUBEMAP, GATHER, SPARSE, DEFERRED = 1, 2, 4, 8, 0x40, 0x80
+
+def create(width, height=0, depth=0, format=FLOAT, channels=1, flags=0):
+    array = c_void_p()
+    descriptor = Descriptor(width, height, depth, format, channels, flags)
+    return cuda.cuArray3DCreate_v2(byref(array), byref(descriptor)), array
+
+def made(*arguments, **options):
+    code, array = create(*arguments, **options)
+    ok(code)
+    return array
+
+def refuses(*arguments, **options):
+    return create(*arguments, **options)[0] == 1
+
+def described(array):
+    found = Descriptor()
+    ok(cuda.cuArray3DGetDescriptor_v2(byref(found), array))
+    return (found.width, found.height, found.depth, found.format, found.channels, found.flags)
+"""
+
+
+def test_what_can_be_made(check) -> None:
+    """Every shape within the limits of the device; the descriptor is given back."""
+    check(
+        START
+        + """
+for arguments in ((7,), (7, 5), (7, 5, 3), (7, 0, 9, FLOAT, 1, LAYERED), (7, 5, 9, FLOAT, 2, LAYERED),
+                  (8, 8, 6, FLOAT, 4, CUBEMAP), (8, 8, 12, FLOAT, 4, CUBEMAP | LAYERED), (8, 8, 0, UINT8, 4, SURFACE),
+                  (16, 16, 0, BC1, 4, 0), (16, 16, 0, NV12, 3, 0), (64, 64, 0, UINT32, 2, GATHER)):
+    array = made(*arguments)
+    assert described(array) == (*arguments, *(0, 0, 0, FLOAT, 1, 0)[len(arguments):]), arguments
+    ok(cuda.cuArrayDestroy(array))
+    assert cuda.cuArrayDestroy(array) == 400
+class Flat(Structure):
+    _fields_ = [("width", c_size_t), ("height", c_size_t), ("format", c_int), ("channels", c_uint)]
+array, flat = c_void_p(), Flat(31, 17, UINT8, 4)
+ok(cuda.cuArrayCreate_v2(byref(array), byref(flat)))
+assert described(array) == (31, 17, 0, UINT8, 4, 0)
+ok(cuda.cuArrayGetDescriptor_v2(byref(flat), array))
+assert (flat.width, flat.height, flat.format, flat.channels) == (31, 17, UINT8, 4)
+for name in ("cuArrayCreate", "cuArray3DCreate", "cuArrayGetDescriptor", "cuArray3DGetDescriptor"):
+    assert getattr(cuda, name)(byref(array), byref(flat)) == 201  # of before CUDA 3.2
+"""
+    )
+
+
+def test_what_cannot_be_made(check) -> None:
+    """Unknown formats, channels and flags, extents out of range, and flags that do not fit the shape."""
+    check(
+        START
+        + """
+assert refuses(0) and refuses(0, 4) and refuses(4, 0, 4)
+assert refuses(4, format=0x77) and refuses(4, channels=3) and refuses(4, channels=0) and refuses(4, flags=1 << 12)
+assert refuses(131073) and refuses(131072, flags=SURFACE) and not create(131072)[0]
+assert refuses(8, 65537) and refuses(16385, 16385, 16385) and refuses(8, 8, 2049, flags=LAYERED)
+assert refuses(8, 4, 6, flags=CUBEMAP) and refuses(8, 8, 5, flags=CUBEMAP) and refuses(8, 8, 12, flags=CUBEMAP)
+assert refuses(8, 8, 7, flags=CUBEMAP | LAYERED)
+assert refuses(8, 8, 2, flags=GATHER) and refuses(8, flags=GATHER)
+assert refuses(16, 16, 0, BC1, 1) and refuses(16, 16, 0, BC1, 4, SURFACE) and refuses(16, 0, 0, NV12, 3)
+assert refuses(8, 8, flags=SPARSE | DEFERRED)
+assert cuda.cuArray3DCreate_v2(None, byref(Descriptor(4))) == 1
+assert cuda.cuArray3DCreate_v2(byref(c_void_p()), None) == 1
+found = Descriptor()
+assert cuda.cuArray3DGetDescriptor_v2(None, made(4)) == 1
+for wrong in (None, c_void_p(0x1234)):
+    assert cuda.cuArray3DGetDescriptor_v2(byref(found), wrong) == 400
+    assert cuda.cuArrayDestroy(wrong) == 400
+ok(cuda.cuCtxSetCurrent(None))
+assert create(4)[0] == 201
+"""
+    )
+
+
+def test_copies(check) -> None:
+    """Bytes go into boxes of arrays and come back; what lies outside of an array is refused."""
+    check(
+        START
+        + """
+array, other = made(8, 6, 4, UINT8), made(8, 6, 4, UINT8)
+data = bytes(range(192))
+source, back = char_buffer(data, 192), char_buffer(b"", 192)
+whole = Copy(from_type=HOST, from_host=addressof(source), from_pitch=8, from_rows=6, to_type=ARRAY,
+             to_array=array.value, width=8, height=6, depth=4)
+ok(cuda.cuMemcpy3D_v2(byref(whole)))
+ok(cuda.cuMemcpy3D_v2(byref(Copy(from_type=ARRAY, from_array=array.value, to_type=ARRAY, to_array=other.value, width=8,
+                                 height=6, depth=4))))
+box = Copy(from_type=ARRAY, from_array=other.value, from_x=2, from_y=1, from_z=3, to_type=HOST, to_host=addressof(back),
+           to_pitch=3, to_rows=2, width=3, height=2, depth=1)
+ok(cuda.cuMemcpy3D_v2(byref(box)))
+assert back.raw[:6] == bytes(3 * 48 + y * 8 + x for y in (1, 2) for x in (2, 3, 4))
+for name, value in (("from_x", 6), ("from_y", 5), ("from_z", 4), ("from_level", 1)):
+    wrong = Copy.from_buffer_copy(box)
+    setattr(wrong, name, value)
+    assert cuda.cuMemcpy3D_v2(byref(wrong)) == 1, name
+wrong = Copy.from_buffer_copy(box)
+wrong.from_array = 0x1234
+assert cuda.cuMemcpy3D_v2(byref(wrong)) == 400
+
+# the functions for one line
+line, device = made(64, format=UINT8), allocate(64)
+size = lambda number: c_size_t(number)
+ok(cuda.cuMemcpyHtoA_v2(line, size(4), source, size(60)))
+ok(cuda.cuMemcpyAtoD_v2(c_uint64(device), line, size(8), size(16)))
+ok(cuda.cuMemcpyDtoA_v2(line, size(0), c_uint64(device), size(16)))
+ok(cuda.cuMemcpyAtoA_v2(line, size(32), line, size(0), size(8)))
+ok(cuda.cuMemcpyAtoH_v2(back, line, size(0), size(64)))
+assert back.raw[:16] == data[4:20] and back.raw[32:40] == data[4:12] and back.raw[40:64] == data[36:60]
+ok(cuda.cuMemcpyHtoAAsync_v2(line, size(0), source, size(64), None))
+ok(cuda.cuMemcpyAtoHAsync_v2(back, line, size(0), size(64), None))
+assert back.raw[:64] == data[:64]
+assert cuda.cuMemcpyAtoH_v2(back, line, size(1), size(64)) == 1
+assert cuda.cuMemcpyAtoD_v2(c_uint64(device + 1), line, size(0), size(64)) == 1
+assert cuda.cuMemcpyHtoA_v2(None, size(0), source, size(4)) == 400
+assert cuda.cuMemcpyHtoAAsync_v2(line, size(0), source, size(4), c_void_p(0x1234)) == 400
+"""
+    )
+
+
+def test_mipmaps_and_planes(check) -> None:
+    """Levels halve; planes are smaller as the format says; neither outlives the whole or is destroyed alone."""
+    check(
+        START
+        + """
+mipmap, level = c_void_p(), c_void_p()
+ok(cuda.cuMipmappedArrayCreate(byref(mipmap), byref(Descriptor(16, 10, 0, FLOAT, 1, 0)), 99))
+sizes = []
+while not cuda.cuMipmappedArrayGetLevel(byref(level), mipmap, len(sizes)):
+    sizes.append(described(level)[:3])
+assert sizes == [(16, 10, 0), (8, 5, 0), (4, 2, 0), (2, 1, 0), (1, 1, 0)]
+assert cuda.cuMipmappedArrayGetLevel(byref(level), mipmap, 5) == 1
+ok(cuda.cuMipmappedArrayGetLevel(byref(level), mipmap, 1))
+assert cuda.cuArrayDestroy(level) == 400
+data, back = char_buffer(b"x" * 160, 160), char_buffer(b"", 160)
+ok(cuda.cuMemcpyHtoA_v2(level, c_size_t(0), data, c_size_t(160)))
+ok(cuda.cuMemcpyAtoH_v2(back, level, c_size_t(0), c_size_t(160)))
+assert back.raw == data.raw
+assert cuda.cuMemcpyHtoA_v2(level, c_size_t(0), data, c_size_t(161)) == 1
+ok(cuda.cuMipmappedArrayDestroy(mipmap))
+assert cuda.cuMipmappedArrayDestroy(mipmap) == 400
+assert cuda.cuMemcpyHtoA_v2(level, c_size_t(0), data, c_size_t(4)) == 400
+layers = c_void_p()
+ok(cuda.cuMipmappedArrayCreate(byref(layers), byref(Descriptor(8, 8, 5, FLOAT, 1, LAYERED)), 2))
+ok(cuda.cuMipmappedArrayGetLevel(byref(level), layers, 1))
+assert described(level)[:3] == (4, 4, 5)
+
+video, plane = made(16, 8, 0, NV12, 3), c_void_p()
+for number, expected in enumerate(((16, 8, 0, UINT8, 1), (8, 4, 0, UINT8, 2))):
+    ok(cuda.cuArrayGetPlane(byref(plane), video, number))
+    assert described(plane)[:5] == expected
+assert cuda.cuArrayGetPlane(byref(plane), video, 2) == 1
+assert cuda.cuArrayGetPlane(byref(plane), made(8, 8), 0) == 1
+assert cuda.cuMemcpyHtoA_v2(video, c_size_t(0), data, c_size_t(4)) == 1
+"""
+    )
+
+
+def test_sparse_and_deferred(check) -> None:
+    """Arrays without memory say what is to be bound to them; others answer 1."""
+    check(
+        START
+        + """
+properties, needs = (c_uint * 12)(), (c_size_t * 4)()
+sparse, plain, deferred = made(1024, 1024, flags=SPARSE), made(64, 64), made(64, 64, flags=DEFERRED)
+ok(cuda.cuArrayGetSparseProperties(properties, sparse))
+assert tuple(properties[:3]) == (128, 128, 1)
+assert cuda.cuArrayGetSparseProperties(properties, plain) == 1
+ok(cuda.cuArrayGetMemoryRequirements(needs, deferred, 0))
+assert (needs[0], needs[1]) == (65536, 65536)
+ok(cuda.cuArrayGetMemoryRequirements(needs, sparse, 0))
+assert needs[0] == 4 << 20
+assert cuda.cuArrayGetMemoryRequirements(needs, plain, 0) == 1
+assert cuda.cuArrayGetMemoryRequirements(needs, deferred, 7) == 101
+assert cuda.cuMemcpyAtoH_v2(char_buffer(), sparse, c_size_t(0), c_size_t(4)) == 1
+"""
+    )
+
+
+def test_they_die_with_their_context(check) -> None:
+    """The memory of arrays is given back by destroying them, or their context."""
+    check(
+        START
+        + """
+left, before, total, own = c_size_t(), c_size_t(), c_size_t(), c_void_p()
+ok(cuda.cuMemGetInfo_v2(byref(before), byref(total)))
+ok(cuda.cuCtxCreate_v2(byref(own), 0, 0))
+arrays = [made(1024, 1024), made(512, 512, 0, NV12, 3)]
+mipmap = c_void_p()
+ok(cuda.cuMipmappedArrayCreate(byref(mipmap), byref(Descriptor(256, 256, 0, FLOAT, 4, 0)), 9))
+ok(cuda.cuMemGetInfo_v2(byref(left), byref(total)))
+assert before.value - left.value >= 4 << 20
+ok(cuda.cuCtxDestroy_v2(own))
+ok(cuda.cuMemGetInfo_v2(byref(left), byref(total)))
+assert left.value == before.value
+assert cuda.cuArrayDestroy(arrays[0]) == 400
+for _ in range(3000):
+    ok(cuda.cuArrayDestroy(made(300, 300)))
+ok(cuda.cuMemGetInfo_v2(byref(left), byref(total)))
+assert left.value == before.value
+"""
+    )

@@ -1,0 +1,191 @@
+"""Green contexts, and the groups of multiprocessors that they are made from."""
+
+from __future__ import annotations
+
+import pytest
+
+__all__ = ()
+
+START = """
+primary = start()
+
+class Resource(Structure):
+    _fields_ = [("type", c_int), ("hidden", c_byte * 92), ("count", c_uint), ("least", c_uint), ("unit", c_uint)]
+    _fields_ += [("flags", c_uint), ("rest", c_byte * 32)]
+
+assert sizeof(Resource) == 144
+
+def of_device(device=0, kind=1):
+    found = Resource()
+    return cuda.cuDeviceGetDevResource(device, byref(found), kind), found
+
+def split(least, wanted=None, flags=0, source=None):
+    groups, rest = c_uint(wanted or 0), Resource()
+    result = (Resource * wanted)() if wanted else None
+    source = source or of_device()[1]
+    code = cuda.cuDevSmResourceSplitByCount(result, byref(groups), byref(source), byref(rest), flags, least)
+    return code, groups.value, result, rest
+
+def described(*resources):
+    description, count = c_void_p(), len(resources)
+    return cuda.cuDevResourceGenerateDesc(byref(description), (Resource * count)(*resources), count), description
+
+def green(*resources, device=0):
+    made = c_void_p()
+    code, description = described(*resources)
+    ok(code)
+    return cuda.cuGreenCtxCreate(byref(made), description, device, 1), made
+"""
+
+
+@pytest.mark.parametrize(
+    ("arch", "all_of", "least", "unit", "groups"),
+    [("sm_75", 40, 2, 2, 4), ("sm_80", 108, 4, 2, 10), ("sm_90", 132, 8, 8, 8)],
+)
+def test_splitting_by_count(check, arch: str, all_of: int, least: int, unit: int, groups: int) -> None:
+    """Groups have at least what was asked for, rounded up to the unit of the architecture; the rest is left."""
+    check(
+        START
+        + f"""
+code, whole = of_device()
+ok(code)
+assert (whole.type, whole.count, whole.least, whole.unit) == (1, {all_of}, {least}, {unit})
+code, count, _, rest = split(10)
+ok(code)
+size = -(-10 // {unit}) * {unit}
+assert (count, rest.count) == ({all_of} // size, {all_of} % size), (count, rest.count)
+assert count == {groups}
+code, count, result, rest = split(1, 2)
+assert (count, result[0].count, result[1].count, rest.count) == (2, {least}, {least}, {all_of - 2 * least})
+code, count, result, rest = split(1, 100, 1)  # coscheduling ignored
+assert (count, result[0].count) == ({all_of} // 2, 2) and not rest.count and not rest.type
+assert split({all_of} + 1)[0] == split(1, flags=4)[0] == 1
+assert split({all_of})[0] == ({0 if all_of % unit == 0 else 915})
+""",
+        arch=arch,
+    )
+
+
+def test_resources_that_are_refused(check) -> None:
+    """Other types are 914, a group that is split again 915; unknown devices and no resource at all are named first."""
+    check(
+        START
+        + """
+assert of_device(9)[0] == 101 and of_device(0, 2)[0] == 914 and of_device(0, 1000)[0] == 914
+assert cuda.cuDeviceGetDevResource(0, None, 1) == 1
+_, _, result, rest = split(8, 2)
+assert split(8, source=result[0])[0] == 915
+assert split(8, source=Resource())[0] == 914
+assert cuda.cuDevSmResourceSplitByCount(None, None, byref(of_device()[1]), None, 0, 8) == 1
+assert described(Resource())[0] == 914
+ok(described(result[0], result[1], rest)[0])
+_, _, other, _ = split(8, 2)
+assert described(result[0], other[0])[0] == 915
+assert cuda.cuDevResourceGenerateDesc(byref(c_void_p()), None, 0) == 1
+""",
+    )
+
+
+def test_green_contexts(check) -> None:
+    """A green context has a context, a number and streams; destroying it ends them, and lets the primary one go."""
+    check(
+        START
+        + """
+_, _, result, rest = split(16, 2)
+code, one = green(result[0], result[1])
+ok(code)
+context, found, number, stream, event = c_void_p(), Resource(), c_uint64(), c_void_p(), c_void_p()
+ok(cuda.cuCtxFromGreenCtx(byref(context), one))
+assert context.value not in (None, primary.value)
+for call in (lambda: cuda.cuGreenCtxGetDevResource(one, byref(found), 1),
+             lambda: cuda.cuCtxGetDevResource(context, byref(found), 1)):
+    found.count = 0
+    ok(call())
+    assert (found.type, found.count) == (1, 32)
+ok(cuda.cuCtxGetDevResource(primary, byref(found), 1))
+assert found.count == 132
+ok(cuda.cuGreenCtxGetId(one, byref(number)))
+assert cuda.cuGreenCtxGetId(None, byref(number)) == 201  # the current one is not green
+ok(cuda.cuGreenCtxStreamCreate(byref(stream), one, 1, 0))
+assert cuda.cuGreenCtxStreamCreate(byref(stream), one, 0, 0) == 1
+of_stream = c_void_p()
+ok(cuda.cuStreamGetGreenCtx(stream, byref(of_stream)))
+assert of_stream.value == one.value
+ok(cuda.cuStreamGetCtx(stream, byref(of_stream)))
+assert of_stream.value == context.value
+ok(cuda.cuStreamGetGreenCtx(None, byref(of_stream)))
+assert not of_stream.value
+ok(cuda.cuEventCreate(byref(event), 0))
+ok(cuda.cuGreenCtxRecordEvent(one, event))
+ok(cuda.cuGreenCtxWaitEvent(one, event))
+ok(cuda.cuCtxSetCurrent(context))
+assert allocate(64)
+assert cuda.cuCtxDestroy_v2(context) == 201
+ok(cuda.cuStreamDestroy_v2(stream))
+ok(cuda.cuDevicePrimaryCtxRelease_v2(0))
+active, flags = c_int(), c_uint()
+ok(cuda.cuDevicePrimaryCtxGetState(0, byref(flags), byref(active)))
+assert active.value
+ok(cuda.cuGreenCtxDestroy(one))
+ok(cuda.cuDevicePrimaryCtxGetState(0, byref(flags), byref(active)))
+assert not active.value
+assert cuda.cuCtxSynchronize() == 709
+for call in (cuda.cuGreenCtxDestroy, lambda one: cuda.cuCtxFromGreenCtx(byref(context), one),
+             lambda one: cuda.cuGreenCtxGetDevResource(one, byref(found), 1),
+             lambda one: cuda.cuGreenCtxRecordEvent(one, event)):
+    assert call(one) == call(c_void_p(0x1234)) == 201
+    assert call(None) == 1
+"""
+    )
+
+
+def test_creations_that_are_refused(check) -> None:
+    """Another device's resources, no default stream, what is not a description."""
+    check(
+        START
+        + """
+_, _, result, _ = split(8, 1)
+code, description = described(result[0])
+made = c_void_p()
+assert cuda.cuGreenCtxCreate(byref(made), description, 0, 0) == 1
+assert cuda.cuGreenCtxCreate(None, description, 0, 1) == 1
+assert cuda.cuGreenCtxCreate(byref(made), None, 0, 1) == 1
+assert cuda.cuGreenCtxCreate(byref(made), c_void_p(0x1234), 0, 1) == 1
+assert cuda.cuGreenCtxCreate(byref(made), description, 2, 1) == 101
+assert cuda.cuGreenCtxCreate(byref(made), description, 1, 1) == 915
+""",
+        devices=2,
+    )
+
+
+def test_structured_splits(check) -> None:
+    """From 13.1 on groups can differ in size, and work queues are a resource."""
+    check(
+        START
+        + """
+def structured(*wanted, results=True):
+    groups = (c_uint * (16 * len(wanted)))(*[number for one in wanted for number in (*one, *[0] * (16 - len(one)))])
+    result, rest, whole = (Resource * len(wanted))(), Resource(), of_device()[1]
+    out = result if results else None
+    code = cuda.cuDevSmResourceSplit(out, len(wanted), byref(whole), byref(rest), 0, groups)
+    return code, [one.count for one in result], rest.count, groups[0]
+
+assert structured((10, 2), (0, 8)) == (0, [10, 120], 2, 10)
+assert structured((0,)) == (0, [128], 4, 128)
+assert structured((131, 0, 0, 1))[0] == 1 and structured((12,))[0] == 1
+assert structured((132, 4), (8, 8))[0] == 915
+assert structured((132, 4), (0, 8))[0] == 915
+assert structured((132, 4), (0, 8), results=False)[0] == 0
+code, queues = of_device(0, 1000)
+ok(code)
+assert queues.type == 1000 and queues.least == 8
+_, _, result, _ = split(8, 1)
+code, one = green(result[0], queues)
+ok(code)
+found = Resource()
+ok(cuda.cuGreenCtxGetDevResource(one, byref(found), 1000))
+ok(cuda.cuStreamGetDevResource(None, byref(found), 1))
+assert found.count == 132
+""",
+        version="13.2",
+    )
