@@ -37,6 +37,14 @@ FLOORS = (
     ("exports", "procaddr"),
 )
 
+#: The files of libnvidia-ml.so.1, likewise. It shares no file with the driver, which it asks through dlsym.
+NVML_FLOORS = (
+    ("nvml", "hidden_names"),
+    ("nvml_identity", "nvml_clocks", "nvml_memory", "nvml_links", "nvml_events"),
+    ("nvml_system", "nvml_fields"),
+    ("nvml_answers",),
+)
+
 
 def _read(name: str, folder: Path = _DATA) -> dict[str, Any]:
     return tomllib.loads((folder / name).read_text(encoding="utf-8"))
@@ -182,6 +190,81 @@ def _devices() -> str:
     return "\n".join([*lines, *profiles, "};", ""])
 
 
+def _nvml_names() -> dict[str, tuple[int, int, bool]]:
+    """Return the functions of NVML: the version that introduced each, the one that dropped it or 0, and if it asks a device."""
+    table = _read("nvml_names.toml")
+    gone = {name: _number(release) for release, names in table["gone"].items() for name in names}
+    return {
+        name: (_number(release), gone.get(name, 0), kind == "device")
+        for kind in ("device", "other")
+        for release, names in table[kind].items()
+        for name in names
+    }
+
+
+def _nvml_function(name: str, of_device: bool, outs: list[str], body: list[str]) -> list[str]:
+    """Return a function of NVML that checks its arguments, which are a device or not and pointers to words."""
+    parameters = ", ".join(["Device device"] * of_device + [f"uint32_t *{out}" for out in outs])
+    present = " && ".join(outs)
+    check = f"CHECK(device, {present});" if of_device else f"READY({present});"
+    return [f"EXPORT Result {name}({parameters}) {{", f"  {check}", *(f"  {line}" for line in body), "}"]
+
+
+def _nvml_answers() -> str:
+    """nvml_answers.inc: the functions that the data answer, weak forms of all others, and the names that versions lack."""
+    table = _read("nvml.toml")
+    known = _nvml_names()
+    lines = ["/* Made by build.py from data/nvml.toml and data/nvml_names.toml. */", "#ifdef VALUES"]
+    for name, values in table["values"].items():
+        outs = [f"out_{at}" for at in range(len(values))]
+        body = [
+            f"memcpy({out}, (const uint32_t[]){{{', '.join(map(str, words))}}}, {4 * len(words)});"
+            for out, words in zip(outs, values, strict=True)
+        ]
+        lines += _nvml_function(name, known[name][2], outs, [*body, "return SUCCESS;"])
+    lines += ["#endif", "#ifdef STRUCTURES"]
+    for name, structure in table["structures"].items():
+        body = []
+        for size, number in structure["versions"]:
+            words = ", ".join(map(str, structure.get("words", ())))
+            write = f"memcpy(out + 1, (const uint32_t[{size // 4 - 1}]){{{words}}}, {size - 4}); " if words else ""
+            result = structure.get("result", 0)
+            body.append(f"if (cl_nvml_is_version(out, {size}, {number})) {{ {write}return {result}; }}")
+        lines += _nvml_function(name, known[name][2], ["out"], [*body, "return ARGUMENT_VERSION_MISMATCH;"])
+    lines += ["#endif", "#ifdef WEAK_NAMES"]
+    results = {name: int(result) for result, names in table["results"].items() for name in names}
+    answered = {*table["values"], *table["structures"]}
+    for name, (_, _, of_device) in known.items():
+        if name in answered:
+            continue
+        parameters, call = ("Device device", "_of_device(device, ") if of_device else ("void", "(")
+        refusal = f"return cl_nvml_refuse{call}{results.get(name, 3)});"
+        lines.append(f"EXPORT __attribute__((weak)) Result {name}({parameters}) {{ {refusal} }}")
+    lines += ["#endif", "#ifdef HIDDEN_NAMES"]
+    oldest = min(since for since, _, _ in known.values())
+    lines += [f'{{"{name}", {since}, {until}}},' for name, (since, until, _) in known.items() if since > oldest or until]
+    return "\n".join([*lines, "#endif", ""])
+
+
+def _nvml_fields() -> str:
+    """nvml_fields.inc: the values that NVML answers by number."""
+    table = _read("nvml.toml")["fields"]
+    lines = ["/* Made by build.py from data/nvml.toml. */", f"enum {{ LAST_FIELD = {table['last']} }};"]
+    lines += ["static const struct { uint32_t field, type; int32_t value; } fields[] = {"]
+    lines += [f"  {{{number}, {kind}, {value}}}," for number, kind, value in table["values"]]
+    return "\n".join([*lines, "};", ""])
+
+
+def _nvml_cards() -> str:
+    """nvml_cards.inc: what only NVML shows of a card."""
+    lines = ["/* Made by build.py from data/nvml.toml. */", "static const Card cards[] = {"]
+    for card in _read("nvml.toml")["cards"]:
+        powers = f"{card['power'] * 1000}, {card['least_power'] * 1000}"
+        mig = "true" if card.get("mig") else "false"
+        lines.append(f'  {{"{card["name"]}", {powers}, {card.get("brand", 14)}, {card.get("fans", 0)}, {mig}}},')
+    return "\n".join([*lines, "};", ""])
+
+
 def generate(folder: Path) -> None:
     """Write the generated sources into a folder; a file that would not change is left alone."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -192,6 +275,9 @@ def generate(folder: Path) -> None:
         "limits": _limits,
         "releases": _releases,
         "architectures": _architectures,
+        "nvml_answers": _nvml_answers,
+        "nvml_fields": _nvml_fields,
+        "nvml_cards": _nvml_cards,
     }
     for name, make in parts.items():
         file, text = folder / f"{name}.inc", make()
@@ -205,9 +291,10 @@ def libraries(cc: Any) -> list[Any]:
     include = (_NATIVE, _GENERATED, _READER["NATIVE"])
     threads = ("-pthread", "-ldl")
     driver = (*_READER["sources"](), *(_NATIVE / f"{name}.c" for floor in FLOORS for name in floor))
+    management = tuple(_NATIVE / f"{name}.c" for floor in NVML_FLOORS for name in floor)
     return [
         cc.SharedLibrary("libcuda.so.1", (*driver, *_CLIENT), "libcuda.so.1", include, threads),
-        cc.SharedLibrary("libnvidia-ml.so.1", (_NATIVE / "nvml.c",), "libnvidia-ml.so.1", include, threads),
+        cc.SharedLibrary("libnvidia-ml.so.1", management, "libnvidia-ml.so.1", include, threads),
         cc.SharedLibrary(
             "libcuda.so",
             (_NATIVE / "alias.c",),
