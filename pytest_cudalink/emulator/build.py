@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import runpy
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["FLOORS", "generate", "libraries"]
 
@@ -190,59 +191,65 @@ def _devices() -> str:
     return "\n".join([*lines, *profiles, "};", ""])
 
 
-def _nvml_names() -> dict[str, tuple[int, int, bool]]:
-    """Return the functions of NVML: the version that introduced each, the one that dropped it or 0, and if it asks a device."""
-    table = _read("nvml_names.toml")
-    gone = {name: _number(release) for release, names in table["gone"].items() for name in names}
+class _NvmlFunction(NamedTuple):
+    """A function of NVML: the versions that introduced and that dropped it (0: none did), and its parameters."""
+
+    since: int
+    until: int
+    parameters: str
+
+    def define(self, name: str, body: Iterable[str], *, weak: bool = False) -> list[str]:
+        """Return the definition, which checks the device and that every pointer is there."""
+        types = {"d": "Device device", "p": "uint32_t *out_{}", "i": "uint64_t in_{}"}
+        parameters = [types[kind].format(at) for at, kind in enumerate(self.parameters)]
+        present = " && ".join(f"out_{at}" for at, kind in enumerate(self.parameters) if kind == "p") or "true"
+        check = f"CHECK(device, {present});" if self.parameters.startswith("d") else f"READY({present});"
+        unused = [f"(void)in_{at};" for at, kind in enumerate(self.parameters) if kind == "i"]
+        mark = "__attribute__((weak)) " if weak else ""
+        head = f"EXPORT {mark}Result {name}({', '.join(parameters) or 'void'}) {{"
+        return [head, *(f"  {line}" for line in (check, *unused, *body)), "}"]
+
+
+def _nvml_functions() -> dict[str, _NvmlFunction]:
+    functions: dict[str, list[str]] = _read("nvml_names.toml")["functions"]
     return {
-        name: (_number(release), gone.get(name, 0), kind == "device")
-        for kind in ("device", "other")
-        for release, names in table[kind].items()
-        for name in names
+        name: _NvmlFunction(_number(since), _number(until[0]) if until else 0, parameters)
+        for name, (since, parameters, *until) in functions.items()
     }
-
-
-def _nvml_function(name: str, of_device: bool, outs: list[str], body: list[str]) -> list[str]:
-    """Return a function of NVML that checks its arguments, which are a device or not and pointers to words."""
-    parameters = ", ".join(["Device device"] * of_device + [f"uint32_t *{out}" for out in outs])
-    present = " && ".join(outs)
-    check = f"CHECK(device, {present});" if of_device else f"READY({present});"
-    return [f"EXPORT Result {name}({parameters}) {{", f"  {check}", *(f"  {line}" for line in body), "}"]
 
 
 def _nvml_answers() -> str:
     """nvml_answers.inc: the functions that the data answer, weak forms of all others, and the names that versions lack."""
     table = _read("nvml.toml")
-    known = _nvml_names()
+    functions = _nvml_functions()
     lines = ["/* Made by build.py from data/nvml.toml and data/nvml_names.toml. */", "#ifdef VALUES"]
     for name, values in table["values"].items():
-        outs = [f"out_{at}" for at in range(len(values))]
+        outs = [f"out_{at}" for at, kind in enumerate(functions[name].parameters) if kind == "p"]
         body = [
             f"memcpy({out}, (const uint32_t[]){{{', '.join(map(str, words))}}}, {4 * len(words)});"
-            for out, words in zip(outs, values, strict=True)
+            for out, words in zip(outs, values, strict=False)
         ]
-        lines += _nvml_function(name, known[name][2], outs, [*body, "return SUCCESS;"])
+        lines += functions[name].define(name, [*body, "return SUCCESS;"])
     lines += ["#endif", "#ifdef STRUCTURES"]
     for name, structure in table["structures"].items():
+        out = f"out_{functions[name].parameters.index('p')}"
         body = []
         for size, number in structure["versions"]:
             words = ", ".join(map(str, structure.get("words", ())))
-            write = f"memcpy(out + 1, (const uint32_t[{size // 4 - 1}]){{{words}}}, {size - 4}); " if words else ""
-            result = structure.get("result", 0)
-            body.append(f"if (cl_nvml_is_version(out, {size}, {number})) {{ {write}return {result}; }}")
-        lines += _nvml_function(name, known[name][2], ["out"], [*body, "return ARGUMENT_VERSION_MISMATCH;"])
+            write = f"memcpy({out} + 1, (const uint32_t[{size // 4 - 1}]){{{words}}}, {size - 4}); " if words else ""
+            body.append(f"if (cl_nvml_is_version({out}, {size}, {number})) {{")
+            body.append(f"  {write}return {structure.get('result', 0)};")
+            body.append("}")
+        lines += functions[name].define(name, [*body, "return ARGUMENT_VERSION_MISMATCH;"])
     lines += ["#endif", "#ifdef WEAK_NAMES"]
-    results = {name: int(result) for result, names in table["results"].items() for name in names}
-    answered = {*table["values"], *table["structures"]}
-    for name, (_, _, of_device) in known.items():
-        if name in answered:
-            continue
-        parameters, call = ("Device device", "_of_device(device, ") if of_device else ("void", "(")
-        refusal = f"return cl_nvml_refuse{call}{results.get(name, 3)});"
-        lines.append(f"EXPORT __attribute__((weak)) Result {name}({parameters}) {{ {refusal} }}")
+    results = {name: result for result, names in table["results"].items() for name in names}
+    for name in sorted(functions.keys() - table["values"].keys() - table["structures"].keys()):
+        lines += functions[name].define(name, [f"return {results.get(name, 3)};"], weak=True)
     lines += ["#endif", "#ifdef HIDDEN_NAMES"]
-    oldest = min(since for since, _, _ in known.values())
-    lines += [f'{{"{name}", {since}, {until}}},' for name, (since, until, _) in known.items() if since > oldest or until]
+    oldest = min(one.since for one in functions.values())
+    lines += [
+        f'{{"{name}", {one.since}, {one.until}}},' for name, one in functions.items() if one.since > oldest or one.until
+    ]
     return "\n".join([*lines, "#endif", ""])
 
 

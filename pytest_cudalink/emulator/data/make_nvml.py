@@ -1,9 +1,10 @@
-"""Write ``nvml_names.toml`` from the nvml.h of each CUDA minor and the names that a real libnvidia-ml exports.
+"""Make `nvml_names.toml` from the headers of NVML and the names that a real library exports.
 
-    python make_nvml.py HEADERS EXPORTS > nvml_names.toml
+    python pytest_cudalink/emulator/data/make_nvml.py HEADERS EXPORTS
 
-HEADERS is a folder of ``nvml-MAJOR.MINOR.h`` (the wheels nvidia-nvml-dev and nvidia-nvml-dev-cu12 have them), EXPORTS a
-file with the names of the libnvidia-ml.so.1 of driver 580.159.04, one a line. Run by hand when a CUDA minor comes out.
+HEADERS is a folder of files named ``nvml-MAJOR.MINOR.h``, one for each minor of CUDA (the wheels nvidia-nvml-dev-cu12
+and nvidia-nvml-dev have them); EXPORTS a file with the names that the libnvidia-ml.so.1 of driver 580.159.04 exports,
+one a line.
 """
 
 from __future__ import annotations
@@ -14,61 +15,62 @@ from pathlib import Path
 
 __all__ = ["main"]
 
-#: The CUDA minor of the real library.
+OUT = Path(__file__).parent / "nvml_names.toml"
+
+#: The CUDA minor of the library whose exports were recorded.
 RECORDED = (13, 0)
+#: Parameters of functions that the library exports and no header declares.
+UNDECLARED = {
+    "nvmlGetBlacklistDeviceCount": "p",
+    "nvmlGetBlacklistDeviceInfoByIndex": "ip",
+    "nvmlInternalGetExportTable": "pp",
+}
 ABOUT = """\
-# Every function of libnvidia-ml.so.1, by the CUDA minor whose driver is the first that exports it. Written by make_nvml.py.
-# 13.0 is what the libnvidia-ml.so.1 of driver 580.159.04 exports. The other minors are those of nvml.h, which has no
-# 12.7: a name belongs to the first one that declares it, and one that only the real library has to all of them.
+# Every function of libnvidia-ml.so.1: the CUDA minor whose driver is the first that exports it, its parameters (d: the
+# device, p: a pointer, i: a number), and the first minor without it if there is one. Written by make_nvml.py.
+# 13.0 has the names that the libnvidia-ml.so.1 of driver 580.159.04 exports. The other minors are those of nvml.h (there
+# is none of 12.7): a name belongs to the first one that declares it, a name without a declaration to all of them.
 """
 
 Minor = tuple[int, int]
 
 
-def declared(header: Path) -> dict[str, bool]:
-    """Return the functions that a header declares, and whether the first parameter of each is a device."""
+def kind(parameter: str) -> str:
+    """Return the letter of a parameter."""
+    return "p" if "*" in parameter else "d" if parameter.startswith("nvmlDevice_t") else "i"
+
+
+def declared(header: Path) -> dict[str, str]:
+    """Return the functions that a header declares, with their parameters."""
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", header.read_text(encoding="utf-8", errors="replace"), flags=re.DOTALL)
-    found = re.findall(r"\bDECLDIR\s+(nvml\w+)\s*\(\s*([\w ]*)", text)
-    return {name: first.startswith("nvmlDevice_t") for name, first in found}
-
-
-def table(title: str, groups: dict[Minor, list[str]]) -> list[str]:
-    """Return a table of names by minor, in lines of at most 120 characters."""
-    lines = ["", f"[{title}]"]
-    for minor, names in sorted(groups.items()):
-        row, rows = " ", []
-        for name in sorted(names):
-            if len(row) + len(name) + 4 > 120:
-                rows.append(row)
-                row = " "
-            row += f' "{name}",'
-        lines += [f'"{minor[0]}.{minor[1]}" = [', *rows, row, "]"]
-    return lines
+    functions = {}
+    for name, parameters in re.findall(r"nvmlReturn_t\s+DECLDIR\s+(nvml\w+)\s*\(([^)]*)\)", text):
+        given = [one.strip() for one in parameters.split(",") if one.strip() not in ("", "void")]
+        letters = "".join(map(kind, given))
+        functions[name] = letters[:1] + letters[1:].replace("d", "p")  # a second device is only looked at for NULL
+    return functions
 
 
 def main() -> int:
-    """Print the tables."""
+    """Write the table."""
     folder, exports = map(Path, sys.argv[1:])
-    headers: dict[Minor, dict[str, bool]] = {}
+    headers: dict[Minor, dict[str, str]] = {}
     for file in folder.glob("nvml-*.h"):
         major, minor = map(int, file.stem.removeprefix("nvml-").split("."))
         headers[major, minor] = declared(file)
-    exported = exports.read_text(encoding="utf-8").split()
+    exported = set(exports.read_text(encoding="utf-8").split())
     minors = sorted(headers)
-    of_a_device = {name: device for minor in minors for name, device in headers[minor].items()}
-    device: dict[Minor, list[str]] = {}
-    other: dict[Minor, list[str]] = {}
-    gone: dict[Minor, list[str]] = {}
-    for name in sorted({*of_a_device, *exported} - {"nvmlErrorString"}):
-        having = [minor for minor in minors if name in headers[minor]]
-        since = having[0] if having else minors[0]
-        if name in exported:
-            since = min(since, RECORDED)
-        elif since <= RECORDED:
-            gone.setdefault(next(minor for minor in minors if minor > having[-1]), []).append(name)
-        (device if of_a_device.get(name) else other).setdefault(since, []).append(name)
-    lines = [*table("device", device), *table("other", other), *table("gone", gone)]
-    print(ABOUT + "\n".join(lines))
+    parameters = UNDECLARED | {name: given for minor in minors for name, given in headers[minor].items()}
+    lines = []
+    for name in sorted((exported | parameters.keys()) - {"nvmlErrorString"}):
+        having = [minor for minor in minors if name in headers[minor]] or minors
+        since = min(having[0], RECORDED) if name in exported else having[0]
+        row = [f"{since[0]}.{since[1]}", parameters[name]]
+        if name not in exported and since <= RECORDED:
+            gone = minors[minors.index(having[-1]) + 1]
+            row.append(f"{gone[0]}.{gone[1]}")
+        lines.append(f"{name} = {row}".replace("'", '"'))
+    OUT.write_text("\n".join([ABOUT, "[functions]", *lines, ""]), encoding="utf-8")
     return 0
 
 

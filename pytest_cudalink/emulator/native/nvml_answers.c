@@ -1,10 +1,9 @@
 /* The functions that data/nvml.toml answers, and every other name of the library: weak forms that refuse, overridden by
    the files that implement the function. */
-#include "nvml_answers.h"
-
 #include <string.h>
 
 #include "hidden_names.h"
+#include "nvml.h"
 
 /* -- functions that write fixed numbers -- */
 
@@ -20,17 +19,6 @@
 
 /* -- functions that refuse -- */
 
-Result cl_nvml_refuse(Result result) {
-  READY(true);
-  return result;
-}
-
-Result cl_nvml_refuse_of_device(Device device, Result result) {
-  CHECK(device, true);
-  return result;
-}
-
-/* Each is called with more arguments than it looks at, which the ABI allows. */
 #define WEAK_NAMES
 #include "nvml_answers.inc"
 #undef WEAK_NAMES
