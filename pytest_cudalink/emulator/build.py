@@ -198,13 +198,16 @@ class _NvmlFunction(NamedTuple):
     until: int
     parameters: str
 
-    def define(self, name: str, body: Iterable[str], *, weak: bool = False) -> list[str]:
-        """Return the definition, which checks the device and that every pointer is there."""
+    def define(self, name: str, body: Iterable[str], *, optional: int = 0, weak: bool = False) -> list[str]:
+        """Return the definition, which checks the device and the pointers, except for the last optional ones."""
         types = {"d": "Device device", "p": "uint32_t *out_{}", "i": "uint64_t in_{}"}
         parameters = [types[kind].format(at) for at, kind in enumerate(self.parameters)]
-        present = " && ".join(f"out_{at}" for at, kind in enumerate(self.parameters) if kind == "p") or "true"
+        outs = [f"out_{at}" for at, kind in enumerate(self.parameters) if kind == "p"]
+        needed = outs[: len(outs) - optional]
+        present = " && ".join(needed) or "true"
         check = f"CHECK(device, {present});" if self.parameters.startswith("d") else f"READY({present});"
         unused = [f"(void)in_{at};" for at, kind in enumerate(self.parameters) if kind == "i"]
+        unused += [f"(void){out};" for out in outs[len(needed) :]]
         mark = "__attribute__((weak)) " if weak else ""
         head = f"EXPORT {mark}Result {name}({', '.join(parameters) or 'void'}) {{"
         return [head, *(f"  {line}" for line in (check, *unused, *body)), "}"]
@@ -229,7 +232,7 @@ def _nvml_answers() -> str:
             f"memcpy({out}, (const uint32_t[]){{{', '.join(map(str, words))}}}, {4 * len(words)});"
             for out, words in zip(outs, values, strict=False)
         ]
-        lines += functions[name].define(name, [*body, "return SUCCESS;"])
+        lines += functions[name].define(name, [*body, "return SUCCESS;"], optional=len(outs) - len(values))
     lines += ["#endif", "#ifdef STRUCTURES"]
     for name, structure in table["structures"].items():
         out = f"out_{functions[name].parameters.index('p')}"
@@ -244,7 +247,10 @@ def _nvml_answers() -> str:
     lines += ["#endif", "#ifdef WEAK_NAMES"]
     results = {name: result for result, names in table["results"].items() for name in names}
     for name in sorted(functions.keys() - table["values"].keys() - table["structures"].keys()):
-        lines += functions[name].define(name, [f"return {results.get(name, 3)};"], weak=True)
+        outs = functions[name].parameters.count("p")
+        # of several pointers one is mostly an array that may be NULL, and 580.159.04 refuses before it looks at them
+        optional = outs if outs > 1 else 0
+        lines += functions[name].define(name, [f"return {results.get(name, 3)};"], optional=optional, weak=True)
     lines += ["#endif", "#ifdef HIDDEN_NAMES"]
     oldest = min(one.since for one in functions.values())
     lines += [
