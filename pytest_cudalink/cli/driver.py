@@ -20,10 +20,12 @@ DESCRIPTION: Final = (
     "links for real and needs no GPU; kernels are not executed. `info` shows the driver of this machine."
 )
 
+_GIVEN: Final = ("ARCH", "DEVICE", "DEVICES", "DEVICE_MEMORY", "EVENTS", "FAULTS")
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verbs; variables of an emulated driver in the environment are the defaults."""
-    given = {name: os.environ.get(f"CUDALINK_EMULATOR_{name}", "") for name in ("ARCH", "DEVICES", "EVENTS", "FAULTS")}
+    given = {name: os.environ.get(f"CUDALINK_EMULATOR_{name}", "") for name in _GIVEN}
     verbs = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
     start = verbs.add_parser("run", help="run a program on an emulated driver")
     start.add_argument("--version", required=True, metavar="VERSION", help="CUDA version of the driver, such as 13.0")
@@ -32,6 +34,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--arch",
         default=given["ARCH"] or names.DEFAULT_ARCHITECTURE,
         help="architecture of the devices (default: %(default)s)",
+    )
+    start.add_argument(
+        "--device",
+        default=given["DEVICE"],
+        metavar="NAME",
+        help=f"the devices: {', '.join(names.EMULATED_DEVICES)} (default: the first one of the architecture)",
+    )
+    start.add_argument(
+        "--device-memory",
+        default=given["DEVICE_MEMORY"],
+        metavar="SIZE",
+        help="memory of each device, such as 8GiB (default: what it has, at most half of what the machine has)",
     )
     start.add_argument("--devices", default=given["DEVICES"] or "1", help="number of devices (default: %(default)s)")
     start.add_argument(
@@ -79,6 +93,8 @@ def _run(options: argparse.Namespace) -> int:
         options.version,
         release=options.release,
         arch=options.arch,
+        device=options.device,
+        device_memory=options.device_memory,
         devices=emulator.number_of_devices(options.devices),
         lifetime=options.lifetime,
         events=options.events.absolute() if options.events else None,

@@ -87,8 +87,10 @@ def _constants() -> Iterator[tuple[str, str, object]]:
     yield "Tables of matrices/dispatch.toml.", "policies", tuple(_read(_PACKAGE.parent / "matrices" / "dispatch.toml"))
     yield "", "default-policy", words["default-policy"]
     yield "Environment variable of each setting that a cell sets.", "variables", words["variables"]
-    yield "Devices that an emulated driver can have.", "emulated-architectures", tuple(devices["devices"])
-    yield "", "default-architecture", devices["default"]
+    emulated = {name: f"sm_{device['arch']}" for name, device in devices["devices"].items()}
+    yield "Devices that an emulated driver can have, and the architecture of each.", "emulated-devices", emulated
+    yield "", "emulated-architectures", tuple(dict.fromkeys(emulated.values()))
+    yield "", "default-architecture", emulated[devices["default"]]
     for name, value in limits.items():
         yield "", f"limit-{name}", value
     rows = [

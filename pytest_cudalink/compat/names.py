@@ -14,6 +14,7 @@ __all__ = [
     "DRIVER_BRANCH_FLOOR",
     "DRIVER_WORDS",
     "EMULATED_ARCHITECTURES",
+    "EMULATED_DEVICES",
     "FAMILY_SUFFIX_SINCE",
     "GUARD_RAIL_MODES",
     "LIFETIME_MODES",
@@ -22,6 +23,7 @@ __all__ = [
     "LIMIT_EVENTS_KEPT",
     "LIMIT_EVENT_SIZE",
     "LIMIT_FAULTS",
+    "LIMIT_LEAST_DEVICE_MEMORY",
     "LIMIT_LINK_SECONDS",
     "LIMIT_LINK_TIMEOUT",
     "MARKER_BACKENDS",
@@ -51,10 +53,25 @@ VARIABLES = {
     "policy": "CUDALINK_POLICY",
     "arch": "CUDALINK_ARCH",
 }
-#: Devices that an emulated driver can have.
+#: Devices that an emulated driver can have, and the architecture of each.
+EMULATED_DEVICES = {
+    "v100": "sm_70",
+    "t4": "sm_75",
+    "rtx-2080-ti": "sm_75",
+    "a100": "sm_80",
+    "a10": "sm_86",
+    "rtx-3090": "sm_86",
+    "l4": "sm_89",
+    "rtx-4090": "sm_89",
+    "h200": "sm_90",
+    "h100": "sm_90",
+    "b200": "sm_100",
+    "rtx-5090": "sm_120",
+}
 EMULATED_ARCHITECTURES: tuple[str, ...] = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 DEFAULT_ARCHITECTURE = "sm_90"
 LIMIT_DEVICES = 64
+LIMIT_LEAST_DEVICE_MEMORY = 16_777_216
 LIMIT_FAULTS = 64
 LIMIT_DELAY = 86_400_000
 LIMIT_EVENT_SIZE = 1024

@@ -29,6 +29,7 @@ __all__ = [
     "emulation_for",
     "from_environment",
     "library_folder",
+    "memory_size",
     "number_of_devices",
     "release_of",
     "supported_versions",
@@ -43,7 +44,11 @@ _LAST_OF_12: Final = max(release for release in DRIVER_RELEASES if release.major
 PERTURB_BYTE: Final = 0xA5
 MMAP_THRESHOLD: Final = 3072 * 1024
 TRIM_THRESHOLD: Final = 1 << 30
-_VARIABLES: Final = ("VERSION", "RELEASE", "ARCH", "DEVICES", "NVJITLINK", "NVJITLINK_OLD", "EVENTS", "FAULTS")
+_VARIABLES: Final = (
+    *("VERSION", "RELEASE", "ARCH", "DEVICE", "DEVICES", "DEVICE_MEMORY"),
+    *("NVJITLINK", "NVJITLINK_OLD", "EVENTS", "FAULTS"),
+)
+_UNITS: Final = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
 class EmulatorError(RuntimeError):
@@ -106,6 +111,10 @@ class Emulation(NamedTuple):
         Architecture of the devices, such as ``"sm_90"``.
     devices : int
         Number of devices; 0 makes cuInit answer CUDA_ERROR_NO_DEVICE.
+    device : str
+        Name of the devices, such as ``"h100"``; empty for the first one of the architecture.
+    device_memory : int
+        Bytes of memory of each device; 0 for what the device has, at most half of the machine's memory.
     nvjitlink : Path or None
         The nvJitLink that links; if it was not found (None), every add answers 221 with the command to get it.
     nvjitlink_old : Path or None
@@ -127,6 +136,8 @@ class Emulation(NamedTuple):
     lifetime: str = "report"
     events: Path | None = None
     faults: str = ""
+    device: str = ""
+    device_memory: int = 0
 
     @property
     def needs(self) -> CudaVersion:
@@ -153,7 +164,9 @@ class Emulation(NamedTuple):
             "CUDALINK_EMULATOR_VERSION": str(self.version),
             "CUDALINK_EMULATOR_RELEASE": self.release,
             "CUDALINK_EMULATOR_ARCH": self.arch,
+            "CUDALINK_EMULATOR_DEVICE": self.device,
             "CUDALINK_EMULATOR_DEVICES": str(self.devices),
+            "CUDALINK_EMULATOR_DEVICE_MEMORY": str(self.device_memory or ""),
             "CUDALINK_EMULATOR_NVJITLINK": str(self.nvjitlink or ""),
             "CUDALINK_EMULATOR_NVJITLINK_OLD": str(self.nvjitlink_old or ""),
             "CUDALINK_EMULATOR_WORKER": str(worker.program()),
@@ -196,12 +209,43 @@ def number_of_devices(text: str) -> int:
     return int(text)
 
 
+def memory_size(text: str) -> int:
+    """Parse a size of device memory, such as ``"8GiB"``; 0 for an empty text, which leaves it to the device.
+
+    Raises
+    ------
+    EmulatorError
+        If the text is not a number of bytes, KiB, MiB, GiB or TiB, or less than 16 MiB.
+    """
+    found = re.fullmatch(r"(\d{1,16}(?:\.\d{1,3})?) ?([KMGT]iB|B|)", text, re.ASCII)
+    size = int(float(found[1]) * _UNITS[found[2]]) if found else 0
+    if text and size < names.LIMIT_LEAST_DEVICE_MEMORY:
+        msg = f"device memory = {text!r}; expected a size of at least 16MiB, such as 512MiB or 8GiB"
+        raise EmulatorError(msg, "device_memory")
+    return size
+
+
+def _known_device(device: str, arch: str) -> str:
+    """Return the architecture of the devices: that of the device, where one is named."""
+    if not device:
+        return arch
+    if device not in names.EMULATED_DEVICES:
+        msg = f"there is no emulated device {device!r}; known: {', '.join(names.EMULATED_DEVICES)}"
+        raise EmulatorError(msg, "device")
+    if arch not in (names.DEFAULT_ARCHITECTURE, names.EMULATED_DEVICES[device]):
+        msg = f"the device {device} is {names.EMULATED_DEVICES[device]}, not {arch}; give one of the two"
+        raise EmulatorError(msg, "device")
+    return names.EMULATED_DEVICES[device]
+
+
 def emulation_for(
     version: str | CudaVersion,
     *,
     release: str | None = None,
     arch: str = names.DEFAULT_ARCHITECTURE,
+    device: str = "",
     devices: int = 1,
+    device_memory: str = "",
     lifetime: str = "report",
     events: Path | None = None,
     faults: str = "",
@@ -216,8 +260,12 @@ def emulation_for(
         Driver release that NVML answers; by default the one that the version came with.
     arch : str
         One of `pytest_cudalink.compat.names.EMULATED_ARCHITECTURES`.
+    device : str
+        One of `pytest_cudalink.compat.names.EMULATED_DEVICES`; empty for the first one of the architecture.
     devices : int
         Number of devices, 0 to 64.
+    device_memory : str
+        Memory of each device, such as ``"8GiB"``; by default its own, at most half of the machine's.
     lifetime, events, faults
         As in `Emulation`.
 
@@ -240,6 +288,7 @@ def emulation_for(
     if arch not in names.EMULATED_ARCHITECTURES:
         msg = f"there is no emulated device of {arch!r}; known: {', '.join(names.EMULATED_ARCHITECTURES)}"
         raise EmulatorError(msg, "arch")
+    arch = _known_device(device, arch)
     number_of_devices(str(devices))
     if lifetime not in names.LIFETIME_MODES:
         msg = f"lifetime mode {lifetime!r} is unknown; known: {', '.join(names.LIFETIME_MODES)}"
@@ -259,7 +308,9 @@ def emulation_for(
         version=wanted,
         release=_release(release, wanted),
         arch=arch,
+        device=device,
         devices=devices,
+        device_memory=memory_size(device_memory),
         nvjitlink=_nvjitlink(STAND_INS.get(wanted, wanted)),
         nvjitlink_old=_nvjitlink(_LAST_OF_12) if wanted > _LAST_OF_12 else None,
         lifetime=lifetime,
@@ -299,7 +350,9 @@ def from_environment(environment: Mapping[str, str]) -> Emulation | None:
         version=version,
         release=value["RELEASE"] or release_of(version),
         arch=value["ARCH"] or names.DEFAULT_ARCHITECTURE,
+        device=value["DEVICE"],
         devices=int(value["DEVICES"] or 1),
+        device_memory=int(value["DEVICE_MEMORY"] or 0),
         nvjitlink=nvjitlink,
         nvjitlink_old=nvjitlink_old,
         lifetime=environment.get("CUDALINK_LIFETIME") or "report",

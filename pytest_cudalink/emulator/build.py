@@ -26,7 +26,7 @@ _GENERATED = _HERE / "generated"
 #: The files of the driver, low to high: each includes only what stands before it, on its own floor or on a lower one.
 #: The types of `abi.h` and the reader of device code (`artifacts/native/`) lie below them all.
 FLOORS = (
-    ("config", "events", "handles"),
+    ("config", "profiles", "own_symbols", "events", "handles"),
     ("caller", "symbols"),
     ("faults", "calls"),
     ("image", "options", "jitlink"),
@@ -38,9 +38,10 @@ FLOORS = (
     ("exports", "procaddr"),
 )
 
-#: The files of libnvidia-ml.so.1, likewise. It shares no file with the driver, which it asks through dlsym.
+#: The files of libnvidia-ml.so.1, likewise; the first floor is of the driver's files.
 NVML_FLOORS = (
-    ("nvml", "hidden_names"),
+    ("config", "profiles", "own_symbols"),
+    ("nvml",),
     ("nvml_identity", "nvml_clocks", "nvml_memory", "nvml_links", "nvml_events"),
     ("nvml_system", "nvml_fields"),
     ("nvml_answers",),
@@ -90,7 +91,8 @@ def _architectures() -> str:
     table = _read("architectures.toml", _SHARED)
     known: dict[str, dict[str, Any]] = table["architectures"]
     oldest = min((one["since"] for one in known.values()), key=_number)
-    default = _read("devices.toml")["default"].removeprefix("sm_")
+    devices = _read("devices.toml")
+    default = devices["devices"][devices["default"]]["arch"]
     lines = ["/* Made by build.py from compat/data/architectures.toml. */", "enum {", f"  DEFAULT_ARCH = {default},"]
     lines += [f"  FIRST_ARCH_OF_13 = {min(int(number) for number, one in known.items() if 'dropped' not in one)},"]
     lines += [
@@ -132,7 +134,10 @@ def _names() -> str:
         forms_of = ", ".join(f"{{{version}, SYM_{symbol}}}" for version, symbol in plain)
         streams_of = ", ".join(f"{{{version}, SYM_{symbol}}}" for version, symbol in per_thread)
         rows.append(f'{{"{name}", {{{forms_of or "{0}"}}}, {{{streams_of or "{0}"}}}}},')
-    symbols: list[str] = table["symbols"]
+    exported: dict[str, list[str]] = table["symbols"]
+    first = {one: release for release, names in exported.items() for one in names}
+    symbols = sorted(first)
+    debugger: dict[str, dict[str, Any]] = table["debugger"]
     for one in symbols:
         base = one.removesuffix("_ptsz").removesuffix("_ptds")
         if base != one and base in symbols:
@@ -147,12 +152,42 @@ def _names() -> str:
     ]
     # work is done when a call returns, so a per-thread stream needs no code of its own
     lines += [f"extern CUresult {symbol}(void);\nSAME_AS({symbol}, {base})" for symbol, base in sorted(streams.items())]
+    lines += [
+        f"EXPORT CUresult {one}(void);\nEXPORT CUresult {one}(void) {{ return CUDA_ERROR_NOT_SUPPORTED; }}"
+        if "size" not in known
+        else f"EXPORT extern char {one}[];\nEXPORT char {one}[{known['size']}] __attribute__((aligned(8)));"
+        for one, known in debugger.items()
+    ]
+    lines += ["#endif", "#ifdef HIDDEN_NAMES"]
+    hidden = [*first.items(), *((one, known["since"]) for one, known in debugger.items())]
+    oldest = min((release for release in exported if release != "never"), key=_number)
+    for name, release in hidden:
+        if release != oldest:
+            lines.append(f'{{"{name}", {"NEVER_EXPORTED" if release == "never" else _number(release)}}},')
     lines += ["#endif", "#ifdef SYMBOL_TABLE"]
     lines += [f'[SYM_{symbol}] = {{"{symbol}", {since.get(symbol, 0)}}},' for symbol in symbols]
     lines += ["#endif", "#ifdef ADDRESS_TABLE"]
     lines += [f"[SYM_{symbol}] = (void *){symbol}," for symbol in symbols]
     lines += ["#endif", "#ifdef FUNCTION_TABLE", *rows, "#endif", ""]
     return "\n".join(lines)
+
+
+def _images() -> str:
+    """images.inc: the ELF formats of cubins that drivers know."""
+    lines = ["/* Made by build.py from data/images.toml. */"]
+    lines += ["static const struct elf_format { int osabi, since, from_arch; } elf_formats[] = {"]
+    for known in _read("images.toml")["elf"]:
+        lines.append(f"  {{{known['osabi']}, {_number(known['since'])}, {known['from-arch']}}},")
+    return "\n".join([*lines, "};", ""])
+
+
+def _device_functions() -> str:
+    """device_functions.inc: the functions that the driver provides to device code."""
+    releases: dict[str, list[str]] = _read("device_functions.toml")["functions"]
+    lines = ["/* Made by build.py from data/device_functions.toml. */"]
+    lines += ["static const struct device_function { const char *name; int since; } device_functions[] = {"]
+    lines += [f'  {{"{name}", {_number(release)}}},' for release, names in releases.items() for name in names]
+    return "\n".join([*lines, "};", ""])
 
 
 def _errors() -> str:
@@ -177,25 +212,26 @@ def _devices() -> str:
     lines += [f"  {{{number}, {value}}}," for number, value in base.values()]
     lines += ["  {0, 0},", "};"]
     profiles = []
-    for arch, device in table["devices"].items():
-        own = {name: value for name, value in device.items() if name not in ("name", "memory")}
-        lines += [f"static const struct attribute attributes_{arch}[] = {{"]
+    for key, device in table["devices"].items():
+        own = {name: value for name, value in device.items() if name not in ("arch", "name", "memory")}
+        array = f"attributes_{key.replace('-', '_')}"
+        lines += [f"static const struct attribute {array}[] __attribute__((unused)) = {{"]
         lines += [f"  {{{base[name][0]}, {value}}}," for name, value in own.items()]
         lines += ["  {0, 0},", "};"]
-        number = arch.removeprefix("sm_")
-        profiles.append(f'  {{{number}, "{device["name"]}", {device["memory"]}u, attributes_{arch}}},')
-    lines += ["static const struct device_profile {", "  int arch; const char *name; size_t memory;"]
-    lines += ["  const struct attribute *attributes;", "} device_profiles[] = {"]
-    # the first profile is the one that an unknown architecture gets
-    profiles.sort(key=lambda text: f"{{{table['default'].removeprefix('sm_')}," not in text)
-    return "\n".join([*lines, *profiles, "};", ""])
+        row = f'  {{"{key}", {device["arch"]}, "{device["name"]}", {device["memory"]}u, {array}}},'
+        profiles.append((key != table["default"], row))
+    lines += ["struct device_profile {", "  const char *key; int arch; const char *name; size_t memory;"]
+    lines += ["  const struct attribute *attributes;", "};"]
+    lines += ["static const struct device_profile device_profiles[] __attribute__((unused)) = {"]
+    # the first profile is the one that an unknown device gets
+    rows = [row for _, row in sorted(profiles, key=lambda profile: profile[0])]
+    return "\n".join([*lines, *rows, "};", ""])
 
 
 class _NvmlFunction(NamedTuple):
-    """A function of NVML: the versions that introduced and that dropped it (0: none did), and its parameters."""
+    """A function of NVML: the version that introduced it, and its parameters."""
 
     since: int
-    until: int
     parameters: str
 
     def define(self, name: str, body: Iterable[str], *, optional: int = 0, weak: bool = False) -> list[str]:
@@ -216,8 +252,7 @@ class _NvmlFunction(NamedTuple):
 def _nvml_functions() -> dict[str, _NvmlFunction]:
     functions: dict[str, list[str]] = _read("nvml_names.toml")["functions"]
     return {
-        name: _NvmlFunction(_number(since), _number(until[0]) if until else 0, parameters)
-        for name, (since, parameters, *until) in functions.items()
+        name: _NvmlFunction(_number(since), parameters) for name, (since, parameters) in functions.items()
     }
 
 
@@ -253,9 +288,7 @@ def _nvml_answers() -> str:
         lines += functions[name].define(name, [f"return {results.get(name, 3)};"], optional=optional, weak=True)
     lines += ["#endif", "#ifdef HIDDEN_NAMES"]
     oldest = min(one.since for one in functions.values())
-    lines += [
-        f'{{"{name}", {one.since}, {one.until}}},' for name, one in functions.items() if one.since > oldest or one.until
-    ]
+    lines += [f'{{"{name}", {one.since}}},' for name, one in functions.items() if one.since > oldest]
     return "\n".join([*lines, "#endif", ""])
 
 
@@ -285,6 +318,8 @@ def generate(folder: Path) -> None:
         "names": _names,
         "errors": _errors,
         "devices": _devices,
+        "images": _images,
+        "device_functions": _device_functions,
         "limits": _limits,
         "releases": _releases,
         "architectures": _architectures,
@@ -303,11 +338,14 @@ def libraries(cc: Any) -> list[Any]:
     generate(_GENERATED)
     include = (_NATIVE, _GENERATED, _READER["NATIVE"])
     threads = ("-pthread", "-ldl")
+    # both look themselves up in this table, as the loader does
+    hashed = (*threads, "-Wl,--hash-style=gnu")
+    nvml = tuple(_NATIVE / f"{name}.c" for floor in NVML_FLOORS for name in floor)
+    silent = (*hashed, "-DSILENT_CONFIG")
     driver = (*_READER["sources"](), *(_NATIVE / f"{name}.c" for floor in FLOORS for name in floor))
-    management = tuple(_NATIVE / f"{name}.c" for floor in NVML_FLOORS for name in floor)
     return [
-        cc.SharedLibrary("libcuda.so.1", (*driver, *_CLIENT), "libcuda.so.1", include, threads),
-        cc.SharedLibrary("libnvidia-ml.so.1", management, "libnvidia-ml.so.1", include, threads),
+        cc.SharedLibrary("libcuda.so.1", (*driver, *_CLIENT), "libcuda.so.1", include, hashed),
+        cc.SharedLibrary("libnvidia-ml.so.1", nvml, "libnvidia-ml.so.1", include, silent),
         cc.SharedLibrary(
             "libcuda.so",
             (_NATIVE / "alias.c",),

@@ -106,7 +106,7 @@ def symbol_of(function: str, version: CudaVersion) -> str:
     forms = known["functions"].get(function, {"plain": ()})["plain"]
     number = sum(since <= version.major * 1000 + version.minor * 10 for since in forms)
     symbol = function if number < 2 else f"{function}_v{number}"
-    if symbol not in known["symbols"]:
+    if not any(symbol in names for names in known["symbols"].values()):
         msg = f"the driver exports no function {function!r}; give a name of cuda.h, such as 'cuLinkAddData'"
         raise ValueError(msg)
     return symbol

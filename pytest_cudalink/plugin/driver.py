@@ -101,6 +101,8 @@ def _emulation(settings: Settings, version: str) -> Emulation:
         return emulator.emulation_for(
             version,
             arch=choices["arch"].value,
+            device=choices["device"].value,
+            device_memory=choices["device_memory"].value,
             devices=emulator.number_of_devices(choices["devices"].value),
             lifetime=settings.lifetime.value,
             events=Path(events).absolute() if events else None,
@@ -109,7 +111,8 @@ def _emulation(settings: Settings, version: str) -> Emulation:
     except emulator.EmulatorError as error:
         if error.parameter not in choices:
             raise
-        msg = f"cudalink: --cudalink-{error.parameter} is {choices[error.parameter]}: {error}"
+        flag = error.parameter.replace("_", "-")
+        msg = f"cudalink: --cudalink-{flag} is {choices[error.parameter]}: {error}"
         raise pytest.UsageError(msg) from error
 
 

@@ -49,6 +49,16 @@ def _devices_fault(value: str) -> str | None:
     return f"expected a number, 0 to {names.LIMIT_DEVICES}"
 
 
+def _device_fault(value: str) -> str | None:
+    return None if not value or value in names.EMULATED_DEVICES else f"expected {', '.join(names.EMULATED_DEVICES)}"
+
+
+def _memory_fault(value: str) -> str | None:
+    if not value or re.fullmatch(r"\d{1,16}(\.\d{1,3})? ?([KMGT]iB|B|)", value, re.ASCII):
+        return None
+    return "expected a size such as 512MiB or 8GiB"
+
+
 def _seconds_fault(value: str) -> str | None:
     if re.fullmatch(r"\d{1,8}", value, re.ASCII) and 1 <= int(value) <= names.LIMIT_LINK_SECONDS:
         return None
@@ -151,6 +161,28 @@ OPTIONS: Final = (
         default=names.DEFAULT_ARCHITECTURE,
         choices=names.EMULATED_ARCHITECTURES,
         help="architecture of the emulated driver's device",
+    ),
+    Option(
+        name="device",
+        flag="--cudalink-device",
+        env="CUDALINK_DEVICE",
+        ini="cudalink_device",
+        default="",
+        metavar="NAME",
+        fault=_device_fault,
+        help=f"device of the emulated driver, instead of the first one of its architecture: "
+        f"{', '.join(names.EMULATED_DEVICES)}",
+    ),
+    Option(
+        name="device_memory",
+        flag="--cudalink-device-memory",
+        env="CUDALINK_DEVICE_MEMORY",
+        ini="cudalink_device_memory",
+        default="",
+        metavar="SIZE",
+        fault=_memory_fault,
+        help="memory of each device of an emulated driver, such as 8GiB; by default what the device has, and never "
+        "more than half of what this machine has",
     ),
     Option(
         name="devices",
@@ -276,7 +308,7 @@ OPTIONS: Final = (
 
 
 #: Settings that apply only to an emulated driver; ``CUDALINK_EMULATOR_*`` can set them too.
-OF_EMULATION: Final = ("arch", "devices", "faults", "events")
+OF_EMULATION: Final = ("arch", "device", "device_memory", "devices", "faults", "events")
 
 
 class Setting(NamedTuple):
@@ -303,6 +335,8 @@ class Settings:
     policy: Setting
     driver: Setting
     arch: Setting
+    device: Setting
+    device_memory: Setting
     devices: Setting
     faults: Setting
     lifetime: Setting

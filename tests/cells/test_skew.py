@@ -75,22 +75,37 @@ def test_relocatable_code_links(kind: str) -> None:
     assert decision.startswith(FORCED or ("driver" if crossing else "nvjitlink"))
 
 
-@pytest.mark.cudalink(driver=f">={CTK}", otherwise=Raises("CUDA_ERROR_UNSUPPORTED_PTX_VERSION"))
-@pytest.mark.skipif(DRIVER is None, reason="needs a driver, and this cell is about its absence")
-def test_driver_compiles_ptx_of_the_toolkit() -> None:
-    """A driver reads PTX of its own release and older; newer PTX is error 222."""
-    options = ProgramOptions(name="user.cu", arch="compute_90")
-    source = 'extern "C" __global__ void kernel(float* x) { *x += 1.0f; }'
-    with Program(source, "c++", options) as program:
-        ptx = program.compile("ptx").code
+def load(image: bytes) -> None:
+    """Load an image into the primary context, as a module that is unloaded again."""
     context, module, device = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
     libcuda.call("cuInit", 0)
     libcuda.call("cuDeviceGet", ctypes.byref(device), 0)
     libcuda.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
     libcuda.call("cuCtxPushCurrent_v2", context)
     try:
-        libcuda.call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(ptx))
+        libcuda.call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(image))
         libcuda.call("cuModuleUnload", module)
     finally:
         libcuda.call("cuCtxPopCurrent_v2", ctypes.byref(context))
         libcuda.call("cuDevicePrimaryCtxRelease_v2", device)
+
+
+def compiled(kind: str, arch: str) -> bytes:
+    """A kernel of this toolkit."""
+    source = 'extern "C" __global__ void kernel(float* x) { *x += 1.0f; }'
+    with Program(source, "c++", ProgramOptions(name="user.cu", arch=arch)) as program:
+        return program.compile(kind).code
+
+
+@pytest.mark.cudalink(driver=f">={CTK}", otherwise=Raises("CUDA_ERROR_UNSUPPORTED_PTX_VERSION"))
+@pytest.mark.skipif(DRIVER is None, reason="needs a driver, and this cell is about its absence")
+def test_driver_compiles_ptx_of_the_toolkit() -> None:
+    """A driver reads PTX of its own release and older; newer PTX is error 222."""
+    load(compiled("ptx", "compute_90"))
+
+
+@pytest.mark.cudalink(driver=f">={CTK.major}", otherwise=Raises("CUDA_ERROR_NO_BINARY_FOR_GPU"))
+@pytest.mark.skipif(DRIVER is None, reason="needs a driver, and this cell is about its absence")
+def test_driver_loads_cubins_of_the_toolkit() -> None:
+    """A driver takes the cubins of its own major release and of older ones; those of a newer one are error 209."""
+    load(compiled("cubin", ARCH))

@@ -13,7 +13,7 @@ from itertools import pairwise
 import pytest
 
 from pytest_cudalink import emulator
-from pytest_cudalink.compat.names import EMULATED_ARCHITECTURES
+from pytest_cudalink.compat.names import EMULATED_DEVICES
 from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.versions import CudaVersion
 
@@ -82,12 +82,12 @@ ok(cuda.cuDriverGetVersion(byref(value)))
     )
 
 
-@pytest.mark.parametrize("arch", EMULATED_ARCHITECTURES)
-def test_devices(arch, check) -> None:
+@pytest.mark.parametrize("name", EMULATED_DEVICES)
+def test_devices(name, check) -> None:
     """Every attribute of a device is that of its profile; ordinals that do not exist are 101."""
     table = tomllib.loads((DATA / "devices.toml").read_text(encoding="utf-8"))
-    device = table["devices"][arch]
-    major, minor = divmod(int(arch.removeprefix("sm_")), 10)
+    device = table["devices"][name]
+    major, minor = divmod(device["arch"], 10)
     wanted = {
         number: {"compute_capability_major": major, "compute_capability_minor": minor}.get(
             name, device.get(name, value)
@@ -116,7 +116,9 @@ assert name.value.decode() == {device["name"]!r}
 ok(cuda.cuDeviceGetName(name, 5, 0))
 assert len(name.value) == 4
 ok(cuda.cuDeviceTotalMem_v2(byref(bytes_), 0))
-assert bytes_.value == {device["memory"]}
+import os
+half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+assert bytes_.value == {device["memory"]} or half - (64 << 20) < bytes_.value <= half < {device["memory"]}
 first, second = char_buffer(), char_buffer()
 ok(cuda.cuDeviceGetUuid_v2(first, 0))
 ok(cuda.cuDeviceGetUuid_v2(second, 1))
@@ -127,7 +129,7 @@ assert value.value == 1
 ok(cuda.cuDeviceCanAccessPeer(byref(value), 0, 1))
 assert value.value == 1
 """,
-        arch=arch,
+        device=name,
         devices=3,
     )
 
@@ -412,6 +414,7 @@ stream_ordered = c_uint64()
 ok(cuda.cuMemAllocAsync(byref(stream_ordered), c_size_t(128), None))
 ok(cuda.cuMemFreeAsync(stream_ordered, None))
 """,
+        device_memory="150109880320",
     )
 
 
@@ -588,7 +591,7 @@ for index in range(2):
     found.append((offset.value, size.value))
 assert found == [(0, 8), (8, 4)]
 assert cuda.cuFuncGetParamInfo(kernel, c_size_t(2), byref(offset), byref(size)) == 1
-assert "newer than the emulated driver" in refused("cuFuncGetParamCount", kernel, byref(size))  # of 13.2
+assert not hasattr(cuda, "cuFuncGetParamCount")  # of 13.2
 
 # variables have their memory and their first value
 address = c_uint64()
@@ -842,7 +845,8 @@ for name in ("cuLaunch", "cuLaunchGrid", "cuGraphLaunch"):
 
 def test_every_symbol_with_nothing(check) -> None:
     """Every exported function survives a call with nothing but zeros, and what is not implemented names itself."""
-    symbols = tomllib.loads((DATA / "functions.toml").read_text(encoding="utf-8"))["symbols"]
+    releases = tomllib.loads((DATA / "functions.toml").read_text(encoding="utf-8"))["symbols"]
+    symbols = [name for release, names in releases.items() if release.startswith(("12.", "13.0")) for name in names]
     out = check(
         f"""
 import json
@@ -878,7 +882,6 @@ print(json.dumps(answers))
     assert missing <= {
         "cuCtxGetDevResource",
         "cuCtxGetExecAffinity",
-        "cuEventCreateFromEGLSync",
         "cuLibraryGetUnifiedFunction",
         "cuModuleGetSurfRef",
         "cuModuleGetTexRef",
@@ -930,7 +933,7 @@ print(json.dumps(answers))
 
 
 def test_newer_than_the_driver(check, toolchain) -> None:
-    """What a driver does not have yet is 500 with VERSION_NOT_SUFFICIENT, or 801 when it is called by its symbol."""
+    """What a driver does not have yet is 500 with VERSION_NOT_SUFFICIENT, and has no symbol."""
     check(
         """
 start()
@@ -944,9 +947,7 @@ assert ask(b"cuLibraryGetKernel", 12000) == (0, 0, True)
 assert ask(b"cuLibraryGetKernel", 11000) == (0, 2, False)  # the caller asked as one of before it
 assert ask(b"cuNoSuchFunction", 12000) == (0, 1, False)
 assert ask(b"cuCtxCreate", 12050)[0] != 0  # this form is newer
-assert "introduced in 12.4" in refused("cuGreenCtxCreate", None, None, None, None)
-assert "introduced in 12.4" in refused("cuLibraryGetKernelCount", byref(c_uint()), None)
-assert "introduced in 12.5" in refused("cuCtxCreate_v4", byref(c_void_p()), None, 0, 0)
+assert not any(hasattr(cuda, name) for name in ("cuGreenCtxCreate", "cuLibraryGetKernelCount", "cuCtxCreate_v4"))
 assert cuda.cuGetProcAddress_v2(None, None, 12000, c_uint64(0), None) == 1
 address = c_void_p()
 ok(cuda.cuGetProcAddress(b"cuInit", byref(address), 2000, c_uint64(0)))
@@ -1084,6 +1085,7 @@ assert nvml.nvmlDeviceGetCount_v2(byref(value)) == 1
         release="580.95.05",
         devices=2,
         arch="sm_89",
+        device_memory="23798611968",
     )
 
 

@@ -27,9 +27,10 @@ UNDECLARED = {
 }
 ABOUT = """\
 # Every function of libnvidia-ml.so.1: the CUDA minor whose driver is the first that exports it, its parameters (d: the
-# device, p: a pointer, i: a number), and the first minor without it if there is one. Written by make_nvml.py.
+# device, p: a pointer, i: a number). Written by make_nvml.py.
 # 13.0 has the names that the libnvidia-ml.so.1 of driver 580.159.04 exports. The other minors are those of nvml.h (there
 # is none of 12.7): a name belongs to the first one that declares it, a name without a declaration to all of them.
+# Two names that only the headers of 12.0 and 12.1 have are left out: no library is known to export them.
 """
 
 Minor = tuple[int, int]
@@ -65,11 +66,8 @@ def main() -> int:
     for name in sorted((exported | parameters.keys()) - {"nvmlErrorString"}):
         having = [minor for minor in minors if name in headers[minor]] or minors
         since = min(having[0], RECORDED) if name in exported else having[0]
-        row = [f"{since[0]}.{since[1]}", parameters[name]]
-        if name not in exported and since <= RECORDED:
-            gone = minors[minors.index(having[-1]) + 1]
-            row.append(f"{gone[0]}.{gone[1]}")
-        lines.append(f"{name} = {row}".replace("'", '"'))
+        if name in exported or since > RECORDED:
+            lines.append(f'{name} = ["{since[0]}.{since[1]}", "{parameters[name]}"]')
     OUT.write_text("\n".join([ABOUT, "[functions]", *lines, ""]), encoding="utf-8")
     return 0
 

@@ -2,6 +2,7 @@
 #include "calls.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -109,6 +110,18 @@ CUresult cl_leave(Call *call, CUresult result) {
 CUresult cl_noted(EventLine *line, CUresult result, const char *note) {
   cl_event_note(line, note);
   return result;
+}
+
+CUresult cl_not_a_context(EventLine *line, Sym symbol, const void *given, const char *first) {
+  static atomic_bool said[SYMBOL_COUNT];
+  const Symbol *called = &cl_symbols[symbol];
+  char note[256];
+  snprintf(note, sizeof note,
+           "%s, introduced in %d.%d, was given the context %p, which is not one; a caller of %s must not be given this "
+           "form, with which a real driver crashes",
+           called->name, called->since / 1000, called->since % 1000 / 10, given, first);
+  if (!atomic_exchange(&said[symbol], true)) fprintf(stderr, "cudalink: %s\n", note);
+  return cl_noted(line, CUDA_ERROR_INVALID_CONTEXT, note);
 }
 
 CUresult cl_unimplemented(Sym symbol) {

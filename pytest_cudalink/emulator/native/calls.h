@@ -22,6 +22,11 @@ CUresult cl_leave(Call *call, CUresult result);
 /* Returns a result whose event explains it. */
 CUresult cl_noted(EventLine *line, CUresult result, const char *note);
 
+/* The answer to a context that a function of two forms was given and that is not one, as when a caller of the first
+   form gets the second. `first` is the first form with its arguments; the event says it, and stderr once for each
+   function. */
+CUresult cl_not_a_context(EventLine *line, Sym symbol, const void *given, const char *first);
+
 /* The driver's signatures are fixed, so an exported function may leave some of its parameters unused. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 

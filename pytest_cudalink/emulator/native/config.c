@@ -1,6 +1,7 @@
 /* The configuration of the emulated driver. */
 #include "config.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,15 @@
 #include "abi.h"
 
 #include "architectures.inc" /* DEFAULT_ARCH */
+#include "devices.inc"       /* device_profiles */
 #include "releases.inc"      /* stand_ins */
+
+/* NVML reads the same configuration as the driver, which reports what is wrong with it. */
+#ifdef SILENT_CONFIG
+#define REPORT(...) (void)snprintf(NULL, 0, __VA_ARGS__)
+#else
+#define REPORT(...) (void)fprintf(stderr, __VA_ARGS__)
+#endif
 
 static Config config;
 static pthread_once_t config_once = PTHREAD_ONCE_INIT;
@@ -19,7 +28,7 @@ static const char *copy_env(const char *name) {
   const char *value = getenv(name);
   if (!value || !*value) return "";
   const char *copy = strdup(value);
-  if (!copy) fprintf(stderr, "cudalink: %s: no memory for its value, which is ignored\n", name);
+  if (!copy) REPORT("cudalink: %s: no memory for its value, which is ignored\n", name);
   return copy ? copy : "";
 }
 
@@ -31,7 +40,7 @@ static int number_env(const char *name, int otherwise) {
 /* A number from 0 to a limit; one beyond it counts as the nearest that is not, and is reported. */
 static int limited_env(const char *name, int otherwise, int limit) {
   int given = number_env(name, otherwise), taken = given < 0 ? 0 : given > limit ? limit : given;
-  if (taken != given) fprintf(stderr, "cudalink: %s is %d; expected 0 to %d; taking %d\n", name, given, limit, taken);
+  if (taken != given) REPORT("cudalink: %s is %d; expected 0 to %d; taking %d\n", name, given, limit, taken);
   return taken;
 }
 
@@ -42,9 +51,22 @@ static unsigned seconds_env(const char *name, unsigned otherwise) {
   char *end;
   long given = strtol(value, &end, 10);
   if (!*end && given >= 1 && given <= LIMIT_LINK_SECONDS) return (unsigned)given;
-  fprintf(stderr, "cudalink: %s is '%.32s'; expected 1 to %d (seconds); taking %u\n", name, value, LIMIT_LINK_SECONDS,
-          otherwise);
+  REPORT("cudalink: %s is '%.32s'; expected 1 to %d (seconds); taking %u\n", name, value, LIMIT_LINK_SECONDS,
+         otherwise);
   return otherwise;
+}
+
+/* Bytes of memory; anything else is reported. */
+static size_t memory_env(const char *name) {
+  const char *value = getenv(name);
+  if (!value || !*value) return 0;
+  char *end;
+  errno = 0;
+  unsigned long long given = strtoull(value, &end, 10);
+  if (!*end && !errno && *value != '-' && given >= LIMIT_LEAST_DEVICE_MEMORY) return (size_t)given;
+  REPORT("cudalink: %s is '%.32s'; expected a number of bytes from %d on; taking the default\n", name, value,
+         LIMIT_LEAST_DEVICE_MEMORY);
+  return 0;
 }
 
 static void read_config(void) {
@@ -54,6 +76,18 @@ static void read_config(void) {
   config.version = major * 1000 + minor * 10;
   const char *arch = getenv("CUDALINK_EMULATOR_ARCH");
   config.arch = arch && !strncmp(arch, "sm_", 3) ? atoi(arch + 3) : DEFAULT_ARCH;
+  config.device = copy_env("CUDALINK_EMULATOR_DEVICE");
+  bool known = !*config.device;
+  for (size_t at = 0; at < sizeof device_profiles / sizeof *device_profiles && !known; at++) {
+    known = !strcmp(device_profiles[at].key, config.device);
+    if (known) config.arch = device_profiles[at].arch;
+  }
+  if (!known) {
+    REPORT("cudalink: CUDALINK_EMULATOR_DEVICE is '%.32s', which is not a known device; taking sm_%d\n", config.device,
+           config.arch);
+    config.device = "";
+  }
+  config.device_memory = memory_env("CUDALINK_EMULATOR_DEVICE_MEMORY");
   config.devices = limited_env("CUDALINK_EMULATOR_DEVICES", 1, DEVICES_MAX);
   config.nvjitlink = copy_env("CUDALINK_EMULATOR_NVJITLINK");
   config.nvjitlink_old = copy_env("CUDALINK_EMULATOR_NVJITLINK_OLD");

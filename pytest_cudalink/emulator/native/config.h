@@ -3,12 +3,15 @@
 #define CUDALINK_CONFIG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "limits.inc"
 
 typedef struct {
   int version;               /* 13000 */
   int arch;                  /* 90 */
+  const char *device;        /* name of a device in devices.toml; empty: the first one of the architecture */
+  size_t device_memory;      /* bytes; 0: what the device has, as far as half of the machine's memory goes */
   int devices;               /* how many */
   const char *nvjitlink;     /* path of the libnvJitLink that links; empty: none was found */
   const char *nvjitlink_old; /* path of one for architectures that the other no longer knows */

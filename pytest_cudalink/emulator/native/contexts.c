@@ -330,23 +330,23 @@ static CUresult ctx_get_device(CUdevice *device) {
 EXPORTED(cuCtxGetDevice, (CUdevice *device), ctx_get_device(device))
 
 /* From CUDA 13 on a context may be named; NULL is the current one. */
-static CUresult ctx_get_device_v2(CUdevice *device, Context *context) {
+static CUresult ctx_get_device_v2(EventLine *line, CUdevice *device, Context *context) {
   if (!device) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context && !cl_is_known_context(context))
+    return cl_not_a_context(line, SYM_cuCtxGetDevice_v2, context, "cuCtxGetDevice(device)");
+  if (!context && !top()) return CUDA_ERROR_INVALID_CONTEXT;
   *device = (context ? context : top())->device;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuCtxGetDevice_v2, (CUdevice *device, Context *context), ctx_get_device_v2(device, context))
+EXPORTED(cuCtxGetDevice_v2, (CUdevice *device, Context *context), ctx_get_device_v2(line, device, context))
 EXPORTED(cuCtxSynchronize, (void), cl_check_context())
 
-static CUresult ctx_synchronize(Context *named) {
-  if (!named) {
-    CUresult state = cl_check_context();
-    if (state) return state;
-  }
-  return cl_is_known_context(named) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+static CUresult ctx_synchronize(EventLine *line, Context *named) {
+  if (!named) return cl_check_context();
+  return cl_is_known_context(named) ? CUDA_SUCCESS
+                                    : cl_not_a_context(line, SYM_cuCtxSynchronize_v2, named, "cuCtxSynchronize()");
 }
-EXPORTED(cuCtxSynchronize_v2, (Context *named), ctx_synchronize(named))
+EXPORTED(cuCtxSynchronize_v2, (Context *named), ctx_synchronize(line, named))
 
 static CUresult ctx_get_flags(unsigned *flags) {
   if (!flags) return CUDA_ERROR_INVALID_VALUE;

@@ -7,9 +7,9 @@
 
 #include "calls.h"
 #include "config.h"
+#include "profiles.h"
 
-#include "devices.inc" /* device_profiles, base_attributes */
-#include "errors.inc"  /* driver_errors */
+#include "errors.inc" /* driver_errors */
 
 /* -- version and errors -- */
 
@@ -79,19 +79,6 @@ EXPORTED_ANY_TIME(cuGetExportTable, (const void **table, const void *uuid), get_
 
 /* -- devices -- */
 
-static const struct device_profile *chosen = &device_profiles[0];
-
-static void choose_profile(void) {
-  for (size_t at = 0; at < sizeof device_profiles / sizeof *device_profiles; at++)
-    if (device_profiles[at].arch == cl_config()->arch) chosen = &device_profiles[at];
-}
-
-static const struct device_profile *profile(void) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, choose_profile);
-  return chosen;
-}
-
 bool cl_is_device(CUdevice device) { return device >= 0 && device < cl_config()->devices; }
 
 CUresult cl_no_device(EventLine *line, CUdevice device) {
@@ -99,27 +86,9 @@ CUresult cl_no_device(EventLine *line, CUdevice device) {
   return CUDA_ERROR_INVALID_DEVICE;
 }
 
-/* The value of an attribute in a table that ends with number 0. */
-static bool look_up(const struct attribute *table, int number, int *value) {
-  for (; table->number; table++)
-    if (table->number == number) {
-      *value = table->value;
-      return true;
-    }
-  return false;
-}
-
-enum { COMPUTE_CAPABILITY_MAJOR = 75, COMPUTE_CAPABILITY_MINOR = 76 };
-
 CUresult cl_device_attribute(int attribute, int *value) {
-  if (attribute == COMPUTE_CAPABILITY_MAJOR) *value = profile()->arch / 10;
-  else if (attribute == COMPUTE_CAPABILITY_MINOR) *value = profile()->arch % 10;
-  else if (!look_up(profile()->attributes, attribute, value) && !look_up(base_attributes, attribute, value))
-    return CUDA_ERROR_INVALID_VALUE;
-  return CUDA_SUCCESS;
+  return cl_profile_attribute(attribute, value) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-
-size_t cl_device_memory(void) { return profile()->memory; }
 
 static CUresult device_get(EventLine *line, CUdevice *device, int ordinal) {
   if (!device) return CUDA_ERROR_INVALID_VALUE;
@@ -139,9 +108,9 @@ static CUresult device_get_count(EventLine *line, int *count) {
 EXPORTED(cuDeviceGetCount, (int *count), device_get_count(line, count))
 
 static CUresult device_get_name(EventLine *line, char *name, int length, CUdevice device) {
+  if (!cl_is_device(device)) return cl_no_device(line, device); /* before the buffer is looked at (measured) */
   if (!name || length <= 0) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device(device)) return cl_no_device(line, device);
-  snprintf(name, (size_t)length, "%s", profile()->name);
+  snprintf(name, (size_t)length, "%s", cl_profile_name());
   return CUDA_SUCCESS;
 }
 EXPORTED(cuDeviceGetName, (char *name, int length, CUdevice device), device_get_name(line, name, length, device))
@@ -149,10 +118,7 @@ EXPORTED(cuDeviceGetName, (char *name, int length, CUdevice device), device_get_
 static CUresult device_get_uuid(unsigned char *uuid, CUdevice device) {
   if (!uuid) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
-  memcpy(uuid, "cudalink-emul", 13);
-  uuid[13] = (unsigned char)profile()->arch;
-  uuid[14] = 0;
-  uuid[15] = (unsigned char)device;
+  cl_profile_uuid(device, uuid);
   return CUDA_SUCCESS;
 }
 EXPORTED(cuDeviceGetUuid, (void *uuid, CUdevice device), device_get_uuid(uuid, device))
@@ -170,7 +136,7 @@ EXPORTED(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device),
 static CUresult device_total_mem(EventLine *line, size_t *bytes, CUdevice device) {
   if (!bytes) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
-  *bytes = profile()->memory;
+  *bytes = cl_device_memory();
   return CUDA_SUCCESS;
 }
 EXPORTED(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device), device_total_mem(line, bytes, device))
@@ -178,7 +144,7 @@ EXPORTED(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device), device_total_mem
 static CUresult device_total_mem_of_32_bits(EventLine *line, unsigned *bytes, CUdevice device) {
   if (!bytes) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
-  *bytes = profile()->memory > UINT32_MAX ? UINT32_MAX : (unsigned)profile()->memory;
+  *bytes = cl_device_memory() > UINT32_MAX ? UINT32_MAX : (unsigned)cl_device_memory();
   return CUDA_SUCCESS;
 }
 EXPORTED(cuDeviceTotalMem, (unsigned *bytes, CUdevice device), device_total_mem_of_32_bits(line, bytes, device))
@@ -186,8 +152,8 @@ EXPORTED(cuDeviceTotalMem, (unsigned *bytes, CUdevice device), device_total_mem_
 static CUresult device_compute_capability(EventLine *line, int *major, int *minor, CUdevice device) {
   if (!major || !minor) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
-  *major = profile()->arch / 10;
-  *minor = profile()->arch % 10;
+  *major = cl_profile_arch() / 10;
+  *minor = cl_profile_arch() % 10;
   return CUDA_SUCCESS;
 }
 EXPORTED(cuDeviceComputeCapability, (int *major, int *minor, CUdevice device),
@@ -202,9 +168,11 @@ static CUresult device_get_properties(EventLine *line, int *properties, CUdevice
 EXPORTED(cuDeviceGetProperties, (int *properties, CUdevice device), device_get_properties(line, properties, device))
 
 static CUresult device_get_pci_bus_id(EventLine *line, char *text, int length, CUdevice device) {
-  if (!text || length <= 0) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device(device)) return cl_no_device(line, device);
-  snprintf(text, (size_t)length, "0000:%02x:00.0", device + 1);
+  if (!cl_is_device(device)) return cl_no_device(line, device); /* before the buffer is looked at (measured) */
+  char whole[32];
+  int size = snprintf(whole, sizeof whole, "0000:%02x:00.0", (unsigned)cl_profile_bus(device)) + 1;
+  if (!text || length < size) return CUDA_ERROR_INVALID_VALUE;
+  memcpy(text, whole, (size_t)size);
   return CUDA_SUCCESS;
 }
 EXPORTED(cuDeviceGetPCIBusId, (char *text, int length, CUdevice device),

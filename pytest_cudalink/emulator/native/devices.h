@@ -7,10 +7,10 @@
 
 #include "abi.h"
 #include "events.h"
+#include "profiles.h"
 
 bool cl_is_device(CUdevice device);
 CUresult cl_device_attribute(int attribute, int *value);
-size_t cl_device_memory(void);
 
 /* The answer to a number that is not one of a device. */
 CUresult cl_no_device(EventLine *line, CUdevice device);

@@ -1,8 +1,10 @@
-/* Every symbol: a weak form that says "not implemented", overridden by the files that implement it, and its address. */
+/* Every symbol: a weak form that says "not implemented", overridden by the files that implement it, and its address.
+   The library has those of all releases, and hides those that the driver of the configured version does not export. */
 #include "exports.h"
 
 #include "abi.h"
 #include "calls.h"
+#include "own_symbols.h"
 
 /* Another name for a function: one jump, because an alias cannot reach into another source file. */
 #if defined __x86_64__
@@ -26,3 +28,16 @@ void *const cl_addresses[SYMBOL_COUNT] = {
 #include "names.inc"
 };
 #undef ADDRESS_TABLE
+
+/* -- what the configured version lacks -- */
+
+/* Names that not every driver exports, with the version from which one does. */
+#define HIDDEN_NAMES
+static const NewerName newer_names[] = {
+#include "names.inc"
+};
+#undef HIDDEN_NAMES
+
+__attribute__((constructor)) static void hide_newer_names(void) {
+  cl_hide_names(newer_names, sizeof newer_names / sizeof *newer_names);
+}

@@ -7,9 +7,12 @@
 #include <string.h>
 
 #include "calls.h"
+#include "config.h"
 #include "contexts.h"
 #include "devices.h"
 #include "events.h"
+
+#include "device_functions.inc" /* device_functions */
 
 enum { STT_OBJECT = 1, STT_FUNC = 2, STT_NV_OBJECT = 13, STB_GLOBAL = 1, STO_ENTRY = 0x10 };
 
@@ -76,10 +79,19 @@ static bool read_attributes(Function *function) {
   return true;
 }
 
+/* Whether the driver provides a function to device code, as it does those behind printf, assert and malloc. */
+static bool provided(const char *name) {
+  if (!strncmp(name, "__cuda_syscall_", strlen("__cuda_syscall_"))) return true;
+  for (size_t at = 0; at < sizeof device_functions / sizeof *device_functions; at++)
+    if (!strcmp(name, device_functions[at].name)) return device_functions[at].since <= cl_config()->version;
+  return false;
+}
+
 bool cl_has_undefined(const Elf *elf) {
   ElfSymbol symbol;
   for (uint32_t at = 1; cl_elf_symbol(elf, at, &symbol); at++)
-    if (!symbol.section && symbol.info >> 4 == STB_GLOBAL && *symbol.name && strncmp(symbol.name, ".nv.", 4))
+    if (!symbol.section && symbol.info >> 4 == STB_GLOBAL && *symbol.name && strncmp(symbol.name, ".nv.", 4) &&
+        !provided(symbol.name))
       return true;
   return false;
 }

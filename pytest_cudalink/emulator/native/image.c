@@ -1,4 +1,5 @@
 /* Images as the driver meets them. */
+#define _GNU_SOURCE
 #include "image.h"
 
 #include <ctype.h>
@@ -9,10 +10,12 @@
 
 #include "bytes.h"
 #include "caller.h"
+#include "config.h"
 #include "containers.h"
 #include "cubin.h"
 #include "inspect.h"
 #include "ptx.h"
+#include "images.inc" /* elf_formats */
 #include "releases.inc"
 
 uint64_t cl_little(const uint8_t *at, int bytes) {
@@ -164,9 +167,38 @@ bool cl_elf_open(Elf *elf, const void *data, size_t size, char *problem, size_t 
   return sound;
 }
 
+enum { ELF_HEADER = 64, OSABI_AT = 7, MACHINE_AT = 18, FLAGS_AT = 48, OSABI_13 = 65, CUDA_13 = 13000 };
+enum { ABI_OF_12 = 7, ABI_OF_13 = 8 }; /* EI_ABIVERSION, which the driver does not look at (measured) */
+
+/* The architecture in a header: what the flags are follows from the OSABI (measured). */
+static int arch_of_header(const uint8_t *header) {
+  uint32_t flags = art_u32(header + FLAGS_AT);
+  return (int)(header[OSABI_AT] == OSABI_13 ? flags >> 8 & 0xfff : flags & 0xff);
+}
+
+bool cl_elf_is_known(const uint8_t *data, size_t size) {
+  if (size < ELF_HEADER || art_u16(data + MACHINE_AT) != EM_CUDA) return true; /* judged by those who read on */
+  for (size_t at = 0; at < sizeof elf_formats / sizeof *elf_formats; at++)
+    if (data[OSABI_AT] == elf_formats[at].osabi && cl_config()->version >= elf_formats[at].since &&
+        arch_of_header(data) >= elf_formats[at].from_arch)
+      return true;
+  return false;
+}
+
+/* A driver runs the code of newer toolkits of its own major release only: those of the next are refused even where they
+   have a form that it knows. */
+static bool is_of_next_major(const Elf *elf) {
+  return elf->data[OSABI_AT] == OSABI_13 && cl_config()->version < CUDA_13 && cl_elf_release(elf) >= CUDA_13;
+}
+
 CUresult cl_elf_load(Elf *elf, const void *data, size_t size) {
   Problem found = {0};
-  if (open_elf(elf, data, size, &found) && elf->machine == EM_CUDA) return CUDA_SUCCESS;
+  if (!cl_elf_is_known(data, size)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  if (art_elf_open(elf, (Bytes){data, size}, &found) && elf->machine == EM_CUDA) {
+    elf->abi_version = elf->data[OSABI_AT] == OSABI_13 ? ABI_OF_13 : ABI_OF_12;
+    if (art_cubin_check(elf, LATEST_KNOWN, &found))
+      return is_of_next_major(elf) ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_SUCCESS;
+  }
   return found.out_of_memory ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;
 }
 
@@ -187,7 +219,9 @@ bool cl_elf_symbol(const Elf *elf, uint32_t index, ElfSymbol *symbol) {
   return true;
 }
 
-int cl_elf_arch(const Elf *elf) { return (int)art_cubin_arch(elf); }
+int cl_elf_arch(const Elf *elf) {
+  return elf->machine == EM_CUDA ? arch_of_header(elf->data) : (int)art_cubin_arch(elf);
+}
 
 int cl_elf_release(const Elf *elf) {
   uint32_t release = art_cubin_release(elf);
@@ -230,4 +264,20 @@ void cl_ptx_definitions(const char *text, size_t size, Definition *found, void *
   if (!art_ptx_open(&ptx, (Bytes){(const uint8_t *)text, strnlen(text, size)}, &problem)) return;
   art_ptx_symbols(&ptx, take_definition, &definitions, &problem); /* what comes before an early end counts */
   art_ptx_close(&ptx);
+}
+
+enum { OLDEST_ISA = 20, ISA_OF_PARTS = 31 };
+
+void cl_ptx_as_part(char *text, size_t size) {
+  static const char whole[] = "\"enable_smem_spilling\"";
+  uint32_t major, minor;
+  Bytes image = {(const uint8_t *)text, size};
+  if (!art_ptx_begins(image, &major, &minor)) return;
+  uint32_t isa = major * 10 + minor;
+  if (isa >= OLDEST_ISA && isa < ISA_OF_PARTS) {
+    char *number = text + art_ptx_start(image) + strlen(".version");
+    while (isspace((unsigned char)*number)) number++;
+    memcpy(number, "3.1", 3); /* as long as what it replaces */
+  }
+  for (char *at = text; (at = memmem(at, size - (size_t)(at - text), whole, strlen(whole))); at++) at[1] = 'E';
 }

@@ -23,12 +23,16 @@ size_t cl_text_size(const char *text);
 CUresult cl_read_file(const char *path, void **data, size_t *size);
 /* Checks every table of an image, and of a cubin what only CUDA defines; on failure `problem` says what is wrong. */
 bool cl_elf_open(Elf *elf, const void *data, size_t size, char *problem, size_t problem_size);
-/* The same for code that is loaded: CUDA_ERROR_INVALID_IMAGE for damage and for a host object. */
+/* Whether an image, as far as its header is there, is a cubin of a form that a driver of the version knows. */
+bool cl_elf_is_known(const uint8_t *data, size_t size);
+/* The same for code that is loaded: CUDA_ERROR_INVALID_IMAGE for damage and for a host object,
+   CUDA_ERROR_NO_BINARY_FOR_GPU for a form of cubins that is newer than the driver. */
 CUresult cl_elf_load(Elf *elf, const void *data, size_t size);
 bool cl_elf_section(const Elf *elf, uint32_t index, ElfSection *section);
 bool cl_elf_symbol(const Elf *elf, uint32_t index, ElfSymbol *symbol);
 /* The bytes of a section; NULL for one that has none in the image. */
 const uint8_t *cl_elf_bytes(const Elf *elf, const ElfSection *section);
+/* Architecture of the code, as the driver reads it. */
 int cl_elf_arch(const Elf *elf);
 /* CUDA release that wrote it, as 13000; 0 if it does not say. */
 int cl_elf_release(const Elf *elf);
@@ -44,6 +48,10 @@ typedef void Definition(void *context, const char *name, size_t length);
 void cl_ptx_definitions(const char *text, size_t size, Definition *found, void *context);
 /* The .version of a PTX text as 90 for 9.0, and its .target; false if the text is no PTX. */
 bool cl_ptx_head(const char *text, size_t size, int *version, int *target);
+/* Makes PTX of a whole program fit for the compiler of parts that stands in for the driver's own: PTX ISA 2.0 to 3.0 is
+   called 3.1, and a pragma that only whole programs may have, which moves spilled registers and changes no result, is
+   renamed, so that it is passed over. */
+void cl_ptx_as_part(char *text, size_t size);
 
 /* A number of `bytes` bytes, the lowest first. */
 uint64_t cl_little(const uint8_t *at, int bytes);

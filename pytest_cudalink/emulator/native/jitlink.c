@@ -301,15 +301,25 @@ CUresult cl_compile(const void *data, size_t size, const LinkOptions *options, v
                     LinkText *text) {
   Linker *linker = NULL;
   LinkText more = {0};
-  CUresult result = cl_linker_open(&linker, options, text);
-  if (result) return result;
   int version, target;
   bool ptx = cl_image_kind(data, size) == IMAGE_PTX;
+  char *part = ptx ? malloc(size) : NULL;
+  if (ptx && !part) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = cl_linker_open(&linker, options, text);
+  if (result) {
+    free(part);
+    return result;
+  }
+  if (ptx) {
+    memcpy(part, data, size);
+    cl_ptx_as_part(part, size);
+  }
   /* a stand-in for the driver's own nvJitLink reads newer PTX than the driver did */
   int limit = cl_config()->ptx_limit;
   if (ptx && limit && cl_ptx_head(data, size, &version, &target) && version > limit)
     result = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-  else result = cl_linker_add(linker, cl_image_kind(data, size), false, data, size, "input", text);
+  else result = cl_linker_add(linker, cl_image_kind(data, size), false, ptx ? part : data, size, "input", text);
+  free(part);
   if (!result) {
     result = cl_linker_complete(linker, image, image_size, &more);
     take_text(&text->error, &more.error);

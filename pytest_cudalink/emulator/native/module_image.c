@@ -66,25 +66,32 @@ static bool runs_here(int arch) {
   return arch / 10 == device / 10 && arch % 10 <= device % 10;
 }
 
-/* The best image of a fatbin that lies open: a cubin that runs here, of the highest architecture. */
-static const uint8_t *pick(const uint8_t *fatbin, size_t size, size_t *picked, bool *packed) {
-  const uint8_t *best = NULL;
-  uint32_t best_arch = 0, device = (uint32_t)cl_config()->arch;
+/* What a fatbin has for the device: the cubin of the highest architecture that runs here, and the PTX of the highest
+   that can be compiled for it; `packed` if a packed one might be better, which only nvJitLink can unpack. */
+typedef struct {
+  Bytes cubin, ptx;
+  bool packed;
+} Choice;
+
+static Choice pick(const uint8_t *fatbin, size_t size) {
+  Choice choice = {0};
+  uint32_t cubin_arch = 0, ptx_arch = 0, device = (uint32_t)cl_config()->arch;
   Bytes image = {fatbin, size};
   FatbinEntry entry;
   Problem problem;
-  *packed = false;
   for (uint64_t at = cl_little(fatbin + 6, 2); at < size && art_fatbin_entry(image, &at, &entry, &problem);) {
-    bool usable =
-        entry.kind == FATBIN_ELF ? runs_here((int)entry.arch) : entry.kind == FATBIN_PTX && entry.arch <= device;
-    if (usable && entry.packed) *packed = true;
-    else if (usable && entry.kind == FATBIN_ELF && entry.arch > best_arch) {
-      best = entry.payload.at;
-      best_arch = entry.arch;
-      *picked = entry.payload.size;
+    bool cubin = entry.kind == FATBIN_ELF, ptx = entry.kind == FATBIN_PTX && entry.arch <= device;
+    if (cubin && !runs_here((int)entry.arch)) continue;
+    if (entry.packed) choice.packed = choice.packed || cubin || ptx;
+    else if (cubin && entry.arch > cubin_arch && cl_elf_is_known(entry.payload.at, entry.payload.size)) {
+      choice.cubin = entry.payload;
+      cubin_arch = entry.arch;
+    } else if (ptx && entry.arch > ptx_arch) {
+      choice.ptx = entry.payload;
+      ptx_arch = entry.arch;
     }
   }
-  return best;
+  return choice;
 }
 
 static CUresult adopt(Module *module, void *image, size_t size) {
@@ -113,22 +120,31 @@ static CUresult compile(Module *module, const void *data, size_t size, const Jit
   return result == CUDA_ERROR_NO_BINARY_FOR_GPU ? CUDA_ERROR_INVALID_SOURCE : result;
 }
 
+/* A cubin that runs here, else what nvJitLink unpacks, else PTX. */
+static CUresult load_fatbin(Module *module, const uint8_t *data, size_t size, const JitOptions *options,
+                            LinkText *text) {
+  if (size < 16) return CUDA_ERROR_INVALID_IMAGE;
+  Choice best = pick(data, size);
+  if (best.cubin.at) return copy_image(module, best.cubin.at, best.cubin.size);
+  if (best.packed) {
+    if (cl_fatbin_usable(data, size, cl_config()->arch) != size) return CUDA_ERROR_INVALID_IMAGE;
+    CUresult result = compile(module, data, size, options, text);
+    return result == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_NO_BINARY_FOR_GPU : result;
+  }
+  if (!best.ptx.at) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  char *source = calloc(1, best.ptx.size + 1); /* with the NUL that the compiler wants */
+  if (!source) return CUDA_ERROR_OUT_OF_MEMORY;
+  memcpy(source, best.ptx.at, best.ptx.size);
+  CUresult result = compile(module, source, strlen(source) + 1, options, text);
+  free(source);
+  return result;
+}
+
 static CUresult load_copy(Module *module, const void *data, size_t size, const JitOptions *options, LinkText *text) {
-  size_t picked = 0;
-  bool packed = false;
   switch (cl_image_kind(data, size)) {
     case IMAGE_ELF: return copy_image(module, data, size);
     case IMAGE_PTX: return compile(module, data, size, options, text);
-    case IMAGE_FATBIN: {
-      if (size < 16) return CUDA_ERROR_INVALID_IMAGE;
-      const uint8_t *best = pick(data, size, &picked, &packed);
-      if (best) return copy_image(module, best, picked);
-      if (!packed) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-      bool whole = cl_fatbin_usable(data, size, cl_config()->arch) == size;
-      if (!whole) return CUDA_ERROR_INVALID_IMAGE;
-      CUresult result = compile(module, data, size, options, text); /* nvJitLink unpacks it */
-      return result == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_NO_BINARY_FOR_GPU : result;
-    }
+    case IMAGE_FATBIN: return load_fatbin(module, data, size, options, text);
     default: return CUDA_ERROR_INVALID_IMAGE;
   }
 }

@@ -3,15 +3,14 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "architectures.inc" /* DEFAULT_ARCH */
-#include "devices.inc"       /* device_profiles */
-#include "errors.inc"        /* nvml_errors */
-#include "limits.inc"        /* LIMIT_DEVICES */
-#include "nvml_cards.inc"    /* cards */
+#include "config.h"
+#include "profiles.h"
+
+#include "errors.inc"     /* nvml_errors */
+#include "nvml_cards.inc" /* cards */
 
 /* -- init and shutdown -- */
 
@@ -54,51 +53,24 @@ EXPORT const char *nvmlErrorString(Result code) {
   return "Unknown Error";
 }
 
-/* -- the configuration -- */
-
-int cl_nvml_version(void) {
-  int major = 13, minor = 0;
-  const char *text = getenv("CUDALINK_EMULATOR_VERSION");
-  if (text) sscanf(text, "%d.%d", &major, &minor);
-  return major * 1000 + minor * 10;
-}
+/* -- the configuration, and what the device is -- */
 
 const char *cl_nvml_release(void) {
   const char *text = getenv("CUDALINK_EMULATOR_RELEASE");
   return text && *text ? text : "0.0.0";
 }
 
-unsigned cl_nvml_devices(void) {
-  const char *text = getenv("CUDALINK_EMULATOR_DEVICES");
-  int count = text && *text ? atoi(text) : 1; /* libcuda.so.1 reports one that is out of range */
-  return count < 0 ? 0 : count > LIMIT_DEVICES ? LIMIT_DEVICES : (unsigned)count;
-}
-
-/* -- what the device is -- */
-
-static const struct device_profile *profile(void) {
-  const char *text = getenv("CUDALINK_EMULATOR_ARCH");
-  int arch = text && !strncmp(text, "sm_", 3) ? atoi(text + 3) : DEFAULT_ARCH;
-  for (size_t at = 0; at < sizeof device_profiles / sizeof *device_profiles; at++)
-    if (device_profiles[at].arch == arch) return &device_profiles[at];
-  return &device_profiles[0];
-}
-
-const char *cl_nvml_name(void) { return profile()->name; }
-int cl_nvml_arch(void) { return profile()->arch; }
-uint64_t cl_nvml_memory(void) { return profile()->memory; }
+unsigned cl_nvml_devices(void) { return (unsigned)cl_config()->devices; }
 
 int cl_nvml_attribute(int number) {
-  const struct attribute *const tables[] = {profile()->attributes, base_attributes};
-  for (size_t at = 0; at < sizeof tables / sizeof *tables; at++)
-    for (const struct attribute *one = tables[at]; one->number; one++)
-      if (one->number == number) return one->value;
-  return 0;
+  int value = 0;
+  cl_profile_attribute(number, &value);
+  return value;
 }
 
 const Card *cl_nvml_card(void) {
   const Card *card = cards;
-  while (strncmp(cl_nvml_name(), card->name, strlen(card->name)) != 0) card++; /* the name of the last one is empty */
+  while (strncmp(cl_profile_name(), card->name, strlen(card->name)) != 0) card++; /* the name of the last one is empty */
   return card;
 }
 

@@ -65,13 +65,9 @@ unsigned cl_nvml_devices(void);
 unsigned cl_nvml_index(Device device);
 Device cl_nvml_device(unsigned index);
 
-const char *cl_nvml_name(void);
 const Card *cl_nvml_card(void);
-int cl_nvml_arch(void);
+/* The value of one of these attributes. */
 int cl_nvml_attribute(int number);
-uint64_t cl_nvml_memory(void);
-
-int cl_nvml_version(void);
 const char *cl_nvml_release(void);
 
 Result cl_nvml_text(char *out, unsigned size, const char *text);

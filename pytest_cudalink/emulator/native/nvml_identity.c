@@ -5,20 +5,13 @@
 #include <string.h>
 
 #include "nvml.h"
+#include "profiles.h"
 
 /* -- texts by which a device is found -- */
 
-/* As cuDeviceGetUuid answers. */
-void cl_nvml_uuid_bytes(unsigned index, unsigned char bytes[UUID_SIZE]) {
-  memcpy(bytes, "cudalink-emul", 13);
-  bytes[13] = (unsigned char)cl_nvml_arch();
-  bytes[14] = 0;
-  bytes[15] = (unsigned char)index;
-}
-
 void cl_nvml_uuid(unsigned index, char text[IDENTITY_SIZE]) {
   unsigned char bytes[UUID_SIZE];
-  cl_nvml_uuid_bytes(index, bytes);
+  cl_profile_uuid((int)index, bytes);
   char *at = text + sprintf(text, "GPU");
   for (int byte = 0; byte < UUID_SIZE; byte++) {
     bool group = byte == 0 || byte == 4 || byte == 6 || byte == 8 || byte == 10;
@@ -37,7 +30,7 @@ static bool is_desktop(void) { return cl_nvml_card()->fans > 0; }
 
 EXPORT Result nvmlDeviceGetName(Device device, char *out, unsigned size) {
   CHECK(device, out);
-  return cl_nvml_text(out, size, cl_nvml_name());
+  return cl_nvml_text(out, size, cl_profile_name());
 }
 
 EXPORT Result nvmlDeviceGetUUID(Device device, char *out, unsigned size) {
@@ -68,7 +61,7 @@ EXPORT Result nvmlDeviceGetMinorNumber(Device device, unsigned *out) {
 EXPORT Result nvmlDeviceGetModuleId(Device device, unsigned *out) { return give(device, out, cl_nvml_index(device)); }
 /* The number of the board is its bus and its slot. */
 EXPORT Result nvmlDeviceGetBoardId(Device device, unsigned *out) {
-  return give(device, out, (cl_nvml_index(device) + 1) << 8);
+  return give(device, out, (unsigned)cl_profile_bus((int)cl_nvml_index(device)) << 8);
 }
 EXPORT Result nvmlDeviceGetBrand(Device device, unsigned *out) { return give(device, out, cl_nvml_card()->brand); }
 EXPORT Result nvmlDeviceGetNumFans(Device device, unsigned *out) { return give(device, out, cl_nvml_card()->fans); }
@@ -114,20 +107,20 @@ EXPORT Result nvmlDeviceGetPlatformInfo(Device device, Platform *info) {
 
 EXPORT Result nvmlDeviceGetArchitecture(Device device, unsigned *out) {
   enum { VOLTA = 5, TURING, AMPERE, ADA, HOPPER, BLACKWELL };
-  int arch = cl_nvml_arch();
+  int arch = cl_profile_arch();
   unsigned name = arch < 75 ? VOLTA : arch < 80 ? TURING : arch < 89 ? AMPERE : arch < 90 ? ADA : HOPPER;
   return give(device, out, arch < 100 ? name : BLACKWELL);
 }
 
 EXPORT Result nvmlDeviceGetCudaComputeCapability(Device device, int *major, int *minor) {
   CHECK(device, major && minor);
-  *major = cl_nvml_arch() / 10;
-  *minor = cl_nvml_arch() % 10;
+  *major = cl_profile_arch() / 10;
+  *minor = cl_profile_arch() % 10;
   return SUCCESS;
 }
 
 EXPORT Result nvmlDeviceGetNumGpuCores(Device device, unsigned *out) {
-  unsigned cores_of_one = cl_nvml_arch() <= 80 ? 64 : 128; /* of a multiprocessor */
+  unsigned cores_of_one = cl_profile_arch() <= 80 ? 64 : 128; /* of a multiprocessor */
   return give(device, out, (unsigned)cl_nvml_attribute(MULTIPROCESSOR_COUNT) * cores_of_one);
 }
 
@@ -184,12 +177,12 @@ static Result give_text(Device device, char *out, unsigned size, const char *tex
 
 EXPORT Result nvmlDeviceGetVbiosVersion(Device device, char *out, unsigned size) {
   char text[32];
-  snprintf(text, sizeof text, "%02X.00.00.00.01", cl_nvml_arch());
+  snprintf(text, sizeof text, "%02X.00.00.00.01", cl_profile_arch());
   return give_text(device, out, size, text);
 }
 
 EXPORT Result nvmlDeviceGetGspFirmwareVersion(Device device, char *out) {
-  return give_text(device, out, 64, cl_nvml_arch() < 75 ? NULL : cl_nvml_release());
+  return give_text(device, out, 64, cl_profile_arch() < 75 ? NULL : cl_nvml_release());
 }
 
 EXPORT Result nvmlDeviceGetBoardPartNumber(Device device, char *out, unsigned size) {
@@ -217,7 +210,7 @@ _Static_assert(sizeof(PciInfo) == 68, "nvmlPciInfo_t");
 
 /* As cuDeviceGetPCIBusId answers. */
 static PciInfo pci_info(Device device) {
-  PciInfo info = {.bus = cl_nvml_index(device) + 1};
+  PciInfo info = {.bus = (uint32_t)cl_profile_bus((int)cl_nvml_index(device))};
   snprintf(info.legacy, sizeof info.legacy, "0000:%02X:00.0", info.bus);
   snprintf(info.id, sizeof info.id, "00000000:%02X:00.0", info.bus);
   info.device = (uint32_t)cl_nvml_attribute(GPU_PCI_DEVICE_ID);

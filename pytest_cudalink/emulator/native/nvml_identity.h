@@ -4,7 +4,6 @@
 
 enum { IDENTITY_SIZE = 64, UUID_SIZE = 16 };
 
-void cl_nvml_uuid_bytes(unsigned index, unsigned char bytes[UUID_SIZE]);
 void cl_nvml_uuid(unsigned index, char text[IDENTITY_SIZE]);
 void cl_nvml_serial(unsigned index, char text[IDENTITY_SIZE]);
 

@@ -4,10 +4,11 @@
 #include <string.h>
 
 #include "nvml.h"
+#include "profiles.h"
 
 /* -- PCIe -- */
 
-static unsigned generation(void) { return cl_nvml_arch() >= 90 ? 5 : cl_nvml_arch() >= 80 ? 4 : 3; }
+static unsigned generation(void) { return cl_profile_arch() >= 90 ? 5 : cl_profile_arch() >= 80 ? 4 : 3; }
 
 static Result give(Device device, unsigned *out, unsigned value) {
   CHECK(device, out);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "nvml.h"
+#include "profiles.h"
 
 /* What this process allocated on the devices, as its libcuda counts it; without one, nothing. */
 static uint64_t used_memory(unsigned index) {
@@ -13,7 +14,7 @@ static uint64_t used_memory(unsigned index) {
   *(void **)&memory_used = dlsym(driver, "cudalinkMemoryUsed");
   if (memory_used) used = memory_used((int)index);
   dlclose(driver);
-  return used < cl_nvml_memory() ? used : cl_nvml_memory();
+  return used < cl_device_memory() ? used : cl_device_memory();
 }
 
 typedef struct {
@@ -22,7 +23,7 @@ typedef struct {
 
 EXPORT Result nvmlDeviceGetMemoryInfo(Device device, Memory *memory) {
   CHECK(device, memory);
-  *memory = (Memory){.total = cl_nvml_memory(), .used = used_memory(cl_nvml_index(device))};
+  *memory = (Memory){.total = cl_device_memory(), .used = used_memory(cl_nvml_index(device))};
   memory->free = memory->total - memory->used;
   return SUCCESS;
 }
@@ -51,7 +52,7 @@ EXPORT Result nvmlDeviceGetMemoryInfo_v2(Device device, MemoryWithReserved *memo
 EXPORT Result nvmlDeviceGetBAR1MemoryInfo(Device device, Memory *window) {
   CHECK(device, window);
   *window = (Memory){.total = (uint64_t)1 << 28, .used = 0x1a0000};
-  while (window->total < cl_nvml_memory()) window->total *= 2;
+  while (window->total < cl_device_memory()) window->total *= 2;
   window->free = window->total - window->used;
   return SUCCESS;
 }
@@ -59,7 +60,7 @@ EXPORT Result nvmlDeviceGetBAR1MemoryInfo(Device device, Memory *window) {
 EXPORT Result nvmlDeviceGetConfComputeMemSizeInfo(Device device, uint64_t kib[2]) {
   CHECK(device, kib);
   kib[0] = 0; /* protected */
-  kib[1] = cl_nvml_memory() / 1024;
+  kib[1] = cl_device_memory() / 1024;
   return SUCCESS;
 }
 

@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config.h"
 #include "nvml.h"
 #include "nvml_identity.h"
+#include "profiles.h"
 
 /* -- versions -- */
 
@@ -17,14 +19,14 @@ EXPORT Result nvmlSystemGetDriverVersion(char *out, unsigned size) {
 EXPORT Result nvmlSystemGetNVMLVersion(char *out, unsigned size) {
   char text[64];
   if (!out) return INVALID_ARGUMENT;
-  if (snprintf(text, sizeof text, "%d.%s", cl_nvml_version() / 1000, cl_nvml_release()) >= (int)sizeof text)
+  if (snprintf(text, sizeof text, "%d.%s", cl_config()->version / 1000, cl_nvml_release()) >= (int)sizeof text)
     return INSUFFICIENT_SIZE;
   return cl_nvml_text(out, size, text);
 }
 
 EXPORT Result nvmlSystemGetCudaDriverVersion(int *version) {
   READY(version);
-  *version = cl_nvml_version();
+  *version = cl_config()->version;
   return SUCCESS;
 }
 
@@ -127,7 +129,7 @@ EXPORT Result nvmlDeviceGetHandleByUUIDV(const Uuid *uuid, Device *device) {
   if (uuid->type != UUID_BINARY) return INVALID_ARGUMENT;
   for (unsigned index = 0; index < cl_nvml_devices(); index++) {
     unsigned char bytes[UUID_SIZE];
-    cl_nvml_uuid_bytes(index, bytes);
+    cl_profile_uuid((int)index, bytes);
     if (!memcmp(bytes, uuid->value.bytes, sizeof bytes)) return give_device(index, device);
   }
   return NOT_FOUND;
@@ -141,8 +143,9 @@ EXPORT Result nvmlDeviceGetHandleByPciBusId_v2(const char *id, Device *device) {
     domain = 0;
     if (sscanf(id, "%x:%x", &bus, &slot) != 2) return INVALID_ARGUMENT;
   }
-  if (domain || slot || bus < 1 || bus > cl_nvml_devices()) return NOT_FOUND;
-  return give_device(bus - 1, device);
+  for (unsigned index = 0; index < cl_nvml_devices(); index++)
+    if (!domain && !slot && bus == (unsigned)cl_profile_bus((int)index)) return give_device(index, device);
+  return NOT_FOUND;
 }
 
 EXPORT Result nvmlDeviceGetHandleByPciBusId(const char *id, Device *device) {

@@ -1,0 +1,82 @@
+/* The profiles of devices.toml, and which of them the configuration chooses. */
+#include "profiles.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config.h"
+
+#include "devices.inc" /* device_profiles, base_attributes */
+
+static const struct device_profile *chosen = &device_profiles[0];
+static size_t memory;
+
+/* The memory of this machine, or of the group of processes that may use less. */
+static size_t machine_memory(void) {
+  long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+  uint64_t most = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : UINT64_MAX;
+  FILE *limit = fopen("/sys/fs/cgroup/memory.max", "r");
+  unsigned long long group;
+  if (limit) {
+    if (fscanf(limit, "%llu", &group) == 1 && group < most) most = group;
+    fclose(limit);
+  }
+  return (size_t)most;
+}
+
+enum { PAGE = 2 << 20 }; /* of a device */
+
+static void choose(void) {
+  const struct device_profile *end = device_profiles + sizeof device_profiles / sizeof *device_profiles;
+  bool found = false;
+  for (const struct device_profile *one = device_profiles; one < end && !found; one++)
+    if (*cl_config()->device ? !strcmp(one->key, cl_config()->device) : one->arch == cl_config()->arch) {
+      chosen = one;
+      found = true;
+    }
+  size_t half = machine_memory() / 2 / PAGE * PAGE;
+  memory = cl_config()->device_memory ? cl_config()->device_memory : chosen->memory < half ? chosen->memory : half;
+}
+
+static const struct device_profile *profile(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, choose);
+  return chosen;
+}
+
+int cl_profile_arch(void) { return profile()->arch; }
+
+const char *cl_profile_name(void) { return profile()->name; }
+
+size_t cl_device_memory(void) { return profile() ? memory : 0; }
+
+/* The value of an attribute in a table that ends with number 0. */
+static bool look_up(const struct attribute *table, int number, int *value) {
+  for (; table->number; table++)
+    if (table->number == number) {
+      *value = table->value;
+      return true;
+    }
+  return false;
+}
+
+enum { PCI_BUS_ID = 33, PCI_DEVICE_ID = 34, COMPUTE_CAPABILITY_MAJOR = 75, COMPUTE_CAPABILITY_MINOR = 76 };
+
+bool cl_profile_attribute(int attribute, int *value) {
+  if (attribute == COMPUTE_CAPABILITY_MAJOR) *value = profile()->arch / 10;
+  else if (attribute == COMPUTE_CAPABILITY_MINOR) *value = profile()->arch % 10;
+  else return look_up(profile()->attributes, attribute, value) || look_up(base_attributes, attribute, value);
+  return true;
+}
+
+int cl_profile_bus(int device) { return device + 1; }
+
+void cl_profile_uuid(int device, unsigned char uuid[16]) {
+  memcpy(uuid, "cudalink-emul", 13);
+  uuid[13] = (unsigned char)profile()->arch;
+  uuid[14] = 0;
+  uuid[15] = (unsigned char)device;
+}

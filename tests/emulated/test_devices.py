@@ -1,0 +1,161 @@
+"""Which devices a driver shows: chosen by name or architecture, with a memory that fits the machine or the user."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from textwrap import dedent
+
+import pytest
+
+from pytest_cudalink import emulator
+from pytest_cudalink.compat.names import DEFAULT_ARCHITECTURE, EMULATED_DEVICES
+from pytest_cudalink.emulator import Emulation, EmulatorError, emulation_for, from_environment
+
+HEAD = "from tests.emulated.cu import *\nfrom ctypes import *\n"
+HALF = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+#: Asks the driver for what the tests compare: name, L2 cache, memory, and memory that is free.
+ASK = """
+start()
+name, value, total, left = char_buffer(), c_int(), c_size_t(), c_size_t()
+ok(cuda.cuDeviceGetName(name, 256, 0))
+ok(cuda.cuDeviceGetAttribute(byref(value), 38, 0))
+ok(cuda.cuDeviceTotalMem_v2(byref(total), 0))
+ok(cuda.cuMemGetInfo_v2(byref(left), byref(left)))
+assert left.value == total.value
+print(name.value.decode(), value.value, total.value, sep=";")
+"""
+
+
+@pytest.fixture
+def ask(on_driver):
+    """What a driver says of its device."""
+
+    def run(version: str = "13.0", **options: object) -> tuple[str, int, int]:
+        done = on_driver(version, "-c", HEAD + ASK, **options)
+        assert done.returncode == 0, done.stderr
+        name, cache, memory = done.stdout.strip().split(";")
+        return name, int(cache), int(memory)
+
+    return run
+
+
+def test_an_h100_and_an_h200(ask) -> None:
+    """Two devices of one architecture differ in their names and caches; the architecture alone means the H200."""
+    assert ask(device="h100")[:2] == ("NVIDIA H100 80GB HBM3", 52_428_800)
+    assert ask(device="h200")[:2] == ask(arch="sm_90")[:2] == ask()[:2] == ("NVIDIA H200", 62_914_560)
+
+
+@pytest.mark.parametrize("arch", sorted(set(EMULATED_DEVICES.values())))
+def test_an_architecture_means_its_first_device(ask, arch: str) -> None:
+    """A device of each architecture is found by the architecture alone."""
+    first = next(name for name, other in EMULATED_DEVICES.items() if other == arch)
+    assert ask(arch=arch) == ask(device=first)
+
+
+def test_memory(ask) -> None:
+    """A device has the memory that is asked for; by default its own, at most half of what the machine has."""
+    assert ask(device_memory="8GiB")[2] == 8 << 30
+    assert ask(device_memory="1.5 TiB")[2] == 3 << 39
+    assert HALF - (64 << 20) < ask()[2] <= HALF or ask()[2] == 150_109_880_320
+
+
+def test_a_small_device_is_soon_full(on_driver) -> None:
+    """What is set is all there is."""
+    program = """
+    start()
+    address = c_uint64()
+    assert cuda.cuMemAlloc_v2(byref(address), (64 << 20) + 1) == 2
+    ok(cuda.cuMemAlloc_v2(byref(address), 64 << 20))
+    assert cuda.cuMemAlloc_v2(byref(address), 1) == 2
+    """
+    done = on_driver("13.0", "-c", HEAD + dedent(program), device_memory="64MiB")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("value", ["8", "8GB", "-1", "many", "15MiB", "1e9", "8 gib"])
+def test_memory_that_cannot_be(value: str) -> None:
+    """A size that is not one, or too small for a context, is refused with what is expected."""
+    with pytest.raises(EmulatorError, match="expected a size of at least 16MiB, such as 512MiB or 8GiB") as raised:
+        emulation_for("13.0", device_memory=value)
+    assert raised.value.parameter == "device_memory"
+
+
+def test_devices_that_cannot_be() -> None:
+    """An unknown device, one of another architecture, and one that is newer than the driver."""
+    with pytest.raises(EmulatorError, match="there is no emulated device 'h300'; known: v100, t4"):
+        emulation_for("13.0", device="h300")
+    with pytest.raises(EmulatorError, match="the device h100 is sm_90, not sm_80"):
+        emulation_for("13.0", device="h100", arch="sm_80")
+    with pytest.raises(EmulatorError, match="sm_100, which needs CUDA 12.8"):
+        emulation_for("12.4", device="b200")
+    assert emulation_for("13.0", device="h100", arch=DEFAULT_ARCHITECTURE).arch == "sm_90"
+
+
+def test_children_get_the_same_device() -> None:
+    """The environment says all of it, and is read back."""
+    planned = emulation_for("13.0", device="l4", device_memory="4GiB", devices=2)
+    assert (planned.arch, planned.device_memory) == ("sm_89", 4 << 30)
+    assert from_environment(planned.environment()) == planned
+
+
+def test_wrong_values_in_the_environment(on_driver) -> None:
+    """The native library says on stderr what it does not take."""
+    planned: Emulation = emulation_for("13.0")
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + ASK],
+        env={
+            **os.environ,
+            **planned.environment(),
+            "CUDALINK_EMULATOR_DEVICE": "h300",
+            "CUDALINK_EMULATOR_DEVICE_MEMORY": "8GiB",
+        },
+        cwd=emulator.library_folder().parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.startswith("NVIDIA H200;")
+    assert "CUDALINK_EMULATOR_DEVICE is 'h300', which is not a known device; taking sm_90" in done.stderr
+    assert "CUDALINK_EMULATOR_DEVICE_MEMORY is '8GiB'; expected a number of bytes from 16777216 on" in done.stderr
+
+
+def test_checks_come_in_the_order_of_a_real_driver(on_driver) -> None:
+    """A device that does not exist is 101 before the buffer is looked at; a bus ID needs room for all of it."""
+    program = """
+    start()
+    text = char_buffer(b"untouched")
+    for name in ("cuDeviceGetName", "cuDeviceGetPCIBusId"):
+        assert getattr(cuda, name)(None, 0, 7) == 101
+        assert getattr(cuda, name)(None, 64, 0) == 1
+        assert getattr(cuda, name)(text, 0, 0) == 1
+    assert cuda.cuDeviceGetPCIBusId(text, 12, 0) == 1 and text.value == b"untouched"
+    ok(cuda.cuDeviceGetPCIBusId(text, 13, 0))
+    assert text.value == b"0000:01:00.0"
+    """
+    done = on_driver("13.0", "-c", HEAD + dedent(program))
+    assert done.returncode == 0, done.stderr
+
+
+def test_options_of_pytest(pytester) -> None:
+    """The options reach the driver, and a wrong value is a usage error that names the option."""
+    pytester.makepyfile(
+        """
+        import ctypes
+
+        def test():
+            cuda = ctypes.CDLL("libcuda.so.1")
+            name, total = ctypes.create_string_buffer(99), ctypes.c_size_t()
+            assert cuda.cuInit(0) == 0
+            assert cuda.cuDeviceGetName(name, 99, 0) == 0
+            assert cuda.cuDeviceTotalMem_v2(ctypes.byref(total), 0) == 0
+            assert (name.value, total.value) == (b"NVIDIA H100 80GB HBM3", 1 << 30)
+        """
+    )
+    command = ["-p", "cudalink", "--cudalink-driver=13.0", "--cudalink-device=h100"]
+    pytester.runpytest_subprocess(*command, "--cudalink-device-memory=1GiB").assert_outcomes(passed=1)
+    for option in ("--cudalink-device-memory=much", "--cudalink-device=h300", "--cudalink-device-memory=1MiB"):
+        done = pytester.runpytest_subprocess(*command, option)
+        assert done.ret == pytest.ExitCode.USAGE_ERROR
+        done.stderr.fnmatch_lines([f"*{option.partition('=')[0]} is *expected*"])

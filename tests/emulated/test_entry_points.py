@@ -1,0 +1,157 @@
+"""Which functions a driver of a version has: by dlsym, by the loader, and by cuGetProcAddress."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tomllib
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from pytest_cudalink import emulator
+from pytest_cudalink.native import compiler
+from pytest_cudalink.versions import CudaVersion
+
+HEAD = "from tests.emulated.cu import *\nfrom ctypes import *\n"
+TABLE = Path(emulator.__file__).parent / "data" / "functions.toml"
+REAL = tomllib.loads((Path(__file__).parent.parent / "data" / "exports.toml").read_text(encoding="utf-8"))["libcuda"]
+
+#: Calls a function that it is linked with, and one that it asks the loader for.
+PROGRAM = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+int cuDriverGetVersion(int *);
+int cuCtxGetDevice_v2(int *, void *);
+int main(int count, char **arguments) {
+  int version = 0;
+  printf("%d ", cuDriverGetVersion(&version));
+  printf("%d ", dlsym(RTLD_DEFAULT, "cuCtxGetDevice_v2") != NULL);
+  fflush(stdout);
+  if (count > 1) printf("%d ", cuCtxGetDevice_v2(&version, NULL));
+  return 0;
+}
+"""
+
+
+def exported(version: str) -> set[str]:
+    """The names that a real driver of a version exports, or that the table says it would."""
+    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    wanted = CudaVersion.parse(version)
+    names = {
+        name
+        for release, added in table["symbols"].items()
+        if release != "never" and CudaVersion.parse(release) <= wanted
+        for name in added
+    }
+    return names | {name for name, known in table["debugger"].items() if CudaVersion.parse(known["since"]) <= wanted}
+
+
+@pytest.fixture
+def check(on_driver):
+    """Run a program that asserts, on a driver of a version; gives what it printed, and what it said on stderr."""
+
+    def run(program: str, version: str = "13.0", **options: object) -> tuple[str, str]:
+        done = on_driver(version, "-c", HEAD + dedent(program), **options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout, done.stderr
+
+    return run
+
+
+def test_the_table_gives_what_real_drivers_export() -> None:
+    """The table, made from headers, has exactly the dynamic symbols of four real drivers."""
+    assert list(REAL) == ["12.0", "12.2", "12.4", "13.0"]
+    real: set[str] = set()
+    for version, added in REAL.items():
+        real |= set(added)
+
+        assert exported(version) == real
+
+
+@pytest.mark.parametrize("version", ["12.0", "12.4", "12.9", "13.0", "13.5"])
+def test_a_driver_exports_what_its_version_has(version: str, check) -> None:
+    """No more and no less than the table says is found by dlsym; what cuGetProcAddress gives is what dlsym gives."""
+    everything, number = exported("99.0"), CudaVersion.parse(version)
+    asked = number.major * 1000 + number.minor * 10
+    out, _ = check(
+        f"""
+        found = [name for name in {sorted(everything)} if hasattr(cuda, name)]
+        print(*found)
+        for name in found:
+            address, status = c_void_p(), c_int(-1)
+            code = cuda.cuGetProcAddress_v2(name.encode(), byref(address), {asked}, c_uint64(0), byref(status))
+            if (code, status.value) == (0, 0):
+                plain = [cast(getattr(cuda, form), c_void_p).value for form in found if form.startswith(name)]
+                assert address.value in plain, name
+        """,
+        version=version,
+    )
+    assert set(out.split()) == exported(version)
+
+
+def test_names_that_no_symbol_has(check) -> None:
+    """The profiler's and OpenGL's functions are found by name, as on a real 13.0; the debugger's names are exported."""
+    check(
+        """
+        since = {"cuProfilerStart": 4000, "cuProfilerStop": 4000, "cuGLGetDevices": 6050, "cuVDPAUGetDevice": 3010}
+        since |= {"cuGraphicsGLRegisterBuffer": 3000, "cuGraphicsGLRegisterImage": 3000}
+        for name, version in since.items():
+            address, status = c_void_p(), c_int(-1)
+            ok(cuda.cuGetProcAddress_v2(name.encode(), byref(address), version, c_uint64(0), byref(status)))
+            assert address.value and status.value == 0, name
+            ok(cuda.cuGetProcAddress_v2(name.encode(), byref(address), 2000, c_uint64(0), byref(status)))
+            assert status.value == 2, name
+        assert c_int.in_dll(cuda, "cudbgDebuggerInitialized").value == 0
+        assert cuda.cudbgGetAPI(0, 0, 0, None) != 0
+        """
+    )
+
+
+@pytest.mark.parametrize("binding", ["lazy", "now"])
+@pytest.mark.parametrize("version", ["12.9", "13.0"])
+def test_a_linked_program(tmp_path: Path, version: str, binding: str) -> None:
+    """The loader does not find a function that the version lacks when it is called for the first time.
+
+    A program whose functions are all looked up before the driver has started gets 801.
+    """
+    source, program = tmp_path / "program.c", tmp_path / "program"
+    source.write_text(PROGRAM, encoding="utf-8")
+    folder = emulator.library_folder()
+    flags = [str(folder / "libcuda.so.1"), "-ldl", f"-Wl,-z,{binding}"]
+    subprocess.run([*compiler.find_compiler(), str(source), "-o", str(program), *flags], check=True)
+    planned = emulator.emulation_for(version)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, **planned.environment()}
+        return subprocess.run([program, *arguments], env=environment, capture_output=True, text=True, check=False)
+
+    assert run().stdout == f"0 {int(version == '13.0')} "
+    called = run("call")
+    if version == "13.0":
+        assert called.stdout == "0 1 3 "
+    elif binding == "now":
+        assert called.stdout == "0 0 801 "
+    else:
+        assert called.returncode == 127
+        assert "undefined symbol: cuCtxGetDevice_v2" in called.stderr
+
+
+def test_a_caller_that_passes_too_few_arguments(check) -> None:
+    """The forms with a context say, when they get something else, that the caller wanted the form without; once."""
+    out, said = check(
+        """
+        start()
+        device, garbage = c_int(), c_void_p(0x7f00)
+        for _ in range(2):
+            assert cuda.cuCtxGetDevice_v2(byref(device), garbage) == 201
+            print(last_event()["note"])
+            assert cuda.cuCtxSynchronize_v2(garbage) == 201
+        """
+    )
+    mistake = "cuCtxGetDevice_v2, introduced in 13.0, was given the context 0x7f00, which is not one; a caller of "
+    assert mistake + "cuCtxGetDevice(device) must not be given this form" in out
+    assert said.count(mistake) == 1
+    assert said.count("a caller of cuCtxSynchronize()") == 1

@@ -1,0 +1,242 @@
+"""Which images a driver takes, and what it finds in them: child programs load what NVRTC compiled for them."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from pytest_cudalink.linker import Program, ProgramOptions
+
+DATA = Path(__file__).parent.parent / "data" / "artifacts"
+HEAD = "from tests.emulated.cu import *\nfrom ctypes import *\nfrom pathlib import Path\n"
+
+#: Kernels that call what is not in the image; `needs` is what the compiler leaves undefined for it.
+CALLS = {
+    "vprintf": 'extern "C" __global__ void kernel(int n) { printf("%d\\n", n); }',
+    "__assertfail": 'extern "C" __device__ void __assertfail'
+    "(const char *, const char *, unsigned, const char *, size_t);\n"
+    'extern "C" __global__ void kernel(int n) { if (!n) __assertfail("n", "file", 1, "kernel", 1); }',
+    "malloc": 'extern "C" __global__ void kernel(char **out) { *out = (char *)malloc(8); }',
+    "free": 'extern "C" __global__ void kernel(char *block) { free(block); }',
+}
+
+
+@pytest.fixture
+def check(on_driver):
+    """Run a program that asserts, on a driver of a version; gives its output."""
+
+    def run(program: str, version: str = "13.0", **options: object) -> str:
+        done = on_driver(version, "-c", HEAD + dedent(program), **options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def compiled(tmp_path: Path, source: str, kind: str = "cubin", **options: object) -> Path:
+    """Compile a program into a file."""
+    file = tmp_path / f"image.{kind}"
+    with Program(source, "c++", ProgramOptions(arch="sm_90", **options)) as program:
+        file.write_bytes(program.compile(kind).code + b"\0")
+    return file
+
+
+@pytest.mark.parametrize("needs", CALLS)
+def test_what_the_driver_provides_is_not_undefined(tmp_path: Path, check, needs: str) -> None:
+    """A kernel that prints, asserts or allocates is found, as a function and as a kernel of a library."""
+    image = compiled(tmp_path, CALLS[needs])
+    assert needs.encode() + b"\0" in image.read_bytes()
+    check(
+        f"""
+        start()
+        image = Path({str(image)!r}).read_bytes()
+        code, module = load(image)
+        assert (code, function(module, "kernel")[0]) == (0, 0)
+        library, kernel, found = c_void_p(), c_void_p(), c_void_p()
+        ok(cuda.cuLibraryLoadData(byref(library), image, None, None, 0, None, None, 0))
+        ok(cuda.cuLibraryGetKernel(byref(kernel), library, b"kernel"))
+        ok(cuda.cuKernelGetFunction(byref(found), kernel))
+        """
+    )
+
+
+def test_what_nobody_provides_stays_undefined(tmp_path: Path, check) -> None:
+    """A function that neither the image nor the driver has stops the look-up of every kernel."""
+    source = 'extern "C" __device__ int vprint(int);\nextern "C" __global__ void kernel(int *n) { *n = vprint(1); }'
+    image = compiled(tmp_path, source, relocatable_device_code=True)
+    check(
+        f"""
+        start()
+        code, module = load(Path({str(image)!r}).read_bytes())
+        assert (code, function(module, "kernel")[0]) == (0, 500)
+        """
+    )
+
+
+def changed(image: bytes, **bytes_at: int) -> bytes:
+    """A cubin with other bytes in its header."""
+    places = {"osabi": 7, "abi_version": 8, "e_version": 20}
+    data = bytearray(image)
+    for name, value in bytes_at.items():
+        data[places[name]] = value
+    return bytes(data)
+
+
+#: The header bytes that a real 13.0 was asked about, with its answer to cuModuleLoadData.
+HEADERS = [
+    ("13.0", {}, 0),
+    ("12.9", {}, 0),
+    ("13.0", {"abi_version": 7}, 0),
+    ("13.0", {"abi_version": 9}, 0),
+    ("13.0", {"abi_version": 255}, 0),
+    ("12.9", {"abi_version": 6}, 0),
+    ("12.9", {"abi_version": 8}, 0),
+    ("12.9", {"abi_version": 9}, 0),
+    ("13.0", {"osabi": 66}, 209),
+    ("13.0", {"osabi": 0}, 209),
+    ("13.0", {"osabi": 51}, 209),
+    ("13.0", {"e_version": 2}, 0),
+    ("13.0", {"e_version": 0x79}, 0),
+    ("13.0", {"e_version": 0x91}, 0),
+]
+#: Program that gives the answers to one image: as a module, and as a library at its first look-up.
+ANSWERS = """
+start()
+def answers(image):
+    library, found = c_void_p(), c_void_p()
+    ok(cuda.cuLibraryLoadData(byref(library), image, None, None, 0, None, None, 0))
+    return load(image)[0], cuda.cuLibraryGetModule(byref(found), library)
+"""
+
+
+def test_headers_that_a_driver_takes(check) -> None:
+    """The OSABI decides, at load; with a library at its first use. Nothing else in the header does (measured)."""
+    out = check(
+        ANSWERS
+        + """
+from tests.emulated.test_images import HEADERS, changed
+for release, header, _ in HEADERS:
+    print(*answers(changed(artifact(f"{release}/linked.cubin"), **header)))
+"""
+    )
+    assert [tuple(map(int, line.split())) for line in out.splitlines()] == [(code, code) for *_, code in HEADERS]
+
+
+@pytest.mark.parametrize(
+    ("driver", "arch", "release", "code"),
+    [
+        ("12.0", "sm_90", "12.9", 0),
+        ("12.9", "sm_90", "12.9", 0),
+        ("12.0", "sm_90", "13.0", 209),
+        ("12.9", "sm_90", "13.0", 209),
+        ("12.9", "sm_90", "13.5", 209),
+        ("13.0", "sm_90", "12.9", 0),
+        ("13.0", "sm_90", "13.5", 0),
+    ],
+)
+def test_cubins_of_a_newer_major_release(check, driver: str, arch: str, release: str, code: int) -> None:
+    """A driver of CUDA 12 does not take the cubins of CUDA 13; minor releases do not matter."""
+    out = check(ANSWERS + f"print(*answers(artifact('{release}/linked.cubin')))", driver, arch=arch)
+    assert out.split() == [str(code)] * 2
+
+
+#: A kernel that every architecture has.
+SMALL_PTX = ".version {version}\n.target {target}\n.address_size 64\n.visible .entry small() {{ ret; }}\n"
+
+#: A kernel of a PTX ISA version for an old architecture.
+OLD_PTX = """.version {version}
+.target {target}
+.address_size 64
+.visible .entry kernel(.param .u64 out) {{
+  .reg .u64 %rd1;
+  ld.param.u64 %rd1, [out];
+  st.global.u64 [%rd1], %rd1;
+  exit;
+}}
+"""
+
+
+def test_old_ptx(check) -> None:
+    """PTX from ISA 2.3 on is compiled, as by a real 13.0; 1.4 is not."""
+    texts = {
+        ("2.3", "sm_20"): 0,
+        ("3.0", "sm_20"): 0,
+        ("3.0", "sm_30"): 0,
+        ("3.1", "sm_20"): 0,
+        ("4.0", "sm_20"): 0,
+        ("1.4", "sm_10"): 218,
+    }
+    programs = "\n".join(
+        f"print(load({OLD_PTX.format(version=version, target=target).encode()!r})[0])" for version, target in texts
+    )
+    assert check("start()\n" + programs).split() == [str(code) for code in texts.values()]
+
+
+def test_ptx_of_a_whole_program(check) -> None:
+    """A pragma that is for whole programs is taken when a program is loaded, and refused when a part is linked."""
+    check(
+        """
+        start()
+        text = small_ptx("9.0", "sm_90").replace(b"{\\n", b'{\\n  .pragma "enable_smem_spilling";\\n', 1)
+        assert b"pragma" in text
+        code, module = load(text)
+        assert (code, function(module, "small")[0]) == (0, 0)
+        assert link([(PTX, text)])[0] == 218
+        """
+    )
+
+
+def fatbin(*entries: tuple[str, int, bytes]) -> bytes:
+    """A fatbin of images: of PTX or cubins for architectures, not packed."""
+    body = b""
+    for kind, arch, image in entries:
+        payload = image + bytes(-len(image) % 8)
+        head = struct.pack(
+            "<HHIQQIIIIQ", 1 if kind == "ptx" else 2, 0x101, 64, len(payload), 0, 9 << 16, arch, 0, 0, 0x11
+        )
+        body += head.ljust(64, b"\0") + payload
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
+
+
+@pytest.mark.parametrize(
+    ("driver", "arch", "entries", "code", "found"),
+    [
+        ("13.0", "sm_90", ["cubin 13.0", "ptx 80"], 0, "apply_transform"),
+        ("12.9", "sm_90", ["cubin 13.0", "ptx 80"], 0, "small"),  # a cubin that the driver does not know
+        ("12.9", "sm_90", ["cubin 13.0", "cubin 12.9", "ptx 80"], 0, "apply_transform"),
+        ("12.9", "sm_90", ["cubin 13.0"], 209, ""),
+        ("13.0", "sm_100", ["cubin 13.0", "ptx 80"], 0, "small"),
+        ("13.0", "sm_80", ["cubin 13.0", "ptx 80"], 0, "small"),
+        ("13.0", "sm_80", ["cubin 13.0"], 209, ""),
+        ("13.0", "sm_80", ["cubin 13.0", "ptx 90"], 209, ""),
+        ("13.0", "sm_90", ["ptx 80", "ptx 90"], 0, "small"),
+        ("13.0", "sm_75", [], 209, ""),
+    ],
+)
+def test_the_image_that_a_fatbin_yields(
+    tmp_path: Path, check, driver: str, arch: str, entries: list[str], code: int, found: str
+) -> None:
+    """A cubin that runs on the device and that the driver knows, else PTX for the device or an older one, else 209."""
+    made = []
+    for entry in entries:
+        kind, name = entry.split()
+        if kind == "ptx":
+            made.append(("ptx", int(name), SMALL_PTX.format(version="8.0", target=f"sm_{name}").encode()))
+        else:
+            made.append(("cubin", 90, (DATA / name / "linked.cubin").read_bytes()))
+    image = tmp_path / "image.fatbin"
+    image.write_bytes(fatbin(*made))
+    out = check(
+        f"""
+        start()
+        code, module = load(Path({str(image)!r}).read_bytes())
+        names = [name for name in ("small", "apply_transform") if not code and not function(module, name)[0]]
+        print(code, *names)
+        """,
+        driver,
+        arch=arch,
+    )
+    assert out.split() == [str(code), *found.split()]
