@@ -229,9 +229,10 @@ def _devices() -> str:
 
 
 class _NvmlFunction(NamedTuple):
-    """A function of NVML: the version that introduced it, and its parameters."""
+    """A function of NVML: the versions that introduced and that dropped it (0: none did), and its parameters."""
 
     since: int
+    until: int
     parameters: str
 
     def define(self, name: str, body: Iterable[str], *, optional: int = 0, weak: bool = False) -> list[str]:
@@ -252,7 +253,8 @@ class _NvmlFunction(NamedTuple):
 def _nvml_functions() -> dict[str, _NvmlFunction]:
     functions: dict[str, list[str]] = _read("nvml_names.toml")["functions"]
     return {
-        name: _NvmlFunction(_number(since), parameters) for name, (since, parameters) in functions.items()
+        name: _NvmlFunction(_number(since), _number(until[0]) if until else 0, parameters)
+        for name, (since, parameters, *until) in functions.items()
     }
 
 
@@ -289,6 +291,8 @@ def _nvml_answers() -> str:
     lines += ["#endif", "#ifdef HIDDEN_NAMES"]
     oldest = min(one.since for one in functions.values())
     lines += [f'{{"{name}", {one.since}}},' for name, one in functions.items() if one.since > oldest]
+    lines += ["#endif", "#ifdef DROPPED_NAMES"]
+    lines += [f'{{{one.until}, {{"{name}", NEVER_EXPORTED}}}},' for name, one in functions.items() if one.until]
     return "\n".join([*lines, "#endif", ""])
 
 

@@ -2,6 +2,7 @@
    the files that implement the function. */
 #include <string.h>
 
+#include "config.h"
 #include "nvml.h"
 #include "own_symbols.h"
 
@@ -25,12 +26,24 @@
 
 /* -- what the configured version lacks -- */
 
-static const NewerName names[] = {
+static const NewerName newer_names[] = {
 #define HIDDEN_NAMES
 #include "nvml_answers.inc"
 #undef HIDDEN_NAMES
 };
 
+/* Names that a version no longer has. */
+static const struct {
+  int until;
+  NewerName name;
+} dropped_names[] = {
+#define DROPPED_NAMES
+#include "nvml_answers.inc"
+#undef DROPPED_NAMES
+};
+
 __attribute__((constructor)) static void hide_names(void) {
-  cl_hide_names(names, sizeof names / sizeof *names);
+  cl_hide_names(newer_names, sizeof newer_names / sizeof *newer_names);
+  for (size_t at = 0; at < sizeof dropped_names / sizeof *dropped_names; at++)
+    if (cl_config()->version >= dropped_names[at].until) cl_hide_names(&dropped_names[at].name, 1);
 }
