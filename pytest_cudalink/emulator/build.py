@@ -259,7 +259,7 @@ def _nvml_functions() -> dict[str, _NvmlFunction]:
 
 
 def _nvml_answers() -> str:
-    """nvml_answers.inc: the functions that the data answer, weak forms of all others, and the names that versions lack."""
+    """nvml_answers.inc: functions that the data answer, weak forms of all others, and names that versions lack."""
     table = _read("nvml.toml")
     functions = _nvml_functions()
     lines = ["/* Made by build.py from data/nvml.toml and data/nvml_names.toml. */", "#ifdef VALUES"]

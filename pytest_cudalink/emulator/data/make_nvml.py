@@ -27,7 +27,7 @@ UNDECLARED = {
 }
 ABOUT = """\
 # Every function of libnvidia-ml.so.1: the CUDA minor whose driver is the first that exports it, its parameters (d: the
-# device, p: a pointer, i: a number), and the first minor that no longer has it, if there is one. Written by make_nvml.py.
+# device, p: a pointer, i: a number), and the first minor that no longer has it. Written by make_nvml.py.
 # 12.0, 12.2, 12.4 and 13.0 have the names of real libraries (525.147.05, 535.261.03, 550.163.01, 580.159.04). The other
 # minors are those of nvml.h (there is none of 12.7): a name belongs to the first one that declares it.
 """
@@ -62,7 +62,9 @@ def main() -> int:
     headers, exports = map(Path, sys.argv[1:])
     declarations = {minor_of(file): declared(file) for file in headers.glob("nvml-*.h")}
     exported = {minor_of(file): set(file.read_text(encoding="utf-8").split()) for file in exports.glob("*.txt")}
-    parameters = UNDECLARED | {name: given for minor in sorted(declarations) for name, given in declarations[minor].items()}
+    parameters = UNDECLARED | {
+        name: given for minor in sorted(declarations) for name, given in declarations[minor].items()
+    }
     # where there is a library, its header has no say
     known = {minor: exported.get(minor) or set(declarations[minor]) for minor in declarations}
     lines = []

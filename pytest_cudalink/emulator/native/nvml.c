@@ -70,7 +70,8 @@ int cl_nvml_attribute(int number) {
 
 const Card *cl_nvml_card(void) {
   const Card *card = cards;
-  while (strncmp(cl_profile_name(), card->name, strlen(card->name)) != 0) card++; /* the name of the last one is empty */
+  while (strncmp(cl_profile_name(), card->name, strlen(card->name)) != 0)
+    card++; /* the name of the last one is empty */
   return card;
 }
 

@@ -48,11 +48,12 @@ enum {
 
 Result cl_nvml_ready(bool arguments);
 Result cl_nvml_check(Device device, bool arguments);
-/* Returns from the function if the library is not initialized, an argument is missing, or the device is not one or lost. */
-#define READY(arguments)                              \
-  do {                                                \
-    Result not_ready = cl_nvml_ready(arguments);      \
-    if (not_ready != SUCCESS) return not_ready;       \
+/* Returns from the function if the library is not initialized, an argument is missing, or the device is not one or
+ * lost. */
+#define READY(arguments)                         \
+  do {                                           \
+    Result not_ready = cl_nvml_ready(arguments); \
+    if (not_ready != SUCCESS) return not_ready;  \
   } while (0)
 #define CHECK(device, arguments)                          \
   do {                                                    \

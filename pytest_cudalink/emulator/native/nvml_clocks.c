@@ -153,8 +153,8 @@ static void write_clocks(char *text, size_t size) {
   size_t used = 0;
   for (size_t at = 0; at < sizeof rows / sizeof *rows; at++) {
     const char *name = rows[at].name;
-    used += (size_t)snprintf(text + used, size - used, "%s%s=%u, %smin=%u, %smax=%u, %seditable=0", at ? ", " : "", name,
-                             rows[at].now, name, rows[at].min, name, rows[at].max, name);
+    used += (size_t)snprintf(text + used, size - used, "%s%s=%u, %smin=%u, %smax=%u, %seditable=0", at ? ", " : "",
+                             name, rows[at].now, name, rows[at].min, name, rows[at].max, name);
   }
 }
 

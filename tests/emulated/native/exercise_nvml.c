@@ -2,7 +2,8 @@
  *
  *     exercise_nvml NAMES
  *
- * Each line of NAMES is the name of a function and its parameters: d the device, p a pointer, i a number. Prints "done". */
+ * Each line of NAMES is the name of a function and its parameters: d the device, p a pointer, i a number. Prints
+ * "done". */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
