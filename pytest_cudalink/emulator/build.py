@@ -284,9 +284,9 @@ def _nvml_answers() -> str:
     lines += ["#endif", "#ifdef WEAK_NAMES"]
     results = {name: result for result, names in table["results"].items() for name in names}
     for name in sorted(functions.keys() - table["values"].keys() - table["structures"].keys()):
-        outs = functions[name].parameters.count("p")
+        pointers = functions[name].parameters.count("p")
         # of several pointers one is mostly an array that may be NULL, and 580.159.04 refuses before it looks at them
-        optional = outs if outs > 1 else 0
+        optional = pointers if pointers > 1 else 0
         lines += functions[name].define(name, [f"return {results.get(name, 3)};"], optional=optional, weak=True)
     lines += ["#endif", "#ifdef HIDDEN_NAMES"]
     oldest = min(one.since for one in functions.values())

@@ -249,7 +249,8 @@ EXPORT Result nvmlDeviceGetTemperatureV(Device device, Temperature *info) {
 
 EXPORT Result nvmlDeviceGetTemperatureThreshold(Device device, unsigned threshold, unsigned *out) {
   static const unsigned degrees[] = {95, 89, 95, 87, 0, 0, 0, 0}; /* shutdown, slowdown, memory, GPU, not supported */
-  CHECK(device, out && threshold < sizeof degrees / sizeof *degrees);
+  CHECK(device, out);
+  if (threshold >= sizeof degrees / sizeof *degrees) return INVALID_ARGUMENT;
   if (!degrees[threshold]) return NOT_SUPPORTED;
   *out = degrees[threshold];
   return SUCCESS;

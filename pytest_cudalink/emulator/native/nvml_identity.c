@@ -195,7 +195,8 @@ EXPORT Result nvmlDeviceGetInforomImageVersion(Device device, char *out, unsigne
 
 EXPORT Result nvmlDeviceGetInforomVersion(Device device, unsigned object, char *out, unsigned size) {
   static const char *const versions[] = {"2.1", "7.16", NULL, NULL}; /* OEM, ECC, power, and one to count them */
-  CHECK(device, out && object < sizeof versions / sizeof *versions);
+  CHECK(device, out);
+  if (object >= sizeof versions / sizeof *versions) return INVALID_ARGUMENT;
   return give_text(device, out, size, is_desktop() ? NULL : versions[object]);
 }
 
