@@ -160,8 +160,13 @@ def test_architecture_shows_the_contracts() -> None:
     for floor, modules, *_ in table_under("Inside plugin/"):
         plugin.setdefault(floor, set()).update(modules.split())
     assert list(plugin.values()) == contract("no circles inside plugin/")
-    for folder, floors in (("emulator", build.FLOORS), ("artifacts", reader_build.FLOORS)):
-        assert [tuple(row[1].split()) for row in table_under(f"Inside {folder}/native/")] == list(floors)
+    houses = {
+        "emulator/native/": build.FLOORS,
+        "emulator/native/, NVML": build.NVML_FLOORS,
+        "artifacts/native/": reader_build.FLOORS,
+    }
+    for house, floors in houses.items():
+        assert [tuple(row[1].split()) for row in table_under(f"Inside {house}")] == list(floors)
 
 
 def test_only_plugin_knows_pytest() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import runpy
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["FLOORS", "generate", "libraries"]
 
@@ -44,8 +45,14 @@ FLOORS = (
     ("exports", "procaddr"),
 )
 
-#: The files of libnvidia-ml.so.1, low to high; the first two are those of the driver.
-NVML = ("config", "profiles", "nvml")
+#: The files of libnvidia-ml.so.1, likewise; the first floor is of the driver's files.
+NVML_FLOORS = (
+    ("config", "profiles", "own_symbols"),
+    ("nvml",),
+    ("nvml_identity", "nvml_clocks", "nvml_memory", "nvml_links", "nvml_events"),
+    ("nvml_system", "nvml_fields"),
+    ("nvml_answers",),
+)
 
 
 def _read(name: str, folder: Path = _DATA) -> dict[str, Any]:
@@ -246,6 +253,93 @@ def _occupancy() -> str:
     return "\n".join([*lines, "};", ""])
 
 
+class _NvmlFunction(NamedTuple):
+    """A function of NVML: the versions that introduced and that dropped it (0: none did), and its parameters."""
+
+    since: int
+    until: int
+    parameters: str
+
+    def define(self, name: str, body: Iterable[str], *, optional: int = 0, weak: bool = False) -> list[str]:
+        """Return the definition, which checks the device and the pointers, except for the last optional ones."""
+        types = {"d": "Device device", "p": "uint32_t *out_{}", "i": "uint64_t in_{}"}
+        parameters = [types[kind].format(at) for at, kind in enumerate(self.parameters)]
+        outs = [f"out_{at}" for at, kind in enumerate(self.parameters) if kind == "p"]
+        needed = outs[: len(outs) - optional]
+        present = " && ".join(needed) or "true"
+        check = f"CHECK(device, {present});" if self.parameters.startswith("d") else f"READY({present});"
+        unused = [f"(void)in_{at};" for at, kind in enumerate(self.parameters) if kind == "i"]
+        unused += [f"(void){out};" for out in outs[len(needed) :]]
+        mark = "__attribute__((weak)) " if weak else ""
+        head = f"EXPORT {mark}Result {name}({', '.join(parameters) or 'void'}) {{"
+        return [head, *(f"  {line}" for line in (check, *unused, *body)), "}"]
+
+
+def _nvml_functions() -> dict[str, _NvmlFunction]:
+    functions: dict[str, list[str]] = _read("nvml_names.toml")["functions"]
+    return {
+        name: _NvmlFunction(_number(since), _number(until[0]) if until else 0, parameters)
+        for name, (since, parameters, *until) in functions.items()
+    }
+
+
+def _nvml_answers() -> str:
+    """nvml_answers.inc: functions that the data answer, weak forms of all others, and names that versions lack."""
+    table = _read("nvml.toml")
+    functions = _nvml_functions()
+    lines = ["/* Made by build.py from data/nvml.toml and data/nvml_names.toml. */", "#ifdef VALUES"]
+    for name, values in table["values"].items():
+        outs = [f"out_{at}" for at, kind in enumerate(functions[name].parameters) if kind == "p"]
+        body = [
+            f"memcpy({out}, (const uint32_t[]){{{', '.join(map(str, words))}}}, {4 * len(words)});"
+            for out, words in zip(outs, values, strict=False)
+        ]
+        lines += functions[name].define(name, [*body, "return SUCCESS;"], optional=len(outs) - len(values))
+    lines += ["#endif", "#ifdef STRUCTURES"]
+    for name, structure in table["structures"].items():
+        out = f"out_{functions[name].parameters.index('p')}"
+        body = []
+        for size, number in structure["versions"]:
+            words = ", ".join(map(str, structure.get("words", ())))
+            write = f"memcpy({out} + 1, (const uint32_t[{size // 4 - 1}]){{{words}}}, {size - 4}); " if words else ""
+            body.append(f"if (cl_nvml_is_version({out}, {size}, {number})) {{")
+            body.append(f"  {write}return {structure.get('result', 0)};")
+            body.append("}")
+        lines += functions[name].define(name, [*body, "return ARGUMENT_VERSION_MISMATCH;"])
+    lines += ["#endif", "#ifdef WEAK_NAMES"]
+    results = {name: result for result, names in table["results"].items() for name in names}
+    for name in sorted(functions.keys() - table["values"].keys() - table["structures"].keys()):
+        pointers = functions[name].parameters.count("p")
+        # of several pointers one is mostly an array that may be NULL, and 580.159.04 refuses before it looks at them
+        optional = pointers if pointers > 1 else 0
+        lines += functions[name].define(name, [f"return {results.get(name, 3)};"], optional=optional, weak=True)
+    lines += ["#endif", "#ifdef HIDDEN_NAMES"]
+    oldest = min(one.since for one in functions.values())
+    lines += [f'{{"{name}", {one.since}}},' for name, one in functions.items() if one.since > oldest]
+    lines += ["#endif", "#ifdef DROPPED_NAMES"]
+    lines += [f'{{{one.until}, {{"{name}", NEVER_EXPORTED}}}},' for name, one in functions.items() if one.until]
+    return "\n".join([*lines, "#endif", ""])
+
+
+def _nvml_fields() -> str:
+    """nvml_fields.inc: the values that NVML answers by number."""
+    table = _read("nvml.toml")["fields"]
+    lines = ["/* Made by build.py from data/nvml.toml. */", f"enum {{ LAST_FIELD = {table['last']} }};"]
+    lines += ["static const struct { uint32_t field, type; int32_t value; } fields[] = {"]
+    lines += [f"  {{{number}, {kind}, {value}}}," for number, kind, value in table["values"]]
+    return "\n".join([*lines, "};", ""])
+
+
+def _nvml_cards() -> str:
+    """nvml_cards.inc: what only NVML shows of a card."""
+    lines = ["/* Made by build.py from data/nvml.toml. */", "static const Card cards[] = {"]
+    for card in _read("nvml.toml")["cards"]:
+        powers = f"{card['power'] * 1000}, {card['least_power'] * 1000}"
+        mig = "true" if card.get("mig") else "false"
+        lines.append(f'  {{"{card["name"]}", {powers}, {card.get("brand", 14)}, {card.get("fans", 0)}, {mig}}},')
+    return "\n".join([*lines, "};", ""])
+
+
 def generate(folder: Path) -> None:
     """Write the generated sources into a folder; a file that would not change is left alone."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -259,6 +353,9 @@ def generate(folder: Path) -> None:
         "limits": _limits,
         "releases": _releases,
         "architectures": _architectures,
+        "nvml_answers": _nvml_answers,
+        "nvml_fields": _nvml_fields,
+        "nvml_cards": _nvml_cards,
     }
     for name, make in parts.items():
         file, text = folder / f"{name}.inc", make()
@@ -271,13 +368,14 @@ def libraries(cc: Any) -> list[Any]:
     generate(_GENERATED)
     include = (_NATIVE, _GENERATED, _READER["NATIVE"])
     threads = ("-pthread", "-ldl")
-    # the driver looks itself up in this table, as the loader does
+    # both look themselves up in this table, as the loader does
     hashed = (*threads, "-Wl,--hash-style=gnu")
-    nvml = tuple(_NATIVE / f"{name}.c" for name in NVML)
+    nvml = tuple(_NATIVE / f"{name}.c" for floor in NVML_FLOORS for name in floor)
+    silent = (*hashed, "-DSILENT_CONFIG")
     driver = (*_READER["sources"](), *(_NATIVE / f"{name}.c" for floor in FLOORS for name in floor))
     return [
         cc.SharedLibrary("libcuda.so.1", (*driver, *_CLIENT), "libcuda.so.1", include, hashed),
-        cc.SharedLibrary("libnvidia-ml.so.1", nvml, "libnvidia-ml.so.1", include, (*threads, "-DSILENT_CONFIG")),
+        cc.SharedLibrary("libnvidia-ml.so.1", nvml, "libnvidia-ml.so.1", include, silent),
         cc.SharedLibrary(
             "libcuda.so",
             (_NATIVE / "alias.c",),

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -160,6 +161,23 @@ def under_thread_sanitizer(rounds: int) -> list[str]:
     return problems
 
 
+def every_nvml_function(folder: Path, flags: Sequence[str] = (), libraries: Path | None = None) -> list[str]:
+    """What goes wrong where every function of NVML is called, those that take a device or structure with several."""
+    functions = tomllib.loads((Path(build.__file__).parent / "data" / "nvml_names.toml").read_text(encoding="utf-8"))
+    # these wait, need no init, or read a text
+    others = {"nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags", "nvmlShutdown", "nvmlSystemGetNVMLVersion"}
+    latest = VERSION.split(".")
+    rows = [
+        f"{name} {parameters}"
+        for name, (since, parameters, *until) in functions["functions"].items()
+        if name not in others and not until and list(map(int, since.split("."))) <= list(map(int, latest))
+    ]
+    names = folder / "names.txt"
+    names.write_text("\n".join(rows), encoding="utf-8")
+    program = compile_program("exercise_nvml", folder, flags, libraries)
+    return trouble(run([program, names], libraries=libraries, env=SANITIZER_OPTIONS))
+
+
 def under_sanitizers(rounds: int) -> list[str]:
     """Problems that ASan and UBSan find in the whole of the API."""
     problems = []
@@ -171,6 +189,7 @@ def under_sanitizers(rounds: int) -> list[str]:
         done = run([program, ARTIFACTS, str(rounds)], libraries=libraries, env=env)
         if done.returncode or not done.stdout.endswith("done\n"):
             problems.append(f"exercise: exit code {done.returncode}\n{done.stderr}")
+        problems += every_nvml_function(folder, SANITIZE, libraries)
         program = compile_program("threads", folder, SANITIZE, libraries)
         problems += many_threads(program, 5 * rounds, env, libraries)
         for name in EXERCISES:
@@ -243,6 +262,7 @@ def plainly(rounds: int) -> list[str]:
         return [
             *trouble(run([compile_program("exercise", folder), ARTIFACTS, str(rounds)])),
             *many_threads(compile_program("threads", folder), rounds, {}),
+            *every_nvml_function(folder),
             *trouble(run([compile_program("out_of_memory", folder)])),
             *chain.from_iterable(exercise(name, folder, rounds) for name in EXERCISES),
         ]

@@ -23,7 +23,7 @@ STUBS = Path(stubs.__file__).parent / "native"
 WORKER = Path(worker.__file__).parent / "native"
 #: Files that stand on no floor: the types below them all, and libraries that are one file each.
 BASE = "abi"
-LIBRARIES = ("nvml", "alias", "absent")
+LIBRARIES = ("alias", "absent")
 MOST_LINES = 500
 
 
@@ -44,7 +44,8 @@ def code(file: Path) -> str:
 def unknown(folder: Path, order: list[str]) -> Iterator[str]:
     """Files without a place, and places without a file."""
     there = {file.stem for file in folder.glob("*.[ch]")}
-    yield from (f"{name} stands on no floor" for name in sorted(there - {BASE, *order, *LIBRARIES}))
+    elsewhere = {*LIBRARIES, *driver_order(), *nvml_order()}
+    yield from (f"{name} stands on no floor" for name in sorted(there - {BASE, *order, *elsewhere}))
     yield from (f"{name} stands on a floor, and there is no such file" for name in order if name not in there)
 
 
@@ -60,6 +61,16 @@ def without_header(folder: Path, order: list[str]) -> Iterator[str]:
         ):
             if "__attribute__((constructor)) static" not in found[0]:
                 yield f"{name}.c has no header, and defines {found[0].splitlines()[0]}"
+
+
+def driver_order() -> list[str]:
+    """The files of the driver, low to high."""
+    return list(chain.from_iterable(build.FLOORS))
+
+
+def nvml_order() -> list[str]:
+    """The files of NVML, low to high; they lie in the driver's folder."""
+    return list(chain.from_iterable(build.NVML_FLOORS))
 
 
 def reader_order() -> list[str]:
@@ -108,7 +119,7 @@ def upward_uses(folder: Path, order: list[str]) -> Iterator[str]:
 
 def problems(folder: Path, order: list[str] | None = None) -> list[str]:
     """Everything in which a folder of C, by default the driver's, does not keep to the floors."""
-    order = order or list(chain.from_iterable(build.FLOORS))
+    order = order or driver_order()
     checks = (unknown, without_header, upward_includes, upward_uses)
     return [*chain.from_iterable(check(folder, order) for check in checks), *overlong(folder)]
 
@@ -125,6 +136,7 @@ def broken(tmp_path: Path, source: Path, name: str, added: str, order: list[str]
 def test_floors() -> None:
     """No file looks up, none is too long, and whoever offers something says so in its own header."""
     assert problems(NATIVE) == []
+    assert problems(NATIVE, nvml_order()) == []
     assert problems(READER, reader_order()) == []
 
 
@@ -141,6 +153,19 @@ def test_what_breaks_the_reader(tmp_path: Path, name: str, added: str, problem: 
     """The reader knows nothing of the driver."""
     found = broken(tmp_path, READER, name, added, reader_order())
     assert re.fullmatch(problem if "lines" in problem else re.escape(problem), found)
+
+
+@pytest.mark.parametrize(
+    ("name", "added", "problem"),
+    [
+        ("nvml_clocks.c", '#include "memory.h"\n', "nvml_clocks.c includes memory.h, which stands on no floor"),
+        ("nvml.c", '#include "nvml_clocks.h"\n', "nvml.c includes nvml_clocks.h, which does not stand below it"),
+        ("nvml_links.c", "int cl_secret(void);\n", "nvml_links.c uses cl_secret, which no header declares"),
+    ],
+)
+def test_what_breaks_nvml(tmp_path: Path, name: str, added: str, problem: str) -> None:
+    """NVML uses those files of the driver that say what the device is, and no other."""
+    assert broken(tmp_path, NATIVE, name, added, nvml_order()) == problem
 
 
 @pytest.mark.parametrize("folder", [STUBS, WORKER], ids=["stubs", "worker"])

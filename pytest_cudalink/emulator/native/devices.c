@@ -124,11 +124,17 @@ static CUresult device_get_uuid(unsigned char *uuid, CUdevice device) {
 EXPORTED(cuDeviceGetUuid, (void *uuid, CUdevice device), device_get_uuid(uuid, device))
 EXPORTED(cuDeviceGetUuid_v2, (void *uuid, CUdevice device), device_get_uuid(uuid, device))
 
+enum { PCI_BUS_ID = 33, PCI_DEVICE_ID = 34 };
+
 static CUresult device_get_attribute(EventLine *line, int *value, int attribute, CUdevice device) {
   if (!value) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
   cl_event_int(line, "attribute", attribute);
-  return cl_device_attribute(attribute, value);
+  /* as cuDeviceGetPCIBusId answers */
+  if (attribute == PCI_BUS_ID) *value = cl_profile_bus(device);
+  else if (attribute == PCI_DEVICE_ID) *value = 0;
+  else return cl_device_attribute(attribute, value);
+  return CUDA_SUCCESS;
 }
 EXPORTED(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device),
          device_get_attribute(line, value, attribute, device))

@@ -1,0 +1,78 @@
+/* What every file of libnvidia-ml.so.1 starts from: results, the state of the library, the device and its checks. */
+#ifndef CUDALINK_NVML
+#define CUDALINK_NVML
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+typedef int Result;
+enum {
+  SUCCESS = 0,
+  UNINITIALIZED = 1,
+  INVALID_ARGUMENT = 2,
+  NOT_SUPPORTED = 3,
+  NOT_FOUND = 6,
+  INSUFFICIENT_SIZE = 7,
+  TIMEOUT = 10,
+  FUNCTION_NOT_FOUND = 13,
+  GPU_IS_LOST = 15,
+  INSUFFICIENT_MEMORY = 20,
+  ARGUMENT_VERSION_MISMATCH = 25,
+  UNKNOWN = 999,
+};
+
+/* What only NVML shows of a card: the table [[cards]] of data/nvml.toml. */
+typedef struct {
+  const char *name;
+  unsigned power, least_power; /* milliwatts */
+  unsigned brand;
+  unsigned fans;
+  bool mig;
+} Card;
+
+/* Handles are the index plus one, so that NULL is not a handle. */
+typedef const void *Device;
+
+/* Attributes of CUdevice_attribute that have an answer in NVML too. */
+enum {
+  CLOCK_RATE = 13,
+  MULTIPROCESSOR_COUNT = 16,
+  MEMORY_CLOCK_RATE = 36,
+  MEMORY_BUS_WIDTH = 37,
+  GPU_PCI_DEVICE_ID = 139,
+  GPU_PCI_SUBSYSTEM_ID = 140,
+};
+
+Result cl_nvml_ready(bool arguments);
+Result cl_nvml_check(Device device, bool arguments);
+/* Returns from the function if the library is not initialized, an argument is missing, or the device is not one or
+ * lost. */
+#define READY(arguments)                         \
+  do {                                           \
+    Result not_ready = cl_nvml_ready(arguments); \
+    if (not_ready != SUCCESS) return not_ready;  \
+  } while (0)
+#define CHECK(device, arguments)                          \
+  do {                                                    \
+    Result not_usable = cl_nvml_check(device, arguments); \
+    if (not_usable != SUCCESS) return not_usable;         \
+  } while (0)
+
+bool cl_nvml_lost(void);
+unsigned cl_nvml_devices(void);
+unsigned cl_nvml_index(Device device);
+Device cl_nvml_device(unsigned index);
+
+const Card *cl_nvml_card(void);
+/* The value of one of these attributes. */
+int cl_nvml_attribute(int number);
+const char *cl_nvml_release(void);
+
+Result cl_nvml_text(char *out, unsigned size, const char *text);
+/* Whether a structure begins with the version that the size and number of a layout make. */
+bool cl_nvml_is_version(const void *structure, size_t size, unsigned number);
+
+#endif

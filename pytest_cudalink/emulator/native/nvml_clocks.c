@@ -1,0 +1,312 @@
+/* Clocks, power, temperature and fans of an idle card. */
+#include "nvml_clocks.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "nvml.h"
+
+/* -- clocks, in MHz -- */
+
+enum { GRAPHICS, SM, MEMORY, VIDEO, CLOCKS };
+
+/* How far apart graphics clocks are (measured). */
+enum { STEP = 15 };
+
+static unsigned most(unsigned clock) {
+  unsigned graphics = (unsigned)cl_nvml_attribute(CLOCK_RATE) / 1000;
+  if (clock == MEMORY) return (unsigned)cl_nvml_attribute(MEMORY_CLOCK_RATE) / 1000;
+  return clock == VIDEO ? graphics * 781 / 1000 / STEP * STEP : graphics;
+}
+
+/* Memory keeps its clock; the others fall to their least (345 and 765 MHz of 1980 on an H100). */
+static unsigned least(unsigned clock) {
+  unsigned graphics = most(GRAPHICS);
+  if (clock == MEMORY) return most(MEMORY);
+  return graphics - graphics * (clock == VIDEO ? 62 : 83) / 100 / STEP * STEP;
+}
+
+static Result give(Device device, unsigned *out, unsigned value) {
+  CHECK(device, out);
+  *out = value;
+  return SUCCESS;
+}
+
+/* A clock that only the first `supported` types have. */
+static Result give_clock(Device device, unsigned clock, unsigned *out, unsigned supported, unsigned value) {
+  CHECK(device, out && clock < CLOCKS);
+  return clock < supported ? give(device, out, value) : NOT_SUPPORTED;
+}
+
+EXPORT Result nvmlDeviceGetClockInfo(Device device, unsigned clock, unsigned *out) {
+  return clock < CLOCKS ? give(device, out, least(clock)) : give_clock(device, SM, out, SM, 0); /* 3 for all others */
+}
+EXPORT Result nvmlDeviceGetMaxClockInfo(Device device, unsigned clock, unsigned *out) {
+  return give_clock(device, clock, out, CLOCKS, most(clock));
+}
+EXPORT Result nvmlDeviceGetApplicationsClock(Device device, unsigned clock, unsigned *out) {
+  return give_clock(device, clock, out, VIDEO, most(clock));
+}
+EXPORT Result nvmlDeviceGetDefaultApplicationsClock(Device device, unsigned clock, unsigned *out) {
+  return give_clock(device, clock, out, VIDEO, most(clock));
+}
+EXPORT Result nvmlDeviceGetMaxCustomerBoostClock(Device device, unsigned clock, unsigned *out) {
+  return give_clock(device, clock, out, MEMORY, most(clock));
+}
+
+EXPORT Result nvmlDeviceGetClock(Device device, unsigned clock, unsigned id, unsigned *out) {
+  enum { CURRENT, APPLICATIONS, DEFAULT_APPLICATIONS, CUSTOMER_BOOST };
+  CHECK(device, out && clock < CLOCKS && id <= CUSTOMER_BOOST);
+  if (id == CURRENT) return nvmlDeviceGetClockInfo(device, clock, out);
+  if (id == CUSTOMER_BOOST) return nvmlDeviceGetMaxCustomerBoostClock(device, clock, out);
+  return nvmlDeviceGetApplicationsClock(device, clock, out);
+}
+
+EXPORT Result nvmlDeviceGetSupportedMemoryClocks(Device device, unsigned *count, unsigned *clocks) {
+  CHECK(device, count);
+  bool fits = clocks && *count >= 1;
+  *count = 1;
+  if (!fits) return INSUFFICIENT_SIZE;
+  *clocks = most(MEMORY);
+  return SUCCESS;
+}
+
+EXPORT Result nvmlDeviceGetSupportedGraphicsClocks(Device device, unsigned memory, unsigned *count, unsigned *clocks) {
+  CHECK(device, count);
+  if (memory != most(MEMORY)) return NOT_FOUND;
+  unsigned highest = most(GRAPHICS), needed = (highest - least(GRAPHICS)) / STEP + 1;
+  bool fits = clocks && *count >= needed;
+  *count = needed;
+  if (!fits) return INSUFFICIENT_SIZE;
+  for (unsigned at = 0; at < needed; at++) clocks[at] = highest - at * STEP;
+  return SUCCESS;
+}
+
+/* -- performance states -- */
+
+enum { P0 = 0, P2 = 2, PSTATES = 16, PSTATE_UNKNOWN = 32 };
+
+EXPORT Result nvmlDeviceGetSupportedPerformanceStates(Device device, unsigned *states, unsigned bytes) {
+  CHECK(device, states);
+  if (bytes < 2 * sizeof *states) return INSUFFICIENT_SIZE;
+  for (size_t at = 0; at < bytes / sizeof *states; at++) states[at] = PSTATE_UNKNOWN;
+  states[0] = P0;
+  states[1] = P2;
+  return SUCCESS;
+}
+
+EXPORT Result nvmlDeviceGetMinMaxClockOfPState(Device device, unsigned clock, unsigned state, unsigned *min,
+                                               unsigned *max) {
+  CHECK(device, min && max && clock < CLOCKS && state < PSTATES);
+  if (state != P0 && state != P2) return UNKNOWN;
+  *min = least(clock);
+  *max = most(clock);
+  return SUCCESS;
+}
+
+typedef struct {
+  uint32_t flags;
+  struct {
+    uint32_t present, percentage, increase, decrease;
+  } units[8];
+} DynamicStates;
+_Static_assert(sizeof(DynamicStates) == 132, "nvmlGpuDynamicPstatesInfo_t");
+
+EXPORT Result nvmlDeviceGetDynamicPstatesInfo(Device device, DynamicStates *info) {
+  CHECK(device, info);
+  memset(info, 0, sizeof *info);
+  for (int unit = 0; unit < 4; unit++) info->units[unit].present = 1; /* graphics, memory, video, bus */
+  return SUCCESS;
+}
+
+typedef struct {
+  uint32_t version, clock, state;
+  int32_t offset, min, max;
+} ClockOffset;
+_Static_assert(sizeof(ClockOffset) == 24, "nvmlClockOffset_v1_t");
+
+EXPORT Result nvmlDeviceGetClockOffsets(Device device, ClockOffset *info) {
+  CHECK(device, info);
+  if (!cl_nvml_is_version(info, sizeof *info, 1)) return ARGUMENT_VERSION_MISMATCH;
+  if (info->clock >= CLOCKS || info->state >= PSTATES) return INVALID_ARGUMENT;
+  info->offset = info->min = info->max = 0;
+  return SUCCESS;
+}
+
+typedef struct {
+  uint32_t version;
+  char text[2048];
+} ClockText;
+_Static_assert(sizeof(ClockText) == 2052, "nvmlDeviceCurrentClockFreqs_v1_t, nvmlDevicePerfModes_v1_t");
+
+/* The clocks as the real library writes them. */
+static void write_clocks(char *text, size_t size) {
+  const struct {
+    const char *name;
+    unsigned now, min, max;
+  } rows[] = {
+      {"nvclock", least(GRAPHICS), least(GRAPHICS), most(GRAPHICS)},
+      {"memclock", most(MEMORY), most(MEMORY), most(MEMORY)},
+      {"memTransferRate", 2 * most(MEMORY), 2 * most(MEMORY), 2 * most(MEMORY)},
+  };
+  size_t used = 0;
+  for (size_t at = 0; at < sizeof rows / sizeof *rows; at++) {
+    const char *name = rows[at].name;
+    used += (size_t)snprintf(text + used, size - used, "%s%s=%u, %smin=%u, %smax=%u, %seditable=0", at ? ", " : "",
+                             name, rows[at].now, name, rows[at].min, name, rows[at].max, name);
+  }
+}
+
+EXPORT Result nvmlDeviceGetCurrentClockFreqs(Device device, ClockText *info) {
+  CHECK(device, info);
+  if (!cl_nvml_is_version(info, sizeof *info, 1)) return ARGUMENT_VERSION_MISMATCH;
+  write_clocks(info->text, sizeof info->text);
+  return SUCCESS;
+}
+
+EXPORT Result nvmlDeviceGetPerformanceModes(Device device, ClockText *info) {
+  char clocks[512];
+  CHECK(device, info);
+  if (!cl_nvml_is_version(info, sizeof *info, 1)) return ARGUMENT_VERSION_MISMATCH;
+  write_clocks(clocks, sizeof clocks);
+  snprintf(info->text, sizeof info->text, "perf=0, %s ; perf=1, %s", clocks, clocks);
+  return SUCCESS;
+}
+
+typedef struct {
+  uint64_t reference, violation; /* microseconds, nanoseconds */
+} Violation;
+
+EXPORT Result nvmlDeviceGetViolationStatus(Device device, unsigned policy, Violation *status) {
+  enum { RELIABILITY = 5, TOTAL_APPLICATION_CLOCKS = 10, TOTAL_BASE_CLOCKS = 11 };
+  CHECK(device, status);
+  if (policy > RELIABILITY && policy != TOTAL_APPLICATION_CLOCKS && policy != TOTAL_BASE_CLOCKS)
+    return INVALID_ARGUMENT;
+  *status = (Violation){.reference = (uint64_t)time(NULL) * 1000000};
+  return SUCCESS;
+}
+
+/* -- power, in milliwatts -- */
+
+/* An idle H100 draws 74 of its 700 W. */
+unsigned cl_nvml_power(void) { return cl_nvml_card()->power / 10; }
+
+/* Millijoules since the machine was started; it grows. */
+uint64_t cl_nvml_energy(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return ((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000) * cl_nvml_power() / 1000;
+}
+
+EXPORT Result nvmlDeviceGetPowerUsage(Device device, unsigned *out) { return give(device, out, cl_nvml_power()); }
+EXPORT Result nvmlDeviceGetEnforcedPowerLimit(Device device, unsigned *out) {
+  return give(device, out, cl_nvml_card()->power);
+}
+EXPORT Result nvmlDeviceGetPowerManagementLimit(Device device, unsigned *out) {
+  return give(device, out, cl_nvml_card()->power);
+}
+EXPORT Result nvmlDeviceGetPowerManagementDefaultLimit(Device device, unsigned *out) {
+  return give(device, out, cl_nvml_card()->power);
+}
+
+EXPORT Result nvmlDeviceGetPowerManagementLimitConstraints(Device device, unsigned *min, unsigned *max) {
+  CHECK(device, min && max);
+  *min = cl_nvml_card()->least_power;
+  *max = cl_nvml_card()->power;
+  return SUCCESS;
+}
+
+EXPORT Result nvmlDeviceGetTotalEnergyConsumption(Device device, uint64_t *out) {
+  CHECK(device, out);
+  *out = cl_nvml_energy();
+  return SUCCESS;
+}
+
+/* -- temperature, in degrees Celsius -- */
+
+enum { IDLE_TEMPERATURE = 36 };
+
+EXPORT Result nvmlDeviceGetTemperature(Device device, unsigned sensor, unsigned *out) {
+  CHECK(device, out && sensor == 0);
+  *out = IDLE_TEMPERATURE;
+  return SUCCESS;
+}
+
+typedef struct {
+  uint32_t version, sensor;
+  int32_t temperature;
+} Temperature;
+_Static_assert(sizeof(Temperature) == 12, "nvmlTemperature_v1_t");
+
+EXPORT Result nvmlDeviceGetTemperatureV(Device device, Temperature *info) {
+  CHECK(device, info);
+  if (!cl_nvml_is_version(info, sizeof *info, 1)) return ARGUMENT_VERSION_MISMATCH;
+  if (info->sensor != 0) return INVALID_ARGUMENT;
+  info->temperature = IDLE_TEMPERATURE;
+  return SUCCESS;
+}
+
+EXPORT Result nvmlDeviceGetTemperatureThreshold(Device device, unsigned threshold, unsigned *out) {
+  static const unsigned degrees[] = {95, 89, 95, 87, 0, 0, 0, 0}; /* shutdown, slowdown, memory, GPU, not supported */
+  CHECK(device, out);
+  if (threshold >= sizeof degrees / sizeof *degrees) return INVALID_ARGUMENT;
+  if (!degrees[threshold]) return NOT_SUPPORTED;
+  *out = degrees[threshold];
+  return SUCCESS;
+}
+
+typedef struct {
+  uint32_t count;
+  struct {
+    int32_t controller, min, max, now, target;
+  } sensors[3];
+} Thermals;
+_Static_assert(sizeof(Thermals) == 64, "nvmlGpuThermalSettings_t");
+
+EXPORT Result nvmlDeviceGetThermalSettings(Device device, unsigned index, Thermals *thermals) {
+  enum { INTERNAL_CONTROLLER = 1, GPU_TARGET = 1 };
+  (void)index; /* any is taken (measured) */
+  CHECK(device, thermals);
+  memset(thermals, 0, sizeof *thermals);
+  thermals->count = 1;
+  thermals->sensors[0].controller = INTERNAL_CONTROLLER;
+  thermals->sensors[0].target = GPU_TARGET;
+  thermals->sensors[0].max = 127;
+  thermals->sensors[0].now = IDLE_TEMPERATURE;
+  return SUCCESS;
+}
+
+/* -- fans -- */
+
+/* The speed of an idle card's fan is 0; a card for data centers has no fan. */
+EXPORT Result nvmlDeviceGetFanSpeed(Device device, unsigned *out) {
+  CHECK(device, out);
+  if (!cl_nvml_card()->fans) return NOT_SUPPORTED;
+  *out = 0;
+  return SUCCESS;
+}
+
+static Result give_of_fan(Device device, unsigned fan, unsigned *out, unsigned value) {
+  CHECK(device, out && fan < cl_nvml_card()->fans);
+  *out = value;
+  return SUCCESS;
+}
+
+EXPORT Result nvmlDeviceGetFanSpeed_v2(Device device, unsigned fan, unsigned *out) {
+  return give_of_fan(device, fan, out, 0);
+}
+EXPORT Result nvmlDeviceGetTargetFanSpeed(Device device, unsigned fan, unsigned *out) {
+  return give_of_fan(device, fan, out, 0);
+}
+/* The policy is that of the firmware. */
+EXPORT Result nvmlDeviceGetFanControlPolicy_v2(Device device, unsigned fan, unsigned *out) {
+  return give_of_fan(device, fan, out, 0);
+}
+
+EXPORT Result nvmlDeviceGetMinMaxFanSpeed(Device device, unsigned *min, unsigned *max) {
+  CHECK(device, min && max && cl_nvml_card()->fans);
+  *min = 0;
+  *max = 100;
+  return SUCCESS;
+}

@@ -1,0 +1,370 @@
+"""The emulated NVML: what it exports, what an idle card answers, and that its clients run on it."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from pytest_cudalink.emulator import build
+
+DATA = Path(build.__file__).parent / "data"
+NAMES = tomllib.loads((DATA / "nvml_names.toml").read_text(encoding="utf-8"))["functions"]
+ANSWERS = tomllib.loads((DATA / "nvml.toml").read_text(encoding="utf-8"))
+Check = Callable[..., str]
+
+HEAD = """
+import ctypes, json, os, time
+import pynvml
+from pynvml import *
+
+def refused(code, function, *arguments):
+    try:
+        answer = function(*arguments)
+    except NVMLError as error:
+        assert error.value == code, error.value
+    else:
+        raise AssertionError(answer)
+
+nvmlInit()
+device = nvmlDeviceGetHandleByIndex(0)
+"""
+
+
+@pytest.fixture
+def check(on_driver) -> Check:
+    """Run a program that asserts with nvidia-ml-py, on a driver of a version; gives its output."""
+
+    def run(program: str, version: str = "13.0", *, head: str = HEAD, **options: object) -> str:
+        done = on_driver(version, "-c", head + program, **options)
+        assert done.returncode == 0, done.stderr
+        return str(done.stdout)
+
+    return run
+
+
+@pytest.mark.parametrize(("version", "count"), [("12.0", 312), ("12.2", 332), ("12.4", 350), ("13.0", 404)])
+def test_exports(version, count, check) -> None:
+    """A version has as many names as the real library of that version: neither more nor fewer."""
+    program = f"import ctypes, json; nvml = ctypes.CDLL('libnvidia-ml.so.1'); names = {[*NAMES, 'nvmlErrorString']}"
+    out = check(program + "; print(json.dumps([name for name in names if hasattr(nvml, name)]))", version, head="")
+    names = set(json.loads(out))
+    assert len(names) == count
+    assert ("nvmlDeviceCcuGetStreamState" in names) == (version == "12.0")
+    assert ("nvmlSystemGetDriverBranch" in names) == (version == "13.0")
+
+
+def test_data_names_functions() -> None:
+    """What the data answers are functions that there are, and as many words as they have pointers at most."""
+    results = [name for names in ANSWERS["results"].values() for name in names]
+    for name in [*ANSWERS["values"], *ANSWERS["structures"], *results]:
+        assert name in NAMES
+    for name, values in ANSWERS["values"].items():
+        assert len(values) <= NAMES[name][1].count("p"), name
+    assert len(results) == len(set(results))
+
+
+@pytest.mark.parametrize(
+    ("name", "structure"),
+    [
+        ("nvmlDeviceGetComputeRunningProcesses", None),
+        ("nvmlDeviceGetConfComputeProtectedMemoryUsage", "c_nvmlMemory_t"),
+        ("nvmlDeviceGetFBCStats", "c_nvmlFBCStats_t"),
+        ("nvmlDeviceGetRowRemapperHistogram", "c_nvmlRowRemapperHistogramValues"),
+        ("nvmlDeviceGetUtilizationRates", "c_nvmlUtilization_t"),
+        ("nvmlSystemGetConfComputeCapabilities", "c_nvmlConfComputeSystemCaps_t"),
+        ("nvmlSystemGetConfComputeState", "c_nvmlConfComputeSystemState_t"),
+    ],
+)
+def test_sizes_of_values(name, structure) -> None:
+    """The words of a structure are as many as nvidia-ml-py's has."""
+    size = ctypes.sizeof(getattr(pynvml, structure)) if structure else 4
+    assert 4 * len(ANSWERS["values"][name][0]) == size
+
+
+def test_versions_of_structures() -> None:
+    """Every version of a structure that nvidia-ml-py has is one of the data's."""
+    versions = [number for name, number in vars(pynvml).items() if name.startswith("nvml") and isinstance(number, int)]
+    known = {(number & 0xFFFFFF, number >> 24) for number in versions}
+    found = 0
+    for name, structure in ANSWERS["structures"].items():
+        for size, number in structure["versions"]:
+            assert size % 4 == 0, name
+            assert len(structure.get("words", ())) <= size // 4 - 1, name
+            found += (size, number) in known
+    assert found >= 8
+
+
+def test_every_getter(check) -> None:
+    """No question of nvidia-ml-py crashes: each has a value or a documented error."""
+    out = check(
+        """
+import inspect
+answers = {}
+for name in dir(pynvml):
+    function = getattr(pynvml, name)
+    if not name.startswith(("nvmlDeviceGet", "nvmlSystemGet", "nvmlDeviceIs", "nvmlGet", "nvmlUnitGet")):
+        continue
+    needed = [one for one in inspect.signature(function).parameters.values() if one.default is one.empty]
+    of_device = name.startswith("nvmlDevice") and "HandleBy" not in name and name != "nvmlDeviceGetCount"
+    try:
+        function(*[device] * of_device, *[0] * (len(needed) - of_device))
+        answers[name] = 0
+    except NVMLError as error:
+        answers[name] = error.value
+    except TypeError:
+        continue  # it needs another argument than a number
+print(json.dumps(answers))
+"""
+    )
+    answers = json.loads(out)
+    assert len(answers) > 200
+    assert set(answers.values()) <= {0, 2, 3, 6, 7, 25, 27, 999}
+    assert sum(code == 0 for code in answers.values()) > 110
+    assert 13 not in answers.values()
+
+
+def test_uninitialized(check) -> None:
+    """Before init and after shutdown, nothing answers but the library's own version."""
+    check(
+        """
+import ctypes
+nvml, word = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.create_string_buffer(4096)
+functions = [
+    nvml.nvmlDeviceGetPersistenceMode, nvml.nvmlDeviceGetVgpuMetadata, nvml.nvmlSystemGetDriverBranch,
+    nvml.nvmlEventSetCreate, nvml.nvmlDeviceGetSamples, nvml.nvmlUnitGetCount, nvml.nvmlDeviceSetPersistenceMode,
+]
+arguments = [ctypes.c_void_p(1), word, word, word, word]
+assert [function(*arguments) for function in functions] == [1] * len(functions)
+assert nvml.nvmlSystemGetNVMLVersion(word, 80) == 0
+assert nvml.nvmlInit_v2() == 0
+assert nvml.nvmlDeviceGetPersistenceMode(ctypes.c_void_p(1), word) == 0
+assert nvml.nvmlDeviceGetPersistenceMode(ctypes.c_void_p(1), None) == 2
+assert nvml.nvmlDeviceGetPersistenceMode(ctypes.c_void_p(2), word) == 2
+assert nvml.nvmlDeviceGetPersistenceMode(None, word) == 2
+assert nvml.nvmlDeviceGetNvLinkState(ctypes.c_void_p(1), 0, None) == 2
+assert nvml.nvmlDeviceGetNvLinkState(ctypes.c_void_p(1), 0, word) == 3
+assert nvml.nvmlShutdown() == 0
+assert [function(*arguments) for function in functions] == [1] * len(functions)
+""",
+        head="",
+    )
+
+
+def test_identity(check) -> None:
+    """A device is found by everything that it says of itself, and libcuda says the same."""
+    check(
+        """
+assert nvmlDeviceGetCount() == 2
+cuda, text = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(64)
+assert cuda.cuInit(0) == 0
+for index in range(2):
+    device = nvmlDeviceGetHandleByIndex(index)
+    pci, number = nvmlDeviceGetPciInfo(device), ctypes.c_int()
+    finders = {
+        nvmlDeviceGetHandleByUUID: nvmlDeviceGetUUID(device),
+        nvmlDeviceGetHandleBySerial: nvmlDeviceGetSerial(device),
+        nvmlDeviceGetHandleByPciBusId: pci.busId,
+    }
+    for find, value in finders.items():
+        assert nvmlDeviceGetIndex(find(value)) == index
+    for short in (pci.busId[4:], pci.busId[:-2], pci.busId[9:]):
+        assert nvmlDeviceGetIndex(nvmlDeviceGetHandleByPciBusId(short)) == index
+    assert cuda.cuDeviceGetUuid(text, index) == 0
+    assert nvmlDeviceGetUUID(device)[4:].replace("-", "") == text.raw[:16].hex()
+    assert cuda.cuDeviceGetPCIBusId(text, 64, index) == 0
+    assert pci.busId[4:].lower() == text.value.decode().lower()
+    assert cuda.cuDeviceGetAttribute(ctypes.byref(number), 33, index) == 0
+    assert (number.value, pci.device, pci.domain) == (pci.bus, 0, 0)
+    assert nvmlDeviceGetMinorNumber(device) == index
+    assert nvmlDeviceGetName(device) == "NVIDIA H100 80GB HBM3"
+assert tuple(nvmlDeviceGetCudaComputeCapability(device)) == (9, 0)
+assert nvmlDeviceGetArchitecture(device) == NVML_DEVICE_ARCH_HOPPER
+assert nvmlDeviceGetNumGpuCores(device) == 132 * 128
+refused(6, nvmlDeviceGetHandleByUUID, "GPU-x")
+refused(6, nvmlDeviceGetHandleBySerial, "1")
+refused(6, nvmlDeviceGetHandleByPciBusId, "0000:77:00.0")
+refused(2, nvmlDeviceGetHandleByPciBusId, "zz")
+refused(2, nvmlDeviceGetHandleByIndex, 2)
+""",
+        devices=2,
+        device="h100",
+    )
+
+
+def test_system(check) -> None:
+    """Versions, the branch of the driver, and the name of a process."""
+    check(
+        """
+assert nvmlSystemGetDriverVersion() == "580.95.05"
+assert nvmlSystemGetNVMLVersion() == "13.580.95.05"
+assert nvmlSystemGetCudaDriverVersion() == nvmlSystemGetCudaDriverVersion_v2() == 13000
+branch = nvmlSystemGetDriverBranch()
+assert (branch.branch.decode() if isinstance(branch.branch, bytes) else branch.branch).startswith("r580")
+assert "python" in nvmlSystemGetProcessName(os.getpid())
+refused(6, nvmlSystemGetProcessName, 99999999)
+nvml, text = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.create_string_buffer(8)
+assert nvml.nvmlSystemGetProcessName(os.getpid(), text, 0) == 2
+assert nvml.nvmlSystemGetProcessName(os.getpid(), text, 2) == 0 and len(text.value) == 1
+assert nvml.nvmlSystemGetDriverBranch(ctypes.create_string_buffer(84), 80) == 25
+assert nvml.nvmlSystemGetDriverVersion(text, 3) == 7
+assert nvmlUnitGetCount() == 0 and nvmlGetExcludedDeviceCount() == 0
+""",
+        release="580.95.05",
+    )
+
+
+def test_idle_card(check) -> None:
+    """A card for data centers draws little, has ECC and no fan, and nothing runs on it."""
+    check(
+        """
+assert nvmlDeviceGetUtilizationRates(device).gpu == 0
+assert nvmlDeviceGetClockInfo(device, NVML_CLOCK_SM) == 345 and nvmlDeviceGetMaxClockInfo(device, NVML_CLOCK_SM) == 1980
+assert nvmlDeviceGetClockInfo(device, NVML_CLOCK_VIDEO) == 765
+assert nvmlDeviceGetMaxClockInfo(device, NVML_CLOCK_VIDEO) == 1545
+(memory,) = nvmlDeviceGetSupportedMemoryClocks(device)
+clocks = nvmlDeviceGetSupportedGraphicsClocks(device, memory)
+assert (len(clocks), clocks[0], clocks[-1]) == (110, 1980, 345)
+refused(6, nvmlDeviceGetSupportedGraphicsClocks, device, 77)
+refused(3, nvmlDeviceGetApplicationsClock, device, NVML_CLOCK_VIDEO)
+assert nvmlDeviceGetPowerManagementLimitConstraints(device) == [200000, 700000]
+assert 0 < nvmlDeviceGetPowerUsage(device) < nvmlDeviceGetEnforcedPowerLimit(device) == 700000
+before = nvmlDeviceGetTotalEnergyConsumption(device)
+time.sleep(0.05)
+assert nvmlDeviceGetTotalEnergyConsumption(device) > before
+assert nvmlDeviceGetTemperature(device, NVML_TEMPERATURE_GPU) == 36
+assert nvmlDeviceGetPerformanceState(device) == 0 and nvmlDeviceGetSupportedPerformanceStates(device) == [0, 2]
+assert nvmlDeviceGetEccMode(device) == [1, 1] and nvmlDeviceGetTotalEccErrors(device, 0, 0) == 0
+assert nvmlDeviceGetMigMode(device) == [0, 0] and nvmlDeviceGetMaxMigDeviceCount(device) == 0
+refused(3, nvmlDeviceGetFanSpeed, device)
+refused(2, nvmlDeviceGetFanSpeed_v2, device, 0)
+assert nvmlDeviceGetComputeRunningProcesses(device) == nvmlDeviceGetGraphicsRunningProcesses(device) == []
+assert nvmlDeviceGetCurrPcieLinkGeneration(device) == nvmlDeviceGetMaxPcieLinkGeneration(device) == 5
+assert nvmlDeviceGetPcieSpeed(device) == 32000
+assert nvmlDeviceGetCpuAffinity(device, 1024)
+for change in (lambda: nvmlDeviceSetPersistenceMode(device, 0), lambda: nvmlDeviceSetComputeMode(device, 0)):
+    refused(4, change)
+""",
+        device="h100",
+    )
+
+
+def test_desktop_card(check) -> None:
+    """A card for desktops has a fan, and neither ECC nor a serial number nor MIG."""
+    check(
+        """
+assert nvmlDeviceGetBrand(device) == NVML_BRAND_GEFORCE
+assert nvmlDeviceGetNumFans(device) == 2 and nvmlDeviceGetFanSpeed(device) == nvmlDeviceGetFanSpeed_v2(device, 1) == 0
+refused(2, nvmlDeviceGetFanSpeed_v2, device, 2)
+for question in (nvmlDeviceGetEccMode, nvmlDeviceGetSerial, nvmlDeviceGetMigMode, nvmlDeviceGetBoardPartNumber):
+    refused(3, question, device)
+assert nvmlDeviceGetPowerManagementDefaultLimit(device) == 450000
+""",
+        device="rtx-4090",
+    )
+
+
+def test_memory(check) -> None:
+    """Both forms say the same, and what the configuration says."""
+    check(
+        """
+memory, newer = nvmlDeviceGetMemoryInfo(device), nvmlDeviceGetMemoryInfo(device, version=nvmlMemory_v2)
+assert memory.total == newer.total == memory.free + memory.used == newer.free + newer.used + newer.reserved == 2 << 30
+window = nvmlDeviceGetBAR1MemoryInfo(device)
+assert window.bar1Total == window.bar1Free + window.bar1Used >= 2 << 30
+refused(13, nvmlDeviceGetMemoryInfo, device, 1 << 24 | 8)
+""",
+        device_memory=str(2 << 30),
+    )
+
+
+def test_events_and_fields(check) -> None:
+    """A set is waited for until the time is over; a field that there is not is an error of its own."""
+    check(
+        """
+events = nvmlEventSetCreate()
+nvmlDeviceRegisterEvents(device, nvmlEventTypeXidCriticalError, events)
+refused(3, nvmlDeviceRegisterEvents, device, 1 << 40, events)
+start = time.monotonic()
+refused(10, nvmlEventSetWait_v2, events, 50)
+assert time.monotonic() - start >= 0.05
+nvmlEventSetFree(events)
+refused(2, nvmlEventSetFree, events)
+refused(2, nvmlEventSetWait_v2, events, 0)
+numbers = [NVML_FI_DEV_ECC_CURRENT, NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, 100, 300, 0]
+values = nvmlDeviceGetFieldValues(device, numbers)
+assert [value.nvmlReturn for value in values] == [0, 0, 3, 2, 2]
+assert values[0].value.ullVal == 1 and values[1].value.ullVal > 0
+""",
+    )
+
+
+def test_topology(check) -> None:
+    """Two devices hang on one host bridge and reach each other over PCIe."""
+    check(
+        """
+other = nvmlDeviceGetHandleByIndex(1)
+assert nvmlDeviceGetTopologyCommonAncestor(device, other) == NVML_TOPOLOGY_HOSTBRIDGE
+(near,) = nvmlDeviceGetTopologyNearestGpus(device, NVML_TOPOLOGY_HOSTBRIDGE)
+assert nvmlDeviceGetIndex(near) == 1
+assert len(nvmlSystemGetTopologyGpuSet(0)) == 2
+READ, NVLINK, OK, NOT_SUPPORTED = 0, 2, 0, 5  # those of nvidia-ml-py are tuples
+assert nvmlDeviceGetP2PStatus(device, other, READ) == OK
+assert nvmlDeviceGetP2PStatus(device, other, NVLINK) == NOT_SUPPORTED
+refused(2, nvmlDeviceGetP2PStatus, device, device, READ)
+refused(3, nvmlDeviceGetNvLinkState, device, 0)
+""",
+        devices=2,
+    )
+
+
+def test_errors_have_texts(check) -> None:
+    """Every error of nvidia-ml-py has a text; a number that is none has that of the unknown one."""
+    check(
+        """
+codes = {value for name, value in vars(pynvml).items() if name.startswith("NVML_ERROR_") and isinstance(value, int)}
+known = codes - {NVML_ERROR_UNKNOWN}
+assert len(known) > 25
+texts = {code: nvmlErrorString(code) for code in known}
+assert len({text for code, text in texts.items() if code < 31}) == len([code for code in texts if code < 31])
+assert nvmlErrorString(12345) == nvmlErrorString(NVML_ERROR_UNKNOWN) == "Unknown Error"
+"""
+    )
+
+
+@pytest.mark.parametrize("version", ["12.0", "12.9", "13.0", "13.2"])
+def test_monitors(version, on_driver) -> None:
+    """Programs that watch devices start on each version: what nvidia-ml-py does not find, it does without."""
+    program = """
+import json, pynvml
+pynvml.nvmlInit()
+device = pynvml.nvmlDeviceGetHandleByIndex(0)
+print(json.dumps([pynvml.nvmlDeviceGetName(device), len(pynvml.nvmlDeviceGetComputeRunningProcesses(device))]))
+"""
+    done = on_driver(version, "-c", program)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == ["NVIDIA H200", 0]
+
+
+def test_make_nvml_names(tmp_path) -> None:
+    """The table of names is what its maker makes of headers and exports."""
+    headers, exports = tmp_path / "headers", tmp_path / "exports"
+    headers.mkdir()
+    exports.mkdir()
+    declaration = "nvmlReturn_t DECLDIR {}({});\n"
+    old = declaration.format("nvmlA", "nvmlDevice_t device, unsigned int *x") + declaration.format("nvmlB", "void")
+    (headers / "nvml-12.0.h").write_text(old, encoding="utf-8")
+    (headers / "nvml-13.0.h").write_text(old + declaration.format("nvmlC", "nvmlDevice_t a, nvmlDevice_t b, int c"))
+    (exports / "13.0.txt").write_text("nvmlA\nnvmlC\nnvmlErrorString\n", encoding="utf-8")
+    maker = tmp_path / "make_nvml.py"
+    maker.write_text((DATA / "make_nvml.py").read_text(encoding="utf-8"), encoding="utf-8")
+    subprocess.run([sys.executable, maker, headers, exports], check=True)
+    made = tomllib.loads((tmp_path / "nvml_names.toml").read_text(encoding="utf-8"))["functions"]
+    assert made == {"nvmlA": ["12.0", "dp"], "nvmlB": ["12.0", "", "13.0"], "nvmlC": ["13.0", "dpi"]}
