@@ -1,0 +1,93 @@
+"""The published suites of `suites.toml`: which files they have, and how pytest runs one."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+__all__ = ["DEFINITIONS", "Suite", "suites"]
+
+DEFINITIONS = Path(__file__).with_name("suites.toml")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A published suite.
+
+    Attributes
+    ----------
+    name : str
+    folder : str
+        Where pytest starts, below the checkout.
+    files : tuple of str
+        Patterns of its test files, below the folder.
+    skip : mapping of str to str
+        Patterns of files that are left out, with the reason.
+    modules : str
+        The package whose modules the files are; empty where pytest is given the files.
+    packages : tuple of str
+        What is installed for it.
+    drivers, backends : tuple of str
+        What it runs on unless the command line says otherwise.
+    timeout : float
+        Seconds for one file.
+    options : tuple of str
+        Options of pytest.
+    """
+
+    name: str
+    folder: str
+    files: tuple[str, ...]
+    packages: tuple[str, ...]
+    drivers: tuple[str, ...]
+    backends: tuple[str, ...]
+    timeout: float
+    options: tuple[str, ...]
+    skip: Mapping[str, str]
+    modules: str = ""
+
+    def is_in(self, checkout: Path) -> bool:
+        """Whether a checkout has this suite."""
+        return any(any((checkout / self.folder).glob(pattern)) for pattern in self.files)
+
+    def test_files(self, checkout: Path, pattern: str = "*") -> list[str]:
+        """Return the files of the suite whose paths below its folder match, sorted.
+
+        Parameters
+        ----------
+        checkout : Path
+        pattern : str
+            As in a shell; a text without a wildcard may stand anywhere in the path.
+        """
+        folder = checkout / self.folder
+        wanted = pattern if any(letter in pattern for letter in "*?[") else f"*{pattern}*"
+        found = {str(path.relative_to(folder)) for one in self.files for path in folder.glob(one)}
+        return sorted(
+            file for file in found if fnmatch(file, wanted) and not any(fnmatch(file, one) for one in self.skip)
+        )
+
+    def command(self, file: str) -> list[str]:
+        """Return the command that runs one file; ``-P``, so that the checkout's sources hide no installed package."""
+        what = [file]
+        if self.modules:
+            module = ".".join((self.modules, *Path(file).with_suffix("").parts))
+            # the suite's own file of settings is not there: its filters of warnings would import the library early
+            what = ["-c", "/dev/null", "-o", "consider_namespace_packages=true", "--pyargs", module]
+        return [sys.executable, "-P", "-m", "pytest", "-q", *self.options, *what]
+
+
+def suites(definitions: Path = DEFINITIONS) -> dict[str, Suite]:
+    """Return every suite by name."""
+    content: dict[str, Any] = tomllib.loads(definitions.read_text(encoding="utf-8"))
+    found = {}
+    for name, given in content["suites"].items():
+        values = {"skip": {}, **content["defaults"], **given}
+        found[name] = Suite(
+            name=name, **{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+        )
+    return found
