@@ -34,6 +34,7 @@ def run_file(
     with tempfile.TemporaryDirectory() as folder:
         report, output = Path(folder) / "report.jsonl", Path(folder) / "output"
         given = (f"--cudalink-driver={driver}", f"--force-backend={backend}", f"--cudalink-report={report}")
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         command = [*suite.command(file), "-p", "cudalink", *given, *options]
         started = time.monotonic()
         with output.open("wb") as out:
@@ -44,7 +45,7 @@ def run_file(
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env={name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+                env={**environment, **suite.environment(checkout)},
                 start_new_session=True,
             )
             try:

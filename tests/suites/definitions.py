@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from typing import Any
 __all__ = ["DEFINITIONS", "Suite", "suites"]
 
 DEFINITIONS = Path(__file__).with_name("suites.toml")
+PLUGINS = Path(__file__).with_name("plugins")
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,10 @@ class Suite:
         Patterns of files that are left out, with the reason.
     modules : str
         The package whose modules the files are; empty where pytest is given the files.
+    sources : str
+        Folder of the files, if that is another one.
+    extends : tuple of str
+        Packages that also find modules below the suite's folder: the tests need some that no wheel has.
     packages : tuple of str
         What is installed for it.
     drivers, backends : tuple of str
@@ -50,10 +56,12 @@ class Suite:
     options: tuple[str, ...]
     skip: Mapping[str, str]
     modules: str = ""
+    sources: str = ""
+    extends: tuple[str, ...] = ()
 
     def is_in(self, checkout: Path) -> bool:
         """Whether a checkout has this suite."""
-        return any(any((checkout / self.folder).glob(pattern)) for pattern in self.files)
+        return any(any((checkout / (self.sources or self.folder)).glob(pattern)) for pattern in self.files)
 
     def test_files(self, checkout: Path, pattern: str = "*") -> list[str]:
         """Return the files of the suite whose paths below its folder match, sorted.
@@ -64,21 +72,27 @@ class Suite:
         pattern : str
             As in a shell; a text without a wildcard may stand anywhere in the path.
         """
-        folder = checkout / self.folder
+        folder = checkout / (self.sources or self.folder)
         wanted = pattern if any(letter in pattern for letter in "*?[") else f"*{pattern}*"
         found = {str(path.relative_to(folder)) for one in self.files for path in folder.glob(one)}
         return sorted(
             file for file in found if fnmatch(file, wanted) and not any(fnmatch(file, one) for one in self.skip)
         )
 
+    def environment(self, checkout: Path) -> dict[str, str]:
+        """Return the environment variables of a run."""
+        if not self.extends:
+            return {}
+        folders = (f"{package}={checkout / self.folder / package.replace('.', '/')}" for package in self.extends)
+        return {"CUDALINK_SUITE_SOURCES": os.pathsep.join(folders), "PYTHONPATH": str(PLUGINS)}
+
     def command(self, file: str) -> list[str]:
         """Return the command that runs one file; ``-P``, so that the checkout's sources hide no installed package."""
         what = [file]
         if self.modules:
-            module = ".".join((self.modules, *Path(file).with_suffix("").parts))
-            # the suite's own file of settings is not there: its filters of warnings would import the library early
-            what = ["-c", "/dev/null", "-o", "consider_namespace_packages=true", "--pyargs", module]
-        return [sys.executable, "-P", "-m", "pytest", "-q", *self.options, *what]
+            what = ["--pyargs", ".".join((self.modules, *Path(file).with_suffix("").parts))]
+        plugins = ["-p", "cudalink_suite_sources"] if self.extends else []
+        return [sys.executable, "-P", "-m", "pytest", "-q", *plugins, *self.options, *what]
 
 
 def suites(definitions: Path = DEFINITIONS) -> dict[str, Suite]:
