@@ -29,6 +29,8 @@ class Facts:
         Verdicts of the guard rails.
     unsupported : dict of str to str
         Targets that cannot be steered, with the reason.
+    refused : list of dict
+        Calls that the emulated driver refused and because of which the test failed: ``function`` and ``note``.
     """
 
     links: Counter[str] = field(default_factory=Counter)
@@ -37,6 +39,7 @@ class Facts:
     missing: str | None = None
     verdicts: list[dict[str, Any]] = field(default_factory=list)
     unsupported: dict[str, str] = field(default_factory=dict)
+    refused: list[dict[str, str]] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """The facts as plain values."""
@@ -53,7 +56,13 @@ class Facts:
             found.append(("cudalink.documented", "{requirement}: {raises}".format(**self.documented)))
         if self.missing:
             found.append(("cudalink.missing", self.missing))
+        if self.refused:
+            found.append(self.refused_property())
         return found
+
+    def refused_property(self) -> tuple[str, str]:
+        """The refused functions as a property."""
+        return "cudalink.refused", " ".join(one["function"] for one in self.refused)
 
 
 def fail(report: pytest.TestReport, title: str, text: str, longrepr: Any = None) -> None:

@@ -242,7 +242,7 @@ EXPORTED(cuCtxCreate_v2, (Context **context, unsigned flags, CUdevice device),
 
 static CUresult ctx_create_v3(EventLine *line, Context **context, void *affinity, int count, unsigned flags,
                               CUdevice device) {
-  if (affinity || count) return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "execution affinity is not emulated");
+  if (affinity || count) return cl_unsupported(line, "execution affinity is not emulated");
   cl_event_uint(line, "flags", flags);
   cl_event_int(line, "device", device);
   return create_context(context, flags, device);
@@ -259,7 +259,7 @@ static CUresult ctx_create_v4(EventLine *line, Context **context, const void *pa
       void *cig;
     } *given = parameters;
     if (given->affinity || given->count || given->cig)
-      return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "context parameters are not emulated");
+      return cl_unsupported(line, "context parameters are not emulated");
   }
   cl_event_uint(line, "flags", flags);
   cl_event_int(line, "device", device);

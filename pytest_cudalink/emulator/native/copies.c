@@ -194,7 +194,7 @@ static CUresult copy_box_in(EventLine *line, const Box *box, const void *stream,
   cl_event_uint(line, "width", box->width);
   cl_event_uint(line, "height", box->height);
   cl_event_uint(line, "depth", box->depth);
-  if (result == CUDA_ERROR_NOT_SUPPORTED) cl_event_note(line, "arrays are not emulated");
+  if (result == CUDA_ERROR_NOT_SUPPORTED) return cl_unsupported(line, "arrays are not emulated");
   return result;
 }
 

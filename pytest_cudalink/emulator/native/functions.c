@@ -372,12 +372,10 @@ static CUresult refuse_launch(EventLine *line, const void *handle, bool blocks, 
   if (result) return result;
   const Function *function = lock_function(handle);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
-  if (blocks && threads) {
-    cl_event_note(line, "the emulated driver does not execute kernels");
-    cl_event_text(line, "kernel", function->name, NAME_ROOM);
-  }
+  if (blocks && threads) cl_event_text(line, "kernel", function->name, NAME_ROOM);
   unlock_function();
-  return blocks && threads ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+  if (!blocks || !threads) return CUDA_ERROR_INVALID_VALUE;
+  return cl_unsupported(line, "the emulated driver does not execute kernels");
 }
 EXPORTED(cuLaunchKernel,
          (Function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
