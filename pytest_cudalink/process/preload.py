@@ -172,8 +172,8 @@ def _refuse_too_late(version: CudaVersion) -> None:
             msg = (
                 f"the emulated driver {version} comes too late for {library}: {name} was imported before, found no "
                 "driver and does not look again. pytest 9.2 imports the warning classes that `filterwarnings` and "
-                f"`-W` name before it loads plugins. Run `cudalink driver run --version {version} -- pytest ...`, or name no "
-                f"class of {library} there"
+                f"`-W` name before it loads plugins. Run `cudalink driver run --version {version} -- pytest ...`, or "
+                f"name no class of {library} there"
             )
             raise LoadedTooLateError(msg)
 
