@@ -55,12 +55,9 @@ def test_filters_of_warnings(pytester: pytest.Pytester, run_pytest, library, whe
 
     if TOO_LATE:
         assert result.ret == pytest.ExitCode.USAGE_ERROR
-        result.stderr.fnmatch_lines(
-            [
-                "ERROR: cudalink: --cudalink-driver is 13.0 (from option): the emulated driver 13.0 comes too late for "
-                "numba-cuda: *Run `cudalink driver run --version 13.0 -- pytest ...`, or name no class *"
-            ]
-        )
+        result.stderr.fnmatch_lines(["ERROR: cudalink: --cudalink-driver is 13.0 *comes too late for numba-cuda: *"])
+        advice = "Run `cudalink driver run --version 13.0 -- pytest ...`, or name no class of numba-cuda there"
+        assert advice in result.stderr.str()
     else:
         result.assert_outcomes(passed=1)
 
