@@ -198,9 +198,12 @@ def _start_driver(run: Run) -> None:
         return
     from ..process import preload
 
-    emulation = preload.emulation()
-    if emulation is None or preload.emulated_driver() is None:
+    emulation, present = preload.emulation(), preload.emulated_driver()
+    if emulation is None or present is None:
         return
+    from ..process import cuda_runtime
+
+    run.config.add_cleanup(cuda_runtime.serve(present))
     run.part("refusals")
     if run.settings.lifetime.value != "off":
         run.part("lifetimes")  # after the refusals, so that a violation fails a test that these skip

@@ -33,7 +33,8 @@ def run_file(
     result = FileResult(suite.name, driver, backend, file)
     with tempfile.TemporaryDirectory() as folder:
         report, output = Path(folder) / "report.jsonl", Path(folder) / "output"
-        given = (f"--cudalink-driver={driver}", f"--force-backend={backend}", f"--cudalink-report={report}")
+        driver_options = (f"--cudalink-driver={driver}", "--cudalink-unsupported=skip")
+        given = (*driver_options, f"--force-backend={backend}", f"--cudalink-report={report}")
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         command = [*suite.command(file), "-p", "cudalink", *given, *options]
         started = time.monotonic()
