@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -13,7 +14,10 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 from pytest_cudalink.report import records
 
@@ -67,10 +71,8 @@ def run_file(
 
 def end_session(process: subprocess.Popen[bytes]) -> None:
     """Kill a process and everything in its session."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 
@@ -106,62 +108,81 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line names; 1 if fewer tests pass than `expected.toml` says."""
-    given = parse(arguments)
-    expected = read_expected()
+class Job(NamedTuple):
+    """One file of a suite on one driver and backend."""
+
+    suite: Suite
+    checkout: Path
+    file: str
+    driver: str
+    backend: str
+
+
+def jobs_of(given: argparse.Namespace) -> list[Job]:
+    """Return what the command line asks for."""
     jobs = []
     for checkout in (path.resolve() for path in given.checkouts):
-        for suite in suites().values():
-            if not suite.is_in(checkout) or (given.suite and suite.name not in given.suite):
+        for name, suite in suites().items():
+            if not suite.is_in(checkout) or (given.suite and name not in given.suite):
                 continue
-            if given.timeout:
-                suite = Suite(**{**vars(suite), "timeout": given.timeout})
-            for driver in given.driver or suite.drivers:
-                for backend in given.backend or suite.backends:
-                    for file in suite.test_files(checkout, given.file):
-                        jobs.append((suite, checkout, file, driver, backend))
-    if not jobs:
-        print(
-            "no file matches; expected a checkout that has one of these: "
-            + ", ".join(s.folder for s in suites().values())
-        )
-        return 2
-    with ThreadPoolExecutor(given.jobs) as pool:
-        results = []
+            axes = product(given.driver or suite.drivers, given.backend or suite.backends)
+            files = suite.test_files(checkout, given.file)
+            limited = replace(suite, timeout=given.timeout or suite.timeout)
+            jobs += [Job(limited, checkout, file, driver, backend) for (driver, backend), file in product(axes, files)]
+    return jobs
+
+
+def run_all(jobs: Sequence[Job], *, at_a_time: int, options: Sequence[str]) -> list[FileResult]:
+    """Run every job, and print a line to stderr for each that has finished."""
+    results = []
+    with ThreadPoolExecutor(at_a_time) as pool:
         runs = [
-            pool.submit(run_file, suite, checkout, file, driver=driver, backend=backend, options=given.pytest)
-            for suite, checkout, file, driver, backend in jobs
+            pool.submit(
+                run_file, one.suite, one.checkout, one.file, driver=one.driver, backend=one.backend, options=options
+            )
+            for one in jobs
         ]
         for number, run in enumerate(runs, 1):
             one = run.result()
             results.append(one)
             counts = ", ".join(f"{count} {name}" for name, count in sorted(one.counts.items()))
-            print(
-                f"[{number}/{len(runs)}] {one.file} ({one.driver}, {one.backend}): {counts} {one.status}, {one.seconds:.1f} s",
-                file=sys.stderr,
-                flush=True,
-            )
+            where = f"[{number}/{len(runs)}] {one.file} ({one.driver}, {one.backend})"
+            print(f"{where}: {counts} {one.status}, {one.seconds:.1f} s", file=sys.stderr, flush=True)
+    return results
+
+
+def fewer_than_expected(results: Sequence[FileResult]) -> list[str]:
+    """Return a line for each suite, driver and backend of which fewer tests pass than expected."""
+    expected = read_expected()
+    passed: Counter[tuple[str, str, str]] = Counter()
+    for one in results:
+        passed[one.suite, one.driver, one.backend] += one.counts["passed"]
+    return [
+        f"{' '.join(key)}: {count} passed, expected {expected[key]}"
+        for key, count in passed.items()
+        if count < expected.get(key, 0)
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the command line names; 1 if fewer tests pass than `expected.toml` says."""
+    given = parse(arguments)
+    jobs = jobs_of(given)
+    if not jobs:
+        folders = ", ".join(suite.folder for suite in suites().values())
+        print(f"no file of a suite matches; expected a checkout with one of these folders: {folders}")
+        return 2
+    results = run_all(jobs, at_a_time=given.jobs, options=given.pytest)
     if given.json:
         given.json.write_text(json.dumps([one.as_json() for one in results], indent=1), encoding="utf-8")
     if given.failures:
         for cause, tests in grouped(results):
             print(f"{len(tests):>5}  {cause}")
             print("".join(f"         {test}\n" for test in tests), end="")
-    print("\n".join(table(results, expected, by_file=given.files)))
+    print("\n".join(table(results, read_expected(), by_file=given.files)))
     if given.write_expected:
         write_expected(results)
-        return 0
-    if given.file != "*":
-        return 0
-    passed: Counter[tuple[str, str, str]] = Counter()
-    for one in results:
-        passed[one.suite, one.driver, one.backend] += one.counts["passed"]
-    fewer = [
-        f"{' '.join(key)}: {count} passed, expected {expected[key]}"
-        for key, count in passed.items()
-        if count < expected.get(key, 0)
-    ]
+    fewer = fewer_than_expected(results) if given.file == "*" else []
     print("\n".join(fewer))
     return 1 if fewer else 0
 

@@ -6,21 +6,22 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from .results import COLUMNS, FileResult
 
 __all__ = ["EXPECTED", "Row", "read_expected", "read_rows", "write_expected"]
 
 EXPECTED = Path(__file__).with_name("expected.toml")
-Row = dict[str, str | int]
+Row = dict[str, Any]
 
 
 def read_rows() -> list[Row]:
     """Return the rows of the file."""
     if not EXPECTED.exists():
         return []
-    rows: list[Row] = tomllib.loads(EXPECTED.read_text(encoding="utf-8")).get("run", [])
-    return rows
+    content: dict[str, list[Row]] = tomllib.loads(EXPECTED.read_text(encoding="utf-8"))
+    return [{**dict.fromkeys(COLUMNS, 0), **row} for row in content.get("run", [])]
 
 
 def read_expected() -> dict[tuple[str, str, str], int]:

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["COLUMNS", "FileResult", "TestResult", "cause_of", "counts_of", "grouped", "table"]
+__all__ = ["COLUMNS", "FileResult", "TestResult", "cause_of", "counts_of", "grouped", "share", "table"]
 
-#: The columns of the table: passed ones count as such, whatever was expected of them.
-COLUMNS = ("passed", "failed", "error", "skipped", "unsupported", "crashed")
+#: The columns of the table; "launch" counts those of "unsupported" that launch a kernel.
+COLUMNS = ("passed", "failed", "error", "skipped", "unsupported", "crashed", "launch")
+#: Tests that no emulated driver can let pass: these functions run kernels.
+_LAUNCHES = ("cuLaunch", "cuGraphLaunch", "cudaLaunch")
 _COLUMN_OF = {"xpassed": "passed", "xfailed": "skipped", "rerun": ""}
 _UNSUPPORTED = re.compile(r"CUDA_ERROR_NOT_SUPPORTED|\b801\b")
 _VALUE = re.compile(r"0x[0-9a-f]+|\b\d{4,}\b", re.IGNORECASE)
@@ -63,8 +65,21 @@ class FileResult:
 
 def counts_of(tests: Iterable[TestResult]) -> Counter[str]:
     """Return the number of tests by column of the table."""
-    columns = (_COLUMN_OF.get(test.outcome, test.outcome) for test in tests)
-    return Counter(column for column in columns if column)
+    counts: Counter[str] = Counter()
+    for test in tests:
+        column = _COLUMN_OF.get(test.outcome, test.outcome)
+        if column:
+            counts[column] += 1
+        if column == "unsupported" and any(name.startswith(_LAUNCHES) for name in test.refused):
+            counts["launch"] += 1
+    return counts
+
+
+def share(counts: Mapping[str, int]) -> float:
+    """Return the percentage of tests that pass, of those that are not skipped and launch no kernel."""
+    ran = sum(counts.get(column, 0) for column in ("passed", "failed", "error", "unsupported", "crashed"))
+    ran -= counts.get("launch", 0)
+    return 100 * counts.get("passed", 0) / ran if ran else 100.0
 
 
 def cause_of(test: TestResult) -> str:
@@ -112,7 +127,7 @@ def table(results: Sequence[FileResult], expected: Mapping[tuple[str, str, str],
         numbers = " / ".join(f"{counts[column]:>4}" for column in COLUMNS)
         status = ", ".join(sorted({one.status for one in of_row if one.status != "finished"}))
         least = expected.get((suite, driver, backend))
-        wanted = f"expected {least}" if least is not None and not file else ""
         name = file or f"{suite} on {driver}, {backend}"
-        lines.append(f"{name:<52} {numbers}  {wanted}{status}".rstrip())
-    return [f"{'':<52} {' / '.join(f'{column[:6]:>4}' for column in COLUMNS)}", *lines]
+        notes = [f"{share(counts):5.1f} %", *([f"expected {least}"] if least is not None and not file else []), status]
+        lines.append(f"{name:<52} {numbers}  {', '.join(filter(None, notes))}")
+    return [f"{'':<52} {' / '.join(COLUMNS)}; passed of those that launch no kernel", *lines]
