@@ -30,10 +30,19 @@ __all__ = ["main"]
 _END_OF_OUTPUT = 2_000
 
 
-def run_file(
-    suite: Suite, checkout: Path, file: str, *, driver: str, backend: str, options: Sequence[str]
-) -> FileResult:
+class Job(NamedTuple):
+    """One file of a suite on one driver and backend."""
+
+    suite: Suite
+    checkout: Path
+    file: str
+    driver: str
+    backend: str
+
+
+def run_file(job: Job, options: Sequence[str]) -> FileResult:
     """Run one file of a suite in its own process, and return its results as the plugin recorded them."""
+    suite, checkout, file, driver, backend = job
     result = FileResult(suite.name, driver, backend, file)
     with tempfile.TemporaryDirectory() as folder:
         report, output = Path(folder) / "report.jsonl", Path(folder) / "output"
@@ -108,16 +117,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-class Job(NamedTuple):
-    """One file of a suite on one driver and backend."""
-
-    suite: Suite
-    checkout: Path
-    file: str
-    driver: str
-    backend: str
-
-
 def jobs_of(given: argparse.Namespace) -> list[Job]:
     """Return what the command line asks for."""
     jobs = []
@@ -136,12 +135,7 @@ def run_all(jobs: Sequence[Job], *, at_a_time: int, options: Sequence[str]) -> l
     """Run every job, and print a line to stderr for each that has finished."""
     results = []
     with ThreadPoolExecutor(at_a_time) as pool:
-        runs = [
-            pool.submit(
-                run_file, one.suite, one.checkout, one.file, driver=one.driver, backend=one.backend, options=options
-            )
-            for one in jobs
-        ]
+        runs = [pool.submit(run_file, job, options) for job in jobs]
         for number, run in enumerate(runs, 1):
             one = run.result()
             results.append(one)
