@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from ..report.wording import not_emulated
+from .facts import skip_unsupported
 
 if TYPE_CHECKING:
     from ..emulator.control import DriverControl
     from .run import Run
 
-__all__ = ["Refusals", "is_unsupported"]
+__all__ = ["Refusals"]
 
 _SECTION: Final = "cudalink: not emulated"
 #: Errors of fixtures of wider scopes that are recognized when a later test raises them again.
@@ -22,13 +23,6 @@ _ADVICE: Final = (
     "A real driver performs what an emulated one refused here with CUDA_ERROR_NOT_SUPPORTED (801). "
     "--cudalink-unsupported=skip skips such tests."
 )
-#: On the report of a phase that failed because of a refused call and was turned into a skip.
-_MARK: Final = "cudalink_unsupported"
-
-
-def is_unsupported(report: pytest.TestReport) -> bool:
-    """Whether `Refusals` turned this report into a skip."""
-    return bool(getattr(report, _MARK, False))
 
 
 class Refusals:
@@ -119,5 +113,4 @@ def _text(calls: Sequence[tuple[str, str]]) -> str:
 def _skip(item: pytest.Item, report: pytest.TestReport, calls: Sequence[tuple[str, str]]) -> None:
     path, line, _ = item.reportinfo()
     reason = f"cudalink: needs a real driver: {not_emulated([function for function, _ in calls])}"
-    report.outcome, report.longrepr = "skipped", (str(path), (line or 0) + 1, f"Skipped: {reason}")
-    setattr(report, _MARK, True)
+    skip_unsupported(report, (str(path), (line or 0) + 1, f"Skipped: {reason}"))

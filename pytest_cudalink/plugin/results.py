@@ -13,7 +13,7 @@ import pytest
 
 from ..report.wording import split_link_key
 from . import pytest_private, record_file
-from .refusals import is_unsupported
+from .facts import is_unsupported
 
 if TYPE_CHECKING:
     from ..report.events import SubtestRecord
