@@ -36,6 +36,8 @@ class Suite:
         Folder of the files, if that is another one.
     extends : tuple of str
         Packages that also find modules below the suite's folder: the tests need some that no wheel has.
+    names : tuple of str
+        Names that a released module lacks, and the module that has them: ``"package.module.NAME=package.other"``.
     packages : tuple of str
         What is installed for it.
     drivers, backends : tuple of str
@@ -58,6 +60,7 @@ class Suite:
     modules: str = ""
     sources: str = ""
     extends: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
     def is_in(self, checkout: Path) -> bool:
         """Whether a checkout has this suite."""
@@ -81,17 +84,21 @@ class Suite:
 
     def environment(self, checkout: Path) -> dict[str, str]:
         """Return the environment variables of a run."""
-        if not self.extends:
+        if not (self.extends or self.names):
             return {}
         folders = (f"{package}={checkout / self.folder / package.replace('.', '/')}" for package in self.extends)
-        return {"CUDALINK_SUITE_SOURCES": os.pathsep.join(folders), "PYTHONPATH": str(PLUGINS)}
+        return {
+            "CUDALINK_SUITE_SOURCES": os.pathsep.join(folders),
+            "CUDALINK_SUITE_NAMES": os.pathsep.join(self.names),
+            "PYTHONPATH": str(PLUGINS),
+        }
 
     def command(self, file: str) -> list[str]:
         """Return the command that runs one file; ``-P``, so that the checkout's sources hide no installed package."""
         what = [file]
         if self.modules:
             what = ["--pyargs", ".".join((self.modules, *Path(file).with_suffix("").parts))]
-        plugins = ["-p", "cudalink_suite_sources"] if self.extends else []
+        plugins = ["-p", "cudalink_suite_sources"] if self.extends or self.names else []
         return [sys.executable, "-P", "-m", "pytest", "-q", *plugins, *self.options, *what]
 
 
