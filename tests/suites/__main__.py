@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -28,6 +29,8 @@ from .results import FileResult, TestResult, grouped, table
 __all__ = ["main"]
 
 _END_OF_OUTPUT = 2_000
+#: Bytes that the process of a file may have: half of the machine.
+MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 class Job(NamedTuple):
@@ -62,6 +65,8 @@ def run_file(job: Job, options: Sequence[str]) -> FileResult:
                 env={**environment, **suite.environment(checkout)},
                 start_new_session=True,
             )
+            # a test that fills the device must not exhaust the machine
+            resource.prlimit(process.pid, resource.RLIMIT_DATA, (MEMORY, MEMORY))
             try:
                 process.wait(suite.timeout)
             except subprocess.TimeoutExpired:

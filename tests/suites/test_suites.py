@@ -21,7 +21,7 @@ DEFINITION = {
     "drivers": ("13.0",),
     "backends": ("auto",),
     "timeout": 60.0,
-    "options": ("-p", "no:cacheprovider"),
+    "options": ("-p", "no:randomly"),
     "skip": {"tests/cython/*": "a reason"},
 }
 LAUNCH = TestResult("f::launch", "unsupported", refused=("cuLaunchKernel",))
@@ -54,7 +54,7 @@ def test_files(tmp_path: Path) -> None:
 def test_command() -> None:
     """A suite of an installed package is run by the names of its modules."""
     assert Suite(**DEFINITION).command("tests/test_a.py") == [
-        *(sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_a.py"),
+        *(sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:randomly", "tests/test_a.py"),
     ]
     packaged = Suite(**{**DEFINITION, "modules": "numba.cuda.tests"})
     assert packaged.command("nocuda/test_nvvm.py")[-2:] == ["--pyargs", "numba.cuda.tests.nocuda.test_nvvm"]
