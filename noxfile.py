@@ -323,6 +323,7 @@ def suites(session: nox.Session) -> None:
         if checkout is None or (wanted and name not in wanted):
             continue
         python = suite_environment(session, name, suite.packages)
+        session.run(python, "-m", "pytest_cudalink.cli", "toolchain", "add", *suite.drivers, external=True)
         try:
             session.run(python, "-m", "tests.suites", checkout, "--suite", name, *options, external=True)
         except CommandFailed:  # the others run all the same
