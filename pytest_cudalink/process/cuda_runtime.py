@@ -336,6 +336,24 @@ class Runtime:
         function = "cuMemsetD2D8Async" if len(rest) == 3 else "cuMemsetD2D8"
         return self._forward(function, _address(pointer), pitch, value & 0xFF, *rest)
 
+    def _malloc_3d(self, extent: Any) -> tuple[Any, ...]:
+        code, *found = self._forward("cuMemAllocPitch", extent.width, extent.height * extent.depth, 4)
+        if int(code):
+            return (code,)
+        pointer = self._runtime.cudaPitchedPtr()
+        pointer.ptr, pointer.pitch = found
+        pointer.xsize, pointer.ysize = extent.width, extent.height
+        return code, pointer
+
+    def _memset_3d(self, pointer: Any, value: int, extent: Any, *stream: Any) -> tuple[Any, ...]:
+        slice_size = pointer.pitch * pointer.ysize
+        for at in range(extent.depth):
+            start = int(pointer.ptr) + at * slice_size
+            answer = self._memset_2d(start, pointer.pitch, value, extent.width, extent.height, *stream)
+            if int(answer[0]):
+                return answer
+        return (self._error(_SUCCESS),)
+
     # -- streams, events and what else has other arguments
 
     def _stream_create(self) -> tuple[Any, ...]:

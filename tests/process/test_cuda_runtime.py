@@ -37,10 +37,15 @@ def run(pytester: pytest.Pytester, run_pytest, toolkit):
 
 
 def test_the_table_fits(toolkit) -> None:
-    """Each function of the table is in both modules, with as many parameters; each type and member exists."""
+    """Each function of the table is in both modules, with as many parameters; each type and member exists.
+
+    cuda-bindings 12 has some in neither module.
+    """
     from cuda.bindings import driver, runtime
 
-    def parameters(module, name: str) -> int:
+    def parameters(module, name: str) -> int | None:
+        if toolkit.major == 12 and not hasattr(module, name):
+            return None
         signature = re.match(r"\w+\((.*)\)", getattr(module, name).__doc__.split("\n")[0])[1]
         return len(re.sub(r"\[[^]]*\]", "", signature).split(",")) if signature else 0
 
@@ -126,6 +131,16 @@ def test_memory():
     free, total = value(rt.cudaMemGetInfo())
     assert 0 < free <= total
 
+def test_boxes():
+    extent = rt.cudaExtent()
+    extent.width, extent.height, extent.depth = 5, 3, 2
+    box = value(rt.cudaMalloc3D(extent))
+    assert (box.xsize, box.ysize) == (5, 3)
+    assert rt.cudaMemset3D(box, 7, extent) == (OK,)
+    target = bytearray(30)
+    assert rt.cudaMemcpy2D(target, 5, box.ptr, box.pitch, 5, 6, KIND.cudaMemcpyDeviceToHost) == (OK,)
+    assert target == b"\x07" * 30
+
 def test_last_error():
     error = rt.cudaError_t.cudaErrorInvalidValue
     assert rt.cudaFree(123) == (error,)
@@ -148,7 +163,7 @@ def test_streams_and_events():
 
 def test_memory_streams_and_events(run) -> None:
     """Memory with host buffers of any kind, the last error, streams and events of the runtime's types."""
-    run(MEMORY).assert_outcomes(passed=3)
+    run(MEMORY).assert_outcomes(passed=4)
 
 
 def test_no_device(run) -> None:
