@@ -171,12 +171,21 @@ def _load_libraries(run: Run) -> None:
         from . import driver
 
         driver.load(run.config, run.settings)
+        _serve_runtime(run)  # before a conftest takes single functions out of the module
     if run.settings.nvjitlink.value != "auto":
         from . import nvjitlink
 
         undo = nvjitlink.apply(run.settings)
         if undo is not None:
             run.config.add_cleanup(undo)
+
+
+def _serve_runtime(run: Run) -> None:
+    from ..process import cuda_runtime, preload
+
+    present = preload.emulated_driver()
+    if present is not None:
+        run.config.add_cleanup(cuda_runtime.serve(present))
 
 
 def _start_xdist(run: Run) -> None:
@@ -198,12 +207,9 @@ def _start_driver(run: Run) -> None:
         return
     from ..process import preload
 
-    emulation, present = preload.emulation(), preload.emulated_driver()
-    if emulation is None or present is None:
+    emulation = preload.emulation()
+    if emulation is None or preload.emulated_driver() is None:
         return
-    from ..process import cuda_runtime
-
-    run.config.add_cleanup(cuda_runtime.serve(present))
     run.part("refusals")
     if run.settings.lifetime.value != "off":
         run.part("lifetimes")  # after the refusals, so that a violation fails a test that these skip

@@ -166,6 +166,12 @@ def test_memory_streams_and_events(run) -> None:
     run(MEMORY).assert_outcomes(passed=4)
 
 
+def test_a_conftest_may_import_first(run, pytester: pytest.Pytester) -> None:
+    """A function that a conftest takes out of the module is answered, too."""
+    pytester.makeconftest("from cuda.bindings.runtime import cudaMalloc\n")
+    run("import conftest\ndef test_it(): assert value(conftest.cudaMalloc(8))\n").assert_outcomes(passed=1)
+
+
 def test_no_device(run) -> None:
     """Without a device every call says so, with as many results as the runtime gives."""
     module = """
