@@ -303,6 +303,48 @@ def downstream(session: nox.Session) -> None:
                 session.run("pytest", *options, *session.posargs)
 
 
+@nox.session(venv_backend="none")
+def suites(session: nox.Session) -> None:
+    """Published suites on emulated drivers, file by file: -- CHECKOUT chooses one of cuda-python or numba-cuda.
+
+    Options go to `python -m tests.suites`; --help lists them. Fails if fewer tests pass than expected.toml says.
+    """
+    from tests.suites.definitions import suites as definitions
+
+    found = definitions()
+    checkouts = [one for one in session.posargs if Path(one).is_dir()]
+    wanted = [one for before, one in zip(session.posargs, session.posargs[1:], strict=False) if before == "--suite"]
+    if not checkouts:
+        session.error("no checkout is named; run `nox -s suites -- /path/to/cuda-python` or `-- /path/to/numba-cuda`")
+    options = [one for one in session.posargs if one not in (*checkouts, "--suite", *wanted)]
+    short = []
+    for name, suite in found.items():
+        checkout = next((one for one in checkouts if suite.is_in(Path(one))), None)
+        if checkout is None or (wanted and name not in wanted):
+            continue
+        python = suite_environment(session, name, suite.packages)
+        session.run(python, "-m", "pytest_cudalink.cli", "toolchain", "add", *suite.drivers, external=True)
+        try:
+            session.run(python, "-m", "tests.suites", checkout, "--suite", name, *options, external=True)
+        except CommandFailed:  # the others run all the same
+            short.append(name)
+    if short:
+        session.error(f"fewer tests pass than expected: {', '.join(short)}")
+
+
+def suite_environment(session: nox.Session, name: str, packages: Iterable[str]) -> str:
+    """Make the environment of a published suite on the toolkit of `BASE`; returns its Python."""
+    folder = Path(session.create_tmp()) / re.sub(r"[^a-z0-9.]+", "-", name)
+    python = str(folder / "bin" / "python")
+    session.run("uv", "venv", "-q", "--clear", "--python", sys.executable, str(folder), external=True)
+    requirements = [*packages]
+    toolkit = [one for one in BASE.packages if not own_bindings(requirements, one)]
+    session.run(
+        "uv", "pip", "install", "-q", "--python", python, "-e", str(ROOT), *toolkit, *requirements, external=True
+    )
+    return python
+
+
 @nox.session
 def coverage(session: nox.Session) -> None:
     """The whole suite under coverage, child processes included; fails below the floor of pyproject.toml."""

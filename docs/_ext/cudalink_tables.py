@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -16,6 +18,19 @@ from pytest_cudalink.matrix.keys import KEYS
 from pytest_cudalink.plugin import settings
 from pytest_cudalink.report import records
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.suites.expectations import read_rows
+from tests.suites.results import share
+
+SUITE_COLUMNS = {
+    "passed": "passed",
+    "failed": "failed",
+    "error": "error",
+    "crashed": "crashed",
+    "skipped": "skipped",
+    "unsupported": "needs a real driver",
+    "launch": "of these, launch a kernel",
+}
 DRIVERS = {
     "any": "any or unknown",
     "unknown": "unknown",
@@ -147,6 +162,24 @@ class RecordKeys(Directive):
         return [table(["event", "key", "type", "meaning"], rows)]
 
 
+class SuiteTable(Directive):
+    """What each published suite gave on the emulated driver when it was last run in full."""
+
+    def run(self) -> list[nodes.Node]:
+        head = ["suite", "driver", "backend", *SUITE_COLUMNS.values(), "pass, without launches"]
+        rows = [
+            [
+                row["suite"],
+                row["driver"],
+                row["backend"],
+                *(str(row[name]) for name in SUITE_COLUMNS),
+                f"{share(row):.1f} %",
+            ]
+            for row in read_rows()
+        ]
+        return [table(head, rows)]
+
+
 def skip_fields(_app: Sphinx, _what: str, _name: str, member: object, _skip: bool, _options: object) -> bool | None:
     """Leave out the fields of a named tuple: its docstring has them under "Attributes"."""
     return True if type(member).__name__ == "_tuplegetter" else None
@@ -160,4 +193,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("exclude-reasons", ExcludeReasons)
     app.add_directive("version-table", VersionTable)
     app.add_directive("record-keys", RecordKeys)
+    app.add_directive("suite-table", SuiteTable)
     return {"parallel_read_safe": True}

@@ -106,6 +106,9 @@ class DriverControl:
         library.cudalinkStateCount.restype = ctypes.c_uint64
         library.cudalinkInject.argtypes = [ctypes.c_char_p, ctypes.c_uint, ctypes.c_int, ctypes.c_uint]
         library.cudalinkInject.restype = ctypes.c_uint
+        library.cudalinkUnsupportedCount.restype = ctypes.c_uint64
+        library.cudalinkUnsupported.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
+        library.cudalinkUnsupported.restype = None
         library.cudalinkFaultMet.argtypes = [ctypes.c_uint, ctypes.c_int]
         self._lock = threading.Lock()
         self._violations: list[Violation] = []
@@ -143,6 +146,20 @@ class DriverControl:
             for number in range(start, self.event_count())
             if self._read(number, text, LIMIT_EVENT_SIZE) >= 0
         ]
+
+    @property
+    def unsupported_count(self) -> int:
+        """Number of calls in this process that were refused because the driver does not emulate them."""
+        return int(self._library.cudalinkUnsupportedCount())
+
+    def unsupported(self, start: int = 0) -> tuple[tuple[str, str], ...]:
+        """Return function and note of the refused calls among the events from number `start` on, each pair once."""
+        found = (event for event in self.events(start) if event.get("unsupported"))
+        return tuple(dict.fromkeys((str(event["call"]), str(event.get("note", ""))) for event in found))
+
+    def refuse(self, function: str, note: str) -> None:
+        """Count a function that is answered in Python, such as one of the CUDA runtime, as refused."""
+        self._library.cudalinkUnsupported(function.encode(), note.encode())
 
     def inject(self, function: str, code: int | str = 0, *, nth: int = 1, delay: float = 0.0) -> Injected:
         """Make a coming call of a driver function fail, or wait.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pytest
 
 from . import hookspecs, lifecycle, marker, settings
@@ -40,9 +42,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     settings.add_options(parser)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+# a wrapper: pytest's own ones import what `filterwarnings` and `-W` name (pytest 9.2 has imported that before)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
     lifecycle.load(early_config)
+    return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
-__all__ = ["Facts", "fail"]
+__all__ = ["Facts", "fail", "is_unsupported", "skip_unsupported"]
 
 
 @dataclass(eq=False)
@@ -29,6 +29,8 @@ class Facts:
         Verdicts of the guard rails.
     unsupported : dict of str to str
         Targets that cannot be steered, with the reason.
+    refused : list of dict
+        Calls that the emulated driver refused and because of which the test failed: ``function`` and ``note``.
     """
 
     links: Counter[str] = field(default_factory=Counter)
@@ -37,6 +39,7 @@ class Facts:
     missing: str | None = None
     verdicts: list[dict[str, Any]] = field(default_factory=list)
     unsupported: dict[str, str] = field(default_factory=dict)
+    refused: list[dict[str, str]] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """The facts as plain values."""
@@ -53,7 +56,28 @@ class Facts:
             found.append(("cudalink.documented", "{requirement}: {raises}".format(**self.documented)))
         if self.missing:
             found.append(("cudalink.missing", self.missing))
+        if self.refused:
+            found.append(self.refused_property())
         return found
+
+    def refused_property(self) -> tuple[str, str]:
+        """The refused functions as a property."""
+        return "cudalink.refused", " ".join(one["function"] for one in self.refused)
+
+
+#: On the report of a phase that failed because of a refused call and was turned into a skip.
+_UNSUPPORTED: Final = "cudalink_unsupported"
+
+
+def skip_unsupported(report: pytest.TestReport, longrepr: tuple[str, int, str]) -> None:
+    """Turn the report of a failure that a refused call caused into one of a skip."""
+    report.outcome, report.longrepr = "skipped", longrepr
+    setattr(report, _UNSUPPORTED, True)
+
+
+def is_unsupported(report: pytest.TestReport) -> bool:
+    """Whether `skip_unsupported` turned this report into a skip."""
+    return bool(getattr(report, _UNSUPPORTED, False))
 
 
 def fail(report: pytest.TestReport, title: str, text: str, longrepr: Any = None) -> None:

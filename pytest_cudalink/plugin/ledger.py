@@ -68,10 +68,13 @@ class Totals(Outside):
         Number of lifetime violations by test.
     documented : list of (str, str, str)
         Tests that asserted a documented failure: test, requirement, failure.
+    refused : dict of str to list of str
+        Tests whose last attempt failed because the emulated driver refused calls, with the functions.
     """
 
     violations_of_tests: Counter[str] = field(default_factory=Counter)
     documented: list[tuple[str, str, str]] = field(default_factory=list)
+    refused: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, nodeid: str, facts: Mapping[str, Any]) -> None:
         """Add the facts of one attempt of a test."""
@@ -81,6 +84,8 @@ class Totals(Outside):
             self.missing[missing] += 1
         if violations := facts["violations"]:
             self.violations_of_tests[nodeid] += violations
+        if refused := facts["refused"]:
+            self.refused[nodeid] = sorted({str(one["function"]) for one in refused})
         self._join(facts)
 
     def add_outside(self, given: Mapping[str, Any], prefix: str = "") -> None:
@@ -184,5 +189,7 @@ class Ledger:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         facts: Mapping[str, Any] | None = getattr(report, "cudalink", None)
+        if report.when == "teardown":
+            self.totals.refused.pop(report.nodeid, None)  # of an earlier attempt
         if facts and not self._run.reports_elsewhere:
             self.totals.add(report.nodeid, facts)

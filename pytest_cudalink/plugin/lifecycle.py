@@ -86,6 +86,15 @@ def _lifetimes(run: Run) -> object:
     return Lifetimes(run, present)
 
 
+def _refusals(run: Run) -> object:
+    from ..process import preload
+    from .refusals import Refusals
+
+    present = preload.emulated_driver()
+    assert present is not None  # (`_start_driver` has looked)
+    return Refusals(run, present)
+
+
 def _faults(_run: Run) -> object:
     from ..process import preload
     from .faults import RunFaults
@@ -105,6 +114,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "mismatches": _mismatches,
     "marked-tests": _marked_tests,
     "lifetimes": _lifetimes,
+    "refusals": _refusals,
     "faults": _faults,
     "isolation": _isolation,
     "xdist": _hand_over,
@@ -161,12 +171,21 @@ def _load_libraries(run: Run) -> None:
         from . import driver
 
         driver.load(run.config, run.settings)
+        _serve_runtime(run)  # before a conftest takes single functions out of the module
     if run.settings.nvjitlink.value != "auto":
         from . import nvjitlink
 
         undo = nvjitlink.apply(run.settings)
         if undo is not None:
             run.config.add_cleanup(undo)
+
+
+def _serve_runtime(run: Run) -> None:
+    from ..process import cuda_runtime, preload
+
+    present = preload.emulated_driver()
+    if present is not None:
+        run.config.add_cleanup(cuda_runtime.serve(present))
 
 
 def _start_xdist(run: Run) -> None:
@@ -183,7 +202,7 @@ def _start_xdist(run: Run) -> None:
 
 
 def _start_driver(run: Run) -> None:
-    """Watch the memory that an emulated driver is given, and the faults of the run."""
+    """Watch what an emulated driver refuses, the memory that it is given, and the faults of the run."""
     if "pytest_cudalink.process.preload" not in sys.modules and not is_on_emulated_driver():
         return
     from ..process import preload
@@ -191,8 +210,9 @@ def _start_driver(run: Run) -> None:
     emulation = preload.emulation()
     if emulation is None or preload.emulated_driver() is None:
         return
+    run.part("refusals")
     if run.settings.lifetime.value != "off":
-        run.part("lifetimes")
+        run.part("lifetimes")  # after the refusals, so that a violation fails a test that these skip
     if emulation.faults:
         run.part("faults")
 

@@ -13,6 +13,7 @@ import pytest
 
 from ..report.wording import split_link_key
 from . import pytest_private, record_file
+from .facts import is_unsupported
 
 if TYPE_CHECKING:
     from ..report.events import SubtestRecord
@@ -39,6 +40,7 @@ class _Attempt:
     duration: float = 0.0
     reason: str = ""
     longrepr: str = ""
+    unsupported: str = ""
     subtests: list[SubtestRecord] = field(default_factory=list)
 
 
@@ -69,7 +71,10 @@ class Results:
         attempt = self._open.setdefault(key, _Attempt())
         described = pytest_private.subtest_description(report)
         if described is not None:
-            attempt.subtests.append({"description": described, "outcome": report.outcome})
+            outcome = "unsupported" if is_unsupported(report) else report.outcome
+            attempt.subtests.append({"description": described, "outcome": outcome})
+            if outcome == "unsupported":
+                attempt.unsupported = _reason(report)
             return
         _add(attempt, report)
         if when not in ("setup", "call"):  # "teardown", or "???" where the process died
@@ -109,6 +114,8 @@ class Results:
         failed = sum(subtest["outcome"] == "failed" for subtest in attempt.subtests)
         if failed and attempt.outcome == "passed":
             attempt.outcome, attempt.reason = "failed", f"{failed} of {len(attempt.subtests)} subtests failed"
+        if attempt.unsupported and attempt.outcome == "passed":
+            attempt.outcome, attempt.reason = "unsupported", attempt.unsupported
         self._attempts[worker, nodeid] += 1
         self._counts[attempt.outcome] += 1
         links = facts.get("links", {})
@@ -127,6 +134,7 @@ class Results:
             documented=facts.get("documented"),
             missing=facts.get("missing"),
             subtests=attempt.subtests,
+            refused=facts.get("refused", []),
         )
 
     def _crash(self, report: pytest.TestReport, worker: str | None) -> None:
@@ -141,7 +149,7 @@ def _add(attempt: _Attempt, report: pytest.TestReport) -> None:
     outcome = _outcome(report)
     if outcome == "rerun" or attempt.outcome in ("", "passed"):
         attempt.outcome = outcome
-    if outcome in ("skipped", "xfailed", "xpassed"):
+    if outcome in ("skipped", "xfailed", "xpassed", "unsupported"):
         attempt.reason = attempt.reason or _reason(report)
     if report.failed or outcome == "rerun":
         text = _text(report)
@@ -156,6 +164,8 @@ def _text(report: pytest.TestReport) -> str:
 
 def _outcome(report: pytest.TestReport) -> str:
     outcome: str = report.outcome  # plugins bring their own, such as "rerun"
+    if is_unsupported(report):
+        return "unsupported"
     xfail = hasattr(report, "wasxfail")
     if report.when not in ("setup", "call", "teardown"):
         return "crashed"

@@ -216,6 +216,16 @@ OPTIONS: Final = (
         "or do not check; punish also writes through the dead pointers, as a real driver would",
     ),
     Option(
+        name="unsupported",
+        flag="--cudalink-unsupported",
+        env="CUDALINK_UNSUPPORTED",
+        ini="cudalink_unsupported",
+        default="fail",
+        choices=("fail", "skip"),
+        help="tests that fail after an emulated driver refused a call because it does not emulate that function: leave "
+        "them as they are, or skip them with the name of the function",
+    ),
+    Option(
         name="events",
         flag="--cudalink-events",
         env="CUDALINK_EVENTS",
@@ -340,6 +350,7 @@ class Settings:
     devices: Setting
     faults: Setting
     lifetime: Setting
+    unsupported: Setting
     events: Setting
     target: Setting
     nvjitlink: Setting

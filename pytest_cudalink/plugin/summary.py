@@ -35,15 +35,15 @@ def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str])
     book, planned = ledger.of(run), faults.of(run)
     # a fault that the process of an isolated test has met is not known here
     isolated = run.get("isolation") is not None
-    _section(reporter, book.totals, run.settings.lifetime.value, None if isolated else planned)
+    _section(reporter, book.totals, run.settings, None if isolated else planned)
     _guard_rails(reporter, run.settings, book.totals, not_routed)
 
 
-def _section(reporter: pytest.TerminalReporter, totals: Totals, lifetime: str, planned: RunFaults | None) -> None:
+def _section(reporter: pytest.TerminalReporter, totals: Totals, settings: Settings, planned: RunFaults | None) -> None:
     """Show one line for each kind of thing that happened; no section when nothing did."""
-    lines = []
+    lines, lifetime = [], settings.lifetime.value
     if reporter.verbosity >= 0:
-        lines = _lines(totals, lifetime, verbose=reporter.verbosity > 0)
+        lines = _lines(totals, settings, verbose=reporter.verbosity > 0)
         lines += planned.lines() if planned is not None else []
     if failing := totals.failing(lifetime):
         lines += [f"outside of tests: {text}" for text in failing]
@@ -55,7 +55,7 @@ def _section(reporter: pytest.TerminalReporter, totals: Totals, lifetime: str, p
         reporter.line(line)
 
 
-def _lines(totals: Totals, lifetime: str, *, verbose: bool) -> list[str]:
+def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
     lines = []
     by_target: dict[str, Counter[str]] = {}
     for key, count in sorted(totals.links.items()):
@@ -69,13 +69,19 @@ def _lines(totals: Totals, lifetime: str, *, verbose: bool) -> list[str]:
     if violations := totals.violations_of_tests.total() + len(outside):
         lines.append(counted(violations, "lifetime violation"))
         lines += [f"  {nodeid}: {count}" for nodeid, count in sorted(totals.violations_of_tests.items())]
-        if lifetime == "report":
+        if settings.lifetime.value == "report":
             lines += [f"  outside of tests: {text}" for text in outside]
     documented = Counter((requirement, raises) for _, requirement, raises in totals.documented)
     for (requirement, raises), count in sorted(documented.items()):
         lines.append(f"{counted(count, 'test')} failed as documented ({requirement} not met): {raises}")
         if verbose:
             lines += [f"  {nodeid}" for nodeid, *rest in totals.documented if tuple(rest) == (requirement, raises)]
+    if number := len(totals.refused):
+        mode = settings.unsupported.value
+        verb = {"fail": "failed", "skip": "was skipped" if number == 1 else "were skipped"}[mode]
+        lines.append(f"{counted(number, 'test')} {verb} because the emulated driver refused a call:")
+        functions = Counter(function for refused in totals.refused.values() for function in refused)
+        lines += [f"  {function} is not emulated: {count}" for function, count in functions.most_common()]
     for missing, count in sorted(totals.missing.items()):
         skipped = "1 test was skipped: it needs" if count == 1 else f"{count} tests were skipped: they need"
         lines.append(f"{skipped} {missing}")

@@ -25,6 +25,7 @@ from ..emulator import (
     library_folder,
     prepended,
 )
+from ..versions import CudaVersion
 from .maps import mapped_files
 
 __all__ = [
@@ -45,6 +46,9 @@ _LOAD_EARLY: Final = (
     "Load the plugin early, with `pytest -p cudalink` or by its entry point and not from a conftest, and import "
     "nothing of CUDA before"
 )
+#: Libraries that look for the driver once, when this module is imported, and remember that there was none; the module
+#: keeps its words in ``driver.initialization_error``.
+_LOOKS_ONCE: Final = {"numba.cuda.cudadrv.driver": "numba-cuda"}
 _M_PERTURB, _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -6, -3, -1  # parameters of mallopt (malloc.h)
 
 _kept: list[ctypes.CDLL] = []
@@ -53,7 +57,7 @@ _driver: control.DriverControl | None = None
 
 
 class LoadedTooLateError(RuntimeError):
-    """Another library of that name is in this process already; the message has its path and what to do."""
+    """Another library of that name is in this process already, or one was looked for in vain; says what to do."""
 
 
 def loaded_file(name: str) -> str | None:
@@ -98,13 +102,14 @@ def emulate_driver(emulation: Emulation) -> None:
     Raises
     ------
     LoadedTooLateError
-        If this process has a libcuda already.
+        If this process has a libcuda already, or a library in it has found none and will not look again.
     EmulatorError
         If the native libraries were not built.
     """
     global _emulation  # noqa: PLW0603 (the owner of this piece of process state)
     folder = library_folder()
     _refuse_other(folder, f"the emulated driver {emulation.version}")
+    _refuse_too_late(emulation.version)
     os.environ.update(emulation.environment())
     if emulation.lifetime != "off":
         _mark_freed_memory()
@@ -159,6 +164,18 @@ def _refuse_other(folder: Path, what: str) -> None:
     if present is not None and Path(present).parent != folder:
         msg = f"{what} cannot be loaded: {present} is in this process already. {_LOAD_EARLY}"
         raise LoadedTooLateError(msg)
+
+
+def _refuse_too_late(version: CudaVersion) -> None:
+    for name, library in _LOOKS_ONCE.items():
+        if getattr(getattr(sys.modules.get(name), "driver", None), "initialization_error", None) is not None:
+            msg = (
+                f"the emulated driver {version} comes too late for {library}: {name} was imported before, found no "
+                "driver and does not look again. pytest 9.2 imports the warning classes that `filterwarnings` and "
+                f"`-W` name before it loads plugins. Run `cudalink driver run --version {version} -- pytest ...`, or "
+                f"name no class of {library} there"
+            )
+            raise LoadedTooLateError(msg)
 
 
 def _mark_freed_memory() -> None:

@@ -11,7 +11,7 @@ from .wording import counted
 if TYPE_CHECKING:
     from .events import CrashRecord, VerdictRecord, VersionRecord, ViolationRecord
 
-__all__ = ["BAD", "GOOD", "LETTERS", "NOT_RUN", "CellRun", "Detail"]
+__all__ = ["BAD", "GOOD", "LETTERS", "NOT_RUN", "SKIPPED", "CellRun", "Detail"]
 
 #: One letter for each outcome, so that nothing depends on colour alone. A documented failure is a pass.
 LETTERS: Final = {
@@ -23,9 +23,11 @@ LETTERS: Final = {
     "xpassed": "X",
     "crashed": "C",
     "documented": "D",
+    "unsupported": "U",
 }
 NOT_RUN: Final = "."
 BAD: Final = frozenset("FEC")
+SKIPPED: Final = frozenset("SU")
 GOOD: Final = frozenset("PxXD")
 
 #: pytest's exit statuses (pytest.ExitCode) after which every selected test has run; a record may lack it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .cell_run import BAD, GOOD, NOT_RUN
+from .cell_run import BAD, GOOD, NOT_RUN, SKIPPED
 from .matrix_report import MatrixReport
 
 __all__ = ["FAIL_ON", "Change", "Comparison", "compare", "findings", "incomplete"]
@@ -43,7 +43,7 @@ class Comparison:
     fixed : list of Change
         Tests that failed before and pass now.
     skipped : list of Change
-        Tests that passed before and are skipped now.
+        Tests that passed before and are skipped now, or need a real driver now.
     gone : list of Change
         Tests that ran before and do not run now.
     broken : list of str
@@ -71,7 +71,7 @@ def compare(new: MatrixReport, old: MatrixReport) -> Comparison:
                 result.regressions.append(change)
             elif change.before in BAD and change.now in GOOD:
                 result.fixed.append(change)
-            elif change.before in GOOD and change.now == "S":
+            elif change.before in GOOD and change.now in SKIPPED:
                 result.skipped.append(change)
             elif change.now == NOT_RUN:
                 result.gone.append(change)

@@ -23,6 +23,7 @@ __all__ = [
     "InputRecord",
     "LinkRecord",
     "LinkVersionsRecord",
+    "RefusedRecord",
     "RunRecord",
     "SettingRecord",
     "StartRecord",
@@ -36,8 +37,9 @@ __all__ = [
 #: Version of the format, in every ``run`` event. Readers refuse a newer one.
 SCHEMA: Final = 1
 
-#: Possible outcomes of a test; ``crashed`` means that its process died.
-OUTCOMES: Final = ("passed", "failed", "error", "skipped", "xfailed", "xpassed", "rerun", "crashed")
+#: Possible outcomes of a test; ``crashed`` means that its process died, ``unsupported`` that it was skipped because an
+#: emulated driver refused a call.
+OUTCOMES: Final = ("passed", "failed", "error", "skipped", "xfailed", "xpassed", "rerun", "crashed", "unsupported")
 
 _Count = Annotated[int, {"minimum": 0}]
 _Seconds = Annotated[float, {"minimum": 0}]
@@ -153,6 +155,13 @@ class DocumentedRecord(TypedDict):
     raises: Annotated[str, "the error that was expected"]
 
 
+class RefusedRecord(TypedDict):
+    """A call that the emulated driver refused, because it does not emulate the function."""
+
+    function: str
+    note: Annotated[str, "what the driver says about it"]
+
+
 class SubtestRecord(TypedDict):
     """A subtest."""
 
@@ -176,6 +185,7 @@ class TestRecord(TypedDict):
     documented: Annotated[DocumentedRecord | None, "the documented failure that was asserted"]
     missing: Annotated[str | None, "the requirement that a skip is about, such as 'driver >= 13.2'"]
     subtests: list[SubtestRecord]
+    refused: NotRequired[Annotated[list[RefusedRecord], "refused calls, of a test that failed because of them"]]
 
 
 class CrashRecord(TypedDict):

@@ -11,7 +11,7 @@ from .views import NAMES
 
 __all__ = ["junit"]
 
-_ELEMENTS = {"F": "failure", "E": "error", "C": "error", "S": "skipped", "x": "skipped"}
+_ELEMENTS = {"F": "failure", "E": "error", "C": "error", "S": "skipped", "U": "skipped", "x": "skipped"}
 
 
 def junit(report: MatrixReport) -> str:
@@ -35,7 +35,7 @@ def _suite(cell: CellRun) -> ET.Element:
         tests=str(len(cell.outcomes) + bool(cell.fault)),
         failures=str(counts["F"]),
         errors=str(counts["E"] + counts["C"] + bool(cell.fault)),
-        skipped=str(counts["S"] + counts["x"]),
+        skipped=str(counts["S"] + counts["U"] + counts["x"]),
         time=f"{cell.duration:.3f}",
     )
     properties = ET.SubElement(suite, "properties")

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, Self
 
-from .cell_run import BAD, GOOD, NOT_RUN, CellRun, Detail
+from .cell_run import BAD, GOOD, NOT_RUN, SKIPPED, CellRun, Detail
 from .events import SCHEMA
 from .explain import explain
 from .records import RecordError
@@ -105,7 +105,7 @@ class MatrixReport:
         """The tests that never ran in any cell, each with the reasons."""
         result = []
         for test, row in zip(self.tests, self.grid, strict=True):
-            if set(row) <= {"S", NOT_RUN}:
+            if set(row) <= {*SKIPPED, NOT_RUN}:
                 reasons = dict.fromkeys(cell.details[test].reason for cell in self.cells if test in cell.details)
                 result.append((test, tuple(reasons)))
         return result

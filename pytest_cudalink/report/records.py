@@ -205,6 +205,7 @@ class Test:
     documented: events.DocumentedRecord | None = None
     missing: str | None = None
     subtests: list[events.SubtestRecord] = field(default_factory=list)
+    refused: list[events.RefusedRecord] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,6 +22,7 @@ NAMES: Final = {
     "X": "passed unexpectedly",
     "D": "failed as documented",
     "x": "failed as expected",
+    "U": "needs a real driver",
     "S": "skipped",
     "P": "passed",
 }
@@ -82,6 +84,7 @@ def summary(report: MatrixReport, comparison: Comparison | None = None) -> list[
         (counts["F"] + counts["E"], "failed or error", True),
         (crashed, "crashed", True),
         (counts["S"], "skipped", False),
+        *([(counts["U"], "need a real driver", False)] if counts["U"] else []),
         (len(report.partial), "fail in some cells only", True),
         (len(report.skipped_everywhere), "skipped in every cell", False),
         (sum(len(cell.violations) for cell in report.cells), "lifetime violations", True),
@@ -121,6 +124,20 @@ def sections(report: MatrixReport, comparison: Comparison | None = None) -> list
             ((test, "; ".join(reasons)) for test, reasons in report.skipped_everywhere),
             "tests",
             note="No cell ever ran these tests: either a cell is missing, or the condition of the skip is wrong.",
+        ),
+        _section(
+            "unsupported",
+            "Needs a real driver",
+            ("cell", "tests", "reason"),
+            (
+                (cell.name, count, reason)
+                for cell in report.cells
+                for reason, count in Counter(
+                    cell.details[test].reason for test, letter in cell.outcomes.items() if letter == "U"
+                ).most_common()
+            ),
+            "reasons",
+            note="An emulated driver refused a call, and the tests were skipped (--cudalink-unsupported=skip).",
         ),
         _section(
             "not-run",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
-__all__ = ["backend_keys", "by_cause", "counted", "link_key", "linked_on", "split_link_key", "status"]
+__all__ = ["backend_keys", "by_cause", "counted", "link_key", "linked_on", "not_emulated", "split_link_key", "status"]
 
 _BACKENDS: Final = {"nvjitlink": "on nvJitLink", "driver": "on the driver", "none": "refused before a choice"}
 _FAILED: Final = " failed"
@@ -54,6 +54,12 @@ def linked_on(key: str) -> str:
     backend = key.removesuffix(_FAILED)
     (name,) = backend_keys(backend)
     return f"{_BACKENDS.get(name, f'on {name}')}{key[len(backend) :]}"
+
+
+def not_emulated(functions: Iterable[str]) -> str:
+    """Return which functions were refused: ``"cuLaunchKernel is not emulated"``, ``"cuA, cuB are not emulated"``."""
+    names = list(dict.fromkeys(functions))
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not emulated"
 
 
 def status(verdict: Mapping[str, Any]) -> str:

@@ -164,7 +164,7 @@ def test_contrast(page, scheme) -> None:
         return [e.textContent, (a + 0.05) / (b + 0.05)]; });
     })()""")
     page.call("Emulation.setEmulatedMedia", features=[])
-    assert len(ratios) == 8
+    assert len(ratios) == 9
     assert [pair for pair in ratios if pair[1] < 4.5] == []
 
 

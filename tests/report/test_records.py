@@ -79,7 +79,12 @@ EVENTS = {
     },
     "end": {"exitstatus": 1, "duration": 1.5, "counts": {"passed": 1}},
 }
-OPTIONAL = {"link": {"worker"}, "verdict": {"otherwise"}, "crash": {"signal", "exitcode"}}
+OPTIONAL = {
+    "test": {"refused"},
+    "link": {"worker"},
+    "verdict": {"otherwise"},
+    "crash": {"signal", "exitcode"},
+}
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -128,8 +129,28 @@ CUresult cl_not_a_context(EventLine *line, Sym symbol, const void *given, const 
   return cl_noted(line, CUDA_ERROR_INVALID_CONTEXT, note);
 }
 
+static _Atomic uint64_t unsupported;
+
+CUresult cl_unsupported(EventLine *line, const char *note) {
+  atomic_fetch_add(&unsupported, 1);
+  cl_event_bool(line, "unsupported", true);
+  return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, note);
+}
+
+/* How many calls were refused as not emulated, so that a watcher need not read the events of every test. */
+EXPORT uint64_t cudalinkUnsupportedCount(void) { return atomic_load(&unsupported); }
+
+/* A refusal of something that stands in for another library, such as the functions of the CUDA runtime in Python. */
+EXPORT void cudalinkUnsupported(const char *function, const char *note) {
+  EventLine line;
+  cl_event_begin(&line);
+  cl_event_text(&line, "call", function, LIMIT_EVENT_SIZE / 4);
+  cl_event_int(&line, "result", cl_unsupported(&line, note));
+  cl_event_end(&line);
+}
+
 CUresult cl_unimplemented(Sym symbol) {
   Call call;
   if (!cl_enter(&call, symbol, true)) return call.result;
-  return cl_leave(&call, cl_noted(&call.line, CUDA_ERROR_NOT_SUPPORTED, "not implemented by the emulated driver"));
+  return cl_leave(&call, cl_unsupported(&call.line, "not implemented by the emulated driver"));
 }

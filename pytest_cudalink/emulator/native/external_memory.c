@@ -50,7 +50,7 @@ static CUresult import_memory(EventLine *line, ExternalMemory **out, const Memor
   int type = description->type;
   if (type < OPAQUE_FILE || type > LAST_MEMORY_TYPE || !description->size) return CUDA_ERROR_INVALID_VALUE;
   if (type != OPAQUE_FILE && type != DMA_BUFFER)
-    return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "external memory is emulated for files only");
+    return cl_unsupported(line, "external memory is emulated for files only");
   if (fstat(description->handle.file, &known)) return CUDA_ERROR_INVALID_VALUE;
   ExternalMemory *memory = calloc(1, sizeof *memory);
   if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -99,7 +99,7 @@ EXPORTED(cuExternalMemoryGetMappedBuffer,
 static CUresult map_array(EventLine *line, const void *out, const void *memory, const void *description) {
   if (!out || !description) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_handle_is(memory, HANDLE_EXTERNAL_MEMORY)) return CUDA_ERROR_INVALID_HANDLE;
-  return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "arrays of external memory are not emulated");
+  return cl_unsupported(line, "arrays of external memory are not emulated");
 }
 EXPORTED(cuExternalMemoryGetMappedMipmappedArray, (void **out, void *memory, const void *description),
          map_array(line, out, memory, description))
@@ -149,7 +149,7 @@ static CUresult import_semaphore(EventLine *line, Semaphore **out, const Semapho
   int type = description->type;
   if (type < OPAQUE_FILE || type > LAST_SEMAPHORE_TYPE) return CUDA_ERROR_INVALID_VALUE;
   if (type != OPAQUE_FILE && type != TIMELINE_FILE)
-    return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "external semaphores are emulated for files only");
+    return cl_unsupported(line, "external semaphores are emulated for files only");
   if (fstat(description->handle.file, &known)) return CUDA_ERROR_INVALID_VALUE;
   Semaphore *semaphore = calloc(1, sizeof *semaphore);
   if (!semaphore) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -193,7 +193,7 @@ static CUresult wait_semaphores(EventLine *line, Semaphore *const *list, const S
   for (unsigned at = 0; at < count && !result; at++) {
     unsigned long long value = __atomic_load_n(&list[at]->value, __ATOMIC_ACQUIRE);
     if (value < (list[at]->timeline ? parameters[at].value : 1))
-      return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "waits for a semaphore that only another library can signal");
+      return cl_unsupported(line, "waits for a semaphore that only another library can signal");
     if (!list[at]->timeline) __atomic_store_n(&list[at]->value, 0, __ATOMIC_RELEASE);
   }
   return result;

@@ -131,7 +131,7 @@ static CUresult launch(EventLine *line, void *handle, const void *stream_handle)
   if (result) return result;
   if (stream->capture) return capture_launch(stream, executable);
   const char *why = obstacle(executable->graph);
-  if (why) return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, why);
+  if (why) return cl_unsupported(line, why);
   if (executable->flags & AUTO_FREE) free_all(executable->graph);
   if (holds_memory(executable->graph)) return CUDA_ERROR_INVALID_VALUE;
   executable->running++;

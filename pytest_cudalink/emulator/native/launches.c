@@ -172,7 +172,7 @@ CUresult cl_not_executed(EventLine *line, const void *handle) {
   const Function *function = cl_find_function(handle);
   if (function) cl_event_text(line, "kernel", function->name, NAME_ROOM);
   pthread_mutex_unlock(&cl_modules_lock);
-  return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "the emulated driver does not execute kernels");
+  return cl_unsupported(line, "the emulated driver does not execute kernels");
 }
 
 static CUresult launch(EventLine *line, const LaunchConfig *config, void *function, void **parameters, void **extra) {

@@ -209,7 +209,7 @@ static CUresult range_handle(EventLine *line, const int *out, CUdeviceptr addres
   if (!out || type != DMA_BUFFER || !size || address % cl_page_size() || size % cl_page_size() ||
       !cl_within(address, size))
     return CUDA_ERROR_INVALID_VALUE;
-  return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "DMA buffers are not emulated");
+  return cl_unsupported(line, "DMA buffers are not emulated");
 }
 EXPORTED(cuMemGetHandleForAddressRange,
          (int *out, CUdeviceptr address, size_t size, int type, unsigned long long flags),

@@ -133,7 +133,7 @@ EXPORTED_ANY_TIME(cuCheckpointProcessGetRestoreThreadId, (int process, int *thre
 
 static CUresult checkpoint(EventLine *line, int process) {
   if (!exists(process)) return CUDA_ERROR_INVALID_VALUE;
-  return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "checkpoints are not emulated");
+  return cl_unsupported(line, "checkpoints are not emulated");
 }
 EXPORTED_ANY_TIME(cuCheckpointProcessLock, (int process, void *arguments), checkpoint(line, process))
 

@@ -1,0 +1,244 @@
+"""Tests that fail because an emulated driver refused a call: the section, the skip, the records and the summary."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_cudalink.report import read
+
+MODULE = """
+import ctypes
+import pytest
+from pytest_cudalink.process import preload
+
+driver = preload.emulated_driver()
+
+def refuse(function="cuFirst"):
+    driver.refuse(function, "not written yet")
+
+def fail(function="cuFirst"):
+    refuse(function)
+    raise RuntimeError("801")
+"""
+REASON = "cudalink: needs a real driver: {} not emulated"
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, run_pytest):
+    """Run a module on an emulated driver; returns the result and the records' tests by name."""
+
+    def go(module: str, *arguments: str, plugins: tuple[str, ...] = ()):
+        pytester.makepyfile(MODULE + module)
+        given = ("--cudalink-driver=13.0", "--cudalink-report=run.jsonl", "-rs", *arguments)
+        result = run_pytest(*given, plugins=plugins)
+        tests = {test.nodeid.rpartition("::")[2]: test for test in read(pytester.path / "run.jsonl").tests}
+        return result, tests
+
+    return go
+
+
+LAUNCH = '''
+PTX = b"""
+.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry k() { ret; }
+\\0"""
+
+def test_launch():
+    cuda = ctypes.CDLL("libcuda.so.1")
+    context, module, function = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    assert cuda.cuInit(0) == 0
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert cuda.cuCtxSetCurrent(context) == 0
+    assert cuda.cuModuleLoadData(ctypes.byref(module), PTX) == 0
+    assert cuda.cuModuleGetFunction(ctypes.byref(function), module, b"k") == 0
+    assert cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, None, None) == 0
+'''
+
+
+def test_a_failure_names_the_refused_function(run, toolkit) -> None:
+    """By default the test fails as it did, with a section that says what a real driver would have done."""
+    result, tests = run(LAUNCH)
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*- cudalink: not emulated -*",
+            "cuLaunchKernel: the emulated driver does not execute kernels",
+            "*--cudalink-unsupported=skip skips such tests.",
+            "1 test failed because the emulated driver refused a call:",
+            "  cuLaunchKernel is not emulated: 1",
+        ]
+    )
+    assert tests["test_launch"].outcome == "failed"
+    assert [call["function"] for call in tests["test_launch"].refused] == ["cuLaunchKernel"]
+
+
+def test_skip_has_one_reason(run, toolkit) -> None:
+    """With skip the test is skipped with the reason that every such test has; the records have a state for it."""
+    result, tests = run(LAUNCH, "--cudalink-unsupported=skip")
+
+    result.assert_outcomes(skipped=1)
+    assert result.ret == 0
+    reason = REASON.format("cuLaunchKernel is")
+    result.stdout.fnmatch_lines(
+        [
+            "1 test was skipped because the emulated driver refused a call:",
+            "  cuLaunchKernel is not emulated: 1",
+            f"SKIPPED [[]1[]] test_skip_has_one_reason.py:*: {reason}",
+        ]
+    )
+    assert (tests["test_launch"].outcome, tests["test_launch"].reason) == ("unsupported", reason)
+
+
+MIXED = """
+def test_passes(): refuse()
+def test_fails_before(): assert 0
+def test_two():
+    refuse("cuFirst")
+    refuse("cuSecond")
+    fail("cuFirst")
+
+@pytest.mark.xfail
+def test_xfails(): fail()
+@pytest.mark.xfail(strict=True)
+def test_xpasses(): refuse()
+
+@pytest.fixture
+def refused_before(): refuse()
+def test_fails_later(refused_before): assert 0
+
+@pytest.fixture(scope="module")
+def broken(): fail("cuBroken")
+def test_setup(broken): pass
+def test_same_setup(broken): pass
+
+@pytest.fixture
+def breaks():
+    yield
+    fail("cuLate")
+def test_teardown(breaks): pass
+
+def test_skips():
+    refuse()
+    pytest.skip("own reason")
+
+def test_injected():
+    driver.inject("cuCtxGetCurrent", 801)
+    context = ctypes.c_void_p()
+    assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 0
+    assert ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context)) == 0
+"""
+EXPECTED = {
+    "test_passes": ("passed", ""),
+    "test_fails_before": ("failed", "assert 0"),
+    "test_two": ("unsupported", REASON.format("cuFirst, cuSecond are")),
+    "test_xfails": ("xfailed", ""),
+    "test_xpasses": ("failed", "[XPASS(strict)]"),
+    "test_fails_later": ("failed", "assert 0"),
+    "test_setup": ("unsupported", REASON.format("cuBroken is")),
+    "test_same_setup": ("unsupported", REASON.format("cuBroken is")),
+    "test_teardown": ("unsupported", REASON.format("cuLate is")),
+    "test_skips": ("skipped", "own reason"),
+    "test_injected": ("failed", "AssertionError: assert 801 == 0"),
+}
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n2",), ("--cudalink-isolate",)], ids=["alone", "xdist", "isolated"])
+def test_only_failures_of_the_phase_are_skipped(run, arguments) -> None:
+    """What passes, is skipped, expected, injected, or fails in another phase than the refused call, stays as it is."""
+    result, tests = run(MIXED, "--cudalink-unsupported=skip", *arguments)
+
+    found = {name: (test.outcome, test.reason) for name, test in tests.items()}
+    assert {name: (outcome, reason.strip()) for name, (outcome, reason) in found.items()} == EXPECTED
+    assert "4 tests were skipped because the emulated driver refused a call:" in result.outlines
+    counted = dict(line.strip().split(" is not emulated: ") for line in result.outlines if line.startswith("  cu"))
+    assert counted == {"cuBroken": "2", "cuFirst": "1", "cuSecond": "1", "cuLate": "1"}
+
+
+SUBTESTS = """
+def test_some(subtests):
+    with subtests.test("refused"):
+        fail()
+    with subtests.test("passes"):
+        pass
+def test_bad(subtests):
+    with subtests.test("refused"):
+        fail()
+    with subtests.test("fails"):
+        assert 0
+"""
+
+
+def test_subtests(run) -> None:
+    """A refused subtest alone is skipped, and its test is not counted as passed."""
+    plugins = ("subtests",) if pytest.version_tuple < (9,) else ()
+    _, tests = run(SUBTESTS, "--cudalink-unsupported=skip", plugins=plugins)
+
+    assert tests["test_some"].outcome == "unsupported"
+    assert [one["outcome"] for one in tests["test_some"].subtests] == ["unsupported", "passed"]
+    assert tests["test_bad"].outcome == "failed"
+
+
+RERUNS = """
+tries = []
+def test_later():
+    tries.append(1)
+    if len(tries) < 2:
+        fail()
+"""
+
+
+@pytest.mark.parametrize(("mode", "outcome"), [("fail", "passed"), ("skip", "unsupported")])
+def test_reruns(run, mode, outcome) -> None:
+    """A test that passes when it is run again is not counted; one that is skipped is not run again."""
+    pytest.importorskip("pytest_rerunfailures")
+    result, tests = run(RERUNS, f"--cudalink-unsupported={mode}", "--reruns=2", plugins=("rerunfailures",))
+
+    assert tests["test_later"].outcome == outcome
+    assert ("refused a call" in result.stdout.str()) == (mode == "skip")
+
+
+VIOLATION = """
+from pytest_cudalink.emulator.control import Violation
+
+def test_both():
+    driver._violations.append(Violation(1, 1, "optionValues", "freed", "a", "b", "cuLinkComplete", (), ()))
+    fail()
+"""
+
+
+def test_a_violation_is_not_skipped(run) -> None:
+    """A lifetime violation fails the test although a call was refused, too."""
+    result, _ = run(VIOLATION, "--cudalink-unsupported=skip")
+
+    result.assert_outcomes(failed=1)
+
+
+def test_junit(run, pytester: pytest.Pytester) -> None:
+    """The test of a JUnit report has the functions as a property."""
+    run("def test_it(): fail()\n", "--junitxml=junit.xml", "--cudalink-unsupported=skip")
+
+    text = (pytester.path / "junit.xml").read_text()
+    assert '<property name="cudalink.refused" value="cuFirst"' in text
+    assert REASON.format("cuFirst is") in text
+
+
+@pytest.mark.parametrize("where", ["environment", "ini"])
+def test_where_it_is_set(run, pytester: pytest.Pytester, monkeypatch, where) -> None:
+    """The environment and the ini file set it, too."""
+    if where == "ini":
+        pytester.makeini("[pytest]\ncudalink_unsupported = skip\n")
+    else:
+        monkeypatch.setenv("CUDALINK_UNSUPPORTED", "skip")
+    result, _ = run("def test_it(): fail()\n")
+
+    result.assert_outcomes(skipped=1)
+
+
+def test_a_file_that_cannot_be_collected(run) -> None:
+    """A refused call during the import of a test file is shown with the error."""
+    result, _ = run("fail()\n")
+
+    result.stdout.fnmatch_lines(["*- cudalink: not emulated -*", "cuFirst: not written yet"])

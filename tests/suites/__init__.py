@@ -1,0 +1,3 @@
+"""Published test suites on emulated drivers, file by file: ``python -m tests.suites --help``."""
+
+__all__: list[str] = []

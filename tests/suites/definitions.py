@@ -1,0 +1,114 @@
+"""The published suites of `suites.toml`: which files they have, and how pytest runs one."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+__all__ = ["DEFINITIONS", "Suite", "suites"]
+
+DEFINITIONS = Path(__file__).with_name("suites.toml")
+PLUGINS = Path(__file__).with_name("plugins")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A published suite.
+
+    Attributes
+    ----------
+    name : str
+    folder : str
+        Where pytest starts, below the checkout.
+    files : tuple of str
+        Patterns of its test files, below the folder.
+    skip : mapping of str to str
+        Patterns of files that are left out, with the reason.
+    modules : str
+        The package whose modules the files are; empty where pytest is given the files.
+    sources : str
+        Folder of the files, if that is another one.
+    extends : tuple of str
+        Packages that also find modules below the suite's folder: the tests need some that no wheel has.
+    names : tuple of str
+        Names that a released module lacks, and the module that has them: ``"package.module.NAME=package.other"``.
+    packages : tuple of str
+        What is installed for it.
+    drivers, backends : tuple of str
+        What it runs on unless the command line says otherwise.
+    timeout : float
+        Seconds for one file.
+    options : tuple of str
+        Options of pytest.
+    """
+
+    name: str
+    folder: str
+    files: tuple[str, ...]
+    packages: tuple[str, ...]
+    drivers: tuple[str, ...]
+    backends: tuple[str, ...]
+    timeout: float
+    options: tuple[str, ...]
+    skip: Mapping[str, str]
+    modules: str = ""
+    sources: str = ""
+    extends: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def is_in(self, checkout: Path) -> bool:
+        """Whether a checkout has this suite."""
+        return any(any((checkout / (self.sources or self.folder)).glob(pattern)) for pattern in self.files)
+
+    def test_files(self, checkout: Path, pattern: str = "*") -> list[str]:
+        """Return the files of the suite whose paths below its folder match, sorted.
+
+        Parameters
+        ----------
+        checkout : Path
+        pattern : str
+            As in a shell; a text without a wildcard may stand anywhere in the path.
+        """
+        folder = checkout / (self.sources or self.folder)
+        wanted = pattern if any(letter in pattern for letter in "*?[") else f"*{pattern}*"
+        found = {str(path.relative_to(folder)) for one in self.files for path in folder.glob(one)}
+        return sorted(
+            file for file in found if fnmatch(file, wanted) and not any(fnmatch(file, one) for one in self.skip)
+        )
+
+    def environment(self, checkout: Path) -> dict[str, str]:
+        """Return the environment variables of a run."""
+        if not (self.extends or self.names):
+            return {}
+        folders = (f"{package}={checkout / self.folder / package.replace('.', '/')}" for package in self.extends)
+        return {
+            "CUDALINK_SUITE_SOURCES": os.pathsep.join(folders),
+            "CUDALINK_SUITE_NAMES": os.pathsep.join(self.names),
+            "PYTHONPATH": str(PLUGINS),
+        }
+
+    def command(self, file: str) -> list[str]:
+        """Return the command that runs one file; ``-P``, so that the checkout's sources hide no installed package."""
+        what = [file]
+        if self.modules:
+            what = ["--pyargs", ".".join((self.modules, *Path(file).with_suffix("").parts))]
+        plugins = ["-p", "cudalink_suite_sources"] if self.extends or self.names else []
+        return [sys.executable, "-P", "-m", "pytest", "-q", *plugins, *self.options, *what]
+
+
+def suites(definitions: Path = DEFINITIONS) -> dict[str, Suite]:
+    """Return every suite by name."""
+    content: dict[str, Any] = tomllib.loads(definitions.read_text(encoding="utf-8"))
+    found = {}
+    for name, given in content["suites"].items():
+        values = {"skip": {}, **content["defaults"], **given}
+        found[name] = Suite(
+            name=name, **{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+        )
+    return found
