@@ -114,10 +114,10 @@ class Graphs(RuleBasedStateMachine):
         handle, model = graph
         copy, other, found = c_void_p(), Model(), c_void_p()
         ok(cuda.cuGraphClone(byref(copy), handle))
-        names = {}
+        names: dict[int, int] = {}
         for node in model.fills:
             ok(cuda.cuGraphNodeFindInClone(byref(found), c_void_p(node), copy))
-            names[node] = found.value
+            names[node] = found.value or 0
         other.fills = {names[node]: what for node, what in model.fills.items()}
         other.before = {names[node]: {names[one] for one in before} for node, before in model.before.items()}
         return copy, other
