@@ -117,3 +117,19 @@ for count, flags in ((0, 0), (256, 0), (1, 1)):
     assert cuda.cuStreamBatchMemOp_v2(None, count, batch, flags) == 1
 """
     )
+
+
+def test_attaching(check) -> None:
+    """Managed memory is attached as a whole, to one stream only if that is not the legacy one."""
+    check(
+        """
+start()
+memory, stream = c_uint64(), c_void_p()
+ok(cuda.cuMemAllocManaged(byref(memory), c_size_t(4096), 1))
+ok(cuda.cuStreamCreate(byref(stream), 1))
+for flags, size, code in ((1, 0, 0), (2, 4096, 0), (4, 0, 0), (0, 0, 1), (3, 0, 1), (8, 0, 1), (4, 64, 1)):
+    assert cuda.cuStreamAttachMemAsync(stream, memory, c_size_t(size), flags) == code, (flags, size)
+assert cuda.cuStreamAttachMemAsync(None, memory, c_size_t(0), 4) == 1
+assert cuda.cuStreamAttachMemAsync(stream, c_uint64(allocate(64)), c_size_t(0), 4) == 1
+"""
+    )

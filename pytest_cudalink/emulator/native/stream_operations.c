@@ -144,3 +144,33 @@ EXPORTED(cuLaunchHostFunc, (Stream *stream, void (*function)(void *), void *data
 /* 13.1: a mode says how the host waits; here it makes no difference. */
 EXPORTED(cuLaunchHostFunc_v2, (Stream *stream, void (*function)(void *), void *data, unsigned mode),
          mode > 1 ? CUDA_ERROR_INVALID_VALUE : launch_host_function(stream, function, data))
+
+/* -- attaching managed memory -- */
+
+enum { ATTACH_GLOBAL = 1, ATTACH_HOST = 2, ATTACH_SINGLE = 4 }; /* CUmemAttach_flags */
+
+/* Whether an address is the beginning of managed memory of a size; 0 is any size. */
+static bool is_managed(CUdeviceptr address, size_t size) {
+  const Block *block = cl_block_lock(address);
+  bool managed = block && block->place == MANAGED && block->start == address && (!size || size == block->size);
+  cl_block_unlock();
+  return managed;
+}
+
+static CUresult attach(const void *stream, CUdeviceptr address, size_t size, unsigned flags) {
+  bool captured;
+  CUresult result = cl_check_context();
+  if (!result) result = cl_enter_stream(stream, &captured);
+  if (result) return result;
+  if (captured) {
+    cl_streams_lock();
+    Stream *known = cl_stream(stream);
+    return cl_streams_unlock(known ? cl_refuse_captured(known) : CUDA_ERROR_INVALID_HANDLE);
+  }
+  bool single = flags == ATTACH_SINGLE;
+  if (flags != ATTACH_GLOBAL && flags != ATTACH_HOST && !single) return CUDA_ERROR_INVALID_VALUE;
+  if (single && cl_is_legacy(stream)) return CUDA_ERROR_INVALID_VALUE;
+  return is_managed(address, size) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuStreamAttachMemAsync, (Stream *stream, CUdeviceptr address, size_t size, unsigned flags),
+         attach(stream, address, size, flags))

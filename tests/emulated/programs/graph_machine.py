@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from ctypes import Array, addressof, byref, c_char, c_int, c_size_t, c_uint64, c_void_p, create_string_buffer
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -51,9 +52,7 @@ class Model:
     def last_writers(self, cell: int) -> set[int]:
         """The values that may stand in a cell after a launch."""
         writers = [node for node, (where, _) in self.fills.items() if where == cell]
-        return {
-            self.fills[node][1] for node in writers if not any(node in self.ancestors(other) for other in writers)
-        }
+        return {self.fills[node][1] for node in writers if not any(node in self.ancestors(other) for other in writers)}
 
 
 class Graphs(RuleBasedStateMachine):
@@ -63,13 +62,13 @@ class Graphs(RuleBasedStateMachine):
     executables = Bundle("executables")
 
     @rule(target=graphs)
-    def create(self):
+    def create(self) -> Any:
         graph = c_void_p()
         ok(cuda.cuGraphCreate(byref(graph), 0))
         return graph, Model()
 
     @rule(graph=graphs, cell=st.integers(0, CELLS - 1), value=st.integers(1, 255), data=st.data())
-    def add(self, graph, cell, value, data):
+    def add(self, graph: Any, cell: Any, value: Any, data: Any) -> None:
         handle, model = graph
         on = data.draw(st.sets(st.sampled_from(sorted(model.fills)), max_size=3)) if model.fills else set()
         node = c_void_p()
@@ -83,7 +82,7 @@ class Graphs(RuleBasedStateMachine):
         model.before[node.value] = set(on)
 
     @rule(graph=graphs.filter(lambda graph: len(graph[1].fills) > 1), data=st.data())
-    def connect(self, graph, data):
+    def connect(self, graph: Any, data: Any) -> None:
         handle, model = graph
         one, other = data.draw(st.tuples(*[st.sampled_from(sorted(model.fills))] * 2))
         code = cuda.cuGraphAddDependencies(handle, byref(c_void_p(one)), byref(c_void_p(other)), c_size_t(1))
@@ -92,7 +91,7 @@ class Graphs(RuleBasedStateMachine):
             model.before[other].add(one)
 
     @rule(graph=graphs.filter(lambda graph: any(graph[1].before.values())), data=st.data())
-    def disconnect(self, graph, data):
+    def disconnect(self, graph: Any, data: Any) -> None:
         handle, model = graph
         pairs = sorted((one, other) for other, before in model.before.items() for one in before)
         one, other = data.draw(st.sampled_from(pairs))
@@ -102,7 +101,7 @@ class Graphs(RuleBasedStateMachine):
         model.before[other].remove(one)
 
     @rule(graph=graphs.filter(lambda graph: graph[1].fills), data=st.data())
-    def remove(self, graph, data):
+    def remove(self, graph: Any, data: Any) -> None:
         node = data.draw(st.sampled_from(sorted(graph[1].fills)))
         ok(cuda.cuGraphDestroyNode(c_void_p(node)))
         assert cuda.cuGraphDestroyNode(c_void_p(node)) == 1
@@ -111,20 +110,20 @@ class Graphs(RuleBasedStateMachine):
             before.discard(node)
 
     @rule(target=graphs, graph=graphs)
-    def clone(self, graph):
+    def clone(self, graph: Any) -> Any:
         handle, model = graph
         copy, other, found = c_void_p(), Model(), c_void_p()
         ok(cuda.cuGraphClone(byref(copy), handle))
-        names = {}
+        names: dict[int, int] = {}
         for node in model.fills:
             ok(cuda.cuGraphNodeFindInClone(byref(found), c_void_p(node), copy))
-            names[node] = found.value
+            names[node] = found.value or 0
         other.fills = {names[node]: what for node, what in model.fills.items()}
         other.before = {names[node]: {names[one] for one in before} for node, before in model.before.items()}
         return copy, other
 
     @rule(target=executables, graph=graphs)
-    def instantiate(self, graph):
+    def instantiate(self, graph: Any) -> Any:
         handle, model = graph
         executable, kept = c_void_p(), Model()
         code = cuda.cuGraphInstantiateWithFlags(byref(executable), handle, 0)
@@ -133,7 +132,7 @@ class Graphs(RuleBasedStateMachine):
         return (None if code else executable), kept
 
     @rule(executable=executables.filter(lambda executable: executable[0]))
-    def launch(self, executable):
+    def launch(self, executable: Any) -> None:
         handle, model = executable
         ok(cuda.cuMemsetD8_v2(MEMORY, 0, CELLS))
         ok(cuda.cuGraphLaunch(handle, None))
@@ -143,17 +142,17 @@ class Graphs(RuleBasedStateMachine):
             assert value in (model.last_writers(cell) or {0})
 
     @rule(graph=consumes(graphs))
-    def destroy(self, graph):
+    def destroy(self, graph: Any) -> None:
         ok(cuda.cuGraphDestroy(graph[0]))
         assert cuda.cuGraphDestroy(graph[0]) == 1
 
     @rule(executable=consumes(executables).filter(lambda executable: executable[0]))
-    def destroy_executable(self, executable):
+    def destroy_executable(self, executable: Any) -> None:
         ok(cuda.cuGraphExecDestroy(executable[0]))
         assert cuda.cuGraphLaunch(executable[0], None) == 1
 
     @rule(graph=graphs)
-    def edges(self, graph):
+    def edges(self, graph: Any) -> None:
         handle, model = graph
         count = c_size_t()
         ok(cuda.cuGraphGetEdges(handle, None, None, byref(count)))
@@ -164,13 +163,15 @@ class Graphs(RuleBasedStateMachine):
         assert set(zip(one, other, strict=True)) == expected
 
     @invariant()
-    def clean(self):
+    def clean(self) -> None:
         mode = c_int(0)
         ok(cuda.cuThreadExchangeStreamCaptureMode(byref(mode)))
         assert mode.value == 0
 
 
-Graphs.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
+Graphs.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
 if __name__ == "__main__":
     Graphs.TestCase("runTest").debug()
     print("done")
