@@ -405,8 +405,7 @@ EXPORTED(cuCtxSynchronize, (void), synchronize_current())
 
 static CUresult ctx_synchronize(EventLine *line, Context *named) {
   if (!named) return synchronize_current();
-  if (!cl_is_known_context(named))
-    return cl_not_a_context(line, SYM_cuCtxSynchronize_v2, named, "cuCtxSynchronize()");
+  if (!cl_is_known_context(named)) return cl_not_a_context(line, SYM_cuCtxSynchronize_v2, named, "cuCtxSynchronize()");
   cl_synchronized();
   return CUDA_SUCCESS;
 }

@@ -64,7 +64,8 @@ CUresult cl_do_operations(EventLine *line, unsigned count, const MemoryOperation
     if (!cl_within(one->address, size)) return CUDA_ERROR_INVALID_VALUE;
     memcpy(&there, (const void *)(uintptr_t)one->address, size);
     if (!holds(one->flags, there, value, wide))
-      return cl_unsupported(line, "the value that the stream waits for is not there, and this driver works in the call itself");
+      return cl_unsupported(
+          line, "the value that the stream waits for is not there, and this driver works in the call itself");
   }
   return CUDA_SUCCESS;
 }

@@ -229,8 +229,7 @@ bool cl_mapping_of(CUdeviceptr address, Mapping *mapping, PhysicalProperties *pr
 }
 
 EXPORTED(cuMemMapArrayAsync, (void *list, unsigned count, void *stream),
-         list || !count ? cl_unsupported(line, "sparse arrays are not emulated")
-                        : CUDA_ERROR_INVALID_VALUE)
+         list || !count ? cl_unsupported(line, "sparse arrays are not emulated") : CUDA_ERROR_INVALID_VALUE)
 
 /* -- access -- */
 
