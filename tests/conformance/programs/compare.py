@@ -237,17 +237,24 @@ def tally(results: list[Result], core: bool) -> Tally:
     return found
 
 
+def _profile(device: str) -> str:
+    """The emulated device of a recorded one: ``"h100"`` for ``"NVIDIA H100 80GB HBM3"``."""
+    from pytest_cudalink.compat import names
+
+    return next(name for name in names.EMULATED_DEVICES if f" {name.replace('-', ' ')} " in f"{device.lower()} ")
+
+
 @cache
 def _environment(cuda: str, driver: str, device: str) -> tuple[tuple[str, str], ...]:
     from pytest_cudalink import emulator
 
-    planned = emulator.emulation_for(cuda, release=driver, arch=device)
+    planned = emulator.emulation_for(cuda, release=driver, device=device)
     return tuple({**os.environ, **planned.environment(), "CUDA_CACHE_DISABLE": "1"}.items())
 
 
 def replay(recording: dict[str, Any], programs: list[Any], processes: int = 2) -> dict[int, list[Answer]]:
     """What the emulated driver of a recording's version answers to some of its programs, by seed."""
-    environment = dict(_environment(recording["cuda"], recording["driver"], recording["arch"]))
+    environment = dict(_environment(recording["cuda"], recording["driver"], _profile(recording["device"])))
     with tempfile.TemporaryDirectory() as folder:
         running = []
         for job in range(processes):
