@@ -156,8 +156,8 @@ def under_thread_sanitizer(rounds: int) -> list[str]:
             done = run([program, "all", "0", MAIN], libraries=libraries, env={**env, "CUDALINK_EMULATOR_ARCH": "sm_75"})
             problems += trouble(done)
         problems += many_threads(program, 3 * rounds, env, libraries)
-        for name in EXERCISES:
-            problems += exercise(name, folder, 3 * rounds, SANITIZE_THREADS, env, libraries)
+        for part in EXERCISES:
+            problems += exercise(part, folder, 3 * rounds, SANITIZE_THREADS, env, libraries)
     return problems
 
 
@@ -192,8 +192,8 @@ def under_sanitizers(rounds: int) -> list[str]:
         problems += every_nvml_function(folder, SANITIZE, libraries)
         program = compile_program("threads", folder, SANITIZE, libraries)
         problems += many_threads(program, 5 * rounds, env, libraries)
-        for name in EXERCISES:
-            problems += exercise(name, folder, 5 * rounds, SANITIZE, env, libraries)
+        for part in EXERCISES:
+            problems += exercise(part, folder, 5 * rounds, SANITIZE, env, libraries)
         program = compile_program("lifetimes", folder, SANITIZE, libraries)
         for scenario, dies in SCENARIOS.items():
             command = [program, scenario, MAIN]
