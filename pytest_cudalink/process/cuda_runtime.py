@@ -9,6 +9,7 @@ runtime's C functions is not reached, nor is a runtime inside another library.
 from __future__ import annotations
 
 import ctypes
+import multiprocessing.spawn
 import threading
 from collections.abc import Callable
 from functools import partial, wraps
@@ -382,8 +383,41 @@ def _copied(make: Callable[[], Any], size: int, value: Any) -> Any:
     return made
 
 
+class _InChild:
+    """Answers the runtime's functions in the process that unpickles it."""
+
+    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+        return _serve_in_child, ()
+
+
+def _serve_in_child() -> None:
+    from . import preload
+
+    present = preload.emulated_driver()
+    if present is not None:
+        serve(present)
+
+
+def _reach_children() -> Callable[[], None]:
+    """Serve the runtime in every process that multiprocessing starts; returns what ends that."""
+    original = multiprocessing.spawn.get_preparation_data
+
+    @wraps(original)
+    def with_runtime(name: str) -> dict[str, Any]:
+        # a child unpickles this before its program, and ignores keys that it does not know
+        return {**original(name), "cudalink": _InChild()}
+
+    def undo() -> None:
+        multiprocessing.spawn.get_preparation_data = original
+
+    multiprocessing.spawn.get_preparation_data = with_runtime
+    return undo
+
+
 def serve(control: DriverControl) -> Callable[[], None]:
     """Answer the functions of ``cuda.bindings.runtime`` from now on, even if it is imported later.
+
+    Processes that multiprocessing starts answer them too.
 
     Parameters
     ----------
@@ -409,11 +443,13 @@ def serve(control: DriverControl) -> Callable[[], None]:
             setattr(module, name, function)
 
     def undo() -> None:
+        keep_from_children()
         imports.stop()
         for module in served:
             for name, function in before.items():
                 setattr(module, name, function)
 
+    keep_from_children = _reach_children()
     imports = ImportWatch(replace)
     imports.watch([_MODULE])
     return undo

@@ -116,6 +116,7 @@ assert of_stream.value == context.value
 ok(cuda.cuStreamGetGreenCtx(None, byref(of_stream)))
 assert not of_stream.value
 ok(cuda.cuEventCreate(byref(event), 0))
+ok(cuda.cuEventRecord(event, stream))  # of the primary context
 ok(cuda.cuGreenCtxRecordEvent(one, event))
 ok(cuda.cuGreenCtxWaitEvent(one, event))
 ok(cuda.cuCtxSetCurrent(context))

@@ -197,10 +197,38 @@ def test_attributes():
     result.stdout.fnmatch_lines(["*cudalink: needs a real driver: cudaFuncGetAttributes is not emulated"])
 
 
+CHILDREN = """
+import multiprocessing
+import pytest
+
+def child(queue):
+    from cuda.bindings import runtime
+
+    queue.put(int(runtime.cudaDeviceSynchronize()[0]))
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_child(method):
+    context = multiprocessing.get_context(method)
+    queue = context.Queue()
+    process = context.Process(target=child, args=(queue,))
+    process.start()
+    assert queue.get(timeout=60) == 0
+    process.join()
+"""
+
+
+def test_processes_of_multiprocessing(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """A process that multiprocessing starts has the functions too, however it is started."""
+    pytester.makepyfile(CHILDREN)
+    run_pytest(f"--cudalink-driver={toolkit}").assert_outcomes(passed=3)
+
+
 def test_the_real_driver_keeps_its_runtime(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
     """Without an emulated driver nothing is replaced, and the end of a run restores what was."""
     pytester.makepyfile(
         """
+        import multiprocessing.spawn
+
         from cuda.bindings import runtime
         from pytest_cudalink.process import cuda_runtime, preload
 
@@ -211,12 +239,13 @@ def test_the_real_driver_keeps_its_runtime(pytester: pytest.Pytester, run_pytest
             class Control:
                 refuse = None
 
-            original = runtime.cudaMalloc
+            original, prepare = runtime.cudaMalloc, multiprocessing.spawn.get_preparation_data
             undo = cuda_runtime.serve(Control())
             assert runtime.cudaMalloc is not original
             assert runtime.cudaMalloc.__doc__ == original.__doc__
             undo()
             assert runtime.cudaMalloc is original
+            assert multiprocessing.spawn.get_preparation_data is prepare
         """
     )
     run_pytest("--cudalink-driver=absent").assert_outcomes(passed=2)

@@ -98,8 +98,7 @@ class Suite:
         what = [file]
         if self.modules:
             what = ["--pyargs", ".".join((self.modules, *Path(file).with_suffix("").parts))]
-        plugins = ["-p", "cudalink_suite_sources"] if self.extends or self.names else []
-        return [sys.executable, "-P", "-m", "pytest", "-q", *plugins, *self.options, *what]
+        return [sys.executable, "-P", "-m", "pytest", "-q", *self.options, *what]
 
 
 def suites(definitions: Path = DEFINITIONS) -> dict[str, Suite]:

@@ -29,12 +29,7 @@ static void raise(Gauge *gauge, uint64_t now) {
 
 static uint64_t in_reserve(uint64_t used) { return (used + RESERVE - 1) / RESERVE * RESERVE; }
 
-/* Memory that was freed stays with the graphs until it is trimmed. */
-static void disown(GraphMemory *memory) {
-  if (memory->used) gauges[memory->device].used.now -= memory->size;
-  memory->used = false;
-}
-
+/* What was used stays counted until it is trimmed, even if no graph has it any more. */
 static void drop(GraphMemory *memory) {
   if (memory->live) return; /* its graph is gone, and the caller will free it */
   for (GraphMemory **at = &all; *at; at = &(*at)->next)
@@ -42,7 +37,6 @@ static void drop(GraphMemory *memory) {
       *at = memory->next;
       break;
     }
-  disown(memory);
   cl_release(memory->address);
   free(memory);
 }
@@ -183,9 +177,14 @@ EXPORTED(cuDeviceSetGraphMemAttribute, (CUdevice device, int attribute, uint64_t
 static CUresult trim(EventLine *line, CUdevice device) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
   cl_streams_lock();
-  for (GraphMemory *memory = all; memory; memory = memory->next)
-    if (memory->device == device && !memory->live) disown(memory);
-  gauges[device].reserved.now = in_reserve(gauges[device].used.now);
+  uint64_t used = 0;
+  for (GraphMemory *memory = all; memory; memory = memory->next) {
+    if (memory->device != device) continue;
+    memory->used = memory->live;
+    if (memory->live) used += memory->size;
+  }
+  gauges[device].used.now = used;
+  gauges[device].reserved.now = in_reserve(used);
   return cl_streams_unlock(CUDA_SUCCESS);
 }
 EXPORTED(cuDeviceGraphMemTrim, (CUdevice device), trim(line, device))

@@ -55,13 +55,19 @@ static CUresult record_captured(Event *event, Stream *stream, bool external) {
   return CUDA_SUCCESS;
 }
 
+/* A green context's streams take the events of its device's primary context, and the other way round. */
+static bool share_events(const Context *one, const Context *other) {
+  if (one == other) return true;
+  return one->device == other->device && (one->green || one->primary) && (other->green || other->primary);
+}
+
 static CUresult record(void *handle, const void *stream_handle, unsigned flags) {
   Stream *stream;
   Event *event;
   CUresult result = cl_stream_ready(stream_handle, &stream);
   if (!result) result = find_event(handle, &event);
   if (result) return result;
-  if (stream->context && stream->context != event->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->context && !share_events(stream->context, event->context)) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture) return record_captured(event, stream, flags == EXTERNAL);
   if (flags == EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   cl_event_stamp(event);
