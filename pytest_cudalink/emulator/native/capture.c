@@ -360,7 +360,6 @@ static CUresult end(const void *handle, Graph **out) {
   if (result && result != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) return result;
   Capture *capture = stream->capture;
   if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (capture->origin != stream) {
     capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
@@ -373,8 +372,8 @@ static CUresult end(const void *handle, Graph **out) {
   Graph *graph = capture->graph;
   bool owned = capture->owned;
   finish(capture);
-  if (result && owned) cl_graph_free(graph);
-  *out = result ? NULL : graph;
+  if ((result || !out) && owned) cl_graph_free(graph);
+  else if (out) *out = graph;
   return result;
 }
 EXPORTED(cuStreamEndCapture, (Stream *stream, Graph **graph), LOCKED(end(stream, graph)))

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "calls.h"
+#include "capture.h"
 #include "contexts.h"
 #include "graph_nodes.h"
 #include "graph_rules.h"
@@ -52,18 +53,13 @@ static CUresult check(const Graph *graph, Instantiation *how) {
     if (how->flags & DEVICE_LAUNCH && !runs_on_device(parameters->type)) {
       how->result = OPERATION_NOT_SUPPORTED;
       how->failed = node;
-      return CUDA_ERROR_NOT_SUPPORTED;
+      return CUDA_ERROR_INVALID_VALUE;
     }
     if (parameters->type == NODE_CHILD) result = check(parameters->child.graph, how);
     for (unsigned body = 0; parameters->type == NODE_CONDITIONAL && body < parameters->conditional.size; body++)
       if (!result) result = check(parameters->conditional.bodies[body], how);
   }
   return result;
-}
-
-/* Of some graphs there may be one executable at a time. */
-static bool is_single(const Graph *graph) {
-  return cl_graph_has(graph, NODE_ALLOCATE) || cl_graph_has(graph, NODE_FREE) || cl_graph_has(graph, NODE_CONDITIONAL);
 }
 
 static uint64_t last_executable;
@@ -79,23 +75,24 @@ static CUresult make(Executable **out, Graph *graph, const Instantiation *how) {
   *made = (Executable){
       .graph = copy, .flags = how->flags & ~(uint64_t)(UPLOAD | USE_NODE_PRIORITY), .source_id = graph->id};
   made->source = graph;
+  made->sole = cl_graph_is_sole(graph);
+  graph->sole_executables += made->sole;
   made->id = ++last_executable;
   graph->executables++;
   *out = made;
   return CUDA_SUCCESS;
 }
 
-static CUresult instantiate(Executable **out, void *handle, Instantiation *how, uint64_t allowed) {
+static CUresult instantiate(Executable **out, void *handle, Instantiation *how) {
   Graph *graph = cl_graph(handle);
   how->failed = NULL;
   how->result = FAILED;
-  bool both = how->flags & AUTO_FREE && how->flags & DEVICE_LAUNCH;
-  if (!out || !graph || how->flags & ~allowed || both) return CUDA_ERROR_INVALID_VALUE;
+  if (!out || !graph) return CUDA_ERROR_INVALID_VALUE;
   if (graph->capture || graph->owner) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = check(graph, how);
   if (result) return result;
   how->result = FAILED;
-  if (graph->executables && is_single(graph)) return CUDA_ERROR_INVALID_VALUE;
+  if (graph->sole_executables) return CUDA_ERROR_NOT_SUPPORTED;
   if (how->flags & DEVICE_LAUNCH && !graph->count) return CUDA_ERROR_INVALID_VALUE;
   result = make(out, graph, how);
   if (!result) how->result = DONE;
@@ -104,23 +101,40 @@ static CUresult instantiate(Executable **out, void *handle, Instantiation *how, 
 
 enum { PLAIN_FLAGS = AUTO_FREE | DEVICE_LAUNCH | USE_NODE_PRIORITY, ALL_FLAGS = PLAIN_FLAGS | UPLOAD };
 
-static CUresult instantiate_in_context(EventLine *line, Executable **out, void *graph, Instantiation *how,
-                                       uint64_t allowed) {
-  if (!out || !graph || !how) return CUDA_ERROR_INVALID_VALUE;
+static bool valid_flags(uint64_t flags, uint64_t allowed) {
+  bool both = flags & AUTO_FREE && flags & DEVICE_LAUNCH;
+  return !(flags & ~allowed) && !both;
+}
+
+/* In a context, and where no capture prohibits it; the graph that a caller names is looked at last. */
+static CUresult instantiate_in_context(EventLine *line, Executable **out, void *graph, Instantiation *how) {
+  Stream *stream;
   cl_event_uint(line, "flags", how->flags);
   CUresult result = cl_check_context();
-  return result ? result : LOCKED(instantiate(out, graph, how, allowed));
+  if (!result) result = cl_prohibited();
+  if (!result && how->flags & UPLOAD) result = cl_refuse_captured(how->stream, &stream);
+  return result ? result : instantiate(out, graph, how);
 }
-EXPORTED(cuGraphInstantiateWithFlags, (Executable * *out, Graph *graph, uint64_t flags),
-         instantiate_in_context(line, out, graph, &(Instantiation){.flags = flags}, PLAIN_FLAGS))
-EXPORTED(cuGraphInstantiateWithParams, (Executable * *out, Graph *graph, Instantiation *how),
-         instantiate_in_context(line, out, graph, how, ALL_FLAGS))
+
+static CUresult instantiate_with_flags(EventLine *line, Executable **out, void *graph, uint64_t flags) {
+  if (!valid_flags(flags, PLAIN_FLAGS)) return CUDA_ERROR_INVALID_VALUE;
+  return LOCKED(instantiate_in_context(line, out, graph, &(Instantiation){.flags = flags}));
+}
+EXPORTED_WHEN(valid_flags(flags, PLAIN_FLAGS), cuGraphInstantiateWithFlags,
+              (Executable * *out, Graph *graph, uint64_t flags), instantiate_with_flags(line, out, graph, flags))
+
+static CUresult instantiate_with_parameters(EventLine *line, Executable **out, void *graph, Instantiation *how) {
+  if (!how || !valid_flags(how->flags, ALL_FLAGS)) return CUDA_ERROR_INVALID_VALUE;
+  return LOCKED(instantiate_in_context(line, out, graph, how));
+}
+EXPORTED_WHEN(how != NULL, cuGraphInstantiateWithParams, (Executable * *out, Graph *graph, Instantiation *how),
+              instantiate_with_parameters(line, out, graph, how))
 
 /* The functions of before 11.4, which say in words what failed. */
 static CUresult instantiate_in_words(EventLine *line, Executable **out, void *graph, Node **failed, char *words,
                                      size_t room) {
   Instantiation how = {0};
-  CUresult result = instantiate_in_context(line, out, graph, &how, PLAIN_FLAGS);
+  CUresult result = LOCKED(instantiate_in_context(line, out, graph, &how));
   if (words && room) words[0] = 0;
   if (failed) *failed = how.failed;
   return result;
@@ -135,7 +149,10 @@ EXPORTED(cuGraphInstantiate_v2, (Executable * *out, Graph *graph, Node **failed,
 void cl_executable_leave(Executable *executable) {
   if (executable->running || !executable->dead) return;
   const Graph *source = cl_graph(executable->source);
-  if (source && source->id == executable->source_id) executable->source->executables--;
+  if (source && source->id == executable->source_id) {
+    executable->source->executables--;
+    executable->source->sole_executables -= executable->sole;
+  }
   cl_graph_free(executable->graph);
   free(executable);
 }
@@ -143,6 +160,8 @@ void cl_executable_leave(Executable *executable) {
 static CUresult destroy(void *handle) {
   Executable *executable = cl_executable(handle);
   if (!executable) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = cl_prohibited();
+  if (result) return result;
   cl_handle_remove(executable, HANDLE_GRAPH_EXEC);
   executable->dead = true;
   cl_executable_leave(executable);
@@ -295,6 +314,7 @@ static CUresult put_child(void *executable, void *handle, void *child) {
   const Node *node = stand_in(executable, handle);
   const Graph *fresh = cl_graph(child);
   UpdateResult how;
+  if (fresh && cl_graph_is_sole(fresh)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   if (!node || !fresh || node->parameters.type != NODE_CHILD) return CUDA_ERROR_INVALID_VALUE;
   if (graphs_differ(node->parameters.child.graph, fresh, &how)) return CUDA_ERROR_INVALID_VALUE;
   Graph *copy = cl_graph_copy(fresh, true);

@@ -65,15 +65,16 @@ static CUresult gather(const Adding *adding, const Graph *graph, int type, Depen
 
 static CUresult adopt_child(ChildNode *child, Graph *parent) {
   Graph *graph = cl_graph(child->graph);
-  if (!graph || cl_graph_root(parent) == graph) return CUDA_ERROR_INVALID_VALUE;
-  if (cl_graph_has(graph, NODE_CONDITIONAL)) return CUDA_ERROR_NOT_SUPPORTED;
+  bool cloned = child->ownership == CHILD_CLONED;
+  if (!graph) return CUDA_ERROR_INVALID_VALUE;
+  if (cloned ? cl_graph_is_sole(graph) : cl_graph_has(graph, NODE_CONDITIONAL)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (cl_graph_root(parent) == graph) return CUDA_ERROR_INVALID_VALUE;
   if (child->ownership == CHILD_MOVED) {
     if (graph->owner || graph->capture || graph->executables) return CUDA_ERROR_INVALID_VALUE;
     graph->moved = true;
     return CUDA_SUCCESS;
   }
-  if (child->ownership != CHILD_CLONED) return CUDA_ERROR_INVALID_VALUE;
-  if (cl_graph_has(graph, NODE_ALLOCATE) || cl_graph_has(graph, NODE_FREE)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!cloned) return CUDA_ERROR_INVALID_VALUE;
   child->graph = cl_graph_copy(graph, parent->hidden);
   return child->graph ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -94,6 +95,8 @@ static CUresult make_bodies(ConditionalNode *conditional, Graph *graph) {
 
 /* Gives a node what only the graph knows: a child, bodies, memory. */
 static CUresult complete(NodeParameters *parameters, Graph *graph, GraphMemory **memory) {
+  int type = parameters->type;
+  if (type == NODE_ALLOCATE || type == NODE_FREE || type == NODE_CONDITIONAL) graph->sole = true;
   switch (parameters->type) {
     case NODE_CHILD: return adopt_child(&parameters->child, graph);
     case NODE_CONDITIONAL: return make_bodies(&parameters->conditional, graph);
@@ -213,11 +216,27 @@ static CUresult add_any(EventLine *line, Adding adding, NodeParameters *given) {
   if (given->type == NODE_CONDITIONAL) given->conditional.bodies = parameters.conditional.bodies;
   return result;
 }
-EXPORTED(cuGraphAddNode, ADDING(NodeParameters *given), add_any(line, PLAINLY, given))
+/* Nodes that are looked at before the graph is, which needs a cuInit. */
+static bool needs_driver(const NodeParameters *given) {
+  if (!given) return false;
+  switch (given->type) {
+    case NODE_KERNEL:
+    case NODE_COPY:
+    case NODE_FILL:
+    case NODE_CHILD:
+    case NODE_ALLOCATE:
+    case NODE_FREE: return true;
+    default: return false;
+  }
+}
+EXPORTED_WHEN(graph || needs_driver(given), cuGraphAddNode, ADDING(NodeParameters *given),
+              add_any(line, PLAINLY, given))
 #define WITH_DATA \
   (Node * *out, Graph * graph, Node *const *on, const EdgeData *data, size_t count, NodeParameters *given)
-EXPORTED(cuGraphAddNode_v2, WITH_DATA, add_any(line, (Adding){out, graph, on, data, count}, given))
-EXPORTED(cuGraphAddNode_v3, WITH_DATA, add_any(line, (Adding){out, graph, on, data, count}, given))
+EXPORTED_WHEN(graph || needs_driver(given), cuGraphAddNode_v2, WITH_DATA,
+              add_any(line, (Adding){out, graph, on, data, count}, given))
+EXPORTED_WHEN(graph || needs_driver(given), cuGraphAddNode_v3, WITH_DATA,
+              add_any(line, (Adding){out, graph, on, data, count}, given))
 
 /* -- asking -- */
 

@@ -23,14 +23,10 @@ static CUresult destroy(void *handle) {
 }
 EXPORTED(cuGraphDestroy, (Graph * graph), LOCKED(destroy(graph)))
 
-static bool has_memory(const Graph *graph) {
-  return cl_graph_has(graph, NODE_ALLOCATE) || cl_graph_has(graph, NODE_FREE);
-}
-
 static CUresult clone(Graph **out, void *handle) {
   const Graph *graph = cl_graph(handle);
   if (!out || !graph) return CUDA_ERROR_INVALID_VALUE;
-  if (has_memory(graph) || cl_graph_has(graph, NODE_CONDITIONAL)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (cl_graph_is_sole(graph)) return CUDA_ERROR_NOT_SUPPORTED;
   *out = cl_graph_copy(graph, false);
   return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -87,8 +83,11 @@ static CUresult get_nodes(void *handle, Node **nodes, size_t *count, bool roots)
   List list = {.nodes = nodes, .room = nodes ? *count : 0};
   for (size_t at = 0; at < graph->count; at++) graph->nodes[at]->mark = 0;
   for (size_t at = 0; roots && at < graph->edge_count; at++) graph->edges[at].to->mark = 1;
-  for (size_t at = 0; at < graph->count; at++)
-    if (!graph->nodes[at]->mark) put(&list, graph->nodes[at], NULL, no_data);
+  /* roots come with the youngest first (measured) */
+  for (size_t at = 0; at < graph->count; at++) {
+    Node *node = graph->nodes[roots ? graph->count - 1 - at : at];
+    if (!node->mark) put(&list, node, NULL, no_data);
+  }
   return finish(&list, count);
 }
 EXPORTED(cuGraphGetNodes, (Graph * graph, Node **nodes, size_t *count), LOCKED(get_nodes(graph, nodes, count, false)))
@@ -174,8 +173,9 @@ EXPORTED_WHEN(graph != NULL, cuGraphAddDependencies_v2,
 
 static CUresult remove_edges(void *handle, Pairs pairs) {
   Graph *graph = cl_graph(handle);
-  if (!graph || !known_pairs(graph, &pairs)) return CUDA_ERROR_INVALID_VALUE;
-  if (pairs.count && has_memory(graph)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!graph) return CUDA_ERROR_INVALID_VALUE;
+  if (pairs.count && graph->sole) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!known_pairs(graph, &pairs)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t at = 0; at < pairs.count; at++) {
     const Edge *edge = cl_edge(graph, pairs.from[at], pairs.to[at]);
     if (!edge || (pairs.data && memcmp(&edge->data, pairs.data + at, sizeof(EdgeData))))
@@ -199,7 +199,7 @@ EXPORTED_WHEN(graph != NULL, cuGraphRemoveDependencies_v2,
 static CUresult destroy_node(void *handle) {
   Node *node = cl_node(handle);
   if (!node) return CUDA_ERROR_INVALID_VALUE;
-  if (has_memory(node->graph)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (node->graph->sole) return CUDA_ERROR_NOT_SUPPORTED;
   if (node->graph->capture) return CUDA_ERROR_ILLEGAL_STATE;
   cl_node_remove(node);
   return CUDA_SUCCESS;
@@ -324,8 +324,16 @@ static CUresult make_condition(uint64_t *out, void *handle, Context *context, un
   return CUDA_SUCCESS;
 }
 
+/* The graph counts as one with a condition, even if none is made (measured). */
+static CUresult mark(void *handle) {
+  Graph *graph = cl_graph(handle);
+  if (!graph) return CUDA_ERROR_INVALID_VALUE;
+  graph->sole = true;
+  return CUDA_SUCCESS;
+}
+
 static CUresult create_condition(uint64_t *out, void *graph, Context *context, unsigned value, unsigned flags) {
-  if (!out || !graph || flags > ASSIGN_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  if (!out || flags > ASSIGN_DEFAULT || LOCKED(mark(graph))) return CUDA_ERROR_INVALID_VALUE;
   /* NULL is not the current one here (measured) */
   if (!context || !cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
   if (context->dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;

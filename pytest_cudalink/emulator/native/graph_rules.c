@@ -17,9 +17,10 @@ static CUresult complete_context(Context **context) {
   Context *current = cl_context(&result);
   if (!*context) {
     *context = current;
-    return result;
+    return result ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   }
-  return cl_is_known_context(*context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  if (!cl_is_known_context(*context)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return (*context)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
 
 static CUresult prepare_kernel(KernelNode *kernel) {
@@ -55,11 +56,16 @@ static CUresult prepare_allocation(const AllocateNode *allocate) {
   const PoolProperties *pool = &allocate->properties;
   const Location *location = &pool->location;
   bool known = pool->type == PINNED || pool->type == MANAGED_TYPE;
+  const Access *accesses = allocate->accesses;
   if (!allocate->size || !known || pool->handle_types) return CUDA_ERROR_INVALID_VALUE;
   if (location->type < AT_DEVICE || location->type > AT_HOST_NUMA) return CUDA_ERROR_INVALID_VALUE;
   if (location->type == AT_DEVICE && !cl_is_device(location->id)) return CUDA_ERROR_INVALID_VALUE;
   if (allocate->access_count && (!allocate->accesses || !cl_is_device((int)allocate->access_count - 1)))
     return CUDA_ERROR_INVALID_VALUE;
+  if (location->type == AT_HOST) return CUDA_ERROR_NOT_SUPPORTED;
+  for (size_t at = 0; at < allocate->access_count; at++)
+    if (accesses[at].location.type != AT_DEVICE || accesses[at].flags != READ_AND_WRITE)
+      return CUDA_ERROR_NOT_SUPPORTED;
   return allocate->size > cl_device_memory() ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
@@ -72,7 +78,8 @@ static CUresult prepare_operations(OperationsNode *operations) {
 
 static CUresult prepare_conditional(ConditionalNode *conditional) {
   static const unsigned most[] = {2, 1, UINT32_MAX};
-  conditional->bodies = NULL; /* the caller's may be what another node owns */
+  conditional->bodies = NULL;                                   /* the caller's may be what another node owns */
+  if (!conditional->context) return CUDA_ERROR_INVALID_CONTEXT; /* NULL is not the current one here (measured) */
   if (conditional->type < CONDITION_IF || conditional->type > CONDITION_SWITCH) return CUDA_ERROR_INVALID_VALUE;
   if (!conditional->size || conditional->size > most[conditional->type]) return CUDA_ERROR_INVALID_VALUE;
   return complete_context(&conditional->context);

@@ -67,7 +67,8 @@ struct Graph {
   bool hidden; /* of an executable graph: no handle */
   bool moved;  /* into its parent, so that its handle stayed the same */
   Capture *capture;
-  unsigned executables; /* made of it and not destroyed */
+  unsigned executables, sole_executables; /* made of it and not destroyed, and those of them made since it is `sole` */
+  bool sole; /* had or was to have memory or a condition, so that it has one executable and does not lose parts */
   UserReference *users;
   Conditional *conditionals;
 };
@@ -95,6 +96,8 @@ Node *cl_graph_sort(const Graph *graph, Node **order);
 bool cl_depends_on(Node *node, const Node *other);
 /* Whether a graph, or one within it, has a node of a type. */
 bool cl_graph_has(const Graph *graph, NodeType type);
+/* Whether a graph, or one within it, is `sole`. */
+bool cl_graph_is_sole(const Graph *graph);
 /* The graph that is no child of another. */
 Graph *cl_graph_root(Graph *graph);
 

@@ -36,8 +36,7 @@ static UserObject *known(void *handle) {
 }
 
 static CUresult create(void **out, void *data, void (*destructor)(void *), unsigned references, unsigned flags) {
-  if (!out || !destructor || !references || references > INT_MAX || flags != NO_DESTRUCTOR_SYNC)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!out || !destructor || !references || flags != NO_DESTRUCTOR_SYNC) return CUDA_ERROR_INVALID_VALUE;
   UserObject *object = calloc(1, sizeof *object);
   if (!object || !cl_handle_add(object, HANDLE_USER_OBJECT)) {
     free(object);
