@@ -75,7 +75,7 @@ static CUresult make(Executable **out, Graph *graph, const Instantiation *how) {
   *made = (Executable){
       .graph = copy, .flags = how->flags & ~(uint64_t)(UPLOAD | USE_NODE_PRIORITY), .source_id = graph->id};
   made->source = graph;
-  made->sole = cl_graph_is_sole(graph);
+  made->sole = cl_graph_is_unique(graph);
   graph->sole_executables += made->sole;
   made->id = ++last_executable;
   graph->executables++;
@@ -111,8 +111,8 @@ static CUresult instantiate_in_context(EventLine *line, Executable **out, void *
   Stream *stream;
   cl_event_uint(line, "flags", how->flags);
   CUresult result = cl_check_context();
-  if (!result) result = cl_prohibited();
-  if (!result && how->flags & UPLOAD) result = cl_refuse_captured(how->stream, &stream);
+  if (!result) result = how->flags & UPLOAD ? cl_refuse_captured(how->stream, &stream) : cl_prohibited();
+  if (!result && cl_graph(graph)) result = cl_prohibited();
   return result ? result : instantiate(out, graph, how);
 }
 
@@ -158,10 +158,10 @@ void cl_executable_leave(Executable *executable) {
 }
 
 static CUresult destroy(void *handle) {
-  Executable *executable = cl_executable(handle);
-  if (!executable) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cl_prohibited();
+  Executable *executable = cl_executable(handle);
   if (result) return result;
+  if (!executable) return CUDA_ERROR_INVALID_VALUE;
   cl_handle_remove(executable, HANDLE_GRAPH_EXEC);
   executable->dead = true;
   cl_executable_leave(executable);
@@ -314,7 +314,7 @@ static CUresult put_child(void *executable, void *handle, void *child) {
   const Node *node = stand_in(executable, handle);
   const Graph *fresh = cl_graph(child);
   UpdateResult how;
-  if (fresh && cl_graph_is_sole(fresh)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  if (fresh && cl_graph_is_unique(fresh)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   if (!node || !fresh || node->parameters.type != NODE_CHILD) return CUDA_ERROR_INVALID_VALUE;
   if (graphs_differ(node->parameters.child.graph, fresh, &how)) return CUDA_ERROR_INVALID_VALUE;
   Graph *copy = cl_graph_copy(fresh, true);
@@ -361,8 +361,7 @@ EXPORTED_WHEN(executable != NULL, cuGraphExecEventRecordNodeSetEvent,
 EXPORTED_WHEN(executable != NULL, cuGraphExecEventWaitNodeSetEvent, (Executable * executable, Node *node, Event *event),
               set(executable, node, NODE_WAIT, &event, sizeof event))
 EXPORTED_WHEN(executable != NULL, cuGraphExecChildGraphNodeSetParams,
-              (Executable * executable, Node *node, Graph *child),
-              set(executable, node, NODE_CHILD, &child, sizeof child))
+              (Executable * executable, Node *node, Graph *child), LOCKED(put_child(executable, node, child)))
 EXPORTED_WHEN(executable != NULL, cuGraphExecMemcpyNodeSetParams,
               (Executable * executable, Node *node, const Box *box, Context *context),
               box ? change(executable, node, cl_copy_parameters(box, context)) : CUDA_ERROR_INVALID_VALUE)

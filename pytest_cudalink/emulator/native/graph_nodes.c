@@ -65,21 +65,19 @@ static CUresult gather(const Adding *adding, const Graph *graph, int type, Depen
 
 static CUresult adopt_child(ChildNode *child, Graph *parent) {
   Graph *graph = cl_graph(child->graph);
-  bool cloned = child->ownership == CHILD_CLONED;
-  if (!graph) return CUDA_ERROR_INVALID_VALUE;
-  if (cloned ? cl_graph_is_sole(graph) : cl_graph_has(graph, NODE_CONDITIONAL)) return CUDA_ERROR_NOT_SUPPORTED;
-  if (cl_graph_root(parent) == graph) return CUDA_ERROR_INVALID_VALUE;
+  if (!graph || cl_graph_root(parent) == graph) return CUDA_ERROR_INVALID_VALUE;
   if (child->ownership == CHILD_MOVED) {
     if (graph->owner || graph->capture || graph->executables) return CUDA_ERROR_INVALID_VALUE;
     graph->moved = true;
     return CUDA_SUCCESS;
   }
-  if (!cloned) return CUDA_ERROR_INVALID_VALUE;
+  if (child->ownership != CHILD_CLONED) return CUDA_ERROR_INVALID_VALUE;
   child->graph = cl_graph_copy(graph, parent->hidden);
   return child->graph ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult make_bodies(ConditionalNode *conditional, Graph *graph) {
+  if (!conditional->context) return CUDA_ERROR_INVALID_CONTEXT; /* NULL is not the current one here (measured) */
   if (!cl_handle_is((void *)(uintptr_t)conditional->handle, HANDLE_CONDITIONAL)) return CUDA_ERROR_INVALID_VALUE;
   const Conditional *condition = (const Conditional *)(uintptr_t)conditional->handle;
   if (condition->node || cl_graph_root(graph) != cl_graph_root(condition->graph)) return CUDA_ERROR_INVALID_VALUE;
@@ -95,12 +93,14 @@ static CUresult make_bodies(ConditionalNode *conditional, Graph *graph) {
 
 /* Gives a node what only the graph knows: a child, bodies, memory. */
 static CUresult complete(NodeParameters *parameters, Graph *graph, GraphMemory **memory) {
-  int type = parameters->type;
-  if (type == NODE_ALLOCATE || type == NODE_FREE || type == NODE_CONDITIONAL) graph->sole = true;
+  CUresult result;
   switch (parameters->type) {
     case NODE_CHILD: return adopt_child(&parameters->child, graph);
     case NODE_CONDITIONAL: return make_bodies(&parameters->conditional, graph);
     case NODE_ALLOCATE:
+      result = cl_allocation_possible(&parameters->allocate);
+      if (result) return result;
+      graph->sole = true;
       *memory = cl_graph_memory_make(parameters->allocate.size, &parameters->allocate.properties, graph);
       if (*memory) parameters->allocate.address = (*memory)->address;
       return *memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -128,9 +128,18 @@ static CUresult add_to(Graph *graph, const Adding *adding, NodeParameters *param
   return CUDA_SUCCESS;
 }
 
+static bool cannot_be_child(const ChildNode *child) {
+  const Graph *graph = cl_graph(child->graph);
+  if (!graph) return false;
+  return child->ownership == CHILD_CLONED ? cl_graph_is_unique(graph) : graph->conditionals != NULL;
+}
+
 static CUresult add_locked(const Adding *adding, NodeParameters *parameters) {
   Graph *graph = cl_graph(adding->graph);
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
+  if (parameters->type == NODE_CHILD && cannot_be_child(&parameters->child)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (parameters->type == NODE_FREE) graph->sole = true; /* even if it frees nothing (measured) */
+  if (parameters->type == NODE_FREE && !parameters->address) return CUDA_ERROR_INVALID_VALUE;
   Dependencies on = {0};
   CUresult result = gather(adding, graph, parameters->type, &on);
   if (!result) result = add_to(graph, adding, parameters, &on);
@@ -140,6 +149,8 @@ static CUresult add_locked(const Adding *adding, NodeParameters *parameters) {
 
 /* Adds a node; the parameters are completed with what the driver chose. */
 static CUresult add(EventLine *line, Adding adding, NodeParameters *parameters) {
+  bool unnamed = parameters->type == NODE_KERNEL && !parameters->kernel.function && !parameters->kernel.kernel;
+  if (unnamed) return CUDA_ERROR_INVALID_HANDLE; /* before the graph (measured) */
   if (!adding.out || !adding.graph) return CUDA_ERROR_INVALID_VALUE;
   cl_event_int(line, "type", parameters->type);
   CUresult result = cl_parameters_prepare(parameters);

@@ -26,7 +26,7 @@ EXPORTED(cuGraphDestroy, (Graph * graph), LOCKED(destroy(graph)))
 static CUresult clone(Graph **out, void *handle) {
   const Graph *graph = cl_graph(handle);
   if (!out || !graph) return CUDA_ERROR_INVALID_VALUE;
-  if (cl_graph_is_sole(graph)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (cl_graph_is_unique(graph)) return CUDA_ERROR_NOT_SUPPORTED;
   *out = cl_graph_copy(graph, false);
   return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -56,7 +56,7 @@ static void put(List *list, Node *node, Node *other, EdgeData data) {
   if (at >= list->room) return;
   if (list->nodes) list->nodes[at] = node;
   if (list->others) list->others[at] = other;
-  if (list->data) list->data[at] = data;
+  if (list->data && (node || list->others)) list->data[at] = data; /* of nodes alone the rest stays (measured) */
 }
 
 /* Ends a list: with nowhere to write *count is how many there are; otherwise how many were written, and places behind
@@ -324,16 +324,8 @@ static CUresult make_condition(uint64_t *out, void *handle, Context *context, un
   return CUDA_SUCCESS;
 }
 
-/* The graph counts as one with a condition, even if none is made (measured). */
-static CUresult mark(void *handle) {
-  Graph *graph = cl_graph(handle);
-  if (!graph) return CUDA_ERROR_INVALID_VALUE;
-  graph->sole = true;
-  return CUDA_SUCCESS;
-}
-
 static CUresult create_condition(uint64_t *out, void *graph, Context *context, unsigned value, unsigned flags) {
-  if (!out || flags > ASSIGN_DEFAULT || LOCKED(mark(graph))) return CUDA_ERROR_INVALID_VALUE;
+  if (!out || !graph || flags > ASSIGN_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
   /* NULL is not the current one here (measured) */
   if (!context || !cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
   if (context->dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;

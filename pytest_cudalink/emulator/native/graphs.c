@@ -236,12 +236,12 @@ bool cl_graph_has(const Graph *graph, NodeType type) {
   return false;
 }
 
-bool cl_graph_is_sole(const Graph *graph) {
+bool cl_graph_is_unique(const Graph *graph) {
   const Graph *inner;
-  if (graph->sole) return true;
+  if (graph->sole || graph->conditionals) return true;
   for (size_t at = 0; at < graph->count; at++)
     for (unsigned number = 0; (inner = inner_graph(graph->nodes[at], number)); number++)
-      if (cl_graph_is_sole(inner)) return true;
+      if (cl_graph_is_unique(inner)) return true;
   return false;
 }
 

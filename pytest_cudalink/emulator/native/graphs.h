@@ -68,7 +68,7 @@ struct Graph {
   bool moved;  /* into its parent, so that its handle stayed the same */
   Capture *capture;
   unsigned executables, sole_executables; /* made of it and not destroyed, and those of them made since it is `sole` */
-  bool sole; /* had or was to have memory or a condition, so that it has one executable and does not lose parts */
+  bool sole; /* has memory, or was to: it has one executable, is not copied by callers and loses no part */
   UserReference *users;
   Conditional *conditionals;
 };
@@ -96,8 +96,8 @@ Node *cl_graph_sort(const Graph *graph, Node **order);
 bool cl_depends_on(Node *node, const Node *other);
 /* Whether a graph, or one within it, has a node of a type. */
 bool cl_graph_has(const Graph *graph, NodeType type);
-/* Whether a graph, or one within it, is `sole`. */
-bool cl_graph_is_sole(const Graph *graph);
+/* Whether callers may not copy a graph: it or one within it is `sole` or has a condition. */
+bool cl_graph_is_unique(const Graph *graph);
 /* The graph that is no child of another. */
 Graph *cl_graph_root(Graph *graph);
 

@@ -8,7 +8,8 @@
 
 static CUresult wait_for(const void *handle) {
   Stream *stream;
-  return cl_refuse_captured(handle, &stream);
+  CUresult result = cl_refuse_captured(handle, &stream);
+  return result ? result : cl_prohibited();
 }
 
 static CUresult stream_query(const void *stream) {
