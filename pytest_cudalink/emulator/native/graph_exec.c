@@ -314,7 +314,7 @@ static CUresult put_child(void *executable, void *handle, void *child) {
   const Node *node = stand_in(executable, handle);
   const Graph *fresh = cl_graph(child);
   UpdateResult how;
-  if (fresh && cl_graph_is_unique(fresh)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  if (cl_node(handle) && fresh && cl_graph_is_unique(fresh)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   if (!node || !fresh || node->parameters.type != NODE_CHILD) return CUDA_ERROR_INVALID_VALUE;
   if (graphs_differ(node->parameters.child.graph, fresh, &how)) return CUDA_ERROR_INVALID_VALUE;
   Graph *copy = cl_graph_copy(fresh, true);

@@ -65,7 +65,10 @@ static CUresult gather(const Adding *adding, const Graph *graph, int type, Depen
 
 static CUresult adopt_child(ChildNode *child, Graph *parent) {
   Graph *graph = cl_graph(child->graph);
-  if (!graph || cl_graph_root(parent) == graph) return CUDA_ERROR_INVALID_VALUE;
+  if (!graph) return CUDA_ERROR_INVALID_VALUE;
+  if (child->ownership == CHILD_CLONED ? cl_graph_is_unique(graph) : graph->conditionals != NULL)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  if (cl_graph_root(parent) == graph) return CUDA_ERROR_INVALID_VALUE;
   if (child->ownership == CHILD_MOVED) {
     if (graph->owner || graph->capture || graph->executables) return CUDA_ERROR_INVALID_VALUE;
     graph->moved = true;
@@ -105,6 +108,7 @@ static CUresult complete(NodeParameters *parameters, Graph *graph, GraphMemory *
       if (*memory) parameters->allocate.address = (*memory)->address;
       return *memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     case NODE_FREE:
+      graph->sole = true; /* even if it frees nothing (measured) */
       *memory = cl_graph_memory_at(parameters->address);
       return *memory ? cl_graph_memory_free_in(*memory, graph) : CUDA_ERROR_INVALID_VALUE;
     default: return cl_parameters_check_handles(parameters);
@@ -128,18 +132,17 @@ static CUresult add_to(Graph *graph, const Adding *adding, NodeParameters *param
   return CUDA_SUCCESS;
 }
 
-static bool cannot_be_child(const ChildNode *child) {
-  const Graph *graph = cl_graph(child->graph);
-  if (!graph) return false;
-  return child->ownership == CHILD_CLONED ? cl_graph_is_unique(graph) : graph->conditionals != NULL;
+/* Whether a child is refused even before its parent and the dependencies are looked at (measured). */
+static bool cannot_be_child(const NodeParameters *parameters) {
+  if (parameters->type != NODE_CHILD || parameters->child.ownership != CHILD_CLONED) return false;
+  const Graph *graph = cl_graph(parameters->child.graph);
+  return graph && graph->sole;
 }
 
 static CUresult add_locked(const Adding *adding, NodeParameters *parameters) {
   Graph *graph = cl_graph(adding->graph);
+  if (cannot_be_child(parameters)) return CUDA_ERROR_NOT_SUPPORTED;
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
-  if (parameters->type == NODE_CHILD && cannot_be_child(&parameters->child)) return CUDA_ERROR_NOT_SUPPORTED;
-  if (parameters->type == NODE_FREE) graph->sole = true; /* even if it frees nothing (measured) */
-  if (parameters->type == NODE_FREE && !parameters->address) return CUDA_ERROR_INVALID_VALUE;
   Dependencies on = {0};
   CUresult result = gather(adding, graph, parameters->type, &on);
   if (!result) result = add_to(graph, adding, parameters, &on);
@@ -151,7 +154,7 @@ static CUresult add_locked(const Adding *adding, NodeParameters *parameters) {
 static CUresult add(EventLine *line, Adding adding, NodeParameters *parameters) {
   bool unnamed = parameters->type == NODE_KERNEL && !parameters->kernel.function && !parameters->kernel.kernel;
   if (unnamed) return CUDA_ERROR_INVALID_HANDLE; /* before the graph (measured) */
-  if (!adding.out || !adding.graph) return CUDA_ERROR_INVALID_VALUE;
+  if (!adding.out || (!adding.graph && parameters->type != NODE_CHILD)) return CUDA_ERROR_INVALID_VALUE;
   cl_event_int(line, "type", parameters->type);
   CUresult result = cl_parameters_prepare(parameters);
   if (result) return result;

@@ -174,7 +174,7 @@ EXPORTED_WHEN(graph != NULL, cuGraphAddDependencies_v2,
 static CUresult remove_edges(void *handle, Pairs pairs) {
   Graph *graph = cl_graph(handle);
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
-  if (pairs.count && graph->sole) return CUDA_ERROR_NOT_SUPPORTED;
+  if (graph->sole) return CUDA_ERROR_NOT_SUPPORTED;
   if (!known_pairs(graph, &pairs)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t at = 0; at < pairs.count; at++) {
     const Edge *edge = cl_edge(graph, pairs.from[at], pairs.to[at]);
