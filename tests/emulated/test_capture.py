@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 __all__ = ()
+
+Check = Callable[..., object]
 
 CAPTURE = """
 context = start()
@@ -40,7 +44,7 @@ first, second = stream(), stream()
 """
 
 
-def test_operations_become_nodes(check) -> None:
+def test_operations_become_nodes(check: Check) -> None:
     """Fills, copies, host functions, memory operations, allocations and launches; nothing is done. Graphs are 900."""
     check(
         CAPTURE
@@ -76,7 +80,7 @@ assert calls == [7]
     )
 
 
-def test_fork_and_join(check) -> None:
+def test_fork_and_join(check: Check) -> None:
     """An event takes a capture to another stream and back; what is not joined is 904, another capture 902."""
     check(
         CAPTURE
@@ -133,7 +137,7 @@ assert cuda.cuStreamBeginCapture_v2(first, 0) == 401
         "cuEventQuery(event())",
     ],
 )
-def test_unsafe_calls(check, call, mode) -> None:
+def test_unsafe_calls(check: Check, call: str, mode: int) -> None:
     """What is unsafe is 900 and ends the capture, unless the capture or the thread is relaxed; other threads too."""
     check(
         CAPTURE
@@ -165,7 +169,7 @@ assert cuda.cuThreadExchangeStreamCaptureMode(None) == 1
     )
 
 
-def test_streams_that_are_captured(check) -> None:
+def test_streams_that_are_captured(check: Check) -> None:
     """Waiting for a captured stream is 900, the legacy stream beside a blocking one 906, another thread's end 908."""
     check(
         CAPTURE

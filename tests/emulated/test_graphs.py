@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
 __all__ = ()
+
+Check = Callable[..., object]
 
 #: A graph with a node that fills 16 bytes, and what makes more.
 GRAPH = """
@@ -33,13 +39,13 @@ graph, node, count = created(), c_void_p(), c_size_t()
 """
 
 
-def test_nodes_against_a_model(on_driver) -> None:
+def test_nodes_against_a_model(on_driver: Callable[..., CompletedProcess[str]]) -> None:
     """Random changes to graphs leave what a model in Python has, and a launch writes what the edges allow."""
     done = on_driver("13.0", "-m", "tests.emulated.programs.graph_machine")
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-4000:]
 
 
-def test_arguments(check) -> None:
+def test_arguments(check: Check) -> None:
     """NULL, flags, foreign and stale nodes are 1, and circles are told when the graph is made executable."""
     check(
         GRAPH
@@ -72,7 +78,7 @@ for flags in (2, 5, 16):
     )
 
 
-def test_update(check) -> None:
+def test_update(check: Check) -> None:
     """An executable graph takes other parameters, and says which node does not fit."""
     check(
         GRAPH
@@ -106,7 +112,7 @@ assert struct.unpack("QQQ", info.raw) == (2, changed.value, 0)
     )
 
 
-def test_kernel_nodes_are_checked_and_not_executed(check) -> None:
+def test_kernel_nodes_are_checked_and_not_executed(check: Check) -> None:
     """A kernel node keeps copies of its parameters; a graph with one answers 801, and nothing of it is done."""
     check(
         GRAPH
@@ -139,7 +145,7 @@ assert content() == bytes([7] * 16)
     )
 
 
-def test_memory_of_graphs(check) -> None:
+def test_memory_of_graphs(check: Check) -> None:
     """An allocation keeps its address; the graph cannot be cloned or changed, and is made executable once."""
     check(
         GRAPH
@@ -172,7 +178,7 @@ for _ in range(3):
     )
 
 
-def test_conditions_and_ownership(check) -> None:
+def test_conditions_and_ownership(check: Check) -> None:
     """Bodies and children belong to their node; the default value chooses the body; a loop without end is refused."""
     check(
         GRAPH
@@ -217,7 +223,7 @@ assert content() == bytes([3] * 16)
     )
 
 
-def test_user_objects_and_dot(check, tmp_path) -> None:
+def test_user_objects_and_dot(check: Check, tmp_path: Path) -> None:
     """A destructor runs with the last reference, also that of an executable graph; a DOT file names nodes and edges."""
     check(
         GRAPH
