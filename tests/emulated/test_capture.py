@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 __all__ = ()
+
+Check = Callable[..., object]
 
 CAPTURE = """
 context = start()
@@ -40,8 +44,8 @@ first, second = stream(), stream()
 """
 
 
-def test_operations_become_nodes(check) -> None:
-    """Fills, copies, host functions, memory operations, allocations, launches and graphs; nothing is done."""
+def test_operations_become_nodes(check: Check) -> None:
+    """Fills, copies, host functions, memory operations, allocations and launches; nothing is done. Graphs are 900."""
     check(
         CAPTURE
         + """
@@ -69,16 +73,14 @@ code, child = end(first)
 executable = c_void_p()
 ok(cuda.cuGraphInstantiateWithFlags(byref(executable), child, c_uint64(0)))
 begin(first)
-ok(cuda.cuGraphLaunch(executable, first))
-code, graph = end(first)
-assert kinds(graph) == [4] and not calls
+assert cuda.cuGraphLaunch(executable, first) == 900 and end(first)[0] == 901 and not calls
 ok(cuda.cuGraphLaunch(executable, first))
 assert calls == [7]
 """
     )
 
 
-def test_fork_and_join(check) -> None:
+def test_fork_and_join(check: Check) -> None:
     """An event takes a capture to another stream and back; what is not joined is 904, another capture 902."""
     check(
         CAPTURE
@@ -132,11 +134,10 @@ assert cuda.cuStreamBeginCapture_v2(first, 0) == 401
     [
         "cuMemAlloc_v2(byref(c_uint64()), c_size_t(8))",
         "cuStreamSynchronize(second)",
-        "cuCtxSynchronize()",
         "cuEventQuery(event())",
     ],
 )
-def test_unsafe_calls(check, call, mode) -> None:
+def test_unsafe_calls(check: Check, call: str, mode: int) -> None:
     """What is unsafe is 900 and ends the capture, unless the capture or the thread is relaxed; other threads too."""
     check(
         CAPTURE
@@ -163,12 +164,12 @@ assert relaxed.value == 0
 begin(first, {mode})
 assert cuda.{call} == 0
 ok(end(first)[0])
-assert cuda.cuThreadExchangeStreamCaptureMode(byref(c_int(3))) == 1
+assert cuda.cuThreadExchangeStreamCaptureMode(None) == 1
 """
     )
 
 
-def test_streams_that_are_captured(check) -> None:
+def test_streams_that_are_captured(check: Check) -> None:
     """Waiting for a captured stream is 900, the legacy stream beside a blocking one 906, another thread's end 908."""
     check(
         CAPTURE

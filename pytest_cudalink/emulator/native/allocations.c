@@ -95,6 +95,7 @@ static CUresult mem_free_async(EventLine *line, CUdeviceptr address, const void 
   if (state) return state;
   bool captured;
   CUresult result = cl_enter_stream(stream, &captured);
+  if (!result && !captured) result = LOCKED(cl_prohibited());
   if (result) return result;
   return captured && address ? cl_capture_free(stream, address) : free_memory(address);
 }

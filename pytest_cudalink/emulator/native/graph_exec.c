@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "calls.h"
+#include "capture.h"
 #include "contexts.h"
 #include "graph_nodes.h"
 #include "graph_rules.h"
@@ -52,18 +53,13 @@ static CUresult check(const Graph *graph, Instantiation *how) {
     if (how->flags & DEVICE_LAUNCH && !runs_on_device(parameters->type)) {
       how->result = OPERATION_NOT_SUPPORTED;
       how->failed = node;
-      return CUDA_ERROR_NOT_SUPPORTED;
+      return CUDA_ERROR_INVALID_VALUE;
     }
     if (parameters->type == NODE_CHILD) result = check(parameters->child.graph, how);
     for (unsigned body = 0; parameters->type == NODE_CONDITIONAL && body < parameters->conditional.size; body++)
       if (!result) result = check(parameters->conditional.bodies[body], how);
   }
   return result;
-}
-
-/* Of some graphs there may be one executable at a time. */
-static bool is_single(const Graph *graph) {
-  return cl_graph_has(graph, NODE_ALLOCATE) || cl_graph_has(graph, NODE_FREE) || cl_graph_has(graph, NODE_CONDITIONAL);
 }
 
 static uint64_t last_executable;
@@ -76,25 +72,27 @@ static CUresult make(Executable **out, Graph *graph, const Instantiation *how) {
     free(made);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  *made = (Executable){.graph = copy, .flags = how->flags & ~(uint64_t)UPLOAD, .source_id = graph->id};
+  *made = (Executable){
+      .graph = copy, .flags = how->flags & ~(uint64_t)(UPLOAD | USE_NODE_PRIORITY), .source_id = graph->id};
   made->source = graph;
+  made->sole = cl_graph_is_unique(graph);
+  graph->sole_executables += made->sole;
   made->id = ++last_executable;
   graph->executables++;
   *out = made;
   return CUDA_SUCCESS;
 }
 
-static CUresult instantiate(Executable **out, void *handle, Instantiation *how, uint64_t allowed) {
+static CUresult instantiate(Executable **out, void *handle, Instantiation *how) {
   Graph *graph = cl_graph(handle);
   how->failed = NULL;
   how->result = FAILED;
-  bool both = how->flags & AUTO_FREE && how->flags & DEVICE_LAUNCH;
-  if (!out || !graph || how->flags & ~allowed || both) return CUDA_ERROR_INVALID_VALUE;
+  if (!out || !graph) return CUDA_ERROR_INVALID_VALUE;
   if (graph->capture || graph->owner) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = check(graph, how);
   if (result) return result;
   how->result = FAILED;
-  if (graph->executables && is_single(graph)) return CUDA_ERROR_INVALID_VALUE;
+  if (graph->sole_executables) return CUDA_ERROR_NOT_SUPPORTED;
   if (how->flags & DEVICE_LAUNCH && !graph->count) return CUDA_ERROR_INVALID_VALUE;
   result = make(out, graph, how);
   if (!result) how->result = DONE;
@@ -103,23 +101,40 @@ static CUresult instantiate(Executable **out, void *handle, Instantiation *how, 
 
 enum { PLAIN_FLAGS = AUTO_FREE | DEVICE_LAUNCH | USE_NODE_PRIORITY, ALL_FLAGS = PLAIN_FLAGS | UPLOAD };
 
-static CUresult instantiate_in_context(EventLine *line, Executable **out, void *graph, Instantiation *how,
-                                       uint64_t allowed) {
-  if (!out || !graph || !how) return CUDA_ERROR_INVALID_VALUE;
+static bool valid_flags(uint64_t flags, uint64_t allowed) {
+  bool both = flags & AUTO_FREE && flags & DEVICE_LAUNCH;
+  return !(flags & ~allowed) && !both;
+}
+
+/* In a context, and where no capture prohibits it; the graph that a caller names is looked at last. */
+static CUresult instantiate_in_context(EventLine *line, Executable **out, void *graph, Instantiation *how) {
+  Stream *stream;
   cl_event_uint(line, "flags", how->flags);
   CUresult result = cl_check_context();
-  return result ? result : LOCKED(instantiate(out, graph, how, allowed));
+  if (!result) result = how->flags & UPLOAD ? cl_refuse_captured(how->stream, &stream) : cl_prohibited();
+  if (!result && cl_graph(graph)) result = cl_prohibited();
+  return result ? result : instantiate(out, graph, how);
 }
-EXPORTED(cuGraphInstantiateWithFlags, (Executable * *out, Graph *graph, uint64_t flags),
-         instantiate_in_context(line, out, graph, &(Instantiation){.flags = flags}, PLAIN_FLAGS))
-EXPORTED(cuGraphInstantiateWithParams, (Executable * *out, Graph *graph, Instantiation *how),
-         instantiate_in_context(line, out, graph, how, ALL_FLAGS))
+
+static CUresult instantiate_with_flags(EventLine *line, Executable **out, void *graph, uint64_t flags) {
+  if (!valid_flags(flags, PLAIN_FLAGS)) return CUDA_ERROR_INVALID_VALUE;
+  return LOCKED(instantiate_in_context(line, out, graph, &(Instantiation){.flags = flags}));
+}
+EXPORTED_WHEN(valid_flags(flags, PLAIN_FLAGS), cuGraphInstantiateWithFlags,
+              (Executable * *out, Graph *graph, uint64_t flags), instantiate_with_flags(line, out, graph, flags))
+
+static CUresult instantiate_with_parameters(EventLine *line, Executable **out, void *graph, Instantiation *how) {
+  if (!how || !valid_flags(how->flags, ALL_FLAGS)) return CUDA_ERROR_INVALID_VALUE;
+  return LOCKED(instantiate_in_context(line, out, graph, how));
+}
+EXPORTED_WHEN(how != NULL, cuGraphInstantiateWithParams, (Executable * *out, Graph *graph, Instantiation *how),
+              instantiate_with_parameters(line, out, graph, how))
 
 /* The functions of before 11.4, which say in words what failed. */
 static CUresult instantiate_in_words(EventLine *line, Executable **out, void *graph, Node **failed, char *words,
                                      size_t room) {
   Instantiation how = {0};
-  CUresult result = instantiate_in_context(line, out, graph, &how, PLAIN_FLAGS);
+  CUresult result = LOCKED(instantiate_in_context(line, out, graph, &how));
   if (words && room) words[0] = 0;
   if (failed) *failed = how.failed;
   return result;
@@ -134,13 +149,18 @@ EXPORTED(cuGraphInstantiate_v2, (Executable * *out, Graph *graph, Node **failed,
 void cl_executable_leave(Executable *executable) {
   if (executable->running || !executable->dead) return;
   const Graph *source = cl_graph(executable->source);
-  if (source && source->id == executable->source_id) executable->source->executables--;
+  if (source && source->id == executable->source_id) {
+    executable->source->executables--;
+    executable->source->sole_executables -= executable->sole;
+  }
   cl_graph_free(executable->graph);
   free(executable);
 }
 
 static CUresult destroy(void *handle) {
+  CUresult result = cl_prohibited();
   Executable *executable = cl_executable(handle);
+  if (result) return result;
   if (!executable) return CUDA_ERROR_INVALID_VALUE;
   cl_handle_remove(executable, HANDLE_GRAPH_EXEC);
   executable->dead = true;
@@ -294,6 +314,7 @@ static CUresult put_child(void *executable, void *handle, void *child) {
   const Node *node = stand_in(executable, handle);
   const Graph *fresh = cl_graph(child);
   UpdateResult how;
+  if (cl_node(handle) && fresh && cl_graph_is_unique(fresh)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   if (!node || !fresh || node->parameters.type != NODE_CHILD) return CUDA_ERROR_INVALID_VALUE;
   if (graphs_differ(node->parameters.child.graph, fresh, &how)) return CUDA_ERROR_INVALID_VALUE;
   Graph *copy = cl_graph_copy(fresh, true);
@@ -325,26 +346,31 @@ static CUresult change(void *executable, void *node, NodeParameters parameters) 
 static CUresult set(void *executable, void *node, int type, const void *given, size_t size) {
   return given ? change(executable, node, cl_node_parameters(type, given, size)) : CUDA_ERROR_INVALID_VALUE;
 }
-#define SETTER(name, type, size) \
-  EXPORTED(name, (Executable * executable, Node * node, const void *given), set(executable, node, type, given, size))
+#define SETTER(name, type, size)                                                                     \
+  EXPORTED_WHEN(executable != NULL, name, (Executable * executable, Node * node, const void *given), \
+                set(executable, node, type, given, size))
 SETTER(cuGraphExecKernelNodeSetParams, NODE_KERNEL, KERNEL_NODE_V1)
 SETTER(cuGraphExecKernelNodeSetParams_v2, NODE_KERNEL, sizeof(KernelNode))
 SETTER(cuGraphExecHostNodeSetParams, NODE_HOST, sizeof(HostNode))
 SETTER(cuGraphExecExternalSemaphoresSignalNodeSetParams, NODE_SIGNAL_SEMAPHORES, sizeof(SemaphoreNode))
 SETTER(cuGraphExecExternalSemaphoresWaitNodeSetParams, NODE_WAIT_SEMAPHORES, sizeof(SemaphoreNode))
 SETTER(cuGraphExecBatchMemOpNodeSetParams, NODE_MEMORY_OPERATIONS, sizeof(OperationsNode))
-EXPORTED(cuGraphExecEventRecordNodeSetEvent, (Executable * executable, Node *node, Event *event),
-         set(executable, node, NODE_RECORD, &event, sizeof event))
-EXPORTED(cuGraphExecEventWaitNodeSetEvent, (Executable * executable, Node *node, Event *event),
-         set(executable, node, NODE_WAIT, &event, sizeof event))
-EXPORTED(cuGraphExecChildGraphNodeSetParams, (Executable * executable, Node *node, Graph *child),
-         set(executable, node, NODE_CHILD, &child, sizeof child))
-EXPORTED(cuGraphExecMemcpyNodeSetParams, (Executable * executable, Node *node, const Box *box, Context *context),
-         box ? change(executable, node, cl_copy_parameters(box, context)) : CUDA_ERROR_INVALID_VALUE)
-EXPORTED(cuGraphExecMemsetNodeSetParams, (Executable * executable, Node *node, const void *given, Context *context),
-         given ? change(executable, node, cl_fill_parameters(given, context)) : CUDA_ERROR_INVALID_VALUE)
-EXPORTED(cuGraphExecNodeSetParams, (Executable * executable, Node *node, NodeParameters *given),
-         given ? change(executable, node, *given) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED_WHEN(executable != NULL, cuGraphExecEventRecordNodeSetEvent,
+              (Executable * executable, Node *node, Event *event),
+              set(executable, node, NODE_RECORD, &event, sizeof event))
+EXPORTED_WHEN(executable != NULL, cuGraphExecEventWaitNodeSetEvent, (Executable * executable, Node *node, Event *event),
+              set(executable, node, NODE_WAIT, &event, sizeof event))
+EXPORTED_WHEN(executable != NULL, cuGraphExecChildGraphNodeSetParams,
+              (Executable * executable, Node *node, Graph *child), LOCKED(put_child(executable, node, child)))
+EXPORTED_WHEN(executable != NULL, cuGraphExecMemcpyNodeSetParams,
+              (Executable * executable, Node *node, const Box *box, Context *context),
+              box ? change(executable, node, cl_copy_parameters(box, context)) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED_WHEN(executable != NULL, cuGraphExecMemsetNodeSetParams,
+              (Executable * executable, Node *node, const void *given, Context *context),
+              given ? change(executable, node, cl_fill_parameters(given, context)) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED_WHEN(executable != NULL, cuGraphExecNodeSetParams,
+              (Executable * executable, Node *node, NodeParameters *given),
+              given ? change(executable, node, *given) : CUDA_ERROR_INVALID_VALUE)
 
 static bool can_be_disabled(const Node *node) {
   int type = node ? node->parameters.type : NODE_EMPTY;
@@ -357,8 +383,8 @@ static CUresult set_enabled(void *executable, void *handle, unsigned enabled) {
   node->disabled = !enabled;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuGraphNodeSetEnabled, (Executable * executable, Node *node, unsigned enabled),
-         LOCKED(set_enabled(executable, node, enabled)))
+EXPORTED_WHEN(executable != NULL, cuGraphNodeSetEnabled, (Executable * executable, Node *node, unsigned enabled),
+              LOCKED(set_enabled(executable, node, enabled)))
 
 static CUresult get_enabled(void *executable, void *handle, unsigned *enabled) {
   const Node *node = stand_in(executable, handle);
@@ -366,5 +392,5 @@ static CUresult get_enabled(void *executable, void *handle, unsigned *enabled) {
   *enabled = !node->disabled;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuGraphNodeGetEnabled, (Executable * executable, Node *node, unsigned *enabled),
-         LOCKED(get_enabled(executable, node, enabled)))
+EXPORTED_WHEN(executable != NULL, cuGraphNodeGetEnabled, (Executable * executable, Node *node, unsigned *enabled),
+              LOCKED(get_enabled(executable, node, enabled)))

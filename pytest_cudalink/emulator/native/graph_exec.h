@@ -16,6 +16,7 @@ typedef struct {
   Graph *source;    /* that it was made of, if it is still alive */
   unsigned running; /* launches that call the host at the moment */
   bool dead;        /* destroyed meanwhile */
+  bool sole;        /* its graph may have no other meanwhile */
 } Executable;
 
 /* Under the lock of the streams. */

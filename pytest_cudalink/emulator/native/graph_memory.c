@@ -113,6 +113,7 @@ static CUresult capture_allocation(const void *handle, const PoolProperties *poo
       .type = NODE_ALLOCATE,
       .allocate = {.properties = *pool, .size = size, .address = memory->address},
   };
+  stream->capture->graph->sole = true;
   result = cl_capture_node(stream, &parameters, memory, NULL);
   if (result && !memory->nodes) drop(memory);
   if (!result) *out = memory->address;
@@ -130,6 +131,7 @@ static CUresult capture_free(const void *handle, CUdeviceptr address) {
   if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
   GraphMemory *memory = cl_graph_memory_at(address);
   if (!memory) return CUDA_ERROR_INVALID_VALUE;
+  stream->capture->graph->sole = true;
   result = cl_graph_memory_free_in(memory, stream->capture->graph);
   if (result) return result;
   NodeParameters parameters = {.type = NODE_FREE, .address = address};

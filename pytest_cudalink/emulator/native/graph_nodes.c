@@ -65,20 +65,22 @@ static CUresult gather(const Adding *adding, const Graph *graph, int type, Depen
 
 static CUresult adopt_child(ChildNode *child, Graph *parent) {
   Graph *graph = cl_graph(child->graph);
-  if (!graph || cl_graph_root(parent) == graph) return CUDA_ERROR_INVALID_VALUE;
-  if (cl_graph_has(graph, NODE_CONDITIONAL)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!graph) return CUDA_ERROR_INVALID_VALUE;
+  if (child->ownership == CHILD_CLONED ? cl_graph_is_unique(graph) : graph->conditionals != NULL)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  if (cl_graph_root(parent) == graph) return CUDA_ERROR_INVALID_VALUE;
   if (child->ownership == CHILD_MOVED) {
     if (graph->owner || graph->capture || graph->executables) return CUDA_ERROR_INVALID_VALUE;
     graph->moved = true;
     return CUDA_SUCCESS;
   }
   if (child->ownership != CHILD_CLONED) return CUDA_ERROR_INVALID_VALUE;
-  if (cl_graph_has(graph, NODE_ALLOCATE) || cl_graph_has(graph, NODE_FREE)) return CUDA_ERROR_NOT_SUPPORTED;
   child->graph = cl_graph_copy(graph, parent->hidden);
   return child->graph ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult make_bodies(ConditionalNode *conditional, Graph *graph) {
+  if (!conditional->context) return CUDA_ERROR_INVALID_CONTEXT; /* NULL is not the current one here (measured) */
   if (!cl_handle_is((void *)(uintptr_t)conditional->handle, HANDLE_CONDITIONAL)) return CUDA_ERROR_INVALID_VALUE;
   const Conditional *condition = (const Conditional *)(uintptr_t)conditional->handle;
   if (condition->node || cl_graph_root(graph) != cl_graph_root(condition->graph)) return CUDA_ERROR_INVALID_VALUE;
@@ -94,14 +96,19 @@ static CUresult make_bodies(ConditionalNode *conditional, Graph *graph) {
 
 /* Gives a node what only the graph knows: a child, bodies, memory. */
 static CUresult complete(NodeParameters *parameters, Graph *graph, GraphMemory **memory) {
+  CUresult result;
   switch (parameters->type) {
     case NODE_CHILD: return adopt_child(&parameters->child, graph);
     case NODE_CONDITIONAL: return make_bodies(&parameters->conditional, graph);
     case NODE_ALLOCATE:
+      result = cl_allocation_possible(&parameters->allocate);
+      if (result) return result;
+      graph->sole = true;
       *memory = cl_graph_memory_make(parameters->allocate.size, &parameters->allocate.properties, graph);
       if (*memory) parameters->allocate.address = (*memory)->address;
       return *memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     case NODE_FREE:
+      graph->sole = true; /* even if it frees nothing (measured) */
       *memory = cl_graph_memory_at(parameters->address);
       return *memory ? cl_graph_memory_free_in(*memory, graph) : CUDA_ERROR_INVALID_VALUE;
     default: return cl_parameters_check_handles(parameters);
@@ -125,8 +132,16 @@ static CUresult add_to(Graph *graph, const Adding *adding, NodeParameters *param
   return CUDA_SUCCESS;
 }
 
+/* Whether a child is refused even before its parent and the dependencies are looked at (measured). */
+static bool cannot_be_child(const NodeParameters *parameters) {
+  if (parameters->type != NODE_CHILD || parameters->child.ownership != CHILD_CLONED) return false;
+  const Graph *graph = cl_graph(parameters->child.graph);
+  return graph && graph->sole;
+}
+
 static CUresult add_locked(const Adding *adding, NodeParameters *parameters) {
   Graph *graph = cl_graph(adding->graph);
+  if (cannot_be_child(parameters)) return CUDA_ERROR_NOT_SUPPORTED;
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
   Dependencies on = {0};
   CUresult result = gather(adding, graph, parameters->type, &on);
@@ -137,7 +152,9 @@ static CUresult add_locked(const Adding *adding, NodeParameters *parameters) {
 
 /* Adds a node; the parameters are completed with what the driver chose. */
 static CUresult add(EventLine *line, Adding adding, NodeParameters *parameters) {
-  if (!adding.out || !adding.graph) return CUDA_ERROR_INVALID_VALUE;
+  bool unnamed = parameters->type == NODE_KERNEL && !parameters->kernel.function && !parameters->kernel.kernel;
+  if (unnamed) return CUDA_ERROR_INVALID_HANDLE; /* before the graph (measured) */
+  if (!adding.out || (!adding.graph && parameters->type != NODE_CHILD)) return CUDA_ERROR_INVALID_VALUE;
   cl_event_int(line, "type", parameters->type);
   CUresult result = cl_parameters_prepare(parameters);
   if (result) return result;
@@ -158,16 +175,19 @@ static CUresult add_given(EventLine *line, Adding adding, int type, const void *
 EXPORTED(cuGraphAddKernelNode, ADDING(const void *given), add_given(line, PLAINLY, NODE_KERNEL, given, KERNEL_NODE_V1))
 EXPORTED(cuGraphAddKernelNode_v2, ADDING(const void *given),
          add_given(line, PLAINLY, NODE_KERNEL, given, sizeof(KernelNode)))
-EXPORTED(cuGraphAddHostNode, ADDING(const void *given), add_given(line, PLAINLY, NODE_HOST, given, sizeof(HostNode)))
+EXPORTED_WHEN(graph != NULL, cuGraphAddHostNode, ADDING(const void *given),
+              add_given(line, PLAINLY, NODE_HOST, given, sizeof(HostNode)))
 EXPORTED(cuGraphAddExternalSemaphoresSignalNode, ADDING(const void *given),
          add_given(line, PLAINLY, NODE_SIGNAL_SEMAPHORES, given, sizeof(SemaphoreNode)))
 EXPORTED(cuGraphAddExternalSemaphoresWaitNode, ADDING(const void *given),
          add_given(line, PLAINLY, NODE_WAIT_SEMAPHORES, given, sizeof(SemaphoreNode)))
-EXPORTED(cuGraphAddBatchMemOpNode, ADDING(const void *given),
-         add_given(line, PLAINLY, NODE_MEMORY_OPERATIONS, given, sizeof(OperationsNode)))
-EXPORTED(cuGraphAddEmptyNode, ADDING(), add_given(line, PLAINLY, NODE_EMPTY, "", 0))
-EXPORTED(cuGraphAddEventRecordNode, ADDING(Event *event), add_given(line, PLAINLY, NODE_RECORD, &event, sizeof event))
-EXPORTED(cuGraphAddEventWaitNode, ADDING(Event *event), add_given(line, PLAINLY, NODE_WAIT, &event, sizeof event))
+EXPORTED_WHEN(graph != NULL, cuGraphAddBatchMemOpNode, ADDING(const void *given),
+              add_given(line, PLAINLY, NODE_MEMORY_OPERATIONS, given, sizeof(OperationsNode)))
+EXPORTED_WHEN(graph != NULL, cuGraphAddEmptyNode, ADDING(), add_given(line, PLAINLY, NODE_EMPTY, "", 0))
+EXPORTED_WHEN(graph != NULL, cuGraphAddEventRecordNode, ADDING(Event *event),
+              add_given(line, PLAINLY, NODE_RECORD, &event, sizeof event))
+EXPORTED_WHEN(graph != NULL, cuGraphAddEventWaitNode, ADDING(Event *event),
+              add_given(line, PLAINLY, NODE_WAIT, &event, sizeof event))
 EXPORTED(cuGraphAddMemFreeNode, ADDING(CUdeviceptr address),
          add_given(line, PLAINLY, NODE_FREE, &address, sizeof address))
 EXPORTED(cuGraphAddChildGraphNode, ADDING(Graph *child),
@@ -210,11 +230,27 @@ static CUresult add_any(EventLine *line, Adding adding, NodeParameters *given) {
   if (given->type == NODE_CONDITIONAL) given->conditional.bodies = parameters.conditional.bodies;
   return result;
 }
-EXPORTED(cuGraphAddNode, ADDING(NodeParameters *given), add_any(line, PLAINLY, given))
+/* Nodes that are looked at before the graph is, which needs a cuInit. */
+static bool needs_driver(const NodeParameters *given) {
+  if (!given) return false;
+  switch (given->type) {
+    case NODE_KERNEL:
+    case NODE_COPY:
+    case NODE_FILL:
+    case NODE_CHILD:
+    case NODE_ALLOCATE:
+    case NODE_FREE: return true;
+    default: return false;
+  }
+}
+EXPORTED_WHEN(graph || needs_driver(given), cuGraphAddNode, ADDING(NodeParameters *given),
+              add_any(line, PLAINLY, given))
 #define WITH_DATA \
   (Node * *out, Graph * graph, Node *const *on, const EdgeData *data, size_t count, NodeParameters *given)
-EXPORTED(cuGraphAddNode_v2, WITH_DATA, add_any(line, (Adding){out, graph, on, data, count}, given))
-EXPORTED(cuGraphAddNode_v3, WITH_DATA, add_any(line, (Adding){out, graph, on, data, count}, given))
+EXPORTED_WHEN(graph || needs_driver(given), cuGraphAddNode_v2, WITH_DATA,
+              add_any(line, (Adding){out, graph, on, data, count}, given))
+EXPORTED_WHEN(graph || needs_driver(given), cuGraphAddNode_v3, WITH_DATA,
+              add_any(line, (Adding){out, graph, on, data, count}, given))
 
 /* -- asking -- */
 
@@ -224,12 +260,11 @@ static CUresult get(void *handle, int type, void *out, size_t offset, size_t siz
   memcpy(out, (const char *)node->parameters.reserved1 + offset, size);
   return CUDA_SUCCESS;
 }
-#define GETTER(name, type, size) EXPORTED(name, (Node * node, void *out), LOCKED(get(node, type, out, 0, size)))
+#define GETTER(name, type, size) \
+  EXPORTED_WHEN(node != NULL, name, (Node * node, void *out), LOCKED(get(node, type, out, 0, size)))
 GETTER(cuGraphKernelNodeGetParams, NODE_KERNEL, KERNEL_NODE_V1)
 GETTER(cuGraphKernelNodeGetParams_v2, NODE_KERNEL, sizeof(KernelNode))
-GETTER(cuGraphMemsetNodeGetParams, NODE_FILL, FILL_NODE_V1)
 GETTER(cuGraphHostNodeGetParams, NODE_HOST, sizeof(HostNode))
-GETTER(cuGraphChildGraphNodeGetGraph, NODE_CHILD, sizeof(Graph *))
 GETTER(cuGraphEventRecordNodeGetEvent, NODE_RECORD, sizeof(Event *))
 GETTER(cuGraphEventWaitNodeGetEvent, NODE_WAIT, sizeof(Event *))
 GETTER(cuGraphExternalSemaphoresSignalNodeGetParams, NODE_SIGNAL_SEMAPHORES, sizeof(SemaphoreNode))
@@ -237,6 +272,9 @@ GETTER(cuGraphExternalSemaphoresWaitNodeGetParams, NODE_WAIT_SEMAPHORES, sizeof(
 GETTER(cuGraphBatchMemOpNodeGetParams, NODE_MEMORY_OPERATIONS, sizeof(OperationsNode))
 GETTER(cuGraphMemAllocNodeGetParams, NODE_ALLOCATE, sizeof(AllocateNode))
 GETTER(cuGraphMemFreeNodeGetParams, NODE_FREE, sizeof(CUdeviceptr))
+EXPORTED(cuGraphMemsetNodeGetParams, (Node * node, void *out), LOCKED(get(node, NODE_FILL, out, 0, FILL_NODE_V1)))
+EXPORTED(cuGraphChildGraphNodeGetGraph, (Node * node, Graph **out),
+         LOCKED(get(node, NODE_CHILD, out, 0, sizeof(Graph *))))
 EXPORTED(cuGraphMemcpyNodeGetParams, (Node * node, Box *out),
          LOCKED(get(node, NODE_COPY, out, offsetof(CopyNode, box), sizeof(Box))))
 
@@ -282,7 +320,8 @@ static CUresult change(void *handle, NodeParameters parameters) {
 static CUresult set(void *handle, int type, const void *given, size_t size) {
   return given ? change(handle, cl_node_parameters(type, given, size)) : CUDA_ERROR_INVALID_VALUE;
 }
-#define SETTER(name, type, size) EXPORTED(name, (Node * node, const void *given), set(node, type, given, size))
+#define SETTER(name, type, size) \
+  EXPORTED_WHEN(node != NULL, name, (Node * node, const void *given), set(node, type, given, size))
 SETTER(cuGraphKernelNodeSetParams, NODE_KERNEL, KERNEL_NODE_V1)
 SETTER(cuGraphKernelNodeSetParams_v2, NODE_KERNEL, sizeof(KernelNode))
 SETTER(cuGraphMemsetNodeSetParams, NODE_FILL, FILL_NODE_V1)
@@ -290,13 +329,15 @@ SETTER(cuGraphHostNodeSetParams, NODE_HOST, sizeof(HostNode))
 SETTER(cuGraphExternalSemaphoresSignalNodeSetParams, NODE_SIGNAL_SEMAPHORES, sizeof(SemaphoreNode))
 SETTER(cuGraphExternalSemaphoresWaitNodeSetParams, NODE_WAIT_SEMAPHORES, sizeof(SemaphoreNode))
 SETTER(cuGraphBatchMemOpNodeSetParams, NODE_MEMORY_OPERATIONS, sizeof(OperationsNode))
-EXPORTED(cuGraphMemcpyNodeSetParams, (Node * node, const Box *box),
-         box ? change(node, cl_copy_parameters(box, NULL)) : CUDA_ERROR_INVALID_VALUE)
-EXPORTED(cuGraphEventRecordNodeSetEvent, (Node * node, Event *event), set(node, NODE_RECORD, &event, sizeof event))
-EXPORTED(cuGraphEventWaitNodeSetEvent, (Node * node, Event *event), set(node, NODE_WAIT, &event, sizeof event))
+EXPORTED_WHEN(node != NULL, cuGraphMemcpyNodeSetParams, (Node * node, const Box *box),
+              box ? change(node, cl_copy_parameters(box, NULL)) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED_WHEN(node != NULL, cuGraphEventRecordNodeSetEvent, (Node * node, Event *event),
+              set(node, NODE_RECORD, &event, sizeof event))
+EXPORTED_WHEN(node != NULL, cuGraphEventWaitNodeSetEvent, (Node * node, Event *event),
+              set(node, NODE_WAIT, &event, sizeof event))
 
 static CUresult set_any(void *handle, const NodeParameters *given) {
   return given && is_clean(given) ? change(handle, *given) : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuGraphNodeSetParams, (Node * node, NodeParameters *given), set_any(node, given))
+EXPORTED_WHEN(node != NULL, cuGraphNodeSetParams, (Node * node, NodeParameters *given), set_any(node, given))
 EXPORTED(cuGraphNodeSetParams_v2, (Node * node, NodeParameters *given), set_any(node, given))

@@ -77,14 +77,21 @@ typedef struct {
 } SemaphoreNode;
 enum { SEMAPHORE_VALUE = 144 };
 
-/* CUDA_MEM_ALLOC_NODE_PARAMS_v2; an access is CUmemAccessDesc */
+/* CUmemAccessDesc */
+typedef struct {
+  Location location;
+  int flags;
+} Access;
+_Static_assert(sizeof(Access) == 12, "CUmemAccessDesc");
+enum { READ_AND_WRITE = 3 };
+
+/* CUDA_MEM_ALLOC_NODE_PARAMS_v2 */
 typedef struct {
   PoolProperties properties;
-  const void *accesses;
+  const Access *accesses;
   size_t access_count, size;
   CUdeviceptr address;
 } AllocateNode;
-enum { ACCESS_SIZE = 12 };
 
 /* CUstreamBatchMemOpParams */
 typedef struct {

@@ -17,15 +17,17 @@ static CUresult complete_context(Context **context) {
   Context *current = cl_context(&result);
   if (!*context) {
     *context = current;
-    return result;
+    return result ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   }
-  return cl_is_known_context(*context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  if (!cl_is_known_context(*context)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return (*context)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
 
 static CUresult prepare_kernel(KernelNode *kernel) {
   const void *handle = kernel->function ? kernel->function : kernel->kernel;
-  if (!handle) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = complete_context(&kernel->context);
+  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult result = kernel->context ? CUDA_SUCCESS : cl_check_context();
+  if (!result) result = complete_context(&kernel->context);
   if (result) return result;
   LaunchConfig config = {.shared = kernel->shared};
   memcpy(config.grid, kernel->grid, sizeof config.grid);
@@ -60,6 +62,13 @@ static CUresult prepare_allocation(const AllocateNode *allocate) {
   if (location->type == AT_DEVICE && !cl_is_device(location->id)) return CUDA_ERROR_INVALID_VALUE;
   if (allocate->access_count && (!allocate->accesses || !cl_is_device((int)allocate->access_count - 1)))
     return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+CUresult cl_allocation_possible(const AllocateNode *allocate) {
+  if (allocate->properties.location.type == AT_HOST) return CUDA_ERROR_NOT_SUPPORTED;
+  for (size_t at = 0; at < allocate->access_count; at++)
+    if (allocate->accesses[at].flags != READ_AND_WRITE) return CUDA_ERROR_NOT_SUPPORTED;
   return allocate->size > cl_device_memory() ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
@@ -75,7 +84,7 @@ static CUresult prepare_conditional(ConditionalNode *conditional) {
   conditional->bodies = NULL; /* the caller's may be what another node owns */
   if (conditional->type < CONDITION_IF || conditional->type > CONDITION_SWITCH) return CUDA_ERROR_INVALID_VALUE;
   if (!conditional->size || conditional->size > most[conditional->type]) return CUDA_ERROR_INVALID_VALUE;
-  return complete_context(&conditional->context);
+  return conditional->context ? complete_context(&conditional->context) : CUDA_SUCCESS;
 }
 
 CUresult cl_parameters_prepare(NodeParameters *parameters) {
@@ -95,10 +104,10 @@ CUresult cl_parameters_prepare(NodeParameters *parameters) {
       break;
     }
     case NODE_ALLOCATE: result = prepare_allocation(&parameters->allocate); break;
-    case NODE_FREE: return parameters->address ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case NODE_MEMORY_OPERATIONS: result = prepare_operations(&parameters->operations); break;
     case NODE_CONDITIONAL: return prepare_conditional(&parameters->conditional);
-    default: return parameters->type == NODE_EMPTY ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    default:
+      return parameters->type == NODE_EMPTY || parameters->type == NODE_FREE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
   if (result) return result;
   return cl_parameters_own(parameters) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;

@@ -11,6 +11,8 @@
 /* Checks a caller's parameters, completes them and makes what they point to their own; on an error they own nothing.
    Without the lock: contexts and modules are asked. */
 CUresult cl_parameters_prepare(NodeParameters *parameters);
+/* Whether a graph may allocate what a node says. */
+CUresult cl_allocation_possible(const AllocateNode *allocate);
 /* Checks those that name objects under the lock of the streams: events and semaphores. */
 CUresult cl_parameters_check_handles(const NodeParameters *parameters);
 /* Whether an executable graph takes new parameters for a node; `alone`: for this node only. */

@@ -202,6 +202,7 @@ Graph *cl_graph_copy(const Graph *graph, bool hidden) {
     return NULL;
   }
   copy->origin = graph->id;
+  copy->sole = graph->sole;
   copy->last_local = graph->last_local;
   return copy;
 }
@@ -232,6 +233,15 @@ bool cl_graph_has(const Graph *graph, NodeType type) {
     for (unsigned number = 0; (inner = inner_graph(graph->nodes[at], number)); number++)
       if (cl_graph_has(inner, type)) return true;
   }
+  return false;
+}
+
+bool cl_graph_is_unique(const Graph *graph) {
+  const Graph *inner;
+  if (graph->sole || graph->conditionals) return true;
+  for (size_t at = 0; at < graph->count; at++)
+    for (unsigned number = 0; (inner = inner_graph(graph->nodes[at], number)); number++)
+      if (cl_graph_is_unique(inner)) return true;
   return false;
 }
 

@@ -67,7 +67,8 @@ struct Graph {
   bool hidden; /* of an executable graph: no handle */
   bool moved;  /* into its parent, so that its handle stayed the same */
   Capture *capture;
-  unsigned executables; /* made of it and not destroyed */
+  unsigned executables, sole_executables; /* made of it and not destroyed, and those of them made since it is `sole` */
+  bool sole; /* has memory, or was to: it has one executable, is not copied by callers and loses no part */
   UserReference *users;
   Conditional *conditionals;
 };
@@ -95,6 +96,8 @@ Node *cl_graph_sort(const Graph *graph, Node **order);
 bool cl_depends_on(Node *node, const Node *other);
 /* Whether a graph, or one within it, has a node of a type. */
 bool cl_graph_has(const Graph *graph, NodeType type);
+/* Whether callers may not copy a graph: it or one within it is `sole` or has a condition. */
+bool cl_graph_is_unique(const Graph *graph);
 /* The graph that is no child of another. */
 Graph *cl_graph_root(Graph *graph);
 

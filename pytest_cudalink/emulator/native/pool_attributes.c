@@ -284,6 +284,7 @@ static CUresult allocate_in_stream(EventLine *line, CUdeviceptr *out, size_t siz
   if (result) return result;
   bool captured;
   result = cl_enter_stream(stream, &captured);
+  if (!result && !captured) result = LOCKED(cl_prohibited());
   if (result) return result;
   return captured ? capture(out, size, pool, context->device, stream)
                   : cl_pool_allocate(pool, context->device, size, out);

@@ -8,8 +8,8 @@
 
 static CUresult wait_for(const void *handle) {
   Stream *stream;
-  CUresult result = cl_stream_ready(handle, &stream);
-  return result ? result : cl_refuse_captured(stream);
+  CUresult result = cl_refuse_captured(handle, &stream);
+  return result ? result : cl_prohibited();
 }
 
 static CUresult stream_query(const void *stream) {
@@ -160,6 +160,7 @@ EXPORTED(cuEventDestroy, (Event *event), LOCKED(destroy_event(event)))
 static CUresult wait_for_event(void *handle) {
   Event *event;
   CUresult result = find_event(handle, &event);
+  if (!result) result = cl_prohibited();
   if (result || !event->captured) return result;
   Capture *capture = cl_capture_numbered(event->captured);
   if (capture) capture->invalid = true;

@@ -29,7 +29,12 @@ static CUresult check_operation(const MemoryOperation *one, bool first_version) 
     case BARRIER: return first_version || one->simple_flags > 1 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
-  return one->address % size || !cl_within(one->address, size) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return one->address % size ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+/* Memory of a device comes in whole pages, so it is enough that the first byte is there (measured). */
+static bool is_there(const MemoryOperation *one) {
+  return one->operation == FLUSH || one->operation == BARRIER || cl_within(one->address, 1);
 }
 
 CUresult cl_check_operations(unsigned count, const MemoryOperation *list, bool first_version) {
@@ -57,12 +62,12 @@ CUresult cl_do_operations(EventLine *line, unsigned count, const MemoryOperation
     size_t size = wide ? 8 : 4;
     uint64_t there = 0, value = wide ? one->value : (uint32_t)one->value;
     if (one->operation == WRITE_32 || one->operation == WRITE_64) {
-      if (!cl_within(one->address, size)) return CUDA_ERROR_INVALID_VALUE;
-      memcpy((void *)(uintptr_t)one->address, &value, size);
+      if (!is_there(one)) return CUDA_ERROR_INVALID_VALUE;
+      if (cl_within(one->address, size)) memcpy((void *)(uintptr_t)one->address, &value, size);
     }
     if (one->operation != WAIT_32 && one->operation != WAIT_64) continue;
-    if (!cl_within(one->address, size)) return CUDA_ERROR_INVALID_VALUE;
-    memcpy(&there, (const void *)(uintptr_t)one->address, size);
+    if (!is_there(one)) return CUDA_ERROR_INVALID_VALUE;
+    if (cl_within(one->address, size)) memcpy(&there, (const void *)(uintptr_t)one->address, size);
     if (!holds(one->flags, there, value, wide))
       return cl_unsupported(
           line, "the value that the stream waits for is not there, and this driver works in the call itself");
@@ -79,6 +84,8 @@ static CUresult operate(EventLine *line, const void *stream, unsigned count, con
   if (result) return result;
   if (flags) return CUDA_ERROR_INVALID_VALUE;
   result = cl_check_operations(count, list, first_version);
+  for (unsigned at = 0; !result && at < count; at++)
+    if (!is_there(list + at)) result = CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
   if (!captured) return cl_do_operations(line, count, list);
   NodeParameters parameters = {.type = NODE_MEMORY_OPERATIONS};
@@ -110,15 +117,10 @@ OPERATION(cuStreamWriteValue64, uint64_t, WRITE_64)
 /* A callback gets the stream and a result, and cannot be captured. */
 static CUresult add_callback(Stream *stream, void (*callback)(Stream *, CUresult, void *), void *data, unsigned flags) {
   if (!callback || flags) return CUDA_ERROR_INVALID_VALUE;
-  bool captured;
+  Stream *known;
   CUresult result = cl_check_context();
-  if (!result) result = cl_enter_stream(stream, &captured);
+  if (!result) result = LOCKED(cl_refuse_captured(stream, &known));
   if (result) return result;
-  if (captured) {
-    cl_streams_lock();
-    Stream *known = cl_stream(stream);
-    return cl_streams_unlock(known ? cl_refuse_captured(known) : CUDA_ERROR_INVALID_HANDLE);
-  }
   callback(stream, CUDA_SUCCESS, data);
   return CUDA_SUCCESS;
 }
@@ -159,15 +161,10 @@ static bool is_managed(CUdeviceptr address, size_t size) {
 }
 
 static CUresult attach(const void *stream, CUdeviceptr address, size_t size, unsigned flags) {
-  bool captured;
+  Stream *known;
   CUresult result = cl_check_context();
-  if (!result) result = cl_enter_stream(stream, &captured);
+  if (!result) result = LOCKED(cl_refuse_captured(stream, &known));
   if (result) return result;
-  if (captured) {
-    cl_streams_lock();
-    Stream *known = cl_stream(stream);
-    return cl_streams_unlock(known ? cl_refuse_captured(known) : CUDA_ERROR_INVALID_HANDLE);
-  }
   bool single = flags == ATTACH_SINGLE;
   if (flags != ATTACH_GLOBAL && flags != ATTACH_HOST && !single) return CUDA_ERROR_INVALID_VALUE;
   if (single && cl_is_legacy(stream)) return CUDA_ERROR_INVALID_VALUE;
