@@ -45,6 +45,19 @@ static bool is_unsafe(Sym symbol) {
     case SYM_cuArrayCreate_v2:
     case SYM_cuArray3DCreate_v2:
     case SYM_cuMipmappedArrayCreate:
+    case SYM_cuMemPoolCreate:
+    case SYM_cuMemPoolDestroy:
+    case SYM_cuMemPoolTrimTo:
+    case SYM_cuMemPoolGetAttribute:
+    case SYM_cuMemPoolSetAttribute:
+    case SYM_cuMemPoolGetAccess:
+    case SYM_cuMemPoolSetAccess:
+    case SYM_cuMemPoolExportToShareableHandle:
+    case SYM_cuMemPoolImportFromShareableHandle:
+    case SYM_cuMemPoolExportPointer:
+    case SYM_cuMemPoolImportPointer:
+    case SYM_cuDeviceSetMemPool:
+    case SYM_cuMemSetMemPool:
     case SYM_cuCtxSynchronize:
     case SYM_cuStreamSynchronize:
     case SYM_cuStreamQuery:
