@@ -153,7 +153,7 @@ CUresult cl_pool_make(const PoolProperties *properties, int file, const FileHead
   pool->file_end = cl_file_begin();
   pool->imported = imported;
   for (int at = 0; at < REUSE_FLAGS; at++) pool->reuse[at] = 1;
-  if (on_device(pool)) pool->access[properties->location.id] = ACCESS_READ_WRITE;
+  if (on_device(pool) && properties->type == PINNED_TYPE) pool->access[properties->location.id] = ACCESS_READ_WRITE;
   if (!cl_handle_add(pool, HANDLE_POOL)) {
     free(pool);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -214,7 +214,7 @@ static CUresult set_pool(const Location *location, int type, void *handle) {
   CUresult result = pool ? CUDA_SUCCESS : NO_POOL;
   if (!result && location->type > AT_HOST_NUMA) result = CUDA_ERROR_NOT_SUPPORTED;
   if (!result && type != ANY_TYPE && pool->properties.type != type) result = CUDA_ERROR_INVALID_VALUE;
-  if (!result && type == ANY_TYPE) type = PINNED_TYPE;
+  if (!result) type = pool->properties.type;
   if (!result) result = cl_pool_location(location, type);
   if (!result && (pool->imported || !same_location(&pool->properties.location, location)))
     result = CUDA_ERROR_INVALID_VALUE;

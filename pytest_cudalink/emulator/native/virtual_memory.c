@@ -6,7 +6,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "array_formats.h"
+#include "arrays.h"
 #include "calls.h"
+#include "contexts.h"
 #include "devices.h"
 #include "pools.h"
 
@@ -157,7 +160,7 @@ static CUresult mem_map(EventLine *line, CUdeviceptr start, size_t size, size_t 
   cl_event_uint(line, "bytes", size);
   Physical *physical = cl_physical_lock(handle);
   CUresult result = CUDA_ERROR_INVALID_VALUE;
-  if (physical && !flags && size && reservation_of((uintptr_t)start, 1)) {
+  if (physical && !flags && size && start) {
     if (offset || size != physical->size) result = CUDA_ERROR_NOT_SUPPORTED; /* only all of it can be mapped */
     else if (start % GRANULARITY == 0 && reservation_of((uintptr_t)start, size) &&
              !anything_mapped((uintptr_t)start, size))
@@ -231,12 +234,25 @@ bool cl_mapping_of(CUdeviceptr address, Mapping *mapping, PhysicalProperties *pr
   return found;
 }
 
-/* No array is sparse, so none can be mapped. */
-static CUresult map_array(void) {
+/* CUarrayMapInfo: its beginning */
+typedef struct {
+  int resource_type, padding;
+  const void *resource;
+} ArrayMapping;
+
+/* Tiles of sparse arrays cannot be mapped here; those of all others nowhere. */
+static CUresult map_arrays(EventLine *line, const ArrayMapping *list, unsigned count) {
+  ArrayDescriptor descriptor;
+  unsigned levels;
   CUresult state = cl_check_context();
-  return state ? state : CUDA_ERROR_INVALID_VALUE;
+  if (state) return state;
+  if (!list || !count) return CUDA_ERROR_INVALID_VALUE;
+  bool known = list->resource_type ? cl_mipmap_descriptor(list->resource, &descriptor, &levels)
+                                   : cl_array_descriptor(list->resource, &descriptor);
+  return known && descriptor.flags & ARRAY_SPARSE ? cl_unsupported(line, "sparse arrays are not emulated")
+                                                  : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuMemMapArrayAsync, (void *list, unsigned count, void *stream), map_array())
+EXPORTED(cuMemMapArrayAsync, (const ArrayMapping *list, unsigned count, void *stream), map_arrays(line, list, count))
 
 /* -- access -- */
 
