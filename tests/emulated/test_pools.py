@@ -63,11 +63,12 @@ def create(*fields, **named):
     return cuda.cuMemPoolCreate(byref(pool), byref(PoolProperties(*fields, **named)))
 assert cuda.cuMemPoolCreate(None, byref(PoolProperties())) == cuda.cuMemPoolCreate(byref(pool), None) == 1
 assert create() == create(0, 0, Location(DEVICE, 0)) == create(3, 0, Location(DEVICE, 0)) == 1
-assert create(PINNED, 0, Location(DEVICE, 7)) == 101
+assert create(PINNED, 0, Location(DEVICE, 7)) == 1
 assert create(PINNED, 0, Location(HOST_NUMA_CURRENT, 0)) == create(PINNED, 0, Location(HOST_NUMA, 9)) == 1
 assert create(PINNED, POSIX_FILE, Location(HOST, 0)) == create(MANAGED, POSIX_FILE, Location(DEVICE, 0)) == 1
-assert create(PINNED, 2, Location(DEVICE, 0)) == 801 and create(PINNED, 8, Location(DEVICE, 0)) == 800
-assert create(PINNED, 16, Location(DEVICE, 0)) == 1
+assert create(PINNED, 2, Location(DEVICE, 0)) == create(PINNED, 16, Location(DEVICE, 0)) == 1
+assert create(PINNED, 0, Location(DEVICE, 0), max_size=1 << 60) == 2
+assert create(MANAGED, 0, Location(DEVICE, 0), max_size=2 * MIB) == 1
 small = new_pool(size=32 * MIB)
 assert from_pool(small, 33 * MIB)[0] == 2
 code, address = from_pool(small, 32 * MIB)
@@ -95,16 +96,17 @@ def current_of(device):
     return current.value
 ok(cuda.cuDeviceGetDefaultMemPool(byref(default), 0))
 assert current_of(0) == default.value != current_of(1)
-assert cuda.cuDeviceGetMemPool(None, 0) == 1 and cuda.cuDeviceGetMemPool(byref(current), 9) == 101
+assert cuda.cuDeviceGetMemPool(None, 0) == 1 and cuda.cuDeviceGetMemPool(byref(current), 9) == 1
+assert cuda.cuDeviceGetDefaultMemPool(byref(current), 9) == 101
 assert cuda.cuMemPoolDestroy(default) == 1
 pool, other = new_pool(), new_pool((DEVICE, 1))
 assert cuda.cuDeviceSetMemPool(0, None) == cuda.cuDeviceSetMemPool(0, other) == 1
-assert cuda.cuDeviceSetMemPool(9, pool) == 101
+assert cuda.cuDeviceSetMemPool(9, pool) == 1
 ok(cuda.cuDeviceSetMemPool(0, pool))
 assert current_of(0) == pool.value
 address = c_uint64()
 ok(cuda.cuMemAllocAsync(byref(address), 100, None))
-assert pool_value(pool, USED) == 512
+assert pool_value(pool, USED) == 100
 ok(cuda.cuMemPoolDestroy(pool))
 assert current_of(0) == default.value
 write(address.value, b"still there")
@@ -121,7 +123,8 @@ ok(cuda.cuMemGetMemPool(byref(current), byref(at), PINNED))
 assert current.value == pool.value
 assert cuda.cuMemGetMemPool(byref(current), byref(Location(NOWHERE, 0)), PINNED) == 1
 ok(cuda.cuMemGetMemPool(byref(current), byref(Location(NOWHERE, 0)), MANAGED))
-assert cuda.cuMemGetMemPool(byref(current), byref(Location(DEVICE, 9)), PINNED) == 101
+assert cuda.cuMemGetMemPool(byref(current), byref(Location(DEVICE, 9)), PINNED) == 1
+assert cuda.cuMemGetMemPool(byref(current), byref(Location(HOST_NUMA_CURRENT, 0)), PINNED) == 801
 assert cuda.cuMemGetMemPool(byref(current), None, PINNED) == 1
 """,
         devices=2,
@@ -151,7 +154,8 @@ write(address, b"text")
 assert (access(0), read(address, 4)) == (3, b"text")
 ok(set_access(0, 0))
 assert cuda.cuMemcpyDtoH_v2(own, address, 4) == 1
-assert set_access(1, 0) == set_access(0, 2) == set_access(0, 3, HOST) == 1 and set_access(9, 3) == 101
+assert set_access(1, 0) == set_access(9, 3) == 101 and set_access(0, 2) == 1
+assert set_access(0, 1) == set_access(0, 3, HOST) == 801
 assert cuda.cuMemPoolGetAccess(None, pool, byref(Location(DEVICE, 0))) == 1
 """,
         devices=2,
