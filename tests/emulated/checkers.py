@@ -301,7 +301,8 @@ def object_leaks(rounds: int, way: str = "all") -> list[str]:
         return [done.stderr]
     problems = []
     for line, process in zip(done.stdout.splitlines(), ("this process", "one that opens its handles"), strict=True):
-        grown = dict(zip(("bytes", "mappings", "files", "bytes of files", "bytes of the device"), line.split()))
+        held = ("bytes", "mappings", "files", "bytes of files", "bytes of the device")
+        grown = dict(zip(held, line.split(), strict=True))
         print(f"{rounds} rounds over objects, {process}: {', '.join(f'{size} {what}' for what, size in grown.items())}")
         allowed = {"bytes": KEPT_BY_CACHES}
         problems += [
