@@ -233,7 +233,7 @@ def sanitizers(session: nox.Session) -> None:
 
 @nox.session
 def leaks(session: nox.Session) -> None:
-    """10,000 links through the emulated driver, compared with the leaks of libnvJitLink; --rounds=N for less."""
+    """10,000 links compared with those of libnvJitLink, and as many rounds over objects; --rounds=N for less."""
     check_native(session, "leaks", *(session.posargs or ["--rounds=10000"]))
 
 

@@ -294,8 +294,32 @@ def leaks(rounds: int, way: str = "driver") -> list[str]:
     ]
 
 
+def object_leaks(rounds: int, way: str = "all") -> list[str]:
+    """What pools, virtual memory, IPC handles, arrays and graphs keep when they are gone."""
+    done = run([sys.executable, HERE / "programs" / "object_leaks.py", way, str(rounds)])
+    if done.returncode:
+        return [done.stderr]
+    problems = []
+    for line, process in zip(done.stdout.splitlines(), ("this process", "one that opens its handles"), strict=True):
+        held = ("bytes", "mappings", "files", "bytes of files", "bytes of the device")
+        grown = dict(zip(held, line.split(), strict=True))
+        print(f"{rounds} rounds over objects, {process}: {', '.join(f'{size} {what}' for what, size in grown.items())}")
+        allowed = {"bytes": KEPT_BY_CACHES}
+        problems += [
+            f"{process} kept {size} {what}, {allowed.get(what, 0)} are allowed"
+            for what, size in grown.items()
+            if int(size) > allowed.get(what, 0)
+        ]
+    return problems
+
+
+def all_leaks(rounds: int) -> list[str]:
+    """Those of links and those of objects."""
+    return [*leaks(rounds), *object_leaks(rounds)]
+
+
 MODES = {
-    "leaks": leaks,
+    "leaks": all_leaks,
     "plain": plainly,
     "valgrind": under_valgrind,
     "valgrind-short": partial(under_valgrind, short=True),

@@ -36,6 +36,16 @@ def test_a_lost_block_is_seen() -> None:
     assert problem.startswith("the driver kept ")
 
 
+def test_objects_leave_nothing() -> None:
+    """Pools, virtual memory, IPC handles, arrays and graphs leave nothing of what a process can hold."""
+    assert checkers.object_leaks(rounds=200) == []
+
+
+def test_a_lost_object_is_seen() -> None:
+    """The same check fails where each round keeps physical memory of 2 MiB."""
+    assert any("bytes of the device" in problem for problem in checkers.object_leaks(rounds=200, way="losing"))
+
+
 @needs_compiler
 @pytest.mark.parametrize(("scenario", "dies"), checkers.SCENARIOS.items())
 def test_lifetimes_from_c(scenario: str, dies: bool, tmp_path_factory) -> None:

@@ -18,7 +18,7 @@ for option in (0, 1):
 assert cuda.cuMemGetAllocationGranularity(byref(granularity), byref(properties), 2) == 1
 assert cuda.cuMemGetAllocationGranularity(None, byref(properties), 0) == 1
 assert cuda.cuMemGetAllocationGranularity(byref(granularity), None, 0) == 1
-assert reserve(0)[0] == reserve(100)[0] == reserve(2 * MIB, 3)[0] == reserve(2 * MIB, 0, 5)[0] == 1
+assert reserve(0)[0] == reserve(MIB)[0] == reserve(2 * MIB, 3)[0] == reserve(2 * MIB, 0, 4096)[0] == 1
 assert reserve(1 << 60)[0] == 2
 code, address = reserve(4 * MIB, 64 * MIB)
 assert code == 0 and address % (64 * MIB) == 0
@@ -32,7 +32,7 @@ before = left()
 assert physical(0)[0] == physical(MIB)[0] == 1
 assert physical(2 * MIB, (DEVICE, 9))[0] == 101 and physical(2 * MIB, (HOST_NUMA_CURRENT, 0))[0] == 1
 assert physical(2 * MIB, (HOST, 0), POSIX_FILE)[0] == 1
-assert physical(2 * MIB, handle_types=8)[0] == 800 and physical(2 * MIB, handle_types=2)[0] == 801
+assert physical(2 * MIB, handle_types=8)[0] == 800 and physical(2 * MIB, handle_types=2)[0] == 1
 assert physical(1 << 50)[0] == 2
 code, handle = physical(4 * MIB)
 assert code == 0 and left() == before - 4 * MIB
@@ -55,8 +55,9 @@ code, base = reserve(8 * MIB)
 code, handle = physical(2 * MIB)
 def map(address, size=2 * MIB, offset=0, which=None):
     return cuda.cuMemMap(address, size, offset, which or handle, 0)
-assert map(base + 1) == map(base, 0) == map(base, 4 * MIB) == map(base, MIB) == map(base, offset=2 * MIB) == 1
-assert map(base - 2 * MIB) == map(base + 8 * MIB) == map(base, which=77) == 1
+assert map(base, 4 * MIB) == map(base, MIB) == map(base, offset=2 * MIB) == 801
+assert map(base + 1) == map(base, 0) == map(0, MIB) == map(base, which=77) == 1
+assert map(base - 2 * MIB) == map(base + 8 * MIB) == 1
 ok(map(base))
 assert map(base) == 1
 host = create_string_buffer(b"text", 64)
@@ -90,7 +91,8 @@ assert cuda.cuMemRetainAllocationHandle(byref(retained), base + 7 * MIB) == 1
 ok(cuda.cuMemRelease(handle))
 ok(cuda.cuMemRelease(handle))
 assert cuda.cuMemRelease(handle) == 1
-assert cuda.cuMemUnmap(base, MIB) == cuda.cuMemUnmap(base + 6 * MIB, 2 * MIB) == 1
+assert cuda.cuMemUnmap(base, MIB) == cuda.cuMemUnmap(base, 0) == cuda.cuMemUnmap(base + 8 * MIB, 2 * MIB) == 1
+ok(cuda.cuMemUnmap(base + 6 * MIB, 2 * MIB))
 ok(cuda.cuMemUnmap(base, 2 * MIB))
 assert read(base + 4 * MIB + 100, 5) == b"HELLO" and left() == before - 4 * MIB
 ok(cuda.cuMemUnmap(base + 2 * MIB, 4 * MIB))
@@ -110,12 +112,16 @@ def test_what_is_not_there(check) -> None:
 value = c_int()
 ok(cuda.cuDeviceGetAttribute(byref(value), 132, 0))
 assert value.value == 0
-out = c_uint64()
+out, plain, sparse = c_uint64(), c_void_p(), c_void_p()
+for array, flags in (plain, 0), (sparse, 0x40):  # CUDA_ARRAY3D_DESCRIPTOR: 4096 x 4096 of one byte each
+    descriptor = (c_uint64 * 5)(4096, 4096, 0, 1 | 1 << 32, flags)
+    ok(cuda.cuArray3DCreate_v2(byref(array), byref(descriptor)))
 assert cuda.cuMulticastCreate(None, byref(out)) == cuda.cuMulticastGetGranularity(byref(out), None, 0) == 1
 assert "MULTICAST" in refused("cuMulticastCreate", byref(out), byref(out))
 assert "MULTICAST" in refused("cuMulticastGetGranularity", byref(out), byref(out), 0)
 assert cuda.cuMulticastAddDevice(c_uint64(5), 0) == 1
-assert "sparse" in refused("cuMemMapArrayAsync", byref(out), 1, None)
+assert "sparse" in refused("cuMemMapArrayAsync", (c_uint64 * 20)(0, sparse.value), 1, None)
+assert cuda.cuMemMapArrayAsync((c_uint64 * 20)(0, plain.value), 1, None) == cuda.cuMemMapArrayAsync(None, 1, None) == 1
 """
     )
 
@@ -183,10 +189,10 @@ class Memory(RuleBasedStateMachine):
     def map(self, which, slot, units):
         if self.handles:
             handle = sorted(self.handles)[which % len(self.handles)]
-            fits = units <= self.sizes[handle] and slot + units <= 8
+            whole, fits = units == self.sizes[handle], slot + units <= 8
             free = all(slot + units <= at or at + n <= slot for at, (n, *_) in self.mapped.items())
             code = cuda.cuMemMap(self.base + slot * UNIT, units * UNIT, 0, handle, 0)
-            assert code == (0 if fits and free else 1)
+            assert code == (801 if not whole else 0 if fits and free else 1)
             if not code:
                 self.mapped[slot] = (units, handle, 0)
     @rule(slot=st.integers(0, 7), units=st.integers(1, 4), flags=st.sampled_from([0, 1, 3]))
@@ -204,7 +210,9 @@ class Memory(RuleBasedStateMachine):
     @rule(slot=st.integers(0, 7), units=st.integers(1, 4))
     def unmap(self, slot, units):
         covered = self.covered(slot, units)
-        assert cuda.cuMemUnmap(self.base + slot * UNIT, units * UNIT) == (0 if covered else 1)
+        empty = slot + units <= 8 and all(
+            slot + units <= at or at + n <= slot for at, (n, *_) in self.mapped.items())
+        assert cuda.cuMemUnmap(self.base + slot * UNIT, units * UNIT) == (0 if covered or empty else 1)
         for at in covered:
             del self.mapped[at]
     @rule(which=st.integers(0, 9))

@@ -97,7 +97,12 @@ static CUresult mem_free_async(EventLine *line, CUdeviceptr address, const void 
   CUresult result = cl_enter_stream(stream, &captured);
   if (!result && !captured) result = LOCKED(cl_prohibited());
   if (result) return result;
-  return captured && address ? cl_capture_free(stream, address) : free_memory(address);
+  if (captured && address) return cl_capture_free(stream, address);
+  const Block *block = cl_block_lock(address);
+  bool kept = address && block && block->origin == FROM_ALLOCATION && block->start == address;
+  cl_block_unlock();
+  /* measured: a second time, cuMemFree and everything else go on as if nothing had been freed */
+  return kept ? cl_noted(line, CUDA_SUCCESS, "cuMemFree frees what cuMemAlloc gave; it stays") : free_memory(address);
 }
 EXPORTED(cuMemFreeAsync, (CUdeviceptr address, void *stream), mem_free_async(line, address, stream))
 

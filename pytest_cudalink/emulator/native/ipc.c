@@ -37,10 +37,10 @@ static bool fill(IpcHandle *handle, int kind, CUdevice device) {
 /* Opens the file of the process that a handle comes from. */
 static CUresult open_origin(const IpcHandle *handle, int kind, int *file) {
   uint64_t key;
-  if (memcmp(handle->magic, magic, sizeof magic) || handle->kind != kind) return CUDA_ERROR_INVALID_HANDLE;
+  if (memcmp(handle->magic, magic, sizeof magic) || handle->kind != kind) return CUDA_ERROR_INVALID_VALUE;
   if (cl_process_file(&key) >= 0 && key == handle->key) return CUDA_ERROR_INVALID_CONTEXT; /* our own */
   *file = cl_process_open(handle->process, handle->file, handle->key);
-  return *file < 0 ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  return *file < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 /* -- memory -- */
@@ -67,7 +67,7 @@ static bool share(Block *block) {
 }
 
 static CUresult get_mem_handle(IpcHandle *out, CUdeviceptr address) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (!out || !address) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cl_check_context();
   if (result) return result;
   Block *block = cl_block_lock(address);
@@ -151,7 +151,7 @@ EXPORTED(cuIpcCloseMemHandle, (CUdeviceptr address), close_mem_handle(address))
 
 static CUresult get_event_handle(IpcHandle *out, const void *event) {
   unsigned flags;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (!out || !event) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cl_flags_of_event(event, &flags);
   if (result) return result;
   if (!(flags & BETWEEN_PROCESSES) || !(flags & NO_TIMING)) return CUDA_ERROR_INVALID_HANDLE;
@@ -163,8 +163,8 @@ static CUresult open_event_handle(void **out, const IpcHandle *handle) {
   int file;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cl_check_context();
-  if (!result) result = open_origin(handle, OF_EVENT, &file);
   if (result) return result;
+  if (open_origin(handle, OF_EVENT, &file)) return CUDA_ERROR_MAP_FAILED;
   close(file);
   return cl_make_event(out, NO_TIMING | BETWEEN_PROCESSES);
 }

@@ -12,7 +12,7 @@
 #include "pools.h"
 #include "shared_memory.h"
 
-enum { USAGES = 3, COMPRESSIONS = 1 }; /* CU_MEM_CREATE_USAGE_*, CUmemAllocationCompType */
+enum { USAGES = 2, COMPRESSIONS = 1 }; /* CU_MEM_CREATE_USAGE_HW_DECOMPRESS, CUmemAllocationCompType */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the physical memory, and of what is mapped */
 
@@ -62,32 +62,40 @@ bool cl_physical_map(const Physical *physical, uintptr_t where, size_t size) {
 
 /* -- making -- */
 
-static CUresult check_location(const Location *location) {
+/* What a device refuses among the handle types: those of another system. */
+enum { FOREIGN_HANDLE_TYPES = HANDLE_TYPES & ~(HANDLE_TYPE_POSIX_FILE | HANDLE_TYPE_FABRIC) };
+
+/* Whether a location can have memory with these handles. */
+static CUresult check_location(const PhysicalProperties *properties) {
+  const Location *location = &properties->location;
+  bool plain = !properties->flags.compression && !properties->flags.rdma;
   switch (location->type) {
-    case AT_DEVICE: return cl_is_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-    case AT_HOST: return CUDA_SUCCESS;
-    case AT_HOST_NUMA: return location->id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* one node is shown */
+    case AT_DEVICE: return CUDA_SUCCESS;
+    case AT_HOST: return plain && !properties->handle_types ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case AT_HOST_NUMA: /* one node is shown */
+      return plain && location->id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
+/* In the order of a real driver: the device before everything else. */
 static CUresult check_properties(const PhysicalProperties *properties) {
-  int types = properties->handle_types;
-  if (properties->type != PINNED_TYPE || types & ~HANDLE_TYPES || properties->flags.compression > COMPRESSIONS ||
-      properties->flags.usage & ~USAGES)
+  if (properties->location.type == AT_DEVICE && !cl_is_device(properties->location.id))
+    return CUDA_ERROR_INVALID_DEVICE;
+  if (properties->type != PINNED_TYPE || properties->handle_types & FOREIGN_HANDLE_TYPES ||
+      properties->flags.compression > COMPRESSIONS || properties->flags.usage & ~USAGES)
     return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = check_location(&properties->location);
+  CUresult result = check_location(properties);
   if (result) return result;
-  if (types && properties->location.type == AT_HOST) return CUDA_ERROR_INVALID_VALUE;
-  if (types & ~(HANDLE_TYPE_POSIX_FILE | HANDLE_TYPE_FABRIC)) return CUDA_ERROR_NOT_SUPPORTED;
-  return CUDA_SUCCESS;
+  /* no channel for it is shown */
+  return properties->handle_types & HANDLE_TYPE_FABRIC ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }
 
+/* It is the same for all memory, so the properties are not looked at; neither does a real driver. */
 static CUresult get_granularity(size_t *granularity, const PhysicalProperties *properties, int option) {
   if (!granularity || !properties || option < 0 || option > 1) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = check_properties(properties);
-  if (!result) *granularity = GRANULARITY;
-  return result;
+  *granularity = GRANULARITY;
+  return CUDA_SUCCESS;
 }
 EXPORTED(cuMemGetAllocationGranularity, (size_t *granularity, const PhysicalProperties *properties, int option),
          get_granularity(granularity, properties, option))
@@ -136,11 +144,9 @@ static CUresult create(uint64_t *handle, size_t size, const PhysicalProperties *
 static CUresult mem_create(EventLine *line, uint64_t *handle, size_t size, const PhysicalProperties *properties,
                            unsigned long long flags) {
   cl_event_uint(line, "bytes", size);
-  if (!handle || !properties || flags) return CUDA_ERROR_INVALID_VALUE;
+  if (!handle || !properties || flags || !size || size % GRANULARITY) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = check_properties(properties);
   if (result) return result;
-  if (!size || size % GRANULARITY) return CUDA_ERROR_INVALID_VALUE;
-  if (properties->handle_types & HANDLE_TYPE_FABRIC) return CUDA_ERROR_NOT_PERMITTED; /* no channel for it is shown */
   return create(handle, size, properties);
 }
 EXPORTED(cuMemCreate, (uint64_t *handle, size_t size, const PhysicalProperties *properties, unsigned long long flags),
@@ -161,6 +167,8 @@ static CUresult get_properties(PhysicalProperties *properties, uint64_t handle) 
   if (!properties) return CUDA_ERROR_INVALID_VALUE;
   const Physical *physical = cl_physical_lock(handle);
   if (physical) *properties = physical->properties;
+  if (physical && properties->location.type == AT_HOST) properties->location.type = AT_HOST_NUMA; /* measured */
+  if (physical && properties->flags.rdma) properties->flags.compression = 0;
   cl_physical_unlock();
   return physical ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -183,11 +191,11 @@ EXPORTED(cuMemExportToShareableHandle, (int *out, uint64_t handle, int type, uns
 
 static CUresult import_memory(uint64_t *handle, void *shared, int type) {
   FileHead head;
-  if (!handle || type == HANDLE_TYPE_NONE || type & ~HANDLE_TYPES) return CUDA_ERROR_INVALID_VALUE;
+  if (!handle || !shared || type == HANDLE_TYPE_NONE || type & ~HANDLE_TYPES) return CUDA_ERROR_INVALID_VALUE;
   if (type == HANDLE_TYPE_FABRIC) return CUDA_ERROR_NOT_PERMITTED;
   if (type != HANDLE_TYPE_POSIX_FILE) return CUDA_ERROR_NOT_SUPPORTED;
   int given = (int)(intptr_t)shared;
-  if (!cl_file_read(given, FILE_OF_MEMORY, &head)) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_file_read(given, FILE_OF_MEMORY, &head)) return CUDA_ERROR_UNKNOWN;
   Physical *physical = calloc(1, sizeof *physical);
   if (!physical) return CUDA_ERROR_OUT_OF_MEMORY;
   memcpy(&physical->properties, head.properties, sizeof physical->properties);

@@ -12,18 +12,26 @@
 
 /* -- making -- */
 
+/* What no machine has: a pool of more cannot be made, one of less may only be found too large when it is used. */
+#define MOST_MEMORY ((uint64_t)1 << 48)
+
 static CUresult check_handle_types(const PoolProperties *properties) {
   int types = properties->handle_types;
   bool shareable = properties->type == PINNED_TYPE && properties->location.type != AT_HOST;
-  if (types & ~HANDLE_TYPES || (types && !shareable)) return CUDA_ERROR_INVALID_VALUE;
-  if (types & ~(HANDLE_TYPE_POSIX_FILE | HANDLE_TYPE_FABRIC)) return CUDA_ERROR_NOT_SUPPORTED;
-  return types & HANDLE_TYPE_FABRIC ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS; /* no channel for it is shown */
+  if (types & ~(HANDLE_TYPE_POSIX_FILE | HANDLE_TYPE_FABRIC) || (types && !shareable)) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+static CUresult check_size(const PoolProperties *properties) {
+  if (properties->type == MANAGED_TYPE && properties->max_size) return CUDA_ERROR_INVALID_VALUE;
+  return properties->max_size > MOST_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
 static CUresult pool_create(EventLine *line, void **out, const PoolProperties *properties) {
   if (!out || !properties) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cl_pool_location(&properties->location, properties->type);
   if (!result) result = check_handle_types(properties);
+  if (!result) result = check_size(properties);
   if (result) return result;
   cl_event_int(line, "location", properties->location.type);
   FileHead head = {.kind = FILE_OF_POOL, .device = properties->location.id};
@@ -116,12 +124,14 @@ _Static_assert(sizeof(AccessDescription) == 12, "CUmemAccessDesc");
 
 static CUresult check_access(const Pool *pool, const AccessDescription *one) {
   const Location *own = &pool->properties.location;
-  if (one->flags != ACCESS_NONE && one->flags != ACCESS_READ && one->flags != ACCESS_READ_WRITE)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (one->location.type != AT_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  bool of_device = own->type == AT_DEVICE && pool->properties.type == PINNED_TYPE;
+  if (one->flags == ACCESS_READ) return CUDA_ERROR_NOT_SUPPORTED;
+  if (one->location.type != AT_DEVICE) /* the host has access to what is not of a device, and keeps it */
+    return of_device || one->flags != ACCESS_READ_WRITE ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
   if (!cl_is_device(one->location.id)) return CUDA_ERROR_INVALID_DEVICE;
-  bool at_home = own->type == AT_DEVICE && own->id == one->location.id;
-  return at_home && one->flags != ACCESS_READ_WRITE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  if (one->flags != ACCESS_NONE && one->flags != ACCESS_READ_WRITE) return CUDA_ERROR_INVALID_VALUE;
+  return of_device && own->id == one->location.id && one->flags == ACCESS_NONE ? CUDA_ERROR_INVALID_DEVICE
+                                                                               : CUDA_SUCCESS;
 }
 
 static CUresult pool_set_access(void *handle, const AccessDescription *map, size_t count) {
@@ -129,7 +139,8 @@ static CUresult pool_set_access(void *handle, const AccessDescription *map, size
   Pool *pool = cl_pool_lock(handle);
   CUresult result = pool ? CUDA_SUCCESS : NO_POOL;
   for (size_t at = 0; at < count && !result; at++) result = check_access(pool, &map[at]);
-  for (size_t at = 0; at < count && !result; at++) pool->access[map[at].location.id] = map[at].flags;
+  for (size_t at = 0; at < count && !result; at++)
+    if (map[at].location.type == AT_DEVICE) pool->access[map[at].location.id] = map[at].flags;
   if (!result) cl_block_bar(pool, cl_pool_barred(pool));
   cl_pool_unlock();
   return result;
@@ -140,13 +151,13 @@ EXPORTED(cuMemPoolSetAccess, (void *pool, const AccessDescription *map, size_t c
 static CUresult access_of(const Pool *pool, const Location *location, int *flags) {
   switch (location->type) {
     case AT_DEVICE:
-      if (!cl_is_device(location->id)) return CUDA_ERROR_INVALID_DEVICE;
+      if (!cl_is_device(location->id)) return CUDA_ERROR_INVALID_VALUE;
       *flags = pool->access[location->id];
       return CUDA_SUCCESS;
     case AT_HOST:
     case AT_HOST_NUMA:
-      *flags = pool->properties.location.type == AT_DEVICE && pool->properties.type == PINNED_TYPE ? ACCESS_NONE
-                                                                                                   : ACCESS_READ_WRITE;
+      *flags = pool->properties.type == PINNED_TYPE && pool->properties.location.type != AT_DEVICE ? ACCESS_READ_WRITE
+                                                                                                   : ACCESS_NONE;
       return CUDA_SUCCESS;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
@@ -165,15 +176,14 @@ EXPORTED(cuMemPoolGetAccess, (int *flags, void *pool, const Location *location),
 
 static CUresult check_sharing(int type, unsigned long long flags) {
   if (flags || type == HANDLE_TYPE_NONE || type & ~HANDLE_TYPES) return CUDA_ERROR_INVALID_VALUE;
-  if (type == HANDLE_TYPE_FABRIC) return CUDA_ERROR_NOT_PERMITTED;
   return type == HANDLE_TYPE_POSIX_FILE ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 static CUresult export_pool(int *out, void *handle, int type, unsigned long long flags) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   const Pool *pool = cl_pool_lock(handle);
-  CUresult result = pool ? check_sharing(type, flags) : NO_POOL;
-  if (!result && pool->file < 0) result = CUDA_ERROR_INVALID_VALUE;
+  CUresult result = pool ? CUDA_SUCCESS : NO_POOL;
+  if (!result && (type != HANDLE_TYPE_POSIX_FILE || flags || pool->file < 0)) result = CUDA_ERROR_INVALID_VALUE;
   int file = result ? -1 : cl_file_duplicate(pool->file);
   cl_pool_unlock();
   if (!result && file < 0) result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -185,11 +195,12 @@ EXPORTED(cuMemPoolExportToShareableHandle, (int *out, void *pool, int type, unsi
 
 static CUresult import_pool(void **out, void *handle, int type, unsigned long long flags) {
   FileHead head;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (!out || !handle) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = check_sharing(type, flags);
   if (result) return result;
   int given = (int)(intptr_t)handle;
-  if (!cl_file_read(given, FILE_OF_POOL, &head)) return CUDA_ERROR_INVALID_VALUE;
+  *out = NULL;
+  if (!cl_file_read(given, FILE_OF_POOL, &head)) return CUDA_ERROR_UNKNOWN;
   if (!cl_is_device(head.device)) return CUDA_ERROR_INVALID_DEVICE;
   PoolProperties properties = {0};
   memcpy(&properties, head.properties, sizeof head.properties);
@@ -278,10 +289,10 @@ static CUresult capture(CUdeviceptr *out, size_t size, void *handle, CUdevice de
 static CUresult allocate_in_stream(EventLine *line, CUdeviceptr *out, size_t size, void *pool, bool named,
                                    const void *stream) {
   cl_event_uint(line, "bytes", size);
-  if (!out || (named && !pool)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result;
   const Context *context = cl_context(&result);
   if (result) return result;
+  if (!out || (named && !pool)) return CUDA_ERROR_INVALID_VALUE;
   bool captured;
   result = cl_enter_stream(stream, &captured);
   if (!result && !captured) result = LOCKED(cl_prohibited());

@@ -30,6 +30,8 @@ Pool *cl_pool_lock(void *handle) {
 
 void cl_pool_unlock(void) { pthread_mutex_unlock(&lock); }
 
+enum { ANY_TYPE = -1 };
+
 static bool on_device(const Pool *pool) { return pool->properties.location.type == AT_DEVICE; }
 
 /* -- segments -- */
@@ -131,7 +133,7 @@ static void take_back(Pool *pool, uintptr_t start) {
       Chunk *chunk = *at;
       if (segment->start + chunk->at != start) continue;
       *at = chunk->next;
-      pool->used -= chunk->size;
+      pool->used -= chunk->asked;
       free(chunk);
       break;
     }
@@ -151,7 +153,7 @@ CUresult cl_pool_make(const PoolProperties *properties, int file, const FileHead
   pool->file_end = cl_file_begin();
   pool->imported = imported;
   for (int at = 0; at < REUSE_FLAGS; at++) pool->reuse[at] = 1;
-  if (on_device(pool)) pool->access[properties->location.id] = ACCESS_READ_WRITE;
+  if (on_device(pool) && properties->type == PINNED_TYPE) pool->access[properties->location.id] = ACCESS_READ_WRITE;
   if (!cl_handle_add(pool, HANDLE_POOL)) {
     free(pool);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -167,7 +169,7 @@ CUresult cl_pool_location(const Location *location, int type) {
   if (type == MANAGED_TYPE && cl_config()->version < 13000) return CUDA_ERROR_INVALID_VALUE;
   switch (location->type) {
     case AT_NOTHING: return type == MANAGED_TYPE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    case AT_DEVICE: return cl_is_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    case AT_DEVICE: return cl_is_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case AT_HOST: return CUDA_SUCCESS;
     case AT_HOST_NUMA: return location->id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* one node is shown */
     default: return CUDA_ERROR_INVALID_VALUE;
@@ -196,6 +198,7 @@ static CUresult default_pool(const Location *location, int type, Pool **out) {
 static CUresult get_pool(void **out, const Location *location, int type, bool current) {
   if (!out || !location) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cl_pool_location(location, type);
+  if (location->type > AT_HOST_NUMA) result = CUDA_ERROR_NOT_SUPPORTED;
   if (result) return result;
   Pool *pool;
   pthread_mutex_lock(&lock);
@@ -205,11 +208,15 @@ static CUresult get_pool(void **out, const Location *location, int type, bool cu
   return result;
 }
 
+/* The type of memory is `type`, or any if it is ANY_TYPE. */
 static CUresult set_pool(const Location *location, int type, void *handle) {
   Pool *of_location = NULL, *pool = cl_pool_lock(handle);
   CUresult result = pool ? CUDA_SUCCESS : NO_POOL;
-  if (!result &&
-      (pool->imported || pool->properties.type != type || !same_location(&pool->properties.location, location)))
+  if (!result && location->type > AT_HOST_NUMA) result = CUDA_ERROR_NOT_SUPPORTED;
+  if (!result && type != ANY_TYPE && pool->properties.type != type) result = CUDA_ERROR_INVALID_VALUE;
+  if (!result) type = pool->properties.type;
+  if (!result) result = cl_pool_location(location, type);
+  if (!result && (pool->imported || !same_location(&pool->properties.location, location)))
     result = CUDA_ERROR_INVALID_VALUE;
   if (!result) result = default_pool(location, type, &of_location);
   if (!result) of_location->current = pool;
@@ -221,25 +228,19 @@ EXPORTED(cuMemGetDefaultMemPool, (void **out, Location *location, int type), get
 EXPORTED(cuMemGetMemPool, (void **out, Location *location, int type), get_pool(out, location, type, true))
 
 static CUresult mem_set_mem_pool(const Location *location, int type, void *pool) {
-  if (!location) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = cl_pool_location(location, type);
-  return result ? result : set_pool(location, type, pool);
+  return location ? set_pool(location, type, pool) : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED(cuMemSetMemPool, (Location * location, int type, void *pool), mem_set_mem_pool(location, type, pool))
 
-static CUresult pool_of_device(EventLine *line, void **out, CUdevice device, bool current) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
+/* Of the three only the default one says that a device is none. */
+static CUresult default_of_device(EventLine *line, void **out, CUdevice device) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
-  return get_pool(out, &(Location){AT_DEVICE, device}, PINNED_TYPE, current);
+  return get_pool(out, &(Location){AT_DEVICE, device}, PINNED_TYPE, false);
 }
-EXPORTED(cuDeviceGetDefaultMemPool, (void **out, CUdevice device), pool_of_device(line, out, device, false))
-EXPORTED(cuDeviceGetMemPool, (void **out, CUdevice device), pool_of_device(line, out, device, true))
-
-static CUresult device_set_mem_pool(EventLine *line, CUdevice device, void *pool) {
-  if (!cl_is_device(device)) return cl_no_device(line, device);
-  return set_pool(&(Location){AT_DEVICE, device}, PINNED_TYPE, pool);
-}
-EXPORTED(cuDeviceSetMemPool, (CUdevice device, void *pool), device_set_mem_pool(line, device, pool))
+EXPORTED(cuDeviceGetDefaultMemPool, (void **out, CUdevice device), default_of_device(line, out, device))
+EXPORTED(cuDeviceGetMemPool, (void **out, CUdevice device),
+         get_pool(out, &(Location){AT_DEVICE, device}, PINNED_TYPE, true))
+EXPORTED(cuDeviceSetMemPool, (CUdevice device, void *pool), set_pool(&(Location){AT_DEVICE, device}, ANY_TYPE, pool))
 
 static CUresult pool_destroy(void *handle) {
   Pool *pool = cl_pool_lock(handle);
@@ -280,6 +281,7 @@ static CUresult allocate(Pool *pool, size_t size, CUdeviceptr *out) {
   Segment *segment = NULL;
   Chunk *chunk = rounded ? give_out(pool, rounded, &segment) : NULL;
   if (!chunk) return CUDA_ERROR_OUT_OF_MEMORY;
+  chunk->asked = size;
   bool managed = pool->properties.type == MANAGED_TYPE;
   Block block = {.start = segment->start + chunk->at,
                  .size = size,
@@ -294,7 +296,7 @@ static CUresult allocate(Pool *pool, size_t size, CUdeviceptr *out) {
                  .offset = segment->offset + chunk->at,
                  .shared = pool->file >= 0};
   pool->live++;
-  pool->used += rounded;
+  pool->used += size;
   if (cl_block_enter(&block)) {
     take_back(pool, block.start); /* the pool stays: it was not destroyed */
     return CUDA_ERROR_OUT_OF_MEMORY;

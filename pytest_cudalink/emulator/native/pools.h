@@ -18,8 +18,8 @@ enum { ACCESS_NONE = 0, ACCESS_READ = 1, ACCESS_READ_WRITE = 3 };
 /* Bytes of a segment that are given out. */
 typedef struct Chunk Chunk;
 struct Chunk {
-  size_t at, size;
-  Chunk *next; /* the one behind it */
+  size_t at, size, asked; /* what the caller wants of it counts as used */
+  Chunk *next;            /* the one behind it */
 };
 
 /* Memory that a pool holds: a multiple of 32 MiB. */

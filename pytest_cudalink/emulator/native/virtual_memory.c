@@ -6,7 +6,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "array_formats.h"
+#include "arrays.h"
 #include "calls.h"
+#include "contexts.h"
 #include "devices.h"
 #include "pools.h"
 
@@ -52,8 +55,7 @@ static uintptr_t reserve(size_t size, size_t alignment, uintptr_t hint) {
 static CUresult address_reserve(EventLine *line, CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr hint,
                                 unsigned long long flags) {
   cl_event_uint(line, "bytes", size);
-  size_t page = cl_page_size();
-  if (!out || flags || !size || size % page || hint % page || alignment & (alignment - 1))
+  if (!out || flags || !size || size % GRANULARITY || hint % GRANULARITY || alignment & (alignment - 1))
     return CUDA_ERROR_INVALID_VALUE;
   Reservation *fresh = calloc(1, sizeof *fresh);
   if (!fresh) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -158,10 +160,12 @@ static CUresult mem_map(EventLine *line, CUdeviceptr start, size_t size, size_t 
   cl_event_uint(line, "bytes", size);
   Physical *physical = cl_physical_lock(handle);
   CUresult result = CUDA_ERROR_INVALID_VALUE;
-  /* an offset is not supported yet, says cuda.h */
-  if (physical && !flags && !offset && size && size % GRANULARITY == 0 && start % GRANULARITY == 0 &&
-      size <= physical->size && reservation_of((uintptr_t)start, size) && !anything_mapped((uintptr_t)start, size))
-    result = map((uintptr_t)start, size, physical);
+  if (physical && !flags && size && start) {
+    if (offset || size != physical->size) result = CUDA_ERROR_NOT_SUPPORTED; /* only all of it can be mapped */
+    else if (start % GRANULARITY == 0 && reservation_of((uintptr_t)start, size) &&
+             !anything_mapped((uintptr_t)start, size))
+      result = map((uintptr_t)start, size, physical);
+  }
   cl_physical_unlock();
   return result;
 }
@@ -194,10 +198,12 @@ static void unmap(Mapping **first, size_t size) {
 static CUresult mem_unmap(EventLine *line, CUdeviceptr start, size_t size) {
   cl_event_uint(line, "bytes", size);
   cl_physical_lock(0);
-  Mapping **first = covering((uintptr_t)start, size);
+  bool reserved = size && reservation_of((uintptr_t)start, size);
+  Mapping **first = reserved ? covering((uintptr_t)start, size) : NULL;
+  bool part = reserved && !first && anything_mapped((uintptr_t)start, size);
   if (first) unmap(first, size);
   cl_physical_unlock();
-  return first ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return reserved && !part ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* where nothing is mapped, all is well */
 }
 EXPORTED(cuMemUnmap, (CUdeviceptr start, size_t size), mem_unmap(line, start, size))
 
@@ -228,8 +234,25 @@ bool cl_mapping_of(CUdeviceptr address, Mapping *mapping, PhysicalProperties *pr
   return found;
 }
 
-EXPORTED(cuMemMapArrayAsync, (void *list, unsigned count, void *stream),
-         list || !count ? cl_unsupported(line, "sparse arrays are not emulated") : CUDA_ERROR_INVALID_VALUE)
+/* CUarrayMapInfo: its beginning */
+typedef struct {
+  int resource_type, padding;
+  const void *resource;
+} ArrayMapping;
+
+/* Tiles of sparse arrays cannot be mapped here; those of all others nowhere. */
+static CUresult map_arrays(EventLine *line, const ArrayMapping *list, unsigned count) {
+  ArrayDescriptor descriptor;
+  unsigned levels;
+  CUresult state = cl_check_context();
+  if (state) return state;
+  if (!list || !count) return CUDA_ERROR_INVALID_VALUE;
+  bool known = list->resource_type ? cl_mipmap_descriptor(list->resource, &descriptor, &levels)
+                                   : cl_array_descriptor(list->resource, &descriptor);
+  return known && descriptor.flags & ARRAY_SPARSE ? cl_unsupported(line, "sparse arrays are not emulated")
+                                                  : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuMemMapArrayAsync, (const ArrayMapping *list, unsigned count, void *stream), map_arrays(line, list, count))
 
 /* -- access -- */
 
@@ -239,14 +262,26 @@ typedef struct {
   int flags;
 } AccessDescription;
 
-static CUresult check_access(const AccessDescription *one) {
+static CUresult check_access(const Physical *physical, const AccessDescription *one) {
   if (one->flags != ACCESS_NONE && one->flags != ACCESS_READ && one->flags != ACCESS_READ_WRITE)
     return CUDA_ERROR_INVALID_VALUE;
   switch (one->location.type) {
     case AT_DEVICE: return cl_is_device(one->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
     case AT_HOST:
-    case AT_HOST_NUMA: return CUDA_SUCCESS;
+    case AT_HOST_NUMA: /* the host cannot use memory of a device */
+      return one->flags != ACCESS_NONE && physical->properties.location.type == AT_DEVICE ? CUDA_ERROR_NOT_SUPPORTED
+                                                                                          : CUDA_SUCCESS;
     default: return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+/* Whether something could have access from a location; the address was found to be a reserved one before. */
+static CUresult check_location(const Location *location) {
+  switch (location->type) {
+    case AT_DEVICE: return cl_is_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    case AT_HOST: return CUDA_SUCCESS;
+    case AT_HOST_NUMA: return location->id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* one node is shown */
+    default: return CUDA_ERROR_INVALID_DEVICE;
   }
 }
 
@@ -263,13 +298,12 @@ static void apply_access(const Mapping *mapping) {
 }
 
 static CUresult set_access(CUdeviceptr start, size_t size, const AccessDescription *list, size_t count) {
-  CUresult result = list && count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  for (size_t at = 0; at < count && !result; at++) result = check_access(&list[at]);
-  if (result) return result;
+  if (!list || !count) return CUDA_ERROR_INVALID_VALUE;
   cl_physical_lock(0);
   Mapping **first = covering((uintptr_t)start, size);
-  if (!first) result = CUDA_ERROR_INVALID_VALUE;
-  for (Mapping *mapping = first ? *first : NULL; mapping && mapping->start < start + size; mapping = mapping->next) {
+  CUresult result = first ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  for (size_t at = 0; at < count && !result; at++) result = check_access((*first)->physical, &list[at]);
+  for (Mapping *mapping = result ? NULL : *first; mapping && mapping->start < start + size; mapping = mapping->next) {
     for (size_t at = 0; at < count; at++)
       if (list[at].location.type == AT_DEVICE) mapping->access[list[at].location.id] = list[at].flags;
       else mapping->host_access = list[at].flags;
@@ -284,8 +318,10 @@ EXPORTED(cuMemSetAccess, (CUdeviceptr start, size_t size, const AccessDescriptio
 static CUresult get_access(unsigned long long *flags, const Location *location, CUdeviceptr address) {
   Mapping mapping;
   PhysicalProperties properties;
-  if (!flags || !location) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = check_access(&(AccessDescription){.location = *location});
+  CUdeviceptr start;
+  size_t size;
+  if (!flags || !location || !cl_reservation_of(address, &start, &size)) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = check_location(location);
   if (result) return result;
   if (!cl_mapping_of(address, &mapping, &properties)) return CUDA_ERROR_INVALID_VALUE;
   *flags = (unsigned long long)(location->type == AT_DEVICE ? mapping.access[location->id] : mapping.host_access);
