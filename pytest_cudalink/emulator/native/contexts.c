@@ -10,8 +10,8 @@
 #include "synchronize.h"
 
 enum { CONTEXT_MAGIC = 0x63747821, API_VERSION = 3020 };
-enum { SCHEDULING = 0x07, KNOWN_FLAGS = 0xff }; /* CUctx_flags */
-enum { CACHE_PREFER_NONE = 0 };                 /* CUfunc_cache */
+enum { SCHEDULING = 0x07, MAPS_HOST_MEMORY = 0x08, KNOWN_FLAGS = 0xff }; /* CUctx_flags */
+enum { CACHE_PREFER_NONE = 0, PERSISTING_L2 = 6, L2_CACHE_SIZE = 38 };   /* CUfunc_cache, CUlimit, CUdevice_attribute */
 
 /* Contexts are never freed: a caller may go on with a handle, and must get an answer. */
 static Context primary[DEVICES_MAX];
@@ -62,7 +62,9 @@ static void drop_stack(void *list) {
 __attribute__((constructor)) static void make_stack_key(void) { pthread_key_create(&stack_key, drop_stack); }
 
 static void start_context(Context *context, CUdevice device, unsigned flags) {
-  static const size_t limits[CONTEXT_LIMITS] = {1024, 8 << 20, 8 << 20, 2, 2048, 64, 11796480, 232448, 0, 0};
+  static const size_t limits[CONTEXT_LIMITS] = {1024, 8 << 20, 8 << 20, 2, 2048, 64, 0, 232448, 0, 0};
+  int cache = 0;
+  cl_device_attribute(L2_CACHE_SIZE, &cache);
   if (context->magic != CONTEXT_MAGIC) context->device = device; /* that of a primary one never changes */
   context->magic = CONTEXT_MAGIC;
   context->dead = false;
@@ -72,6 +74,7 @@ static void start_context(Context *context, CUdevice device, unsigned flags) {
   context->attached = 1;
   context->id = cl_next_id();
   for (int limit = 0; limit < CONTEXT_LIMITS; limit++) context->limits[limit] = limits[limit];
+  context->limits[PERSISTING_L2] = (size_t)cache / 16 * 3; /* on an H100 and on an H200 (measured) */
 }
 
 static bool is_context(const Context *context) {
@@ -122,8 +125,8 @@ bool cl_valid_context_flags(unsigned flags) {
 }
 
 static CUresult primary_retain(EventLine *line, Context **context, CUdevice device) {
-  if (!context) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
+  if (!context) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
   Context *own = &primary[device];
   if (own->references++ == 0) {
@@ -179,8 +182,9 @@ static CUresult primary_reset(EventLine *line, CUdevice device) {
 EXPORTED(cuDevicePrimaryCtxReset_v2, (CUdevice device), primary_reset(line, device))
 EXPORTED(cuDevicePrimaryCtxReset, (CUdevice device), primary_reset(line, device))
 
+/* That memory of the host can be mapped is so in any case, and cannot be asked for (measured). */
 static CUresult set_primary_flags(CUdevice device, unsigned flags) {
-  if (!cl_valid_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_valid_context_flags(flags) || flags & MAPS_HOST_MEMORY) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
   primary[device].flags = flags;
   pthread_mutex_unlock(&lock);
@@ -312,7 +316,7 @@ static CUresult destroy_context(Context *context) {
   return result;
 }
 
-EXPORTED(cuCtxDestroy_v2, (Context *context), destroy_context(context))
+EXPORTED_WHEN(context != NULL, cuCtxDestroy_v2, (Context *context), destroy_context(context))
 EXPORTED(cuCtxDestroy, (Context *context), destroy_context(context))
 
 /* -- contexts that belong to green ones -- */
@@ -448,7 +452,8 @@ static CUresult ctx_attach(Context **out, unsigned flags) {
 EXPORTED(cuCtxAttach, (Context **context, unsigned flags), ctx_attach(context, flags))
 
 static CUresult ctx_detach(Context *context) {
-  if (!context || context != top() || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!context || context != top()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context->primary) return CUDA_SUCCESS; /* its uses are those that were retained (measured) */
   return --context->attached ? CUDA_SUCCESS : destroy_context(context);
 }
 EXPORTED(cuCtxDetach, (Context *context), ctx_detach(context))
