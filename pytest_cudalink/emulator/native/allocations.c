@@ -34,11 +34,10 @@ static CUresult allocate(CUdeviceptr *out, size_t size, Place place, unsigned fl
 
 static CUresult mem_alloc(EventLine *line, CUdeviceptr *out, size_t size) {
   cl_event_uint(line, "bytes", size);
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   CUresult state;
   Context *context = cl_context(&state);
   if (state) return state;
-  return size ? allocate(out, size, ON_DEVICE, 0, context) : CUDA_ERROR_INVALID_VALUE;
+  return out && size ? allocate(out, size, ON_DEVICE, 0, context) : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED(cuMemAlloc_v2, (CUdeviceptr *out, size_t size), mem_alloc(line, out, size))
 
@@ -50,7 +49,8 @@ static CUresult mem_alloc_pitch(EventLine *line, CUdeviceptr *out, size_t *pitch
   if (state) return state;
   if (!width || !height || (element != 4 && element != 8 && element != 16)) return CUDA_ERROR_INVALID_VALUE;
   size_t row = cl_rounded(width, ROW_ALIGNMENT);
-  if (!row || height > SIZE_MAX / row) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!row) return CUDA_ERROR_INVALID_VALUE;
+  if (height > SIZE_MAX / row) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = allocate(out, row * height, ON_DEVICE, 0, context);
   if (!result) *pitch = row;
   cl_event_uint(line, "bytes", row * height);

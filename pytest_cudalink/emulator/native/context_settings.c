@@ -14,9 +14,9 @@ enum {
   CIG_ENABLED = 8,
   CIG_FALLBACK = 9
 };
-enum { LARGEST_STACK = 512 << 10, LARGEST_L2_FETCH = 128 };          /* bytes */
-enum { MULTIPROCESSORS = 16, MAX_PERSISTING_L2 = 108 };              /* CUdevice_attribute */
-enum { CACHE_CONFIGS = 4, FOUR_BYTE_BANKS = 1, SHARED_CONFIGS = 3 }; /* CUfunc_cache, CUsharedconfig */
+enum { LARGEST_STACK = 512 << 10, LARGEST_L2_FETCH = 128 };                 /* bytes */
+enum { MULTIPROCESSORS = 16, L2_CACHE_SIZE = 38, MAX_PERSISTING_L2 = 108 }; /* CUdevice_attribute */
+enum { CACHE_CONFIGS = 4, FOUR_BYTE_BANKS = 1, SHARED_CONFIGS = 3 };        /* CUfunc_cache, CUsharedconfig */
 
 static CUresult ctx_get_flags(unsigned *flags) {
   if (!flags) return CUDA_ERROR_INVALID_VALUE;
@@ -64,8 +64,15 @@ static CUresult ctx_set_limit(int limit, size_t value) {
   CUresult state;
   Context *context = cl_context(&state);
   if (!state) state = check_limit(limit, value);
-  if (!state) context->limits[limit] = value;
-  return state;
+  if (state) return state;
+  if (limit == PERSISTING_L2) { /* in sixteenths of the cache (measured) */
+    int cache = 0;
+    cl_device_attribute(L2_CACHE_SIZE, &cache);
+    size_t part = (size_t)cache / 16;
+    value = (value + part - 1) / part * part;
+  }
+  context->limits[limit] = value;
+  return CUDA_SUCCESS;
 }
 EXPORTED(cuCtxSetLimit, (int limit, size_t value), ctx_set_limit(limit, value))
 EXPORTED(cuCtxResetPersistingL2Cache, (void), cl_check_context())

@@ -119,7 +119,7 @@ static bool is_managed(CUdeviceptr start, size_t size) {
 static CUresult check_location(Location *location) {
   switch (location->type) {
     case AT_DEVICE: return cl_is_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-    case AT_HOST: location->id = 0; return CUDA_SUCCESS;
+    case AT_HOST: return CUDA_SUCCESS;
     case AT_HOST_NUMA_CURRENT: *location = (Location){AT_HOST_NUMA, 0}; return CUDA_SUCCESS;
     case AT_HOST_NUMA: return location->id <= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* one node is shown */
     default: return CUDA_ERROR_INVALID_VALUE;
@@ -127,7 +127,7 @@ static CUresult check_location(Location *location) {
 }
 
 static Location of_device(CUdevice device) {
-  return device == HOST_DEVICE ? (Location){AT_HOST, 0} : (Location){AT_DEVICE, device};
+  return device == HOST_DEVICE ? (Location){AT_HOST, HOST_DEVICE} : (Location){AT_DEVICE, device};
 }
 
 /* -- advice -- */
@@ -153,9 +153,11 @@ static bool is_numa(const Location *location) {
   return location->type == AT_HOST_NUMA || location->type == AT_HOST_NUMA_CURRENT;
 }
 
-/* Whether an advice fits the type of its location, which is checked even before cuInit (measured). */
+/* Whether an advice fits its location, which is checked even before cuInit, when there is no device (measured). */
 static bool is_possible(int advice, const Location *location) {
   if (advice < SET_READ_MOSTLY || advice > UNSET_ACCESSED_BY || !is_known_type(location)) return false;
+  bool placed = is_accessed_by(advice) || advice == SET_PREFERRED_LOCATION;
+  if (placed && location->type == AT_DEVICE) return cl_initialized() && cl_is_device(location->id);
   if (is_accessed_by(advice)) return !is_numa(location);
   return advice != SET_PREFERRED_LOCATION || location->type != AT_HOST_NUMA || location->id <= 0;
 }
@@ -166,8 +168,7 @@ static CUresult advise_v2(EventLine *line, CUdeviceptr start, size_t size, int a
     if (is_managed(start, size)) return remember(start, size, advice, &location);
     return CUDA_SUCCESS;
   }
-  CUresult result = advise(line, start, size, advice, location);
-  return result == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : result;
+  return advise(line, start, size, advice, location);
 }
 EXPORTED_WHEN(is_possible(advice, &location) && !is_numa(&location), cuMemAdvise_v2,
               (CUdeviceptr start, size_t size, int advice, Location location),
@@ -291,9 +292,7 @@ static int as_device(const Location *location) {
   return location->type == AT_DEVICE ? location->id : location->type == AT_NOTHING ? NO_DEVICE : HOST_DEVICE;
 }
 
-static int as_id(const Location *location) {
-  return location->type == AT_NOTHING ? NO_DEVICE : location->type == AT_HOST ? HOST_DEVICE : location->id;
-}
+static int as_id(const Location *location) { return location->type == AT_NOTHING ? NO_DEVICE : location->id; }
 
 static void list_devices(const Part *part, int *out, size_t room) {
   size_t count = 0;

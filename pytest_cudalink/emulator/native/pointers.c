@@ -163,6 +163,7 @@ static CUresult pointer_get_attributes(unsigned count, const int *attributes, vo
   /* an attribute that does not apply is set to zero, and is no error (CUDA Driver API, cuPointerGetAttributes) */
   for (unsigned at = 0; at < count; at++) {
     if (!out[at] || read_attribute(&known, attributes[at], address, out[at])) continue;
+    if (attributes[at] == POINTER_RANGE_START || attributes[at] == POINTER_RANGE_SIZE) continue; /* measured */
     memset(out[at], 0, width(attributes[at]));
     if (attributes[at] == POINTER_DEVICE_ORDINAL) *(int *)out[at] = NO_DEVICE;
   }
