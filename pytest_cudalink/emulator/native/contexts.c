@@ -211,8 +211,8 @@ EXPORTED(cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned flags), prima
 EXPORTED(cuDevicePrimaryCtxSetFlags, (CUdevice device, unsigned flags), primary_set_flags(line, device, flags))
 
 static CUresult primary_get_state(EventLine *line, CUdevice device, unsigned *flags, int *active) {
-  if (!cl_is_device(device)) return cl_no_device(line, device);
   if (!flags || !active) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return cl_no_device(line, device);
   pthread_mutex_lock(&lock);
   *flags = primary_flags[device];
   *active = is_active(&primary[device]);
@@ -444,8 +444,9 @@ static CUresult ctx_get_id(Context *context, uint64_t *id) {
   pthread_mutex_lock(&lock);
   bool known = context && is_context(context);
   if (known) *id = context->id;
+  bool dead = known && context->dead;
   pthread_mutex_unlock(&lock);
-  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  return dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 EXPORTED(cuCtxGetId, (Context *context, uint64_t *id), ctx_get_id(context, id))
 

@@ -219,7 +219,8 @@ static CUresult do_box(const Box *box, const void *stream, bool has_stream) {
 }
 
 static CUresult copy_box_in(EventLine *line, const Box *box, const void *stream, bool has_stream) {
-  if (!box) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state = cl_check_context();
+  if (!box) return state ? state : CUDA_ERROR_INVALID_VALUE;
   CUresult result = do_box(box, stream, has_stream);
   cl_event_uint(line, "width", box->width);
   cl_event_uint(line, "height", box->height);
