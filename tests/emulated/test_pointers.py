@@ -30,7 +30,9 @@ pool = new_pool(handle_types=POSIX_FILE)
 code, pooled = from_pool(pool, 5000)
 for address in (device, host, managed, registered, pooled):
     assert of(address + 7, START, SIZE, DEVICE_POINTER, MAPPED) == [address, 5000, address + 7, 1]
-    assert of(address, ORDINAL, SYNC_MEMOPS, DECOMPRESS, MAPPING_START, MAPPING_SIZE) == [0, 0, 0, address, 5000]
+    assert of(address, ORDINAL, SYNC_MEMOPS, MAPPING_START) == [0, int(address == managed), address]
+    assert of(address, DECOMPRESS) == [int(address == device)]
+    assert of(address, MAPPING_SIZE) == [5000 if address == registered else 32 * MIB if address == pooled else 2 * MIB]
     assert of(address, 0, 22, 99) == [-1] * 3
 assert len({of(at, BUFFER_ID)[0] for at in (device, host, managed, registered, pooled)}) == 5
 kinds = TYPE, HOST_POINTER, IS_MANAGED, IPC_CAPABLE, HANDLE_TYPES, ACCESS
