@@ -32,7 +32,7 @@ for right in (0, 1, 2, 4, 0x14, 0x80):
     assert flags.value == right
     ok(cuda.cuCtxDestroy_v2(context))
 assert cuda.cuCtxCreate_v2(byref(c_void_p()), 3, 9) == 101
-assert cuda.cuCtxCreate_v2(None, 0, 9) == 1
+assert cuda.cuCtxCreate_v2(None, 0, 9) == 101 and cuda.cuCtxCreate_v2(None, 0, 0) == 1
 """
     )
 
