@@ -164,7 +164,7 @@ static bool is_possible(int advice, const Location *location) {
 
 static CUresult advise_v2(EventLine *line, CUdeviceptr start, size_t size, int advice, Location location) {
   if (!is_possible(advice, &location)) return CUDA_ERROR_INVALID_VALUE;
-  if (is_numa(&location)) { /* a system of one node answers it without looking at the range (measured) */
+  if (is_numa(&location)) {    /* a system of one node answers it without looking at the range (measured) */
     check_location(&location); /* says which node it is */
     if (is_managed(start, size)) return remember(start, size, advice, &location);
     return CUDA_SUCCESS;
