@@ -44,7 +44,7 @@ def test_advice(check) -> None:
 assert [ask(at) for at in range(1, 9)] == [0, -2, -2, -2, 0, -2, 0, -2]
 ok(cuda.cuMemAdvise(base + 4096 + 5, 1, 1, 0))
 assert (ask(READ_MOSTLY), ask(READ_MOSTLY, 4096, 4096), ask(READ_MOSTLY, 4095, 2)) == (0, 1, 0)
-ok(cuda.cuMemAdvise_v2(base, 3 * 4096, 1, Location(77, 77)))  # the location is not looked at
+ok(cuda.cuMemAdvise_v2(base, 3 * 4096, 1, Location(DEVICE, 77)))  # the device is not looked at
 assert (ask(READ_MOSTLY, 0, 3 * 4096), ask(READ_MOSTLY)) == (1, 0)
 ok(cuda.cuMemAdvise(base, 5 * 4096, 2, 0))
 assert ask(READ_MOSTLY, 4096, 1) == 0

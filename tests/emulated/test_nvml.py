@@ -280,6 +280,14 @@ assert memory.total == newer.total == memory.free + memory.used == newer.free + 
 window = nvmlDeviceGetBAR1MemoryInfo(device)
 assert window.bar1Total == window.bar1Free + window.bar1Used >= 2 << 30
 refused(13, nvmlDeviceGetMemoryInfo, device, 1 << 24 | 8)
+cuda = ctypes.CDLL("libcuda.so.1")
+assert memory.used == cuda.cudalinkMemoryUsed(-1) == cuda.cudalinkMemoryUsed(1 << 20) == 0
+context, block = ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(1 << 20)) == 0
+assert nvmlDeviceGetMemoryInfo(device).used == cuda.cudalinkMemoryUsed(0) == 1 << 20
+assert cuda.cuMemFree_v2(block) == 0
+assert nvmlDeviceGetMemoryInfo(device).used == 0
 """,
         device_memory=str(2 << 30),
     )

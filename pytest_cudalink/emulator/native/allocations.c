@@ -34,11 +34,10 @@ static CUresult allocate(CUdeviceptr *out, size_t size, Place place, unsigned fl
 
 static CUresult mem_alloc(EventLine *line, CUdeviceptr *out, size_t size) {
   cl_event_uint(line, "bytes", size);
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   CUresult state;
   Context *context = cl_context(&state);
   if (state) return state;
-  return size ? allocate(out, size, ON_DEVICE, 0, context) : CUDA_ERROR_INVALID_VALUE;
+  return out && size ? allocate(out, size, ON_DEVICE, 0, context) : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED(cuMemAlloc_v2, (CUdeviceptr *out, size_t size), mem_alloc(line, out, size))
 
@@ -50,7 +49,8 @@ static CUresult mem_alloc_pitch(EventLine *line, CUdeviceptr *out, size_t *pitch
   if (state) return state;
   if (!width || !height || (element != 4 && element != 8 && element != 16)) return CUDA_ERROR_INVALID_VALUE;
   size_t row = cl_rounded(width, ROW_ALIGNMENT);
-  if (!row || height > SIZE_MAX / row) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!row) return CUDA_ERROR_INVALID_VALUE;
+  if (height > SIZE_MAX / row) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = allocate(out, row * height, ON_DEVICE, 0, context);
   if (!result) *pitch = row;
   cl_event_uint(line, "bytes", row * height);
@@ -59,26 +59,31 @@ static CUresult mem_alloc_pitch(EventLine *line, CUdeviceptr *out, size_t *pitch
 EXPORTED(cuMemAllocPitch_v2, (CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element),
          mem_alloc_pitch(line, out, pitch, width, height, element))
 
+/* Checked even before cuInit (measured). */
+static bool is_managed_request(size_t size, unsigned flags) {
+  return size && (flags == ATTACH_GLOBAL || flags == ATTACH_HOST);
+}
+
 static CUresult mem_alloc_managed(EventLine *line, CUdeviceptr *out, size_t size, unsigned flags) {
   cl_event_uint(line, "bytes", size);
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (!out || !is_managed_request(size, flags)) return CUDA_ERROR_INVALID_VALUE;
   CUresult state;
   Context *context = cl_context(&state);
   if (state) return state;
-  if (!size || (flags != ATTACH_GLOBAL && flags != ATTACH_HOST)) return CUDA_ERROR_INVALID_VALUE;
   return allocate(out, size, MANAGED, flags, context);
 }
-EXPORTED(cuMemAllocManaged, (CUdeviceptr *out, size_t size, unsigned flags), mem_alloc_managed(line, out, size, flags))
+EXPORTED_WHEN(is_managed_request(size, flags), cuMemAllocManaged, (CUdeviceptr *out, size_t size, unsigned flags),
+              mem_alloc_managed(line, out, size, flags))
 
-/* Frees what cuMemAlloc and its like gave, or a pool; memory of another context may be freed without one (measured). */
+/* Frees what cuMemAlloc and its like gave, or a pool; it needs no context, but none that is dead (measured). */
 static CUresult free_memory(CUdeviceptr address) {
   Block taken;
-  CUresult state = cl_check_context();
   CUresult answer;
-  if (!address) return state;
+  if (cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (!address) return CUDA_SUCCESS;
   if (cl_graph_memory_released(address, &answer)) return answer;
   if (cl_pool_free(address)) return CUDA_SUCCESS;
-  if (!cl_block_take(address, FROM_ALLOCATION | FROM_EXTERNAL, &taken)) return state ? state : CUDA_ERROR_INVALID_VALUE;
+  if (!cl_block_take(address, FROM_ALLOCATION | FROM_EXTERNAL, &taken)) return CUDA_ERROR_INVALID_VALUE;
   cl_block_free(&taken);
   return CUDA_SUCCESS;
 }

@@ -5,15 +5,26 @@
 
 enum { MAPS_HOST_MEMORY = 0x08 }; /* CUctx_flags */
 /* CUlimit */
-enum { SYNC_DEPTH = 3, L2_FETCH = 5, PERSISTING_L2 = 6, SHARED_SIZE = 7, CIG_ENABLED = 8, CIG_FALLBACK = 9 };
-enum { LARGEST_L2_FETCH = 128, MAX_PERSISTING_L2 = 108 };            /* bytes; CUdevice_attribute */
-enum { CACHE_CONFIGS = 4, FOUR_BYTE_BANKS = 1, SHARED_CONFIGS = 3 }; /* CUfunc_cache, CUsharedconfig */
+enum {
+  STACK_SIZE = 0,
+  SYNC_DEPTH = 3,
+  L2_FETCH = 5,
+  PERSISTING_L2 = 6,
+  SHARED_SIZE = 7,
+  CIG_ENABLED = 8,
+  CIG_FALLBACK = 9
+};
+enum { LARGEST_STACK = 512 << 10, LARGEST_L2_FETCH = 128 };                 /* bytes */
+enum { MULTIPROCESSORS = 16, L2_CACHE_SIZE = 38, MAX_PERSISTING_L2 = 108 }; /* CUdevice_attribute */
+enum { CACHE_CONFIGS = 4, FOUR_BYTE_BANKS = 1, SHARED_CONFIGS = 3 };        /* CUfunc_cache, CUsharedconfig */
 
 static CUresult ctx_get_flags(unsigned *flags) {
   if (!flags) return CUDA_ERROR_INVALID_VALUE;
   CUresult state;
   Context *context = cl_context(&state);
-  if (state) return state;
+  *flags = 0;
+  if (state)
+    return state == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_SUCCESS : state; /* a dead one has none (measured) */
   *flags = context->flags;
   if (context->primary) *flags |= MAPS_HOST_MEMORY; /* always possible, but only a primary context says so (measured) */
   return CUDA_SUCCESS;
@@ -21,10 +32,11 @@ static CUresult ctx_get_flags(unsigned *flags) {
 EXPORTED(cuCtxGetFlags, (unsigned *flags), ctx_get_flags(flags))
 
 static CUresult ctx_get_limit(size_t *value, int limit) {
-  if (!value || limit < 0 || limit >= CONTEXT_LIMITS) return CUDA_ERROR_INVALID_VALUE;
+  if (!value) return CUDA_ERROR_INVALID_VALUE;
   CUresult state;
   Context *context = cl_context(&state);
   if (state) return state;
+  if (limit < 0 || limit >= CONTEXT_LIMITS) return CUDA_ERROR_INVALID_VALUE;
   if (limit == SYNC_DEPTH || limit == CIG_FALLBACK) return CUDA_ERROR_UNSUPPORTED_LIMIT;
   *value = context->limits[limit];
   return CUDA_SUCCESS;
@@ -39,6 +51,7 @@ static CUresult check_limit(int limit, size_t value) {
     case CIG_FALLBACK: return CUDA_ERROR_UNSUPPORTED_LIMIT;
     case SHARED_SIZE:
     case CIG_ENABLED: return CUDA_ERROR_NOT_PERMITTED;
+    case STACK_SIZE: return value > LARGEST_STACK ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case L2_FETCH: return value > LARGEST_L2_FETCH ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case PERSISTING_L2:
       cl_device_attribute(MAX_PERSISTING_L2, &most);
@@ -48,12 +61,18 @@ static CUresult check_limit(int limit, size_t value) {
 }
 
 static CUresult ctx_set_limit(int limit, size_t value) {
-  if (limit < 0 || limit >= CONTEXT_LIMITS) return CUDA_ERROR_INVALID_VALUE;
   CUresult state;
   Context *context = cl_context(&state);
   if (!state) state = check_limit(limit, value);
-  if (!state) context->limits[limit] = value;
-  return state;
+  if (state) return state;
+  if (limit == PERSISTING_L2) { /* in sixteenths of the cache (measured) */
+    int cache = 0;
+    cl_device_attribute(L2_CACHE_SIZE, &cache);
+    size_t part = (size_t)cache / 16;
+    value = (value + part - 1) / part * part;
+  }
+  context->limits[limit] = value;
+  return CUDA_SUCCESS;
 }
 EXPORTED(cuCtxSetLimit, (int limit, size_t value), ctx_set_limit(limit, value))
 EXPORTED(cuCtxResetPersistingL2Cache, (void), cl_check_context())
@@ -79,14 +98,17 @@ EXPORTED(cuCtxGetCacheConfig, (int *config), ctx_get_cache_config(config))
 static CUresult ctx_set_cache_config(int config) {
   CUresult state;
   Context *context = cl_context(&state);
+  if (state) return state;
   if (config < 0 || config >= CACHE_CONFIGS) return CUDA_ERROR_INVALID_VALUE;
-  if (!state) context->cache_config = config;
-  return state;
+  context->cache_config = config;
+  return CUDA_SUCCESS;
 }
 EXPORTED(cuCtxSetCacheConfig, (int config), ctx_set_cache_config(config))
 
 static CUresult ctx_set_shared_mem_config(int config) {
-  return config < 0 || config >= SHARED_CONFIGS ? CUDA_ERROR_INVALID_VALUE : cl_check_context();
+  CUresult state = cl_check_context();
+  if (state) return state;
+  return config < 0 || config >= SHARED_CONFIGS ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 EXPORTED(cuCtxSetSharedMemConfig, (int config), ctx_set_shared_mem_config(config))
 
@@ -100,22 +122,25 @@ static CUresult ctx_get_shared_mem_config(int *config) {
 EXPORTED(cuCtxGetSharedMemConfig, (int *config), ctx_get_shared_mem_config(config))
 
 static CUresult ctx_set_flags(EventLine *line, unsigned flags) {
-  if (!cl_valid_context_flags(flags)) {
-    cl_event_uint(line, "flags", flags);
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  cl_event_uint(line, "flags", flags);
   CUresult state;
   Context *context = cl_context(&state);
   if (state) return state;
+  if (!cl_valid_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   context->flags = flags;
-  cl_event_uint(line, "flags", flags);
   return CUDA_SUCCESS;
 }
 EXPORTED(cuCtxSetFlags, (unsigned flags), ctx_set_flags(line, flags))
 
 static CUresult ctx_get_exec_affinity(Affinity *affinity, int type) {
   CUresult state = cl_check_context();
-  if (!affinity || type) return CUDA_ERROR_INVALID_VALUE;
-  return state ? state : CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  if (state) return state;
+  if (!affinity) return CUDA_ERROR_INVALID_VALUE;
+  affinity->type = type;
+  if (type) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  int all = 0;
+  cl_device_attribute(MULTIPROCESSORS, &all);
+  affinity->multiprocessors = (unsigned)all;
+  return CUDA_SUCCESS;
 }
 EXPORTED(cuCtxGetExecAffinity, (Affinity * affinity, int type), ctx_get_exec_affinity(affinity, type))

@@ -10,11 +10,18 @@
 #include "synchronize.h"
 
 enum { CONTEXT_MAGIC = 0x63747821, API_VERSION = 3020 };
-enum { SCHEDULING = 0x07, KNOWN_FLAGS = 0xff }; /* CUctx_flags */
-enum { CACHE_PREFER_NONE = 0 };                 /* CUfunc_cache */
+enum { SCHEDULING = 0x07, MAPS_HOST_MEMORY = 0x08, KNOWN_FLAGS = 0xff }; /* CUctx_flags */
+enum {
+  CACHE_PREFER_NONE = 0,
+  PRINTF_BUFFER = 1,
+  PERSISTING_L2 = 6,
+  MULTIPROCESSORS = 16,
+  L2_CACHE_SIZE = 38
+}; /* CUfunc_cache, CUlimit, CUdevice_attribute */
 
 /* Contexts are never freed: a caller may go on with a handle, and must get an answer. */
 static Context primary[DEVICES_MAX];
+static unsigned primary_flags[DEVICES_MAX]; /* that they are started with */
 static struct {
   Context **list;
   size_t count, room;
@@ -62,7 +69,10 @@ static void drop_stack(void *list) {
 __attribute__((constructor)) static void make_stack_key(void) { pthread_key_create(&stack_key, drop_stack); }
 
 static void start_context(Context *context, CUdevice device, unsigned flags) {
-  static const size_t limits[CONTEXT_LIMITS] = {1024, 8 << 20, 8 << 20, 2, 2048, 64, 11796480, 232448, 0, 0};
+  static const size_t limits[CONTEXT_LIMITS] = {1024, 0, 8 << 20, 2, 2048, 64, 0, 232448, 0, 0};
+  int cache = 0, multiprocessors = 0;
+  cl_device_attribute(MULTIPROCESSORS, &multiprocessors);
+  cl_device_attribute(L2_CACHE_SIZE, &cache);
   if (context->magic != CONTEXT_MAGIC) context->device = device; /* that of a primary one never changes */
   context->magic = CONTEXT_MAGIC;
   context->dead = false;
@@ -72,6 +82,8 @@ static void start_context(Context *context, CUdevice device, unsigned flags) {
   context->attached = 1;
   context->id = cl_next_id();
   for (int limit = 0; limit < CONTEXT_LIMITS; limit++) context->limits[limit] = limits[limit];
+  context->limits[PRINTF_BUFFER] = (size_t)multiprocessors << 16;
+  context->limits[PERSISTING_L2] = (size_t)cache / 16 * 3; /* on an H100 and on an H200 (measured) */
 }
 
 static bool is_context(const Context *context) {
@@ -121,14 +133,16 @@ bool cl_valid_context_flags(unsigned flags) {
   return !(flags & ~(unsigned)KNOWN_FLAGS) && !(scheduling & (scheduling - 1));
 }
 
+static bool is_active(const Context *own) { return own->references > 0 && !own->dead; }
+
 static CUresult primary_retain(EventLine *line, Context **context, CUdevice device) {
-  if (!context) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
+  if (!context) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
   Context *own = &primary[device];
-  if (own->references++ == 0) {
+  if (own->references++ == 0 || own->dead) {
     own->primary = true;
-    start_context(own, device, own->flags);
+    start_context(own, device, primary_flags[device]);
   }
   *context = own;
   uint64_t id = own->id;
@@ -140,16 +154,13 @@ static CUresult primary_retain(EventLine *line, Context **context, CUdevice devi
 }
 EXPORTED(cuDevicePrimaryCtxRetain, (Context **context, CUdevice device), primary_retain(line, context, device))
 
-/* Gives back one reference, or all; *left is how many there are then. */
-static CUresult release_primary(CUdevice device, bool all, unsigned *left) {
+/* Gives back one reference; *left is how many there are then. */
+static CUresult release_primary(CUdevice device, unsigned *left) {
   Context *own = &primary[device];
   CUresult result = CUDA_SUCCESS;
   pthread_mutex_lock(&lock);
-  if (!own->references) result = all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-  else if (all || --own->references == 0) {
-    own->references = 0;
-    mark_dead(own);
-  }
+  if (!own->references) result = CUDA_ERROR_INVALID_CONTEXT;
+  else if (--own->references == 0 && !own->dead) mark_dead(own);
   *left = own->references;
   pthread_mutex_unlock(&lock);
   return result;
@@ -158,7 +169,7 @@ static CUresult release_primary(CUdevice device, bool all, unsigned *left) {
 static CUresult primary_release(EventLine *line, CUdevice device) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
   unsigned left;
-  CUresult result = release_primary(device, false, &left);
+  CUresult result = release_primary(device, &left);
   cl_event_uint(line, "references", left);
   return result;
 }
@@ -167,22 +178,26 @@ EXPORTED(cuDevicePrimaryCtxRelease_v2, (CUdevice device), primary_release(line, 
 static CUresult primary_release_quietly(EventLine *line, CUdevice device) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
   unsigned left;
-  return release_primary(device, false, &left);
+  return release_primary(device, &left);
 }
 EXPORTED(cuDevicePrimaryCtxRelease, (CUdevice device), primary_release_quietly(line, device))
 
 static CUresult primary_reset(EventLine *line, CUdevice device) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
-  unsigned left;
-  return release_primary(device, true, &left);
+  pthread_mutex_lock(&lock);
+  if (is_active(&primary[device]))
+    mark_dead(&primary[device]); /* what was retained is still to be released (measured) */
+  pthread_mutex_unlock(&lock);
+  return CUDA_SUCCESS;
 }
 EXPORTED(cuDevicePrimaryCtxReset_v2, (CUdevice device), primary_reset(line, device))
 EXPORTED(cuDevicePrimaryCtxReset, (CUdevice device), primary_reset(line, device))
 
+/* That memory of the host can be mapped is so in any case, and cannot be asked for (measured). */
 static CUresult set_primary_flags(CUdevice device, unsigned flags) {
-  if (!cl_valid_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_valid_context_flags(flags) || flags & MAPS_HOST_MEMORY) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
-  primary[device].flags = flags;
+  primary[device].flags = primary_flags[device] = flags;
   pthread_mutex_unlock(&lock);
   return CUDA_SUCCESS;
 }
@@ -196,11 +211,11 @@ EXPORTED(cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned flags), prima
 EXPORTED(cuDevicePrimaryCtxSetFlags, (CUdevice device, unsigned flags), primary_set_flags(line, device, flags))
 
 static CUresult primary_get_state(EventLine *line, CUdevice device, unsigned *flags, int *active) {
-  if (!cl_is_device(device)) return cl_no_device(line, device);
   if (!flags || !active) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return cl_no_device(line, device);
   pthread_mutex_lock(&lock);
-  *flags = primary[device].flags;
-  *active = primary[device].references > 0;
+  *flags = primary_flags[device];
+  *active = is_active(&primary[device]);
   pthread_mutex_unlock(&lock);
   return CUDA_SUCCESS;
 }
@@ -235,8 +250,8 @@ static Context *new_context(CUdevice device, unsigned flags, bool current) {
 }
 
 static CUresult create_context(Context **out, unsigned flags, CUdevice device) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_valid_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   Context *context = new_context(device, flags, true);
   if (context) *out = context;
@@ -312,7 +327,7 @@ static CUresult destroy_context(Context *context) {
   return result;
 }
 
-EXPORTED(cuCtxDestroy_v2, (Context *context), destroy_context(context))
+EXPORTED_WHEN(context != NULL, cuCtxDestroy_v2, (Context *context), destroy_context(context))
 EXPORTED(cuCtxDestroy, (Context *context), destroy_context(context))
 
 /* -- contexts that belong to green ones -- */
@@ -322,9 +337,9 @@ Context *cl_make_green_context(CUdevice device, const void *green) {
   if (!context) return NULL;
   context->green = green;
   pthread_mutex_lock(&lock);
-  if (primary[device].references++ == 0) {
+  if (primary[device].references++ == 0 || primary[device].dead) {
     primary[device].primary = true;
-    start_context(&primary[device], device, primary[device].flags);
+    start_context(&primary[device], device, primary_flags[device]);
   }
   pthread_mutex_unlock(&lock);
   return context;
@@ -335,7 +350,7 @@ void cl_end_green_context(Context *context) {
   pthread_mutex_lock(&lock);
   mark_dead(context);
   pthread_mutex_unlock(&lock);
-  release_primary(context->device, false, &left);
+  release_primary(context->device, &left);
 }
 
 bool cl_push_context(Context *context) { return push(context); }
@@ -417,7 +432,7 @@ static CUresult ctx_get_api_version(Context *context, unsigned *version) {
     CUresult state = cl_check_context();
     if (state) return state;
   }
-  if (!cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!cl_is_known_context(context) || (context && context->dead)) return CUDA_ERROR_INVALID_CONTEXT;
   *version = API_VERSION;
   return CUDA_SUCCESS;
 }
@@ -429,8 +444,9 @@ static CUresult ctx_get_id(Context *context, uint64_t *id) {
   pthread_mutex_lock(&lock);
   bool known = context && is_context(context);
   if (known) *id = context->id;
+  bool dead = known && context->dead;
   pthread_mutex_unlock(&lock);
-  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  return dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 EXPORTED(cuCtxGetId, (Context *context, uint64_t *id), ctx_get_id(context, id))
 
@@ -448,7 +464,8 @@ static CUresult ctx_attach(Context **out, unsigned flags) {
 EXPORTED(cuCtxAttach, (Context **context, unsigned flags), ctx_attach(context, flags))
 
 static CUresult ctx_detach(Context *context) {
-  if (!context || context != top() || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!context || context != top()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context->primary) return CUDA_SUCCESS; /* its uses are those that were retained (measured) */
   return --context->attached ? CUDA_SUCCESS : destroy_context(context);
 }
 EXPORTED(cuCtxDetach, (Context *context), ctx_detach(context))

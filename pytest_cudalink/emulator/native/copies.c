@@ -152,6 +152,7 @@ typedef struct {
 static CUresult place(const Side *side, const Box *box, uintptr_t *start, size_t *row, size_t *layer) {
   size_t first, end, bytes;
   if (side->type == TYPE_ARRAY) {
+    if (!side->array) return CUDA_ERROR_INVALID_VALUE;
     const ArrayBox in = {side->x, side->y, side->z, box->width, box->height, box->depth};
     return cl_place_in_array(side->array, &in, start, row, layer);
   }
@@ -159,11 +160,10 @@ static CUresult place(const Side *side, const Box *box, uintptr_t *start, size_t
   uintptr_t base = side->type == TYPE_HOST ? (uintptr_t)side->host : (uintptr_t)side->device;
   if (!base || __builtin_add_overflow(side->x, box->width, &end)) return CUDA_ERROR_INVALID_VALUE;
   *row = side->pitch;
-  if (*row < end) { /* rows would overlap; a single row at the beginning needs no pitch */
-    if (*row || box->height > 1 || box->depth > 1 || side->y || side->z) return CUDA_ERROR_INVALID_VALUE;
-    *row = end;
-  }
-  size_t rows = side->height;
+  if (!*row) *row = box->width; /* rows and layers that lie side by side (measured) */
+  if (*row < end && (*row != box->width || side->y || side->z))
+    return CUDA_ERROR_INVALID_VALUE; /* they would overlap */
+  size_t rows = side->height ? side->height : box->height;
   if ((box->depth > 1 || side->z) && (rows < box->height || side->y > rows - box->height))
     return CUDA_ERROR_INVALID_VALUE;
   size_t last_layer, last_row;
@@ -219,7 +219,8 @@ static CUresult do_box(const Box *box, const void *stream, bool has_stream) {
 }
 
 static CUresult copy_box_in(EventLine *line, const Box *box, const void *stream, bool has_stream) {
-  if (!box) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state = cl_check_context();
+  if (!box) return state ? state : CUDA_ERROR_INVALID_VALUE;
   CUresult result = do_box(box, stream, has_stream);
   cl_event_uint(line, "width", box->width);
   cl_event_uint(line, "height", box->height);

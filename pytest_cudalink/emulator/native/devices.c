@@ -203,6 +203,14 @@ static CUresult device_can_access_peer(EventLine *line, int *can, CUdevice devic
 EXPORTED(cuDeviceCanAccessPeer, (int *can, CUdevice device, CUdevice peer),
          device_can_access_peer(line, can, device, peer))
 
+static CUresult device_get_luid(EventLine *line, const char *luid, const unsigned *node_mask, CUdevice device) {
+  if (!luid || !node_mask) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_is_device(device)) return cl_no_device(line, device);
+  return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "devices have a locally unique identifier on Windows only");
+}
+EXPORTED(cuDeviceGetLuid, (char *luid, unsigned *node_mask, CUdevice device),
+         device_get_luid(line, luid, node_mask, device))
+
 static CUresult device_get_exec_affinity_support(EventLine *line, int *supported, CUdevice device) {
   if (!supported) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);

@@ -4,7 +4,7 @@
 #include "memory.h"
 
 /* CU_MEMHOSTALLOC_*, CU_MEMHOSTREGISTER_* */
-enum { IS_MAPPED = 2, ALLOCATION_FLAGS = 7, REGISTER_FLAGS = 15 };
+enum { IS_MAPPED = 2, ALLOCATION_FLAGS = 7, REGISTER_FLAGS = 11 }; /* memory of a device can only be refused */
 
 OLD_ENTRY_POINT(cuMemHostGetDevicePointer)
 
@@ -40,12 +40,12 @@ static CUresult mem_host_alloc(EventLine *line, void **out, size_t size, unsigne
 }
 EXPORTED(cuMemHostAlloc, (void **out, size_t size, unsigned flags), mem_host_alloc(line, out, size, flags))
 
-/* Memory of another context may be freed without one (measured). */
+/* It needs no context, but none that is dead (measured). */
 static CUresult mem_free_host(void *start) {
   Block taken;
-  CUresult state = cl_check_context();
-  if (!start) return state;
-  if (!cl_block_take((uintptr_t)start, FROM_HOST_ALLOCATION, &taken)) return state ? state : CUDA_ERROR_INVALID_VALUE;
+  if (cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (!start) return CUDA_SUCCESS;
+  if (!cl_block_take((uintptr_t)start, FROM_HOST_ALLOCATION, &taken)) return CUDA_ERROR_INVALID_VALUE;
   cl_block_free(&taken);
   return CUDA_SUCCESS;
 }
@@ -64,7 +64,7 @@ static CUresult register_host(void *start, size_t size, unsigned flags) {
       .size = size,
       .origin = FROM_REGISTRATION,
       .place = ON_HOST,
-      .flags = flags,
+      .flags = flags | IS_MAPPED, /* whether it was asked for or not (measured) */
       .device = context->device,
       .context = context,
   };
@@ -79,11 +79,11 @@ EXPORTED(cuMemHostRegister_v2, (void *start, size_t size, unsigned flags), mem_h
 EXPORTED(cuMemHostRegister, (void *start, size_t size, unsigned flags), mem_host_register(line, start, size, flags))
 
 static CUresult mem_host_unregister(void *start) {
+  if (cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (!start) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state = cl_check_context();
-  if (state) return state;
   Block taken;
-  if (!cl_block_take((uintptr_t)start, FROM_REGISTRATION, &taken)) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  if (!cl_block_take((uintptr_t)start, FROM_REGISTRATION, &taken))
+    return cl_is_known((uintptr_t)start) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   cl_block_free(&taken);
   return CUDA_SUCCESS;
 }

@@ -119,34 +119,61 @@ static bool is_managed(CUdeviceptr start, size_t size) {
 static CUresult check_location(Location *location) {
   switch (location->type) {
     case AT_DEVICE: return cl_is_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-    case AT_HOST: location->id = 0; return CUDA_SUCCESS;
+    case AT_HOST: return CUDA_SUCCESS;
     case AT_HOST_NUMA_CURRENT: *location = (Location){AT_HOST_NUMA, 0}; return CUDA_SUCCESS;
-    case AT_HOST_NUMA: return location->id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* one node is shown */
+    case AT_HOST_NUMA: return location->id <= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* one node is shown */
     default: return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
 static Location of_device(CUdevice device) {
-  return device == HOST_DEVICE ? (Location){AT_HOST, 0} : (Location){AT_DEVICE, device};
+  return device == HOST_DEVICE ? (Location){AT_HOST, HOST_DEVICE} : (Location){AT_DEVICE, device};
 }
 
 /* -- advice -- */
 
+static bool is_known_type(const Location *location) {
+  return location->type >= AT_DEVICE && location->type <= AT_HOST_NUMA_CURRENT;
+}
+
+static bool is_accessed_by(int advice) { return advice == SET_ACCESSED_BY || advice == UNSET_ACCESSED_BY; }
+
 static CUresult advise(EventLine *line, CUdeviceptr start, size_t size, int advice, Location location) {
   cl_event_int(line, "advice", advice);
-  if (advice < SET_READ_MOSTLY || advice > UNSET_ACCESSED_BY) return CUDA_ERROR_INVALID_VALUE;
-  bool accessed_by = advice == SET_ACCESSED_BY || advice == UNSET_ACCESSED_BY;
-  if (advice == SET_PREFERRED_LOCATION || accessed_by) {
-    if (accessed_by && location.type != AT_DEVICE && location.type != AT_HOST) return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = check_location(&location);
-    if (result) return result;
-  }
-  return remember(start, size, advice, &location);
+  CUresult state = cl_check_context();
+  if (state) return state;
+  if (!start || !size || advice < SET_READ_MOSTLY || advice > UNSET_ACCESSED_BY) return CUDA_ERROR_INVALID_VALUE;
+  if (advice == SET_PREFERRED_LOCATION || is_accessed_by(advice)) state = check_location(&location);
+  return state ? state : remember(start, size, advice, &location);
 }
 EXPORTED(cuMemAdvise, (CUdeviceptr start, size_t size, int advice, CUdevice device),
          advise(line, start, size, advice, of_device(device)))
-EXPORTED(cuMemAdvise_v2, (CUdeviceptr start, size_t size, int advice, Location location),
-         advise(line, start, size, advice, location))
+
+static bool is_numa(const Location *location) {
+  return location->type == AT_HOST_NUMA || location->type == AT_HOST_NUMA_CURRENT;
+}
+
+/* Whether an advice fits its location, which is checked even before cuInit, when there is no device (measured). */
+static bool is_possible(int advice, const Location *location) {
+  if (advice < SET_READ_MOSTLY || advice > UNSET_ACCESSED_BY || !is_known_type(location)) return false;
+  bool placed = is_accessed_by(advice) || advice == SET_PREFERRED_LOCATION;
+  if (placed && location->type == AT_DEVICE) return cl_initialized() && cl_is_device(location->id);
+  if (is_accessed_by(advice)) return !is_numa(location);
+  return advice != SET_PREFERRED_LOCATION || location->type != AT_HOST_NUMA || location->id <= 0;
+}
+
+static CUresult advise_v2(EventLine *line, CUdeviceptr start, size_t size, int advice, Location location) {
+  if (!is_possible(advice, &location)) return CUDA_ERROR_INVALID_VALUE;
+  if (is_numa(&location)) {    /* a system of one node answers it without looking at the range (measured) */
+    check_location(&location); /* says which node it is */
+    if (is_managed(start, size)) return remember(start, size, advice, &location);
+    return CUDA_SUCCESS;
+  }
+  return advise(line, start, size, advice, location);
+}
+EXPORTED_WHEN(is_possible(advice, &location) && !is_numa(&location), cuMemAdvise_v2,
+              (CUdeviceptr start, size_t size, int advice, Location location),
+              advise_v2(line, start, size, advice, location))
 
 /* -- prefetching -- */
 
@@ -159,15 +186,17 @@ static CUresult check_stream(const void *stream) {
 static CUresult prefetch(EventLine *line, CUdeviceptr start, size_t size, Location location, unsigned flags,
                          const void *stream) {
   cl_event_uint(line, "bytes", size);
-  if (flags) return CUDA_ERROR_INVALID_VALUE;
+  if (flags || !is_known_type(&location)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = check_stream(stream);
+  if (!result && (!start || !size)) result = CUDA_ERROR_INVALID_VALUE;
   if (!result) result = check_location(&location);
   return result ? result : remember(start, size, LAST_PREFETCH, &location);
 }
 EXPORTED(cuMemPrefetchAsync, (CUdeviceptr start, size_t size, CUdevice device, void *stream),
          prefetch(line, start, size, of_device(device), 0, stream))
-EXPORTED(cuMemPrefetchAsync_v2, (CUdeviceptr start, size_t size, Location location, unsigned flags, void *stream),
-         prefetch(line, start, size, location, flags, stream))
+EXPORTED_WHEN(!flags && is_known_type(&location), cuMemPrefetchAsync_v2,
+              (CUdeviceptr start, size_t size, Location location, unsigned flags, void *stream),
+              prefetch(line, start, size, location, flags, stream))
 
 /* Ranges that are prefetched or discarded together. */
 typedef struct {
@@ -176,10 +205,14 @@ typedef struct {
   size_t count;
 } Ranges;
 
-static CUresult check_ranges(const Ranges *ranges, unsigned long long flags, const void *stream) {
+/* Checked even before cuInit (measured). */
+static bool are_ranges(const Ranges *ranges, unsigned long long flags, const void *stream) {
   enum { LEGACY = 1 }; /* CU_STREAM_LEGACY; a batch takes no such stream */
-  if (!ranges->starts || !ranges->sizes || !ranges->count || flags || (uintptr_t)stream <= LEGACY)
-    return CUDA_ERROR_INVALID_VALUE;
+  return ranges->starts && ranges->sizes && ranges->count && !flags && (uintptr_t)stream > LEGACY;
+}
+
+static CUresult check_ranges(const Ranges *ranges, unsigned long long flags, const void *stream) {
+  if (!are_ranges(ranges, flags, stream)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = check_stream(stream);
   for (size_t at = 0; at < ranges->count && !result; at++)
     if (!is_managed(ranges->starts[at], ranges->sizes[at])) result = CUDA_ERROR_INVALID_VALUE;
@@ -212,16 +245,17 @@ static CUresult prefetch_batch(EventLine *line, const Ranges *ranges, const Loca
   return result;
 }
 /* What is discarded has any content from then on; here it keeps the one that it has. */
-#define PREFETCH_BATCH(name)                                                                       \
-  EXPORTED(name,                                                                                   \
-           (CUdeviceptr *starts, size_t *sizes, size_t count, Location *locations, size_t *firsts, \
-            size_t location_count, unsigned long long flags, void *stream),                        \
-           prefetch_batch(line, &(Ranges){starts, sizes, count}, locations, firsts, location_count, flags, stream))
+#define PREFETCH_BATCH(name)                                                                                         \
+  EXPORTED_WHEN(                                                                                                     \
+      are_ranges(&(Ranges){starts, sizes, count}, flags, stream), name,                                              \
+      (CUdeviceptr *starts, size_t *sizes, size_t count, Location *locations, size_t *firsts, size_t location_count, \
+       unsigned long long flags, void *stream),                                                                      \
+      prefetch_batch(line, &(Ranges){starts, sizes, count}, locations, firsts, location_count, flags, stream))
 PREFETCH_BATCH(cuMemPrefetchBatchAsync)
 PREFETCH_BATCH(cuMemDiscardAndPrefetchBatchAsync)
-EXPORTED(cuMemDiscardBatchAsync,
-         (CUdeviceptr *starts, size_t *sizes, size_t count, unsigned long long flags, void *stream),
-         check_ranges(&(Ranges){starts, sizes, count}, flags, stream))
+EXPORTED_WHEN(are_ranges(&(Ranges){starts, sizes, count}, flags, stream), cuMemDiscardBatchAsync,
+              (CUdeviceptr *starts, size_t *sizes, size_t count, unsigned long long flags, void *stream),
+              check_ranges(&(Ranges){starts, sizes, count}, flags, stream))
 
 /* -- asking -- */
 
@@ -291,6 +325,8 @@ static void write_attribute(const Part *part, int *out, size_t size, int attribu
 static CUresult range_attributes(void **out, const size_t *sizes, const int *attributes, size_t count,
                                  CUdeviceptr start, size_t size) {
   size_t from, to;
+  CUresult state = cl_check_context();
+  if (state) return state;
   if (!out || !sizes || !attributes || !count) return CUDA_ERROR_INVALID_VALUE;
   for (size_t at = 0; at < count; at++)
     if (check_attribute(out[at], sizes[at], attributes[at])) return CUDA_ERROR_INVALID_VALUE;

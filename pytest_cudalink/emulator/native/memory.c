@@ -158,6 +158,15 @@ size_t cl_memory_left(CUdevice device) {
   return left;
 }
 
+/* The memory in use on a device, for the emulated NVML of the same process. */
+EXPORT size_t cudalinkMemoryUsed(int device) {
+  if (device < 0 || device >= DEVICES_MAX) return 0;
+  pthread_mutex_lock(&lock);
+  size_t used = memory.used[device];
+  pthread_mutex_unlock(&lock);
+  return used;
+}
+
 uintptr_t cl_pages(size_t size) {
   void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return pages == MAP_FAILED ? 0 : (uintptr_t)pages;

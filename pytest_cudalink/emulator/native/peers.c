@@ -12,10 +12,11 @@ enum { PERFORMANCE_RANK = 1, ACCESS_SUPPORTED, NATIVE_ATOMICS, ARRAY_ACCESS, PAR
 int cl_can_access_peer(CUdevice device, CUdevice peer) { return device != peer; }
 
 static CUresult p2p_attribute(EventLine *line, int *value, int attribute, CUdevice from, CUdevice to) {
-  if (!value || attribute < PERFORMANCE_RANK || attribute > PARTIAL_NATIVE_ATOMICS) return CUDA_ERROR_INVALID_VALUE;
+  if (!value) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(from)) return cl_no_device(line, from);
   if (!cl_is_device(to)) return cl_no_device(line, to);
   if (from == to) return CUDA_ERROR_INVALID_DEVICE;
+  if (attribute < PERFORMANCE_RANK || attribute > PARTIAL_NATIVE_ATOMICS) return CUDA_ERROR_INVALID_VALUE;
   bool no = attribute == PERFORMANCE_RANK || attribute == PARTIAL_NATIVE_ATOMICS;
   *value = no ? 0 : cl_can_access_peer(from, to);
   return CUDA_SUCCESS;
@@ -28,8 +29,11 @@ EXPORTED(cuDeviceGetP2PAttribute, (int *value, int attribute, CUdevice from, CUd
 /* CUatomicOperation; CUatomicOperationCapability */
 enum { OPERATIONS = 13, SIGNED = 1, UNSIGNED = 2, REDUCTION = 4, SCALAR_32 = 8, SCALAR_64 = 16 };
 
-static CUresult check_operations(const unsigned *capabilities, const int *operations, unsigned count) {
-  if (!capabilities || !operations || !count) return CUDA_ERROR_INVALID_VALUE;
+static bool has_operations(const unsigned *capabilities, const int *operations, unsigned count) {
+  return capabilities && operations && count;
+}
+
+static CUresult check_operations(const int *operations, unsigned count) {
   for (unsigned at = 0; at < count; at++)
     if (operations[at] < 0 || operations[at] >= OPERATIONS) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
@@ -37,9 +41,10 @@ static CUresult check_operations(const unsigned *capabilities, const int *operat
 
 static CUresult host_atomics(EventLine *line, unsigned *capabilities, const int *operations, unsigned count,
                              CUdevice device) {
-  CUresult result = check_operations(capabilities, operations, count);
-  if (result) return result;
+  if (!has_operations(capabilities, operations, count)) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
+  CUresult result = check_operations(operations, count);
+  if (result) return result;
   for (unsigned at = 0; at < count; at++) capabilities[at] = 0; /* as over PCI Express */
   return CUDA_SUCCESS;
 }
@@ -49,11 +54,12 @@ EXPORTED(cuDeviceGetHostAtomicCapabilities,
 
 static CUresult peer_atomics(EventLine *line, unsigned *capabilities, const int *operations, unsigned count,
                              CUdevice from, CUdevice to) {
-  CUresult result = check_operations(capabilities, operations, count);
-  if (result) return result;
+  if (!has_operations(capabilities, operations, count)) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(from)) return cl_no_device(line, from);
   if (!cl_is_device(to)) return cl_no_device(line, to);
   if (from == to) return CUDA_ERROR_INVALID_DEVICE;
+  CUresult result = check_operations(operations, count);
+  if (result) return result;
   for (unsigned at = 0; at < count; at++) capabilities[at] = SIGNED | UNSIGNED | REDUCTION | SCALAR_32 | SCALAR_64;
   return CUDA_SUCCESS;
 }
@@ -67,8 +73,10 @@ static CUresult enable_peer_access(Context *peer, unsigned flags) {
   CUresult state;
   Context *context = cl_context(&state);
   if (state) return state;
+  if (!peer) return CUDA_ERROR_INVALID_CONTEXT;
   if (flags) return CUDA_ERROR_INVALID_VALUE;
-  if (!peer || !cl_is_known_context(peer)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!cl_is_known_context(peer)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (peer->dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (!cl_can_access_peer(context->device, peer->device)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   uint64_t bit = (uint64_t)1 << peer->device;
   bool enabled = atomic_fetch_or(&context->peers, bit) & bit;
@@ -81,6 +89,7 @@ static CUresult disable_peer_access(Context *peer) {
   Context *context = cl_context(&state);
   if (state) return state;
   if (!peer || !cl_is_known_context(peer)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (peer->dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   uint64_t bit = (uint64_t)1 << peer->device;
   bool enabled = atomic_fetch_and(&context->peers, ~bit) & bit;
   return enabled ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;

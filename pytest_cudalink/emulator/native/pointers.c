@@ -35,7 +35,7 @@ enum { NO_DEVICE = -2 }; /* CU_DEVICE_INVALID */
 
 /* All that is known of a pointer. */
 typedef struct {
-  bool allocated, reserved; /* in a block; in a reserved range */
+  bool allocated; /* in a block; what is reserved and not mapped has no attributes (measured) */
   Block block;
   CUdeviceptr range_start;
   size_t range_size;
@@ -71,10 +71,7 @@ static Known look_up(CUdeviceptr address) {
   if (block) known.block = *block;
   cl_block_unlock();
   known.allocated = block != NULL;
-  if (!known.allocated) {
-    known.reserved = cl_reservation_of(address, &known.range_start, &known.range_size);
-    return known;
-  }
+  if (!known.allocated) return known;
   CUdevice device = context ? context->device : known.block.device;
   known.range_start = known.block.start;
   known.range_size = known.block.size;
@@ -105,6 +102,13 @@ static size_t width(int attribute) {
 
 static bool is_ipc_capable(const Block *block) { return block->origin == FROM_ALLOCATION && block->place == ON_DEVICE; }
 
+/* The memory that a block is cut from (measured). */
+static size_t mapping_size(const Block *block) {
+  enum { PAGES = 2 << 20, PAGES_OF_POOLS = 32 << 20 };
+  if (block->origin & (FROM_POOL | FROM_POOL_OF_OTHER)) return cl_rounded(block->size, PAGES_OF_POOLS);
+  return block->origin & (FROM_ALLOCATION | FROM_HOST_ALLOCATION) ? cl_rounded(block->size, PAGES) : block->size;
+}
+
 /* The attributes of a pointer into a block, as numbers; false if it has no such one. */
 static bool read_number(const Known *known, int attribute, CUdeviceptr address, uint64_t *value) {
   const Block *block = &known->block;
@@ -113,8 +117,8 @@ static bool read_number(const Known *known, int attribute, CUdeviceptr address, 
     case POINTER_MEMORY_TYPE: *value = block->place == ON_HOST ? TYPE_HOST : TYPE_DEVICE; break;
     case POINTER_DEVICE: *value = address; break;
     case POINTER_HOST: *value = address; return block->place != ON_DEVICE;
-    case POINTER_P2P_TOKENS: *value = block->id; return is_ipc_capable(block);
-    case POINTER_SYNC_MEMOPS: *value = block->sync_memops; break;
+    case POINTER_P2P_TOKENS: *value = block->id; return block->place != ON_HOST;
+    case POINTER_SYNC_MEMOPS: *value = block->sync_memops || block->place == MANAGED; break;
     case POINTER_BUFFER_ID:
     case POINTER_MEMORY_BLOCK_ID: *value = block->id; break;
     case POINTER_IS_MANAGED: *value = block->place == MANAGED; break;
@@ -127,29 +131,17 @@ static bool read_number(const Known *known, int attribute, CUdeviceptr address, 
     case POINTER_IS_RDMA_CAPABLE: *value = known->rdma; break;
     case POINTER_ACCESS_FLAGS: *value = (uint64_t)known->access; break;
     case POINTER_POOL: *value = block->origin & (FROM_POOL | FROM_POOL_OF_OTHER) ? (uintptr_t)block->owner : 0; break;
-    case POINTER_MAPPING_SIZE: *value = block->size; break;
+    case POINTER_MAPPING_SIZE: *value = mapping_size(block); break;
     case POINTER_MAPPING_START: *value = block->start; break;
-    case POINTER_IS_DECOMPRESS_CAPABLE: *value = 0; break;
+    case POINTER_IS_DECOMPRESS_CAPABLE: *value = is_ipc_capable(block); break;
     default: return false;
   }
   return true;
 }
 
-/* What is reserved and not mapped has few attributes. */
-static bool read_of_reserved(const Known *known, int attribute, uint64_t *value) {
-  switch (attribute) {
-    case POINTER_RANGE_START: *value = known->range_start; return true;
-    case POINTER_RANGE_SIZE: *value = known->range_size; return true;
-    case POINTER_MAPPED: *value = 0; return true;
-    default: return false;
-  }
-}
-
 static bool read_attribute(const Known *known, int attribute, CUdeviceptr address, void *out) {
   uint64_t value[2] = {0, 1};
-  bool has = known->allocated  ? read_number(known, attribute, address, value)
-             : known->reserved ? read_of_reserved(known, attribute, value)
-                               : false;
+  bool has = known->allocated && read_number(known, attribute, address, value);
   if (has) memcpy(out, value, width(attribute)); /* the byte order of every host of CUDA is little-endian */
   return has;
 }
@@ -171,6 +163,7 @@ static CUresult pointer_get_attributes(unsigned count, const int *attributes, vo
   /* an attribute that does not apply is set to zero, and is no error (CUDA Driver API, cuPointerGetAttributes) */
   for (unsigned at = 0; at < count; at++) {
     if (!out[at] || read_attribute(&known, attributes[at], address, out[at])) continue;
+    if (attributes[at] == POINTER_RANGE_START || attributes[at] == POINTER_RANGE_SIZE) continue; /* measured */
     memset(out[at], 0, width(attributes[at]));
     if (attributes[at] == POINTER_DEVICE_ORDINAL) *(int *)out[at] = NO_DEVICE;
   }
@@ -183,7 +176,7 @@ static CUresult pointer_set_attribute(EventLine *line, const unsigned *value, in
   cl_event_int(line, "attribute", attribute);
   if (!value || attribute != POINTER_SYNC_MEMOPS) return CUDA_ERROR_INVALID_VALUE;
   Block *block = cl_block_lock(address);
-  bool fits = block && block->place == ON_DEVICE;
+  bool fits = block && block->place != MANAGED;
   if (fits) block->sync_memops = *value != 0;
   cl_block_unlock();
   return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -1,0 +1,140 @@
+/* Several copies in one call. */
+#include <stdint.h>
+#include <string.h>
+
+#include "calls.h"
+#include "capture.h"
+#include "contexts.h"
+#include "copies.h"
+#include "memory.h"
+
+enum { FIRST_ORDER = 1, LAST_ORDER = 3, PREFER_OVERLAP = 1 }; /* CUmemcpySrcAccessOrder, CUmemcpyFlags */
+enum { LEGACY_STREAM = 1 };                                   /* CU_STREAM_LEGACY; a batch takes no such stream */
+static const size_t NO_COPY = SIZE_MAX;                       /* no single copy is at fault */
+
+/* CUmemcpyAttributes */
+typedef struct {
+  int order;
+  Location source_hint, destination_hint;
+  unsigned flags;
+} Attributes;
+_Static_assert(sizeof(Attributes) == 24, "CUmemcpyAttributes");
+
+static bool are_attributes(const Attributes *attributes) {
+  return attributes->order >= FIRST_ORDER && attributes->order <= LAST_ORDER && attributes->flags <= PREFER_OVERLAP;
+}
+
+/* What a stream answers before anything else is looked at. Copies of a batch cannot be captured. */
+static CUresult enter(const void *stream) {
+  bool captured = false;
+  CUresult result = cl_enter_stream(stream, &captured);
+  return !result && captured ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : result;
+}
+
+static CUresult copy(const Box *box, size_t at, size_t *failed) {
+  CUresult result = cl_copy_box(box);
+  if (result) *failed = at;
+  return result;
+}
+
+typedef struct {
+  const CUdeviceptr *to, *from;
+  const size_t *sizes;
+  size_t count;
+  const Attributes *attributes;
+  const size_t *firsts; /* of the copies that attributes hold for */
+  size_t attribute_count;
+} Batch;
+
+static CUresult check_batch(const Batch *batch) {
+  if (!batch->to || !batch->from || !batch->sizes || !batch->count || !batch->attributes || !batch->firsts ||
+      !batch->attribute_count || batch->attribute_count > batch->count || batch->firsts[0])
+    return CUDA_ERROR_INVALID_VALUE;
+  for (size_t at = 0; at < batch->attribute_count; at++)
+    if (!are_attributes(&batch->attributes[at]) || batch->firsts[at] >= batch->count ||
+        (at && batch->firsts[at] <= batch->firsts[at - 1]))
+      return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+/* Whether a stream can take a batch, which is checked even before cuInit (measured). */
+static bool takes_batches(const void *stream) { return (uintptr_t)stream > LEGACY_STREAM; }
+
+static CUresult copy_batch(EventLine *line, const Batch *batch, size_t *failed, const void *stream) {
+  size_t unused;
+  if (!failed) failed = &unused;
+  cl_event_uint(line, "count", batch->count);
+  if (!takes_batches(stream)) return CUDA_ERROR_INVALID_VALUE;
+  *failed = NO_COPY;
+  CUresult result = enter(stream);
+  if (!result) result = check_batch(batch);
+  for (size_t at = 0; at < batch->count && !result; at++) {
+    Side from = {.type = TYPE_UNIFIED, .device = batch->from[at]};
+    Side to = {.type = TYPE_UNIFIED, .device = batch->to[at]};
+    result = batch->sizes[at] ? copy(&(Box){from, to, batch->sizes[at], 1, 1}, at, failed) : CUDA_ERROR_INVALID_VALUE;
+  }
+  return result;
+}
+EXPORTED_WHEN(takes_batches(stream), cuMemcpyBatchAsync,
+              (CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, Attributes *attributes, size_t *firsts,
+               size_t attribute_count, size_t *failed, void *stream),
+              copy_batch(line, &(Batch){to, from, sizes, count, attributes, firsts, attribute_count}, failed, stream))
+EXPORTED_WHEN(takes_batches(stream), cuMemcpyBatchAsync_v2,
+              (const CUdeviceptr *to, const CUdeviceptr *from, const size_t *sizes, size_t count,
+               const Attributes *attributes, const size_t *firsts, size_t attribute_count, void *stream),
+              copy_batch(line, &(Batch){to, from, sizes, count, attributes, firsts, attribute_count}, NULL, stream))
+
+/* -- boxes -- */
+
+enum { OPERAND_POINTER = 1, OPERAND_ARRAY = 2 }; /* CUmemcpy3DOperandType */
+
+/* CUmemcpy3DOperand, whose pointer alone is emulated */
+typedef struct {
+  int type;
+  CUdeviceptr pointer;
+  size_t row, rows;
+  Location hint;
+} Operand;
+_Static_assert(sizeof(Operand) == 40, "CUmemcpy3DOperand");
+
+/* CUDA_MEMCPY3D_BATCH_OP */
+typedef struct {
+  Operand from, to;
+  size_t width, height, depth;
+  int order;
+  unsigned flags;
+} BoxOperation;
+_Static_assert(sizeof(BoxOperation) == 112, "CUDA_MEMCPY3D_BATCH_OP");
+
+static bool is_box_operation(const BoxOperation *one) {
+  return one->from.type >= OPERAND_POINTER && one->from.type <= OPERAND_ARRAY && one->to.type >= OPERAND_POINTER &&
+         one->to.type <= OPERAND_ARRAY && one->width && one->height && one->depth && one->order >= FIRST_ORDER &&
+         one->order <= LAST_ORDER && one->flags <= PREFER_OVERLAP;
+}
+
+static CUresult copy_boxes(EventLine *line, size_t count, const BoxOperation *operations, size_t *failed,
+                           unsigned long long flags, const void *stream) {
+  size_t unused;
+  if (!failed) failed = &unused;
+  cl_event_uint(line, "count", count);
+  if (!takes_batches(stream)) return CUDA_ERROR_INVALID_VALUE;
+  *failed = NO_COPY;
+  CUresult result = enter(stream);
+  if (!result && (!count || !operations || flags)) result = CUDA_ERROR_INVALID_VALUE;
+  for (size_t at = 0; at < count && !result; at++) {
+    const BoxOperation *one = &operations[at];
+    Side from = {.type = TYPE_UNIFIED, .device = one->from.pointer, .pitch = one->from.row, .height = one->from.rows};
+    Side to = {.type = TYPE_UNIFIED, .device = one->to.pointer, .pitch = one->to.row, .height = one->to.rows};
+    if (!is_box_operation(one)) result = CUDA_ERROR_INVALID_VALUE;
+    else if (one->from.type == OPERAND_ARRAY || one->to.type == OPERAND_ARRAY)
+      result = cl_unsupported(line, "batches with arrays are not emulated");
+    else result = copy(&(Box){from, to, one->width, one->height, one->depth}, at, failed);
+  }
+  return result;
+}
+EXPORTED_WHEN(takes_batches(stream), cuMemcpy3DBatchAsync,
+              (size_t count, BoxOperation *operations, size_t *failed, unsigned long long flags, void *stream),
+              copy_boxes(line, count, operations, failed, flags, stream))
+EXPORTED_WHEN(takes_batches(stream), cuMemcpy3DBatchAsync_v2,
+              (size_t count, BoxOperation *operations, unsigned long long flags, void *stream),
+              copy_boxes(line, count, operations, NULL, flags, stream))
