@@ -32,8 +32,16 @@ void *cl_module_handle(Module *module) { return module->magic == LIBRARY_MAGIC ?
 Function *cl_find_function(const void *handle) {
   for (Module *module = modules; module; module = module->next)
     for (Function *function = module->functions; function; function = function->next)
-      if (function == handle) return function;
+      if (function == handle || &function->as_function == handle) return function;
   return NULL;
+}
+
+bool cl_is_kernel(const Function *function, const void *handle) {
+  return function->module->magic == LIBRARY_MAGIC && function == handle;
+}
+
+void *cl_function_handle(Function *function) {
+  return function->module->magic == LIBRARY_MAGIC ? (void *)&function->as_function : function;
 }
 
 void cl_free_function(Function *function) {

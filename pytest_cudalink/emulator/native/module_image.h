@@ -35,11 +35,13 @@ struct Function {
   Module *module;
   char *name;
   uint32_t symbol;
+  char as_function; /* of a kernel: its address is the handle of its function */
   int max_threads, shared, constant, local, registers;
   int max_dynamic_shared, carveout, cache_config;
   int required_block[3], cluster[3]; /* 0: the image requires none */
   int max_cluster_rank;              /* 0: the image sets none */
   bool explicit_cluster, non_portable_cluster;
+  int cluster_policy;
   struct {
     unsigned block[3], shared, parameters;
   } old; /* what cuFuncSetBlockShape and its neighbours set for cuLaunch */
@@ -63,6 +65,9 @@ extern pthread_mutex_t cl_modules_lock;
 Module *cl_find_module(const void *handle, uint32_t magic);
 /* A function or kernel handle, in whatever module it is. Under the lock. */
 Function *cl_find_function(const void *handle);
+/* Whether a handle is a kernel's, that is one of a library and not yet of a context. */
+bool cl_is_kernel(const Function *function, const void *handle);
+void *cl_function_handle(Function *function);
 void *cl_module_handle(Module *module);
 void cl_free_function(Function *function);
 

@@ -105,6 +105,7 @@ Stream *cl_first_stream(void) { return streams; }
 CUresult cl_stream_state(const void *handle, Stream **stream) {
   *stream = cl_stream(handle);
   if (!*stream) return CUDA_ERROR_INVALID_HANDLE;
+  if ((uintptr_t)handle <= PER_THREAD) return cl_check_context();
   return (*stream)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
 
@@ -136,17 +137,20 @@ static CUresult create_stream(EventLine *line, Stream **out, unsigned flags, int
   cl_event_uint(line, "flags", flags);
   CUresult result;
   Context *context = cl_context(&result);
-  if (!out || flags > NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  if (flags > NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   return result ? result : LOCKED(make_stream(out, flags, priority, context));
 }
-EXPORTED(cuStreamCreate, (Stream **stream, unsigned flags), create_stream(line, stream, flags, 0))
+/* Where the handle would go comes before cuInit (measured). */
+static CUresult no_place(Stream *const *out) { return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
+EXPORTED_CHECKED(cuStreamCreate, (Stream **stream, unsigned flags), no_place(stream),
+                 create_stream(line, stream, flags, 0))
 
 static CUresult create_with_priority(EventLine *line, Stream **stream, unsigned flags, int priority) {
   cl_event_int(line, "priority", priority);
   return create_stream(line, stream, flags, priority);
 }
-EXPORTED(cuStreamCreateWithPriority, (Stream **stream, unsigned flags, int priority),
-         create_with_priority(line, stream, flags, priority))
+EXPORTED_CHECKED(cuStreamCreateWithPriority, (Stream **stream, unsigned flags, int priority), no_place(stream),
+                 create_with_priority(line, stream, flags, priority))
 
 void cl_stream_free(Stream *stream) {
   cl_handle_remove(stream, HANDLE_STREAM);
@@ -157,16 +161,15 @@ void cl_stream_free(Stream *stream) {
   free(stream);
 }
 
-/* Copies a stream, so that it is not read while another thread destroys it; its context is the current one's where it
-   has none. These questions need a current context (measured). */
+/* Copies a stream, so that it is not read while another thread destroys it; the context of a default one is the current
+   one. */
 static CUresult read_stream(const void *handle, const void *out, Stream *known) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result;
-  Context *current = cl_context(&result);
-  if (result) return result;
+  CUresult state;
+  Context *current = cl_context(&state);
   cl_streams_lock();
   Stream *stream;
-  result = cl_stream_state(handle, &stream);
+  CUresult result = cl_stream_state(handle, &stream);
   if (stream) *known = *stream;
   cl_streams_unlock(result);
   if (!result && !known->context) known->context = current;
@@ -259,28 +262,11 @@ static CUresult copy_attributes(const void *to, const void *from) {
   return CUDA_SUCCESS;
 }
 
-/* What these calls answer before they look at the stream. */
-static CUresult unless(bool missing) { return missing ? CUDA_ERROR_INVALID_VALUE : cl_check_context(); }
-
-static CUresult stream_get_attribute(const void *stream, int attribute, AttributeValue *value) {
-  CUresult result = unless(!value);
-  return result ? result : LOCKED(get_attribute(stream, attribute, value));
-}
 EXPORTED(cuStreamGetAttribute, (Stream *stream, int attribute, AttributeValue *value),
-         stream_get_attribute(stream, attribute, value))
-
-static CUresult stream_set_attribute(const void *stream, int attribute, const AttributeValue *value) {
-  CUresult result = unless(!value);
-  return result ? result : LOCKED(set_attribute(stream, attribute, value));
-}
+         value ? LOCKED(get_attribute(stream, attribute, value)) : CUDA_ERROR_INVALID_VALUE)
 EXPORTED(cuStreamSetAttribute, (Stream *stream, int attribute, const AttributeValue *value),
-         stream_set_attribute(stream, attribute, value))
-
-static CUresult stream_copy_attributes(const void *to, const void *from) {
-  CUresult result = unless(false);
-  return result ? result : LOCKED(copy_attributes(to, from));
-}
-EXPORTED(cuStreamCopyAttributes, (Stream *to, Stream *from), stream_copy_attributes(to, from))
+         value ? LOCKED(set_attribute(stream, attribute, value)) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED(cuStreamCopyAttributes, (Stream *to, Stream *from), LOCKED(copy_attributes(to, from)))
 
 /* -- events -- */
 
