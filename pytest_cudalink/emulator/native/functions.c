@@ -155,7 +155,11 @@ unsigned cl_kernel_count(const Elf *elf) {
 CUresult cl_list_kernels(Module *module, void **out, unsigned room, bool as_kernels) {
   unsigned count = 0;
   ElfSymbol symbol;
-  for (uint32_t at = 1; cl_elf_symbol(&module->elf, at, &symbol) && count < room; at++) {
+  uint32_t symbols = 1;
+  while (cl_elf_symbol(&module->elf, symbols, &symbol)) symbols++;
+  for (uint32_t step = 1; step < symbols && count < room; step++) {
+    /* modules count from the last (measured) */
+    if (!cl_elf_symbol(&module->elf, as_kernels ? step : symbols - step, &symbol)) break;
     if ((symbol.info & 15) != STT_FUNC || !symbol.section || !(symbol.other & STO_ENTRY)) continue;
     Function *kernel;
     CUresult result = cl_function_in(module, symbol.name, &kernel);
@@ -195,7 +199,7 @@ static CUresult attribute_of(const Function *function, int attribute, int *value
     case ATTRIBUTE_CONSTANT: *value = function->constant; break;
     case ATTRIBUTE_LOCAL: *value = function->local; break;
     case ATTRIBUTE_REGISTERS: *value = function->registers; break;
-    case ATTRIBUTE_PTX_VERSION:
+    case ATTRIBUTE_PTX_VERSION: *value = function->module->ptx_target ? function->module->ptx_target : arch; break;
     case ATTRIBUTE_BINARY_VERSION: *value = arch; break;
     case ATTRIBUTE_MAX_DYNAMIC_SHARED: *value = function->max_dynamic_shared; break;
     case ATTRIBUTE_CARVEOUT: *value = function->carveout; break;
@@ -224,8 +228,10 @@ static CUresult set_attribute(Function *function, int attribute, int value) {
     if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
     function->carveout = value;
   } else if (attribute == ATTRIBUTE_NON_PORTABLE_CLUSTER) function->non_portable_cluster = value;
-  else if (attribute >= ATTRIBUTE_CLUSTER_WIDTH && attribute <= ATTRIBUTE_CLUSTER_DEPTH)
+  else if (attribute >= ATTRIBUTE_CLUSTER_WIDTH && attribute <= ATTRIBUTE_CLUSTER_DEPTH) {
+    if (value < 0) return CUDA_ERROR_INVALID_VALUE;
     function->cluster[attribute - ATTRIBUTE_CLUSTER_WIDTH] = value;
+  }
   else if (attribute == ATTRIBUTE_CLUSTER_POLICY) {
     if (value < 0 || value >= CLUSTER_POLICIES) return CUDA_ERROR_INVALID_VALUE;
     function->cluster_policy = value;
@@ -273,8 +279,8 @@ static CUresult func_set_attribute(EventLine *line, Function *function, int attr
   cl_event_int(line, "value", value);
   return set_attribute_of(function, false, attribute, value);
 }
-EXPORTED_CHECKED(cuFuncSetAttribute, (Function *function, int attribute, int value), cl_refuse_null(function),
-                 func_set_attribute(line, function, attribute, value))
+EXPORTED(cuFuncSetAttribute, (Function *function, int attribute, int value),
+         func_set_attribute(line, function, attribute, value))
 
 /* A kernel that is NULL comes before cuInit, the device and the value (measured). */
 static CUresult kernel_get_attribute(EventLine *line, int *value, int attribute, Function *kernel, CUdevice device) {
@@ -395,13 +401,23 @@ static CUresult func_get_module(Module **module, Function *handle) {
 EXPORTED(cuFuncGetModule, (Module **module, Function *handle), func_get_module(module, handle))
 
 static CUresult func_is_loaded(int *state, Function *function) {
-  CUresult result = known_function(function);
-  if (!result) *state = 1;
-  return result;
+  const Function *known = lock_one(function, false);
+  if (!known) return CUDA_ERROR_INVALID_HANDLE;
+  *state = known->loaded;
+  unlock_function();
+  return CUDA_SUCCESS;
 }
 EXPORTED_CHECKED(cuFuncIsLoaded, (int *state, Function *function),
                  state ? cl_refuse_null(function) : CUDA_ERROR_INVALID_VALUE, func_is_loaded(state, function))
-EXPORTED_CHECKED(cuFuncLoad, (Function *function), cl_refuse_null(function), known_function(function))
+
+static CUresult func_load(const Function *handle) {
+  Function *function = lock_one(handle, false);
+  if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  function->loaded = true;
+  unlock_function();
+  return CUDA_SUCCESS;
+}
+EXPORTED_CHECKED(cuFuncLoad, (Function *function), cl_refuse_null(function), func_load(function))
 
 /* -- kernels -- */
 
@@ -412,6 +428,7 @@ static CUresult kernel_get_function(Function **function, Function *handle) {
   if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = cl_has_undefined(&kernel->module->elf) ? CUDA_ERROR_NOT_FOUND : kernel->module->on_device;
   if (!result) *function = cl_function_handle(kernel);
+  kernel->loaded |= !result;
   unlock_function();
   return result;
 }

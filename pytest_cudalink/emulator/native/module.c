@@ -64,19 +64,20 @@ static CUresult module_get_loading_mode(int *mode) {
 }
 EXPORTED(cuModuleGetLoadingMode, (int *mode), module_get_loading_mode(mode))
 
-/* -- functions: a handle that is NULL comes before everything else, a missing context too (measured) -- */
+/* -- functions: a module knows its context, and needs no current one (measured) -- */
 
 static CUresult module_get_function(EventLine *line, Function **out, Module *handle, const char *name) {
   if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   if (!out || !name || !*name) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state = cl_check_context();
-  if (state) return state;
   Function *function;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   Module *module = cl_find_module(handle, MODULE_MAGIC);
   if (module) result = cl_has_undefined(&module->elf) ? CUDA_ERROR_NOT_FOUND : cl_function_in(module, name, &function);
-  if (!result) *out = cl_function_handle(function);
+  if (!result) {
+    function->loaded = true; /* at the latest (measured) */
+    *out = cl_function_handle(function);
+  }
   pthread_mutex_unlock(&cl_modules_lock);
   cl_event_text(line, "name", name, NAME_ROOM);
   return result;
@@ -179,8 +180,6 @@ static CUresult global_of(Module *handle, uint32_t magic, CUdeviceptr *address, 
 
 static CUresult module_get_global(CUdeviceptr *address, size_t *size, Module *module, const char *name) {
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
-  CUresult state = cl_check_context();
-  if (state) return state;
   return global_of(module, MODULE_MAGIC, address, size, name, false);
 }
 EXPORTED(cuModuleGetGlobal_v2, (CUdeviceptr *address, size_t *size, Module *module, const char *name),

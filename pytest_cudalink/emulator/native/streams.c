@@ -5,10 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture.h"
 #include "handles.h"
 
-static Stream legacy = {.id = 1, .policy = 1, .domains = {0, 1}},
-              per_thread = {.id = 2, .policy = 1, .domains = {0, 1}};
+enum { NO_POLICY = -1 }; /* what a stream has until one is set (measured) */
+
+static Stream legacy = {.id = 1, .policy = NO_POLICY, .domains = {0, 1}},
+              per_thread = {.id = 2, .policy = NO_POLICY, .domains = {0, 1}};
 static Stream *streams;
 static Event *all_events;
 static Deferred *deferred, **last_deferred = &deferred;
@@ -106,7 +109,7 @@ CUresult cl_stream_state(const void *handle, Stream **stream) {
   *stream = cl_stream(handle);
   if (!*stream) return CUDA_ERROR_INVALID_HANDLE;
   if ((uintptr_t)handle <= PER_THREAD) return cl_check_context();
-  return (*stream)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+  return (*stream)->dead ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS; /* (measured) */
 }
 
 CUresult cl_check_stream(const void *handle) {
@@ -124,7 +127,7 @@ static CUresult make_stream(Stream **out, unsigned flags, int priority, Context 
   stream->priority = priority > 0 ? 0 : priority < GREATEST_PRIORITY ? GREATEST_PRIORITY : priority;
   stream->context = context;
   stream->id = cl_next_id();
-  stream->policy = 1;
+  stream->policy = NO_POLICY;
   stream->domains[1] = 1;
   stream->behind = streams;
   if (streams) streams->before = stream;
@@ -162,38 +165,39 @@ void cl_stream_free(Stream *stream) {
 }
 
 /* Copies a stream, so that it is not read while another thread destroys it; the context of a default one is the current
-   one. */
-static CUresult read_stream(const void *handle, const void *out, Stream *known) {
+   one. Some questions are work that a capturing stream refuses, others are only refused once its capture failed
+   (measured). */
+static CUresult read_stream(const void *handle, const void *out, Stream *known, bool as_work) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   CUresult state;
   Context *current = cl_context(&state);
   cl_streams_lock();
   Stream *stream;
-  CUresult result = cl_stream_state(handle, &stream);
-  if (stream) *known = *stream;
+  CUresult result = as_work ? cl_refuse_captured(handle, &stream) : cl_stream_ready(handle, &stream);
+  if (!result) *known = *stream;
   cl_streams_unlock(result);
   if (!result && !known->context) known->context = current;
   return result;
 }
 
 /* A question to a stream; the answer is a member of the copy. */
-#define ASK(name, type, member)                               \
+#define ASK(name, type, member, as_work)                               \
   static CUresult ask_##name(const void *stream, type *out) { \
     Stream known;                                             \
-    CUresult result = read_stream(stream, out, &known);       \
+    CUresult result = read_stream(stream, out, &known, as_work);       \
     if (!result) *out = known.member;                         \
     return result;                                            \
   }                                                           \
   EXPORTED(name, (Stream *stream, type *out), ask_##name(stream, out))
-ASK(cuStreamGetFlags, unsigned, flags)
-ASK(cuStreamGetPriority, int, priority)
-ASK(cuStreamGetId, uint64_t, id)
-ASK(cuStreamGetCtx, Context *, context)
-ASK(cuStreamGetDevice, CUdevice, context->device)
+ASK(cuStreamGetFlags, unsigned, flags, true)
+ASK(cuStreamGetPriority, int, priority, false)
+ASK(cuStreamGetId, uint64_t, id, true)
+ASK(cuStreamGetCtx, Context *, context, false)
+ASK(cuStreamGetDevice, CUdevice, context->device, true)
 
 static CUresult get_ctx_v2(Stream *stream, Context **context, void **green) {
   Stream known;
-  CUresult result = read_stream(stream, context ? (void *)context : green, &known);
+  CUresult result = read_stream(stream, context ? (void *)context : green, &known, false);
   if (result) return result;
   if (context) *context = known.context;
   if (green) *green = NULL; /* no stream is of a green context */
@@ -208,7 +212,7 @@ enum { POLICIES = 4, DOMAINS = 4 }; /* CUsynchronizationPolicy counts from 1; sm
 
 static CUresult get_attribute(const void *handle, int attribute, AttributeValue *value) {
   Stream *stream;
-  CUresult result = cl_stream_state(handle, &stream);
+  CUresult result = cl_stream_ready(handle, &stream);
   if (result) return result;
   AttributeValue answer = {{0}};
   switch (attribute) {
@@ -225,7 +229,7 @@ static CUresult get_attribute(const void *handle, int attribute, AttributeValue 
 
 static CUresult set_attribute(const void *handle, int attribute, const AttributeValue *value) {
   Stream *stream;
-  CUresult result = cl_stream_state(handle, &stream);
+  CUresult result = cl_stream_ready(handle, &stream);
   if (result) return result;
   int number = value->number;
   switch (attribute) {
@@ -250,8 +254,8 @@ static CUresult set_attribute(const void *handle, int attribute, const Attribute
 
 static CUresult copy_attributes(const void *to, const void *from) {
   Stream *target, *source;
-  CUresult result = cl_stream_state(to, &target);
-  if (!result) result = cl_stream_state(from, &source);
+  CUresult result = cl_stream_ready(to, &target);
+  if (!result) result = cl_stream_ready(from, &source);
   if (result) return result;
   if (target->context != source->context && target->context && source->context) return CUDA_ERROR_INVALID_VALUE;
   target->window = source->window;
