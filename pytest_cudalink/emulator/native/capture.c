@@ -27,61 +27,118 @@ Capture *cl_capture_numbered(uint64_t number) {
 
 static bool is_unsafe(Sym symbol) {
   switch (symbol) {
+    case SYM_cuCtxSetCacheConfig:
+    case SYM_cuCtxSetLimit:
+    case SYM_cuCtxSynchronize:
+    case SYM_cuDeviceSetMemPool:
+    case SYM_cuLaunch:
+    case SYM_cuLaunchGrid:
+    case SYM_cuLaunchGridAsync:
     case SYM_cuMemAlloc_v2:
-    case SYM_cuMemAllocPitch_v2:
-    case SYM_cuMemAllocManaged:
     case SYM_cuMemAllocHost_v2:
+    case SYM_cuMemAllocManaged:
+    case SYM_cuMemAllocPitch_v2:
+    case SYM_cuMemFree_v2:
+    case SYM_cuMemFreeHost:
     case SYM_cuMemHostAlloc:
     case SYM_cuMemHostRegister_v2:
     case SYM_cuMemHostUnregister:
-    case SYM_cuMemFree_v2:
-    case SYM_cuMemFreeHost:
-    case SYM_cuMemcpyHtoD_v2:
-    case SYM_cuMemcpyDtoH_v2:
+    case SYM_cuMemPoolCreate:
+    case SYM_cuMemPoolDestroy:
+    case SYM_cuMemPoolExportPointer:
+    case SYM_cuMemPoolExportToShareableHandle:
+    case SYM_cuMemPoolGetAccess:
+    case SYM_cuMemPoolGetAttribute:
+    case SYM_cuMemPoolImportFromShareableHandle:
+    case SYM_cuMemPoolImportPointer:
+    case SYM_cuMemPoolSetAccess:
+    case SYM_cuMemPoolSetAttribute:
+    case SYM_cuMemPoolTrimTo:
+    case SYM_cuMemSetMemPool:
+    case SYM_cuPointerSetAttribute: return true;
+    default: return false;
+  }
+}
+
+/* Calls that work in the legacy stream, which every other one of its context but those made so waits for. */
+static bool is_legacy_work(Sym symbol) {
+  switch (symbol) {
     case SYM_cuMemcpy:
-    case SYM_cuMemcpy2D_v2:
     case SYM_cuMemcpy2DUnaligned_v2:
+    case SYM_cuMemcpy2D_v2:
+    case SYM_cuMemcpy3DPeer:
     case SYM_cuMemcpy3D_v2:
-    case SYM_cuArrayCreate_v2:
-    case SYM_cuArray3DCreate_v2:
-    case SYM_cuMipmappedArrayCreate:
-    case SYM_cuCtxSynchronize:
-    case SYM_cuStreamSynchronize:
-    case SYM_cuStreamQuery:
-    case SYM_cuEventQuery:
-    case SYM_cuEventSynchronize: return true;
+    case SYM_cuMemcpyAtoA_v2:
+    case SYM_cuMemcpyAtoD_v2:
+    case SYM_cuMemcpyAtoH_v2:
+    case SYM_cuMemcpyDtoA_v2:
+    case SYM_cuMemcpyDtoD_v2:
+    case SYM_cuMemcpyDtoH_v2:
+    case SYM_cuMemcpyHtoA_v2:
+    case SYM_cuMemcpyHtoD_v2:
+    case SYM_cuMemcpyPeer:
+    case SYM_cuMemsetD16_v2:
+    case SYM_cuMemsetD2D16_v2:
+    case SYM_cuMemsetD2D32_v2:
+    case SYM_cuMemsetD2D8_v2:
+    case SYM_cuMemsetD32_v2:
+    case SYM_cuMemsetD8_v2: return true;
     default: return false;
   }
 }
 
 static bool prohibits(const Capture *capture) {
-  if (capture->invalid || thread_mode == CAPTURE_RELAXED) return false;
+  if (thread_mode == CAPTURE_RELAXED) return false;
   if (capture->thread == this_thread()) return capture->mode != CAPTURE_RELAXED;
   return capture->mode == CAPTURE_GLOBAL && thread_mode == CAPTURE_GLOBAL;
 }
 
-static CUresult guard(Sym symbol) {
-  if (!atomic_load(&capture_count) || !is_unsafe(symbol)) return CUDA_SUCCESS;
+CUresult cl_prohibited(void) {
   CUresult result = CUDA_SUCCESS;
-  cl_streams_lock();
   for (Capture *capture = captures; capture; capture = capture->next)
     if (prohibits(capture)) {
       capture->invalid = true;
       result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-  return cl_streams_unlock(result);
+  return result;
+}
+
+/* What waits for a whole context does not go while one of its streams is captured, in whatever mode. */
+static CUresult synchronized(const Context *context) {
+  CUresult result = CUDA_SUCCESS;
+  for (Capture *capture = captures; capture; capture = capture->next)
+    if (capture->origin->context == context) {
+      capture->invalid = true;
+      result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+  return result;
+}
+
+static CUresult refuse(Sym symbol, const Context *context) {
+  Stream *legacy;
+  if (is_legacy_work(symbol)) return cl_stream_ready(NULL, &legacy);
+  CUresult result = symbol == SYM_cuCtxSynchronize ? synchronized(context) : CUDA_SUCCESS;
+  return result ? result : cl_prohibited();
+}
+
+/* A call without a current context fails for that first. */
+static CUresult guard(Sym symbol) {
+  if (!atomic_load(&capture_count) || !(is_unsafe(symbol) || is_legacy_work(symbol))) return CUDA_SUCCESS;
+  CUresult result;
+  const Context *context = cl_context(&result);
+  return result ? CUDA_SUCCESS : LOCKED(refuse(symbol, context));
 }
 
 __attribute__((constructor)) static void stand_guard(void) { cl_call_guard = guard; }
 
 static CUresult exchange_mode(int *mode) {
-  if (!mode || *mode < 0 || *mode >= CAPTURE_MODES) return CUDA_ERROR_INVALID_VALUE;
+  if (!mode) return CUDA_ERROR_INVALID_VALUE;
   int before = thread_mode;
   thread_mode = *mode;
   *mode = before;
   return CUDA_SUCCESS;
 }
-EXPORTED_ANY_TIME(cuThreadExchangeStreamCaptureMode, (int *mode), exchange_mode(mode))
+EXPORTED(cuThreadExchangeStreamCaptureMode, (int *mode), exchange_mode(mode))
 
 /* -- operations in streams -- */
 
@@ -141,31 +198,32 @@ CUresult cl_capture(const void *stream, const NodeParameters *parameters) {
   return LOCKED(capture(stream, parameters));
 }
 
-CUresult cl_refuse_captured(Stream *stream) {
-  if (!stream->capture) return CUDA_SUCCESS;
-  CUresult result =
-      stream->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  stream->capture->invalid = true;
-  return result;
+CUresult cl_refuse_captured(const void *handle, Stream **stream) {
+  CUresult result = cl_stream_ready(handle, stream);
+  if ((result && result != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) || !(*stream)->capture) return result;
+  (*stream)->capture->invalid = true;
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 /* -- beginning and ending -- */
 
-static CUresult begin(const void *handle, Graph *into, const Dependencies *on, int mode) {
-  Stream *stream;
-  CUresult result = cl_stream_state(handle, &stream);
-  if (result) return result;
-  if (mode < 0 || mode >= CAPTURE_MODES) return CUDA_ERROR_INVALID_VALUE;
+/* Whether a capture may begin in a stream. */
+static CUresult may_begin(const void *handle, Stream **stream) {
+  CUresult result = cl_check_context();
+  if (!result) result = cl_stream_ready(handle, stream);
+  if (result && result != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) return result;
   if (cl_is_legacy(handle)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
+  return (*stream)->capture ? CUDA_ERROR_ILLEGAL_STATE : CUDA_SUCCESS;
+}
+
+static CUresult begin(Stream *stream, Graph *into, int mode) {
   Capture *capture = calloc(1, sizeof *capture);
   Graph *graph = into ? into : cl_graph_make(false);
-  if (!capture || !graph || (on && !cl_dependencies_copy(&stream->next, on))) {
+  if (!capture || !graph) {
     if (!into) cl_graph_free(graph);
     free(capture);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  if (!on) stream->next.count = 0;
   *capture = (Capture){
       .id = ++last_capture,
       .graph = graph,
@@ -181,13 +239,23 @@ static CUresult begin(const void *handle, Graph *into, const Dependencies *on, i
   return CUDA_SUCCESS;
 }
 
+static CUresult begin_alone(const void *handle, int mode) {
+  Stream *stream;
+  CUresult result = may_begin(handle, &stream);
+  if (result) return result;
+  stream->next.count = 0;
+  return begin(stream, NULL, mode);
+}
+
+static bool is_mode(int mode) { return mode >= 0 && mode < CAPTURE_MODES; }
+
 static CUresult begin_capture(EventLine *line, const void *stream, int mode) {
   cl_event_int(line, "mode", mode);
-  CUresult result = cl_check_context();
-  return result ? result : LOCKED(begin(stream, NULL, NULL, mode));
+  return is_mode(mode) ? LOCKED(begin_alone(stream, mode)) : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuStreamBeginCapture_v2, (Stream *stream, int mode), begin_capture(line, stream, mode))
-EXPORTED(cuStreamBeginCapture, (Stream *stream), begin_capture(line, stream, CAPTURE_GLOBAL))
+EXPORTED_WHEN(is_mode(mode), cuStreamBeginCapture_v2, (Stream *stream, int mode), begin_capture(line, stream, mode))
+/* Before there were modes nothing was prohibited meanwhile. */
+EXPORTED(cuStreamBeginCapture, (Stream *stream), begin_capture(line, stream, CAPTURE_RELAXED))
 
 static CUresult gather(Graph *graph, Node *const *nodes, const EdgeData *data, size_t count, Dependencies *all) {
   static const EdgeData plain;
@@ -200,25 +268,28 @@ static CUresult gather(Graph *graph, Node *const *nodes, const EdgeData *data, s
   return CUDA_SUCCESS;
 }
 
-static CUresult begin_in(const void *stream, void *handle, Node *const *nodes, const EdgeData *data, size_t count,
+static CUresult begin_in(const void *handle, void *graph_handle, Node *const *nodes, const EdgeData *data, size_t count,
                          int mode) {
-  Graph *graph = cl_graph(handle);
-  if (!graph || graph->capture) return CUDA_ERROR_INVALID_VALUE;
+  Stream *stream;
+  Graph *graph = cl_graph(graph_handle);
+  if (!graph || !is_mode(mode)) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = may_begin(handle, &stream);
+  if (result) return result;
+  if (graph->capture) return CUDA_ERROR_INVALID_VALUE;
   Dependencies on = {0};
-  CUresult result = gather(graph, nodes, data, count, &on);
-  if (!result) result = begin(stream, graph, &on, mode);
-  cl_dependencies_clear(&on);
-  return result;
+  result = gather(graph, nodes, data, count, &on);
+  if (!result) result = begin(stream, graph, mode);
+  if (result) {
+    cl_dependencies_clear(&on);
+    return result;
+  }
+  cl_dependencies_clear(&stream->next);
+  stream->next = on;
+  return CUDA_SUCCESS;
 }
-
-static CUresult begin_capture_in(const void *stream, void *graph, Node *const *nodes, const EdgeData *data,
-                                 size_t count, int mode) {
-  CUresult result = cl_check_context();
-  return result ? result : LOCKED(begin_in(stream, graph, nodes, data, count, mode));
-}
-EXPORTED(cuStreamBeginCaptureToGraph,
-         (Stream *stream, Graph *graph, Node *const *nodes, const EdgeData *data, size_t count, int mode),
-         begin_capture_in(stream, graph, nodes, data, count, mode))
+EXPORTED_WHEN(graph != NULL, cuStreamBeginCaptureToGraph,
+              (Stream *stream, Graph *graph, Node *const *nodes, const EdgeData *data, size_t count, int mode),
+              LOCKED(begin_in(stream, graph, nodes, data, count, mode)))
 
 static void leave(Stream *stream) {
   stream->capture = NULL;
@@ -276,13 +347,20 @@ static bool all_joined(const Capture *capture) {
   return true;
 }
 
+/* The streams that are not made belong to the current context, so there must be one. */
+static CUresult in_context(const void *handle) {
+  return (uintptr_t)handle <= PER_THREAD ? cl_check_context() : CUDA_SUCCESS;
+}
+
 static CUresult end(const void *handle, Graph **out) {
   Stream *stream;
-  CUresult result = cl_stream_state(handle, &stream);
-  if (result) return result;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (out) *out = NULL;
+  CUresult result = in_context(handle);
+  if (!result) result = cl_stream_ready(handle, &stream);
+  if (result && result != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) return result;
   Capture *capture = stream->capture;
   if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (capture->origin != stream) {
     capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
@@ -291,8 +369,7 @@ static CUresult end(const void *handle, Graph **out) {
     capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   }
-  if (capture->invalid) result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  else if (!all_joined(capture)) result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+  if (!result && !all_joined(capture)) result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   Graph *graph = capture->graph;
   bool owned = capture->owned;
   finish(capture);
@@ -307,7 +384,8 @@ EXPORTED(cuStreamEndCapture, (Stream *stream, Graph **graph), LOCKED(end(stream,
 enum { STATUS_NONE, STATUS_ACTIVE, STATUS_INVALIDATED };
 
 static CUresult find_capture(const void *handle, Stream **stream, int *status) {
-  CUresult result = cl_stream_state(handle, stream);
+  CUresult result = in_context(handle);
+  if (!result) result = cl_stream_state(handle, stream);
   if (result) return result;
   if (cl_is_legacy(handle) && implicit()) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   const Capture *capture = (*stream)->capture;
@@ -359,11 +437,11 @@ enum { ADD_DEPENDENCIES, SET_DEPENDENCIES };
 
 static CUresult update(const void *handle, Node *const *nodes, const EdgeData *data, size_t count, unsigned flags) {
   Stream *stream;
-  CUresult result = cl_stream_state(handle, &stream);
+  CUresult result = in_context(handle);
+  if (!result) result = cl_stream_ready(handle, &stream);
   if (result) return result;
-  if (flags > SET_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;
   if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
-  if (stream->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (flags > SET_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;
   Dependencies all = {0};
   if (flags == ADD_DEPENDENCIES && !cl_dependencies_copy(&all, &stream->next)) return CUDA_ERROR_OUT_OF_MEMORY;
   result = gather(stream->capture->graph, nodes, data, count, &all);

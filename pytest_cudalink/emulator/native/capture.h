@@ -20,8 +20,10 @@ CUresult cl_capture(const void *stream, const NodeParameters *parameters);
 /* The same under the lock, for those that have more to do; *node is the new one, `memory` is what it knows. */
 CUresult cl_capture_node(Stream *stream, const NodeParameters *parameters, GraphMemory *memory, Node **node);
 CUresult cl_stream_ready(const void *handle, Stream **stream);
-/* Refuses what would wait for captured work, which invalidates the capture. */
-CUresult cl_refuse_captured(Stream *stream);
+/* What an operation answers that cannot be captured: it invalidates the capture of its stream. */
+CUresult cl_refuse_captured(const void *handle, Stream **stream);
+/* What a call answers that a capture of this or another thread prohibits, and by which that capture becomes invalid. */
+CUresult cl_prohibited(void);
 /* A capture by its number; NULL if it is over. */
 Capture *cl_capture_numbered(uint64_t number);
 /* Ends every part that a stream has in a capture. */

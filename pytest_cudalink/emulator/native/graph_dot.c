@@ -5,7 +5,7 @@
 #include "calls.h"
 #include "graphs.h"
 
-enum { KNOWN_FLAGS = 0xffff, VERBOSE = 1, HANDLES = 1 << 10 }; /* CUgraphDebugDot_flags */
+enum { VERBOSE = 1, HANDLES = 1 << 10 }; /* CUgraphDebugDot_flags */
 
 static const char *const names[NODE_TYPES] = {
     "KERNEL",       "MEMCPY",           "MEMSET",         "HOST",      "GRAPH",    "EMPTY",        "EVENT_WAIT",
@@ -46,7 +46,7 @@ static void print_graph(FILE *file, const Graph *graph, unsigned flags) {
 
 static CUresult print(void *handle, const char *path, unsigned flags) {
   const Graph *graph = cl_graph(handle);
-  if (!graph || !path || flags & ~(unsigned)KNOWN_FLAGS) return CUDA_ERROR_INVALID_VALUE;
+  if (!graph || !path) return CUDA_ERROR_INVALID_VALUE;
   FILE *file = fopen(path, "w");
   if (!file) return CUDA_ERROR_OPERATING_SYSTEM;
   fprintf(file, "digraph dot {\n");
@@ -54,4 +54,5 @@ static CUresult print(void *handle, const char *path, unsigned flags) {
   fprintf(file, "}\n");
   return fclose(file) ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
 }
-EXPORTED(cuGraphDebugDotPrint, (Graph * graph, const char *path, unsigned flags), LOCKED(print(graph, path, flags)))
+EXPORTED_WHEN(graph != NULL, cuGraphDebugDotPrint, (Graph * graph, const char *path, unsigned flags),
+              LOCKED(print(graph, path, flags)))

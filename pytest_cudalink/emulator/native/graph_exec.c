@@ -76,7 +76,8 @@ static CUresult make(Executable **out, Graph *graph, const Instantiation *how) {
     free(made);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  *made = (Executable){.graph = copy, .flags = how->flags & ~(uint64_t)UPLOAD, .source_id = graph->id};
+  *made = (Executable){
+      .graph = copy, .flags = how->flags & ~(uint64_t)(UPLOAD | USE_NODE_PRIORITY), .source_id = graph->id};
   made->source = graph;
   made->id = ++last_executable;
   graph->executables++;
@@ -325,26 +326,32 @@ static CUresult change(void *executable, void *node, NodeParameters parameters) 
 static CUresult set(void *executable, void *node, int type, const void *given, size_t size) {
   return given ? change(executable, node, cl_node_parameters(type, given, size)) : CUDA_ERROR_INVALID_VALUE;
 }
-#define SETTER(name, type, size) \
-  EXPORTED(name, (Executable * executable, Node * node, const void *given), set(executable, node, type, given, size))
+#define SETTER(name, type, size)                                                                     \
+  EXPORTED_WHEN(executable != NULL, name, (Executable * executable, Node * node, const void *given), \
+                set(executable, node, type, given, size))
 SETTER(cuGraphExecKernelNodeSetParams, NODE_KERNEL, KERNEL_NODE_V1)
 SETTER(cuGraphExecKernelNodeSetParams_v2, NODE_KERNEL, sizeof(KernelNode))
 SETTER(cuGraphExecHostNodeSetParams, NODE_HOST, sizeof(HostNode))
 SETTER(cuGraphExecExternalSemaphoresSignalNodeSetParams, NODE_SIGNAL_SEMAPHORES, sizeof(SemaphoreNode))
 SETTER(cuGraphExecExternalSemaphoresWaitNodeSetParams, NODE_WAIT_SEMAPHORES, sizeof(SemaphoreNode))
 SETTER(cuGraphExecBatchMemOpNodeSetParams, NODE_MEMORY_OPERATIONS, sizeof(OperationsNode))
-EXPORTED(cuGraphExecEventRecordNodeSetEvent, (Executable * executable, Node *node, Event *event),
-         set(executable, node, NODE_RECORD, &event, sizeof event))
-EXPORTED(cuGraphExecEventWaitNodeSetEvent, (Executable * executable, Node *node, Event *event),
-         set(executable, node, NODE_WAIT, &event, sizeof event))
-EXPORTED(cuGraphExecChildGraphNodeSetParams, (Executable * executable, Node *node, Graph *child),
-         set(executable, node, NODE_CHILD, &child, sizeof child))
-EXPORTED(cuGraphExecMemcpyNodeSetParams, (Executable * executable, Node *node, const Box *box, Context *context),
-         box ? change(executable, node, cl_copy_parameters(box, context)) : CUDA_ERROR_INVALID_VALUE)
-EXPORTED(cuGraphExecMemsetNodeSetParams, (Executable * executable, Node *node, const void *given, Context *context),
-         given ? change(executable, node, cl_fill_parameters(given, context)) : CUDA_ERROR_INVALID_VALUE)
-EXPORTED(cuGraphExecNodeSetParams, (Executable * executable, Node *node, NodeParameters *given),
-         given ? change(executable, node, *given) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED_WHEN(executable != NULL, cuGraphExecEventRecordNodeSetEvent,
+              (Executable * executable, Node *node, Event *event),
+              set(executable, node, NODE_RECORD, &event, sizeof event))
+EXPORTED_WHEN(executable != NULL, cuGraphExecEventWaitNodeSetEvent, (Executable * executable, Node *node, Event *event),
+              set(executable, node, NODE_WAIT, &event, sizeof event))
+EXPORTED_WHEN(executable != NULL, cuGraphExecChildGraphNodeSetParams,
+              (Executable * executable, Node *node, Graph *child),
+              set(executable, node, NODE_CHILD, &child, sizeof child))
+EXPORTED_WHEN(executable != NULL, cuGraphExecMemcpyNodeSetParams,
+              (Executable * executable, Node *node, const Box *box, Context *context),
+              box ? change(executable, node, cl_copy_parameters(box, context)) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED_WHEN(executable != NULL, cuGraphExecMemsetNodeSetParams,
+              (Executable * executable, Node *node, const void *given, Context *context),
+              given ? change(executable, node, cl_fill_parameters(given, context)) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED_WHEN(executable != NULL, cuGraphExecNodeSetParams,
+              (Executable * executable, Node *node, NodeParameters *given),
+              given ? change(executable, node, *given) : CUDA_ERROR_INVALID_VALUE)
 
 static bool can_be_disabled(const Node *node) {
   int type = node ? node->parameters.type : NODE_EMPTY;
@@ -357,8 +364,8 @@ static CUresult set_enabled(void *executable, void *handle, unsigned enabled) {
   node->disabled = !enabled;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuGraphNodeSetEnabled, (Executable * executable, Node *node, unsigned enabled),
-         LOCKED(set_enabled(executable, node, enabled)))
+EXPORTED_WHEN(executable != NULL, cuGraphNodeSetEnabled, (Executable * executable, Node *node, unsigned enabled),
+              LOCKED(set_enabled(executable, node, enabled)))
 
 static CUresult get_enabled(void *executable, void *handle, unsigned *enabled) {
   const Node *node = stand_in(executable, handle);
@@ -366,5 +373,5 @@ static CUresult get_enabled(void *executable, void *handle, unsigned *enabled) {
   *enabled = !node->disabled;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuGraphNodeGetEnabled, (Executable * executable, Node *node, unsigned *enabled),
-         LOCKED(get_enabled(executable, node, enabled)))
+EXPORTED_WHEN(executable != NULL, cuGraphNodeGetEnabled, (Executable * executable, Node *node, unsigned *enabled),
+              LOCKED(get_enabled(executable, node, enabled)))

@@ -110,26 +110,20 @@ static bool holds_memory(const Graph *graph) {
   return false;
 }
 
-static CUresult capture_launch(Stream *stream, const Executable *executable) {
-  if (cl_graph_has(executable->graph, NODE_ALLOCATE) || cl_graph_has(executable->graph, NODE_FREE) ||
-      cl_graph_has(executable->graph, NODE_CONDITIONAL)) {
-    stream->capture->invalid = true;
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  }
-  NodeParameters parameters = {.type = NODE_CHILD, .child.graph = cl_graph_copy(executable->graph, false)};
-  if (!parameters.child.graph) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = cl_capture_node(stream, &parameters, NULL, NULL);
-  if (result && !parameters.child.graph->owner) cl_graph_free(parameters.child.graph);
-  return result;
+/* Neither a launch nor an upload can be captured (measured); the stream is looked at before the graph. */
+static CUresult find(const void *stream_handle, void *handle, Executable **executable) {
+  Stream *stream;
+  CUresult result = cl_check_context();
+  if (!result) result = cl_refuse_captured(stream_handle, &stream);
+  *executable = cl_executable(handle);
+  if (result) return result;
+  return *executable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult launch(EventLine *line, void *handle, const void *stream_handle) {
-  Stream *stream;
-  Executable *executable = cl_executable(handle);
-  if (!executable) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = cl_stream_ready(stream_handle, &stream);
+static CUresult launch(EventLine *line, void *handle, const void *stream) {
+  Executable *executable;
+  CUresult result = find(stream, handle, &executable);
   if (result) return result;
-  if (stream->capture) return capture_launch(stream, executable);
   const char *why = obstacle(executable->graph);
   if (why) return cl_unsupported(line, why);
   if (executable->flags & AUTO_FREE) free_all(executable->graph);
@@ -140,24 +134,10 @@ static CUresult launch(EventLine *line, void *handle, const void *stream_handle)
   cl_executable_leave(executable);
   return result;
 }
+EXPORTED(cuGraphLaunch, (Executable * executable, Stream *stream), LOCKED(launch(line, executable, stream)))
 
-static CUresult graph_launch(EventLine *line, void *executable, const void *stream) {
-  if (!executable) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = cl_check_context();
-  return result ? result : LOCKED(launch(line, executable, stream));
+static CUresult upload(void *handle, const void *stream) {
+  Executable *executable;
+  return find(stream, handle, &executable);
 }
-EXPORTED(cuGraphLaunch, (Executable * executable, Stream *stream), graph_launch(line, executable, stream))
-
-static CUresult upload(void *handle, const void *stream_handle) {
-  Stream *stream;
-  if (!cl_executable(handle)) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = cl_stream_ready(stream_handle, &stream);
-  return result ? result : cl_refuse_captured(stream);
-}
-
-static CUresult graph_upload(void *executable, const void *stream) {
-  if (!executable) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = cl_check_context();
-  return result ? result : LOCKED(upload(executable, stream));
-}
-EXPORTED(cuGraphUpload, (Executable * executable, Stream *stream), graph_upload(executable, stream))
+EXPORTED(cuGraphUpload, (Executable * executable, Stream *stream), LOCKED(upload(executable, stream)))

@@ -158,16 +158,19 @@ static CUresult add_given(EventLine *line, Adding adding, int type, const void *
 EXPORTED(cuGraphAddKernelNode, ADDING(const void *given), add_given(line, PLAINLY, NODE_KERNEL, given, KERNEL_NODE_V1))
 EXPORTED(cuGraphAddKernelNode_v2, ADDING(const void *given),
          add_given(line, PLAINLY, NODE_KERNEL, given, sizeof(KernelNode)))
-EXPORTED(cuGraphAddHostNode, ADDING(const void *given), add_given(line, PLAINLY, NODE_HOST, given, sizeof(HostNode)))
+EXPORTED_WHEN(graph != NULL, cuGraphAddHostNode, ADDING(const void *given),
+              add_given(line, PLAINLY, NODE_HOST, given, sizeof(HostNode)))
 EXPORTED(cuGraphAddExternalSemaphoresSignalNode, ADDING(const void *given),
          add_given(line, PLAINLY, NODE_SIGNAL_SEMAPHORES, given, sizeof(SemaphoreNode)))
 EXPORTED(cuGraphAddExternalSemaphoresWaitNode, ADDING(const void *given),
          add_given(line, PLAINLY, NODE_WAIT_SEMAPHORES, given, sizeof(SemaphoreNode)))
-EXPORTED(cuGraphAddBatchMemOpNode, ADDING(const void *given),
-         add_given(line, PLAINLY, NODE_MEMORY_OPERATIONS, given, sizeof(OperationsNode)))
-EXPORTED(cuGraphAddEmptyNode, ADDING(), add_given(line, PLAINLY, NODE_EMPTY, "", 0))
-EXPORTED(cuGraphAddEventRecordNode, ADDING(Event *event), add_given(line, PLAINLY, NODE_RECORD, &event, sizeof event))
-EXPORTED(cuGraphAddEventWaitNode, ADDING(Event *event), add_given(line, PLAINLY, NODE_WAIT, &event, sizeof event))
+EXPORTED_WHEN(graph != NULL, cuGraphAddBatchMemOpNode, ADDING(const void *given),
+              add_given(line, PLAINLY, NODE_MEMORY_OPERATIONS, given, sizeof(OperationsNode)))
+EXPORTED_WHEN(graph != NULL, cuGraphAddEmptyNode, ADDING(), add_given(line, PLAINLY, NODE_EMPTY, "", 0))
+EXPORTED_WHEN(graph != NULL, cuGraphAddEventRecordNode, ADDING(Event *event),
+              add_given(line, PLAINLY, NODE_RECORD, &event, sizeof event))
+EXPORTED_WHEN(graph != NULL, cuGraphAddEventWaitNode, ADDING(Event *event),
+              add_given(line, PLAINLY, NODE_WAIT, &event, sizeof event))
 EXPORTED(cuGraphAddMemFreeNode, ADDING(CUdeviceptr address),
          add_given(line, PLAINLY, NODE_FREE, &address, sizeof address))
 EXPORTED(cuGraphAddChildGraphNode, ADDING(Graph *child),
@@ -224,12 +227,11 @@ static CUresult get(void *handle, int type, void *out, size_t offset, size_t siz
   memcpy(out, (const char *)node->parameters.reserved1 + offset, size);
   return CUDA_SUCCESS;
 }
-#define GETTER(name, type, size) EXPORTED(name, (Node * node, void *out), LOCKED(get(node, type, out, 0, size)))
+#define GETTER(name, type, size) \
+  EXPORTED_WHEN(node != NULL, name, (Node * node, void *out), LOCKED(get(node, type, out, 0, size)))
 GETTER(cuGraphKernelNodeGetParams, NODE_KERNEL, KERNEL_NODE_V1)
 GETTER(cuGraphKernelNodeGetParams_v2, NODE_KERNEL, sizeof(KernelNode))
-GETTER(cuGraphMemsetNodeGetParams, NODE_FILL, FILL_NODE_V1)
 GETTER(cuGraphHostNodeGetParams, NODE_HOST, sizeof(HostNode))
-GETTER(cuGraphChildGraphNodeGetGraph, NODE_CHILD, sizeof(Graph *))
 GETTER(cuGraphEventRecordNodeGetEvent, NODE_RECORD, sizeof(Event *))
 GETTER(cuGraphEventWaitNodeGetEvent, NODE_WAIT, sizeof(Event *))
 GETTER(cuGraphExternalSemaphoresSignalNodeGetParams, NODE_SIGNAL_SEMAPHORES, sizeof(SemaphoreNode))
@@ -237,6 +239,9 @@ GETTER(cuGraphExternalSemaphoresWaitNodeGetParams, NODE_WAIT_SEMAPHORES, sizeof(
 GETTER(cuGraphBatchMemOpNodeGetParams, NODE_MEMORY_OPERATIONS, sizeof(OperationsNode))
 GETTER(cuGraphMemAllocNodeGetParams, NODE_ALLOCATE, sizeof(AllocateNode))
 GETTER(cuGraphMemFreeNodeGetParams, NODE_FREE, sizeof(CUdeviceptr))
+EXPORTED(cuGraphMemsetNodeGetParams, (Node * node, void *out), LOCKED(get(node, NODE_FILL, out, 0, FILL_NODE_V1)))
+EXPORTED(cuGraphChildGraphNodeGetGraph, (Node * node, Graph **out),
+         LOCKED(get(node, NODE_CHILD, out, 0, sizeof(Graph *))))
 EXPORTED(cuGraphMemcpyNodeGetParams, (Node * node, Box *out),
          LOCKED(get(node, NODE_COPY, out, offsetof(CopyNode, box), sizeof(Box))))
 
@@ -282,7 +287,8 @@ static CUresult change(void *handle, NodeParameters parameters) {
 static CUresult set(void *handle, int type, const void *given, size_t size) {
   return given ? change(handle, cl_node_parameters(type, given, size)) : CUDA_ERROR_INVALID_VALUE;
 }
-#define SETTER(name, type, size) EXPORTED(name, (Node * node, const void *given), set(node, type, given, size))
+#define SETTER(name, type, size) \
+  EXPORTED_WHEN(node != NULL, name, (Node * node, const void *given), set(node, type, given, size))
 SETTER(cuGraphKernelNodeSetParams, NODE_KERNEL, KERNEL_NODE_V1)
 SETTER(cuGraphKernelNodeSetParams_v2, NODE_KERNEL, sizeof(KernelNode))
 SETTER(cuGraphMemsetNodeSetParams, NODE_FILL, FILL_NODE_V1)
@@ -290,13 +296,15 @@ SETTER(cuGraphHostNodeSetParams, NODE_HOST, sizeof(HostNode))
 SETTER(cuGraphExternalSemaphoresSignalNodeSetParams, NODE_SIGNAL_SEMAPHORES, sizeof(SemaphoreNode))
 SETTER(cuGraphExternalSemaphoresWaitNodeSetParams, NODE_WAIT_SEMAPHORES, sizeof(SemaphoreNode))
 SETTER(cuGraphBatchMemOpNodeSetParams, NODE_MEMORY_OPERATIONS, sizeof(OperationsNode))
-EXPORTED(cuGraphMemcpyNodeSetParams, (Node * node, const Box *box),
-         box ? change(node, cl_copy_parameters(box, NULL)) : CUDA_ERROR_INVALID_VALUE)
-EXPORTED(cuGraphEventRecordNodeSetEvent, (Node * node, Event *event), set(node, NODE_RECORD, &event, sizeof event))
-EXPORTED(cuGraphEventWaitNodeSetEvent, (Node * node, Event *event), set(node, NODE_WAIT, &event, sizeof event))
+EXPORTED_WHEN(node != NULL, cuGraphMemcpyNodeSetParams, (Node * node, const Box *box),
+              box ? change(node, cl_copy_parameters(box, NULL)) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED_WHEN(node != NULL, cuGraphEventRecordNodeSetEvent, (Node * node, Event *event),
+              set(node, NODE_RECORD, &event, sizeof event))
+EXPORTED_WHEN(node != NULL, cuGraphEventWaitNodeSetEvent, (Node * node, Event *event),
+              set(node, NODE_WAIT, &event, sizeof event))
 
 static CUresult set_any(void *handle, const NodeParameters *given) {
   return given && is_clean(given) ? change(handle, *given) : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuGraphNodeSetParams, (Node * node, NodeParameters *given), set_any(node, given))
+EXPORTED_WHEN(node != NULL, cuGraphNodeSetParams, (Node * node, NodeParameters *given), set_any(node, given))
 EXPORTED(cuGraphNodeSetParams_v2, (Node * node, NodeParameters *given), set_any(node, given))

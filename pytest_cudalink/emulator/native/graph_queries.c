@@ -83,7 +83,7 @@ static bool is_plain(EdgeData data) { return !data.from_port && !data.to_port &&
 
 static CUresult get_nodes(void *handle, Node **nodes, size_t *count, bool roots) {
   const Graph *graph = cl_graph(handle);
-  if (!graph || !count) return CUDA_ERROR_INVALID_VALUE;
+  if (!graph || !count || (nodes && !*count)) return CUDA_ERROR_INVALID_VALUE;
   List list = {.nodes = nodes, .room = nodes ? *count : 0};
   for (size_t at = 0; at < graph->count; at++) graph->nodes[at]->mark = 0;
   for (size_t at = 0; roots && at < graph->edge_count; at++) graph->edges[at].to->mark = 1;
@@ -111,7 +111,7 @@ static CUresult get_edges(const Graph *graph, const Node *node, Which which, Lis
 
 static CUresult graph_edges(void *handle, Node **from, Node **to, EdgeData *data, size_t *count) {
   const Graph *graph = cl_graph(handle);
-  if (!graph || !count || !from != !to || (data && !from)) return CUDA_ERROR_INVALID_VALUE;
+  if (!graph || !count || !from != !to || (data && !from) || (from && !*count)) return CUDA_ERROR_INVALID_VALUE;
   List list = {.nodes = from, .others = to, .data = data, .room = from ? *count : 0};
   return get_edges(graph, NULL, ALL, &list, count, !data);
 }
@@ -122,7 +122,7 @@ EXPORTED(cuGraphGetEdges_v2, (Graph * graph, Node **from, Node **to, EdgeData *d
 
 static CUresult node_edges(void *handle, Which which, Node **nodes, EdgeData *data, size_t *count) {
   const Node *node = cl_node(handle);
-  if (!node || !count || (data && !nodes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!node || !count || (data && !nodes) || (nodes && !*count)) return CUDA_ERROR_INVALID_VALUE;
   List list = {.nodes = nodes, .data = data, .room = nodes ? *count : 0};
   return get_edges(node->graph, node, which, &list, count, !data);
 }
@@ -166,11 +166,11 @@ static CUresult add_edges(void *handle, Pairs pairs) {
   if (result) graph->edge_count = before;
   return result;
 }
-EXPORTED(cuGraphAddDependencies, (Graph * graph, Node *const *from, Node *const *to, size_t count),
-         LOCKED(add_edges(graph, (Pairs){from, to, NULL, count})))
-EXPORTED(cuGraphAddDependencies_v2,
-         (Graph * graph, Node *const *from, Node *const *to, const EdgeData *data, size_t count),
-         LOCKED(add_edges(graph, (Pairs){from, to, data, count})))
+EXPORTED_WHEN(graph != NULL, cuGraphAddDependencies, (Graph * graph, Node *const *from, Node *const *to, size_t count),
+              LOCKED(add_edges(graph, (Pairs){from, to, NULL, count})))
+EXPORTED_WHEN(graph != NULL, cuGraphAddDependencies_v2,
+              (Graph * graph, Node *const *from, Node *const *to, const EdgeData *data, size_t count),
+              LOCKED(add_edges(graph, (Pairs){from, to, data, count})))
 
 static CUresult remove_edges(void *handle, Pairs pairs) {
   Graph *graph = cl_graph(handle);
@@ -187,11 +187,12 @@ static CUresult remove_edges(void *handle, Pairs pairs) {
   }
   return CUDA_SUCCESS;
 }
-EXPORTED(cuGraphRemoveDependencies, (Graph * graph, Node *const *from, Node *const *to, size_t count),
-         LOCKED(remove_edges(graph, (Pairs){from, to, NULL, count})))
-EXPORTED(cuGraphRemoveDependencies_v2,
-         (Graph * graph, Node *const *from, Node *const *to, const EdgeData *data, size_t count),
-         LOCKED(remove_edges(graph, (Pairs){from, to, data, count})))
+EXPORTED_WHEN(graph != NULL, cuGraphRemoveDependencies,
+              (Graph * graph, Node *const *from, Node *const *to, size_t count),
+              LOCKED(remove_edges(graph, (Pairs){from, to, NULL, count})))
+EXPORTED_WHEN(graph != NULL, cuGraphRemoveDependencies_v2,
+              (Graph * graph, Node *const *from, Node *const *to, const EdgeData *data, size_t count),
+              LOCKED(remove_edges(graph, (Pairs){from, to, data, count})))
 
 /* -- one node -- */
 
@@ -297,14 +298,15 @@ static CUresult retain(void *handle, void *object, unsigned count, unsigned flag
   if (!graph || flags > MOVE) return CUDA_ERROR_INVALID_VALUE;
   return cl_user_object_hold(&graph->users, object, count, flags == MOVE);
 }
-EXPORTED(cuGraphRetainUserObject, (Graph * graph, void *object, unsigned count, unsigned flags),
-         LOCKED(retain(graph, object, count, flags)))
+EXPORTED_WHEN(graph != NULL, cuGraphRetainUserObject, (Graph * graph, void *object, unsigned count, unsigned flags),
+              LOCKED(retain(graph, object, count, flags)))
 
 static CUresult release(void *handle, void *object, unsigned count) {
   Graph *graph = cl_graph(handle);
   return graph ? cl_user_object_let_go(&graph->users, object, count) : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuGraphReleaseUserObject, (Graph * graph, void *object, unsigned count), LOCKED(release(graph, object, count)))
+EXPORTED_WHEN(graph != NULL, cuGraphReleaseUserObject, (Graph * graph, void *object, unsigned count),
+              LOCKED(release(graph, object, count)))
 
 enum { ASSIGN_DEFAULT = 1 }; /* CU_GRAPH_COND_ASSIGN_DEFAULT */
 
@@ -324,12 +326,11 @@ static CUresult make_condition(uint64_t *out, void *handle, Context *context, un
 
 static CUresult create_condition(uint64_t *out, void *graph, Context *context, unsigned value, unsigned flags) {
   if (!out || !graph || flags > ASSIGN_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = CUDA_SUCCESS;
-  Context *current = cl_context(&result);
-  if (context && !cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
-  if (!context && result) return result;
-  return LOCKED(make_condition(out, graph, context ? context : current, value, flags));
+  /* NULL is not the current one here (measured) */
+  if (!context || !cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context->dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return LOCKED(make_condition(out, graph, context, value, flags));
 }
-EXPORTED(cuGraphConditionalHandleCreate,
-         (uint64_t *out, Graph *graph, Context *context, unsigned value, unsigned flags),
-         create_condition(out, graph, context, value, flags))
+EXPORTED_WHEN(graph != NULL, cuGraphConditionalHandleCreate,
+              (uint64_t *out, Graph *graph, Context *context, unsigned value, unsigned flags),
+              create_condition(out, graph, context, value, flags))

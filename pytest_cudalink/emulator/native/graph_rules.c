@@ -24,7 +24,7 @@ static CUresult complete_context(Context **context) {
 
 static CUresult prepare_kernel(KernelNode *kernel) {
   const void *handle = kernel->function ? kernel->function : kernel->kernel;
-  if (!handle) return CUDA_ERROR_INVALID_VALUE;
+  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = complete_context(&kernel->context);
   if (result) return result;
   LaunchConfig config = {.shared = kernel->shared};

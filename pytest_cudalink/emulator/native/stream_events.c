@@ -8,8 +8,7 @@
 
 static CUresult wait_for(const void *handle) {
   Stream *stream;
-  CUresult result = cl_stream_ready(handle, &stream);
-  return result ? result : cl_refuse_captured(stream);
+  return cl_refuse_captured(handle, &stream);
 }
 
 EXPORTED(cuStreamQuery, (Stream *stream), LOCKED(wait_for(stream)))
@@ -146,6 +145,7 @@ EXPORTED_CHECKED(cuEventDestroy, (Event *event), cl_refuse_null(event), LOCKED(d
 static CUresult wait_for_event(void *handle) {
   Event *event;
   CUresult result = find_event(handle, &event);
+  if (!result) result = cl_prohibited();
   if (result || !event->captured) return result;
   Capture *capture = cl_capture_numbered(event->captured);
   if (capture) capture->invalid = true;

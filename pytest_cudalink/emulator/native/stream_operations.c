@@ -110,15 +110,10 @@ OPERATION(cuStreamWriteValue64, uint64_t, WRITE_64)
 /* A callback gets the stream and a result, and cannot be captured. */
 static CUresult add_callback(Stream *stream, void (*callback)(Stream *, CUresult, void *), void *data, unsigned flags) {
   if (!callback || flags) return CUDA_ERROR_INVALID_VALUE;
-  bool captured;
+  Stream *known;
   CUresult result = cl_check_context();
-  if (!result) result = cl_enter_stream(stream, &captured);
+  if (!result) result = LOCKED(cl_refuse_captured(stream, &known));
   if (result) return result;
-  if (captured) {
-    cl_streams_lock();
-    Stream *known = cl_stream(stream);
-    return cl_streams_unlock(known ? cl_refuse_captured(known) : CUDA_ERROR_INVALID_HANDLE);
-  }
   callback(stream, CUDA_SUCCESS, data);
   return CUDA_SUCCESS;
 }
@@ -159,15 +154,10 @@ static bool is_managed(CUdeviceptr address, size_t size) {
 }
 
 static CUresult attach(const void *stream, CUdeviceptr address, size_t size, unsigned flags) {
-  bool captured;
+  Stream *known;
   CUresult result = cl_check_context();
-  if (!result) result = cl_enter_stream(stream, &captured);
+  if (!result) result = LOCKED(cl_refuse_captured(stream, &known));
   if (result) return result;
-  if (captured) {
-    cl_streams_lock();
-    Stream *known = cl_stream(stream);
-    return cl_streams_unlock(known ? cl_refuse_captured(known) : CUDA_ERROR_INVALID_HANDLE);
-  }
   bool single = flags == ATTACH_SINGLE;
   if (flags != ATTACH_GLOBAL && flags != ATTACH_HOST && !single) return CUDA_ERROR_INVALID_VALUE;
   if (single && cl_is_legacy(stream)) return CUDA_ERROR_INVALID_VALUE;

@@ -49,8 +49,9 @@ static CUresult create(void **out, void *data, void (*destructor)(void *), unsig
   *out = object;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuUserObjectCreate, (void **out, void *data, void (*destructor)(void *), unsigned references, unsigned flags),
-         LOCKED(create(out, data, destructor, references, flags)))
+EXPORTED_ANY_TIME(cuUserObjectCreate,
+                  (void **out, void *data, void (*destructor)(void *), unsigned references, unsigned flags),
+                  LOCKED(create(out, data, destructor, references, flags)))
 
 static CUresult retain(void *handle, unsigned count) {
   UserObject *object = known(handle);
@@ -58,7 +59,7 @@ static CUresult retain(void *handle, unsigned count) {
   object->references += count;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuUserObjectRetain, (void *object, unsigned count), LOCKED(retain(object, count)))
+EXPORTED_ANY_TIME(cuUserObjectRetain, (void *object, unsigned count), LOCKED(retain(object, count)))
 
 static CUresult give_back(void *handle, unsigned count) {
   UserObject *object = known(handle);
@@ -66,7 +67,7 @@ static CUresult give_back(void *handle, unsigned count) {
   release(object, count);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuUserObjectRelease, (void *object, unsigned count), LOCKED(give_back(object, count)))
+EXPORTED_ANY_TIME(cuUserObjectRelease, (void *object, unsigned count), LOCKED(give_back(object, count)))
 
 static UserReference *held(UserReference *list, const UserObject *object) {
   while (list && list->object != object) list = list->next;
@@ -94,16 +95,16 @@ CUresult cl_user_object_let_go(UserReference **list, void *handle, unsigned coun
   for (UserReference **at = list; *at; at = &(*at)->next) {
     UserReference *reference = *at;
     if (reference->object != object) continue;
-    if (count > reference->count) return CUDA_ERROR_INVALID_VALUE;
+    if (count > reference->count) count = reference->count;
     reference->count -= count;
     if (!reference->count) {
       *at = reference->next;
       free(reference);
     }
     release(object, count);
-    return CUDA_SUCCESS;
+    break;
   }
-  return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS; /* a graph lets go of what it does not hold, too */
 }
 
 bool cl_user_objects_share(UserReference **to, const UserReference *from) {
