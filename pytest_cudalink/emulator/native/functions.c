@@ -231,8 +231,7 @@ static CUresult set_attribute(Function *function, int attribute, int value) {
   else if (attribute >= ATTRIBUTE_CLUSTER_WIDTH && attribute <= ATTRIBUTE_CLUSTER_DEPTH) {
     if (value < 0) return CUDA_ERROR_INVALID_VALUE;
     function->cluster[attribute - ATTRIBUTE_CLUSTER_WIDTH] = value;
-  }
-  else if (attribute == ATTRIBUTE_CLUSTER_POLICY) {
+  } else if (attribute == ATTRIBUTE_CLUSTER_POLICY) {
     if (value < 0 || value >= CLUSTER_POLICIES) return CUDA_ERROR_INVALID_VALUE;
     function->cluster_policy = value;
   } else return CUDA_ERROR_INVALID_VALUE;

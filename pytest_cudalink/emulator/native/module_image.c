@@ -18,7 +18,6 @@ static Module *modules; /* modules and libraries, under the lock */
 /* A thread may hold a lock while another one forks; in the child no thread would release it. */
 static void unlock_in_child(void) { pthread_mutex_init(&cl_modules_lock, NULL); }
 
-
 Module *cl_find_module(const void *handle, uint32_t magic) {
   for (Module *module = modules; module; module = module->next)
     if (module->magic == magic ? handle == module : magic == MODULE_MAGIC && handle == &module->as_module)

@@ -19,12 +19,12 @@ typedef struct Function Function;
 typedef struct Global Global;
 
 typedef struct Module {
-  uint32_t magic; /* MODULE_MAGIC or LIBRARY_MAGIC */
+  uint32_t magic;         /* MODULE_MAGIC or LIBRARY_MAGIC */
   const Context *context; /* of a module: the one that it dies with */
   struct Module *next;
   void *image;
   Elf elf;
-  int ptx_target; /* that of the PTX that it was compiled from; 0: of none */
+  int ptx_target;     /* that of the PTX that it was compiled from; 0: of none */
   CUresult state;     /* of a library: what its first use answers */
   CUresult on_device; /* of a library: what its first use on the device answers */
   char as_module;     /* of a library: its address is the handle of its module */
@@ -43,7 +43,7 @@ struct Function {
   int max_dynamic_shared, carveout, cache_config;
   int required_block[3], cluster[3]; /* 0: the image requires none */
   int max_cluster_rank;              /* 0: the image sets none */
-  bool loaded; /* a function that is only enumerated is not */
+  bool loaded;                       /* a function that is only enumerated is not */
   bool explicit_cluster, non_portable_cluster;
   int cluster_policy;
   struct {

@@ -181,13 +181,13 @@ static CUresult read_stream(const void *handle, const void *out, Stream *known, 
 }
 
 /* A question to a stream; the answer is a member of the copy. */
-#define ASK(name, type, member, as_work)                               \
-  static CUresult ask_##name(const void *stream, type *out) { \
-    Stream known;                                             \
-    CUresult result = read_stream(stream, out, &known, as_work);       \
-    if (!result) *out = known.member;                         \
-    return result;                                            \
-  }                                                           \
+#define ASK(name, type, member, as_work)                         \
+  static CUresult ask_##name(const void *stream, type *out) {    \
+    Stream known;                                                \
+    CUresult result = read_stream(stream, out, &known, as_work); \
+    if (!result) *out = known.member;                            \
+    return result;                                               \
+  }                                                              \
   EXPORTED(name, (Stream *stream, type *out), ask_##name(stream, out))
 ASK(cuStreamGetFlags, unsigned, flags, true)
 ASK(cuStreamGetPriority, int, priority, false)
