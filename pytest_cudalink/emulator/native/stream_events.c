@@ -35,7 +35,7 @@ EXPORTED_CHECKED(cuStreamDestroy, (Stream *stream), cl_refuse_null(stream), LOCK
 
 static CUresult find_event(void *handle, Event **event) {
   *event = cl_event(handle);
-  if (!*event) return CUDA_ERROR_INVALID_HANDLE;
+  if (!*event) return handle ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_HANDLE; /* (measured) */
   return (*event)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
 
@@ -134,8 +134,9 @@ static CUresult event_create(EventLine *line, Event **out, unsigned flags) {
 EXPORTED(cuEventCreate, (Event **out, unsigned flags), event_create(line, out, flags))
 
 static CUresult destroy_event(void *handle) {
-  Event *event = cl_event(handle);
-  if (!event) return CUDA_ERROR_CONTEXT_IS_DESTROYED; /* (measured) */
+  Event *event;
+  CUresult result = find_event(handle, &event);
+  if (!event) return result;
   cl_event_free(event);
   return CUDA_SUCCESS;
 }
@@ -174,6 +175,7 @@ EXPORTED(cuCtxWaitEvent, (Context *context, Event *event), wait_in_context(conte
 
 static CUresult elapsed(float *milliseconds, void *from, void *to) {
   Event *start, *end;
+  if (!cl_event(from) || !cl_event(to)) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = find_event(from, &start);
   if (!result) result = find_event(to, &end);
   if (result) return result;
