@@ -32,7 +32,7 @@ FLOORS = (
     ("image", "options", "jitlink"),
     ("devices", "occupancy_rules", "array_formats", "device_resources"),
     ("synchronize", "contexts", "context_settings", "peers"),
-    ("streams", "user_objects", "graph_parameters", "graphs", "capture", "stream_events"),
+    ("streams", "user_objects", "graph_parameters", "graphs", "capture", "stream_queries", "stream_events"),
     ("tools", "coredumps"),
     ("shared_memory", "memory", "graph_memory", "pools", "pool_attributes", "allocations", "host_memory"),
     ("physical_memory", "virtual_memory", "multicast", "managed", "pointers", "ipc", "external_memory"),

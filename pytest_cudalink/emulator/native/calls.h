@@ -43,6 +43,17 @@ CUresult cl_not_a_context(EventLine *line, Sym symbol, const void *given, const 
     return cl_leave(&call, answer);                                   \
   }
 #define EXPORTED(name, parameters, answer) EXPORTED_WHEN(true, name, parameters, answer)
+/* One that looks at its arguments before it asks whether there was a cuInit: `refused` is their error, or 0. */
+#define EXPORTED_CHECKED(name, parameters, refused, answer)       \
+  EXPORT CUresult name parameters {                               \
+    Call call;                                                    \
+    EventLine *line __attribute__((unused)) = &call.line;         \
+    CUresult early = (refused);                                   \
+    if (!cl_enter(&call, SYM_##name, !early)) return call.result; \
+    return cl_leave(&call, early ? early : answer);               \
+  }
+/* The error of a handle that is NULL. */
+static inline CUresult cl_refuse_null(const void *handle) { return handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; }
 /* One that answers before cuInit too. */
 #define EXPORTED_ANY_TIME(name, parameters, answer) EXPORTED_WHEN(false, name, parameters, answer)
 

@@ -152,15 +152,19 @@ unsigned cl_kernel_count(const Elf *elf) {
   return count;
 }
 
-CUresult cl_list_kernels(Module *module, void **out, unsigned room) {
+CUresult cl_list_kernels(Module *module, void **out, unsigned room, bool as_kernels) {
   unsigned count = 0;
   ElfSymbol symbol;
-  for (uint32_t at = 1; cl_elf_symbol(&module->elf, at, &symbol) && count < room; at++) {
+  uint32_t symbols = 1;
+  while (cl_elf_symbol(&module->elf, symbols, &symbol)) symbols++;
+  for (uint32_t step = 1; step < symbols && count < room; step++) {
+    /* modules count from the last (measured) */
+    if (!cl_elf_symbol(&module->elf, as_kernels ? step : symbols - step, &symbol)) break;
     if ((symbol.info & 15) != STT_FUNC || !symbol.section || !(symbol.other & STO_ENTRY)) continue;
     Function *kernel;
     CUresult result = cl_function_in(module, symbol.name, &kernel);
     if (result) return result;
-    out[count++] = kernel;
+    out[count++] = as_kernels ? kernel : cl_function_handle(kernel);
   }
   return CUDA_SUCCESS;
 }
@@ -195,7 +199,7 @@ static CUresult attribute_of(const Function *function, int attribute, int *value
     case ATTRIBUTE_CONSTANT: *value = function->constant; break;
     case ATTRIBUTE_LOCAL: *value = function->local; break;
     case ATTRIBUTE_REGISTERS: *value = function->registers; break;
-    case ATTRIBUTE_PTX_VERSION:
+    case ATTRIBUTE_PTX_VERSION: *value = function->module->ptx_target ? function->module->ptx_target : arch; break;
     case ATTRIBUTE_BINARY_VERSION: *value = arch; break;
     case ATTRIBUTE_MAX_DYNAMIC_SHARED: *value = function->max_dynamic_shared; break;
     case ATTRIBUTE_CARVEOUT: *value = function->carveout; break;
@@ -204,6 +208,7 @@ static CUresult attribute_of(const Function *function, int attribute, int *value
     case ATTRIBUTE_CLUSTER_HEIGHT:
     case ATTRIBUTE_CLUSTER_DEPTH: *value = function->cluster[attribute - ATTRIBUTE_CLUSTER_WIDTH]; break;
     case ATTRIBUTE_NON_PORTABLE_CLUSTER: *value = function->non_portable_cluster; break;
+    case ATTRIBUTE_CLUSTER_POLICY: *value = function->cluster_policy; break;
     default:
       if (attribute < 0 || attribute > ATTRIBUTE_CLUSTER_POLICY) return CUDA_ERROR_INVALID_VALUE;
       *value = 0;
@@ -211,7 +216,7 @@ static CUresult attribute_of(const Function *function, int attribute, int *value
   return CUDA_SUCCESS;
 }
 
-enum { SHARED_PER_BLOCK_OPTIN = 97 };
+enum { SHARED_PER_BLOCK_OPTIN = 97, CLUSTER_POLICIES = 3 };
 
 static CUresult set_attribute(Function *function, int attribute, int value) {
   int limit = DEFAULT_SHARED;
@@ -222,38 +227,38 @@ static CUresult set_attribute(Function *function, int attribute, int value) {
   } else if (attribute == ATTRIBUTE_CARVEOUT) {
     if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
     function->carveout = value;
-  } else if (attribute == ATTRIBUTE_NON_PORTABLE_CLUSTER) {
-    if (value < 0 || value > 1) return CUDA_ERROR_INVALID_VALUE;
-    function->non_portable_cluster = value;
-  } else if (attribute >= ATTRIBUTE_CLUSTER_WIDTH && attribute <= ATTRIBUTE_CLUSTER_DEPTH) {
+  } else if (attribute == ATTRIBUTE_NON_PORTABLE_CLUSTER) function->non_portable_cluster = value;
+  else if (attribute >= ATTRIBUTE_CLUSTER_WIDTH && attribute <= ATTRIBUTE_CLUSTER_DEPTH) {
     if (value < 0) return CUDA_ERROR_INVALID_VALUE;
     function->cluster[attribute - ATTRIBUTE_CLUSTER_WIDTH] = value;
-  } else if (attribute < ATTRIBUTE_CLUSTER_MUST_BE_SET || attribute > ATTRIBUTE_NON_PORTABLE_CLUSTER)
-    return CUDA_ERROR_INVALID_VALUE;
+  } else if (attribute == ATTRIBUTE_CLUSTER_POLICY) {
+    if (value < 0 || value >= CLUSTER_POLICIES) return CUDA_ERROR_INVALID_VALUE;
+    function->cluster_policy = value;
+  } else return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
-/* Finds a function and keeps the lock of the modules; NULL without it. */
-static Function *lock_function(const void *handle) {
+/* Finds a function or a kernel, but not one for the other, and keeps the lock of the modules; NULL without it. */
+static Function *lock_one(const void *handle, bool kernel) {
   pthread_mutex_lock(&cl_modules_lock);
   Function *function = cl_find_function(handle);
-  if (!function) pthread_mutex_unlock(&cl_modules_lock);
-  return function;
+  if (function && cl_is_kernel(function, handle) == kernel) return function;
+  pthread_mutex_unlock(&cl_modules_lock);
+  return NULL;
 }
 
 static void unlock_function(void) { pthread_mutex_unlock(&cl_modules_lock); }
 
-static CUresult get_attribute_of(const void *handle, int attribute, int *value) {
-  if (!value) return CUDA_ERROR_INVALID_VALUE;
-  const Function *function = lock_function(handle);
+static CUresult get_attribute_of(const void *handle, bool kernel, int attribute, int *value) {
+  const Function *function = lock_one(handle, kernel);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = attribute_of(function, attribute, value);
   unlock_function();
   return result;
 }
 
-static CUresult set_attribute_of(const void *handle, int attribute, int value) {
-  Function *function = lock_function(handle);
+static CUresult set_attribute_of(const void *handle, bool kernel, int attribute, int value) {
+  Function *function = lock_one(handle, kernel);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = set_attribute(function, attribute, value);
   unlock_function();
@@ -262,57 +267,58 @@ static CUresult set_attribute_of(const void *handle, int attribute, int value) {
 
 static CUresult func_get_attribute(EventLine *line, int *value, int attribute, Function *function) {
   cl_event_int(line, "attribute", attribute);
-  return get_attribute_of(function, attribute, value);
+  return get_attribute_of(function, false, attribute, value);
 }
-EXPORTED(cuFuncGetAttribute, (int *value, int attribute, Function *function),
-         func_get_attribute(line, value, attribute, function))
+EXPORTED_CHECKED(cuFuncGetAttribute, (int *value, int attribute, Function *function),
+                 value ? cl_refuse_null(function) : CUDA_ERROR_INVALID_VALUE,
+                 func_get_attribute(line, value, attribute, function))
 
 static CUresult func_set_attribute(EventLine *line, Function *function, int attribute, int value) {
   cl_event_int(line, "attribute", attribute);
   cl_event_int(line, "value", value);
-  return set_attribute_of(function, attribute, value);
+  return set_attribute_of(function, false, attribute, value);
 }
 EXPORTED(cuFuncSetAttribute, (Function *function, int attribute, int value),
          func_set_attribute(line, function, attribute, value))
 
-/* A kernel that is NULL comes before the device and the configuration (measured). */
+/* A kernel that is NULL comes before cuInit, the device and the value (measured). */
 static CUresult kernel_get_attribute(EventLine *line, int *value, int attribute, Function *kernel, CUdevice device) {
-  if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
+  if (!value) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   cl_event_int(line, "attribute", attribute);
-  return get_attribute_of(kernel, attribute, value);
+  return get_attribute_of(kernel, true, attribute, value);
 }
-EXPORTED(cuKernelGetAttribute, (int *value, int attribute, Function *kernel, CUdevice device),
-         kernel_get_attribute(line, value, attribute, kernel, device))
+EXPORTED_CHECKED(cuKernelGetAttribute, (int *value, int attribute, Function *kernel, CUdevice device),
+                 cl_refuse_null(kernel), kernel_get_attribute(line, value, attribute, kernel, device))
 
 static CUresult kernel_set_attribute(EventLine *line, int attribute, int value, Function *kernel, CUdevice device) {
-  if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   cl_event_int(line, "attribute", attribute);
   cl_event_int(line, "value", value);
-  return set_attribute_of(kernel, attribute, value);
+  return set_attribute_of(kernel, true, attribute, value);
 }
-EXPORTED(cuKernelSetAttribute, (int attribute, int value, Function *kernel, CUdevice device),
-         kernel_set_attribute(line, attribute, value, kernel, device))
+EXPORTED_CHECKED(cuKernelSetAttribute, (int attribute, int value, Function *kernel, CUdevice device),
+                 cl_refuse_null(kernel), kernel_set_attribute(line, attribute, value, kernel, device))
 
 static CUresult known_function(const void *handle) {
-  if (!lock_function(handle)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!lock_one(handle, false)) return CUDA_ERROR_INVALID_HANDLE;
   unlock_function();
   return CUDA_SUCCESS;
 }
 
 enum { CACHE_CONFIGS = 4, SHARED_CONFIGS = 3 }; /* CUfunc_cache, CUsharedconfig */
 
-static CUresult set_cache_config(const void *handle, int config) {
-  Function *function = lock_function(handle);
+static CUresult set_cache_config(const void *handle, bool kernel, int config) {
+  Function *function = lock_one(handle, kernel);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   bool valid = config >= 0 && config < CACHE_CONFIGS;
   if (valid) function->cache_config = config;
   unlock_function();
   return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuFuncSetCacheConfig, (Function *function, int config), set_cache_config(function, config))
-EXPORTED(cuKernelSetCacheConfig, (Function *kernel, int config, CUdevice device), set_cache_config(kernel, config))
+EXPORTED(cuFuncSetCacheConfig, (Function *function, int config), set_cache_config(function, false, config))
+EXPORTED_CHECKED(cuKernelSetCacheConfig, (Function *kernel, int config, CUdevice device), cl_refuse_null(kernel),
+                 cl_is_device(device) ? set_cache_config(kernel, true, config) : CUDA_ERROR_INVALID_DEVICE)
 
 static CUresult set_shared_config(const void *handle, int config) {
   CUresult known = known_function(handle);
@@ -320,21 +326,25 @@ static CUresult set_shared_config(const void *handle, int config) {
 }
 EXPORTED(cuFuncSetSharedMemConfig, (Function *function, int config), set_shared_config(function, config))
 
-/* Questions about a function that is NULL are wrong values, not handles (measured). */
-static CUresult name_of(const char **name, const void *handle) {
-  if (!name || !handle) return CUDA_ERROR_INVALID_VALUE;
-  const Function *function = lock_function(handle);
+/* Questions about a function that is NULL are wrong values, not handles, and before cuInit (measured). */
+static CUresult both(const void *out, const void *handle) {
+  return out && handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult name_of(const char **name, const void *handle, bool kernel) {
+  const Function *function = lock_one(handle, kernel);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   *name = function->name;
   unlock_function();
   return CUDA_SUCCESS;
 }
-EXPORTED(cuFuncGetName, (const char **name, Function *function), name_of(name, function))
-EXPORTED(cuKernelGetName, (const char **name, Function *kernel), name_of(name, kernel))
+EXPORTED_CHECKED(cuFuncGetName, (const char **name, Function *function), both(name, function),
+                 name_of(name, function, false))
+EXPORTED_CHECKED(cuKernelGetName, (const char **name, Function *kernel), both(name, kernel),
+                 name_of(name, kernel, true))
 
-static CUresult parameter_of(const void *handle, size_t index, size_t *offset, size_t *size) {
-  if (!offset || !handle) return CUDA_ERROR_INVALID_VALUE;
-  const Function *function = lock_function(handle);
+static CUresult parameter_of(const void *handle, bool kernel, size_t index, size_t *offset, size_t *size) {
+  const Function *function = lock_one(handle, kernel);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = index < function->parameter_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   if (!result) {
@@ -347,40 +357,41 @@ static CUresult parameter_of(const void *handle, size_t index, size_t *offset, s
 
 static CUresult func_get_param_info(EventLine *line, Function *function, size_t index, size_t *offset, size_t *size) {
   cl_event_uint(line, "index", index);
-  return parameter_of(function, index, offset, size);
+  return parameter_of(function, false, index, offset, size);
 }
-EXPORTED(cuFuncGetParamInfo, (Function *function, size_t index, size_t *offset, size_t *size),
-         func_get_param_info(line, function, index, offset, size))
+EXPORTED_CHECKED(cuFuncGetParamInfo, (Function *function, size_t index, size_t *offset, size_t *size),
+                 both(offset, function), func_get_param_info(line, function, index, offset, size))
 
 /* A kernel's parameters are those of its function in the current context: without one, there are none to tell of. */
 static CUresult kernel_get_param_info(EventLine *line, Function *kernel, size_t index, size_t *offset, size_t *size) {
   cl_event_uint(line, "index", index);
-  CUresult state = kernel && offset ? cl_check_context() : CUDA_SUCCESS;
-  return state ? state : parameter_of(kernel, index, offset, size);
+  CUresult state = cl_check_context();
+  return state ? state : parameter_of(kernel, true, index, offset, size);
 }
-EXPORTED(cuKernelGetParamInfo, (Function *kernel, size_t index, size_t *offset, size_t *size),
-         kernel_get_param_info(line, kernel, index, offset, size))
+EXPORTED_CHECKED(cuKernelGetParamInfo, (Function *kernel, size_t index, size_t *offset, size_t *size),
+                 both(offset, kernel), kernel_get_param_info(line, kernel, index, offset, size))
 
-static CUresult parameter_count_of(const void *handle, size_t *count) {
-  if (!count || !handle) return CUDA_ERROR_INVALID_VALUE;
-  const Function *function = lock_function(handle);
+static CUresult parameter_count_of(const void *handle, bool kernel, size_t *count) {
+  const Function *function = lock_one(handle, kernel);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   *count = function->parameter_count;
   unlock_function();
   return CUDA_SUCCESS;
 }
 
-EXPORTED(cuFuncGetParamCount, (Function *function, size_t *count), parameter_count_of(function, count))
+EXPORTED_CHECKED(cuFuncGetParamCount, (Function *function, size_t *count), both(count, function),
+                 parameter_count_of(function, false, count))
 
 static CUresult kernel_get_param_count(Function *kernel, size_t *count) {
-  CUresult state = kernel && count ? cl_check_context() : CUDA_SUCCESS;
-  return state ? state : parameter_count_of(kernel, count);
+  CUresult state = cl_check_context();
+  return state ? state : parameter_count_of(kernel, true, count);
 }
-EXPORTED(cuKernelGetParamCount, (Function *kernel, size_t *count), kernel_get_param_count(kernel, count))
+EXPORTED_CHECKED(cuKernelGetParamCount, (Function *kernel, size_t *count), both(count, kernel),
+                 kernel_get_param_count(kernel, count))
 
 static CUresult func_get_module(Module **module, Function *handle) {
   if (!module || !handle) return CUDA_ERROR_INVALID_VALUE;
-  const Function *function = lock_function(handle);
+  const Function *function = lock_one(handle, false);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   *module = cl_module_handle(function->module);
   unlock_function();
@@ -389,35 +400,46 @@ static CUresult func_get_module(Module **module, Function *handle) {
 EXPORTED(cuFuncGetModule, (Module **module, Function *handle), func_get_module(module, handle))
 
 static CUresult func_is_loaded(int *state, Function *function) {
-  if (!state) return CUDA_ERROR_INVALID_VALUE;
-  *state = 1;
-  return known_function(function);
+  const Function *known = lock_one(function, false);
+  if (!known) return CUDA_ERROR_INVALID_HANDLE;
+  *state = known->loaded;
+  unlock_function();
+  return CUDA_SUCCESS;
 }
-EXPORTED(cuFuncIsLoaded, (int *state, Function *function), func_is_loaded(state, function))
-EXPORTED(cuFuncLoad, (Function *function), known_function(function))
+EXPORTED_CHECKED(cuFuncIsLoaded, (int *state, Function *function),
+                 state ? cl_refuse_null(function) : CUDA_ERROR_INVALID_VALUE, func_is_loaded(state, function))
+
+static CUresult func_load(const Function *handle) {
+  Function *function = lock_one(handle, false);
+  if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  function->loaded = true;
+  unlock_function();
+  return CUDA_SUCCESS;
+}
+EXPORTED_CHECKED(cuFuncLoad, (Function *function), cl_refuse_null(function), func_load(function))
 
 /* -- kernels -- */
 
 static CUresult kernel_get_function(Function **function, Function *handle) {
-  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
-  if (!function) return CUDA_ERROR_INVALID_VALUE;
   CUresult state = cl_check_context();
   if (state) return state;
-  Function *kernel = lock_function(handle);
+  Function *kernel = lock_one(handle, true);
   if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = cl_has_undefined(&kernel->module->elf) ? CUDA_ERROR_NOT_FOUND : kernel->module->on_device;
-  if (!result) *function = kernel;
+  if (!result) *function = cl_function_handle(kernel);
+  kernel->loaded |= !result;
   unlock_function();
   return result;
 }
-EXPORTED(cuKernelGetFunction, (Function **function, Function *handle), kernel_get_function(function, handle))
+EXPORTED_CHECKED(cuKernelGetFunction, (Function **function, Function *handle),
+                 function ? cl_refuse_null(handle) : CUDA_ERROR_INVALID_VALUE, kernel_get_function(function, handle))
 
 static CUresult kernel_get_library(Module **library, Function *handle) {
-  if (!library) return CUDA_ERROR_INVALID_VALUE;
-  const Function *kernel = lock_function(handle);
+  const Function *kernel = lock_one(handle, true);
   if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
   *library = kernel->module;
   unlock_function();
   return CUDA_SUCCESS;
 }
-EXPORTED(cuKernelGetLibrary, (Module **library, Function *handle), kernel_get_library(library, handle))
+EXPORTED_CHECKED(cuKernelGetLibrary, (Module **library, Function *handle),
+                 library ? cl_refuse_null(handle) : CUDA_ERROR_INVALID_VALUE, kernel_get_library(library, handle))

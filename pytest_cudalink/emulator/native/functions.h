@@ -16,6 +16,6 @@ bool cl_has_undefined(const Elf *elf);
 CUresult cl_function_in(Module *module, const char *name, Function **out);
 unsigned cl_kernel_count(const Elf *elf);
 /* The handles of the first kernels; under the lock of the modules. */
-CUresult cl_list_kernels(Module *module, void **out, unsigned room);
+CUresult cl_list_kernels(Module *module, void **out, unsigned room, bool as_kernels);
 
 #endif

@@ -95,8 +95,11 @@ CUresult cl_copy_image(const void *data, void **copy, size_t *size) {
 
 CUresult cl_read_file(const char *path, void **data, size_t *size) {
   struct stat about;
-  if (!path) return CUDA_ERROR_INVALID_VALUE;
-  FILE *file = stat(path, &about) || !S_ISREG(about.st_mode) ? NULL : fopen(path, "rb");
+  if (!path || !*path) return CUDA_ERROR_INVALID_VALUE;
+  if (stat(path, &about)) return CUDA_ERROR_FILE_NOT_FOUND;
+  if (S_ISDIR(about.st_mode)) return CUDA_ERROR_OUT_OF_MEMORY;  /* (measured) */
+  if (!S_ISREG(about.st_mode)) return CUDA_ERROR_INVALID_IMAGE; /* as an empty file; a pipe might never end */
+  FILE *file = fopen(path, "rb");
   if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
   *size = (size_t)about.st_size;
   *data = calloc(1, *size + 64);

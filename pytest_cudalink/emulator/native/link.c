@@ -58,8 +58,8 @@ static void take_buffer(Log *log, const LogBuffer *given) {
 
 static CUresult create(unsigned count, const int *keys, uint64_t *values, State **out, uint64_t *id) {
   CUresult result = cl_check_context();
-  if (!out || (count && (!keys || !values))) return CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
+  if (!out || (count && (!keys || !values))) return CUDA_ERROR_INVALID_VALUE;
   State *state = calloc(1, sizeof *state);
   if (!state) return CUDA_ERROR_OUT_OF_MEMORY;
   pthread_mutex_init(&state->lock, NULL);
@@ -172,7 +172,9 @@ static CUresult add_file(EventLine *line, State *handle, int type, const char *p
   void *data = NULL;
   size_t size = 0;
   State *state = enter_state(handle, "cuLinkAddFile_v2");
-  CUresult result = state ? cl_read_input(path, &data, &size) : CUDA_ERROR_INVALID_HANDLE;
+  CUresult result = !state             ? CUDA_ERROR_INVALID_HANDLE
+                    : state->completed ? CUDA_ERROR_INVALID_VALUE
+                                       : cl_read_input(path, &data, &size);
   describe_input(line, state ? state->id : 0, type, size, path);
   if (!state) return result;
   if (!result) {

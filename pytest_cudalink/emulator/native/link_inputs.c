@@ -357,9 +357,6 @@ CUresult cl_add_data(State *state, int type, const void *data, size_t size, cons
 }
 
 CUresult cl_read_input(const char *path, void **data, size_t *size) {
-  struct stat about;
-  if (!path || !*path) return CUDA_ERROR_INVALID_VALUE;
-  if (!stat(path, &about) && !S_ISREG(about.st_mode)) return CUDA_ERROR_OUT_OF_MEMORY; /* a folder (measured) */
   CUresult result = cl_read_file(path, data, size);
   if (result || *size) return result;
   free(*data);

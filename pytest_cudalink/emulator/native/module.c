@@ -21,7 +21,6 @@ enum { NAME_ROOM = 160 }; /* of a name in an event */
 static CUresult load_module_with_options(Module **out, const void *data, unsigned count, const int *keys,
                                          void **values) {
   CUresult result = cl_check_context();
-  if (!out || !data) return CUDA_ERROR_INVALID_VALUE;
   return result ? result : cl_load_with_options(cl_load_module, out, data, count, keys, values);
 }
 
@@ -35,7 +34,9 @@ EXPORTED(cuModuleLoadFatBinary, (Module **module, const void *data), load_plainl
 static CUresult module_load(Module **module, const char *path) {
   void *data = NULL;
   size_t size;
-  CUresult result = cl_read_file(path, &data, &size);
+  CUresult result = cl_check_context();
+  if (!result && !module) result = CUDA_ERROR_INVALID_VALUE;
+  if (!result) result = cl_read_file(path, &data, &size);
   if (!result) {
     result = load_plainly(module, data);
     free(data);
@@ -63,17 +64,20 @@ static CUresult module_get_loading_mode(int *mode) {
 }
 EXPORTED(cuModuleGetLoadingMode, (int *mode), module_get_loading_mode(mode))
 
-/* -- functions: a handle that is NULL comes before everything else, a missing context too (measured) -- */
+/* -- functions: a module knows its context, and needs no current one (measured) -- */
 
 static CUresult module_get_function(EventLine *line, Function **out, Module *handle, const char *name) {
   if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   if (!out || !name || !*name) return CUDA_ERROR_INVALID_VALUE;
-  CUresult state = cl_check_context();
-  if (state) return state;
+  Function *function;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   Module *module = cl_find_module(handle, MODULE_MAGIC);
-  if (module) result = cl_has_undefined(&module->elf) ? CUDA_ERROR_NOT_FOUND : cl_function_in(module, name, out);
+  if (module) result = cl_has_undefined(&module->elf) ? CUDA_ERROR_NOT_FOUND : cl_function_in(module, name, &function);
+  if (!result) {
+    function->loaded = true; /* at the latest (measured) */
+    *out = cl_function_handle(function);
+  }
   pthread_mutex_unlock(&cl_modules_lock);
   cl_event_text(line, "name", name, NAME_ROOM);
   return result;
@@ -81,9 +85,12 @@ static CUresult module_get_function(EventLine *line, Function **out, Module *han
 EXPORTED(cuModuleGetFunction, (Function **out, Module *handle, const char *name),
          module_get_function(line, out, handle, name))
 
+/* The error of a question whose answer has no place, or whose handle is NULL; these come before cuInit (measured). */
+static CUresult missing(const void *out, const void *handle) {
+  return out ? cl_refuse_null(handle) : CUDA_ERROR_INVALID_VALUE;
+}
+
 static CUresult module_get_function_count(unsigned *count, Module *handle) {
-  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
-  if (!count) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   Module *module = cl_find_module(handle, MODULE_MAGIC);
@@ -94,20 +101,19 @@ static CUresult module_get_function_count(unsigned *count, Module *handle) {
   pthread_mutex_unlock(&cl_modules_lock);
   return result;
 }
-EXPORTED(cuModuleGetFunctionCount, (unsigned *count, Module *handle), module_get_function_count(count, handle))
+EXPORTED_CHECKED(cuModuleGetFunctionCount, (unsigned *count, Module *handle), missing(count, handle),
+                 module_get_function_count(count, handle))
 
 static CUresult module_enumerate_functions(void **functions, unsigned room, Module *handle) {
-  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
-  if (!functions) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   Module *module = cl_find_module(handle, MODULE_MAGIC);
-  if (module) result = cl_list_kernels(module, functions, room);
+  if (module) result = cl_list_kernels(module, functions, room, false);
   pthread_mutex_unlock(&cl_modules_lock);
   return result;
 }
-EXPORTED(cuModuleEnumerateFunctions, (void **functions, unsigned room, Module *handle),
-         module_enumerate_functions(functions, room, handle))
+EXPORTED_CHECKED(cuModuleEnumerateFunctions, (void **functions, unsigned room, Module *handle),
+                 missing(functions, handle), module_enumerate_functions(functions, room, handle))
 
 /* -- variables -- */
 
@@ -174,13 +180,26 @@ static CUresult global_of(Module *handle, uint32_t magic, CUdeviceptr *address, 
 
 static CUresult module_get_global(CUdeviceptr *address, size_t *size, Module *module, const char *name) {
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
-  CUresult state = cl_check_context();
-  if (state) return state;
   return global_of(module, MODULE_MAGIC, address, size, name, false);
 }
 EXPORTED(cuModuleGetGlobal_v2, (CUdeviceptr *address, size_t *size, Module *module, const char *name),
          module_get_global(address, size, module, name))
 OLD_ENTRY_POINT(cuModuleGetGlobal)
+
+/* -- references to textures and surfaces: compilers of CUDA 12 and later make none -- */
+
+static CUresult get_reference(const void *out, const Module *handle, const char *name) {
+  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
+  if (!out || !name || !*name) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&cl_modules_lock);
+  const Module *module = cl_find_module(handle, MODULE_MAGIC);
+  pthread_mutex_unlock(&cl_modules_lock);
+  return module ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
+}
+EXPORTED(cuModuleGetTexRef, (void **reference, Module *module, const char *name),
+         get_reference(reference, module, name))
+EXPORTED(cuModuleGetSurfRef, (void **reference, Module *module, const char *name),
+         get_reference(reference, module, name))
 
 /* -- libraries -- */
 
@@ -224,11 +243,9 @@ EXPORTED(cuLibraryLoadFromFile,
          (Module **library, const char *path, int *jit_keys, void **jit_values, unsigned jit_count, int *keys,
           void **values, unsigned count),
          library_load_from_file(line, library, path, jit_keys, jit_values, jit_count, keys, values, count))
-EXPORTED(cuLibraryUnload, (Module *library), cl_unload(library, LIBRARY_MAGIC))
+EXPORTED_CHECKED(cuLibraryUnload, (Module *library), cl_refuse_null(library), cl_unload(library, LIBRARY_MAGIC))
 
 static CUresult library_get_kernel(EventLine *line, Function **out, Module *handle, const char *name) {
-  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
-  if (!out || !name || !*name) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   Module *library = cl_find_module(handle, LIBRARY_MAGIC);
@@ -240,12 +257,10 @@ static CUresult library_get_kernel(EventLine *line, Function **out, Module *hand
   cl_event_text(line, "name", name, NAME_ROOM);
   return result;
 }
-EXPORTED(cuLibraryGetKernel, (Function **out, Module *handle, const char *name),
-         library_get_kernel(line, out, handle, name))
+EXPORTED_CHECKED(cuLibraryGetKernel, (Function **out, Module *handle, const char *name),
+                 name ? missing(out, handle) : CUDA_ERROR_INVALID_VALUE, library_get_kernel(line, out, handle, name))
 
 static CUresult library_get_kernel_count(unsigned *count, Module *handle) {
-  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
-  if (!count) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   Module *library = cl_find_module(handle, LIBRARY_MAGIC);
@@ -256,27 +271,24 @@ static CUresult library_get_kernel_count(unsigned *count, Module *handle) {
   pthread_mutex_unlock(&cl_modules_lock);
   return result;
 }
-EXPORTED(cuLibraryGetKernelCount, (unsigned *count, Module *handle), library_get_kernel_count(count, handle))
+EXPORTED_CHECKED(cuLibraryGetKernelCount, (unsigned *count, Module *handle), missing(count, handle),
+                 library_get_kernel_count(count, handle))
 
 static CUresult library_enumerate_kernels(void **kernels, unsigned room, Module *handle) {
-  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
-  if (!kernels) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   Module *library = cl_find_module(handle, LIBRARY_MAGIC);
   if (library) {
     result = library->state;
-    if (!result) result = cl_list_kernels(library, kernels, room);
+    if (!result) result = cl_list_kernels(library, kernels, room, true);
   }
   pthread_mutex_unlock(&cl_modules_lock);
   return result;
 }
-EXPORTED(cuLibraryEnumerateKernels, (void **kernels, unsigned room, Module *handle),
-         library_enumerate_kernels(kernels, room, handle))
+EXPORTED_CHECKED(cuLibraryEnumerateKernels, (void **kernels, unsigned room, Module *handle), missing(kernels, handle),
+                 library_enumerate_kernels(kernels, room, handle))
 
 static CUresult library_get_module(Module **module, Module *handle) {
-  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
-  if (!module) return CUDA_ERROR_INVALID_VALUE;
   CUresult state = cl_check_context();
   if (state) return state;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
@@ -289,22 +301,29 @@ static CUresult library_get_module(Module **module, Module *handle) {
   pthread_mutex_unlock(&cl_modules_lock);
   return result;
 }
-EXPORTED(cuLibraryGetModule, (Module **module, Module *handle), library_get_module(module, handle))
+EXPORTED_CHECKED(cuLibraryGetModule, (Module **module, Module *handle), missing(module, handle),
+                 library_get_module(module, handle))
+
+static CUresult unnamed(const Module *library, const char *name) {
+  return name && *name ? cl_refuse_null(library) : CUDA_ERROR_INVALID_VALUE;
+}
 
 static CUresult library_get_global(CUdeviceptr *address, size_t *size, Module *library, const char *name) {
-  if (!library) return CUDA_ERROR_INVALID_HANDLE;
   CUresult state = cl_check_context();
-  if (state) return state;
-  return global_of(library, LIBRARY_MAGIC, address, size, name, false);
+  return state ? state : global_of(library, LIBRARY_MAGIC, address, size, name, false);
 }
-EXPORTED(cuLibraryGetGlobal, (CUdeviceptr *address, size_t *size, Module *library, const char *name),
-         library_get_global(address, size, library, name))
+EXPORTED_CHECKED(cuLibraryGetGlobal, (CUdeviceptr *address, size_t *size, Module *library, const char *name),
+                 unnamed(library, name), library_get_global(address, size, library, name))
 
-static CUresult library_get_managed(CUdeviceptr *address, size_t *size, Module *library, const char *name) {
-  if (!library) return CUDA_ERROR_INVALID_HANDLE;
-  CUresult state = cl_check_context();
-  if (state) return state;
-  return global_of(library, LIBRARY_MAGIC, address, size, name, true);
+/* Managed variables are of no context; only images without a cubin for the device have none of them. */
+EXPORTED_CHECKED(cuLibraryGetManaged, (CUdeviceptr *address, size_t *size, Module *library, const char *name),
+                 unnamed(library, name), global_of(library, LIBRARY_MAGIC, address, size, name, true))
+
+/* A function for host and device alike: no image that nvcc makes today has one. */
+static CUresult get_unified(const void *handle) {
+  pthread_mutex_lock(&cl_modules_lock);
+  const Module *library = cl_find_module(handle, LIBRARY_MAGIC);
+  pthread_mutex_unlock(&cl_modules_lock);
+  return library ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
 }
-EXPORTED(cuLibraryGetManaged, (CUdeviceptr *address, size_t *size, Module *library, const char *name),
-         library_get_managed(address, size, library, name))
+EXPORTED(cuLibraryGetUnifiedFunction, (void **function, Module *library, const char *name), get_unified(library))

@@ -18,8 +18,6 @@ static Module *modules; /* modules and libraries, under the lock */
 /* A thread may hold a lock while another one forks; in the child no thread would release it. */
 static void unlock_in_child(void) { pthread_mutex_init(&cl_modules_lock, NULL); }
 
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
-
 Module *cl_find_module(const void *handle, uint32_t magic) {
   for (Module *module = modules; module; module = module->next)
     if (module->magic == magic ? handle == module : magic == MODULE_MAGIC && handle == &module->as_module)
@@ -32,8 +30,16 @@ void *cl_module_handle(Module *module) { return module->magic == LIBRARY_MAGIC ?
 Function *cl_find_function(const void *handle) {
   for (Module *module = modules; module; module = module->next)
     for (Function *function = module->functions; function; function = function->next)
-      if (function == handle) return function;
+      if (function == handle || &function->as_function == handle) return function;
   return NULL;
+}
+
+bool cl_is_kernel(const Function *function, const void *handle) {
+  return function->module->magic == LIBRARY_MAGIC && function == handle;
+}
+
+void *cl_function_handle(Function *function) {
+  return function->module->magic == LIBRARY_MAGIC ? (void *)&function->as_function : function;
 }
 
 void cl_free_function(Function *function) {
@@ -57,6 +63,22 @@ static void free_module(Module *module) {
   free(module->image);
   module->magic = 0;
   free(module);
+}
+
+/* What was loaded in a context goes with it; libraries stay. */
+static void free_modules_of(const Context *context) {
+  pthread_mutex_lock(&cl_modules_lock);
+  for (Module **link = &modules, *module; (module = *link);)
+    if (module->context == context) {
+      *link = module->next;
+      free_module(module);
+    } else link = &module->next;
+  pthread_mutex_unlock(&cl_modules_lock);
+}
+
+__attribute__((constructor)) static void watch(void) {
+  pthread_atfork(NULL, NULL, unlock_in_child);
+  cl_on_context_death(free_modules_of);
 }
 
 /* -- loading -- */
@@ -112,7 +134,9 @@ static CUresult copy_image(Module *module, const void *data, size_t size) {
 static CUresult compile(Module *module, const void *data, size_t size, const JitOptions *options, LinkText *text) {
   void *image = NULL;
   size_t image_size = 0;
+  int version;
   if (options->without_code) return CUDA_ERROR_INVALID_IMAGE;
+  if (!cl_ptx_head(data, size, &version, &module->ptx_target)) module->ptx_target = 0;
   CUresult result = cl_compile(data, size, &options->link, &image, &image_size, text);
   if (result == CUDA_ERROR_INVALID_SOURCE) return CUDA_ERROR_INVALID_PTX; /* an undefined symbol (measured) */
   if (result) return result;
@@ -182,6 +206,7 @@ CUresult cl_load_module(Module **out, const void *data, const JitOptions *option
     free_module(module);
     return result;
   }
+  module->context = cl_context(&result);
   keep(module);
   *out = module;
   return CUDA_SUCCESS;
@@ -242,7 +267,9 @@ CUresult cl_unload(void *handle, uint32_t magic) {
   Module *found = NULL;
   pthread_mutex_lock(&cl_modules_lock);
   for (Module **link = &modules; *link; link = &(*link)->next)
-    if (*link == handle && (*link)->magic == magic) {
+    if (magic == MODULE_MAGIC && handle == &(*link)->as_module) {
+      result = CUDA_ERROR_NOT_PERMITTED; /* the module of a library goes with it */
+    } else if (*link == handle && (*link)->magic == magic) {
       found = *link;
       *link = found->next;
       break;

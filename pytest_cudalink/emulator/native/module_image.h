@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "abi.h"
+#include "contexts.h"
 #include "image.h"
 #include "jitlink.h"
 #include "options.h"
@@ -18,10 +19,12 @@ typedef struct Function Function;
 typedef struct Global Global;
 
 typedef struct Module {
-  uint32_t magic; /* MODULE_MAGIC or LIBRARY_MAGIC */
+  uint32_t magic;         /* MODULE_MAGIC or LIBRARY_MAGIC */
+  const Context *context; /* of a module: the one that it dies with */
   struct Module *next;
   void *image;
   Elf elf;
+  int ptx_target;     /* that of the PTX that it was compiled from; 0: of none */
   CUresult state;     /* of a library: what its first use answers */
   CUresult on_device; /* of a library: what its first use on the device answers */
   char as_module;     /* of a library: its address is the handle of its module */
@@ -35,11 +38,14 @@ struct Function {
   Module *module;
   char *name;
   uint32_t symbol;
+  char as_function; /* of a kernel: its address is the handle of its function */
   int max_threads, shared, constant, local, registers;
   int max_dynamic_shared, carveout, cache_config;
   int required_block[3], cluster[3]; /* 0: the image requires none */
   int max_cluster_rank;              /* 0: the image sets none */
+  bool loaded;                       /* a function that is only enumerated is not */
   bool explicit_cluster, non_portable_cluster;
+  int cluster_policy;
   struct {
     unsigned block[3], shared, parameters;
   } old; /* what cuFuncSetBlockShape and its neighbours set for cuLaunch */
@@ -63,6 +69,9 @@ extern pthread_mutex_t cl_modules_lock;
 Module *cl_find_module(const void *handle, uint32_t magic);
 /* A function or kernel handle, in whatever module it is. Under the lock. */
 Function *cl_find_function(const void *handle);
+/* Whether a handle is a kernel's, that is one of a library and not yet of a context. */
+bool cl_is_kernel(const Function *function, const void *handle);
+void *cl_function_handle(Function *function);
 void *cl_module_handle(Module *module);
 void cl_free_function(Function *function);
 

@@ -12,14 +12,10 @@ static CUresult wait_for(const void *handle) {
   return result ? result : cl_prohibited();
 }
 
-static CUresult stream_query(const void *stream) {
-  CUresult result = cl_check_context();
-  return result ? result : LOCKED(wait_for(stream));
-}
-EXPORTED(cuStreamQuery, (Stream *stream), stream_query(stream))
+EXPORTED(cuStreamQuery, (Stream *stream), LOCKED(wait_for(stream)))
 
 static CUresult stream_synchronize(const void *stream) {
-  CUresult result = stream_query(stream);
+  CUresult result = LOCKED(wait_for(stream));
   if (!result) cl_synchronized();
   return result;
 }
@@ -33,14 +29,14 @@ static CUresult destroy_stream(void *handle) {
   cl_stream_free(stream);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuStreamDestroy_v2, (Stream *stream), LOCKED(destroy_stream(stream)))
-EXPORTED(cuStreamDestroy, (Stream *stream), LOCKED(destroy_stream(stream)))
+EXPORTED_CHECKED(cuStreamDestroy_v2, (Stream *stream), cl_refuse_null(stream), LOCKED(destroy_stream(stream)))
+EXPORTED_CHECKED(cuStreamDestroy, (Stream *stream), cl_refuse_null(stream), LOCKED(destroy_stream(stream)))
 
 /* -- recording -- */
 
 static CUresult find_event(void *handle, Event **event) {
   *event = cl_event(handle);
-  if (!*event) return CUDA_ERROR_INVALID_HANDLE;
+  if (!*event) return handle ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_HANDLE; /* (measured) */
   return (*event)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
 
@@ -61,23 +57,24 @@ static bool share_events(const Context *one, const Context *other) {
   return one->device == other->device && (one->green || one->primary) && (other->green || other->primary);
 }
 
-static CUresult record(void *handle, const void *stream_handle, unsigned flags) {
+static CUresult record(void *handle, const Context *current, const void *stream_handle, unsigned flags) {
   Stream *stream;
   Event *event;
   CUresult result = cl_stream_ready(stream_handle, &stream);
   if (!result) result = find_event(handle, &event);
   if (result) return result;
-  if (stream->context && !share_events(stream->context, event->context)) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags > EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  if (!share_events(stream->context ? stream->context : current, event->context)) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture) return record_captured(event, stream, flags == EXTERNAL);
-  if (flags == EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  if (flags == EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
   cl_event_stamp(event);
   return CUDA_SUCCESS;
 }
 
 static CUresult event_record(void *event, const void *stream, unsigned flags) {
-  CUresult result = cl_check_context();
-  if (result) return result;
-  return flags > EXTERNAL ? CUDA_ERROR_INVALID_VALUE : LOCKED(record(event, stream, flags));
+  CUresult state;
+  const Context *current = cl_context(&state);
+  return LOCKED(record(event, current, stream, flags));
 }
 EXPORTED(cuEventRecord, (Event *event, Stream *stream), event_record(event, stream, 0))
 EXPORTED(cuEventRecordWithFlags, (Event *event, Stream *stream, unsigned flags), event_record(event, stream, flags))
@@ -118,7 +115,7 @@ static CUresult wait(const void *stream_handle, void *handle, unsigned flags) {
   if (result) return result;
   if (flags > EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   if (flags == EXTERNAL) {
-    if (!stream->capture) return CUDA_ERROR_INVALID_VALUE;
+    if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
     NodeParameters parameters = {.type = NODE_WAIT, .event = event};
     return cl_capture_node(stream, &parameters, NULL, NULL);
   }
@@ -128,34 +125,30 @@ static CUresult wait(const void *stream_handle, void *handle, unsigned flags) {
   return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 }
 
-static CUresult stream_wait_event(const void *stream, void *event, unsigned flags) {
-  if (!event) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = cl_check_context();
-  return result ? result : LOCKED(wait(stream, event, flags));
-}
-EXPORTED(cuStreamWaitEvent, (Stream *stream, Event *event, unsigned flags), stream_wait_event(stream, event, flags))
+EXPORTED(cuStreamWaitEvent, (Stream *stream, Event *event, unsigned flags), LOCKED(wait(stream, event, flags)))
 
 /* -- events -- */
 
 static CUresult event_create(EventLine *line, Event **out, unsigned flags) {
   cl_event_uint(line, "flags", flags);
   bool untimed = flags & EVENT_NO_TIMING, between_processes = flags & EVENT_INTERPROCESS;
-  if (!out || flags & ~(unsigned)EVENT_FLAGS || (between_processes && !untimed)) return CUDA_ERROR_INVALID_VALUE;
   CUresult state;
   Context *context = cl_context(&state);
-  return state ? state : LOCKED(cl_event_make(flags, context, out));
+  if (state) return state;
+  if (!out || flags & ~(unsigned)EVENT_FLAGS || (between_processes && !untimed)) return CUDA_ERROR_INVALID_VALUE;
+  return LOCKED(cl_event_make(flags, context, out));
 }
 EXPORTED(cuEventCreate, (Event **out, unsigned flags), event_create(line, out, flags))
 
 static CUresult destroy_event(void *handle) {
-  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
-  Event *event = cl_event(handle);
-  if (!event) return CUDA_ERROR_CONTEXT_IS_DESTROYED; /* (measured) */
+  Event *event;
+  CUresult result = find_event(handle, &event);
+  if (!event) return result;
   cl_event_free(event);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuEventDestroy_v2, (Event *event), LOCKED(destroy_event(event)))
-EXPORTED(cuEventDestroy, (Event *event), LOCKED(destroy_event(event)))
+EXPORTED_CHECKED(cuEventDestroy_v2, (Event *event), cl_refuse_null(event), LOCKED(destroy_event(event)))
+EXPORTED_CHECKED(cuEventDestroy, (Event *event), cl_refuse_null(event), LOCKED(destroy_event(event)))
 
 static CUresult wait_for_event(void *handle) {
   Event *event;
@@ -166,18 +159,18 @@ static CUresult wait_for_event(void *handle) {
   if (capture) capture->invalid = true;
   return CUDA_ERROR_CAPTURED_EVENT;
 }
-EXPORTED(cuEventQuery, (Event *event), LOCKED(wait_for_event(event)))
+EXPORTED_CHECKED(cuEventQuery, (Event *event), cl_refuse_null(event), LOCKED(wait_for_event(event)))
 
 static CUresult event_synchronize(void *event) {
   CUresult result = LOCKED(wait_for_event(event));
   if (!result) cl_synchronized();
   return result;
 }
-EXPORTED(cuEventSynchronize, (Event *event), event_synchronize(event))
+EXPORTED_CHECKED(cuEventSynchronize, (Event *event), cl_refuse_null(event), event_synchronize(event))
 
 static CUresult record_in_context(Context *context, void *handle) {
   if (!cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
-  return LOCKED(record(handle, NULL, 0));
+  return LOCKED(record(handle, context, NULL, 0));
 }
 EXPORTED(cuCtxRecordEvent, (Context *context, Event *event), record_in_context(context, event))
 
@@ -189,20 +182,20 @@ EXPORTED(cuCtxWaitEvent, (Context *context, Event *event), wait_in_context(conte
 
 static CUresult elapsed(float *milliseconds, void *from, void *to) {
   Event *start, *end;
+  if (!cl_event(from) || !cl_event(to)) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = find_event(from, &start);
   if (!result) result = find_event(to, &end);
   if (result) return result;
   if ((start->flags | end->flags) & EVENT_NO_TIMING) return CUDA_ERROR_INVALID_HANDLE;
   if (!start->recorded || !end->recorded) return CUDA_ERROR_INVALID_HANDLE;
   if (start->captured || end->captured) return CUDA_ERROR_CAPTURED_EVENT;
+  if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
   *milliseconds =
       (float)(end->time.tv_sec - start->time.tv_sec) * 1e3f + (float)(end->time.tv_nsec - start->time.tv_nsec) * 1e-6f;
   return CUDA_SUCCESS;
 }
 
-static CUresult event_elapsed(float *milliseconds, void *from, void *to) {
-  return milliseconds ? LOCKED(elapsed(milliseconds, from, to)) : CUDA_ERROR_INVALID_VALUE;
-}
-EXPORTED(cuEventElapsedTime, (float *milliseconds, Event *start, Event *end), event_elapsed(milliseconds, start, end))
-EXPORTED(cuEventElapsedTime_v2, (float *milliseconds, Event *start, Event *end),
-         event_elapsed(milliseconds, start, end))
+EXPORTED_CHECKED(cuEventElapsedTime, (float *milliseconds, Event *start, Event *end),
+                 start ? cl_refuse_null(end) : CUDA_ERROR_INVALID_HANDLE, LOCKED(elapsed(milliseconds, start, end)))
+EXPORTED_CHECKED(cuEventElapsedTime_v2, (float *milliseconds, Event *start, Event *end),
+                 start ? cl_refuse_null(end) : CUDA_ERROR_INVALID_HANDLE, LOCKED(elapsed(milliseconds, start, end)))

@@ -7,8 +7,10 @@
 
 #include "handles.h"
 
-static Stream legacy = {.id = 1, .policy = 1, .domains = {0, 1}},
-              per_thread = {.id = 2, .policy = 1, .domains = {0, 1}};
+enum { NO_POLICY = -1 }; /* what a stream has until one is set (measured) */
+
+static Stream legacy = {.id = 1, .policy = NO_POLICY, .domains = {0, 1}},
+              per_thread = {.id = 2, .policy = NO_POLICY, .domains = {0, 1}};
 static Stream *streams;
 static Event *all_events;
 static Deferred *deferred, **last_deferred = &deferred;
@@ -105,7 +107,8 @@ Stream *cl_first_stream(void) { return streams; }
 CUresult cl_stream_state(const void *handle, Stream **stream) {
   *stream = cl_stream(handle);
   if (!*stream) return CUDA_ERROR_INVALID_HANDLE;
-  return (*stream)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+  if ((uintptr_t)handle <= PER_THREAD) return cl_check_context();
+  return (*stream)->dead ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS; /* (measured) */
 }
 
 CUresult cl_check_stream(const void *handle) {
@@ -123,7 +126,7 @@ static CUresult make_stream(Stream **out, unsigned flags, int priority, Context 
   stream->priority = priority > 0 ? 0 : priority < GREATEST_PRIORITY ? GREATEST_PRIORITY : priority;
   stream->context = context;
   stream->id = cl_next_id();
-  stream->policy = 1;
+  stream->policy = NO_POLICY;
   stream->domains[1] = 1;
   stream->behind = streams;
   if (streams) streams->before = stream;
@@ -136,17 +139,20 @@ static CUresult create_stream(EventLine *line, Stream **out, unsigned flags, int
   cl_event_uint(line, "flags", flags);
   CUresult result;
   Context *context = cl_context(&result);
-  if (!out || flags > NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  if (flags > NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   return result ? result : LOCKED(make_stream(out, flags, priority, context));
 }
-EXPORTED(cuStreamCreate, (Stream **stream, unsigned flags), create_stream(line, stream, flags, 0))
+/* Where the handle would go comes before cuInit (measured). */
+static CUresult no_place(Stream *const *out) { return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
+EXPORTED_CHECKED(cuStreamCreate, (Stream **stream, unsigned flags), no_place(stream),
+                 create_stream(line, stream, flags, 0))
 
 static CUresult create_with_priority(EventLine *line, Stream **stream, unsigned flags, int priority) {
   cl_event_int(line, "priority", priority);
   return create_stream(line, stream, flags, priority);
 }
-EXPORTED(cuStreamCreateWithPriority, (Stream **stream, unsigned flags, int priority),
-         create_with_priority(line, stream, flags, priority))
+EXPORTED_CHECKED(cuStreamCreateWithPriority, (Stream **stream, unsigned flags, int priority), no_place(stream),
+                 create_with_priority(line, stream, flags, priority))
 
 void cl_stream_free(Stream *stream) {
   cl_handle_remove(stream, HANDLE_STREAM);
@@ -156,131 +162,6 @@ void cl_stream_free(Stream *stream) {
   cl_dependencies_clear(&stream->next);
   free(stream);
 }
-
-/* Copies a stream, so that it is not read while another thread destroys it; its context is the current one's where it
-   has none. These questions need a current context (measured). */
-static CUresult read_stream(const void *handle, const void *out, Stream *known) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result;
-  Context *current = cl_context(&result);
-  if (result) return result;
-  cl_streams_lock();
-  Stream *stream;
-  result = cl_stream_state(handle, &stream);
-  if (stream) *known = *stream;
-  cl_streams_unlock(result);
-  if (!result && !known->context) known->context = current;
-  return result;
-}
-
-/* A question to a stream; the answer is a member of the copy. */
-#define ASK(name, type, member)                               \
-  static CUresult ask_##name(const void *stream, type *out) { \
-    Stream known;                                             \
-    CUresult result = read_stream(stream, out, &known);       \
-    if (!result) *out = known.member;                         \
-    return result;                                            \
-  }                                                           \
-  EXPORTED(name, (Stream *stream, type *out), ask_##name(stream, out))
-ASK(cuStreamGetFlags, unsigned, flags)
-ASK(cuStreamGetPriority, int, priority)
-ASK(cuStreamGetId, uint64_t, id)
-ASK(cuStreamGetCtx, Context *, context)
-ASK(cuStreamGetDevice, CUdevice, context->device)
-
-static CUresult get_ctx_v2(Stream *stream, Context **context, void **green) {
-  Stream known;
-  CUresult result = read_stream(stream, context ? (void *)context : green, &known);
-  if (result) return result;
-  if (context) *context = known.context;
-  if (green) *green = NULL; /* no stream is of a green context */
-  return CUDA_SUCCESS;
-}
-EXPORTED(cuStreamGetCtx_v2, (Stream *stream, Context **context, void **green), get_ctx_v2(stream, context, green))
-
-/* -- attributes of streams -- */
-
-enum { ACCESS_POLICY_WINDOW = 1, SYNCHRONIZATION_POLICY = 3, PRIORITY = 8, DOMAIN_MAP = 9, DOMAIN = 10 };
-enum { POLICIES = 4, DOMAINS = 4 }; /* CUsynchronizationPolicy counts from 1; sm_90 has four domains */
-
-static CUresult get_attribute(const void *handle, int attribute, AttributeValue *value) {
-  Stream *stream;
-  CUresult result = cl_stream_state(handle, &stream);
-  if (result) return result;
-  AttributeValue answer = {{0}};
-  switch (attribute) {
-    case ACCESS_POLICY_WINDOW: answer = stream->window; break;
-    case SYNCHRONIZATION_POLICY: answer.number = stream->policy; break;
-    case PRIORITY: answer.number = stream->priority; break;
-    case DOMAIN_MAP: memcpy(answer.bytes, stream->domains, sizeof stream->domains); break;
-    case DOMAIN: answer.number = stream->domain; break;
-    default: return CUDA_ERROR_INVALID_VALUE;
-  }
-  *value = answer;
-  return CUDA_SUCCESS;
-}
-
-static CUresult set_attribute(const void *handle, int attribute, const AttributeValue *value) {
-  Stream *stream;
-  CUresult result = cl_stream_state(handle, &stream);
-  if (result) return result;
-  int number = value->number;
-  switch (attribute) {
-    case ACCESS_POLICY_WINDOW: stream->window = *value; break;
-    case SYNCHRONIZATION_POLICY:
-      if (number < 1 || number > POLICIES) return CUDA_ERROR_INVALID_VALUE;
-      stream->policy = number;
-      break;
-    case PRIORITY: stream->priority = number > 0 ? 0 : number < GREATEST_PRIORITY ? GREATEST_PRIORITY : number; break;
-    case DOMAIN_MAP:
-      if ((uint8_t)value->bytes[0] >= DOMAINS || (uint8_t)value->bytes[1] >= DOMAINS) return CUDA_ERROR_INVALID_VALUE;
-      memcpy(stream->domains, value->bytes, sizeof stream->domains);
-      break;
-    case DOMAIN:
-      if (number < 0 || number > 1) return CUDA_ERROR_INVALID_VALUE;
-      stream->domain = number;
-      break;
-    default: return CUDA_ERROR_INVALID_VALUE;
-  }
-  return CUDA_SUCCESS;
-}
-
-static CUresult copy_attributes(const void *to, const void *from) {
-  Stream *target, *source;
-  CUresult result = cl_stream_state(to, &target);
-  if (!result) result = cl_stream_state(from, &source);
-  if (result) return result;
-  if (target->context != source->context && target->context && source->context) return CUDA_ERROR_INVALID_VALUE;
-  target->window = source->window;
-  target->policy = source->policy;
-  target->priority = source->priority;
-  target->domain = source->domain;
-  memcpy(target->domains, source->domains, sizeof target->domains);
-  return CUDA_SUCCESS;
-}
-
-/* What these calls answer before they look at the stream. */
-static CUresult unless(bool missing) { return missing ? CUDA_ERROR_INVALID_VALUE : cl_check_context(); }
-
-static CUresult stream_get_attribute(const void *stream, int attribute, AttributeValue *value) {
-  CUresult result = unless(!value);
-  return result ? result : LOCKED(get_attribute(stream, attribute, value));
-}
-EXPORTED(cuStreamGetAttribute, (Stream *stream, int attribute, AttributeValue *value),
-         stream_get_attribute(stream, attribute, value))
-
-static CUresult stream_set_attribute(const void *stream, int attribute, const AttributeValue *value) {
-  CUresult result = unless(!value);
-  return result ? result : LOCKED(set_attribute(stream, attribute, value));
-}
-EXPORTED(cuStreamSetAttribute, (Stream *stream, int attribute, const AttributeValue *value),
-         stream_set_attribute(stream, attribute, value))
-
-static CUresult stream_copy_attributes(const void *to, const void *from) {
-  CUresult result = unless(false);
-  return result ? result : LOCKED(copy_attributes(to, from));
-}
-EXPORTED(cuStreamCopyAttributes, (Stream *to, Stream *from), stream_copy_attributes(to, from))
 
 /* -- events -- */
 

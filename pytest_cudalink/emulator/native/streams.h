@@ -83,7 +83,8 @@ void cl_defer(Deferred *call);
 
 /* Under the lock: the stream of a handle, a default one too; NULL if there is none. */
 Stream *cl_stream(const void *handle);
-/* The answer to a call on a stream: 0, 709 if its context died, 400 if it does not exist. */
+/* The answer to a call on a stream: 0, 201 if its context died, 400 if it does not exist; what a call without a context
+   answers for a default stream. */
 CUresult cl_stream_state(const void *handle, Stream **stream);
 Event *cl_event(const void *handle);
 /* The first of all streams but the default ones; the one behind it is its `behind`. */

@@ -1,0 +1,114 @@
+/* What streams are asked, and their attributes; captured or not. */
+#include <string.h>
+
+#include "capture.h"
+#include "contexts.h"
+#include "streams.h"
+
+/* Copies a stream, so that it is not read while another thread destroys it; the context of a default one is the current
+   one. Some questions are work that a capturing stream refuses, others are only refused once its capture failed
+   (measured). */
+static CUresult read_stream(const void *handle, const void *out, Stream *known, bool as_work) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  CUresult state;
+  Context *current = cl_context(&state);
+  cl_streams_lock();
+  Stream *stream;
+  CUresult result = as_work ? cl_refuse_captured(handle, &stream) : cl_stream_ready(handle, &stream);
+  if (!result) *known = *stream;
+  cl_streams_unlock(result);
+  if (!result && !known->context) known->context = current;
+  return result;
+}
+
+/* A question to a stream; the answer is a member of the copy. */
+#define ASK(name, type, member, as_work)                         \
+  static CUresult ask_##name(const void *stream, type *out) {    \
+    Stream known;                                                \
+    CUresult result = read_stream(stream, out, &known, as_work); \
+    if (!result) *out = known.member;                            \
+    return result;                                               \
+  }                                                              \
+  EXPORTED(name, (Stream *stream, type *out), ask_##name(stream, out))
+ASK(cuStreamGetFlags, unsigned, flags, true)
+ASK(cuStreamGetPriority, int, priority, false)
+ASK(cuStreamGetId, uint64_t, id, true)
+ASK(cuStreamGetCtx, Context *, context, false)
+ASK(cuStreamGetDevice, CUdevice, context->device, true)
+
+static CUresult get_ctx_v2(Stream *stream, Context **context, void **green) {
+  Stream known;
+  CUresult result = read_stream(stream, context ? (void *)context : green, &known, false);
+  if (result) return result;
+  if (context) *context = known.context;
+  if (green) *green = NULL; /* no stream is of a green context */
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuStreamGetCtx_v2, (Stream *stream, Context **context, void **green), get_ctx_v2(stream, context, green))
+
+/* -- attributes of streams -- */
+
+enum { ACCESS_POLICY_WINDOW = 1, SYNCHRONIZATION_POLICY = 3, PRIORITY = 8, DOMAIN_MAP = 9, DOMAIN = 10 };
+enum { POLICIES = 4, DOMAINS = 4 }; /* CUsynchronizationPolicy counts from 1; sm_90 has four domains */
+
+static CUresult get_attribute(const void *handle, int attribute, AttributeValue *value) {
+  Stream *stream;
+  CUresult result = cl_stream_ready(handle, &stream);
+  if (result) return result;
+  AttributeValue answer = {{0}};
+  switch (attribute) {
+    case ACCESS_POLICY_WINDOW: answer = stream->window; break;
+    case SYNCHRONIZATION_POLICY: answer.number = stream->policy; break;
+    case PRIORITY: answer.number = stream->priority; break;
+    case DOMAIN_MAP: memcpy(answer.bytes, stream->domains, sizeof stream->domains); break;
+    case DOMAIN: answer.number = stream->domain; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+  *value = answer;
+  return CUDA_SUCCESS;
+}
+
+static CUresult set_attribute(const void *handle, int attribute, const AttributeValue *value) {
+  Stream *stream;
+  CUresult result = cl_stream_ready(handle, &stream);
+  if (result) return result;
+  int number = value->number;
+  switch (attribute) {
+    case ACCESS_POLICY_WINDOW: stream->window = *value; break;
+    case SYNCHRONIZATION_POLICY:
+      if (number < 1 || number > POLICIES) return CUDA_ERROR_INVALID_VALUE;
+      stream->policy = number;
+      break;
+    case PRIORITY: stream->priority = number > 0 ? 0 : number < GREATEST_PRIORITY ? GREATEST_PRIORITY : number; break;
+    case DOMAIN_MAP:
+      if ((uint8_t)value->bytes[0] >= DOMAINS || (uint8_t)value->bytes[1] >= DOMAINS) return CUDA_ERROR_INVALID_VALUE;
+      memcpy(stream->domains, value->bytes, sizeof stream->domains);
+      break;
+    case DOMAIN:
+      if (number < 0 || number > 1) return CUDA_ERROR_INVALID_VALUE;
+      stream->domain = number;
+      break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult copy_attributes(const void *to, const void *from) {
+  Stream *target, *source;
+  CUresult result = cl_stream_ready(to, &target);
+  if (!result) result = cl_stream_ready(from, &source);
+  if (result) return result;
+  if (target->context != source->context && target->context && source->context) return CUDA_ERROR_INVALID_VALUE;
+  target->window = source->window;
+  target->policy = source->policy;
+  target->priority = source->priority;
+  target->domain = source->domain;
+  memcpy(target->domains, source->domains, sizeof target->domains);
+  return CUDA_SUCCESS;
+}
+
+EXPORTED(cuStreamGetAttribute, (Stream *stream, int attribute, AttributeValue *value),
+         value ? LOCKED(get_attribute(stream, attribute, value)) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED(cuStreamSetAttribute, (Stream *stream, int attribute, const AttributeValue *value),
+         value ? LOCKED(set_attribute(stream, attribute, value)) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED(cuStreamCopyAttributes, (Stream *to, Stream *from), LOCKED(copy_attributes(to, from)))
