@@ -62,15 +62,19 @@ static CUresult describe(void **out, const DeviceResource *resources, unsigned c
   *out = kept;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDevResourceGenerateDesc, (void **out, DeviceResource *resources, unsigned count),
-         describe(out, resources, count))
+EXPORTED_ANY_TIME(cuDevResourceGenerateDesc, (void **out, DeviceResource *resources, unsigned count),
+                  describe(out, resources, count))
 
 static CUresult create(EventLine *line, void **out, const Description *description, CUdevice device, unsigned flags) {
   cl_event_int(line, "device", device);
-  if (!out || !description) return CUDA_ERROR_INVALID_VALUE;
+  Description whole = {0};
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
-  if (flags != DEFAULT_STREAM || !cl_handle_is(description, HANDLE_RESOURCE_DESCRIPTION))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (flags != DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
+  if (!description) { /* all of the device */
+    cl_device_resource(device, RESOURCE_SM, &whole.multiprocessors);
+    description = &whole;
+  } else if (!cl_handle_is(description, HANDLE_RESOURCE_DESCRIPTION)) return CUDA_ERROR_INVALID_VALUE;
   if (!description->multiprocessors.type || description->multiprocessors.device != device)
     return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
   GreenContext *green = calloc(1, sizeof *green);
@@ -89,33 +93,34 @@ EXPORTED(cuGreenCtxCreate, (void **out, void *description, CUdevice device, unsi
          create(line, out, description, device, flags))
 
 static CUresult destroy(GreenContext *green) {
-  if (!green) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
   bool alive = cl_handle_remove(green, HANDLE_GREEN_CONTEXT);
   Context *context = alive ? green->context : NULL;
   pthread_mutex_unlock(&lock);
-  if (!alive) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!alive) return green ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
   cl_end_green_context(context);
   free(green);
   return CUDA_SUCCESS;
 }
 EXPORTED(cuGreenCtxDestroy, (GreenContext * green), destroy(green))
 
-/* Copies a green context, so that it is not read while another thread destroys it. */
-static bool read_green(const GreenContext *green, GreenContext *known) {
+/* Copies a green context, so that it is not read while another thread destroys it. Without one there is no context, and
+   what is none counts as destroyed. */
+static CUresult read_green(const GreenContext *green, GreenContext *known) {
+  if (!green) return CUDA_ERROR_INVALID_CONTEXT;
   pthread_mutex_lock(&lock);
   bool alive = cl_handle_is(green, HANDLE_GREEN_CONTEXT);
   if (alive) *known = *green;
   pthread_mutex_unlock(&lock);
-  return alive;
+  return alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 static CUresult context_of(Context **out, const GreenContext *green) {
   GreenContext known;
-  if (!out || !green) return CUDA_ERROR_INVALID_VALUE;
-  if (!read_green(green, &known)) return CUDA_ERROR_INVALID_CONTEXT;
-  *out = known.context;
-  return CUDA_SUCCESS;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = read_green(green, &known);
+  if (!result) *out = known.context;
+  return result;
 }
 EXPORTED(cuCtxFromGreenCtx, (Context **out, GreenContext *green), context_of(out, green))
 
@@ -128,9 +133,9 @@ static CUresult id_of(const GreenContext *green, uint64_t *id) {
     if (state) return state;
     green = current->green;
   }
-  if (!green || !read_green(green, &known)) return CUDA_ERROR_INVALID_CONTEXT;
-  *id = known.context->id;
-  return CUDA_SUCCESS;
+  state = read_green(green, &known);
+  if (!state) *id = known.context->id;
+  return state;
 }
 EXPORTED(cuGreenCtxGetId, (GreenContext * green, uint64_t *id), id_of(green, id))
 
@@ -138,9 +143,9 @@ EXPORTED(cuGreenCtxGetId, (GreenContext * green, uint64_t *id), id_of(green, id)
 
 static CUresult resource_of(const GreenContext *green, DeviceResource *out, int type) {
   GreenContext known;
-  if (!out || !green) return CUDA_ERROR_INVALID_VALUE;
-  if (!read_green(green, &known)) return CUDA_ERROR_INVALID_CONTEXT;
-  CUresult result = cl_device_resource(known.context->device, type, out);
+  CUresult result = cl_device_resource(0, type, out); /* whether there is such a resource at all */
+  if (!result) result = read_green(green, &known);
+  if (!result) result = cl_device_resource(known.context->device, type, out);
   if (result) return result;
   *out = type == RESOURCE_SM           ? known.resources.multiprocessors
          : known.resources.queues.type ? known.resources.queues
@@ -151,8 +156,8 @@ static CUresult resource_of(const GreenContext *green, DeviceResource *out, int 
 EXPORTED(cuGreenCtxGetDevResource, (GreenContext * green, DeviceResource *out, int type), resource_of(green, out, type))
 
 static CUresult resource_of_context(const Context *context, DeviceResource *out, int type) {
-  if (!out || !context) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (!context || !cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
   if (context->dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return context->green ? resource_of(context->green, out, type) : cl_device_resource(context->device, type, out);
 }
@@ -168,11 +173,12 @@ extern CUresult cuCtxWaitEvent(Context *context, void *event);
 
 static CUresult create_stream(void **stream, const GreenContext *green, unsigned flags, int priority) {
   GreenContext known;
-  if (!stream || !green) return CUDA_ERROR_INVALID_VALUE;
-  if (!read_green(green, &known)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!stream) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = read_green(green, &known);
+  if (result) return result;
   if (flags != NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_push_context(known.context)) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = cuStreamCreateWithPriority(stream, flags, priority);
+  result = cuStreamCreateWithPriority(stream, flags, priority);
   cl_pop_context();
   return result;
 }
@@ -181,8 +187,8 @@ EXPORTED(cuGreenCtxStreamCreate, (void **stream, GreenContext *green, unsigned f
 
 static CUresult with_event(const GreenContext *green, void *event, CUresult (*use)(Context *, void *)) {
   GreenContext known;
-  if (!green) return CUDA_ERROR_INVALID_VALUE;
-  return read_green(green, &known) ? use(known.context, event) : CUDA_ERROR_INVALID_CONTEXT;
+  CUresult result = read_green(green, &known);
+  return result ? result : use(known.context, event);
 }
 EXPORTED(cuGreenCtxRecordEvent, (GreenContext * green, void *event), with_event(green, event, cuCtxRecordEvent))
 EXPORTED(cuGreenCtxWaitEvent, (GreenContext * green, void *event), with_event(green, event, cuCtxWaitEvent))
