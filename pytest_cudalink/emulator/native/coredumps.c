@@ -90,9 +90,10 @@ static void *place(Settings *settings, int setting, size_t *size) {
 static CUresult read_setting(Settings *settings, int setting, void *value, size_t *size) {
   size_t needed;
   const void *from = place(settings, setting, &needed);
-  if (value && (path_of(settings, setting) ? *size < needed : *size != needed)) return CUDA_ERROR_INVALID_VALUE;
-  if (value) memcpy(value, from, needed);
-  *size = path_of(settings, setting) && !value ? PATH_ROOM : needed;
+  bool path = path_of(settings, setting);
+  if (value && !path && *size != needed) return CUDA_ERROR_INVALID_VALUE;
+  if (value) memcpy(value, from, *size < needed ? *size : needed); /* a path is cut off where the buffer ends */
+  *size = path && !value ? PATH_ROOM : needed;
   return CUDA_SUCCESS;
 }
 

@@ -46,13 +46,11 @@ CUresult cl_check_block(const unsigned sizes[3], const Function *function) {
   if (function->required_block[0])
     for (int axis = 0; axis < 3; axis++)
       if (sizes[axis] != (unsigned)function->required_block[axis]) return CUDA_ERROR_INVALID_VALUE;
-  return threads > (unsigned)function->max_threads ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_SUCCESS;
+  return CUDA_SUCCESS;
 }
 
-static CUresult check_dimensions(const LaunchConfig *config, const Function *function) {
-  if (!cl_grid_blocks(config->grid)) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = cl_check_block(config->block, function);
-  if (result) return result;
+static CUresult check_resources(const LaunchConfig *config, const Function *function) {
+  if (cl_block_threads(config->block) > (unsigned)function->max_threads) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   return config->shared > (unsigned)function->max_dynamic_shared ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
@@ -89,16 +87,10 @@ static CUresult check_parameters(const Function *function, size_t bytes, void *c
 
 static CUresult check_cluster(const LaunchConfig *config, const Function *function) {
   unsigned sizes[3];
-  if (!cl_cluster_of(config, function, sizes)) return CUDA_SUCCESS;
-  unsigned long long blocks = 1, largest = function->non_portable_cluster ? LARGEST_CLUSTER : PORTABLE_CLUSTER;
+  if (!cl_cluster_of(config, function, sizes))
+    return function->explicit_cluster ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
   if (!device_has(CLUSTER_LAUNCH)) return CUDA_ERROR_NOT_SUPPORTED;
-  if (function->max_cluster_rank) largest = (unsigned)function->max_cluster_rank;
-  for (int axis = 0; axis < 3; axis++) {
-    if (!sizes[axis] || config->grid[axis] % sizes[axis]) return CUDA_ERROR_INVALID_VALUE;
-    if (function->cluster[axis] && sizes[axis] != (unsigned)function->cluster[axis]) return CUDA_ERROR_INVALID_VALUE;
-    if ((blocks *= sizes[axis]) > largest) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-  }
-  return CUDA_SUCCESS;
+  return cl_clusters_fit(sizes, config->grid, function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
 static CUresult check_cooperative(const LaunchConfig *config, const Function *function) {
@@ -143,11 +135,12 @@ static CUresult check_attributes(const LaunchConfig *config, bool *cooperative) 
 static CUresult check(const LaunchConfig *config, const Function *function, size_t bytes, void *const *parameters,
                       void *const *extra) {
   bool cooperative;
-  CUresult result = check_dimensions(config, function);
+  CUresult result = cl_grid_blocks(config->grid) ? cl_check_block(config->block, function) : CUDA_ERROR_INVALID_VALUE;
   if (!result) result = check_attributes(config, &cooperative);
   if (!result) result = check_parameters(function, bytes, parameters, extra);
   if (!result) result = check_cluster(config, function);
   if (!result && cooperative) result = check_cooperative(config, function);
+  if (!result) result = check_resources(config, function);
   return result;
 }
 
@@ -170,7 +163,6 @@ CUresult cl_not_executed(EventLine *line, const void *handle) {
 }
 
 static CUresult launch(EventLine *line, const LaunchConfig *config, void *function, void **parameters, void **extra) {
-  if (!function) return CUDA_ERROR_INVALID_HANDLE;
   bool captured = false;
   CUresult result = cl_check_context();
   if (!result) result = cl_enter_stream(config->stream, &captured);

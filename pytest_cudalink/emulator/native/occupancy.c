@@ -148,8 +148,7 @@ static CUresult asked_of_clusters(EventLine *line, const int *out, const void *h
   return CUDA_SUCCESS;
 }
 
-/* Whether a kernel can be launched with such clusters in a grid. */
-static bool clusters_fit(const unsigned sizes[3], const unsigned grid[3], const Function *function) {
+bool cl_clusters_fit(const unsigned sizes[3], const unsigned grid[3], const Function *function) {
   unsigned long long blocks = 1, largest = function->non_portable_cluster ? LARGEST_CLUSTER : PORTABLE_CLUSTER;
   if (function->max_cluster_rank && (unsigned)function->max_cluster_rank < largest)
     largest = (unsigned)function->max_cluster_rank;
@@ -168,7 +167,7 @@ static CUresult potential_cluster(EventLine *line, int *size, const void *handle
   CUresult result = asked_of_clusters(line, size, handle, config, &function, &blocks);
   if (result) return result;
   bool clusters = cl_cluster_of(config, &function, sizes);
-  if (clusters ? !clusters_fit(sizes, config->grid, &function) : function.explicit_cluster)
+  if (clusters ? !cl_clusters_fit(sizes, config->grid, &function) : function.explicit_cluster)
     return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   int largest = function.non_portable_cluster ? LARGEST_CLUSTER : PORTABLE_CLUSTER;
   *size = blocks ? largest : 0;
@@ -183,8 +182,11 @@ static CUresult active_clusters(EventLine *line, int *clusters, const void *hand
   unsigned sizes[3];
   CUresult result = asked_of_clusters(line, clusters, handle, config, &function, &blocks);
   if (result) return result;
-  if (!cl_cluster_of(config, &function, sizes)) sizes[0] = sizes[1] = sizes[2] = 1;
-  if (!clusters_fit(sizes, config->grid, &function)) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  if (!cl_cluster_of(config, &function, sizes)) {
+    *clusters = 0;
+    return function.explicit_cluster ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
+  }
+  if (!cl_clusters_fit(sizes, config->grid, &function)) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   *clusters = cl_clusters_on_device(blocks, (int)(sizes[0] * sizes[1] * sizes[2]));
   return CUDA_SUCCESS;
 }

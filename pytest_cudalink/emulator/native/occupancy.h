@@ -43,5 +43,7 @@ enum { PORTABLE_CLUSTER = 8, LARGEST_CLUSTER = 16 };
 
 /* The sizes of a launch's clusters, from its attributes or from the kernel; false if it has no clusters. */
 bool cl_cluster_of(const LaunchConfig *config, const Function *function, unsigned sizes[3]);
+/* Whether a kernel can be launched with such clusters in a grid. */
+bool cl_clusters_fit(const unsigned sizes[3], const unsigned grid[3], const Function *function);
 
 #endif

@@ -86,7 +86,8 @@ static int blocks_by_registers(int registers, int threads) {
 
 static int blocks_by_shared(const KernelNeeds *needs, size_t dynamic) {
   long long fixed = (long long)needs->shared + attribute(RESERVED_SHARED);
-  if (dynamic > (size_t)attribute(SHARED_PER_BLOCK_OPTIN)) return 0;
+  long long usual = attribute(SHARED_PER_BLOCK) - needs->shared, most = needs->max_dynamic_shared;
+  if (dynamic > (size_t)(most > usual ? most : usual)) return 0;
   long long of_block = rounded_up(fixed + (long long)dynamic, sharing()->shared_unit);
   if (of_block > block_limit(needs)) return 0;
   if (!of_block) return INT_MAX;
@@ -108,7 +109,8 @@ bool cl_shared_available(const KernelNeeds *needs, int blocks, int threads, size
   long long limit = block_limit(needs), unit = sharing()->shared_unit;
   long long capacity = preferred_shared(needs);
   if (!capacity) capacity = carve_out(1);
-  if (blocks == 1) capacity = limit - attribute(RESERVED_SHARED); /* a single block may have all, whatever was preferred */
+  if (blocks == 1)
+    capacity = limit - attribute(RESERVED_SHARED); /* a single block may have all, whatever was preferred */
   long long of_block = capacity / blocks / unit * unit;
   if (of_block > limit) of_block = limit;
   long long dynamic = of_block - needs->shared;

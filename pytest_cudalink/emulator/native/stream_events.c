@@ -168,9 +168,18 @@ static CUresult event_synchronize(void *event) {
 }
 EXPORTED(cuEventSynchronize, (Event *event), event_synchronize(event))
 
+/* Of a green context, an event is its own or the primary context's. */
+static CUresult record_in(const Context *context, void *handle) {
+  Event *event;
+  CUresult result = find_event(handle, &event);
+  if (result) return result;
+  bool foreign = context->green && event->context != context && !event->context->primary;
+  return foreign ? CUDA_ERROR_INVALID_HANDLE : record(handle, NULL, 0);
+}
+
 static CUresult record_in_context(Context *context, void *handle) {
   if (!cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
-  return LOCKED(record(handle, NULL, 0));
+  return LOCKED(record_in(context, handle));
 }
 EXPORTED(cuCtxRecordEvent, (Context *context, Event *event), record_in_context(context, event))
 

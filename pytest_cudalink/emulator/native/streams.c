@@ -193,7 +193,7 @@ static CUresult get_ctx_v2(Stream *stream, Context **context, void **green) {
   CUresult result = read_stream(stream, context ? (void *)context : green, &known);
   if (result) return result;
   if (context) *context = known.context;
-  if (green) *green = NULL; /* no stream is of a green context */
+  if (green) *green = NULL;
   return CUDA_SUCCESS;
 }
 EXPORTED(cuStreamGetCtx_v2, (Stream *stream, Context **context, void **green), get_ctx_v2(stream, context, green))
