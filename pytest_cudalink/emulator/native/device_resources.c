@@ -70,7 +70,7 @@ static CUresult split_by_count(EventLine *line, DeviceResource *result, unsigned
   if (flags & IGNORE_COSCHEDULING) smallest = unit = LEAST_SMS;
   unsigned size = rounded_up(least > smallest ? least : smallest, unit);
   unsigned most = all / size, together = (unsigned)cl_clusters_on_device(1, (int)smallest);
-  if (most > together) most = together;
+  if (together && most > together) most = together;
   unsigned made = result && *groups < most ? *groups : most;
   if (!made) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
   unsigned split = next_split();

@@ -116,9 +116,9 @@ EXPORTED(cuOccupancyMaxPotentialBlockSizeWithFlags,
 
 static CUresult available_shared(size_t *bytes, const void *function, int blocks, int threads) {
   KernelNeeds needs;
-  CUresult result = asked(bytes && blocks > 0, function, &needs);
+  CUresult result = asked(blocks > 0, function, &needs);
   if (result) return result;
-  if (threads <= 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!bytes || threads <= 0) return CUDA_ERROR_INVALID_VALUE;
   return cl_shared_available(&needs, blocks, threads, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED(cuOccupancyAvailableDynamicSMemPerBlock, (size_t *bytes, Function *function, int blocks, int threads),
@@ -142,9 +142,11 @@ static CUresult asked_of_clusters(EventLine *line, const int *out, const void *h
   if (!result) result = cl_read_function(handle, function);
   if (result) return result;
   if (!device_has(CLUSTER_LAUNCH)) return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "the device has no clusters");
-  if (!cl_grid_blocks(config->grid) || !cl_block_threads(config->block)) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_grid_blocks(config->grid) || !config->block[0] || !config->block[1] || !config->block[2])
+    return CUDA_ERROR_INVALID_VALUE;
   KernelNeeds needs = cl_needs(function);
-  *blocks = cl_blocks_per_multiprocessor(&needs, (int)cl_block_threads(config->block), config->shared);
+  int threads = (int)cl_block_threads(config->block);
+  *blocks = threads ? cl_blocks_per_multiprocessor(&needs, threads, config->shared) : 0;
   return CUDA_SUCCESS;
 }
 

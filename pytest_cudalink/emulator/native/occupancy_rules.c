@@ -87,7 +87,7 @@ static int blocks_by_registers(int registers, int threads) {
 static int blocks_by_shared(const KernelNeeds *needs, size_t dynamic) {
   long long fixed = (long long)needs->shared + attribute(RESERVED_SHARED);
   long long usual = attribute(SHARED_PER_BLOCK) - needs->shared, most = needs->max_dynamic_shared;
-  if (dynamic > (size_t)(most > usual ? most : usual)) return 0;
+  if ((long long)dynamic > (most > usual ? most : usual)) return 0;
   long long of_block = rounded_up(fixed + (long long)dynamic, sharing()->shared_unit);
   if (of_block > block_limit(needs)) return 0;
   if (!of_block) return INT_MAX;
