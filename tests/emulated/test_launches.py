@@ -198,14 +198,15 @@ assert "does not execute" in last_event()["note"]
 assert cuda.cuLaunchGrid(plain, 0, 3) == 1
 assert cuda.cuLaunchGridAsync(plain, 1, 1, c_void_p(0x1234)) == 400
 assert cuda.cuFuncSetBlockShape(plain, 0, 1, 1) == 1
-ok(cuda.cuFuncSetSharedSize(plain, 49153))
-assert cuda.cuLaunch(plain) == 1
+assert cuda.cuFuncSetSharedSize(plain, 49153) == 1
 ok(cuda.cuFuncSetBlockShape(bounded, 1, 1, 1))
-assert cuda.cuLaunch(bounded) == 1
+assert cuda.cuLaunch(bounded) == 801  # with parameters that were never set
 ok(cuda.cuParamSeti(bounded, 0, 5))
 ok(cuda.cuParamSetv(bounded, 8, char_buffer(b"1234"), 4))
 ok(cuda.cuParamSetSize(bounded, 12))
 assert cuda.cuLaunch(bounded) == 801
+ok(cuda.cuParamSetSize(bounded, 5000))
+assert cuda.cuLaunch(bounded) == 701
 assert cuda.cuParamSetSize(bounded, 100000) == 1
 assert cuda.cuParamSeti(bounded, -4, 5) == 1
 """

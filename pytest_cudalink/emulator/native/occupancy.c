@@ -24,13 +24,16 @@ CUresult cl_read_function(const void *handle, Function *known) {
 }
 
 KernelNeeds cl_needs(const Function *function) {
+  CUresult state;
+  const Context *context = cl_context(&state);
+  int of_context = state ? 0 : context->cache_config; /* what is preferred for all of its kernels */
   return (KernelNeeds){
       .registers = function->registers,
       .shared = function->shared,
       .max_threads = function->max_threads,
       .max_dynamic_shared = function->max_dynamic_shared,
       .carveout = function->carveout,
-      .cache_config = function->cache_config,
+      .cache_config = function->cache_config ? function->cache_config : of_context,
   };
 }
 
