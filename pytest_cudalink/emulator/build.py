@@ -242,14 +242,15 @@ def _occupancy() -> str:
     lines += [f"  REGISTER_UNIT = {table['register-unit']},", f"  REGISTER_PARTS = {table['register-parts']},", "};"]
     lines += [
         "static const struct sharing {",
-        "  int arch, shared_unit, least_sms, sms_unit, clusters_in, carve_outs[16];",
+        "  int arch, shared_unit, least_sms, sms_unit, cluster_groups[16], carve_outs[16];",
     ]
     lines += ["} sharings[] = {"]
     sharings = {int(arch.removeprefix("sm_")): one for arch, one in table["architectures"].items()}
     for arch, one in sorted(sharings.items()):
-        numbers = (arch, one["shared-unit"], one["least-sms"], one["sms-unit"], one.get("clusters-in", 0))
+        numbers = (arch, one["shared-unit"], one["least-sms"], one["sms-unit"])
         sizes = ", ".join(map(str, [*one["carve-outs"], -1]))
-        lines.append(f"  {{{', '.join(map(str, numbers))}, {{{sizes}}}}},")
+        groups = ", ".join(map(str, [*one.get("cluster-groups", []), 0]))
+        lines.append(f"  {{{', '.join(map(str, numbers))}, {{{groups}}}, {{{sizes}}}}},")
     return "\n".join([*lines, "};", ""])
 
 

@@ -149,8 +149,7 @@ ok(cuda.cuLibraryLoadData(byref(library), image, None, None, 0, None, None, 0))
 ok(cuda.cuLibraryGetKernel(byref(handle), library, b"plain"))
 assert launch(handle, one, one) == 801  # a kernel of a library may stand for its function
 ok(cuda.cuCtxSetCurrent(None))
-assert launch(None, one, one) == 400
-assert launch(plain, one, one) == 201
+assert launch(None, one, one) == launch(plain, one, one) == 201
 assert launch(plain, (0, 1, 1), one) == 201
 """.replace("PTX_TEXT", repr(PTX.encode()))
     )
@@ -169,13 +168,13 @@ assert cooperative((265, 1, 1), (1024, 1, 1)) == 720
 assert launch_with(plain, (265, 1, 1), (1024, 1, 1), attribute(2, 1)) == 720
 assert launch_with(plain, (265, 1, 1), (1024, 1, 1), attribute(2, 0)) == 801
 assert launch_with(plain, (8, 1, 1), one, attribute(4, 4, 1, 1)) == 801
-assert launch_with(plain, (9, 1, 1), one, attribute(4, 4, 1, 1)) == 1
+assert launch_with(plain, (9, 1, 1), one, attribute(4, 4, 1, 1)) == 912
 assert launch_with(plain, (16, 1, 1), one, attribute(4, 16, 1, 1)) == 912
 ok(cuda.cuFuncSetAttribute(plain, 14, 1))  # sizes that other devices may not have
 assert launch_with(plain, (16, 1, 1), one, attribute(4, 16, 1, 1)) == 801
 clustered = kernel("clustered")
 assert launch(clustered, (2, 1, 1), one) == 801
-assert launch(clustered, (3, 1, 1), one) == 1
+assert launch(clustered, (3, 1, 1), one) == 912
 assert launch_with(plain, one, one, attribute(99, 0)) == 1
 assert launch_with(plain, one, one, attribute(14, 101)) == 1
 value = c_int()
@@ -191,7 +190,7 @@ def test_launches_of_before_cuda_4(check) -> None:
     check(
         START
         + """
-assert cuda.cuLaunch(plain) == 1  # no block was set
+assert cuda.cuLaunch(plain) == 801  # a block of one thread
 ok(cuda.cuFuncSetBlockShape(plain, 64, 2, 1))
 for call in (cuda.cuLaunch(plain), cuda.cuLaunchGrid(plain, 2, 3), cuda.cuLaunchGridAsync(plain, 2, 3, None)):
     assert call == 801
@@ -199,14 +198,15 @@ assert "does not execute" in last_event()["note"]
 assert cuda.cuLaunchGrid(plain, 0, 3) == 1
 assert cuda.cuLaunchGridAsync(plain, 1, 1, c_void_p(0x1234)) == 400
 assert cuda.cuFuncSetBlockShape(plain, 0, 1, 1) == 1
-ok(cuda.cuFuncSetSharedSize(plain, 49153))
-assert cuda.cuLaunch(plain) == 1
+assert cuda.cuFuncSetSharedSize(plain, 49153) == 1
 ok(cuda.cuFuncSetBlockShape(bounded, 1, 1, 1))
-assert cuda.cuLaunch(bounded) == 1
+assert cuda.cuLaunch(bounded) == 801  # with parameters that were never set
 ok(cuda.cuParamSeti(bounded, 0, 5))
 ok(cuda.cuParamSetv(bounded, 8, char_buffer(b"1234"), 4))
 ok(cuda.cuParamSetSize(bounded, 12))
 assert cuda.cuLaunch(bounded) == 801
+ok(cuda.cuParamSetSize(bounded, 5000))
+assert cuda.cuLaunch(bounded) == 701
 assert cuda.cuParamSetSize(bounded, 100000) == 1
 assert cuda.cuParamSeti(bounded, -4, 5) == 1
 """

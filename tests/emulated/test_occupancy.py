@@ -103,8 +103,8 @@ ok(cuda.cuFuncSetAttribute(other, 9, 100))
 ok(active(byref(value), other, 32, c_size_t(4096)))
 assert value.value > smallest > 0
 code, small = function(module, "small")
-ok(active(byref(value), small, 129, c_size_t(0)))  # more than .maxntid allows
-assert value.value == 0
+ok(active(byref(value), small, 129, c_size_t(0)))  # more than .maxntid allows is not looked at
+assert value.value > 0
 # arguments
 assert active(None, other, 32, c_size_t(0)) == 1
 assert active(byref(value), None, 32, c_size_t(0)) == 400
@@ -139,9 +139,10 @@ config[5], numbers[12] = addressof(cluster), 1
         program
         + """
 ok(cuda.cuOccupancyMaxActiveClusters(byref(value), other, config))
-assert value.value == 66  # 8 processing clusters of 16 or 18 multiprocessors, 2 blocks on each
+assert value.value == 62  # 124 multiprocessors are in groups of at least 4, 2 blocks on each
 cluster[2] = 5
 assert cuda.cuOccupancyMaxActiveClusters(byref(value), other, config) == 912
+cluster[2] = 4
 ok(cuda.cuOccupancyMaxPotentialClusterSize(byref(value), other, config))
 assert value.value == 8
 ok(cuda.cuFuncSetAttribute(other, 14, 1))

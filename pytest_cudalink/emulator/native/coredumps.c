@@ -90,9 +90,10 @@ static void *place(Settings *settings, int setting, size_t *size) {
 static CUresult read_setting(Settings *settings, int setting, void *value, size_t *size) {
   size_t needed;
   const void *from = place(settings, setting, &needed);
-  if (value && *size < needed) return CUDA_ERROR_INVALID_VALUE;
-  if (value) memcpy(value, from, needed);
-  *size = path_of(settings, setting) && !value ? PATH_ROOM : needed;
+  bool path = path_of(settings, setting);
+  if (value && !path && *size != needed) return CUDA_ERROR_INVALID_VALUE;
+  if (value) memcpy(value, from, *size < needed ? *size : needed); /* a path is cut off where the buffer ends */
+  *size = path && !value ? PATH_ROOM : needed;
   return CUDA_SUCCESS;
 }
 
@@ -104,7 +105,7 @@ static CUresult write_setting(Settings *settings, int setting, const void *value
     snprintf(to, PATH_ROOM, "%.*s", (int)size, (const char *)value);
     return CUDA_SUCCESS;
   }
-  if (size < needed) return CUDA_ERROR_INVALID_VALUE;
+  if (size != needed) return CUDA_ERROR_INVALID_VALUE;
   if (setting != GENERATION_FLAGS) {
     settings->numbers[setting] = *(const unsigned char *)value;
     if (setting == LIGHTWEIGHT) settings->flags = settings->numbers[setting] ? LIGHTWEIGHT_FLAGS : 0;
@@ -130,8 +131,9 @@ static CUresult use(const Access *access) {
   if (!access->size || !known || (access->write && !access->value)) return CUDA_ERROR_INVALID_VALUE;
   const Context *context = access->whole_process ? NULL : cl_context(&result);
   if (result) return result;
-  /* the pipe is opened when the process starts to use the driver */
-  if (access->write && !access->whole_process && access->setting == PIPE) return CUDA_ERROR_NOT_PERMITTED;
+  /* a user triggers a dump of the whole process, through one pipe */
+  bool of_context_too = access->setting != USER_TRIGGER && access->setting != PIPE;
+  if (!access->whole_process && !of_context_too) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
   Settings *settings = context ? of_context(context) : of_process();
   if (!settings) result = CUDA_ERROR_OUT_OF_MEMORY;

@@ -9,13 +9,13 @@
 #include "occupancy_rules.h"
 
 enum { MULTIPROCESSORS = 16, MARK = 0x67726e21, FIRST_WITH_QUEUES = 13010, QUEUES = 8 };
-enum { ARCH_OF_CLUSTERS = 90, LEAST_SMS = 2, LARGEST_COSCHEDULED = 32, MAX_CLUSTER_SMS = 16 };
-enum { IGNORE_COSCHEDULING = 1, MAX_CLUSTERS = 2, SPLIT_FLAGS = 3, BACKFILL = 1 };
+enum { ARCH_OF_CLUSTERS = 90, LEAST_SMS = 2, LARGEST_COSCHEDULED = 32 };
+enum { IGNORE_COSCHEDULING = 1, BACKFILL = 1 };
 
 CUresult cl_device_resource(CUdevice device, int type, DeviceResource *out) {
   int count = 0;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
   bool queues = type == RESOURCE_QUEUE_CONFIG && cl_config()->version >= FIRST_WITH_QUEUES;
   if (type != RESOURCE_SM && !queues) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
   *out = (DeviceResource){.type = type, .mark = MARK, .device = device};
@@ -61,21 +61,22 @@ static DeviceResource group(const DeviceResource *input, unsigned split, unsigne
 
 static CUresult split_by_count(EventLine *line, DeviceResource *result, unsigned *groups, const DeviceResource *input,
                                DeviceResource *rest, unsigned flags, unsigned least) {
-  if (!groups) return CUDA_ERROR_INVALID_VALUE;
+  if (!groups || (result && !*groups)) return CUDA_ERROR_INVALID_VALUE;
   CUresult answer = check_input(input);
   if (answer) return answer;
   unsigned all = input->of.sm.count, smallest = input->of.sm.least, unit = input->of.sm.unit;
   cl_event_uint(line, "least", least);
-  if (flags & ~(unsigned)SPLIT_FLAGS || least > all) return CUDA_ERROR_INVALID_VALUE;
+  if (least > all) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
   if (flags & IGNORE_COSCHEDULING) smallest = unit = LEAST_SMS;
-  if (flags & MAX_CLUSTERS && cl_config()->arch >= ARCH_OF_CLUSTERS) smallest = unit = MAX_CLUSTER_SMS;
   unsigned size = rounded_up(least > smallest ? least : smallest, unit);
-  unsigned most = all / size, made = result && *groups < most ? *groups : most;
+  unsigned most = all / size, together = (unsigned)cl_clusters_on_device(1, (int)smallest);
+  if (together && most > together) most = together;
+  unsigned made = result && *groups < most ? *groups : most;
   if (!made) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
   unsigned split = next_split();
   DeviceResource from = *input; /* the caller may have it overwritten by a result */
   for (unsigned at = 0; result && at < made; at++) result[at] = group(&from, split, size, smallest, unit);
-  if (rest) *rest = group(&from, split, all - made * size, smallest, unit);
+  if (rest && result) *rest = group(&from, split, all - made * size, smallest, unit);
   *groups = made;
   return CUDA_SUCCESS;
 }

@@ -29,8 +29,7 @@ static void read_bounds(Function *function, uint8_t attribute, const uint8_t *at
   else if (attribute == INFO_MAX_CLUSTER_RANK) function->max_cluster_rank = numbers[0];
   else if (attribute == INFO_CLUSTER) memcpy(function->cluster, numbers, sizeof numbers);
   else if (attribute == INFO_REQUIRED_THREADS) memcpy(function->required_block, numbers, sizeof numbers);
-  if (attribute == INFO_REQUIRED_THREADS || attribute == INFO_MAX_THREADS)
-    function->max_threads = numbers[0] * numbers[1] * numbers[2];
+  if (attribute == INFO_MAX_THREADS) function->max_threads = numbers[0] * numbers[1] * numbers[2];
 }
 
 /* Reads one section; false if memory is out. */
@@ -203,7 +202,7 @@ static CUresult attribute_of(const Function *function, int attribute, int *value
     case ATTRIBUTE_BINARY_VERSION: *value = arch; break;
     case ATTRIBUTE_MAX_DYNAMIC_SHARED: *value = function->max_dynamic_shared; break;
     case ATTRIBUTE_CARVEOUT: *value = function->carveout; break;
-    case ATTRIBUTE_CLUSTER_MUST_BE_SET: *value = function->explicit_cluster && !function->cluster[0]; break;
+    case ATTRIBUTE_CLUSTER_MUST_BE_SET: *value = function->explicit_cluster; break;
     case ATTRIBUTE_CLUSTER_WIDTH:
     case ATTRIBUTE_CLUSTER_HEIGHT:
     case ATTRIBUTE_CLUSTER_DEPTH: *value = function->cluster[attribute - ATTRIBUTE_CLUSTER_WIDTH]; break;

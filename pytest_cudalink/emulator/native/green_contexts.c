@@ -17,10 +17,8 @@ typedef struct {
   DeviceResource multiprocessors, queues;
 } Description;
 
-typedef struct {
-  Description resources;
-  Context *context;
-} GreenContext;
+/* The handle of a green context is that of the context that belongs to it. */
+typedef Context GreenContext;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of green contexts and descriptions */
 
@@ -62,99 +60,98 @@ static CUresult describe(void **out, const DeviceResource *resources, unsigned c
   *out = kept;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDevResourceGenerateDesc, (void **out, DeviceResource *resources, unsigned count),
-         describe(out, resources, count))
+EXPORTED_ANY_TIME(cuDevResourceGenerateDesc, (void **out, DeviceResource *resources, unsigned count),
+                  describe(out, resources, count))
 
 static CUresult create(EventLine *line, void **out, const Description *description, CUdevice device, unsigned flags) {
   cl_event_int(line, "device", device);
-  if (!out || !description) return CUDA_ERROR_INVALID_VALUE;
+  Description whole = {0};
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
-  if (flags != DEFAULT_STREAM || !cl_handle_is(description, HANDLE_RESOURCE_DESCRIPTION))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (flags != DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
+  if (!description) { /* all of the device */
+    cl_device_resource(device, RESOURCE_SM, &whole.multiprocessors);
+    description = &whole;
+  } else if (!cl_handle_is(description, HANDLE_RESOURCE_DESCRIPTION)) return CUDA_ERROR_INVALID_VALUE;
   if (!description->multiprocessors.type || description->multiprocessors.device != device)
     return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
-  GreenContext *green = calloc(1, sizeof *green);
-  if (!green) return CUDA_ERROR_OUT_OF_MEMORY;
-  green->resources = *description;
-  green->context = cl_make_green_context(device, green);
-  if (green->context && cl_handle_add(green, HANDLE_GREEN_CONTEXT)) {
+  Description *resources = malloc(sizeof *resources);
+  if (!resources) return CUDA_ERROR_OUT_OF_MEMORY;
+  *resources = *description;
+  GreenContext *green = cl_make_green_context(device, resources);
+  if (green && cl_handle_add(green, HANDLE_GREEN_CONTEXT)) {
     *out = green;
     return CUDA_SUCCESS;
   }
-  if (green->context) cl_end_green_context(green->context);
-  free(green);
+  if (green) cl_end_green_context(green);
+  free(resources);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 EXPORTED(cuGreenCtxCreate, (void **out, void *description, CUdevice device, unsigned flags),
          create(line, out, description, device, flags))
 
 static CUresult destroy(GreenContext *green) {
-  if (!green) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
   bool alive = cl_handle_remove(green, HANDLE_GREEN_CONTEXT);
-  Context *context = alive ? green->context : NULL;
+  if (alive) free((void *)green->green);
   pthread_mutex_unlock(&lock);
-  if (!alive) return CUDA_ERROR_INVALID_CONTEXT;
-  cl_end_green_context(context);
-  free(green);
+  if (!alive) return green ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+  cl_end_green_context(green);
   return CUDA_SUCCESS;
 }
 EXPORTED(cuGreenCtxDestroy, (GreenContext * green), destroy(green))
 
-/* Copies a green context, so that it is not read while another thread destroys it. */
-static bool read_green(const GreenContext *green, GreenContext *known) {
+/* Whether a green context is alive, and a copy of its resources, as another thread may destroy it. Without a handle
+   there is no context, and what is no green context counts as destroyed. */
+static CUresult read_green(const GreenContext *green, Description *resources) {
+  if (!green) return CUDA_ERROR_INVALID_CONTEXT;
   pthread_mutex_lock(&lock);
   bool alive = cl_handle_is(green, HANDLE_GREEN_CONTEXT);
-  if (alive) *known = *green;
+  if (alive) *resources = *(const Description *)green->green;
   pthread_mutex_unlock(&lock);
-  return alive;
+  return alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-static CUresult context_of(Context **out, const GreenContext *green) {
-  GreenContext known;
-  if (!out || !green) return CUDA_ERROR_INVALID_VALUE;
-  if (!read_green(green, &known)) return CUDA_ERROR_INVALID_CONTEXT;
-  *out = known.context;
-  return CUDA_SUCCESS;
+static CUresult check_green(const GreenContext *green) { return read_green(green, &(Description){0}); }
+
+static CUresult context_of(Context **out, GreenContext *green) {
+  CUresult result = out ? check_green(green) : CUDA_ERROR_INVALID_VALUE;
+  if (!result) *out = green;
+  return result;
 }
 EXPORTED(cuCtxFromGreenCtx, (Context **out, GreenContext *green), context_of(out, green))
 
 static CUresult id_of(const GreenContext *green, uint64_t *id) {
-  CUresult state;
-  GreenContext known;
+  CUresult state = CUDA_SUCCESS;
   if (!id) return CUDA_ERROR_INVALID_VALUE;
-  if (!green) {
-    const Context *current = cl_context(&state);
-    if (state) return state;
-    green = current->green;
-  }
-  if (!green || !read_green(green, &known)) return CUDA_ERROR_INVALID_CONTEXT;
-  *id = known.context->id;
-  return CUDA_SUCCESS;
+  if (!green) green = cl_context(&state);
+  if (!state && green && cl_is_known_context(green) && !green->green) state = CUDA_ERROR_INVALID_CONTEXT;
+  if (!state) state = check_green(green);
+  if (!state) *id = green->id;
+  return state;
 }
 EXPORTED(cuGreenCtxGetId, (GreenContext * green, uint64_t *id), id_of(green, id))
 
 /* -- their resources -- */
 
 static CUresult resource_of(const GreenContext *green, DeviceResource *out, int type) {
-  GreenContext known;
-  if (!out || !green) return CUDA_ERROR_INVALID_VALUE;
-  if (!read_green(green, &known)) return CUDA_ERROR_INVALID_CONTEXT;
-  CUresult result = cl_device_resource(known.context->device, type, out);
+  Description resources;
+  CUresult result = cl_device_resource(0, type, out); /* whether there is such a resource at all */
+  if (!result) result = read_green(green, &resources);
+  if (!result) result = cl_device_resource(green->device, type, out);
   if (result) return result;
-  *out = type == RESOURCE_SM           ? known.resources.multiprocessors
-         : known.resources.queues.type ? known.resources.queues
-                                       : *out;
+  if (type == RESOURCE_SM) *out = resources.multiprocessors;
+  else if (resources.queues.type) *out = resources.queues;
   out->split = 0; /* it can be split again */
   return CUDA_SUCCESS;
 }
 EXPORTED(cuGreenCtxGetDevResource, (GreenContext * green, DeviceResource *out, int type), resource_of(green, out, type))
 
 static CUresult resource_of_context(const Context *context, DeviceResource *out, int type) {
-  if (!out || !context) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (!context || !cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
   if (context->dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  return context->green ? resource_of(context->green, out, type) : cl_device_resource(context->device, type, out);
+  return context->green ? resource_of(context, out, type) : cl_device_resource(context->device, type, out);
 }
 EXPORTED(cuCtxGetDevResource, (Context *context, DeviceResource *out, int type),
          resource_of_context(context, out, type))
@@ -166,23 +163,21 @@ extern CUresult cuStreamGetCtx(void *stream, Context **context);
 extern CUresult cuCtxRecordEvent(Context *context, void *event);
 extern CUresult cuCtxWaitEvent(Context *context, void *event);
 
-static CUresult create_stream(void **stream, const GreenContext *green, unsigned flags, int priority) {
-  GreenContext known;
-  if (!stream || !green) return CUDA_ERROR_INVALID_VALUE;
-  if (!read_green(green, &known)) return CUDA_ERROR_INVALID_CONTEXT;
+static CUresult create_stream(void **stream, GreenContext *green, unsigned flags, int priority) {
+  CUresult result = stream ? check_green(green) : CUDA_ERROR_INVALID_VALUE;
+  if (result) return result;
   if (flags != NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_push_context(known.context)) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = cuStreamCreateWithPriority(stream, flags, priority);
+  if (!cl_push_context(green)) return CUDA_ERROR_OUT_OF_MEMORY;
+  result = cuStreamCreateWithPriority(stream, flags, priority);
   cl_pop_context();
   return result;
 }
 EXPORTED(cuGreenCtxStreamCreate, (void **stream, GreenContext *green, unsigned flags, int priority),
          create_stream(stream, green, flags, priority))
 
-static CUresult with_event(const GreenContext *green, void *event, CUresult (*use)(Context *, void *)) {
-  GreenContext known;
-  if (!green) return CUDA_ERROR_INVALID_VALUE;
-  return read_green(green, &known) ? use(known.context, event) : CUDA_ERROR_INVALID_CONTEXT;
+static CUresult with_event(GreenContext *green, void *event, CUresult (*use)(Context *, void *)) {
+  CUresult result = check_green(green);
+  return result ? result : use(green, event);
 }
 EXPORTED(cuGreenCtxRecordEvent, (GreenContext * green, void *event), with_event(green, event, cuCtxRecordEvent))
 EXPORTED(cuGreenCtxWaitEvent, (GreenContext * green, void *event), with_event(green, event, cuCtxWaitEvent))
@@ -191,7 +186,7 @@ static CUresult green_of_stream(void *stream, const void **out) {
   Context *context;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cuStreamGetCtx(stream, &context);
-  if (!result) *out = context->green;
+  if (!result) *out = context->green ? context : NULL;
   return result;
 }
 EXPORTED(cuStreamGetGreenCtx, (void *stream, const void **out), green_of_stream(stream, out))

@@ -12,8 +12,7 @@
 enum { NAME_ROOM = 160 }; /* of a name in an event */
 
 /* CUdevice_attribute */
-enum { MAX_THREADS_PER_BLOCK = 1, MAX_BLOCK_X = 2, MAX_GRID_X = 5, MULTIPROCESSORS = 16 };
-enum { COOPERATIVE_LAUNCH = 95, CLUSTER_LAUNCH = 120 };
+enum { MULTIPROCESSORS = 16, COOPERATIVE_LAUNCH = 95, CLUSTER_LAUNCH = 120 };
 /* CUlaunchAttributeID */
 enum {
   IGNORE,
@@ -41,30 +40,23 @@ static int device_has(int attribute) {
   return value;
 }
 
-/* The threads of a block, or the blocks of a grid; 0 if a dimension is 0 or larger than the device allows. */
-static unsigned long long volume(const unsigned sizes[3], int first_limit) {
-  unsigned long long product = 1;
-  for (int axis = 0; axis < 3; axis++) {
-    if (!sizes[axis] || sizes[axis] > (unsigned)device_has(first_limit + axis)) return 0;
-    if (__builtin_mul_overflow(product, sizes[axis], &product)) product = ~0ull;
-  }
-  return product;
-}
-
-static CUresult check_dimensions(const LaunchConfig *config, const Function *function) {
-  unsigned long long threads = volume(config->block, MAX_BLOCK_X);
-  if (!volume(config->grid, MAX_GRID_X) || !threads) return CUDA_ERROR_INVALID_VALUE;
-  if (threads > (unsigned)device_has(MAX_THREADS_PER_BLOCK)) return CUDA_ERROR_INVALID_VALUE;
+CUresult cl_check_block(const unsigned sizes[3], const Function *function) {
+  unsigned threads = cl_block_threads(sizes);
+  if (!threads) return CUDA_ERROR_INVALID_VALUE;
   if (function->required_block[0])
     for (int axis = 0; axis < 3; axis++)
-      if (config->block[axis] != (unsigned)function->required_block[axis]) return CUDA_ERROR_INVALID_VALUE;
-  if (threads > (unsigned)function->max_threads) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+      if (sizes[axis] != (unsigned)function->required_block[axis]) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+static CUresult check_resources(const LaunchConfig *config, const Function *function) {
+  if (cl_block_threads(config->block) > (unsigned)function->max_threads) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   return config->shared > (unsigned)function->max_dynamic_shared ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 enum { EXTRA_END, EXTRA_POINTER, EXTRA_SIZE };
 
-static size_t parameter_bytes(const Function *function) {
+size_t cl_parameter_bytes(const Function *function) {
   size_t end = 0;
   for (size_t at = 0; at < function->parameter_count; at++) {
     size_t one = function->parameters[at].offset + function->parameters[at].size;
@@ -95,23 +87,17 @@ static CUresult check_parameters(const Function *function, size_t bytes, void *c
 
 static CUresult check_cluster(const LaunchConfig *config, const Function *function) {
   unsigned sizes[3];
-  if (!cl_cluster_of(config, function, sizes)) return CUDA_SUCCESS;
-  unsigned long long blocks = 1, largest = function->non_portable_cluster ? LARGEST_CLUSTER : PORTABLE_CLUSTER;
+  if (!cl_cluster_of(config, function, sizes))
+    return function->explicit_cluster ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
   if (!device_has(CLUSTER_LAUNCH)) return CUDA_ERROR_NOT_SUPPORTED;
-  if (function->max_cluster_rank) largest = (unsigned)function->max_cluster_rank;
-  for (int axis = 0; axis < 3; axis++) {
-    if (!sizes[axis] || config->grid[axis] % sizes[axis]) return CUDA_ERROR_INVALID_VALUE;
-    if (function->cluster[axis] && sizes[axis] != (unsigned)function->cluster[axis]) return CUDA_ERROR_INVALID_VALUE;
-    if ((blocks *= sizes[axis]) > largest) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-  }
-  return CUDA_SUCCESS;
+  return cl_clusters_fit(sizes, config->grid, function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
 static CUresult check_cooperative(const LaunchConfig *config, const Function *function) {
   if (!device_has(COOPERATIVE_LAUNCH)) return CUDA_ERROR_NOT_SUPPORTED;
   KernelNeeds needs = cl_needs(function);
   int threads = (int)(config->block[0] * config->block[1] * config->block[2]);
-  unsigned long long blocks = volume(config->grid, MAX_GRID_X);
+  unsigned long long blocks = cl_grid_blocks(config->grid);
   int resident = cl_blocks_per_multiprocessor(&needs, threads, config->shared) * device_has(MULTIPROCESSORS);
   return blocks > (unsigned)resident ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
 }
@@ -149,11 +135,12 @@ static CUresult check_attributes(const LaunchConfig *config, bool *cooperative) 
 static CUresult check(const LaunchConfig *config, const Function *function, size_t bytes, void *const *parameters,
                       void *const *extra) {
   bool cooperative;
-  CUresult result = check_dimensions(config, function);
+  CUresult result = cl_grid_blocks(config->grid) ? cl_check_block(config->block, function) : CUDA_ERROR_INVALID_VALUE;
   if (!result) result = check_attributes(config, &cooperative);
   if (!result) result = check_parameters(function, bytes, parameters, extra);
   if (!result) result = check_cluster(config, function);
   if (!result && cooperative) result = check_cooperative(config, function);
+  if (!result) result = check_resources(config, function);
   return result;
 }
 
@@ -162,7 +149,7 @@ CUresult cl_check_launch(const LaunchConfig *config, const void *handle, void *c
   pthread_mutex_lock(&cl_modules_lock);
   const Function *function = handle ? cl_find_function(handle) : NULL;
   if (function) result = function->module->on_device;
-  if (!result) result = check(config, function, parameter_bytes(function), parameters, extra);
+  if (!result) result = check(config, function, cl_parameter_bytes(function), parameters, extra);
   pthread_mutex_unlock(&cl_modules_lock);
   return result;
 }
@@ -176,7 +163,6 @@ CUresult cl_not_executed(EventLine *line, const void *handle) {
 }
 
 static CUresult launch(EventLine *line, const LaunchConfig *config, void *function, void **parameters, void **extra) {
-  if (!function) return CUDA_ERROR_INVALID_HANDLE;
   bool captured = false;
   CUresult result = cl_check_context();
   if (!result) result = cl_enter_stream(config->stream, &captured);

@@ -1,7 +1,9 @@
 /* The launches of before CUDA 4.0: block, parameters and shared memory are set on the function first. */
 #include <limits.h>
+#include <string.h>
 
 #include "calls.h"
+#include "capture.h"
 #include "contexts.h"
 #include "launches.h"
 #include "module_image.h"
@@ -9,36 +11,35 @@
 
 /* Finds a function and keeps the lock of the modules; NULL without it, with the answer in *result. */
 static Function *lock_function(const void *handle, CUresult *result) {
-  *result = handle ? cl_check_context() : CUDA_ERROR_INVALID_HANDLE;
+  *result = cl_check_context();
   if (*result) return NULL;
   pthread_mutex_lock(&cl_modules_lock);
-  Function *function = cl_find_function(handle);
+  Function *function = handle ? cl_find_function(handle) : NULL;
   if (function) return function;
   pthread_mutex_unlock(&cl_modules_lock);
   *result = CUDA_ERROR_INVALID_HANDLE;
   return NULL;
 }
 
-static CUresult set_block(const void *handle, int x, int y, int z) {
+static CUresult set_block(const void *handle, const int sizes[3]) {
   CUresult result;
-  if (handle && (x <= 0 || y <= 0 || z <= 0)) return CUDA_ERROR_INVALID_VALUE;
   Function *function = lock_function(handle, &result);
   if (!function) return result;
-  function->old.block[0] = (unsigned)x;
-  function->old.block[1] = (unsigned)y;
-  function->old.block[2] = (unsigned)z;
+  result = cl_check_block((const unsigned *)sizes, function); /* a negative size is too large */
+  if (!result) memcpy(function->old.block, sizes, sizeof function->old.block);
   pthread_mutex_unlock(&cl_modules_lock);
-  return CUDA_SUCCESS;
+  return result;
 }
-EXPORTED(cuFuncSetBlockShape, (Function *function, int x, int y, int z), set_block(function, x, y, z))
+EXPORTED(cuFuncSetBlockShape, (Function *function, int x, int y, int z), set_block(function, (int[]){x, y, z}))
 
 static CUresult set_shared(const void *handle, unsigned bytes) {
   CUresult result;
   Function *function = lock_function(handle, &result);
   if (!function) return result;
-  function->old.shared = bytes;
+  bool fits = bytes <= (unsigned)function->max_dynamic_shared;
+  if (fits) function->old.shared = bytes;
   pthread_mutex_unlock(&cl_modules_lock);
-  return CUDA_SUCCESS;
+  return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED(cuFuncSetSharedSize, (Function *function, unsigned bytes), set_shared(function, bytes))
 
@@ -63,21 +64,26 @@ EXPORTED(cuParamSeti, (Function *function, int offset, unsigned value),
 EXPORTED(cuParamSetf, (Function *function, int offset, float value),
          set_parameters(function, end_of(offset, sizeof value), false))
 EXPORTED(cuParamSetv, (Function *function, int offset, void *data, unsigned bytes),
-         data || !bytes ? set_parameters(function, end_of(offset, bytes), false) : CUDA_ERROR_INVALID_VALUE)
+         set_parameters(function, data ? end_of(offset, bytes) : -1, false))
 
 static CUresult launch_grid(EventLine *line, const void *handle, int width, int height, const void *stream) {
   CUresult result;
-  if (handle && (width <= 0 || height <= 0)) return CUDA_ERROR_INVALID_VALUE;
   const Function *function = lock_function(handle, &result);
   if (!function) return result;
   LaunchConfig config = {.grid = {(unsigned)width, (unsigned)height, 1}, .shared = function->old.shared};
-  for (int axis = 0; axis < 3; axis++) config.block[axis] = function->old.block[axis];
-  size_t bytes = function->old.parameters;
+  for (int axis = 0; axis < 3; axis++) {
+    unsigned usual = function->required_block[0] ? (unsigned)function->required_block[axis] : 1;
+    config.block[axis] = function->old.block[0] ? function->old.block[axis] : usual;
+  }
+  /* parameters that were not set are garbage, and too many of them do not fit */
+  size_t given = function->old.parameters, needed = cl_parameter_bytes(function);
   pthread_mutex_unlock(&cl_modules_lock);
-  /* as a launch with a buffer of the size that was set */
-  void *extra[] = {(void *)1, &config, (void *)2, &bytes, NULL};
-  result = cl_check_stream(stream);
-  if (!result) result = cl_check_launch(&config, handle, NULL, extra);
+  bool captured = false;
+  void *parameters[] = {NULL};
+  result = cl_enter_stream(stream, &captured);
+  if (!result && captured) result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (!result) result = cl_check_launch(&config, handle, parameters, NULL);
+  if (!result && given > needed) result = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   return result ? result : cl_not_executed(line, handle);
 }
 EXPORTED(cuLaunch, (Function *function), launch_grid(line, function, 1, 1, NULL))

@@ -7,7 +7,9 @@
 #include "contexts.h"
 #include "devices.h"
 
-enum { MULTIPROCESSORS = 16, MAX_THREADS_PER_BLOCK = 1, WARP_SIZE = 10, CLUSTER_LAUNCH = 120 }; /* CUdevice_attribute */
+/* CUdevice_attribute */
+enum { MAX_THREADS_PER_BLOCK = 1, MAX_BLOCK_X = 2, MAX_GRID_X = 5, WARP_SIZE = 10, MULTIPROCESSORS = 16 };
+enum { CLUSTER_LAUNCH = 120 };
 enum { CLUSTER_DIMENSION = 4 };        /* CUlaunchAttributeID */
 enum { DISABLE_CACHING_OVERRIDE = 1 }; /* CUoccupancy_flags */
 
@@ -22,22 +24,24 @@ CUresult cl_read_function(const void *handle, Function *known) {
 }
 
 KernelNeeds cl_needs(const Function *function) {
+  CUresult state;
+  const Context *context = cl_context(&state);
+  int of_context = state ? 0 : context->cache_config; /* what is preferred for all of its kernels */
   return (KernelNeeds){
       .registers = function->registers,
       .shared = function->shared,
       .max_threads = function->max_threads,
       .max_dynamic_shared = function->max_dynamic_shared,
       .carveout = function->carveout,
-      .cache_config = function->cache_config,
+      .cache_config = function->cache_config ? function->cache_config : of_context,
   };
 }
 
-/* Reads a function for a question that is answered through *out. */
-static CUresult asked(const void *out, const void *handle, KernelNeeds *needs) {
+/* Reads a function for a question whose other arguments are valid or not. */
+static CUresult asked(bool valid, const void *handle, KernelNeeds *needs) {
   Function known;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
-  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = cl_check_context();
+  if (!result && !valid) result = CUDA_ERROR_INVALID_VALUE;
   if (!result) result = cl_read_function(handle, &known);
   if (!result) *needs = cl_needs(&known);
   return result;
@@ -45,9 +49,9 @@ static CUresult asked(const void *out, const void *handle, KernelNeeds *needs) {
 
 static CUresult active_blocks(int *blocks, const void *function, int threads, size_t shared, unsigned flags) {
   KernelNeeds needs;
-  CUresult result = asked(blocks, function, &needs);
+  CUresult result = asked(blocks && flags <= DISABLE_CACHING_OVERRIDE, function, &needs);
   if (result) return result;
-  if (threads <= 0 || flags > DISABLE_CACHING_OVERRIDE) return CUDA_ERROR_INVALID_VALUE;
+  if (threads <= 0) return CUDA_ERROR_INVALID_VALUE;
   *blocks = cl_blocks_per_multiprocessor(&needs, threads, shared);
   return CUDA_SUCCESS;
 }
@@ -65,13 +69,30 @@ static int device_has(int attribute) {
   return value;
 }
 
+/* The product of three sizes; 0 if one of them is 0 or larger than the device allows. */
+static unsigned long long volume(const unsigned sizes[3], int first_limit) {
+  unsigned long long product = 1;
+  for (int axis = 0; axis < 3; axis++) {
+    if (!sizes[axis] || sizes[axis] > (unsigned)device_has(first_limit + axis)) return 0;
+    if (__builtin_mul_overflow(product, sizes[axis], &product)) product = ~0ull;
+  }
+  return product;
+}
+
+unsigned long long cl_grid_blocks(const unsigned sizes[3]) { return volume(sizes, MAX_GRID_X); }
+
+unsigned cl_block_threads(const unsigned sizes[3]) {
+  unsigned long long threads = volume(sizes, MAX_BLOCK_X);
+  return threads > (unsigned)device_has(MAX_THREADS_PER_BLOCK) ? 0 : (unsigned)threads;
+}
+
 /* Tries every size of a block, the largest first; the callback is called without a lock. */
 static CUresult potential_block(int *grid, int *block, const void *function, SharedOfBlock *shared_of, size_t shared,
                                 int limit, unsigned flags) {
   KernelNeeds needs;
-  CUresult result = asked(block, function, &needs);
+  CUresult result = asked(grid && block && flags <= DISABLE_CACHING_OVERRIDE, function, &needs);
   if (result) return result;
-  if (!grid || limit < 0 || flags > DISABLE_CACHING_OVERRIDE) return CUDA_ERROR_INVALID_VALUE;
+  if (limit < 0) return CUDA_ERROR_INVALID_VALUE;
   int warp = device_has(WARP_SIZE), most = device_has(MAX_THREADS_PER_BLOCK);
   if (needs.max_threads < most) most = needs.max_threads;
   if (limit && limit < most) most = limit;
@@ -98,9 +119,9 @@ EXPORTED(cuOccupancyMaxPotentialBlockSizeWithFlags,
 
 static CUresult available_shared(size_t *bytes, const void *function, int blocks, int threads) {
   KernelNeeds needs;
-  CUresult result = asked(bytes, function, &needs);
+  CUresult result = asked(blocks > 0, function, &needs);
   if (result) return result;
-  if (blocks <= 0 || threads <= 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!bytes || threads <= 0) return CUDA_ERROR_INVALID_VALUE;
   return cl_shared_available(&needs, blocks, threads, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED(cuOccupancyAvailableDynamicSMemPerBlock, (size_t *bytes, Function *function, int blocks, int threads),
@@ -118,37 +139,47 @@ bool cl_cluster_of(const LaunchConfig *config, const Function *function, unsigne
 
 static CUresult asked_of_clusters(EventLine *line, const int *out, const void *handle, const LaunchConfig *config,
                                   Function *function, int *blocks) {
-  if (!out || !config || (config->count && !config->attributes)) return CUDA_ERROR_INVALID_VALUE;
-  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
+  if (!out || !handle || !config || (config->count && !config->attributes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_initialized()) return CUDA_ERROR_NOT_INITIALIZED;
   CUresult result = cl_check_context();
   if (!result) result = cl_read_function(handle, function);
   if (result) return result;
   if (!device_has(CLUSTER_LAUNCH)) return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "the device has no clusters");
-  unsigned long long threads = 1;
-  for (int axis = 0; axis < 3; axis++) {
-    if (!config->block[axis] || !config->grid[axis]) return CUDA_ERROR_INVALID_VALUE;
-    threads *= config->block[axis];
-    if (threads > (unsigned)device_has(MAX_THREADS_PER_BLOCK)) return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (!cl_grid_blocks(config->grid) || !config->block[0] || !config->block[1] || !config->block[2])
+    return CUDA_ERROR_INVALID_VALUE;
   KernelNeeds needs = cl_needs(function);
-  *blocks = cl_blocks_per_multiprocessor(&needs, (int)threads, config->shared);
+  int threads = (int)cl_block_threads(config->block);
+  *blocks = threads ? cl_blocks_per_multiprocessor(&needs, threads, config->shared) : 0;
   return CUDA_SUCCESS;
+}
+
+bool cl_clusters_fit(const unsigned sizes[3], const unsigned grid[3], const Function *function) {
+  unsigned long long blocks = 1, largest = function->non_portable_cluster ? LARGEST_CLUSTER : PORTABLE_CLUSTER;
+  if (function->max_cluster_rank && (unsigned)function->max_cluster_rank < largest)
+    largest = (unsigned)function->max_cluster_rank;
+  for (int axis = 0; axis < 3; axis++) {
+    if (!sizes[axis] || grid[axis] % sizes[axis]) return false;
+    if (function->cluster[0] && sizes[axis] != (unsigned)function->cluster[axis]) return false;
+    if ((blocks *= sizes[axis]) > largest) return false;
+  }
+  return true;
 }
 
 static CUresult potential_cluster(EventLine *line, int *size, const void *handle, const LaunchConfig *config) {
   Function function;
-  int blocks, largest;
+  int blocks;
+  unsigned sizes[3];
   CUresult result = asked_of_clusters(line, size, handle, config, &function, &blocks);
   if (result) return result;
-  largest = function.non_portable_cluster ? LARGEST_CLUSTER : PORTABLE_CLUSTER;
-  if (function.max_cluster_rank && function.max_cluster_rank < largest) largest = function.max_cluster_rank;
-  if (function.cluster[0]) largest = function.cluster[0] * function.cluster[1] * function.cluster[2];
-  while (largest && !cl_clusters_on_device(blocks, largest)) largest /= 2;
-  *size = largest;
+  bool clusters = cl_cluster_of(config, &function, sizes);
+  if (clusters ? !cl_clusters_fit(sizes, config->grid, &function) : function.explicit_cluster)
+    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  int largest = function.non_portable_cluster ? LARGEST_CLUSTER : PORTABLE_CLUSTER;
+  *size = blocks ? largest : 0;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuOccupancyMaxPotentialClusterSize, (int *size, Function *function, const LaunchConfig *config),
-         potential_cluster(line, size, function, config))
+EXPORTED_ANY_TIME(cuOccupancyMaxPotentialClusterSize, (int *size, Function *function, const LaunchConfig *config),
+                  potential_cluster(line, size, function, config))
 
 static CUresult active_clusters(EventLine *line, int *clusters, const void *handle, const LaunchConfig *config) {
   Function function;
@@ -156,15 +187,13 @@ static CUresult active_clusters(EventLine *line, int *clusters, const void *hand
   unsigned sizes[3];
   CUresult result = asked_of_clusters(line, clusters, handle, config, &function, &blocks);
   if (result) return result;
-  if (!cl_cluster_of(config, &function, sizes)) sizes[0] = sizes[1] = sizes[2] = 1;
-  unsigned long long of_cluster = 1, largest = function.non_portable_cluster ? LARGEST_CLUSTER : PORTABLE_CLUSTER;
-  for (int axis = 0; axis < 3; axis++) {
-    if (!sizes[axis] || config->grid[axis] % sizes[axis]) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-    of_cluster *= sizes[axis];
-    if (of_cluster > largest) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  if (!cl_cluster_of(config, &function, sizes)) {
+    *clusters = 0;
+    return function.explicit_cluster ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
   }
-  *clusters = cl_clusters_on_device(blocks, (int)of_cluster);
+  if (!cl_clusters_fit(sizes, config->grid, &function)) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  *clusters = cl_clusters_on_device(blocks, (int)(sizes[0] * sizes[1] * sizes[2]));
   return CUDA_SUCCESS;
 }
-EXPORTED(cuOccupancyMaxActiveClusters, (int *clusters, Function *function, const LaunchConfig *config),
-         active_clusters(line, clusters, function, config))
+EXPORTED_ANY_TIME(cuOccupancyMaxActiveClusters, (int *clusters, Function *function, const LaunchConfig *config),
+                  active_clusters(line, clusters, function, config))

@@ -35,9 +35,15 @@ typedef struct {
 _Static_assert(sizeof(LaunchAttribute) == 72, "CUlaunchAttribute");
 _Static_assert(sizeof(LaunchConfig) == 56, "CUlaunchConfig");
 
+/* The blocks of a grid, and the threads of a block; 0 if there are none, or more than the device allows. */
+unsigned long long cl_grid_blocks(const unsigned sizes[3]);
+unsigned cl_block_threads(const unsigned sizes[3]);
+
 enum { PORTABLE_CLUSTER = 8, LARGEST_CLUSTER = 16 };
 
 /* The sizes of a launch's clusters, from its attributes or from the kernel; false if it has no clusters. */
 bool cl_cluster_of(const LaunchConfig *config, const Function *function, unsigned sizes[3]);
+/* Whether a kernel can be launched with such clusters in a grid. */
+bool cl_clusters_fit(const unsigned sizes[3], const unsigned grid[3], const Function *function);
 
 #endif

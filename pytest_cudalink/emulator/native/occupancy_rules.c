@@ -22,7 +22,7 @@ enum {
   RESERVED_SHARED = 111,
 };
 enum { PREFER_SHARED = 1, PREFER_L1 = 2, PREFER_EQUAL = 3 }; /* CUfunc_cache */
-enum { NO_PREFERENCE = -1 };
+enum { NO_PREFERENCE = -1, MOST_BLOCKS_OF_CLUSTERS = 8 };
 
 static int attribute(int number) {
   int value = 0;
@@ -86,7 +86,8 @@ static int blocks_by_registers(int registers, int threads) {
 
 static int blocks_by_shared(const KernelNeeds *needs, size_t dynamic) {
   long long fixed = (long long)needs->shared + attribute(RESERVED_SHARED);
-  if (dynamic > (size_t)needs->max_dynamic_shared) return 0;
+  long long usual = attribute(SHARED_PER_BLOCK) - needs->shared, most = needs->max_dynamic_shared;
+  if ((long long)dynamic > (most > usual ? most : usual)) return 0;
   long long of_block = rounded_up(fixed + (long long)dynamic, sharing()->shared_unit);
   if (of_block > block_limit(needs)) return 0;
   if (!of_block) return INT_MAX;
@@ -96,7 +97,7 @@ static int blocks_by_shared(const KernelNeeds *needs, size_t dynamic) {
 }
 
 int cl_blocks_per_multiprocessor(const KernelNeeds *needs, int threads, size_t dynamic_shared) {
-  if (threads > attribute(MAX_THREADS_PER_BLOCK) || threads > needs->max_threads) return 0;
+  if (threads > attribute(MAX_THREADS_PER_BLOCK)) return 0;
   int blocks = attribute(THREADS_PER_MULTIPROCESSOR) / attribute(WARP_SIZE) / warps_of(threads);
   blocks = least(blocks, attribute(BLOCKS_PER_MULTIPROCESSOR));
   blocks = least(blocks, blocks_by_registers(needs->registers, threads));
@@ -108,10 +109,11 @@ bool cl_shared_available(const KernelNeeds *needs, int blocks, int threads, size
   long long limit = block_limit(needs), unit = sharing()->shared_unit;
   long long capacity = preferred_shared(needs);
   if (!capacity) capacity = carve_out(1);
-  if (blocks == 1) capacity = limit; /* a single block may have all, whatever was preferred */
+  if (blocks == 1)
+    capacity = limit - attribute(RESERVED_SHARED); /* a single block may have all, whatever was preferred */
   long long of_block = capacity / blocks / unit * unit;
   if (of_block > limit) of_block = limit;
-  long long dynamic = of_block - needs->shared - attribute(RESERVED_SHARED);
+  long long dynamic = of_block - needs->shared;
   if (dynamic < 0) dynamic = 0;
   *bytes = (size_t)(dynamic > needs->max_dynamic_shared ? needs->max_dynamic_shared : dynamic);
   return true;
@@ -124,11 +126,24 @@ int cl_threads_with_registers(int registers) {
   return least(most, warps * attribute(WARP_SIZE));
 }
 
+/* Multiprocessors of one group, within which the blocks of a cluster must run. Of a device with another number of them
+   than the recorded one, they are spread by pairs over its groups of clusters. */
+static int group_size(const struct sharing *of, int group) {
+  int all = attribute(MULTIPROCESSORS), recorded = 0, large = 0;
+  for (const int *one = of->cluster_groups; *one; one++) {
+    recorded += *one;
+    large += *one > 2;
+  }
+  if (recorded == all) return of->cluster_groups[group];
+  return group < large ? 2 * (all / 2 / large + (group < all / 2 % large)) : 0;
+}
+
 int cl_clusters_on_device(int blocks_per_multiprocessor, int blocks_of_cluster) {
-  int parts = sharing()->clusters_in, pairs = attribute(MULTIPROCESSORS) / 2, clusters = 0;
-  for (int part = 0; part < parts; part++) { /* pairs of multiprocessors are spread as evenly as they go */
-    int multiprocessors = 2 * (pairs / parts + (part < pairs % parts));
-    clusters += multiprocessors * blocks_per_multiprocessor / blocks_of_cluster;
+  const struct sharing *of = sharing();
+  int blocks = least(blocks_per_multiprocessor, MOST_BLOCKS_OF_CLUSTERS), clusters = 0;
+  for (int group = 0; of->cluster_groups[group]; group++) {
+    int multiprocessors = group_size(of, group);
+    if (multiprocessors >= blocks_of_cluster) clusters += multiprocessors * blocks / blocks_of_cluster;
   }
   return clusters;
 }

@@ -237,7 +237,9 @@ EXPORTED(cuTexObjectGetResourceViewDesc, (View * out, uint64_t texture), get_vie
 static CUresult linear_max_width(EventLine *line, size_t *elements, int format, unsigned channels, CUdevice device) {
   if (!elements || format > FORMAT_FLOAT || !cl_element_size(format, channels)) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
-  *elements = device_has(LINEAR_WIDTH);
+  /* the attribute is that of the widest elements, of 16 bytes */
+  size_t times = 16 / cl_element_size(format, channels);
+  *elements = device_has(LINEAR_WIDTH) * (times > 4 ? 4 : times);
   return CUDA_SUCCESS;
 }
 EXPORTED(cuDeviceGetTexture1DLinearMaxWidth, (size_t *elements, int format, unsigned channels, CUdevice device),

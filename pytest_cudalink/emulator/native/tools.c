@@ -18,8 +18,8 @@
 
 EXPORTED(cuProfilerStart, (void), cl_check_context())
 EXPORTED(cuProfilerStop, (void), cl_check_context())
-EXPORTED(cuProfilerInitialize, (const char *configuration, const char *output, int mode),
-         cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "profiling with a configuration file, of before CUDA 11"))
+EXPORTED_ANY_TIME(cuProfilerInitialize, (const char *configuration, const char *output, int mode),
+                  cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "profiling with a configuration file, of before CUDA 11"))
 
 /* -- callbacks that are registered and never called -- */
 
@@ -77,37 +77,42 @@ static CUresult register_notification(CUdevice device, const void *function, Cal
 }
 EXPORTED(cuDeviceRegisterAsyncNotification, (CUdevice device, void *function, void *data, Callback **out),
          register_notification(device, function, out))
+static CUresult unregister_notification(CUdevice device, const Callback *callback) {
+  if (!callback) return CUDA_ERROR_INVALID_VALUE;
+  return cl_is_device(device) ? drop(callback, device) : CUDA_ERROR_INVALID_DEVICE;
+}
 EXPORTED(cuDeviceUnregisterAsyncNotification, (CUdevice device, Callback *callback),
-         cl_is_device(device) ? drop(callback, device) : CUDA_ERROR_INVALID_DEVICE)
+         unregister_notification(device, callback))
 
-/* -- the log of errors, which stays empty -- */
+/* -- the log of errors, which stays empty; it is there before cuInit -- */
 
-EXPORTED(cuLogsRegisterCallback, (void *function, void *data, Callback **out),
-         function ? keep(out, OF_LOG) : CUDA_ERROR_INVALID_VALUE)
-EXPORTED(cuLogsUnregisterCallback, (Callback * callback), drop(callback, OF_LOG))
+EXPORTED_ANY_TIME(cuLogsRegisterCallback, (void *function, void *data, Callback **out),
+                  function ? keep(out, OF_LOG) : CUDA_ERROR_INVALID_VALUE)
+EXPORTED_ANY_TIME(cuLogsUnregisterCallback, (Callback * callback), drop(callback, OF_LOG))
 
-static CUresult logs_current(unsigned *place, unsigned flags) {
-  if (!place || flags) return CUDA_ERROR_INVALID_VALUE;
+static CUresult logs_current(unsigned *place) {
+  if (!place) return CUDA_ERROR_INVALID_VALUE;
   *place = 0;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuLogsCurrent, (unsigned *place, unsigned flags), logs_current(place, flags))
+/* The flags are of later versions, and are not looked at. */
+EXPORTED_ANY_TIME(cuLogsCurrent, (unsigned *place, unsigned flags), logs_current(place))
 
-static CUresult logs_to_file(const char *path, unsigned flags) {
-  if (!path || flags) return CUDA_ERROR_INVALID_VALUE;
+static CUresult logs_to_file(const char *path) {
+  if (!path) return CUDA_ERROR_INVALID_VALUE;
   FILE *file = fopen(path, "w");
   return file && !fclose(file) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuLogsDumpToFile, (unsigned *place, const char *path, unsigned flags), logs_to_file(path, flags))
+EXPORTED_ANY_TIME(cuLogsDumpToFile, (unsigned *place, const char *path, unsigned flags), logs_to_file(path))
 
-static CUresult logs_to_memory(char *buffer, size_t *size, unsigned flags) {
-  if (!buffer || !size || flags) return CUDA_ERROR_INVALID_VALUE;
+static CUresult logs_to_memory(char *buffer, size_t *size) {
+  if (!buffer || !size) return CUDA_ERROR_INVALID_VALUE;
   if (*size) *buffer = 0;
   *size = 0;
   return CUDA_SUCCESS;
 }
-EXPORTED(cuLogsDumpToMemory, (unsigned *place, char *buffer, size_t *size, unsigned flags),
-         logs_to_memory(buffer, size, flags))
+EXPORTED_ANY_TIME(cuLogsDumpToMemory, (unsigned *place, char *buffer, size_t *size, unsigned flags),
+                  logs_to_memory(buffer, size))
 
 /* -- checkpoints: no process is ever locked, whichever it is; asked by a tool that need not initialize -- */
 
@@ -117,7 +122,8 @@ enum { RUNNING = 0 };
 static bool exists(int process) { return process > 0 && (!kill(process, 0) || errno == EPERM); }
 
 static CUresult process_state(int process, int *state) {
-  if (!state || !exists(process)) return CUDA_ERROR_INVALID_VALUE;
+  if (!state) return CUDA_ERROR_INVALID_VALUE;
+  if (!exists(process)) return CUDA_ERROR_OPERATING_SYSTEM;
   *state = RUNNING;
   return CUDA_SUCCESS;
 }
@@ -125,21 +131,22 @@ EXPORTED_ANY_TIME(cuCheckpointProcessGetState, (int process, int *state), proces
 
 /* The main thread of a process has the process's number. */
 static CUresult restore_thread(int process, int *thread) {
-  if (!thread || !exists(process)) return CUDA_ERROR_INVALID_VALUE;
+  if (!thread) return CUDA_ERROR_INVALID_VALUE;
+  if (!exists(process)) return CUDA_ERROR_OPERATING_SYSTEM;
   *thread = process;
   return CUDA_SUCCESS;
 }
 EXPORTED_ANY_TIME(cuCheckpointProcessGetRestoreThreadId, (int process, int *thread), restore_thread(process, thread))
 
 static CUresult checkpoint(EventLine *line, int process) {
-  if (!exists(process)) return CUDA_ERROR_INVALID_VALUE;
+  if (!exists(process)) return CUDA_ERROR_OPERATING_SYSTEM;
   return cl_unsupported(line, "checkpoints are not emulated");
 }
 EXPORTED_ANY_TIME(cuCheckpointProcessLock, (int process, void *arguments), checkpoint(line, process))
 
 /* What is not locked cannot be checkpointed, and what is not checkpointed cannot be restored. */
 static CUresult out_of_order(int process) {
-  return exists(process) ? CUDA_ERROR_ILLEGAL_STATE : CUDA_ERROR_INVALID_VALUE;
+  return exists(process) ? CUDA_ERROR_ILLEGAL_STATE : CUDA_ERROR_OPERATING_SYSTEM;
 }
 EXPORTED_ANY_TIME(cuCheckpointProcessCheckpoint, (int process, void *arguments), out_of_order(process))
 EXPORTED_ANY_TIME(cuCheckpointProcessRestore, (int process, void *arguments), out_of_order(process))
@@ -157,7 +164,8 @@ static CUresult flush_writes(int target, int scope) {
 EXPORTED(cuFlushGPUDirectRDMAWrites, (int target, int scope), flush_writes(target, scope))
 
 static CUresult nvsci_attributes(EventLine *line, const void *list, CUdevice device, int flags) {
-  if (!list || flags < 1 || flags > 3) return CUDA_ERROR_INVALID_VALUE;
+  if (!list) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags < 1 || flags > 3) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
   return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "NvSci is of other platforms");
 }

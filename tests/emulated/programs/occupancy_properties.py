@@ -49,12 +49,12 @@ def more_never_fits_better(kernel: c_void_p, block: int, other_block: int, dynam
 @settings(max_examples=400, deadline=None)
 @given(kernel_of, threads, st.integers(1, 32))
 def available_memory_fits(kernel: c_void_p, block: int, blocks: int) -> None:
-    """With the dynamic shared memory that is said to be available, so many blocks do fit."""
+    """With what is said to be available, less what the driver reserves, so many blocks do fit (an H100 reserves too)."""
     size = c_size_t()
     code = cuda.cuOccupancyAvailableDynamicSMemPerBlock(byref(size), kernel, blocks, block)
     assert (code == 0) == (active(kernel, block, 0) >= blocks)
     if code == 0:
-        assert active(kernel, block, size.value) >= blocks
+        assert active(kernel, block, max(0, size.value - DEVICE.get(111, 0))) >= blocks
 
 
 @settings(max_examples=150, deadline=None)
