@@ -36,7 +36,7 @@ FLOORS = (
     ("tools", "coredumps"),
     ("shared_memory", "memory", "graph_memory", "pools", "pool_attributes", "allocations", "host_memory"),
     ("physical_memory", "virtual_memory", "multicast", "managed", "pointers", "ipc", "external_memory"),
-    ("arrays", "array_copies", "copies", "stream_operations", "textures", "tensor_maps"),
+    ("arrays", "array_copies", "copies", "stream_operations", "textures", "texture_references", "tensor_maps"),
     ("link_state", "lifetimes", "link_inputs", "link"),
     ("module_image", "functions", "module"),
     ("occupancy", "kernel_nodes", "launches", "launches_old"),

@@ -162,6 +162,16 @@ CUresult cl_place_in_array(const void *array, const ArrayBox *box, uintptr_t *st
   return CUDA_SUCCESS;
 }
 
+CUresult cl_check_array_context(const void *handle) {
+  CUresult result;
+  const Context *context = cl_context(&result);
+  pthread_mutex_lock(&lock);
+  bool alive = cl_handle_is(handle, HANDLE_ARRAY) || cl_handle_is(handle, HANDLE_MIPMAP);
+  bool foreign = alive && ((const Array *)handle)->context != context;
+  pthread_mutex_unlock(&lock);
+  return foreign && !result ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_SUCCESS;
+}
+
 bool cl_array_descriptor(const void *handle, ArrayDescriptor *descriptor) {
   const Array *array = find(handle, HANDLE_ARRAY);
   if (!array) return false;
