@@ -13,8 +13,8 @@ typedef struct {
   size_t row, rows, layers;
 } ArrayMemory;
 
-/* CUDA_ERROR_INVALID_HANDLE for what is not an array; CUDA_ERROR_INVALID_VALUE for an array without memory, or with
-   several planes, which are copied one by one. */
+/* CUDA_ERROR_INVALID_VALUE for what is not an array, for an array without memory, and for one with several planes,
+   which are copied one by one. */
 CUresult cl_array_memory(const void *array, ArrayMemory *memory);
 /* A box within an array: bytes of a row, rows, layers. */
 typedef struct {

@@ -228,9 +228,6 @@ bool cl_mapping_of(CUdeviceptr address, Mapping *mapping, PhysicalProperties *pr
   return found;
 }
 
-EXPORTED(cuMemMapArrayAsync, (void *list, unsigned count, void *stream),
-         list || !count ? cl_unsupported(line, "sparse arrays are not emulated") : CUDA_ERROR_INVALID_VALUE)
-
 /* -- access -- */
 
 /* CUmemAccessDesc */
