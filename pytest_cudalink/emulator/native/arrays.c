@@ -169,8 +169,7 @@ CUresult cl_check_array_context(const void *handle) {
   CUresult result;
   const Context *context = cl_context(&result);
   pthread_mutex_lock(&lock);
-  bool alive = cl_handle_is(handle, HANDLE_ARRAY) || cl_handle_is(handle, HANDLE_MIPMAP);
-  bool foreign = alive && ((const Array *)handle)->context != context;
+  bool foreign = cl_handle_is(handle, HANDLE_ARRAY) && ((const Array *)handle)->context != context;
   pthread_mutex_unlock(&lock);
   return foreign && !result ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_SUCCESS;
 }

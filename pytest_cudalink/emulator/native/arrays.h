@@ -23,7 +23,7 @@ typedef struct {
 
 /* Where a box begins, and its rows and layers apart by *row and *layer. */
 CUresult cl_place_in_array(const void *array, const ArrayBox *box, uintptr_t *start, size_t *row, size_t *layer);
-/* 0 for an array, or a mipmapped one, of the current context; CUDA_ERROR_PEER_ACCESS_NOT_ENABLED for one of another. */
+/* 0 for an array of the current context; CUDA_ERROR_PEER_ACCESS_NOT_ENABLED for one of another. */
 CUresult cl_check_array_context(const void *array);
 /* The descriptor of an array or of a mipmapped array; false if it is not one. */
 bool cl_array_descriptor(const void *array, ArrayDescriptor *descriptor);

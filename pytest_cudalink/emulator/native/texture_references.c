@@ -11,7 +11,7 @@
 #include "handles.h"
 
 enum { AXES = 3, CLAMP = 1, FILTER_MODES = 2, NO_OVERRIDE = 2, REFERENCE_FLAGS = 0x7f };
-enum { PITCH_ALIGNMENT = 51, LINEAR_WIDTH = 69, PITCHED_HEIGHT = 71 }; /* CUdevice_attribute */
+enum { PITCH_ALIGNMENT = 51, LINEAR_WIDTH = 69, PITCHED_WIDTH = 70, PITCHED_HEIGHT = 71 }; /* CUdevice_attribute */
 
 typedef enum { BOUND_NOTHING, BOUND_MEMORY, BOUND_ARRAY, BOUND_MIPMAP } Bound;
 
@@ -155,7 +155,9 @@ typedef struct {
 static CUresult set_rows(Reference *reference, const FlatDescriptor *rows, CUdeviceptr address, size_t pitch) {
   if (!hold(reference)) return CUDA_ERROR_INVALID_HANDLE;
   if (!rows) return let_go(CUDA_ERROR_INVALID_VALUE);
-  size_t row = (uint32_t)rows->width * cl_element_size(rows->format, rows->channels); /* widths are 32 bits there */
+  uint32_t width = (uint32_t)rows->width; /* all that hardware looks at */
+  size_t row = width * cl_element_size(rows->format, rows->channels);
+  if (width > device_has(PITCHED_WIDTH)) return let_go(CUDA_ERROR_INVALID_VALUE);
   if (row > pitch || pitch % device_has(PITCH_ALIGNMENT) || rows->height > device_has(PITCHED_HEIGHT))
     return let_go(CUDA_ERROR_INVALID_VALUE);
   reference->format = rows->format;
@@ -173,7 +175,8 @@ static CUresult set_array(Reference *reference, void *array, unsigned flags, Bou
   bool known =
       kind == BOUND_ARRAY ? cl_array_descriptor(array, &descriptor) : cl_mipmap_descriptor(array, &descriptor, &levels);
   if (!known) return let_go(CUDA_ERROR_INVALID_HANDLE);
-  CUresult result = flags & NO_OVERRIDE ? CUDA_ERROR_INVALID_VALUE : cl_check_array_context(array);
+  CUresult result = flags & NO_OVERRIDE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  if (!result && kind == BOUND_ARRAY) result = cl_check_array_context(array);
   if (result) return let_go(result);
   reference->bound = kind;
   reference->array = array;

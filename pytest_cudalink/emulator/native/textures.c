@@ -89,7 +89,7 @@ static CUresult array_of(const Resource *resource, ArrayDescriptor *array, unsig
   *levels = 0;
   bool found = resource->type == OF_ARRAY ? cl_array_descriptor(resource->of.array, array)
                                           : cl_mipmap_descriptor(resource->of.array, array, levels);
-  return found ? cl_check_array_context(resource->of.array) : CUDA_ERROR_INVALID_VALUE;
+  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* How many coordinates a texture has. */
@@ -155,9 +155,10 @@ static CUresult create_texture(EventLine *line, uint64_t *out, const Resource *r
   result = of_array ? array_of(resource, &array, &levels) : check_memory(resource);
   if (!result) result = check_sampling(sampling, resource, of_array ? &array : NULL);
   if (!result && view && of_array) result = check_view(view, &array, levels); /* memory has no views: theirs are left */
+  if (!result && resource->type == OF_ARRAY) result = cl_check_array_context(resource->of.array);
   if (result) return result;
-  if (view) object.view = *view;
-  object.has_view = view;
+  object.has_view = view && of_array;
+  if (object.has_view) object.view = *view;
   return keep(out, &object, HANDLE_TEXTURE);
 }
 EXPORTED(cuTexObjectCreate, (uint64_t *out, const Resource *resource, const Sampling *sampling, const View *view),
@@ -173,6 +174,7 @@ static CUresult create_surface(uint64_t *out, const Resource *resource) {
   unsigned levels;
   if (resource->type != OF_ARRAY || resource->flags) return CUDA_ERROR_INVALID_VALUE;
   result = array_of(resource, &array, &levels);
+  if (!result) result = cl_check_array_context(resource->of.array);
   return result ? result : keep(out, &object, HANDLE_SURFACE);
 }
 EXPORTED(cuSurfObjectCreate, (uint64_t *out, const Resource *resource), create_surface(out, resource))
