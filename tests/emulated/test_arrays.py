@@ -141,7 +141,7 @@ assert cuda.cuMemcpyHtoAAsync_v2(line, size(0), source, size(4), c_void_p(0x1234
 
 
 def test_mipmaps_and_planes(check) -> None:
-    """Levels halve; planes are smaller as the format says; neither outlives the whole, and destroying one alone changes nothing."""
+    """Levels halve; planes are smaller as the format says; neither outlives the whole, and neither goes alone."""
     check(
         START
         + """
