@@ -469,7 +469,7 @@ for name, types in itertools.product(
 # the last byte counts, on either side
 fits = dict(from_pitch=64, to_pitch=64, width=64, height=64)
 ok(cuda.cuMemcpy2D_v2(byref(sides(Flat(**fits), DEVICE, DEVICE))))
-for change in (dict(from_y=1), dict(to_x=1), dict(height=65), dict(width=65), dict(to_pitch=63), dict(from_pitch=0),
+for change in (dict(from_y=1), dict(to_x=1), dict(height=65), dict(width=65), dict(to_pitch=63),
                dict(from_y=1 << 60), dict(to_x=2**64 - 8), dict(height=2**63), dict(from_pitch=2**62, height=8)):
     assert cuda.cuMemcpy2D_v2(byref(sides(Flat(**{**fits, **change}), DEVICE, DEVICE))) == 1, change
 box = dict(from_pitch=16, from_height=16, to_pitch=16, to_height=16, width=16, rows=16, depth=16)
@@ -825,7 +825,7 @@ print(json.dumps(answers))
     )
     answers = json.loads(out)
     unimplemented = {name for name, code in answers.items() if code == 801}
-    assert {"cuTexRefCreate", "cuModuleGetTexRef"} <= unimplemented
+    assert {"cuModuleGetTexRef"} <= unimplemented
     # what the project promises to implement
     promised = (
         "cuLink",

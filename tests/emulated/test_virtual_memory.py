@@ -115,7 +115,7 @@ assert cuda.cuMulticastCreate(None, byref(out)) == cuda.cuMulticastGetGranularit
 assert "MULTICAST" in refused("cuMulticastCreate", byref(out), byref(out))
 assert "MULTICAST" in refused("cuMulticastGetGranularity", byref(out), byref(out), 0)
 assert cuda.cuMulticastAddDevice(c_uint64(5), 0) == 1
-assert "sparse" in refused("cuMemMapArrayAsync", byref(out), 1, None)
+assert cuda.cuMemMapArrayAsync(char_buffer(96), 1, None) == 1  # of no sparse array
 """
     )
 
