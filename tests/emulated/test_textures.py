@@ -53,12 +53,14 @@ for resource in resources:
     assert bytes(got) == bytes(resource)
     ok(cuda.cuTexObjectGetTextureDesc(byref(sampling), one))
     assert (tuple(sampling.modes), sampling.filter, sampling.flags) == ((1, 2, 3), 1, 3)
-    assert cuda.cuTexObjectGetResourceViewDesc(byref(view), one) == 1  # it has none
+    view.width = 77
+    ok(cuda.cuTexObjectGetResourceViewDesc(byref(view), one))
+    assert view.width == 77  # it has none, and nothing is written
     ok(cuda.cuTexObjectDestroy(one))
     assert cuda.cuTexObjectDestroy(one) == 1
     assert cuda.cuTexObjectGetResourceDesc(byref(got), one) == 1
 levels = Resource(1, 0, mipmap.value)
-assert texture(levels)[0] == 1  # its coordinates must be normalized
+assert texture(levels)[0] == 0  # coordinates need not be normalized
 assert texture(levels, Sampling(flags=2))[0] == 0
 code, one = texture(resources[0], None, View(0x0c, 64, 32, 0))
 ok(code)
@@ -66,13 +68,13 @@ ok(cuda.cuTexObjectGetResourceViewDesc(byref(view), one))
 assert (view.format, view.width, view.height) == (0x0c, 64, 32)
 assert texture(resources[0], None, View(0x0c, 63, 32, 0))[0] == 1
 assert texture(resources[0], None, View(0x0c, 64, 32, 0, 0, 1))[0] == 1
-assert texture(resources[1], None, View(0x0c, 64, 32, 0))[0] == 1
+assert texture(resources[1], None, View(0x0c, 64, 32, 0))[0] == 0  # memory has no views
 """
     )
 
 
 def test_textures_that_are_refused(check) -> None:
-    """Bad types, alignment, pitches, modes and flags are 1; arrays that are not alive are 400."""
+    """Bad types, alignment, pitches, modes and flags are 1; so are arrays that are not alive."""
     check(
         START
         + """
@@ -81,7 +83,7 @@ plain = Resource(0, 0, array.value)
 for resource in (Resource(4, 0, array.value), Resource(2, 0, memory + 4, FLOAT, 1, 4096),
                  Resource(2, 0, memory, FLOAT, 3, 4096), Resource(2, 0, memory, FLOAT, 1, 0),
                  Resource(2, 0, memory, FLOAT, 1, 1 << 33), Resource(2, 0, 0, FLOAT, 1, 4),
-                 Resource(3, 0, memory, FLOAT, 1, 32, 32, 129), Resource(3, 0, memory, FLOAT, 1, 32, 32, 64),
+                 Resource(3, 0, memory, FLOAT, 1, 32, 32, 129),
                  Resource(3, 0, memory, FLOAT, 1, 32, 0, 128), Resource(2, 0, memory, BC1, 4, 4096)):
     assert texture(resource)[0] == 1, bytes(resource)[:48]
 plain.flags = 1
@@ -90,8 +92,8 @@ plain.flags = 0
 for sampling in (Sampling((4, 0, 0)), Sampling((-1, 0, 0)), Sampling(filter=2), Sampling(mipmap=2),
                  Sampling(flags=0x80), Sampling(flags=0x40)):
     assert texture(plain, sampling)[0] == 1
-assert texture(Resource(0, 0, 0x1234))[0] == 400
-assert texture(Resource(1, 0, array.value))[0] == 400
+assert texture(Resource(0, 0, 0x1234))[0] == 1
+assert texture(Resource(1, 0, array.value))[0] == 1
 assert cuda.cuTexObjectCreate(None, byref(plain), byref(Sampling()), None) == 1
 assert cuda.cuTexObjectCreate(byref(c_uint64()), byref(plain), None, None) == 1
 width = c_size_t()
@@ -106,7 +108,7 @@ assert texture(plain)[0] == 201
 
 
 def test_surfaces(check) -> None:
-    """A surface is of an array that was made for one."""
+    """A surface is of an array of the current context, whatever that was made for."""
     check(
         START
         + """
@@ -116,10 +118,49 @@ ok(cuda.cuSurfObjectGetResourceDesc(byref(got), surface))
 assert got.one == array.value
 assert cuda.cuTexObjectDestroy(surface) == 1
 ok(cuda.cuSurfObjectDestroy(surface))
+ok(cuda.cuSurfObjectDestroy(c_uint64()))
 assert cuda.cuSurfObjectDestroy(surface) == 1
-assert cuda.cuSurfObjectCreate(byref(surface), byref(Resource(0, 0, plain.value))) == 1
+ok(cuda.cuSurfObjectCreate(byref(surface), byref(Resource(0, 0, plain.value))))
 assert cuda.cuSurfObjectCreate(byref(surface), byref(Resource(2, 0, allocate(64), FLOAT, 1, 64))) == 1
-assert cuda.cuSurfObjectCreate(byref(surface), byref(Resource(0, 0, 0x1234))) == 400
+assert cuda.cuSurfObjectCreate(byref(surface), byref(Resource(0, 0, 0x1234))) == 1
+context = c_void_p()
+ok(cuda.cuCtxCreate_v2(byref(context), 0, 0))
+assert cuda.cuSurfObjectCreate(byref(surface), byref(Resource(0, 0, plain.value))) == 705
+"""
+    )
+
+
+def test_texture_references(check) -> None:
+    """A reference gives back what was set; what was not bound is 1, and what is no reference is 400."""
+    check(
+        START
+        + """
+reference, array, memory = c_void_p(), made(64, 32, 0, UINT8, 4), allocate(1 << 16)
+got, many, pointer, offset = c_int(), c_int(), c_void_p(), c_size_t(7)
+ok(cuda.cuTexRefCreate(byref(reference)))
+ok(cuda.cuTexRefGetFormat(byref(got), byref(many), reference))
+assert (got.value, many.value) == (FLOAT, 1)
+for name in ("cuTexRefGetArray", "cuTexRefGetMipmappedArray", "cuTexRefGetAddress_v2"):
+    assert getattr(cuda, name)(byref(pointer), reference) == 1
+ok(cuda.cuTexRefSetArray(reference, array, 1))
+ok(cuda.cuTexRefGetArray(byref(pointer), reference))
+ok(cuda.cuTexRefGetFormat(byref(got), byref(many), reference))
+assert (pointer.value, got.value, many.value) == (array.value, UINT8, 4)
+ok(cuda.cuTexRefSetAddress_v2(byref(offset), reference, c_uint64(memory), c_size_t(64)))
+ok(cuda.cuTexRefGetAddress_v2(byref(pointer), reference))
+assert (pointer.value, offset.value) == (memory, 0) and cuda.cuTexRefGetArray(byref(pointer), reference) == 1
+color, read = (c_float * 4)(1, 2, 3, 4), (c_float * 4)()
+ok(cuda.cuTexRefSetBorderColor(reference, color))
+ok(cuda.cuTexRefGetBorderColor(read, reference))
+assert tuple(read) == (1, 2, 3, 4)
+least, most = c_float(), c_float()
+ok(cuda.cuTexRefSetMipmapLevelClamp(reference, c_float(1), c_float(2)))
+ok(cuda.cuTexRefGetMipmapLevelClamp(byref(least), byref(most), reference))
+assert (least.value, most.value) == (1, 2)
+assert cuda.cuTexRefSetArray(reference, c_void_p(0x1234), 1) == 400
+ok(cuda.cuTexRefDestroy(reference))
+assert cuda.cuTexRefDestroy(reference) == 400
+assert cuda.cuTexRefGetFlags(byref(got), reference) == 400
 """
     )
 
@@ -155,8 +196,8 @@ ok(cuda.cuTensorMapReplaceAddress(out, c_void_p(memory + 16)))
 assert out.raw[:8] == (memory + 16).to_bytes(8, "little") and out.raw[8:] == before[8:]
 assert cuda.cuTensorMapReplaceAddress(out, c_void_p(memory + 8)) == 1
 assert cuda.cuTensorMapReplaceAddress(None, c_void_p(memory)) == 1
-assert cuda.cuTensorMapReplaceAddress(char_buffer(b"", 128), c_void_p(memory)) == 1
-for wrong in (dict(rank=0), dict(rank=6), dict(type=16), dict(type=-1), dict(address=memory + 8), dict(address=0),
+ok(cuda.cuTensorMapReplaceAddress(char_buffer(b"", 128), c_void_p(memory)))  # no map yet
+for wrong in (dict(rank=0), dict(rank=6), dict(type=16), dict(type=-1), dict(address=memory + 8),
               dict(extents=(0, 64)), dict(extents=(2**32 + 1, 64)), dict(strides=(260,)), dict(strides=(2**40,)),
               dict(box=(0, 32)), dict(box=(257, 32)), dict(box=(3, 32)), dict(steps=(1, 9)), dict(steps=(1, 0)),
               dict(interleave=1), dict(interleave=3), dict(swizzle=7), dict(swizzle=1), dict(promotion=4), dict(fill=2),
@@ -166,7 +207,8 @@ ok(tiled(box=(8, 32), swizzle=1))
 ok(tiled(fill=1, promotion=3))
 three = dict(rank=3, extents=(16, 8, 8), strides=(64, 512), box=(16, 8, 8), steps=(1, 1, 1))
 ok(tiled(**three, interleave=2, swizzle=1))
-assert tiled(**three, interleave=2) == 1
+ok(tiled(**three, interleave=2))
+ok(tiled(address=0))
 ok(im2col())
 ok(im2col(lower=(-128, 127), upper=(127, 127), extents=(16, 512, 512, 4)))
 for wrong in (dict(lower=(-129, 0)), dict(upper=(0, 128)), dict(channels=257), dict(channels=0), dict(pixels=1025),

@@ -1,4 +1,4 @@
-/* Copies of bytes to and from arrays: one row after the other, as if the array were linear. */
+/* Copies of bytes to and from the first row of an array. */
 #include <stdint.h>
 #include <string.h>
 
@@ -8,37 +8,38 @@
 #include "memory.h"
 #include "streams.h"
 
-/* Where so many bytes of an array begin. */
+/* Where so many bytes of an array begin. Nothing is asked of one of which no byte is copied. */
 static CUresult place(const void *array, size_t offset, size_t size, uintptr_t *start) {
   ArrayMemory memory;
   CUresult result = cl_array_memory(array, &memory);
   if (result) return result;
-  size_t bytes = memory.row * memory.rows * memory.layers;
   *start = (uintptr_t)memory.address + offset;
-  return offset <= bytes && size <= bytes - offset ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return offset <= memory.row && size <= memory.row - offset ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult copy(EventLine *line, uintptr_t to, uintptr_t from, size_t size) {
   cl_event_uint(line, "size", size);
-  if (size) memmove((void *)to, (const void *)from, size);
+  memmove((void *)to, (const void *)from, size);
   return CUDA_SUCCESS;
 }
 
 static CUresult to_array(EventLine *line, const void *array, size_t offset, uintptr_t from, size_t size, bool ours) {
   uintptr_t start;
   CUresult result = cl_check_context();
-  if (!result) result = place(array, offset, size, &start);
+  if (result || !size) return result;
+  result = place(array, offset, size, &start);
   if (result) return result;
-  if (size && (!from || (ours && !cl_within(from, size)))) return CUDA_ERROR_INVALID_VALUE;
+  if (!from || (ours && !cl_within(from, size))) return CUDA_ERROR_INVALID_VALUE;
   return copy(line, start, from, size);
 }
 
 static CUresult from_array(EventLine *line, uintptr_t to, const void *array, size_t offset, size_t size, bool ours) {
   uintptr_t start;
   CUresult result = cl_check_context();
-  if (!result) result = place(array, offset, size, &start);
+  if (result || !size) return result;
+  result = place(array, offset, size, &start);
   if (result) return result;
-  if (size && (!to || (ours && !cl_within(to, size)))) return CUDA_ERROR_INVALID_VALUE;
+  if (!to || (ours && !cl_within(to, size))) return CUDA_ERROR_INVALID_VALUE;
   return copy(line, to, start, size);
 }
 
@@ -46,7 +47,8 @@ static CUresult between_arrays(EventLine *line, const void *to, size_t to_offset
                                size_t size) {
   uintptr_t start, end;
   CUresult result = cl_check_context();
-  if (!result) result = place(from, from_offset, size, &start);
+  if (result || !size) return result;
+  result = place(from, from_offset, size, &start);
   if (!result) result = place(to, to_offset, size, &end);
   return result ? result : copy(line, end, start, size);
 }

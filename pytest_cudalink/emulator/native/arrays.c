@@ -131,15 +131,18 @@ static Array *find(const void *handle, HandleKind kind) {
   return NULL;
 }
 
-/* What a question about an array answers before the array is looked at. */
+/* What a question about an array answers before the array is looked at, which needs no context, and for NULL not even
+   cuInit. */
 static CUresult asked(const void *out, const void *handle) {
-  return !out ? CUDA_ERROR_INVALID_VALUE : !handle ? CUDA_ERROR_INVALID_HANDLE : cl_check_context();
+  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
+  if (!cl_initialized()) return CUDA_ERROR_NOT_INITIALIZED;
+  return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cl_array_memory(const void *handle, ArrayMemory *memory) {
   ArrayLayout layout;
   const Array *array = find(handle, HANDLE_ARRAY);
-  if (!array) return CUDA_ERROR_INVALID_HANDLE;
+  if (!array) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = array->memory && !array->parts ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   if (!result && cl_layout_of(&array->descriptor, &layout))
     *memory = (ArrayMemory){array->memory, layout.row, layout.rows, layout.layers};
@@ -160,6 +163,15 @@ CUresult cl_place_in_array(const void *array, const ArrayBox *box, uintptr_t *st
   *layer = memory.row * memory.rows;
   *start = (uintptr_t)memory.address + box->z * *layer + box->y * *row + box->x;
   return CUDA_SUCCESS;
+}
+
+CUresult cl_check_array_context(const void *handle) {
+  CUresult result;
+  const Context *context = cl_context(&result);
+  pthread_mutex_lock(&lock);
+  bool foreign = cl_handle_is(handle, HANDLE_ARRAY) && ((const Array *)handle)->context != context;
+  pthread_mutex_unlock(&lock);
+  return foreign && !result ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_SUCCESS;
 }
 
 bool cl_array_descriptor(const void *handle, ArrayDescriptor *descriptor) {
@@ -215,20 +227,18 @@ OLD_ENTRY_POINT(cuArray3DCreate)
 OLD_ENTRY_POINT(cuArrayGetDescriptor)
 OLD_ENTRY_POINT(cuArray3DGetDescriptor)
 
-/* A part cannot be destroyed alone. */
+/* A part goes with the whole: to destroy it alone changes nothing. */
 static CUresult destroy(void *handle, HandleKind kind) {
-  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   Array *array = find(handle, kind);
   if (!array) return CUDA_ERROR_INVALID_HANDLE;
-  bool whole = !array->part;
-  if (whole) {
+  if (!array->part) {
     Array **link = &all;
     while (*link != array) link = &(*link)->next;
     *link = array->next;
     free_array(array);
   }
   pthread_mutex_unlock(&lock);
-  return whole ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  return CUDA_SUCCESS;
 }
 EXPORTED(cuArrayDestroy, (void *array), destroy(array, HANDLE_ARRAY))
 
@@ -237,15 +247,15 @@ static CUresult get_descriptor_3d(ArrayDescriptor *out, const void *handle) {
   if (result) return result;
   return cl_array_descriptor(handle, out) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
-EXPORTED(cuArray3DGetDescriptor_v2, (ArrayDescriptor * out, void *array), get_descriptor_3d(out, array))
+EXPORTED_ANY_TIME(cuArray3DGetDescriptor_v2, (ArrayDescriptor * out, void *array), get_descriptor_3d(out, array))
 
 static CUresult get_descriptor(FlatDescriptor *out, const void *handle) {
   ArrayDescriptor whole;
-  CUresult result = out ? get_descriptor_3d(&whole, handle) : CUDA_ERROR_INVALID_VALUE;
+  CUresult result = get_descriptor_3d(out ? &whole : NULL, handle);
   if (!result) *out = (FlatDescriptor){whole.width, whole.height, whole.format, whole.channels};
   return result;
 }
-EXPORTED(cuArrayGetDescriptor_v2, (FlatDescriptor * out, void *array), get_descriptor(out, array))
+EXPORTED_ANY_TIME(cuArrayGetDescriptor_v2, (FlatDescriptor * out, void *array), get_descriptor(out, array))
 
 static CUresult get_part(void **out, const void *handle, HandleKind kind, unsigned number) {
   CUresult result = asked(out, handle);
@@ -257,7 +267,8 @@ static CUresult get_part(void **out, const void *handle, HandleKind kind, unsign
   pthread_mutex_unlock(&lock);
   return result;
 }
-EXPORTED(cuArrayGetPlane, (void **plane, void *array, unsigned number), get_part(plane, array, HANDLE_ARRAY, number))
+EXPORTED_ANY_TIME(cuArrayGetPlane, (void **plane, void *array, unsigned number),
+                  get_part(plane, array, HANDLE_ARRAY, number))
 
 /* -- mipmapped arrays -- */
 
@@ -271,10 +282,10 @@ static CUresult create_mipmap(EventLine *line, void **out, const ArrayDescriptor
 EXPORTED(cuMipmappedArrayCreate, (void **mipmap, const ArrayDescriptor *descriptor, unsigned levels),
          create_mipmap(line, mipmap, descriptor, levels))
 EXPORTED(cuMipmappedArrayDestroy, (void *mipmap), destroy(mipmap, HANDLE_MIPMAP))
-EXPORTED(cuMipmappedArrayGetLevel, (void **array, void *mipmap, unsigned level),
-         get_part(array, mipmap, HANDLE_MIPMAP, level))
+EXPORTED_ANY_TIME(cuMipmappedArrayGetLevel, (void **array, void *mipmap, unsigned level),
+                  get_part(array, mipmap, HANDLE_MIPMAP, level))
 
-/* -- what is to be bound to arrays without memory -- */
+/* -- what is to be bound to arrays without memory: whatever is wrong with a question is an invalid value -- */
 
 /* CUDA_ARRAY_MEMORY_REQUIREMENTS, CUDA_ARRAY_SPARSE_PROPERTIES */
 typedef struct {
@@ -291,11 +302,8 @@ typedef struct {
 _Static_assert(sizeof(Requirements) == 32 && sizeof(SparseProperties) == 48, "CUDA_ARRAY_*");
 
 static CUresult requirements(Requirements *out, const void *handle, HandleKind kind, CUdevice device) {
-  CUresult result = asked(out, handle);
-  if (result) return result;
-  if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
-  const Array *array = find(handle, kind);
-  if (!array) return CUDA_ERROR_INVALID_HANDLE;
+  const Array *array = out && cl_is_device(device) ? find(handle, kind) : NULL;
+  if (!array) return CUDA_ERROR_INVALID_VALUE;
   size_t bytes = 0;
   bool unbound = array->descriptor.flags & (ARRAY_SPARSE | ARRAY_DEFERRED);
   if (unbound && bytes_of(&array->descriptor, kind == HANDLE_MIPMAP ? array->parts : 1, &bytes))
@@ -303,10 +311,10 @@ static CUresult requirements(Requirements *out, const void *handle, HandleKind k
   pthread_mutex_unlock(&lock);
   return bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuArrayGetMemoryRequirements, (Requirements * out, void *array, CUdevice device),
-         requirements(out, array, HANDLE_ARRAY, device))
-EXPORTED(cuMipmappedArrayGetMemoryRequirements, (Requirements * out, void *mipmap, CUdevice device),
-         requirements(out, mipmap, HANDLE_MIPMAP, device))
+EXPORTED_ANY_TIME(cuArrayGetMemoryRequirements, (Requirements * out, void *array, CUdevice device),
+                  requirements(out, array, HANDLE_ARRAY, device))
+EXPORTED_ANY_TIME(cuMipmappedArrayGetMemoryRequirements, (Requirements * out, void *mipmap, CUdevice device),
+                  requirements(out, mipmap, HANDLE_MIPMAP, device))
 
 enum { SINGLE_MIPTAIL = 1 };
 
@@ -334,15 +342,33 @@ static SparseProperties properties_of(const ArrayDescriptor *array, unsigned lev
 }
 
 static CUresult sparse_properties(SparseProperties *out, const void *handle, HandleKind kind) {
-  CUresult result = asked(out, handle);
-  if (result) return result;
-  const Array *array = find(handle, kind);
-  if (!array) return CUDA_ERROR_INVALID_HANDLE;
+  const Array *array = out ? find(handle, kind) : NULL;
+  if (!array) return CUDA_ERROR_INVALID_VALUE;
   bool sparse = array->descriptor.flags & ARRAY_SPARSE;
   if (sparse) *out = properties_of(&array->descriptor, kind == HANDLE_MIPMAP ? array->parts : 1);
   pthread_mutex_unlock(&lock);
   return sparse ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED(cuArrayGetSparseProperties, (SparseProperties * out, void *array), sparse_properties(out, array, HANDLE_ARRAY))
-EXPORTED(cuMipmappedArrayGetSparseProperties, (SparseProperties * out, void *mipmap),
-         sparse_properties(out, mipmap, HANDLE_MIPMAP))
+EXPORTED_ANY_TIME(cuArrayGetSparseProperties, (SparseProperties * out, void *array),
+                  sparse_properties(out, array, HANDLE_ARRAY))
+EXPORTED_ANY_TIME(cuMipmappedArrayGetSparseProperties, (SparseProperties * out, void *mipmap),
+                  sparse_properties(out, mipmap, HANDLE_MIPMAP))
+
+/* CUarrayMapInfo: its resource and whether that is mipmapped. */
+typedef struct {
+  int type;
+  const void *resource;
+  char rest[80];
+} MapInfo;
+_Static_assert(sizeof(MapInfo) == 96, "CUarrayMapInfo");
+
+static CUresult map_tiles(EventLine *line, const MapInfo *list, unsigned count) {
+  CUresult result = cl_check_context();
+  if (result) return result;
+  const Array *array = list && count ? find(list->resource, list->type ? HANDLE_MIPMAP : HANDLE_ARRAY) : NULL;
+  if (!array) return CUDA_ERROR_INVALID_VALUE;
+  bool sparse = array->descriptor.flags & ARRAY_SPARSE;
+  pthread_mutex_unlock(&lock);
+  return sparse ? cl_unsupported(line, "memory of sparse arrays is not emulated") : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED(cuMemMapArrayAsync, (const MapInfo *list, unsigned count, void *stream), map_tiles(line, list, count))

@@ -13,8 +13,8 @@ typedef struct {
   size_t row, rows, layers;
 } ArrayMemory;
 
-/* CUDA_ERROR_INVALID_HANDLE for what is not an array; CUDA_ERROR_INVALID_VALUE for an array without memory, or with
-   several planes, which are copied one by one. */
+/* CUDA_ERROR_INVALID_VALUE for what is not an array, for an array without memory, and for one with several planes,
+   which are copied one by one. */
 CUresult cl_array_memory(const void *array, ArrayMemory *memory);
 /* A box within an array: bytes of a row, rows, layers. */
 typedef struct {
@@ -23,6 +23,8 @@ typedef struct {
 
 /* Where a box begins, and its rows and layers apart by *row and *layer. */
 CUresult cl_place_in_array(const void *array, const ArrayBox *box, uintptr_t *start, size_t *row, size_t *layer);
+/* 0 for an array of the current context; CUDA_ERROR_PEER_ACCESS_NOT_ENABLED for one of another. */
+CUresult cl_check_array_context(const void *array);
 /* The descriptor of an array or of a mipmapped array; false if it is not one. */
 bool cl_array_descriptor(const void *array, ArrayDescriptor *descriptor);
 bool cl_mipmap_descriptor(const void *mipmap, ArrayDescriptor *descriptor, unsigned *levels);

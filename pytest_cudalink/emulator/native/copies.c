@@ -159,13 +159,12 @@ static CUresult place(const Side *side, const Box *box, uintptr_t *start, size_t
   if (side->type < TYPE_HOST || side->type > TYPE_UNIFIED) return CUDA_ERROR_INVALID_VALUE;
   uintptr_t base = side->type == TYPE_HOST ? (uintptr_t)side->host : (uintptr_t)side->device;
   if (!base || __builtin_add_overflow(side->x, box->width, &end)) return CUDA_ERROR_INVALID_VALUE;
-  *row = side->pitch;
-  if (!*row) *row = box->width; /* rows and layers that lie side by side (measured) */
-  if (*row < end && (*row != box->width || side->y || side->z))
-    return CUDA_ERROR_INVALID_VALUE; /* they would overlap */
-  size_t rows = side->height ? side->height : box->height;
-  if ((box->depth > 1 || side->z) && (rows < box->height || side->y > rows - box->height))
-    return CUDA_ERROR_INVALID_VALUE;
+  *row = side->pitch ? side->pitch : end; /* without a pitch or a height, rows and layers follow one another */
+  if (*row < end) return CUDA_ERROR_INVALID_VALUE;
+  size_t rows = side->height, last;
+  if (__builtin_add_overflow(side->y, box->height, &last)) return CUDA_ERROR_INVALID_VALUE;
+  if (!rows) rows = last;
+  if ((box->depth > 1 || side->z) && rows < last) return CUDA_ERROR_INVALID_VALUE;
   size_t last_layer, last_row;
   if (__builtin_mul_overflow(rows, *row, layer) || __builtin_mul_overflow(side->z, *layer, &first) ||
       __builtin_mul_overflow(side->y, *row, &bytes) || __builtin_add_overflow(first, bytes, &first) ||

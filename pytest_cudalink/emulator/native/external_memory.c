@@ -16,6 +16,11 @@
 enum { OPAQUE_FILE = 1, NVSCI_BUFFER = 8, DMA_BUFFER = 9, LAST_MEMORY_TYPE = 9 };
 enum { TIMELINE_FILE = 9, LAST_SEMAPHORE_TYPE = 10 };
 
+enum { DEDICATED = 1 }; /* CUDA_EXTERNAL_MEMORY_DEDICATED */
+
+/* The answer to a number that is no open file: an opaque one is looked at last, in the kernel. */
+static CUresult no_file(int type) { return type == OPAQUE_FILE ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_INVALID_VALUE; }
+
 /* CUDA_EXTERNAL_MEMORY_HANDLE_DESC */
 typedef struct {
   int type;
@@ -48,10 +53,11 @@ static CUresult import_memory(EventLine *line, ExternalMemory **out, const Memor
   CUresult state = cl_check_context();
   if (state) return state;
   int type = description->type;
-  if (type < OPAQUE_FILE || type > LAST_MEMORY_TYPE || !description->size) return CUDA_ERROR_INVALID_VALUE;
+  if (type < OPAQUE_FILE || type > LAST_MEMORY_TYPE || !description->size || description->flags > DEDICATED)
+    return CUDA_ERROR_INVALID_VALUE;
   if (type != OPAQUE_FILE && type != DMA_BUFFER)
     return cl_unsupported(line, "external memory is emulated for files only");
-  if (fstat(description->handle.file, &known)) return CUDA_ERROR_INVALID_VALUE;
+  if (fstat(description->handle.file, &known)) return no_file(type);
   ExternalMemory *memory = calloc(1, sizeof *memory);
   if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
   *memory = (ExternalMemory){description->handle.file, description->size}; /* the file is the driver's from now on */
@@ -105,6 +111,7 @@ EXPORTED(cuExternalMemoryGetMappedMipmappedArray, (void **out, void *memory, con
          map_array(line, out, memory, description))
 
 static CUresult destroy_memory(ExternalMemory *memory) {
+  if (!memory) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_handle_remove(memory, HANDLE_EXTERNAL_MEMORY)) return CUDA_ERROR_INVALID_HANDLE;
   close(memory->file);
   free(memory);
@@ -147,10 +154,10 @@ static CUresult import_semaphore(EventLine *line, Semaphore **out, const Semapho
   CUresult state = cl_check_context();
   if (state) return state;
   int type = description->type;
-  if (type < OPAQUE_FILE || type > LAST_SEMAPHORE_TYPE) return CUDA_ERROR_INVALID_VALUE;
+  if (type < OPAQUE_FILE || type > LAST_SEMAPHORE_TYPE || description->flags) return CUDA_ERROR_INVALID_VALUE;
   if (type != OPAQUE_FILE && type != TIMELINE_FILE)
     return cl_unsupported(line, "external semaphores are emulated for files only");
-  if (fstat(description->handle.file, &known)) return CUDA_ERROR_INVALID_VALUE;
+  if (fstat(description->handle.file, &known)) return no_file(type);
   Semaphore *semaphore = calloc(1, sizeof *semaphore);
   if (!semaphore) return CUDA_ERROR_OUT_OF_MEMORY;
   *semaphore = (Semaphore){.file = description->handle.file, .timeline = type == TIMELINE_FILE};
@@ -203,9 +210,20 @@ EXPORTED(cuWaitExternalSemaphoresAsync,
          wait_semaphores(line, list, parameters, count, stream))
 
 static CUresult destroy_semaphore(Semaphore *semaphore) {
+  if (!semaphore) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_handle_remove(semaphore, HANDLE_EXTERNAL_SEMAPHORE)) return CUDA_ERROR_INVALID_HANDLE;
   close(semaphore->file);
   free(semaphore);
   return CUDA_SUCCESS;
 }
 EXPORTED(cuDestroyExternalSemaphore, (Semaphore * semaphore), destroy_semaphore(semaphore))
+
+/* -- graphics: nothing can be registered, so no resource is known -- */
+
+static CUresult use_resources(unsigned count, void *const *list) {
+  return !count || !list ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+}
+EXPORTED(cuGraphicsMapResources, (unsigned count, void **list, void *stream), use_resources(count, list))
+EXPORTED(cuGraphicsUnmapResources, (unsigned count, void **list, void *stream), use_resources(count, list))
+EXPORTED(cuGraphicsUnregisterResource, (void *resource), CUDA_ERROR_INVALID_HANDLE)
+EXPORTED(cuGraphicsResourceSetMapFlags_v2, (void *resource, unsigned flags), CUDA_ERROR_INVALID_HANDLE)

@@ -49,7 +49,7 @@ static bool wide_packed(int type) { return type == PACKED_4_ALIGN_16 || type == 
 static bool is_float(int type) { return type >= FLOAT_16 && type <= TENSOR_FLOAT_FTZ; }
 
 static bool valid_address(uint64_t address, int type, int interleave) {
-  return address && address % (interleave == INTERLEAVED_32 || wide_packed(type) ? 32 : 16) == 0;
+  return address % (interleave == INTERLEAVED_32 || wide_packed(type) ? 32 : 16) == 0;
 }
 
 static bool valid_modes(const Map *map) {
@@ -59,7 +59,6 @@ static bool valid_modes(const Map *map) {
   if (map->swizzle < NO_SWIZZLE || map->swizzle > SWIZZLE_ATOM_64) return false;
   if (map->promotion < 0 || map->promotion >= PROMOTIONS || map->fill < 0 || map->fill >= FILLS) return false;
   if (map->fill && !is_float(map->type)) return false;
-  if (map->interleave == INTERLEAVED_32 && map->swizzle != SWIZZLE_32) return false;
   if (map->type == PACKED_6_ALIGN_16 && map->interleave) return false;
   if (wide_packed(map->type) && (map->swizzle == SWIZZLE_32 || map->swizzle == SWIZZLE_64)) return false;
   return true;
@@ -83,8 +82,7 @@ static bool valid_row(const Map *map, uint64_t elements) {
   static const unsigned span[] = {0, 32, 64, 128, 128, 128, 128};
   if (wide_packed(map->type)) return elements == 128;
   uint64_t bytes = map->type == PACKED_4_ALIGN_8 ? elements / 2 : elements * bytes_of_type[map->type];
-  if (map->interleave) return true;
-  return bytes % 16 == 0 && (!map->swizzle || bytes <= span[map->swizzle]);
+  return bytes % 16 == 0 && (map->interleave || !map->swizzle || bytes <= span[map->swizzle]);
 }
 
 static CUresult check(EventLine *line, const void *out, const Map *map) {
@@ -196,12 +194,12 @@ EXPORTED(cuTensorMapEncodeIm2colWide,
 
 static CUresult replace_address(void *out, uint64_t address) {
   Encoded encoded;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cl_check_context();
   if (result) return result;
+  if (!out || !address) return CUDA_ERROR_INVALID_VALUE;
   memcpy(&encoded, out, sizeof encoded);
-  if (encoded.encoded != ENCODED || !valid_address(address, encoded.type, encoded.interleave))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (encoded.encoded != ENCODED) encoded = (Encoded){0}; /* 128 bytes of another driver, or none yet */
+  if (!valid_address(address, encoded.type, encoded.interleave)) return CUDA_ERROR_INVALID_VALUE;
   memcpy(out, &address, sizeof address);
   return CUDA_SUCCESS;
 }

@@ -14,8 +14,7 @@
 enum { OF_ARRAY, OF_MIPMAP, OF_LINEAR, OF_PITCHED, RESOURCE_TYPES }; /* CUresourcetype */
 enum { ADDRESS_MODES = 4, FILTER_MODES = 2, VIEW_FORMATS = 0x23, FIRST_BLOCK_VIEW = 0x15 };
 /* CU_TRSF_* */
-enum { READ_AS_INTEGER = 0x01, NORMALIZED = 0x02, SRGB = 0x10, NO_TRILINEAR = 0x20, SEAMLESS_CUBEMAP = 0x40 };
-enum { TEXTURE_FLAGS = READ_AS_INTEGER | NORMALIZED | SRGB | NO_TRILINEAR | SEAMLESS_CUBEMAP };
+enum { SEAMLESS_CUBEMAP = 0x40, TEXTURE_FLAGS = 0x7f };
 /* CUdevice_attribute */
 enum {
   ALIGNMENT = 14,
@@ -79,10 +78,9 @@ static CUresult check_memory(const Resource *resource) {
   if (!element || !address || address % device_has(ALIGNMENT) || !width) return CUDA_ERROR_INVALID_VALUE;
   if (resource->type == OF_LINEAR)
     return width / element > device_has(LINEAR_WIDTH) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-  size_t height = resource->of.memory.height, pitch = resource->of.memory.pitch;
+  size_t height = resource->of.memory.height, pitch = resource->of.memory.pitch; /* rows may overlap */
   bool fits = height && width <= device_has(PITCHED_WIDTH) && height <= device_has(PITCHED_HEIGHT) &&
-              pitch <= device_has(PITCHED_PITCH) && pitch % device_has(PITCH_ALIGNMENT) == 0 &&
-              pitch >= width * element;
+              pitch <= device_has(PITCHED_PITCH) && pitch % device_has(PITCH_ALIGNMENT) == 0;
   return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -91,23 +89,29 @@ static CUresult array_of(const Resource *resource, ArrayDescriptor *array, unsig
   *levels = 0;
   bool found = resource->type == OF_ARRAY ? cl_array_descriptor(resource->of.array, array)
                                           : cl_mipmap_descriptor(resource->of.array, array, levels);
-  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* How many coordinates a texture has. */
+static int axes_of(const Resource *resource, const ArrayDescriptor *array) {
+  if (!array) return resource->type == OF_LINEAR ? 1 : 2;
+  bool layered = array->flags & ARRAY_LAYERED;
+  return array->depth && !layered ? 3 : array->height ? 2 : 1;
 }
 
 static CUresult check_sampling(const Sampling *sampling, const Resource *resource, const ArrayDescriptor *array) {
-  for (int axis = 0; axis < 3; axis++)
+  for (int axis = 0; axis < axes_of(resource, array); axis++)
     if (sampling->address_modes[axis] < 0 || sampling->address_modes[axis] >= ADDRESS_MODES)
       return CUDA_ERROR_INVALID_VALUE;
   if (sampling->filter < 0 || sampling->filter >= FILTER_MODES) return CUDA_ERROR_INVALID_VALUE;
   if (sampling->mipmap_filter < 0 || sampling->mipmap_filter >= FILTER_MODES) return CUDA_ERROR_INVALID_VALUE;
   if (sampling->flags & ~(unsigned)TEXTURE_FLAGS) return CUDA_ERROR_INVALID_VALUE;
-  if (resource->type == OF_MIPMAP && !(sampling->flags & NORMALIZED)) return CUDA_ERROR_INVALID_VALUE;
   bool cubemap = array && array->flags & ARRAY_CUBEMAP;
   return sampling->flags & SEAMLESS_CUBEMAP && !cubemap ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 static CUresult check_view(const View *view, const ArrayDescriptor *array, unsigned levels) {
-  if (!array || view->format < 0 || view->format >= VIEW_FORMATS) return CUDA_ERROR_INVALID_VALUE;
+  if (view->format < 0 || view->format >= VIEW_FORMATS) return CUDA_ERROR_INVALID_VALUE;
   size_t scale = view->format >= FIRST_BLOCK_VIEW && !cl_is_block_format(array->format) ? 4 : 1;
   if (scale > 1 && array->format != FORMAT_UINT32) return CUDA_ERROR_INVALID_VALUE;
   if (view->width != scale * array->width || view->height != scale * array->height || view->depth != array->depth)
@@ -138,43 +142,46 @@ static CUresult keep(uint64_t *out, const Object *like, HandleKind kind) {
 
 static CUresult create_texture(EventLine *line, uint64_t *out, const Resource *resource, const Sampling *sampling,
                                const View *view) {
-  if (!out || !resource || !sampling) return CUDA_ERROR_INVALID_VALUE;
   CUresult result;
-  Object object = {.context = cl_context(&result), .resource = *resource, .sampling = *sampling};
-  cl_event_int(line, "resource", resource->type);
+  Context *context = cl_context(&result);
   if (result) return result;
+  if (!out || !resource || !sampling) return CUDA_ERROR_INVALID_VALUE;
+  Object object = {.context = context, .resource = *resource, .sampling = *sampling};
+  cl_event_int(line, "resource", resource->type);
   if (resource->type < 0 || resource->type >= RESOURCE_TYPES || resource->flags) return CUDA_ERROR_INVALID_VALUE;
   bool of_array = resource->type == OF_ARRAY || resource->type == OF_MIPMAP;
   ArrayDescriptor array;
   unsigned levels = 0;
   result = of_array ? array_of(resource, &array, &levels) : check_memory(resource);
   if (!result) result = check_sampling(sampling, resource, of_array ? &array : NULL);
-  if (!result && view) result = check_view(view, of_array ? &array : NULL, levels);
+  if (!result && view && of_array) result = check_view(view, &array, levels); /* memory has no views: theirs are left */
+  if (!result && resource->type == OF_ARRAY) result = cl_check_array_context(resource->of.array);
   if (result) return result;
-  if (view) object.view = *view;
-  object.has_view = view;
+  object.has_view = view && of_array;
+  if (object.has_view) object.view = *view;
   return keep(out, &object, HANDLE_TEXTURE);
 }
 EXPORTED(cuTexObjectCreate, (uint64_t *out, const Resource *resource, const Sampling *sampling, const View *view),
          create_texture(line, out, resource, sampling, view))
 
 static CUresult create_surface(uint64_t *out, const Resource *resource) {
-  if (!out || !resource) return CUDA_ERROR_INVALID_VALUE;
   CUresult result;
-  Object object = {.context = cl_context(&result), .resource = *resource};
+  Context *context = cl_context(&result);
+  if (result) return result;
+  if (!out || !resource) return CUDA_ERROR_INVALID_VALUE;
+  Object object = {.context = context, .resource = *resource};
   ArrayDescriptor array;
   unsigned levels;
-  if (result) return result;
   if (resource->type != OF_ARRAY || resource->flags) return CUDA_ERROR_INVALID_VALUE;
   result = array_of(resource, &array, &levels);
-  if (!result && !(array.flags & ARRAY_SURFACE)) result = CUDA_ERROR_INVALID_VALUE;
+  if (!result) result = cl_check_array_context(resource->of.array);
   return result ? result : keep(out, &object, HANDLE_SURFACE);
 }
 EXPORTED(cuSurfObjectCreate, (uint64_t *out, const Resource *resource), create_surface(out, resource))
 
 static CUresult destroy(uint64_t handle, HandleKind kind) {
   CUresult result = cl_check_context();
-  if (result) return result;
+  if (result || !handle) return result;
   pthread_mutex_lock(&lock);
   Object *object = NULL;
   for (Object **link = &all; *link; link = &(*link)->next)
@@ -228,8 +235,7 @@ EXPORTED(cuTexObjectGetTextureDesc, (Sampling * out, uint64_t texture), get_samp
 static CUresult get_view(View *out, uint64_t handle) {
   Object object;
   CUresult result = asked(out, handle, HANDLE_TEXTURE, &object);
-  if (!result && !object.has_view) return CUDA_ERROR_INVALID_VALUE;
-  if (!result) *out = object.view;
+  if (!result && object.has_view) *out = object.view; /* without a view nothing is written */
   return result;
 }
 EXPORTED(cuTexObjectGetResourceViewDesc, (View * out, uint64_t texture), get_view(out, texture))

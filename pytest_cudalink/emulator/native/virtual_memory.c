@@ -6,8 +6,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "array_formats.h"
-#include "arrays.h"
 #include "calls.h"
 #include "contexts.h"
 #include "devices.h"
@@ -233,26 +231,6 @@ bool cl_mapping_of(CUdeviceptr address, Mapping *mapping, PhysicalProperties *pr
   cl_physical_unlock();
   return found;
 }
-
-/* CUarrayMapInfo: its beginning */
-typedef struct {
-  int resource_type, padding;
-  const void *resource;
-} ArrayMapping;
-
-/* Tiles of sparse arrays cannot be mapped here; those of all others nowhere. */
-static CUresult map_arrays(EventLine *line, const ArrayMapping *list, unsigned count) {
-  ArrayDescriptor descriptor;
-  unsigned levels;
-  CUresult state = cl_check_context();
-  if (state) return state;
-  if (!list || !count) return CUDA_ERROR_INVALID_VALUE;
-  bool known = list->resource_type ? cl_mipmap_descriptor(list->resource, &descriptor, &levels)
-                                   : cl_array_descriptor(list->resource, &descriptor);
-  return known && descriptor.flags & ARRAY_SPARSE ? cl_unsupported(line, "sparse arrays are not emulated")
-                                                  : CUDA_ERROR_INVALID_VALUE;
-}
-EXPORTED(cuMemMapArrayAsync, (const ArrayMapping *list, unsigned count, void *stream), map_arrays(line, list, count))
 
 /* -- access -- */
 

@@ -1,0 +1,197 @@
+/* Texture references of before texture objects: what is bound to them and how it would be read, kept and given back. */
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrays.h"
+#include "calls.h"
+#include "contexts.h"
+#include "devices.h"
+#include "handles.h"
+
+enum { AXES = 3, CLAMP = 1, FILTER_MODES = 2, NO_OVERRIDE = 2, REFERENCE_FLAGS = 0x7f };
+enum { PITCH_ALIGNMENT = 51, LINEAR_WIDTH = 69, PITCHED_WIDTH = 70, PITCHED_HEIGHT = 71 }; /* CUdevice_attribute */
+
+typedef enum { BOUND_NOTHING, BOUND_MEMORY, BOUND_ARRAY, BOUND_MIPMAP } Bound;
+
+typedef struct {
+  Bound bound;
+  CUdeviceptr address;
+  void *array;
+  int format, channels, modes[AXES], filter, mipmap_filter;
+  unsigned anisotropy, flags;
+  float bias, levels[2], border[4];
+} Reference;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all references */
+
+/* A thread may hold a lock while another one forks; in the child no thread would release it. */
+static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
+
+__attribute__((constructor)) static void start(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+
+static CUresult create(Reference **out) {
+  CUresult result = cl_check_context();
+  if (result) return result;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  Reference *made = malloc(sizeof *made);
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  *made = (Reference){.format = FORMAT_FLOAT, .channels = 1, .modes = {CLAMP, CLAMP, CLAMP}};
+  pthread_mutex_lock(&lock);
+  bool kept = cl_handle_add(made, HANDLE_TEXTURE_REFERENCE);
+  pthread_mutex_unlock(&lock);
+  if (kept) *out = made;
+  else free(made);
+  return kept ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+EXPORTED(cuTexRefCreate, (Reference * *out), create(out))
+
+static CUresult destroy(Reference *reference) {
+  pthread_mutex_lock(&lock);
+  bool known = cl_handle_remove(reference, HANDLE_TEXTURE_REFERENCE);
+  pthread_mutex_unlock(&lock);
+  if (known) free(reference);
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+EXPORTED(cuTexRefDestroy, (Reference * reference), destroy(reference))
+
+/* -- what a reference says: no context is needed to read or write it -- */
+
+/* Whether a reference is alive; then the lock is kept. */
+static bool hold(const Reference *reference) {
+  pthread_mutex_lock(&lock);
+  if (cl_handle_is(reference, HANDLE_TEXTURE_REFERENCE)) return true;
+  pthread_mutex_unlock(&lock);
+  return false;
+}
+
+static CUresult let_go(CUresult result) {
+  pthread_mutex_unlock(&lock);
+  return result;
+}
+
+/* Does `work`, an expression, with a reference that is alive, if what else was given is valid. */
+#define WITH(reference, valid, work)                 \
+  (!hold(reference) ? CUDA_ERROR_INVALID_HANDLE      \
+   : (valid)        ? ((work), let_go(CUDA_SUCCESS)) \
+                    : let_go(CUDA_ERROR_INVALID_VALUE))
+
+static bool is_axis(int axis) { return axis >= 0 && axis < AXES; }
+
+EXPORTED(cuTexRefSetFormat, (Reference * reference, int format, int channels),
+         WITH(reference, channels >= 0 && channels <= 4 && channels != 3,
+              (reference->format = format, reference->channels = channels)))
+EXPORTED(cuTexRefSetAddressMode, (Reference * reference, int axis, int mode),
+         WITH(reference, is_axis(axis), reference->modes[axis] = mode))
+EXPORTED(cuTexRefSetFilterMode, (Reference * reference, int mode), WITH(reference, true, reference->filter = mode))
+EXPORTED(cuTexRefSetMipmapFilterMode, (Reference * reference, int mode),
+         WITH(reference, mode >= 0 && mode < FILTER_MODES, reference->mipmap_filter = mode))
+EXPORTED(cuTexRefSetMipmapLevelBias, (Reference * reference, float bias), WITH(reference, true, reference->bias = bias))
+EXPORTED(cuTexRefSetMipmapLevelClamp, (Reference * reference, float least, float most),
+         WITH(reference, true, (reference->levels[0] = least, reference->levels[1] = most)))
+EXPORTED(cuTexRefSetMaxAnisotropy, (Reference * reference, unsigned most),
+         WITH(reference, true, reference->anisotropy = most))
+EXPORTED(cuTexRefSetBorderColor, (Reference * reference, const float *color),
+         WITH(reference, color, memcpy(reference->border, color, sizeof reference->border)))
+EXPORTED(cuTexRefSetFlags, (Reference * reference, unsigned flags),
+         WITH(reference, !(flags & ~(unsigned)REFERENCE_FLAGS), reference->flags = flags))
+
+EXPORTED(cuTexRefGetAddress_v2, (CUdeviceptr *out, const Reference *reference),
+         WITH(reference, out && reference->bound == BOUND_MEMORY, *out = reference->address))
+EXPORTED(cuTexRefGetArray, (void **out, const Reference *reference),
+         WITH(reference, out && reference->bound == BOUND_ARRAY, *out = reference->array))
+EXPORTED(cuTexRefGetMipmappedArray, (void **out, const Reference *reference),
+         WITH(reference, out && reference->bound == BOUND_MIPMAP, *out = reference->array))
+EXPORTED(cuTexRefGetAddressMode, (int *out, const Reference *reference, int axis),
+         WITH(reference, out &&is_axis(axis), *out = reference->modes[axis]))
+EXPORTED(cuTexRefGetFilterMode, (int *out, const Reference *reference), WITH(reference, out, *out = reference->filter))
+EXPORTED(cuTexRefGetFormat, (int *format, int *channels, const Reference *reference),
+         WITH(reference, format || channels,
+              (format ? *format = reference->format : 0, channels ? *channels = reference->channels : 0)))
+EXPORTED(cuTexRefGetMipmapFilterMode, (int *out, const Reference *reference),
+         WITH(reference, out, *out = reference->mipmap_filter))
+EXPORTED(cuTexRefGetMipmapLevelBias, (float *out, const Reference *reference),
+         WITH(reference, out, *out = reference->bias))
+EXPORTED(cuTexRefGetMipmapLevelClamp, (float *least, float *most, const Reference *reference),
+         WITH(reference, least &&most, (*least = reference->levels[0], *most = reference->levels[1])))
+EXPORTED(cuTexRefGetMaxAnisotropy, (int *out, const Reference *reference),
+         WITH(reference, out, *out = (int)reference->anisotropy))
+EXPORTED(cuTexRefGetBorderColor, (float *out, const Reference *reference),
+         WITH(reference, out, memcpy(out, reference->border, sizeof reference->border)))
+EXPORTED(cuTexRefGetFlags, (unsigned *out, const Reference *reference), WITH(reference, out, *out = reference->flags))
+
+/* -- binding -- */
+
+static size_t device_has(int attribute) {
+  int value = 0;
+  cl_device_attribute(attribute, &value);
+  return (size_t)value;
+}
+
+static CUresult bind_memory(Reference *reference, CUdeviceptr address) {
+  reference->bound = BOUND_MEMORY;
+  reference->address = address;
+  return let_go(CUDA_SUCCESS);
+}
+
+static CUresult set_address(size_t *offset, Reference *reference, CUdeviceptr address, size_t bytes) {
+  if (!hold(reference)) return CUDA_ERROR_INVALID_HANDLE;
+  size_t element = cl_element_size(reference->format, (unsigned)reference->channels);
+  if (element && bytes / element > device_has(LINEAR_WIDTH)) return let_go(CUDA_ERROR_INVALID_VALUE);
+  if (offset) *offset = 0; /* every allocation is aligned enough */
+  return bind_memory(reference, address);
+}
+EXPORTED(cuTexRefSetAddress_v2, (size_t *offset, Reference *reference, CUdeviceptr address, size_t bytes),
+         set_address(offset, reference, address, bytes))
+
+/* CUDA_ARRAY_DESCRIPTOR */
+typedef struct {
+  size_t width, height;
+  int format;
+  unsigned channels;
+} FlatDescriptor;
+
+static CUresult set_rows(Reference *reference, const FlatDescriptor *rows, CUdeviceptr address, size_t pitch) {
+  if (!hold(reference)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!rows) return let_go(CUDA_ERROR_INVALID_VALUE);
+  uint32_t width = (uint32_t)rows->width; /* all that hardware looks at */
+  size_t row = width * cl_element_size(rows->format, rows->channels);
+  if (width > device_has(PITCHED_WIDTH)) return let_go(CUDA_ERROR_INVALID_VALUE);
+  if (row > pitch || pitch % device_has(PITCH_ALIGNMENT) || rows->height > device_has(PITCHED_HEIGHT))
+    return let_go(CUDA_ERROR_INVALID_VALUE);
+  reference->format = rows->format;
+  reference->channels = (int)rows->channels;
+  return bind_memory(reference, address);
+}
+EXPORTED(cuTexRefSetAddress2D_v3,
+         (Reference * reference, const FlatDescriptor *rows, CUdeviceptr address, size_t pitch),
+         set_rows(reference, rows, address, pitch))
+
+static CUresult set_array(Reference *reference, void *array, unsigned flags, Bound kind) {
+  ArrayDescriptor descriptor;
+  unsigned levels;
+  if (!hold(reference)) return CUDA_ERROR_INVALID_HANDLE;
+  bool known =
+      kind == BOUND_ARRAY ? cl_array_descriptor(array, &descriptor) : cl_mipmap_descriptor(array, &descriptor, &levels);
+  if (!known) return let_go(CUDA_ERROR_INVALID_HANDLE);
+  CUresult result = flags & NO_OVERRIDE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  if (!result && kind == BOUND_ARRAY) result = cl_check_array_context(array);
+  if (result) return let_go(result);
+  reference->bound = kind;
+  reference->array = array;
+  reference->format = descriptor.format;
+  reference->channels = (int)descriptor.channels;
+  return let_go(CUDA_SUCCESS);
+}
+EXPORTED(cuTexRefSetArray, (Reference * reference, void *array, unsigned flags),
+         set_array(reference, array, flags, BOUND_ARRAY))
+EXPORTED(cuTexRefSetMipmappedArray, (Reference * reference, void *array, unsigned flags),
+         set_array(reference, array, flags, BOUND_MIPMAP))
+
+OLD_ENTRY_POINT(cuTexRefSetAddress)
+OLD_ENTRY_POINT(cuTexRefSetAddress2D)
+OLD_ENTRY_POINT(cuTexRefGetAddress)
+
+EXPORTED(cuSurfRefSetArray, (void *reference, void *array, unsigned flags), CUDA_ERROR_INVALID_HANDLE)
+EXPORTED(cuSurfRefGetArray, (void **out, void *reference), CUDA_ERROR_INVALID_HANDLE)
