@@ -49,7 +49,7 @@ def more_never_fits_better(kernel: c_void_p, block: int, other_block: int, dynam
 @settings(max_examples=400, deadline=None)
 @given(kernel_of, threads, st.integers(1, 32))
 def available_memory_fits(kernel: c_void_p, block: int, blocks: int) -> None:
-    """With what is said to be available, less what the driver reserves, so many blocks do fit (an H100 reserves too)."""
+    """With what is said to be available, less what the driver reserves for each block, so many blocks do fit."""
     size = c_size_t()
     code = cuda.cuOccupancyAvailableDynamicSMemPerBlock(byref(size), kernel, blocks, block)
     assert (code == 0) == (active(kernel, block, 0) >= blocks)
@@ -60,14 +60,14 @@ def available_memory_fits(kernel: c_void_p, block: int, blocks: int) -> None:
 @settings(max_examples=150, deadline=None)
 @given(kernel_of, threads, shared, st.integers(0, 64))
 def no_block_is_better(kernel: c_void_p, block: int, dynamic: int, times: int) -> None:
-    """No other size of a block keeps more threads resident than the one that is recommended."""
-    grid, best = c_int(), c_int()
+    """No other size of a block that may be launched keeps more threads resident than the one that is recommended."""
+    grid, best, most = c_int(), c_int(), c_int()
+    ok(cuda.cuFuncGetAttribute(byref(most), 0, kernel))
+    other = max(min(block, most.value) // 32 * 32, 1)
     arguments = (byref(grid), byref(best), kernel)
     ok(cuda.cuOccupancyMaxPotentialBlockSize(*arguments, None, c_size_t(dynamic), 0))
     assert grid.value == DEVICE[16] * (active(kernel, best.value, dynamic) if best.value else 0)
-    assert best.value * active(kernel, max(best.value, 1), dynamic) >= block // 32 * 32 * active(
-        kernel, max(block // 32 * 32, 1), dynamic
-    )
+    assert best.value * active(kernel, max(best.value, 1), dynamic) >= other // 32 * 32 * active(kernel, other, dynamic)
     callback = CFUNCTYPE(c_size_t, c_int)(lambda size: size * times)
     ok(cuda.cuOccupancyMaxPotentialBlockSize(*arguments, callback, c_size_t(0), 512))
     assert best.value <= 512
