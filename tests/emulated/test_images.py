@@ -251,7 +251,7 @@ def test_handles_that_are_null(check) -> None:
         for name, arguments in {
             "cuModuleGetFunction": (byref(out), None, b"kernel"),
             "cuModuleGetGlobal_v2": (byref(out), None, None, b"variable"),
-            "cuLibraryGetKernel": (byref(out), None, None),
+            "cuLibraryGetKernel": (byref(out), None, b"kernel"),
             "cuLibraryGetGlobal": (byref(out), None, None, b"variable"),
             "cuLibraryGetModule": (byref(out), None),
             "cuKernelGetFunction": (byref(out), None),
