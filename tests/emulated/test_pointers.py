@@ -102,16 +102,35 @@ assert cuda.cuPointerSetAttribute(byref(c_int(1)), SYNC_MEMOPS, 4096) == 1
 
 
 def test_address_ranges(check) -> None:
-    """The range of a pointer is that of its allocation; files of DMA buffers are refused by name."""
+    """The range of a pointer is that of its allocation, and a descriptor of a DMA buffer has the bytes of its range."""
     check(
         HEAD
         + """
+import os
+
 device = allocate(4096)
 file = c_int()
-assert "DMA" in refused("cuMemGetHandleForAddressRange", byref(file), c_uint64(device), c_size_t(4096), 1, c_uint64(0))
-wrong = (device + 1, 4096, 1), (device, 100, 1), (device, 8192, 1), (device, 4096, 2), (0, 4096, 1)
-for address, size, kind in wrong:
-    assert cuda.cuMemGetHandleForAddressRange(byref(file), c_uint64(address), c_size_t(size), kind, c_uint64(0)) == 1
+
+def export(address, size, kind=1, flags=0):
+    return cuda.cuMemGetHandleForAddressRange(byref(file), c_uint64(address), c_size_t(size), kind, c_uint64(flags))
+
+ok(cuda.cuMemsetD8_v2(device, 7, 4096))
+ok(export(device, 4096))
+assert os.read(file.value, 4096) == bytes([7]) * 4096
+first = file.value
+ok(export(device, 4096))
+ok(cuda.cuMemsetD8_v2(device, 9, 4096))
+assert os.read(file.value, 4096) == bytes([9]) * 4096
+os.close(file.value)
+os.close(first)
+ok(export(device, 2 << 20))  # allocations are cut from so much (measured)
+os.close(file.value)
+wrong = (device + 1, 4096, 1), (device, 100, 1), (device, 4 << 20, 1), (device, 4096, 2), (0, 4096, 1)
+assert [export(*one) for one in wrong] == [1] * 5
+assert export(device, 4096, flags=1) == 801 and file.value == -1
+managed = c_uint64()
+ok(cuda.cuMemAllocManaged(byref(managed), c_size_t(4096), 1))
+assert "DMA" in refused("cuMemGetHandleForAddressRange", byref(file), managed, c_size_t(4096), 1, c_uint64(0))
 ok(cuda.cuMemFree_v2(device))
 assert cuda.cuMemGetAddressRange_v2(byref(out), None, device) == 500
 """

@@ -128,6 +128,11 @@ bool cl_is_known_context(const Context *context) {
   return known;
 }
 
+bool cl_shares(const Context *one, const Context *other) {
+  if (one == other) return true;
+  return one->device == other->device && (one->green || one->primary) && (other->green || other->primary);
+}
+
 bool cl_valid_context_flags(unsigned flags) {
   unsigned scheduling = flags & SCHEDULING;
   return !(flags & ~(unsigned)KNOWN_FLAGS) && !(scheduling & (scheduling - 1));

@@ -44,6 +44,9 @@ typedef struct {
 
 /* Whether a context that a caller names exists; NULL is the current one. */
 bool cl_is_known_context(const Context *context);
+/* Whether one context takes the events and functions of another: a green one those of its device's primary context, and
+   the other way round. */
+bool cl_shares(const Context *one, const Context *other);
 /* The next number that no context and no stream has had. */
 uint64_t cl_next_id(void);
 

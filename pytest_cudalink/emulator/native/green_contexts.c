@@ -176,6 +176,7 @@ EXPORTED(cuGreenCtxStreamCreate, (void **stream, GreenContext *green, unsigned f
          create_stream(stream, green, flags, priority))
 
 static CUresult with_event(GreenContext *green, void *event, CUresult (*use)(Context *, void *)) {
+  if (green && !event) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = check_green(green);
   return result ? result : use(green, event);
 }

@@ -80,7 +80,7 @@ static CUresult get_mem_handle(IpcHandle *out, CUdeviceptr address) {
   cl_block_unlock();
   return result;
 }
-EXPORTED(cuIpcGetMemHandle, (IpcHandle * out, CUdeviceptr address), get_mem_handle(out, address))
+EXPORTED_WHEN(address != 0, cuIpcGetMemHandle, (IpcHandle * out, CUdeviceptr address), get_mem_handle(out, address))
 
 /* What a context opened by the same handle before. */
 static bool is_opened(const Block *block, const Block *wanted) {
@@ -146,8 +146,50 @@ static CUresult close_mem_handle(CUdeviceptr address) {
 }
 EXPORTED(cuIpcCloseMemHandle, (CUdeviceptr address), close_mem_handle(address))
 
-/* -- events: all work is done when a call returns, so that an event of another process is over as soon as it is there
- * -- */
+/* -- DMA buffers: no other device of this machine takes one, so what counts is whose bytes the descriptor has -- */
+
+enum { DMA_BUFFER = 1, OVER_PCIE = 1 };   /* CUmemRangeHandleType, CUmemRangeFlags */
+enum { MEMORY_OF_ALLOCATIONS = 2 << 20 }; /* what is behind an allocation belongs to it up to here (measured) */
+
+/* A descriptor of the file that a block is in, which stands where the range begins; -1 if there is none to be had. */
+static int open_range(const Block *block, CUdeviceptr address) {
+  uint64_t key;
+  int own = cl_process_file(&key), file = cl_process_open((int)getpid(), own, key);
+  if (file < 0 || lseek(file, (off_t)(block->offset + (address - block->start)), SEEK_SET) >= 0) return file;
+  close(file);
+  return -1;
+}
+
+static CUresult range_of_block(EventLine *line, int *out, Block *block, CUdeviceptr address, size_t size) {
+  if (!block || block->place == ON_HOST) return CUDA_ERROR_INVALID_VALUE;
+  if (block->origin != FROM_ALLOCATION || block->place != ON_DEVICE)
+    return cl_unsupported(line, "DMA buffers are emulated for memory of cuMemAlloc alone");
+  if (size > cl_rounded(block->size, MEMORY_OF_ALLOCATIONS) - (address - block->start)) return CUDA_ERROR_INVALID_VALUE;
+  if (!share(block)) return CUDA_ERROR_OUT_OF_MEMORY;
+  *out = open_range(block, address);
+  return *out < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+static CUresult range_handle(EventLine *line, int *out, CUdeviceptr address, size_t size, int type,
+                             unsigned long long flags) {
+  if (!out || !address) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = cl_check_context();
+  if (result) return result;
+  if (type != DMA_BUFFER || flags > OVER_PCIE || !size || address % cl_page_size() || size % cl_page_size())
+    return CUDA_ERROR_INVALID_VALUE;
+  *out = -1;
+  Block *block = cl_block_lock(address);
+  if (block && flags == OVER_PCIE)
+    result = cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "no device maps its memory by PCIe");
+  else result = range_of_block(line, out, block, address, size);
+  cl_block_unlock();
+  return result;
+}
+EXPORTED_WHEN(out &&address, cuMemGetHandleForAddressRange,
+              (int *out, CUdeviceptr address, size_t size, int type, unsigned long long flags),
+              range_handle(line, out, address, size, type, flags))
+
+/* -- events: all work is done when a call returns, so one of another process is over as soon as it is there -- */
 
 static CUresult get_event_handle(IpcHandle *out, const void *event) {
   unsigned flags;
@@ -157,7 +199,7 @@ static CUresult get_event_handle(IpcHandle *out, const void *event) {
   if (!(flags & BETWEEN_PROCESSES) || !(flags & NO_TIMING)) return CUDA_ERROR_INVALID_HANDLE;
   return fill(out, OF_EVENT, 0) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
-EXPORTED(cuIpcGetEventHandle, (IpcHandle * out, void *event), get_event_handle(out, event))
+EXPORTED_WHEN(event != NULL, cuIpcGetEventHandle, (IpcHandle * out, void *event), get_event_handle(out, event))
 
 static CUresult open_event_handle(void **out, const IpcHandle *handle) {
   int file;

@@ -162,10 +162,26 @@ CUresult cl_not_executed(EventLine *line, const void *handle) {
   return cl_unsupported(line, "the emulated driver does not execute kernels");
 }
 
+/* A function is launched in the context of the stream (measured). */
+static CUresult check_context_of(const void *handle, const void *stream_handle) {
+  CUresult result;
+  const Context *context = cl_context(&result);
+  cl_streams_lock();
+  const Stream *stream = cl_stream(stream_handle);
+  if (stream && stream->context) context = stream->context;
+  cl_streams_unlock(result);
+  pthread_mutex_lock(&cl_modules_lock);
+  const Function *function = handle ? cl_find_function(handle) : NULL;
+  if (!function || !context || !cl_is_usable(function, context)) result = CUDA_ERROR_INVALID_HANDLE;
+  pthread_mutex_unlock(&cl_modules_lock);
+  return result;
+}
+
 static CUresult launch(EventLine *line, const LaunchConfig *config, void *function, void **parameters, void **extra) {
   bool captured = false;
   CUresult result = cl_check_context();
   if (!result) result = cl_enter_stream(config->stream, &captured);
+  if (!result) result = check_context_of(function, config->stream);
   if (!result) result = cl_check_launch(config, function, parameters, extra);
   if (result == CUDA_ERROR_NOT_SUPPORTED) return cl_noted(line, result, "the device has no such launches");
   if (!result && captured) return cl_capture_launch(config, function, parameters, extra);

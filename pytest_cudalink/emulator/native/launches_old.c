@@ -9,13 +9,14 @@
 #include "module_image.h"
 #include "streams.h"
 
-/* Finds a function and keeps the lock of the modules; NULL without it, with the answer in *result. */
+/* Finds a function of the current context and keeps the lock of the modules; NULL without it, with the answer in
+ * *result. */
 static Function *lock_function(const void *handle, CUresult *result) {
-  *result = cl_check_context();
+  const Context *context = cl_context(result);
   if (*result) return NULL;
   pthread_mutex_lock(&cl_modules_lock);
   Function *function = handle ? cl_find_function(handle) : NULL;
-  if (function) return function;
+  if (function && cl_is_usable(function, context)) return function;
   pthread_mutex_unlock(&cl_modules_lock);
   *result = CUDA_ERROR_INVALID_HANDLE;
   return NULL;

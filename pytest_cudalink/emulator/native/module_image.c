@@ -34,6 +34,11 @@ Function *cl_find_function(const void *handle) {
   return NULL;
 }
 
+bool cl_is_usable(const Function *function, const Context *context) {
+  const Context *own = function->module->context;
+  return !own || cl_shares(own, context);
+}
+
 bool cl_is_kernel(const Function *function, const void *handle) {
   return function->module->magic == LIBRARY_MAGIC && function == handle;
 }

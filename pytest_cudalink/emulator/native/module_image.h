@@ -69,6 +69,8 @@ extern pthread_mutex_t cl_modules_lock;
 Module *cl_find_module(const void *handle, uint32_t magic);
 /* A function or kernel handle, in whatever module it is. Under the lock. */
 Function *cl_find_function(const void *handle);
+/* Whether a function can be used in a context: that of its module; kernels of libraries are of every context. */
+bool cl_is_usable(const Function *function, const Context *context);
 /* Whether a handle is a kernel's, that is one of a library and not yet of a context. */
 bool cl_is_kernel(const Function *function, const void *handle);
 void *cl_function_handle(Function *function);

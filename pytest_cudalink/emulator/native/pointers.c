@@ -195,15 +195,3 @@ static CUresult mem_get_address_range(CUdeviceptr *start, size_t *size, CUdevice
 }
 EXPORTED(cuMemGetAddressRange_v2, (CUdeviceptr *start, size_t *size, CUdeviceptr address),
          mem_get_address_range(start, size, address))
-
-/* The file of a DMA buffer comes from a kernel module, so there is none here. */
-static CUresult range_handle(EventLine *line, const int *out, CUdeviceptr address, size_t size, int type) {
-  enum { DMA_BUFFER = 1 };
-  if (!out || type != DMA_BUFFER || !size || address % cl_page_size() || size % cl_page_size() ||
-      !cl_within(address, size))
-    return CUDA_ERROR_INVALID_VALUE;
-  return cl_unsupported(line, "DMA buffers are not emulated");
-}
-EXPORTED(cuMemGetHandleForAddressRange,
-         (int *out, CUdeviceptr address, size_t size, int type, unsigned long long flags),
-         range_handle(line, out, address, size, type))

@@ -51,12 +51,6 @@ static CUresult record_captured(Event *event, Stream *stream, bool external) {
   return CUDA_SUCCESS;
 }
 
-/* A green context's streams take the events of its device's primary context, and the other way round. */
-static bool share_events(const Context *one, const Context *other) {
-  if (one == other) return true;
-  return one->device == other->device && (one->green || one->primary) && (other->green || other->primary);
-}
-
 static CUresult record(void *handle, const Context *current, const void *stream_handle, unsigned flags) {
   Stream *stream;
   Event *event;
@@ -64,7 +58,7 @@ static CUresult record(void *handle, const Context *current, const void *stream_
   if (!result) result = find_event(handle, &event);
   if (result) return result;
   if (flags > EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
-  if (!share_events(stream->context ? stream->context : current, event->context)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!cl_shares(stream->context ? stream->context : current, event->context)) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture) return record_captured(event, stream, flags == EXTERNAL);
   if (flags == EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
   cl_event_stamp(event);
@@ -168,14 +162,23 @@ static CUresult event_synchronize(void *event) {
 }
 EXPORTED_CHECKED(cuEventSynchronize, (Event *event), cl_refuse_null(event), event_synchronize(event))
 
+/* NULL is no context here, whichever one is current. */
+static CUresult check_pair(const Context *context, const void *event) {
+  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  return cl_is_known_context(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
 static CUresult record_in_context(Context *context, void *handle) {
-  if (!cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  CUresult result = check_pair(context, handle);
+  if (result) return result;
   return LOCKED(record(handle, context, NULL, 0));
 }
 EXPORTED(cuCtxRecordEvent, (Context *context, Event *event), record_in_context(context, event))
 
 static CUresult wait_in_context(Context *context, void *handle) {
-  if (!cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  CUresult result = check_pair(context, handle);
+  if (result) return result;
   return LOCKED(wait_for_event(handle));
 }
 EXPORTED(cuCtxWaitEvent, (Context *context, Event *event), wait_in_context(context, event))
