@@ -218,7 +218,10 @@ static void modules(void) {
   OK(cuFuncGetName(&name, function));
   OK(cuFuncGetParamInfo(function, 2, &offset, &bytes));
   EXPECT(CUDA_ERROR_INVALID_VALUE, cuFuncGetParamInfo(function, 3, &offset, &bytes));
-  EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+  unsigned long long zeros = 0;
+  void *parameters[] = {&zeros, &zeros, &zeros};
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+  EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
   OK(cuModuleUnload(module));
   EXPECT(CUDA_ERROR_INVALID_HANDLE, cuFuncGetName(&name, function));
   EXPECT(CUDA_ERROR_INVALID_HANDLE, cuModuleUnload(module));
