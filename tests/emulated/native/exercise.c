@@ -127,7 +127,8 @@ static void streams(void) {
   EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventRecord(start, stream));
   OK(cuEventDestroy(start));
   OK(cuEventDestroy(end));
-  EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventQuery(end));
+  EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuEventQuery(end));
+  EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&milliseconds, start, end));
 }
 
 static void memory(void) {

@@ -150,7 +150,7 @@ static void streams(void) {
   }
   OK_OR(CUDA_ERROR_INVALID_HANDLE, cuStreamGetFlags(stream, &flags));
   OK_OR(CUDA_ERROR_INVALID_HANDLE, cuStreamGetCtx(stream, &context));
-  OK_OR(CUDA_ERROR_INVALID_HANDLE, cuEventRecord(event, NULL));
+  OK_OR(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuEventRecord(event, NULL));
   OK_OR(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&milliseconds, event, event));
 }
 
