@@ -191,7 +191,8 @@ static void modules(void) {
   OK_OR(CUDA_ERROR_INVALID_HANDLE, cuFuncGetName(&name, function));
   OK_OR(CUDA_ERROR_INVALID_HANDLE, cuFuncGetModule(&own, function));
   OK_OR(CUDA_ERROR_INVALID_HANDLE, cuKernelGetLibrary(&its_library, kernel));
-  int answer = (int)cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+  void *parameters[] = {&address};
+  int answer = (int)cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL);
   TRUE(answer == CUDA_ERROR_NOT_SUPPORTED || answer == CUDA_ERROR_INVALID_HANDLE);
 }
 
