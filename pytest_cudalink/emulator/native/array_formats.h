@@ -34,19 +34,19 @@ enum {
 enum { FORMAT_UINT8 = 0x01, FORMAT_UINT16 = 0x02, FORMAT_UINT32 = 0x03, FORMAT_HALF = 0x10, FORMAT_FLOAT = 0x20 };
 
 /* Bytes of one element, or of a block of 4 x 4 elements; 0 if a format has no such number of channels. */
-size_t cl_element_size(int format, unsigned channels);
+size_t cl_element_size(int number, unsigned channels);
 /* Whether one of the formats that are compressed in blocks of 4 x 4. */
-bool cl_is_block_format(int format);
+bool cl_is_block_format(int number);
 /* How many planes an array of a format has: 1 for most. */
-unsigned cl_plane_count(int format);
+unsigned cl_plane_count(int number);
 /* The descriptor of a plane of a format with more than one. */
 ArrayDescriptor cl_plane_of(const ArrayDescriptor *whole, unsigned plane);
 
 /* Whether an array can be made, with 1 level or with mipmap levels. */
-CUresult cl_check_array(const ArrayDescriptor *descriptor, bool mipmapped);
+CUresult cl_check_array(const ArrayDescriptor *array, bool mipmapped);
 /* The descriptor of a level; the layers of layered arrays stay as many as they are. */
 ArrayDescriptor cl_level_of(const ArrayDescriptor *whole, unsigned level);
-unsigned cl_most_levels(const ArrayDescriptor *descriptor);
+unsigned cl_most_levels(const ArrayDescriptor *array);
 
 /* How the bytes of an array lie: rows, and layers of rows, without gaps. */
 typedef struct {

@@ -143,11 +143,10 @@ CUresult cl_array_memory(const void *handle, ArrayMemory *memory) {
   ArrayLayout layout;
   const Array *array = find(handle, HANDLE_ARRAY);
   if (!array) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = array->memory && !array->parts ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  if (!result && cl_layout_of(&array->descriptor, &layout))
-    *memory = (ArrayMemory){array->memory, layout.row, layout.rows, layout.layers};
+  bool whole = array->memory && !array->parts && cl_layout_of(&array->descriptor, &layout);
+  if (whole) *memory = (ArrayMemory){array->memory, layout.row, layout.rows, layout.layers};
   pthread_mutex_unlock(&lock);
-  return result;
+  return whole ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static bool inside(size_t start, size_t count, size_t all) { return start <= all && count <= all - start; }

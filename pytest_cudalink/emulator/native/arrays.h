@@ -15,7 +15,7 @@ typedef struct {
 
 /* CUDA_ERROR_INVALID_VALUE for what is not an array, for an array without memory, and for one with several planes,
    which are copied one by one. */
-CUresult cl_array_memory(const void *array, ArrayMemory *memory);
+CUresult cl_array_memory(const void *handle, ArrayMemory *memory);
 /* A box within an array: bytes of a row, rows, layers. */
 typedef struct {
   size_t x, y, z, width, height, depth;
@@ -24,9 +24,9 @@ typedef struct {
 /* Where a box begins, and its rows and layers apart by *row and *layer. */
 CUresult cl_place_in_array(const void *array, const ArrayBox *box, uintptr_t *start, size_t *row, size_t *layer);
 /* 0 for an array of the current context; CUDA_ERROR_PEER_ACCESS_NOT_ENABLED for one of another. */
-CUresult cl_check_array_context(const void *array);
+CUresult cl_check_array_context(const void *handle);
 /* The descriptor of an array or of a mipmapped array; false if it is not one. */
-bool cl_array_descriptor(const void *array, ArrayDescriptor *descriptor);
-bool cl_mipmap_descriptor(const void *mipmap, ArrayDescriptor *descriptor, unsigned *levels);
+bool cl_array_descriptor(const void *handle, ArrayDescriptor *descriptor);
+bool cl_mipmap_descriptor(const void *handle, ArrayDescriptor *descriptor, unsigned *levels);
 
 #endif

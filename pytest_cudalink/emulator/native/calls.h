@@ -50,7 +50,7 @@ CUresult cl_not_a_context(EventLine *line, Sym symbol, const void *given, const 
     EventLine *line __attribute__((unused)) = &call.line;         \
     CUresult early = (refused);                                   \
     if (!cl_enter(&call, SYM_##name, !early)) return call.result; \
-    return cl_leave(&call, early ? early : answer);               \
+    return cl_leave(&call, early ? early : (answer));             \
   }
 /* The error of a handle that is NULL. */
 static inline CUresult cl_refuse_null(const void *handle) { return handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; }

@@ -210,7 +210,8 @@ CUresult cl_refuse_captured(const void *handle, Stream **stream) {
 /* Whether a capture may begin in a stream. */
 static CUresult may_begin(const void *handle, Stream **stream) {
   CUresult result = cl_check_context();
-  if (!result) result = cl_stream_ready(handle, stream);
+  if (result) return result;
+  result = cl_stream_ready(handle, stream);
   if (result && result != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) return result;
   if (cl_is_legacy(handle)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   return (*stream)->capture ? CUDA_ERROR_ILLEGAL_STATE : CUDA_SUCCESS;
@@ -356,7 +357,8 @@ static CUresult end(const void *handle, Graph **out) {
   Stream *stream;
   if (out) *out = NULL;
   CUresult result = in_context(handle);
-  if (!result) result = cl_stream_ready(handle, &stream);
+  if (result) return result;
+  result = cl_stream_ready(handle, &stream);
   if (result && result != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) return result;
   Capture *capture = stream->capture;
   if (!capture) return CUDA_ERROR_ILLEGAL_STATE;

@@ -13,7 +13,7 @@ enum { CAPTURE_GLOBAL, CAPTURE_THREAD_LOCAL, CAPTURE_RELAXED, CAPTURE_MODES };
 
 /* Says what an operation in a stream answers before it is done or captured: 0, 400, 709, or a code of capture.
  *captured says whether it is to be captured. Takes the lock. */
-CUresult cl_enter_stream(const void *stream, bool *captured);
+CUresult cl_enter_stream(const void *handle, bool *captured);
 /* Captures an operation. Everything that the parameters point to is copied. Takes the lock. */
 CUresult cl_capture(const void *stream, const NodeParameters *parameters);
 

@@ -337,7 +337,7 @@ EXPORTED(cuCtxDestroy, (Context *context), destroy_context(context))
 
 /* -- contexts that belong to green ones -- */
 
-Context *cl_make_green_context(CUdevice device, const void *green) {
+Context *cl_make_green_context(CUdevice device, void *green) {
   Context *context = new_context(device, 0, false);
   if (!context) return NULL;
   context->green = green;

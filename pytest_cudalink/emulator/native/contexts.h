@@ -51,7 +51,7 @@ bool cl_shares(const Context *one, const Context *other);
 uint64_t cl_next_id(void);
 
 /* A context of a green one, current to no thread, which keeps the primary one of its device; NULL if memory is out. */
-Context *cl_make_green_context(CUdevice device, const void *green);
+Context *cl_make_green_context(CUdevice device, void *green);
 void cl_end_green_context(Context *context);
 /* Makes a context current for what the emulator does itself; false if memory is out. */
 bool cl_push_context(Context *context);

@@ -357,9 +357,9 @@ SETTER(cuGraphExecExternalSemaphoresWaitNodeSetParams, NODE_WAIT_SEMAPHORES, siz
 SETTER(cuGraphExecBatchMemOpNodeSetParams, NODE_MEMORY_OPERATIONS, sizeof(OperationsNode))
 EXPORTED_WHEN(executable != NULL, cuGraphExecEventRecordNodeSetEvent,
               (Executable * executable, Node *node, Event *event),
-              set(executable, node, NODE_RECORD, &event, sizeof event))
+              set(executable, node, NODE_RECORD, &event, sizeof(Event *)))
 EXPORTED_WHEN(executable != NULL, cuGraphExecEventWaitNodeSetEvent, (Executable * executable, Node *node, Event *event),
-              set(executable, node, NODE_WAIT, &event, sizeof event))
+              set(executable, node, NODE_WAIT, &event, sizeof(Event *)))
 EXPORTED_WHEN(executable != NULL, cuGraphExecChildGraphNodeSetParams,
               (Executable * executable, Node *node, Graph *child), LOCKED(put_child(executable, node, child)))
 EXPORTED_WHEN(executable != NULL, cuGraphExecMemcpyNodeSetParams,

@@ -86,7 +86,10 @@ static CUresult make_bodies(ConditionalNode *conditional, Graph *graph) {
   if (condition->node || cl_graph_root(graph) != cl_graph_root(condition->graph)) return CUDA_ERROR_INVALID_VALUE;
   conditional->bodies = calloc(conditional->size, sizeof(Graph *));
   unsigned made = 0;
-  while (conditional->bodies && made < conditional->size && (conditional->bodies[made] = cl_graph_make(false))) made++;
+  for (; conditional->bodies && made < conditional->size; made++) {
+    conditional->bodies[made] = cl_graph_make(false);
+    if (!conditional->bodies[made]) break;
+  }
   if (made == conditional->size) return CUDA_SUCCESS;
   while (made) cl_graph_free(conditional->bodies[--made]);
   free(conditional->bodies);
@@ -185,9 +188,9 @@ EXPORTED_WHEN(graph != NULL, cuGraphAddBatchMemOpNode, ADDING(const void *given)
               add_given(line, PLAINLY, NODE_MEMORY_OPERATIONS, given, sizeof(OperationsNode)))
 EXPORTED_WHEN(graph != NULL, cuGraphAddEmptyNode, ADDING(), add_given(line, PLAINLY, NODE_EMPTY, "", 0))
 EXPORTED_WHEN(graph != NULL, cuGraphAddEventRecordNode, ADDING(Event *event),
-              add_given(line, PLAINLY, NODE_RECORD, &event, sizeof event))
+              add_given(line, PLAINLY, NODE_RECORD, &event, sizeof(Event *)))
 EXPORTED_WHEN(graph != NULL, cuGraphAddEventWaitNode, ADDING(Event *event),
-              add_given(line, PLAINLY, NODE_WAIT, &event, sizeof event))
+              add_given(line, PLAINLY, NODE_WAIT, &event, sizeof(Event *)))
 EXPORTED(cuGraphAddMemFreeNode, ADDING(CUdeviceptr address),
          add_given(line, PLAINLY, NODE_FREE, &address, sizeof address))
 EXPORTED(cuGraphAddChildGraphNode, ADDING(Graph *child),
@@ -332,9 +335,9 @@ SETTER(cuGraphBatchMemOpNodeSetParams, NODE_MEMORY_OPERATIONS, sizeof(Operations
 EXPORTED_WHEN(node != NULL, cuGraphMemcpyNodeSetParams, (Node * node, const Box *box),
               box ? change(node, cl_copy_parameters(box, NULL)) : CUDA_ERROR_INVALID_VALUE)
 EXPORTED_WHEN(node != NULL, cuGraphEventRecordNodeSetEvent, (Node * node, Event *event),
-              set(node, NODE_RECORD, &event, sizeof event))
+              set(node, NODE_RECORD, &event, sizeof(Event *)))
 EXPORTED_WHEN(node != NULL, cuGraphEventWaitNodeSetEvent, (Node * node, Event *event),
-              set(node, NODE_WAIT, &event, sizeof event))
+              set(node, NODE_WAIT, &event, sizeof(Event *)))
 
 static CUresult set_any(void *handle, const NodeParameters *given) {
   return given && is_clean(given) ? change(handle, *given) : CUDA_ERROR_INVALID_VALUE;

@@ -41,9 +41,9 @@ static void **copy_block(void **pointers) {
 
 /* Copies an array; one of no bytes is NULL. */
 static bool copy_array(void *pointer, size_t size) {
-  void *from, *copy = NULL;
+  void *from, *copy = size ? malloc(size) : NULL;
   memcpy(&from, pointer, sizeof from);
-  if (size && !(copy = malloc(size))) return false;
+  if (size && !copy) return false;
   if (size) memcpy(copy, from, size);
   memcpy(pointer, &copy, sizeof copy);
   return true;

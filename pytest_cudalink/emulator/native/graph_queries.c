@@ -17,7 +17,7 @@ EXPORTED(cuGraphCreate, (Graph * *graph, unsigned flags), LOCKED(create(graph, f
 /* A graph that belongs to a node goes with that node, and one that is captured into with its capture. */
 static CUresult destroy(void *handle) {
   Graph *graph = cl_graph(handle);
-  if (!graph || graph->owner || (graph->capture)) return CUDA_ERROR_INVALID_VALUE;
+  if (!graph || graph->owner || graph->capture) return CUDA_ERROR_INVALID_VALUE;
   cl_graph_free(graph);
   return CUDA_SUCCESS;
 }
@@ -207,19 +207,19 @@ static CUresult destroy_node(void *handle) {
 EXPORTED(cuGraphDestroyNode, (Node * node), LOCKED(destroy_node(node)))
 
 /* A question to a node or a graph; the answer is a member of it. */
-#define ASK(name, kind, find, type, value)              \
-  static CUresult ask_##name(void *handle, type *out) { \
-    const kind *one = find(handle);                     \
-    if (!one || !out) return CUDA_ERROR_INVALID_VALUE;  \
-    *out = value;                                       \
-    return CUDA_SUCCESS;                                \
-  }                                                     \
-  EXPORTED(name, (kind * handle, type * out), LOCKED(ask_##name(handle, out)))
-ASK(cuGraphNodeGetType, Node, cl_node, int, one->parameters.type)
-ASK(cuGraphNodeGetContainingGraph, Node, cl_node, Graph *, one->graph)
-ASK(cuGraphNodeGetLocalId, Node, cl_node, unsigned, one->local)
-ASK(cuGraphNodeGetToolsId, Node, cl_node, uint64_t, (one->graph->id << 32) | one->local)
-ASK(cuGraphGetId, Graph, cl_graph, unsigned, (unsigned)one->id)
+#define ASK(name, kind, find, type, value)             \
+  static CUresult ask_##name(void *handle, type out) { \
+    const kind *one = find(handle);                    \
+    if (!one || !out) return CUDA_ERROR_INVALID_VALUE; \
+    *out = value;                                      \
+    return CUDA_SUCCESS;                               \
+  }                                                    \
+  EXPORTED(name, (void *handle, type out), LOCKED(ask_##name(handle, out)))
+ASK(cuGraphNodeGetType, Node, cl_node, int *, one->parameters.type)
+ASK(cuGraphNodeGetContainingGraph, Node, cl_node, Graph **, one->graph)
+ASK(cuGraphNodeGetLocalId, Node, cl_node, unsigned *, one->local)
+ASK(cuGraphNodeGetToolsId, Node, cl_node, uint64_t *, (one->graph->id << 32) | one->local)
+ASK(cuGraphGetId, Graph, cl_graph, unsigned *, (unsigned)one->id)
 
 /* -- attributes of kernel nodes -- */
 

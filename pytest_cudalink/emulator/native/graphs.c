@@ -149,7 +149,10 @@ static bool copy_children(NodeParameters *parameters, bool hidden) {
   if (parameters->type != NODE_CONDITIONAL) return true;
   unsigned copied = 0, size = parameters->conditional.size;
   Graph **bodies = parameters->conditional.bodies;
-  while (copied < size && (bodies[copied] = cl_graph_copy(bodies[copied], hidden))) copied++;
+  for (; copied < size; copied++) {
+    bodies[copied] = cl_graph_copy(bodies[copied], hidden);
+    if (!bodies[copied]) break;
+  }
   if (copied == size) return true;
   while (copied) cl_graph_free(bodies[--copied]);
   return false;
@@ -192,7 +195,8 @@ Graph *cl_graph_copy(const Graph *graph, bool hidden) {
     graph->nodes[at]->mark = at;
     whole = copy_node(copy, graph->nodes[at]);
   }
-  for (size_t at = 0; whole && at < graph->edge_count; at++) {
+  /* without nodes there are no edges */
+  for (size_t at = 0; whole && copy->nodes && at < graph->edge_count; at++) {
     const Edge *edge = graph->edges + at;
     whole = cl_edge_add(copy, copy->nodes[edge->from->mark], copy->nodes[edge->to->mark], edge->data);
   }
@@ -215,10 +219,10 @@ static Graph *inner_graph(const Node *node, unsigned number) {
 }
 
 Node *cl_node_like(Graph *graph, uint64_t origin, bool deep) {
-  Graph *inner;
   for (size_t at = 0; at < graph->count; at++) {
     if (graph->nodes[at]->origin == origin) return graph->nodes[at];
-    for (unsigned number = 0; deep && (inner = inner_graph(graph->nodes[at], number)); number++) {
+    Graph *inner = deep ? inner_graph(graph->nodes[at], 0) : NULL;
+    for (unsigned number = 1; inner; inner = inner_graph(graph->nodes[at], number++)) {
       Node *found = cl_node_like(inner, origin, true);
       if (found) return found;
     }

@@ -9,6 +9,6 @@
 /* Copies the values of a kernel's parameters, which were checked. */
 CUresult cl_kernel_own(KernelNode *kernel);
 /* Captures a launch, which was checked. */
-CUresult cl_capture_launch(const LaunchConfig *config, void *function, void **parameters, void **extra);
+CUresult cl_capture_launch(const LaunchConfig *config, void *function, void **values, void **extra);
 
 #endif

@@ -242,8 +242,10 @@ bool cl_within(CUdeviceptr address, size_t size) {
   /* what is mapped side by side in a reserved range is one range */
   while (ok && end - memory.list[at].start > memory.list[at].size) {
     uintptr_t behind = memory.list[at].start + memory.list[at].size;
-    ok = memory.list[at].origin == FROM_MAPPING && ++at < memory.count && memory.list[at].start == behind &&
-         memory.list[at].origin == FROM_MAPPING && is_open(&memory.list[at], device);
+    ok = memory.list[at].origin == FROM_MAPPING;
+    at++;
+    ok = ok && at < memory.count && memory.list[at].start == behind && memory.list[at].origin == FROM_MAPPING &&
+         is_open(&memory.list[at], device);
   }
   pthread_mutex_unlock(&lock);
   return ok;

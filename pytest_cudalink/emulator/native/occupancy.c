@@ -160,14 +160,15 @@ bool cl_clusters_fit(const unsigned sizes[3], const unsigned grid[3], const Func
   for (int axis = 0; axis < 3; axis++) {
     if (!sizes[axis] || grid[axis] % sizes[axis]) return false;
     if (function->cluster[0] && sizes[axis] != (unsigned)function->cluster[axis]) return false;
-    if ((blocks *= sizes[axis]) > largest) return false;
+    blocks *= sizes[axis];
+    if (blocks > largest) return false;
   }
   return true;
 }
 
 static CUresult potential_cluster(EventLine *line, int *size, const void *handle, const LaunchConfig *config) {
-  Function function;
-  int blocks;
+  Function function = {0};
+  int blocks = 0;
   unsigned sizes[3];
   CUresult result = asked_of_clusters(line, size, handle, config, &function, &blocks);
   if (result) return result;
@@ -182,8 +183,8 @@ EXPORTED_ANY_TIME(cuOccupancyMaxPotentialClusterSize, (int *size, Function *func
                   potential_cluster(line, size, function, config))
 
 static CUresult active_clusters(EventLine *line, int *clusters, const void *handle, const LaunchConfig *config) {
-  Function function;
-  int blocks;
+  Function function = {0};
+  int blocks = 0;
   unsigned sizes[3];
   CUresult result = asked_of_clusters(line, clusters, handle, config, &function, &blocks);
   if (result) return result;

@@ -135,6 +135,7 @@ static CUresult create(uint64_t *handle, size_t size, const PhysicalProperties *
   physical->size = size;
   physical->counted = properties->location.type == AT_DEVICE;
   bool taken = size <= cl_device_memory() && (!physical->counted || cl_memory_take(properties->location.id, size));
+  // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the handle is the address
   if (taken && find_pages(physical)) return hand_out(physical, handle);
   if (taken && physical->counted) cl_memory_give(properties->location.id, size);
   free(physical);
@@ -202,6 +203,7 @@ static CUresult import_memory(uint64_t *handle, void *shared, int type) {
   physical->size = head.size;
   physical->offset = cl_file_begin();
   physical->file = cl_file_duplicate(given);
+  // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the handle is the address
   if (physical->file >= 0) return hand_out(physical, handle);
   free(physical);
   return CUDA_ERROR_OUT_OF_MEMORY;

@@ -98,14 +98,14 @@ EXPORTED(cuStreamBatchMemOp, (Stream *stream, unsigned count, MemoryOperation *l
          operate(line, stream, count, list, flags, true))
 
 /* The functions for one operation, in both versions. */
-#define OPERATION(name, type, kind)                                                                              \
-  EXPORTED(name, (Stream *stream, CUdeviceptr address, type value, unsigned flags),                              \
-           operate(line, stream, 1,                                                                              \
-                   &(MemoryOperation){.operation = kind, .address = address, .value = value, .flags = flags}, 0, \
-                   true))                                                                                        \
-  EXPORTED(name##_v2, (Stream *stream, CUdeviceptr address, type value, unsigned flags),                         \
-           operate(line, stream, 1,                                                                              \
-                   &(MemoryOperation){.operation = kind, .address = address, .value = value, .flags = flags}, 0, \
+#define OPERATION(name, type, kind)                                                                                \
+  EXPORTED(name, (Stream *stream, CUdeviceptr address, type value, unsigned flags),                                \
+           operate(line, stream, 1,                                                                                \
+                   &(MemoryOperation){.operation = (kind), .address = address, .value = value, .flags = flags}, 0, \
+                   true))                                                                                          \
+  EXPORTED(name##_v2, (Stream *stream, CUdeviceptr address, type value, unsigned flags),                           \
+           operate(line, stream, 1,                                                                                \
+                   &(MemoryOperation){.operation = (kind), .address = address, .value = value, .flags = flags}, 0, \
                    false))
 OPERATION(cuStreamWaitValue32, uint32_t, WAIT_32)
 OPERATION(cuStreamWaitValue64, uint64_t, WAIT_64)

@@ -23,18 +23,18 @@ static CUresult read_stream(const void *handle, const void *out, Stream *known, 
 
 /* A question to a stream; the answer is a member of the copy. */
 #define ASK(name, type, member, as_work)                         \
-  static CUresult ask_##name(const void *stream, type *out) {    \
+  static CUresult ask_##name(const void *stream, type out) {     \
     Stream known;                                                \
     CUresult result = read_stream(stream, out, &known, as_work); \
     if (!result) *out = known.member;                            \
     return result;                                               \
   }                                                              \
-  EXPORTED(name, (Stream *stream, type *out), ask_##name(stream, out))
-ASK(cuStreamGetFlags, unsigned, flags, true)
-ASK(cuStreamGetPriority, int, priority, false)
-ASK(cuStreamGetId, uint64_t, id, true)
-ASK(cuStreamGetCtx, Context *, context, false)
-ASK(cuStreamGetDevice, CUdevice, context->device, true)
+  EXPORTED(name, (Stream *stream, type out), ask_##name(stream, out))
+ASK(cuStreamGetFlags, unsigned *, flags, true)
+ASK(cuStreamGetPriority, int *, priority, false)
+ASK(cuStreamGetId, uint64_t *, id, true)
+ASK(cuStreamGetCtx, Context **, context, false)
+ASK(cuStreamGetDevice, CUdevice *, context->device, true)
 
 static CUresult get_ctx_v2(Stream *stream, Context **context, void **green) {
   Stream known;

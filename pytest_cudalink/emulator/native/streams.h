@@ -101,7 +101,7 @@ bool cl_dependencies_copy(Dependencies *to, const Dependencies *from);
 void cl_dependencies_clear(Dependencies *of);
 
 /* CUDA_ERROR_INVALID_HANDLE for what is neither a living stream nor one of the default ones. Takes the lock. */
-CUresult cl_check_stream(const void *stream);
+CUresult cl_check_stream(const void *handle);
 /* The flags that an event was made with; CUDA_ERROR_INVALID_HANDLE if it is not alive. Takes the lock. */
 CUresult cl_flags_of_event(const void *event, unsigned *flags);
 /* Makes an event of the current context; its flags were checked. Takes the lock. */

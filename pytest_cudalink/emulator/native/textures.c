@@ -123,13 +123,12 @@ static CUresult check_view(const View *view, const ArrayDescriptor *array, unsig
   return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult keep(uint64_t *out, const Object *like, HandleKind kind) {
+static CUresult keep(uint64_t *out, const Object *like) {
   Object *object = malloc(sizeof *object);
   if (!object) return CUDA_ERROR_OUT_OF_MEMORY;
   *object = *like;
-  object->kind = kind;
   pthread_mutex_lock(&lock);
-  bool kept = cl_handle_add(object, kind);
+  bool kept = cl_handle_add(object, object->kind);
   if (kept) {
     object->next = all;
     all = object;
@@ -146,7 +145,7 @@ static CUresult create_texture(EventLine *line, uint64_t *out, const Resource *r
   Context *context = cl_context(&result);
   if (result) return result;
   if (!out || !resource || !sampling) return CUDA_ERROR_INVALID_VALUE;
-  Object object = {.context = context, .resource = *resource, .sampling = *sampling};
+  Object object = {.kind = HANDLE_TEXTURE, .context = context, .resource = *resource, .sampling = *sampling};
   cl_event_int(line, "resource", resource->type);
   if (resource->type < 0 || resource->type >= RESOURCE_TYPES || resource->flags) return CUDA_ERROR_INVALID_VALUE;
   bool of_array = resource->type == OF_ARRAY || resource->type == OF_MIPMAP;
@@ -159,7 +158,7 @@ static CUresult create_texture(EventLine *line, uint64_t *out, const Resource *r
   if (result) return result;
   object.has_view = view && of_array;
   if (object.has_view) object.view = *view;
-  return keep(out, &object, HANDLE_TEXTURE);
+  return keep(out, &object);
 }
 EXPORTED(cuTexObjectCreate, (uint64_t *out, const Resource *resource, const Sampling *sampling, const View *view),
          create_texture(line, out, resource, sampling, view))
@@ -169,13 +168,13 @@ static CUresult create_surface(uint64_t *out, const Resource *resource) {
   Context *context = cl_context(&result);
   if (result) return result;
   if (!out || !resource) return CUDA_ERROR_INVALID_VALUE;
-  Object object = {.context = context, .resource = *resource};
+  Object object = {.kind = HANDLE_SURFACE, .context = context, .resource = *resource};
   ArrayDescriptor array;
   unsigned levels;
   if (resource->type != OF_ARRAY || resource->flags) return CUDA_ERROR_INVALID_VALUE;
   result = array_of(resource, &array, &levels);
   if (!result) result = cl_check_array_context(resource->of.array);
-  return result ? result : keep(out, &object, HANDLE_SURFACE);
+  return result ? result : keep(out, &object);
 }
 EXPORTED(cuSurfObjectCreate, (uint64_t *out, const Resource *resource), create_surface(out, resource))
 

@@ -21,7 +21,7 @@ struct UserReference {
 bool cl_user_objects_share(UserReference **to, const UserReference *from);
 void cl_user_objects_drop(UserReference **list);
 /* Adds references to a list: new ones, or some of the caller's. */
-CUresult cl_user_object_hold(UserReference **list, void *object, unsigned count, bool move);
-CUresult cl_user_object_let_go(UserReference **list, void *object, unsigned count);
+CUresult cl_user_object_hold(UserReference **list, void *handle, unsigned count, bool move);
+CUresult cl_user_object_let_go(UserReference **list, void *handle, unsigned count);
 
 #endif

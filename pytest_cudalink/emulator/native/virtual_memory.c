@@ -119,7 +119,9 @@ bool cl_reservation_of(CUdeviceptr address, CUdeviceptr *start, size_t *size) {
 
 /* Makes a part of a reserved range what it was before. */
 static void reserve_again(uintptr_t start, size_t size) {
-  mmap((void *)start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  if (mmap((void *)start, size, PROT_NONE, flags, -1, 0) != MAP_FAILED) return;
+  mprotect((void *)start, size, PROT_NONE); /* what is left there is out of reach at least */
 }
 
 static CUresult map(uintptr_t start, size_t size, Physical *physical) {

@@ -127,7 +127,8 @@ static void streams(void) {
   EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventRecord(start, stream));
   OK(cuEventDestroy(start));
   OK(cuEventDestroy(end));
-  EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventQuery(end));
+  EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuEventQuery(end));
+  EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&milliseconds, start, end));
 }
 
 static void memory(void) {
@@ -218,7 +219,10 @@ static void modules(void) {
   OK(cuFuncGetName(&name, function));
   OK(cuFuncGetParamInfo(function, 2, &offset, &bytes));
   EXPECT(CUDA_ERROR_INVALID_VALUE, cuFuncGetParamInfo(function, 3, &offset, &bytes));
-  EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+  unsigned long long zeros = 0;
+  void *parameters[] = {&zeros, &zeros, &zeros};
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+  EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
   OK(cuModuleUnload(module));
   EXPECT(CUDA_ERROR_INVALID_HANDLE, cuFuncGetName(&name, function));
   EXPECT(CUDA_ERROR_INVALID_HANDLE, cuModuleUnload(module));

@@ -1,6 +1,6 @@
-/* Pools, virtual memory, managed memory and handles for other processes, from several threads at once, to be run
- * plainly and with sanitizers. Built against the cuda.h of a toolkit, so that the compiler compares our structures with
- * its own.
+/* Pools, virtual memory, managed memory, batches of copies and handles for other processes, from several threads at
+ * once, to be run plainly and with sanitizers. Built against the cuda.h of a toolkit, so that the compiler compares our
+ * structures with its own.
  *
  *     exercise_memory [rounds]
  *
@@ -168,6 +168,37 @@ static void use_pointers(void) {
   OK(cuMemHostUnregister(own));
 }
 
+static void copy_batches(void) {
+  enum { COUNT = 3, BYTES = 4096 };
+  CUdeviceptr from, to;
+  CUstream stream;
+  CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+  CUDA_MEMCPY3D_BATCH_OP box = {.extent = {64, 4, 2}, .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+  size_t first = 0, sizes[COUNT] = {1, 100, BYTES - 200};
+  unsigned char bytes[BYTES];
+  OK(cuMemAlloc(&from, BYTES));
+  OK(cuMemAlloc(&to, BYTES));
+  OK(cuMemsetD8(from, 7, BYTES));
+  OK(cuMemsetD8(to, 0, BYTES));
+  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CUdeviceptr sources[COUNT] = {from, from + 1, from + 200}, targets[COUNT] = {to, to + 1, to + 200};
+  OK(cuMemcpyBatchAsync(targets, sources, sizes, COUNT, &attributes, &first, 1, stream));
+  OK(cuMemcpyDtoH(bytes, to, BYTES));
+  TRUE(bytes[100] == 7 && bytes[101] == 0 && bytes[BYTES - 1] == 7);
+  sizes[COUNT - 1] = BYTES; /* beyond the end */
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyBatchAsync(targets, sources, sizes, COUNT, &attributes, &first, 1, stream));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyBatchAsync(targets, sources, sizes, COUNT, &attributes, &first, 1, NULL));
+  box.src.type = box.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+  box.src.op.ptr.ptr = from;
+  box.dst.op.ptr.ptr = to + 1024;
+  OK(cuMemcpy3DBatchAsync(1, &box, 0, stream));
+  box.extent.height = 4096;
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpy3DBatchAsync(1, &box, 0, stream));
+  OK(cuStreamDestroy(stream));
+  OK(cuMemFree(from));
+  OK(cuMemFree(to));
+}
+
 static void use_external_memory(void) {
   FILE *backing = tmpfile();
   CUDA_EXTERNAL_MEMORY_HANDLE_DESC description;
@@ -202,6 +233,7 @@ static void *work(void *rounds) {
     use_virtual_memory(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     use_managed_memory();
     use_handles();
+    copy_batches();
     use_external_memory();
   }
   return NULL;

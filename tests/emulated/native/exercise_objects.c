@@ -1,5 +1,5 @@
-/* A driver program that makes and destroys arrays, textures, tensor maps, green contexts and settings many times, from
- * several threads, to be run plainly, under valgrind and with sanitizers.
+/* A driver program that makes and destroys arrays, textures, texture references, tensor maps, green contexts and
+ * settings many times, from several threads, to be run plainly, under valgrind and with sanitizers.
  *
  *     exercise_objects [rounds]
  *
@@ -41,12 +41,13 @@ static void arrays(void) {
   OK(cuArrayGetPlane(&plane, planes, 1));
   OK(cuArray3DGetDescriptor(&video, plane));
   EXPECT(2, video.NumChannels);
-  EXPECT(CUDA_ERROR_INVALID_HANDLE, cuArrayDestroy(plane));
+  OK(cuArrayDestroy(plane)); /* a plane goes with its array: this changes nothing */
   memset(line, 5, sizeof line);
   OK(cuMemcpyHtoA(array, 0, line, sizeof line));
-  OK(cuMemcpyAtoA(array, sizeof line, array, 0, sizeof line));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyAtoA(array, sizeof line, array, 0, sizeof line)); /* all but the first row */
+  OK(cuMemcpyAtoA(array, 8, array, 0, sizeof line - 8));
   memset(line, 0, sizeof line);
-  OK(cuMemcpyAtoH(line, array, sizeof line, sizeof line));
+  OK(cuMemcpyAtoH(line, array, 0, sizeof line));
   EXPECT(5, line[sizeof line - 1]);
   CUDA_MEMCPY2D box = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
                        .srcArray = array,
@@ -89,6 +90,42 @@ static void arrays(void) {
   EXPECT(CUDA_ERROR_INVALID_HANDLE, cuArrayDestroy((CUarray)FOREIGN));
 }
 
+static void texture_references(void) {
+  CUDA_ARRAY3D_DESCRIPTOR flat = {.Width = 16, .Height = 4, .Format = CU_AD_FORMAT_HALF, .NumChannels = 2};
+  CUDA_ARRAY_DESCRIPTOR rows = {.Width = 64, .Height = 4, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+  CUtexref reference;
+  CUarray array, bound;
+  CUdeviceptr memory, found;
+  CUarray_format format;
+  CUaddress_mode mode;
+  size_t offset;
+  int channels;
+  float color[4] = {1, 2, 3, 4}, same[4];
+  OK(cuTexRefCreate(&reference));
+  OK(cuMemAlloc(&memory, 4096));
+  OK(cuArray3DCreate(&array, &flat));
+  OK(cuTexRefSetAddress(&offset, reference, memory, 4096));
+  OK(cuTexRefGetAddress(&found, reference));
+  EXPECT(1, found == memory && !offset);
+  OK(cuTexRefSetAddress2D(reference, &rows, memory, 1024));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexRefGetArray(&bound, reference));
+  OK(cuTexRefSetArray(reference, array, CU_TRSA_OVERRIDE_FORMAT));
+  OK(cuTexRefGetArray(&bound, reference));
+  OK(cuTexRefGetFormat(&format, &channels, reference));
+  EXPECT(1, bound == array && format == CU_AD_FORMAT_HALF && channels == 2);
+  OK(cuTexRefSetAddressMode(reference, 2, CU_TR_ADDRESS_MODE_MIRROR));
+  OK(cuTexRefGetAddressMode(&mode, reference, 2));
+  EXPECT(CU_TR_ADDRESS_MODE_MIRROR, mode);
+  OK(cuTexRefSetBorderColor(reference, color));
+  OK(cuTexRefGetBorderColor(same, reference));
+  EXPECT(0, memcmp(color, same, sizeof same));
+  OK(cuArrayDestroy(array));
+  EXPECT(CUDA_ERROR_INVALID_HANDLE, cuTexRefSetArray(reference, array, CU_TRSA_OVERRIDE_FORMAT));
+  OK(cuMemFree(memory));
+  OK(cuTexRefDestroy(reference));
+  EXPECT(CUDA_ERROR_INVALID_HANDLE, cuTexRefDestroy(reference));
+}
+
 static void tensor_maps(void) {
   CUtensorMap map;
   CUdeviceptr memory;
@@ -127,7 +164,7 @@ static void settings(void) {
   OK(cuCtxGetLimit(&limit, CU_LIMIT_STACK_SIZE));
   OK(cuLogsRegisterCallback((CUlogsCallback)(void *)settings, NULL, &handle));
   OK(cuLogsUnregisterCallback(handle));
-  EXPECT(CUDA_ERROR_INVALID_VALUE, cuCheckpointProcessGetState(-1, (CUprocessState *)&state));
+  EXPECT(CUDA_ERROR_OPERATING_SYSTEM, cuCheckpointProcessGetState(-1, (CUprocessState *)&state));
   CUDA_ARRAY3D_DESCRIPTOR left = {.Width = 16, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 1};
   CUarray array;
   OK(cuArray3DCreate(&array, &left)); /* goes with its context */
@@ -145,7 +182,7 @@ static void green_contexts(void) {
   OK(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
   OK(cuStreamDestroy(stream));
   OK(cuGreenCtxDestroy(green));
-  EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuGreenCtxDestroy(green));
+  EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuGreenCtxDestroy(green));
 }
 
 static const char *const source =
@@ -169,6 +206,7 @@ static void *work(void *unused) {
   OK(cuCtxSetCurrent(primary));
   for (int round = 0; round < rounds; round++) {
     arrays();
+    texture_references();
     tensor_maps();
     settings();
     green_contexts();

@@ -150,7 +150,7 @@ static void streams(void) {
   }
   OK_OR(CUDA_ERROR_INVALID_HANDLE, cuStreamGetFlags(stream, &flags));
   OK_OR(CUDA_ERROR_INVALID_HANDLE, cuStreamGetCtx(stream, &context));
-  OK_OR(CUDA_ERROR_INVALID_HANDLE, cuEventRecord(event, NULL));
+  OK_OR(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuEventRecord(event, NULL));
   OK_OR(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&milliseconds, event, event));
 }
 
@@ -191,7 +191,8 @@ static void modules(void) {
   OK_OR(CUDA_ERROR_INVALID_HANDLE, cuFuncGetName(&name, function));
   OK_OR(CUDA_ERROR_INVALID_HANDLE, cuFuncGetModule(&own, function));
   OK_OR(CUDA_ERROR_INVALID_HANDLE, cuKernelGetLibrary(&its_library, kernel));
-  int answer = (int)cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+  void *parameters[] = {&address};
+  int answer = (int)cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL);
   TRUE(answer == CUDA_ERROR_NOT_SUPPORTED || answer == CUDA_ERROR_INVALID_HANDLE);
 }
 
