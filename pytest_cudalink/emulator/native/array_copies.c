@@ -66,11 +66,11 @@ EXPORTED(cuMemcpyAtoA_v2, (void *to, size_t to_offset, void *from, size_t from_o
 
 /* Work is done when a call returns, so a copy on a stream differs only in what it checks. */
 EXPORTED(cuMemcpyHtoAAsync_v2, (void *array, size_t offset, const void *from, size_t size, void *stream),
-         cl_check_stream(stream) ? CUDA_ERROR_INVALID_HANDLE
-                                 : to_array(line, array, offset, (uintptr_t)from, size, false))
+         !cl_check_context() && cl_check_stream(stream) ? CUDA_ERROR_INVALID_HANDLE
+                                                        : to_array(line, array, offset, (uintptr_t)from, size, false))
 EXPORTED(cuMemcpyAtoHAsync_v2, (void *to, void *array, size_t offset, size_t size, void *stream),
-         cl_check_stream(stream) ? CUDA_ERROR_INVALID_HANDLE
-                                 : from_array(line, (uintptr_t)to, array, offset, size, false))
+         !cl_check_context() && cl_check_stream(stream) ? CUDA_ERROR_INVALID_HANDLE
+                                                        : from_array(line, (uintptr_t)to, array, offset, size, false))
 OLD_ENTRY_POINT(cuMemcpyDtoA)
 OLD_ENTRY_POINT(cuMemcpyHtoA)
 OLD_ENTRY_POINT(cuMemcpyAtoD)

@@ -105,9 +105,9 @@ static CUresult wait(const void *stream_handle, void *handle, unsigned flags) {
   Stream *stream;
   Event *event;
   CUresult result = cl_stream_ready(stream_handle, &stream);
+  if (!result && flags > EXTERNAL) result = CUDA_ERROR_INVALID_VALUE; /* before the event (measured) */
   if (!result) result = find_event(handle, &event);
   if (result) return result;
-  if (flags > EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   if (flags == EXTERNAL) {
     if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
     NodeParameters parameters = {.type = NODE_WAIT, .event = event};

@@ -18,8 +18,8 @@ static CUresult check_operation(const MemoryOperation *one, bool first_version) 
   switch (one->operation) {
     case WAIT_32:
     case WAIT_64:
+      if ((one->flags & ~(unsigned)WAIT_FLUSH) >= CONDITIONS) return CUDA_ERROR_INVALID_VALUE;
       if (one->flags & (unsigned)WAIT_FLUSH) return CUDA_ERROR_NOT_SUPPORTED; /* no device of ours flushes */
-      if (one->flags >= CONDITIONS) return CUDA_ERROR_INVALID_VALUE;
       break;
     case WRITE_32:
     case WRITE_64:
@@ -83,6 +83,7 @@ static CUresult operate(EventLine *line, const void *stream, unsigned count, con
   if (!result) result = cl_enter_stream(stream, &captured);
   if (result) return result;
   if (flags) return CUDA_ERROR_INVALID_VALUE;
+  if (!count && !first_version) return CUDA_SUCCESS; /* (measured) */
   result = cl_check_operations(count, list, first_version);
   for (unsigned at = 0; !result && at < count; at++)
     if (!is_there(list + at)) result = CUDA_ERROR_INVALID_VALUE;
