@@ -48,8 +48,11 @@ for limit, number in ((0, 4096), (1, 1 << 20), (2, 1 << 24), (4, 4096), (5, 128)
     ok(cuda.cuCtxSetLimit(limit, c_size_t(number)))
     ok(cuda.cuCtxGetLimit(byref(size), limit))
     assert size.value == number
-for limit, number, code in ((3, 2, 215), (9, 1, 215), (7, 1024, 800), (8, 1, 800), (5, 129, 1), (6, 1 << 30, 1), (0, 1 << 20, 1),
-                            (10, 1, 1), (-1, 1, 1)):
+answers = [
+    (3, 2, 215), (9, 1, 215), (7, 1024, 800), (8, 1, 800), (5, 129, 1), (6, 1 << 30, 1), (0, 1 << 20, 1), (10, 1, 1),
+    (-1, 1, 1),
+]
+for limit, number, code in answers:
     assert cuda.cuCtxSetLimit(limit, c_size_t(number)) == code, limit
 """
     )
