@@ -49,7 +49,7 @@ def more_never_fits_better(kernel: c_void_p, block: int, other_block: int, dynam
 @settings(max_examples=400, deadline=None)
 @given(kernel_of, threads, st.integers(1, 32))
 def available_memory_fits(kernel: c_void_p, block: int, blocks: int) -> None:
-    """With the memory said to be available, less what the driver reserves, so many blocks fit (an H100 reserves too)."""
+    """With the memory said to be available, less what the driver reserves (as an H100 does), so many blocks fit."""
     size = c_size_t()
     code = cuda.cuOccupancyAvailableDynamicSMemPerBlock(byref(size), kernel, blocks, block)
     assert (code == 0) == (active(kernel, block, 0) >= blocks)
