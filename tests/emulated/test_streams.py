@@ -113,7 +113,8 @@ operation = lambda kind, value=0, flags=0: struct.pack("iIQQIIQ8x", kind, flags,
 batch = create_string_buffer(operation(5, 2**40) + operation(6) + operation(4, 2**40))
 ok(cuda.cuStreamBatchMemOp_v2(None, 3, batch, 0))
 assert cuda.cuStreamBatchMemOp(None, 3, batch, 0) == 1
-for count, flags in ((0, 0), (256, 0), (1, 1)):
+ok(cuda.cuStreamBatchMemOp_v2(None, 0, batch, 0))
+for count, flags in ((256, 0), (1, 1)):
     assert cuda.cuStreamBatchMemOp_v2(None, count, batch, flags) == 1
 """
     )

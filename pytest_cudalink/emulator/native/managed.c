@@ -18,7 +18,7 @@ enum { /* CUmem_advise */
        UNSET_ACCESSED_BY,
 };
 enum { HOST_DEVICE = -1, NO_DEVICE = -2 }; /* CU_DEVICE_CPU, CU_DEVICE_INVALID */
-enum { LAST_PREFETCH = 7 };                /* besides the advices: what to remember */
+enum { LAST_PREFETCH = 7 };                /* besides CUmem_advise: what to remember */
 
 /* What holds for some pages of a block, up to an offset. */
 typedef struct {
