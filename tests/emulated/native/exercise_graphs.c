@@ -10,16 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPECT(code, expression)                                                                          \
-  do {                                                                                                    \
-    int answer = (int)(expression);                                                                       \
-    if (answer != (int)(code)) {                                                                          \
-      fprintf(stderr, "%s:%d: %s is %d, not %d\n", __FILE__, __LINE__, #expression, answer, (int)(code)); \
-      exit(1);                                                                                            \
-    }                                                                                                     \
-  } while (0)
-#define OK(expression) EXPECT(CUDA_SUCCESS, expression)
-#define TRUE(expression) EXPECT(1, !!(expression))
+#include "expect.h"
 
 enum { THREADS = 4 };
 

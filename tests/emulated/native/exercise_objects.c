@@ -11,15 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPECT(code, expression)                                                                          \
-  do {                                                                                                    \
-    int answer = (int)(expression);                                                                       \
-    if (answer != (int)(code)) {                                                                          \
-      fprintf(stderr, "%s:%d: %s is %d, not %d\n", __FILE__, __LINE__, #expression, answer, (int)(code)); \
-      exit(1);                                                                                            \
-    }                                                                                                     \
-  } while (0)
-#define OK(expression) EXPECT(CUDA_SUCCESS, expression)
+#include "expect.h"
 
 enum { THREADS = 3, FOREIGN = 0x1234 };
 
