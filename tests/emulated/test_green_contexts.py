@@ -114,6 +114,11 @@ ok(cuda.cuStreamGetGreenCtx(stream, byref(of_stream)))
 assert of_stream.value == one.value
 ok(cuda.cuStreamGetCtx(stream, byref(of_stream)))
 assert of_stream.value == context.value
+both = c_void_p(), c_void_p()
+ok(cuda.cuStreamGetCtx_v2(stream, byref(both[0]), byref(both[1])))
+assert [found.value for found in both] == [primary.value, one.value]
+ok(cuda.cuStreamGetCtx_v2(None, byref(both[0]), byref(both[1])))
+assert [found.value for found in both] == [primary.value, None]
 ok(cuda.cuStreamGetGreenCtx(None, byref(of_stream)))
 assert not of_stream.value
 ok(cuda.cuEventCreate(byref(event), 0))

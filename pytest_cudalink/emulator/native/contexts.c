@@ -128,6 +128,8 @@ bool cl_is_known_context(const Context *context) {
   return known;
 }
 
+Context *cl_primary_context(CUdevice device) { return &primary[device]; }
+
 bool cl_shares(const Context *one, const Context *other) {
   if (one == other) return true;
   return one->device == other->device && (one->green || one->primary) && (other->green || other->primary);

@@ -50,6 +50,8 @@ bool cl_shares(const Context *one, const Context *other);
 /* The next number that no context and no stream has had. */
 uint64_t cl_next_id(void);
 
+/* The primary context of a device, whether it is active or not. */
+Context *cl_primary_context(CUdevice device);
 /* A context of a green one, current to no thread, which keeps the primary one of its device; NULL if memory is out. */
 Context *cl_make_green_context(CUdevice device, void *green);
 void cl_end_green_context(Context *context);

@@ -40,8 +40,9 @@ static CUresult get_ctx_v2(Stream *stream, Context **context, void **green) {
   Stream known;
   CUresult result = read_stream(stream, context ? (void *)context : green, &known, false);
   if (result) return result;
-  if (context) *context = known.context;
-  if (green) *green = NULL; /* no stream is of a green context */
+  bool is_green = known.context->green;
+  if (context) *context = is_green ? cl_primary_context(known.context->device) : known.context;
+  if (green) *green = is_green ? known.context : NULL;
   return CUDA_SUCCESS;
 }
 EXPORTED(cuStreamGetCtx_v2, (Stream *stream, Context **context, void **green), get_ctx_v2(stream, context, green))
