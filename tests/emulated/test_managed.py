@@ -60,8 +60,8 @@ assert ask(PREFERRED, 0, 1) == -2
 for device in (0, 1, -1):
     ok(cuda.cuMemAdvise(base, 8192, 5, device))
 ok(cuda.cuMemAdvise(base, 1, 6, 0))
-assert ask(ACCESSED_BY, 0, 4096, 4) == [-1, 1, -2, -2]
-assert ask(ACCESSED_BY, 4096, 4096, 2) == [-1, 0] and ask(ACCESSED_BY, 0, 8193, 2) == [-2, -2]
+assert ask(ACCESSED_BY, 0, 4096, 4) == [1, -1, -2, -2]
+assert ask(ACCESSED_BY, 4096, 4096, 2) == [0, 1] and ask(ACCESSED_BY, 0, 8193, 2) == [-2, -2]
 assert cuda.cuMemAdvise(base, 1, 3, 9) == 101 and cuda.cuMemAdvise(base, 1, 5, 9) == 101
 assert cuda.cuMemAdvise_v2(base, 1, 5, Location(HOST_NUMA, 0)) == cuda.cuMemAdvise_v2(base, 1, 3, Location(7, 0)) == 1
 for start, size, advice in ((0, 0, 1), (0, 6 * 4096, 1), (5 * 4096, 1, 1), (0, 1, 0), (0, 1, 7)):

@@ -20,14 +20,14 @@ static struct {
   Gauge used, reserved;
 } gauges[DEVICES_MAX];
 
-enum { RESERVE = 32 << 20 }; /* reserves grow by such blocks */
+enum { RESERVE = 32 << 20 }; /* memory is reserved in such blocks, and all of a block is in use */
 
 static void raise(Gauge *gauge, uint64_t now) {
   gauge->now = now;
   if (gauge->most < now) gauge->most = now;
 }
 
-static uint64_t in_reserve(uint64_t used) { return (used + RESERVE - 1) / RESERVE * RESERVE; }
+static uint64_t blocks_of(const GraphMemory *memory) { return (memory->size + RESERVE - 1) / RESERVE * RESERVE; }
 
 /* What was used stays counted until it is trimmed, even if no graph has it any more. */
 static void drop(GraphMemory *memory) {
@@ -75,8 +75,8 @@ CUresult cl_graph_memory_take(GraphMemory *memory) {
   if (memory->used) return CUDA_SUCCESS;
   memory->used = true;
   Gauge *used = &gauges[memory->device].used, *reserved = &gauges[memory->device].reserved;
-  raise(used, used->now + memory->size);
-  if (reserved->now < in_reserve(used->now)) raise(reserved, in_reserve(used->now));
+  raise(used, used->now + blocks_of(memory));
+  if (reserved->now < used->now) raise(reserved, used->now);
   return CUDA_SUCCESS;
 }
 
@@ -183,10 +183,10 @@ static CUresult trim(EventLine *line, CUdevice device) {
   for (GraphMemory *memory = all; memory; memory = memory->next) {
     if (memory->device != device) continue;
     memory->used = memory->live;
-    if (memory->live) used += memory->size;
+    if (memory->live) used += blocks_of(memory);
   }
   gauges[device].used.now = used;
-  gauges[device].reserved.now = in_reserve(used);
+  gauges[device].reserved.now = used;
   return cl_streams_unlock(CUDA_SUCCESS);
 }
 EXPORTED(cuDeviceGraphMemTrim, (CUdevice device), trim(line, device))

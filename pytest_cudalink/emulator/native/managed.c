@@ -298,9 +298,9 @@ static int as_id(const Location *location) { return location->type == AT_NOTHING
 
 static void list_devices(const Part *part, int *out, size_t room) {
   size_t count = 0;
-  if (part->accessed_by_host && count < room) out[count++] = HOST_DEVICE;
   for (int device = 0; device < DEVICES_MAX && count < room; device++)
     if (part->accessed_by >> device & 1) out[count++] = device;
+  if (part->accessed_by_host && count < room) out[count++] = HOST_DEVICE;
   while (count < room) out[count++] = NO_DEVICE;
 }
 

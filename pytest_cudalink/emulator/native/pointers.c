@@ -176,10 +176,9 @@ static CUresult pointer_set_attribute(EventLine *line, const unsigned *value, in
   cl_event_int(line, "attribute", attribute);
   if (!value || attribute != POINTER_SYNC_MEMOPS) return CUDA_ERROR_INVALID_VALUE;
   Block *block = cl_block_lock(address);
-  bool fits = block && block->place != MANAGED;
-  if (fits) block->sync_memops = *value != 0;
+  if (block) block->sync_memops = *value != 0;
   cl_block_unlock();
-  return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return block ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED(cuPointerSetAttribute, (const unsigned *value, int attribute, CUdeviceptr address),
          pointer_set_attribute(line, value, attribute, address))
