@@ -30,6 +30,7 @@ given to another object meanwhile. A death is the last answer: ``["signal", "SIG
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import json
 import mmap
 import os
@@ -292,6 +293,7 @@ def execute(
     if child == 0:
         try:
             os.close(reading)
+            faulthandler.disable()  # pytest's writes to a copy of stderr, and a death is an answer here
             signal.alarm(seconds)
             silent = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
