@@ -1,5 +1,6 @@
 """Cuda-bindings: version, device, a link through cuLink*, a module, a kernel, and what a launch answers."""
 
+import ctypes
 import json
 import sys
 
@@ -30,7 +31,8 @@ memory = call("cuMemAlloc", 1024)
 call("cuMemsetD32", memory, 7, 256)
 host = bytearray(1024)
 call("cuMemcpyDtoH", host, memory, 1024)
-launch = driver.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, 0, 0, 0)[0]
+parameters = ((memory, 256), (ctypes.c_void_p, ctypes.c_int))
+launch = driver.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, 0, parameters, 0)[0]
 missing = driver.cuModuleGetFunction(module, b"missing")[0]
 call("cuMemFree", memory)
 call("cuLinkDestroy", state)
