@@ -31,7 +31,7 @@ memory = call("cuMemAlloc", 1024)
 call("cuMemsetD32", memory, 7, 256)
 host = bytearray(1024)
 call("cuMemcpyDtoH", host, memory, 1024)
-parameters = ((memory, 256), (ctypes.c_void_p, ctypes.c_int))
+parameters = ((memory, memory, 256), (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint))
 launch = driver.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, 0, parameters, 0)[0]
 missing = driver.cuModuleGetFunction(module, b"missing")[0]
 call("cuMemFree", memory)
