@@ -49,7 +49,7 @@ class Runtime:
         self._primary: dict[int, Any] = {}
         self._lock = threading.Lock()
         self._table = read_table("process/cuda_runtime.toml")
-        self._arrays = Arrays(runtime, driver, self._table, self._forward, self._failed)
+        self._arrays = Arrays(runtime, driver, self._table, self._forward, self._failed, self._refuse_arguments)
         self._of_runtime: dict[type, Callable[[Any], Any]] = {driver.CUdeviceptr: int, driver.CUdevice: int}
         self._of_driver: dict[type, Callable[[Any], Any]] = {}
         for name, theirs in self._table["numbers"].items():
@@ -91,7 +91,7 @@ class Runtime:
         if own is not None:
             return cast("Callable[..., Any]", getattr(self, f"_{own}"))
         if short in self._table["arrays"]:
-            return self._arrays.answer(self._table["arrays"][short])
+            return self._arrays.answer(name)
         same, renamed = self._table["same"], self._table["renamed"]
         counterpart = f"cu{short if short in same else renamed.get(short, '')}"
         if hasattr(self._driver, counterpart):
@@ -104,6 +104,9 @@ class Runtime:
         if isinstance(answer, tuple) and int(answer[0]) == _NOT_SUPPORTED:
             self._refuse(name, _NOTE)
         return answer
+
+    def _refuse_arguments(self, name: str) -> None:
+        self._refuse(name, "the driver API has no counterpart for what these arguments ask")
 
     # -- calls and their results
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,7 +11,7 @@ from .addresses import address_of
 
 __all__ = ["Arrays"]
 
-_INVALID_VALUE, _INVALID_CHANNELS = 1, 20
+_INVALID_VALUE, _INVALID_CHANNELS, _NOT_SUPPORTED = 1, 20, 801
 _CHANNELS: Final = (1, 2, 4)
 _SAME_IN_TEXTURES: Final = (
     "maxAnisotropy",
@@ -21,8 +22,12 @@ _SAME_IN_TEXTURES: Final = (
 )
 
 
-class _Failed(Exception):
-    """A call cannot be answered: the number of its error."""
+class _CallError(Exception):
+    """A call fails with the number of an error."""
+
+
+class _RefusedError(Exception):
+    """A call needs what is not served."""
 
 
 @dataclass
@@ -51,6 +56,8 @@ class Arrays:
         Calls a function of the driver by name, with the current device's context, and returns the runtime's results.
     failed : callable
         Makes the results of a call that failed with the number of an error.
+    refuse : callable
+        Called with the name of a function that cannot be answered for its arguments.
     """
 
     def __init__(
@@ -60,16 +67,22 @@ class Arrays:
         table: dict[str, Any],
         forward: Callable[..., tuple[Any, ...]],
         failed: Callable[[int], tuple[Any, ...]],
+        refuse: Callable[[str], None],
     ) -> None:
         self._runtime, self._driver, self._table = runtime, driver, table
-        self._forward, self._failed = forward, failed
+        self._forward, self._failed, self._refuse = forward, failed, refuse
         self._format_of: dict[tuple[int, ...], tuple[Any, int]] = {}
         self._channels_of: dict[tuple[int, int], tuple[int, ...]] = {}
         for name, (kind, bits) in table["formats"].items():
             for count in _CHANNELS:
                 self._add_format(f"CU_AD_FORMAT_{name}", f"cudaChannelFormatKind{kind}", [bits] * count)
-        for name, (kind, *bits) in table["whole_formats"].items():
+        for name, (kind, *bits) in (table["whole_formats"] | table["block_formats"]).items():
             self._add_format(f"CU_AD_FORMAT_{name}", f"cudaChannelFormatKind{kind}", bits)
+
+        names = (f"CU_AD_FORMAT_{name}" for name in table["block_formats"])
+        self._blocks = {
+            int(getattr(driver.CUarray_format, name)) for name in names if hasattr(driver.CUarray_format, name)
+        }
 
     def _add_format(self, name: str, kind: str, widths: list[int]) -> None:
         format_ = getattr(self._driver.CUarray_format, name, None)
@@ -80,15 +93,18 @@ class Arrays:
         self._format_of[described] = format_, len(widths)
         self._channels_of[int(format_), len(widths)] = described
 
-    def answer(self, method: str) -> Callable[..., tuple[Any, ...]]:
-        """Return the function that answers, by the name in the table."""
-        call = getattr(self, f"_{method}")
+    def answer(self, name: str) -> Callable[..., tuple[Any, ...]]:
+        """Return the function that answers one of the runtime."""
+        call = getattr(self, f"_{self._table['arrays'][name.removeprefix('cuda')]}")
 
         def answered(*arguments: Any) -> tuple[Any, ...]:
             try:
                 result: tuple[Any, ...] = call(*arguments)
-            except _Failed as failure:
+            except _CallError as failure:
                 return self._failed(failure.args[0])
+            except _RefusedError:
+                self._refuse(name)
+                return self._failed(_NOT_SUPPORTED)
             return result
 
         return answered
@@ -97,7 +113,7 @@ class Arrays:
         """Return the results of a function of the driver that has to succeed."""
         code, *values = self._forward(function, *arguments)
         if int(code):
-            raise _Failed(int(code))
+            raise _CallError(int(code))
         return values
 
     # -- channels
@@ -105,17 +121,17 @@ class Arrays:
     def _format(self, channels: Any) -> tuple[Any, int]:
         """Return the driver's format and the number of channels of a cudaChannelFormatDesc."""
         if channels is None:
-            raise _Failed(_INVALID_VALUE)
+            raise _CallError(_INVALID_VALUE)
         described = (channels.x, channels.y, channels.z, channels.w, int(channels.f))
         if described not in self._format_of:
-            raise _Failed(_INVALID_CHANNELS)
+            raise _CallError(_INVALID_CHANNELS)
         return self._format_of[described]
 
     def _channels(self, format_: Any, count: int) -> Any:
         """Return the cudaChannelFormatDesc of a format of the driver."""
         described = self._channels_of.get((int(format_), count))
         if described is None:
-            raise _Failed(_INVALID_CHANNELS)
+            raise _CallError(_INVALID_CHANNELS)
         channels = self._runtime.cudaChannelFormatDesc()
         channels.x, channels.y, channels.z, channels.w, kind = described
         channels.f = self._runtime.cudaChannelFormatKind(kind)
@@ -165,8 +181,8 @@ class Arrays:
         """Return the bytes of an element and of a row of an array, and the number of its rows."""
         (descriptor,) = self._done("cuArray3DGetDescriptor", array)
         described = self._channels_of.get((int(descriptor.Format), descriptor.NumChannels))
-        if described is None:
-            raise _Failed(_INVALID_CHANNELS)
+        if described is None or int(descriptor.Format) in self._blocks:
+            raise _RefusedError
         element = sum(described[:4]) // 8
         return element, element * descriptor.Width, max(1, descriptor.Height)
 
@@ -231,7 +247,7 @@ class Arrays:
         for end in (source, target):
             _, row, height = self._rows(end.array) if end.array is not None else (1, count, 1)
             if end.x + end.y * row + count > row * height or (end.array is None and count and not end.address):
-                raise _Failed(_INVALID_VALUE)
+                raise _CallError(_INVALID_VALUE)
             rows.append(row)
         widths = list(_pieces(count, *((end.x, row) for end, row in zip((source, target), rows, strict=True))))
         return _places(source, rows[0], widths), _places(target, rows[1], widths), widths
@@ -245,20 +261,20 @@ class Arrays:
         An extent has the elements of the array that takes part, and bytes without one; an offset those of its side.
         """
         if parameters is None:
-            raise _Failed(_INVALID_VALUE)
+            raise _CallError(_INVALID_VALUE)
         ends, elements = [], []
         for prefix in ("src", "dst"):
             array, pointer, at = (getattr(parameters, f"{prefix}{name}") for name in ("Array", "Ptr", "Pos"))
             address = address_of(pointer.ptr)
             if bool(address) == bool(address_of(array)):
-                raise _Failed(_INVALID_VALUE)
+                raise _CallError(_INVALID_VALUE)
             if address:
                 ends.append(_End(None, address, pointer.pitch, pointer.ysize, at.x, at.y, at.z))
             else:
                 elements.append(self._rows(array)[0])
                 ends.append(_End(array, x=at.x * elements[-1], y=at.y, z=at.z))
         if len(set(elements)) > 1:
-            raise _Failed(_INVALID_VALUE)
+            raise _CallError(_INVALID_VALUE)
         extent, element = parameters.extent, elements[0] if elements else 1
         return self._box(*ends, extent.width * element, extent.height, extent.depth)
 
@@ -359,6 +375,40 @@ class Arrays:
 
     def _add_memset_node(self, graph: Any, before: Any, count: int, parameters: Any) -> tuple[Any, ...]:
         return self._forward("cuGraphAddMemsetNode", graph, before, count, parameters, self._context())
+
+    def _add_mem_alloc_node(self, graph: Any, before: Any, count: int, parameters: Any) -> tuple[Any, ...]:
+        if parameters is None:
+            return self._failed(_INVALID_VALUE)
+        ours = self._driver.CUDA_MEM_ALLOC_NODE_PARAMS()
+        size, result = self._table["alloc_node"]
+        ctypes.memmove(ours.getPtr(), parameters.getPtr(), size)
+        answer = self._forward("cuGraphAddMemAllocNode", graph, before, count, ours)
+        ctypes.memmove(parameters.getPtr() + result, ours.getPtr() + result, 8)
+        return answer
+
+    def _add_node(self, *arguments: Any) -> tuple[Any, ...]:
+        *before, parameters = arguments
+        if parameters is None:
+            return self._failed(_INVALID_VALUE)
+        ours, types = self._driver.CUgraphNodeParams(), self._driver.CUgraphNodeType
+        kind = int(parameters.type)
+        if kind == int(types.CU_GRAPH_NODE_TYPE_KERNEL):
+            raise _RefusedError
+        if kind == int(types.CU_GRAPH_NODE_TYPE_MEMCPY):
+            ours.type = types.CU_GRAPH_NODE_TYPE_MEMCPY
+            ours.memcpy.flags, ours.memcpy.copyCtx = parameters.memcpy.flags, self._context()
+            ours.memcpy.copyParams = self._box_of(parameters.memcpy.copyParams)
+        else:
+            ctypes.memmove(ours.getPtr(), parameters.getPtr(), self._table["node_size"])
+        for name, of_context in (("MEMSET", "memset"), ("CONDITIONAL", "conditional")):
+            member = getattr(ours, of_context)
+            if kind == int(getattr(types, f"CU_GRAPH_NODE_TYPE_{name}")) and not int(member.ctx):
+                member.ctx = self._context()
+        answer = self._forward("cuGraphAddNode", *before, ours)
+        result = self._table["node_results"].get(str(kind))
+        if result is not None and not int(answer[0]):
+            ctypes.memmove(parameters.getPtr() + result, ours.getPtr() + result, 8)
+        return answer
 
 
 def _pieces(count: int, *ends: tuple[int, int]) -> Iterator[int]:
