@@ -49,7 +49,14 @@ class Runtime:
         self._primary: dict[int, Any] = {}
         self._lock = threading.Lock()
         self._table = read_table("process/cuda_runtime.toml")
-        self._arrays = Arrays(runtime, driver, self._table, self._forward, self._failed, self._refuse_arguments)
+        self._arrays = Arrays(
+            runtime,
+            driver,
+            self._table,
+            forward=self._forward,
+            failed=self._failed,
+            refuse=self._refuse_arguments,
+        )
         self._of_runtime: dict[type, Callable[[Any], Any]] = {driver.CUdeviceptr: int, driver.CUdevice: int}
         self._of_driver: dict[type, Callable[[Any], Any]] = {}
         for name, theirs in self._table["numbers"].items():

@@ -65,6 +65,7 @@ class Arrays:
         runtime: Any,
         driver: Any,
         table: dict[str, Any],
+        *,
         forward: Callable[..., tuple[Any, ...]],
         failed: Callable[[int], tuple[Any, ...]],
         refuse: Callable[[str], None],
@@ -276,7 +277,7 @@ class Arrays:
         if len(set(elements)) > 1:
             raise _CallError(_INVALID_VALUE)
         extent, element = parameters.extent, elements[0] if elements else 1
-        return self._box(*ends, extent.width * element, extent.height, extent.depth)
+        return self._box(ends[0], ends[1], extent.width * element, extent.height, extent.depth)
 
     # -- textures and surfaces
 
