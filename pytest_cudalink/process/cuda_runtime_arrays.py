@@ -80,6 +80,8 @@ class Arrays:
         for name, (kind, *bits) in (table["whole_formats"] | table["block_formats"]).items():
             self._add_format(f"CU_AD_FORMAT_{name}", f"cudaChannelFormatKind{kind}", bits)
 
+        self._kinds = {described[-1] for described in self._format_of}
+        self._kinds.add(int(self._runtime.cudaChannelFormatKind.cudaChannelFormatKindNone))
         names = (f"CU_AD_FORMAT_{name}" for name in table["block_formats"])
         self._blocks = {
             int(getattr(driver.CUarray_format, name)) for name in names if hasattr(driver.CUarray_format, name)
@@ -124,6 +126,8 @@ class Arrays:
         if channels is None:
             raise _CallError(_INVALID_VALUE)
         described = (channels.x, channels.y, channels.z, channels.w, int(channels.f))
+        if described[-1] not in self._kinds:
+            raise _RefusedError
         if described not in self._format_of:
             raise _CallError(_INVALID_CHANNELS)
         return self._format_of[described]

@@ -71,11 +71,11 @@ def test_the_table_fits(toolkit) -> None:
     assert not set(TABLE["own"]) & set(TABLE["arrays"])
 
 
-def test_the_sizes_fit(toolkit) -> None:
-    """Structures whose bytes are copied are as long as their last member says; every kind of channel has a format."""
+def test_every_kind_of_channel_has_a_format(toolkit) -> None:
+    """Every kind of channel that CUDA 13.0 has is one of a format; later kinds are refused."""
     from cuda.bindings import driver, runtime
 
-    kinds = {kind.name.removeprefix("cudaChannelFormatKind") for kind in runtime.cudaChannelFormatKind}
+    kinds = {kind.name.removeprefix("cudaChannelFormatKind") for kind in runtime.cudaChannelFormatKind if kind <= 31}
     tables = [TABLE[name] for name in ("formats", "whole_formats", "block_formats")]
     served = {described[0] for table in tables for described in table.values()}
     assert kinds - served == {"None"}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_cudalink.process.cuda_runtime_arrays import Arrays
+from pytest_cudalink.tables import read_table
+
 MODULE = """
 import pytest
 from cuda.bindings import driver, runtime as rt
@@ -104,6 +107,23 @@ def test_mipmapped():
 def test_arrays(run) -> None:
     """Each format has its channels, in both directions; other channels are no format."""
     run(ARRAYS).assert_outcomes(passed=17)
+
+
+def test_later_kinds_are_refused(toolkit) -> None:
+    """A kind of channel that the table does not know may be a valid one, so it is no wrong descriptor."""
+    from cuda.bindings import driver, runtime
+
+    table = read_table("process/cuda_runtime.toml")
+    later = table | {"formats": {name: row for name, row in table["formats"].items() if row[0] != "Float"}}
+    refused: list[str] = []
+    channels = runtime.cudaChannelFormatDesc()
+    channels.x, channels.f = 32, runtime.cudaChannelFormatKind.cudaChannelFormatKindFloat
+    for known, answer in ((table, ("made",)), (later, (801,))):
+        arrays = Arrays(
+            runtime, driver, known, forward=lambda *_: ("made",), failed=lambda code: (code,), refuse=refused.append
+        )
+        assert arrays.answer("cudaMallocArray")(channels, 8, 0, 0) == answer
+    assert refused == ["cudaMallocArray"]
 
 
 COPIES = """
