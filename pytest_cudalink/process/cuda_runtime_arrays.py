@@ -405,9 +405,9 @@ class Arrays:
             ours.memcpy.copyParams = self._box_of(parameters.memcpy.copyParams)
         else:
             ctypes.memmove(ours.getPtr(), parameters.getPtr(), self._table["node_size"])
-        for name, of_context in (("MEMSET", "memset"), ("CONDITIONAL", "conditional")):
-            member = getattr(ours, of_context)
-            if kind == int(getattr(types, f"CU_GRAPH_NODE_TYPE_{name}")) and not int(member.ctx):
+        if str(kind) in self._table["node_contexts"]:
+            member = getattr(ours, self._table["node_contexts"][str(kind)])
+            if not int(member.ctx):
                 member.ctx = self._context()
         answer = self._forward("cuGraphAddNode", *before, ours)
         result = self._table["node_results"].get(str(kind))
