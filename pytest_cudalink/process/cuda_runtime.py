@@ -17,6 +17,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..tables import read_table
+from .addresses import address_of
+from .cuda_runtime_arrays import Arrays
 from .imports import ImportWatch
 
 if TYPE_CHECKING:
@@ -28,39 +30,6 @@ _MODULE: Final = "cuda.bindings.runtime"
 _SUCCESS, _INVALID_VALUE, _NOT_INITIALIZED, _INVALID_DEVICE = 0, 1, 3, 101
 _NOT_READY, _NOT_SUPPORTED, _UNKNOWN = 600, 801, 999
 _NOTE: Final = "the CUDA runtime does not run on an emulated driver, and the driver API has no function for it"
-
-
-class _Buffer(ctypes.Structure):
-    """Py_buffer, as Python's stable ABI has it."""
-
-    _fields_ = (
-        ("buf", ctypes.c_void_p),
-        ("obj", ctypes.py_object),
-        ("len", ctypes.c_ssize_t),
-        ("itemsize", ctypes.c_ssize_t),
-        ("readonly", ctypes.c_int),
-        ("ndim", ctypes.c_int),
-        ("format", ctypes.c_char_p),
-        ("shape", ctypes.c_void_p),
-        ("strides", ctypes.c_void_p),
-        ("suboffsets", ctypes.c_void_p),
-        ("internal", ctypes.c_void_p),
-    )
-
-
-def _address(given: Any) -> int:
-    """Return the address that an argument means: a number, a pointer of cuda-bindings, or an object with a buffer."""
-    if given is None:
-        return 0
-    try:
-        return int(given)
-    except (TypeError, ValueError):
-        buffer = _Buffer()
-        ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(given), ctypes.byref(buffer), 0)
-        address = buffer.buf or 0
-        # the caller holds the object while the call lasts
-        ctypes.pythonapi.PyBuffer_Release(ctypes.byref(buffer))
-        return int(address)
 
 
 class Runtime:
@@ -80,6 +49,14 @@ class Runtime:
         self._primary: dict[int, Any] = {}
         self._lock = threading.Lock()
         self._table = read_table("process/cuda_runtime.toml")
+        self._arrays = Arrays(
+            runtime,
+            driver,
+            self._table,
+            forward=self._forward,
+            failed=self._failed,
+            refuse=self._refuse_arguments,
+        )
         self._of_runtime: dict[type, Callable[[Any], Any]] = {driver.CUdeviceptr: int, driver.CUdevice: int}
         self._of_driver: dict[type, Callable[[Any], Any]] = {}
         for name, theirs in self._table["numbers"].items():
@@ -120,6 +97,8 @@ class Runtime:
         own: str | None = self._table["own"].get(short)
         if own is not None:
             return cast("Callable[..., Any]", getattr(self, f"_{own}"))
+        if short in self._table["arrays"]:
+            return self._arrays.answer(name)
         same, renamed = self._table["same"], self._table["renamed"]
         counterpart = f"cu{short if short in same else renamed.get(short, '')}"
         if hasattr(self._driver, counterpart):
@@ -132,6 +111,9 @@ class Runtime:
         if isinstance(answer, tuple) and int(answer[0]) == _NOT_SUPPORTED:
             self._refuse(name, _NOTE)
         return answer
+
+    def _refuse_arguments(self, name: str) -> None:
+        self._refuse(name, "the driver API has no counterpart for what these arguments ask")
 
     # -- calls and their results
 
@@ -297,45 +279,45 @@ class Runtime:
         return self._forward("cuMemAllocPitch", width, height, 4)
 
     def _free(self, pointer: Any) -> tuple[Any, ...]:
-        address = _address(pointer)
+        address = address_of(pointer)
         if not address:  # what programs call to initialize the runtime
             code = self._enter()
             return self._failed(code) if code else (self._error(_SUCCESS),)
         return self._forward("cuMemFree", address)
 
     def _free_host(self, pointer: Any) -> tuple[Any, ...]:
-        address = _address(pointer)
+        address = address_of(pointer)
         return self._forward("cuMemFreeHost", address) if address else (self._error(_SUCCESS),)
 
     def _memcpy(self, dst: Any, src: Any, count: int, _kind: Any, *stream: Any) -> tuple[Any, ...]:
         if not count:
             code = self._enter()
             return self._failed(code) if code else (self._error(_SUCCESS),)
-        if not (_address(dst) and _address(src)):
+        if not (address_of(dst) and address_of(src)):
             return self._failed(_INVALID_VALUE)
         function = "cuMemcpyAsync" if stream else "cuMemcpy"
-        return self._forward(function, _address(dst), _address(src), count, *stream)
+        return self._forward(function, address_of(dst), address_of(src), count, *stream)
 
     def _memcpy_peer(self, dst: Any, _to: int, src: Any, _origin: int, *rest: Any) -> tuple[Any, ...]:
         function = "cuMemcpyAsync" if len(rest) == 2 else "cuMemcpy"  # one address space
-        return self._forward(function, _address(dst), _address(src), *rest)
+        return self._forward(function, address_of(dst), address_of(src), *rest)
 
     def _memcpy_2d(self, *arguments: Any) -> tuple[Any, ...]:
         dst, dpitch, src, spitch, width, height, _, *stream = arguments
         box = self._driver.CUDA_MEMCPY2D()
         box.srcMemoryType = box.dstMemoryType = self._driver.CUmemorytype.CU_MEMORYTYPE_UNIFIED
-        box.srcDevice, box.srcPitch = _address(src), spitch
-        box.dstDevice, box.dstPitch = _address(dst), dpitch
+        box.srcDevice, box.srcPitch = address_of(src), spitch
+        box.dstDevice, box.dstPitch = address_of(dst), dpitch
         box.WidthInBytes, box.Height = width, height
         return self._forward("cuMemcpy2DAsync" if stream else "cuMemcpy2DUnaligned", box, *stream)
 
     def _memset(self, pointer: Any, value: int, count: int, *stream: Any) -> tuple[Any, ...]:
         function = "cuMemsetD8Async" if stream else "cuMemsetD8"
-        return self._forward(function, _address(pointer), value & 0xFF, count, *stream)
+        return self._forward(function, address_of(pointer), value & 0xFF, count, *stream)
 
     def _memset_2d(self, pointer: Any, pitch: int, value: int, *rest: Any) -> tuple[Any, ...]:
         function = "cuMemsetD2D8Async" if len(rest) == 3 else "cuMemsetD2D8"
-        return self._forward(function, _address(pointer), pitch, value & 0xFF, *rest)
+        return self._forward(function, address_of(pointer), pitch, value & 0xFF, *rest)
 
     def _malloc_3d(self, extent: Any) -> tuple[Any, ...]:
         code, *found = self._forward("cuMemAllocPitch", extent.width, extent.height * extent.depth, 4)

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from pytest_cudalink.process.cuda_runtime import Runtime
+from pytest_cudalink.process.cuda_runtime_arrays import Arrays
 from pytest_cudalink.tables import read_table
 
 TABLE = read_table("process/cuda_runtime.toml")
@@ -57,14 +58,31 @@ def test_the_table_fits(toolkit) -> None:
     }
     assert differing == {}
     assert all(hasattr(Runtime, f"_{method}") for method in TABLE["own"].values())
-    assert all(hasattr(runtime, f"cuda{name}") for name in (*TABLE["own"], *TABLE["works"]))
+    assert all(hasattr(Arrays, f"_{method}") for method in TABLE["arrays"].values())
+    known = (*TABLE["own"], *TABLE["works"], *(TABLE["arrays"] if toolkit.major > 12 else ()))
+    assert all(hasattr(runtime, f"cuda{name}") for name in known)
     for ours, theirs in TABLE["numbers"].items():
         assert hasattr(driver, ours), ours
         assert hasattr(runtime, theirs), theirs
     for name, attributes in TABLE["properties"].items():
         for attribute in [attributes] if isinstance(attributes, str) else attributes:
             assert hasattr(runtime.cudaDeviceAttr, f"cudaDevAttr{attribute}"), (name, attribute)
-    assert not set(TABLE["own"]) & set(pairs)
+    assert not (set(TABLE["own"]) | set(TABLE["arrays"])) & set(pairs)
+    assert not set(TABLE["own"]) & set(TABLE["arrays"])
+
+
+def test_every_kind_of_channel_has_a_format(toolkit) -> None:
+    """Every kind of channel that CUDA 13.0 has is one of a format; later kinds are refused."""
+    from cuda.bindings import driver, runtime
+
+    kinds = {kind.name.removeprefix("cudaChannelFormatKind") for kind in runtime.cudaChannelFormatKind if kind <= 31}
+    tables = [TABLE[name] for name in ("formats", "whole_formats", "block_formats")]
+    served = {described[0] for table in tables for described in table.values()}
+    assert kinds - served == {"None"}
+    if toolkit.major > 12:
+        assert served <= kinds
+        formats = {format_.name for format_ in driver.CUarray_format}
+        assert {f"CU_AD_FORMAT_{name}" for table in tables for name in table} <= formats
 
 
 DEVICES = """

@@ -1,0 +1,437 @@
+"""Arrays, textures and copies of the CUDA runtime as the driver API has them: other structures, other units."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .addresses import address_of
+
+__all__ = ["Arrays"]
+
+_INVALID_VALUE, _INVALID_CHANNELS, _NOT_SUPPORTED = 1, 20, 801
+_CHANNELS: Final = (1, 2, 4)
+_SAME_IN_TEXTURES: Final = (
+    "maxAnisotropy",
+    "mipmapLevelBias",
+    "minMipmapLevelClamp",
+    "maxMipmapLevelClamp",
+    "borderColor",
+)
+
+
+class _CallError(Exception):
+    """A call fails with the number of an error."""
+
+
+class _RefusedError(Exception):
+    """A call needs what is not served."""
+
+
+@dataclass
+class _End:
+    """Where a copy starts or ends: an array or an address, and the offset inside."""
+
+    array: Any = None
+    address: int = 0
+    pitch: int = 0
+    height: int = 0
+    x: int = 0
+    y: int = 0
+    z: int = 0
+
+
+class Arrays:
+    """The functions of the CUDA runtime for arrays, textures and the nodes of graphs that copy and fill.
+
+    Parameters
+    ----------
+    runtime, driver : module
+        ``cuda.bindings.runtime`` and ``cuda.bindings.driver``, or modules like these.
+    table : dict
+        The table of ``cuda_runtime.toml``.
+    forward : callable
+        Calls a function of the driver by name, with the current device's context, and returns the runtime's results.
+    failed : callable
+        Makes the results of a call that failed with the number of an error.
+    refuse : callable
+        Called with the name of a function that cannot be answered for its arguments.
+    """
+
+    def __init__(
+        self,
+        runtime: Any,
+        driver: Any,
+        table: dict[str, Any],
+        *,
+        forward: Callable[..., tuple[Any, ...]],
+        failed: Callable[[int], tuple[Any, ...]],
+        refuse: Callable[[str], None],
+    ) -> None:
+        self._runtime, self._driver, self._table = runtime, driver, table
+        self._forward, self._failed, self._refuse = forward, failed, refuse
+        self._format_of: dict[tuple[int, ...], tuple[Any, int]] = {}
+        self._channels_of: dict[tuple[int, int], tuple[int, ...]] = {}
+        for name, (kind, bits) in table["formats"].items():
+            for count in _CHANNELS:
+                self._add_format(f"CU_AD_FORMAT_{name}", f"cudaChannelFormatKind{kind}", [bits] * count)
+        for name, (kind, *bits) in (table["whole_formats"] | table["block_formats"]).items():
+            self._add_format(f"CU_AD_FORMAT_{name}", f"cudaChannelFormatKind{kind}", bits)
+
+        self._kinds = {described[-1] for described in self._format_of}
+        self._kinds.add(int(self._runtime.cudaChannelFormatKind.cudaChannelFormatKindNone))
+        names = (f"CU_AD_FORMAT_{name}" for name in table["block_formats"])
+        self._blocks = {
+            int(getattr(driver.CUarray_format, name)) for name in names if hasattr(driver.CUarray_format, name)
+        }
+
+    def _add_format(self, name: str, kind: str, widths: list[int]) -> None:
+        format_ = getattr(self._driver.CUarray_format, name, None)
+        theirs = getattr(self._runtime.cudaChannelFormatKind, kind, None)
+        if format_ is None or theirs is None:  # a version before it
+            return
+        described = (*widths, *[0] * (4 - len(widths)), int(theirs))
+        self._format_of[described] = format_, len(widths)
+        self._channels_of[int(format_), len(widths)] = described
+
+    def answer(self, name: str) -> Callable[..., tuple[Any, ...]]:
+        """Return the function that answers one of the runtime."""
+        call = getattr(self, f"_{self._table['arrays'][name.removeprefix('cuda')]}")
+
+        def answered(*arguments: Any) -> tuple[Any, ...]:
+            try:
+                result: tuple[Any, ...] = call(*arguments)
+            except _CallError as failure:
+                return self._failed(failure.args[0])
+            except _RefusedError:
+                self._refuse(name)
+                return self._failed(_NOT_SUPPORTED)
+            return result
+
+        return answered
+
+    def _done(self, function: str, *arguments: Any) -> list[Any]:
+        """Return the results of a function of the driver that has to succeed."""
+        code, *values = self._forward(function, *arguments)
+        if int(code):
+            raise _CallError(int(code))
+        return values
+
+    # -- channels
+
+    def _format(self, channels: Any) -> tuple[Any, int]:
+        """Return the driver's format and the number of channels of a cudaChannelFormatDesc."""
+        if channels is None:
+            raise _CallError(_INVALID_VALUE)
+        described = (channels.x, channels.y, channels.z, channels.w, int(channels.f))
+        if described[-1] not in self._kinds:
+            raise _RefusedError
+        if described not in self._format_of:
+            raise _CallError(_INVALID_CHANNELS)
+        return self._format_of[described]
+
+    def _channels(self, format_: Any, count: int) -> Any:
+        """Return the cudaChannelFormatDesc of a format of the driver."""
+        described = self._channels_of.get((int(format_), count))
+        if described is None:
+            raise _CallError(_INVALID_CHANNELS)
+        channels = self._runtime.cudaChannelFormatDesc()
+        channels.x, channels.y, channels.z, channels.w, kind = described
+        channels.f = self._runtime.cudaChannelFormatKind(kind)
+        return channels
+
+    # -- arrays
+
+    def _malloc_array(self, channels: Any, width: int, height: int, flags: int) -> tuple[Any, ...]:
+        return self._forward("cuArray3DCreate", self._described(channels, (width, height, 0), flags))
+
+    def _malloc_3d_array(self, channels: Any, extent: Any, flags: int) -> tuple[Any, ...]:
+        size = extent.width, extent.height, extent.depth
+        return self._forward("cuArray3DCreate", self._described(channels, size, flags))
+
+    def _malloc_mipmapped_array(self, channels: Any, extent: Any, levels: int, flags: int) -> tuple[Any, ...]:
+        size = extent.width, extent.height, extent.depth
+        return self._forward("cuMipmappedArrayCreate", self._described(channels, size, flags), levels)
+
+    def _described(self, channels: Any, size: tuple[int, int, int], flags: int) -> Any:
+        descriptor = self._driver.CUDA_ARRAY3D_DESCRIPTOR()
+        descriptor.Format, descriptor.NumChannels = self._format(channels)
+        descriptor.Width, descriptor.Height, descriptor.Depth = size
+        descriptor.Flags = flags  # the same bits in both
+        return descriptor
+
+    def _free_array(self, array: Any) -> tuple[Any, ...]:
+        return self._forward("cuArrayDestroy", array) if address_of(array) else self._forward("cuCtxGetDevice")[:1]
+
+    def _free_mipmapped_array(self, array: Any) -> tuple[Any, ...]:
+        if not address_of(array):
+            return self._forward("cuCtxGetDevice")[:1]
+        return self._forward("cuMipmappedArrayDestroy", array)
+
+    def _array_get_info(self, array: Any) -> tuple[Any, ...]:
+        code, *found = self._forward("cuArray3DGetDescriptor", array)
+        if int(code):
+            return (code,)
+        (descriptor,) = found
+        extent = self._runtime.cudaExtent()
+        extent.width, extent.height, extent.depth = descriptor.Width, descriptor.Height, descriptor.Depth
+        return code, self._channels(descriptor.Format, descriptor.NumChannels), extent, descriptor.Flags
+
+    def _get_channel_desc(self, array: Any) -> tuple[Any, ...]:
+        return self._array_get_info(array)[:2]
+
+    def _rows(self, array: Any) -> tuple[int, int, int]:
+        """Return the bytes of an element and of a row of an array, and the number of its rows."""
+        (descriptor,) = self._done("cuArray3DGetDescriptor", array)
+        described = self._channels_of.get((int(descriptor.Format), descriptor.NumChannels))
+        if described is None or int(descriptor.Format) in self._blocks:
+            raise _RefusedError
+        element = sum(described[:4]) // 8
+        return element, element * descriptor.Width, max(1, descriptor.Height)
+
+    # -- copies
+
+    def _box(self, source: _End, target: _End, width: int, height: int = 1, depth: int = 1) -> Any:
+        """Return the driver's description of a copy; widths and offsets are in bytes."""
+        box, kinds = self._driver.CUDA_MEMCPY3D(), self._driver.CUmemorytype
+        for prefix, end in (("src", source), ("dst", target)):
+            if end.array is None:
+                values = {"MemoryType": kinds.CU_MEMORYTYPE_UNIFIED, "Device": end.address}
+                values |= {"Pitch": end.pitch, "Height": end.height}
+            else:
+                values = {"MemoryType": kinds.CU_MEMORYTYPE_ARRAY, "Array": address_of(end.array)}
+            for name, value in (values | {"XInBytes": end.x, "Y": end.y, "Z": end.z}).items():
+                setattr(box, f"{prefix}{name}", value)
+        box.WidthInBytes, box.Height, box.Depth = width, height, depth
+        return box
+
+    def _copy(self, box: Any, *stream: Any) -> tuple[Any, ...]:
+        return self._forward("cuMemcpy3DAsync" if stream else "cuMemcpy3D", box, *stream)
+
+    def _memcpy_2d_to_array(self, *arguments: Any) -> tuple[Any, ...]:
+        array, x, y, source, pitch, width, height, _kind, *stream = arguments
+        start = _End(address=address_of(source), pitch=pitch, height=height)
+        return self._copy(self._box(start, _End(array, x=x, y=y), width, height), *stream)
+
+    def _memcpy_2d_from_array(self, *arguments: Any) -> tuple[Any, ...]:
+        target, pitch, array, x, y, width, height, _kind, *stream = arguments
+        end = _End(address=address_of(target), pitch=pitch, height=height)
+        return self._copy(self._box(_End(array, x=x, y=y), end, width, height), *stream)
+
+    def _memcpy_2d_array_to_array(self, *arguments: Any) -> tuple[Any, ...]:
+        target, to_x, to_y, source, x, y, width, height, _kind = arguments
+        return self._copy(self._box(_End(source, x=x, y=y), _End(target, x=to_x, y=to_y), width, height))
+
+    def _memcpy_to_array(self, *arguments: Any) -> tuple[Any, ...]:
+        array, x, y, source, count, _kind, *stream = arguments
+        return self._copy_rows(_End(address=address_of(source)), _End(array, x=x, y=y), count, *stream)
+
+    def _memcpy_from_array(self, *arguments: Any) -> tuple[Any, ...]:
+        target, array, x, y, count, _kind, *stream = arguments
+        return self._copy_rows(_End(array, x=x, y=y), _End(address=address_of(target)), count, *stream)
+
+    def _memcpy_array_to_array(self, *arguments: Any) -> tuple[Any, ...]:
+        target, to_x, to_y, source, x, y, count, _kind = arguments
+        return self._copy_rows(_End(source, x=x, y=y), _End(target, x=to_x, y=to_y), count)
+
+    def _copy_rows(self, source: _End, target: _End, count: int, *stream: Any) -> tuple[Any, ...]:
+        """Copy bytes that go on in the next row of an array where one ends."""
+        pieces = zip(*self._cut(source, target, count), strict=True)
+        answer = self._forward("cuCtxGetDevice")[:1]
+        for start, end, width in pieces:
+            answer = self._copy(self._box(start, end, width), *stream)
+            if int(answer[0]):
+                break
+        return answer
+
+    def _cut(self, source: _End, target: _End, count: int) -> tuple[list[_End], list[_End], list[int]]:
+        """Return the pieces of a copy of bytes, each inside one row of either array."""
+        rows: list[int] = []
+        for end in (source, target):
+            _, row, height = self._rows(end.array) if end.array is not None else (1, count, 1)
+            if end.x + end.y * row + count > row * height or (end.array is None and count and not end.address):
+                raise _CallError(_INVALID_VALUE)
+            rows.append(row)
+        widths = list(_pieces(count, *((end.x, row) for end, row in zip((source, target), rows, strict=True))))
+        return _places(source, rows[0], widths), _places(target, rows[1], widths), widths
+
+    def _memcpy_3d(self, parameters: Any, *stream: Any) -> tuple[Any, ...]:
+        return self._copy(self._box_of(parameters), *stream)
+
+    def _box_of(self, parameters: Any) -> Any:
+        """Return the driver's description of a copy that a cudaMemcpy3DParms, or one for peers, describes.
+
+        An extent has the elements of the array that takes part, and bytes without one; an offset those of its side.
+        """
+        if parameters is None:
+            raise _CallError(_INVALID_VALUE)
+        ends, elements = [], []
+        for prefix in ("src", "dst"):
+            array, pointer, at = (getattr(parameters, f"{prefix}{name}") for name in ("Array", "Ptr", "Pos"))
+            address = address_of(pointer.ptr)
+            if bool(address) == bool(address_of(array)):
+                raise _CallError(_INVALID_VALUE)
+            if address:
+                ends.append(_End(None, address, pointer.pitch, pointer.ysize, at.x, at.y, at.z))
+            else:
+                elements.append(self._rows(array)[0])
+                ends.append(_End(array, x=at.x * elements[-1], y=at.y, z=at.z))
+        if len(set(elements)) > 1:
+            raise _CallError(_INVALID_VALUE)
+        extent, element = parameters.extent, elements[0] if elements else 1
+        return self._box(ends[0], ends[1], extent.width * element, extent.height, extent.depth)
+
+    # -- textures and surfaces
+
+    def _create_texture_object(self, resource: Any, texture: Any, view: Any) -> tuple[Any, ...]:
+        if resource is None or texture is None:
+            return self._failed(_INVALID_VALUE)
+        ours = self._driver.CUDA_TEXTURE_DESC()
+        ours.addressMode = [self._driver.CUaddress_mode(int(one)) for one in texture.addressMode]
+        ours.filterMode = self._driver.CUfilter_mode(int(texture.filterMode))
+        ours.mipmapFilterMode = self._driver.CUfilter_mode(int(texture.mipmapFilterMode))
+        for name in _SAME_IN_TEXTURES:
+            setattr(ours, name, getattr(texture, name))
+        flags = self._table["texture_flags"].items()
+        ours.flags = sum(bit for name, bit in flags if bool(getattr(texture, name)))
+        if not int(texture.readMode):
+            ours.flags |= self._table["read_as_integer"]
+        return self._forward("cuTexObjectCreate", self._resource_of(resource), ours, view)
+
+    def _get_texture_desc(self, handle: Any) -> tuple[Any, ...]:
+        code, *found = self._forward("cuTexObjectGetTextureDesc", handle)
+        if int(code):
+            return (code,)
+        (ours,), texture, runtime = found, self._runtime.cudaTextureDesc(), self._runtime
+        texture.addressMode = [runtime.cudaTextureAddressMode(int(one)) for one in ours.addressMode]
+        texture.filterMode = runtime.cudaTextureFilterMode(int(ours.filterMode))
+        texture.mipmapFilterMode = runtime.cudaTextureFilterMode(int(ours.mipmapFilterMode))
+        for name in _SAME_IN_TEXTURES:
+            setattr(texture, name, getattr(ours, name))
+        for name, bit in self._table["texture_flags"].items():
+            setattr(texture, name, int(bool(ours.flags & bit)))
+        texture.readMode = runtime.cudaTextureReadMode(int(not ours.flags & self._table["read_as_integer"]))
+        return code, texture
+
+    def _create_surface_object(self, resource: Any) -> tuple[Any, ...]:
+        if resource is None:
+            return self._failed(_INVALID_VALUE)
+        return self._forward("cuSurfObjectCreate", self._resource_of(resource))
+
+    def _get_texture_resource(self, handle: Any) -> tuple[Any, ...]:
+        return self._resource("cuTexObjectGetResourceDesc", handle)
+
+    def _get_surface_resource(self, handle: Any) -> tuple[Any, ...]:
+        return self._resource("cuSurfObjectGetResourceDesc", handle)
+
+    def _resource_of(self, resource: Any) -> Any:
+        """Return the driver's description of what a texture reads."""
+        ours, kind = self._driver.CUDA_RESOURCE_DESC(), int(resource.resType)
+        ours.resType, ours.flags = self._driver.CUresourcetype(kind), resource.flags
+        if kind == 0:
+            ours.res.array.hArray = address_of(resource.res.array.array)
+        elif kind == 1:
+            ours.res.mipmap.hMipmappedArray = address_of(resource.res.mipmap.mipmap)
+        else:
+            place, sizes = self._table["linear_resources"][kind - 2]
+            given, made = getattr(resource.res, place), getattr(ours.res, place)
+            made.devPtr = address_of(given.devPtr)
+            made.format, made.numChannels = self._format(given.desc)
+            for name in sizes:
+                setattr(made, name, getattr(given, name))
+        return ours
+
+    def _resource(self, function: str, handle: Any) -> tuple[Any, ...]:
+        code, *found = self._forward(function, handle)
+        if int(code):
+            return (code,)
+        (ours,), resource = found, self._runtime.cudaResourceDesc()
+        kind = int(ours.resType)
+        resource.resType, resource.flags = self._runtime.cudaResourceType(kind), ours.flags
+        if kind == 0:
+            resource.res.array.array = address_of(ours.res.array.hArray)
+        elif kind == 1:
+            resource.res.mipmap.mipmap = address_of(ours.res.mipmap.hMipmappedArray)
+        else:
+            place, sizes = self._table["linear_resources"][kind - 2]
+            given, made = getattr(ours.res, place), getattr(resource.res, place)
+            made.devPtr, made.desc = int(given.devPtr), self._channels(given.format, given.numChannels)
+            for name in sizes:
+                setattr(made, name, getattr(given, name))
+        return code, resource
+
+    # -- nodes of graphs
+
+    def _context(self) -> Any:
+        """Return the context that a node runs in: the current one, which the first call makes."""
+        self._done("cuCtxGetDevice")
+        return self._driver.cuCtxGetCurrent()[1]
+
+    def _add_memcpy_node(self, graph: Any, before: Any, count: int, parameters: Any) -> tuple[Any, ...]:
+        box = self._box_of(parameters)
+        return self._forward("cuGraphAddMemcpyNode", graph, before, count, box, self._context())
+
+    def _add_memcpy_node_1d(self, *arguments: Any) -> tuple[Any, ...]:
+        graph, before, count, target, source, size, _kind = arguments
+        box = self._box(_End(address=address_of(source)), _End(address=address_of(target)), size)
+        return self._forward("cuGraphAddMemcpyNode", graph, before, count, box, self._context())
+
+    def _add_memset_node(self, graph: Any, before: Any, count: int, parameters: Any) -> tuple[Any, ...]:
+        return self._forward("cuGraphAddMemsetNode", graph, before, count, parameters, self._context())
+
+    def _add_mem_alloc_node(self, graph: Any, before: Any, count: int, parameters: Any) -> tuple[Any, ...]:
+        if parameters is None:
+            return self._failed(_INVALID_VALUE)
+        ours = self._driver.CUDA_MEM_ALLOC_NODE_PARAMS()
+        size, result = self._table["alloc_node"]
+        ctypes.memmove(ours.getPtr(), parameters.getPtr(), size)
+        answer = self._forward("cuGraphAddMemAllocNode", graph, before, count, ours)
+        ctypes.memmove(parameters.getPtr() + result, ours.getPtr() + result, 8)
+        return answer
+
+    def _add_node(self, *arguments: Any) -> tuple[Any, ...]:
+        *before, parameters = arguments
+        if parameters is None:
+            return self._failed(_INVALID_VALUE)
+        ours, types = self._driver.CUgraphNodeParams(), self._driver.CUgraphNodeType
+        kind = int(parameters.type)
+        if kind == int(types.CU_GRAPH_NODE_TYPE_KERNEL):
+            raise _RefusedError
+        if kind == int(types.CU_GRAPH_NODE_TYPE_MEMCPY):
+            ours.type = types.CU_GRAPH_NODE_TYPE_MEMCPY
+            ours.memcpy.flags, ours.memcpy.copyCtx = parameters.memcpy.flags, self._context()
+            ours.memcpy.copyParams = self._box_of(parameters.memcpy.copyParams)
+        else:
+            ctypes.memmove(ours.getPtr(), parameters.getPtr(), self._table["node_size"])
+        if str(kind) in self._table["node_contexts"]:
+            member = getattr(ours, self._table["node_contexts"][str(kind)])
+            if not int(member.ctx):
+                member.ctx = self._context()
+        answer = self._forward("cuGraphAddNode", *before, ours)
+        result = self._table["node_results"].get(str(kind))
+        if result is not None and not int(answer[0]):
+            ctypes.memmove(parameters.getPtr() + result, ours.getPtr() + result, 8)
+        return answer
+
+
+def _pieces(count: int, *ends: tuple[int, int]) -> Iterator[int]:
+    """Yield how many bytes each piece has, if each end starts at an offset in rows of a length."""
+    done = 0
+    while done < count:
+        size = min(count - done, *(row - (start + done) % row for start, row in ends))
+        yield size
+        done += size
+
+
+def _places(end: _End, row: int, widths: list[int]) -> list[_End]:
+    """Return where each piece starts at one end."""
+    found, at = [], end.x
+    for width in widths:
+        if end.array is None:
+            found.append(_End(address=end.address + at))
+        else:
+            found.append(_End(end.array, x=at % row, y=end.y + at // row))
+        at += width
+    return found
