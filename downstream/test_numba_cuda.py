@@ -41,7 +41,11 @@ def test_kernel_on_the_driver() -> None:
     assert len(image(kernel()).kernels) == 1
 
 
-@pytest.mark.cudalink(backend="nvjitlink")
+#: A driver of CUDA 12 loads nothing that nvJitLink 13 linked.
+LOADS = {"driver": ">=13.0", "otherwise": Raises("CUDA_ERROR_NO_BINARY_FOR_GPU")}
+
+
+@pytest.mark.cudalink(backend="nvjitlink", **LOADS)
 def test_kernel_with_lto() -> None:
     """With nvJitLink, link-time optimization is the default, and the function is inlined."""
     found = image(kernel())
@@ -49,7 +53,7 @@ def test_kernel_with_lto() -> None:
     assert "times_two" not in found.defined
 
 
-@pytest.mark.cudalink(backend="nvjitlink")
+@pytest.mark.cudalink(backend="nvjitlink", **LOADS)
 def test_kernel_without_lto() -> None:
     """Without link-time optimization the function is not inlined."""
     assert "times_two" in image(kernel(lto=False)).defined
