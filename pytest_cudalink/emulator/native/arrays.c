@@ -8,6 +8,7 @@
 #include "contexts.h"
 #include "devices.h"
 #include "handles.h"
+#include "locks.h"
 #include "memory.h"
 
 enum { MOST_LEVELS = 32, TILE = 65536 };
@@ -26,9 +27,6 @@ struct Array {
 
 static Array *all;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all arrays */
-
-/* A thread may hold a lock while another one forks; in the child no thread would release it. */
-static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
 
 /* Frees an array with its parts; its memory goes once, with the whole. */
 static void free_array(Array *array) {
@@ -52,7 +50,7 @@ static void drop_arrays_of(const Context *context) {
 }
 
 __attribute__((constructor)) static void start(void) {
-  pthread_atfork(NULL, NULL, unlock_in_child);
+  cl_open_in_children(&lock);
   cl_on_context_death(drop_arrays_of);
 }
 

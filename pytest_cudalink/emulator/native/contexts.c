@@ -7,6 +7,7 @@
 
 #include "config.h"
 #include "devices.h"
+#include "locks.h"
 #include "synchronize.h"
 
 enum { CONTEXT_MAGIC = 0x63747821, API_VERSION = 3020 };
@@ -50,10 +51,7 @@ uint64_t cl_next_id(void) {
   return atomic_fetch_add(&last, 1) + 1;
 }
 
-/* A thread may hold a lock while another one forks; in the child no thread would release it. */
-static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
-
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
 
 static _Thread_local struct {
   Context **list;

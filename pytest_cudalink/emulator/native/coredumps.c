@@ -9,6 +9,7 @@
 
 #include "calls.h"
 #include "contexts.h"
+#include "locks.h"
 
 enum { PATH_ROOM = 1024 };
 /* CUcoredumpSettings */
@@ -33,9 +34,6 @@ static bool global_started;
 static OfContext *of_contexts;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all settings */
 
-/* A thread may hold a lock while another one forks; in the child no thread would release it. */
-static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
-
 static void drop_settings_of(const Context *context) {
   pthread_mutex_lock(&lock);
   for (OfContext **link = &of_contexts; *link;) {
@@ -49,7 +47,7 @@ static void drop_settings_of(const Context *context) {
 }
 
 __attribute__((constructor)) static void start(void) {
-  pthread_atfork(NULL, NULL, unlock_in_child);
+  cl_open_in_children(&lock);
   cl_on_context_death(drop_settings_of);
 }
 

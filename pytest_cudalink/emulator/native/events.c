@@ -14,6 +14,7 @@
 
 #include "abi.h"
 #include "config.h"
+#include "locks.h"
 
 enum { EVENT_SIZE = LIMIT_EVENT_SIZE, EVENTS_KEPT = LIMIT_EVENTS_KEPT };
 
@@ -25,10 +26,7 @@ static struct {
   bool file_tried;
 } events = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = -1};
 
-/* A thread may hold a lock while another one forks; in the child no thread would release it. */
-static void unlock_in_child(void) { pthread_mutex_init(&events.lock, NULL); }
-
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&events.lock); }
 
 /* The bytes of the UTF-8 character beyond ASCII that begins here, of which `left` bytes are there; 0 if there is no
    such character (RFC 3629). */

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "locks.h"
+
 #include "limits.inc"
 
 enum { FAULTS = LIMIT_FAULTS };
@@ -30,10 +32,7 @@ static struct {
   atomic_int lost; /* code that everything answers once the device is lost */
 } faults = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* A thread may hold a lock while another one forks; in the child no thread would release it. */
-static void unlock_in_child(void) { pthread_mutex_init(&faults.lock, NULL); }
-
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&faults.lock); }
 
 /* Adds a fault to one function. Returns its number, 0 if there is no such function or no room. */
 static unsigned add_fault(const char *function, unsigned nth, int code, unsigned delay) {

@@ -9,6 +9,7 @@
 #include "contexts.h"
 #include "devices.h"
 #include "handles.h"
+#include "locks.h"
 
 enum { DEFAULT_STREAM = 1, NON_BLOCKING = 1, MOST_RESOURCES = 64 };
 
@@ -22,10 +23,7 @@ typedef Context GreenContext;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of green contexts and descriptions */
 
-/* A thread may hold a lock while another one forks; in the child no thread would release it. */
-static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
-
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
 
 /* Adds one resource to a description; those of multiprocessors must come from one split. */
 static CUresult add(Description *to, const DeviceResource *resource, CUdevice device) {

@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "locks.h"
+
 typedef struct {
   const void *handle; /* NULL: free */
   HandleKind kind;
@@ -17,10 +19,7 @@ static struct {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* A thread may hold a lock while another one forks; in the child no thread would release it. */
-static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
-
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
 
 static size_t home(const void *handle) {
   return (size_t)(((uintptr_t)handle * 0x9e3779b97f4a7c15u) >> 20) & (table.room - 1);

@@ -9,15 +9,13 @@
 
 #include "caller.h"
 #include "config.h"
+#include "locks.h"
 
 pthread_mutex_t cl_states_lock = PTHREAD_MUTEX_INITIALIZER;
 State *cl_states;
 static uint64_t last_state;
 
-/* A thread may hold a lock while another one forks; in the child no thread would release it. */
-static void unlock_in_child(void) { pthread_mutex_init(&cl_states_lock, NULL); }
-
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&cl_states_lock); }
 
 /* The handles of the latest states that were destroyed: what uses one of them is a fault of the caller's, until malloc
    gives the address to another state. */

@@ -9,6 +9,7 @@
 
 #include "config.h"
 #include "devices.h"
+#include "locks.h"
 #include "shared_memory.h"
 
 enum { ALIGNMENT = 512, LARGE = 64 * 1024 };
@@ -22,10 +23,7 @@ static struct {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the table */
 
-/* A thread may hold a lock while another one forks; in the child no thread would release it. */
-static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
-
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
 
 /* Index of the block that holds an address, or of the first one behind it. */
 static size_t find(uintptr_t address, bool *inside) {

@@ -10,13 +10,11 @@
 #include "config.h"
 #include "containers.h"
 #include "events.h"
+#include "locks.h"
 #include "memory.h"
 
 pthread_mutex_t cl_modules_lock = PTHREAD_MUTEX_INITIALIZER;
 static Module *modules; /* modules and libraries, under the lock */
-
-/* A thread may hold a lock while another one forks; in the child no thread would release it. */
-static void unlock_in_child(void) { pthread_mutex_init(&cl_modules_lock, NULL); }
 
 Module *cl_find_module(const void *handle, uint32_t magic) {
   for (Module *module = modules; module; module = module->next)
@@ -82,7 +80,7 @@ static void free_modules_of(const Context *context) {
 }
 
 __attribute__((constructor)) static void watch(void) {
-  pthread_atfork(NULL, NULL, unlock_in_child);
+  cl_open_in_children(&cl_modules_lock);
   cl_on_context_death(free_modules_of);
 }
 

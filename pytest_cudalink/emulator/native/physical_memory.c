@@ -9,6 +9,7 @@
 #include "calls.h"
 #include "devices.h"
 #include "handles.h"
+#include "locks.h"
 #include "pools.h"
 #include "shared_memory.h"
 
@@ -16,10 +17,7 @@ enum { USAGES = 2, COMPRESSIONS = 1 }; /* CU_MEM_CREATE_USAGE_HW_DECOMPRESS, CUm
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the physical memory, and of what is mapped */
 
-/* A thread may hold a lock while another one forks; in the child no thread would release it. */
-static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
-
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
 
 Physical *cl_physical_lock(uint64_t handle) {
   void *named = (void *)(uintptr_t)handle;

@@ -10,6 +10,7 @@
 #include "calls.h"
 #include "devices.h"
 #include "handles.h"
+#include "locks.h"
 #include "streams.h"
 #include "synchronize.h"
 
@@ -18,10 +19,7 @@ enum { CHUNK = 512, SEGMENT = 32 << 20 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the pools */
 static Pool *all;
 
-/* A thread may hold a lock while another one forks; in the child no thread would release it. */
-static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
-
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
 
 Pool *cl_pool_lock(void *handle) {
   pthread_mutex_lock(&lock);

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "locks.h"
+
 /* Not in the headers of glibc 2.17. */
 #ifndef MFD_CLOEXEC
 #define MFD_CLOEXEC 1U
@@ -41,10 +43,7 @@ static struct {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the file of this process */
 
-/* A thread may hold a lock while another one forks; in the child no thread would release it. */
-static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
-
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
 
 /* A number that no other file has, nor one of another process. */
 static uint64_t new_key(void) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "handles.h"
+#include "locks.h"
 
 enum { NO_POLICY = -1 }; /* what a stream has until one is set (measured) */
 
@@ -38,9 +39,6 @@ void cl_defer(Deferred *call) {
   last_deferred = &call->next;
 }
 
-/* A thread may hold a lock while another one forks; in the child no thread would release it. */
-static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
-
 /* What belongs to a context dies with it. */
 static void bury(const Context *context) {
   cl_streams_lock();
@@ -52,7 +50,7 @@ static void bury(const Context *context) {
 }
 
 __attribute__((constructor)) static void watch(void) {
-  pthread_atfork(NULL, NULL, unlock_in_child);
+  cl_open_in_children(&lock);
   cl_on_context_death(bury);
 }
 

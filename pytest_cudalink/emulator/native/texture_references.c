@@ -9,6 +9,7 @@
 #include "contexts.h"
 #include "devices.h"
 #include "handles.h"
+#include "locks.h"
 
 enum { AXES = 3, CLAMP = 1, FILTER_MODES = 2, NO_OVERRIDE = 2, REFERENCE_FLAGS = 0x7f };
 enum { PITCH_ALIGNMENT = 51, LINEAR_WIDTH = 69, PITCHED_WIDTH = 70, PITCHED_HEIGHT = 71 }; /* CUdevice_attribute */
@@ -26,10 +27,7 @@ typedef struct {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all references */
 
-/* A thread may hold a lock while another one forks; in the child no thread would release it. */
-static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
-
-__attribute__((constructor)) static void start(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+__attribute__((constructor)) static void start(void) { cl_open_in_children(&lock); }
 
 static CUresult create(Reference **out) {
   CUresult result = cl_check_context();

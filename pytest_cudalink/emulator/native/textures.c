@@ -9,6 +9,7 @@
 #include "contexts.h"
 #include "devices.h"
 #include "handles.h"
+#include "locks.h"
 #include "memory.h"
 
 enum { OF_ARRAY, OF_MIPMAP, OF_LINEAR, OF_PITCHED, RESOURCE_TYPES }; /* CUresourcetype */
@@ -39,9 +40,6 @@ struct Object {
 static Object *all;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all objects */
 
-/* A thread may hold a lock while another one forks; in the child no thread would release it. */
-static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
-
 static void drop_objects_of(const Context *context) {
   pthread_mutex_lock(&lock);
   for (Object **link = &all; *link;) {
@@ -56,7 +54,7 @@ static void drop_objects_of(const Context *context) {
 }
 
 __attribute__((constructor)) static void start(void) {
-  pthread_atfork(NULL, NULL, unlock_in_child);
+  cl_open_in_children(&lock);
   cl_on_context_death(drop_objects_of);
 }
 

@@ -13,6 +13,7 @@
 #include "contexts.h"
 #include "devices.h"
 #include "handles.h"
+#include "locks.h"
 
 /* -- the profiler: there is nothing to profile -- */
 
@@ -35,10 +36,7 @@ struct Callback {
 static Callback *callbacks;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the callbacks */
 
-/* A thread may hold a lock while another one forks; in the child no thread would release it. */
-static void unlock_in_child(void) { pthread_mutex_init(&lock, NULL); }
-
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, unlock_in_child); }
+__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
 
 static CUresult keep(Callback **out, CUdevice device) {
   Callback *callback = malloc(sizeof *callback);
