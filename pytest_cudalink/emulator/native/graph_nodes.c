@@ -16,10 +16,6 @@ NodeParameters cl_node_parameters(int type, const void *given, size_t size) {
   return parameters;
 }
 
-NodeParameters cl_kernel_parameters(const void *given, size_t size) {
-  return cl_node_parameters(NODE_KERNEL, given, size);
-}
-
 NodeParameters cl_copy_parameters(const Box *box, Context *context) {
   return (NodeParameters){.type = NODE_COPY, .copy = {.context = context, .box = *box}};
 }

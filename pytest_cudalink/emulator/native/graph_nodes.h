@@ -6,7 +6,6 @@
 #include "graph_parameters.h"
 
 /* What a call of the API has at the parameters of a kind of node. */
-NodeParameters cl_kernel_parameters(const void *given, size_t size);
 NodeParameters cl_copy_parameters(const Box *box, Context *context);
 NodeParameters cl_fill_parameters(const void *given, Context *context);
 NodeParameters cl_node_parameters(int type, const void *given, size_t size);

@@ -230,16 +230,6 @@ Node *cl_node_like(Graph *graph, uint64_t origin, bool deep) {
   return NULL;
 }
 
-bool cl_graph_has(const Graph *graph, NodeType type) {
-  const Graph *inner;
-  for (size_t at = 0; at < graph->count; at++) {
-    if (graph->nodes[at]->parameters.type == (int)type) return true;
-    for (unsigned number = 0; (inner = inner_graph(graph->nodes[at], number)); number++)
-      if (cl_graph_has(inner, type)) return true;
-  }
-  return false;
-}
-
 bool cl_graph_is_unique(const Graph *graph) {
   const Graph *inner;
   if (graph->sole || graph->conditionals) return true;

@@ -94,8 +94,6 @@ void cl_edge_remove(Graph *graph, Edge *edge);
 Node *cl_graph_sort(const Graph *graph, Node **order);
 /* Whether a node, or one that it depends on, is the other. */
 bool cl_depends_on(Node *node, const Node *other);
-/* Whether a graph, or one within it, has a node of a type. */
-bool cl_graph_has(const Graph *graph, NodeType type);
 /* Whether callers may not copy a graph: it or one within it is `sole` or has a condition. */
 bool cl_graph_is_unique(const Graph *graph);
 /* The graph that is no child of another. */

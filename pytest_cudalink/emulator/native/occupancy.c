@@ -13,7 +13,9 @@ enum { CLUSTER_LAUNCH = 120 };
 enum { CLUSTER_DIMENSION = 4 };        /* CUlaunchAttributeID */
 enum { DISABLE_CACHING_OVERRIDE = 1 }; /* CUoccupancy_flags */
 
-CUresult cl_read_function(const void *handle, Function *known) {
+/* Copies a function, so that it is not read while another thread unloads its module. Its pointers must not be followed.
+   A kernel that has no code for the device answers what its loading answers. */
+static CUresult read_function(const void *handle, Function *known) {
   if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   const Function *function = cl_find_function(handle);
@@ -42,7 +44,7 @@ static CUresult asked(bool valid, const void *handle, KernelNeeds *needs) {
   Function known;
   CUresult result = cl_check_context();
   if (!result && !valid) result = CUDA_ERROR_INVALID_VALUE;
-  if (!result) result = cl_read_function(handle, &known);
+  if (!result) result = read_function(handle, &known);
   if (!result) *needs = cl_needs(&known);
   return result;
 }
@@ -142,7 +144,7 @@ static CUresult asked_of_clusters(EventLine *line, const int *out, const void *h
   if (!out || !handle || !config || (config->count && !config->attributes)) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_initialized()) return CUDA_ERROR_NOT_INITIALIZED;
   CUresult result = cl_check_context();
-  if (!result) result = cl_read_function(handle, function);
+  if (!result) result = read_function(handle, function);
   if (result) return result;
   if (!device_has(CLUSTER_LAUNCH)) return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "the device has no clusters");
   if (!cl_grid_blocks(config->grid) || !config->block[0] || !config->block[1] || !config->block[2])

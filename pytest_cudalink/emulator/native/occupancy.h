@@ -6,9 +6,6 @@
 #include "module_image.h"
 #include "occupancy_rules.h"
 
-/* Copies a function, so that it is not read while another thread unloads its module. Its pointers must not be followed.
-   A kernel that has no code for the device answers what its loading answers. */
-CUresult cl_read_function(const void *handle, Function *known);
 KernelNeeds cl_needs(const Function *function);
 
 /* One attribute of a launch, and a launch: CUlaunchAttribute and CUlaunchConfig of cuda.h. */

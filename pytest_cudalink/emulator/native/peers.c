@@ -1,6 +1,4 @@
 /* Peers: every device of the emulated driver can use the memory of every other one. */
-#include "peers.h"
-
 #include "calls.h"
 #include "config.h"
 #include "contexts.h"
@@ -9,7 +7,8 @@
 /* CUdevice_P2PAttribute */
 enum { PERFORMANCE_RANK = 1, ACCESS_SUPPORTED, NATIVE_ATOMICS, ARRAY_ACCESS, PARTIAL_NATIVE_ATOMICS };
 
-int cl_can_access_peer(CUdevice device, CUdevice peer) { return device != peer; }
+/* Whether a device may be allowed to use the memory of another one. */
+static int can_access_peer(CUdevice device, CUdevice peer) { return device != peer; }
 
 static CUresult p2p_attribute(EventLine *line, int *value, int attribute, CUdevice from, CUdevice to) {
   if (!value) return CUDA_ERROR_INVALID_VALUE;
@@ -18,7 +17,7 @@ static CUresult p2p_attribute(EventLine *line, int *value, int attribute, CUdevi
   if (from == to) return CUDA_ERROR_INVALID_DEVICE;
   if (attribute < PERFORMANCE_RANK || attribute > PARTIAL_NATIVE_ATOMICS) return CUDA_ERROR_INVALID_VALUE;
   bool no = attribute == PERFORMANCE_RANK || attribute == PARTIAL_NATIVE_ATOMICS;
-  *value = no ? 0 : cl_can_access_peer(from, to);
+  *value = no ? 0 : can_access_peer(from, to);
   return CUDA_SUCCESS;
 }
 EXPORTED(cuDeviceGetP2PAttribute, (int *value, int attribute, CUdevice from, CUdevice to),
@@ -77,7 +76,7 @@ static CUresult enable_peer_access(Context *peer, unsigned flags) {
   if (flags) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_known_context(peer)) return CUDA_ERROR_INVALID_CONTEXT;
   if (peer->dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  if (!cl_can_access_peer(context->device, peer->device)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  if (!can_access_peer(context->device, peer->device)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   uint64_t bit = (uint64_t)1 << peer->device;
   bool enabled = atomic_fetch_or(&context->peers, bit) & bit;
   return enabled ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_SUCCESS;
