@@ -55,14 +55,9 @@ __attribute__((constructor)) static void start(void) {
 }
 
 static Array *make(const ArrayDescriptor *descriptor, HandleKind kind, Context *context) {
-  Array *array = calloc(1, sizeof *array);
-  if (!array) return NULL;
-  array->descriptor = *descriptor;
-  array->kind = kind;
-  array->context = context;
-  if (cl_handle_add(array, kind)) return array;
-  free(array);
-  return NULL;
+  Array *array = cl_handle_make(sizeof *array, kind);
+  if (array) *array = (Array){.descriptor = *descriptor, .kind = kind, .context = context};
+  return array;
 }
 
 /* Adds a plane or a level that begins so many bytes behind the beginning of the memory. */

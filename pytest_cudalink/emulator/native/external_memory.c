@@ -1,5 +1,6 @@
 /* Memory and semaphores of graphics libraries: files that can be mapped, and counters. */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -8,6 +9,7 @@
 #include "calls.h"
 #include "contexts.h"
 #include "handles.h"
+#include "locks.h"
 #include "memory.h"
 #include "shared_memory.h"
 #include "streams.h"
@@ -15,6 +17,18 @@
 /* CUexternalMemoryHandleType, CUexternalSemaphoreHandleType: those that exist on Linux */
 enum { OPAQUE_FILE = 1, NVSCI_BUFFER = 8, DMA_BUFFER = 9, LAST_MEMORY_TYPE = 9 };
 enum { TIMELINE_FILE = 9, LAST_SEMAPHORE_TYPE = 10 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of memory and semaphores */
+
+__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
+
+static CUresult unlocked(CUresult result) {
+  pthread_mutex_unlock(&lock);
+  return result;
+}
+
+/* An answer that is found under the lock, so that nothing is destroyed meanwhile. */
+#define LOCKED_HERE(answer) (pthread_mutex_lock(&lock), unlocked(answer))
 
 enum { DEDICATED = 1 }; /* CUDA_EXTERNAL_MEMORY_DEDICATED */
 
@@ -58,13 +72,9 @@ static CUresult import_memory(EventLine *line, ExternalMemory **out, const Memor
   if (type != OPAQUE_FILE && type != DMA_BUFFER)
     return cl_unsupported(line, "external memory is emulated for files only");
   if (fstat(description->handle.file, &known)) return no_file(type);
-  ExternalMemory *memory = calloc(1, sizeof *memory);
+  ExternalMemory *memory = cl_handle_make(sizeof *memory, HANDLE_EXTERNAL_MEMORY);
   if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
   *memory = (ExternalMemory){description->handle.file, description->size}; /* the file is the driver's from now on */
-  if (!cl_handle_add(memory, HANDLE_EXTERNAL_MEMORY)) {
-    free(memory);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
   *out = memory;
   return CUDA_SUCCESS;
 }
@@ -100,7 +110,7 @@ static CUresult map_buffer(CUdeviceptr *out, const ExternalMemory *memory, const
 }
 EXPORTED(cuExternalMemoryGetMappedBuffer,
          (CUdeviceptr *out, ExternalMemory *memory, const BufferDescription *description),
-         map_buffer(out, memory, description))
+         LOCKED_HERE(map_buffer(out, memory, description)))
 
 static CUresult map_array(EventLine *line, const void *out, const void *memory, const void *description) {
   if (!out || !description) return CUDA_ERROR_INVALID_VALUE;
@@ -117,7 +127,7 @@ static CUresult destroy_memory(ExternalMemory *memory) {
   free(memory);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDestroyExternalMemory, (ExternalMemory * memory), destroy_memory(memory))
+EXPORTED(cuDestroyExternalMemory, (ExternalMemory * memory), LOCKED_HERE(destroy_memory(memory)))
 
 /* -- semaphores -- */
 
@@ -158,13 +168,9 @@ static CUresult import_semaphore(EventLine *line, Semaphore **out, const Semapho
   if (type != OPAQUE_FILE && type != TIMELINE_FILE)
     return cl_unsupported(line, "external semaphores are emulated for files only");
   if (fstat(description->handle.file, &known)) return no_file(type);
-  Semaphore *semaphore = calloc(1, sizeof *semaphore);
+  Semaphore *semaphore = cl_handle_make(sizeof *semaphore, HANDLE_EXTERNAL_SEMAPHORE);
   if (!semaphore) return CUDA_ERROR_OUT_OF_MEMORY;
   *semaphore = (Semaphore){.file = description->handle.file, .timeline = type == TIMELINE_FILE};
-  if (!cl_handle_add(semaphore, HANDLE_EXTERNAL_SEMAPHORE)) {
-    free(semaphore);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
   *out = semaphore;
   return CUDA_SUCCESS;
 }
@@ -185,29 +191,27 @@ static CUresult check_semaphores(Semaphore *const *list, const SemaphoreParamete
 static CUresult signal_semaphores(Semaphore *const *list, const SemaphoreParameters *parameters, unsigned count,
                                   const void *stream) {
   CUresult result = check_semaphores(list, parameters, count, stream);
-  for (unsigned at = 0; at < count && !result; at++)
-    __atomic_store_n(&list[at]->value, list[at]->timeline ? parameters[at].value : 1, __ATOMIC_RELEASE);
+  for (unsigned at = 0; at < count && !result; at++) list[at]->value = list[at]->timeline ? parameters[at].value : 1;
   return result;
 }
 EXPORTED(cuSignalExternalSemaphoresAsync,
          (Semaphore *const *list, const SemaphoreParameters *parameters, unsigned count, void *stream),
-         signal_semaphores(list, parameters, count, stream))
+         LOCKED_HERE(signal_semaphores(list, parameters, count, stream)))
 
 /* Work is done in order and at once: what was not signaled yet would never be. */
 static CUresult wait_semaphores(EventLine *line, Semaphore *const *list, const SemaphoreParameters *parameters,
                                 unsigned count, const void *stream) {
   CUresult result = check_semaphores(list, parameters, count, stream);
   for (unsigned at = 0; at < count && !result; at++) {
-    unsigned long long value = __atomic_load_n(&list[at]->value, __ATOMIC_ACQUIRE);
-    if (value < (list[at]->timeline ? parameters[at].value : 1))
+    if (list[at]->value < (list[at]->timeline ? parameters[at].value : 1))
       return cl_unsupported(line, "waits for a semaphore that only another library can signal");
-    if (!list[at]->timeline) __atomic_store_n(&list[at]->value, 0, __ATOMIC_RELEASE);
+    if (!list[at]->timeline) list[at]->value = 0;
   }
   return result;
 }
 EXPORTED(cuWaitExternalSemaphoresAsync,
          (Semaphore *const *list, const SemaphoreParameters *parameters, unsigned count, void *stream),
-         wait_semaphores(line, list, parameters, count, stream))
+         LOCKED_HERE(wait_semaphores(line, list, parameters, count, stream)))
 
 static CUresult destroy_semaphore(Semaphore *semaphore) {
   if (!semaphore) return CUDA_ERROR_INVALID_VALUE;
@@ -216,7 +220,7 @@ static CUresult destroy_semaphore(Semaphore *semaphore) {
   free(semaphore);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDestroyExternalSemaphore, (Semaphore * semaphore), destroy_semaphore(semaphore))
+EXPORTED(cuDestroyExternalSemaphore, (Semaphore * semaphore), LOCKED_HERE(destroy_semaphore(semaphore)))
 
 /* -- graphics: nothing can be registered, so no resource is known -- */
 

@@ -313,11 +313,8 @@ enum { ASSIGN_DEFAULT = 1 }; /* CU_GRAPH_COND_ASSIGN_DEFAULT */
 static CUresult make_condition(uint64_t *out, void *handle, Context *context, unsigned value, unsigned flags) {
   Graph *graph = cl_graph(handle);
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
-  Conditional *one = calloc(1, sizeof *one);
-  if (!one || !cl_handle_add(one, HANDLE_CONDITIONAL)) {
-    free(one);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  Conditional *one = cl_handle_make(sizeof *one, HANDLE_CONDITIONAL);
+  if (!one) return CUDA_ERROR_OUT_OF_MEMORY;
   *one = (Conditional){graph->conditionals, graph, context, flags & ASSIGN_DEFAULT ? value : 0, flags, NULL};
   graph->conditionals = one;
   *out = (uintptr_t)one;

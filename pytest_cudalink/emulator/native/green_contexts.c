@@ -48,13 +48,9 @@ static CUresult describe(void **out, const DeviceResource *resources, unsigned c
     CUresult result = add(&described, &resources[at], resources[0].device);
     if (result) return result;
   }
-  Description *kept = malloc(sizeof *kept);
+  Description *kept = cl_handle_make(sizeof *kept, HANDLE_RESOURCE_DESCRIPTION);
   if (!kept) return CUDA_ERROR_OUT_OF_MEMORY;
   *kept = described;
-  if (!cl_handle_add(kept, HANDLE_RESOURCE_DESCRIPTION)) {
-    free(kept);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
   *out = kept;
   return CUDA_SUCCESS;
 }

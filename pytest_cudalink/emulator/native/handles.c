@@ -57,6 +57,13 @@ bool cl_handle_add(const void *handle, HandleKind kind) {
   return fits;
 }
 
+void *cl_handle_make(size_t size, HandleKind kind) {
+  void *object = calloc(1, size);
+  if (object && cl_handle_add(object, kind)) return object;
+  free(object);
+  return NULL;
+}
+
 bool cl_handle_is(const void *handle, HandleKind kind) {
   pthread_mutex_lock(&lock);
   bool alive = handle && table.room && table.entries[place(handle)].handle && table.entries[place(handle)].kind == kind;

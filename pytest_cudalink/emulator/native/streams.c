@@ -115,11 +115,8 @@ CUresult cl_check_stream(const void *handle) {
 }
 
 static CUresult make_stream(Stream **out, unsigned flags, int priority, Context *context) {
-  Stream *stream = calloc(1, sizeof *stream);
-  if (!stream || !cl_handle_add(stream, HANDLE_STREAM)) {
-    free(stream);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  Stream *stream = cl_handle_make(sizeof *stream, HANDLE_STREAM);
+  if (!stream) return CUDA_ERROR_OUT_OF_MEMORY;
   stream->flags = flags;
   stream->priority = priority > 0 ? 0 : priority < GREATEST_PRIORITY ? GREATEST_PRIORITY : priority;
   stream->context = context;
@@ -166,11 +163,8 @@ void cl_stream_free(Stream *stream) {
 Event *cl_event(const void *handle) { return cl_handle_is(handle, HANDLE_EVENT) ? (Event *)(uintptr_t)handle : NULL; }
 
 CUresult cl_event_make(unsigned flags, Context *context, Event **out) {
-  Event *event = calloc(1, sizeof *event);
-  if (!event || !cl_handle_add(event, HANDLE_EVENT)) {
-    free(event);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  Event *event = cl_handle_make(sizeof *event, HANDLE_EVENT);
+  if (!event) return CUDA_ERROR_OUT_OF_MEMORY;
   event->flags = flags;
   event->context = context;
   event->behind = all_events;

@@ -33,15 +33,13 @@ static CUresult create(Reference **out) {
   CUresult result = cl_check_context();
   if (result) return result;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  Reference *made = malloc(sizeof *made);
-  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
-  *made = (Reference){.format = FORMAT_FLOAT, .channels = 1, .modes = {CLAMP, CLAMP, CLAMP}};
   pthread_mutex_lock(&lock);
-  bool kept = cl_handle_add(made, HANDLE_TEXTURE_REFERENCE);
+  Reference *made = cl_handle_make(sizeof *made, HANDLE_TEXTURE_REFERENCE);
+  if (made) *made = (Reference){.format = FORMAT_FLOAT, .channels = 1, .modes = {CLAMP, CLAMP, CLAMP}};
   pthread_mutex_unlock(&lock);
-  if (kept) *out = made;
-  else free(made);
-  return kept ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  *out = made;
+  return CUDA_SUCCESS;
 }
 EXPORTED(cuTexRefCreate, (Reference * *out), create(out))
 

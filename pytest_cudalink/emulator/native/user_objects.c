@@ -37,11 +37,8 @@ static UserObject *known(void *handle) {
 
 static CUresult create(void **out, void *data, void (*destructor)(void *), unsigned references, unsigned flags) {
   if (!out || !destructor || !references || flags != NO_DESTRUCTOR_SYNC) return CUDA_ERROR_INVALID_VALUE;
-  UserObject *object = calloc(1, sizeof *object);
-  if (!object || !cl_handle_add(object, HANDLE_USER_OBJECT)) {
-    free(object);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  UserObject *object = cl_handle_make(sizeof *object, HANDLE_USER_OBJECT);
+  if (!object) return CUDA_ERROR_OUT_OF_MEMORY;
   object->destructor = destructor;
   object->data = data;
   object->references = references;
