@@ -26,17 +26,6 @@ def value(answer):
 """
 
 
-@pytest.fixture
-def run(pytester: pytest.Pytester, run_pytest, toolkit):
-    """Run a module on an emulated driver."""
-
-    def go(module: str, *arguments: str) -> pytest.RunResult:
-        pytester.makepyfile(MODULE + module)
-        return run_pytest("--cudalink-driver=13.0", *arguments)
-
-    return go
-
-
 def test_the_table_fits(toolkit) -> None:
     """Each function of the table is in both modules, with as many parameters; each type and member exists.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pytest_cudalink.process.cuda_runtime_arrays import Arrays
 from pytest_cudalink.tables import read_table
 
@@ -38,17 +36,6 @@ def pitched(ptr, pitch, height):
     made.ptr, made.pitch, made.xsize, made.ysize = ptr, pitch, pitch, height
     return made
 """
-
-
-@pytest.fixture
-def run(pytester: pytest.Pytester, run_pytest, toolkit):
-    """Run a module on an emulated driver."""
-
-    def go(module: str, *arguments: str) -> pytest.RunResult:
-        pytester.makepyfile(MODULE + module)
-        return run_pytest("--cudalink-driver=13.0", *arguments)
-
-    return go
 
 
 ARRAYS = """

@@ -8,6 +8,7 @@
 #include <cuda.h>
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -215,6 +216,31 @@ static void use_external_memory(void) {
   fclose(backing);
 }
 
+/* A semaphore that one thread may destroy while another one signals it. */
+static _Atomic(CUexternalSemaphore) latest;
+
+static void use_semaphores(void) {
+  FILE *backing = tmpfile();
+  CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC description;
+  CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS signal;
+  CUexternalSemaphore own, other;
+  TRUE(backing);
+  memset(&description, 0, sizeof description);
+  memset(&signal, 0, sizeof signal);
+  description.type = CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD;
+  description.handle.fd = dup(fileno(backing));
+  OK(cuImportExternalSemaphore(&own, &description));
+  atomic_store(&latest, own);
+  for (int time = 0; time < 2000; time++) {
+    other = atomic_load(&latest);
+    CUresult signaled = cuSignalExternalSemaphoresAsync(&other, &signal, 1, NULL);
+    TRUE(signaled == CUDA_SUCCESS || signaled == CUDA_ERROR_INVALID_HANDLE);
+  }
+  OK(cuDestroyExternalSemaphore(own));
+  EXPECT(CUDA_ERROR_INVALID_HANDLE, cuDestroyExternalSemaphore(own));
+  fclose(backing);
+}
+
 static void *work(void *rounds) {
   OK(cuCtxSetCurrent(context));
   for (int round = 0; round < *(int *)rounds; round++) {
@@ -226,6 +252,7 @@ static void *work(void *rounds) {
     use_handles();
     copy_batches();
     use_external_memory();
+    use_semaphores();
   }
   return NULL;
 }
