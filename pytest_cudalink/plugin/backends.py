@@ -11,7 +11,7 @@ import pytest
 from ..process.imports import STEERED, postpone, start_postponed
 
 if TYPE_CHECKING:
-    from ..targets import Choice, ForcedBackendError, LinkEvent, LinkInput, Target
+    from ..targets import Choice, ForcedBackendError, LinkEvent, LinkInput, Target, UnsteeredLink
     from ..targets.choice import Backend
     from ..targets.steering import Steering
     from .run import Run
@@ -68,6 +68,7 @@ class Backends:
             on_link=self._linked,
             on_unsupported=self._unsupported,
             on_mismatch=self._mismatched,
+            on_unsteered=self._unsteered,
             nodeid=lambda: run.nodeid,
         )
 
@@ -93,6 +94,11 @@ class Backends:
         self._run.part("ledger")
         hook = self._run.config.hook.pytest_cudalink_unsupported
         hook(config=self._run.config, target=target, reason=reason)
+
+    def _unsteered(self, link: UnsteeredLink, _broken: Choice | None) -> None:
+        self._run.part("ledger")
+        hook = self._run.config.hook.pytest_cudalink_unsteered
+        hook(config=self._run.config, link=link, nodeid=link.nodeid)
 
     def _mismatched(self, error: ForcedBackendError) -> None:
         self._run.part("mismatches").pending.append(error)

@@ -29,6 +29,8 @@ class Facts:
         Verdicts of the guard rails.
     unsupported : dict of str to str
         Targets that cannot be steered, with the reason.
+    unsteered : Counter of str
+        Number of links that no target steers, by ``via/backend``.
     refused : list of dict
         Calls that the emulated driver refused and because of which the test failed: ``function`` and ``note``.
     """
@@ -39,17 +41,20 @@ class Facts:
     missing: str | None = None
     verdicts: list[dict[str, Any]] = field(default_factory=list)
     unsupported: dict[str, str] = field(default_factory=dict)
+    unsteered: Counter[str] = field(default_factory=Counter)
     refused: list[dict[str, str]] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """The facts as plain values."""
-        return {**vars(self), "links": dict(self.links)}
+        return {**vars(self), "links": dict(self.links), "unsteered": dict(self.unsteered)}
 
     def properties(self) -> list[tuple[str, str]]:
         """The facts as properties of a JUnit report, without those that are empty."""
         found = []
         if self.links:
-            found.append(("cudalink.links", " ".join(f"{key}={count}" for key, count in sorted(self.links.items()))))
+            found.append(("cudalink.links", _counts(self.links)))
+        if self.unsteered:
+            found.append(("cudalink.unsteered", _counts(self.unsteered)))
         if self.violations:
             found.append(("cudalink.violations", str(self.violations)))
         if self.documented:
@@ -63,6 +68,10 @@ class Facts:
     def refused_property(self) -> tuple[str, str]:
         """The refused functions as a property."""
         return "cudalink.refused", " ".join(one["function"] for one in self.refused)
+
+
+def _counts(counter: Counter[str]) -> str:
+    return " ".join(f"{key}={count}" for key, count in sorted(counter.items()))
 
 
 #: On the report of a phase that failed because of a refused call and was turned into a skip.

@@ -10,13 +10,14 @@ import pytest
 if TYPE_CHECKING:
     from ..emulator.control import Violation
     from ..guardrails import Verdict
-    from ..targets import Choice, LinkEvent, LinkInput, Target
+    from ..targets import Choice, LinkEvent, LinkInput, Target, UnsteeredLink
 
 __all__ = [
     "pytest_cudalink_decide",
     "pytest_cudalink_facts",
     "pytest_cudalink_link",
     "pytest_cudalink_targets",
+    "pytest_cudalink_unsteered",
     "pytest_cudalink_unsupported",
     "pytest_cudalink_verdict",
     "pytest_cudalink_violation",
@@ -92,6 +93,20 @@ def pytest_cudalink_link(config: pytest.Config, event: LinkEvent) -> None:
     config : pytest.Config
     event : pytest_cudalink.targets.LinkEvent
         Target, backend, inputs, versions, duration, result, and the test.
+    """
+
+
+@pytest.hookspec
+def pytest_cudalink_unsteered(config: pytest.Config, link: UnsteeredLink, nodeid: str | None) -> None:
+    """Called after every link that no target steers, in the process and the thread that performed it.
+
+    Parameters
+    ----------
+    config : pytest.Config
+    link : pytest_cudalink.targets.UnsteeredLink
+        What linked, the call, the code that made it, and the backend.
+    nodeid : str or None
+        The test; None outside tests.
     """
 
 

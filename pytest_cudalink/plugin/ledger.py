@@ -15,7 +15,7 @@ from .facts import Facts
 if TYPE_CHECKING:
     from ..emulator.control import Violation
     from ..guardrails import Verdict
-    from ..targets import LinkEvent
+    from ..targets import LinkEvent, UnsteeredLink
     from .run import Run
 
 __all__ = ["Ledger", "Outside", "Totals", "describe", "of"]
@@ -44,10 +44,13 @@ class Outside:
         Lifetime violations outside of tests, described.
     missing : Counter of str
         Number of modules that were skipped, by what they need.
+    unsteered : Counter of str
+        Number of links that no target steers, by ``via/backend``.
     """
 
     links: Counter[str] = field(default_factory=Counter)
     missing: Counter[str] = field(default_factory=Counter)
+    unsteered: Counter[str] = field(default_factory=Counter)
     verdicts: list[dict[str, Any]] = field(default_factory=list)
     unsupported: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -55,7 +58,7 @@ class Outside:
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain values."""
-        return {**vars(self), "links": dict(self.links), "missing": dict(self.missing)}
+        return {**vars(self), **{name: dict(getattr(self, name)) for name in ("links", "missing", "unsteered")}}
 
 
 @dataclass(eq=False)  # start-up with guard rails pays for every method that is generated
@@ -102,6 +105,7 @@ class Totals(Outside):
 
     def _join(self, facts: Mapping[str, Any]) -> None:
         self.links.update(facts["links"])
+        self.unsteered.update(facts["unsteered"])
         self.verdicts += facts["verdicts"]
         self.unsupported.update(facts["unsupported"])
 
@@ -148,6 +152,10 @@ class Ledger:
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_link(self, event: LinkEvent) -> None:
         self.here.links[link_key(event.target, event.backend)] += 1
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cudalink_unsteered(self, link: UnsteeredLink) -> None:
+        self.here.unsteered[link_key(link.via, link.backend)] += 1
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_unsupported(self, target: str, reason: str) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..guardrails import Verdict
     from ..report import Writer
     from ..report.events import ArchRecord, VersionRecord
-    from ..targets import LinkEvent
+    from ..targets import LinkEvent, UnsteeredLink
     from .run import Run
     from .settings import Setting
 
@@ -104,6 +104,21 @@ class RecordFile:
             duration=event.duration,
             result=event.result,
             message=event.message,
+        )
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cudalink_unsteered(self, link: UnsteeredLink, nodeid: str | None) -> None:
+        if self._is_for_another:
+            return
+        self.writer.write(
+            "unsteered",
+            nodeid=nodeid,
+            worker=self._run.worker,
+            via=link.via,
+            call=link.call,
+            where=link.where,
+            backend=link.backend,
+            result=link.result,
         )
 
     @pytest.hookimpl(tryfirst=True)

@@ -135,6 +135,7 @@ class Results:
             missing=facts.get("missing"),
             subtests=attempt.subtests,
             refused=facts.get("refused", []),
+            unsteered=sum(facts.get("unsteered", {}).values()),
         )
 
     def _crash(self, report: pytest.TestReport, worker: str | None) -> None:

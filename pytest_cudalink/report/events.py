@@ -29,6 +29,7 @@ __all__ = [
     "StartRecord",
     "SubtestRecord",
     "TestRecord",
+    "UnsteeredRecord",
     "VerdictRecord",
     "VersionRecord",
     "ViolationRecord",
@@ -129,6 +130,18 @@ class LinkRecord(TypedDict):
     message: Annotated[str, "the error's text"]
 
 
+class UnsteeredRecord(TypedDict):
+    """One link that no target steers, in or outside a test."""
+
+    nodeid: _NodeidOrNone
+    worker: _Worker
+    via: Annotated[str, "the module or library that linked, such as 'cuda.bindings.nvjitlink'"]
+    call: Annotated[str, "the function that completed the link, such as 'nvJitLinkComplete'"]
+    where: Annotated[str, "file and line of the code that called it; empty where that is unknown"]
+    backend: Annotated[str, "'unknown' where it cannot be seen", {"enum": ["driver", "nvjitlink", "unknown"]}]
+    result: Annotated[str, "'ok', or the error's type and code name"]
+
+
 class ViolationRecord(TypedDict):
     """A broken lifetime rule; the emulated driver adds further keys."""
 
@@ -186,6 +199,7 @@ class TestRecord(TypedDict):
     missing: Annotated[str | None, "the requirement that a skip is about, such as 'driver >= 13.2'"]
     subtests: list[SubtestRecord]
     refused: NotRequired[Annotated[list[RefusedRecord], "refused calls, of a test that failed because of them"]]
+    unsteered: NotRequired[Annotated[_Count, "number of links that no target steers"]]
 
 
 class CrashRecord(TypedDict):
@@ -213,6 +227,7 @@ EVENTS: Final[Mapping[str, type]] = {
     "run": RunRecord,
     "start": StartRecord,
     "link": LinkRecord,
+    "unsteered": UnsteeredRecord,
     "violation": ViolationRecord,
     "verdict": VerdictRecord,
     "test": TestRecord,

@@ -27,6 +27,7 @@ __all__ = [
     "Run",
     "Start",
     "Test",
+    "Unsteered",
     "Verdict",
     "Violation",
     "Writer",
@@ -71,6 +72,8 @@ class Writer:
     def write(self, event: Literal["start"], **content: Unpack[events.StartRecord]) -> None: ...
     @overload
     def write(self, event: Literal["link"], **content: Unpack[events.LinkRecord]) -> None: ...
+    @overload
+    def write(self, event: Literal["unsteered"], **content: Unpack[events.UnsteeredRecord]) -> None: ...
     @overload
     def write(self, event: Literal["violation"], *, nodeid: str | None, text: str, **details: object) -> None: ...
     @overload
@@ -162,6 +165,20 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Unsteered:
+    """One link that no target steers, in or outside a test."""
+
+    time: float = 0.0
+    nodeid: str | None = None
+    worker: str | None = None
+    via: str = ""
+    call: str = ""
+    where: str = ""
+    backend: str = "unknown"
+    result: str = "ok"
+
+
+@dataclass(frozen=True)
 class Violation:
     """A broken lifetime rule; `details` has the keys that the emulated driver added."""
 
@@ -206,6 +223,7 @@ class Test:
     missing: str | None = None
     subtests: list[events.SubtestRecord] = field(default_factory=list)
     refused: list[events.RefusedRecord] = field(default_factory=list)
+    unsteered: int = 0
 
 
 @dataclass(frozen=True)
@@ -241,6 +259,7 @@ class Recording:
     starts : list of Start
     tests : list of Test
     links : list of Link
+    unsteered : list of Unsteered
     violations : list of Violation
     verdicts : list of Verdict
     crashes : list of Crash
@@ -254,6 +273,7 @@ class Recording:
     starts: list[Start] = field(default_factory=list)
     tests: list[Test] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
+    unsteered: list[Unsteered] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     crashes: list[Crash] = field(default_factory=list)
@@ -267,7 +287,7 @@ class Recording:
         return [start for start in self.starts if (start.nodeid, start.worker, start.attempt) not in done]
 
 
-_Event = TypeVar("_Event", Run, Start, Link, Violation, Verdict, Test, Crash, End)
+_Event = TypeVar("_Event", Run, Start, Link, Unsteered, Violation, Verdict, Test, Crash, End)
 
 
 def _known(kind: type[_Event], content: Mapping[str, Any]) -> _Event:
@@ -336,6 +356,8 @@ def _add(found: Recording, content: Mapping[str, Any]) -> None:
             found.tests.append(_known(Test, content))
         case "link":
             found.links.append(_known(Link, content))
+        case "unsteered":
+            found.unsteered.append(_known(Unsteered, content))
         case "violation":
             known = {"event", "time", *events.ViolationRecord.__annotations__}
             details = {key: value for key, value in content.items() if key not in known}

@@ -9,6 +9,7 @@ from .base import ForcedBackendError, StaleRecipeError, Target
 from .choice import BackendChoice
 from .events import LinkEvent, LinkInput
 from .steering import Watch, watch
+from .unsteered import UnsteeredLink
 
 __all__ = [
     "BackendChoice",
@@ -18,6 +19,7 @@ __all__ = [
     "LinkInput",
     "StaleRecipeError",
     "Target",
+    "UnsteeredLink",
     "Watch",
     "watch",
 ]

@@ -21,6 +21,7 @@ from ..process.imports import ImportWatch, start_postponed
 from .base import ForcedBackendError, StaleRecipeError, Target
 from .choice import Backend, BackendChoice
 from .events import LinkEvent, LinkInput
+from .unsteered import UnsteeredLink, covered, listeners
 
 __all__ = ["Steering", "Watch", "current", "linking_for", "on_behalf_of", "watch"]
 
@@ -82,6 +83,8 @@ class Steering:
         Called with the name of a target that cannot be steered and the reason, as long as nothing forces that target.
     on_mismatch : callable, optional
         Called with each `ForcedBackendError`, before it is raised into the code that linked.
+    on_unsteered : callable, optional
+        Called with each `UnsteeredLink`, and with the choice that it breaks, or None.
     nodeid : callable, optional
         Returns the current test.
     """
@@ -96,6 +99,7 @@ class Steering:
         on_link: Callable[[LinkEvent], None] = lambda _event: None,
         on_unsupported: Callable[[str, str], None] = lambda _target, _why: None,
         on_mismatch: Callable[[ForcedBackendError], None] = lambda _error: None,
+        on_unsteered: Callable[[UnsteeredLink, BackendChoice | None], None] = lambda _link, _broken: None,
         nodeid: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.targets = {target.name: target for target in targets}
@@ -110,6 +114,7 @@ class Steering:
         self._on_link = on_link
         self._on_unsupported = on_unsupported
         self._on_mismatch = on_mismatch
+        self._on_unsteered = on_unsteered
         self._stale: dict[str, str] = {}
         self._nodeid = nodeid
         self._choice = BackendChoice()
@@ -123,6 +128,7 @@ class Steering:
         self._choice = choice
         _stack.append(self)
         probes.listeners.append(self.refresh)
+        listeners.append(self.report_unsteered)
         self._imports.watch([*self._seams, *self._by_module])
 
     def stop(self) -> None:
@@ -130,6 +136,8 @@ class Steering:
         self._imports.stop()
         if self.refresh in probes.listeners:
             probes.listeners.remove(self.refresh)
+        if self.report_unsteered in listeners:
+            listeners.remove(self.report_unsteered)
         if self in _stack:
             _stack.remove(self)
         outer = _active()
@@ -212,6 +220,16 @@ class Steering:
         self._on_link(event)
         self._verify(event, choice)
 
+    def report_unsteered(self, link: UnsteeredLink) -> bool:
+        """Report a link that no target steers, if this is the active steering; returns whether it is."""
+        if _active() is not self:
+            return False
+        # where only some targets are to be forced, other code may link as it likes
+        wanted = self._choice if self.only is None else BackendChoice()
+        follows = wanted.backend is None or link.backend in (wanted.backend, "unknown")
+        self._on_unsteered(replace(link, nodeid=self._nodeid()), None if follows else wanted)
+        return True
+
     def _verify(self, event: LinkEvent, wanted: BackendChoice) -> None:
         if wanted.backend is None or event.backend == "unknown":
             return
@@ -277,7 +295,8 @@ class Watch:
         """Time a part of the link; an error in it, or the end of the last part, is reported."""
         start = time.perf_counter()
         try:
-            yield
+            with covered():
+                yield
         except BaseException as error:
             self._spent += time.perf_counter() - start
             self._report(error)

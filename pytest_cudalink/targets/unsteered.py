@@ -1,0 +1,91 @@
+"""Links that no target steers: code that calls a linker itself.
+
+Each seam that sees such a link makes an `UnsteeredLink` and hands it to `report`. A seam first asks `is_covered`: a
+link that a target makes is reported by the `Watch` of the target, and one that an outer seam sees is reported there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["UnsteeredLink", "caller", "covered", "is_covered", "listeners", "report"]
+
+#: Whether a target or a seam is linking in this thread, and reports the link itself.
+_COVERED: Final[ContextVar[bool]] = ContextVar("pytest_cudalink_covered", default=False)
+#: Called with each link, the last one first, until one returns True: `Steering.report_unsteered` of the active run.
+listeners: Final[list[Callable[[UnsteeredLink], bool]]] = []
+#: Packages whose frames are not the user's code.
+_NOT_THE_USERS: Final = ("pytest_cudalink", "cuda", "ctypes")
+
+
+@dataclass(frozen=True)
+class UnsteeredLink:
+    """One link, finished or refused, that no target steers.
+
+    Attributes
+    ----------
+    via : str
+        The module or library that linked: ``"cuda.bindings.nvjitlink"``, ``"libnvJitLink in libcccl.c.parallel.so"``.
+    call : str
+        The function that completed the link: ``"nvJitLinkComplete"``, ``"cuLinkComplete"``.
+    where : str
+        File and line of the code that called it: ``"helper.py:12"``; empty where that is unknown.
+    backend : str
+        ``"driver"`` or ``"nvjitlink"``; ``"unknown"`` where that cannot be seen.
+    result : str
+        ``"ok"``, or the error's type and code.
+    nodeid : str or None
+        The test; None outside tests. `report` sets it.
+    """
+
+    via: str
+    call: str
+    where: str = ""
+    backend: str = "unknown"
+    result: str = "ok"
+    nodeid: str | None = None
+
+    def __str__(self) -> str:
+        """Return the call and the code that made it: ``"cuLinkComplete of cuda.bindings.driver, in helper.py:12"``."""
+        return f"{self.call} of {self.via}" + (f", in {self.where}" if self.where else "")
+
+
+def report(link: UnsteeredLink) -> None:
+    """Count a link for the active run, which may fail the current test for it; does nothing outside a run.
+
+    Never raises into the code that linked. Call it once for each link, from the thread that linked.
+    """
+    for listener in reversed(listeners):
+        if listener(link):
+            return
+
+
+def is_covered() -> bool:
+    """Whether the link that this thread is making is reported elsewhere: by a target, or by an outer seam."""
+    return _COVERED.get()
+
+
+@contextmanager
+def covered() -> Iterator[None]:
+    """Leave out the links that are made inside the block: the code around it reports them."""
+    token = _COVERED.set(True)
+    try:
+        yield
+    finally:
+        _COVERED.reset(token)
+
+
+def caller() -> str:
+    """Return file and line of the nearest frame that is not the plugin's or NVIDIA's, or an empty text."""
+    frame = sys._getframe(1)  # noqa: SLF001
+    while frame is not None:
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package not in _NOT_THE_USERS and not frame.f_code.co_filename.startswith("<frozen"):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""
