@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..process.imports import start_postponed
+from .events import outcome
 
-__all__ = ["UnsteeredLink", "caller", "covered", "is_covered", "listeners", "report"]
+__all__ = ["UnsteeredLink", "caller", "covered", "is_covered", "listeners", "report", "seen"]
 
 #: Whether a target or a seam is linking in this thread, and reports the link itself.
 _COVERED: Final[ContextVar[bool]] = ContextVar("pytest_cudalink_covered", default=False)
@@ -89,6 +90,29 @@ def covered() -> Iterator[None]:
         yield
     finally:
         _COVERED.reset(token)
+
+
+@contextmanager
+def seen(via: str, call: str, backend: str, *, refusals: type[BaseException] = Exception) -> Iterator[None]:
+    """Report the link that the block makes, unless the block raises another error than a refusal of the linker.
+
+    Parameters
+    ----------
+    via, call, backend : str
+        As in `UnsteeredLink`.
+    refusals : type
+        The errors with which the linker refuses a link.
+    """
+    result = "ok"
+    try:
+        with covered():
+            yield
+    except BaseException as error:
+        result = outcome(error) if isinstance(error, refusals) else ""
+        raise
+    finally:
+        if result:
+            report(UnsteeredLink(via, call, caller(), backend, result))
 
 
 def caller() -> str:
