@@ -9,6 +9,8 @@ import pytest
 from pytest_cudalink.targets import StaleRecipeError
 from pytest_cudalink.targets.recipes import recipe_for, recipes
 
+NAMES = ("cuda-core", "numba-cuda", "numba-cuda-mlir", "pynvjitlink")
+
 
 def module_of(recipe, **names) -> ModuleType:
     """A module as a recipe wants it, with some names changed; `...` removes one."""
@@ -23,7 +25,9 @@ def module_of(recipe, **names) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("recipe", [*recipes("cuda-core"), *recipes("numba-cuda")], ids=lambda one: one.versions)
+@pytest.mark.parametrize(
+    "recipe", [one for name in NAMES for one in recipes(name)], ids=lambda one: f"{one.target} {one.versions}"
+)
 def test_stale_recipe(recipe) -> None:
     """A name that is gone, or that begins otherwise, is an error that names release, name and remedy."""
     recipe.check(module_of(recipe), "9.9")
@@ -49,7 +53,8 @@ def test_recipes_set_and_give_back(recipe) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "version"), [("cuda-core", "0.3.1"), ("cuda-core", "0.2.0"), ("numba-cuda", "0.22")]
+    ("target", "version"),
+    [("cuda-core", "0.3.1"), ("cuda-core", "0.2.0"), ("numba-cuda", "0.22"), ("pynvjitlink", "0.1.4")],
 )
 def test_release_without_a_recipe(target, version) -> None:
     """A release without a recipe is refused, with the specifiers of the known recipes."""
