@@ -9,7 +9,7 @@ import pytest
 from pytest_cudalink.targets import StaleRecipeError
 from pytest_cudalink.targets.recipes import recipe_for, recipes
 
-NAMES = ("cuda-core", "numba-cuda", "numba-cuda-mlir", "pynvjitlink")
+RECIPES = [one for name in ("cuda-core", "numba-cuda", "numba-cuda-mlir", "pynvjitlink") for one in recipes(name)]
 
 
 def module_of(recipe, **names) -> ModuleType:
@@ -25,9 +25,7 @@ def module_of(recipe, **names) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize(
-    "recipe", [one for name in NAMES for one in recipes(name)], ids=lambda one: f"{one.target} {one.versions}"
-)
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda one: f"{one.target} {one.versions}")
 def test_stale_recipe(recipe) -> None:
     """A name that is gone, or that begins otherwise, is an error that names release, name and remedy."""
     recipe.check(module_of(recipe), "9.9")
@@ -54,7 +52,7 @@ def test_recipes_set_and_give_back(recipe) -> None:
 
 @pytest.mark.parametrize(
     ("target", "version"),
-    [("cuda-core", "0.3.1"), ("cuda-core", "0.2.0"), ("numba-cuda", "0.22"), ("pynvjitlink", "0.1.4")],
+    [("cuda-core", "0.3.1"), ("cuda-core", "0.2.0"), ("numba-cuda", "0.22"), ("pynvjitlink", "0.1.14")],
 )
 def test_release_without_a_recipe(target, version) -> None:
     """A release without a recipe is refused, with the specifiers of the known recipes."""
