@@ -13,6 +13,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
+from ..process import jitlink_calls
+
 __all__ = ["UnsteeredLink", "caller", "covered", "is_covered", "listeners", "report"]
 
 #: Whether a target or a seam is linking in this thread, and reports the link itself.
@@ -74,9 +76,12 @@ def is_covered() -> bool:
 def covered() -> Iterator[None]:
     """Leave out the links that are made inside the block: the code around it reports them."""
     token = _COVERED.set(True)
+    cover = jitlink_calls.cover
+    cover(1)
     try:
         yield
     finally:
+        cover(-1)
         _COVERED.reset(token)
 
 
