@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 import pytest
@@ -74,6 +75,7 @@ class Backends:
             on_link=self._linked,
             on_unsupported=self._unsupported,
             on_mismatch=self._mismatched,
+            on_stale=self._stale,
             on_unsteered=self._unsteered,
             nodeid=lambda: run.nodeid,
         )
@@ -101,13 +103,23 @@ class Backends:
         hook = self._run.config.hook.pytest_cudalink_unsupported
         hook(config=self._run.config, target=target, reason=reason)
 
-    def _unsteered(self, link: UnsteeredLink, _broken: Choice | None) -> None:
-        self._run.part("ledger")
-        hook = self._run.config.hook.pytest_cudalink_unsteered
-        hook(config=self._run.config, link=link, nodeid=link.nodeid)
+    def _unsteered(self, link: UnsteeredLink, choice: Choice) -> None:
+        from . import unsteered
+
+        run = self._run
+        run.part("ledger")
+        link = replace(link, where=unsteered.shortened(link.where, run.config.invocation_params.dir))
+        run.config.hook.pytest_cudalink_unsteered(config=run.config, link=link, nodeid=link.nodeid)
+        mode = run.settings.unsteered.value
+        if not link.follows and mode != "allow":
+            run.part("mismatches").add(unsteered.problem(link, choice), warn=mode == "warn")
 
     def _mismatched(self, error: ForcedBackendError) -> None:
-        self._run.part("mismatches").pending.append(error)
+        self._run.part("mismatches").pending[str(error)] += 1
+
+    def _stale(self, target: str, error: Exception) -> None:
+        self._run.part("ledger").here.unsupported[target] = str(error)
+        self._run.part("mismatches").add(str(error), once=True)
 
 
 def start(run: Run) -> None:

@@ -30,7 +30,7 @@ class Facts:
     unsupported : dict of str to str
         Targets that cannot be steered, with the reason.
     unsteered : Counter of str
-        Number of links that no target steers, by ``via/backend``.
+        Number of links that no target steers, by `unsteered.key`.
     refused : list of dict
         Calls that the emulated driver refused and because of which the test failed: ``function`` and ``note``.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from . import backends, driver
@@ -35,7 +35,7 @@ def lines(run: Run) -> list[str]:
     ]
     return [
         f"cudalink: {', '.join(parts)}",
-        *([_forced(run)] if settings.backend.value != "auto" else []),
+        *(_forced(run) if settings.backend.value != "auto" else []),
         *_of_worker(settings),
         *_of_emulation(settings, inherited=inherited),
         *(f"cudalink: {name}: {value}" for name, value in run.hook_facts.items()),
@@ -81,28 +81,62 @@ def _driver(settings: Settings, version: CudaVersion | None, *, inherited: bool)
     return f"driver CUDA {version}" if version else "no driver"
 
 
-def _forced(run: Run) -> str:
-    """Return which targets are forced, of those that are installed."""
+def _forced(run: Run) -> list[str]:
+    """Return which targets are forced, of those that are installed, which of them cannot be, and what is not forced."""
     from .. import probes
+    from .unsteered import CONSEQUENCES
 
     settings = run.settings
     only: Collection[str] | None = None
     if run.get("backends") is None:  # postponed, with the plugin's own targets
         installed = {name: probes.wheel_version(package) for name, package in backends.TARGETS.items()}
         versions = {name: version for name, version in installed.items() if version is not None}
+        packages: Mapping[str, str | None] = backends.TARGETS
     else:
         steering = backends.of(run)
         only = steering.only
         found = {name: (one.version(), one.distribution) for name, one in steering.targets.items()}
         versions = {name: version or "" for name, (version, package) in found.items() if version or package is None}
+        packages = {name: package for name, (_version, package) in found.items()}
+    asked = {name: version for name, version in versions.items() if only is None or name in only}
+    stale = {
+        name: why for name, version in asked.items() if (why := _unfit(packages[name], version, settings.backend.value))
+    }
     names = [
         name if name == "bundled" or not version else f"{name} {version}"
-        for name, version in versions.items()
-        if only is None or name in only
+        for name, version in asked.items()
+        if name not in stale
     ]
     how = "each backend in turn" if settings.backend.value == "each" else settings.backend.value
     narrowed = f" (--cudalink-target from {settings.target.source})" if only is not None else ""
-    return f"cudalink: forced to {how}: {', '.join(names) or 'no target that is installed'}{narrowed}"
+    unsteered, allowed = settings.unsteered, only is not None  # then other code may link as it likes
+    consequence = CONSEQUENCES["allow" if allowed else unsteered.value]
+    source = "" if unsteered.source == "default" else f", from {unsteered.source}"
+    chosen = "" if allowed else f" (unsteered {unsteered.value}{source})"
+    return [
+        f"cudalink: forced to {how}: {', '.join(names) or 'no target that is installed'}{narrowed}",
+        *(f"cudalink: not forced: {name} {asked[name]}: {why}" for name, why in stale.items()),
+        f"cudalink: not forced: code that calls a linker itself{chosen}; {consequence}",
+    ]
+
+
+def _unfit(package: str | None, version: str, backend: str) -> str:
+    """Return why a release cannot be forced, as far as its version says; empty if it can, or needs no recipe.
+
+    Reads the table and not `targets.recipes`: a run imports targets when a library that they steer is imported.
+    """
+    from ..tables import read_matrix
+
+    known = read_matrix("recipes.toml").get(package or "", [])
+    if not known or not version:
+        return ""
+    from packaging.specifiers import SpecifierSet
+
+    for row in known:
+        if SpecifierSet(row["versions"]).contains(version, prereleases=True):
+            has = row.get("backends", [backend])
+            return "" if backend == "each" or backend in has else f"it links with {', '.join(has)} only"
+    return f"there are recipes for {'; '.join(row['versions'] for row in known)}"
 
 
 def _of_worker(settings: Settings) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from ..report.wording import link_key
+from . import unsteered
 from .facts import Facts
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Outside:
     missing : Counter of str
         Number of modules that were skipped, by what they need.
     unsteered : Counter of str
-        Number of links that no target steers, by ``via/backend``.
+        Number of links that no target steers, by `unsteered.key`.
     """
 
     links: Counter[str] = field(default_factory=Counter)
@@ -155,7 +156,7 @@ class Ledger:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_unsteered(self, link: UnsteeredLink) -> None:
-        self.here.unsteered[link_key(link.via, link.backend)] += 1
+        self.here.unsteered[unsteered.key(link)] += 1
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_unsupported(self, target: str, reason: str) -> None:

@@ -119,6 +119,7 @@ class RecordFile:
             where=link.where,
             backend=link.backend,
             result=link.result,
+            forced=link.forced,
         )
 
     @pytest.hookimpl(tryfirst=True)

@@ -244,6 +244,16 @@ OPTIONS: Final = (
         help="libraries that are forced, separated by commas: bundled, cuda.core, numba-cuda, or a project's own",
     ),
     Option(
+        name="unsteered",
+        flag="--cudalink-unsteered",
+        env="CUDALINK_UNSTEERED",
+        ini="cudalink_unsteered",
+        default="fail",
+        choices=("fail", "warn", "allow"),
+        help="tests that force a backend, and in which code that no target steers links on another one: fail them, "
+        "warn, or only count these links",
+    ),
+    Option(
         name="nvjitlink",
         flag="--cudalink-nvjitlink",
         env=names.VARIABLES["nvjitlink"],
@@ -353,6 +363,7 @@ class Settings:
     unsupported: Setting
     events: Setting
     target: Setting
+    unsteered: Setting
     nvjitlink: Setting
     contain: Setting
     link_timeout: Setting

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ..report.wording import by_cause, counted, linked_on, split_link_key, status
-from . import faults, ledger
+from . import faults, ledger, unsteered
 
 if TYPE_CHECKING:
     from .faults import RunFaults
@@ -64,6 +64,7 @@ def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
     for target, counts in by_target.items():
         shares = ", ".join(f"{count} {linked_on(backend)}" for backend, count in sorted(counts.items()))
         lines.append(f"{target}: {counted(sum(counts.values()), 'link')} ({shares})")
+    lines += unsteered.lines(totals.unsteered)
     lines += [f"{target} is not watched: {why}" for target, why in sorted(totals.unsupported.items())]
     outside = totals.violations
     if violations := totals.violations_of_tests.total() + len(outside):

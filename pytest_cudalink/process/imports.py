@@ -17,7 +17,7 @@ from typing import Any
 __all__ = ["STEERED", "ImportWatch", "postpone", "start_postponed"]
 
 #: Modules whose import starts a postponed steering: those of the targets that come with the plugin, and those that
-#: report versions. A constant, so that start-up imports neither targets nor seams; a test compares them.
+#: report versions or link. A constant, so that start-up imports neither targets nor seams; a test compares them.
 STEERED = (
     "cuda.core.experimental._linker",
     "cuda.core._linker",
@@ -27,10 +27,14 @@ STEERED = (
     "cuda.bindings._internal.nvjitlink",
     "cuda.bindings.nvjitlink",
     "cuda.bindings.driver",
+    "cuda.cuda",
     "cuda.bindings.runtime",
 )
 
 _Callback = Callable[[ModuleType], None]
+#: Modules that a `_Loader` is executing, by name, with what else to call back: a module that is imported half-way, by
+#: one that wakes a watch, stands in ``sys.modules`` and has no functions yet.
+_executing: dict[str, list[_Callback]] = {}
 
 
 class _Loader(Loader):
@@ -51,12 +55,18 @@ class _Loader(Loader):
         module.__loader__ = self.loader
         if module.__spec__ is not None:
             module.__spec__.loader = self.loader
-        self.loader.exec_module(module)
+        later = _executing.setdefault(module.__name__, [])
+        try:
+            self.loader.exec_module(module)
+        finally:
+            _executing.pop(module.__name__, None)
         self._callback(module)
+        while later:
+            later.pop(0)(module)
 
 
 class ImportWatch(MetaPathFinder):
-    """Calls back when a watched module has just been executed; at once for one that is imported already.
+    """Calls back when a watched module has just been executed; at once for one that was imported before.
 
     Parameters
     ----------
@@ -77,7 +87,9 @@ class ImportWatch(MetaPathFinder):
             sys.meta_path.insert(0, self)
         for name in new:
             module = sys.modules.get(name)
-            if module is not None:
+            if name in _executing:
+                _executing[name].append(self._callback)
+            elif module is not None:
                 self._callback(module)
 
     def stop(self) -> None:

@@ -1,8 +1,8 @@
 """Links that code below Python makes through libnvJitLink, counted in C (`native/jitlink_calls.c`).
 
-Once started, the functions of every libnvJitLink of this process are redirected for the rest of its life: in the library's
-symbols, where the loader and ``dlsym`` look them up, and in the slots of objects that are bound to them already. Objects
-that are loaded later are seen to in ``dlopen`` and ``dlsym``.
+Once started, the functions of every libnvJitLink of this process are redirected for the rest of its life: in the
+library's symbols, where the loader and ``dlsym`` look them up, and in the slots of objects that are bound to them
+already. Objects that are loaded later are seen to in ``dlopen`` and ``dlsym``.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _take() -> tuple[tuple[str, int], ...]:
 
 
 def postpone_until_native_code(begin: Callable[[], object]) -> Callable[[], None]:
-    """Call `begin` once this process can have native code that links: an extension module, or ctypes; at once if it has.
+    """Call `begin` before this process gets native code that can link: an extension module, or ctypes.
 
     Extension modules of the standard library do not count. Returns what cancels the call.
     """

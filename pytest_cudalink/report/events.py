@@ -140,6 +140,9 @@ class UnsteeredRecord(TypedDict):
     where: Annotated[str, "file and line of the code that called it; empty where that is unknown"]
     backend: Annotated[str, "'unknown' where it cannot be seen", {"enum": ["driver", "nvjitlink", "unknown"]}]
     result: Annotated[str, "'ok', or the error's type and code name"]
+    forced: Annotated[
+        str | None, "the backend that was forced; null without one", {"enum": ["driver", "nvjitlink", None]}
+    ]
 
 
 class ViolationRecord(TypedDict):

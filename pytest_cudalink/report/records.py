@@ -176,6 +176,7 @@ class Unsteered:
     where: str = ""
     backend: str = "unknown"
     result: str = "ok"
+    forced: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Faked versions for every library that asks cuda-bindings: its functions that return a version are wrapped at import.
 
-Without a fake each wrapper passes the call on. Code that calls the C functions without Python does not see a fake.
+Without a fake each wrapper passes the call on. Code that calls the C functions without Python does not see a fake. The
+same modules, and others, get the wrappers of `link_seams`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 from .. import probes
 from ..versions import CudaVersion
+from . import link_seams
 
 __all__ = ["SEAMS"]
 
@@ -94,10 +96,25 @@ def _driver(name: str) -> Callable[[ModuleType], None]:
     return install
 
 
-#: By module name: what wraps the functions of that module when it is imported.
-SEAMS: Final[dict[str, Callable[[ModuleType], None]]] = {
+_VERSIONS: Final[dict[str, Callable[[ModuleType], None]]] = {
     "cuda.bindings._internal.nvjitlink": _nvjitlink_internal,
     "cuda.bindings.nvjitlink": _nvjitlink,
     "cuda.bindings.driver": _driver("cuDriverGetVersion"),
     "cuda.bindings.runtime": _driver("cudaDriverGetVersion"),
+}
+
+
+def _all_of(name: str) -> Callable[[ModuleType], None]:
+    wraps_name = [seams[name] for seams in (_VERSIONS, link_seams.SEAMS) if name in seams]
+
+    def install(module: ModuleType) -> None:
+        for wrap in wraps_name:
+            wrap(module)
+
+    return install
+
+
+#: By module name: what wraps the functions of that module when it is imported.
+SEAMS: Final[dict[str, Callable[[ModuleType], None]]] = {
+    name: _all_of(name) for name in {**_VERSIONS, **link_seams.SEAMS}
 }

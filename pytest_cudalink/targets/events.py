@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-__all__ = ["LinkEvent", "LinkInput"]
+__all__ = ["LinkEvent", "LinkInput", "outcome"]
 
 
 @dataclass(frozen=True)
@@ -85,16 +85,19 @@ class LinkEvent:
     @property
     def result(self) -> str:
         """``"ok"``, or the error's type and code: ``"LinkError: NVJITLINK_ERROR_PTX_COMPILE"``."""
-        if self.error is None:
-            return "ok"
-        kind = type(self.error).__name__
-        code = getattr(self.error, "code_name", "") or _code_in(str(self.error))
-        return f"{kind}: {code}" if code else kind
+        return "ok" if self.error is None else outcome(self.error)
 
     @property
     def message(self) -> str:
         """The first line of the error, at most 300 characters."""
         return "" if self.error is None else (str(self.error).strip().splitlines() or [""])[0][:300]
+
+
+def outcome(error: BaseException) -> str:
+    """Return an error's type, and its code where it has one."""
+    kind = type(error).__name__
+    code = getattr(error, "code_name", "") or _code_in(str(error))
+    return f"{kind}: {code}" if code else kind
 
 
 def _code_in(text: str) -> str:

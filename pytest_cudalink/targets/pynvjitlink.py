@@ -19,6 +19,7 @@ from .steering import Watch
 __all__ = ["Pynvjitlink"]
 
 _NAME: Final = "pynvjitlink"
+_PACKAGE: Final = "pynvjitlink-cu12"
 #: The linker's methods that complete a link.
 _LINKS: Final = ("get_linked_cubin", "get_linked_ptx")
 
@@ -28,13 +29,13 @@ class Pynvjitlink(Target):
 
     name: ClassVar[str] = _NAME
     modules: ClassVar[tuple[str, ...]] = ("pynvjitlink.api",)
-    distribution: ClassVar[str | None] = "pynvjitlink-cu12"
+    distribution: ClassVar[str | None] = _PACKAGE
     backends: ClassVar[tuple[Backend, ...]] = ("nvjitlink",)
 
     def install(self, module: ModuleType) -> None:
         """Watch the linker class, in place: `pynvjitlink.patch` and users hold it by name."""
         version = self.version() or "0"
-        recipe_for(_NAME, version).check(module, version)
+        recipe_for(_PACKAGE, version).check(module, version)
         linker: Any = module.NvJitLinker  # type: ignore[attr-defined]
         linker.__init__ = _made(linker.__init__)
         linker.add_data = _added(linker.add_data)

@@ -83,8 +83,11 @@ class Steering:
         Called with the name of a target that cannot be steered and the reason, as long as nothing forces that target.
     on_mismatch : callable, optional
         Called with each `ForcedBackendError`, before it is raised into the code that linked.
+    on_stale : callable, optional
+        Called with the name of a target that is forced and cannot be steered, and the error, before that is raised into
+        the code that imports the library or forces the target.
     on_unsteered : callable, optional
-        Called with each `UnsteeredLink`, and with the choice that it breaks, or None.
+        Called with each `UnsteeredLink`, and with the choice that counted for it.
     nodeid : callable, optional
         Returns the current test.
     """
@@ -99,7 +102,8 @@ class Steering:
         on_link: Callable[[LinkEvent], None] = lambda _event: None,
         on_unsupported: Callable[[str, str], None] = lambda _target, _why: None,
         on_mismatch: Callable[[ForcedBackendError], None] = lambda _error: None,
-        on_unsteered: Callable[[UnsteeredLink, BackendChoice | None], None] = lambda _link, _broken: None,
+        on_stale: Callable[[str, Exception], None] = lambda _target, _error: None,
+        on_unsteered: Callable[[UnsteeredLink, BackendChoice], None] = lambda _link, _choice: None,
         nodeid: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.targets = {target.name: target for target in targets}
@@ -114,6 +118,7 @@ class Steering:
         self._on_link = on_link
         self._on_unsupported = on_unsupported
         self._on_mismatch = on_mismatch
+        self._on_stale = on_stale
         self._on_unsteered = on_unsteered
         self._stale: dict[str, str] = {}
         self._nodeid = nodeid
@@ -154,8 +159,11 @@ class Steering:
         for target in self._by_module.get(name, []):
             try:
                 _install(target.name, module, target.install)
-            except StaleRecipeError as error:
+            except Exception as error:
                 if self.wanted(target.name).backend is not None:
+                    self._on_stale(target.name, error)
+                    raise
+                if not isinstance(error, StaleRecipeError):
                     raise
                 self._stale[target.name] = str(error)
                 self._on_unsupported(target.name, str(error))
@@ -188,7 +196,9 @@ class Steering:
             for name, why in self._stale.items():
                 if self.wanted(name).backend is not None:
                     self._choice = before
-                    raise StaleRecipeError(why)
+                    error = StaleRecipeError(why)
+                    self._on_stale(name, error)
+                    raise error
             self.refresh()
         return before
 
@@ -226,8 +236,7 @@ class Steering:
             return False
         # where only some targets are to be forced, other code may link as it likes
         wanted = self._choice if self.only is None else BackendChoice()
-        follows = wanted.backend is None or link.backend in (wanted.backend, "unknown")
-        self._on_unsteered(replace(link, nodeid=self._nodeid()), None if follows else wanted)
+        self._on_unsteered(replace(link, nodeid=self._nodeid(), forced=wanted.backend), wanted)
         return True
 
     def _verify(self, event: LinkEvent, wanted: BackendChoice) -> None:

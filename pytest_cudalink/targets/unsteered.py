@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..process import jitlink_calls
+from ..process.imports import start_postponed
 
 __all__ = ["UnsteeredLink", "caller", "covered", "is_covered", "listeners", "report"]
 
@@ -22,7 +23,7 @@ _COVERED: Final[ContextVar[bool]] = ContextVar("pytest_cudalink_covered", defaul
 #: Called with each link, the last one first, until one returns True: `Steering.report_unsteered` of the active run.
 listeners: Final[list[Callable[[UnsteeredLink], bool]]] = []
 #: Packages whose frames are not the user's code.
-_NOT_THE_USERS: Final = ("pytest_cudalink", "cuda", "ctypes")
+_NOT_THE_USERS: Final = ("pytest_cudalink", "cuda", "ctypes", "contextlib", "numba", "numba_cuda")
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,9 @@ class UnsteeredLink:
     result : str
         ``"ok"``, or the error's type and code.
     nodeid : str or None
-        The test; None outside tests. `report` sets it.
+        The test; None outside tests. The run sets it.
+    forced : str or None
+        The backend that the run, or the test, forced at that moment; None if it forced none. The run sets it.
     """
 
     via: str
@@ -51,6 +54,12 @@ class UnsteeredLink:
     backend: str = "unknown"
     result: str = "ok"
     nodeid: str | None = None
+    forced: str | None = None
+
+    @property
+    def follows(self) -> bool:
+        """Whether the link ran as forced, as far as that can be seen, or nothing was forced."""
+        return self.forced is None or self.backend in (self.forced, "unknown")
 
     def __str__(self) -> str:
         """Return the call and the code that made it: ``"cuLinkComplete of cuda.bindings.driver, in helper.py:12"``."""
@@ -62,6 +71,7 @@ def report(link: UnsteeredLink) -> None:
 
     Never raises into the code that linked. Call it once for each link, from the thread that linked.
     """
+    start_postponed()
     for listener in reversed(listeners):
         if listener(link):
             return
@@ -86,7 +96,7 @@ def covered() -> Iterator[None]:
 
 
 def caller() -> str:
-    """Return file and line of the nearest frame that is not the plugin's or NVIDIA's, or an empty text."""
+    """Return file and line of the nearest frame that is not the plugin's, NVIDIA's or numba's, or an empty text."""
     frame = sys._getframe(1)  # noqa: SLF001
     while frame is not None:
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]

@@ -328,7 +328,8 @@ def test_stale_recipe_of_a_forced_run(pytester, run_pytest) -> None:
     folder.joinpath("_linker.py").write_text("class Linker: pass\n")
     pytester.makepyfile(STALE)
     result = run_pytest("--force-backend=nvjitlink")
-    result.assert_outcomes(passed=1)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["cudalink cannot steer cuda-core *--cudalink-target"])
     result.stdout.fnmatch_lines(["cudalink: forced to nvjitlink: bundled*"])
 
 

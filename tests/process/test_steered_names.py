@@ -15,9 +15,9 @@ OWN = (Bundled, CudaCore, NumbaCuda, NumbaCudaMlir, Pynvjitlink)
 
 
 def test_every_steered_module_wakes_the_steering() -> None:
-    """What targets and fakes watch is what start-up watches for them."""
+    """What targets, fakes and seams watch is what start-up watches for them."""
     watched = [name for target in OWN for name in target.modules]
-    assert sorted(STEERED) == sorted([*watched, *SEAMS])
+    assert sorted(STEERED) == sorted({*watched, *SEAMS})
 
 
 def test_the_header_knows_every_target() -> None:

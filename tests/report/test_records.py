@@ -68,6 +68,7 @@ EVENTS = {
         "where": "helper.py:12",
         "backend": "driver",
         "result": "ok",
+        "forced": None,
     },
     "violation": {"nodeid": "test_a.py::test", "text": "freed too early", "address": 4096},
     "verdict": {

@@ -40,6 +40,7 @@ def test_forced_to_the_driver(go, pynvjitlink, test) -> None:
     advice = (
         "It links with nvjitlink only: do not use it where driver is forced, or leave it out with --cudalink-target"
     )
+    result.stdout.fnmatch_lines([f"cudalink: not forced: pynvjitlink {pynvjitlink}: it links with nvjitlink only"])
     result.stdout.fnmatch_lines([f"*{said}. {advice}*"])
 
 

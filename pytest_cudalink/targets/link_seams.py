@@ -1,0 +1,121 @@
+"""Links that code makes through the bindings itself: the function that completes a link is wrapped at import.
+
+One link is one call of it, however many inputs there were, whether it succeeds or is refused. A call that reaches no
+linker, because its arguments are wrong or the library is missing, is not a link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from types import ModuleType
+from typing import Any, Final
+
+from .events import outcome
+from .unsteered import UnsteeredLink, caller, covered, is_covered, report
+
+__all__ = ["SEAMS"]
+
+#: Set on a wrapper, so that a module that takes the function over from another one is left as it is.
+_WRAPPED: Final = "_cudalink_seen"
+
+
+def _wrap(owner: Any, name: str, make: Callable[[Any], Callable[..., Any]]) -> None:
+    """Replace a function of a module or class, and in every module that has imported it by name before."""
+    original = getattr(owner, name, None)
+    if original is None or hasattr(original, _WRAPPED):
+        return
+    wrapper = wraps(original)(make(original))
+    setattr(wrapper, _WRAPPED, True)
+    setattr(owner, name, wrapper)
+    if isinstance(owner, ModuleType) and not _is_being_imported(owner):
+        from .steering import replace_everywhere
+
+        replace_everywhere(original, wrapper)
+
+
+def _is_being_imported(module: ModuleType) -> bool:
+    """Whether other modules cannot have taken names from this one yet; to look through all modules takes a while."""
+    return bool(getattr(module.__spec__, "_initializing", False))
+
+
+def _nvjitlink(module: ModuleType) -> None:
+    def make(complete: Any) -> Callable[..., Any]:
+        def see(*arguments: Any, **keywords: Any) -> Any:
+            if is_covered():
+                return complete(*arguments, **keywords)
+            result = "ok"
+            try:
+                with covered():
+                    return complete(*arguments, **keywords)
+            except Exception as error:
+                result = outcome(error) if isinstance(error, module.nvJitLinkError) else ""
+                raise
+            finally:
+                if result:
+                    report(UnsteeredLink(module.__name__, "nvJitLinkComplete", caller(), "nvjitlink", result))
+
+        return see
+
+    _wrap(module, "complete", make)
+
+
+def _driver(module: ModuleType) -> None:
+    def make(complete: Any) -> Callable[..., Any]:
+        def see(*arguments: Any, **keywords: Any) -> Any:
+            if is_covered():
+                return complete(*arguments, **keywords)
+            with covered():
+                answer = complete(*arguments, **keywords)
+            code = answer[0]
+            result = "ok" if int(code) == 0 else f"{type(code).__name__}: {getattr(code, 'name', int(code))}"
+            report(UnsteeredLink(module.__name__, "cuLinkComplete", caller(), "driver", result))
+            return answer
+
+        return see
+
+    _wrap(module, "cuLinkComplete", make)
+
+
+#: The linkers of numba before it took cuda.core's, with the function that completes a link and its backend.
+_OF_NUMBA: Final = {
+    "CtypesLinker": ("cuLinkComplete", "driver"),
+    "CudaPythonLinker": ("cuLinkComplete", "driver"),
+    "MVCLinker": ("cubinlinker", "unknown"),
+}
+
+
+def _numba(module: ModuleType) -> None:
+    for name, (call, backend) in _OF_NUMBA.items():
+        linker = getattr(module, name, None)
+        if linker is not None:
+            _wrap(linker, "complete", _of_numba(module.__name__, call, backend))
+
+
+def _of_numba(via: str, call: str, backend: str) -> Callable[[Any], Callable[..., Any]]:
+    def make(complete: Any) -> Callable[..., Any]:
+        def see(self: Any) -> Any:
+            if is_covered():
+                return complete(self)
+            result = "ok"
+            try:
+                with covered():
+                    return complete(self)
+            except Exception as error:
+                result = outcome(error)
+                raise
+            finally:
+                report(UnsteeredLink(via, call, caller(), backend, result))
+
+        return see
+
+    return make
+
+
+#: By module name: what sees the links that are made through that module.
+SEAMS: Final[dict[str, Callable[[ModuleType], None]]] = {
+    "cuda.bindings.nvjitlink": _nvjitlink,
+    "cuda.bindings.driver": _driver,
+    "cuda.cuda": _driver,  # up to cuda-python 12.5 it is not an alias of cuda.bindings.driver
+    "numba.cuda.cudadrv.driver": _numba,  # up to numba-cuda 0.22, and in numba itself
+}
