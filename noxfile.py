@@ -271,11 +271,13 @@ def fuzz(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("cuda_core", [nox.param(version, id=version) for version in RELEASES["targets"]["cuda-core"]])
 def targets(session: nox.Session, cuda_core: str) -> None:
-    """Steer cuda-core, as released: one environment for each branch."""
+    """Steer cuda-core, as released: one environment for each branch; the other targets are in one of them."""
     released = RELEASES["targets"]
     cell = CELLS[released["cuda-core"][cuda_core]]
-    install(session, *cell.packages, f"cuda-core=={cuda_core}", *released["packages"], *group("test"))
+    others = released["with"].get(cuda_core, [])
+    install(session, *cell.packages, f"cuda-core=={cuda_core}", *others, *released["packages"], *group("test"))
     env = {"CUDALINK_REQUIRE_TOOLKIT": cell.ctk, "CUDALINK_REQUIRE_CUDA_CORE": cuda_core}
+    env["CUDALINK_REQUIRE_PACKAGES"] = " ".join(one.partition("==")[0] for one in others)
     session.run("pytest", "tests/targets", *session.posargs, env=env)
 
 

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["TARGETS", "Backends", "of", "start"]
 
 #: The plugin's targets, each with the package that has its version; the header names them without importing them.
-TARGETS: Final = {"bundled": "pytest-cudalink", "cuda.core": "cuda-core", "numba-cuda": "numba-cuda"}
+TARGETS: Final = {
+    "bundled": "pytest-cudalink",
+    "cuda.core": "cuda-core",
+    "numba-cuda": "numba-cuda",
+    "numba-cuda-mlir": "numba-cuda-mlir",
+    "pynvjitlink": "pynvjitlink-cu12",
+}
 
 
 def of(run: Run) -> Steering:
@@ -146,8 +152,11 @@ def _targets(config: pytest.Config) -> dict[str, Target]:
     from ..targets.bundled import Bundled
     from ..targets.cuda_core import CudaCore
     from ..targets.numba_cuda import NumbaCuda
+    from ..targets.numba_cuda_mlir import NumbaCudaMlir
+    from ..targets.pynvjitlink import Pynvjitlink
 
-    targets: dict[str, Target] = {target.name: target for target in (Bundled(), CudaCore(), NumbaCuda())}
+    own: tuple[Target, ...] = (Bundled(), CudaCore(), NumbaCuda(), NumbaCudaMlir(), Pynvjitlink())
+    targets = {target.name: target for target in own}
     for added in reversed(config.hook.pytest_cudalink_targets(config=config)):
         try:
             targets.update({target.name: target for target in registered(added)})

@@ -99,7 +99,9 @@ def _forced(run: Run) -> list[str]:
         versions = {name: version or "" for name, (version, package) in found.items() if version or package is None}
         packages = {name: package for name, (_version, package) in found.items()}
     asked = {name: version for name, version in versions.items() if only is None or name in only}
-    stale = {name: why for name, version in asked.items() if (why := _unfit(packages[name], version))}
+    stale = {
+        name: why for name, version in asked.items() if (why := _unfit(packages[name], version, settings.backend.value))
+    }
     names = [
         name if name == "bundled" or not version else f"{name} {version}"
         for name, version in asked.items()
@@ -118,21 +120,23 @@ def _forced(run: Run) -> list[str]:
     ]
 
 
-def _unfit(package: str | None, version: str) -> str:
-    """Return why a release cannot be steered, as far as its version says; empty if it can, or needs no recipe.
+def _unfit(package: str | None, version: str, backend: str) -> str:
+    """Return why a release cannot be forced, as far as its version says; empty if it can, or needs no recipe.
 
     Reads the table and not `targets.recipes`: a run imports targets when a library that they steer is imported.
     """
     from ..tables import read_matrix
 
-    known = [row["versions"] for row in read_matrix("recipes.toml").get(package or "", [])]
+    known = read_matrix("recipes.toml").get(package or "", [])
     if not known or not version:
         return ""
     from packaging.specifiers import SpecifierSet
 
-    if any(SpecifierSet(versions).contains(version, prereleases=True) for versions in known):
-        return ""
-    return f"there are recipes for {'; '.join(known)}"
+    for row in known:
+        if SpecifierSet(row["versions"]).contains(version, prereleases=True):
+            has = row.get("backends", [backend])
+            return "" if backend == "each" or backend in has else f"it links with {', '.join(has)} only"
+    return f"there are recipes for {'; '.join(row['versions'] for row in known)}"
 
 
 def _of_worker(settings: Settings) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from . import backends, marker, settings
+from . import backends, marker, native_links, settings
 from .run import RUN, CurrentTest, Part, Run, is_on_emulated_driver, run_of, task_of
 
 if TYPE_CHECKING:
@@ -57,6 +57,12 @@ def _results(run: Run) -> object:
     from .results import Results
 
     return Results(run)
+
+
+def _native_links(run: Run) -> object:
+    from .native_links import NativeLinks
+
+    return NativeLinks(run)
 
 
 def _marked_tests(_run: Run) -> object:
@@ -112,6 +118,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "results": _results,
     "backends": _backends,
     "mismatches": _mismatches,
+    "native-links": _native_links,
     "marked-tests": _marked_tests,
     "lifetimes": _lifetimes,
     "refusals": _refusals,
@@ -161,6 +168,7 @@ def configure(config: pytest.Config) -> None:
     _start_xdist(run)
     _start_driver(run)
     backends.start(run)
+    native_links.start(run)
     if run.settings.forces_driver:
         run.part("marked-tests")
 

@@ -22,6 +22,8 @@ STEERED = (
     "cuda.core.experimental._linker",
     "cuda.core._linker",
     "numba.cuda.cudadrv.driver",
+    "numba_cuda_mlir.numba_cuda.cudadrv.driver",
+    "pynvjitlink.api",
     "cuda.bindings._internal.nvjitlink",
     "cuda.bindings.nvjitlink",
     "cuda.bindings.driver",

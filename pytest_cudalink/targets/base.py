@@ -35,11 +35,14 @@ class Target(ABC):
         Full names of the modules that hold the switch or that are to be watched.
     distribution : str or None
         Name of the package on the index, for the version in messages.
+    backends : tuple of str
+        The backends that the library can link with; forced to another one, its links fail.
     """
 
     name: ClassVar[str]
     modules: ClassVar[tuple[str, ...]]
     distribution: ClassVar[str | None] = None
+    backends: ClassVar[tuple[Backend, ...]] = ("driver", "nvjitlink")
 
     def version(self) -> str | None:
         """Return the installed version of the distribution, or None."""

@@ -38,6 +38,8 @@ class Recipe:
         ``"own"`` if a linker remembers its backend, ``"global"`` if it reads the module's names.
     options : str
         ``"early"`` if an options object is made for one backend.
+    backends : sequence of str
+        The backends that the library can link with.
     """
 
     target: str
@@ -50,6 +52,7 @@ class Recipe:
     needs: Sequence[str] = ()
     instances: str = "own"
     options: str = "late"
+    backends: Sequence[str] = ("driver", "nvjitlink")
 
     def check(self, module: ModuleType, version: str) -> None:
         """Reject a module that does not have the switch, or has another one.

@@ -257,9 +257,14 @@ class Steering:
         if wrong:
             version = target.version() if target else None
             named = f"{event.target} {version}" if version else event.target
+            why = (
+                "Its recipe no longer steers it: update pytest-cudalink"
+                if target is None or wanted.backend in target.backends
+                else f"It links with {', '.join(target.backends)} only: do not use it where {wanted.backend} is forced"
+            )
             msg = (
                 f"cudalink: {named} was forced to {wanted.backend} by {wanted.source}, but {' and '.join(wrong)}. "
-                "Its recipe no longer steers it: update pytest-cudalink, or leave it out with --cudalink-target"
+                f"{why}, or leave it out with --cudalink-target"
             )
             mismatch = ForcedBackendError(msg)
             self._on_mismatch(mismatch)
@@ -332,6 +337,12 @@ class Watch:
             ),
             self.choice,
         )
+
+    def add(self, added: LinkInput) -> None:
+        """Add an input that the linker received after it was made; the run chooses for the link with all of them."""
+        self.inputs = (*self.inputs, added)
+        if self._run is not None:
+            self.choice = self._run.wanted(self.target, self.inputs)
 
     def overrule(self, source: str) -> None:
         """Let `source` choose the backend of this link: it is no longer compared with the choice of the run."""

@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
+from ..process import jitlink_calls
 from ..process.imports import start_postponed
 from .events import outcome
 
@@ -86,9 +87,12 @@ def is_covered() -> bool:
 def covered() -> Iterator[None]:
     """Leave out the links that are made inside the block: the code around it reports them."""
     token = _COVERED.set(True)
+    cover = jitlink_calls.cover
+    cover(1)
     try:
         yield
     finally:
+        cover(-1)
         _COVERED.reset(token)
 
 

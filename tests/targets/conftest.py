@@ -61,6 +61,28 @@ def cuda_core(toolkit) -> str:
     return found
 
 
+def _also(package: str) -> str:
+    """Release of a package that one of the sessions installs in addition; that session fails without it."""
+    found = installed(package)
+    if found is None:
+        if package in os.environ.get("CUDALINK_REQUIRE_PACKAGES", "").split():
+            pytest.fail(f"this session promised {package}, which is not installed")
+        pytest.skip(f"needs {package}: nox -s targets, or pip install {package}")
+    return found
+
+
+@pytest.fixture(scope="session")
+def numba_cuda_mlir() -> str:
+    """Release of numba-cuda-mlir."""
+    return _also("numba-cuda-mlir")
+
+
+@pytest.fixture(scope="session")
+def pynvjitlink() -> str:
+    """Release of pynvjitlink-cu12."""
+    return _also("pynvjitlink-cu12")
+
+
 @pytest.fixture
 def go(cuda_core, toolkit, samples, pytester: pytest.Pytester, run_pytest):
     """Run pytest on a module that uses cuda.core, on an emulated driver of the toolkit's release."""

@@ -7,7 +7,13 @@ from types import ModuleType
 import pytest
 
 from pytest_cudalink.targets import StaleRecipeError
+from pytest_cudalink.targets.cuda_core import CudaCore
+from pytest_cudalink.targets.numba_cuda import NumbaCuda
+from pytest_cudalink.targets.numba_cuda_mlir import NumbaCudaMlir
+from pytest_cudalink.targets.pynvjitlink import Pynvjitlink
 from pytest_cudalink.targets.recipes import recipe_for, recipes
+
+RECIPES = [one for name in ("cuda-core", "numba-cuda", "numba-cuda-mlir", "pynvjitlink-cu12") for one in recipes(name)]
 
 
 def module_of(recipe, **names) -> ModuleType:
@@ -23,7 +29,7 @@ def module_of(recipe, **names) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("recipe", [*recipes("cuda-core"), *recipes("numba-cuda")], ids=lambda one: one.versions)
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda one: f"{one.target} {one.versions}")
 def test_stale_recipe(recipe) -> None:
     """A name that is gone, or that begins otherwise, is an error that names release, name and remedy."""
     recipe.check(module_of(recipe), "9.9")
@@ -33,6 +39,13 @@ def test_stale_recipe(recipe) -> None:
     for name in recipe.undecided:
         with pytest.raises(StaleRecipeError, match=rf"starts with {name} = 'else'.*Update pytest-cudalink"):
             recipe.check(module_of(recipe, **{name: "else"}), "9.9")
+
+
+@pytest.mark.parametrize("target", [CudaCore(), NumbaCuda(), NumbaCudaMlir(), Pynvjitlink()], ids=lambda one: one.name)
+def test_recipes_name_the_backends_of_their_target(target) -> None:
+    """The header reads the backends of a library from its recipes, messages about a link from its target."""
+    for recipe in recipes(target.distribution):
+        assert tuple(recipe.backends) == target.backends
 
 
 @pytest.mark.parametrize("recipe", recipes("cuda-core"), ids=lambda one: one.versions)
@@ -49,7 +62,8 @@ def test_recipes_set_and_give_back(recipe) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "version"), [("cuda-core", "0.3.1"), ("cuda-core", "0.2.0"), ("numba-cuda", "0.22")]
+    ("target", "version"),
+    [("cuda-core", "0.3.1"), ("cuda-core", "0.2.0"), ("numba-cuda", "0.22"), ("pynvjitlink-cu12", "0.1.14")],
 )
 def test_release_without_a_recipe(target, version) -> None:
     """A release without a recipe is refused, with the specifiers of the known recipes."""

@@ -1,0 +1,101 @@
+"""Links that code below Python makes through libnvJitLink, with the test during which they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from ..process import jitlink_calls
+
+if TYPE_CHECKING:
+    from .run import Run
+
+__all__ = ["NativeLinks", "start"]
+
+_LIBRARY: Final = "libnvJitLink"
+#: What calls a function for Python code that uses ctypes or cffi.
+_FOREIGN_CALLS: Final = ("libffi", "_ctypes", "_cffi")
+
+
+def start(run: Run) -> None:
+    """Watch libnvJitLink as soon as this process can have native code that links."""
+    run.config.add_cleanup(jitlink_calls.postpone_until_native_code(lambda: run.part("native-links")))
+
+
+class NativeLinks:
+    """A plugin object, there once native code may link: reports the links that C counted, before the test's report."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        run.follow()
+        self._watches = jitlink_calls.start()
+
+    def look(self) -> None:
+        """Report what was linked since the last look."""
+        calls, late, refused = jitlink_calls.look()
+        if calls:
+            self._report(calls)
+        if late:
+            test = self._run.nodeid
+            when = f"during {test}" if test else "outside of tests"
+            self._say(f"it was loaded {when}, before it could be watched; links may have been missed")
+        if refused:
+            self._say("this system does not let its functions be redirected; links of native code are not counted")
+
+    def _report(self, calls: tuple[tuple[str, int], ...]) -> None:
+        from ..targets import unsteered
+        from . import backends
+
+        backends.of(self._run)  # whatever imports a target starts it, and native code does not
+        for path, count in calls:
+            name = PurePath(path).name
+            by = "ctypes" if name.startswith(_FOREIGN_CALLS) else name or "an object that is no longer loaded"
+            link = unsteered.UnsteeredLink(
+                f"{_LIBRARY}, called by {by}", "nvJitLinkComplete", "" if by == "ctypes" else path, "nvjitlink"
+            )
+            for _ in range(count):
+                unsteered.report(link)
+
+    def _say(self, reason: str) -> None:
+        self._run.part("ledger")
+        hook = self._run.config.hook.pytest_cudalink_unsupported
+        hook(config=self._run.config, target=_LIBRARY, reason=reason)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self) -> Generator[None, object, object]:
+        try:
+            return (yield)
+        finally:
+            self.look()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self) -> Generator[None, object, object]:
+        try:
+            return (yield)
+        finally:
+            self.look()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self) -> Generator[None, object, object]:
+        try:
+            return (yield)
+        finally:
+            self.look()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self) -> None:
+        """Report what was linked since the last test, outside of tests."""
+        self.look()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Report what was linked after the last test; say once where a libnvJitLink could not be watched."""
+        self.look()
+        if not self._watches:
+            from ..process.maps import mapped_files
+
+            if any(_LIBRARY in PurePath(file).name for file in mapped_files()):
+                self._say("the native part of the plugin is not built; links of native code are not counted")

@@ -1,0 +1,127 @@
+"""Links that code below Python makes through libnvJitLink, counted in C (`native/jitlink_calls.c`).
+
+Once started, the functions of every libnvJitLink of this process are redirected for the rest of its life: in the
+library's symbols, where the loader and ``dlsym`` look them up, and in the slots of objects that are bound to them
+already. Objects that are loaded later are seen to in ``dlopen`` and ``dlsym``.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import sys
+import sysconfig
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+from .imports import postpone
+
+__all__ = ["Look", "cover", "look", "postpone_until_native_code", "start"]
+
+_OURS: Final = Path(__file__).parent / "lib" / "libcudalink-jitlink-calls.so"
+_CALLS, _LATE, _REFUSED = 1, 2, 4  # native/jitlink_calls.h
+_PATH_SIZE: Final = 4096
+
+
+class Look(NamedTuple):
+    """What happened since the last look.
+
+    Attributes
+    ----------
+    calls : tuple of (str, int)
+        Path of each object that linked, ``""`` where it is unknown, and its number of links.
+    late : bool
+        Whether a libnvJitLink was loaded unnoticed; it is watched from now on.
+    refused : bool
+        Whether a libnvJitLink cannot be watched.
+    """
+
+    calls: tuple[tuple[str, int], ...] = ()
+    late: bool = False
+    refused: bool = False
+
+
+_NOTHING: Final = Look()
+_ours: Any = None
+
+
+def cover(change: int) -> None:
+    """Add to the number of those that report the links of this thread themselves; links count while it is 0."""
+    if _ours is not None:
+        _ours.cudalinkCover(change)
+
+
+def start() -> bool:
+    """Watch libnvJitLink from now on; returns whether that is possible here.
+
+    Only the library's absence is an answer: on Windows, and where the package was copied and not installed.
+    """
+    global _ours  # noqa: PLW0603 (the library is one for the process)
+    if _ours is None and _OURS.is_file():
+        import ctypes
+
+        library = ctypes.PyDLL(str(_OURS))  # its functions take less time than to release the interpreter's lock
+        library.cudalinkTakeCalls.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
+        library.cudalinkTakeCalls.restype = ctypes.c_ulong
+        library.cudalinkCover.restype = None
+        library.cudalinkLook()  # what is loaded already
+        _ours = library
+    return _ours is not None
+
+
+def look() -> Look:
+    """Return what happened since the last look, and watch what was loaded meanwhile."""
+    answer = _ours.cudalinkLook() if _ours is not None else 0
+    if not answer:
+        return _NOTHING
+    return Look(_take() if answer & _CALLS else (), bool(answer & _LATE), bool(answer & _REFUSED))
+
+
+def _take() -> tuple[tuple[str, int], ...]:
+    import ctypes
+
+    path = ctypes.create_string_buffer(_PATH_SIZE)
+    found: dict[str, int] = {}
+    while count := _ours.cudalinkTakeCalls(path, _PATH_SIZE):
+        name = path.value.decode("utf-8", "surrogateescape")
+        found[name] = found.get(name, 0) + int(count)
+    return tuple(found.items())
+
+
+def postpone_until_native_code(begin: Callable[[], object]) -> Callable[[], None]:
+    """Call `begin` before this process gets native code that can link: an extension module, or ctypes.
+
+    Extension modules of the standard library do not count. Returns what cancels the call.
+    """
+    loader: Any = importlib.machinery.ExtensionFileLoader
+    original = loader.create_module
+    standard = (sysconfig.get_path("platstdlib"), sysconfig.get_path("stdlib"))
+    done = False
+
+    def once() -> None:
+        nonlocal done
+        if not done:
+            done = True
+            cancel()
+            begin()
+
+    def create_module(self: Any, spec: ModuleSpec) -> ModuleType | None:
+        folder = str(Path(spec.origin or "").parent)
+        if not any(folder in (path, f"{path}/lib-dynload") for path in standard):
+            once()
+        module: ModuleType | None = original(self, spec)
+        return module
+
+    def cancel() -> None:
+        if loader.create_module is create_module:
+            loader.create_module = original
+        waiting()
+
+    if "ctypes" in sys.modules:
+        begin()
+        return lambda: None
+    loader.create_module = create_module
+    waiting = postpone(once, until=("ctypes",))
+    return cancel

@@ -1,0 +1,255 @@
+/* Links that code below Python makes through libnvJitLink. Its functions are redirected where the loader looks them up,
+   in the library's own symbols, and in the slots of objects that are bound to them already. */
+#define _GNU_SOURCE
+#include "jitlink_calls.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "loaded_object.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#if defined __has_attribute
+#if __has_attribute(musttail)
+#define TAIL_CALL __attribute__((musttail))
+#endif
+#endif
+#ifndef TAIL_CALL
+#define TAIL_CALL /* an optimizing compiler makes it one; a test looks */
+#endif
+
+typedef int Complete(void *handle);
+
+/* -- counting */
+
+typedef struct {
+  uintptr_t caller; /* the address to which the calls return; 0: free */
+  unsigned long count;
+} Place;
+
+enum { PLACES = 1024 };
+static Place places[PLACES];
+static unsigned long elsewhere; /* calls from more places than the table has */
+static unsigned long waiting;   /* calls that were not taken yet */
+static _Thread_local int covered;
+
+static void count(uintptr_t caller) {
+  unsigned long *counter = &elsewhere;
+  for (unsigned step = 0, at = (unsigned)(caller >> 2) % PLACES; step < PLACES; step++, at = (at + 1) % PLACES) {
+    uintptr_t free = 0;
+    if (__atomic_load_n(&places[at].caller, __ATOMIC_RELAXED) != caller &&
+        !__atomic_compare_exchange_n(&places[at].caller, &free, caller, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
+        free != caller)
+      continue;
+    counter = &places[at].count;
+    break;
+  }
+  __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&waiting, 1, __ATOMIC_RELEASE);
+}
+
+static unsigned long take(unsigned long *counter) {
+  unsigned long taken = __atomic_exchange_n(counter, 0, __ATOMIC_RELAXED);
+  if (taken) __atomic_fetch_sub(&waiting, taken, __ATOMIC_RELAXED);
+  return taken;
+}
+
+/* The links of the parent are the parent's. */
+static void forget_in_child(void) {
+  for (int at = 0; at < PLACES; at++) places[at].count = 0;
+  elsewhere = waiting = 0;
+}
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, forget_in_child); }
+
+EXPORT unsigned long cudalinkTakeCalls(char *path, size_t size) {
+  unsigned long taken = 0;
+  Dl_info object = {0};
+  for (int at = 0; at < PLACES && !taken; at++) {
+    taken = take(&places[at].count);
+    if (taken && !dladdr((void *)places[at].caller, &object)) object.dli_fname = NULL;
+  }
+  if (!taken) taken = take(&elsewhere);
+  if (size) path[0] = 0;
+  if (object.dli_fname && strlen(object.dli_fname) < size) memcpy(path, object.dli_fname, strlen(object.dli_fname) + 1);
+  return taken;
+}
+
+EXPORT void cudalinkCover(int change) { covered += change; }
+
+/* -- the functions that stand in for those of nvJitLink: one for each original */
+
+enum { ORIGINALS = 64 };
+static Complete *originals[ORIGINALS];
+static int original_count;
+
+static int complete(int number, void *handle, void *caller) {
+  if (!covered++) count((uintptr_t)caller);
+  int result = originals[number](handle);
+  covered--;
+  return result;
+}
+
+#define STAND_IN(N) \
+  static int stand_in_##N(void *handle) { return complete(0##N, handle, __builtin_return_address(0)); }
+#define EIGHT(DO, T) DO(T##0) DO(T##1) DO(T##2) DO(T##3) DO(T##4) DO(T##5) DO(T##6) DO(T##7)
+#define ALL(DO) EIGHT(DO, 0) EIGHT(DO, 1) EIGHT(DO, 2) EIGHT(DO, 3) EIGHT(DO, 4) EIGHT(DO, 5) EIGHT(DO, 6) EIGHT(DO, 7)
+#define NAME(N) stand_in_##N,
+ALL(STAND_IN)
+static Complete *const stand_ins[ORIGINALS] = {ALL(NAME)};
+
+static bool is_stand_in(uintptr_t address) {
+  for (int at = 0; at < original_count; at++)
+    if ((uintptr_t)stand_ins[at] == address) return true;
+  return false;
+}
+
+/* 0 if there are more originals than stand-ins. */
+static uintptr_t stand_in_for(uintptr_t original) {
+  for (int at = 0; at < original_count; at++)
+    if ((uintptr_t)originals[at] == original) return (uintptr_t)stand_ins[at];
+  if (original_count == ORIGINALS) return 0;
+  originals[original_count] = (Complete *)original;
+  return (uintptr_t)stand_ins[original_count++];
+}
+
+/* -- the objects of the process */
+
+static bool is_complete(const char *name) {
+  return name[0] == 'n' ? !strcmp(name, "nvJitLinkComplete")
+                        : name[0] == '_' && !strncmp(name, "__nvJitLinkComplete_", 20);
+}
+
+static void *watched_dlopen(const char *path, int mode);
+static void *watched_dlsym(void *handle, const char *name);
+
+/* The objects that need no further look: those that were looked at twice, because at the first time the loader may not
+   have been done with them. */
+enum { KNOWN = 8192 };
+static struct {
+  uintptr_t base;
+  int looks;
+} known[KNOWN];
+static unsigned long long adds, subs;
+static bool later;  /* something was left for the next look */
+static int refused; /* LOOK_REFUSED until that was answered */
+static bool loaded; /* a library may have been loaded since the last look */
+
+static int *looks_at(uintptr_t base) {
+  static int overflow;
+  for (unsigned step = 0, at = (unsigned)(base >> 12) % KNOWN; step < KNOWN; step++, at = (at + 1) % KNOWN) {
+    if (known[at].base != base && known[at].looks) continue;
+    known[at].base = base;
+    return &known[at].looks;
+  }
+  overflow = 0;
+  return &overflow;
+}
+
+static void redirect_slot(void *context, const LoadedObject *object, const char *name, uintptr_t *slot) {
+  (void)context;
+  uintptr_t value = __atomic_load_n(slot, __ATOMIC_RELAXED), wanted = 0;
+  if (name[0] == 'd') {
+    if (!strcmp(name, "dlsym")) wanted = (uintptr_t)watched_dlsym;
+    if (!strcmp(name, "dlopen")) wanted = (uintptr_t)watched_dlopen;
+  } else if (is_complete(name)) {
+    /* the loader binds a slot that is not bound yet by the symbols, which are redirected */
+    for (int at = 0; at < original_count; at++)
+      if ((uintptr_t)originals[at] == value) wanted = (uintptr_t)stand_ins[at];
+  }
+  if (wanted && wanted != value && !cl_replace_word(object, slot, wanted)) later = true;
+}
+
+static void redirect_symbol(void *context, const LoadedObject *object, const char *name, ElfW(Sym) * symbol) {
+  int *answer = context;
+  if (!is_complete(name) || is_stand_in(object->base + symbol->st_value)) return;
+  uintptr_t wanted = stand_in_for(object->base + symbol->st_value);
+  bool done = wanted && cl_replace_word(object, (uintptr_t *)&symbol->st_value, wanted - object->base);
+  *answer |= done ? LOOK_LATE : LOOK_REFUSED;
+}
+
+/* Whether an object defines nvJitLink's functions: the library, or an object with a copy of it that exports them. */
+static bool is_jitlink(const LoadedObject *object) {
+  static const char *const names[] = {"nvJitLinkComplete", "__nvJitLinkComplete_12_0", "__nvJitLinkComplete_13_0",
+                                      "__nvJitLinkComplete_14_0"};
+  for (size_t at = 0; at < sizeof names / sizeof *names; at++)
+    if (cl_defined_symbol(object, names[at])) return true;
+  return false;
+}
+
+typedef struct {
+  int answer;
+  bool symbols; /* of objects that define nvJitLink's functions; else the slots of all */
+  bool first;
+} Pass;
+
+/* Runs under a lock of the loader, one at a time. */
+static int look_at(struct dl_phdr_info *info, size_t size, void *context) {
+  (void)size;
+  Pass *pass = context;
+  if (pass->first && pass->symbols) {
+    pass->first = false;
+    if (info->dlpi_adds == adds && info->dlpi_subs == subs && !later) return 1; /* nothing was loaded */
+    if (info->dlpi_subs != subs) memset(known, 0, sizeof known); /* an address may belong to another object now */
+    adds = info->dlpi_adds;
+    subs = info->dlpi_subs;
+    later = false;
+  }
+  LoadedObject object;
+  if (*looks_at(info->dlpi_addr) >= 2 || !cl_read_object(info, &object)) return 0;
+  if (cl_has_address(&object, (uintptr_t)places)) return 0; /* this library */
+  if (pass->symbols) {
+    if (is_jitlink(&object)) cl_visit_symbols(&object, redirect_symbol, &pass->answer);
+    return 0;
+  }
+  cl_visit_slots(&object, redirect_slot, NULL);
+  if (++*looks_at(info->dlpi_addr) < 2) later = true;
+  return 0;
+}
+
+/* A slot is compared with the functions that are redirected, so all symbols come first. */
+static int look(void) {
+  __atomic_store_n(&loaded, false, __ATOMIC_RELAXED);
+#if defined __GLIBC__ && (defined __x86_64__ || defined __aarch64__)
+  int error = errno;
+  Pass pass = {.symbols = true, .first = true};
+  if (!dl_iterate_phdr(look_at, &pass)) {
+    pass.symbols = false;
+    dl_iterate_phdr(look_at, &pass);
+  }
+  if (pass.answer & LOOK_REFUSED) __atomic_store_n(&refused, LOOK_REFUSED, __ATOMIC_RELAXED);
+  errno = error;
+  return pass.answer & LOOK_LATE;
+#else
+  return 0;
+#endif
+}
+
+EXPORT int cudalinkLook(void) {
+  if (__atomic_load_n(&loaded, __ATOMIC_RELAXED)) look(); /* no function was looked up since: nothing was missed */
+  int answer = look() | __atomic_exchange_n(&refused, 0, __ATOMIC_RELAXED);
+  return __atomic_load_n(&waiting, __ATOMIC_ACQUIRE) ? answer | LOOK_CALLS : answer;
+}
+
+/* -- what objects call to load others, and to look functions up */
+
+/* The loader searches a plain name, and replaces "$ORIGIN", for the object that calls dlopen: it must stay the caller.
+ */
+static void *watched_dlopen(const char *path, int mode) {
+  if (!path || !strchr(path, '/') || strchr(path, '$')) {
+    __atomic_store_n(&loaded, true, __ATOMIC_RELAXED);
+    TAIL_CALL return dlopen(path, mode);
+  }
+  void *library = dlopen(path, mode);
+  look();
+  return library;
+}
+
+/* RTLD_NEXT means the object that calls dlsym: it must stay the caller. */
+static void *watched_dlsym(void *handle, const char *name) {
+  if (__atomic_load_n(&loaded, __ATOMIC_RELAXED)) look();
+  TAIL_CALL return dlsym(handle, name);
+}
