@@ -75,6 +75,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     lifecycle.collected(config, items)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    lifecycle.selected(session)
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    return lifecycle.late_header(config)
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     lifecycle.session_finish(session)
 
