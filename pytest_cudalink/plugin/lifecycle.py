@@ -286,6 +286,8 @@ def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
         return
     if planned:
         run.part("marked-tests")
+        # a plan can be the first to steer, before pytest says which test that is for
+        run.follow()
     run.collected = True
     isolated = run.settings.isolate.value == "yes" or (planned and marker.isolates(items))
     if isolated and not run.is_isolated:
@@ -338,8 +340,8 @@ def session_finish(session: pytest.Session) -> None:
     option = session.config.option
     if required is not None and not run.is_isolated and not option.collectonly and not option.setuponly:
         required.judge(book.totals, session.exitstatus)
-    unmet = required is not None and required.unmet
-    if (unmet or book.totals.failing(run.settings.lifetime.value)) and session.exitstatus == pytest.ExitCode.OK:
+    run.failing = [*book.totals.problems, *(required.unmet if required is not None else ())]
+    if (run.failing or book.totals.failing(run.settings.lifetime.value)) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
