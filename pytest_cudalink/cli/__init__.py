@@ -52,6 +52,7 @@ def _run(arguments: Sequence[str] | None) -> int:
             commands.add_parser(name, help=line)
     options = parser.parse_args(given)
     _write_anything()
+    _warn_of_variables()
     try:
         return int(options.run(options))
     except KeyboardInterrupt:
@@ -64,6 +65,15 @@ def _write_anything() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _warn_of_variables() -> None:
+    """Name the variables that look like ours and that no part reads."""
+    given = [name for name in os.environ if name.startswith("CUDALINK_")]
+    if given:
+        from ..compat.variables import unread_variables
+
+        sys.stderr.writelines(f"cudalink: {sentence}\n" for sentence in unread_variables(given))
 
 
 def _version() -> str:

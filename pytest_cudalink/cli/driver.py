@@ -9,9 +9,12 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..compat import names
+
+if TYPE_CHECKING:
+    from ..emulator import Emulation
 
 __all__ = ["DESCRIPTION", "configure", "run"]
 
@@ -62,6 +65,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     start.add_argument(
         "--faults", default=given["FAULTS"], help="FUNCTION:NTH=CODE[@MS] and lost=CODE, separated by semicolons"
     )
+    start.add_argument(
+        "--toolchains",
+        default=os.environ.get("CUDALINK_TOOLCHAINS") or "auto",
+        choices=names.TOOLCHAIN_MODES,
+        help="an nvJitLink of that version that this environment lacks: fetch it into the cache; only take it from "
+        "there; or start without it, and links answer 221 (default: %(default)s)",
+    )
     start.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the program and its arguments")
     info = verbs.add_parser("info", help="show the driver of this machine, and which drivers can be emulated")
     info.add_argument("--json", action="store_true", help="for programs")
@@ -100,8 +110,10 @@ def _run(options: argparse.Namespace) -> int:
         events=options.events.absolute() if options.events else None,
         faults=options.faults,
     )
-    if emulation.missing:
+    if emulation.lacks and options.toolchains == "never":
         sys.stderr.write(f"cudalink driver run: {emulation.missing}; links will answer 221 until then\n")
+    elif emulation.lacks:
+        emulation = _whole(emulation, options.toolchains)
     sys.stdout.flush()
     try:
         return os.execve(program, command, {**os.environ, **emulation.environment()})  # noqa: S606 (the user's program)
@@ -109,6 +121,30 @@ def _run(options: argparse.Namespace) -> int:
         hint = "; a script needs an existing interpreter, in its first line or before it" if _is_script(error) else ""
         sys.stderr.write(f"cudalink driver run: {program} cannot be run: {error.strerror}{hint}\n")
         return 2
+
+
+def _whole(emulation: Emulation, mode: str) -> Emulation:
+    """Return the emulation with every nvJitLink that it links with, fetched if the mode is ``"auto"``.
+
+    Raises
+    ------
+    EmulatorError
+        If one is missing and cannot be fetched.
+    """
+    from .. import emulator
+    from ..toolchains import ToolchainError
+    from ..toolchains.provision import provide
+
+    if mode == "cached":
+        msg = f"--toolchains is cached, and {emulation.missing}"
+        raise emulator.EmulatorError(msg)
+    try:
+        for fetched in provide(emulation.lacks, lambda text: sys.stderr.write(f"cudalink driver run: {text} ...\n")):
+            sys.stderr.write(f"cudalink driver run: {fetched}\n")
+    except ToolchainError as error:
+        msg = f"{error}. With --toolchains never the program starts without it, and its links answer 221"
+        raise emulator.EmulatorError(msg) from error
+    return emulator.completed(emulation)
 
 
 def _is_script(error: OSError) -> bool:

@@ -30,6 +30,7 @@ __all__ = [
     "NVJITLINK_WORDS",
     "POLICIES",
     "RELEASES",
+    "TOOLCHAIN_MODES",
     "VARIABLES",
     "GuardRailMode",
 ]
@@ -42,6 +43,7 @@ NVJITLINK_WORDS: tuple[str, ...] = ("auto", "absent")
 LIFETIME_MODES: tuple[str, ...] = ("off", "report", "fail", "punish")
 GUARD_RAIL_MODES: tuple[str, ...] = ("off", "best_effort", "strict", "warning_only")
 GuardRailMode = Literal["off", "best_effort", "strict", "warning_only"]
+TOOLCHAIN_MODES: tuple[str, ...] = ("auto", "cached", "never")
 #: Tables of matrices/dispatch.toml.
 POLICIES: tuple[str, ...] = ("strict-major", "newer-driver-ok", "released")
 DEFAULT_POLICY = "strict-major"

@@ -26,6 +26,7 @@ __all__ = [
     "TRIM_THRESHOLD",
     "Emulation",
     "EmulatorError",
+    "completed",
     "emulation_for",
     "from_environment",
     "library_folder",
@@ -150,13 +151,19 @@ class Emulation(NamedTuple):
         return (self.needs, _LAST_OF_12) if dropped_by(self.version, self.arch) else (self.needs,)
 
     @property
+    def lacks(self) -> tuple[CudaVersion, ...]:
+        """Every release of `toolchains` whose nvJitLink was not found."""
+        found = {_LAST_OF_12: self.nvjitlink_old, self.needs: self.nvjitlink}
+        return tuple(release for release in self.toolchains if found[release] is None)
+
+    @property
     def missing(self) -> str:
         """The nvJitLink that was not found, with the command that fetches it; empty if none is missing."""
-        if self.nvjitlink is None:
-            return f"nvJitLink {self.needs} was not found: run cudalink toolchain add {self.needs}"
-        if len(self.toolchains) > 1 and self.nvjitlink_old is None:
-            return f"nvJitLink {_LAST_OF_12} (for {self.arch}) was not found: run cudalink toolchain add {_LAST_OF_12}"
-        return ""
+        if not self.lacks:
+            return ""
+        release = self.lacks[0]
+        purpose = "" if release == self.needs else f" (for {self.arch})"
+        return f"nvJitLink {release}{purpose} was not found: run cudalink toolchain add {release}"
 
     def variables(self) -> dict[str, str]:
         """Return the environment variables that the native libraries read."""
@@ -304,19 +311,18 @@ def emulation_for(
             faults = text_of(parse(faults, wanted))
         except ValueError as error:
             raise EmulatorError(str(error), "faults") from error
-    return Emulation(
+    emulation = Emulation(
         version=wanted,
         release=_release(release, wanted),
         arch=arch,
         device=device,
         devices=devices,
         device_memory=memory_size(device_memory),
-        nvjitlink=_nvjitlink(STAND_INS.get(wanted, wanted)),
-        nvjitlink_old=_nvjitlink(_LAST_OF_12) if wanted > _LAST_OF_12 else None,
         lifetime=lifetime,
         events=None if events is None else _appendable(events),
         faults=faults,
     )
+    return completed(emulation)
 
 
 def _release(release: str | None, version: CudaVersion) -> str:
@@ -358,6 +364,14 @@ def from_environment(environment: Mapping[str, str]) -> Emulation | None:
         lifetime=environment.get("CUDALINK_LIFETIME") or "report",
         events=events,
         faults=value["FAULTS"],
+    )
+
+
+def completed(emulation: Emulation) -> Emulation:
+    """Return an emulation with the libraries that are there by now."""
+    old = emulation.version > _LAST_OF_12
+    return emulation._replace(
+        nvjitlink=_nvjitlink(emulation.needs), nvjitlink_old=_nvjitlink(_LAST_OF_12) if old else None
     )
 
 

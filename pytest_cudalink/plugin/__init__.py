@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import Final
 
 import pytest
 
@@ -34,8 +35,19 @@ __all__ = [
 ]
 
 
+#: The names under which pytest may load this module: as an entry point or with ``-p``, and from a conftest.
+_NAMES: Final = ("cudalink", "pytest_cudalink.plugin")
+
+
+class _SecondName:
+    """Takes the other name, because pytest refuses to register one module under two."""
+
+
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.add_hookspecs(hookspecs)
+    for name in _NAMES:
+        if not pluginmanager.has_plugin(name):
+            pluginmanager.register(_SecondName(), name)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -73,6 +85,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     lifecycle.collected(config, items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    lifecycle.selected(session)
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    return lifecycle.late_header(config)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

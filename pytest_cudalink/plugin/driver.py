@@ -1,8 +1,9 @@
-"""The driver of a run: which one the process gets."""
+"""The driver of a run: which one the process gets, when, and what to do where it gets none."""
 
 from __future__ import annotations
 
 import os
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,11 +15,19 @@ from .settings import OF_EMULATION, OPTIONS, Option, Setting, check
 
 if TYPE_CHECKING:
     from ..emulator import Emulation
+    from ..toolchains.provision import Fetched
     from .settings import Settings
 
-__all__ = ["asked", "inherited", "load"]
+__all__ = ["asked", "came_too_late", "fetched", "inherited", "load", "load_late", "remedy"]
 
 _INHERITED: Final = pytest.StashKey[bool]()
+_FETCHED: Final = pytest.StashKey[list["Fetched"]]()
+#: The library that had looked for a driver when the markers were known.
+_TOO_LATE_FOR: Final = pytest.StashKey[str]()
+#: Options with which pytest shows something and runs no test.
+_ONLY_SHOW: Final = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test")
+#: The version that a remedy names where the toolkit's is not known.
+_EXAMPLE: Final = "13.0"
 
 
 def load(config: pytest.Config, settings: Settings) -> None:
@@ -27,13 +36,67 @@ def load(config: pytest.Config, settings: Settings) -> None:
     Raises
     ------
     pytest.UsageError
-        If it cannot: another libcuda is loaded already, the native libraries are not built, no version is known.
+        If it cannot: another libcuda is loaded already, the native libraries are not built, the real driver is asked
+        for and missing, the nvJitLink of an emulated one cannot be fetched.
     """
     config.stash[_INHERITED] = settings.driver.value == "auto" and is_on_emulated_driver()
     before = dict(os.environ)
-    _apply(settings)
+    _apply(config, settings)
     changed = {name: before.get(name) for name, value in os.environ.items() if before.get(name) != value}
     config.add_cleanup(partial(_restore, changed))
+
+
+def load_late(config: pytest.Config, settings: Settings) -> bool:
+    """Emulate a driver for tests whose marker forces the driver backend, as `load` does for ``--force-backend``.
+
+    Markers are known after collection, when test modules may have imported CUDA. That is early enough for every library
+    that looks for the driver when it is first used; it is too late for one that has looked and remembers the answer.
+
+    Returns
+    -------
+    bool
+        Whether the process has an emulated driver now that it did not have before.
+
+    Raises
+    ------
+    pytest.UsageError
+        As `load`.
+    """
+    from ..process import preload
+
+    if settings.driver.value != "auto" or preload.emulated_driver() is not None:
+        return False
+    library = preload.found_none_before()
+    if library is not None and not preload.driver_exists():
+        config.stash[_TOO_LATE_FOR] = library
+        return False
+    before = dict(os.environ)
+    _emulate_toolkit(config, settings)
+    changed = {name: before.get(name) for name, value in os.environ.items() if before.get(name) != value}
+    config.add_cleanup(partial(_restore, changed))
+    return preload.emulated_driver() is not None
+
+
+def came_too_late(config: pytest.Config) -> bool:
+    """Whether no driver could be emulated for the markers, because a library had looked for one before."""
+    return _TOO_LATE_FOR in config.stash
+
+
+def remedy(config: pytest.Config, settings: Settings) -> str:
+    """Return what gives a test a driver that has none, as the end of a skip's reason."""
+    if settings.driver.value == "absent":
+        return f"--cudalink-driver is {settings.driver}, which hides it"
+    if library := config.stash.get(_TOO_LATE_FOR, None):
+        return (
+            f"run with --cudalink-driver={_toolkit_version() or _EXAMPLE} or --force-backend=driver, because {library} "
+            "looked for one before the markers were known"
+        )
+    return f"run with --cudalink-driver={_toolkit_version() or _EXAMPLE}, which emulates one"
+
+
+def fetched(config: pytest.Config) -> list[Fetched]:
+    """Return the toolchains that this process fetched for the driver of its run."""
+    return config.stash.get(_FETCHED, [])
 
 
 def inherited(config: pytest.Config) -> bool:
@@ -49,7 +112,7 @@ def _restore(variables: dict[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def _apply(settings: Settings) -> None:
+def _apply(config: pytest.Config, settings: Settings) -> None:
     from .. import emulator
     from ..process import preload
 
@@ -62,22 +125,95 @@ def _apply(settings: Settings) -> None:
             f"{present.version}, from its environment; start it without `cudalink driver run`, or ask for auto"
         )
         raise pytest.UsageError(msg)
+    if wanted == "real" and not _only_shows(config):
+        _refuse_missing(settings)
     if settings.keeps_driver:
+        return
+    if wanted == "auto":
+        _emulate_toolkit(config, settings)
         return
     try:
         if wanted == "absent":
             preload.absent_driver()
             return
-        if wanted == "auto":
-            if preload.loaded_file("libcuda.so.1") or preload.driver_exists():
-                return
-            wanted = _toolkit_version() or ""
-            if not wanted:
-                return  # no toolkit whose version could be taken; what needs a driver is skipped, and says so
-        preload.emulate_driver(_emulation(settings, wanted))
+        preload.emulate_driver(_whole(config, settings, _emulation(settings, wanted)))
     except (emulator.EmulatorError, preload.LoadedTooLateError) as error:
         msg = f"cudalink: --cudalink-driver is {settings.driver}: {error}"
         raise pytest.UsageError(msg) from error
+
+
+def _only_shows(config: pytest.Config) -> bool:
+    """Whether pytest shows its help or the like: that must work on any machine, and fetches nothing."""
+    return any(getattr(config.known_args_namespace, name, False) for name in _ONLY_SHOW)
+
+
+def _refuse_missing(settings: Settings) -> None:
+    """Refuse a machine without a driver."""
+    from ..probes import libcuda
+
+    try:
+        libcuda.library()
+    except (libcuda.DriverNotFoundError, OSError) as error:
+        found = str(error).removeprefix("no CUDA driver: ").partition(";")[0]
+        msg = (
+            f"cudalink: --cudalink-driver is {settings.driver}, and this process finds no driver: the dynamic loader "
+            f"was asked for {libcuda.LIBRARY_NAME} and said: {found}. Install the NVIDIA driver, start the container "
+            "with its GPUs (docker run --gpus all), or put the folder of that library into LD_LIBRARY_PATH; without a "
+            f"GPU, --cudalink-driver={_toolkit_version() or _EXAMPLE} emulates a driver"
+        )
+        raise pytest.UsageError(msg) from error
+
+
+def _emulate_toolkit(config: pytest.Config, settings: Settings) -> None:
+    """Emulate a driver of the toolkit's version; not where there is a driver or no toolkit whose version it could take.
+
+    Without one, what needs a driver is skipped, and says so.
+    """
+    from .. import emulator
+    from ..process import preload
+
+    if preload.loaded_file("libcuda.so.1") or preload.driver_exists():
+        return
+    version = _toolkit_version()
+    if version is None:
+        return
+    try:
+        preload.emulate_driver(_whole(config, settings, _emulation(settings, version)))
+    except (emulator.EmulatorError, preload.LoadedTooLateError) as error:
+        msg = f"cudalink: --cudalink-driver is {settings.driver}: {error}"
+        raise pytest.UsageError(msg) from error
+
+
+def _whole(config: pytest.Config, settings: Settings, emulation: Emulation) -> Emulation:
+    """Return the emulation with every nvJitLink that it links with, fetched where the settings allow it."""
+    mode = settings.toolchains
+    if not emulation.lacks or mode.value == "never" or _only_shows(config) or config.known_args_namespace.collectonly:
+        return emulation
+    from .. import emulator
+    from ..toolchains import ToolchainError
+    from ..toolchains.provision import provide
+
+    start = f"cudalink: the emulated driver {emulation.version} needs nvJitLink {' and '.join(map(str, emulation.lacks))}"
+    if mode.value == "cached":
+        msg = (
+            f"{start}, which neither the toolchain cache nor the environment has, and --cudalink-toolchains is {mode}; "
+            f"run: cudalink toolchain add {' '.join(map(str, emulation.lacks))}"
+        )
+        raise pytest.UsageError(msg)
+    try:
+        config.stash[_FETCHED] = provide(emulation.lacks, lambda text: _say(f"cudalink: {text} ..."))
+    except ToolchainError as error:
+        msg = (
+            f"{start}, which is not here and could not be fetched: {error}. With --cudalink-toolchains=never the run "
+            "starts without it, and its links fail with 221"
+        )
+        raise pytest.UsageError(msg) from error
+    return emulator.completed(emulation)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
 
 
 def _toolkit_version() -> str | None:

@@ -269,19 +269,21 @@ def dispatch_case(request: pytest.FixtureRequest) -> Case:
     return case
 
 
-def _skip(config: pytest.Config, needed: str, found: str) -> NoReturn:
+def _skip(config: pytest.Config, needed: str, found: str, remedy: str = "") -> NoReturn:
     """Skip the test with the marker's words; the summary counts it with the marker's skips."""
     from . import ledger
 
     ledger.of(run_of(config)).test.missing = needed
-    pytest.skip(f"cudalink: needs {needed} (found {found})")
+    pytest.skip(f"cudalink: needs {needed} (found {found}){remedy and f'; {remedy}'}")
 
 
 def _skip_unemulated(config: pytest.Config) -> NoReturn:
     from ..environment.facts import Environment
+    from .driver import remedy
 
     driver = Environment()["driver"]
-    _skip(config, "an emulated driver", f"{driver.value}, {driver.kind}" if driver.value else str(driver))
+    found = f"{driver.value}, {driver.kind}" if driver.value else str(driver)
+    _skip(config, "an emulated driver", found, remedy(config, run_of(config).settings))
 
 
 @pytest.fixture

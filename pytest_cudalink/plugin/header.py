@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from . import backends, driver
+from . import backends, driver, variables
 from .settings import OF_EMULATION, OPTIONS
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .run import Run
     from .settings import Settings
 
-__all__ = ["lines"]
+__all__ = ["driver_lines", "lines"]
 
 
 def lines(run: Run) -> list[str]:
@@ -38,7 +38,21 @@ def lines(run: Run) -> list[str]:
         *(_forced(run) if settings.backend.value != "auto" else []),
         *_of_worker(settings),
         *_of_emulation(settings, inherited=inherited),
+        *(f"cudalink: {one}" for one in driver.fetched(run.config)),
+        *(f"cudalink: {sentence}" for sentence in variables.unread()),
         *(f"cudalink: {name}: {value}" for name, value in run.hook_facts.items()),
+    ]
+
+
+def driver_lines(run: Run) -> list[str]:
+    """Return the lines on a driver that was emulated after the header was shown, for markers that ask for it."""
+    from .. import probes
+
+    found = _driver(run.settings, probes.driver_version(), inherited=False)
+    return [
+        f"cudalink: {found}, because a marker forces the driver backend",
+        *_of_emulation(run.settings, inherited=False),
+        *(f"cudalink: {one}" for one in driver.fetched(run.config)),
     ]
 
 
@@ -74,7 +88,8 @@ def _driver(settings: Settings, version: CudaVersion | None, *, inherited: bool)
     if emulation is not None:
         if settings.driver.value == "auto":
             source = ", from the environment" if inherited else ", of the toolkit's version"
-        missing = f"; {emulation.missing}" if emulation.missing else ""
+        never = f", toolchains {settings.toolchains}" if settings.toolchains.value == "never" else ""
+        missing = f"; {emulation.missing}{never}" if emulation.missing else ""
         return f"driver CUDA {version} (emulated, {emulation.arch}, release {emulation.release}{source}{missing})"
     if settings.driver.value == "absent":
         return f"no driver (absent{source})"

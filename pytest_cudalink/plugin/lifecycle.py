@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from . import backends, marker, native_links, settings
+from . import backends, marker, native_links, settings, variables
 from .run import RUN, CurrentTest, Part, Run, is_on_emulated_driver, run_of, task_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ __all__ = [
     "command_line",
     "configure",
     "header",
+    "late_header",
     "load",
+    "selected",
     "session_finish",
     "session_start",
     "terminal_summary",
@@ -77,6 +79,12 @@ def _isolation(run: Run) -> object:
     return Isolation(run)
 
 
+def _require(run: Run) -> object:
+    from .require import Required
+
+    return Required(run)
+
+
 def _hand_over(run: Run) -> object:
     from .xdist import HandOver
 
@@ -124,6 +132,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "refusals": _refusals,
     "faults": _faults,
     "isolation": _isolation,
+    "require": _require,
     "xdist": _hand_over,
 }
 
@@ -166,6 +175,8 @@ def configure(config: pytest.Config) -> None:
     run.withheld = settings.withhold()
     config.add_cleanup(partial(os.environ.update, run.withheld))
     _start_xdist(run)
+    if not run.reports_elsewhere:
+        variables.warn(config)
     _start_driver(run)
     backends.start(run)
     native_links.start(run)
@@ -175,7 +186,7 @@ def configure(config: pytest.Config) -> None:
 
 def _load_libraries(run: Run) -> None:
     run.config.add_cleanup(settings.share(run.settings))
-    if is_on_emulated_driver() or not run.settings.keeps_driver:
+    if is_on_emulated_driver() or run.settings.driver.value == "real" or not run.settings.keeps_driver:
         from . import driver
 
         driver.load(run.config, run.settings)
@@ -236,6 +247,7 @@ def session_start(config: pytest.Config) -> None:
             file.write_run()
     if adds_up and run.is_controller:
         run.part("ledger")
+    _start_requirements(run)
     if adds_up and run.settings.properties.value == "on" and getattr(config.option, "xmlpath", None):
         from .results import add_suite_properties
 
@@ -245,6 +257,16 @@ def session_start(config: pytest.Config) -> None:
 
         run.follow()
         guard.start(run)
+
+
+def _start_requirements(run: Run) -> None:
+    """Count what a run must have done, where it requires anything and this process can tell."""
+    from . import require
+
+    words = require.wanted(run)
+    # by default a marker can be the first to ask for the driver, which a controller does not see
+    if words - {"auto"} or (words and (run.settings.forces_driver or run.is_controller)):
+        run.part("require")
 
 
 def header(config: pytest.Config) -> list[str]:
@@ -272,10 +294,45 @@ def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
         return
     if planned:
         run.part("marked-tests")
+        # a plan can be the first to steer, before pytest says which test that is for
+        run.follow()
     run.collected = True
     isolated = run.settings.isolate.value == "yes" or (planned and marker.isolates(items))
     if isolated and not run.is_isolated:
         run.part("isolation")
+
+
+def selected(session: pytest.Session) -> None:
+    """Emulate a driver for the selected tests whose marker forces the driver backend, where there is none."""
+    run = run_of(session.config)
+    if run.get("marked-tests") is None or session.config.option.collectonly or not marker.forces_driver(session.items):
+        return
+    from . import driver, require
+
+    if require.wanted(run):
+        run.part("require")
+
+    try:
+        loaded = driver.load_late(session.config, run.settings)
+    except pytest.UsageError as error:
+        if not run.is_worker:
+            raise
+        from .xdist import refuse_markers
+
+        refuse_markers(run, error)
+        session.items.clear()
+        return
+    if loaded:
+        _serve_runtime(run)
+        _start_driver(run)
+        from .header import driver_lines
+
+        run.late_header = driver_lines(run)
+
+
+def late_header(config: pytest.Config) -> list[str]:
+    """Return the header's lines on a driver that the run has got for its markers."""
+    return run_of(config).late_header if config.option.verbose >= 0 else []
 
 
 def session_finish(session: pytest.Session) -> None:
@@ -287,7 +344,12 @@ def session_finish(session: pytest.Session) -> None:
     if book is None or run.is_worker:
         return
     book.totals.add_outside(book.outside.as_json())
-    if book.totals.failing(run.settings.lifetime.value) and session.exitstatus == pytest.ExitCode.OK:
+    required = run.get("require")
+    option = session.config.option
+    if required is not None and not run.is_isolated and not option.collectonly and not option.setuponly:
+        required.judge(book.totals, session.exitstatus)
+    run.failing = [*book.totals.problems, *(required.unmet if required is not None else ())]
+    if (run.failing or book.totals.failing(run.settings.lifetime.value)) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

@@ -13,7 +13,7 @@ from .run import run_of
 if TYPE_CHECKING:
     from .plan import MarkerPlan
 
-__all__ = ["EACH", "MARKER", "check", "isolates", "parametrize", "register"]
+__all__ = ["EACH", "MARKER", "check", "forces_driver", "isolates", "parametrize", "register"]
 
 #: Signature and explanation, as ``pytest --markers`` shows them.
 MARKER: Final = (
@@ -94,6 +94,13 @@ def isolates(items: Iterable[pytest.Item]) -> bool:
     from .plan import PLAN
 
     return any(item.stash[PLAN].isolate for item in items if PLAN in item.stash)
+
+
+def forces_driver(items: Iterable[pytest.Item]) -> bool:
+    """Whether the plan of any test forces the driver backend."""
+    from .plan import PLAN
+
+    return any(item.stash[PLAN].backend == "driver" for item in items if PLAN in item.stash)
 
 
 def _plan(item: pytest.Item, marks: Sequence[pytest.Mark]) -> MarkerPlan:

@@ -1,4 +1,8 @@
-"""Skips what needs a driver, always with one reason, where the driver backend is forced and there is no driver."""
+"""Skips what needs a driver, always with one reason, where the driver backend is forced and there is no driver.
+
+The reason is the same whether an option, the environment, the ini file or a marker forced the backend, and it ends in
+what gives the test a driver.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,25 @@ from typing import Final
 
 import pytest
 
-from . import backends
+from . import backends, driver
 from .run import run_of
 
-__all__ = ["MISSING_DRIVER", "skip_collecting", "skip_report", "skips"]
+__all__ = ["A_DRIVER", "MISSING_DRIVER", "reason", "skip", "skip_collecting", "skip_report", "skips"]
 
-_A_DRIVER: Final = "a CUDA driver"
+#: What a skipped test needs, as the summary counts it.
+A_DRIVER: Final = "a CUDA driver"
 MISSING_DRIVER: Final = "cudalink: needs a CUDA driver (found none, and the driver backend is forced)"
+
+
+def reason(config: pytest.Config) -> str:
+    """Return why a test without a driver is skipped, with what gives it one."""
+    return f"{MISSING_DRIVER}; {driver.remedy(config, run_of(config).settings)}"
+
+
+def skip(config: pytest.Config) -> pytest.skip.Exception:
+    """Return the skip of the current test, which the summary counts."""
+    run_of(config).part("ledger").test.missing = A_DRIVER
+    return pytest.skip.Exception(reason(config), _use_item_location=True)
 
 
 @contextmanager
@@ -25,15 +41,14 @@ def skips(config: pytest.Config) -> Iterator[None]:
     Raises
     ------
     pytest.skip.Exception
-        With `MISSING_DRIVER`.
+        With `reason`.
     """
     try:
         yield
     except RuntimeError as error:
         if not _is_missing(config, error):
             raise
-        run_of(config).part("ledger").test.missing = _A_DRIVER
-        raise pytest.skip.Exception(MISSING_DRIVER, _use_item_location=True) from error
+        raise skip(config) from error
 
 
 def skip_report(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
@@ -57,8 +72,9 @@ def skip_collecting(collector: pytest.Collector, report: pytest.CollectReport) -
     if excinfo is None or not _is_missing(collector.config, excinfo.value):
         return
     line = next((entry.lineno + 1 for entry in excinfo.traceback if entry.path == collector.path), 0)
-    report.outcome, report.longrepr = "skipped", (str(collector.path), line, f"Skipped: {MISSING_DRIVER}")
-    run_of(collector.config).part("ledger").outside.missing[_A_DRIVER] += 1
+    report.outcome = "skipped"
+    report.longrepr = (str(collector.path), line, f"Skipped: {reason(collector.config)}")
+    run_of(collector.config).part("ledger").outside.missing[A_DRIVER] += 1
     del report.call  # pytest's own, by which it would offer the error to a debugger
 
 

@@ -56,7 +56,7 @@ class Results:
     def __init__(self, run: Run) -> None:
         file = record_file.of(run)
         assert file is not None  # (`lifecycle` opens it first)
-        self._writer = file.writer
+        self._run, self._writer = run, file.writer
         self._open: dict[tuple[str | None, str], _Attempt] = {}
         self._attempts: Counter[tuple[str | None, str]] = Counter()
         self._counts: Counter[str] = Counter()
@@ -106,6 +106,7 @@ class Results:
             exitstatus=int(session.exitstatus),  # as other plugins left it
             duration=time.perf_counter() - self._began,
             counts=dict(self._counts),
+            failing=self._run.failing,
         )
 
     def _close(self, worker: str | None, nodeid: str, attempt: _Attempt, facts: Mapping[str, Any]) -> None:

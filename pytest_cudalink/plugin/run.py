@@ -62,6 +62,10 @@ class Run:
         The current test; known once `follow` was called.
     collected : bool
         Whether collection is over.
+    failing : list of str
+        Why the run fails although no test shows it; complete at the end of the session.
+    late_header : list of str
+        Lines on a driver that was emulated after the header was shown; in a controller, those of its workers.
     withheld : dict of str to str
         Variables that are not in the environment while the run lasts, see `settings.withhold`.
     """
@@ -71,6 +75,8 @@ class Run:
         self.task = task_of(config)
         self.nodeid: str | None = None
         self.collected = False
+        self.failing: list[str] = []
+        self.late_header: list[str] = []
         self.withheld: dict[str, str] = {}
 
     def part(self, name: str) -> Any:

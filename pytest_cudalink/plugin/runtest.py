@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
-from . import backends, missing_driver, pytest_private
+from . import backends, driver, missing_driver, pytest_private
 from .plan import PLAN, MarkerPlan
 from .run import run_of
 
@@ -125,6 +125,8 @@ def _prepare(item: pytest.Item, plan: MarkerPlan) -> None:
         from ..targets import Choice
 
         item.stash[_BEFORE] = backends.of(run).force(Choice(plan.backend, "the marker cudalink"))
+        if plan.backend == "driver" and driver.came_too_late(item.config):
+            raise missing_driver.skip(item.config)
     item.stash[_DOCUMENTED] = None
     if not plan.requirements:
         return

@@ -77,6 +77,12 @@ def _faults_fault(value: str) -> str | None:
     return None
 
 
+def _require_fault(value: str) -> str | None:
+    if value in ("auto", "none") or {word.strip() for word in value.split(",")} <= {"driver", "links"}:
+        return None
+    return "expected auto, none, or some of driver, links, separated by commas"
+
+
 def _no_release(value: str) -> str | None:
     """Return what is wrong with a release of a library, or None for one that can be, ``auto`` and ``absent``."""
     if value in names.NVJITLINK_WORDS or re.fullmatch(r"\d+\.\d+", value, re.ASCII):
@@ -149,9 +155,31 @@ OPTIONS: Final = (
         ini="cudalink_driver",
         default="auto",
         help="the driver that this process sees: real; absent; an emulated one of a VERSION such as 12.9; auto takes "
-        "the real one, and where there is none and the driver backend is forced, emulates the toolkit's version",
+        "the real one, and where there is none and the driver backend is forced, by the option or a marker, emulates "
+        "the toolkit's version",
         metavar=f"{{{','.join(names.DRIVER_WORDS)},VERSION}}",
         fault=_driver_fault,
+    ),
+    Option(
+        name="toolchains",
+        flag="--cudalink-toolchains",
+        env="CUDALINK_TOOLCHAINS",
+        ini="cudalink_toolchains",
+        default="auto",
+        choices=names.TOOLCHAIN_MODES,
+        help="where an emulated driver gets an nvJitLink that the environment lacks: auto fetches it into the cache "
+        "before the tests; cached only takes it from there; with never its links fail with 221",
+    ),
+    Option(
+        name="require",
+        flag="--cudalink-require",
+        env="CUDALINK_REQUIRE",
+        ini="cudalink_require",
+        default="auto",
+        metavar="auto|none|driver,links",
+        fault=_require_fault,
+        help="what must have happened, or the run fails: driver, a test ran on a driver that it asked for; links, "
+        "something was linked; auto fails a run in which every test on the forced driver backend was skipped; none",
     ),
     Option(
         name="arch",
@@ -354,6 +382,8 @@ class Settings:
     backend: Setting
     policy: Setting
     driver: Setting
+    toolchains: Setting
+    require: Setting
     arch: Setting
     device: Setting
     device_memory: Setting

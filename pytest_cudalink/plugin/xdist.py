@@ -64,6 +64,7 @@ class HandOver:
         book, planned = self._run.get("ledger"), faults.of(self._run)
         _output(self._run.config)["cudalink"] = {
             "outside": book.outside.as_json() if book is not None else {},
+            "late_header": self._run.late_header,
             "faults": sorted(planned.triggered) if planned is not None else [],
         }
 
@@ -81,6 +82,7 @@ class HandOver:
         given = output.get("cudalink")
         if given is None:
             return
+        self._run.late_header = self._run.late_header or given["late_header"]
         ledger.of(self._run).totals.add_outside(given["outside"], f"[{node.gateway.id}] ")
         if (planned := faults.of(self._run)) is not None:
             planned.triggered.update(given["faults"])

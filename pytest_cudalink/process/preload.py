@@ -35,6 +35,7 @@ __all__ = [
     "emulate_driver",
     "emulated_driver",
     "emulation",
+    "found_none_before",
     "loaded_file",
     "preload_nvjitlink",
 ]
@@ -166,16 +167,24 @@ def _refuse_other(folder: Path, what: str) -> None:
         raise LoadedTooLateError(msg)
 
 
-def _refuse_too_late(version: CudaVersion) -> None:
+def found_none_before() -> str | None:
+    """Return the library of this process that has looked for a driver in vain and does not look again, or None."""
     for name, library in _LOOKS_ONCE.items():
         if getattr(getattr(sys.modules.get(name), "driver", None), "initialization_error", None) is not None:
-            msg = (
-                f"the emulated driver {version} comes too late for {library}: {name} was imported before, found no "
-                "driver and does not look again. pytest 9.2 imports the warning classes that `filterwarnings` and "
-                f"`-W` name before it loads plugins. Run `cudalink driver run --version {version} -- pytest ...`, or "
-                f"name no class of {library} there"
-            )
-            raise LoadedTooLateError(msg)
+            return library
+    return None
+
+
+def _refuse_too_late(version: CudaVersion) -> None:
+    library = found_none_before()
+    if library is not None:
+        msg = (
+            f"the emulated driver {version} comes too late for {library}: it was imported before, found no driver and "
+            "does not look again. pytest 9.2 imports the warning classes that `filterwarnings` and `-W` name before it "
+            f"loads plugins. Run `cudalink driver run --version {version} -- pytest ...`, or name no class of {library} "
+            "there"
+        )
+        raise LoadedTooLateError(msg)
 
 
 def _mark_freed_memory() -> None:

@@ -86,6 +86,8 @@ class CellRun:
     crashes : list of dict
         As in the records, and one for each test that began and has no result.
     reruns : int
+    problems : list of str
+        Why the run failed although no test shows it.
     """
 
     name: str
@@ -106,6 +108,7 @@ class CellRun:
     verdicts: list[VerdictRecord] = field(default_factory=list)
     crashes: list[CrashRecord] = field(default_factory=list)
     reruns: int = 0
+    problems: list[str] = field(default_factory=list)
 
     @property
     def counts(self) -> Counter[str]:
@@ -119,7 +122,7 @@ class CellRun:
             cut = ", and the file is cut" if self.truncated else ""
             return f"the run did not finish ({counted(len(self.outcomes), 'test')} recorded){cut}"
         if self.exitstatus in _WHOLE:
-            return ""
+            return "; ".join(self.problems)
         return f"pytest ended with exit status {self.exitstatus}: {_ENDS.get(self.exitstatus, 'unknown')}"
 
     @property
@@ -163,4 +166,5 @@ class CellRun:
             verdicts=self.verdicts + later.verdicts,
             crashes=self.crashes + later.crashes,
             reruns=self.reruns + later.reruns,
+            problems=self.problems + later.problems,
         )

@@ -223,6 +223,7 @@ class EndRecord(TypedDict):
     exitstatus: Annotated[int, "pytest's exit status"]
     duration: Annotated[_Seconds, "seconds of the whole run"]
     counts: Annotated[dict[str, _Count], "number of attempts by outcome"]
+    failing: NotRequired[Annotated[list[str], "why the run fails although no test shows it"]]
 
 
 #: Each event by name, in the order in which a run first writes them.

@@ -196,6 +196,7 @@ def _add_link(cell: CellRun, event: LinkRecord) -> None:
 def _end(cell: CellRun, event: EndRecord) -> None:
     cell.finished = True
     cell.exitstatus, cell.duration = event.get("exitstatus"), float(event.get("duration", 0.0))
+    cell.problems += event.get("failing", [])
 
 
 def _add_crashed(cell: CellRun, started: Iterable[bytes]) -> None:

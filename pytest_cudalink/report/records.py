@@ -247,6 +247,7 @@ class End:
     exitstatus: int = 0
     duration: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
+    failing: list[str] = field(default_factory=list)
 
 
 @dataclass

@@ -230,10 +230,13 @@ def test_missing_toolchain(run, pytester, tmp_path) -> None:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDALINK_CACHE", str(tmp_path))
-        result = run(f"--cudalink-driver={version}")
+        result = run(f"--cudalink-driver={version}", "--cudalink-toolchains=never")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
-        [f"cudalink: *nvJitLink {version} was not found: run cudalink toolchain add {version})"]
+        [
+            f"cudalink: *nvJitLink {version} was not found: run cudalink toolchain add {version}, "
+            "toolchains never (from option))"
+        ]
     )
 
 

@@ -87,7 +87,7 @@ EVENTS = {
         "exitcode": None,
         "last_events": ["cuLinkCreate"],
     },
-    "end": {"exitstatus": 1, "duration": 1.5, "counts": {"passed": 1}},
+    "end": {"exitstatus": 1, "duration": 1.5, "counts": {"passed": 1}, "failing": ["nothing was linked"]},
 }
 OPTIONAL = {
     "test": {"refused", "unsteered"},

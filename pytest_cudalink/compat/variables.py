@@ -1,0 +1,45 @@
+"""The environment variables of the project: every name that some part reads, and which set ones no part does."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable
+
+from ..tables import read_table
+
+__all__ = ["known_variables", "unread_variables"]
+
+_PREFIX = "CUDALINK_"
+
+
+def known_variables() -> frozenset[str]:
+    """Return the name of every variable that some part of the project reads."""
+    table = read_table("compat/data/variables.toml")
+    return frozenset(name for group in ("settings", "parts", "native", "tests") for name in table[group])
+
+
+def unread_variables(environment: Iterable[str], known: Collection[str] = ()) -> list[str]:
+    """Return a sentence for each variable of the project that is set and that no part reads.
+
+    Parameters
+    ----------
+    environment : iterable of str
+        The names of the variables that are set.
+    known : collection of str
+        Names that the caller reads; while no other is set, the data file is not read.
+    """
+    given = sorted(name for name in environment if name.startswith(_PREFIX) and name not in known)
+    if not given:
+        return []
+    names = known_variables().union(known)
+    prefixes = tuple(read_table("compat/data/variables.toml")["prefixes"])
+    return [
+        f"the environment variable {name} is ignored: no part of pytest-cudalink reads it{_hint(name, names)}"
+        for name in given
+        if name not in names and not name.startswith(prefixes)
+    ]
+
+
+def _hint(name: str, names: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, sorted(names), 1, cutoff=0.8)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,0 +1,131 @@
+"""What must have happened in a run, or it fails: ``--cudalink-require``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Final, cast
+
+import pytest
+
+from ..report.wording import counted
+from .facts import is_unsupported
+from .missing_driver import A_DRIVER
+from .plan import PLAN
+
+if TYPE_CHECKING:
+    from .ledger import Totals
+    from .run import Run
+
+__all__ = ["Required", "of", "wanted"]
+
+#: On the last report of a test that asked for the driver: whether it ran on one.
+_ANSWER: Final = "cudalink_on_driver"
+#: Requirements of a marker that only a driver meets.
+_OF_DRIVER: Final = frozenset({"driver", "arch", "gpu"})
+
+
+def wanted(run: Run) -> frozenset[str]:
+    """Return what the run requires: of ``auto``, ``driver`` and ``links``."""
+    words = frozenset(word.strip() for word in run.settings.require.value.split(","))
+    # who hides the driver expects that tests are skipped
+    nothing = words == {"none"} or (words == {"auto"} and run.settings.driver.value == "absent")
+    return frozenset() if nothing else words
+
+
+def of(run: Run) -> Required | None:
+    """Return the requirements of a run; None where it has none."""
+    return cast("Required | None", run.get("require"))
+
+
+class Required:
+    """A plugin object of every process; counts the tests that asked for the driver, by whether they ran on one.
+
+    Parameters
+    ----------
+    run : Run
+
+    Attributes
+    ----------
+    unmet : list of str
+        Why the run fails; complete at the end of the session.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._wanted = wanted(run)
+        self._skipped = False
+        self._driver: bool | None = None
+        self._answers: Counter[str] = Counter()
+        self.unmet: list[str] = []
+        run.part("ledger")
+
+    def _asks(self, item: pytest.Item) -> bool:
+        plan, settings = item.stash.get(PLAN, None), self._run.settings
+        backend = plan.backend if plan is not None else None
+        if backend == "driver" or (backend is None and settings.backend.value == "driver"):
+            return True
+        if "driver" not in self._wanted:
+            return False
+        needs = plan is not None and any(one.name in _OF_DRIVER for one in plan.requirements)
+        return needs or settings.driver.value not in ("auto", "absent")
+
+    def _has_driver(self) -> bool:
+        if self._driver is None:
+            from ..probes import libcuda
+
+            try:
+                self._driver = bool(libcuda.library())
+            except (libcuda.DriverNotFoundError, OSError):
+                self._driver = False
+        return self._driver
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Note on the last report of a test that asked for the driver whether it ran on one."""
+        report = yield
+        if call.when == "setup":
+            self._skipped = False
+        # a test that is expected to fail has run, and so has one that was skipped for a call that was refused
+        if report.skipped and not hasattr(report, "wasxfail") and not is_unsupported(report):
+            self._skipped = True
+        if call.when == "teardown" and self._asks(item):
+            answer = "skipped" if self._skipped else "ran" if self._has_driver() else "found no driver"
+            setattr(report, _ANSWER, answer)
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count the test, wherever it ran."""
+        answer: str | None = getattr(report, _ANSWER, None)
+        if answer is not None:
+            self._answers[answer] += 1
+
+    def judge(self, totals: Totals, exitstatus: int) -> None:
+        """Find what is missing, once all reports are counted, in a run that has come to its end.
+
+        Parameters
+        ----------
+        totals : Totals
+            The sums of the run.
+        exitstatus : int
+            Of pytest: a run that ended early, or that had no test, misses nothing.
+        """
+        if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            return
+        ran, source = self._answers["ran"], f"--cudalink-require is {self._run.settings.require}"
+        # a module that could not be collected without a driver has no tests
+        skipped = self._answers["skipped"] or totals.missing[A_DRIVER]
+        if "auto" in self._wanted and skipped and not ran:
+            self.unmet.append(
+                f"The run fails because no test ran on the driver that was asked for ({skipped} skipped); "
+                "--cudalink-require=none allows that."
+            )
+        if "driver" in self._wanted and not ran:
+            asked = self._answers.total()
+            found = f"{counted(asked, 'test')} asked for one" if asked else "no test asked for one"
+            self.unmet.append(f"The run fails because no test ran on a CUDA driver ({found}); {source}.")
+        if "links" in self._wanted and not totals.links.total():
+            self.unmet.append(f"The run fails because nothing was linked; {source}.")

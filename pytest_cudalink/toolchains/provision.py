@@ -1,0 +1,127 @@
+"""Fetch the toolchains that a run needs before it begins, and say so: one process fetches, the others wait."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from ..versions import CudaVersion
+from . import Toolchain, ToolchainError, _installer, add, cache_root, find, folder
+
+__all__ = ["Fetched", "provide"]
+
+#: Variables that name the package index, by the program that reads them, the first that counts first.
+_INDEX: Final = {"uv": ("UV_DEFAULT_INDEX", "UV_INDEX_URL"), "pip": ("PIP_INDEX_URL",)}
+_MB: Final = 1_000_000
+
+
+class Fetched(NamedTuple):
+    """One toolchain that was fetched.
+
+    Attributes
+    ----------
+    version : CudaVersion
+    path : Path
+        Its folder.
+    size : int
+        Bytes of its files.
+    seconds : float
+        How long that took, waiting for another process included.
+    source : str
+        Where it came from, such as ``"https://pypi.org/simple"``.
+    """
+
+    version: CudaVersion
+    path: Path
+    size: int
+    seconds: float
+    source: str
+
+    def __str__(self) -> str:
+        return (
+            f"toolchain {self.version} was fetched from {self.source} ({self.size / _MB:.0f} MB, {self.seconds:.0f} s) "
+            f"into {self.path}"
+        )
+
+
+def provide(versions: Sequence[CudaVersion], say: Callable[[str], object]) -> list[Fetched]:
+    """Fetch the releases that the cache lacks.
+
+    Parameters
+    ----------
+    versions : sequence of CudaVersion
+    say : callable
+        Called with a sentence before each wait.
+
+    Returns
+    -------
+    list of Fetched
+        Those that this process fetched or waited for.
+
+    Raises
+    ------
+    ToolchainError
+        If one cannot be fetched; the message names the command that fetches it.
+    """
+    return [fetched for version in versions if (fetched := _provide(version, say)) is not None]
+
+
+def _provide(version: CudaVersion, say: Callable[[str], object]) -> Fetched | None:
+    place = folder(version)
+    try:
+        find(version, "libs")
+    except ToolchainError:
+        pass
+    else:
+        return None
+    began = time.perf_counter()
+    try:
+        source = _source()
+        if _is_locked(place.parent / f".{place.name}.lock"):
+            say(f"waiting for the process that fetches the toolchain {version} into {place}")
+        else:
+            say(f"fetching the toolchain {version} (50 to 250 MB) from {source} into {place}")
+        made = add(version)
+    except ToolchainError as error:
+        msg = (
+            f"{error}\nWith a network, `cudalink toolchain add {version}` puts it into {cache_root()}; $CUDALINK_CACHE "
+            "names another cache"
+        )
+        raise ToolchainError(msg) from error
+    return Fetched(version, made.path, _size(made), time.perf_counter() - began, source)
+
+
+def _source() -> str:
+    """Return the package index that the installer reads, without the password that its address may have."""
+    installer = Path(_installer(None)[0]).name
+    for name in _INDEX["uv" if installer == "uv" else "pip"]:
+        if found := re.search(r"\w+://\S+", os.environ.get(name, "")):
+            address = urlsplit(found[0])
+            return address._replace(netloc=address.netloc.rpartition("@")[2]).geturl()
+    return f"the package index of {'uv' if installer == 'uv' else 'pip'}"
+
+
+def _size(made: Toolchain) -> int:
+    return sum(path.stat().st_size for path in made.path.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def _is_locked(file: Path) -> bool:
+    """Whether another process holds a lock file; False where that cannot be found out."""
+    try:
+        import fcntl
+
+        opened = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (ImportError, OSError):
+        return False
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(opened)
+    return False

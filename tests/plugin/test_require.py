@@ -1,0 +1,311 @@
+"""What a run asked for, and what it got: ``--cudalink-driver=real``, markers without a GPU, ``--cudalink-require``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytest_cudalink.process import preload
+from pytest_cudalink.report.merge import merge
+
+LINK = """
+import pytest
+from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
+
+def link():
+    linker = Linker(ObjectCode.from_ptx("user.ptx"), options=LinkerOptions(arch="sm_90"))
+    linker.link("cubin")
+    return linker.backend
+"""
+MARKED = f"""{LINK}
+@pytest.mark.cudalink(backend="driver")
+def test_marked():
+    assert link() == "driver"
+"""
+EACH = f"""{LINK}
+@pytest.mark.cudalink(backend="each")
+def test_each(cudalink_backend):
+    assert link() == cudalink_backend
+"""
+#: Makes a toolkit's wheels unknown, so that no version of an emulated driver follows from them.
+NO_TOOLKIT = """
+from pytest_cudalink import probes
+probes.nvjitlink_wheel = lambda: None
+probes.wheel_version = lambda *names: None
+"""
+NO_DRIVER = """
+from pytest_cudalink.probes import libcuda
+libcuda.LIBRARY_NAME = "libno-such-driver.so.1"
+"""
+SKIPPED = "cudalink: needs a CUDA driver (found none, and the driver backend is forced); "
+NOT_RUN = "The run fails because no test ran on the driver that was asked for ({} skipped); --cudalink-require=none *"
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, run_pytest, samples):
+    """Run pytest on one module, with no driver asked for; a real one would be found."""
+    if preload.driver_exists() and preload.emulated_driver() is None:
+        pytest.skip("there is a real driver here")
+    pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
+    pytester.makepyfile(no_toolkit=NO_TOOLKIT, no_driver=NO_DRIVER)
+
+    def go(module: str, *arguments: str, plugins: tuple[str, ...] = (), fresh: bool = False) -> pytest.RunResult:
+        pytester.makepyfile(module)
+        return run_pytest("-rs", "-p", "no:cacheprovider", *arguments, plugins=plugins, fresh=fresh)
+
+    return go
+
+
+# -- a real driver
+
+
+@pytest.mark.parametrize("more", [(), ("-n2",), ("--cudalink-isolate",), ("--collect-only",)], ids=str)
+def test_real_without_a_driver_is_one_usage_error(run, more) -> None:
+    """Who asks for the real driver learns what was looked for and what to do, before any test."""
+    result = run("def test(): pass", "--cudalink-driver=real", *more, plugins=("no_driver",))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    errors = [line for line in result.errlines if "--cudalink-driver is real" in line]
+    assert len(errors) == 1
+    for words in ("(from option)", "libno-such-driver.so.1", "NVIDIA driver", "--gpus all", "--cudalink-driver=13."):
+        assert words in errors[0]
+
+
+@pytest.mark.parametrize("source", ["environment CUDALINK_DRIVER", "ini"])
+def test_real_from_elsewhere(run, pytester, monkeypatch, source) -> None:
+    """The environment and the ini file are named as the source."""
+    if source == "ini":
+        pytester.makeini("[pytest]\ncudalink_driver = real\n")
+    else:
+        monkeypatch.setenv("CUDALINK_DRIVER", "real")
+    result = run("def test(): pass", plugins=("no_driver",))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*--cudalink-driver is real (from {source}), and this process finds no driver: *"])
+
+
+def test_help_works_without_a_driver(run) -> None:
+    """What only shows something asks for no driver."""
+    assert run("", "--cudalink-driver=real", "--help", plugins=("no_driver",)).ret == 0
+
+
+# -- the marker
+
+
+@pytest.mark.usefixtures("toolkit")
+@pytest.mark.parametrize("more", [(), ("-n2",), ("--cudalink-isolate",)], ids=str)
+def test_marker_works_without_a_gpu(run, more) -> None:
+    """A marker, and the driver's half of ``each``, get the emulated driver that ``--force-backend=driver`` gets."""
+    result = run(MARKED + EACH.removeprefix(LINK), *more)
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "cudalink: driver CUDA * (emulated, sm_90, *of the toolkit's version), because a marker forces the *",
+            "bundled: 3 links (2 on the driver, 1 on nvJitLink)",
+        ]
+        if "-n2" not in more
+        else ["cudalink: driver CUDA * (emulated, *", "bundled: 3 links (2 on the driver, 1 on nvJitLink)"]
+    )
+
+
+@pytest.mark.usefixtures("toolkit")
+def test_late_driver_is_watched(run) -> None:
+    """It has everything that an early one has: settings, fixtures, lifetime checks, and the CUDA runtime."""
+    pytest.importorskip("cuda.bindings")
+    result = run(
+        f"""{MARKED}
+def test_fixtures(emulated_driver, driver_lifetimes):
+    assert emulated_driver.arch == "sm_86"
+    emulated_driver.inject("cuLinkCreate", 2)
+    with pytest.raises(Exception, match="OUT_OF_MEMORY"):
+        Linker(ObjectCode.from_ptx("user.ptx"), options=LinkerOptions(arch="sm_86"), backend="driver")
+
+def test_runtime():
+    from cuda.bindings import runtime
+    assert runtime.cudaGetDeviceCount() == (0, 1)
+""",
+        "--cudalink-arch=sm_86",
+        "--deselect=test_late_driver_is_watched.py::test_marked",
+    )
+    result.assert_outcomes(passed=0, skipped=1, failed=1, deselected=1)  # nothing selected asks for a driver
+    result = run(
+        f"""{LINK}
+@pytest.mark.cudalink(backend="driver")
+def test_fixtures(emulated_driver, driver_lifetimes):
+    assert emulated_driver.arch == "sm_86"
+    emulated_driver.inject("cuLinkCreate", 2)
+    with pytest.raises(Exception, match="OUT_OF_MEMORY"):
+        link()
+
+def test_runtime():
+    from cuda.bindings import runtime
+    assert runtime.cudaGetDeviceCount() == (0, 1)
+""",
+        "--cudalink-arch=sm_86",
+    )
+    result.assert_outcomes(passed=2)
+
+
+@pytest.mark.usefixtures("toolkit")
+def test_marker_after_a_library_has_looked(run) -> None:
+    """cuda.bindings looks again; of a library that does not, the skip says so and names the option."""
+    pytest.importorskip("cuda.bindings")
+    looked = """
+from cuda.bindings import driver
+try:
+    driver.cuInit(0)
+except RuntimeError:
+    pass
+def test_bindings(): assert driver.cuInit(0)[0] == 0
+"""
+    run(MARKED + looked).assert_outcomes(passed=2)
+    remembers = """
+from pytest_cudalink.process import preload
+preload.found_none_before = lambda: "numba-cuda"
+"""
+    result = run(MARKED + remembers)
+    result.assert_outcomes(skipped=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        [f"SKIPPED * {SKIPPED}run with --cudalink-driver=* or --force-backend=driver, because numba-cuda looked for *"]
+    )
+
+
+@pytest.mark.parametrize("how", ["option", "environment", "ini", "marker", "each"])
+def test_one_reason_without_a_toolkit(run, pytester, monkeypatch, how) -> None:
+    """Where no version follows from a toolkit, each way of asking gives the same skip, which names the option."""
+    module = {"marker": MARKED, "each": EACH}.get(how, f"{LINK}\ndef test(): link()\n")
+    if how == "environment":
+        monkeypatch.setenv("CUDALINK_FORCE_BACKEND", "driver")
+    if how == "ini":
+        pytester.makeini("[pytest]\ncudalink_force_backend = driver\n")
+    option = ["--force-backend=driver"] if how == "option" else []
+    result = run(module, *option, plugins=("no_toolkit",))
+    result.stdout.fnmatch_lines(
+        [
+            NOT_RUN.format(1),
+            f"SKIPPED * {SKIPPED}run with --cudalink-driver=13.0, which emulates one",
+        ]
+    )
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.usefixtures("toolkit")
+@pytest.mark.parametrize("first", ["cudalink", "pytest_cudalink.plugin", ""])
+def test_loaded_by_option_and_conftest(run, pytester, monkeypatch, first) -> None:
+    """The plugin may be loaded by either name, by a conftest, and by several of these; a marker works the same."""
+    pytester.makeconftest('pytest_plugins = ["pytest_cudalink.plugin"]')
+    pytester.makepyfile(test_it=MARKED)
+    if not first:
+        monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    result = pytester.runpytest_subprocess(*(("-p", first) if first else ()), "test_it.py")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["cudalink: driver CUDA * (emulated, *because a marker forces the driver backend"])
+
+
+# -- what must have happened
+
+
+@pytest.mark.parametrize("more", [(), ("-n2",), ("--cudalink-isolate",), ("-q",)], ids=str)
+def test_all_skipped_is_red(run, pytester, more) -> None:
+    """A run whose tests on the driver were all skipped fails, and says how to allow it; the records say so, too."""
+    module = f"{EACH}\ndef test_plain(): pass\n"
+    result = run(module, "--cudalink-report=r.jsonl", *more, plugins=("no_toolkit",))
+    result.assert_outcomes(passed=2, skipped=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([NOT_RUN.format(1)])
+    assert result.stdout.str().count("The run fails because") == 1
+    records = (pytester.path / "r.jsonl").read_text().splitlines()
+    (end,) = [event for event in map(json.loads, records) if event["event"] == "end"]
+    assert end["exitstatus"] == 1
+    assert end["failing"][0].startswith("The run fails because no test ran on the driver")
+    (cell,) = merge([pytester.path / "r.jsonl"]).cells
+    assert cell.fault.startswith("The run fails because no test ran on the driver")
+    lifted = run(module, "--cudalink-require=none", *more, plugins=("no_toolkit",))
+    assert lifted.ret == 0
+    assert "The run fails" not in lifted.stdout.str()
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        pytest.param(EACH + "\n@pytest.mark.cudalink(backend='driver')\ndef test_without_a_link(): pass\n", id="ran"),
+        pytest.param(f"{LINK}\n@pytest.mark.cudalink(driver='>=99')\ndef test(): pass\n", id="a requirement"),
+        pytest.param("import pytest\n@pytest.mark.skip\ndef test(): pass\n", id="not asked for"),
+    ],
+)
+@pytest.mark.usefixtures("toolkit")
+def test_green_by_default(run, module) -> None:
+    """Without an option only tests that force the driver backend count, and one that ran is enough."""
+    assert run(module).ret == 0
+
+
+@pytest.mark.usefixtures("toolkit")
+def test_skipped_for_their_own_reasons(run) -> None:
+    """It does not matter why the tests on the driver did not run."""
+    module = "import pytest\n@pytest.mark.cudalink(backend='driver')\ndef test(): pytest.skip('not today')\n"
+    result = run(module)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([NOT_RUN.format(1)])
+    assert run(module, "--cudalink-driver=absent").ret == 0
+
+
+@pytest.mark.usefixtures("toolkit")
+@pytest.mark.parametrize("more", [(), ("-n2",), ("--cudalink-isolate",)], ids=str)
+def test_required(run, more) -> None:
+    """``driver`` and ``links`` are met by one test, wherever it runs; a run without one names what is missing."""
+    module = f"{MARKED}\ndef test_plain(): pass\n"
+    assert run(module, "--cudalink-require=driver,links", *more).ret == 0
+    result = run(module, "--cudalink-require=driver,links", "-k", "plain", *more)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        [
+            "The run fails because no test ran on a CUDA driver (no test asked for one); --cudalink-require is *",
+            "The run fails because nothing was linked; --cudalink-require is driver,links (from option).",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "options", "status"),
+    [
+        ("def test(): pass", ("--cudalink-driver=13.0",), 0),
+        ("import pytest\n@pytest.mark.cudalink(driver='>=12')\ndef test(): pass", (), 1),
+        ("import pytest\n@pytest.mark.cudalink(driver='>=12')\ndef test(): pass", ("--cudalink-driver=13.0",), 0),
+        ("import pytest\n@pytest.mark.cudalink(driver='>=99')\ndef test(): pass", ("--cudalink-driver=13.0",), 1),
+        ("import pytest\n@pytest.mark.skip\ndef test(): pass", ("--cudalink-driver=13.0",), 1),
+        ("import pytest\n@pytest.mark.cudalink(backend='driver')\n@pytest.mark.xfail\ndef test(): 1 / 0", (), 0),
+    ],
+)
+@pytest.mark.usefixtures("toolkit")
+def test_what_counts_as_the_driver(run, module, options, status) -> None:
+    """The option, a marker and a requirement ask for the driver; a test that was skipped did not run on it."""
+    assert run(module, "--cudalink-require=driver", *options).ret == status
+
+
+@pytest.mark.usefixtures("toolkit")
+def test_runs_without_tests(run, pytester) -> None:
+    """Nothing is missing from a run that only collects, selects nothing, or was interrupted: its own status stays."""
+    require = "--cudalink-require=driver,links"
+    assert run(MARKED, require, "--collect-only").ret == 0
+    assert run(MARKED, require, "--setup-plan").ret == 0
+    assert run(MARKED, require, "-k", "nonesuch").ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    stops = "import pytest\ndef test(): pytest.exit('enough', returncode=2)\n"
+    assert run(stops, require).ret == pytest.ExitCode.INTERRUPTED
+
+
+def test_last_failed(run_pytest, pytester) -> None:
+    """What counts is what a run selects: the last failures alone may miss what the whole run had."""
+    pytester.makepyfile("def test_good(): pass\ndef test_bad(): assert 0\n")
+    run_pytest()
+    result = run_pytest("--last-failed", "--cudalink-require=links")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["The run fails because nothing was linked; *"])
+
+
+@pytest.mark.parametrize("value", ["drivers", "driver,none", "auto,links", ","])
+def test_wrong_requirements(run_pytest, pytester, value) -> None:
+    """A value that means nothing is a usage error."""
+    pytester.makepyfile("def test(): pass")
+    result = run_pytest(f"--cudalink-require={value}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*--cudalink-require is '{value}' (from option); expected auto, none, or some of *"])
