@@ -10,6 +10,7 @@ import pytest
 
 __all__ = [
     "add_suite_property",
+    "drop_captured",
     "raise_from_unittest",
     "rename",
     "subtest_description",
@@ -46,6 +47,13 @@ def teardown_until(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Tear down what the next item does not share, for an item whose protocol did not run in this process."""
     state: Any = item.session._setupstate  # noqa: SLF001
     state.teardown_exact(nextitem)
+
+
+def drop_captured(config: pytest.Config) -> None:
+    """Drop what pytest has captured and no report shows yet, such as the last words of a forked process that died."""
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    if capture is not None:
+        capture.read_global_capture()
 
 
 def raise_from_unittest(item: pytest.Item) -> None:

@@ -144,10 +144,10 @@ class Results:
 
 
 def _add(attempt: _Attempt, report: pytest.TestReport) -> None:
-    """Fold one phase into the attempt: the first outcome other than "passed" wins; "rerun" always wins."""
+    """Fold one phase into the attempt: the first outcome other than "passed" wins; a rerun or crash always wins."""
     attempt.duration += report.duration
     outcome = _outcome(report)
-    if outcome == "rerun" or attempt.outcome in ("", "passed"):
+    if outcome in ("rerun", "crashed") or attempt.outcome in ("", "passed"):
         attempt.outcome = outcome
     if outcome in ("skipped", "xfailed", "xpassed", "unsupported"):
         attempt.reason = attempt.reason or _reason(report)
@@ -167,7 +167,7 @@ def _outcome(report: pytest.TestReport) -> str:
     if is_unsupported(report):
         return "unsupported"
     xfail = hasattr(report, "wasxfail")
-    if report.when not in ("setup", "call", "teardown"):
+    if report.when not in ("setup", "call", "teardown") or getattr(report, "cudalink_crashed", False):
         return "crashed"
     if outcome == "failed" and report.when != "call":
         return "error"

@@ -12,7 +12,6 @@ from ..report.wording import by_cause, counted, linked_on, split_link_key, statu
 from . import faults, ledger
 
 if TYPE_CHECKING:
-    from .faults import RunFaults
     from .ledger import Totals
     from .run import Run
     from .settings import Settings
@@ -34,17 +33,18 @@ def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str])
     """
     book, planned = ledger.of(run), faults.of(run)
     # a fault that the process of an isolated test has met is not known here
-    isolated = run.get("isolation") is not None
-    _section(reporter, book.totals, run.settings, None if isolated else planned)
+    isolation = run.get("isolation")
+    further = isolation.lines() if isolation is not None else planned.lines() if planned is not None else []
+    _section(reporter, book.totals, run.settings, further)
     _guard_rails(reporter, run.settings, book.totals, not_routed)
 
 
-def _section(reporter: pytest.TerminalReporter, totals: Totals, settings: Settings, planned: RunFaults | None) -> None:
+def _section(reporter: pytest.TerminalReporter, totals: Totals, settings: Settings, further: Sequence[str]) -> None:
     """Show one line for each kind of thing that happened; no section when nothing did."""
     lines, lifetime = [], settings.lifetime.value
     if reporter.verbosity >= 0:
         lines = _lines(totals, settings, verbose=reporter.verbosity > 0)
-        lines += planned.lines() if planned is not None else []
+        lines += further
     if failing := totals.failing(lifetime):
         lines += [f"outside of tests: {text}" for text in failing]
         lines.append("The run fails because of the problems above, which happened outside any test.")

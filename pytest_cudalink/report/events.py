@@ -198,6 +198,7 @@ class CrashRecord(TypedDict):
     ]
     exitcode: NotRequired[int | None]
     last_events: Annotated[list[str], "the driver's last calls"]
+    frames: NotRequired[Annotated[list[str], "what faulthandler wrote, with the Python frames, innermost first"]]
 
 
 class EndRecord(TypedDict):

@@ -218,6 +218,7 @@ class Crash:
     signal: str | None = None
     exitcode: int | None = None
     last_events: list[str] = field(default_factory=list)
+    frames: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
