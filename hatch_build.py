@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent
 
 #: Packages whose `build.py` has a function `libraries()`: the shared libraries and programs to build into the package's
 #: `lib/`.
-PARTS = ("artifacts", "emulator", "linker", "stubs", "worker")
+PARTS = ("artifacts", "emulator", "linker", "process", "stubs", "worker")
 
 
 def load(name: str, path: Path) -> Any:

@@ -188,8 +188,9 @@ def _last_lines(file: Path) -> list[str]:
     fatal = next((number for number, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
     if fatal is None:
         return lines[-_LAST_LINES:]
-    frames = takewhile(lambda line: "/_pytest/" not in line and "/pluggy/" not in line, lines[fatal:])
-    return list(frames)[:_LAST_LINES]
+    current = next((number for number, line in enumerate(lines) if line.startswith("Current thread")), fatal + 1)
+    frames = takewhile(lambda line: "/_pytest/" not in line and "/pluggy/" not in line, lines[current:])
+    return [lines[fatal], *frames][:_LAST_LINES]
 
 
 def _with_end(

@@ -48,6 +48,7 @@ TEST = {
 }
 EVENTS = {
     "run": RUN,
+    "collected": {"tests": {"test_a.py": ["test"]}},
     "start": {"nodeid": "test_a.py::test", "worker": "gw0", "attempt": 1},
     "link": {
         "nodeid": None,
@@ -76,6 +77,7 @@ EVENTS = {
         "signal": "SIGSEGV",
         "exitcode": None,
         "last_events": ["cuLinkCreate"],
+        "frames": ["Fatal Python error: Segmentation fault"],
     },
     "end": {"exitstatus": 1, "duration": 1.5, "counts": {"passed": 1}},
 }
@@ -83,7 +85,7 @@ OPTIONAL = {
     "test": {"refused"},
     "link": {"worker"},
     "verdict": {"otherwise"},
-    "crash": {"signal", "exitcode"},
+    "crash": {"signal", "exitcode", "frames"},
 }
 
 
@@ -111,6 +113,7 @@ def test_round_trip(written) -> None:
     assert not found.truncated
     kinds = {
         "run": found.run,
+        "collected": found.collected,
         "start": found.starts[0],
         "link": found.links[0],
         "verdict": found.verdicts[0],
@@ -207,7 +210,7 @@ def test_a_cut_file_is_readable(place, tmp_path_factory) -> None:
     whole = complete < len(lines) and content[:at].endswith(lines[complete])
     assert found.truncated == (not whole and not content[:at].endswith(b"\n") and at > 0)
     assert (found.run is not None) == (complete + whole >= 1)
-    assert len(found.tests) == (complete + whole >= 6)
+    assert len(found.tests) == (complete + whole >= 7)
 
 
 @given(st.lists(st.binary(max_size=40)))
