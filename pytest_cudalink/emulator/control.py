@@ -135,6 +135,11 @@ class DriverControl:
         """Number of events so far in this process."""
         return int(self._library.cudalinkEventCount())
 
+    @property
+    def event_functions(self) -> tuple[Any, Any]:
+        """The C functions that count and read events, for a signal handler."""
+        return self._library.cudalinkEventCount, self._read
+
     def events(self, start: int = 0) -> list[dict[str, Any]]:
         """Return the events from number `start` on, oldest first; the last 16,384 are kept.
 

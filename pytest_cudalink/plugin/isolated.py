@@ -1,10 +1,15 @@
-"""The child of an isolated test: collects that test alone, and hands its reports to the process that waits."""
+"""The child of isolated tests: runs one test, or those that it is asked for, and hands over their reports."""
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import signal
+import sys
 import warnings
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -12,7 +17,7 @@ import pytest
 from . import pytest_private
 from .run import Task, run_of
 
-__all__ = ["Child", "restrict"]
+__all__ = ["Child", "Server", "restrict"]
 
 #: Values in a child for options of pytest and its plugins that select tests, or write files of the whole run.
 _NOT_FOR_CHILDREN: Final[dict[str, Any]] = {
@@ -47,16 +52,17 @@ _NOT_FOR_CHILDREN: Final[dict[str, Any]] = {
 
 
 def restrict(config: pytest.Config, task: Task) -> None:
-    """Change the options of the child: collect the one test, and write no file of the whole run."""
+    """Change the options of the child: collect the tests of its task, and write no file of the whole run."""
     for name, value in {**_NOT_FOR_CHILDREN, **task.options}.items():
         if hasattr(config.option, name):
             setattr(config.option, name, value)
     _, separator, rest = task.nodeid.partition("::")
-    config.args = [f"{task.path}{separator}{rest}"]
+    if task.paths:
+        config.args = [f"{path}{separator}{rest}" for path in task.paths]
 
 
 class Child:
-    """A plugin object of the child that keeps the one test, and writes its reports and warnings.
+    """A plugin object of a child that keeps the one test, and writes its reports and warnings.
 
     Parameters
     ----------
@@ -67,10 +73,18 @@ class Child:
     def __init__(self, config: pytest.Config, task: Task) -> None:
         self._config, self._task = config, task
         self._seen_by_both = 0
-        self._file = os.open(task.reports, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._session: pytest.Session | None = None
+        self._file: int | None = None
+        self._open(task.reports)
+
+    def _open(self, reports: str) -> None:
+        if self._file is not None:
+            os.close(self._file)
+        self._file = os.open(reports, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def _write(self, kind: str, data: Any) -> None:
-        os.write(self._file, json.dumps({kind: data}, default=str).encode() + b"\n")
+        if self._file is not None:
+            os.write(self._file, json.dumps({kind: data}, default=str).encode() + b"\n")
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -89,8 +103,9 @@ class Child:
         self._seen_by_both = len(book.outside.violations) if book is not None else 0
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Hand over what fails the run although the test's reports, already written, do not show it."""
+        self._session = session
         book = run_of(self._config).get("ledger")
         if book is not None:
             outside = book.outside
@@ -115,5 +130,117 @@ class Child:
                 },
             )
 
+    @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
-        os.close(self._file)
+        """Say with which exit code pytest ends this process: with another one it died."""
+        if self._session is not None:
+            self._write("ended", int(self._session.exitstatus))
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+class Server(Child):
+    """A plugin object of a child that has collected, and runs the tests that it is asked for.
+
+    Each request is a line of JSON. With ``fork`` a copy of this process runs the test and ends as any pytest does; that
+    copy returns from the loop. Otherwise the test runs here, and shares fixtures with the next one.
+
+    Parameters
+    ----------
+    config : pytest.Config
+    task : Task
+    """
+
+    def __init__(self, config: pytest.Config, task: Task) -> None:
+        super().__init__(config, task)
+        self._items: dict[str, pytest.Item] = {}
+        for pipe in task.pipes:
+            os.set_inheritable(pipe, False)  # noqa: FBT003 (the parameter has no name)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Know the tests by what their node IDs have in common with the parent's: file and name."""
+        for item in items:
+            self._items.setdefault(f"{item.path}::{item.nodeid.partition('::')[2]}", item)
+
+    def _reply(self, **answer: Any) -> None:
+        os.write(self._task.pipes[1], json.dumps(answer).encode() + b"\n")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Serve requests until the process that waits closes their pipe, or ends."""
+        session.testsfailed = 0  # files that could not be collected: the process that waits has seen them, too
+        gc.collect()
+        gc.freeze()  # a copy would spend most of its time looking at what this process has made
+        self._reply(ready=True)
+        with os.fdopen(os.dup(self._task.pipes[0]), encoding="utf-8") as requests:
+            while line := _line(requests):
+                if self._serve(session, json.loads(line)):
+                    break
+        return True
+
+    def _serve(self, session: pytest.Session, request: dict[str, Any]) -> bool:
+        """Run one test; True in the copy of this process that has run it."""
+        item = self._items.get(request["key"])
+        if item is None:
+            self._reply(refused="it has not collected the test")
+            return False
+        pytest_private.rename(item, request["nodeid"])
+        if not request["fork"]:
+            self._open(request["reports"])
+            self._reply(pid=os.getpid())
+            following = self._items.get(request["next"] or "")
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            self._open(self._task.reports)
+            self._reply(status=0)
+            return False
+        if (hazard := _fork_hazard()) is not None:
+            self._reply(refused=hazard)
+            return False
+        sys.stdout.flush()
+        sys.stderr.flush()
+        child = os.fork()
+        if child == 0:
+            for pipe in self._task.pipes:
+                os.close(pipe)
+            session.items, session.testscollected = [item], 1
+            self._open(request["reports"])
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+            return True
+        self._reply(pid=child)
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits decides
+        try:
+            _, status = os.waitpid(child, 0)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        pytest_private.drop_captured(session.config)
+        self._reply(status=status)
+        return False
+
+
+def _line(requests: Any) -> str:
+    """Return the next request; empty at the end, or when the user interrupts the run between two tests."""
+    with suppress(KeyboardInterrupt):
+        return str(requests.readline())
+    return ""
+
+
+def _fork_hazard() -> str | None:
+    """Return why a copy of this process could not run a test as a new process does; None if it can."""
+    own = Path("/proc/self")
+    threads = sum(1 for _ in own.joinpath("task").iterdir())
+    if threads > 1:
+        return f"collecting the tests started {threads - 1} thread{'s' if threads > 2 else ''}"
+    for descriptor in own.joinpath("fd").iterdir():
+        with suppress(OSError):
+            if str(descriptor.readlink()).startswith("/dev/nvidia"):
+                return "collecting the tests initialized the driver"
+    with suppress(OSError):  # not every kernel lists them
+        if own.joinpath("task", str(os.getpid()), "children").read_text(encoding="ascii").strip():
+            return "collecting the tests started a process that still runs"
+    preload = sys.modules.get("pytest_cudalink.process.preload")
+    present = preload.emulated_driver() if preload is not None else None
+    if present is not None and any(event.get("call") == "cuInit" for event in present.events()):
+        return "collecting the tests initialized the driver"
+    return None

@@ -1,45 +1,38 @@
-"""The parent of isolated tests: runs each in its own process, so that a crash fails that test and the run goes on.
+"""The parent of isolated tests: runs each in its own process, so that a crash is that test's and the run goes on.
 
-The child is another pytest with the same command line that collects only the one test. It is started rather than
-forked: a forked process cannot use a driver that its parent has initialized. Its reports come back through a file, each
-written at once, so that what came before a crash is there.
+The child is another pytest with the same command line. It is started rather than forked from this process: a forked
+process cannot use a driver that its parent has initialized. Where several tests are isolated, one child collects them,
+and forks for each, as long as that is safe; otherwise each test has a new child. With ``--cudalink-rerun-after-crash``
+the tests share one child, which is replaced when it dies. Reports come back through a file, each written at once, so
+that what came before a crash is there.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pytest
 
-from . import ledger, pytest_private, record_file
+from ..report.wording import counted
+from . import children, ledger, pytest_private, record_file
 from .facts import fail
 from .plan import PLAN
-from .run import Run, Task
+from .run import Run
 
 __all__ = ["Isolation"]
 
 _LAST_LINES: Final = 20
-#: Options that a plugin sets when the run begins, and that must be the same in a child.
-_HANDED_OVER: Final = ("randomly_seed",)
-
-
-class _End(NamedTuple):
-    """How a child ended."""
-
-    how: str
-    signal: str | None = None
-    exitcode: int | None = None
+_GOES_ON: Final = children.End()
 
 
 class Isolation:
@@ -53,14 +46,31 @@ class Isolation:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._all = run.settings.isolate.value == "yes"
+        self._shares = run.settings.rerun_after_crash.value == "yes"
+        self._paths: list[str] = []
+        self._warm = False
+        self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-", ignore_cleanup_errors=True)
+        self._servers: dict[bool, children.ServerProcess] = {}
+        self._started = 0
+        #: Number of tests that had a new process, by the reason why no process that had collected could run them.
+        self.new: Counter[str] = Counter()
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        isolated = [item for item in session.items if self._isolates(item)]
+        self._warm = len(isolated) > 1
+        if not self._all:
+            self._paths = list(dict.fromkeys(str(item.path) for item in isolated))
+
+    def _isolates(self, item: pytest.Item) -> bool:
+        plan = item.stash.get(PLAN, None)
+        return self._all or (plan is not None and plan.isolate)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-        plan = item.stash.get(PLAN, None)
-        if not (self._all or (plan is not None and plan.isolate)):
+        if not (self._shares or self._isolates(item)):
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        *reports, last = self._reports(item)
+        *reports, last = self._reports(item, nextitem)
         for report in reports:
             item.ihook.pytest_runtest_logreport(report=report)
         _tear_down(item, nextitem, last)
@@ -68,42 +78,106 @@ class Isolation:
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
 
-    def _reports(self, item: pytest.Item) -> list[pytest.TestReport]:
-        """Run a test in its own process; return its reports, of which the last is always that of the teardown."""
+    def _reports(self, item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
+        """Run a test in another process; return its reports, of which the last is always that of the teardown."""
         ledger.of(self._run)  # reads the facts on the reports
-        with tempfile.TemporaryDirectory(prefix="cudalink-") as scratch:
+        with tempfile.TemporaryDirectory(dir=self._scratch.name) as scratch:
             folder = Path(scratch)
             began = time.perf_counter()
-            end = _run_child(self._run, item, folder)
+            end = self._run_child(item, nextitem, folder)
             spent = time.perf_counter() - began
-            found = _read(self._run, item, folder / "reports")
+            _pass_on_events(self._run, folder / "events")
+            found, ended = _read(self._run, item, folder / "reports")
             complete = bool(found) and found[-1].when == "teardown"
-            # what a process exits with after its last report is pytest's own word on the test
-            if end.exitcode is None or not complete:
-                found = _with_end(item, found, self._story(item, end, folder, started=bool(found)), spent)
+            # pytest's own exit code after the last report is its word on the test; a shared process goes on
+            orderly = end == _GOES_ON or (end.exitcode is not None and end.exitcode == ended)
+            refused = end.exitcode == pytest.ExitCode.USAGE_ERROR and not found  # before there was a session
+            if not (complete and orderly):
+                crashed = not (orderly or refused or end.stopped)
+                story = self._story(item, end, folder, started=bool(found), crashed=crashed)
+                found = _with_end(item, found, story, spent, crashed=crashed)
             _echo(item.config, found)
             return found
 
-    def _story(self, item: pytest.Item, end: _End, folder: Path, *, started: bool) -> str:
-        """Return how a process ended, in lines, and write it to the record file."""
+    def _run_child(self, item: pytest.Item, nextitem: pytest.Item | None, folder: Path) -> children.End:
+        forks = self._isolates(item)
+        if not forks or self._warm:
+            server = self._server(forks=forks)
+            if not server.refusal:
+                shared = nextitem if nextitem is not None and not self._isolates(nextitem) else None
+                end = server(item, None if forks else shared, folder)
+                if end is not None:
+                    return end
+            self.new[server.refusal] += 1
+        return children.start_one(self._run, item, folder)
+
+    def _server(self, *, forks: bool) -> children.ServerProcess:
+        """Return the process that has collected; another one if the last one died."""
+        server = self._servers.get(forks)
+        if server is None or not (server.alive or server.refusal):
+            if server is not None:
+                self._end_server(server)
+            self._started += 1
+            folder = Path(self._scratch.name) / f"server-{self._started}"
+            folder.mkdir()
+            paths = self._paths if forks else []
+            server = self._servers[forks] = children.ServerProcess(self._run, folder, paths, forks=forks)
+        return server
+
+    def _end_server(self, server: children.ServerProcess) -> tuple[children.End, int | None]:
+        """Let a process that waits for tests end; return how it ended, and pytest's exit code in it."""
+        end = server.close()
+        return end, _pass_outside_on(self._run, server.folder / "reports")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """End the processes that wait for tests; one that dies now fails the run."""
+        for server in self._servers.values():
+            waits = server.alive
+            end, ended = self._end_server(server)
+            if waits and (end.exitcode is None or end.exitcode != ended):
+                ledger.of(self._run).outside.problems.append(f"the process of the tests {end} after the last test")
+                self._write_crash(None, end, [], _last_lines(server.folder / "stderr"))
+        self._servers = {}
+        self._scratch.cleanup()
+
+    def lines(self) -> list[str]:
+        """Return, for the summary, how many tests had a new process although several are isolated, and why."""
+        return [f"{counted(number, 'test')} started a new process each: {why}" for why, number in self.new.items()]
+
+    def _story(self, item: pytest.Item, end: children.End, folder: Path, *, started: bool, crashed: bool) -> str:
+        """Return how a process ended, in lines; write a crash to the record file."""
         last = record_file.crash_events(str(folder / "events"), None)
-        lines = [f"cudalink: the process of this test {end.how}"]
+        lines = [f"cudalink: the process of this test {end}"]
         if last:
             lines += ["last calls of the driver:", *(f"  {line}" for line in last)]
         if output := _last_lines(folder / "stderr"):
             lines += ["last lines of stderr:", *(f"  {line}" for line in output)]
-        if not started and end.signal is None and (output := _last_lines(folder / "stdout")):
-            lines += ["last lines of stdout:", *(f"  {line}" for line in output)]
+        if not started and end.signal is None and (stdout := _last_lines(folder / "stdout")):
+            lines += ["last lines of stdout:", *(f"  {line}" for line in stdout)]
+        if crashed:
+            self._write_crash(item.nodeid, end, last, output)
+        return "\n".join(lines)
+
+    def _write_crash(self, nodeid: str | None, end: children.End, last: list[str], frames: list[str]) -> None:
         if (file := record_file.of(self._run)) is not None:
             file.writer.write(
                 "crash",
-                nodeid=item.nodeid,
+                nodeid=nodeid,
                 worker=self._run.worker,
                 signal=end.signal,
                 exitcode=end.exitcode,
                 last_events=last,
+                frames=frames,
             )
-        return "\n".join(lines)
+
+
+def _pass_on_events(run: Run, events: Path) -> None:
+    """Append the events of a test to the file that the user asked for."""
+    given = os.environ.get("CUDALINK_EMULATOR_EVENTS") or run.settings.events.value
+    if given and events.exists():
+        with Path(given).open("ab") as file:
+            file.write(events.read_bytes())
 
 
 def _last_lines(file: Path) -> list[str]:
@@ -114,18 +188,20 @@ def _last_lines(file: Path) -> list[str]:
     fatal = next((number for number, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
     if fatal is None:
         return lines[-_LAST_LINES:]
-    frames = takewhile(lambda line: "/_pytest/" not in line and "/pluggy/" not in line, lines[fatal:])
-    return list(frames)[:_LAST_LINES]
+    current = next((number for number, line in enumerate(lines) if line.startswith("Current thread")), fatal + 1)
+    frames = takewhile(lambda line: "/_pytest/" not in line and "/pluggy/" not in line, lines[current:])
+    return [lines[fatal], *frames][:_LAST_LINES]
 
 
 def _with_end(
-    item: pytest.Item, found: Sequence[pytest.TestReport], story: str, spent: float
+    item: pytest.Item, found: Sequence[pytest.TestReport], story: str, spent: float, *, crashed: bool
 ) -> list[pytest.TestReport]:
     """Return the reports of a process that died: the phase that it was in has failed."""
     phases = [report for report in found if pytest_private.subtest_description(report) is None]
     last = phases[-1] if phases else None
     if last is not None and last.when == "teardown":
         fail(last, "end of the process", story)
+        last.cudalink_crashed = crashed  # type: ignore[attr-defined]
         return [*found]
     outcome: str | None = last.outcome if last is not None else None  # plugins bring their own, such as "rerun"
     when: Any = "teardown"
@@ -134,6 +210,7 @@ def _with_end(
     elif last.when == "setup" and outcome == "passed":
         when = "call"
     failed = _report(item, when, "failed", story, spent)
+    failed.cudalink_crashed = crashed  # type: ignore[attr-defined]
     return [*found, failed] if when == "teardown" else [*found, failed, _report(item, "teardown", "passed", None, 0.0)]
 
 
@@ -162,74 +239,36 @@ def _tear_down(item: pytest.Item, nextitem: pytest.Item | None, last: pytest.Tes
         fail(last, "teardown of fixtures of a wider scope", str(error), error)
 
 
-def _run_child(run: Run, item: pytest.Item, folder: Path) -> _End:
-    """Run one test in its own process, which leaves its reports, events and output in a folder."""
-    config = item.config
-    events = folder / "events"
-    given = os.environ.get("CUDALINK_EMULATOR_EVENTS") or run.settings.events.value
-    options = {name: getattr(config.option, name) for name in _HANDED_OVER if hasattr(config.option, name)}
-    task = Task(
-        nodeid=item.nodeid,
-        path=str(item.path),
-        reports=str(folder / "reports"),
-        events=str(events),
-        worker=run.worker,
-        options=options,
-    )
-    environment = {
-        **os.environ,
-        **run.withheld,
-        "CUDALINK_ISOLATED": json.dumps(vars(task)),
-        "CUDALINK_EMULATOR_EVENTS": str(events),
-        "PYTHONFAULTHANDLER": "1",
-    }
-    for name in [name for name in environment if name.startswith(("PYTEST_XDIST_", "PYTEST_CURRENT_TEST"))]:
-        del environment[name]
-    try:
-        with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
-            done = subprocess.run(  # noqa: S603 (the command of this very run)
-                [sys.executable, "-m", "pytest", *_arguments(run)],
-                cwd=config.invocation_params.dir,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                check=False,
-            )
-    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 (such as that of pytest-timeout: this test's)
-        return _End(f"was stopped: {error}")
-    finally:
-        if given and events.exists():
-            with Path(given).open("ab") as file:
-                file.write(events.read_bytes())
-    code = done.returncode
-    if code >= 0:
-        return _End(f"ended with exit code {code}", exitcode=code)
-    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-    return _End(f"was killed by {name}", signal=name)
-
-
-def _arguments(run: Run) -> list[str]:
-    """Return the command line of a child: the run's, except for what pytest reads too early to be changed later."""
-    arguments = run.arguments
-    where = arguments.index("--") if "--" in arguments else len(arguments)
-    option = run.config.option
-    instead = []
-    if getattr(option, "capture", None) == "no":
-        instead.append("--capture=fd")  # a child has no terminal: what it prints comes with its reports
-    if getattr(option, "debug", None):
-        instead.append(f"--debug={os.devnull}")
-    return [*arguments[:where], *instead, *arguments[where:]]
-
-
-def _read(run: Run, item: pytest.Item, file: Path) -> list[pytest.TestReport]:
-    """Return the reports that a child handed over, pass its warnings on, and add what no report shows."""
-    found = []
+def _lines(file: Path) -> Iterator[tuple[str, Any]]:
+    """Yield kind and content of each line that a child wrote, up to one that a crash cut."""
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         try:
             ((kind, data),) = json.loads(line).items()
         except ValueError:
-            break  # cut by the crash
+            return
+        yield kind, data
+
+
+def _pass_outside_on(run: Run, file: Path) -> int | None:
+    """Add what the process of several tests found outside of tests; return pytest's exit code in it."""
+    ended = None
+    for kind, data in _lines(file):
+        if kind == "ended":
+            ended = data
+        if kind == "outside":
+            outside = ledger.of(run).outside
+            outside.problems += data["problems"]
+            outside.violations += data["violations"]
+    return ended
+
+
+def _read(run: Run, item: pytest.Item, file: Path) -> tuple[list[pytest.TestReport], int | None]:
+    """Return the reports that a child handed over, and pytest's exit code in it; pass on what no report shows."""
+    found, ended = [], None
+    for kind, data in _lines(file):
+        if kind == "ended":
+            ended = data
+            continue
         if kind == "warning":
             _warn(item, data)
             continue
@@ -245,7 +284,7 @@ def _read(run: Run, item: pytest.Item, file: Path) -> list[pytest.TestReport]:
         report.sections = [tuple(one) for one in report.sections]
         report.user_properties = [tuple(one) for one in report.user_properties]
         found.append(report)
-    return found
+    return found, ended
 
 
 def _warn(item: pytest.Item, data: dict[str, Any]) -> None:

@@ -162,7 +162,8 @@ def command_line(config: pytest.Config) -> None:
         from . import isolated
 
         isolated.restrict(config, task)
-        config.pluginmanager.register(isolated.Child(config, task), "cudalink-isolated")
+        child = isolated.Server if task.pipes else isolated.Child
+        config.pluginmanager.register(child(config, task), "cudalink-isolated")
 
 
 def configure(config: pytest.Config) -> None:
@@ -297,8 +298,10 @@ def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
         # a plan can be the first to steer, before pytest says which test that is for
         run.follow()
     run.collected = True
+    # a worker of xdist that dies is replaced by xdist
+    shared = run.settings.rerun_after_crash.value == "yes" and not run.is_worker
     isolated = run.settings.isolate.value == "yes" or (planned and marker.isolates(items))
-    if isolated and not run.is_isolated:
+    if (isolated or shared) and not run.is_isolated:
         run.part("isolation")
 
 

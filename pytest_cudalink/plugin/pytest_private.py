@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 __all__ = [
     "add_suite_property",
+    "drop_captured",
+    "exit_code_of_worker",
+    "faulthandler_file",
     "raise_from_unittest",
     "rename",
     "subtest_description",
@@ -17,6 +21,10 @@ __all__ = [
     "worker_of",
     "writes_junit",
 ]
+
+
+#: Seconds until a process whose pipe is closed has ended.
+_PATIENCE: Final = 5.0
 
 
 def _junit(config: pytest.Config) -> Any:
@@ -46,6 +54,31 @@ def teardown_until(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Tear down what the next item does not share, for an item whose protocol did not run in this process."""
     state: Any = item.session._setupstate  # noqa: SLF001
     state.teardown_exact(nextitem)
+
+
+def drop_captured(config: pytest.Config) -> None:
+    """Drop what pytest has captured and no report shows yet, such as the last words of a forked process that died."""
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    if capture is not None:
+        capture.read_global_capture()
+
+
+def exit_code_of_worker(node: Any) -> int | None:
+    """Return how the process of an xdist worker that died has ended; None where execnet does not say."""
+    process = getattr(getattr(getattr(node, "gateway", None), "_io", None), "popen", None)
+    if process is None:
+        return None
+    try:
+        return int(process.wait(_PATIENCE))
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def faulthandler_file(config: pytest.Config) -> int | None:
+    """Return the descriptor to which pytest lets faulthandler write; None with ``-p no:faulthandler``."""
+    from _pytest import faulthandler
+
+    return config.stash.get(faulthandler.fault_handler_stderr_fd_key, None)
 
 
 def raise_from_unittest(item: pytest.Item) -> None:

@@ -7,12 +7,17 @@ import os
 import platform
 import sys
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 
+from . import pytest_private
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..emulator.control import Violation
     from ..guardrails import Verdict
     from ..report import Writer
@@ -21,9 +26,11 @@ if TYPE_CHECKING:
     from .run import Run
     from .settings import Setting
 
-__all__ = ["RecordFile", "crash_events", "of"]
+__all__ = ["RecordFile", "crash_events", "has_crash", "of"]
 
 _LAST_EVENTS: Final = 20
+#: Bytes at the end of a record file in which the crash is that a worker has just written.
+_TAIL: Final = 1 << 20
 
 
 def of(run: Run) -> RecordFile | None:
@@ -53,6 +60,8 @@ class RecordFile:
 
         self._run = run
         self._attempts: dict[str, int] = {}
+        self._note_test: Callable[[str | None], None] = _ignore
+        self._has_collected = False
         setting = run.settings.report
         path = run.config.invocation_params.dir / setting.value
         try:
@@ -61,7 +70,23 @@ class RecordFile:
             msg = f"cudalink: --cudalink-report is {setting}; it cannot be written: {error}"
             raise pytest.UsageError(msg) from error
         run.config.add_cleanup(self.writer.close)
+        if not run.is_isolated:  # the process that waits for it sees how it ends
+            self._watch()
         run.follow()
+
+    def _watch(self) -> None:
+        """Let a fatal signal write its event."""
+        from ..process import last_words
+
+        run = self._run
+        run.config.add_cleanup(
+            last_words.watch(self.writer.path, run.worker, pytest_private.faulthandler_file(run.config))
+        )
+        if (preload := sys.modules.get("pytest_cudalink.process.preload")) is not None:
+            present = preload.emulated_driver()
+            if present is not None:
+                last_words.emulated_driver(present)
+        self._note_test = last_words.current_test
 
     def write_run(self) -> None:
         """Write the first line, which describes the run."""
@@ -158,12 +183,42 @@ class RecordFile:
 
     # -- pytest's hooks
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        if not self._run.reports_elsewhere and not self._run.is_controller:
+            self._write_collected([item.nodeid for item in session.items])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        self._write_collected(ids)
+
+    def _write_collected(self, nodeids: list[str]) -> None:
+        """Write once which tests were collected, unless none of them is to run."""
+        if self._has_collected or self._run.config.option.collectonly:
+            return
+        self._has_collected = True
+        tests: dict[str, list[str]] = {}
+        for nodeid in nodeids:
+            file, _, name = nodeid.partition("::")
+            tests.setdefault(file, []).append(name)
+        self.writer.write("collected", tests=tests)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logfinish(self) -> None:
+        self._note_test(None)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         run = self._run
+        if not run.is_controller:
+            self._note_test(nodeid)
         if not run.is_controller and not run.is_isolated:
             attempt = self._attempts[nodeid] = self._attempts.get(nodeid, 0) + 1
             self.writer.write("start", nodeid=nodeid, worker=run.worker, attempt=attempt)
+
+
+def _ignore(_nodeid: str | None) -> None:
+    """Note no test: no signal is watched for."""
 
 
 def _asked(setting: Setting | None) -> str | None:
@@ -208,3 +263,12 @@ def crash_events(events: str, pid: int | None) -> list[str]:
     if pid is not None:
         lines = [line for line in lines if f'"pid":{pid},' in line]
     return lines[-_LAST_EVENTS:]
+
+
+def has_crash(record: Path, nodeid: str | None, worker: str | None) -> bool:
+    """Whether a process has written to the end of a record file that a signal ended it, in a test or outside tests."""
+    with suppress(OSError, ValueError), record.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+        crashes = [json.loads(line) for line in file if line.startswith(b'{"event": "crash"')]
+        return any((one["nodeid"], one["worker"]) == (nodeid, worker) for one in crashes)
+    return False

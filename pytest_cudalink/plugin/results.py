@@ -7,12 +7,14 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from ..report.wording import split_link_key
 from . import pytest_private, record_file
+from .children import signal_name
 from .facts import is_unsupported
 
 if TYPE_CHECKING:
@@ -61,6 +63,10 @@ class Results:
         self._attempts: Counter[tuple[str | None, str]] = Counter()
         self._counts: Counter[str] = Counter()
         self._began = time.perf_counter()
+        self._ended = False
+        self._died: dict[str, Any] = {}  # workers of xdist
+        # before the file is closed: a run that fails before its session is an end, too, and not a crash
+        run.config.add_cleanup(partial(self._end, pytest.ExitCode.INTERNAL_ERROR))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -80,7 +86,7 @@ class Results:
         if when not in ("setup", "call"):  # "teardown", or "???" where the process died
             self._close(*key, attempt, getattr(report, "cudalink", None) or {})
         if when not in ("setup", "call", "teardown"):
-            self._crash(report, key[0])
+            self._crash(report.nodeid, key[0], getattr(report, "node", None))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Write a file that cannot be imported, or is skipped as a whole, like a test of its name."""
@@ -101,9 +107,18 @@ class Results:
             # an attempt that is to be repeated is not torn down; any other was interrupted, and has no result
             if attempt.outcome == "rerun":
                 self._close(worker, nodeid, attempt, {})
+        for worker, node in list(self._died.items()):
+            self._crash(None, worker, node)
+        self._end(session.exitstatus)  # as other plugins left it
+
+    def _end(self, exitstatus: int | pytest.ExitCode) -> None:
+        """Write the end of the run, once."""
+        if self._ended:
+            return
+        self._ended = True
         self._writer.write(
             "end",
-            exitstatus=int(session.exitstatus),  # as other plugins left it
+            exitstatus=int(exitstatus),
             duration=time.perf_counter() - self._began,
             counts=dict(self._counts),
             failing=self._run.failing,
@@ -139,17 +154,34 @@ class Results:
             unsteered=sum(facts.get("unsteered", {}).values()),
         )
 
-    def _crash(self, report: pytest.TestReport, worker: str | None) -> None:
-        process: Any = getattr(getattr(report, "node", None), "workerinfo", None) or {}
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        if error:  # such as "Not properly terminated"; a test that it ran is reported next
+            self._died[node.gateway.id] = node
+
+    def _crash(self, nodeid: str | None, worker: str | None, node: Any) -> None:
+        """Write how a worker of xdist died, unless a signal has let it write that."""
+        self._died.pop(worker or "", None)
+        if record_file.has_crash(self._writer.path, nodeid, worker):
+            return
+        process: Any = getattr(node, "workerinfo", None) or {}
         last = record_file.crash_events(os.environ.get("CUDALINK_EMULATOR_EVENTS", ""), process.get("pid"))
-        self._writer.write("crash", nodeid=report.nodeid, worker=worker, signal=None, exitcode=None, last_events=last)
+        code = pytest_private.exit_code_of_worker(node)
+        self._writer.write(
+            "crash",
+            nodeid=nodeid,
+            worker=worker,
+            signal=signal_name(-code) if code is not None and code < 0 else None,
+            exitcode=code if code is not None and code >= 0 else None,
+            last_events=last,
+        )
 
 
 def _add(attempt: _Attempt, report: pytest.TestReport) -> None:
-    """Fold one phase into the attempt: the first outcome other than "passed" wins; "rerun" always wins."""
+    """Fold one phase into the attempt: the first outcome other than "passed" wins; a rerun or crash always wins."""
     attempt.duration += report.duration
     outcome = _outcome(report)
-    if outcome == "rerun" or attempt.outcome in ("", "passed"):
+    if outcome in ("rerun", "crashed") or attempt.outcome in ("", "passed"):
         attempt.outcome = outcome
     if outcome in ("skipped", "xfailed", "xpassed", "unsupported"):
         attempt.reason = attempt.reason or _reason(report)
@@ -169,7 +201,7 @@ def _outcome(report: pytest.TestReport) -> str:
     if is_unsupported(report):
         return "unsupported"
     xfail = hasattr(report, "wasxfail")
-    if report.when not in ("setup", "call", "teardown"):
+    if report.when not in ("setup", "call", "teardown") or getattr(report, "cudalink_crashed", False):
         return "crashed"
     if outcome == "failed" and report.when != "call":
         return "error"

@@ -17,14 +17,16 @@ __all__ = ["CurrentTest", "Part", "Run", "Task", "from_controller", "is_on_emula
 
 
 class Task:
-    """The one test that an isolated process runs, as the variable ``CUDALINK_ISOLATED`` hands it over.
+    """The test that a child runs, or the tests, as the variable ``CUDALINK_ISOLATED`` hands it over.
 
     Attributes
     ----------
     nodeid : str
-        The test's node ID in the process that waits.
-    path : str
-        File of the test.
+        The test's node ID in the process that waits; empty for a child that runs what it is asked for.
+    paths : list of str
+        Files of the tests; empty for those of the command line.
+    pipes : list of int
+        Descriptors of the requests and of the replies, of a child that runs what it is asked for; else empty.
     reports : str
         File that the reports go to.
     events : str
@@ -37,9 +39,17 @@ class Task:
 
     # no NamedTuple: every start of pytest would pay for what is generated
     def __init__(
-        self, *, nodeid: str, path: str, reports: str, events: str, worker: str | None, options: dict[str, Any]
+        self,
+        *,
+        nodeid: str,
+        paths: list[str],
+        pipes: list[int],
+        reports: str,
+        events: str,
+        worker: str | None,
+        options: dict[str, Any],
     ) -> None:
-        self.nodeid, self.path, self.reports = nodeid, path, reports
+        self.nodeid, self.paths, self.pipes, self.reports = nodeid, paths, pipes, reports
         self.events, self.worker, self.options = events, worker, options
 
 

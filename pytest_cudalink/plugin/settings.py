@@ -343,6 +343,17 @@ OPTIONS: Final = (
         help="run every test in its own process, so that a crash fails that test alone",
     ),
     Option(
+        name="rerun_after_crash",
+        flag="--cudalink-rerun-after-crash",
+        env="CUDALINK_RERUN_AFTER_CRASH",
+        ini="cudalink_rerun_after_crash",
+        default="no",
+        choices=("no", "yes"),
+        flag_value="yes",
+        inherited=False,
+        help="run the tests in one other process; when a test crashes it, run the rest in the next one",
+    ),
+    Option(
         name="guard_rails",
         flag="--cudalink-guard-rails",
         env="CUDALINK_GUARD_RAILS",
@@ -400,6 +411,7 @@ class Settings:
     report: Setting
     properties: Setting
     isolate: Setting
+    rerun_after_crash: Setting
     guard_rails: Setting
 
     def __init__(self, **settings: Setting) -> None:

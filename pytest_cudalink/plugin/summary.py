@@ -12,7 +12,6 @@ from ..report.wording import by_cause, counted, linked_on, split_link_key, statu
 from . import faults, ledger, require, unsteered
 
 if TYPE_CHECKING:
-    from .faults import RunFaults
     from .ledger import Totals
     from .run import Run
     from .settings import Settings
@@ -34,11 +33,11 @@ def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str])
     """
     book, planned = ledger.of(run), faults.of(run)
     # a fault that the process of an isolated test has met is not known here
-    isolated = run.get("isolation") is not None
-    required = require.of(run)
-    unmet = required.unmet if required is not None else []
+    isolation = run.get("isolation")
+    further = isolation.lines() if isolation is not None else planned.lines() if planned is not None else []
     late = run.late_header if run.is_controller else []
-    _section(reporter, book.totals, run.settings, None if isolated else planned, late, unmet)
+    required = require.of(run)
+    _section(reporter, book.totals, run.settings, late, further, required.unmet if required is not None else [])
     _guard_rails(reporter, run.settings, book.totals, not_routed)
 
 
@@ -46,15 +45,14 @@ def _section(
     reporter: pytest.TerminalReporter,
     totals: Totals,
     settings: Settings,
-    planned: RunFaults | None,
     late: Sequence[str],
+    further: Sequence[str],
     unmet: Sequence[str],
 ) -> None:
     """Show one line for each kind of thing that happened; no section when nothing did."""
     lines, lifetime = [], settings.lifetime.value
     if reporter.verbosity >= 0:
-        lines = [*late, *_lines(totals, settings, verbose=reporter.verbosity > 0)]
-        lines += planned.lines() if planned is not None else []
+        lines = [*late, *_lines(totals, settings, verbose=reporter.verbosity > 0), *further]
     if failing := totals.failing(lifetime):
         lines += [f"outside of tests: {text}" for text in failing]
         lines.append("The run fails because of the problems above, which happened outside any test.")

@@ -85,6 +85,8 @@ class CellRun:
         As in the records.
     crashes : list of dict
         As in the records, and one for each test that began and has no result.
+    without_result : list of str
+        Tests that were collected and have no result: lost in a crash, or not run because the run stopped early.
     reruns : int
     problems : list of str
         Why the run failed although no test shows it.
@@ -109,6 +111,12 @@ class CellRun:
     crashes: list[CrashRecord] = field(default_factory=list)
     reruns: int = 0
     problems: list[str] = field(default_factory=list)
+    without_result: list[str] = field(default_factory=list)
+
+    @property
+    def lost(self) -> list[str]:
+        """The tests that were not run because a process died."""
+        return self.without_result if self.crashes or not self.finished else []
 
     @property
     def counts(self) -> Counter[str]:
@@ -120,10 +128,15 @@ class CellRun:
         """Why the run is incomplete; empty if pytest finished."""
         if not self.finished:
             cut = ", and the file is cut" if self.truncated else ""
-            return f"the run did not finish ({counted(len(self.outcomes), 'test')} recorded){cut}"
+            lost = f", {len(self.lost)} lost" if self.lost else ""
+            return f"the run did not finish ({counted(len(self.outcomes), 'test')} recorded{lost}){cut}"
+        left = counted(len(self.without_result), "test")
+        what = f"{left} lost in a crash" if self.lost else f"{left} not run"
         if self.exitstatus in _WHOLE:
-            return "; ".join(self.problems)
-        return f"pytest ended with exit status {self.exitstatus}: {_ENDS.get(self.exitstatus, 'unknown')}"
+            early = [f"the run stopped early: {what}"] if self.without_result else []
+            return "; ".join([*early, *self.problems])
+        more = f"; {what}" if self.without_result else ""
+        return f"pytest ended with exit status {self.exitstatus}: {_ENDS.get(self.exitstatus, 'unknown')}{more}"
 
     @property
     def mismatches(self) -> list[tuple[str, str, str]]:
@@ -167,4 +180,9 @@ class CellRun:
             crashes=self.crashes + later.crashes,
             reruns=self.reruns + later.reruns,
             problems=self.problems + later.problems,
+            without_result=[
+                test
+                for test in dict.fromkeys([*self.without_result, *later.without_result])
+                if test not in self.outcomes and test not in later.outcomes
+            ],
         )

@@ -17,6 +17,7 @@ __all__ = [
     "OUTCOMES",
     "SCHEMA",
     "ArchRecord",
+    "CollectedRecord",
     "CrashRecord",
     "DocumentedRecord",
     "EndRecord",
@@ -87,6 +88,12 @@ class RunRecord(TypedDict):
     versions: Annotated[dict[str, VersionRecord], "by name, such as 'driver'"]
     arch: ArchRecord
     facts: Annotated[dict[str, Any], "what hooks added"]
+
+
+class CollectedRecord(TypedDict):
+    """The tests that the run was going to run; one without a test event was not run, or lost in a crash."""
+
+    tests: Annotated[dict[str, list[str]], "by file: the rest of each node ID"]
 
 
 class StartRecord(TypedDict):
@@ -215,6 +222,7 @@ class CrashRecord(TypedDict):
     ]
     exitcode: NotRequired[int | None]
     last_events: Annotated[list[str], "the driver's last calls"]
+    frames: NotRequired[Annotated[list[str], "what faulthandler wrote, with the Python frames, innermost first"]]
 
 
 class EndRecord(TypedDict):
@@ -229,6 +237,7 @@ class EndRecord(TypedDict):
 #: Each event by name, in the order in which a run first writes them.
 EVENTS: Final[Mapping[str, type]] = {
     "run": RunRecord,
+    "collected": CollectedRecord,
     "start": StartRecord,
     "link": LinkRecord,
     "unsteered": UnsteeredRecord,

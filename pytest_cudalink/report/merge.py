@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -18,10 +18,10 @@ from .cell_run import LETTERS, CellRun, Detail
 from .events import SCHEMA
 from .matrix_report import MatrixReport
 from .records import RecordError
-from .wording import backend_keys
+from .wording import backend_keys, ended_by
 
 if TYPE_CHECKING:
-    from .events import EndRecord, LinkRecord, RunRecord, TestRecord
+    from .events import CrashRecord, EndRecord, LinkRecord, RunRecord, TestRecord
 
 __all__ = ["merge"]
 
@@ -123,6 +123,7 @@ def _read(path: Path) -> tuple[float, CellRun]:
     cell.truncated = bool(broken)
     if not cell.finished:
         _add_crashed(cell, started)
+    cell.without_result = [test for test in cell.without_result if test not in cell.outcomes]
     return began, cell
 
 
@@ -157,6 +158,9 @@ def _add(cell: CellRun, kind: str, event: Any) -> None:
     match kind:
         case "test":
             _add_test(cell, event)
+        case "collected":
+            tests = event["tests"].items()
+            cell.without_result = [f"{file}::{name}" if name else file for file, names in tests for name in names]
         case "link":
             _add_link(cell, event)
         case "violation":
@@ -201,7 +205,7 @@ def _end(cell: CellRun, event: EndRecord) -> None:
 
 def _add_crashed(cell: CellRun, started: Iterable[bytes]) -> None:
     """Add the tests that began and have no result, because the run did not finish: their process died."""
-    known = {crash.get("nodeid") for crash in cell.crashes}
+    known = {crash.get("nodeid"): crash for crash in cell.crashes}
     for line in started:
         try:
             test = json.loads(line)["nodeid"]
@@ -210,8 +214,24 @@ def _add_crashed(cell: CellRun, started: Iterable[bytes]) -> None:
             continue
         if test not in cell.outcomes:
             cell.outcomes[test] = LETTERS["crashed"]
-            cell.details[test] = Detail("the process ended while this test ran")
-            if test not in known:
-                cell.crashes.append(
-                    {"nodeid": test, "worker": None, "signal": None, "exitcode": None, "last_events": []}
-                )
+            crash = known.get(test)
+            by = f", by {crash['signal']}" if crash is not None and crash.get("signal") else ""
+            cell.details[test] = Detail(f"the process ended while this test ran{by}", _story(crash or {}))
+            if crash is None:
+                cell.crashes.append(_unknown(test))
+    if not cell.crashes and not cell.truncated:  # pytest writes an end even where it fails
+        cell.crashes.append(_unknown(None))
+
+
+def _unknown(test: str | None) -> CrashRecord:
+    return {"nodeid": test, "worker": None, "signal": None, "exitcode": None, "last_events": []}
+
+
+def _story(crash: Mapping[str, Any]) -> str:
+    """Return what is known about the end of a process, in lines."""
+    lines = [f"ended by {ended_by(crash)}"]
+    for title, name in (("last calls of the driver:", "last_events"), ("frames:", "frames")):
+        if found := crash.get(name):
+            lines += [title, *(f"  {line}" for line in found)]
+    lines.append("Run with --cudalink-isolate or --cudalink-rerun-after-crash, so that a crash ends one test only.")
+    return "\n".join(lines)[:_LONG]

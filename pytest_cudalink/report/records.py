@@ -19,6 +19,7 @@ from .events import OUTCOMES, SCHEMA
 __all__ = [
     "OUTCOMES",
     "SCHEMA",
+    "Collected",
     "Crash",
     "End",
     "Link",
@@ -68,6 +69,8 @@ class Writer:
 
     @overload
     def write(self, event: Literal["run"], **content: Unpack[events.RunRecord]) -> None: ...
+    @overload
+    def write(self, event: Literal["collected"], **content: Unpack[events.CollectedRecord]) -> None: ...
     @overload
     def write(self, event: Literal["start"], **content: Unpack[events.StartRecord]) -> None: ...
     @overload
@@ -134,6 +137,14 @@ class Run:
     versions: dict[str, events.VersionRecord] = field(default_factory=dict)
     arch: events.ArchRecord = field(default_factory=lambda: events.ArchRecord(requested=None, found=None))
     facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The tests that the run was going to run, by file."""
+
+    time: float = 0.0
+    tests: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -237,6 +248,7 @@ class Crash:
     signal: str | None = None
     exitcode: int | None = None
     last_events: list[str] = field(default_factory=list)
+    frames: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -258,6 +270,8 @@ class Recording:
     ----------
     run : Run or None
         The last run in the file, when several were appended; None when the file was cut in its first line.
+    collected : Collected or None
+        None when the run did not finish collecting.
     starts : list of Start
     tests : list of Test
     links : list of Link
@@ -272,6 +286,7 @@ class Recording:
     """
 
     run: Run | None = None
+    collected: Collected | None = None
     starts: list[Start] = field(default_factory=list)
     tests: list[Test] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
@@ -289,7 +304,7 @@ class Recording:
         return [start for start in self.starts if (start.nodeid, start.worker, start.attempt) not in done]
 
 
-_Event = TypeVar("_Event", Run, Start, Link, Unsteered, Violation, Verdict, Test, Crash, End)
+_Event = TypeVar("_Event", Run, Collected, Start, Link, Unsteered, Violation, Verdict, Test, Crash, End)
 
 
 def _known(kind: type[_Event], content: Mapping[str, Any]) -> _Event:
@@ -352,6 +367,8 @@ def _run(content: Mapping[str, Any], number: int) -> Run:
 
 def _add(found: Recording, content: Mapping[str, Any]) -> None:
     match content["event"]:
+        case "collected":
+            found.collected = _known(Collected, content)
         case "start":
             found.starts.append(_known(Start, content))
         case "test":

@@ -10,7 +10,7 @@ from typing import Final
 from .cell_run import CellRun
 from .compare import Change, Comparison, incomplete
 from .matrix_report import MatrixReport
-from .wording import by_cause, counted, linked_on, status
+from .wording import by_cause, counted, ended_by, linked_on, status
 
 __all__ = ["NAMES", "Section", "cell_title", "links_in_words", "sections", "summary"]
 
@@ -27,6 +27,7 @@ NAMES: Final = {
     "P": "passed",
 }
 _SHOWN: Final = 200
+_LOST: Final = 20
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ def summary(report: MatrixReport, comparison: Comparison | None = None) -> list[
         (counts["P"] + counts["D"], "passed", False),
         (counts["F"] + counts["E"], "failed or error", True),
         (crashed, "crashed", True),
+        (sum(len(cell.lost) for cell in report.cells), "lost", True),
         (counts["S"], "skipped", False),
         *([(counts["U"], "need a real driver", False)] if counts["U"] else []),
         (len(report.partial), "fail in some cells only", True),
@@ -102,6 +104,15 @@ def sections(report: MatrixReport, comparison: Comparison | None = None) -> list
     tables = [
         *(_changes(comparison) if comparison is not None else ()),
         _crashed(report),
+        _section(
+            "lost",
+            "Lost in a crash",
+            ("cell", "tests", "which"),
+            ((cell.name, len(cell.lost), _few(cell.lost, _LOST)) for cell in report.cells if cell.lost),
+            "cells",
+            note="Tests that were collected and have no result, because a process died. With "
+            "--cudalink-rerun-after-crash they are run.",
+        ),
         _incomplete(report, comparison),
         _section(
             "some",
@@ -197,13 +208,22 @@ def _crashed(report: MatrixReport) -> Section:
         (
             cell.name,
             str(crash.get("nodeid") or "outside tests"),
-            str(crash.get("signal") or (f"exit code {crash['exitcode']}" if crash.get("exitcode") else "unknown")),
+            ended_by(crash),
             " → ".join(map(str, (crash.get("last_events") or [])[-3:])),
+            " ← ".join([str(one).strip() for one in crash.get("frames") or [] if "File" in str(one)][:3]),
         )
         for cell in report.cells
         for crash in cell.crashes
     )
-    return _section("crashed", "Crashed", ("cell", "test", "ended by", "last calls"), rows, "crashes")
+    return _section(
+        "crashed",
+        "Crashed",
+        ("cell", "test", "ended by", "last calls", "frames"),
+        rows,
+        "crashes",
+        note="--cudalink-isolate runs each test in its own process; --cudalink-rerun-after-crash runs what a crash "
+        "would lose.",
+    )
 
 
 def _verdicts(report: MatrixReport) -> Section:

@@ -6,7 +6,17 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
-__all__ = ["backend_keys", "by_cause", "counted", "link_key", "linked_on", "not_emulated", "split_link_key", "status"]
+__all__ = [
+    "backend_keys",
+    "by_cause",
+    "counted",
+    "ended_by",
+    "link_key",
+    "linked_on",
+    "not_emulated",
+    "split_link_key",
+    "status",
+]
 
 _BACKENDS: Final = {"nvjitlink": "on nvJitLink", "driver": "on the driver", "none": "refused before a choice"}
 _FAILED: Final = " failed"
@@ -15,6 +25,15 @@ _FAILED: Final = " failed"
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: ``"1 link"``, ``"2 links"``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def ended_by(crash: Mapping[str, Any]) -> str:
+    """Return what ended a process: ``"SIGSEGV"``, ``"exit code 3"``, or why that is unknown and what shows it."""
+    if crash.get("signal"):
+        return str(crash["signal"])
+    if crash.get("exitcode") is not None:
+        return f"exit code {crash['exitcode']}"
+    return "unknown: the process wrote nothing (SIGKILL, os._exit); --cudalink-isolate shows it"
 
 
 def link_key(target: str, backend: str) -> str:

@@ -98,14 +98,14 @@ def test_crashes_are_contained(run, pytester, arguments) -> None:
     outcomes = {test.nodeid.rpartition("::")[2]: test.outcome for test in found.tests}
     assert outcomes == {
         "test_before": "passed",
-        "test_segfault": "failed",
-        "test_exit": "failed",
+        "test_segfault": "crashed",
+        "test_exit": "crashed",
         "test_passes[1]": "passed",
         "test_passes[2]": "passed",
         "test_fails": "failed",
         "test_skips": "skipped",
         "test_xfails": "xfailed",
-        "test_killed_in_setup": "error",
+        "test_killed_in_setup": "crashed",
         "test_after": "passed",
     }
     assert len(found.tests) == len(found.starts) == 10
@@ -321,7 +321,7 @@ def test_subtests(subtests):
     result.stdout.fnmatch_lines(["*ERROR at teardown of test_exit*", "*was killed by SIGABRT"])
     result.assert_outcomes(passed=2, errors=2, failed=1)
     found = read(pytester.path / "run.jsonl")
-    assert [test.outcome for test in found.tests] == ["error", "error", "failed"]
+    assert [test.outcome for test in found.tests] == ["crashed"] * 3
     assert [crash.signal for crash in found.crashes] == ["SIGABRT"] * 3
 
 

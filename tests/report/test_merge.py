@@ -169,12 +169,39 @@ def test_a_run_without_an_end(tmp_path) -> None:
     cell = one(lines(tmp_path / "c.jsonl", RUN, *starts, result("a"), crash))
 
     assert cell.outcomes == {"a": "P", "b": "C", "c": "C"}
-    assert cell.details == dict.fromkeys("bc", Detail("the process ended while this test ran"))
+    reasons = {test: detail.reason for test, detail in cell.details.items()}
+    assert reasons == {
+        "b": "the process ended while this test ran, by SIGSEGV",
+        "c": "the process ended while this test ran",
+    }
+    assert "ended by SIGSEGV" in cell.details["b"].text
+    assert all("--cudalink-isolate" in detail.text for detail in cell.details.values())
     assert [(one["nodeid"], one.get("signal")) for one in cell.crashes] == [("b", "SIGSEGV"), ("c", None)]
     assert not cell.finished
     assert not cell.truncated
     ended = one(lines(tmp_path / "e.jsonl", RUN, *starts, result("a"), END))
     assert (ended.outcomes, ended.crashes) == ({"a": "P"}, [])
+
+
+def test_lost_tests(tmp_path) -> None:
+    """What was collected and has no result is lost after a crash, and not run where the run was stopped."""
+    collected = {"event": "collected", "time": 5.2, "tests": {"t.py": ["a", "b", "c"], "whole.txt": [""]}}
+    start = {"event": "start", "time": 5.5, "nodeid": "t.py::b"}
+    cell = one(lines(tmp_path / "c.jsonl", RUN, collected, result("t.py::a"), start))
+    assert cell.lost == cell.without_result == ["t.py::c", "whole.txt"]
+    assert cell.fault == "the run did not finish (2 tests recorded, 2 lost)"
+
+    stopped = one(lines(tmp_path / "d.jsonl", RUN, collected, result("t.py::a"), END))
+    assert (stopped.lost, stopped.without_result) == ([], ["t.py::b", "t.py::c", "whole.txt"])
+    assert stopped.fault == "the run stopped early: 3 tests not run"
+    later = one(lines(tmp_path / "e.jsonl", RUN, result("t.py::b"), result("t.py::c"), result("whole.txt"), END))
+    assert not stopped.joined(later).fault
+
+
+def test_a_process_that_died_between_tests(tmp_path) -> None:
+    """A record without an end is a crash also where every test that began has a result."""
+    cell = one(lines(tmp_path / "c.jsonl", RUN, result("t.py::a")))
+    assert [crash["nodeid"] for crash in cell.crashes] == [None]
 
 
 def test_a_start_that_was_cut(tmp_path) -> None:

@@ -48,6 +48,7 @@ TEST = {
 }
 EVENTS = {
     "run": RUN,
+    "collected": {"tests": {"test_a.py": ["test"]}},
     "start": {"nodeid": "test_a.py::test", "worker": "gw0", "attempt": 1},
     "link": {
         "nodeid": None,
@@ -86,6 +87,7 @@ EVENTS = {
         "signal": "SIGSEGV",
         "exitcode": None,
         "last_events": ["cuLinkCreate"],
+        "frames": ["Fatal Python error: Segmentation fault"],
     },
     "end": {"exitstatus": 1, "duration": 1.5, "counts": {"passed": 1}, "failing": ["nothing was linked"]},
 }
@@ -93,7 +95,7 @@ OPTIONAL = {
     "test": {"refused", "unsteered"},
     "link": {"worker"},
     "verdict": {"otherwise"},
-    "crash": {"signal", "exitcode"},
+    "crash": {"signal", "exitcode", "frames"},
 }
 
 
@@ -121,6 +123,7 @@ def test_round_trip(written) -> None:
     assert not found.truncated
     kinds = {
         "run": found.run,
+        "collected": found.collected,
         "start": found.starts[0],
         "link": found.links[0],
         "unsteered": found.unsteered[0],

@@ -1,0 +1,270 @@
+"""The processes that run tests for the parent: one for each test, or one that has collected and is asked for each."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from .run import Run, Task
+
+__all__ = ["End", "ServerProcess", "Stopped", "key", "signal_name", "start_one"]
+
+#: Options that a plugin sets when the run begins, and that must be the same in a child.
+_HANDED_OVER: Final = ("randomly_seed",)
+#: Seconds that a child may take to end after its last test.
+_PATIENCE: Final = 30.0
+_OUTPUT: Final = ("stdout", "stderr", "events")
+
+
+class End(NamedTuple):
+    """How a child ended.
+
+    Attributes
+    ----------
+    signal : str or None
+    exitcode : int or None
+        None after a signal, and for a process that goes on.
+    stopped : str
+        Why the parent ended it; empty if it ended by itself.
+    """
+
+    signal: str | None = None
+    exitcode: int | None = None
+    stopped: str = ""
+
+    def __str__(self) -> str:
+        if self.stopped:
+            return f"was stopped: {self.stopped}"
+        return f"was killed by {self.signal}" if self.signal else f"ended with exit code {self.exitcode}"
+
+
+#: What ends a child that runs a test: any exception of a plugin, such as pytest-timeout, which fails the test.
+Stopped: Final = (Exception, pytest.fail.Exception)
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal, such as ``"SIGSEGV"``."""
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+def _end(code: int) -> End:
+    return End(exitcode=code) if code >= 0 else End(signal=signal_name(-code))
+
+
+def key(item: pytest.Item) -> str:
+    """Return what the node IDs of a test have in common in processes with different root folders: file and name."""
+    return f"{item.path}::{item.nodeid.partition('::')[2]}"
+
+
+def start_one(run: Run, item: pytest.Item, folder: Path) -> End:
+    """Run one test in a new process, which leaves its reports, events and output in a folder."""
+    command, environment = _command(run, folder, item.nodeid, [str(item.path)], [])
+    try:
+        with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
+            done = subprocess.run(  # noqa: S603 (the command of this very run)
+                command,
+                cwd=run.config.invocation_params.dir,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                check=False,
+            )
+    except Stopped as error:
+        return End(stopped=str(error))
+    return _end(done.returncode)
+
+
+def _command(
+    run: Run, folder: Path, nodeid: str, paths: list[str], pipes: list[int]
+) -> tuple[list[str], dict[str, str]]:
+    """Return command and environment of a child whose files are in a folder."""
+    config = run.config
+    options = {name: getattr(config.option, name) for name in _HANDED_OVER if hasattr(config.option, name)}
+    task = Task(
+        nodeid=nodeid,
+        paths=paths,
+        pipes=pipes,
+        reports=str(folder / "reports"),
+        events=str(folder / "events"),
+        worker=run.worker,
+        options=options,
+    )
+    environment = {
+        **os.environ,
+        **run.withheld,
+        "CUDALINK_ISOLATED": json.dumps(vars(task)),
+        "CUDALINK_EMULATOR_EVENTS": task.events,
+        "PYTHONFAULTHANDLER": "1",
+    }
+    for name in [name for name in environment if name.startswith(("PYTEST_XDIST_", "PYTEST_CURRENT_TEST"))]:
+        del environment[name]
+    return [sys.executable, "-m", "pytest", *_arguments(run)], environment
+
+
+def _arguments(run: Run) -> list[str]:
+    """Return the command line of a child: the run's, except for what pytest reads too early to be changed later."""
+    arguments = run.arguments
+    where = arguments.index("--") if "--" in arguments else len(arguments)
+    option = run.config.option
+    instead = []
+    if getattr(option, "capture", None) == "no":
+        instead.append("--capture=fd")  # a child has no terminal: what it prints comes with its reports
+    if getattr(option, "debug", None):
+        instead.append(f"--debug={os.devnull}")
+    return [*arguments[:where], *instead, *arguments[where:]]
+
+
+class ServerProcess:
+    """A child that has collected, and runs each test that it is asked for, in a copy of itself or in itself.
+
+    Parameters
+    ----------
+    run : Run
+    folder : Path
+        An empty folder for the child's files.
+    paths : list of str
+        Files of its tests; empty for those of the command line.
+    forks : bool
+        Whether each test runs in a copy.
+
+    Attributes
+    ----------
+    refusal : str
+        Why it cannot run tests; empty if it can.
+    """
+
+    def __init__(self, run: Run, folder: Path, paths: list[str], *, forks: bool) -> None:
+        self.folder, self.refusal = folder, ""
+        self._forks = forks
+        with ExitStack() as theirs:
+            ours: list[int] = []
+            for end in (0, 1):
+                pipe = os.pipe()
+                theirs.callback(os.close, pipe[end])
+                ours.append(pipe[1 - end])
+                os.set_inheritable(pipe[end], True)  # noqa: FBT003 (the parameter has no name)
+                ours.append(pipe[end])
+            self._requests, read, self._replies, written = ours
+            command, environment = _command(run, folder, "", paths, [read, written])
+            with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
+                self._process = subprocess.Popen(  # noqa: S603 (the command of this very run)
+                    command,
+                    cwd=run.config.invocation_params.dir,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stdout,
+                    stderr=stderr,
+                    pass_fds=(read, written),
+                )
+        self._buffer = b""
+        try:
+            if not self._reply():
+                self.refusal = f"the process that collects the tests {self._ended()}"
+        except BaseException:
+            self.kill()
+            raise
+
+    def __call__(self, item: pytest.Item, nextitem: pytest.Item | None, folder: Path) -> End | None:
+        """Run one test, which leaves its reports, events and output in a folder.
+
+        Returns
+        -------
+        End or None
+            How the process of the test ended; without signal and exit code if it goes on. None if it refuses, see
+            `refusal`.
+        """
+        sizes = {name: self._size(name) for name in _OUTPUT}
+        request = {
+            "key": key(item),
+            "nodeid": item.nodeid,
+            "next": key(nextitem) if nextitem is not None else None,
+            "fork": self._forks,
+            "reports": str(folder / "reports"),
+        }
+        pid = None
+        try:
+            with suppress(BrokenPipeError):  # it died between two tests: there is no reply
+                os.write(self._requests, json.dumps(request).encode() + b"\n")
+            reply = self._reply()
+            if "refused" in reply:
+                self.refusal = reply["refused"]
+                return None
+            pid = reply.get("pid")
+            reply = self._reply() if reply else {}
+            if not reply:
+                end = self._ended()
+            else:
+                end = _end(os.waitstatus_to_exitcode(reply["status"])) if self._forks else End()
+        except Stopped as error:
+            self._kill(pid)
+            end = End(stopped=str(error))
+        except BaseException:
+            self._kill(pid)
+            raise
+        for name, size in sizes.items():
+            self._copy(name, size, folder)
+        return end
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process can be asked."""
+        return self._process.poll() is None
+
+    def _reply(self) -> dict[str, Any]:
+        """Return the next reply; empty if the process died."""
+        while b"\n" not in self._buffer:
+            read = os.read(self._replies, 65536)
+            if not read:
+                return {}
+            self._buffer += read
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def _ended(self) -> End:
+        return _end(self._process.wait(_PATIENCE))
+
+    def _size(self, name: str) -> int:
+        file = self.folder / name
+        return file.stat().st_size if file.exists() else 0
+
+    def _copy(self, name: str, start: int, folder: Path) -> None:
+        """Copy what the last test has added to a file."""
+        file = self.folder / name
+        if file.exists():
+            with file.open("rb") as stream:
+                stream.seek(start)
+                (folder / name).write_bytes(stream.read())
+
+    def _kill(self, pid: int | None) -> None:
+        if pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+        self.close()
+
+    def close(self) -> End:
+        """Let the process end as pytest does; return how it ended."""
+        for pipe in (self._requests, self._replies):
+            with suppress(OSError):
+                os.close(pipe)
+        self._requests = self._replies = -1
+        try:
+            return self._ended()
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            return End(stopped=f"it did not end within {_PATIENCE:.0f} s")

@@ -1,0 +1,168 @@
+/* Writes to the record file which signal ended a process, in which test, with the frames that faulthandler wrote.
+
+   faulthandler's handler runs first, and writes to the file `frames`; then it raises the signal again, which calls the
+   handler here. What it wrote goes to the terminal too. Only async-signal-safe functions may be called. */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { LINE_SIZE = 1 << 18, TEXT_SIZE = 1 << 15, NODEID_SIZE = 1 << 12, EVENT_SIZE = 1 << 12, FRAMES = 20, EVENTS = 20 };
+
+typedef uint64_t CountEvents(void);
+typedef int ReadEvent(uint64_t number, char *out, size_t size);
+
+static const struct {
+  int number;
+  const char *name;
+} signals[] = {
+    {SIGSEGV, "SIGSEGV"}, {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"}, {SIGFPE, "SIGFPE"}, {SIGILL, "SIGILL"},
+};
+enum { SIGNALS = sizeof signals / sizeof *signals };
+
+static struct {
+  int record, frames, terminal;
+  pid_t process;
+  char worker[64];             /* JSON */
+  char nodeid[NODEID_SIZE + 1]; /* JSON */
+  CountEvents *count_events;
+  ReadEvent *read_event;
+  struct sigaction before[SIGNALS];
+  bool installed;
+} watch = {.record = -1, .frames = -1, .terminal = -1, .worker = "null", .nodeid = "null"};
+
+static const char hint[] = "\ncudalink: the tests after this crash are lost; --cudalink-isolate runs each test in its own "
+                           "process, and\n--cudalink-rerun-after-crash runs what a crash would lose\n";
+
+static atomic_flag written = ATOMIC_FLAG_INIT;
+static char line[LINE_SIZE], text[TEXT_SIZE + 1], event[EVENT_SIZE];
+static size_t length;
+
+static void append(const char *more) {
+  size_t count = strlen(more);
+  if (length + count < LINE_SIZE) memcpy(line + length, more, count), length += count;
+}
+
+static void append_number(uint64_t value, int digits) {
+  char number[21] = "";
+  size_t at = sizeof number - 1;
+  for (; value || digits > 0; value /= 10, digits--) number[--at] = (char)('0' + value % 10);
+  append(number + at);
+}
+
+/* Appends a JSON string; what is not ASCII becomes a question mark. */
+static void append_text(const char *from, size_t count) {
+  if (length + 2 * count + 8 >= LINE_SIZE) return append("\"\"");
+  append("\"");
+  for (const char *c = from; c < from + count; c++) {
+    if (*c == '"' || *c == '\\') line[length++] = '\\';
+    line[length++] = *c >= ' ' && *c < 0x7f ? *c : '?';
+  }
+  append("\"");
+}
+
+/* Appends the first line of `text`, and those of the thread that crashed up to the first frame of pytest itself. */
+static void append_frames(void) {
+  int count = 0;
+  bool other_thread = false;
+  for (char *at = text, *end; *at && count < FRAMES; at = end) {
+    end = at + strcspn(at, "\n");
+    size_t size = (size_t)(end - at);
+    if (*end) *end++ = 0;
+    if (!strncmp(at, "Thread ", 7)) other_thread = true;
+    if (!strncmp(at, "Current thread ", 15)) other_thread = false;
+    if (other_thread || !size) continue;
+    if (strstr(at, "/_pytest/") || strstr(at, "/pluggy/")) break;
+    if (count++) append(", ");
+    append_text(at, size);
+  }
+}
+
+static void append_events(void) {
+  if (!watch.count_events || !watch.read_event) return;
+  uint64_t count = watch.count_events();
+  bool first = true;
+  for (uint64_t number = count > EVENTS ? count - EVENTS : 0; number < count; number++) {
+    if (watch.read_event(number, event, sizeof event) < 0) continue;
+    if (!first) append(", ");
+    append_text(event, strnlen(event, sizeof event));
+    first = false;
+  }
+}
+
+static void put(int file, const char *bytes, size_t count) {
+  ssize_t ignored = write(file, bytes, count);
+  (void)ignored;
+}
+
+static void write_event(const char *name) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  append("{\"event\": \"crash\", \"time\": ");
+  append_number((uint64_t)now.tv_sec, 1);
+  append(".");
+  append_number((uint64_t)now.tv_nsec, 9);
+  append(", \"nodeid\": ");
+  append(watch.nodeid);
+  append(", \"worker\": ");
+  append(watch.worker);
+  append(", \"signal\": \"");
+  append(name);
+  append("\", \"exitcode\": null, \"last_events\": [");
+  append_events();
+  append("], \"frames\": [");
+  append_frames();
+  append("]}\n");
+  put(watch.record, line, length);
+}
+
+static void handle(int number) {
+  size_t which = 0;
+  while (which < SIGNALS - 1 && signals[which].number != number) which++;
+  sigaction(number, &watch.before[which], NULL);
+  if (!atomic_flag_test_and_set(&written)) {
+    ssize_t count = watch.frames >= 0 ? pread(watch.frames, text, TEXT_SIZE, 0) : 0;
+    text[count > 0 ? count : 0] = 0;
+    if (count > 0 && watch.terminal >= 0) put(watch.terminal, text, (size_t)count);
+    if (watch.frames >= 0 && ftruncate(watch.frames, 0)) text[0] = 0;
+    if (watch.record >= 0 && watch.process == getpid()) {
+      write_event(signals[which].name);
+      if (!strcmp(watch.worker, "null")) /* xdist replaces its workers */
+        put(watch.terminal >= 0 ? watch.terminal : STDERR_FILENO, hint, sizeof hint - 1);
+    }
+  }
+  raise(number);
+}
+
+/* Writes the end of this process to `record` from now on; -1 for no more. Returns whether the handlers are there. */
+EXPORT int cudalinkLastWords(int record, int frames, int terminal, const char *worker) {
+  watch.frames = frames, watch.terminal = terminal, watch.process = getpid();
+  if (strlen(worker) < sizeof watch.worker) memcpy(watch.worker, worker, strlen(worker) + 1);
+  watch.record = record;
+  for (size_t which = 0; which < SIGNALS && !watch.installed; which++) {
+    struct sigaction ours = {.sa_handler = handle, .sa_flags = SA_ONSTACK};
+    sigemptyset(&ours.sa_mask);
+    sigaction(signals[which].number, &ours, &watch.before[which]);
+  }
+  return watch.installed = true;
+}
+
+/* The test that runs, as JSON; null between tests. */
+EXPORT void cudalinkLastWordsTest(const char *nodeid) {
+  size_t count = strlen(nodeid);
+  if (count > NODEID_SIZE) nodeid = "null", count = 4;
+  memcpy(watch.nodeid, nodeid, count + 1);
+}
+
+/* Where the emulated driver keeps its events. */
+EXPORT void cudalinkLastWordsDriver(CountEvents *count, ReadEvent *read) {
+  watch.read_event = read;
+  watch.count_events = count;
+}
