@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from .events import CrashRecord, VerdictRecord, VersionRecord, ViolationRecord
 from .wording import counted
 
-if TYPE_CHECKING:
-    from .events import CrashRecord, VerdictRecord, VersionRecord, ViolationRecord
-
-__all__ = ["BAD", "GOOD", "LETTERS", "NOT_RUN", "SKIPPED", "CellRun", "Detail"]
+__all__ = ["BAD", "GOOD", "LETTERS", "NOT_RUN", "SKIPPED", "UNKNOWN", "CellRun", "Detail"]
 
 #: One letter for each outcome, so that nothing depends on colour alone. A documented failure is a pass.
 LETTERS: Final = {
@@ -26,6 +24,8 @@ LETTERS: Final = {
     "unsupported": "U",
 }
 NOT_RUN: Final = "."
+#: The letter of a result that this version cannot read; its cell is incomplete.
+UNKNOWN: Final = "?"
 BAD: Final = frozenset("FEC")
 SKIPPED: Final = frozenset("SU")
 GOOD: Final = frozenset("PxXD")
@@ -38,6 +38,10 @@ _ENDS: Final = {
     4: "it was called with wrong arguments",
     5: "no tests were collected",
 }
+
+
+#: How many faults of its files a cell names.
+_NAMED: Final = 3
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,12 @@ class CellRun:
     crashes : list of dict
         As in the records, and one for each test that began and has no result.
     reruns : int
+    problems : list of str
+        What is wrong with the files: file, line and key.
+    differing : dict of str to list
+        Tests whose outcomes differ between the records of the cell, with letter and file of each record.
+    repeated : int
+        Number of tests that several records of the cell have, with one outcome.
     """
 
     name: str
@@ -106,6 +116,9 @@ class CellRun:
     verdicts: list[VerdictRecord] = field(default_factory=list)
     crashes: list[CrashRecord] = field(default_factory=list)
     reruns: int = 0
+    problems: list[str] = field(default_factory=list)
+    differing: dict[str, list[list[str]]] = field(default_factory=dict)
+    repeated: int = 0
 
     @property
     def counts(self) -> Counter[str]:
@@ -114,7 +127,16 @@ class CellRun:
 
     @property
     def fault(self) -> str:
-        """Why the run is incomplete; empty if pytest finished."""
+        """Why the run is incomplete; empty if pytest finished, and its records are sound."""
+        named = self.problems[:_NAMED]
+        if len(self.problems) > _NAMED:
+            named.append(f"and {counted(len(self.problems) - _NAMED, 'other fault')} of the records")
+        nothing = named and not (self.outcomes or self.finished)
+        return "; ".join(named if nothing else filter(None, [self._unfinished, *named]))
+
+    @property
+    def _unfinished(self) -> str:
+        """Why pytest did not run every test; empty if it did."""
         if not self.finished:
             cut = ", and the file is cut" if self.truncated else ""
             return f"the run did not finish ({counted(len(self.outcomes), 'test')} recorded){cut}"
@@ -163,4 +185,7 @@ class CellRun:
             verdicts=self.verdicts + later.verdicts,
             crashes=self.crashes + later.crashes,
             reruns=self.reruns + later.reruns,
+            problems=self.problems + later.problems,
+            differing={**self.differing, **later.differing},
+            repeated=self.repeated + later.repeated,
         )
