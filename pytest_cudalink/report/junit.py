@@ -19,8 +19,8 @@ def junit(report: MatrixReport) -> str:
     root = ET.Element("testsuites", name="cudalink")
     for cell in report.cells:
         root.append(_suite(cell))
-    lost = {**dict.fromkeys(report.missing, "this cell left no records"), **report.damaged}
-    for name, why in lost.items():
+    lost = [*((name, "this cell left no records") for name in report.missing), *report.damaged.items()]
+    for name, why in lost:
         name = block(name)  # noqa: PLW2901
         suite = ET.SubElement(root, "testsuite", name=name, tests="1", errors="1", failures="0", skipped="0")
         case = ET.SubElement(suite, "testcase", classname=name, name="records")

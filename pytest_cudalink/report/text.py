@@ -28,7 +28,7 @@ _NOT_HERE = frozenset({"versions", "slowest", "cells", "verdicts"})
 
 def markdown(report: MatrixReport, comparison: Comparison | None = None, extra: Sequence[Section] = ()) -> str:
     """Return the report as GitHub's Markdown, no longer than the limit of a job summary."""
-    figures = [f"**{number}** {text}" for number, text, _ in summary(report, comparison)]
+    figures = [f"**{number}** {safe_text.markdown(text)}" for number, text, _ in summary(report, comparison)]
     parts = ["## Compatibility matrix", " · ".join(figures)]
     for section in [*sections(report, comparison), *extra]:
         lines = [f"### {safe_text.markdown(section.title)}", ""]
