@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from ..report.safe_text import line
 
 if TYPE_CHECKING:
     from ..report.compare import Comparison
@@ -15,9 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["DESCRIPTION", "configure", "run"]
 
+#: The options that name a file to write.
+_FORMS: Final = ("save", "html", "junit", "markdown")
+#: How many damaged files and differing tests are named with a finding.
+_NAMED: Final = 5
+
 DESCRIPTION: Final = (
     "Merge the records of all cells into one report: on the terminal, and as HTML, Markdown and JUnit. In a GitHub job "
-    "the Markdown also goes to the job's summary. Exit code 1 if there is a finding of a kind that --fail-on names."
+    "the Markdown also goes to the job's summary. FILE can be - for stdout. Exit code 1 if there is a finding of a "
+    "kind that --fail-on names."
 )
 
 
@@ -40,7 +50,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--fail-on",
         metavar="WORD,…",
         help="findings for exit code 1: regressions, failed, crashed, incomplete, violations, mismatch, "
-        "skipped-everywhere, not-run, or none (default: with --against regressions, else failed,crashed,incomplete)",
+        "skipped-everywhere, damaged, repeats, not-run, or none (default: damaged,repeats and, with --against, "
+        "regressions, else failed,crashed,incomplete)",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
 
@@ -48,11 +59,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Merge and write; return exit code 1 for findings, 2 for a file or option that cannot be used."""
     from ..matrix import CellsError, load_cells, select
-    from ..report.compare import FAIL_ON, compare, findings
+    from ..report.compare import FAIL_ON, compare, damage, findings
     from ..report.merge import merge
     from ..report.records import RecordError
 
-    default = "regressions" if options.against else "failed,crashed,incomplete"
+    default = "regressions,damaged,repeats" if options.against else "failed,crashed,incomplete,damaged,repeats"
     words = [word for word in (options.fail_on or default).split(",") if word != "none"]
     if unknown := [word for word in words if word not in FAIL_ON]:
         sys.stderr.write(f"cudalink report: --fail-on {unknown[0]!r} is unknown; known: {', '.join(FAIL_ON)}, none\n")
@@ -63,6 +74,10 @@ def run(options: argparse.Namespace) -> int:
     if options.tags and not options.cells:
         sys.stderr.write("cudalink report: --tags needs a file of cells: --cells FILE\n")
         return 2
+    if len(_on_stdout(options)) > 1:
+        given = " and ".join(_on_stdout(options))
+        sys.stderr.write(f"cudalink report: {given} are both -, stdout; expected at most one; name a file\n")
+        return 2
     try:
         every = load_cells(options.cells) if options.cells else []
         cells = select(every, options.tags)
@@ -72,37 +87,85 @@ def run(options: argparse.Namespace) -> int:
             sys.stderr.write(f"cudalink report: left out, because {options.cells} has no such cell: {names}\n")
         report.request({cell.name: cell.axes for cell in every})
         comparison = compare(report, merge([options.against])) if options.against else None
-        _write(options, report, comparison)
+        extra = _skew(options.skew) if options.skew else []
     except (RecordError, CellsError, OSError) as error:
-        sys.stderr.write(f"cudalink report: {error}\n")
+        sys.stderr.write(f"cudalink report: {line(error)}\n")
         return 2
-    except ModuleNotFoundError as error:
-        sys.stderr.write(f"cudalink report: {error.name} is not installed; pip install 'pytest-cudalink[report]'\n")
-        return 2
+    written = _write(options, report, comparison, extra)
     found = {word: number for word, number in findings(report, comparison).items() if word in words and number}
     for word, number in found.items():
         sys.stderr.write(f"cudalink report: {word}: {number} ({FAIL_ON[word]})\n")
+        for text in {"damaged": damage(report, comparison), "repeats": _differing(report)}.get(word, ())[:_NAMED]:
+            sys.stderr.write(f"  {line(text)}\n")
+    if not written:
+        return 2
     return 1 if found else 0
 
 
-def _write(options: argparse.Namespace, report: MatrixReport, comparison: Comparison | None) -> None:
-    from ..report import html, junit, text
+def _on_stdout(options: argparse.Namespace) -> list[str]:
+    """Return the options that write to stdout."""
+    return [f"--{name}" for name in _FORMS if str(getattr(options, name)) == "-"]
 
-    extra = _skew(options.skew) if options.skew else []
-    if options.save:
-        report.save(options.save)
-    if options.html:
-        options.html.write_text(html.render(report, comparison, extra), encoding="utf-8")
-    if options.junit:
-        options.junit.write_text(junit.junit(report), encoding="utf-8")
-    written = text.markdown(report, comparison, extra)
-    if options.markdown:
-        options.markdown.write_text(written, encoding="utf-8")
-    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        with Path(summary).open("a", encoding="utf-8") as stream:
-            stream.write(written)
-    if not options.quiet:
+
+def _differing(report: MatrixReport) -> list[str]:
+    """Return each test whose outcome differs between the records of a cell, with the outcomes."""
+    from ..report.views import NAMES
+
+    return [
+        f"{cell.name}: {test}: {', '.join(f'{NAMES.get(letter, letter)} in {file}' for letter, file in results)}"
+        for cell in report.cells
+        for test, results in cell.differing.items()
+    ]
+
+
+def _write(
+    options: argparse.Namespace, report: MatrixReport, comparison: Comparison | None, extra: Sequence[Section]
+) -> bool:
+    """Write every form that is asked for; return whether all were written. One that fails keeps no other back."""
+    from ..report import html, junit, text, whole_file
+
+    @cache
+    def markdown() -> str:
+        return text.markdown(report, comparison, extra)
+
+    forms: dict[str, Callable[[], str]] = {
+        "save": report.as_json,
+        "html": lambda: html.render(report, comparison, extra),
+        "junit": lambda: junit.junit(report),
+        "markdown": markdown,
+    }
+    problems = []
+    for name, form in forms.items():
+        path = getattr(options, name)
+        if path is None:
+            continue
+        try:
+            whole_file.write(path, form())
+        except OSError as error:
+            if str(path) == "-":
+                raise  # as for all that goes to stdout
+            problems.append(f"--{name} is {path}; it cannot be written: {error.strerror or error}; name another file")
+        except ModuleNotFoundError as error:
+            problems.append(f"--{name} needs {error.name}: pip install 'pytest-cudalink[report]'")
+    problems += _write_summary(markdown)
+    if not options.quiet and not _on_stdout(options):
         text.terminal(report, comparison, extra)
+    for problem in problems:
+        sys.stderr.write(f"cudalink report: {line(problem)}\n")
+    return not problems
+
+
+def _write_summary(markdown: Callable[[], str]) -> list[str]:
+    """Append the Markdown to the summary of a GitHub job; return what is wrong."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return []
+    try:
+        with Path(path).open("a", encoding="utf-8", errors="backslashreplace") as stream:
+            stream.write(markdown())
+    except OSError as error:
+        return [f"GITHUB_STEP_SUMMARY is {path}; it cannot be written: {error.strerror or error}"]
+    return []
 
 
 def _skew(path: Path) -> list[Section]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from .events import CrashRecord, VerdictRecord, VersionRecord, ViolationRecord
 from .wording import counted
 
-if TYPE_CHECKING:
-    from .events import CrashRecord, VerdictRecord, VersionRecord, ViolationRecord
-
-__all__ = ["BAD", "GOOD", "LETTERS", "NOT_RUN", "SKIPPED", "CellRun", "Detail"]
+__all__ = ["BAD", "GOOD", "LETTERS", "NOT_RUN", "SKIPPED", "UNKNOWN", "CellRun", "Detail"]
 
 #: One letter for each outcome, so that nothing depends on colour alone. A documented failure is a pass.
 LETTERS: Final = {
@@ -26,6 +24,8 @@ LETTERS: Final = {
     "unsupported": "U",
 }
 NOT_RUN: Final = "."
+#: The letter of a result that this version cannot read; its cell is incomplete.
+UNKNOWN: Final = "?"
 BAD: Final = frozenset("FEC")
 SKIPPED: Final = frozenset("SU")
 GOOD: Final = frozenset("PxXD")
@@ -38,6 +38,10 @@ _ENDS: Final = {
     4: "it was called with wrong arguments",
     5: "no tests were collected",
 }
+
+
+#: How many faults of its files a cell names.
+_NAMED: Final = 3
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,11 @@ class CellRun:
         Tests that were collected and have no result: lost in a crash, or not run because the run stopped early.
     reruns : int
     problems : list of str
-        Why the run failed although no test shows it.
+        What is wrong with the files, as file, line and key; and why the run failed although no test shows it.
+    differing : dict of str to list
+        Tests whose outcomes differ between the records of the cell, with letter and file of each record.
+    repeated : int
+        Number of tests that several records of the cell have, with one outcome.
     """
 
     name: str
@@ -112,6 +120,8 @@ class CellRun:
     reruns: int = 0
     problems: list[str] = field(default_factory=list)
     without_result: list[str] = field(default_factory=list)
+    differing: dict[str, list[list[str]]] = field(default_factory=dict)
+    repeated: int = 0
 
     @property
     def lost(self) -> list[str]:
@@ -125,7 +135,16 @@ class CellRun:
 
     @property
     def fault(self) -> str:
-        """Why the run is incomplete; empty if pytest finished."""
+        """Why the run is incomplete; empty if pytest finished, and its records are sound."""
+        named = self.problems[:_NAMED]
+        if len(self.problems) > _NAMED:
+            named.append(f"and {counted(len(self.problems) - _NAMED, 'other fault')} of the records")
+        nothing = named and not (self.outcomes or self.finished)
+        return "; ".join(named if nothing else filter(None, [self._unfinished, *named]))
+
+    @property
+    def _unfinished(self) -> str:
+        """Why pytest did not run every test; empty if it did."""
         if not self.finished:
             cut = ", and the file is cut" if self.truncated else ""
             lost = f", {len(self.lost)} lost" if self.lost else ""
@@ -133,8 +152,7 @@ class CellRun:
         left = counted(len(self.without_result), "test")
         what = f"{left} lost in a crash" if self.lost else f"{left} not run"
         if self.exitstatus in _WHOLE:
-            early = [f"the run stopped early: {what}"] if self.without_result else []
-            return "; ".join([*early, *self.problems])
+            return f"the run stopped early: {what}" if self.without_result else ""
         more = f"; {what}" if self.without_result else ""
         return f"pytest ended with exit status {self.exitstatus}: {_ENDS.get(self.exitstatus, 'unknown')}{more}"
 
@@ -185,4 +203,6 @@ class CellRun:
                 for test in dict.fromkeys([*self.without_result, *later.without_result])
                 if test not in self.outcomes and test not in later.outcomes
             ],
+            differing={**self.differing, **later.differing},
+            repeated=self.repeated + later.repeated,
         )

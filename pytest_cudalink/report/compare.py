@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from .cell_run import BAD, GOOD, NOT_RUN, SKIPPED
 from .matrix_report import MatrixReport
 
-__all__ = ["FAIL_ON", "Change", "Comparison", "compare", "findings", "incomplete"]
+__all__ = ["FAIL_ON", "Change", "Comparison", "compare", "damage", "findings", "incomplete"]
 
 #: The kinds of findings that ``--fail-on`` can name, each with its meaning.
 FAIL_ON = {
@@ -18,6 +18,8 @@ FAIL_ON = {
     "violations": "a lifetime rule was broken",
     "mismatch": "a version that was found is not the requested one",
     "skipped-everywhere": "a test is skipped in every cell",
+    "damaged": "a record file or saved report cannot be read, or has lines that are not valid",
+    "repeats": "records of one cell have different outcomes for a test",
     "not-run": "a cell did not run tests that other cells ran",
 }
 
@@ -48,6 +50,8 @@ class Comparison:
         Tests that ran before and do not run now.
     broken : list of str
         Cells whose run was complete in the older report, and is missing or incomplete now.
+    unread : dict of str to str
+        Cells and files of the older report that could not be read, each with the reason.
     """
 
     regressions: list[Change] = field(default_factory=list)
@@ -55,6 +59,7 @@ class Comparison:
     skipped: list[Change] = field(default_factory=list)
     gone: list[Change] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
+    unread: dict[str, str] = field(default_factory=dict)
 
 
 def compare(new: MatrixReport, old: MatrixReport) -> Comparison:
@@ -63,6 +68,7 @@ def compare(new: MatrixReport, old: MatrixReport) -> Comparison:
     now = {cell.name: cell.outcomes for cell in new.cells}
     whole = {cell.name for cell in new.cells if not cell.fault}
     result = Comparison(broken=[cell.name for cell in old.cells if not cell.fault and cell.name not in whole])
+    result.unread = {**old.damaged, **{cell.name: cell.problems[0] for cell in old.cells if cell.problems}}
     for name in [*now, *(name for name in before if name not in now)]:
         first, second = before.get(name, {}), now.get(name, {})
         for test in [*second, *(test for test in first if test not in second)]:
@@ -81,10 +87,19 @@ def compare(new: MatrixReport, old: MatrixReport) -> Comparison:
 def incomplete(report: MatrixReport, comparison: Comparison | None = None) -> dict[str, str]:
     """Return the cells without records and those whose run is incomplete, each with the reason."""
     broken = comparison.broken if comparison is not None else []
+    unread = comparison.unread if comparison is not None else {}
     return {
+        **{f"{name} (older report)": why for name, why in unread.items()},
+        **report.damaged,
         **dict.fromkeys([*report.missing, *broken], "no records"),
         **{cell.name: cell.fault for cell in report.cells if cell.fault},
     }
+
+
+def damage(report: MatrixReport, comparison: Comparison | None = None) -> list[str]:
+    """Return what is wrong with files that were read, one text for each cell or file."""
+    unread = comparison.unread if comparison is not None else {}
+    return [*report.damaged.values(), *(cell.problems[0] for cell in report.cells if cell.problems), *unread.values()]
 
 
 def findings(report: MatrixReport, comparison: Comparison | None) -> dict[str, int]:
@@ -98,5 +113,7 @@ def findings(report: MatrixReport, comparison: Comparison | None) -> dict[str, i
         "violations": sum(len(cell.violations) for cell in report.cells),
         "mismatch": sum(len(cell.mismatches) for cell in report.cells),
         "skipped-everywhere": len(report.skipped_everywhere),
+        "damaged": len(damage(report, comparison)),
+        "repeats": sum(len(cell.differing) for cell in report.cells),
         "not-run": sum(map(len, report.not_run.values())),
     }

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-from .cell_run import BAD, GOOD
+from .cell_run import BAD, GOOD, UNKNOWN
 from .compare import Comparison
 from .matrix_report import MatrixReport
-from .views import NAMES, Section, cell_title, sections, summary
+from .safe_text import block, line
+from .views import NAMES, Section, cell_title, letters, sections, summary
+from .wording import counted
 
 __all__ = ["render"]
 
@@ -36,37 +39,55 @@ def render(
     ModuleNotFoundError
         If jinja2 is missing; ``pip install 'pytest-cudalink[report]'``.
     """
-    import jinja2
+    template = _template()
     from markupsafe import Markup
 
-    template = (Path(__file__).parent / "page.html.jinja").read_text(encoding="utf-8")
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False)
     # inside <script>, only the end of the element must not occur
     data = json.dumps(_data(report), separators=(",", ":")).replace("<", "\\u003c")
     axes: dict[str, dict[str, None]] = {}
     for cell in report.cells:
         for name, value in cell.axes.items():
-            axes.setdefault(name, {})[value] = None
+            axes.setdefault(line(name), {})[line(value)] = None
     longest = max((len(cell.name) for cell in report.cells), default=0)
-    return environment.from_string(template).render(
-        title=title or "Compatibility matrix",
-        subtitle=f"{len(report.tests)} tests in {len(report.cells)} cells",
-        figures=[
-            {"number": number, "text": text, "alarm": alarm} for number, text, alarm in summary(report, comparison)
-        ],
-        sections=[*sections(report, comparison), *extra],
-        letters=[{"letter": letter, "name": name, "css": _css(letter)} for letter, name in NAMES.items()],
-        axes=[{"name": name, "options": sorted(values)} for name, values in axes.items() if len(values) > 1],
-        header_height=min(320, 24 + 8 * longest),
-        version=_version(),
-        later=_LATER,
-        data=Markup(data),  # noqa: S704 (JSON without a "<")
+    return str(
+        template.render(
+            title=line(title) or "Compatibility matrix",
+            subtitle=f"{counted(len(report.tests), 'test')} in {counted(len(report.cells), 'cell')}",
+            figures=[
+                {"number": number, "text": text, "alarm": alarm} for number, text, alarm in summary(report, comparison)
+            ],
+            sections=[*sections(report, comparison), *extra],
+            letters=[
+                {"letter": letter, "name": NAMES[letter], "css": _css(letter), "colour": _colour(letter)}
+                for letter in letters(report)
+            ],
+            axes=[{"name": name, "options": sorted(values)} for name, values in axes.items() if len(values) > 1],
+            header_height=min(320, 24 + 8 * longest),
+            version=_version(),
+            later=_LATER,
+            data=Markup(data),  # noqa: S704 (JSON without a "<")
+        )
     )
+
+
+@cache
+def _template() -> Any:
+    """Return the compiled template of the page."""
+    import jinja2
+
+    text = (Path(__file__).parent / "page.html.jinja").read_text(encoding="utf-8")
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False)
+    return environment.from_string(text)
+
+
+def _colour(letter: str) -> str:
+    """Return the name of a letter's colours in the style sheet."""
+    return "unknown" if letter == UNKNOWN else letter
 
 
 def _css(letter: str) -> str:
     """Return a separate class for each letter; x and X would be the same class where case is ignored."""
-    return f"o-{letter}-low" if letter.islower() else f"o-{letter}"
+    return f"o-{letter}-low" if letter.islower() else f"o-{_colour(letter)}"
 
 
 def _version() -> str:
@@ -95,10 +116,17 @@ def _data(report: MatrixReport) -> dict[str, Any]:
     details: dict[int, dict[int, tuple[int, int]]] = {}
     for column, cell in enumerate(report.cells):
         for test, detail in cell.details.items():
-            details.setdefault(index[test], {})[column] = (number(detail.reason), number(detail.text))
+            details.setdefault(index[test], {})[column] = (number(block(detail.reason)), number(block(detail.text)))
     return {
-        "cells": [{"name": cell.name, "axes": cell.axes, "title": cell_title(cell)} for cell in report.cells],
-        "tests": report.tests,
+        "cells": [
+            {
+                "name": line(cell.name),
+                "axes": {line(name): line(value) for name, value in cell.axes.items()},
+                "title": line(cell_title(cell)),
+            }
+            for cell in report.cells
+        ],
+        "tests": [line(test) for test in report.tests],
         "grid": report.grid,
         "letters": NAMES,
         "css": {letter: _css(letter) for letter in NAMES},
@@ -106,5 +134,5 @@ def _data(report: MatrixReport) -> dict[str, Any]:
         "good": sorted(GOOD),
         "details": details,
         "texts": list(texts),
-        "why": {index[one.test]: one.explanation for one in report.partial},
+        "why": {index[one.test]: line(one.explanation) for one in report.partial},
     }

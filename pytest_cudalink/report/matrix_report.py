@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self, TypedDict
 
-from .cell_run import BAD, GOOD, NOT_RUN, SKIPPED, CellRun, Detail
+from .cell_run import BAD, GOOD, LETTERS, NOT_RUN, SKIPPED, UNKNOWN, CellRun, Detail
+from .checks import described, sound
 from .events import SCHEMA
 from .explain import explain
 from .records import RecordError
@@ -18,6 +19,9 @@ from .records import RecordError
 __all__ = ["MatrixReport", "Partial"]
 
 _FORMAT: Final = "cudalink-report"
+#: Keys of a cell in a saved report without which its results are not known.
+_REQUIRED: Final = ("name", "finished", "outcomes", "details")
+_KNOWN: Final = frozenset({*LETTERS.values(), UNKNOWN})
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,13 @@ class MatrixReport:
     cells : list of CellRun
     missing : list of str
         Cells without any records.
+    damaged : dict of str to str
+        Files and folders that cannot be read, and whose cells are not known, each with the reason.
     """
 
     cells: list[CellRun]
     missing: list[str] = field(default_factory=list)
+    damaged: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def tests(self) -> list[str]:
@@ -143,6 +150,9 @@ class MatrixReport:
     def keep(self, names: Collection[str]) -> list[str]:
         """Drop the cells that are not in `names`, such as those of an older file of cells; return the dropped names."""
         strange = [cell.name for cell in self.cells if cell.name not in names]
+        for cell in self.cells:
+            if cell.name in strange and cell.problems:  # perhaps one of `names`, under a wrong name
+                self.damaged[cell.name] = cell.problems[0]
         self.cells = [cell for cell in self.cells if cell.name in names]
         return strange
 
@@ -164,8 +174,12 @@ class MatrixReport:
 
     def save(self, path: Path | str) -> None:
         """Write the report to a JSON file, which `load` reads."""
+        Path(path).write_text(self.as_json(), encoding="utf-8")
+
+    def as_json(self) -> str:
+        """Return the text that `save` writes."""
         content = {"format": _FORMAT, "schema": SCHEMA, "cells": [asdict(cell) for cell in self.cells]}
-        Path(path).write_text(json.dumps({**content, "missing": self.missing}), encoding="utf-8")
+        return json.dumps({**content, "missing": self.missing, "damaged": self.damaged})
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -179,15 +193,46 @@ class MatrixReport:
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
             {_FORMAT: range(1, SCHEMA + 1)}[content["format"]].index(content["schema"])
-            cells = [
-                CellRun(**{**cell, "details": {test: Detail(**one) for test, one in cell["details"].items()}})
-                for cell in content["cells"]
-            ]
-            missing = list(content["missing"])
-        except (ValueError, KeyError, TypeError) as error:
+            given, missing, damaged = content["cells"], content["missing"], content.get("damaged", {})
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             msg = f"{path}: not a saved report of this version of pytest-cudalink ({type(error).__name__}: {error})"
             raise RecordError(msg) from error
-        return cls(cells, missing)
+        lists, wrong = sound(_Lists, {"cells": given, "missing": missing, "damaged": damaged}, str(path))
+        cells = [_saved_cell(one, f"{path}: cells[{number}]") for number, one in enumerate(lists.get("cells") or ())]
+        damaged = {**(lists.get("damaged") or {}), **({str(path): wrong[0]} if wrong else {})}
+        return cls(cells, list(lists.get("missing") or ()), damaged)
+
+
+class _Lists(TypedDict):
+    """What a saved report has besides its format."""
+
+    cells: list[Any]
+    missing: list[str]
+    damaged: dict[str, str]
+
+
+def _saved_cell(content: object, place: str) -> CellRun:
+    """Return a cell of a saved report; what is wrong with it is among its problems."""
+    found, wrong = sound(CellRun, content, place)
+    names = [one.name for one in fields(CellRun)]
+    values = {name: found[name] for name in names if found.get(name) is not None}
+    wrong += [f"{place}.{name} is unknown; install a newer pytest-cudalink" for name in found if name not in names]
+    cell = CellRun(**{"name": place, **values})
+    if isinstance(content, dict):
+        wrong += [f"{place}.{name} is missing" for name in _REQUIRED if name not in content]
+    for test, letter in cell.outcomes.items():
+        if letter not in _KNOWN:
+            wrong.append(f"{place}.outcomes.{test} is {described(letter)}; expected one of {''.join(sorted(_KNOWN))}")
+            cell.outcomes[test] = UNKNOWN
+    details: Any = cell.details
+    cell.details = {
+        test: Detail(str(one.get("reason") or ""), str(one.get("text") or ""))
+        for test, one in details.items()
+        if test in cell.outcomes
+    }
+    cell.differing = {test: [one for one in pairs if len(one) == 2] for test, pairs in cell.differing.items()}
+    cell.problems = [*cell.problems, *wrong]
+    return cell
 
 
 def _file(test: str) -> str:

@@ -6,18 +6,27 @@ making an object of each, and several files in parallel.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+import stat
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .cell_run import LETTERS, CellRun, Detail
-from .events import SCHEMA
+from .cell_run import LETTERS, UNKNOWN, CellRun, Detail
+from .checks import described, sound_event
+from .events import OUTCOMES, SCHEMA
 from .matrix_report import MatrixReport
 from .records import RecordError
+from .repeats import joined
+from .safe_text import shortened
 from .wording import backend_keys, ended_by
 
 if TYPE_CHECKING:
@@ -26,13 +35,28 @@ if TYPE_CHECKING:
 __all__ = ["merge"]
 
 _PARALLEL_FROM: Final = 8
+#: Characters of a failure and of a reason.
 _LONG: Final = 4000
+_REASON: Final = 1000
+#: Bytes of a line, and those of its beginning in which a damaged line is searched for the name of its cell.
+_LONGEST: Final = 64 << 20
+_HEAD: Final = 4096
+_EVENT: Final = len(b'"event"')
+_CELL: Final = re.compile(rb'"cell": ("(?:[^"\\]|\\.)*")')
+#: Faults that are kept of a file.
+_PROBLEMS: Final = 100
+#: Letters of the outcomes that a record can have.
+_LETTERS: Final[Mapping[str, str]] = {outcome: LETTERS[outcome] for outcome in OUTCOMES if outcome in LETTERS}
+#: Seconds; no time or duration is as long.
+_LATEST: Final = 1e12
 
 
 def merge(paths: Iterable[Path | str], expected: Sequence[str] = (), workers: int | None = None) -> MatrixReport:
     """Return the report of record files, of all ``*.jsonl`` below folders, and of saved reports (``*.json``).
 
-    Several files of one cell, such as shards, are joined; where a test ran twice, the later result counts.
+    Several files of one cell, such as shards, are joined; where a test ran twice, the later result counts, and
+    `CellRun.differing` names the test if the results differ. A file that cannot be read, or is damaged, makes its cell
+    incomplete: `CellRun.problems` says why. `MatrixReport.damaged` has the files whose cells are not known.
 
     Parameters
     ----------
@@ -45,86 +69,225 @@ def merge(paths: Iterable[Path | str], expected: Sequence[str] = (), workers: in
     Raises
     ------
     RecordError
-        If a file is not a record file, or there is none.
-    OSError
-        If a file cannot be read.
+        If a path does not exist, or there are no records.
     """
-    files = list(_files(paths))
-    if not files:
+    paths = list(paths)
+    damaged: dict[str, str] = {}
+    files = list(dict.fromkeys(file for path in paths for file in _files(Path(path), damaged)))
+    if not files and not damaged:
         msg = f"there are no records (*.jsonl) in {', '.join(map(str, paths))}; run the cells first"
         raise RecordError(msg)
-    saved = [MatrixReport.load(file) for file in files if file.suffix == ".json"]
+    saved = []
+    for file in files:
+        if file.suffix == ".json":
+            try:
+                saved.append(MatrixReport.load(file))
+            except (RecordError, OSError) as error:
+                damaged[str(file)] = str(error) if isinstance(error, RecordError) else _unreadable(file, error)
     files = [file for file in files if file.suffix != ".json"]
     runs = [cell for report in saved for cell in report.cells]
     runs += [run for _, run in sorted(_read_all(files, workers), key=lambda pair: pair[0])]
-    cells: dict[str, CellRun] = {}
+    by_name: dict[str, list[CellRun]] = {}
     for run in runs:
-        cells[run.name] = cells[run.name].joined(run) if run.name in cells else run
+        by_name.setdefault(run.name, []).append(run)
     first = expected or [cell.name for report in saved for cell in report.cells]
     order = {name: number for number, name in enumerate(first)}
-    ordered = sorted(cells.values(), key=lambda cell: (order.get(cell.name, len(order)), cell.name))
+    names = sorted(by_name, key=lambda name: (order.get(name, len(order)), name))
     lacking = dict.fromkeys([*expected, *(name for report in saved for name in report.missing)])
-    return MatrixReport(ordered, [name for name in lacking if name not in cells])
+    for report in saved:
+        damaged.update(report.damaged)
+    cells = [joined(by_name[name]) for name in names]
+    return MatrixReport(cells, [name for name in lacking if name not in by_name], damaged)
 
 
-def _files(paths: Iterable[Path | str]) -> Iterator[Path]:
-    for path in map(Path, paths):
-        if path.is_dir():
-            yield from sorted(path.rglob("*.jsonl"))
-        else:
-            yield path
+def _files(path: Path, damaged: dict[str, str]) -> list[Path]:
+    """Return the files that a path names: itself, or the record files below a folder."""
+    try:
+        if not stat.S_ISDIR(path.stat().st_mode):
+            return [path]
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        msg = f"the path of records is {path}: {why}; expected a folder, a record file or a saved report"
+        raise RecordError(f"{msg}; correct the path, or run the cells first") from error
+
+    def note(error: OSError) -> None:
+        damaged[str(error.filename)] = f"the folder cannot be read: {error.strerror}"
+
+    found = []
+    for folder, folders, files in os.walk(path, onerror=note):
+        found += [Path(folder, name) for name in (*folders, *files) if name.endswith(".jsonl")]
+    return sorted(found)
 
 
 def _read_all(files: Sequence[Path], workers: int | None) -> list[tuple[float, CellRun]]:
     workers = min(workers or (os.cpu_count() or 1 if len(files) >= _PARALLEL_FROM else 1), len(files))
     if workers <= 1:
-        return [_read(file) for file in files]
+        return list(itertools.chain.from_iterable(map(_read, files)))
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        return list(pool.map(_read, files, chunksize=max(1, len(files) // (4 * workers))))
+        chunk = max(1, len(files) // (4 * workers))
+        return list(itertools.chain.from_iterable(pool.map(_read, files, chunksize=chunk)))
 
 
-def _read(path: Path) -> tuple[float, CellRun]:
-    """Return the time at which the run of a file began, and its results."""
-    cell = CellRun(path.stem, [str(path)])
-    started: list[bytes] = []
-    began, broken, runs, cut = 0.0, 0, 0, False
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if line.startswith(b'{"event": "start"'):  # a third of all lines; needed only after a crash
-                started.append(line)
-                continue
-            if broken:
-                msg = f"{path}: line {broken} is not an event"
-                raise RecordError(msg)
-            try:
-                event = json.loads(line)
-                kind = event["event"]
-            except (ValueError, KeyError, TypeError):
-                broken, cut = number if line.strip() else 0, not line.endswith(b"\n")
-                continue
-            try:
-                if kind != "run":
-                    _add(cell, kind, event)
+def _unreadable(path: Path, error: OSError) -> str:
+    return f"{path} cannot be read: {error.strerror or error}"
+
+
+@dataclass
+class _Reading:
+    """The events of one run of a file, as they are read.
+
+    Attributes
+    ----------
+    described : bool
+        Whether there was an event "run".
+    started : list of bytes
+        The lines of the events "start".
+    skipped : bool
+        Whether the events are of a newer format, and not read.
+    """
+
+    cell: CellRun
+    began: float = 0.0
+    described: bool = False
+    started: list[bytes] = field(default_factory=list)
+    skipped: bool = False
+
+
+class _File:
+    """A record file as it is read, line by line.
+
+    Attributes
+    ----------
+    readings : list of _Reading
+        One for each event "run"; before the first there is one for what comes before it.
+    number : int
+        The current line.
+    pending : str
+        What is wrong with the line before: the last line of a file may be cut.
+    cut : bool
+        Whether that line has no end.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.readings = [_Reading(CellRun(path.stem, [str(path)]))]
+        self.number, self.pending, self.cut = 0, "", False
+
+    def take(self, line: bytes) -> None:
+        """Read a line that is not plainly the start of a test."""
+        reading = self.readings[-1]
+        self.settle()
+        try:
+            event = json.loads(line)
+            kind = event["event"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            if line.strip():
+                self.pending = f"{self.path}: line {self.number} is not an event"
+                self.cut = not line.endswith(b"\n")
+                _name(reading, line)
+            return
+        if kind == "run":
+            _start(self.readings, event, self.number)
+        elif kind == "start":
+            reading.started.append(line)
+        elif not reading.skipped:
+            _add(reading.cell, kind, event, self.number)
+
+    def settle(self) -> None:
+        """Note what is wrong with the line before, as another follows it."""
+        if self.pending:
+            _note(self.readings[-1].cell, self.pending)
+            self.pending = ""
+
+    def finish(self) -> None:
+        """Note what is wrong with the file as a whole, and find the tests that have no result."""
+        last = self.readings[-1]
+        if self.pending and (last.cell.finished or last.skipped):
+            _note(last.cell, self.pending)
+        last.cell.truncated = bool(self.pending)
+        if not (last.described or last.cell.problems or (self.number == 1 and self.pending and self.cut)):
+            words = "has no event 'run'; expected a file that --cudalink-report wrote" if self.number else "is empty"
+            _note(last.cell, f"{self.path} {words}")
+        for reading in self.readings:
+            cell = reading.cell
+            if not cell.finished:
+                _add_crashed(cell, reading.started)
+            cell.without_result = [test for test in cell.without_result if test not in cell.outcomes]
+
+
+def _read(path: Path) -> list[tuple[float, CellRun]]:
+    """Return the runs of a file, each with the time at which it began; what is wrong with the file is in the runs."""
+    reader = _File(path)
+    try:
+        with path.open("rb") as file:
+            for reader.number, line in enumerate(iter(partial(file.readline, _LONGEST), b""), 1):
+                # a third of all lines; needed only after a crash
+                if line.startswith(b'{"event": "start"') and line.find(b'"event"', 2 + _EVENT) < 0:
+                    reader.settle()
+                    reader.readings[-1].started.append(line)
                     continue
-                if not 1 <= event.get("schema", 0) <= SCHEMA:
-                    msg = (
-                        f"{path}: line {number} has format {event.get('schema')!r}; this version reads formats up to "
-                        f"{SCHEMA}; install a newer pytest-cudalink"
-                    )
-                    raise RecordError(msg)
-                cell, started, began, runs = CellRun(path.stem, [str(path)]), [], float(event["time"]), runs + 1
-                _begin(cell, event)
-            except (AttributeError, KeyError, TypeError) as error:
-                msg = f"{path}: line {number} is not a valid event {kind!r} ({type(error).__name__}: {error})"
-                raise RecordError(msg) from error
-    if not runs and not cut:
-        msg = f"{path}: no event 'run'; expected a file that --cudalink-report wrote"
-        raise RecordError(msg)
-    cell.truncated = bool(broken)
-    if not cell.finished:
-        _add_crashed(cell, started)
-    cell.without_result = [test for test in cell.without_result if test not in cell.outcomes]
-    return began, cell
+                if len(line) == _LONGEST:
+                    words = f"line {reader.number} is longer than {_LONGEST:,} bytes; the rest is not read"
+                    _note(reader.readings[-1].cell, f"{path}: {words}")
+                    break
+                reader.take(line)
+    except OSError as error:
+        _note(reader.readings[-1].cell, _unreadable(path, error))
+    reader.finish()
+    return [(reading.began, reading.cell) for reading in reader.readings]
+
+
+def _start(readings: list[_Reading], event: dict[str, Any], number: int) -> None:
+    """Begin another run; what came before the first one of a file is not a run, but its faults are kept."""
+    before = readings[-1]
+    content, wrong = sound_event("run", event)
+    reading = _Reading(CellRun(content.get("cell") or Path(before.cell.files[0]).stem, before.cell.files[:]))
+    reading.described = True
+    if not before.described:
+        readings.pop()
+        reading.cell.problems = before.cell.problems
+        if before.cell.outcomes or before.started:
+            _note(reading.cell, f"{before.cell.files[0]}: events before line {number}, the event 'run', are not read")
+    readings.append(reading)
+    version = event.get("schema")
+    if type(version) is not int or not 1 <= version <= SCHEMA:
+        reading.skipped = True
+        _note(
+            reading.cell,
+            f"{_place(reading.cell, number)} has format {described(version)}; this version reads formats up to "
+            f"{SCHEMA}; install a newer pytest-cudalink",
+        )
+        return
+    _note_all(reading.cell, number, wrong)
+    began = event.get("time")
+    if isinstance(began, int | float) and 0 <= began < _LATEST:
+        reading.began = began
+    else:
+        _note_all(reading.cell, number, [f"run.time is {described(began)}; expected seconds since the epoch"])
+    _begin(reading.cell, content)  # type: ignore[arg-type] # (checked)
+
+
+def _name(reading: _Reading, line: bytes) -> None:
+    """Take the name of the cell from what is left of an event "run"."""
+    found = None if reading.described else _CELL.search(line[:_HEAD])
+    if found is not None:
+        with suppress(ValueError):
+            reading.cell.name = json.loads(found[1]) or reading.cell.name
+
+
+def _place(cell: CellRun, number: int) -> str:
+    return f"{cell.files[-1]}: line {number}"
+
+
+def _note(cell: CellRun, problem: str) -> None:
+    """Add a fault of a file; of very many, the first are kept."""
+    if len(cell.problems) < _PROBLEMS:
+        cell.problems.append(problem)
+
+
+def _note_all(cell: CellRun, number: int, wrong: Iterable[str]) -> None:
+    for text in wrong:
+        _note(cell, f"{_place(cell, number)}: {text}")
 
 
 # Every writer writes all keys of an event. Those that other tools may leave out are read with a default.
@@ -154,53 +317,99 @@ def _minor(version: str | None) -> str:
     return ".".join(str(version).split(".")[:2]) if version else ""
 
 
-def _add(cell: CellRun, kind: str, event: Any) -> None:
+def _add(cell: CellRun, kind: object, event: Any, number: int) -> None:
+    """Add an event to a cell; what is wrong with it is a fault of the cell."""
     match kind:
         case "test":
-            _add_test(cell, event)
+            _add_test(cell, event, number)
         case "collected":
-            tests = event["tests"].items()
-            cell.without_result = [f"{file}::{name}" if name else file for file, names in tests for name in names]
+            tests = _sound(cell, "collected", event, number).get("tests") or {}
+            cell.without_result = [f"{file}::{name}" if name else file for file, names in tests.items() for name in names]
         case "link":
-            _add_link(cell, event)
+            _add_link(cell, event, number)
         case "violation":
-            cell.violations.append(event)
+            cell.violations.append(_sound(cell, "violation", event, number))
         case "verdict":
-            cell.verdicts.append(event)
+            cell.verdicts.append(_sound(cell, "verdict", event, number))
         case "crash":
-            cell.crashes.append(event)
+            cell.crashes.append(_sound(cell, "crash", event, number))
         case "end":
-            _end(cell, event)
+            _end(cell, _sound(cell, "end", event, number))
         case _:
-            pass  # an event of a later version
+            unknown = f"{_place(cell, number)} is an event {described(kind)}, which is unknown"
+            _note(cell, f"{unknown}; install a newer pytest-cudalink")
 
 
-def _add_test(cell: CellRun, event: TestRecord) -> None:
-    test, outcome = event["nodeid"], event["outcome"]
+def _sound(cell: CellRun, kind: str, event: Any, number: int) -> Any:
+    """Return the values of an event that have the right type."""
+    content, wrong = sound_event(kind, event)
+    _note_all(cell, number, wrong)
+    return content
+
+
+def _add_test(cell: CellRun, event: Any, number: int) -> None:
+    get = event.get
+    test, outcome, seconds = get("nodeid"), get("outcome"), get("duration", 0.0)
+    reason, text, documented = get("reason", ""), get("longrepr", ""), get("documented")
+    # the checks of the table take longer than all the rest, and half a million events do not need them
+    plain = type(test) is str and type(outcome) is str and type(seconds) is float and type(reason) is str
+    plain = plain and type(get("subtests", [])) is list and type(get("backends", {})) is dict
+    if not (plain and type(text) is str and documented is None and 0 <= seconds < _LATEST):
+        _add_odd_test(cell, _sound(cell, "test", event, number), number)
+    elif outcome == "rerun":
+        cell.reruns += 1
+    else:
+        _add_result(cell, test, _letter(cell, outcome, number), seconds, Detail(reason, text))
+
+
+def _add_odd_test(cell: CellRun, event: TestRecord, number: int) -> None:
+    """Add a test's event that lacks a key, has a documented failure, or had a value of another type."""
+    test, outcome, documented = event.get("nodeid"), event.get("outcome"), event.get("documented")
     if outcome == "rerun":
         cell.reruns += 1
         return
-    documented = event.get("documented")
-    if outcome == "passed" and documented:
-        outcome = "documented"
-    letter = cell.outcomes[test] = LETTERS.get(outcome, "?")
-    cell.durations[test] = event.get("duration", 0.0)
-    if letter != "P":
-        reason = f"{documented.get('requirement')} not met: {documented.get('raises')}" if documented else ""
-        cell.details[test] = Detail(reason or event.get("reason") or "", (event.get("longrepr") or "")[:_LONG])
-    else:
+    if test is None:
+        _note(cell, f"{_place(cell, number)}: test.nodeid is missing")
+        test = f"(the test of line {number})"
+    letter = LETTERS["documented"] if outcome == "passed" and documented else _letter(cell, outcome, number)
+    reason = f"{documented.get('requirement')} not met: {documented.get('raises')}" if documented else ""
+    detail = Detail(reason or event.get("reason") or "", event.get("longrepr") or "")
+    _add_result(cell, test, letter, event.get("duration") or 0.0, detail)
+
+
+def _letter(cell: CellRun, outcome: str | None, number: int) -> str:
+    """Return the letter of an outcome of a record; an unknown one is a fault of the cell."""
+    letter = _LETTERS.get(outcome or "")
+    if letter is None:
+        given = described(outcome) if outcome is not None else "missing"
+        _note(cell, f"{_place(cell, number)}: test.outcome is {given}; expected one of {', '.join(OUTCOMES)}")
+        return UNKNOWN
+    return letter
+
+
+def _add_result(cell: CellRun, test: str, letter: str, seconds: float, detail: Detail) -> None:
+    cell.outcomes[test] = letter
+    cell.durations[test] = seconds
+    if letter == "P":
         cell.details.pop(test, None)
+        return
+    if len(detail.text) > _LONG or len(detail.reason) > _REASON:
+        detail = Detail(shortened(detail.reason, _REASON), shortened(detail.text, _LONG))
+    cell.details[test] = detail
 
 
-def _add_link(cell: CellRun, event: LinkRecord) -> None:
-    for key in backend_keys(event.get("backend", "unknown"), failed=event.get("result", "ok") != "ok"):
+def _add_link(cell: CellRun, event: LinkRecord, number: int) -> None:
+    if not (type(event.get("backend")) is str and type(event.get("result")) is str):
+        event = _sound(cell, "link", event, number)
+    for key in backend_keys(event.get("backend") or "unknown", failed=event.get("result", "ok") != "ok"):
         cell.links[key] = cell.links.get(key, 0) + 1
 
 
 def _end(cell: CellRun, event: EndRecord) -> None:
     cell.finished = True
-    cell.exitstatus, cell.duration = event.get("exitstatus"), float(event.get("duration", 0.0))
-    cell.problems += event.get("failing", [])
+    cell.exitstatus, cell.duration = event.get("exitstatus"), event.get("duration") or 0.0
+    for text in event.get("failing") or []:
+        _note(cell, text)
 
 
 def _add_crashed(cell: CellRun, started: Iterable[bytes]) -> None:
@@ -209,8 +418,11 @@ def _add_crashed(cell: CellRun, started: Iterable[bytes]) -> None:
     for line in started:
         try:
             test = json.loads(line)["nodeid"]
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             cell.truncated = True
+            continue
+        if type(test) is not str:
+            _note(cell, f"{cell.files[-1]}: start.nodeid is {described(test)}; expected a text")
             continue
         if test not in cell.outcomes:
             cell.outcomes[test] = LETTERS["crashed"]

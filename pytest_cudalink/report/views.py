@@ -7,18 +7,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from .cell_run import CellRun
+from .cell_run import UNKNOWN, CellRun
 from .compare import Change, Comparison, incomplete
 from .matrix_report import MatrixReport
+from .safe_text import line
 from .wording import by_cause, counted, ended_by, linked_on, status
 
-__all__ = ["NAMES", "Section", "cell_title", "links_in_words", "sections", "summary"]
+__all__ = ["NAMES", "Section", "cell_title", "letters", "links_in_words", "sections", "summary"]
 
 #: The meaning of each letter, worst first.
 NAMES: Final = {
     "C": "crashed",
     "E": "error",
     "F": "failed",
+    UNKNOWN: "unknown outcome",
     "X": "passed unexpectedly",
     "D": "failed as documented",
     "x": "failed as expected",
@@ -61,7 +63,13 @@ def _section(
     note: str = "",
 ) -> Section:
     every = list(rows)
-    return Section(name, title, tuple(head), tuple(every[:_SHOWN]), len(every), what, note)
+    shown = (tuple(line(value) if isinstance(value, str) else value for value in row) for row in every[:_SHOWN])
+    return Section(name, title, tuple(head), tuple(shown), len(every), what, note)
+
+
+def letters(report: MatrixReport) -> list[str]:
+    """Return the letters that a report explains: all, but that of unknown outcomes only where there are some."""
+    return [letter for letter in NAMES if letter != UNKNOWN or report.counts[UNKNOWN]]
 
 
 def cell_title(cell: CellRun) -> str:
@@ -79,24 +87,40 @@ def summary(report: MatrixReport, comparison: Comparison | None = None) -> list[
     counts, links = report.counts, report.links
     crashed = sum(len(cell.crashes) for cell in report.cells)
     figures = [
-        (len(report.cells), "cells", False),
-        (len(report.tests), "tests", False),
+        (len(report.cells), "cell|cells", False),
+        (len(report.tests), "test|tests", False),
         (counts["P"] + counts["D"], "passed", False),
         (counts["F"] + counts["E"], "failed or error", True),
+        (counts[UNKNOWN], "unknown outcome|unknown outcomes", True),
         (crashed, "crashed", True),
         (sum(len(cell.lost) for cell in report.cells), "lost", True),
         (counts["S"], "skipped", False),
-        *([(counts["U"], "need a real driver", False)] if counts["U"] else []),
-        (len(report.partial), "fail in some cells only", True),
+        *([(counts["U"], "needs a real driver|need a real driver", False)] if counts["U"] else []),
+        (len(report.partial), "fails in some cells only|fail in some cells only", True),
         (len(report.skipped_everywhere), "skipped in every cell", False),
-        (sum(len(cell.violations) for cell in report.cells), "lifetime violations", True),
-        (len(incomplete(report, comparison)), "incomplete cells", True),
+        (sum(len(cell.violations) for cell in report.cells), "lifetime violation|lifetime violations", True),
+        (len(incomplete(report, comparison)), "incomplete cell|incomplete cells", True),
+        (
+            sum(len(cell.differing) for cell in report.cells),
+            "test whose records differ|tests whose records differ",
+            True,
+        ),
     ]
-    figures += [(number, f"links {linked_on(key)}", False) for key, number in sorted(links.items())]
+    for key, number in sorted(links.items()):
+        where = line(linked_on(key))
+        figures.append((number, f"link {where}" if number == 1 else f"links {where}", False))
     if comparison is not None:
         regressions = len(comparison.regressions) + len(comparison.broken)
-        figures += [(regressions, "regressions", True), (len(comparison.fixed), "fixed", False)]
-    return [(number, text, alarm and number > 0) for number, text, alarm in figures if number or not alarm]
+        figures += [(regressions, "regression|regressions", True), (len(comparison.fixed), "fixed", False)]
+    return [
+        (number, _form(number, text), alarm and number > 0) for number, text, alarm in figures if number or not alarm
+    ]
+
+
+def _form(number: int, text: str) -> str:
+    """Return the singular or the plural of ``"ONE|MANY"``."""
+    one, _, many = text.partition("|")
+    return one if number == 1 or not many else many
 
 
 def sections(report: MatrixReport, comparison: Comparison | None = None) -> list[Section]:
@@ -114,6 +138,7 @@ def sections(report: MatrixReport, comparison: Comparison | None = None) -> list
             "--cudalink-rerun-after-crash they are run.",
         ),
         _incomplete(report, comparison),
+        _repeats(report),
         _section(
             "some",
             "Fails in some cells only",
@@ -144,7 +169,7 @@ def sections(report: MatrixReport, comparison: Comparison | None = None) -> list
                 (cell.name, count, reason)
                 for cell in report.cells
                 for reason, count in Counter(
-                    cell.details[test].reason for test, letter in cell.outcomes.items() if letter == "U"
+                    _detail(cell, test) for test, letter in cell.outcomes.items() if letter == "U"
                 ).most_common()
             ),
             "reasons",
@@ -242,6 +267,29 @@ def _incomplete(report: MatrixReport, comparison: Comparison | None) -> Section:
     return _section("incomplete", "Incomplete cells", ("cell", "what"), rows, "cells")
 
 
+def _detail(cell: CellRun, test: str) -> str:
+    detail = cell.details.get(test)
+    return detail.reason if detail is not None else ""
+
+
+def _repeats(report: MatrixReport) -> Section:
+    """Return a row for each test whose records differ in a cell, and one for the tests whose records agree."""
+    rows = []
+    for cell in report.cells:
+        for test, results in cell.differing.items():
+            rows.append((cell.name, test, "; ".join(f"{_word(letter)} in {name}" for letter, name in results)))
+        if cell.repeated:
+            rows.append((cell.name, counted(cell.repeated, "test"), "same outcome in every record"))
+    return _section(
+        "repeats",
+        "Several records of one cell",
+        ("cell", "test", "outcomes"),
+        rows,
+        "tests",
+        note="The last result of a test counts. Shards of a cell have no test in common.",
+    )
+
+
 def _few(names: Sequence[str], limit: int = 6) -> str:
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
@@ -252,11 +300,12 @@ def _reason(report: MatrixReport, test: str) -> str:
 
 
 def _cells(report: MatrixReport) -> Section:
-    head = ("cell", *NAMES.values(), "links", "violations", "seconds", "what it is")
+    shown = letters(report)
+    head = ("cell", *(NAMES[letter] for letter in shown), "links", "violations", "seconds", "what it is")
     rows: Iterable[tuple[str | int | float, ...]] = (
         (
             cell.name,
-            *(cell.counts[letter] for letter in NAMES),
+            *(cell.counts[letter] for letter in shown),
             links_in_words(cell),
             len(cell.violations),
             round(cell.duration, 1),

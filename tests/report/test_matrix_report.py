@@ -182,9 +182,9 @@ def test_request_does_not_replace_what_the_records_say() -> None:
     assert versions["ctk"]["requested"] == "13.2"
 
 
-@pytest.mark.parametrize("change", [{"schema": 0}, {"schema": 2}, {"format": "other"}, {"cells": [{"name": "a"}]}])
+@pytest.mark.parametrize("change", [{"schema": 0}, {"schema": 2}, {"format": "other"}, {"format": []}])
 def test_a_saved_report_of_another_version(change, tmp_path) -> None:
-    """Its format is checked, and so are its cells."""
+    """Its format is checked."""
     file = tmp_path / "r.json"
     MatrixReport([cell("a", {"t": "F"}, details={"t": Detail("why", "how")})], ["gone"]).save(file)
     again = MatrixReport.load(file)
@@ -192,6 +192,45 @@ def test_a_saved_report_of_another_version(change, tmp_path) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
     with pytest.raises(RecordError, match=r"r\.json: not a saved report of this version of pytest-cudalink"):
         MatrixReport.load(file)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"outcomes": ["t"]}, "r.json: cells[0].outcomes is a list; expected an object"),
+        ({"outcomes": {"t": "FF"}}, "r.json: cells[0].outcomes.t is 'FF'; expected one of ?CDEFPSUXx"),
+        ({"outcomes": {"t": 7}}, "r.json: cells[0].outcomes.t is 7; expected a text"),
+        ({"details": {"t": "why"}}, "r.json: cells[0].details.t is 'why'; expected an object"),
+        ({"duration": "9"}, "r.json: cells[0].duration is '9'; expected a number of seconds"),
+        ({"weather": "rain"}, "r.json: cells[0].weather is unknown; install a newer pytest-cudalink"),
+        ({"links": {"driver": -(2**70)}}, f"r.json: cells[0].links.driver is {-(2**70)}; expected a whole number"),
+    ],
+)
+def test_a_saved_cell_with_a_wrong_value(change, said, tmp_path) -> None:
+    """The cell is incomplete and says which value is wrong; the other cells are as they were."""
+    file = tmp_path / "r.json"
+    MatrixReport([cell("a", {"t": "F"}, details={"t": Detail("why")}), cell("b", {"t": "P"})]).save(file)
+    content = json.loads(file.read_text())
+    content["cells"][0].update(change)
+    file.write_text(json.dumps(content))
+    first, second = MatrixReport.load(file).cells
+    assert (first.name, first.problems) == ("a", [f"{file.parent}/{said}"])
+    assert said in first.fault
+    assert (second.outcomes, second.fault) == ({"t": "P"}, "")
+
+
+def test_a_saved_cell_that_lacks_its_results(tmp_path) -> None:
+    """Without a name it is named for its place; without results it is incomplete."""
+    file = tmp_path / "r.json"
+    MatrixReport([], damaged={"x": "y"}).save(file)
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps({**content, "cells": [{"finished": True}, "no cell"], "missing": "gone"}))
+    report = MatrixReport.load(file)
+    first, second = report.cells
+    assert first.name == f"{file}: cells[0]"
+    assert first.problems == [f"{file}: cells[0].{name} is missing" for name in ("name", "outcomes", "details")]
+    assert second.problems == [f"{file}: cells[1] is 'no cell'; expected an object"]
+    assert report.damaged == {"x": "y", str(file): f"{file}.missing is 'gone'; expected a list"}
 
 
 def test_keys_of_links() -> None:

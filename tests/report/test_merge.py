@@ -65,10 +65,11 @@ def test_a_documented_failure_counts_only_where_the_test_passed(outcome, letter,
         ("xpassed", "X"),
         ("crashed", "C"),
         ("strange", "?"),
+        ("documented", "?"),
     ],
 )
 def test_letters(outcome, letter, tmp_path) -> None:
-    """Every outcome has a letter, an unknown one too; only a pass has no details."""
+    """Every outcome has a letter; only a pass has no details. An unknown outcome makes the cell incomplete."""
     cell = one(
         lines(tmp_path / "c.jsonl", RUN, result(outcome=outcome, reason="why", longrepr="how", duration=1.5), END)
     )
@@ -76,6 +77,7 @@ def test_letters(outcome, letter, tmp_path) -> None:
     assert cell.outcomes == {"t.py::t": letter}
     assert cell.details == ({} if letter == "P" else {"t.py::t": Detail("why", "how")})
     assert cell.durations == {"t.py::t": 1.5}
+    assert bool(cell.fault) == (letter == "?")
 
 
 def test_a_repeated_test_has_its_last_result(tmp_path) -> None:
@@ -108,7 +110,9 @@ def test_a_long_failure_is_shortened(tmp_path) -> None:
     """Records of other tools may have longer texts than ours."""
     cell = one(lines(tmp_path / "c.jsonl", RUN, result(outcome="failed", longrepr="x" * 5000), END))
 
-    assert cell.details["t.py::t"].text == "x" * 4000
+    assert cell.details["t.py::t"].text == "x" * 4000 + "… (1,000 more characters)"
+    cell = one(lines(tmp_path / "c.jsonl", RUN, result(outcome="failed", reason="x" * 1001), END))
+    assert cell.details["t.py::t"].reason == "x" * 1000 + "… (1 more character)"
 
 
 def test_what_a_run_says(tmp_path) -> None:
@@ -155,11 +159,13 @@ def test_links_by_backend(tmp_path) -> None:
 
 
 def test_events_are_kept_as_they_are(tmp_path) -> None:
-    """Violations, verdicts and crashes keep their keys; an event of a later version is ignored."""
+    """Violations, verdicts and crashes keep their keys; an event of a later version is named."""
     events = [{"event": event, "time": 6.0, "nodeid": None, "more": 1} for event in ("violation", "verdict", "crash")]
     cell = one(lines(tmp_path / "c.jsonl", RUN, *events, {"event": "weather", "rain": True}, END))
 
     assert [*cell.violations, *cell.verdicts, *cell.crashes] == events
+    unknown = f"{tmp_path / 'c.jsonl'}: line 5 is an event 'weather', which is unknown; install a newer pytest-cudalink"
+    assert cell.problems == [unknown]
 
 
 def test_a_run_without_an_end(tmp_path) -> None:
@@ -213,43 +219,53 @@ def test_a_start_that_was_cut(tmp_path) -> None:
     assert (cell.outcomes, cell.truncated) == ({}, True)
 
 
-def test_the_last_run_of_a_file_counts(tmp_path) -> None:
-    """What an earlier run of the same file said is forgotten, the tests that it began included."""
+def test_several_runs_in_one_file(tmp_path) -> None:
+    """Each is a record, with its own cell: files may be appended to one another."""
     start = {"event": "start", "time": 5.5, "nodeid": "cut"}
-    cell = one(lines(tmp_path / "c.jsonl", RUN, start, result("old"), END, {**RUN, "cell": "d"}, result("new")))
+    events = (RUN, start, result("old"), END, {**RUN, "cell": "d"}, result("new"))
+    first, second = merge([lines(tmp_path / "c.jsonl", *events)]).cells
 
-    assert (cell.name, cell.outcomes, cell.finished) == ("d", {"new": "P"}, False)
+    assert (first.name, first.outcomes, first.finished, first.fault) == ("c", {"old": "P"}, True, "")
+    assert (second.name, second.outcomes, second.finished) == ("d", {"new": "P"}, False)
 
 
-@pytest.mark.parametrize("schema", [0, 2])
+@pytest.mark.parametrize("schema", [0, 2, None, "1", True, [1]])
 def test_a_format_of_another_version(schema, tmp_path) -> None:
-    """The line is named, and what to do."""
-    file = lines(tmp_path / "c.jsonl", {**RUN, "schema": schema})
-    with pytest.raises(records.RecordError, match=f"line 1 has format {schema}; this version reads formats up to 1"):
-        merge([file])
-    with pytest.raises(records.RecordError, match="line 1 has format None"):
-        merge([lines(tmp_path / "c.jsonl", {"event": "run", "time": 5.0})])
+    """The line is named, and what to do; nothing is read of that run, and the other cells are reported."""
+    lines(tmp_path / "b.jsonl", {**RUN, "schema": schema}, result(), END)
+    lines(tmp_path / "d.jsonl", {**RUN, "cell": "d"}, result(), END)
+    newer, sound = merge([tmp_path]).cells
+    shown = "a list" if schema == [1] else repr(schema)
+    words = f"line 1 has format {shown}; this version reads formats up to 1; install a newer pytest-cudalink"
+    assert (newer.name, newer.outcomes, newer.fault) == ("c", {}, f"{tmp_path / 'b.jsonl'}: {words}")
+    assert (sound.name, sound.outcomes, sound.fault) == ("d", {"t.py::t": "P"}, "")
 
 
 def test_empty_lines_are_no_error(tmp_path) -> None:
-    """An empty line in the middle is passed over; other text there is not."""
+    """An empty line in the middle is passed over; other text there is named, and the rest is read."""
     file = lines(tmp_path / "c.jsonl", RUN, result(), END)
     file.write_text(file.read_text().replace("\n", "\n\n"))
     assert one(file).outcomes == {"t.py::t": "P"}
     assert not one(file).truncated
     file.write_text(file.read_text().replace("\n\n", "\nx\n"))
-    with pytest.raises(records.RecordError, match="line 2 is not an event"):
-        merge([file])
+    cell = one(file)
+    assert cell.problems == [f"{file}: line {number} is not an event" for number in (2, 4, 6)]
+    assert (cell.outcomes, cell.truncated, cell.finished) == ({"t.py::t": "P"}, True, True)
 
 
 def test_a_file_that_was_cut_in_its_first_line(tmp_path) -> None:
-    """A process that died at once leaves a cell without tests, named for its file; other text is an error."""
-    (tmp_path / "c.jsonl").write_text('{"event": "ru')
-    cell = one(tmp_path / "c.jsonl")
+    """A process that died at once leaves a cell without tests, named for its file; other text is a fault."""
+    file = tmp_path / "c.jsonl"
+    file.write_text('{"event": "ru')
+    cell = one(file)
     assert (cell.name, cell.truncated, cell.finished, cell.outcomes) == ("c", True, False, {})
-    (tmp_path / "c.jsonl").write_text('{"event": "ru\n')
-    with pytest.raises(records.RecordError, match="no event 'run'"):
-        merge([tmp_path])
+    assert cell.fault == "the run did not finish (0 tests recorded), and the file is cut"
+    file.write_text('{"event": "ru\n')
+    assert one(file).fault == f"{file} has no event 'run'; expected a file that --cudalink-report wrote"
+    file.write_text('{"event": "run", "cell": "ctk-\\u0031", "py')
+    assert one(file).name == "ctk-1"
+    file.write_text('{"event": "run", "cell": "ctk-\\u00')
+    assert one(file).name == "c"
 
 
 def test_shards_are_joined_in_the_order_of_their_runs(tmp_path) -> None:
@@ -298,6 +314,8 @@ def test_shards_are_joined_in_the_order_of_their_runs(tmp_path) -> None:
         verdicts=both[1:2] * 2,
         crashes=[crash] * 2,
         reruns=2,
+        differing={"x": [["F", str(tmp_path / "b.jsonl")], ["P", str(tmp_path / "a.jsonl")]]},
+        repeated=1,
     )
 
 

@@ -1,0 +1,224 @@
+"""Hostile text: whatever a test, a cell or a version is called, every form is valid and obeys none of it."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import unicodedata
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_cudalink import cli
+from pytest_cudalink.report import html, junit, safe_text, text, views
+from pytest_cudalink.report.cell_run import CellRun, Detail
+from pytest_cudalink.report.compare import compare
+from pytest_cudalink.report.matrix_report import MatrixReport
+from pytest_cudalink.report.merge import merge
+
+from .test_merge import END, RUN, lines, result
+
+__all__: list[str] = []
+
+HOSTILE = {
+    "surrogate": "a\ud800b",
+    "nul": "a\0b",
+    "colour": "\x1b[31mred\x1b[0m",
+    "title": "\x1b]0;owned\x07",
+    "link": "\x1b]8;;http://example.org\x1b\\here\x1b]8;;\x1b\\",
+    "c1": "\x9b31m\x85\x9d0;x\x9c",
+    "right to left": "\u202egnp.exe\u2066\u200f\u061c",
+    "no width": "a\u200b\u200d\ufeff\u2060b\xad",
+    "line ends": "a\u2028b\u2029c\x0bd\x0ce\r",
+    "tags": "a\U000e0041\U000e007f",
+    "noncharacters": "\uffff\ufffe\U0001ffff\ufdd0",
+    "cdata": "]]><![CDATA[x",
+    "script": "</script><script>alert(1)</script>",
+    "comment": "<!--<script>",
+    "attribute": '" onmouseover="alert(1)" x="',
+    "template": "{{ 7 * 7 }}{% raw %}",
+    "table": "a|b\n|c|d|\n---\n# head\n```\n",
+    "markup": "[x](javascript:alert(1)) ![y](http://z) `q` **b** <b> $x$ ~~s~~ &lt;",
+    "rich": "[bold red]x[/] [link=http://z]",
+    "prototype": "__proto__",
+    "empty": "",
+    "slash": "/",
+    "dot": ".",
+}
+#: What no form may contain, but the ends of its own lines: characters that are obeyed or not seen.
+OBEYED = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
+
+
+class Page(HTMLParser):
+    """What is in a page: elements and attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.names: set[str] = set()
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.names |= {name for name, _ in attrs}
+
+
+def hostile_report(nasty: str) -> MatrixReport:
+    """A report that has a text in every place that some form shows."""
+    version = {"requested": nasty, "found": nasty, "source": nasty, "kind": nasty}
+    cells = [
+        CellRun(
+            f"{number}{nasty}",
+            files=[nasty],
+            axes={"ctk": f"{number}{nasty}", nasty: nasty},
+            versions={nasty: version},
+            finished=True,
+            exitstatus=0,
+            outcomes={f"t{nasty}.py::{letter}{nasty}": letter for letter in "FECSUXxDP?"} | {nasty: "PF"[number]},
+            details={f"t{nasty}.py::{letter}{nasty}": Detail(nasty, nasty) for letter in "FECSUXxD?"},
+            links={nasty: 3, f"{nasty} failed": 1},
+            violations=[{"nodeid": nasty, "text": nasty}],
+            verdicts=[
+                {"nodeid": nasty, "status": nasty, "rule": nasty, "message": nasty, "fix": nasty, "items": [nasty]}
+            ],
+            crashes=[{"nodeid": nasty, "worker": nasty, "signal": nasty, "exitcode": 1, "last_events": [nasty]}],
+            problems=[f"{nasty}!"],
+            differing={nasty: [["P", nasty], ["F", nasty]]},
+        )
+        for number in (0, 1)
+    ]
+    return MatrixReport(cells, [nasty], {nasty: nasty})
+
+
+def check_forms(report: MatrixReport, folder: Path) -> None:
+    """Every form is made, is valid, and has no character that is obeyed or hidden."""
+    comparison = compare(report, MatrixReport([], damaged={"x": "y"}))
+    stream = io.StringIO()
+    text.terminal(report, comparison, file=stream)
+    written = {
+        "terminal": stream.getvalue(),
+        "plain": text.plain(report, comparison),
+        "markdown": text.markdown(report, comparison),
+        "html": html.render(report, comparison),
+        "junit": junit.junit(report),
+        "json": report.as_json(),
+    }
+    for name, content in written.items():
+        assert not OBEYED.search(content), (name, OBEYED.search(content))
+        assert content.encode("utf-8")
+    suites = ET.fromstring(written["junit"])
+    assert len(suites) == len(report.cells) + len(report.missing) + len(report.damaged)
+    for suite in suites:
+        assert int(suite.get("tests")) == len(suite.findall("testcase"))
+        assert int(suite.get("errors")) == len(suite.findall("testcase/error"))
+    page, plain = Page(written["html"]), Page(html.render(hostile_report("a"), comparison))
+    assert page.tags.count("script") == 2
+    assert page.names <= plain.names
+    assert set(page.tags) <= set(plain.tags)
+    assert "default-src 'none'" in written["html"]
+    assert "(javascript:" not in written["markdown"].replace("\\](javascript:", "")
+    file = folder / "saved.json"
+    file.write_text(written["json"], encoding="utf-8")
+    again = MatrixReport.load(file)
+    assert [cell.outcomes for cell in again.cells] == [cell.outcomes for cell in report.cells]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_in_every_place(name, tmp_path) -> None:
+    """Every form shows it, harmless."""
+    check_forms(hostile_report(HOSTILE[name]), tmp_path)
+
+
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(st.characters(), max_size=40))
+def test_any_text_in_every_place(tmp_path, nasty) -> None:
+    """Surrogates and characters that are not assigned included."""
+    check_forms(hostile_report(nasty), tmp_path)
+
+
+@given(st.text(st.characters()))
+def test_a_line_is_one_line_that_is_seen(any_text) -> None:
+    """No end of a line, no control character, no mark of direction, nothing without width; the rest stays."""
+    shown = safe_text.line(any_text)
+    assert len(shown.splitlines()) <= 1
+    assert not OBEYED.search(shown)
+    assert not any(unicodedata.category(one) in {"Cc", "Cs", "Zl", "Zp"} for one in shown)
+    if any_text.isascii() and any_text.isprintable():
+        assert shown == any_text
+    shown.encode("utf-8")
+
+
+@given(st.text(st.characters()))
+def test_a_block_keeps_its_lines(any_text) -> None:
+    r"""``"\n"`` and tabs stay; what is cut is counted."""
+    shown = safe_text.block(any_text)
+    assert shown.count("\n") == any_text.count("\n")
+    assert not OBEYED.search(shown)
+    ET.fromstring(f"<a>{shown.replace('&', '').replace('<', '')}</a>")
+
+
+@given(st.text(st.sampled_from("ab|`*_[]<>\\&~$\n\x1b\u202e ")))
+def test_markdown_has_no_markup(any_text) -> None:
+    """Every character that is markup has a backslash before it, so that a table has the columns that it had."""
+    shown = safe_text.markdown(any_text)
+    assert not re.search(r"(?<!\\)(?:\\\\)*[|`*_\[\]<>&~$]", shown)
+    assert "\n" not in shown
+
+
+@pytest.mark.parametrize(
+    ("length", "said"), [(2000, ""), (2001, "… (1 more character)"), (5000, "… (3,000 more characters)")]
+)
+def test_long_text_is_cut_and_counted(length, said) -> None:
+    assert safe_text.line("x" * length) == "x" * 2000 + said
+
+
+def test_ten_megabytes(tmp_path) -> None:
+    """In every place at once, the page, the Markdown and the terminal stay small."""
+    nasty = "\x1b\u202e<" * 3_500_000
+    failed = result(f"t.py::{nasty}", "failed", reason=nasty, longrepr=nasty)
+    file = lines(tmp_path / "c.jsonl", {**RUN, "cell": nasty}, failed, {"event": "violation", "text": nasty}, END)
+    forms = {name: tmp_path / name for name in ("html", "junit", "markdown")}
+    assert cli.main(["report", str(file), "-q", *(f"--{name}={path}" for name, path in forms.items())]) == 1
+    for path in forms.values():
+        assert 500 < path.stat().st_size < 1_000_000
+        assert "more characters)" in path.read_text(encoding="utf-8")
+
+
+def test_the_report_of_a_lone_surrogate(tmp_path, capsys) -> None:
+    r"""``raise AssertionError("\ud800")`` is a failure like any other, in every form."""
+    failed = result("t.py::x", "failed", reason="AssertionError: \ud800", longrepr="E \ud800")
+    file = lines(tmp_path / "c.jsonl", RUN, failed, {**END, "exitstatus": 1})
+    forms = {name: tmp_path / name for name in ("html", "junit", "markdown", "save")}
+    forms["save"] = tmp_path / "save.json"
+    assert cli.main(["report", str(file), *(f"--{name}={path}" for name, path in forms.items())]) == 1
+    assert "AssertionError: \\ud800" in capsys.readouterr().out
+    for name, path in forms.items():
+        assert "\\ud800" in path.read_text(encoding="utf-8"), name
+    assert merge([forms["save"]]).cells == merge([file]).cells
+
+
+def test_every_section_passes_through_it(tmp_path) -> None:
+    """A table's rows are safe wherever they are shown."""
+    for section in views.sections(hostile_report("\x1b\u202e")):
+        for row in section.rows:
+            assert not any(OBEYED.search(str(value)) for value in row), section.id
+
+
+def test_hostile_names_of_files(tmp_path, capsys) -> None:
+    """A path in an error is one line, too."""
+    name = tmp_path / "\x1b[31m\n\u202e.jsonl"
+    name.write_bytes(b"")
+    assert cli.main(["report", str(tmp_path)]) == 1
+    captured = capsys.readouterr()
+    assert not OBEYED.search(captured.out + captured.err)
+    assert json.loads(json.dumps(merge([tmp_path]).cells[0].name)) == "\x1b[31m\n\u202e"
+    assert cli.main(["report", str(tmp_path / "\x1b[31mnone")]) == 2
+    assert not OBEYED.search(capsys.readouterr().err)
