@@ -87,9 +87,7 @@ def _check(options: argparse.Namespace, file: Path) -> int:
 
 
 def _list(options: argparse.Namespace, file: Path) -> int:
-    from ..matrix import load_cells, select
-
-    found = select(load_cells(file), options.tags)
+    found = _some(options, file)
     if options.json:
         rows = [
             {"name": cell.name, "axes": cell.axes, "tags": cell.tags, "description": cell.description} for cell in found
@@ -158,14 +156,21 @@ def _gitlab(options: argparse.Namespace, file: Path) -> int:
 
 
 def _some(options: argparse.Namespace, file: Path) -> list[Cell]:
-    """Return the cells that --tags selects; raise an error if there are none, since CI rejects an empty matrix."""
+    """Return the cells that --tags selects; raise an error for an unknown tag, or if no cell has the tags.
+
+    CI rejects an empty matrix, and a misspelt tag would leave cells out without a word.
+    """
     from ..matrix import CellsError, load_cells, select
+    from ..matrix.cells import IMPLIED_TAGS
 
     every = load_cells(file)
+    known = {tag for cell in every for tag in cell.tags}
+    wanted = {word.strip().removeprefix("!") for word in options.tags.split(",") if word.strip()}
+    if unknown := sorted(wanted - known - set(IMPLIED_TAGS)):
+        raise CellsError([f"{file}: no cell has the tag {unknown[0]!r}; known: {', '.join(sorted(known))}"])
     cells = select(every, options.tags)
-    if not cells:
-        known = ", ".join(sorted({tag for cell in every for tag in cell.tags}))
-        raise CellsError([f"{file}: no cell has the tags {options.tags!r}; known: {known}"])
+    if not cells and wanted:
+        raise CellsError([f"{file}: no cell has the tags {options.tags!r}; known: {', '.join(sorted(known))}"])
     return cells
 
 

@@ -35,13 +35,14 @@ def run(options: argparse.Namespace) -> int:
     from .. import skew, toolchains
     from ..report.records import RecordError
 
-    journal = options.journal or toolchains.cache_root() / "skew.jsonl"
-    if options.fresh:
-        journal.unlink(missing_ok=True)
-    if not options.versions and not toolchains.installed():
-        sys.stderr.write("cudalink skew: no toolchains are installed; run: cudalink toolchain add 12.9 13.0\n")
-        return 2
     try:
+        toolchains.check_cache()  # before the journal in it is opened
+        journal = options.journal or toolchains.cache_root() / "skew.jsonl"
+        if options.fresh:
+            journal.unlink(missing_ok=True)
+        if not options.versions and not toolchains.installed():
+            sys.stderr.write("cudalink skew: no toolchains are installed; run: cudalink toolchain add 12.9 13.0\n")
+            return 2
         measured = skew.measure(options.versions or None, journal, _progress)
     except (toolchains.ToolchainError, RecordError, OSError) as error:
         sys.stderr.write(f"cudalink skew: {error}\n")

@@ -381,6 +381,8 @@ def _nvjitlink(version: CudaVersion) -> Path | None:
 
     try:
         return toolchains.library_path(version)
+    except toolchains.UntrustedError as error:
+        raise EmulatorError(str(error)) from error
     except toolchains.ToolchainError:
         return _nvjitlink_of_environment(version)
 

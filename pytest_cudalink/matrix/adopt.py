@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -231,7 +232,8 @@ def gitlab_pipeline(cells: Iterable[Cell], runner: str, file: Path = CELLS, tags
         if cell.values["runs-on"]:
             job["tags"] = cell.values["runs-on"]
         jobs[cell.name] = job
-    cells_option = f"--cells {file.as_posix()}" + (f" --tags '{tags}'" if tags else "")
+    # quoted: both come from variables that anyone who may start a pipeline can set
+    cells_option = f"--cells {shlex.quote(file.as_posix())}" + (f" --tags {shlex.quote(tags)}" if tags else "")
     merging = f"cudalink report {RECORDS} {cells_option} --html cudalink.html --junit cudalink.xml"
     report = {
         "image": "ghcr.io/astral-sh/uv:python3.12-bookworm",

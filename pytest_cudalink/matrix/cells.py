@@ -12,7 +12,10 @@ from .. import toolchains
 from ..compat import names
 from .keys import KEYS, version_of
 
-__all__ = ["Cell", "select"]
+__all__ = ["IMPLIED_TAGS", "Cell", "select"]
+
+#: Tags that follow from the values of a cell; valid in a selection even if no cell has them.
+IMPLIED_TAGS = ("skew", "cross-major", "forced", "gpu")
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from packaging.requirements import InvalidRequirement, Requirement
+
 from .. import toolchains
 from ..compat import names
 from ..emulator import supported_versions
 from ..versions import CudaVersion
 
-__all__ = ["KEYS", "LATEST", "NAME_PATTERN", "Key", "release_fault", "version_of"]
+__all__ = ["KEYS", "LATEST", "NAME_PATTERN", "Key", "release_fault", "variable_fault", "version_of"]
 
 LATEST: Final = "latest"
 #: Names of cells and tags.
 NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+#: Most bytes of one argument, and of one environment variable with its name (MAX_ARG_STRLEN of Linux, with its NUL).
+_MOST_ARGUMENT: Final = (128 << 10) - 1
 
 
 def release_fault(value: str) -> str:
@@ -48,8 +52,42 @@ def _tag_fault(value: str) -> str:
     return "" if re.fullmatch(NAME_PATTERN, value) else "a word of letters, digits, '.', '_' and '-'"
 
 
-def _anything(_value: str) -> str:
-    return ""
+def _argument_fault(value: str) -> str:
+    if "\0" in value:
+        return "a text without NUL, which no program can be given"
+    return "" if len(value.encode()) <= _MOST_ARGUMENT else f"at most {_MOST_ARGUMENT} bytes"
+
+
+def variable_fault(name: str, value: str) -> str:
+    """Return what is needed instead of an environment variable that no program can be given; empty if it is valid."""
+    if not re.fullmatch(r"[!-<>-~]+", name):
+        return "names of environment variables: visible ASCII characters except '='"
+    return _argument_fault(f"{name}={value}")
+
+
+def _line_fault(value: str) -> str:
+    return "" if value.isprintable() else "one line without control characters"
+
+
+def _label_fault(value: str) -> str:
+    return "" if value.strip() and value.isprintable() else "a label of printable characters"
+
+
+def _project_name_fault(value: str) -> str:
+    """As the specification of names wants it, also for extras and dependency groups."""
+    good = re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", value)
+    return "" if good else "a name of letters, digits, '.', '_' and '-'"
+
+
+def _requirement_fault(value: str) -> str:
+    needed = "a requirement such as 'numpy<2.5', or the path or address of a package, without options"
+    try:
+        Requirement(value)
+    except InvalidRequirement:
+        # such as ./dist/p.whl, /opt/p[extra] and git+https://example.org/p@main
+        place = re.fullmatch(r"[\w./~][^\s;|&<>`$'\"\\]*", value) and ("/" in value or value.endswith(".whl"))
+        return "" if place and value.isprintable() else needed
+    return "" if value.isprintable() else needed
 
 
 @dataclass(frozen=True)
@@ -74,7 +112,7 @@ class Key:
     help: str
     default: Any
     words: tuple[str, ...] = ()
-    fault: Callable[[str], str] | None = _anything
+    fault: Callable[[str], str] | None = _argument_fault
     pattern: str | None = None
     axis: bool = False
     adds: bool = False
@@ -170,14 +208,20 @@ KEYS: Final[dict[str, Key]] = {
         words=("editable", "wheel", "none"),
         fault=None,
     ),
-    "extras": Key("strings", "extras of the project", []),
-    "groups": Key("strings", "dependency groups of pyproject.toml", []),
-    "packages": Key("strings", "further requirements", [], adds=True),
+    "extras": Key("strings", "extras of the project", [], fault=_project_name_fault),
+    "groups": Key("strings", "dependency groups of pyproject.toml", [], fault=_project_name_fault),
+    "packages": Key(
+        "strings",
+        "further requirements; also paths and addresses of packages, but no options of pip",
+        [],
+        fault=_requirement_fault,
+        adds=True,
+    ),
     "tests": Key("strings", "arguments of pytest, such as folders", []),
     "env": Key("table", "environment variables; '{ctk}' and other keys in braces are filled in", {}, adds=True),
     "tags": Key("strings", "words to select cells by", [], fault=_tag_fault, pattern=f"^{NAME_PATTERN}$", adds=True),
-    "runs-on": Key("strings", "labels of the CI machine", []),
-    "description": Key("string", "one line for lists", ""),
+    "runs-on": Key("strings", "labels of the CI machine", [], fault=_label_fault),
+    "description": Key("string", "one line for lists", "", fault=_line_fault),
 }
 
 

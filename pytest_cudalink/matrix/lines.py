@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["Path", "line_of", "lines"]
 
 #: Keys from the top of the file; the elements of arrays of tables count from 0.
 Path = tuple[str | int, ...]
+#: What the last line of a value of several lines has.
+_CLOSING: Final = re.compile(r"[\]}]|\"\"\"|'''")
+#: Most characters that are parsed in search of the ends of values; later lines of such a file remain unknown.
+_MOST_PARSED: Final = 1 << 20
 
 
 def lines(text: str) -> dict[Path, int]:
@@ -43,13 +48,20 @@ def line_of(known: dict[Path, int], path: Path) -> int | None:
 def _statements(text: str) -> Iterator[tuple[int, str]]:
     """Yield headers and assignments, each with its first line; a value may span several lines."""
     rest = text.split("\n")  # splitlines() also splits at characters that TOML allows in strings
-    start = 0
+    start = parsed = 0
     while start < len(rest):
         if not rest[start].strip() or rest[start].lstrip().startswith("#"):
             start += 1
             continue
         end = start + 1
-        while end < len(rest) and not _whole("\n".join(rest[start:end])):
+        while end < len(rest):
+            if end == start + 1 or _CLOSING.search(rest[end - 1]):
+                statement = "\n".join(rest[start:end])
+                parsed += len(statement)
+                if parsed > _MOST_PARSED:
+                    return
+                if _whole(statement):
+                    break
             end += 1
         yield start + 1, "\n".join(rest[start:end])
         start = end

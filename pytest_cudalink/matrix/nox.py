@@ -37,8 +37,8 @@ def sessions(
 ) -> list[Cell]:
     """Define a session for each cell of a file, under the cell's name, with its tags and description.
 
-    Arguments after ``--`` go to pytest in place of the cell's; if the report is requested, they go to ``cudalink
-    report``. Sessions may run in parallel (``nox -j``), except those on a real GPU.
+    Arguments after ``--`` are added to the cell's ``tests``; a path among them replaces these. If the report is
+    requested, they go to ``cudalink report``. Sessions may run in parallel (``nox -j``), except those on a real GPU.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
         session.install(*runner.project_requirement(cell, root), *runner.plugin_requirement(root), *packages)
         environment = runner.prepare(cell, root)
         given = () if judged else session.posargs
-        session.run("pytest", *(given or cell.values["tests"]), env=environment)
+        session.run("pytest", *runner.arguments(cell, given, Path.cwd()), env=environment)
     except CommandFailed:
         if not judged:
             raise

@@ -9,21 +9,33 @@ from __future__ import annotations
 import datetime as dt
 import difflib
 import itertools
+import math
+import os
 import re
+import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from .. import toolchains
 from ..versions import CudaVersion
 from . import lines
 from .cells import Cell
 from .excludes import REASONS, REASONS_WITH
-from .keys import KEYS, LATEST, NAME_PATTERN, Key, release_fault, version_of
+from .keys import KEYS, LATEST, NAME_PATTERN, Key, release_fault, variable_fault, version_of
 
 __all__ = ["CellsError", "load_cells"]
+
+#: Most bytes of a file of cells; the longest that is known has 20 KB.
+_MOST_BYTES: Final = 1 << 18
+#: Most cells of a table of axes: more than any CI runs, and few enough to be listed.
+_MOST_CELLS: Final = 10_000
+#: Most levels of tables and lists; a cell with an exclude has 5.
+_MOST_DEPTH: Final = 32
+#: Longest name of a cell: runners make folders of it.
+_MOST_NAME: Final = 100
 
 
 class CellsError(ValueError):
@@ -52,14 +64,26 @@ def load_cells(path: Path | str) -> list[Cell]:
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = _content(path)
+        reader = _Reader(path, text)
     except UnicodeDecodeError as error:
         raise CellsError([f"{path}:1: not UTF-8: {error}"]) from error
-    reader = _Reader(path, text)
+    except RecursionError as error:
+        raise CellsError([f"{path}:1: tables or lists are nested more than {_MOST_DEPTH} deep"]) from error
     reader.read()
     if reader.faults:
         raise CellsError(text for _, text in sorted(reader.faults))
     return list(reader.cells.values())
+
+
+def _content(path: Path) -> str:
+    """Return the text of a file of cells; never waits for a pipe, and reads no more than a file of cells may have."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), encoding="utf-8") as stream:  # noqa: PTH123
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise CellsError([f"{path}:1: needed a regular file, found a folder, a pipe or a device"])
+        if os.fstat(stream.fileno()).st_size > _MOST_BYTES:
+            raise CellsError([f"{path}:1: needed a file of at most {_MOST_BYTES} bytes"])
+        return stream.read(_MOST_BYTES)
 
 
 @dataclass
@@ -106,9 +130,12 @@ class _Reader:
             line = re.search(r"line (\d+)", str(error))
             number = line[1] if line else text.count("\n") + 1
             raise CellsError([f"{path}:{number}: not TOML: {error}"]) from error
+        if _depth(self.content) > _MOST_DEPTH:
+            raise CellsError([f"{path}:1: tables or lists are nested more than {_MOST_DEPTH} deep"])
         self.lines = lines.lines(text)
         self.faults: list[tuple[int, str]] = []
         self.cells: dict[str, Cell] = {}
+        self.taken: dict[str, str] = {}
         self.toolkits: dict[str, tuple[str, ...]] = {}
 
     def read(self) -> None:
@@ -160,7 +187,7 @@ class _Reader:
         """Return whether a value is valid for a key; otherwise add a fault."""
         needed, found = _needed(spec, value)
         if needed:
-            shown = repr(found) if isinstance(found, str) else _kind(found)
+            shown = _shortened(repr(found)) if isinstance(found, str) else _kind(found)
             self.fault(place, f"needed {needed}, found {shown}")
         return not needed
 
@@ -200,9 +227,17 @@ class _Reader:
                 f"{name!r} is not a name; expected letters, digits, '.', '_' and '-', with a letter or digit first",
             )
             return
+        if len(name) > _MOST_NAME:
+            self.fault(naming, f"the name of a cell has {len(name)} characters; needed at most {_MOST_NAME}")
+            return
         if name in self.cells:
             self.fault(naming, f"makes a second cell {name!r}; the first is on line {self.cells[name].line}")
             return
+        for folder in _folders(name, values["python"]):
+            first = self.taken.setdefault(folder, name)
+            if first != name:
+                self.fault(naming, f"{name!r} and {first!r} have the same folder {folder!r} in nox; rename one of them")
+                return
         for key, text in _conflicts(values):
             self.fault((*place, key), text)
         packages: tuple[str, ...] = ()
@@ -261,6 +296,9 @@ class _Reader:
 
     def expand(self, axes: _Axes) -> None:
         """Add the cells of all combinations except the excluded ones, and check the reasons of the excludes."""
+        if (count := math.prod(map(len, axes.lists.values()))) > _MOST_CELLS:
+            self.fault(axes.place, f"makes {count} cells; needed at most {_MOST_CELLS}")
+            return
         left_out = []
         for name, values in axes.combinations():
             matching = [exclude for exclude in axes.excludes if exclude.matches(values)]
@@ -362,8 +400,12 @@ def _needed(spec: Key, value: Any) -> tuple[str, Any]:
     if spec.kind == "boolean":
         return ("" if isinstance(value, bool) else "true or false"), value
     if spec.kind == "table":
-        good = isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
-        return ("" if good else "a table of strings"), value
+        if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+            return "a table of strings", value
+        return next(
+            ((needed, f"{key}={one}") for key, one in value.items() if (needed := variable_fault(key, one))),
+            ("", value),
+        )
     if spec.kind == "strings":
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             return "a list of strings", value
@@ -395,6 +437,30 @@ def _quoted(key: str | int) -> str:
     if isinstance(key, int):
         return str(key + 1)
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else f'"{key}"'
+
+
+def _depth(content: Any) -> int:
+    """Return how many tables and lists of a value lie within one another, at most one more than is allowed."""
+    depth, level = 0, [content]
+    while level and depth <= _MOST_DEPTH:
+        depth += 1
+        level = [
+            inner
+            for one in level
+            for inner in (one.values() if isinstance(one, dict) else one)
+            if isinstance(inner, dict | list)
+        ]
+    return depth
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:80]}… ({len(text)} characters)"
+
+
+def _folders(name: str, python: str) -> set[str]:
+    """Return the folders that nox may make for a cell; on some file systems names that differ in case are the same."""
+    names = {name, f"{name}-{python}"} if python else {name}
+    return {re.sub(r"[.-]+", "-", one.lower()).strip("-") for one in names}
 
 
 def _kind(value: Any) -> str:

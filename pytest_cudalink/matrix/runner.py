@@ -4,18 +4,37 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from .. import toolchains
 from .cells import Cell
 
-__all__ = ["CELLS", "RECORDS", "cells_file", "forget", "plugin_requirement", "prepare", "project_requirement"]
+__all__ = [
+    "CELLS",
+    "RECORDS",
+    "arguments",
+    "cells_file",
+    "forget",
+    "plugin_requirement",
+    "prepare",
+    "project_requirement",
+]
 
 #: Where a project keeps its cells, relative to its root.
 CELLS = Path("matrices", "cells.toml")
 #: Where the records of the cells go, relative to the root of the project. CI copies only this folder between machines.
 RECORDS = Path(".cudalink")
+#: Options of pytest and its best-known plugins whose next argument is their value, and not a path of tests.
+_WITH_VALUE: Final = frozenset(
+    (
+        *("-k", "-m", "-p", "-c", "-o", "-n", "-r", "-W", "--ignore", "--ignore-glob", "--deselect", "--rootdir"),
+        *("--confcutdir", "--basetemp", "--junitxml", "--junit-xml", "--log-file", "--config-file", "--durations"),
+        *("--override-ini", "--pythonwarnings", "--maxfail", "--tb", "--cov", "--cov-report", "--cov-config", "--dist"),
+        *("--cudalink-report", "--cudalink-driver", "--cudalink-nvjitlink", "--force-backend"),
+    )
+)
 
 
 def cells_file(root: Path) -> Path:
@@ -44,6 +63,37 @@ def plugin_requirement(root: Path) -> list[str]:
     if _pyproject(root).get("project", {}).get("name") == "pytest-cudalink":
         return []
     return [os.environ.get("CUDALINK_REQUIREMENT", "pytest-cudalink")]
+
+
+def arguments(cell: Cell, given: Sequence[str], folder: Path) -> list[str]:
+    """Return pytest's arguments: the cell's ``tests`` and the given ones, or only these if they name a path.
+
+    Parameters
+    ----------
+    cell : Cell
+    given : sequence of str
+        What the user wrote after ``--``.
+    folder : Path
+        The folder that pytest runs in.
+    """
+    if any(_is_path(one, folder) for one in _positional(given)):
+        return list(given)
+    return [*cell.values["tests"], *given]
+
+
+def _positional(given: Sequence[str]) -> Iterator[str]:
+    """Yield the arguments that are neither options nor their values."""
+    before = ""
+    for one in given:
+        if not one.startswith("-") and before not in _WITH_VALUE:
+            yield one
+        before = one
+
+
+def _is_path(argument: str, folder: Path) -> bool:
+    """Return whether an argument selects tests, also where the file is misspelt."""
+    path, _, inside = argument.partition("::")
+    return bool(inside) or os.sep in path or path.endswith(".py") or (folder / path).exists()
 
 
 def forget(cell: Cell, root: Path) -> None:

@@ -116,7 +116,7 @@ def _settings(cell: Cell, root: Path, given: Sequence[str] | None) -> dict[str, 
         # the caches of the package manager and of toolchains
         "pass_env": ["CUDALINK_*", "UV_*", "PIP_*", "XDG_CACHE_HOME", "HOME", "CUDA_VISIBLE_DEVICES", "GITHUB_*"],
         "package": {"editable": "editable", "wheel": "wheel", "none": "skip"}[install],
-        "commands": [Command(["pytest", *(given or cell.values["tests"])])],
+        "commands": [Command(["pytest", *runner.arguments(cell, given or (), root)])],
     }
     if cell.values["extras"]:
         settings["extras"] = cell.values["extras"]

@@ -10,7 +10,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -23,13 +25,26 @@ from typing import Any, Final, Literal, NamedTuple
 from ..compat.releases import STAND_INS
 from ..tables import read_matrix
 from ..versions import CudaVersion
+from .folders import (
+    ToolchainError,
+    UntrustedError,
+    check_entry,
+    check_folder,
+    check_parents,
+    locked,
+    make_folder,
+    own_only,
+    read_regular,
+)
 
 __all__ = [
     "Layout",
     "Toolchain",
     "ToolchainError",
+    "UntrustedError",
     "add",
     "cache_root",
+    "check_cache",
     "find",
     "folder",
     "installed",
@@ -45,6 +60,8 @@ __all__ = [
 Layout = Literal["libs", "ctk"]
 
 _MANIFEST = "toolchain.json"
+#: Most bytes of a manifest; that of the largest toolchain has 2 KB.
+_MOST_MANIFEST: Final = 1 << 20
 #: Names of `version.json` in an installed toolkit, by the package that brings the component.
 _COMPONENTS: Final = {
     "nvidia-cuda-runtime": ("cuda_cudart", "CUDA Runtime (cudart)"),
@@ -55,10 +72,6 @@ _COMPONENTS: Final = {
     "nvidia-cuda-crt": ("cuda_crt", "CUDA CRT"),
     "nvidia-nvvm": ("libnvvm", "CUDA NVVM"),
 }
-
-
-class ToolchainError(RuntimeError):
-    """A toolchain is missing or cannot be made; the message says what to do."""
 
 
 class Toolchain(NamedTuple):
@@ -175,21 +188,90 @@ def folder(version: str | tuple[int, int], layout: Layout = "libs") -> Path:
 
 
 def _folder(version: CudaVersion, layout: Layout) -> Path:
-    return cache_root() / "toolchains" / (f"{version}-ctk" if layout == "ctk" else str(version))
+    return cache_root() / "toolchains" / _name(version, layout)
+
+
+def _name(version: CudaVersion, layout: Layout) -> str:
+    return f"{version}-ctk" if layout == "ctk" else str(version)
+
+
+def check_cache() -> bool:
+    """Return whether the cache exists; raise an error if another user could have changed it.
+
+    Raises
+    ------
+    UntrustedError
+        With the command that mends it.
+    """
+    root = cache_root()
+    if not check_folder(root):
+        return False
+    check_parents(root)
+    return True
 
 
 def _read(folder: Path) -> Toolchain | None:
-    try:
-        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-        return Toolchain(CudaVersion.parse(manifest["version"]), folder, manifest["layout"], dict(manifest["packages"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    """Return the toolchain of a folder; None if there is none or it is incomplete.
+
+    Raises
+    ------
+    UntrustedError
+        If another user could have changed it, or its manifest disagrees with it.
+    """
+    if not (check_cache() and check_folder(folder.parent) and check_folder(folder)):
         return None
+    try:
+        manifest = json.loads(read_regular(folder / _MANIFEST, _MOST_MANIFEST))
+        found = Toolchain(
+            CudaVersion.parse(manifest["version"]), folder, manifest["layout"], dict(manifest["packages"])
+        )
+        sizes = dict(manifest.get("libraries", {}))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    _check_content(found, sizes)
+    return found
+
+
+def _check_content(found: Toolchain, sizes: dict[str, int]) -> None:
+    """Raise an error if a toolchain is not what its manifest says, or has files of another user."""
+    if found.layout not in ("libs", "ctk") or _name(found.version, found.layout) != found.path.name:
+        raise _disagrees(found.path, f"its manifest says {found.version} in the layout {found.layout!r}")
+    for entry in list(os.scandir(found.path)):
+        if entry.is_symlink():
+            raise _disagrees(found.path, f"{entry.name} is a symbolic link")
+        check_entry(Path(entry.path), entry.stat())
+    actual = {}
+    for entry in list(os.scandir(found.lib)) if found.lib.is_dir() else ():
+        status = entry.stat(follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            if os.path.basename(target := os.readlink(entry.path)) != target:  # noqa: PTH115, PTH119 (a text)
+                raise _disagrees(found.path, f"lib64/{entry.name} leads out of its folder, to {target}")
+            continue
+        check_entry(Path(entry.path), status)
+        actual[entry.name] = status.st_size
+    for name, size in sizes.items():
+        if actual.get(name) != size:
+            has = f"{actual[name]} bytes" if name in actual else "nothing"
+            raise _disagrees(found.path, f"lib64/{name} should have {size} bytes and has {has}")
+
+
+def _disagrees(folder: Path, reason: str) -> UntrustedError:
+    version, _, layout = folder.name.partition("-")
+    option = f" --layout {layout}" if layout else ""
+    command = f"rm -r {shlex.quote(str(folder))}; cudalink toolchain add {version}{option}"
+    return UntrustedError(f"{folder} is not the toolchain that its name promises: {reason}. Run: {command}")
 
 
 def installed() -> list[Toolchain]:
-    """Every toolchain of the cache, oldest release first."""
+    """Every toolchain of the cache, oldest release first.
+
+    Raises
+    ------
+    UntrustedError
+        If another user could have changed one, or its manifest disagrees with it.
+    """
     folder = cache_root() / "toolchains"
-    if not folder.is_dir():
+    if not (check_cache() and check_folder(folder)):
         return []
     found = (_read(path) for path in folder.iterdir() if not path.name.startswith("."))
     return sorted((one for one in found if one is not None), key=lambda one: (one.version, one.layout != "libs"))
@@ -208,7 +290,7 @@ def find(version: str | tuple[int, int], layout: Layout | None = None) -> Toolch
     Raises
     ------
     ToolchainError
-        If it is not in the cache; the message has the command that fetches it.
+        If it is not in the cache, or cannot be trusted; the message has the command that fetches or mends it.
     """
     release = _release(version)
     layouts: tuple[Layout, ...] = ("libs", "ctk") if layout is None else (layout,)
@@ -254,6 +336,7 @@ def remove(version: str | tuple[int, int]) -> list[Path]:
         If the cache does not have it, or if it cannot be deleted.
     """
     release = _release(version)
+    check_cache()
     gone = []
     layouts: tuple[Layout, ...] = ("libs", "ctk")
     for layout in layouts:
@@ -309,7 +392,8 @@ def add(
 
 
 def _fetch(release: CudaVersion, layout: Layout, installer: Literal["uv", "pip"] | None, folder: Path) -> Toolchain:
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.parent)
+    check_cache()
     with _lock(folder):
         for left in folder.parent.glob(f".{folder.name}-????????"):  # left by a killed process
             shutil.rmtree(left, ignore_errors=True)
@@ -353,8 +437,10 @@ def _make(release: CudaVersion, layout: Layout, scratch: Path, installer: Litera
             plain.symlink_to(library.name)
     if layout == "ctk":
         (new / "version.json").write_text(_version_json(entry["toolkit"], versions), encoding="utf-8")
-    manifest = {"version": str(release), "layout": layout, "packages": versions}
+    libraries = {path.name: path.lstat().st_size for path in sorted((new / "lib64").iterdir()) if not path.is_symlink()}
+    manifest = {"version": str(release), "layout": layout, "packages": versions, "libraries": libraries}
     (new / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    own_only(new)
 
 
 def _name_in_full(folder: Path, versions: dict[str, str]) -> None:
@@ -426,11 +512,6 @@ def run_installer(command: Sequence[str], release: CudaVersion) -> None:
         raise ToolchainError(msg)
 
 
-def _lock(folder: Path) -> AbstractContextManager[object]:
-    """Lock of one toolchain's folder, which only one process or thread can hold; waits without a limit.
-
-    It is an OS lock (``flock`` on Linux): the kernel releases it when the process dies.
-    """
-    from filelock import FileLock
-
-    return FileLock(folder.parent / f".{folder.name}.lock")
+def _lock(folder: Path) -> AbstractContextManager[None]:
+    """Lock of one toolchain's folder."""
+    return locked(folder.parent, f".{folder.name}.lock")

@@ -1,0 +1,229 @@
+"""Folders and locks of the cache: opened without following links, and only if no other user can change them.
+
+Libraries of the cache are loaded into the process. Therefore every folder between the root of the cache and a library
+must belong to this user or to root, and only its owner may write to it. ``docs/security.md`` gives the reasons.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+__all__ = [
+    "ToolchainError",
+    "UntrustedError",
+    "check_entry",
+    "check_folder",
+    "check_parents",
+    "locked",
+    "make_folder",
+    "own_only",
+    "read_regular",
+]
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+class ToolchainError(RuntimeError):
+    """A toolchain is missing or cannot be made; the message says what to do."""
+
+
+class UntrustedError(ToolchainError):
+    """The cache has something that another user could have put there; the message has the command that mends it."""
+
+
+def _owners() -> set[int]:
+    """Return the users whose files are trusted: this one and root; for root also the owner of the home folder.
+
+    CI runs containers as root with a home folder that belongs to the user of the machine.
+    """
+    owners = {os.geteuid(), 0}
+    if os.geteuid() == 0:
+        with suppress(KeyError, OSError):
+            owners.add(os.stat(os.environ["HOME"]).st_uid)  # noqa: PTH116 (a Path needs three times as long)
+    return owners
+
+
+def check_entry(path: Path, found: os.stat_result) -> None:
+    """Raise an error if another user owns a file or folder, or can write to it.
+
+    Raises
+    ------
+    UntrustedError
+        With the command that mends it.
+    """
+    name = shlex.quote(str(path))
+    if found.st_uid not in _owners():
+        msg = (
+            f"{path} belongs to user {found.st_uid}; expected user {os.geteuid()} or root, because libraries of the "
+            f"cache are loaded. Run: rm -r {name}; if you trust what is in it: chown -R {os.geteuid()} {name}"
+        )
+        raise UntrustedError(msg)
+    if found.st_mode & _OTHERS_WRITE:
+        msg = (
+            f"{path} can be changed by other users (mode {stat.S_IMODE(found.st_mode):04o}); expected a cache that "
+            f"only its owner can write to. Run: chmod -R go-w {name}"
+        )
+        raise UntrustedError(msg)
+
+
+def check_parents(root: Path) -> None:
+    """Raise an error if another user could replace a folder: one above it is open to all, and not sticky like /tmp.
+
+    Raises
+    ------
+    UntrustedError
+        With the command that mends it.
+    """
+    real = root.parent.resolve()
+    for parent in dict.fromkeys((*root.parents, real, *real.parents)):
+        try:
+            mode = parent.stat().st_mode
+        except OSError:
+            continue
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            name = shlex.quote(str(parent))
+            msg = (
+                f"{parent} can be written to by every user (mode {stat.S_IMODE(mode):04o}), so that each could "
+                f"replace {root}. Run: chmod o-w {name}, or name another cache in $CUDALINK_CACHE"
+            )
+            raise UntrustedError(msg)
+
+
+def check_folder(path: Path) -> bool:
+    """Return whether there is a folder that can be read; raise an error if it is a link or not trusted.
+
+    Raises
+    ------
+    UntrustedError
+        With the command that mends it.
+    """
+    try:
+        descriptor = _open_folder(path)
+    except OSError:
+        return False
+    os.close(descriptor)
+    return True
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, with those above it, for this user alone; check it if it exists.
+
+    Raises
+    ------
+    UntrustedError
+        If it is not trusted.
+    OSError
+        If it cannot be made.
+    """
+    for folder in (*reversed(path.parents), path):
+        try:
+            folder.mkdir(mode=0o700)
+        except OSError:
+            if not folder.is_dir():
+                raise
+    check_folder(path)
+
+
+@contextmanager
+def locked(folder: Path, name: str) -> Iterator[None]:
+    """Hold the lock file `name` of a folder, which only one process or thread can; waits without a limit.
+
+    It is an OS lock (``flock``): the kernel releases it when the process dies. The file is never written.
+
+    Raises
+    ------
+    UntrustedError
+        If the folder or the lock file is a link, or another user's.
+    """
+    import fcntl
+
+    within = _open_folder(folder)
+    try:
+        file = _open_lock(folder / name, within)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(file)
+    finally:
+        os.close(within)
+
+
+def own_only(folder: Path) -> None:
+    """Take the right to write from everyone but the owner, for a folder and all in it.
+
+    Installers give files the mode that the umask leaves; under 0002, the default of many systems, the group can write.
+    """
+    for place, folders, files in os.walk(folder):
+        for path in (place, *(os.path.join(place, name) for name in (*folders, *files))):  # noqa: PTH118 (10,000 files)
+            mode = os.lstat(path).st_mode
+            if mode & _OTHERS_WRITE and not stat.S_ISLNK(mode):
+                os.chmod(path, stat.S_IMODE(mode) & ~_OTHERS_WRITE)  # noqa: PTH101
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """Return the content of a regular file of at most `most` bytes; never waits for a pipe or a device.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read, is longer, is a link or is not a regular file.
+    """
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    with open(file, "rb") as stream:  # noqa: PTH123 (a descriptor)
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"more than {most} bytes", str(path))
+    check_entry(path, found)
+    return content
+
+
+def _open_folder(path: Path) -> int:
+    """Return a descriptor of a folder that is trusted."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK) or (error.errno == errno.ENOTDIR and path.is_symlink()):
+            raise _wrong_kind(path, "folder") from error
+        raise
+    try:
+        check_entry(path, os.fstat(descriptor))
+    except UntrustedError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _open_lock(path: Path, within: int) -> int:
+    """Return a descriptor of a lock file in an open folder, made if it is missing; its content stays."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        file = os.open(path.name, flags, 0o600, dir_fd=within)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO):
+            raise
+        raise _wrong_kind(path, "lock file") from error
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
+            raise _wrong_kind(path, "lock file")
+        check_entry(path, found)
+    except UntrustedError:
+        os.close(file)
+        raise
+    return file
+
+
+def _wrong_kind(path: Path, expected: str) -> UntrustedError:
+    found = "a symbolic link" if path.is_symlink() else "something else"
+    name = shlex.quote(str(path))
+    return UntrustedError(f"{path} is {found}; expected a {expected} of the cache. Run: rm {name}")

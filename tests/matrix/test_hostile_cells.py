@@ -1,0 +1,286 @@
+"""Files of cells that no runner could use: each is refused at once, with a line and what was needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import cli
+from pytest_cudalink.matrix import CellsError, adopt, load_cells
+
+ROOT = Path(__file__).parents[2]
+
+
+def faults(path: Path, text: str | bytes) -> list[str]:
+    """What is wrong with a text, without the name of the file."""
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    try:
+        load_cells(path)
+    except CellsError as error:
+        assert all(fault.startswith(f"{path}:") for fault in error.faults)
+        return [fault.removeprefix(f"{path}:") for fault in error.faults]
+    return []
+
+
+@pytest.mark.parametrize("name", ["A B", "A=B", "", "A\\u0000", "\\n", "Ä", "A\\tB"])
+def test_names_of_variables(name: str, tmp_path) -> None:
+    """A name that is empty, or has spaces, ``=``, NUL or other characters, is no environment variable."""
+    (fault,) = faults(tmp_path / "c.toml", f'[cells.a]\nenv = {{ "{name}" = "1" }}\n')
+    assert fault.startswith("2: cells.a.env: needed names of environment variables: visible ASCII characters except")
+
+
+@pytest.mark.parametrize(
+    ("line", "needed"),
+    [
+        ('env = { A = "x\\u0000y" }', "without NUL"),
+        ('tests = ["x\\u0000y"]', "without NUL"),
+        ('local = "x\\u0000y"', "without NUL"),
+        ('extras = ["x\\u0000y"]', "a name of letters"),
+        ('extras = ["x],-e /tmp"]', "a name of letters"),
+        ('groups = [""]', "a name of letters"),
+        ('runs-on = ["x\\ny"]', "a label"),
+        ('runs-on = [" "]', "a label"),
+        ('description = "x\\u001b[31m"', "one line"),
+        ('description = "two\\nlines"', "one line"),
+        (f'env = {{ A = "{"x" * 131_072}" }}', "at most 131071 bytes"),
+        (f'tests = ["{"x" * 131_072}"]', "at most 131071 bytes"),
+    ],
+)
+def test_values(line: str, needed: str, tmp_path) -> None:
+    """A value that no program can be given is refused, and a long one is not repeated in full."""
+    (fault,) = faults(tmp_path / "c.toml", f"[cells.a]\n{line}\n")
+    assert fault.startswith("2: cells.a.")
+    assert needed in fault
+    assert len(fault) < 400
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        *("-r /etc/passwd", "-r", "--index-url=https://evil.example/", "-e .", "--pre", "", " ", "foo; import os"),
+        *("foo;__import__('os')", "foo bar", "foo # comment", "foo\\nbar", "foo\\u0000", "foo==", "foo>=1 -r x"),
+        *("$(touch x)/p", "`x`/p", "./p; rm", "./p|x", "git+https://example.org/p --pre", "./a b"),
+    ],
+)
+def test_packages_that_are_refused(package: str, tmp_path) -> None:
+    """Options of pip, broken requirements and text for a shell are refused, for cells and for toolkits."""
+    path = tmp_path / "c.toml"
+    for table in ("[defaults]", "[cells.a]", "[toolkits.latest]"):
+        (fault,) = faults(path, f'{table}\npackages = ["numpy", "{package}"]\n')
+        assert "needed a requirement such as 'numpy<2.5', or the path or address of a package" in fault
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        *("numpy", "numpy<2.5", "a[b,c]>=1,<2 ; python_version < '3.12'", "a @ https://example.org/a.whl", "a.b-c_d"),
+        *("git+https://example.org/p@main", "git+ssh://git@example.org/p.git", "https://example.org/a-1-py3-none.whl"),
+        *("./p", "../p[extra]", "/opt/a+b.whl", "dist/a.whl", "a.whl", "file:///opt/a.whl", "~/p"),
+    ],
+)
+def test_packages_that_are_accepted(package: str, tmp_path) -> None:
+    """Requirements with markers and addresses, and paths and addresses of packages."""
+    assert faults(tmp_path / "c.toml", f'[cells.a]\npackages = ["{package}"]\n') == []
+
+
+def test_all_at_once(tmp_path) -> None:
+    """Every mistake is reported, not only the first."""
+    text = (
+        "[cells.a]\n"
+        'env = { "A B" = "1" }\n'
+        'packages = ["-r /etc/passwd"]\n'
+        'tests = ["\\u0000"]\n'
+        'description = "\\u0007"\n'
+        "[cells.A]\n"
+        f"[cells.{'x' * 101}]\n"
+    )
+    assert [int(fault.partition(":")[0]) for fault in faults(tmp_path / "c.toml", text)] == [2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ('[cells."ctk-13.0"]', '[cells."CTK-13.0"]'),
+        ('[cells."ctk-13.0"]', "[cells.ctk-13-0]"),
+        ("[cells.a--b]", "[cells.a-b]"),
+        ('[cells.a]\npython = "3.12"', '[cells."a-3.12"]'),
+    ],
+)
+def test_names_that_runners_cannot_tell_apart(first: str, second: str, tmp_path) -> None:
+    """Cells whose folders would be the same in nox, or whose records on a disk that ignores case, are refused."""
+    line = first.count("\n") + 2
+    (fault,) = faults(tmp_path / "c.toml", f"{first}\n{second}\n")
+    assert fault.startswith(f"{line}: cells.")
+    assert "have the same folder" in fault
+    assert "rename one of them" in fault
+
+
+def test_nox_makes_the_folders_that_the_check_expects() -> None:
+    """The check repeats the rule by which nox names a folder."""
+    sessions = pytest.importorskip("nox.sessions")
+    from pytest_cudalink.matrix import reading
+
+    for name in ("ctk-13.0", "a_b", "a--b", "A.b"):
+        made = Path(sessions._normalize_path("r", name)).name.lower()
+        assert reading._folders(name, "") == {made.strip("-")}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"a = {'[' * 10_000}{']' * 10_000}",
+        f"a = {'[' * 100}{']' * 100}",
+        f"a = {'{a=' * 5_000}1{'}' * 5_000}",
+        f"[{'.'.join('a' * 3_000)}]",
+        f"{'.'.join('a' * 2_000)} = 1",
+        f"[defaults]\nenv.{'.'.join('a' * 2_000)} = 1",
+        f"[defaults]\nenv = {'[' * 31}{']' * 31}",
+    ],
+)
+def test_deep_nesting(text: str, tmp_path) -> None:
+    """Nested lists, tables and dotted keys are one fault, not a RecursionError."""
+    before = time.monotonic()
+    assert faults(tmp_path / "c.toml", text) == ["1: tables or lists are nested more than 32 deep"]
+    assert time.monotonic() - before < 5
+
+
+def test_values_of_many_lines(tmp_path) -> None:
+    """A list of 20,000 lines takes seconds, not hours, whatever the lines end with."""
+    before = time.monotonic()
+    for line in ('"x",', '"x]",', '"]", # }'):
+        text = "[cells.a]\ntests = [\n" + f"{line}\n" * 20_000 + ']\nenv = { "A B" = "1" }\n'
+        assert len(faults(tmp_path / "c.toml", text)) == 1
+    assert time.monotonic() - before < 30
+
+
+def test_axes_that_multiply(tmp_path) -> None:
+    """Axes with more combinations than anything could run are one fault, and are not expanded."""
+    pythons = [f"3.{number}" for number in range(100)]
+    text = f'[axes.a]\nname = "{{python}}-{{arch}}-{{driver}}"\npython = {json.dumps(pythons)}\n'
+    text += f"driver = {json.dumps([f'12.{number}' for number in range(10)] + ['13.0', '13.1', '13.2'])}\n"
+    text += f"arch = {json.dumps([f'sm_{number}' for number in (70, 75, 80, 86, 89, 90, 100, 120)])}\n"
+    assert "1: axes.a: makes 10400 cells; needed at most 10000" in faults(tmp_path / "c.toml", text)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder", "device", "large", "sparse", "binary"])
+def test_files_that_are_none(kind: str, tmp_path, capsys) -> None:
+    """A pipe, a folder, a device and a huge file end in one line, without waiting and within 1 GiB."""
+    path = tmp_path / "c.toml"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "large":
+        path.write_text("# \n" * (1 << 20))
+    elif kind == "sparse":
+        path.touch()
+        os.truncate(path, 1 << 40)
+    else:
+        path.write_bytes(b"\xff\x00")
+    command = f"ulimit -v 1048576; exec {sys.executable} -m pytest_cudalink.cli matrix check --file {path}"
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode in (1, 2)
+    assert "Traceback" not in done.stderr
+    expected = {
+        "folder": "Is a directory",
+        "large": "at most 262144 bytes",
+        "sparse": "at most 262144 bytes",
+        "binary": "not UTF-8",
+    }
+    assert expected.get(kind, "needed a regular file") in done.stderr
+
+
+def test_mutated_files_give_faults(tmp_path) -> None:
+    """Files that were changed at random are read or refused with lines, never with another exception.
+
+    ``CUDALINK_MUTATIONS`` sets how many; a campaign of 50,000 with seed 13 found nothing.
+    """
+    import tomllib
+
+    random_ = random.Random(13)
+    seeds = [path.read_bytes() for path in ROOT.glob("matrices/cells.toml")]
+    seeds.append(
+        b'[defaults]\nenv = {A = "1"}\ntags = ["x"]\npackages = ["a<2"]\n[cells.b]\nctk = "13.0"\n[axes.a]\n'
+        b'name = "{ctk}"\nctk = ["12.9"]\n[[axes.a.exclude]]\nctk = "12.9"\nbecause = "no-wheels"\n'
+    )
+    pieces = [
+        b"[",
+        b"]",
+        b"{",
+        b"}",
+        b'"',
+        b"=",
+        b".",
+        b"\n",
+        b"\0",
+        b"\xff",
+        b"'''",
+        b"1",
+        b"true",
+        b"2020-01-01",
+        b"nan",
+    ]
+    pieces += [b'"\\ud800"', b'"\\u0000"', b"[[", b"]]", b"1e999", b"[axes.a]\n", b"-", b"inf", b"#"]
+    read = 0
+    for _ in range(int(os.environ.get("CUDALINK_MUTATIONS", "200"))):
+        content = bytearray(random_.choice(seeds))
+        for _ in range(random_.randint(1, 4)):
+            at = random_.randrange(len(content))
+            content[at : at + random_.choice((0, 0, 1, 5, 40))] = random_.choice(pieces)
+        found = faults(tmp_path / "c.toml", bytes(content))
+        assert all(re.match(r"\d+: ", fault) for fault in found), found
+        try:
+            tomllib.loads(content.decode())
+            read += 1
+        except ValueError:
+            assert found
+    assert read
+
+
+@pytest.mark.parametrize("verb", ["list", "github", "gitlab"])
+@pytest.mark.parametrize("tags", ["nope", "skew,nope", "!nope"])
+def test_unknown_tags(verb: str, tags: str, tmp_path, capsys) -> None:
+    """A tag that no cell has is an error with the known ones; tags that follow from values are always known."""
+    path = tmp_path / "c.toml"
+    path.write_text('[cells.a]\nctk = "13.0"\ndriver = "13.2"\ntags = ["mine"]\n')
+    assert cli.main(["matrix", verb, "--file", str(path), "--tags", tags]) == 1
+    assert "no cell has the tag 'nope'; known: mine, skew" in capsys.readouterr().err
+    assert cli.main(["matrix", verb, "--file", str(path), "--tags", "!gpu"]) == 0
+    assert '"a"' in (out := capsys.readouterr().out) or out.startswith("a ")
+    assert cli.main(["matrix", verb, "--file", str(path), "--tags", "gpu"]) == 1
+
+
+@pytest.mark.parametrize("name", ["a b.toml", "a;touch x.toml", "$(touch x).toml", "a'b.toml", 'a"b.toml', "`x`.toml"])
+def test_gitlab_quotes_what_variables_say(name: str, tmp_path) -> None:
+    """The pipeline's lines, run by sh, pass the file of ``$CUDALINK_CELLS`` and the tags on as they are."""
+    path = tmp_path / name
+    path.write_text("[cells.a]\n")
+    tags = "!x'; touch y; '"
+    for runner in adopt.RUNNERS:
+        pipeline = json.loads(json.dumps(adopt.gitlab_pipeline(load_cells(path), runner, path, tags)))
+        (tmp_path / "uvx").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+        (tmp_path / "uvx").chmod(0o755)
+        before = {one.name for one in tmp_path.iterdir()}
+        for job in (pipeline["a"], pipeline["cudalink-report"]):
+            environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **job.get("variables", {})}
+            (line,) = job["script"]
+            done = subprocess.run(
+                ["/bin/sh", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+            )
+            given = done.stdout.splitlines()
+            if job is pipeline["a"]:
+                assert given[-1] == "a"
+            else:
+                assert given[given.index("--cells") + 1] == str(path)
+                assert given[given.index("--tags") + 1] == tags
+        assert {one.name for one in tmp_path.iterdir()} == before

@@ -1,0 +1,319 @@
+"""The cache is trusted only where no other user can change it, and where it is what its names say."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import cli, emulator, toolchains
+from pytest_cudalink.toolchains import ToolchainError, UntrustedError, folders
+
+VERSION = "13.0"
+#: A user that is neither the one of the tests nor root.
+STRANGER = 65533
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+@pytest.fixture
+def cache(monkeypatch, tmp_path) -> Path:
+    """An empty cache of this user."""
+    root = tmp_path / "cache"
+    monkeypatch.setenv("CUDALINK_CACHE", str(root))
+    return root
+
+
+@pytest.fixture
+def chain(cache) -> Path:
+    """A cache with one toolchain, whose library is a text."""
+    return make(cache, VERSION)
+
+
+def make(cache: Path, name: str, **manifest: object) -> Path:
+    """Write a toolchain with its manifest."""
+    folder = cache / "toolchains" / name
+    folders.make_folder(folder / "lib64")
+    (folder / "lib64" / "libnvJitLink.so.13").write_text("library")
+    (folder / "lib64" / "libnvJitLink.so").symlink_to("libnvJitLink.so.13")
+    content = {"version": name, "layout": "libs", "packages": {}, "libraries": {"libnvJitLink.so.13": 7}} | manifest
+    (folder / "toolchain.json").write_text(json.dumps(content))
+    for path in (folder, *folder.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode & ~0o022)
+    return folder
+
+
+def refused(words: str, version: str = VERSION) -> str:
+    """The message with which every way to the toolchain refuses it."""
+    with pytest.raises(UntrustedError, match=words) as caught:
+        toolchains.library_path(version)
+    with pytest.raises(ToolchainError):
+        toolchains.installed()
+    with pytest.raises(ToolchainError):
+        toolchains.add(version)
+    with pytest.raises(emulator.EmulatorError, match=words):
+        emulator.emulation_for(version)
+    return str(caught.value)
+
+
+def test_a_sound_cache_is_used(chain) -> None:
+    """Links within lib64 and a manifest with the right sizes are accepted."""
+    assert toolchains.library_path(VERSION) == chain / "lib64" / "libnvJitLink.so.13"
+
+
+def test_a_manifest_without_sizes_is_used(cache) -> None:
+    """A cache of an earlier version does not name its libraries."""
+    folder = make(cache, VERSION, libraries={})
+    assert toolchains.find(VERSION).path == folder
+
+
+@pytest.mark.parametrize("part", [".", "toolchains", "toolchains/13.0", "toolchains/13.0/lib64"])
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o757])
+def test_others_cannot_write(part: str, mode: int, cache, chain) -> None:
+    """A folder of the cache that the group or all can write to is refused; the command in the message mends it."""
+    (cache / part).chmod(mode)
+    message = refused(f"mode 0{mode:o}")
+    command = message.rpartition("Run: ")[2]
+    subprocess.run(["/bin/sh", "-c", command], check=True)
+    assert toolchains.library_path(VERSION).is_file()
+
+
+def test_others_cannot_write_to_a_library(chain) -> None:
+    """A library that all can write to is refused, and so is a manifest."""
+    for name in ("lib64/libnvJitLink.so.13", "toolchain.json"):
+        (chain / name).chmod(0o666)
+        refused("can be changed by other users")
+        (chain / name).chmod(0o644)
+
+
+@needs_root
+@pytest.mark.parametrize(
+    "part", [".", "toolchains", "toolchains/13.0", "toolchains/13.0/lib64", "toolchains/13.0/lib64/libnvJitLink.so.13"]
+)
+def test_another_users_folder(part: str, cache, chain) -> None:
+    """A part of the cache that belongs to another user is refused, with the command that takes it over."""
+    os.chown(cache / part, STRANGER, STRANGER)
+    message = refused(f"belongs to user {STRANGER}")
+    command = message.rpartition("if you trust what is in it: ")[2]
+    subprocess.run(["/bin/sh", "-c", command], check=True)
+    assert toolchains.library_path(VERSION).is_file()
+
+
+@needs_root
+def test_root_with_the_home_of_another_user(cache, chain, monkeypatch, tmp_path) -> None:
+    """Root in a container of CI trusts the owner of its home folder, whose cache was restored with its owner."""
+    for path in (tmp_path, cache, *cache.rglob("*")):
+        os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
+    refused(f"belongs to user {STRANGER}")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert toolchains.library_path(VERSION).is_file()
+
+
+@needs_root
+def test_a_user_trusts_root_and_itself_alone(chain, cache, tmp_path) -> None:
+    """A user who is not root may use a read-only cache of root, but none of a third user, whatever HOME says."""
+    code = (
+        "import os, sys\n"
+        "from pytest_cudalink import toolchains\n"
+        f"os.setuid({STRANGER})\n"
+        "os.environ['HOME'] = sys.argv[1]\n"
+        "print(toolchains.library_path('13.0'))"
+    )
+    open_to_read = tmp_path.parents
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    for folder in (tmp_path, *cache.rglob("*"), cache):
+        if folder.is_dir():
+            folder.chmod(0o755)
+    modes = {folder: folder.stat().st_mode for folder in open_to_read if not folder.stat().st_mode & 0o001}
+    try:
+        for folder, mode in modes.items():
+            folder.chmod(mode | 0o011)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.stdout.strip().endswith("libnvJitLink.so.13"), done.stderr
+        for path in (tmp_path, cache):
+            os.chown(path, STRANGER - 1, -1)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert f"belongs to user {STRANGER - 1}" in done.stderr
+    finally:
+        for folder, mode in modes.items():
+            folder.chmod(mode)
+
+
+def test_a_parent_that_all_can_write_to(cache, chain, tmp_path) -> None:
+    """A folder above the cache may be sticky like /tmp; without that, anybody could replace the cache."""
+    tmp_path.chmod(0o1777)
+    assert toolchains.library_path(VERSION).is_file()
+    tmp_path.chmod(0o777)
+    try:
+        assert f"chmod o-w {tmp_path}" in refused("each could replace")
+    finally:
+        tmp_path.chmod(0o700)
+
+
+@pytest.mark.parametrize("part", [".", "toolchains", "toolchains/13.0", "toolchains/13.0/lib64"])
+def test_links_are_not_followed(part: str, cache, chain, tmp_path) -> None:
+    """A symbolic link in place of a folder of the cache is refused."""
+    place = Path(os.path.normpath(cache / part))
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    refused("symbolic link")
+
+
+def test_a_library_that_links_out_of_the_cache(chain, tmp_path) -> None:
+    """A link in lib64 may name another file of lib64, and nothing else."""
+    (tmp_path / "evil.so").write_text("library")
+    (chain / "lib64" / "libnvrtc.so.13").symlink_to(tmp_path / "evil.so")
+    refused("leads out of its folder")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        ({"version": "12.9"}, "its manifest says 12.9"),
+        ({"layout": "ctk"}, "in the layout 'ctk'"),
+        ({"layout": "../x"}, "in the layout '../x'"),
+        ({"libraries": {"libnvJitLink.so.13": 8}}, "should have 8 bytes and has 7 bytes"),
+        ({"libraries": {"libnvrtc.so.13": 8}}, "should have 8 bytes and has nothing"),
+        ({"libraries": {"../../../../etc/passwd": 8}}, "and has nothing"),
+    ],
+)
+def test_the_manifest_agrees_with_its_folder(manifest, words: str, cache) -> None:
+    """A folder 13.0 whose manifest says 12.9 does not answer as 13.0; a cut library is not loaded."""
+    folder = make(cache, VERSION, **manifest)
+    message = refused(words)
+    assert f"rm -r {folder}; cudalink toolchain add 13.0" in message
+
+
+def test_a_cut_library_is_an_error(chain) -> None:
+    """A library that was cut after it was installed is refused: the loader would die of SIGBUS."""
+    os.truncate(chain / "lib64" / "libnvJitLink.so.13", 3)
+    refused("should have 7 bytes and has 3 bytes")
+
+
+@pytest.mark.parametrize("content", ["", "[" * 100_000, "[]", "null", '{"version": 13}', "\0", '{"version": "13.0"}'])
+def test_a_damaged_manifest_is_an_incomplete_toolchain(content: str, chain, monkeypatch) -> None:
+    """A toolchain without a readable manifest is as good as missing, and is fetched again."""
+    (chain / "toolchain.json").write_text(content)
+    with pytest.raises(ToolchainError, match="is not in"):
+        toolchains.find(VERSION)
+    assert toolchains.installed() == []
+
+
+@pytest.mark.parametrize("kind", ["fifo", "socket", "device", "folder", "large"])
+def test_a_manifest_that_is_no_file(kind: str, chain) -> None:
+    """A pipe, a socket, a device, a folder or 2 GiB in place of the manifest neither wait nor fill the memory."""
+    path = chain / "toolchain.json"
+    path.unlink()
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(str(path))
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "folder":
+        path.mkdir(mode=0o700)
+    else:
+        path.touch(0o600)
+        os.truncate(path, 2 << 30)
+    assert toolchains.installed() == []
+
+
+def offline(monkeypatch) -> None:
+    """Let every download fail."""
+    monkeypatch.setattr(toolchains, "run_installer", lambda *_: (_ for _ in ()).throw(ToolchainError("offline")))
+
+
+def test_the_lock_does_not_follow_a_link(cache, tmp_path, monkeypatch) -> None:
+    """A link in place of the lock is refused, and the file that it names keeps its content."""
+    offline(monkeypatch)
+    precious = tmp_path / "precious"
+    precious.write_text("data")
+    folders.make_folder(cache / "toolchains")
+    (cache / "toolchains" / ".13.0.lock").symlink_to(precious)
+    with pytest.raises(UntrustedError, match=r"expected a lock file .* Run: rm ") as caught:
+        toolchains.add(VERSION)
+    assert precious.read_text() == "data"
+    subprocess.run(["/bin/sh", "-c", str(caught.value).rpartition("Run: ")[2]], check=True)
+    with pytest.raises(ToolchainError, match="offline"):
+        toolchains.add(VERSION)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder", "dangling"])
+def test_the_lock_is_a_file(kind: str, cache, monkeypatch, tmp_path) -> None:
+    """A pipe, a folder or a link to nothing in place of the lock is refused, and makes nothing elsewhere."""
+    offline(monkeypatch)
+    folders.make_folder(cache / "toolchains")
+    lock = cache / "toolchains" / ".13.0.lock"
+    {"fifo": os.mkfifo, "folder": Path.mkdir, "dangling": lambda path: path.symlink_to(tmp_path / "new")}[kind](lock)
+    with pytest.raises(UntrustedError, match="expected a lock file"):
+        toolchains.add(VERSION)
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_lock_keeps_its_content(cache, monkeypatch) -> None:
+    """A lock is opened without emptying it, also where it is another name of a file."""
+    offline(monkeypatch)
+    folders.make_folder(cache / "toolchains")
+    (cache / "other").write_text("data")
+    (cache / "other").chmod(0o600)
+    os.link(cache / "other", cache / "toolchains" / ".13.0.lock")
+    with pytest.raises(ToolchainError, match="offline"):
+        toolchains.add(VERSION)
+    assert (cache / "other").read_text() == "data"
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o022, 0o077])
+def test_a_cache_of_ours_is_our_own(umask: int, monkeypatch, tmp_path) -> None:
+    """Whatever the umask, a new cache can be written by its owner alone, with all that an installer puts there."""
+    root = tmp_path / "deep" / "er" / "cache"
+    monkeypatch.setenv("CUDALINK_CACHE", str(root))
+
+    def install(command, _release) -> None:
+        site = Path(command[command.index("--target") + 1]) / "nvidia" / "cu13" / "lib"
+        site.mkdir(parents=True)
+        (site / "libnvJitLink.so.13").write_text("library")
+
+    monkeypatch.setattr(toolchains, "run_installer", install)
+    before = os.umask(umask)
+    try:
+        made = toolchains.add(VERSION)
+    finally:
+        os.umask(before)
+    assert [path for path in tmp_path.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o022] == []
+    assert stat.S_IMODE(root.stat().st_mode) == 0o700
+    assert made.library("nvJitLink").read_text() == "library"
+    assert json.loads((made.path / "toolchain.json").read_text())["libraries"] == {"libnvJitLink.so.13": 7}
+
+
+def test_the_command_names_what_is_refused(cache, chain, capsys) -> None:
+    """Each verb of ``cudalink toolchain`` says it in one line, with exit code 1; ``skew`` with exit code 2."""
+    cache.chmod(0o777)
+    for arguments in (["list"], ["path", VERSION], ["add", VERSION], ["remove", VERSION]):
+        assert cli.main(["toolchain", *arguments]) == 1
+        assert "chmod -R go-w" in capsys.readouterr().err
+    assert cli.main(["skew"]) == 2
+    assert "chmod -R go-w" in capsys.readouterr().err
+    assert chain.is_dir()
+
+
+def test_a_refused_toolchain_can_be_removed(cache, capsys) -> None:
+    """``remove`` deletes a folder whose manifest disagrees; of a link it deletes the link, and not its target."""
+    folder = make(cache, VERSION, version="12.9")
+    assert cli.main(["toolchain", "remove", VERSION]) == 0
+    assert not folder.exists()
+    elsewhere = make(cache, "12.9")
+    folder.symlink_to(elsewhere)
+    assert cli.main(["toolchain", "remove", VERSION]) == 0
+    assert not folder.is_symlink()
+    assert (elsewhere / "toolchain.json").is_file()
+    shutil.rmtree(cache)
+    capsys.readouterr()
