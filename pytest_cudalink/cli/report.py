@@ -50,6 +50,7 @@ def run(options: argparse.Namespace) -> int:
     from ..matrix import CellsError, load_cells, select
     from ..report.compare import FAIL_ON, compare, findings
     from ..report.merge import merge
+    from ..report.plan import Plan
     from ..report.records import RecordError
 
     default = "regressions" if options.against else "failed,crashed,incomplete"
@@ -71,6 +72,7 @@ def run(options: argparse.Namespace) -> int:
             names = ", ".join(strange)
             sys.stderr.write(f"cudalink report: left out, because {options.cells} has no such cell: {names}\n")
         report.request({cell.name: cell.axes for cell in every})
+        report.plan = Plan({cell.name: cell.axes for cell in every}, {one.name: one.values["tests"] for one in every})
         comparison = compare(report, merge([options.against])) if options.against else None
         _write(options, report, comparison)
     except (RecordError, CellsError, OSError) as error:
