@@ -62,9 +62,9 @@ class Cause:
         if self.axes == (_RELATION,):
             return ", ".join(value for (value,) in self.failing)
         if len(self.axes) == 1:
-            return f"{self.axes[0]} {', '.join(value or 'none' for (value,) in self.failing)}"
+            return f"{self.axes[0]} {', '.join(value for (value,) in self.failing)}"
         pairs = (zip(self.axes, value, strict=True) for value in self.failing)
-        return ", ".join(" with ".join(f"{name} {one or 'none'}" for name, one in pair) for pair in pairs)
+        return ", ".join(" with ".join(f"{name} {one}" for name, one in pair) for pair in pairs)
 
 
 def causes(cells: Sequence[Mapping[str, str]], bad: Sequence[bool | None]) -> list[Cause]:
@@ -85,11 +85,10 @@ def causes(cells: Sequence[Mapping[str, str]], bad: Sequence[bool | None]) -> li
         Those with the fewest failing values first. Empty if the test fails in all cells, or in none.
     """
     ran = [(axes, failed) for axes, failed in zip(cells, bad, strict=True) if failed is not None]
-    names = [name for name in AXES if len({axes.get(name) for axes, _ in ran}) > 1]
-    found = [cause for name in names if (cause := _decides(ran, (name,)))]
+    found = [cause for name in AXES if (cause := _decides(ran, (name,)))]
     if not found:
         related = _decides(ran, (_RELATION,)) if all(relation(axes) for axes, _ in ran) else None
-        pairs = [cause for pair in itertools.combinations(names, 2) if (cause := _decides(ran, pair))]
+        pairs = [cause for pair in itertools.combinations(AXES, 2) if (cause := _decides(ran, pair))]
         useful = [cause for cause in pairs if len(cause.failing) == 1 or len(cause.verdicts) < len(ran)]
         if related:  # says in fewer words what several pairs of toolkit and driver say
             useful = [cause for cause in useful if len(cause.failing) == 1 or cause.axes != _RELATED]
@@ -149,8 +148,8 @@ def explain(
 
 
 def _value(axes: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the values of some axes; that of an axis which a cell lacks is empty."""
-    return (relation(axes),) if names == (_RELATION,) else tuple(axes.get(name, "") for name in names)
+    """Return the values of some axes, "none" for one that the cell lacks."""
+    return (relation(axes),) if names == (_RELATION,) else tuple(axes.get(name) or "none" for name in names)
 
 
 def _decides(ran: Sequence[tuple[Mapping[str, str], bool]], names: tuple[str, ...]) -> Cause | None:

@@ -32,7 +32,7 @@ class Plan:
 
     def lacking(self, cells: Iterable[CellRun]) -> dict[str, dict[str, str]]:
         """Return the axes of each cell that has no complete record, without those whose value is not known."""
-        whole = {cell.name: cell.axes for cell in cells if not cell.fault}
+        whole = {cell.name: cell.axes for cell in cells if not cell.fault and cell.name in self.axes}
         return {name: self._foreseen(name, whole) for name in self.axes if name not in whole}
 
     def _foreseen(self, name: str, whole: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
@@ -40,7 +40,7 @@ class Plan:
         result: dict[str, str] = {}
         for axis in AXES:
             word = wanted.get(axis, "")
-            found = {axes.get(axis) for other, axes in whole.items() if self.axes.get(other, {}).get(axis, "") == word}
+            found = {axes.get(axis) for other, axes in whole.items() if self.axes[other].get(axis, "") == word}
             value: str | None = None
             if word not in _OPEN:
                 value = "none" if word == "absent" else word
@@ -54,5 +54,5 @@ class Plan:
 
     def runs(self, name: str, test: str) -> bool:
         """Return whether pytest selects a test by the arguments of a cell; without any, it selects every test."""
-        arguments = [one.rstrip("/") for one in self.tests.get(name, ())]
+        arguments = [one.removesuffix("/") for one in self.tests.get(name, ())]
         return not arguments or any(f"{test}/".startswith((f"{one}/", f"{one}::")) for one in arguments)

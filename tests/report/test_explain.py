@@ -100,7 +100,26 @@ def test_the_cell_that_divides_the_causes_most_evenly_is_named() -> None:
     unseen = {"ctk": "12.8", "driver": "13.0"}
     assert [one.predicts(unseen) for one in relations] == [True, None]
     assert [one.predicts({}) for one in relations] == [None, None]
+    (policy,) = causes([{"policy": "released"}, {}], [True, False])
+    assert [policy.predicts(one) for one in ({"policy": "released"}, {"policy": "none"}, {})] == [True, False, None]
     assert deciding_cell(relations, {"unseen": unseen, "unknown": {}}) == ""
+
+
+def test_pairs_beside_a_relation() -> None:
+    """A relation takes the place of pairs of toolkit and driver, and of no others."""
+    cells = [
+        {"ctk": ctk, "driver": driver, "backend": ctk, "python": driver, "arch": arch}
+        for ctk, driver, arch in itertools.product(("12.9", "13.0"), ("12.9", "13.0"), "ab")
+    ]
+    assert explain(cells, [cell["ctk"] == cell["driver"] for cell in cells]) == (
+        "ctk same as driver or ctk 12.9 with python 12.9, ctk 13.0 with python 13.0 "
+        "or driver 12.9 with backend 12.9, driver 13.0 with backend 13.0 or 1 more"
+    )
+    two = [("12.9", "13.0"), ("13.2", "13.0")]
+    nine = [{**cell, "python": python} for cell in CELLS for python in ("3.11", "3.12")]
+    assert explain(nine, [(cell["ctk"], cell["driver"]) in two for cell in nine]) == (
+        "ctk 12.9 with driver 13.0, ctk 13.2 with driver 13.0"
+    )
 
 
 def test_many_pairs_are_counted() -> None:

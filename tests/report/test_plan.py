@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,8 +38,14 @@ def test_the_next_cell_of_our_own_matrix() -> None:
         ],
         plan=plan_of(ROOT / "matrices" / "cells.toml"),
     )
+    words = "ctk 13.2 or driver 13.2 or nvjitlink 13.2"
     (partial,) = report.partial
-    assert partial.explanation == "ctk 13.2 or driver 13.2 or nvjitlink 13.2; run ctk-13.0-driver-13.2 to tell"
+    assert partial.explanation == f"{words}; run ctk-13.0-driver-13.2 to tell"
+
+    elsewhere = "tests/toolkit/test_a.py::test"  # no cell with a driver runs this folder
+    cells = [replace(cell, outcomes={elsewhere: cell.outcomes[TEST]}) for cell in report.cells]
+    (partial,) = MatrixReport(cells, plan=report.plan).partial
+    assert partial.explanation == words
 
 
 @pytest.mark.parametrize("letter", [".", "S", "F"])
@@ -68,7 +75,9 @@ def test_what_a_cell_would_be() -> None:
             "gpu": {"ctk": "13.0", "driver": "real"},
         }
     )
-    found = plan.lacking([run("ran", "P", ctk="13.0", driver="none", arch="sm_90")])
+    ran = run("ran", "P", ctk="13.0", driver="none", arch="sm_90")
+    assert Plan().lacking([ran]) == {}
+    found = plan.lacking([ran, run("strange", "P", ctk="13.0", backend="driver")])
     alike = {"policy": "strict-major", "arch": "sm_90", "python": "3.11"}
     assert found == {
         "newest": {"driver": "none", "backend": "nvjitlink", **alike},
