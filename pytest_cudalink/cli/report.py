@@ -61,6 +61,7 @@ def run(options: argparse.Namespace) -> int:
     from ..matrix import CellsError, load_cells, select
     from ..report.compare import FAIL_ON, compare, damage, findings
     from ..report.merge import merge
+    from ..report.plan import Plan
     from ..report.records import RecordError
 
     default = "regressions,damaged,repeats" if options.against else "failed,crashed,incomplete,damaged,repeats"
@@ -86,6 +87,7 @@ def run(options: argparse.Namespace) -> int:
             names = ", ".join(strange)
             sys.stderr.write(f"cudalink report: left out, because {options.cells} has no such cell: {names}\n")
         report.request({cell.name: cell.axes for cell in every})
+        report.plan = Plan({cell.name: cell.axes for cell in every}, {one.name: one.values["tests"] for one in every})
         comparison = compare(report, merge([options.against])) if options.against else None
         extra = _skew(options.skew) if options.skew else []
     except (RecordError, CellsError, OSError) as error:

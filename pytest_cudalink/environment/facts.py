@@ -5,11 +5,14 @@ Each fact is read when it is looked up, not before.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import metadata
+from pathlib import Path
 from typing import Final
 
 from .. import probes
@@ -19,6 +22,9 @@ __all__ = ["PACKAGES", "Environment", "driver_is_emulated"]
 
 #: Distributions that have a line in the records, by their name there.
 PACKAGES: Final = ("cuda-bindings", "cuda-core", "numba-cuda", "cuda-pathfinder", "cupy-cuda13x", "warp-lang")
+
+#: Bytes of a toolkit's version.json that are read; a real one has 4,000.
+_LONGEST_MANIFEST: Final = 1 << 20
 
 _NVRTC: Final = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 
@@ -85,9 +91,31 @@ def _nvjitlink() -> Found:
     return Found(value, source=f"nvJitLinkVersion of {probes.nvjitlink().path}")
 
 
+def _local(component: str) -> Found | None:
+    """Return what the toolkit folder that the environment names says of a component; None without such a toolkit."""
+    for variable in ("CUDA_PATH", "CUDA_HOME"):
+        if not (folder := os.environ.get(variable)):
+            continue
+        file = Path(folder) / "version.json"
+        try:
+            with file.open("rb") as stream:
+                version = json.loads(stream.read(_LONGEST_MANIFEST))[component]["version"]
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            continue
+        if re.fullmatch(r"\d+(\.\d+)+", str(version)):
+            return Found(str(version), source=f"{file} (from {variable})")
+    return None
+
+
+def _nvrtc() -> Found:
+    found = _installed(*_NVRTC)
+    return found if found.value else _local("cuda_nvrtc") or found
+
+
 def _ctk() -> Found:
-    """The toolkit: the release of its metapackage, or of its compiler if there is no metapackage."""
-    return _installed("cuda-toolkit", *_NVRTC)
+    """The toolkit: the release of its metapackage, or of its compiler; without wheels, that of a local toolkit."""
+    found = _installed("cuda-toolkit", *_NVRTC)
+    return found if found.value else _local("cuda") or found
 
 
 def _gpu() -> Found:
@@ -102,7 +130,7 @@ _ASK: Final[dict[str, Callable[[], Found]]] = {
     "driver": _driver,
     "driver_release": _driver_release,
     "nvjitlink": _nvjitlink,
-    "nvrtc": partial(_installed, *_NVRTC),
+    "nvrtc": _nvrtc,
     "gpu": _gpu,
     "arch": _gpu,
     **{name: partial(_installed, name) for name in PACKAGES},

@@ -1,20 +1,26 @@
-"""Explains by an axis why a test fails in some cells only."""
+"""Explains by axes why a test fails in some cells only."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["explain", "relation"]
+__all__ = ["AXES", "Cause", "causes", "deciding_cell", "explain", "relation"]
 
 #: In the order in which people look for a cause.
-_ORDER = ("ctk", "driver", "nvjitlink", "backend", "policy", "python", "arch")
+AXES: Final = ("ctk", "driver", "nvjitlink", "backend", "policy", "python", "arch")
+_RELATION: Final = "relation"
+_RELATED: Final = ("ctk", "driver")
+#: Causes of two axes that an explanation names; causes of one axis are all named.
+_PAIRS_SHOWN: Final = 3
 
 
 def relation(axes: Mapping[str, str]) -> str:
     """Return the relation of toolkit and driver, such as ``"ctk newer major than driver"``; empty if one is unknown."""
     versions = []
-    for name in ("ctk", "driver"):
+    for name in _RELATED:
         major, _, minor = axes.get(name, "").partition(".")
         if not (major.isdigit() and minor.isdigit()):
             return ""
@@ -26,51 +32,130 @@ def relation(axes: Mapping[str, str]) -> str:
     return f"ctk {way} {'minor' if ctk[0] == driver[0] else 'major'} than driver"
 
 
-def explain(cells: Sequence[Mapping[str, str]], bad: Sequence[bool | None]) -> str:
-    """Return the axis whose values alone decide whether a test fails.
+@dataclass(frozen=True)
+class Cause:
+    """Axes whose values decide whether a test fails, in every cell that ran it.
+
+    Attributes
+    ----------
+    axes : tuple of str
+        One axis, two, or ``("relation",)`` for that of toolkit and driver.
+    verdicts : mapping
+        Whether the test fails, by the values of these axes that occurred.
+    """
+
+    axes: tuple[str, ...]
+    verdicts: Mapping[tuple[str, ...], bool]
+
+    @property
+    def failing(self) -> list[tuple[str, ...]]:
+        """The values with which the test fails."""
+        return [value for value, failed in self.verdicts.items() if failed]
+
+    def predicts(self, axes: Mapping[str, str]) -> bool | None:
+        """Return whether the test fails in a cell if this is the cause; None if no cell had its values."""
+        if self.axes != (_RELATION,) and not set(self.axes) <= axes.keys():
+            return None
+        return self.verdicts.get(_value(axes, self.axes))
+
+    def __str__(self) -> str:
+        if self.axes == (_RELATION,):
+            return ", ".join(value for (value,) in self.failing)
+        if len(self.axes) == 1:
+            return f"{self.axes[0]} {', '.join(value for (value,) in self.failing)}"
+        pairs = (zip(self.axes, value, strict=True) for value in self.failing)
+        return ", ".join(" with ".join(f"{name} {one}" for name, one in pair) for pair in pairs)
+
+
+def causes(cells: Sequence[Mapping[str, str]], bad: Sequence[bool | None]) -> list[Cause]:
+    """Return every cause that agrees with all cells: each single axis, or if none does, relations and pairs of axes.
+
+    A pair that has different values in every cell agrees with anything. It counts only if one pair of values fails.
 
     Parameters
     ----------
     cells : sequence of mappings
         The axes of each cell.
     bad : sequence of bool or None
-        Whether the test fails there; None where it did not run.
+        Whether the test fails there; None where that is unknown.
+
+    Returns
+    -------
+    list of Cause
+        Those with the fewest failing values first. Empty if the test fails in all cells, or in none.
+    """
+    ran = [(axes, failed) for axes, failed in zip(cells, bad, strict=True) if failed is not None]
+    found = [cause for name in AXES if (cause := _decides(ran, (name,)))]
+    if not found:
+        related = _decides(ran, (_RELATION,)) if all(relation(axes) for axes, _ in ran) else None
+        pairs = [cause for pair in itertools.combinations(AXES, 2) if (cause := _decides(ran, pair))]
+        useful = [cause for cause in pairs if len(cause.failing) == 1 or len(cause.verdicts) < len(ran)]
+        if related:  # says in fewer words what several pairs of toolkit and driver say
+            useful = [cause for cause in useful if len(cause.failing) == 1 or cause.axes != _RELATED]
+        found = [related, *useful] if related else useful
+    return sorted(found, key=lambda cause: len(cause.failing))
+
+
+def deciding_cell(candidates: Sequence[Cause], others: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the cell whose result divides the causes most evenly; empty if none of the cells divides them.
+
+    Parameters
+    ----------
+    candidates : sequence of Cause
+    others : mapping
+        The axes of each cell that has no result, by name; an axis whose value is not known is left out.
+    """
+    best, most = "", 0
+    for name, axes in others.items():
+        predictions = [cause.predicts(axes) for cause in candidates]
+        smaller = min(predictions.count(True), predictions.count(False))
+        if smaller > most:
+            best, most = name, smaller
+    return best
+
+
+def explain(
+    cells: Sequence[Mapping[str, str]],
+    bad: Sequence[bool | None],
+    others: Mapping[str, Mapping[str, str]] | None = None,
+) -> str:
+    """Return the axes whose values decide whether a test fails.
+
+    Parameters
+    ----------
+    cells : sequence of mappings
+        The axes of each cell.
+    bad : sequence of bool or None
+        Whether the test fails there; None where that is unknown.
+    others : mapping, optional
+        The axes of cells that have no result yet, by name. One that tells the causes apart is named.
 
     Returns
     -------
     str
-        Such as ``"ctk 13.2"``. Several axes are joined by "or" if the cells do not distinguish them; two are joined by
-        "with" if only both together decide; otherwise ``"no axis explains it"``.
+        Such as ``"ctk 13.2"``. Causes are joined by "or" if the cells do not tell them apart; two axes are joined by
+        "with" if only both together decide; ``"no axis explains it"`` if no cause agrees with all cells.
     """
-    ran = [(dict(axes), failed) for axes, failed in zip(cells, bad, strict=True) if failed is not None]
-    names = [name for name in _ORDER if len({axes.get(name, "") for axes, _ in ran}) > 1]
-    single = [found for name in names if (found := _decides(ran, (name,)))]
-    related = [{"relation": relation(axes)} for axes, _ in ran]
-    if not single and all(one["relation"] for one in related):
-        found = _decides([(axes, failed) for axes, (_, failed) in zip(related, ran, strict=True)], ("relation",))
-        if found:
-            single.append((found[0], found[1].replace("relation ", "")))
-    if single:
-        # an axis with fewer values says more: one with a value for each cell explains everything
-        fewest = min(count for count, _ in single)
-        return " or ".join(text for count, text in single if count == fewest)
-    pairs = [found for pair in itertools.combinations(names, 2) if (found := _decides(ran, pair))]
-    # where every pair of values is one cell, a pair explains anything, unless it is one that fails
-    useful = [(count, text) for count, text in pairs if count < len(ran) or text.count(" with ") == 1]
-    return min(useful)[1] if useful else "no axis explains it"
+    found = causes(cells, bad)
+    if not found:
+        return "no axis explains it"
+    shown = found if len(found[0].axes) == 1 and found[0].axes != (_RELATION,) else found[:_PAIRS_SHOWN]
+    words = [str(cause) for cause in shown]
+    if len(found) > len(shown):
+        words.append(f"{len(found) - len(shown)} more")
+    decides = deciding_cell(found, others or {})
+    return " or ".join(words) + (f"; run {decides} to tell" if decides else "")
 
 
-def _decides(ran: Sequence[tuple[Mapping[str, str], bool]], names: tuple[str, ...]) -> tuple[int, str] | None:
-    """Return how many values the axes have and which of them fail; None if a value both fails and passes."""
+def _value(axes: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values of some axes, "none" for one that the cell lacks."""
+    return (relation(axes),) if names == (_RELATION,) else tuple(axes.get(name) or "none" for name in names)
+
+
+def _decides(ran: Sequence[tuple[Mapping[str, str], bool]], names: tuple[str, ...]) -> Cause | None:
+    """Return the axes as a cause; None if a value both fails and passes, or if the cells have the same result."""
     verdicts: dict[tuple[str, ...], bool] = {}
     for axes, failed in ran:
-        value = tuple(axes.get(name, "") for name in names)
-        if verdicts.setdefault(value, failed) != failed:
+        if verdicts.setdefault(_value(axes, names), failed) != failed:
             return None
-    failing = [value for value, failed in verdicts.items() if failed]
-    if len(names) == 1:
-        return len(verdicts), f"{names[0]} {', '.join(value[0] or 'none' for value in failing)}"
-    texts = [
-        " with ".join(f"{name} {one or 'none'}" for name, one in zip(names, value, strict=True)) for value in failing
-    ]
-    return len(verdicts), ", ".join(texts)
+    return Cause(names, verdicts) if len(set(verdicts.values())) == 2 else None

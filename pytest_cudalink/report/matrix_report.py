@@ -14,6 +14,7 @@ from .cell_run import BAD, GOOD, LETTERS, NOT_RUN, SKIPPED, UNKNOWN, CellRun, De
 from .checks import described, sound
 from .events import SCHEMA
 from .explain import explain
+from .plan import Plan
 from .records import RecordError
 
 __all__ = ["MatrixReport", "Partial"]
@@ -34,7 +35,7 @@ class Partial:
     cells : tuple of str
         The cells in which it fails.
     explanation : str
-        The axis that explains the failures, see `explain.explain`.
+        The axes that explain the failures, see `explain.explain`.
     """
 
     test: str
@@ -53,11 +54,14 @@ class MatrixReport:
         Cells without any records.
     damaged : dict of str to str
         Files and folders that cannot be read, and whose cells are not known, each with the reason.
+    plan : Plan
+        The cells that could run; empty without a file of cells.
     """
 
     cells: list[CellRun]
     missing: list[str] = field(default_factory=list)
     damaged: dict[str, str] = field(default_factory=dict)
+    plan: Plan = field(default_factory=Plan)
 
     @cached_property
     def tests(self) -> list[str]:
@@ -90,16 +94,20 @@ class MatrixReport:
     def partial(self) -> list[Partial]:
         """The tests that fail in some cells only, each with its explanation."""
         axes = [cell.axes for cell in self.cells]
-        words: dict[str, str] = {}
+        lacking = self.plan.lacking(self.cells)
+        words: dict[tuple[str, ...], str] = {}
         result = []
         for test, row in zip(self.tests, self.grid, strict=True):
             letters = set(row)
             if letters & BAD and letters & GOOD:
                 bad = [letter in BAD if letter in BAD or letter in GOOD else None for letter in row]
-                if row not in words:
-                    words[row] = explain(axes, bad)
+                ran = {cell.name for cell, letter in zip(self.cells, row, strict=True) if letter != NOT_RUN}
+                others = {name: a for name, a in lacking.items() if name not in ran and self.plan.runs(name, test)}
+                key = (row, *others)
+                if key not in words:
+                    words[key] = explain(axes, bad, others)
                 failing = tuple(cell.name for cell, letter in zip(self.cells, row, strict=True) if letter in BAD)
-                result.append(Partial(test, failing, words[row]))
+                result.append(Partial(test, failing, words[key]))
         return result
 
     @cached_property

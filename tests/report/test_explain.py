@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
+import itertools
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cudalink.report.explain import explain, relation
+from pytest_cudalink.report.explain import AXES, causes, deciding_cell, explain, relation
 
 CELLS = [{"ctk": ctk, "driver": driver} for ctk in ("12.9", "13.0", "13.2") for driver in ("12.9", "13.0", "13.2")]
 
@@ -40,9 +40,6 @@ def test_explanations_at_the_edges() -> None:
         explain(both, [False])
 
 
-AXES = ["ctk", "driver", "nvjitlink", "backend", "policy", "python", "arch"]
-
-
 @pytest.mark.parametrize("axis", AXES)
 def test_every_axis_explains(axis) -> None:
     """Each axis is considered, and a cell without it has the value "none"."""
@@ -56,14 +53,84 @@ def test_axes_are_named_in_the_order_in_which_people_look_for_a_cause() -> None:
     assert explain(cells, [False, True]) == " or ".join(f"{axis} b" for axis in AXES)
 
 
-def test_the_axis_with_the_fewest_values_explains() -> None:
-    """An axis that has a value of its own for each cell explains anything, so it says less than one with two values."""
+def test_every_axis_that_the_cells_do_not_tell_apart_is_named() -> None:
+    """A driver that only one cell had is not ruled out by an axis with fewer values."""
+    three = [{"ctk": ctk, "driver": driver, "nvjitlink": ctk} for ctk, driver in (("13.0", "13.0"), ("13.0", "12.9"))]
+    three.append({"ctk": "13.2", "driver": "13.2", "nvjitlink": "13.2"})
+    assert explain(three, [False, False, True]) == "ctk 13.2 or driver 13.2 or nvjitlink 13.2"
+    python = [{"ctk": "12.9", "python": "3.11"}, {"ctk": "12.9", "python": "3.12"}, {"ctk": "13.0", "python": "3.13"}]
+    assert explain(python, [False, False, True]) == "ctk 13.0 or python 3.13"
+
+
+def test_the_simplest_cause_comes_first() -> None:
+    """A cause with one failing value is simpler than one with several; causes alike stay in the order of the axes."""
     cells = [
-        {"ctk": "12.9", "python": "3.11"},
-        {"ctk": "12.9", "python": "3.12"},
-        {"ctk": "13.0", "python": "3.13"},
+        {"ctk": "12.9", "driver": "12.9", "backend": "auto"},
+        {"ctk": "13.0", "driver": "13.0", "backend": "driver"},
+        {"ctk": "13.2", "driver": "13.2", "backend": "driver"},
     ]
-    assert explain(cells, [False, False, True]) == "ctk 13.0"
+    assert explain(cells, [False, True, True]) == "backend driver or ctk 13.0, 13.2 or driver 13.0, 13.2"
+
+
+def test_the_cell_that_decides_is_named() -> None:
+    """One that runs on the failing driver with a toolkit that passes; others would fail or pass whatever the cause."""
+    ran = [{"ctk": "13.0", "driver": "13.0"}, {"ctk": "13.2", "driver": "13.2"}]
+    others = {
+        "same": {"ctk": "13.2", "driver": "13.2"},
+        "unseen": {"ctk": "13.2", "driver": "12.9"},
+        "unknown": {"ctk": "13.2"},
+        "decides": {"ctk": "13.0", "driver": "13.2"},
+        "also": {"ctk": "13.2", "driver": "13.0"},
+    }
+    assert explain(ran, [False, True], others) == "ctk 13.2 or driver 13.2; run decides to tell"
+    del others["decides"], others["also"]
+    assert explain(ran, [False, True], others) == "ctk 13.2 or driver 13.2"
+    assert explain(ran[:1], [True], others) == "no axis explains it"
+
+
+def test_the_cell_that_divides_the_causes_most_evenly_is_named() -> None:
+    """Half of four causes remains after one cell, where another would leave three."""
+    axes = ("ctk", "driver", "nvjitlink", "arch")
+    ran = [dict.fromkeys(axes, "old"), dict.fromkeys(axes, "new")]
+    others = {"one": {**ran[0], "ctk": "new"}, "two": {**ran[0], "ctk": "new", "driver": "new"}}
+    assert explain(ran, [False, True], others).endswith("; run two to tell")
+    four = [{"ctk": ctk, "driver": driver} for ctk in ("12.9", "13.0") for driver in ("12.9", "13.0")]
+    relations = causes(four, [False, True, False, False])
+    assert [str(one) for one in relations] == ["ctk older major than driver", "ctk 12.9 with driver 13.0"]
+    unseen = {"ctk": "12.8", "driver": "13.0"}
+    assert [one.predicts(unseen) for one in relations] == [True, None]
+    assert [one.predicts({}) for one in relations] == [None, None]
+    (policy,) = causes([{"policy": "released"}, {}], [True, False])
+    assert [policy.predicts(one) for one in ({"policy": "released"}, {"policy": "none"}, {})] == [True, False, None]
+    assert deciding_cell(relations, {"unseen": unseen, "unknown": {}}) == ""
+
+
+def test_pairs_beside_a_relation() -> None:
+    """A relation takes the place of pairs of toolkit and driver, and of no others."""
+    cells = [
+        {"ctk": ctk, "driver": driver, "backend": ctk, "python": driver, "arch": arch}
+        for ctk, driver, arch in itertools.product(("12.9", "13.0"), ("12.9", "13.0"), "ab")
+    ]
+    assert explain(cells, [cell["ctk"] == cell["driver"] for cell in cells]) == (
+        "ctk same as driver or ctk 12.9 with python 12.9, ctk 13.0 with python 13.0 "
+        "or driver 12.9 with backend 12.9, driver 13.0 with backend 13.0 or 1 more"
+    )
+    two = [("12.9", "13.0"), ("13.2", "13.0")]
+    nine = [{**cell, "python": python} for cell in CELLS for python in ("3.11", "3.12")]
+    assert explain(nine, [(cell["ctk"], cell["driver"]) in two for cell in nine]) == (
+        "ctk 12.9 with driver 13.0, ctk 13.2 with driver 13.0"
+    )
+
+
+def test_many_pairs_are_counted() -> None:
+    """Three pairs are named, and how many more there are."""
+    names = ("ctk", "backend", "policy", "python", "arch")
+    cells = [{name: "b" if name in new else "a" for name in names} for new in ([], names, ["ctk", "python"], ["arch"])]
+    cells += [{**cells[1], one: "a"} for one in names]
+    cells[2:] = [{**cells[0], one: "b"} for one in names]
+    assert explain(cells, [False, True, *[False] * 5]) == (
+        "ctk b with backend b or ctk b with policy b or ctk b with python b or 7 more"
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,17 +174,82 @@ def test_two_axes_together() -> None:
     assert explain(four, [False, True, True, False]) == "no axis explains it"
     assert explain(four, [False, True, False, False]) == "backend a with python f"
     finer = [{"ctk": c, "backend": "a" if v == "e" else "b", "python": v} for c in ("12.9", "13.0") for v in "efg"]
-    assert explain(finer, [False, False, False, True, False, False]) == "ctk 13.0 with backend a"
+    words = "ctk 13.0 with backend a or ctk 13.0 with python e"
+    assert explain(finer, [False, False, False, True, False, False]) == words
     absent = [{"ctk": c, **n} for c in ("12.9", "13.0") for n in ({"nvjitlink": "13.0"}, {})]
     assert explain(absent, [False, False, False, True]) == "ctk 13.0 with nvjitlink none"
 
 
-@given(st.lists(st.tuples(st.sampled_from(CELLS), st.sampled_from([True, False, None])), max_size=12))
-def test_an_explanation_is_true(cells) -> None:
-    """A single axis that is named fails exactly where it says."""
-    axes, bad = [cell for cell, _ in cells], [failed for _, failed in cells]
-    words = explain(axes, bad)
-    match = re.fullmatch(r"(ctk|driver) ([\d., ]+)", words)
-    if match and True in bad:
-        values = match[2].split(", ")
-        assert all((cell[match[1]] in values) == failed for cell, failed in cells if failed is not None)
+VALUES = ("12.9", "13.0", "13.2")
+
+
+@st.composite
+def matrices(draw) -> tuple[list[dict[str, str]], list[bool | None], tuple[tuple[str, str], ...]]:
+    """Cells, the result of each, and the planted cause: one value of an axis, or one of each of two axes."""
+    names = draw(st.lists(st.sampled_from(AXES), min_size=2, max_size=5, unique=True))
+    cell = st.fixed_dictionaries({name: st.sampled_from(VALUES[: draw(st.integers(2, 3))]) for name in names})
+    cells = draw(st.lists(cell, min_size=2, max_size=14))
+    axes = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
+    cause = tuple((axis, draw(st.sampled_from(VALUES))) for axis in axes)
+    known = draw(st.lists(st.booleans(), min_size=len(cells), max_size=len(cells)))
+    fails = [all(one[axis] == value for axis, value in cause) for one in cells]
+    return cells, [failed if ran else None for failed, ran in zip(fails, known, strict=True)], cause
+
+
+def agrees(cells, bad, axes) -> bool:
+    """Whether cells with equal values on these axes have equal results, and some fail and some pass."""
+    ran = [(tuple(cell[axis] for axis in axes), failed) for cell, failed in zip(cells, bad, strict=True)]
+    ran = [(value, failed) for value, failed in ran if failed is not None]
+    same = all(a == b for (one, a), (other, b) in itertools.combinations(ran, 2) if one == other)
+    return same and {failed for _, failed in ran} == {True, False}
+
+
+@given(matrices())
+def test_the_planted_cause_is_among_the_answers(matrix) -> None:
+    """A single cause is always named, and so is each other single one that the cells allow; pairs if none is."""
+    cells, bad, planted = matrix
+    found = causes(cells, bad)
+    words = explain(cells, bad)
+    if not {True, False} <= set(bad):
+        assert found == []
+        assert words == "no axis explains it"
+        return
+    single = [axis for axis in cells[0] if agrees(cells, bad, (axis,))]
+    if single:
+        assert sorted(one.axes[0] for one in found) == sorted(single)
+        assert sorted(words.split(" or ")) == sorted(str(one) for one in found)
+    else:
+        assert all(len(one.axes) == 2 or one.axes == ("relation",) for one in found)
+    if len(planted) == 1:
+        ((axis, value),) = planted
+        assert f"{axis} {value}" in words.split(" or ")
+    elif not single:
+        pairs = [set(zip(one.axes, value, strict=True)) for one in found for value in one.failing]
+        assert set(planted) in pairs
+
+
+@given(matrices(), st.randoms(use_true_random=False))
+def test_no_answer_claims_more_than_the_cells_show(matrix, random) -> None:
+    """Each cause predicts every result, planted or not, and knows nothing of values that no cell had."""
+    cells, bad, _ = matrix
+    for results in (bad, [failed if failed is None else random.random() < 0.3 for failed in bad]):
+        for cause in causes(cells, results):
+            ran = [(cell, failed) for cell, failed in zip(cells, results, strict=True) if failed is not None]
+            assert [cause.predicts(cell) for cell, _ in ran] == [failed for _, failed in ran]
+            seen = {tuple(cell[axis] for axis in cause.axes) for cell, _ in ran if cause.axes != ("relation",)}
+            for cell in cells if seen else ():
+                assert (cause.predicts(cell) is None) == (tuple(cell[axis] for axis in cause.axes) not in seen)
+
+
+@given(matrices(), matrices())
+def test_the_cell_that_is_named_decides(matrix, more) -> None:
+    """Whatever its result, fewer causes remain."""
+    cells, bad, _ = matrix
+    found = causes(cells, bad)
+    others = {str(number): cell for number, cell in enumerate(more[0])}
+    if name := deciding_cell(found, others):
+        for failed in (True, False):
+            assert any(one.predicts(others[name]) == failed for one in found)
+    else:
+        split = [{one.predicts(cell) for one in found} >= {True, False} for cell in others.values()]
+        assert not any(split)

@@ -93,7 +93,7 @@ def test_a_file_that_one_cell_could_collect_in_part() -> None:
 def test_which_failures_are_partial() -> None:
     """A failure is partial if the test passes in another cell, documented and expected failures included."""
     rows = {"FP": "some", "FD": "some", "Fx": "some", "FX": "some", "F.": "every", "FS": "every", "CE": "every"}
-    rows |= {"P.": "", "SS": "skipped", "S.": "skipped", "SP": "", "xx": "", "DS": "", "??": ""}
+    rows |= {"P.": "", "SS": "skipped", "S.": "skipped", "SP": "", "xx": "", "DS": "", "??": "", "SU": "skipped"}
     cells = [
         cell(name, {f"t::{row}": row[number] for row in rows if row[number] != "."}, axes={"ctk": name})
         for number, name in enumerate("ab")

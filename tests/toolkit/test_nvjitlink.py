@@ -10,16 +10,21 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from pytest_cudalink import guardrails, probes
+from pytest_cudalink.compat.releases import LATEST_KNOWN
 from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode, sample
 from pytest_cudalink.linker.backends import OPENERS
 from pytest_cudalink.linker.dispatch import cases
 from pytest_cudalink.versions import CudaVersion
 
+TESTS = Path(__file__).parents[1]
 ARCH = "sm_90"
+#: The releases whose samples are in tests/data, the newest last.
+PRODUCERS = sorted(CudaVersion.parse(one.name) for one in (TESTS / "data" / "artifacts").glob("[0-9]*"))
 
 
 def link(*codes: ObjectCode, target: str = "cubin", **options) -> ObjectCode:
@@ -92,7 +97,7 @@ def without_guard_rails() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("without_guard_rails")
-@pytest.mark.parametrize("producer", ["12.9", "13.0", "13.2", "13.5"])
+@pytest.mark.parametrize("producer", [*map(str, PRODUCERS)])
 @pytest.mark.parametrize("kind", ["ptx", "ltoir", "cubin"])
 def test_what_other_toolkits_made(producer: str, kind: str, sample_code, toolkit) -> None:
     """Accepted exactly when the producer is not newer than the linker, of the other major too; else both are named."""
@@ -107,17 +112,37 @@ def test_what_other_toolkits_made(producer: str, kind: str, sample_code, toolkit
     assert caught.value.call == ""
 
 
+def made_later(code: ObjectCode) -> ObjectCode:
+    """The same code as a toolkit would make it that is newer than every published one."""
+    if code.code_type == "ptx":  # without the comment that names the toolkit
+        data = re.sub(rb"\.version (\d+)\.\d", rb".version \1.9", re.sub(rb"//.*", b"", code.code))
+    else:  # the version of NVVM IR in the header
+        data = code.code[:7] + bytes([code.code[7] + 4]) + code.code[8:]
+    return getattr(ObjectCode, f"from_{code.code_type}")(data, name=f"later.{code.code_type}")
+
+
 @pytest.mark.parametrize("kind", ["ptx", "ltoir"])
-def test_what_the_library_says_of_newer_inputs(kind: str, sample_code, toolkit) -> None:
+@pytest.mark.parametrize("producer", [*map(str, PRODUCERS), "later"])
+def test_what_the_library_says_of_newer_inputs(producer: str, kind: str, sample_code, toolkit) -> None:
     """Without the provenance check the library refuses, and its error still has both versions and its log."""
-    codes = [sample_code(f"13.5/{unit}.{kind}") for unit in ("main", "user")]
-    with pytest.raises(LinkError, match=f"made by CUDA 13.5, linker understands up to {toolkit}") as caught:
+    made_by = f"CUDA {producer}"
+    if producer == "later":
+        made_by = f"a CUDA newer than {LATEST_KNOWN}"
+        codes = [made_later(sample_code(f"{PRODUCERS[-1]}/{unit}.{kind}")) for unit in ("main", "user")]
+    else:
+        codes = [sample_code(f"{producer}/{unit}.{kind}") for unit in ("main", "user")]
+        if CudaVersion.parse(producer) <= toolkit:
+            assert link(*codes, check_inputs=False).artifact.undefined == ()
+            return
+    with pytest.raises(LinkError) as caught:
         link(*codes, check_inputs=False)
     error = caught.value
     assert error.call in ("nvJitLinkAddData", "nvJitLinkComplete")
     assert error.code_name.startswith("NVJITLINK_ERROR_")
     assert error.code_name in str(error)
     assert error.error_log.strip().splitlines()[0] in str(error)
+    if toolkit <= LATEST_KNOWN:  # of a toolkit that this version does not know, the hint says nothing
+        assert f"made by {made_by}, linker understands up to {toolkit}" in str(error)
 
 
 def test_syntax_error(compiled) -> None:
@@ -310,6 +335,7 @@ def test_undefined_after_a_refused_ptx() -> None:
 
 LINKS_AT_EXIT = """
 import threading
+from pytest_cudalink.compat.releases import LATEST_KNOWN
 from pytest_cudalink.linker import Linker, LinkerOptions, sample
 
 codes = sample.compile_modules("ptx", "sm_90")

@@ -1,0 +1,58 @@
+"""The cells of the file that have no complete record: what they would be, and which tests they would run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from .cell_run import CellRun
+from .explain import AXES
+
+__all__ = ["Plan"]
+
+#: What a cell asks for where the machine or the package index decides which value it gets.
+_OPEN: Final = ("", "auto", "latest", "real")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cells of a file of cells.
+
+    Attributes
+    ----------
+    axes : mapping
+        What each cell asks for: ``{"ctk-13.0": {"ctk": "13.0", "driver": "auto", …}, …}``.
+    tests : mapping
+        The arguments of pytest in each cell.
+    """
+
+    axes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    tests: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def lacking(self, cells: Iterable[CellRun]) -> dict[str, dict[str, str]]:
+        """Return the axes of each cell that has no complete record, without those whose value is not known."""
+        whole = {cell.name: cell.axes for cell in cells if not cell.fault and cell.name in self.axes}
+        return {name: self._foreseen(name, whole) for name in self.axes if name not in whole}
+
+    def _foreseen(self, name: str, whole: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+        wanted = self.axes[name]
+        result: dict[str, str] = {}
+        for axis in AXES:
+            word = wanted.get(axis, "")
+            found = {axes.get(axis) for other, axes in whole.items() if self.axes[other].get(axis, "") == word}
+            value: str | None = None
+            if word not in _OPEN:
+                value = "none" if word == "absent" else word
+            elif axis == "nvjitlink" or (axis == "driver" and wanted.get("backend") == "driver"):
+                value = result.get("ctk")  # the toolkit's, and an emulated driver of its release
+            elif len(found) == 1:
+                value = found.pop()
+            if value is not None:
+                result[axis] = value
+        return result
+
+    def runs(self, name: str, test: str) -> bool:
+        """Return whether pytest selects a test by the arguments of a cell; without any, it selects every test."""
+        arguments = [one.removesuffix("/") for one in self.tests.get(name, ())]
+        return not arguments or any(f"{test}/".startswith((f"{one}/", f"{one}::")) for one in arguments)
