@@ -193,7 +193,9 @@ def _whole(config: pytest.Config, settings: Settings, emulation: Emulation) -> E
     from ..toolchains import ToolchainError
     from ..toolchains.provision import provide
 
-    start = f"cudalink: the emulated driver {emulation.version} needs nvJitLink {' and '.join(map(str, emulation.lacks))}"
+    start = (
+        f"cudalink: the emulated driver {emulation.version} needs nvJitLink {' and '.join(map(str, emulation.lacks))}"
+    )
     if mode.value == "cached":
         msg = (
             f"{start}, which neither the toolchain cache nor the environment has, and --cudalink-toolchains is {mode}; "

@@ -324,7 +324,9 @@ def _add(cell: CellRun, kind: object, event: Any, number: int) -> None:
             _add_test(cell, event, number)
         case "collected":
             tests = _sound(cell, "collected", event, number).get("tests") or {}
-            cell.without_result = [f"{file}::{name}" if name else file for file, names in tests.items() for name in names]
+            cell.without_result = [
+                f"{file}::{name}" if name else file for file, names in tests.items() for name in names
+            ]
         case "link":
             _add_link(cell, event, number)
         case "violation":
