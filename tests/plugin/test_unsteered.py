@@ -245,6 +245,29 @@ def test_imported_by_name_before(run, pytester) -> None:
     result.stdout.fnmatch_lines(["*but early.py:* linked on nvJitLink: nvJitLinkComplete of cuda.bindings.nvjitlink*"])
 
 
+# -- what cannot be seen
+
+
+def test_links_of_other_processes_are_not_seen(run) -> None:
+    """A process that a test starts has its own bindings, without the plugin; the page on targets says so."""
+    module = """
+import subprocess, sys
+def test(): subprocess.run([sys.executable, "-c", "import library; library.on_nvjitlink()"], check=True)
+"""
+    result = run(module, "--force-backend=driver")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*not steered*")
+
+
+def test_a_function_that_was_kept_before_is_not_seen(run, pytester) -> None:
+    """What a plugin took before this one was loaded, and keeps in a list, cannot be replaced; the page says so."""
+    early = LIBRARY.replace("nvjitlink.complete(", "KEPT[0](") + "KEPT = [nvjitlink.complete]\n"
+    pytester.makepyfile(early=early)
+    result = run("import early\ndef test(): early.on_nvjitlink()", "--force-backend=driver", "-p", "early")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*not steered*")
+
+
 # -- outside of tests
 
 
