@@ -18,11 +18,12 @@ from types import ModuleType
 from typing import Any, ClassVar, Final
 
 from .. import probes
-from .base import Target
+from .base import StaleRecipeError, Target
 from .choice import Backend
 from .events import LinkInput
 from .recipes import Recipe, recipe_for
 from .steering import Watch, as_backend, current, replace_everywhere
+from .unsteered import is_covered, seen
 
 __all__ = ["CudaCore"]
 
@@ -41,8 +42,12 @@ class CudaCore(Target):
 
     def install(self, module: ModuleType) -> None:
         """Check that the switch is there, and watch the linker."""
-        recipe = self._recipe()
-        recipe.check(module, self.version() or "of an unknown version")
+        try:
+            recipe = self._recipe()
+            recipe.check(module, self.version() or "of an unknown version")
+        except StaleRecipeError:
+            _count_links(module)
+            raise
         original = module.Linker
         steered = _steered(module, recipe)
         module.Linker = steered  # type: ignore[attr-defined]
@@ -153,6 +158,33 @@ def _steered(module: ModuleType, recipe: Recipe) -> type:
         setattr(Linker, name, getattr(original, name))
     made: type = Linker
     return made
+
+
+def _count_links(module: ModuleType) -> None:
+    """Report the links of a release that cannot be steered as links that no target steers."""
+    original: Any = getattr(module, "Linker", None)
+    if not hasattr(original, "link") or "_cudalink_seen" in vars(original):
+        return
+
+    class Linker(original):  # type: ignore[misc]
+        __slots__ = ()
+        _cudalink_seen = True
+
+        @wraps(original.link)
+        def link(self, *arguments: Any, **keywords: Any) -> Any:
+            if is_covered():
+                return super().link(*arguments, **keywords)
+            try:
+                backend = _backend_of(self)
+            except Exception:  # noqa: BLE001 (a release that may lack the handle)
+                backend = "unknown"
+            with seen(_NAME, "Linker.link", backend):
+                return super().link(*arguments, **keywords)
+
+    for name in ("__module__", "__qualname__", "__doc__"):
+        setattr(Linker, name, getattr(original, name))
+    module.Linker = Linker  # type: ignore[attr-defined]
+    replace_everywhere(original, Linker)
 
 
 @contextmanager

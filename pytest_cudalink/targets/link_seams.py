@@ -11,8 +11,7 @@ from functools import wraps
 from types import ModuleType
 from typing import Any, Final
 
-from .events import outcome
-from .unsteered import UnsteeredLink, caller, covered, is_covered, report
+from .unsteered import UnsteeredLink, caller, covered, is_covered, report, seen
 
 __all__ = ["SEAMS"]
 
@@ -44,16 +43,8 @@ def _nvjitlink(module: ModuleType) -> None:
         def see(*arguments: Any, **keywords: Any) -> Any:
             if is_covered():
                 return complete(*arguments, **keywords)
-            result = "ok"
-            try:
-                with covered():
-                    return complete(*arguments, **keywords)
-            except Exception as error:
-                result = outcome(error) if isinstance(error, module.nvJitLinkError) else ""
-                raise
-            finally:
-                if result:
-                    report(UnsteeredLink(module.__name__, "nvJitLinkComplete", caller(), "nvjitlink", result))
+            with seen(module.__name__, "nvJitLinkComplete", "nvjitlink", refusals=module.nvJitLinkError):
+                return complete(*arguments, **keywords)
 
         return see
 
@@ -97,15 +88,8 @@ def _of_numba(via: str, call: str, backend: str) -> Callable[[Any], Callable[...
         def see(self: Any) -> Any:
             if is_covered():
                 return complete(self)
-            result = "ok"
-            try:
-                with covered():
-                    return complete(self)
-            except Exception as error:
-                result = outcome(error)
-                raise
-            finally:
-                report(UnsteeredLink(via, call, caller(), backend, result))
+            with seen(via, call, backend):
+                return complete(self)
 
         return see
 

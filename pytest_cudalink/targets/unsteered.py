@@ -15,8 +15,9 @@ from typing import Final
 
 from ..process import jitlink_calls
 from ..process.imports import start_postponed
+from .events import outcome
 
-__all__ = ["UnsteeredLink", "caller", "covered", "is_covered", "listeners", "report"]
+__all__ = ["UnsteeredLink", "caller", "covered", "is_covered", "listeners", "report", "seen"]
 
 #: Whether a target or a seam is linking in this thread, and reports the link itself.
 _COVERED: Final[ContextVar[bool]] = ContextVar("pytest_cudalink_covered", default=False)
@@ -93,6 +94,29 @@ def covered() -> Iterator[None]:
     finally:
         cover(-1)
         _COVERED.reset(token)
+
+
+@contextmanager
+def seen(via: str, call: str, backend: str, *, refusals: type[BaseException] = Exception) -> Iterator[None]:
+    """Report the link that the block makes, unless the block raises another error than a refusal of the linker.
+
+    Parameters
+    ----------
+    via, call, backend : str
+        As in `UnsteeredLink`.
+    refusals : type
+        The errors with which the linker refuses a link.
+    """
+    result = "ok"
+    try:
+        with covered():
+            yield
+    except BaseException as error:
+        result = outcome(error) if isinstance(error, refusals) else ""
+        raise
+    finally:
+        if result:
+            report(UnsteeredLink(via, call, caller(), backend, result))
 
 
 def caller() -> str:

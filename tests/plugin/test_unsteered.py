@@ -245,6 +245,29 @@ def test_imported_by_name_before(run, pytester) -> None:
     result.stdout.fnmatch_lines(["*but early.py:* linked on nvJitLink: nvJitLinkComplete of cuda.bindings.nvjitlink*"])
 
 
+# -- what cannot be seen
+
+
+def test_links_of_other_processes_are_not_seen(run) -> None:
+    """A process that a test starts has its own bindings, without the plugin; the page on targets says so."""
+    module = """
+import subprocess, sys
+def test(): subprocess.run([sys.executable, "-c", "import library; library.on_nvjitlink()"], check=True)
+"""
+    result = run(module, "--force-backend=driver")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*not steered*")
+
+
+def test_a_function_that_was_kept_before_is_not_seen(run, pytester) -> None:
+    """What a plugin took before this one was loaded, and keeps in a list, cannot be replaced; the page says so."""
+    early = LIBRARY.replace("nvjitlink.complete(", "KEPT[0](") + "KEPT = [nvjitlink.complete]\n"
+    pytester.makepyfile(early=early)
+    result = run("import early\ndef test(): early.on_nvjitlink()", "--force-backend=driver", "-p", "early")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*not steered*")
+
+
 # -- outside of tests
 
 
@@ -338,24 +361,27 @@ def test_the_old_module_of_cuda_python(run, pytester) -> None:
     )
 
 
+#: It takes the name of the module in numba-cuda, which may be installed here.
 NUMBA = """
-from cuda.bindings import driver
+import sys
+__name__ = "numba.cuda.cudadrv.driver"
+sys.modules[__name__] = sys.modules["old_numba"]
 
 class CtypesLinker:
-    def complete(self): return driver.cuLinkComplete(None) if hasattr(self, "also") else b"cubin"
+    def complete(self):
+        from cuda.bindings import driver
+        try: return driver.cuLinkComplete(driver.CUlinkState())  # counts with this link
+        except Exception: return b"cubin"
 """
 
 
 def test_the_linkers_of_older_numba(run, pytester) -> None:
     """The linker of numba that loads libcuda itself is seen, once; the line is that of the code that uses numba."""
-    folder = pytester.path / "numba" / "cuda" / "cudadrv"
-    folder.mkdir(parents=True)
-    for one in (folder, folder.parent, folder.parent.parent):
-        one.joinpath("__init__.py").touch()
-    folder.joinpath("driver.py").write_text(NUMBA)
-    module = "def test():\n    from numba.cuda.cudadrv.driver import CtypesLinker\n    assert CtypesLinker().complete()"
-    result = run(module)
+    pytester.makepyfile(old_numba=NUMBA)
+    module = "import sys\ndef test(): assert sys.modules['old_numba'].CtypesLinker().complete()"
+    result = run(module, "-p", "old_numba", "--cudalink-report=run.jsonl")
     result.assert_outcomes(passed=1)
+    assert [link.where for link in read(pytester.path / "run.jsonl").unsteered] == ["test_it.py:4"]
     result.stdout.fnmatch_lines(["1 link in your code was not steered (numba.cuda.cudadrv.driver): 1 on the driver"])
 
 

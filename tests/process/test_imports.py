@@ -202,3 +202,17 @@ def test_a_second_thread_waits_for_the_call(package, calls) -> None:
     for thread in threads:
         thread.join()
     assert calls == ["started", "asked", "asked"]
+
+
+def test_watched_by_what_the_module_itself_imports(package) -> None:
+    """A watch that starts half-way through a module is called back when the module is complete."""
+    (package / "outer.py").write_text("import watched.inner\ndef late(): pass\n")
+    seen = []
+    second = ImportWatch(lambda module: seen.append((module.__name__, hasattr(module, "late"))))
+    cancel = postpone(lambda: second.watch(["watched.outer"]), until=["watched.outer", "watched.inner"])
+    try:
+        import watched.outer  # noqa: F401
+    finally:
+        cancel()
+        second.stop()
+    assert seen == [("watched.outer", True)]

@@ -35,6 +35,7 @@ def test_forced(go, cuda_core, backend) -> None:
     result.stdout.fnmatch_lines(
         [f"cudalink: forced to {backend}: bundled, cuda.core {cuda_core}*", f"cuda.core: 1 link (1 on {name})"]
     )
+    result.stdout.no_fnmatch_line("*not steered*")
 
 
 def test_not_forced(go) -> None:
@@ -271,6 +272,25 @@ def test_moved_switch_is_an_error(go, pytester, cuda_core) -> None:
     assert result.ret != 0
     result.stdout.fnmatch_lines(
         [f"*StaleRecipeError: cudalink cannot steer cuda-core {cuda_core}: *_linker has no *, which the recipe for *"]
+    )
+
+
+UNKNOWN = """
+from pytest_cudalink.targets.cuda_core import CudaCore
+CudaCore.version = lambda self: "0.1"
+"""
+
+
+def test_links_of_an_unknown_release_are_counted(go, pytester) -> None:
+    """A release without a recipe is not steered, and each of its links is counted once, with its backend."""
+    pytester.makeconftest(UNKNOWN)
+    result = go("def test():\n    image(make())\n    image(make())\n")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "2 links in your code were not steered (cuda.core): 2 on nvJitLink",
+            "cuda.core is not watched: cudalink cannot steer cuda-core 0.1: there are recipes for *",
+        ]
     )
 
 
