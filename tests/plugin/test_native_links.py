@@ -214,3 +214,71 @@ def test_not_built(run, pytester) -> None:
     result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines(["libnvJitLink is not watched: the native part of the plugin is not built; *"])
     assert not records.unsteered
+
+
+LOADS = """
+from pathlib import Path
+from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
+
+@pytest.fixture(scope="module")
+def cuda():
+    library = ctypes.CDLL("libcuda.so.1")
+    context = ctypes.c_void_p()
+    assert library.cuInit(0) == library.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert library.cuCtxSetCurrent(context) == 0
+    return library
+
+def image(name, backend):
+    ptx = f".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry {name}() {{ ret; }}\\n"
+    linker = Linker(ObjectCode.from_ptx(ptx.encode()), options=LinkerOptions(arch="sm_90"), backend=backend)
+    return bytes(linker.link("cubin").code)
+
+def load(cuda, code):
+    assert cuda.cuModuleLoadData(ctypes.byref(ctypes.c_void_p()), code) == 0
+"""
+
+
+def test_modules_of_seen_links(run, toolkit) -> None:
+    """A module that a seen link made is not said, on either backend, however often it is loaded; nor is PTX."""
+    module = """
+@pytest.mark.parametrize("backend", ["driver", "nvjitlink"])
+def test_linked(cuda, backend):
+    code = image(backend, backend)
+    load(cuda, code)
+    load(cuda, code)
+
+def test_ptx(cuda):
+    load(cuda, b".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry k() { ret; }\\n")
+"""
+    result, _records = run(LOADS + module, f"--cudalink-driver={toolkit}")
+    result.assert_outcomes(passed=3)
+    result.stdout.no_fnmatch_line("*that no seen link made*")
+
+
+@pytest.mark.parametrize(("arguments", "plugins"), [((), ()), (("-n2",), ("xdist",))], ids=["here", "xdist"])
+def test_modules_without_a_seen_link(run, toolkit, pytester, arguments, plugins) -> None:
+    """Modules that no seen link made are counted, each content once; they fail nothing, even where one is forced."""
+    module = """
+import subprocess, sys
+@pytest.fixture(scope="module")
+def codes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("precompiled")
+    program = Path(__file__).with_name("elsewhere.py")
+    subprocess.run([sys.executable, str(program), str(folder)], check=True)  # a link that this process does not see
+    return [folder.joinpath(name).read_bytes() for name in "ab"]
+
+def test_precompiled(cuda, codes):
+    for code in codes * 2:
+        load(cuda, code)
+"""
+    pytester.path.joinpath("elsewhere.py").write_text(
+        "import sys\nfrom pathlib import Path\nfrom pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode\n"
+        + LOADS[LOADS.index("def image") : LOADS.index("def load")].replace("\\\\", "\\")
+        + "for name in 'ab':\n    Path(sys.argv[1], name).write_bytes(image(name, 'nvjitlink'))\n"
+    )
+    result, _records = run(
+        LOADS + module, f"--cudalink-driver={toolkit}", "--force-backend=driver", *arguments, plugins=plugins
+    )
+    result.assert_outcomes(passed=1)
+    said = "precompiled code, NVRTC, or a static copy of nvJitLink"
+    result.stdout.fnmatch_lines([f"the emulated driver loaded at least 2 modules that no seen link made: {said}"])
