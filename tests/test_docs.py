@@ -15,6 +15,7 @@ import pytest
 from pytest_cudalink.artifacts import build as reader_build
 from pytest_cudalink.emulator import build, control
 from pytest_cudalink.plugin import fixtures, settings
+from pytest_cudalink.process import build as watch_build
 from pytest_cudalink.report import records
 
 ROOT = Path(__file__).parent.parent
@@ -164,6 +165,7 @@ def test_architecture_shows_the_contracts() -> None:
         "emulator/native/": build.FLOORS,
         "emulator/native/, NVML": build.NVML_FLOORS,
         "artifacts/native/": reader_build.FLOORS,
+        "process/native/": watch_build.FLOORS,
     }
     for house, floors in houses.items():
         assert [tuple(row[1].split()) for row in table_under(f"Inside {house}")] == list(floors)

@@ -19,6 +19,7 @@ from pytest_cudalink.artifacts import build as reader_build
 from pytest_cudalink.emulator import build as emulator_build
 from pytest_cudalink.matrix import load_cells
 from pytest_cudalink.native import compiler as cc
+from pytest_cudalink.process import build as watch_build
 from tests.emulated import checkers
 
 ROOT = Path(__file__).parent.parent
@@ -99,6 +100,7 @@ def test_wheel_has_the_native_libraries(wheel: Path) -> None:
     assert "pytest_cudalink/worker/lib/libcudalink-worker.so" in names
     assert {f"pytest_cudalink/emulator/lib/{name}" for name in NATIVE} <= set(names)
     assert f"pytest_cudalink/artifacts/lib/{reader_build.LIBRARY}" in names
+    assert f"pytest_cudalink/process/lib/{watch_build.LIBRARY}" in names
     assert "pytest_cudalink/compat/data/releases.toml" in names
     assert "-py3-none-" in wheel.name
     assert "-any" not in wheel.name
@@ -127,7 +129,7 @@ def compiler(name: str) -> list[str]:
 def test_compilers(name: str, tmp_path: Path) -> None:
     """Every compiler takes the sources without a warning, and what it makes for this machine links."""
     command = compiler(name)
-    for library in (*reader_build.libraries(cc), *emulator_build.libraries(cc)):
+    for library in (*reader_build.libraries(cc), *emulator_build.libraries(cc), *watch_build.libraries(cc)):
         built = cc.build(library, tmp_path, command)
         machine = built.read_bytes()[18]
         assert machine == (183 if name.endswith("aarch64") else {"x86_64": 62, "aarch64": 183}[platform.machine()])

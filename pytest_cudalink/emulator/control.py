@@ -106,6 +106,8 @@ class DriverControl:
         library.cudalinkStateCount.restype = ctypes.c_uint64
         library.cudalinkInject.argtypes = [ctypes.c_char_p, ctypes.c_uint, ctypes.c_int, ctypes.c_uint]
         library.cudalinkInject.restype = ctypes.c_uint
+        library.cudalinkImageCount.restype = ctypes.c_uint64
+        library.cudalinkLinkCount.restype = ctypes.c_uint64
         library.cudalinkUnsupportedCount.restype = ctypes.c_uint64
         library.cudalinkUnsupported.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
         library.cudalinkUnsupported.restype = None
@@ -151,6 +153,15 @@ class DriverControl:
             for number in range(start, self.event_count())
             if self._read(number, text, LIMIT_EVENT_SIZE) >= 0
         ]
+
+    @property
+    def unlinked_images(self) -> int:
+        """Number of different finished images that were loaded in this process, less those that its cuLink* made.
+
+        Finished code is a cubin, also one in a fatbin; PTX is compiled by the driver. Each link is taken to have made
+        one of the images, so that the number is never too high; it is negative where images were linked and not loaded.
+        """
+        return int(self._library.cudalinkImageCount()) - int(self._library.cudalinkLinkCount())
 
     @property
     def unsupported_count(self) -> int:

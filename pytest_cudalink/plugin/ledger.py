@@ -41,6 +41,8 @@ class Outside:
     ----------
     problems : list of str
         Why the run fails although no test shows it.
+    unlinked_modules : int
+        Number of modules that an emulated driver loaded and that no seen link can have made.
     violations : list of str
         Lifetime violations outside of tests, described.
     missing : Counter of str
@@ -55,6 +57,7 @@ class Outside:
     verdicts: list[dict[str, Any]] = field(default_factory=list)
     unsupported: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    unlinked_modules: int = 0
     violations: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
@@ -97,6 +100,7 @@ class Totals(Outside):
         if given:
             self.missing.update(given["missing"])
             self.problems += given["problems"]
+            self.unlinked_modules += given["unlinked_modules"]
             self.violations += [f"{prefix}{text}" for text in given["violations"]]
             self._join(given)
 

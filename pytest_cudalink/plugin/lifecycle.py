@@ -67,6 +67,15 @@ def _native_links(run: Run) -> object:
     return NativeLinks(run)
 
 
+def _loaded_modules(run: Run) -> object:
+    from ..process import preload
+    from .native_links import LoadedModules
+
+    present = preload.emulated_driver()
+    assert present is not None  # (`_start_driver` has looked)
+    return LoadedModules(run, present)
+
+
 def _marked_tests(_run: Run) -> object:
     from .runtest import MarkedTests
 
@@ -127,6 +136,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "backends": _backends,
     "mismatches": _mismatches,
     "native-links": _native_links,
+    "loaded-modules": _loaded_modules,
     "marked-tests": _marked_tests,
     "lifetimes": _lifetimes,
     "refusals": _refusals,
@@ -231,6 +241,7 @@ def _start_driver(run: Run) -> None:
     if emulation is None or preload.emulated_driver() is None:
         return
     run.part("refusals")
+    run.part("loaded-modules")
     if run.settings.lifetime.value != "off":
         run.part("lifetimes")  # after the refusals, so that a violation fails a test that these skip
     if emulation.faults:

@@ -11,9 +11,11 @@ import pytest
 from ..process import jitlink_calls
 
 if TYPE_CHECKING:
+    from ..emulator.control import DriverControl
+    from ..targets import LinkEvent, UnsteeredLink
     from .run import Run
 
-__all__ = ["NativeLinks", "start"]
+__all__ = ["LoadedModules", "NativeLinks", "start"]
 
 _LIBRARY: Final = "libnvJitLink"
 #: What calls a function for Python code that uses ctypes or cffi.
@@ -99,3 +101,36 @@ class NativeLinks:
 
             if any(_LIBRARY in PurePath(file).name for file in mapped_files()):
                 self._say("the native part of the plugin is not built; links of native code are not counted")
+
+
+class LoadedModules:
+    """A plugin object that compares the modules that an emulated driver loaded with the links that were seen.
+
+    Parameters
+    ----------
+    run : Run
+    driver : DriverControl
+        The emulated driver of this process.
+    """
+
+    def __init__(self, run: Run, driver: DriverControl) -> None:
+        self._run, self._driver = run, driver
+        self._before = driver.unlinked_images
+        self._links = 0
+
+    @pytest.hookimpl
+    def pytest_cudalink_link(self, event: LinkEvent) -> None:
+        """Count a link that the emulated driver does not count itself."""
+        self._links += event.backend != "driver"
+
+    @pytest.hookimpl
+    def pytest_cudalink_unsteered(self, link: UnsteeredLink) -> None:
+        """Count a link that the emulated driver does not count itself."""
+        self._links += link.backend != "driver"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Hand over how many modules no seen link can have made: at least so many, if each link made one of them."""
+        unlinked = self._driver.unlinked_images - self._before - self._links
+        if unlinked > 0:
+            self._run.part("ledger").outside.unlinked_modules += unlinked

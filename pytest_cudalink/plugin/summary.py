@@ -74,6 +74,11 @@ def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
         shares = ", ".join(f"{count} {linked_on(backend)}" for backend, count in sorted(counts.items()))
         lines.append(f"{target}: {counted(sum(counts.values()), 'link')} ({shares})")
     lines += unsteered.lines(totals.unsteered)
+    if totals.unlinked_modules:
+        lines.append(
+            f"the emulated driver loaded at least {counted(totals.unlinked_modules, 'module')} that no seen link made: "
+            "precompiled code, NVRTC, or a static copy of nvJitLink"
+        )
     lines += [f"{target} is not watched: {why}" for target, why in sorted(totals.unsupported.items())]
     outside = totals.violations
     if violations := totals.violations_of_tests.total() + len(outside):

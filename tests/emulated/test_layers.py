@@ -1,6 +1,6 @@
-"""The C of the emulated driver, and the reader of device code below it, keep to their floors.
+"""The C of the emulated driver, the reader of device code below it, and the watch of libnvJitLink keep to their floors.
 
-`FLOORS` in `pytest_cudalink.emulator.build` and `pytest_cudalink.artifacts.build` name them.
+`FLOORS` in the `build` of each package names them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import artifacts, emulator, stubs, worker
+from pytest_cudalink import artifacts, emulator, process, stubs, worker
 from pytest_cudalink.artifacts import build as reader_build
 from pytest_cudalink.emulator import build
+from pytest_cudalink.process import build as watch_build
 
 NATIVE = Path(emulator.__file__).parent / "native"
 READER = Path(artifacts.__file__).parent / "native"
+WATCH = Path(process.__file__).parent / "native"
 STUBS = Path(stubs.__file__).parent / "native"
 WORKER = Path(worker.__file__).parent / "native"
 #: Files that stand on no floor: the types below them all, and libraries that are one file each.
@@ -138,6 +140,7 @@ def test_floors() -> None:
     assert problems(NATIVE) == []
     assert problems(NATIVE, nvml_order()) == []
     assert problems(READER, reader_order()) == []
+    assert problems(WATCH, list(chain.from_iterable(watch_build.FLOORS))) == []
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 /* cuLink*: a driver's linker over nvJitLink, with the measured codes, texts and order. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -193,6 +194,11 @@ EXPORTED_ANY_TIME(cuLinkAddFile, (State *state, int type, const char *path, unsi
 
 /* -- complete and destroy -- */
 
+static _Atomic uint64_t links;
+
+/* Links that made an image, those that code below Python asked for included. */
+EXPORT uint64_t cudalinkLinkCount(void) { return atomic_load(&links); }
+
 static CUresult complete(State *state, void **image, size_t *size) {
   if (!image) return CUDA_ERROR_INVALID_VALUE;
   if (state->completed && !state->poison) return CUDA_ERROR_INVALID_HANDLE;
@@ -208,6 +214,7 @@ static CUresult complete(State *state, void **image, size_t *size) {
   cl_write_logs(state, &text, true);
   if (state->wall_time >= 0) cl_write_value(state, (unsigned)state->wall_time, cl_wall_time(&state->started));
   if (result) return result;
+  atomic_fetch_add(&links, 1);
   *image = state->image;
   if (size) *size = state->image_size;
   return CUDA_SUCCESS;

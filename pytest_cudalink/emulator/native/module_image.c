@@ -126,11 +126,39 @@ static CUresult adopt(Module *module, void *image, size_t size) {
   return runs_here(cl_elf_arch(&module->elf)) ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
+/* How many different images of finished code were loaded, by a number for the content of each. Those that the table has
+   no place for are not counted: there were at least so many. */
+enum { IMAGES = 4096 };
+static uint64_t image_numbers[IMAGES], image_count;
+
+static void count_image(const uint8_t *image, size_t size) {
+  uint64_t number = 14695981039346656037u; /* FNV-1a */
+  for (size_t at = 0; at < size; at++) number = (number ^ image[at]) * 1099511628211u;
+  if (!number) number = 1;
+  pthread_mutex_lock(&cl_modules_lock);
+  for (size_t step = 0, at = number % IMAGES; step < IMAGES; step++, at = (at + 1) % IMAGES) {
+    if (image_numbers[at] && image_numbers[at] != number) continue;
+    if (!image_numbers[at]) image_count++;
+    image_numbers[at] = number;
+    break;
+  }
+  pthread_mutex_unlock(&cl_modules_lock);
+}
+
+EXPORT uint64_t cudalinkImageCount(void) {
+  pthread_mutex_lock(&cl_modules_lock);
+  uint64_t count = image_count;
+  pthread_mutex_unlock(&cl_modules_lock);
+  return count;
+}
+
 static CUresult copy_image(Module *module, const void *data, size_t size) {
   void *image = malloc(size ? size : 1);
   if (!image) return CUDA_ERROR_OUT_OF_MEMORY;
   memcpy(image, data, size);
-  return adopt(module, image, size);
+  CUresult result = adopt(module, image, size);
+  if (!result) count_image(data, size);
+  return result;
 }
 
 /* A target is that of PTX: one that no compiler knows is 200, and what is made for another device 300 (measured). */
