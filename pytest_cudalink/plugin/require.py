@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, cast
 import pytest
 
 from ..report.wording import counted
+from .driver import A_DRIVER
 from .facts import is_unsupported
-from .missing_driver import A_DRIVER
 from .plan import PLAN
 
 if TYPE_CHECKING:

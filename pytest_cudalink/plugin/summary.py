@@ -35,30 +35,22 @@ def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str])
     book, planned = ledger.of(run), faults.of(run)
     # a fault that the process of an isolated test has met is not known here
     isolated = run.get("isolation") is not None
-    required = require.of(run)
-    unmet = required.unmet if required is not None else []
-    late = run.late_header if run.is_controller else []
-    _section(reporter, book.totals, run.settings, None if isolated else planned, late, unmet)
+    _section(reporter, run, book.totals, None if isolated else planned)
     _guard_rails(reporter, run.settings, book.totals, not_routed)
 
 
-def _section(
-    reporter: pytest.TerminalReporter,
-    totals: Totals,
-    settings: Settings,
-    planned: RunFaults | None,
-    late: Sequence[str],
-    unmet: Sequence[str],
-) -> None:
+def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, planned: RunFaults | None) -> None:
     """Show one line for each kind of thing that happened; no section when nothing did."""
-    lines, lifetime = [], settings.lifetime.value
+    lines, lifetime = [], run.settings.lifetime.value
     if reporter.verbosity >= 0:
-        lines = [*late, *_lines(totals, settings, verbose=reporter.verbosity > 0)]
+        lines += run.late_header if run.is_controller else []
+        lines += _lines(totals, run.settings, verbose=reporter.verbosity > 0)
         lines += planned.lines() if planned is not None else []
     if failing := totals.failing(lifetime):
         lines += [f"outside of tests: {text}" for text in failing]
         lines.append("The run fails because of the problems above, which happened outside any test.")
-    lines += unmet
+    required = require.of(run)
+    lines += required.unmet if required is not None else []
     if not lines:
         return
     reporter.section("cudalink")
