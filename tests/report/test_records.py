@@ -84,6 +84,7 @@ OPTIONAL = {
     "link": {"worker"},
     "verdict": {"otherwise"},
     "crash": {"signal", "exitcode"},
+    "end": {"failing"},
 }
 
 
