@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..toolchains.provision import Fetched
     from .settings import Settings
 
-__all__ = ["asked", "came_too_late", "fetched", "inherited", "load", "load_late", "remedy"]
+__all__ = ["A_DRIVER", "asked", "came_too_late", "fetched", "inherited", "load", "load_late", "remedy"]
 
 _INHERITED: Final = pytest.StashKey[bool]()
 _FETCHED: Final = pytest.StashKey[list["Fetched"]]()
@@ -26,6 +26,8 @@ _FETCHED: Final = pytest.StashKey[list["Fetched"]]()
 _TOO_LATE_FOR: Final = pytest.StashKey[str]()
 #: Options with which pytest shows something and runs no test.
 _ONLY_SHOW: Final = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test")
+#: What a test without a driver needs, as the summary counts it.
+A_DRIVER: Final = "a CUDA driver"
 #: The version that a remedy names where the toolkit's is not known.
 _EXAMPLE: Final = "13.0"
 
@@ -193,9 +195,8 @@ def _whole(config: pytest.Config, settings: Settings, emulation: Emulation) -> E
     from ..toolchains import ToolchainError
     from ..toolchains.provision import provide
 
-    start = (
-        f"cudalink: the emulated driver {emulation.version} needs nvJitLink {' and '.join(map(str, emulation.lacks))}"
-    )
+    lacking = " and ".join(map(str, emulation.lacks))
+    start = f"cudalink: the emulated driver {emulation.version} needs nvJitLink {lacking}"
     if mode.value == "cached":
         msg = (
             f"{start}, which neither the toolchain cache nor the environment has, and --cudalink-toolchains is {mode}; "

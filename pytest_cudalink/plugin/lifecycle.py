@@ -273,9 +273,7 @@ def session_start(config: pytest.Config) -> None:
 
 def _start_requirements(run: Run) -> None:
     """Count what a run must have done, where it requires anything and this process can tell."""
-    from . import require
-
-    words = require.wanted(run)
+    words = run.settings.required
     # by default a marker can be the first to ask for the driver, which a controller does not see
     if words - {"auto"} or (words and (run.settings.forces_driver or run.is_controller)):
         run.part("require")
@@ -321,9 +319,9 @@ def selected(session: pytest.Session) -> None:
     run = run_of(session.config)
     if run.get("marked-tests") is None or session.config.option.collectonly or not marker.forces_driver(session.items):
         return
-    from . import driver, require
+    from . import driver
 
-    if require.wanted(run):
+    if run.settings.required:
         run.part("require")
 
     try:

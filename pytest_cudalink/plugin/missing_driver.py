@@ -9,17 +9,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NoReturn
 
 import pytest
 
 from . import backends, driver
 from .run import run_of
 
-__all__ = ["A_DRIVER", "MISSING_DRIVER", "reason", "skip", "skip_collecting", "skip_report", "skips"]
+__all__ = ["MISSING_DRIVER", "reason", "skip", "skip_collecting", "skip_report", "skips"]
 
-#: What a skipped test needs, as the summary counts it.
-A_DRIVER: Final = "a CUDA driver"
 MISSING_DRIVER: Final = "cudalink: needs a CUDA driver (found none, and the driver backend is forced)"
 
 
@@ -28,10 +26,16 @@ def reason(config: pytest.Config) -> str:
     return f"{MISSING_DRIVER}; {driver.remedy(config, run_of(config).settings)}"
 
 
-def skip(config: pytest.Config) -> pytest.skip.Exception:
-    """Return the skip of the current test, which the summary counts."""
-    run_of(config).part("ledger").test.missing = A_DRIVER
-    return pytest.skip.Exception(reason(config), _use_item_location=True)
+def skip(config: pytest.Config, cause: BaseException | None = None) -> NoReturn:
+    """Skip the current test, which the summary counts.
+
+    Raises
+    ------
+    pytest.skip.Exception
+        With `reason`.
+    """
+    run_of(config).part("ledger").test.missing = driver.A_DRIVER
+    raise pytest.skip.Exception(reason(config), _use_item_location=True) from cause
 
 
 @contextmanager
@@ -48,7 +52,7 @@ def skips(config: pytest.Config) -> Iterator[None]:
     except RuntimeError as error:
         if not _is_missing(config, error):
             raise
-        raise skip(config) from error
+        skip(config, error)
 
 
 def skip_report(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
@@ -74,7 +78,7 @@ def skip_collecting(collector: pytest.Collector, report: pytest.CollectReport) -
     line = next((entry.lineno + 1 for entry in excinfo.traceback if entry.path == collector.path), 0)
     report.outcome = "skipped"
     report.longrepr = (str(collector.path), line, f"Skipped: {reason(collector.config)}")
-    run_of(collector.config).part("ledger").outside.missing[A_DRIVER] += 1
+    run_of(collector.config).part("ledger").outside.missing[driver.A_DRIVER] += 1
     del report.call  # pytest's own, by which it would offer the error to a debugger
 
 

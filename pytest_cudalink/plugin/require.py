@@ -9,28 +9,20 @@ from typing import TYPE_CHECKING, Final, cast
 import pytest
 
 from ..report.wording import counted
+from .driver import A_DRIVER
 from .facts import is_unsupported
-from .missing_driver import A_DRIVER
 from .plan import PLAN
 
 if TYPE_CHECKING:
     from .ledger import Totals
     from .run import Run
 
-__all__ = ["Required", "of", "wanted"]
+__all__ = ["Required", "of"]
 
 #: On the last report of a test that asked for the driver: whether it ran on one.
 _ANSWER: Final = "cudalink_on_driver"
 #: Requirements of a marker that only a driver meets.
 _OF_DRIVER: Final = frozenset({"driver", "arch", "gpu"})
-
-
-def wanted(run: Run) -> frozenset[str]:
-    """Return what the run requires: of ``auto``, ``driver`` and ``links``."""
-    words = frozenset(word.strip() for word in run.settings.require.value.split(","))
-    # who hides the driver expects that tests are skipped
-    nothing = words == {"none"} or (words == {"auto"} and run.settings.driver.value == "absent")
-    return frozenset() if nothing else words
 
 
 def of(run: Run) -> Required | None:
@@ -53,7 +45,7 @@ class Required:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._wanted = wanted(run)
+        self._wanted = run.settings.required
         self._skipped = False
         self._driver: bool | None = None
         self._answers: Counter[str] = Counter()

@@ -427,6 +427,14 @@ class Settings:
         return self.backend.value in ("driver", "each")
 
     @property
+    def required(self) -> frozenset[str]:
+        """What the run requires: of ``auto``, ``driver`` and ``links``."""
+        words = frozenset(word.strip() for word in self.require.value.split(","))
+        # a run that hides the driver expects that tests are skipped
+        nothing = words == {"none"} or (words == {"auto"} and self.driver.value == "absent")
+        return frozenset() if nothing else words
+
+    @property
     def keeps_driver(self) -> bool:
         """Whether the process keeps the driver that it finds, or finds none."""
         return self.driver.value == "real" or (self.driver.value == "auto" and not self.forces_driver)

@@ -35,28 +35,22 @@ def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str])
     # a fault that the process of an isolated test has met is not known here
     isolation = run.get("isolation")
     further = isolation.lines() if isolation is not None else planned.lines() if planned is not None else []
-    late = run.late_header if run.is_controller else []
-    required = require.of(run)
-    _section(reporter, book.totals, run.settings, late, further, required.unmet if required is not None else [])
+    _section(reporter, run, book.totals, further)
     _guard_rails(reporter, run.settings, book.totals, not_routed)
 
 
-def _section(
-    reporter: pytest.TerminalReporter,
-    totals: Totals,
-    settings: Settings,
-    late: Sequence[str],
-    further: Sequence[str],
-    unmet: Sequence[str],
-) -> None:
+def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, further: Sequence[str]) -> None:
     """Show one line for each kind of thing that happened; no section when nothing did."""
-    lines, lifetime = [], settings.lifetime.value
+    lines, lifetime = [], run.settings.lifetime.value
     if reporter.verbosity >= 0:
-        lines = [*late, *_lines(totals, settings, verbose=reporter.verbosity > 0), *further]
+        lines += run.late_header if run.is_controller else []
+        lines += _lines(totals, run.settings, verbose=reporter.verbosity > 0)
+        lines += further
     if failing := totals.failing(lifetime):
         lines += [f"outside of tests: {text}" for text in failing]
         lines.append("The run fails because of the problems above, which happened outside any test.")
-    lines += unmet
+    required = require.of(run)
+    lines += required.unmet if required is not None else []
     if not lines:
         return
     reporter.section("cudalink")

@@ -181,8 +181,8 @@ def _refuse_too_late(version: CudaVersion) -> None:
         msg = (
             f"the emulated driver {version} comes too late for {library}: it was imported before, found no driver and "
             "does not look again. pytest 9.2 imports the warning classes that `filterwarnings` and `-W` name before it "
-            f"loads plugins. Run `cudalink driver run --version {version} -- pytest ...`, or name no class of {library} "
-            "there"
+            f"loads plugins. Run `cudalink driver run --version {version} -- pytest ...`, or name no class of "
+            f"{library} there"
         )
         raise LoadedTooLateError(msg)
 

@@ -96,6 +96,7 @@ OPTIONAL = {
     "link": {"worker"},
     "verdict": {"otherwise"},
     "crash": {"signal", "exitcode", "frames"},
+    "end": {"failing"},
 }
 
 

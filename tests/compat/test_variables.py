@@ -1,0 +1,103 @@
+"""Environment variables: every name that the project reads is known, and a mistake is named with the nearest one."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import cli
+from pytest_cudalink.compat import variables
+from pytest_cudalink.plugin.settings import OPTIONS
+
+ROOT = Path(__file__).parents[2]
+#: A variable as programs read and set it; header guards and macros are names without quotes.
+USE = re.compile(r"""["'$]\{?(CUDALINK_[A-Z0-9_]*[A-Z0-9])\b(?!_H\b)""")
+_READ = (".py", ".c", ".h", ".sh", ".yml", ".yaml", ".toml", ".md", "")
+#: Names that tests make up.
+MADE_UP = {"CUDALINK_ODD", "CUDALINK_OTHER"}
+
+
+def test_every_variable_is_known() -> None:
+    """Whatever a part of the project, its tests and its sessions name as a variable is in the list."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    if not listed:
+        pytest.skip("needs the files of the repository")
+    used = set()
+    for name in filter(None, listed.split("\0")):
+        path = ROOT / name
+        if path.suffix in _READ and path.is_file() and path != Path(__file__):
+            used |= set(USE.findall(path.read_text(encoding="utf-8", errors="replace")))
+    assert len(used) > 50
+    assert variables.unread_variables(used - MADE_UP) == []
+    assert {option.env for option in OPTIONS} <= variables.known_variables()
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("CUDALINK_FORCE_BACKNED", "; did you mean CUDALINK_FORCE_BACKEND?"),
+        ("CUDALINK_EMULATOR_ARCHS", "; did you mean CUDALINK_EMULATOR_ARCH?"),
+        ("CUDALINK_TOOLCHAIN", "; did you mean CUDALINK_TOOLCHAINS?"),
+        ("CUDALINK_XYZZY", ""),
+    ],
+)
+def test_mistakes_are_named(name, hint) -> None:
+    """The sentence ends in the nearest known name, if there is one."""
+    given = {"HOME", "CUDALINK_DRIVER", "CUDALINK_STUBS_CUDNN", "CUDALINK_OF_ANOTHER", name}
+    assert variables.unread_variables(given, {"CUDALINK_OF_ANOTHER"}) == [
+        f"the environment variable {name} is ignored: no part of pytest-cudalink reads it{hint}"
+    ]
+
+
+def test_commands_name_them(monkeypatch, capsys) -> None:
+    """Each command warns on stderr, and goes on."""
+    monkeypatch.setenv("CUDALINK_CACH", "/tmp")
+    assert cli.main(["driver", "info", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("{")
+    assert err == (
+        "cudalink: the environment variable CUDALINK_CACH is ignored: no part of pytest-cudalink reads it; "
+        "did you mean CUDALINK_CACHE?\n"
+    )
+
+
+@pytest.mark.parametrize("more", [(), ("-n2",), ("--cudalink-isolate",)], ids=str)
+def test_a_run_names_them_once(run_pytest, pytester, monkeypatch, more) -> None:
+    """A run says it in its header and warns once, whatever the number of its processes."""
+    monkeypatch.setenv("CUDALINK_FORCE_BACKNED", "driver")
+    pytester.makepyfile("def test_one(): pass\ndef test_two(): pass")
+    result = run_pytest(*more)
+    result.assert_outcomes(passed=2, warnings=1)
+    said = "*the environment variable CUDALINK_FORCE_BACKNED is ignored: *; did you mean CUDALINK_FORCE_BACKEND?"
+    result.stdout.fnmatch_lines(["cudalink: the environment variable *", f"*PytestConfigWarning: cudalink: {said}"])
+
+
+@pytest.mark.parametrize("source", ["option", "ini"])
+def test_warnings_as_errors(run_pytest, pytester, monkeypatch, source) -> None:
+    """Where warnings are errors it is one usage error, not a traceback; a filter can ignore it."""
+    monkeypatch.setenv("CUDALINK_FORCE_BACKNED", "driver")
+    pytester.makepyfile("def test(): pass")
+    if source == "ini":
+        pytester.makeini("[pytest]\nfilterwarnings = error\n")
+    strict = ["-Werror"] if source == "option" else []
+    result = run_pytest(*strict)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (error,) = filter(None, result.errlines)
+    assert error == (
+        "ERROR: cudalink: the environment variable CUDALINK_FORCE_BACKNED is ignored: no part of pytest-cudalink "
+        "reads it; did you mean CUDALINK_FORCE_BACKEND?"
+    )
+    run_pytest(*strict, "-Wignore::pytest.PytestConfigWarning").assert_outcomes(passed=1)
+
+
+def test_none_of_ours_is_named(run_pytest, pytester, monkeypatch) -> None:
+    """Variables that other parts read are no mistake."""
+    for name in variables.known_variables() - {option.env for option in OPTIONS} - {"CUDALINK_ISOLATED"}:
+        if not name.startswith("CUDALINK_EMULATOR_"):
+            monkeypatch.setenv(name, "1")
+    pytester.makepyfile("def test(): pass")
+    result = run_pytest("-Werror")
+    result.assert_outcomes(passed=1)

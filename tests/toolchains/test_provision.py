@@ -1,0 +1,266 @@
+"""An emulated driver whose nvJitLink is missing is made whole before the first test."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import emulator, toolchains
+from pytest_cudalink.toolchains import ToolchainError, provision
+from pytest_cudalink.versions import CudaVersion
+from tests.nested import NO_AUTOLOAD, with_plugins
+
+pytestmark = pytest.mark.xdist_group("toolchains")  # one worker: the cache is filled once
+
+#: A release that no environment of the tests has.
+VERSION = "13.4"
+RELEASE = CudaVersion(13, 4)
+LINK = f"""
+import pytest
+from pytest_cudalink.linker import ObjectCode
+
+@pytest.mark.parametrize("n", range(4))
+def test_link(linker_factory, n, emulated_driver):
+    assert str(emulated_driver.version) == "{VERSION}"
+    text = b".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry k() {{ ret; }}"
+    assert linker_factory(ObjectCode.from_ptx(text), backend="driver").link("cubin").code
+"""
+#: An index that refuses every connection.
+OFFLINE = {"UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple", "PIP_INDEX_URL": "http://127.0.0.1:9/simple"}
+
+
+@pytest.fixture
+def cache(monkeypatch, tmp_path) -> Path:
+    """An empty cache; the environment has another nvJitLink."""
+    if emulator._nvjitlink_of_environment(RELEASE) is not None:
+        pytest.skip(f"this environment has nvJitLink {VERSION}")
+    monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "toolchains"
+
+
+@pytest.fixture
+def offline(monkeypatch, tmp_path) -> None:
+    """No package index can be reached, and no installer has anything in its own cache."""
+    for name, value in {**OFFLINE, "UV_CACHE_DIR": str(tmp_path / "uv"), "UV_HTTP_RETRIES": "0"}.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def run(run_pytest, pytester, cache):
+    """Run pytest on links of an emulated driver."""
+    pytester.makepyfile(LINK)
+
+    def go(*arguments: str) -> pytest.RunResult:
+        pytester.path.joinpath("stdout").unlink(missing_ok=True)
+        # the fixture `pytester` names the cache of the user again
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("CUDALINK_CACHE", str(cache.parent))
+            return run_pytest(f"--cudalink-driver={VERSION}", "-p", "no:cacheprovider", *arguments)
+
+    return go
+
+
+@pytest.mark.parametrize("more", [("-n2",), ("--cudalink-isolate",)], ids=str)
+def test_a_run_is_made_whole(run, cache, more) -> None:
+    """The controller fetches the toolchain once and the header says so; the second run finds it."""
+    result = run(*more)
+    result.assert_outcomes(passed=4)
+    said = f"cudalink: toolchain {VERSION} was fetched from * (* MB, * s) into {cache / VERSION}"
+    result.stdout.fnmatch_lines([said])
+    assert sum("was fetched" in line for line in result.outlines) == 1
+    assert [line for line in result.errlines if "fetching" in line or "waiting" in line] == [
+        line for line in result.errlines if line.startswith(f"cudalink: fetching the toolchain {VERSION} ")
+    ]
+    assert sorted(path.name for path in cache.iterdir()) == [f".{VERSION}.lock", VERSION]
+    result = run(*more, "--cudalink-toolchains=cached")
+    result.assert_outcomes(passed=4)
+    result.stdout.no_fnmatch_line("*was fetched*")
+
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize("more", [(), ("-n2",), ("--cudalink-isolate",)], ids=str)
+def test_offline_is_one_usage_error(run, cache, more) -> None:
+    """Without a network the run ends before its first test, with the command and the option that help."""
+    result = run(*more)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    text = result.stderr.str()
+    assert text.count("ERROR: ") == 1
+    for words in (
+        f"the emulated driver {VERSION} needs nvJitLink {VERSION}",
+        f"`cudalink toolchain add {VERSION}`",
+        "$CUDALINK_CACHE",
+        "--cudalink-toolchains=never",
+    ):
+        assert words in text
+    assert [path.name for path in cache.iterdir() if path.name != f".{VERSION}.lock"] == []
+
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize("source", ["option", "environment CUDALINK_TOOLCHAINS", "ini"])
+def test_cached_fetches_nothing(run, cache, pytester, monkeypatch, source) -> None:
+    """With ``cached`` a missing toolchain is a usage error at once, and nothing is asked of the network."""
+    options = ["--cudalink-toolchains=cached"] if source == "option" else []
+    if source == "ini":
+        pytester.makeini("[pytest]\ncudalink_toolchains = cached\n")
+    if source.startswith("environment"):
+        monkeypatch.setenv("CUDALINK_TOOLCHAINS", "cached")
+    result = run(*options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        [f"*--cudalink-toolchains is cached (from {source}); run: cudalink toolchain add {VERSION}"]
+    )
+    assert not cache.exists()
+
+
+@pytest.mark.usefixtures("offline")
+def test_never_leaves_the_links_to_fail(run, cache) -> None:
+    """With ``never`` the run starts; the header says what is missing and why, and each link says it again."""
+    result = run("--cudalink-toolchains=never")
+    result.assert_outcomes(failed=4)
+    result.stdout.fnmatch_lines(
+        [f"cudalink: *run cudalink toolchain add {VERSION}, toolchains never (from option))", "*CUDA_ERROR_JIT_*"]
+    )
+    assert not cache.exists()
+
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize("arguments", [("--help",), ("--markers",), ("--fixtures",), ("--collect-only",)])
+def test_nothing_is_fetched_to_show_something(run, cache, arguments) -> None:
+    """Help and collection work offline, and do not download."""
+    assert run(*arguments).ret == 0
+    assert not cache.exists()
+
+
+def cudalink(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Result of ``cudalink driver run``."""
+    program = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+    command = [sys.executable, "-m", "pytest_cudalink.cli", "driver", "run", "--version", VERSION, *arguments]
+    return subprocess.run([*command, "--", sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+
+def test_the_command_is_made_whole(cache) -> None:
+    """``cudalink driver run`` fetches, too; only the program writes to stdout."""
+    done = cudalink()
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+    first, second = done.stderr.splitlines()
+    assert first.startswith(f"cudalink driver run: fetching the toolchain {VERSION} ")
+    assert second.startswith(f"cudalink driver run: toolchain {VERSION} was fetched from ")
+    again = cudalink("--toolchains", "cached")
+    assert (again.returncode, again.stdout, again.stderr) == (0, "0\n", "")
+    assert (cache / VERSION).is_dir()
+
+
+@pytest.mark.usefixtures("cache", "offline")
+def test_the_command_offline(monkeypatch) -> None:
+    """Without a network it ends with 2 and names the command; ``cached`` asks no network, and ``never`` starts."""
+    done = cudalink()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"`cudalink toolchain add {VERSION}`" in done.stderr
+    assert "--toolchains never" in done.stderr
+    monkeypatch.setenv("CUDALINK_TOOLCHAINS", "cached")
+    done = cudalink()
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"run cudalink toolchain add {VERSION}\n")
+    done = cudalink("--toolchains", "never")
+    assert (done.returncode, done.stdout) == (0, "0\n")
+    assert done.stderr.endswith("links will answer 221 until then\n")
+
+
+def test_a_driver_of_two_releases(monkeypatch, cache) -> None:
+    """A driver of CUDA 13 whose device CUDA 13 dropped lacks two releases; a driver that has its own lacks none."""
+    monkeypatch.setattr(emulator, "_nvjitlink_of_environment", lambda _: None)
+    assert emulator.emulation_for("13.4", arch="sm_70").lacks == (RELEASE, CudaVersion(12, 9))
+    assert emulator.emulation_for("12.9", arch="sm_70").lacks == (CudaVersion(12, 9),)
+    assert emulator.emulation_for("12.7").lacks == (CudaVersion(12, 8),)
+    whole = emulator.emulation_for("13.4")._replace(nvjitlink=Path("libnvJitLink.so.13"))
+    assert (whole.lacks, whole.missing) == ((), "")
+    assert not cache.exists()
+
+
+def fake_installer(command, release) -> None:
+    """Stand in for uv: unpack one library."""
+    site = Path(command[command.index("--target") + 1])
+    folder = site / "nvidia" / "nvjitlink" / "lib"
+    folder.mkdir(parents=True)
+    (folder / "libnvJitLink.so.13").write_bytes(b"x" * 2_000_000)
+    (site / "nvidia" / "nvjitlink" / "include").mkdir()
+
+
+def test_who_waits_says_so(monkeypatch, cache) -> None:
+    """One of two fetches, the other says that it waits, and both report the folder, the size and the source."""
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "mine=https://user:secret@index.example/simple")
+    monkeypatch.setattr(toolchains, "_installer", lambda _: ["uv"])
+    monkeypatch.setattr(provision, "_installer", lambda _: ["uv"])
+    fetching, go_on, said = threading.Event(), threading.Event(), []
+
+    def slow(command, release) -> None:
+        fetching.set()
+        assert go_on.wait(30)
+        fake_installer(command, release)
+
+    monkeypatch.setattr(toolchains, "run_installer", slow)
+
+    def hear(text: str) -> None:
+        said.append(text)
+        if text.startswith("waiting"):
+            go_on.set()
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(provision.provide, [RELEASE], hear)
+        assert fetching.wait(30)
+        second = pool.submit(provision.provide, [RELEASE], hear)
+        found = [one for each in (first, second) for one in each.result(60)]
+    assert said == [
+        f"fetching the toolchain {VERSION} (50 to 250 MB) from https://index.example/simple into {cache / VERSION}",
+        f"waiting for the process that fetches the toolchain {VERSION} into {cache / VERSION}",
+    ]
+    assert {one.path for one in found} == {cache / VERSION}
+    assert str(found[0]).startswith(f"toolchain {VERSION} was fetched from https://index.example/simple (2 MB, ")
+    assert provision.provide([RELEASE], hear) == []
+
+
+def test_a_broken_download_leaves_nothing(monkeypatch, cache) -> None:
+    """What was interrupted leaves no half toolchain, and the next attempt makes it whole."""
+
+    def interrupted(command, release) -> None:
+        fake_installer(command, release)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(toolchains, "run_installer", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        provision.provide([RELEASE], lambda _: None)
+    assert [path.name for path in cache.iterdir()] == [f".{VERSION}.lock"]
+    monkeypatch.setattr(toolchains, "run_installer", fake_installer)
+    (made,) = provision.provide([RELEASE], lambda _: None)
+    assert toolchains.library_path(VERSION) == made.path / "lib64" / "libnvJitLink.so.13"
+
+
+def test_no_installer(monkeypatch, cache) -> None:
+    """Without uv and pip the error says so, and names the command."""
+    msg = "fetching wheels needs uv or pip"
+
+    def none(_: object) -> list[str]:
+        raise ToolchainError(msg)
+
+    monkeypatch.setattr(provision, "_installer", none)
+    with pytest.raises(ToolchainError, match=rf"{msg}\n.*`cudalink toolchain add {VERSION}`"):
+        provision.provide([RELEASE], lambda _: None)
+    assert not cache.exists()
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_nested_run_under_the_command(cache, pytester, monkeypatch) -> None:
+    """A pytest that ``cudalink driver run`` started keeps that driver, and fetches nothing."""
+    monkeypatch.setenv("CUDALINK_CACHE", str(cache.parent))
+    for name, value in NO_AUTOLOAD.items():
+        monkeypatch.setenv(name, value)
+    pytester.makepyfile("def test(emulated_driver): pass")
+    command = [sys.executable, "-m", "pytest_cudalink.cli", "driver", "run", "--version", VERSION, "--toolchains=never"]
+    result = pytester.run(*command, "--", sys.executable, "-m", "pytest", *with_plugins())
+    result.assert_outcomes(passed=1)
+    assert not cache.exists()
