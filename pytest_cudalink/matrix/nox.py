@@ -116,13 +116,22 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
         environment = runner.prepare(cell, root)
         given = () if judged else session.posargs
         session.run("pytest", *runner.arguments(cell, given, Path.cwd()), env=environment)
-    except CommandFailed:
+    except CommandFailed as error:
+        code = getattr(error, "return_code", None)  # nox 2026.07.11 has it
+        if code is not None and (words := runner.conclude(cell, root, code)):
+            session.warn(words)
         if not judged:
             raise
     except (CellsError, ToolchainError, OSError) as error:
         if not judged:
             session.error(str(error))
         session.warn(str(error))
+    else:
+        words = runner.conclude(cell, root, 0)
+        if words and judged:
+            session.warn(words)
+        elif words:
+            session.error(words)
 
 
 def _groups(cell: Cell, root: Path) -> list[str]:

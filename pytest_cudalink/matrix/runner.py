@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ __all__ = [
     "RECORDS",
     "arguments",
     "cells_file",
+    "conclude",
     "forget",
     "plugin_requirement",
     "prepare",
@@ -112,3 +114,53 @@ def prepare(cell: Cell, root: Path) -> dict[str, str]:
     for version, layout in cell.toolchains:
         toolchains.add(version, layout)
     return cell.environment(root / RECORDS)
+
+
+def conclude(cell: Cell, root: Path, code: int) -> str:
+    """Add to a cell's record how its pytest ended, if pytest could not write that itself.
+
+    Parameters
+    ----------
+    cell : Cell
+    root : Path
+    code : int
+        The exit code of pytest's process; negative for a signal.
+
+    Returns
+    -------
+    str
+        What happened and what to do; empty for a run that ended as its record says.
+    """
+    from ..report import RecordError, Writer, read
+
+    path = Path(cell.environment(root / RECORDS)["CUDALINK_REPORT"])
+    try:
+        found = read(path)
+    except (OSError, RecordError):
+        return ""
+    if found.run is None or (found.end is not None and found.end.exitstatus == code):
+        return ""
+    name = _signal(code)
+    how = f"was killed by {name}" if name else f"ended with exit code {code}"
+    began = found.unfinished[-1].nodeid if found.end is None and found.unfinished else None
+    if not found.crashes or found.crashes[-1].nodeid != began:
+        with Writer(path) as writer:
+            writer.write(
+                "crash",
+                nodeid=began,
+                worker=None,
+                signal=name,
+                exitcode=None if name else code,
+                last_events=[],
+            )
+    where = began or ("outside tests" if found.end is None else "after the last test")
+    return (
+        f"pytest {how} ({where}); run with --cudalink-isolate or --cudalink-rerun-after-crash, so that a crash ends "
+        "one test only"
+    )
+
+
+def _signal(code: int) -> str | None:
+    """Return the name of the signal that an exit code stands for, also as a shell says it; None for no signal."""
+    number = -code if code < 0 else code - 128
+    return signal.Signals(number).name if number in set(signal.Signals) else None

@@ -28,10 +28,17 @@ from .reading import CellsError, load_cells
 if TYPE_CHECKING:
     from tox.config.loader.api import Loader
     from tox.config.sets import ConfigSet, EnvConfigSet
+    from tox.execute.api import Outcome
     from tox.session.state import State
     from tox.tox_env.api import ToxEnv
 
-__all__ = ["tox_add_core_config", "tox_add_env_config", "tox_before_run_commands", "tox_extend_envs"]
+__all__ = [
+    "tox_add_core_config",
+    "tox_add_env_config",
+    "tox_after_run_commands",
+    "tox_before_run_commands",
+    "tox_extend_envs",
+]
 
 _LOG = logging.getLogger(__name__)
 #: How a project runs its tests: for these, the settings that all environments share take precedence over the cell.
@@ -149,3 +156,14 @@ def tox_before_run_commands(tox_env: ToxEnv) -> None:
                 runner.prepare(cell, tox_env.core["tox_root"])
             except (toolchains.ToolchainError, OSError) as error:
                 raise Fail(str(error)) from error
+
+
+@impl
+def tox_after_run_commands(tox_env: ToxEnv, outcomes: list[Outcome]) -> None:
+    """Add to the record of a cell how its pytest ended; fail the environment of one that exited with 0 in a test."""
+    of_pytest = [one.exit_code for one in outcomes if any("pytest" in word for word in one.request.cmd[:3])]
+    for cell in _cells():
+        if cell.name == tox_env.name and of_pytest and (code := of_pytest[-1]) is not None:
+            words = runner.conclude(cell, tox_env.core["tox_root"], code)
+            if words:
+                raise Fail(words)

@@ -246,10 +246,13 @@ class ServerProcess:
                 (folder / name).write_bytes(stream.read())
 
     def _kill(self, pid: int | None) -> None:
+        """End the process of a test, which a parent that forks waits for."""
         if pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self.kill()
+        if pid is None or not self._forks:
+            self._process.kill()
+        self.close()
 
     def kill(self) -> None:
         """End the process at once."""

@@ -16,7 +16,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
@@ -129,8 +129,15 @@ class Isolation:
         end = server.close()
         return end, _pass_outside_on(self._run, server.folder / "reports")
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        """End the processes that wait for tests before plugins such as pytest-cov read the files that these leave."""
+        try:
+            return (yield)
+        finally:
+            self._end_servers()
+
+    def _end_servers(self) -> None:
         """End the processes that wait for tests; one that dies now fails the run."""
         for server in self._servers.values():
             waits = server.alive

@@ -1,0 +1,368 @@
+"""One model of a crash: isolated, under xdist or plain, a test that dies is crashed, and what is lost is listed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_cudalink import cli
+from pytest_cudalink.matrix import runner
+from pytest_cudalink.report import Writer, read
+from pytest_cudalink.report.merge import merge
+from tests.nested import NO_AUTOLOAD, with_plugins
+
+HEAD = """
+import atexit, ctypes, os, signal, subprocess, sys, threading, time
+import pytest
+
+@pytest.fixture
+def dies_in_setup(): os.abort()
+
+@pytest.fixture
+def dies_in_teardown():
+    yield
+    os.abort()
+
+@pytest.fixture(scope="session")
+def session_dies(): os.abort()
+
+def test_before(): pass
+"""
+#: A test that dies, by name, with the signal that the process of another kind than a plain one sees; None: exit code.
+DEATHS = {
+    "segfault": ("def test_dies(): ctypes.string_at(0)", "SIGSEGV"),
+    "abort": ("def test_dies(): os.abort()", "SIGABRT"),
+    "abort_in_a_thread": ("def test_dies(): threading.Thread(target=os.abort).start(); time.sleep(60)", "SIGABRT"),
+    "exit_0": ("def test_dies(): os._exit(0)", None),
+    "exit_3": ("def test_dies(): os._exit(3)", None),
+    "killed": ("def test_dies(): subprocess.run(['kill', '-KILL', str(os.getpid())]); time.sleep(60)", "SIGKILL"),
+    "setup": ("def test_dies(dies_in_setup): pass", "SIGABRT"),
+    "teardown": ("def test_dies(dies_in_teardown): pass", "SIGABRT"),
+    "session_fixture": ("def test_dies(session_dies): pass", "SIGABRT"),
+}
+#: The signals that a process can note itself.
+NOTED = {"SIGSEGV", "SIGABRT"}
+AFTER = "\ndef test_after(): pass\n"
+ALL = HEAD + "".join(code.replace("test_dies", f"test_{name}") + "\n" for name, (code, _) in DEATHS.items()) + AFTER
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, run_pytest):
+    """Run pytest with a record file; return the result and the merged cell."""
+
+    def go(module: str, *arguments: str, plugins: tuple[str, ...] = ()) -> SimpleNamespace:
+        pytester.makepyfile(test_it=module)
+        result = run_pytest("--cudalink-report=run.jsonl", *arguments, plugins=plugins)
+        (cell,) = merge([pytester.path / "run.jsonl"]).cells
+        tests = {test.rpartition("::")[2]: letter for test, letter in cell.outcomes.items()}
+        return SimpleNamespace(result=result, cell=cell, tests=tests)
+
+    return go
+
+
+def fails_on_crash(pytester: pytest.Pytester) -> bool:
+    """Whether the report of the record is red for its crashes alone."""
+    return cli.main(["report", str(pytester.path / "run.jsonl"), "-q", "--fail-on", "crashed"]) == 1
+
+
+@pytest.mark.parametrize("name", DEATHS)
+def test_plain(run, pytester, name) -> None:
+    """The record has the signal and the frames where a handler can run, and says why not elsewhere."""
+    code, ended_by = DEATHS[name]
+    ended = run(HEAD + code + AFTER)
+
+    assert ended.tests == {"test_before": "P", "test_dies": "C"}
+    assert ended.cell.lost == ["test_it.py::test_after"]
+    assert ended.cell.fault == "the run did not finish (2 tests recorded, 1 lost)"
+    assert fails_on_crash(pytester)
+    (crash,) = ended.cell.crashes
+    assert crash["nodeid"] == "test_it.py::test_dies"
+    detail = ended.cell.details["test_it.py::test_dies"]
+    assert "--cudalink-rerun-after-crash" in detail.text
+    if ended_by in NOTED:
+        assert crash["signal"] == ended_by
+        assert detail.reason == f"the process ended while this test ran, by {ended_by}"
+        assert crash["frames"][0].startswith("Fatal Python error: ")
+        assert all("_pytest" not in frame for frame in crash["frames"])
+        # what faulthandler wrote still reaches the terminal, once, with the way out
+        assert ended.result.stderr.str().count("Fatal Python error") == 1
+        assert "--cudalink-isolate runs each test in its own process" in ended.result.stderr.str()
+    else:
+        assert crash["signal"] is None
+        assert "unknown: the process wrote nothing (SIGKILL, os._exit); --cudalink-isolate shows it" in detail.text
+
+
+@pytest.mark.parametrize("name", ["segfault", "teardown"])
+def test_plain_frames(run, name) -> None:
+    """The innermost frame of the test's file is there."""
+    (crash,) = run(HEAD + DEATHS[name][0] + AFTER).cell.crashes
+    assert any("test_it.py" in frame for frame in crash["frames"])
+
+
+ELSEWHERE = {"isolated": ("--cudalink-isolate",), "xdist": ("-n2", "--max-worker-restart=30")}
+
+
+@pytest.mark.parametrize("arguments", ELSEWHERE.values(), ids=ELSEWHERE)
+def test_elsewhere(run, pytester, arguments) -> None:
+    """A test that dies in another process is crashed, with what ended it, and nothing is lost."""
+    ended = run(ALL, *arguments)
+
+    assert ended.tests == {"test_before": "P", "test_after": "P", **{f"test_{name}": "C" for name in DEATHS}}
+    assert ended.cell.finished
+    assert not ended.cell.without_result
+    assert fails_on_crash(pytester)
+    found = {crash["nodeid"].rpartition("::test_")[2]: crash for crash in ended.cell.crashes}
+    assert len(found) == len(ended.cell.crashes) == len(DEATHS)
+    assert {name: crash["signal"] for name, crash in found.items()} == {name: end for name, (_, end) in DEATHS.items()}
+    assert found["exit_3"]["exitcode"] == 3
+    assert found["exit_0"]["exitcode"] == 0
+    for name, (_, ended_by) in DEATHS.items():
+        assert bool(found[name].get("frames")) == (ended_by in NOTED), name
+
+
+def test_rerun_after_crash(run, pytester) -> None:
+    """One process runs the tests until one of them crashes it, and another one the rest."""
+    names = {name: death for name, death in DEATHS.items() if name != "abort_in_a_thread"}
+    module = HEAD + "PIDS = set()\n"
+    module += "@pytest.fixture(scope='session')\ndef shared(): return os.getpid()\n"
+    for name, (code, _) in names.items():
+        module += f"def test_1_{name}(shared): assert shared == os.getpid()\n"
+        module += code.replace("test_dies", f"test_{name}") + "\n"
+        module += f"def test_2_{name}(shared): open('pids', 'a').write(f'{{os.getpid()}} {{shared}}\\n')\n"
+        module += f"def test_3_{name}(shared): open('pids', 'a').write(f'{{os.getpid()}} {{shared}}\\n')\n"
+    ended = run(module, "--cudalink-rerun-after-crash")
+
+    assert ended.cell.counts == {"P": 1 + 3 * len(names), "C": len(names)}
+    assert not ended.cell.without_result
+    assert fails_on_crash(pytester)
+    assert {crash["nodeid"].rpartition("::test_")[2]: crash["signal"] for crash in ended.cell.crashes} == {
+        name: end for name, (_, end) in names.items()
+    }
+    # the tests between two crashes share a process and its fixtures
+    pids = pytester.path.joinpath("pids").read_text().split()
+    assert len(pids) == 4 * len(names)
+    assert all(len(set(pids[at : at + 4])) == 1 for at in range(0, len(pids), 4))
+    assert len(set(pids)) == len(names)
+
+
+def test_rerun_after_crash_under_xdist(run) -> None:
+    """The option changes nothing: xdist replaces its workers itself."""
+    module = f"{HEAD}{DEATHS['segfault'][0]}{AFTER}def test_pid(): assert os.environ['PYTEST_XDIST_WORKER']\n"
+    ended = run(module, "-n2", "--cudalink-rerun-after-crash")
+    assert ended.tests == {"test_before": "P", "test_dies": "C", "test_after": "P", "test_pid": "P"}
+
+
+def test_rerun_in_fixtures_of_wider_scope(run, pytester) -> None:
+    """What is set up once is torn down once, when the run is over."""
+    module = """
+import pytest
+
+@pytest.fixture(scope="module")
+def shared():
+    yield open("said", "a").write("up ")
+    open("said", "a").write("down ")
+
+def test_1(shared): pass
+def test_2(shared): pass
+"""
+    run(module, "--cudalink-rerun-after-crash").result.assert_outcomes(passed=2)
+    assert pytester.path.joinpath("said").read_text().split() == ["up", "down"]
+
+
+AT_EXIT = f"{HEAD}def test_last(): atexit.register(os.abort)\n"
+MODES = {
+    "plain": (),
+    "isolated": ("--cudalink-isolate",),
+    "xdist": ("-n2",),
+    "shared": ("--cudalink-rerun-after-crash",),
+}
+
+
+@pytest.mark.parametrize("arguments", MODES.values(), ids=MODES)
+def test_at_interpreter_exit(run, pytester, arguments) -> None:
+    """A process that dies after its last test is a crash: of the test that was alone in it, else outside tests."""
+    ended = run(AT_EXIT, *arguments)
+    (crash,) = ended.cell.crashes
+    assert crash["signal"] == "SIGABRT"
+    assert crash["nodeid"] == ("test_it.py::test_last" if arguments == MODES["isolated"] else None)
+    assert fails_on_crash(pytester)
+    assert ended.result.ret != 0 or arguments == MODES["xdist"]  # xdist has what it needs from the worker
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("-n2", "--max-worker-restart=0"), ("--cudalink-isolate",)], ids=list(MODES)[:3]
+)
+@pytest.mark.parametrize("how", ["os.abort()", "os._exit(0)"])
+def test_while_collecting(run, pytester, how, mode) -> None:
+    """A process that dies before its first test is a crash outside tests."""
+    ended = run(
+        f"import os\n{how}\ndef test(): pass\n", *MODES[mode], *(("--max-worker-restart=0",) if mode == "xdist" else ())
+    )
+    assert ended.tests == {}
+    assert ended.cell.crashes
+    assert {crash["nodeid"] for crash in ended.cell.crashes} == {None}
+    assert fails_on_crash(pytester)
+
+
+@pytest.mark.parametrize("how", ["raise KeyboardInterrupt", "pytest.exit('enough')", "assert False"])
+def test_a_run_that_stops_early(run, pytester, how) -> None:
+    """What -x or an interruption leaves out is not lost in a crash, and not green either."""
+    ended = run(f"{HEAD}def test_stops(): {how}{AFTER}def test_later(): pass\n", "-x")
+    assert ended.cell.lost == []
+    assert "test_it.py::test_later" in ended.cell.without_result
+    assert re.search(r"\d tests not run$", ended.cell.fault)
+    assert not fails_on_crash(pytester)
+    assert cli.main(["report", str(pytester.path / "run.jsonl"), "-q", "--fail-on", "incomplete"]) == 1
+
+
+@pytest.mark.parametrize("arguments", [("-k", "before"), ("--collect-only",)])
+def test_deselected_tests_are_not_lost(run, arguments) -> None:
+    """Neither what is deselected nor what is only collected was going to run."""
+    ended = run(HEAD + AFTER, *arguments)
+    assert not ended.cell.without_result
+    assert not ended.cell.fault
+
+
+def test_last_calls_of_the_driver(run, samples, pytester) -> None:
+    """A plain run needs no file of events for them."""
+    pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
+    module = """
+import os
+from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
+
+def test_dies():
+    Linker(ObjectCode.from_ptx("user.ptx"), options=LinkerOptions(arch="sm_90"), backend="driver").link("cubin")
+    os.abort()
+"""
+    (crash,) = run(module, "--cudalink-driver=13.0").cell.crashes
+    assert any('"call":"cuLinkComplete"' in event for event in crash["last_events"])
+
+
+def test_every_form_of_the_report_says_crashed(run, pytester, capsys) -> None:
+    """Grid, tables, JUnit, Markdown and HTML agree."""
+    run(HEAD + DEATHS["segfault"][0] + AFTER, "--cudalink-isolate")
+    forms = ["--markdown=r.md", "--junit=r.xml", "--html=r.html", "--save=r.json"]
+    assert cli.main(["report", "run.jsonl", *forms]) == 1
+    shown = capsys.readouterr().out
+    assert re.search(r"^cell +crashed +passed", shown, re.MULTILINE)
+    assert re.search(r"test_dies +SIGSEGV", shown)
+    assert "1 crashed" in shown
+    assert "failed or error" not in shown
+    assert "SIGSEGV" in pytester.path.joinpath("r.md").read_text()
+    assert "SIGSEGV" in pytester.path.joinpath("r.html").read_text()
+    assert re.search("<error message=.*SIGSEGV", pytester.path.joinpath("r.xml").read_text())
+    assert '"signal": "SIGSEGV"' in pytester.path.joinpath("r.json").read_text()
+
+
+def test_a_crash_of_a_forked_process_is_not_the_run(run) -> None:
+    """A test may fork a process that dies; the run and its later crash are as ever."""
+    ended = run(HEAD + "def test_forks():\n    if not os.fork(): os.abort()\n    os.wait()\n" + AFTER)
+    ended.result.assert_outcomes(passed=3)
+    assert ended.cell.crashes == []
+
+
+@pytest.mark.parametrize(
+    ("code", "how"), [(-9, "was killed by SIGKILL"), (139, "was killed by SIGSEGV"), (0, "ended with exit code 0")]
+)
+def test_the_runner_of_a_cell_knows_the_end(tmp_path, code, how) -> None:
+    """A record without an end gets the exit status that only the parent of pytest knows."""
+    path = tmp_path / ".cudalink" / "c.jsonl"
+    cell = SimpleNamespace(environment=lambda _: {"CUDALINK_REPORT": str(path)})
+    assert runner.conclude(cell, tmp_path, code) == ""  # no record: pytest has not begun
+    with Writer(path) as writer:
+        writer.write("run", schema=1, cell="c")
+        writer.write("start", nodeid="t.py::t", worker=None, attempt=1)
+    words = runner.conclude(cell, tmp_path, code)
+    assert words.startswith(f"pytest {how} (t.py::t); run with --cudalink-isolate or --cudalink-rerun-after-crash")
+    runner.conclude(cell, tmp_path, code)  # a second word on the same
+    (crash,) = read(path).crashes
+    assert (crash.nodeid, crash.signal or crash.exitcode) == ("t.py::t", how.split()[-1] if code else 0)
+    assert merge([path]).cells[0].outcomes == {"t.py::t": "C"}
+
+
+def test_the_runner_believes_a_record_that_ended(tmp_path) -> None:
+    """An exit code that pytest wrote itself is no crash; another one is."""
+    path = tmp_path / ".cudalink" / "c.jsonl"
+    cell = SimpleNamespace(environment=lambda _: {"CUDALINK_REPORT": str(path)})
+    with Writer(path) as writer:
+        writer.write("run", schema=1, cell="c")
+        writer.write("end", exitstatus=1, duration=1.0, counts={})
+    assert runner.conclude(cell, tmp_path, 1) == ""
+    assert read(path).crashes == []
+    assert "was killed by SIGABRT (after the last test)" in runner.conclude(cell, tmp_path, -6)
+    assert [crash.signal for crash in read(path).crashes] == ["SIGABRT"]
+
+
+# -- processes that have collected
+
+
+def test_isolated_tests_start_from_a_process_that_has_collected(run, pytester) -> None:
+    """The module is imported by the run and by one other process, whatever the number of tests."""
+    module = """
+import os, pytest
+open("imports", "a").write("1")
+@pytest.mark.parametrize("i", range(8))
+def test(i, tmp_path):
+    open("folders", "a").write(f"{tmp_path} {os.getpid()}\\n")
+"""
+    ended = run(module, "--cudalink-isolate")
+    ended.result.assert_outcomes(passed=8)
+    ended.result.stdout.no_fnmatch_line("*started a new process each*")
+    assert pytester.path.joinpath("imports").read_text() == "11"
+    lines = pytester.path.joinpath("folders").read_text().split()
+    assert len(set(lines)) == len(lines) == 16
+
+
+HAZARDS = {
+    "thread": ("threading.Thread(target=time.sleep, args=(60,), daemon=True).start()", "started 1 thread"),
+    "process": ("subprocess.Popen(['sleep', '60'])", "started a process that still runs"),
+    "driver": (
+        "from cuda.bindings import driver; assert not driver.cuInit(0)[0]",
+        "initialized the driver",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HAZARDS)
+def test_where_a_copy_is_not_safe(run, name) -> None:
+    """Tests whose modules have started what no fork survives get a new process each, and the summary says why."""
+    code, why = HAZARDS[name]
+    module = f"import subprocess, threading, time\n{code}\ndef test_1(): pass\ndef test_2(): pass\n"
+    ended = run(module, "--cudalink-isolate", "--cudalink-driver=13.0")
+    ended.result.assert_outcomes(passed=2)
+    ended.result.stdout.fnmatch_lines([f"2 tests started a new process each: collecting the tests {why}"])
+
+
+@pytest.mark.parametrize("option", ["--cudalink-isolate", "--cudalink-rerun-after-crash"])
+def test_interrupted_by_the_user(run, pytester, option) -> None:
+    """Ctrl-C ends the run and every process that it started."""
+    pytester.makepyfile(
+        test_it="""
+import os, time
+def test_1(): pass
+def test_2():
+    open("pid", "w").write(str(os.getpid()))
+    time.sleep(60)
+"""
+    )
+    command = [sys.executable, "-m", "pytest", *with_plugins(option, "--cudalink-report=run.jsonl")]
+    process = subprocess.Popen(command, env={**os.environ, **NO_AUTOLOAD}, start_new_session=True)
+    pid = pytester.path / "pid"
+    deadline = time.monotonic() + 60
+    while not (pid.exists() and pid.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(30) == pytest.ExitCode.INTERRUPTED
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+    (cell,) = merge(["run.jsonl"]).cells
+    assert cell.crashes == []
+    assert "not run" in cell.fault
