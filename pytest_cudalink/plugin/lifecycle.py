@@ -241,9 +241,10 @@ def session_start(config: pytest.Config) -> None:
 
 def header(config: pytest.Config) -> list[str]:
     """Return the header's lines."""
+    from ..report.safe_text import line
     from .header import lines
 
-    return lines(run_of(config))
+    return [line(one) for one in lines(run_of(config))]
 
 
 # -- after collection
