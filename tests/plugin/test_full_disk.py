@@ -44,7 +44,8 @@ def run(
     if mount is not None:
         mount.mkdir()
         copy = folder / "copy.jsonl"
-        script = f'mount -t tmpfs -o size={size}k tmpfs "{mount}"; "$@"; code=$?; cp "{mount}/run.jsonl" "{copy}"; exit $code'
+        kept = f'cp "{mount}/run.jsonl" "{copy}"'
+        script = f'mount -t tmpfs -o size={size}k tmpfs "{mount}"; "$@"; code=$?; {kept}; exit $code'
         command = ["unshare", "-Urm", "sh", "-c", script, "sh", *command]
     environment = {**os.environ, **NO_AUTOLOAD, "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
