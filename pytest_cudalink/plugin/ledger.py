@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from ..report.wording import link_key
+from ..report.wording import UNWRITTEN, link_key
 from . import unsteered
 from .facts import Facts
 
@@ -106,7 +106,8 @@ class Totals(Outside):
 
     def failing(self, lifetime: str) -> list[str]:
         """Return why the run fails although no test shows it; `lifetime` is the mode of the checks."""
-        return self.problems + (self.violations if lifetime != "report" else [])
+        problems = {text[max(0, text.find(UNWRITTEN)) :]: text for text in reversed(self.problems)}
+        return [*reversed(problems.values()), *(self.violations if lifetime != "report" else [])]
 
     def _join(self, facts: Mapping[str, Any]) -> None:
         self.links.update(facts["links"])

@@ -281,9 +281,10 @@ def _start_requirements(run: Run) -> None:
 
 def header(config: pytest.Config) -> list[str]:
     """Return the header's lines."""
+    from ..report.safe_text import line
     from .header import lines
 
-    return lines(run_of(config))
+    return [line(one) for one in lines(run_of(config))]
 
 
 # -- after collection

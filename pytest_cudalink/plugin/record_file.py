@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 
+from ..report.wording import UNWRITTEN
 from . import pytest_private
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from ..emulator.control import Violation
     from ..guardrails import Verdict
@@ -62,10 +63,11 @@ class RecordFile:
         self._attempts: dict[str, int] = {}
         self._note_test: Callable[[str | None], None] = _ignore
         self._has_collected = False
+        self._lost = ""
         setting = run.settings.report
         path = run.config.invocation_params.dir / setting.value
         try:
-            self.writer: Writer = Writer(path, anew=not run.reports_elsewhere)
+            self.writer: Writer = Writer(path, anew=not run.reports_elsewhere, on_error=self._lose)
         except OSError as error:
             msg = f"cudalink: --cudalink-report is {setting}; it cannot be written: {error}"
             raise pytest.UsageError(msg) from error
@@ -106,6 +108,27 @@ class RecordFile:
             arch=_arch(run),
             facts=json.loads(json.dumps(dict(run.hook_facts), default=str)),
         )
+
+    def _lose(self, error: OSError) -> None:
+        """Note that the rest of this process is not recorded; the run goes on, and fails for it at its end."""
+        if not self._lost:
+            self._lost = (
+                f"{UNWRITTEN}: --cudalink-report is {self._run.settings.report}: {error.strerror or error}; what "
+                "followed is not recorded, so that a report counts this run as incomplete"
+            )
+            self._run.part("ledger").outside.problems.append(self._lost)
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Fail the run too if its last event, which is written after the sums, is the one that is lost."""
+        result = yield
+        if self._lost and not self._run.reports_elsewhere:
+            problems = self._run.part("ledger").totals.problems
+            if self._lost not in problems:
+                problems.append(self._lost)
+            if session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        return result
 
     @property
     def _is_for_another(self) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ..report.safe_text import block
 from ..report.wording import by_cause, counted, linked_on, split_link_key, status
 from . import faults, ledger, require, unsteered
 
@@ -54,8 +55,8 @@ def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, furthe
     if not lines:
         return
     reporter.section("cudalink")
-    for line in lines:
-        reporter.line(line)
+    for text in lines:
+        reporter.line(block(text))
 
 
 def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
@@ -104,23 +105,27 @@ def _guard_rails(
     if reporter.verbosity < 0 or (settings.guard_rails.value == "off" and not totals.verdicts):
         return
     reporter.section("cudalink guard rails")
+
+    def show(text: str) -> None:
+        reporter.line(block(text))
+
     counts = Counter(map(status, totals.verdicts))
     words = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-    reporter.line(f"mode {settings.guard_rails}: {words or 'nothing was looked up'}")
+    show(f"mode {settings.guard_rails}: {words or 'nothing was looked up'}")
     causes = by_cause(totals.verdicts)
     for verdicts in causes[:_SHOWN]:
         first = verdicts[0]
         tests = sorted({f"in {verdict['nodeid']}" if verdict["nodeid"] else "outside of tests" for verdict in verdicts})
         more = f" and {counted(len(tests) - 1, 'other')}" if len(tests) > 1 else ""
-        reporter.line(f"{status(first)} ({first['rule']}): {first['message']}")
+        show(f"{status(first)} ({first['rule']}): {first['message']}")
         for item in first["items"]:
-            reporter.line(f"    {item}")
+            show(f"    {item}")
         if first["fix"]:
-            reporter.line(f"    fix: {first['fix']}")
+            show(f"    fix: {first['fix']}")
         if first.get("otherwise"):
-            reporter.line(f"    {'or' if first['fix'] else 'fix'}: {first['otherwise']}")
-        reporter.line(f"    {tests[0]}{more}")
+            show(f"    {'or' if first['fix'] else 'fix'}: {first['otherwise']}")
+        show(f"    {tests[0]}{more}")
     if len(causes) > _SHOWN:
-        reporter.line(f"and {len(causes) - _SHOWN} more")
+        show(f"and {len(causes) - _SHOWN} more")
     for who in not_routed:
-        reporter.line(f"calls cuda.pathfinder directly: {who}")
+        show(f"calls cuda.pathfinder directly: {who}")

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
@@ -54,15 +55,25 @@ class Writer:
         The file; created if it does not exist, with its folders.
     anew : bool, default False
         Empty a regular file first. A link stays a link, and a pipe or a terminal is left as it is.
+    on_error : callable, optional
+        Called with the error of an event that cannot be written, instead of raising it. The file is closed then, so
+        that nothing follows half a line.
 
     Raises
     ------
     OSError
-        If the file cannot be opened or written.
+        If the file cannot be opened, or cannot be written and there is no `on_error`.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, anew: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        anew: bool = False,
+        on_error: Callable[[OSError], None] | None = None,
+    ) -> None:
         self.path = Path(path)
+        self._on_error = on_error
         self.path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         self._descriptor: int | None = os.open(self.path, flags | (os.O_TRUNC if anew else 0), 0o666)
@@ -102,19 +113,41 @@ class Writer:
         if self._descriptor is None:
             return
         line = json.dumps({"event": event, "time": time.time(), **content}, ensure_ascii=True, default=str) + "\n"
-        os.write(self._descriptor, line.encode("ascii"))
+        try:
+            _write_all(self._descriptor, line.encode("ascii"))
+        except OSError as error:
+            if self._on_error is None:
+                raise
+            self.close()
+            self._on_error(error)
 
     def close(self) -> None:
         """Close the file; may be called again."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        if self._descriptor is None:
+            return
+        descriptor, self._descriptor = self._descriptor, None
+        try:
+            os.close(descriptor)
+        except OSError as error:  # some file systems find out only now that the disk is full
+            if self._on_error is None:
+                raise
+            self._on_error(error)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    """Write all of the data; a disk that is nearly full takes a part at a time."""
+    rest = memoryview(data)
+    while rest:
+        written = os.write(descriptor, rest)
+        if written == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        rest = rest[written:]
 
 
 # Each class has the keys of its event in `events` as attributes. A key that a file lacks has the default here.

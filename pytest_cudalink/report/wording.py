@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, Final
 
 __all__ = [
+    "UNWRITTEN",
     "backend_keys",
     "by_cause",
     "counted",
@@ -17,6 +18,9 @@ __all__ = [
     "split_link_key",
     "status",
 ]
+
+#: How the problem of a record file that cannot be written begins; the processes of a run have it in common.
+UNWRITTEN: Final = "the record cannot be written"
 
 _BACKENDS: Final = {"nvjitlink": "on nvJitLink", "driver": "on the driver", "none": "refused before a choice"}
 _FAILED: Final = " failed"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
+import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -313,3 +315,63 @@ def test_closed_writer_is_silent(tmp_path) -> None:
     writer.close()
     writer.write("run", **RUN)
     assert (tmp_path / "run.jsonl").read_bytes() == b""
+
+
+def test_a_short_count_is_continued(tmp_path, monkeypatch) -> None:
+    """A system that takes a part of a line gets the rest."""
+    real = os.write
+    monkeypatch.setattr("os.write", lambda descriptor, data: real(descriptor, bytes(data[:7])))
+    with Writer(tmp_path / "r.jsonl") as writer:
+        writer.write("start", **EVENTS["start"])
+    monkeypatch.undo()
+    assert [one.nodeid for one in records.parse([(tmp_path / "r.jsonl").read_bytes()]).starts] == ["test_a.py::test"]
+
+
+@pytest.mark.parametrize("taken", [0, 5])
+def test_a_full_disk(taken, tmp_path, monkeypatch) -> None:
+    """Without `on_error` it raises; with it, it is called once, and the file is closed after what was written."""
+    real, left = os.write, [taken]
+
+    def write(descriptor: int, data: bytes) -> int:
+        part = bytes(data[: left[0]])
+        left[0] -= len(part)
+        return real(descriptor, part)
+
+    monkeypatch.setattr("os.write", write)
+    with Writer(tmp_path / "r.jsonl") as writer, pytest.raises(OSError, match="No space left"):
+        writer.write("start", **EVENTS["start"])
+    left[0], errors = taken, []
+    with Writer(tmp_path / "r.jsonl", anew=True, on_error=errors.append) as writer:
+        for _ in range(3):
+            writer.write("start", **EVENTS["start"])
+    assert [error.errno for error in errors] == [errno.ENOSPC]
+    assert (tmp_path / "r.jsonl").stat().st_size == taken
+
+
+def test_a_disk_that_is_found_full_on_closing(tmp_path, monkeypatch) -> None:
+    """As on network file systems."""
+    errors: list[OSError] = []
+    writer = Writer(tmp_path / "r.jsonl", on_error=errors.append)
+    writer.write("start", **EVENTS["start"])
+    real = os.close
+
+    def close(descriptor: int) -> None:
+        real(descriptor)
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr("os.close", close)
+    writer.close()
+    writer.close()
+    monkeypatch.undo()
+    assert [error.errno for error in errors] == [errno.ENOSPC]
+
+
+def test_hostile_text_in_a_record(tmp_path) -> None:
+    """The file is ASCII with a line for each event, and lone surrogates come back."""
+    nasty = "\ud800\x00\x1b[1m\u202e\u2028\n\r]]>"
+    with Writer(tmp_path / "r.jsonl") as writer:
+        writer.write("start", nodeid=nasty, worker=nasty, attempt=1)
+    content = (tmp_path / "r.jsonl").read_bytes()
+    assert content.isascii()
+    assert content.count(b"\n") == 1
+    assert records.parse([content]).starts[0].nodeid == nasty

@@ -1,0 +1,328 @@
+"""Mutated records: input number N of a seed is the same on every machine."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["CELLS", "RECORDS", "SAVED", "mutated"]
+
+_CASES: Final = ("passed", "failed", "error", "skipped", "xfailed", "xpassed", "rerun", "crashed", "unsupported")
+_VERSION: Final = {"requested": "13.0", "found": "13.0.2", "source": "a wheel", "kind": "real"}
+
+
+def _test(number: int, outcome: str) -> list[dict[str, Any]]:
+    nodeid = f"tests/test_{number % 3}.py::test[{number}]"
+    bad = outcome not in ("passed", "xpassed")
+    return [
+        {"event": "start", "time": 10.0 + number, "nodeid": nodeid, "worker": None, "attempt": 1},
+        {
+            "event": "link",
+            "time": 10.1 + number,
+            "nodeid": nodeid,
+            "worker": None,
+            "target": "bundled",
+            "backend": ("driver", "nvjitlink", "unknown")[number % 3],
+            "inputs": [{"kind": "ptx", "name": "a.ptx", "producer": "13.0"}],
+            "versions": {"driver": "13.0", "nvjitlink": None},
+            "duration": 0.01,
+            "result": "LinkError: X" if bad else "ok",
+            "message": "",
+        },
+        {
+            "event": "test",
+            "time": 10.5 + number,
+            "nodeid": nodeid,
+            "worker": None,
+            "attempt": 1,
+            "outcome": outcome,
+            "duration": 0.25,
+            "reason": "why" if bad else "",
+            "longrepr": "def test():\n>   assert 0\nE   assert 0" if bad else "",
+            "backends": {"driver": 1},
+            "links": 1,
+            "violations": 0,
+            "documented": {"requirement": "driver >= 13.2", "raises": "222"} if number == 9 else None,
+            "missing": None,
+            "subtests": [{"description": "i=1", "outcome": "passed"}],
+            "refused": [],
+        },
+    ]
+
+
+def _record() -> list[dict[str, Any]]:
+    run = {
+        "event": "run",
+        "time": 5.0,
+        "schema": 1,
+        "run": "0" * 32,
+        "cell": "ctk-13.0",
+        "worker": None,
+        "python": "3.11.9",
+        "platform": "linux-x86_64",
+        "pytest": "9.2.0",
+        "argv": ["-x", "tests"],
+        "settings": {name: {"value": "auto", "source": "default"} for name in ("backend", "policy")},
+        "versions": {name: dict(_VERSION) for name in ("ctk", "driver", "nvjitlink", "cupy")},
+        "arch": {"requested": None, "found": "sm_90"},
+        "facts": {"more": [1, {"a": None}]},
+    }
+    others = [
+        {"event": "violation", "time": 30.0, "nodeid": None, "text": "freed too early", "number": 1, "what": "array"},
+        {
+            "event": "verdict",
+            "time": 31.0,
+            "nodeid": None,
+            "status": "insufficient_metadata",
+            "rule": "driver",
+            "message": "not known",
+            "fix": "install",
+            "otherwise": "",
+            "items": ["nvrtc", "no driver"],
+        },
+        {
+            "event": "crash",
+            "time": 32.0,
+            "nodeid": "tests/test_1.py::test[7]",
+            "worker": "gw0",
+            "signal": "SIGSEGV",
+            "exitcode": None,
+            "last_events": ["cuLinkCreate", "cuLinkAddData"],
+        },
+    ]
+    end = {"event": "end", "time": 40.0, "exitstatus": 1, "duration": 30.0, "counts": {"passed": 2}}
+    tests = [event for number, outcome in enumerate((*_CASES, "passed")) for event in _test(number, outcome)]
+    return [run, *tests, *others, end]
+
+
+def _lines(events: list[Any]) -> bytes:
+    return b"".join(json.dumps(event).encode() + b"\n" for event in events)
+
+
+#: A sound record file of a finished run, and one of a run that died.
+RECORDS: Final = (_lines(_record()), _lines(_record()[:17]))
+#: A sound saved report.
+SAVED: Final = (
+    json.dumps(
+        {
+            "format": "cudalink-report",
+            "schema": 1,
+            "cells": [
+                {
+                    "name": name,
+                    "files": [f"{name}.jsonl"],
+                    "axes": {"ctk": "13.0", "driver": driver},
+                    "versions": {"ctk": _VERSION},
+                    "finished": True,
+                    "truncated": False,
+                    "exitstatus": 1,
+                    "duration": 2.5,
+                    "outcomes": {"a.py::t": "F", "a.py::u": "P"},
+                    "durations": {"a.py::t": 0.5, "a.py::u": 0.25},
+                    "details": {"a.py::t": {"reason": "why", "text": "how"}},
+                    "links": {"driver": 2},
+                    "violations": [{"nodeid": None, "text": "freed"}],
+                    "verdicts": [],
+                    "crashes": [{"nodeid": "a.py::t", "signal": "SIGSEGV", "last_events": ["cuInit"]}],
+                    "reruns": 1,
+                    "problems": [],
+                    "differing": {"a.py::t": [["F", "x"], ["P", "y"]]},
+                    "repeated": 1,
+                }
+                for name, driver in (("old-a", "13.0"), ("old-b", "12.9"))
+            ],
+            "missing": ["gone"],
+            "damaged": {"x.jsonl": "x.jsonl is empty"},
+        }
+    ).encode(),
+)
+#: A sound file of cells.
+CELLS: Final = ((Path(__file__).parents[2] / "matrices" / "cells.toml").read_bytes(),)
+
+#: Values that stand where another type or range belongs.
+_VALUES: Final[tuple[Any, ...]] = (
+    *(None, True, False, 0, 1, -1, 7, 2**31, 2**63, 2**64, -(2**70), 10**400, 0.5, -0.0, 1e308),
+    *(float("nan"), float("inf"), float("-inf")),
+    *("", " ", "passed", "failed", "documented", "rerun", "run", "?", "P", "FF", "13", "../x", "/", "::", "a::b::c"),
+    *(
+        "\ud800",
+        "\x00",
+        "\x1b[31m",
+        "\x1b]0;x\x07",
+        "\u202e",
+        "\u200b",
+        "\u2028",
+        "]]>",
+        "</script><script>x",
+        "<b>",
+        "|`\n",
+    ),
+    *("x" * 5000, "[red]x[/]", "{{ 1 }}", "__proto__", "constructor"),
+    *([], {}, [[]], [None], ["passed"], {"a": 1}, {"": None}, {"found": []}, [{}], [["F"], ["P", "y", "z"]]),
+)
+_WORDS: Final = (
+    *(
+        b"null",
+        b"NaN",
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b'"',
+        b",",
+        b":",
+        b"\n",
+        b"\\ud800",
+        b"\\u0000",
+        b"\xff\xfe",
+        b"\xed\xa0\x80",
+    ),
+    *(b"\x1b[31m", b"1e999", b"9" * 400, b'"event": "run"', b'"outcome": "passed"', b"[[", b"=", b"#", b"'''", b'"""'),
+)
+
+
+def _deep(pick: random.Random) -> bytes:
+    depth, (opening, inside, closing) = (
+        pick.choice((5, 20, 200, 990, 5000, 60_000)),
+        pick.choice(((b"[", b"", b"]"), (b'{"a":', b"1", b"}"))),
+    )
+    return opening * depth + inside + closing * depth
+
+
+def _mutate_bytes(data: bytes, pick: random.Random) -> bytes:
+    """Change some bytes, wherever they are."""
+    content = bytearray(data)
+    at, size = pick.randrange(len(content)), pick.choice((1, 2, 8, 64, 500))
+    match pick.randrange(9):
+        case 0:
+            content[at] = pick.randrange(256)
+        case 1:
+            content[at] ^= 1 << pick.randrange(8)
+        case 2:
+            del content[at:]
+        case 3:
+            del content[at : at + size]
+        case 4:
+            content[at:at] = content[max(0, at - size) : at]
+        case 5:
+            content[at : at + size] = bytes([pick.choice((0, 0x20, 0x7F, 0xFF))]) * len(content[at : at + size])
+        case 6 | 7:
+            content[at:at] = pick.choice(_WORDS)
+        case 8:
+            content[at:at] = _deep(pick)
+    return bytes(content)
+
+
+def _mutate_lines(data: bytes, pick: random.Random) -> bytes:
+    """Remove, repeat, exchange, join or cut lines."""
+    lines = data.splitlines(keepends=True)
+    at, other = pick.randrange(len(lines)), pick.randrange(len(lines))
+    match pick.randrange(6):
+        case 0:
+            del lines[at]
+        case 1:
+            lines.insert(other, lines[at])
+        case 2:
+            lines[at], lines[other] = lines[other], lines[at]
+        case 3:
+            lines[at] = lines[at].rstrip(b"\n")
+        case 4:
+            lines[at] = lines[at][: pick.randrange(len(lines[at]))] + pick.choice((b"", b"\n"))
+        case 5:
+            lines += lines[at:]
+    return b"".join(lines)
+
+
+def _places(value: Any) -> list[tuple[Any, Any]]:
+    """Return every place inside a value, as the container and the key."""
+    found = []
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in items:
+        found.append((value, key))
+        found += _places(one)
+    return found
+
+
+def _mutate_value(value: Any, pick: random.Random) -> None:
+    """Change one place of a value: another value, another key, no key, one more."""
+    container, key = pick.choice(_places(value))
+    match pick.randrange(8):
+        case 0 | 1 | 2 | 3:
+            container[key] = pick.choice(_VALUES)
+        case 4:
+            del container[key]
+        case 5 if isinstance(container, dict):
+            container[pick.choice(("event", "x", "\ud800", "\x1b", "nodeid"))] = container.pop(key)
+        case 6 if isinstance(container, dict):
+            container[pick.choice(("more", "<b>", "time", "schema", "nodeid"))] = pick.choice(_VALUES)
+        case _:
+            container[key] = [container[key]] * pick.choice((1, 2, 40))
+
+
+def _mutate_events(data: bytes, pick: random.Random) -> bytes:
+    """Change a value in an event."""
+    lines = data.splitlines(keepends=True)
+    at = pick.randrange(len(lines))
+    try:
+        event = json.loads(lines[at])
+        _mutate_value(event, pick)
+        lines[at] = json.dumps(event).encode() + b"\n"
+    except (ValueError, IndexError):  # after another mutation
+        return data
+    if pick.random() < 0.1:  # a key twice: the later counts
+        lines[at] = lines[at].replace(b"{", b'{"outcome": "failed", "cell": "c", ', 1)
+    return b"".join(lines)
+
+
+def _mutate_saved(data: bytes, pick: random.Random) -> bytes:
+    try:
+        content = json.loads(data)
+        _mutate_value(content, pick)
+        return json.dumps(content).encode()
+    except (ValueError, IndexError):
+        return data
+
+
+def _mutate_toml(data: bytes, pick: random.Random) -> bytes:
+    """Replace what is after a key, or add a table."""
+    lines = data.splitlines(keepends=True)
+    at = pick.randrange(len(lines))
+    key, equals, _ = lines[at].partition(b"=")
+    words = (
+        b"[]",
+        b"{}",
+        b'""',
+        b"1",
+        b"true",
+        b'"\\u0000"',
+        b'["-r /etc/passwd"]',
+        b'"\\u202e"',
+        b"nan",
+        b"2099-01-01",
+    )
+    value = _deep(pick) if pick.random() < 0.1 else pick.choice(words)
+    lines[at] = (key + b"= " + value + b"\n") if equals else b"[cells." + value.strip(b'"') + b"]\n"
+    return b"".join(lines)
+
+
+_Mutation = Callable[[bytes, random.Random], bytes]
+_MUTATIONS: Final[dict[str, tuple[_Mutation, ...]]] = {
+    "record": (_mutate_bytes, _mutate_lines, _mutate_events, _mutate_events, _mutate_events),
+    "saved": (_mutate_bytes, _mutate_saved, _mutate_saved, _mutate_saved),
+    "cells": (_mutate_bytes, _mutate_lines, _mutate_toml, _mutate_toml),
+}
+_SUBJECTS: Final = {"record": RECORDS, "saved": SAVED, "cells": CELLS}
+
+
+def mutated(seed: int, number: int) -> tuple[str, bytes]:
+    """Return the kind of an input ("record", "saved" or "cells"), and its bytes after one to three mutations."""
+    pick = random.Random(f"{seed}/{number}")
+    kind = "cells" if number % 10 == 9 else "saved" if number % 10 == 8 else "record"
+    data = pick.choice(_SUBJECTS[kind])
+    for _ in range(pick.choice((1, 1, 1, 2, 3))):
+        if data:
+            data = pick.choice(_MUTATIONS[kind])(data, pick)
+    return kind, data

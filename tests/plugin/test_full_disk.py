@@ -1,0 +1,147 @@
+"""A record file that cannot be written: one warning, the run goes on, and the exit code is not 0."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import cli
+from pytest_cudalink.report.merge import merge
+from tests.nested import NO_AUTOLOAD, with_plugins
+
+__all__: list[str] = []
+
+MODES = pytest.mark.parametrize("mode", [(), ("-n2",), ("--cudalink-isolate",)], ids=["plain", "xdist", "isolated"])
+MODULE = """
+import pytest
+@pytest.mark.parametrize("n", range({count}))
+def test(n): pass
+"""
+SAID = "the record cannot be written: --cudalink-report is"
+
+
+def run(
+    folder: Path,
+    count: int,
+    *arguments: str,
+    mount: Path | None = None,
+    size: int = 8,
+    before: Callable[[], None] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run pytest on a number of tests that pass, with a small disk at `mount`, if given."""
+    (folder / "test_a.py").write_text(MODULE.format(count=count), encoding="utf-8")
+    command: Sequence[object] = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *with_plugins(*arguments)]
+    if mount is not None:
+        mount.mkdir()
+        copy = folder / "copy.jsonl"
+        kept = f'cp "{mount}/run.jsonl" "{copy}"'
+        script = f'mount -t tmpfs -o size={size}k tmpfs "{mount}"; "$@"; code=$?; {kept}; exit $code'
+        command = ["unshare", "-Urm", "sh", "-c", script, "sh", *command]
+    environment = {**os.environ, **NO_AUTOLOAD, "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        [str(one) for one in command],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=before,
+    )
+
+
+def expect(done: subprocess.CompletedProcess[str], count: int, reason: str) -> None:
+    """Every test ran, the problem is named once with what is lost, and the exit code is that of failed tests."""
+    shown = done.stdout + done.stderr
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, shown
+    assert f"{count} passed" in shown
+    assert "INTERNALERROR" not in shown
+    assert shown.count(SAID) == 1, shown
+    assert f"{reason}; what followed is not recorded, so that a report counts this run as incomplete" in shown
+    assert "The run fails because of the problems above" in shown
+
+
+@MODES
+def test_a_device_that_is_full(mode, tmp_path) -> None:
+    expect(run(tmp_path, 4, "--cudalink-report=/dev/full", *mode), 4, "No space left on device")
+
+
+@pytest.mark.skipif(
+    subprocess.run(
+        ["unshare", "-Urm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False
+    ).returncode
+    != 0,
+    reason="this machine allows no mount in a user namespace; the limit of a file's size is tested below",
+)
+@MODES
+def test_a_disk_that_fills_up(mode, tmp_path, capsys) -> None:
+    """The record has the tests that were written before, and its cell is incomplete."""
+    count, size = (12, 4) if "--cudalink-isolate" in mode else (60, 8)
+    disk = tmp_path / "disk"
+    done = run(tmp_path, count, f"--cudalink-report={disk / 'run.jsonl'}", *mode, mount=disk, size=size)
+    expect(done, count, "No space left on device")
+    copy = tmp_path / "copy.jsonl"
+    assert 1000 < copy.stat().st_size <= size * 1024
+    (cell,) = merge([copy]).cells
+    assert len(cell.outcomes) < count
+    assert cell.fault.startswith("the run did not finish (")
+    assert cli.main(["report", str(copy)]) == 1
+    assert "incomplete" in capsys.readouterr().err
+
+
+@MODES
+def test_a_file_that_may_not_grow(mode, tmp_path) -> None:
+    """The write that passes the limit takes a part, and the next one fails with EFBIG."""
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+
+    count = 12 if "--cudalink-isolate" in mode else 60
+    done = run(tmp_path, count, "--cudalink-report=run.jsonl", "-p", "no:faulthandler", *mode, before=limit)
+    expect(done, count, "File too large")
+    content = (tmp_path / "run.jsonl").read_bytes()
+    assert len(content) == 4000
+    (cell,) = merge([tmp_path / "run.jsonl"]).cells
+    assert not cell.finished
+    assert cell.fault
+
+
+def test_only_the_end_is_lost(tmp_path) -> None:
+    """The last event is written after the sums of the run: it counts all the same."""
+    assert run(tmp_path, 1, "--cudalink-report=run.jsonl").returncode == 0
+    size = (tmp_path / "run.jsonl").stat().st_size - 10
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    expect(run(tmp_path, 1, "--cudalink-report=run.jsonl", before=limit), 1, "File too large")
+
+
+def test_a_pipe_that_is_closed(tmp_path) -> None:
+    """A reader that ends, such as `head`, ends the record and not the run."""
+    (tmp_path / "conftest.py").write_text("import time\ndef pytest_collection_finish(): time.sleep(1)\n")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+
+    def read_once() -> None:
+        while not select.select([reading], [], [], 60)[0] or not os.read(reading, 10):
+            time.sleep(0.01)
+        os.close(reading)
+
+    reader = threading.Thread(target=read_once)
+    reader.start()
+    done = run(tmp_path, 3, f"--cudalink-report={pipe}")
+    reader.join()
+    expect(done, 3, "Broken pipe")

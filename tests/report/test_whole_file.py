@@ -1,0 +1,124 @@
+"""A report is written as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import cli
+from pytest_cudalink.report import whole_file
+
+from .samples import write
+
+__all__: list[str] = []
+
+FORMS = ("html", "junit", "markdown", "save")
+
+
+def test_a_file_is_replaced(tmp_path) -> None:
+    """Its permissions stay, a link stays a link, and nothing else is left in the folder."""
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("old")
+    target.chmod(0o640)
+    link.symlink_to(target)
+    whole_file.write(link, "new \ud800")
+    assert (target.read_text(), target.stat().st_mode & 0o777, link.is_symlink()) == ("new \\ud800", 0o640, True)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["link", "target"]
+
+
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
+def test_a_failure_leaves_the_old_file(failing, tmp_path, monkeypatch) -> None:
+    """And no temporary one."""
+    target = tmp_path / "target"
+    target.write_text("old")
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(*(("os.fsync",) if failing == "fsync" else (Path, "replace")), fail)
+    with pytest.raises(OSError, match="No space"):
+        whole_file.write(target, "new")
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("target", "old")]
+
+
+def test_pipes_and_devices(tmp_path) -> None:
+    """They are written to, and stay what they are."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    whole_file.write(pipe, "text")
+    assert os.read(reading, 99) == b"text"
+    os.close(reading)
+    whole_file.write(Path("/dev/null"), "text")
+    assert not Path("/dev/null").is_file()
+    with pytest.raises(OSError, match="No space"):
+        whole_file.write(Path("/dev/full"), "text")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_full_device(form, tmp_path, capsys) -> None:
+    """One error names the option, the other forms are written, and the terminal shows the report."""
+    write(tmp_path / "r", "c", {"a": "passed"})
+    others = [one for one in FORMS if one != form]
+    arguments = [f"--{one}={tmp_path / one}" for one in others]
+    assert cli.main(["report", str(tmp_path / "r"), f"--{form}=/dev/full", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.err == (
+        f"cudalink report: --{form} is /dev/full; it cannot be written: No space left on device; name another file\n"
+    )
+    assert "1 cell, 1 test, 1 passed" in captured.out
+    assert sorted(one.name for one in tmp_path.iterdir()) == sorted([*others, "r"])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_file_that_may_not_grow(form, tmp_path) -> None:
+    """Nothing is left under the name, and an older file stays."""
+    write(tmp_path / "r", "c", {str(number): "failed" for number in range(50)})
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    command = [sys.executable, "-m", "pytest_cudalink.cli", "report", "r", "-q", "--fail-on=none"]
+    command += [f"--{form}={name}" for name in ("old",)]
+    for old in (None, "old"):
+        if old:
+            (tmp_path / "old").write_text(old)
+        done = subprocess.run(command, cwd=tmp_path, preexec_fn=limit, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert (
+            done.stderr
+            == f"cudalink report: --{form} is old; it cannot be written: File too large; name another file\n"
+        )
+        assert sorted(one.name for one in tmp_path.iterdir()) == (["old", "r"] if old else ["r"])
+    assert (tmp_path / "old").read_text() == "old"
+
+
+def test_the_summary_of_a_job_that_is_full(tmp_path, monkeypatch, capsys) -> None:
+    """It is named like the others."""
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "/dev/full")
+    write(tmp_path, "c", {"a": "passed"})
+    assert cli.main(["report", str(tmp_path)]) == 2
+    assert "GITHUB_STEP_SUMMARY is /dev/full; it cannot be written: No space" in capsys.readouterr().err
+
+
+def test_stdout_that_is_full(tmp_path) -> None:
+    """One line, and exit code 1."""
+    write(tmp_path, "c", {"a": "passed"})
+    with Path("/dev/full").open("w") as full:
+        for arguments in ((), ("--junit=-",)):
+            done = subprocess.run(
+                [sys.executable, "-m", "pytest_cudalink.cli", "report", tmp_path, *arguments],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+            assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+            assert "cannot write" in done.stderr
