@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, cast
+
+from elftools.common.exceptions import ELFError
 
 from .libraries import cuda_functions
 
@@ -45,7 +48,7 @@ def read_elf(stream: IO[bytes]) -> Elf | None:
 
     if not is_elf(stream):
         return None
-    elf = ELFFile(stream)
+    elf = ELFFile(cast("IO[bytes]", _Bounded(stream)))
     dynamic = next((segment for segment in elf.iter_segments() if isinstance(segment, DynamicSegment)), None)
     if dynamic is None:
         return None
@@ -66,6 +69,29 @@ def read_elf(stream: IO[bytes]) -> Elf | None:
                 runpath += filter(None, tag.runpath.split(":"))
     wanted, defined = _calls(elf)
     return Elf(soname, tuple(needed), tuple(rpath), tuple(runpath), tuple(_undefined(elf)), wanted, defined)
+
+
+class _Bounded:
+    """A stream that may be read only so often as a library of its size needs.
+
+    A damaged file can claim four thousand million versions, or let every symbol have the same name of a megabyte.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(0)
+        self._reads, self._bytes = 200_000 + size // 4, (64 << 20) + 4 * size
+        self.seek, self.tell, self.close = stream.seek, stream.tell, stream.close
+
+    def read(self, size: int = -1) -> bytes:
+        content = self._stream.read(size)
+        self._reads -= 1
+        self._bytes -= len(content)
+        if self._reads < 0 or self._bytes < 0:
+            msg = "its tables refer to the same bytes again and again"
+            raise ELFError(msg)
+        return content
 
 
 def _calls(elf: Any) -> tuple[frozenset[str], frozenset[str]]:

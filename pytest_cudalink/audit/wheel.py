@@ -10,11 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from .elf import is_elf
 
 __all__ = ["AuditError", "Members", "members_of"]
+
+#: A member above this size must not be more than so many times larger than it is packed; that of cuBLAS is 2 times.
+_MOST_UNPACKED: Final = 64 << 20
+_MOST_RATIO: Final = 100
 
 #: Name and opener of each file; opening may fail for a single file.
 Members = Iterator[tuple[str, Callable[[], AbstractContextManager[IO[bytes]]]]]
@@ -34,10 +38,8 @@ def members_of(path: Path) -> Members:
     """
     if path.is_dir():
         return _folder(path)
-    if path.suffix == ".whl" or zipfile.is_zipfile(path):
-        return _wheel(path)
-    if path.is_file():
-        return _single(path)
+    if path.is_file():  # neither a pipe nor a device
+        return _wheel(path) if path.suffix == ".whl" or zipfile.is_zipfile(path) else _single(path)
     msg = f"{path}: there is no such file; give a wheel, a folder or a shared library"
     raise AuditError(msg)
 
@@ -73,7 +75,16 @@ def _wheel(path: Path) -> Members:
 
 @contextmanager
 def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[IO[bytes]]:
-    """A seekable copy of a member of a wheel, on disk if it is large; only the first bytes of one that is not ELF."""
+    """A seekable copy of a member of a wheel, on disk if it is large; only the first bytes of one that is not ELF.
+
+    Raises
+    ------
+    BadZipFile
+        If it is damaged, or claims to become so large that it can only be made to fill a disk.
+    """
+    if member.file_size > max(_MOST_UNPACKED, _MOST_RATIO * member.compress_size):
+        msg = f"{member.compress_size} bytes would become {member.file_size}; expected at most {_MOST_RATIO} times more"
+        raise zipfile.BadZipFile(msg)
     with archive.open(member) as packed, tempfile.SpooledTemporaryFile(max_size=64 << 20) as stream:
         stream.write(packed.read(4))
         stream.seek(0)

@@ -11,17 +11,18 @@ Nothing is loaded. Each file is read once; `cache_clear` forgets the answers.
 from __future__ import annotations
 
 import csv
+import errno
 import mmap
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from email.parser import BytesHeaderParser
 from functools import cache
-from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -44,8 +45,34 @@ __all__ = [
     "toolkits",
 ]
 
-_DEFINE: Final = re.compile(rb"^\s*#\s*define\s+CUDA_VERSION\s+(\d{4,6})\b", re.MULTILINE)
+_DEFINE: Final = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+CUDA_VERSION[ \t]+(\d{4,6})\b", re.MULTILINE)
+#: Comments, also one that is cut off; and texts, in which nothing is a comment.
+_COMMENT: Final = re.compile(rb"""(/\*.*?(?:\*/|\Z)|//[^\n]*)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL)
+_CONTINUED: Final = re.compile(rb"\\\r?\n")
 _WINDOW: Final = 1 << 16
+#: Most bytes that are read of a header (cuda.h of CUDA 13 has 1 MB and its version near the top), of a wheel's METADATA
+#: or RECORD (the longest known have 3 MB), and searched in a library (the largest nvJitLink and NVRTC have 110 MB).
+_MOST_HEADER: Final = 8 << 20
+_HEAD: Final = 1 << 17
+_MOST_METADATA: Final = 64 << 20
+_MOST_LIBRARY: Final = 1 << 30
+
+
+def _opened(path: str) -> BinaryIO:
+    """Return a regular file, open for reading; a pipe or a device is an error, and is not waited for."""
+    file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: SIM115 (the caller closes it)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return file
+
+
+def _content(path: str, most: int) -> bytes:
+    """Return the content of a regular file; a longer one than `most` bytes is an error."""
+    with _opened(path) as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, f"more than {most} bytes", path)
+        return file.read(most)
 
 
 # -- cuda.h
@@ -53,12 +80,20 @@ _WINDOW: Final = 1 << 16
 
 @cache
 def _cuda_version_of(header: str) -> CudaVersion | None:
-    """``CUDA_VERSION`` of a ``cuda.h``; None if the file has none."""
+    """``CUDA_VERSION`` of a ``cuda.h``, outside of comments; None if the file has none."""
     try:
-        match = _DEFINE.search(Path(header).read_bytes())
+        content = _content(header, _MOST_HEADER)
     except OSError:
         return None
-    return CudaVersion.from_driver(int(match[1])) if match else None
+    # usually near the top: taking the comments out of the whole file takes 10 ms
+    for part in (content[:_HEAD], content):
+        if match := _DEFINE.search(_COMMENT.sub(_blank, _CONTINUED.sub(b"", part))):
+            return CudaVersion.from_driver(int(match[1]))
+    return None
+
+
+def _blank(match: re.Match[bytes]) -> bytes:
+    return b" " if match[1] else match[0]
 
 
 def _headers_under(root: str) -> list[str]:
@@ -143,7 +178,7 @@ def _site_of(path: str) -> str | None:
 @cache
 def _record(wheel: Wheel) -> bytes:
     try:
-        return (Path(wheel.metadata) / "RECORD").read_bytes()
+        return _content(os.path.join(wheel.metadata, "RECORD"), _MOST_METADATA)
     except OSError:
         return b""
 
@@ -184,7 +219,7 @@ def requirements(wheel: Wheel) -> tuple[Requirement, ...]:
     Not by packaging.metadata: importing it made the first look-up of benchmarks/guardrails.py 60 ms slower.
     """
     try:
-        headers = BytesHeaderParser().parsebytes((Path(wheel.metadata) / "METADATA").read_bytes())
+        headers = BytesHeaderParser().parsebytes(_content(os.path.join(wheel.metadata, "METADATA"), _MOST_METADATA))
     except OSError:
         return ()
     found = []
@@ -246,8 +281,8 @@ _NVRTC_BUILTINS: Final = re.compile(rb"libnvrtc-builtins\.so\.(\d+)\.(\d+)")
 def _numbers_in(path: str, mark: bytes, pattern: re.Pattern[bytes]) -> CudaVersion | None:
     """The highest version that `pattern` finds near the first `mark` of a file."""
     try:
-        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            start = content.find(mark)
+        with _opened(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            start = content.find(mark, 0, _MOST_LIBRARY)
             found = pattern.findall(content[start : start + _WINDOW]) if start >= 0 else []
     except (OSError, ValueError):  # (ValueError: an empty file)
         return None

@@ -19,7 +19,7 @@ __all__ = ["DEFAULT_PREFIX", "GeneratorError", "Stub", "generate"]
 DEFAULT_PREFIX = "stub"
 
 _INCLUDES = tuple(
-    "dirent dlfcn errno limits link stdarg stdatomic stddef stdint stdio stdlib string sys/stat unistd".split()  # noqa: SIM905
+    "dirent dlfcn errno fcntl limits link stdarg stdatomic stddef stdint stdio stdlib string sys/stat unistd".split()  # noqa: SIM905
 )
 _NATIVE = Path(__file__).with_name("native")
 #: What every stub contains, in this order: one C file, so that a project needs to compile no more.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import shutil
+import time
 import zipfile
 from pathlib import Path
 
@@ -406,3 +409,46 @@ def test_damaged_wheels(data, sample_wheel, tmp_path_factory) -> None:
         assert str(path) in str(error)
     else:
         assert found.files or found.findings
+
+
+def test_a_member_that_fills_the_disk(tmp_path) -> None:
+    """A wheel of 1 MB whose library would have 1 GB is a finding, and is not unpacked."""
+    path = tmp_path / "bomb-1-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("bomb.so", "w") as member:
+        member.write(b"\x7fELF")
+        for _ in range(1024):
+            member.write(bytes(1 << 20))
+    before = time.monotonic()
+    (finding,) = audit(path).findings
+    assert "would become 1073741828" in str(finding)
+    assert time.monotonic() - before < 5
+
+
+def test_tables_that_never_end(sample, tmp_path) -> None:
+    """Versions that claim to be four thousand million, each its own successor, are a finding within seconds."""
+    from elftools.elf.elffile import ELFFile
+
+    data = bytearray(sample)
+    elf = ELFFile(io.BytesIO(sample))
+    index = next(at for at, one in enumerate(elf.iter_sections()) if one.name == ".gnu.version_r")
+    header = elf["e_shoff"] + index * elf["e_shentsize"]
+    at = elf.get_section(index)["sh_offset"]
+    data[header + 44 : header + 48] = b"\xff" * 4  # sh_info: how many files
+    data[at + 12 : at + 16] = bytes(4)  # vn_next
+    (tmp_path / "lib.so").write_bytes(data)
+    before = time.monotonic()
+    (finding,) = audit(tmp_path / "lib.so").findings
+    assert "again and again" in str(finding)
+    assert time.monotonic() - before < 30
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device"])
+def test_paths_that_never_end(kind: str, tmp_path, capsys) -> None:
+    """A pipe or a device is refused, and not waited for."""
+    path = tmp_path / "x.whl"
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    assert main(["audit", str(path)]) == 2
+    assert "give a wheel, a folder or a shared library" in capsys.readouterr().err

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,61 @@ def test_cuda_h(tmp_path, number: int, include: str, at: str) -> None:
     fact = attribution.attribute(file(tmp_path / at))
     assert fact.value == CudaVersion.from_driver(number)
     assert fact.witness == f"CUDA_VERSION {number} in {tmp_path / include / 'cuda.h'}"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        *("/* #define CUDA_VERSION 12000 */", "// #define CUDA_VERSION 12000", "/*\n#define CUDA_VERSION 12000\n*/"),
+        *(
+            "// \\\n#define CUDA_VERSION 12000",
+            "/* // */ /*\n#define CUDA_VERSION 12000\n// */",
+            "/*/\n#define CUDA_VERSION 12000 */",
+        ),
+        *("#define CUDA_\\\nVERSION_OLD 12000", '"/*"', "#define X '\\'' // '\n// */"),
+        *("/* " + "x" * 200_000 + "\n#define CUDA_VERSION 12000\n*/", "#define CUDA_VERSIONS 12000"),
+    ],
+)
+def test_comments_do_not_count(before: str, tmp_path) -> None:
+    """A version in a comment of cuda.h is no version; quotes and continued lines are read as a compiler reads them."""
+    text = f"{before}\n# define CUDA_\\\nVERSION 13000 /* 13.0 */\n"
+    file(tmp_path / "include" / "cuda.h", text.encode())
+    assert attribution.attribute(file(tmp_path / "lib64" / "libcufft.so")).value == CudaVersion(13, 0)
+
+
+@pytest.mark.parametrize("kind", ["comment", "hole", "fifo", "device", "folder", "many"])
+def test_cuda_h_that_is_none(kind: str, tmp_path) -> None:
+    """A cuda.h of 2 GiB, a pipe, a device or a folder is no witness, at once and in little memory."""
+    path = tmp_path / "include" / "cuda.h"
+    path.parent.mkdir()
+    if kind == "hole":
+        path.write_text("#define CUDA_VERSION 13000\n")
+        os.truncate(path, 2 << 30)
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        line = "/* open\n" if kind == "comment" else "#define CUDA_VERSION \\\n/*"
+        path.write_text(line * 500_000)
+    before = time.monotonic()
+    assert attribution.attribute(file(tmp_path / "lib64" / "libcufft.so")).value is None
+    assert attribution._cuda_version_of(str(path)) is None
+    assert time.monotonic() - before < 5
+
+
+def test_pipes_in_place_of_libraries_and_metadata(tmp_path) -> None:
+    """A pipe named like a library, or in place of METADATA and RECORD, is not waited for."""
+    library = tmp_path / "libnvJitLink.so.13"
+    os.mkfifo(library)
+    assert attribution._nvjitlink_version(str(library)) is None
+    for name in ("METADATA", "RECORD"):
+        os.mkfifo(tmp_path / name)
+    wheel = attribution.Wheel("nvidia-x", "1", str(tmp_path), str(tmp_path))
+    assert attribution.requirements(wheel) == ()
+    assert not attribution._lists(wheel, "x")
 
 
 def test_cuda_h_that_disagree(tmp_path) -> None:

@@ -77,6 +77,15 @@ size_t cl_text_size(const char *text) {
   return 0;
 }
 
+/* Whether memory is there as far as a header claims, before any is reserved for it: little is reserved at once. */
+static bool is_there(const char *data, size_t size) {
+  enum { AT_ONCE = 1 << 16, PAGE = 4096 };
+  char byte;
+  for (size_t at = size > AT_ONCE ? 0 : size; at < size; at += PAGE)
+    if (!cl_read_safely(data + at, &byte, 1)) return false;
+  return true;
+}
+
 /* An ELF and a fatbin know their size, a text ends with NUL. Nothing is read that is not there. */
 CUresult cl_copy_image(const void *data, void **copy, size_t *size) {
   uint8_t head[64] = {0};
@@ -85,7 +94,7 @@ CUresult cl_copy_image(const void *data, void **copy, size_t *size) {
     return CUDA_ERROR_INVALID_IMAGE;
   *size = (size_t)claimed_size(head);
   if (!*size) *size = cl_text_size(data);
-  if (!*size) return CUDA_ERROR_INVALID_IMAGE;
+  if (!*size || !is_there(data, *size)) return CUDA_ERROR_INVALID_IMAGE;
   *copy = malloc(*size);
   if (!*copy) return CUDA_ERROR_OUT_OF_MEMORY;
   if (cl_read_safely(data, *copy, *size)) return CUDA_SUCCESS;
@@ -99,6 +108,7 @@ CUresult cl_read_file(const char *path, void **data, size_t *size) {
   if (stat(path, &about)) return CUDA_ERROR_FILE_NOT_FOUND;
   if (S_ISDIR(about.st_mode)) return CUDA_ERROR_OUT_OF_MEMORY;  /* (measured) */
   if (!S_ISREG(about.st_mode)) return CUDA_ERROR_INVALID_IMAGE; /* as an empty file; a pipe might never end */
+  if (about.st_size > IMAGE_LIMIT) return CUDA_ERROR_OUT_OF_MEMORY; /* a file with a hole has any size */
   FILE *file = fopen(path, "rb");
   if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
   *size = (size_t)about.st_size;

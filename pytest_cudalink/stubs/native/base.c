@@ -127,9 +127,113 @@ static int stub_visit(struct dl_phdr_info *info, size_t size, void *data) {
   return 0;
 }
 
+/* ---- files of which the loader would die ----
+ *
+ * The loader maps what the program headers name without asking whether the file has it: of a library that was cut it
+ * dies by SIGBUS. Its own errors suffice for everything else, such as a text, a folder or another architecture. */
+
+struct stub_file {
+  int descriptor;
+  uint64_t size;
+  int count;
+  ElfW(Phdr) parts[64]; /* the largest library of CUDA has 12 */
+};
+
+static int stub_read_at(const struct stub_file *file, void *to, size_t size, uint64_t offset) {
+  return offset <= file->size && size <= file->size - offset &&
+         pread(file->descriptor, to, size, (off_t)offset) == (ssize_t)size;
+}
+
+/* Where in the file an address is, of which SIZE bytes are needed; 0 if it is nowhere. */
+static uint64_t stub_offset_of(const struct stub_file *file, uint64_t address, uint64_t size) {
+  for (int i = 0; i < file->count; i++) {
+    const ElfW(Phdr) *part = &file->parts[i];
+    if (part->p_type == PT_LOAD && address >= part->p_vaddr && address - part->p_vaddr <= part->p_filesz &&
+        size <= part->p_filesz - (address - part->p_vaddr))
+      return part->p_offset + (address - part->p_vaddr);
+  }
+  return 0;
+}
+
+/* The names and symbols of a library must be in the file. */
+static const char *stub_damage_of_dynamic(const struct stub_file *file, const ElfW(Phdr) *part) {
+  uint64_t at = stub_offset_of(file, part->p_vaddr, part->p_filesz), names = 0, symbols = 0, length = 0;
+  ElfW(Dyn) entry;
+  for (uint64_t read = 0; at && part->p_filesz - read >= sizeof entry; read += sizeof entry) {
+    if (!stub_read_at(file, &entry, sizeof entry, at + read)) break;
+    if (entry.d_tag == DT_STRTAB) names = entry.d_un.d_ptr;
+    if (entry.d_tag == DT_SYMTAB) symbols = entry.d_un.d_ptr;
+    if (entry.d_tag == DT_STRSZ) length = entry.d_un.d_val;
+    if (entry.d_tag != DT_NULL) continue;
+    if (!stub_offset_of(file, names, length) || !stub_offset_of(file, symbols, sizeof(ElfW(Sym)))) break;
+    return NULL;
+  }
+  return "is damaged: it has no names or symbols";
+}
+
+static const char *stub_damage_of(struct stub_file *file) {
+  ElfW(Ehdr) head;
+  struct stat status;
+  if (fstat(file->descriptor, &status) || S_ISDIR(status.st_mode)) return NULL;
+  if (!S_ISREG(status.st_mode)) return "is not a regular file";
+  file->size = (uint64_t)status.st_size;
+  if (!stub_read_at(file, &head, sizeof head, 0) || memcmp(head.e_ident, ELFMAG, SELFMAG) ||
+      head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_phentsize != sizeof file->parts[0])
+    return NULL;
+  if (head.e_phnum > sizeof file->parts / sizeof file->parts[0]) return "is damaged: it has too many program headers";
+  if (!stub_read_at(file, file->parts, head.e_phnum * sizeof file->parts[0], head.e_phoff)) return NULL;
+  file->count = head.e_phnum;
+  for (int i = 0; i < file->count; i++) {
+    const ElfW(Phdr) *part = &file->parts[i];
+    if (part->p_type != PT_LOAD) continue;
+    if (part->p_offset > file->size || part->p_filesz > file->size - part->p_offset) return "is cut off";
+  }
+  for (int i = 0; i < file->count; i++)
+    if (file->parts[i].p_type == PT_DYNAMIC) return stub_damage_of_dynamic(file, &file->parts[i]);
+  return NULL;
+}
+
+/* Why the loader must not be given a file; NULL if it may try. */
+static const char *stub_damage(const char *path) {
+  struct stub_file file = {.descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
+  if (file.descriptor < 0) return NULL;
+  const char *damage = stub_damage_of(&file);
+  close(file.descriptor);
+  return damage;
+}
+
+/* The same for a name: of the file that the loader would find in the folders that it searches, as far as it lists them.
+ * A file of another architecture is passed over by the loader, as it is here. */
+static const char *stub_damage_by_name(const char *name) {
+  const char *damage = NULL;
+#if defined(__GLIBC__)
+  Dl_serinfo size, *folders = NULL;
+  void *self = dlopen(NULL, RTLD_LAZY);
+  char path[PATH_MAX];
+  if (self && !dlinfo(self, RTLD_DI_SERINFOSIZE, &size) && (folders = malloc(size.dls_size)) != NULL) {
+    folders->dls_size = size.dls_size;
+    folders->dls_cnt = size.dls_cnt;
+    if (!dlinfo(self, RTLD_DI_SERINFO, folders))
+      for (unsigned i = 0; i < folders->dls_cnt && !damage; i++)
+        if (snprintf(path, sizeof path, "%s/%s", folders->dls_serpath[i].dls_name, name) < (int)sizeof path)
+          damage = stub_damage(path);
+  }
+  free(folders);
+  if (self) dlclose(self);
+#else
+  (void)name;
+#endif
+  return damage;
+}
+
 /* A handle, but never one of a stub: two stubs that point at each other would call in circles. So would a library that
  * is linked with one, for every function that it lacks itself: the loader also looks in what the library needs. */
 static void *stub_open(const char *name, int mode, const char **fault) {
+  const char *damage = mode & RTLD_NOLOAD ? NULL : strchr(name, '/') ? stub_damage(name) : stub_damage_by_name(name);
+  if (damage) {
+    if (fault) *fault = damage;
+    return NULL;
+  }
   void *handle = dlopen(name, mode | RTLD_LAZY | RTLD_LOCAL);
   if (!handle) {
     const char *text = dlerror();
