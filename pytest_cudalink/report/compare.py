@@ -82,9 +82,15 @@ def incomplete(report: MatrixReport, comparison: Comparison | None = None) -> di
     """Return the cells without records and those whose run is incomplete, each with the reason."""
     broken = comparison.broken if comparison is not None else []
     return {
-        **dict.fromkeys([*report.missing, *broken], "no records"),
+        **{name: _reason(report, name) for name in [*report.missing, *broken]},
         **{cell.name: cell.fault for cell in report.cells if cell.fault},
     }
+
+
+def _reason(report: MatrixReport, name: str) -> str:
+    """Return why a cell has no records, as far as that is known."""
+    reason = f"no records: {report.reasons[name]}" if name in report.reasons else "no records"
+    return f"{reason} (allowed)" if name in report.allowed else reason
 
 
 def findings(report: MatrixReport, comparison: Comparison | None) -> dict[str, int]:
@@ -94,7 +100,7 @@ def findings(report: MatrixReport, comparison: Comparison | None) -> dict[str, i
         "regressions": len(comparison.regressions) + len(comparison.broken) if comparison else 0,
         "failed": counts["F"] + counts["E"],
         "crashed": counts["C"] + sum(not crash.get("nodeid") for cell in report.cells for crash in cell.crashes),
-        "incomplete": len(incomplete(report, comparison)),
+        "incomplete": len(incomplete(report, comparison).keys() - (report.allowed & {*report.missing})),
         "violations": sum(len(cell.violations) for cell in report.cells),
         "mismatch": sum(len(cell.mismatches) for cell in report.cells),
         "skipped-everywhere": len(report.skipped_everywhere),

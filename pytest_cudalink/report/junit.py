@@ -20,9 +20,11 @@ def junit(report: MatrixReport) -> str:
     for cell in report.cells:
         root.append(_suite(cell))
     for name in report.missing:
-        suite = ET.SubElement(root, "testsuite", name=name, tests="1", errors="1", failures="0", skipped="0")
+        errors, skipped, element = ("0", "1", "skipped") if name in report.allowed else ("1", "0", "error")
+        suite = ET.SubElement(root, "testsuite", name=name, tests="1", errors=errors, failures="0", skipped=skipped)
         case = ET.SubElement(suite, "testcase", classname=name, name="records")
-        ET.SubElement(case, "error", message="this cell left no records")
+        reason = f": {report.reasons[name]}" if name in report.reasons else ""
+        ET.SubElement(case, element, message=f"this cell left no records{reason}")
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 

@@ -48,12 +48,18 @@ class MatrixReport:
     cells : list of CellRun
     missing : list of str
         Cells without any records.
+    reasons : dict of str to str
+        Why missing cells did not run, where that is known.
+    allowed : set of str
+        Cells that may be missing.
     plan : Plan
         The cells that could run; empty without a file of cells.
     """
 
     cells: list[CellRun]
     missing: list[str] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+    allowed: set[str] = field(default_factory=set)
     plan: Plan = field(default_factory=Plan)
 
     @cached_property
