@@ -284,11 +284,15 @@ def targets(session: nox.Session, cuda_core: str) -> None:
 @nox.session
 @nox.parametrize("release", [nox.param(release, id=release) for release in RELEASES["plugins"]["pytest"]])
 def plugins(session: nox.Session, release: str) -> None:
-    """The plugin's own suite on each pytest, together with pytest-randomly and pytest-rerunfailures."""
+    """The plugin's own suite on each pytest, beside other plugins. -- --randomly-seed=N repeats an order.
+
+    The runs that its tests start load the other plugins too, and keep their order.
+    """
     released = RELEASES["plugins"]
     requirements = (*released["pytest"][release], *released["packages"])
     install(session, *BASE.packages, "numpy", *group("test"), *requirements)
-    session.run("pytest", "-n", "2", "tests/plugin", *session.posargs)
+    env = {"CUDALINK_REQUIRE_TOOLKIT": BASE.ctk, "CUDALINK_TESTS_BESIDE": released["beside"]}
+    session.run("pytest", "-n", "2", "tests/plugin", *session.posargs, env=env)
 
 
 @nox.session

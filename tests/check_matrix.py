@@ -34,6 +34,8 @@ def expected(ctk: CudaVersion, driver: CudaVersion | None) -> dict[str, str]:
 
 def check(cell: CellRun, wanted: dict[str, str]) -> list[str]:
     """What is not as it must be in one cell; `wanted` are the axes that the file of cells gives it."""
+    if cell.axes["ctk"] == "none":
+        return [f"no toolkit was found, asked for {wanted.get('ctk')}: {cell.versions['ctk'].get('source')}"]
     ctk = CudaVersion.parse(cell.axes["ctk"])
     driver = CudaVersion.parse(cell.axes["driver"]) if cell.axes["driver"] != "none" else None
     faults = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -31,6 +32,10 @@ DESCRIPTION: Final = (
 )
 
 
+class _NoSuchCellError(ValueError):
+    """A name in an option that is that of no cell."""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument(
@@ -45,6 +50,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--cells", type=Path, metavar="FILE", help="file of cells; cells without records are reported as missing"
     )
     parser.add_argument("--tags", default="", metavar="TAG,…", help="expect records of these cells only (see --cells)")
+    parser.add_argument(
+        "--allow-missing",
+        default="",
+        metavar="CELL,…",
+        help="cells that may have no records, as names or patterns such as '*-python-*'; they are listed (see --cells)",
+    )
     parser.add_argument("--skew", type=Path, metavar="FILE", help="output of `cudalink skew --json`, to include")
     parser.add_argument(
         "--fail-on",
@@ -59,6 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Merge and write; return exit code 1 for findings, 2 for a file or option that cannot be used."""
     from ..matrix import CellsError, load_cells, select
+    from ..matrix.runner import notes
     from ..report.compare import FAIL_ON, compare, damage, findings
     from ..report.merge import merge
     from ..report.plan import Plan
@@ -75,6 +87,9 @@ def run(options: argparse.Namespace) -> int:
     if options.tags and not options.cells:
         sys.stderr.write("cudalink report: --tags needs a file of cells: --cells FILE\n")
         return 2
+    if options.allow_missing and not options.cells:
+        sys.stderr.write("cudalink report: --allow-missing needs a file of cells: --cells FILE\n")
+        return 2
     if len(_on_stdout(options)) > 1:
         given = " and ".join(_on_stdout(options))
         sys.stderr.write(f"cudalink report: {given} are both -, stdout; expected at most one; name a file\n")
@@ -86,11 +101,13 @@ def run(options: argparse.Namespace) -> int:
         if options.cells and (strange := report.keep({cell.name for cell in every})):
             names = ", ".join(strange)
             sys.stderr.write(f"cudalink report: left out, because {options.cells} has no such cell: {names}\n")
+        report.allowed = _matching([cell.name for cell in every], options.allow_missing)
+        report.reasons = notes(options.paths)
         report.request({cell.name: cell.axes for cell in every})
         report.plan = Plan({cell.name: cell.axes for cell in every}, {one.name: one.values["tests"] for one in every})
         comparison = compare(report, merge([options.against])) if options.against else None
         extra = _skew(options.skew) if options.skew else []
-    except (RecordError, CellsError, OSError) as error:
+    except (RecordError, CellsError, OSError, _NoSuchCellError) as error:
         sys.stderr.write(f"cudalink report: {line(error)}\n")
         return 2
     written = _write(options, report, comparison, extra)
@@ -102,6 +119,17 @@ def run(options: argparse.Namespace) -> int:
     if not written:
         return 2
     return 1 if found else 0
+
+
+def _matching(names: list[str], patterns: str) -> set[str]:
+    """Return the names that match one of the patterns, which are separated by commas."""
+    result: set[str] = set()
+    for pattern in filter(None, map(str.strip, patterns.split(","))):
+        if not (found := fnmatch.filter(names, pattern)):
+            msg = f"--allow-missing {pattern!r} matches no cell; `cudalink matrix list` shows them"
+            raise _NoSuchCellError(msg)
+        result.update(found)
+    return result
 
 
 def _on_stdout(options: argparse.Namespace) -> list[str]:

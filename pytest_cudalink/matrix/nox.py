@@ -13,6 +13,7 @@ import inspect
 import os
 import re
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["run_cell", "sessions"]
 
-#: Set when the report session is requested. The report then decides pass or fail, so a failing cell must not stop nox.
+#: Set to the time when the report session is requested. The report then decides pass or fail, so a failing cell must
+#: not stop nox, and a record that is older is that of another run.
 _JUDGED: Final = "CUDALINK_MATRIX_JUDGE"
 
 
@@ -85,11 +87,12 @@ def sessions(
         nox.session(name=cell.name, python=cell.python, tags=list(cell.tags), default=default, **options)(function)
     if report is not None:
         if report in _asked_for(sys.argv[1:]):
-            os.environ[_JUDGED] = report
-        function = partial(_report, root=base, path=path.resolve())
+            os.environ.setdefault(_JUDGED, str(time.time()))
+            nox.options.error_on_missing_interpreters = False  # the default on CI, where no report would come
+        judged = [cell for cell in cells if not cell.gpu]
+        function = partial(_report, cells=judged, root=base, path=path.resolve())
         function.__doc__ = "Run every cell that needs no GPU, then merge the records of all into one report."
-        needed = [cell.name for cell in cells if not cell.gpu]
-        nox.session(name=report, requires=needed, default=False)(function)
+        nox.session(name=report, requires=[cell.name for cell in judged], default=False)(function)
     return cells
 
 
@@ -122,10 +125,12 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
             session.warn(words)
         if not judged:
             raise
+        runner.note(cell, root, f"pytest did not start; `nox -s {cell.name}` shows why")
     except (CellsError, ToolchainError, OSError) as error:
         if not judged:
             session.error(str(error))
         session.warn(str(error))
+        runner.note(cell, root, str(error))
     else:
         words = runner.conclude(cell, root, 0)
         if words and judged:
@@ -148,9 +153,12 @@ def _groups(cell: Cell, root: Path) -> list[str]:
         raise CellsError([msg]) from error
 
 
-def _report(session: nox.Session, root: Path, path: Path) -> None:
-    """Merge the records of the cells."""
+def _report(session: nox.Session, cells: list[Cell], root: Path, path: Path) -> None:
+    """Merge the records of the cells; nox left out those whose Python it did not find, without a word to the report."""
+    for cell in cells:
+        runner.forget_older(cell, root, float(os.environ.get(_JUDGED, "0")))
+        runner.note(cell, root, runner.python_missing(cell) or f"it did not run; `nox -s {cell.name}` shows why")
     (plugin,) = runner.plugin_requirement(root) or [str(root)]
     session.install(plugin, "rich", "jinja2")
-    cells = ("--cells", str(path), "--tags", "!gpu")
-    session.run("cudalink", "report", str(root / runner.RECORDS), *cells, *session.posargs)
+    selected = ("--cells", str(path), "--tags", "!gpu")
+    session.run("cudalink", "report", str(root / runner.RECORDS), *selected, *session.posargs)

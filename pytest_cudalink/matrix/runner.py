@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,9 +21,13 @@ __all__ = [
     "cells_file",
     "conclude",
     "forget",
+    "forget_older",
+    "note",
+    "notes",
     "plugin_requirement",
     "prepare",
     "project_requirement",
+    "python_missing",
 ]
 
 #: Where a project keeps its cells, relative to its root.
@@ -37,6 +43,9 @@ _WITH_VALUE: Final = frozenset(
         *("--cudalink-report", "--cudalink-driver", "--cudalink-nvjitlink", "--force-backend"),
     )
 )
+#: Ends the name of a file that says why a cell has no record.
+_NOTE: Final = ".missing.txt"
+_LONGEST_NOTE: Final = 2000
 
 
 def cells_file(root: Path) -> Path:
@@ -98,9 +107,54 @@ def _is_path(argument: str, folder: Path) -> bool:
     return bool(inside) or os.sep in path or path.endswith(".py") or (folder / path).exists()
 
 
+def _record(cell: Cell, root: Path) -> Path:
+    return Path(cell.environment(root / RECORDS)["CUDALINK_REPORT"])
+
+
 def forget(cell: Cell, root: Path) -> None:
-    """Delete the last record of a cell, so that a run that fails early does not leave it."""
-    Path(cell.environment(root / RECORDS)["CUDALINK_REPORT"]).unlink(missing_ok=True)
+    """Delete what the last run of a cell left, so that a run that fails early does not leave it."""
+    _record(cell, root).unlink(missing_ok=True)
+    (root / RECORDS / f"{cell.name}{_NOTE}").unlink(missing_ok=True)
+
+
+def forget_older(cell: Cell, root: Path, since: float) -> None:
+    """Delete the record of a cell that did not run since a time, in seconds since 1970: it is an earlier run's."""
+    record = _record(cell, root)
+    if record.exists() and record.stat().st_mtime < since:
+        forget(cell, root)
+
+
+def note(cell: Cell, root: Path, reason: str) -> None:
+    """Write why a cell did not run, and what to do, for the report; a cell that has a record or a note keeps it."""
+    file = root / RECORDS / f"{cell.name}{_NOTE}"
+    if not _record(cell, root).exists() and not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(reason, encoding="utf-8")
+
+
+def notes(folders: Iterable[Path]) -> dict[str, str]:
+    """Return the reasons that `note` wrote into folders, or into folders in them, by cell."""
+    files = (file for folder in folders if folder.is_dir() for file in sorted(folder.rglob(f"*{_NOTE}")))
+    return {file.name.removesuffix(_NOTE): _beginning(file) for file in files}
+
+
+def _beginning(file: Path) -> str:
+    with file.open(encoding="utf-8", errors="replace") as stream:
+        return " ".join(stream.read(_LONGEST_NOTE).split())
+
+
+def python_missing(cell: Cell) -> str:
+    """Return what to do where the Python of a cell does not start here; empty if it does, or if any will do."""
+    if cell.python is None:
+        return ""
+    # a name on the path may be that of a version manager, which has no such Python
+    found = shutil.which(f"python{cell.python}")
+    if found and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0:  # noqa: S603
+        return ""
+    return (
+        f"no Python {cell.python} here; install it, as with `uv python install {cell.python}`, or leave the cell out "
+        f"with --allow-missing={cell.name}"
+    )
 
 
 def prepare(cell: Cell, root: Path) -> dict[str, str]:

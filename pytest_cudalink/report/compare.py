@@ -89,9 +89,8 @@ def incomplete(report: MatrixReport, comparison: Comparison | None = None) -> di
     broken = comparison.broken if comparison is not None else []
     unread = comparison.unread if comparison is not None else {}
     return {
-        **{f"{name} (older report)": why for name, why in unread.items()},
         **report.damaged,
-        **dict.fromkeys([*report.missing, *broken], "no records"),
+        **{name: _reason(report, name) for name in [*report.missing, *broken]},
         **{cell.name: cell.fault for cell in report.cells if cell.fault},
     }
 
@@ -102,6 +101,12 @@ def damage(report: MatrixReport, comparison: Comparison | None = None) -> list[s
     return [*report.damaged.values(), *(cell.problems[0] for cell in report.cells if cell.problems), *unread.values()]
 
 
+def _reason(report: MatrixReport, name: str) -> str:
+    """Return why a cell has no records, as far as that is known."""
+    reason = f"no records: {report.reasons[name]}" if name in report.reasons else "no records"
+    return f"{reason} (allowed)" if name in report.allowed else reason
+
+
 def findings(report: MatrixReport, comparison: Comparison | None) -> dict[str, int]:
     """Return the number of findings of each kind of `FAIL_ON`."""
     counts = report.counts
@@ -109,7 +114,7 @@ def findings(report: MatrixReport, comparison: Comparison | None) -> dict[str, i
         "regressions": len(comparison.regressions) + len(comparison.broken) if comparison else 0,
         "failed": counts["F"] + counts["E"],
         "crashed": counts["C"] + sum(not crash.get("nodeid") for cell in report.cells for crash in cell.crashes),
-        "incomplete": len(incomplete(report, comparison)),
+        "incomplete": len(incomplete(report, comparison).keys() - (report.allowed & {*report.missing})),
         "violations": sum(len(cell.violations) for cell in report.cells),
         "mismatch": sum(len(cell.mismatches) for cell in report.cells),
         "skipped-everywhere": len(report.skipped_everywhere),

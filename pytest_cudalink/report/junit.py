@@ -19,14 +19,23 @@ def junit(report: MatrixReport) -> str:
     root = ET.Element("testsuites", name="cudalink")
     for cell in report.cells:
         root.append(_suite(cell))
-    lost = [*((name, "this cell left no records") for name in report.missing), *report.damaged.items()]
-    for name, why in lost:
-        name = block(name)  # noqa: PLW2901
-        suite = ET.SubElement(root, "testsuite", name=name, tests="1", errors="1", failures="0", skipped="0")
-        case = ET.SubElement(suite, "testcase", classname=name, name="records")
-        ET.SubElement(case, "error", message=block(why))
+    for name in report.missing:
+        reason = f": {report.reasons[name]}" if name in report.reasons else ""
+        root.append(_without_records(name, f"this cell left no records{reason}", allowed=name in report.allowed))
+    for name, why in report.damaged.items():
+        root.append(_without_records(name, why, allowed=False))
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _without_records(name: str, why: str, *, allowed: bool) -> ET.Element:
+    """Return the suite of a cell whose records are missing or damaged."""
+    errors, skipped, element = ("0", "1", "skipped") if allowed else ("1", "0", "error")
+    name = block(name)
+    suite = ET.Element("testsuite", name=name, tests="1", errors=errors, failures="0", skipped=skipped)
+    case = ET.SubElement(suite, "testcase", classname=name, name="records")
+    ET.SubElement(case, element, message=block(why))
+    return suite
 
 
 def _suite(cell: CellRun) -> ET.Element:

@@ -54,6 +54,10 @@ class MatrixReport:
         Cells without any records.
     damaged : dict of str to str
         Files and folders that cannot be read, and whose cells are not known, each with the reason.
+    reasons : dict of str to str
+        Why missing cells did not run, where that is known.
+    allowed : set of str
+        Cells that may be missing.
     plan : Plan
         The cells that could run; empty without a file of cells.
     """
@@ -61,6 +65,8 @@ class MatrixReport:
     cells: list[CellRun]
     missing: list[str] = field(default_factory=list)
     damaged: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    allowed: set[str] = field(default_factory=set)
     plan: Plan = field(default_factory=Plan)
 
     @cached_property

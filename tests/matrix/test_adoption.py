@@ -151,21 +151,30 @@ def test_the_report_comes_whatever_happens(site, tmp_path) -> None:
     (tmp_path / "matrices").mkdir()
     (tmp_path / "matrices" / "cells.toml").write_text(
         '[defaults]\ninstall = "none"\n[cells.good]\ntests = ["test_good.py"]\n[cells.bad]\ntests = ["test_bad.py"]\n'
-        '[cells.unmade]\ngroups = ["nope"]\n'
+        '[cells.unmade]\ngroups = ["nope"]\n[cells.future]\npython = "3.99"\n'
     )
     (tmp_path / "noxfile.py").write_text("from pytest_cudalink.matrix.nox import sessions\n\nsessions()\n")
     (tmp_path / "pyproject.toml").write_text("[dependency-groups]\ntest = []\n")
     (tmp_path / "test_good.py").write_text("def test(): pass\n")
     (tmp_path / "test_bad.py").write_text("import nothing_of_this_name\n")
-    stale = tmp_path / ".cudalink" / "unmade.jsonl"
-    stale.parent.mkdir()
+    (tmp_path / ".cudalink").mkdir()
     for words, env in ((["-s", "report"], {}), (["--session=report", "-R"], {}), (["-R"], {"NOXSESSION": "report"})):
-        stale.write_text('{"event": "run", "time": 1, "schema": 1, "cell": "unmade"}\n')
-        said = run("nox", *words, cwd=tmp_path, code=1, **site, **env)
+        for cell in ("unmade", "future"):
+            stale = tmp_path / ".cudalink" / f"{cell}.jsonl"
+            stale.write_text(f'{{"event": "run", "time": 1, "schema": 1, "cell": "{cell}"}}\n')
+            os.utime(stale, (1, 1))
+        said = run("nox", *words, cwd=tmp_path, code=1, CI="1", **site, **env)
         assert re.search(r"bad\s+pytest ended with exit status 2", said)
         assert re.search(r"unmade\s+no records", said)
         assert "lacks a dependency group of the cell unmade; needed nope" in said
-        assert "incomplete: 2" in said
+        assert re.search(
+            r"future\s+no records: no Python 3\.99 here; install it, as with `uv python install 3\.99`", said
+        )
+        assert "incomplete: 3" in said
+    allowed = "--allow-missing=unmade,fut*"
+    said = run("nox", "-R", "-s", "report", "--", allowed, cwd=tmp_path, code=1, **site)
+    assert "incomplete: 1" in said
+    assert "--allow-missing=future (allowed)" in " ".join(said.split())
     run("nox", "-R", "-s", "report", "--", "--fail-on", "none", "--save", "all.json", cwd=tmp_path, **site)
     assert [cell.name for cell in merge([tmp_path / "all.json"]).cells] == ["good", "bad"]
     assert "was not successful" not in said

@@ -251,6 +251,33 @@ def test_a_cell_that_says_nothing_any_more(tmp_path, capsys) -> None:
     assert re.search(r"lost\s+no records", captured.out)
 
 
+def test_cells_that_may_be_missing(tmp_path, capsys) -> None:
+    """They are listed with the reason that their runner left; only those that are not allowed fail the report."""
+    write(tmp_path / "records", "ran", {"a": "passed"})
+    (tmp_path / "records" / "c-3.12.missing.txt").write_text("no Python 3.12 here;\ninstall it")
+    cells = tmp_path / "cells.toml"
+    cells.write_text('[cells.ran]\n[cells."c-3.12"]\npython = "3.12"\n[cells."c-3.13"]\npython = "3.13"\n')
+    command = ["report", str(tmp_path / "records"), "--cells", str(cells), "--junit", str(tmp_path / "r.xml")]
+
+    assert cli.main(command) == 1
+    captured = capsys.readouterr()
+    assert re.search(r"c-3\.12\s+no records: no Python 3\.12 here; install it\n", captured.out)
+    assert "incomplete: 2" in captured.err
+    assert cli.main([*command, "--allow-missing=c-3.12"]) == 1
+    assert "incomplete: 1" in capsys.readouterr().err
+    assert cli.main([*command, "--allow-missing=c-3.12, *.13"]) == 0
+    captured = capsys.readouterr()
+    assert re.search(r"c-3\.12\s+no records: no Python 3\.12 here; install it \(allowed\)", captured.out)
+    assert re.search(r"c-3\.13\s+no records \(allowed\)", captured.out)
+    found = [one.get("message") for one in ET.parse(tmp_path / "r.xml").getroot().findall("testsuite/testcase/skipped")]
+    assert found == ["this cell left no records: no Python 3.12 here; install it", "this cell left no records"]
+
+    assert cli.main([*command, "--allow-missing=nope"]) == 2
+    assert "--allow-missing 'nope' matches no cell; `cudalink matrix list` shows them" in capsys.readouterr().err
+    assert cli.main(["report", str(tmp_path / "records"), "--allow-missing=ran"]) == 2
+    assert "--allow-missing needs a file of cells" in capsys.readouterr().err
+
+
 OUTCOMES = st.sampled_from(["passed", "failed", "error", "skipped", "xfailed", "xpassed", "documented", "cut"])
 
 
