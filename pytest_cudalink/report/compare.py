@@ -89,6 +89,7 @@ def incomplete(report: MatrixReport, comparison: Comparison | None = None) -> di
     broken = comparison.broken if comparison is not None else []
     unread = comparison.unread if comparison is not None else {}
     return {
+        **{f"{name} (older report)": why for name, why in unread.items()},
         **report.damaged,
         **{name: _reason(report, name) for name in [*report.missing, *broken]},
         **{cell.name: cell.fault for cell in report.cells if cell.fault},
