@@ -361,6 +361,39 @@ def test_the_old_module_of_cuda_python(run, pytester) -> None:
     )
 
 
+#: As in cuda-bindings 13.5.
+SECOND = """
+import sys
+__name__ = "cuda.bindings._v2.driver"
+sys.modules[__name__] = sys.modules["second"]
+
+class DriverError(Exception): pass
+
+def link_complete(state):
+    if state == 0: raise DriverError("CUDA_ERROR_INVALID_HANDLE: no state")
+    if state is None: raise TypeError(state)
+    return b"image"
+"""
+
+
+def test_the_second_driver_module_of_cuda_bindings(run, pytester) -> None:
+    """Its function counts under its own name; an error that is not the driver's is no link."""
+    pytester.makepyfile(second=SECOND)
+    module = """
+import sys
+def test():
+    second = sys.modules["second"]
+    assert second.link_complete(1)
+    with pytest.raises(second.DriverError): second.link_complete(0)
+    with pytest.raises(TypeError): second.link_complete(None)
+"""
+    result = run(module, "-p", "second", "--cudalink-report=run.jsonl")
+    result.assert_outcomes(passed=1)
+    found = [(link.call, link.result) for link in read(pytester.path / "run.jsonl").unsteered]
+    assert found == [("cuLinkComplete", "ok"), ("cuLinkComplete", "DriverError: CUDA_ERROR_INVALID_HANDLE")]
+    result.stdout.fnmatch_lines(["2 links in your code were not steered (cuda.bindings._v2.driver): 2 on the driver"])
+
+
 #: It takes the name of the module in numba-cuda, which may be installed here.
 NUMBA = """
 import sys
