@@ -85,11 +85,12 @@ def is_covered() -> bool:
 @contextmanager
 def covered() -> Iterator[None]:
     """Leave out the links that are made inside the block: the code around it reports them."""
-    token = _COVERED.set(True)
+    before = _COVERED.get()
     try:
+        _COVERED.set(True)  # inside: an interrupt must not leave it set, and hide every later link
         yield
     finally:
-        _COVERED.reset(token)
+        _COVERED.set(before)
 
 
 @contextmanager

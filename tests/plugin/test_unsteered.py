@@ -468,6 +468,30 @@ def test_a_stale_recipe_that_a_test_swallows(pytester, run_pytest, where) -> Non
     result.stdout.fnmatch_lines(["*cudalink cannot steer cuda-core 0.2.0: *"])
 
 
+BROKEN = """
+from pytest_cudalink.targets import Target
+class Broken(Target):
+    name, modules = "broken", ("own",)
+    def {method}(self, module, *backend): module.no_such_switch
+    {other}
+def pytest_cudalink_targets(config): return [Broken()]
+"""
+
+
+@pytest.mark.usefixtures("_own_target")
+@pytest.mark.parametrize("method", ["install", "force"])
+def test_a_target_with_another_error_that_is_swallowed(run, pytester, method) -> None:
+    """A target that cannot force its library, for whatever reason, fails the test that imports the library."""
+    other = "def force(self, module, backend): pass" if method == "install" else ""
+    pytester.makepyfile(broken=BROKEN.format(method=method, other=other))
+    module = "def test():\n    try: import own\n    except Exception: pass\ndef test_other(): pass"
+    result = run(module, "--force-backend=driver", "-p", "broken")
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(
+        ["cudalink cannot steer broken: its target raised AttributeError: *", "broken is not watched: *no_such_switch*"]
+    )
+
+
 @pytest.mark.usefixtures("stale")
 def test_a_stale_recipe_that_collection_shows(pytester, run_pytest) -> None:
     """The error of the module says it; the summary does not repeat it as a problem."""
