@@ -118,8 +118,13 @@ class Backends:
         self._run.part("mismatches").pending[str(error)] += 1
 
     def _stale(self, target: str, error: Exception) -> None:
-        self._run.part("ledger").here.unsupported[target] = str(error)
-        self._run.part("mismatches").add(str(error), once=True)
+        from ..targets import StaleRecipeError
+
+        text = str(error)
+        if not isinstance(error, StaleRecipeError):  # a project's own target
+            text = f"cudalink cannot steer {target}: its target raised {type(error).__name__}: {error}"
+        self._run.part("ledger").here.unsupported[target] = text
+        self._run.part("mismatches").add(text, once=True)
 
 
 def start(run: Run) -> None:

@@ -99,9 +99,9 @@ def _forced(run: Run) -> list[str]:
         versions = {name: version or "" for name, (version, package) in found.items() if version or package is None}
         packages = {name: package for name, (_version, package) in found.items()}
     asked = {name: version for name, version in versions.items() if only is None or name in only}
-    stale = {
-        name: why for name, version in asked.items() if (why := _unfit(packages[name], version, settings.backend.value))
-    }
+    libraries = {name: version for name, version in asked.items() if name != "bundled"}
+    backend = settings.backend.value
+    stale = {name: why for name, version in libraries.items() if (why := _unfit(packages[name], version, backend))}
     names = [
         name if name == "bundled" or not version else f"{name} {version}"
         for name, version in asked.items()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from ..report.wording import link_key
-from . import unsteered
 from .facts import Facts
 
 if TYPE_CHECKING:
@@ -160,7 +159,9 @@ class Ledger:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_unsteered(self, link: UnsteeredLink) -> None:
-        self.here.unsteered[unsteered.key(link)] += 1
+        from .unsteered import key
+
+        self.here.unsteered[key(link)] += 1
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_unsupported(self, target: str, reason: str) -> None:

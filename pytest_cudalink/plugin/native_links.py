@@ -37,6 +37,7 @@ class NativeLinks:
 
     def look(self) -> None:
         """Report what was linked since the last look."""
+        jitlink_calls.cover(on=False)  # an interrupt may have come before the code that covers could do so
         calls, late, refused = jitlink_calls.look()
         if calls:
             self._report(calls)

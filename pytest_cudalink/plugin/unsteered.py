@@ -50,7 +50,7 @@ def lines(links: Mapping[str, int]) -> list[str]:
 
 def problem(link: UnsteeredLink, choice: Choice) -> str:
     """Return what is wrong with a link that ran on another backend than the forced one, and what to do."""
-    who = link.where or "code outside of Python"
+    who = link.where or "code at an unknown place"
     return (
         f"cudalink: forced to {choice.backend} by {choice.source}, but {who} linked {_on(link.backend)}: "
         f"{link.call} of {link.via}, which no target steers. Write a target for the library that makes this call "

@@ -27,6 +27,7 @@ STEERED = (
     "cuda.bindings._internal.nvjitlink",
     "cuda.bindings.nvjitlink",
     "cuda.bindings.driver",
+    "cuda.bindings._v2.driver",
     "cuda.cuda",
     "cuda.bindings.runtime",
 )

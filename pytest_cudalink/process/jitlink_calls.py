@@ -47,10 +47,10 @@ _NOTHING: Final = Look()
 _ours: Any = None
 
 
-def cover(change: int) -> None:
-    """Add to the number of those that report the links of this thread themselves; links count while it is 0."""
+def cover(*, on: bool) -> None:
+    """Do not count the links of this thread from now on, because the code that calls reports them; or count them."""
     if _ours is not None:
-        _ours.cudalinkCover(change)
+        _ours.cudalinkCover(on)
 
 
 def start() -> bool:

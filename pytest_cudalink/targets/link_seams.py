@@ -68,6 +68,19 @@ def _driver(module: ModuleType) -> None:
     _wrap(module, "cuLinkComplete", make)
 
 
+def _driver_v2(module: ModuleType) -> None:
+    def make(complete: Any) -> Callable[..., Any]:
+        def see(*arguments: Any, **keywords: Any) -> Any:
+            if is_covered():
+                return complete(*arguments, **keywords)
+            with seen(module.__name__, "cuLinkComplete", "driver", refusals=module.DriverError):
+                return complete(*arguments, **keywords)
+
+        return see
+
+    _wrap(module, "link_complete", make)
+
+
 #: The linkers of numba before it took cuda.core's, with the function that completes a link and its backend.
 _OF_NUMBA: Final = {
     "CtypesLinker": ("cuLinkComplete", "driver"),
@@ -100,6 +113,7 @@ def _of_numba(via: str, call: str, backend: str) -> Callable[[Any], Callable[...
 SEAMS: Final[dict[str, Callable[[ModuleType], None]]] = {
     "cuda.bindings.nvjitlink": _nvjitlink,
     "cuda.bindings.driver": _driver,
+    "cuda.bindings._v2.driver": _driver_v2,  # cuda-bindings 13.5
     "cuda.cuda": _driver,  # up to cuda-python 12.5 it is not an alias of cuda.bindings.driver
     "numba.cuda.cudadrv.driver": _numba,  # up to numba-cuda 0.22, and in numba itself
 }

@@ -157,19 +157,19 @@ class Steering:
         if name in self._seams:
             _install("", module, self._seams[name])
         for target in self._by_module.get(name, []):
+            backend = self.wanted(target.name).backend
             try:
                 _install(target.name, module, target.install)
+                self.modules[target.name][name] = module
+                target.force(module, backend)
             except Exception as error:
-                if self.wanted(target.name).backend is not None:
+                self.modules[target.name].pop(name, None)
+                if backend is not None:
                     self._on_stale(target.name, error)
-                    raise
-                if not isinstance(error, StaleRecipeError):
+                if backend is not None or not isinstance(error, StaleRecipeError):
                     raise
                 self._stale[target.name] = str(error)
                 self._on_unsupported(target.name, str(error))
-                continue
-            self.modules[target.name][name] = module
-            target.force(module, self.wanted(target.name).backend)
 
     def _loaded(self) -> Iterable[tuple[Target, ModuleType]]:
         for name, modules in self.modules.items():

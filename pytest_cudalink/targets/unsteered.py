@@ -86,14 +86,14 @@ def is_covered() -> bool:
 @contextmanager
 def covered() -> Iterator[None]:
     """Leave out the links that are made inside the block: the code around it reports them."""
-    token = _COVERED.set(True)
-    cover = jitlink_calls.cover
-    cover(1)
+    before = _COVERED.get()
     try:
+        _COVERED.set(True)  # inside: an interrupt must not leave it set, and hide every later link
+        jitlink_calls.cover(on=True)
         yield
     finally:
-        cover(-1)
-        _COVERED.reset(token)
+        jitlink_calls.cover(on=before)
+        _COVERED.set(before)
 
 
 @contextmanager

@@ -261,11 +261,20 @@ def test(): subprocess.run([sys.executable, "-c", "import library; library.on_nv
 
 def test_a_function_that_was_kept_before_is_not_seen(run, pytester) -> None:
     """What a plugin took before this one was loaded, and keeps in a list, cannot be replaced; the page says so."""
+    early = LIBRARY.replace("driver.cuLinkComplete(", "KEPT[0](") + "KEPT = [driver.cuLinkComplete]\n"
+    pytester.makepyfile(early=early)
+    result = run("import early\ndef test(): assert early.on_driver() == 0", "--force-backend=nvjitlink", "-p", "early")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*not steered*")
+
+
+def test_a_function_that_was_kept_before_is_seen_below_python(run, pytester) -> None:
+    """The same function of nvJitLink is seen where it calls the library."""
     early = LIBRARY.replace("nvjitlink.complete(", "KEPT[0](") + "KEPT = [nvjitlink.complete]\n"
     pytester.makepyfile(early=early)
     result = run("import early\ndef test(): early.on_nvjitlink()", "--force-backend=driver", "-p", "early")
-    result.assert_outcomes(passed=1)
-    result.stdout.no_fnmatch_line("*not steered*")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*linked on nvJitLink: nvJitLinkComplete of libnvJitLink, called by *nvjitlink*.so*"])
 
 
 # -- outside of tests
@@ -361,6 +370,39 @@ def test_the_old_module_of_cuda_python(run, pytester) -> None:
     )
 
 
+#: As in cuda-bindings 13.5.
+SECOND = """
+import sys
+__name__ = "cuda.bindings._v2.driver"
+sys.modules[__name__] = sys.modules["second"]
+
+class DriverError(Exception): pass
+
+def link_complete(state):
+    if state == 0: raise DriverError("CUDA_ERROR_INVALID_HANDLE: no state")
+    if state is None: raise TypeError(state)
+    return b"image"
+"""
+
+
+def test_the_second_driver_module_of_cuda_bindings(run, pytester) -> None:
+    """Its function counts under its own name; an error that is not the driver's is no link."""
+    pytester.makepyfile(second=SECOND)
+    module = """
+import sys
+def test():
+    second = sys.modules["second"]
+    assert second.link_complete(1)
+    with pytest.raises(second.DriverError): second.link_complete(0)
+    with pytest.raises(TypeError): second.link_complete(None)
+"""
+    result = run(module, "-p", "second", "--cudalink-report=run.jsonl")
+    result.assert_outcomes(passed=1)
+    found = [(link.call, link.result) for link in read(pytester.path / "run.jsonl").unsteered]
+    assert found == [("cuLinkComplete", "ok"), ("cuLinkComplete", "DriverError: CUDA_ERROR_INVALID_HANDLE")]
+    result.stdout.fnmatch_lines(["2 links in your code were not steered (cuda.bindings._v2.driver): 2 on the driver"])
+
+
 #: It takes the name of the module in numba-cuda, which may be installed here.
 NUMBA = """
 import sys
@@ -433,6 +475,30 @@ def test_a_stale_recipe_that_a_test_swallows(pytester, run_pytest, where) -> Non
     result = run_pytest("--force-backend=nvjitlink", fresh=True)
     result.assert_outcomes(**{"errors" if decorated else "failed": 1})
     result.stdout.fnmatch_lines(["*cudalink cannot steer cuda-core 0.2.0: *"])
+
+
+BROKEN = """
+from pytest_cudalink.targets import Target
+class Broken(Target):
+    name, modules = "broken", ("own",)
+    def {method}(self, module, *backend): module.no_such_switch
+    {other}
+def pytest_cudalink_targets(config): return [Broken()]
+"""
+
+
+@pytest.mark.usefixtures("_own_target")
+@pytest.mark.parametrize("method", ["install", "force"])
+def test_a_target_with_another_error_that_is_swallowed(run, pytester, method) -> None:
+    """A target that cannot force its library, for whatever reason, fails the test that imports the library."""
+    other = "def force(self, module, backend): pass" if method == "install" else ""
+    pytester.makepyfile(broken=BROKEN.format(method=method, other=other))
+    module = "def test():\n    try: import own\n    except Exception: pass\ndef test_other(): pass"
+    result = run(module, "--force-backend=driver", "-p", "broken")
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(
+        ["cudalink cannot steer broken: its target raised AttributeError: *", "broken is not watched: *no_such_switch*"]
+    )
 
 
 @pytest.mark.usefixtures("stale")

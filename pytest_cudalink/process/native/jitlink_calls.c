@@ -32,9 +32,10 @@ typedef struct {
 
 enum { PLACES = 1024 };
 static Place places[PLACES];
-static unsigned long elsewhere; /* calls from more places than the table has */
-static unsigned long waiting;   /* calls that were not taken yet */
-static _Thread_local int covered;
+static unsigned long elsewhere;   /* calls from more places than the table has */
+static unsigned long waiting;     /* calls that were not taken yet */
+static _Thread_local int covered; /* by Python */
+static _Thread_local int depth;   /* calls that are at work: a function of nvJitLink may call another one */
 
 static void count(uintptr_t caller) {
   unsigned long *counter = &elsewhere;
@@ -78,7 +79,7 @@ EXPORT unsigned long cudalinkTakeCalls(char *path, size_t size) {
   return taken;
 }
 
-EXPORT void cudalinkCover(int change) { covered += change; }
+EXPORT void cudalinkCover(int on) { covered = on; }
 
 /* -- the functions that stand in for those of nvJitLink: one for each original */
 
@@ -87,9 +88,9 @@ static Complete *originals[ORIGINALS];
 static int original_count;
 
 static int complete(int number, void *handle, void *caller) {
-  if (!covered++) count((uintptr_t)caller);
+  if (!depth++ && !covered) count((uintptr_t)caller);
   int result = originals[number](handle);
-  covered--;
+  depth--;
   return result;
 }
 

@@ -17,7 +17,7 @@ int cudalinkLook(void);
 /* Takes the calls from one place: their number, and the path of the object that made them, or "". 0: there are none. */
 unsigned long cudalinkTakeCalls(char *path, size_t size);
 
-/* Calls of this thread are not counted while what it has added is more than zero. */
-void cudalinkCover(int change);
+/* Whether the calls of this thread are not counted, because its Python code reports them. */
+void cudalinkCover(int on);
 
 #endif
