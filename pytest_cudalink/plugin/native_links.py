@@ -101,7 +101,9 @@ class NativeLinks:
             from ..process.maps import mapped_files
 
             if any(_LIBRARY in PurePath(file).name for file in mapped_files()):
-                self._say("the native part of the plugin is not built; links of native code are not counted")
+                self._say(
+                    "the plugin's native part is missing or not for this system; links of native code are not counted"
+                )
 
 
 class LoadedModules:

@@ -6,9 +6,10 @@
 
 /* What cudalinkLook answers. */
 enum {
-  LOOK_CALLS = 1,   /* there are calls to take */
-  LOOK_LATE = 2,    /* a libnvJitLink was loaded unnoticed: it is watched from now on */
-  LOOK_REFUSED = 4, /* a libnvJitLink cannot be watched */
+  LOOK_CALLS = 1,      /* there are calls to take */
+  LOOK_LATE = 2,       /* a libnvJitLink was loaded unnoticed: it is watched from now on */
+  LOOK_REFUSED = 4,    /* a libnvJitLink cannot be watched */
+  LOOK_IMPOSSIBLE = 8, /* none can on this system: only glibc on x86-64 and aarch64 is known */
 };
 
 /* Redirects nvJitLinkComplete in every object that is loaded now, and sees to those that are loaded later. */
