@@ -115,11 +115,8 @@ def _forced(run: Run) -> list[str]:
         packages = {name: package for name, (_version, package) in found.items()}
     asked = {name: version for name, version in versions.items() if only is None or name in only}
     libraries = {name: version for name, version in asked.items() if name != "bundled"}
-    stale = {
-        name: why
-        for name, version in libraries.items()
-        if (why := _unfit(packages[name], version, settings.backend.value))
-    }
+    backend = settings.backend.value
+    stale = {name: why for name, version in libraries.items() if (why := _unfit(packages[name], version, backend))}
     names = [
         name if name == "bundled" or not version else f"{name} {version}"
         for name, version in asked.items()

@@ -37,6 +37,7 @@ class NativeLinks:
 
     def look(self) -> None:
         """Report what was linked since the last look."""
+        jitlink_calls.cover(on=False)  # an interrupt may have come before the code that covers could do so
         calls, late, refused = jitlink_calls.look()
         if calls:
             self._report(calls)
@@ -100,7 +101,9 @@ class NativeLinks:
             from ..process.maps import mapped_files
 
             if any(_LIBRARY in PurePath(file).name for file in mapped_files()):
-                self._say("the native part of the plugin is not built; links of native code are not counted")
+                self._say(
+                    "the plugin's native part is missing or not for this system; links of native code are not counted"
+                )
 
 
 class LoadedModules:

@@ -21,7 +21,7 @@ from .imports import postpone
 __all__ = ["Look", "cover", "look", "postpone_until_native_code", "start"]
 
 _OURS: Final = Path(__file__).parent / "lib" / "libcudalink-jitlink-calls.so"
-_CALLS, _LATE, _REFUSED = 1, 2, 4  # native/jitlink_calls.h
+_CALLS, _LATE, _REFUSED, _IMPOSSIBLE = 1, 2, 4, 8  # native/jitlink_calls.h
 _PATH_SIZE: Final = 4096
 
 
@@ -47,16 +47,17 @@ _NOTHING: Final = Look()
 _ours: Any = None
 
 
-def cover(change: int) -> None:
-    """Add to the number of those that report the links of this thread themselves; links count while it is 0."""
+def cover(*, on: bool) -> None:
+    """Do not count the links of this thread from now on, because the code that calls reports them; or count them."""
     if _ours is not None:
-        _ours.cudalinkCover(change)
+        _ours.cudalinkCover(on)
 
 
 def start() -> bool:
     """Watch libnvJitLink from now on; returns whether that is possible here.
 
-    Only the library's absence is an answer: on Windows, and where the package was copied and not installed.
+    It is not where the native part is missing, because the package was copied and not installed, and on other systems
+    than Linux with glibc on x86-64 or aarch64.
     """
     global _ours  # noqa: PLW0603 (the library is one for the process)
     if _ours is None and _OURS.is_file():
@@ -66,8 +67,8 @@ def start() -> bool:
         library.cudalinkTakeCalls.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
         library.cudalinkTakeCalls.restype = ctypes.c_ulong
         library.cudalinkCover.restype = None
-        library.cudalinkLook()  # what is loaded already
-        _ours = library
+        if not library.cudalinkLook() & _IMPOSSIBLE:  # watches what is loaded already
+            _ours = library
     return _ours is not None
 
 

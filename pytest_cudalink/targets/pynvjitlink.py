@@ -36,7 +36,7 @@ class Pynvjitlink(Target):
         """Watch the linker class, in place: `pynvjitlink.patch` and users hold it by name."""
         version = self.version() or "0"
         recipe_for(_PACKAGE, version).check(module, version)
-        linker: Any = module.NvJitLinker  # type: ignore[attr-defined]
+        linker: Any = module.NvJitLinker
         linker.__init__ = _made(linker.__init__)
         linker.add_data = _added(linker.add_data)
         for name in _LINKS:

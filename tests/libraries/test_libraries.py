@@ -115,3 +115,51 @@ def test_cupy() -> None:
     needs("cupy-cuda13x")
     facts = run("cupy_link", "13.0")
     assert (facts["image"], facts["function"]) == (True, True)
+
+
+CCCL = """
+import numpy as np
+import cuda.compute as cc
+
+def test_reduce():
+    array = cc.ProxyArray(np.int32)
+    start = np.array([0], dtype=np.int32)
+    cc.make_reduce_into(d_in=array, d_out=array, op=cc.OpKind.PLUS, h_init=start, compute_capability=90)
+"""
+
+
+@pytest.mark.parametrize("backend", ["auto", "driver"])
+def test_cuda_cccl(tmp_path: Path, backend: str) -> None:
+    """The C++ of cuda-cccl links through libnvJitLink itself: seen, and a failure where the driver is forced."""
+    needs("cuda-cccl")
+    tmp_path.joinpath("test_reduce.py").write_text(CCCL, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "--cudalink-driver=13.0", f"--force-backend={backend}", "test_reduce.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    said = "1 link in your code was not steered (libnvJitLink, called by libcccl.c.parallel.so): 1 on nvJitLink"
+    assert said in done.stdout, done.stdout
+    assert done.returncode == (backend == "driver"), done.stdout
+    assert ("libcccl.c.parallel.so linked on nvJitLink" in done.stdout) == (backend == "driver")
+
+
+WARP = """
+import warp as wp
+
+@wp.kernel
+def kernel(out: wp.array(dtype=float)):
+    out[wp.tid()] = 1.0
+
+def test_load(tmp_path):
+    wp.config.kernel_cache_dir = str(tmp_path)
+    wp.load_module(device="cuda:0")
+"""
+
+
+def test_warp(tmp_path: Path) -> None:
+    """What warp-lang links cannot be seen, because its copy of nvJitLink is static; what it loads is said."""
+    needs("warp-lang")
+    tmp_path.joinpath("test_load.py").write_text(WARP, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "--cudalink-driver=13.0", "--force-backend=driver", "test_load.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "not steered" not in done.stdout
+    assert "the emulated driver loaded at least 1 module that no seen link made: precompiled code" in done.stdout

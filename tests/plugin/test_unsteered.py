@@ -261,11 +261,20 @@ def test(): subprocess.run([sys.executable, "-c", "import library; library.on_nv
 
 def test_a_function_that_was_kept_before_is_not_seen(run, pytester) -> None:
     """What a plugin took before this one was loaded, and keeps in a list, cannot be replaced; the page says so."""
+    early = LIBRARY.replace("driver.cuLinkComplete(", "KEPT[0](") + "KEPT = [driver.cuLinkComplete]\n"
+    pytester.makepyfile(early=early)
+    result = run("import early\ndef test(): assert early.on_driver() == 0", "--force-backend=nvjitlink", "-p", "early")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*not steered*")
+
+
+def test_a_function_that_was_kept_before_is_seen_below_python(run, pytester) -> None:
+    """The same function of nvJitLink is seen where it calls the library."""
     early = LIBRARY.replace("nvjitlink.complete(", "KEPT[0](") + "KEPT = [nvjitlink.complete]\n"
     pytester.makepyfile(early=early)
     result = run("import early\ndef test(): early.on_nvjitlink()", "--force-backend=driver", "-p", "early")
-    result.assert_outcomes(passed=1)
-    result.stdout.no_fnmatch_line("*not steered*")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*linked on nvJitLink: nvJitLinkComplete of libnvJitLink, called by *nvjitlink*.so*"])
 
 
 # -- outside of tests

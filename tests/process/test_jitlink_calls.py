@@ -169,9 +169,9 @@ assert jitlink_calls.start()
 user = ctypes.CDLL(here / "user.so")
 def link(cover):
     for _ in range(500):
-        if cover: jitlink_calls.cover(1)
+        if cover: jitlink_calls.cover(on=True)
         user.direct()
-        if cover: jitlink_calls.cover(-1)
+        if cover: jitlink_calls.cover(on=False)
 threads = [threading.Thread(target=link, args=(at % 2,)) for at in range(8)]
 for thread in threads: thread.start()
 user.from_threads(4)

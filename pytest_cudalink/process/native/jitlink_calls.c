@@ -32,9 +32,11 @@ typedef struct {
 
 enum { PLACES = 1024 };
 static Place places[PLACES];
-static unsigned long elsewhere; /* calls from more places than the table has */
-static unsigned long waiting;   /* calls that were not taken yet */
-static _Thread_local int covered;
+static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
+static unsigned long elsewhere;   /* calls from more places than the table has */
+static unsigned long waiting;     /* calls that were not taken yet */
+static _Thread_local int covered; /* by Python */
+static _Thread_local int depth;   /* calls that are at work: a function of nvJitLink may call another one */
 
 static void count(uintptr_t caller) {
   unsigned long *counter = &elsewhere;
@@ -57,8 +59,9 @@ static unsigned long take(unsigned long *counter) {
   return taken;
 }
 
-/* The links of the parent are the parent's. */
+/* The links of the parent are the parent's, and none of its other threads is there to open the lock. */
 static void forget_in_child(void) {
+  pthread_mutex_init(&looking, NULL);
   for (int at = 0; at < PLACES; at++) places[at].count = 0;
   elsewhere = waiting = 0;
 }
@@ -78,7 +81,7 @@ EXPORT unsigned long cudalinkTakeCalls(char *path, size_t size) {
   return taken;
 }
 
-EXPORT void cudalinkCover(int change) { covered += change; }
+EXPORT void cudalinkCover(int on) { covered = on; }
 
 /* -- the functions that stand in for those of nvJitLink: one for each original */
 
@@ -87,9 +90,9 @@ static Complete *originals[ORIGINALS];
 static int original_count;
 
 static int complete(int number, void *handle, void *caller) {
-  if (!covered++) count((uintptr_t)caller);
+  if (!depth++ && !covered) count((uintptr_t)caller);
   int result = originals[number](handle);
-  covered--;
+  depth--;
   return result;
 }
 
@@ -210,23 +213,26 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *context) {
   return 0;
 }
 
-/* A slot is compared with the functions that are redirected, so all symbols come first. */
-static int look(void) {
-  __atomic_store_n(&loaded, false, __ATOMIC_RELAXED);
 #if defined __GLIBC__ && (defined __x86_64__ || defined __aarch64__)
+/* A slot is compared with the functions that are redirected, so all symbols come first. A thread that has loaded
+   something waits here until another one has seen to it. */
+static int look(void) {
   int error = errno;
+  pthread_mutex_lock(&looking);
+  __atomic_store_n(&loaded, false, __ATOMIC_RELAXED);
   Pass pass = {.symbols = true, .first = true};
   if (!dl_iterate_phdr(look_at, &pass)) {
     pass.symbols = false;
     dl_iterate_phdr(look_at, &pass);
   }
   if (pass.answer & LOOK_REFUSED) __atomic_store_n(&refused, LOOK_REFUSED, __ATOMIC_RELAXED);
+  pthread_mutex_unlock(&looking);
   errno = error;
   return pass.answer & LOOK_LATE;
-#else
-  return 0;
-#endif
 }
+#else
+static int look(void) { return LOOK_IMPOSSIBLE; }
+#endif
 
 EXPORT int cudalinkLook(void) {
   if (__atomic_load_n(&loaded, __ATOMIC_RELAXED)) look(); /* no function was looked up since: nothing was missed */

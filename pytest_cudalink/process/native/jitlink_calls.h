@@ -6,9 +6,10 @@
 
 /* What cudalinkLook answers. */
 enum {
-  LOOK_CALLS = 1,   /* there are calls to take */
-  LOOK_LATE = 2,    /* a libnvJitLink was loaded unnoticed: it is watched from now on */
-  LOOK_REFUSED = 4, /* a libnvJitLink cannot be watched */
+  LOOK_CALLS = 1,      /* there are calls to take */
+  LOOK_LATE = 2,       /* a libnvJitLink was loaded unnoticed: it is watched from now on */
+  LOOK_REFUSED = 4,    /* a libnvJitLink cannot be watched */
+  LOOK_IMPOSSIBLE = 8, /* none can on this system: only glibc on x86-64 and aarch64 is known */
 };
 
 /* Redirects nvJitLinkComplete in every object that is loaded now, and sees to those that are loaded later. */
@@ -17,7 +18,7 @@ int cudalinkLook(void);
 /* Takes the calls from one place: their number, and the path of the object that made them, or "". 0: there are none. */
 unsigned long cudalinkTakeCalls(char *path, size_t size);
 
-/* Calls of this thread are not counted while what it has added is more than zero. */
-void cudalinkCover(int change);
+/* Whether the calls of this thread are not counted, because its Python code reports them. */
+void cudalinkCover(int on);
 
 #endif
