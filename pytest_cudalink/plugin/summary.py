@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ..report.wording import by_cause, counted, linked_on, split_link_key, status
-from . import faults, ledger, require
+from . import faults, ledger
 
 if TYPE_CHECKING:
     from .faults import RunFaults
     from .ledger import Totals
+    from .require import Required
     from .run import Run
     from .settings import Settings
 
@@ -49,7 +50,7 @@ def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, planne
     if failing := totals.failing(lifetime):
         lines += [f"outside of tests: {text}" for text in failing]
         lines.append("The run fails because of the problems above, which happened outside any test.")
-    required = require.of(run)
+    required: Required | None = run.get("require")
     lines += required.unmet if required is not None else []
     if not lines:
         return
