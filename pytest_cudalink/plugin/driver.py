@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -42,10 +44,8 @@ def load(config: pytest.Config, settings: Settings) -> None:
         for and missing, the nvJitLink of an emulated one cannot be fetched.
     """
     config.stash[_INHERITED] = settings.driver.value == "auto" and is_on_emulated_driver()
-    before = dict(os.environ)
-    _apply(config, settings)
-    changed = {name: before.get(name) for name, value in os.environ.items() if before.get(name) != value}
-    config.add_cleanup(partial(_restore, changed))
+    with _restored_at_the_end(config):
+        _apply(config, settings)
 
 
 def load_late(config: pytest.Config, settings: Settings) -> bool:
@@ -64,6 +64,7 @@ def load_late(config: pytest.Config, settings: Settings) -> bool:
     pytest.UsageError
         As `load`.
     """
+    from .. import emulator
     from ..process import preload
 
     if settings.driver.value != "auto" or preload.emulated_driver() is not None:
@@ -72,10 +73,12 @@ def load_late(config: pytest.Config, settings: Settings) -> bool:
     if library is not None and not preload.driver_exists():
         config.stash[_TOO_LATE_FOR] = library
         return False
-    before = dict(os.environ)
-    _emulate_toolkit(config, settings)
-    changed = {name: before.get(name) for name, value in os.environ.items() if before.get(name) != value}
-    config.add_cleanup(partial(_restore, changed))
+    try:
+        emulator.library_folder()
+    except emulator.EmulatorError:
+        return False  # as on Windows: the tests are skipped, and others run
+    with _restored_at_the_end(config):
+        _emulate_toolkit(config, settings)
     return preload.emulated_driver() is not None
 
 
@@ -106,6 +109,15 @@ def inherited(config: pytest.Config) -> bool:
     return config.stash.get(_INHERITED, False)
 
 
+@contextmanager
+def _restored_at_the_end(config: pytest.Config) -> Iterator[None]:
+    """Undo, when the run ends, what the block does to the environment."""
+    before = dict(os.environ)
+    yield
+    changed = {name: before.get(name) for name, value in os.environ.items() if before.get(name) != value}
+    config.add_cleanup(partial(_restore, changed))
+
+
 def _restore(variables: dict[str, str | None]) -> None:
     for name, value in variables.items():
         if value is None:
@@ -115,7 +127,6 @@ def _restore(variables: dict[str, str | None]) -> None:
 
 
 def _apply(config: pytest.Config, settings: Settings) -> None:
-    from .. import emulator
     from ..process import preload
 
     wanted = settings.driver.value
@@ -134,11 +145,21 @@ def _apply(config: pytest.Config, settings: Settings) -> None:
     if wanted == "auto":
         _emulate_toolkit(config, settings)
         return
-    try:
+    with _usage_errors(settings):
         if wanted == "absent":
             preload.absent_driver()
-            return
-        preload.emulate_driver(_whole(config, settings, _emulation(settings, wanted)))
+        else:
+            preload.emulate_driver(_whole(config, settings, _emulation(settings, wanted)))
+
+
+@contextmanager
+def _usage_errors(settings: Settings) -> Iterator[None]:
+    """Turn what keeps the process from its driver into a usage error that names the setting."""
+    from .. import emulator
+    from ..process import preload
+
+    try:
+        yield
     except (emulator.EmulatorError, preload.LoadedTooLateError) as error:
         msg = f"cudalink: --cudalink-driver is {settings.driver}: {error}"
         raise pytest.UsageError(msg) from error
@@ -171,19 +192,14 @@ def _emulate_toolkit(config: pytest.Config, settings: Settings) -> None:
 
     Without one, what needs a driver is skipped, and says so.
     """
-    from .. import emulator
     from ..process import preload
 
-    if preload.loaded_file("libcuda.so.1") or preload.driver_exists():
-        return
-    version = _toolkit_version()
-    if version is None:
-        return
-    try:
-        preload.emulate_driver(_whole(config, settings, _emulation(settings, version)))
-    except (emulator.EmulatorError, preload.LoadedTooLateError) as error:
-        msg = f"cudalink: --cudalink-driver is {settings.driver}: {error}"
-        raise pytest.UsageError(msg) from error
+    with _usage_errors(settings):
+        if preload.loaded_file("libcuda.so.1") or preload.driver_exists():
+            return
+        version = _toolkit_version()
+        if version is not None:
+            preload.emulate_driver(_whole(config, settings, _emulation(settings, version)))
 
 
 def _whole(config: pytest.Config, settings: Settings, emulation: Emulation) -> Emulation:

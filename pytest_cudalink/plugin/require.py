@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -17,17 +17,12 @@ if TYPE_CHECKING:
     from .ledger import Totals
     from .run import Run
 
-__all__ = ["Required", "of"]
+__all__ = ["Required"]
 
 #: On the last report of a test that asked for the driver: whether it ran on one.
 _ANSWER: Final = "cudalink_on_driver"
 #: Requirements of a marker that only a driver meets.
 _OF_DRIVER: Final = frozenset({"driver", "arch", "gpu"})
-
-
-def of(run: Run) -> Required | None:
-    """Return the requirements of a run; None where it has none."""
-    return cast("Required | None", run.get("require"))
 
 
 class Required:

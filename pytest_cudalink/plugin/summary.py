@@ -10,10 +10,11 @@ import pytest
 
 from ..report.safe_text import block
 from ..report.wording import by_cause, counted, linked_on, split_link_key, status
-from . import faults, ledger, require, unsteered
+from . import faults, ledger, unsteered
 
 if TYPE_CHECKING:
     from .ledger import Totals
+    from .require import Required
     from .run import Run
     from .settings import Settings
 
@@ -50,7 +51,7 @@ def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, furthe
     if failing := totals.failing(lifetime):
         lines += [f"outside of tests: {text}" for text in failing]
         lines.append("The run fails because of the problems above, which happened outside any test.")
-    required = require.of(run)
+    required: Required | None = run.get("require")
     lines += required.unmet if required is not None else []
     if not lines:
         return

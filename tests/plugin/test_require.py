@@ -309,3 +309,19 @@ def test_wrong_requirements(run_pytest, pytester, value) -> None:
     result = run_pytest(f"--cudalink-require={value}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*--cudalink-require is '{value}' (from option); expected auto, none, or some of *"])
+
+
+@pytest.mark.usefixtures("toolkit")
+def test_marker_where_no_driver_can_be_emulated(run) -> None:
+    """Without the native libraries the marked tests are skipped, and the others run."""
+    module = f"""{MARKED}
+def test_plain(): pass
+
+from pytest_cudalink import emulator
+def library_folder(**_):
+    raise emulator.EmulatorError("the emulated driver is not built")
+emulator.library_folder = library_folder
+"""
+    result = run(module)
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines([NOT_RUN.format(1), f"SKIPPED * {SKIPPED}run with --cudalink-driver=*"])
