@@ -196,9 +196,7 @@ def test_at_interpreter_exit(run, pytester, arguments) -> None:
     assert ended.result.ret != 0 or arguments == MODES["xdist"]  # xdist has what it needs from the worker
 
 
-@pytest.mark.parametrize(
-    "arguments", [(), ("-n2", "--max-worker-restart=0"), ("--cudalink-isolate",)], ids=list(MODES)[:3]
-)
+@pytest.mark.parametrize("mode", ["plain", "isolated", "xdist"])
 @pytest.mark.parametrize("how", ["os.abort()", "os._exit(0)"])
 def test_while_collecting(run, pytester, how, mode) -> None:
     """A process that dies before its first test is a crash outside tests."""
