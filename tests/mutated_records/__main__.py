@@ -17,7 +17,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ import pytest_cudalink.report.merge
 import pytest_cudalink.report.text  # noqa: F401
 from pytest_cudalink import cli
 from tests.mutated_records.mutations import RECORDS, mutated
-from tests.report.test_safe_text import OBEYED
+from tests.report.samples import OBEYED
 
 __all__ = ["campaign", "try_batch"]
 
@@ -46,7 +46,7 @@ def _command(*arguments: str) -> tuple[int, str]:
     return code, out.getvalue()
 
 
-def try_inputs(seed: int, numbers: range | list[int]) -> Counter[str]:
+def try_inputs(seed: int, numbers: Sequence[int]) -> Counter[str]:
     """Use the inputs, in one report and with one check for each file of cells; return what became of each kind.
 
     Raises
@@ -140,7 +140,7 @@ def _refuse(name: str) -> None:
     raise AssertionError(msg)
 
 
-def try_batch(seed: int, numbers: range) -> tuple[Counter[str], list[str]]:
+def try_batch(seed: int, numbers: Sequence[int]) -> tuple[Counter[str], list[str]]:
     """Use the inputs together; if that fails, each alone, to find which one it is."""
     counts: Counter[str] = Counter()
     found: list[tuple[int, str]] = []
@@ -158,7 +158,7 @@ def try_batch(seed: int, numbers: range) -> tuple[Counter[str], list[str]]:
         except Exception:  # noqa: BLE001
             found.append((number, f"input {number} of seed {seed}:\n{_short(traceback.format_exc())}"))
     if others and not any(number % 10 != 9 for number, _ in found):
-        found.append((numbers.start, f"inputs {numbers.start} to {numbers.stop - 1} together:\n{together}"))
+        found.append((numbers[0], f"inputs {numbers[0]} to {numbers[-1]} together:\n{together}"))
     return counts, [text for _, text in found]
 
 

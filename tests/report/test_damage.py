@@ -141,7 +141,11 @@ BAD = line(**{**RUN, "cell": "bad"})
         (BAD + line(**END) + b"rest", ": line 3 is not an event"),
         (
             BAD + line(event="violation", state=json.loads("[" * 40 + "]" * 40)) + line(**END),
-            ": line 2: violation.state is nested too deeply; expected at most 8 levels",
+            ": line 2: violation.state is nested too deeply or has a number without a value; expected at most 8 levels",
+        ),
+        (
+            BAD + line(event="violation", state=[float("inf")]) + line(**END),
+            ": line 2: violation.state is nested too deeply or has a number without a value",
         ),
         (
             BAD + line(event="start", time=1, nodeid="x")[:-1] + line(**result("x", "failed")) + line(**END),
