@@ -260,6 +260,13 @@ def abuse(session: nox.Session) -> None:
     session.run("python", "-m", "tests.abuse", *session.posargs)
 
 
+@nox.session(name="mutated-records")
+def mutated_records(session: nox.Session) -> None:
+    """Use 100,000 mutated records, saved reports and files of cells through the real commands; --inputs=N, --seed=N."""
+    install(session, "rich", "jinja2")
+    session.run("python", "-m", "tests.mutated_records", *session.posargs)
+
+
 @nox.session
 def fuzz(session: nox.Session) -> None:
     """Change the bytes of cubins and link them; counts crashes of nvJitLink. --step=N takes every N-th byte."""

@@ -105,8 +105,10 @@ class Totals(Outside):
 
     def failing(self, lifetime: str) -> list[str]:
         """Return why the run fails although no test shows it; `lifetime` is the mode of the checks."""
-        problems = {text[max(0, text.find(UNWRITTEN)) :]: text for text in reversed(self.problems)}
-        return [*reversed(problems.values()), *(self.violations if lifetime != "report" else [])]
+        problems: dict[str, str] = {}
+        for text in self.problems:
+            problems.setdefault(text[max(0, text.find(UNWRITTEN)) :], text)
+        return [*problems.values(), *(self.violations if lifetime != "report" else [])]
 
     def _join(self, facts: Mapping[str, Any]) -> None:
         self.links.update(facts["links"])

@@ -5,6 +5,7 @@ Nothing is raised for what a file contains. A value of another type is left out 
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
@@ -109,13 +110,14 @@ def _truth(value: Any, place: str, wrong: list[str]) -> Any:
 def _anything(value: Any, place: str, wrong: list[str]) -> Any:
     if _is_flat(value, _DEPTH):
         return value
-    wrong.append(f"{place} is nested too deeply; expected at most {_DEPTH} levels")
+    words = f"is nested too deeply or has a number without a value; expected at most {_DEPTH} levels of JSON"
+    wrong.append(f"{place} {words}")
     return _WRONG
 
 
 def _is_flat(value: Any, levels: int) -> bool:
     if not isinstance(value, dict | list):
-        return True
+        return not isinstance(value, float) or math.isfinite(value)
     return levels > 0 and all(
         _is_flat(one, levels - 1) for one in (value.values() if isinstance(value, dict) else value)
     )

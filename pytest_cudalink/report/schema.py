@@ -24,8 +24,8 @@ def schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:pytest-cudalink:records:{SCHEMA}",
         "title": "One line of a record file of pytest-cudalink",
-        "description": "A file has one JSON object per line. The first is a run. Readers ignore events and keys that "
-        "they do not know, and an incomplete last line.",
+        "description": "A file has one JSON object per line. The first is a run. Readers ignore keys that they do not "
+        "know, name events that they do not know, and read a file as far as it goes.",
         "type": "object",
         "required": ["event", "time"],
         "properties": {

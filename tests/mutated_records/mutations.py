@@ -270,7 +270,7 @@ def _mutate_events(data: bytes, pick: random.Random) -> bytes:
         event = json.loads(lines[at])
         _mutate_value(event, pick)
         lines[at] = json.dumps(event).encode() + b"\n"
-    except (ValueError, IndexError):  # after another mutation
+    except (ValueError, IndexError, RecursionError):  # after another mutation
         return data
     if pick.random() < 0.1:  # a key twice: the later counts
         lines[at] = lines[at].replace(b"{", b'{"outcome": "failed", "cell": "c", ', 1)
@@ -282,7 +282,7 @@ def _mutate_saved(data: bytes, pick: random.Random) -> bytes:
         content = json.loads(data)
         _mutate_value(content, pick)
         return json.dumps(content).encode()
-    except (ValueError, IndexError):
+    except (ValueError, IndexError, RecursionError):
         return data
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from pytest_cudalink.report import records
 
+#: What no form may contain, but the ends of its own lines: characters that are obeyed or not seen.
+OBEYED = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
 NASTY = "</script><script>alert(1)</script><b>&amp;"
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -141,7 +141,11 @@ BAD = line(**{**RUN, "cell": "bad"})
         (BAD + line(**END) + b"rest", ": line 3 is not an event"),
         (
             BAD + line(event="violation", state=json.loads("[" * 40 + "]" * 40)) + line(**END),
-            ": line 2: violation.state is nested too deeply; expected at most 8 levels",
+            ": line 2: violation.state is nested too deeply or has a number without a value; expected at most 8 levels",
+        ),
+        (
+            BAD + line(event="violation", state=[float("inf")]) + line(**END),
+            ": line 2: violation.state is nested too deeply or has a number without a value",
         ),
         (
             BAD + line(event="start", time=1, nodeid="x")[:-1] + line(**result("x", "failed")) + line(**END),
@@ -211,10 +215,14 @@ def test_folders_and_links_in_the_place_of_records(tmp_path, capsys) -> None:
     assert reported(capsys, tmp_path, "-q")[0] == 1
 
 
-def test_files_and_folders_without_permission(tmp_path) -> None:
+def test_files_and_folders_without_permission() -> None:
     """As a user who may not read them: the file's cell and the folder are named, and the exit code is 1."""
-    tmp_path.chmod(0o755)
-    folder = tmp_path / "r"
+    with tempfile.TemporaryDirectory() as scratch:  # pytest's own folders are closed to other users
+        Path(scratch).chmod(0o755)
+        _without_permission(Path(scratch, "r"))
+
+
+def _without_permission(folder: Path) -> None:
     damaged_file = folder / "bad.jsonl"
     lines(folder / "good.jsonl", RUN, result("x"), END)
     lines(damaged_file, RUN, END).chmod(0)
@@ -226,9 +234,6 @@ def test_files_and_folders_without_permission(tmp_path) -> None:
         "os.getuid() or os.seteuid(65534)\n"
         f"sys.exit(cli.main(['report', {str(folder)!r}, '--fail-on=damaged']))\n"
     )
-    for parent in tmp_path.parents[:3]:
-        if parent.stat().st_uid == os.getuid() and parent != Path("/tmp"):
-            parent.chmod(0o755)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert f"{damaged_file} cannot be read: Permission denied" in done.stderr

@@ -21,6 +21,7 @@ from pytest_cudalink.report.compare import compare
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
 
+from .samples import OBEYED
 from .test_merge import END, RUN, lines, result
 
 __all__: list[str] = []
@@ -50,10 +51,6 @@ HOSTILE = {
     "slash": "/",
     "dot": ".",
 }
-#: What no form may contain, but the ends of its own lines: characters that are obeyed or not seen.
-OBEYED = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
-)
 
 
 class Page(HTMLParser):

@@ -1,0 +1,57 @@
+"""Text that a terminal or a parser would obey, in the plugin's own header, summary, JUnit properties and records."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from pytest_cudalink.report import read
+from pytest_cudalink.report.wording import UNWRITTEN
+from tests.report.samples import OBEYED
+
+__all__: list[str] = []
+
+MODULE = r"""
+import pytest
+NASTY = "\ud800\x00\x1b[31m\x1b]0;owned\x07\u202e\u200b]]>"
+
+@pytest.fixture
+def outside(request):
+    run = request.config.pluginmanager.getplugin("cudalink-record-file")._run
+    book = run.part("ledger")
+    book.outside.problems.append(f"a problem {NASTY}")
+    book.outside.missing[f"driver {NASTY}"] += 1
+    book.outside.unsupported[f"target {NASTY}"] = NASTY
+    book.outside.links[f"{NASTY}/driver"] += 1
+
+def test_fails(outside, record_property):
+    record_property("cudalink.more", NASTY)
+    raise AssertionError(NASTY)
+"""
+
+
+def test_header_summary_junit_and_record(pytester: pytest.Pytester, run_pytest) -> None:
+    """Escapes are shown; the XML is valid; the record keeps the text as it was."""
+    pytester.makepyfile(MODULE)
+    pytester.makeconftest(
+        "def pytest_cudalink_facts(config): return {'fact \\x1b[31m\\u202e': 'value \\x1b]0;owned\\x07'}"
+    )
+    result = run_pytest("--cudalink-report=run.jsonl", "--junitxml=j.xml", "--tb=no", "-rN", "-v")
+    shown = [line for line in result.outlines if "fact" in line or "problem" in line or "target" in line]
+    assert any("fact \\x1b[31m\\u202e" in line for line in shown), result.outlines
+    assert any("a problem \\ud800\\x00\\x1b[31m\\x1b]0;owned\\x07\\u202e\\u200b]]>" in line for line in shown)
+    assert not OBEYED.search("".join(shown))
+    properties = ET.parse(pytester.path / "j.xml").findall("testsuite/testcase/properties/property")
+    assert any("owned" in one.get("value") for one in properties)
+    (test,) = read(pytester.path / "run.jsonl").tests
+    assert test.reason == "AssertionError: \ud800\x00\x1b[31m\x1b]0;owned\x07\u202e\u200b]]>"
+
+
+def test_a_lost_record_is_one_problem() -> None:
+    """However many processes say it, and whatever they put before it."""
+    from pytest_cudalink.plugin.ledger import Totals
+
+    said = f"{UNWRITTEN}: why"
+    totals = Totals(problems=["other", said, f"[test_a.py::t] {said}", said, "other", "[gw0] third"])
+    assert totals.failing("fail") == ["other", said, "[gw0] third"]
