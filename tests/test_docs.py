@@ -209,3 +209,15 @@ def test_reference_has_what_tests_hold() -> None:
     }
     kinds = [one for one in vars(records).values() if isinstance(one, type) and one.__module__ == records.__name__]
     assert {"Raises", *(one.__name__ for one in (*given, *kinds))} - described == set()
+
+
+def test_promises_of_security_have_tests() -> None:
+    """Every test that docs/security.md names exists: in the file named last before it."""
+    text = (DOCS / "security.md").read_text(encoding="utf-8")
+    file, named = "", 0
+    for path, name in re.findall(r"`(tests/[\w/]+\.py)`|`(test_\w+)`", text):
+        file = path or file
+        content = (ROOT / file).read_text(encoding="utf-8")
+        assert not name or f"def {name}(" in content, (file, name)
+        named += bool(name)
+    assert named >= 10

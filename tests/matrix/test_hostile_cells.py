@@ -203,7 +203,7 @@ def test_files_that_are_none(kind: str, tmp_path, capsys) -> None:
 def test_mutated_files_give_faults(tmp_path) -> None:
     """Files that were changed at random are read or refused with lines, never with another exception.
 
-    ``CUDALINK_MUTATIONS`` sets how many; a campaign of 50,000 with seed 13 found nothing.
+    ``CUDALINK_MUTATIONS`` sets how many; 20,000 with seed 13 found nothing.
     """
     import tomllib
 

@@ -76,6 +76,15 @@ def test_other_ends(fake, word, end) -> None:
     assert linked(fake, b"x").image == b"in0x"
 
 
+@pytest.mark.parametrize("size", [b"m", b"t"])
+@pytest.mark.parametrize("which", [b"0", b"1", b"2", b"3"])
+def test_a_reply_that_claims_too_much(fake, which, size) -> None:
+    """A worker whose memory is overwritten may claim 2**64 - 1 bytes, or 1 TiB: nothing is reserved, and it is lost."""
+    answer = linked(fake, b"!forge" + which + size)
+    assert answer.end == "ended without a word, as by SIGKILL"
+    assert linked(fake, b"x").image == b"in0x"
+
+
 def test_options_that_end_it(fake) -> None:
     """A library that dies of its options is an answer, too."""
     link = Link(fake, ["-crash"])

@@ -156,7 +156,7 @@ static uint64_t stub_offset_of(const struct stub_file *file, uint64_t address, u
 }
 
 /* The names and symbols of a library must be in the file. */
-static const char *stub_damage_of_dynamic(const struct stub_file *file, const ElfW(Phdr) *part) {
+static const char *stub_damage_of_dynamic(const struct stub_file *file, const ElfW(Phdr) * part) {
   uint64_t at = stub_offset_of(file, part->p_vaddr, part->p_filesz), names = 0, symbols = 0, length = 0;
   ElfW(Dyn) entry;
   for (uint64_t read = 0; at && part->p_filesz - read >= sizeof entry; read += sizeof entry) {

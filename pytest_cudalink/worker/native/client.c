@@ -88,9 +88,13 @@ static void lost(Worker *worker, WorkerAnswer *answer, ChannelState state, unsig
   lw_end(worker);
 }
 
+/* Most bytes of a reply's texts and image: a worker whose memory an input has overwritten may claim anything. */
+enum { MOST_TEXT = 64 << 20, MOST_IMAGE = 1 << 30 };
+
 /* A text of the reply; its owner is the answer. */
 static ChannelState receive_text(Worker *worker, char **text, uint64_t size, int64_t deadline) {
   if (!size) return CHANNEL_OK;
+  if (size > MOST_TEXT) return CHANNEL_GONE;
   *text = malloc(size + 1);
   if (!*text) return CHANNEL_NO_MEMORY;
   (*text)[size] = 0;
@@ -117,6 +121,7 @@ static bool receive_answer(Worker *worker, WorkerAnswer *answer, int64_t deadlin
   if (!state) state = receive_text(worker, &answer->error, reply.error_size, deadline);
   if (!state) state = receive_text(worker, &answer->info, reply.info_size, deadline);
   if (!state) state = receive_text(worker, &answer->printed, reply.printed_size, deadline);
+  if (!state && reply.image_size > MOST_IMAGE) state = CHANNEL_GONE;
   if (!state && (!reply.fetch_code || reply.image_size)) {
     answer->image = malloc(reply.image_size ? reply.image_size : 1);
     answer->image_size = reply.image_size;
