@@ -429,8 +429,8 @@ class Linker:
         try:
             state.close()
         finally:
-            state.owner = None
             _open_states.pop(id(state), None)
+            state.owner = None
 
     def __del__(self) -> None:
         if _open_states:  # otherwise closed, also by `_close_all`

@@ -104,6 +104,10 @@ class Writer:
             os.close(self._descriptor)
             self._descriptor = None
 
+    def __del__(self) -> None:
+        if self.__dict__.get("_descriptor") is not None:
+            self.close()
+
     def __enter__(self) -> Self:
         return self
 

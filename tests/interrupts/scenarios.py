@@ -50,8 +50,6 @@ class Held:
     def watch_nvjitlink(self) -> None:
         """Count the handles of nvJitLink."""
         functions = watched.library(probes.nvjitlink().path or "")
-        if not hasattr(functions, "_create"):  # OLD
-            return self.old_nvjitlink()
         create, destroy, live = functions._create, functions._destroy, self.objects["nvJitLink handles"]
 
         def counted_create(function: int, where: Any, *arguments: Any) -> int:
@@ -67,36 +65,8 @@ class Held:
 
         functions._create, functions._destroy = counted_create, counted_destroy
 
-    def old_nvjitlink(self):
-        from cuda.bindings import nvjitlink as api
-        create, destroy, live = api.create, api.destroy, self.objects["nvJitLink handles"]
-        def c(*a):
-            h = create(*a); live.append(h); return h
-        def d(h):
-            live.remove(h); destroy(h)
-        api.create, api.destroy = c, d
-    def old_worker(self):
-        client, links, answers = worker._client(), self.objects["worker links"], self.objects["answers"]
-        plain = {name: getattr(client, name) for name in ("lw_add", "lw_complete", "lw_free_answer")}
-        opened, closed = client.lw_open, client.lw_close
-        def o(*a):
-            h = opened(*a)
-            if h: links.append(h)
-            answers.append(id(a[-1]._obj))
-            return h
-        def c(h, answer):
-            links.remove(h); closed(h, answer); answers.append(id(answer._obj))
-        def n(name, *a):
-            plain[name](*a); answers.append(id(a[-1]._obj))
-        def f(answer):
-            plain["lw_free_answer"](answer)
-            answers[:] = [one for one in answers if one != id(answer._obj)]
-        client.lw_open, client.lw_close, client.lw_free_answer = o, c, f
-        client.lw_add, client.lw_complete = partial(n, "lw_add"), partial(n, "lw_complete")
     def watch_worker(self) -> None:
         """Count the links of the worker's client, and answers whose memory is the client's."""
-        if worker._client().lw_open.restype is not None:  # OLD
-            return self.old_worker()
         client, links, answers = worker._client(), self.objects["worker links"], self.objects["answers"]
         plain = {name: getattr(client, name) for name in ("lw_add", "lw_complete", "lw_free_answer")}
         opened, closed = client.lw_open, client.lw_close
@@ -455,8 +425,10 @@ def guard() -> None:
         try:
             routing.install()
             assert _USER.load_nvidia_dynamic_lib is not _FOUND
-        finally:
             routing.uninstall()
+        except BaseException:
+            routing.uninstall()
+            raise
 
 
 # -- files

@@ -68,10 +68,17 @@ class Place(NamedTuple):
 @cache
 def _bytecodes(code: CodeType) -> dict[int, tuple[str, bool]]:
     """Return name, and whether a signal may arrive, of each bytecode by its offset."""
-    found, before = {}, ""
+    found, before, at = {}, "", 0
+    handlers = getattr(dis, "_parse_exception_table")(code)  # noqa: B009 (unknown to mypy)
+
+    def handler(offset: int) -> int | None:
+        return next((one.target for one in handlers if one.start <= offset < one.end), None)
+
     for one in dis.get_instructions(code):
-        found[one.offset] = one.opname, before.startswith("CALL") or one.opname in _BACKWARDS
-        before = one.opname
+        # a signal's exception comes from the call: the next bytecode shows the same only under the same handler
+        called = before.startswith("CALL") and handler(at) == handler(one.offset)
+        found[one.offset] = one.opname, called or one.opname in _BACKWARDS
+        before, at = one.opname, one.offset
     return found
 
 
@@ -152,7 +159,7 @@ class Walk:
         gc.freeze()  # what is garbage afterwards is collected in no time
         self._begin()
         before = self._look()
-        tracer, _ = self._traced(None)
+        tracer, _, _ = self._traced(None)
         gc.collect()
         left = _differences(before, self._look())
         assert not left, left
@@ -163,13 +170,14 @@ class Walk:
         """Raise at one bytecode, and note what is left behind; return whether the run came so far."""
         self._begin()
         before = self._look()
-        tracer, problem = self._traced(number)
+        tracer, problem, ignored = self._traced(number)
         if tracer.place is None:
             return False
         gc.collect()
         self.walked += 1
         self.signals += tracer.place.signal
-        problem = problem or _differences(before, self._look())
+        # Python ignores an exception in a finalizer: the next link does what is left
+        problem = problem or ("" if ignored else _differences(before, self._look()))
         if problem:
             self._repair()
         try:
@@ -184,18 +192,19 @@ class Walk:
             self.sound = "; the next link" not in problem and not after
         return True
 
-    def _traced(self, at: int | None) -> tuple[_Tracer, str]:
-        tracer, problem = _Tracer(at), ""
+    def _traced(self, at: int | None) -> tuple[_Tracer, str, bool]:
+        """Run with an interrupt; return also another error, and whether Python ignored the interrupt."""
+        tracer, problem, ignored = _Tracer(at), "", True
         sys.settrace(tracer.enter)
         try:
             self._run()
         except Interrupt:
-            pass
+            ignored = False
         except Exception as error:  # noqa: BLE001 (the interrupt must not become another error)
             problem = f"{type(error).__name__} instead of the interrupt: {error}"
         finally:
             sys.settrace(None)
-        return tracer, problem
+        return tracer, problem, ignored
 
 
 def _differences(before: dict[str, object], after: dict[str, object]) -> str:
