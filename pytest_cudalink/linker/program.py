@@ -74,7 +74,7 @@ class Program:
 
     def _create(self, code: str) -> None:
         source, name = code.encode(), self._options.name.encode("utf-8", "replace")
-        arguments = (source, name, 0, [], [])
+        arguments: tuple[Any, ...] = (source, name, 0, [], [])
         try:
             # one call in C: an exception that comes as a call returns loses what it returned
             self._created.extend(starmap(self._nvrtc.nvrtcCreateProgram, (arguments,)))

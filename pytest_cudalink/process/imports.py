@@ -141,7 +141,6 @@ def postpone(start: Callable[[], object], *, until: Sequence[str]) -> Callable[[
     callable
         Cancels the call; harmless after it.
     """
-
     running = False
 
     def begin() -> None:

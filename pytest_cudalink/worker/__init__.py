@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from ..compat import names
 from . import build
@@ -123,7 +123,14 @@ def _client() -> Any:
         msg = f"the link worker is not built: {error}; install pytest-cudalink with pip on Linux"
         raise WorkerError(msg) from error
     library.lw_open.argtypes = (
-        *(ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint, ctypes.POINTER(ctypes.c_char_p), ctypes.c_uint),
+        *(
+            ctypes.c_void_p,
+            ctypes.c_char_p,
+            ctypes.c_char_p,
+            ctypes.c_uint,
+            ctypes.POINTER(ctypes.c_char_p),
+            ctypes.c_uint,
+        ),
         ctypes.POINTER(_Answer),
     )
     library.lw_add.argtypes = (
@@ -160,18 +167,23 @@ class Link:
         If ``CUDALINK_LINK_TIMEOUT`` is invalid.
     """
 
+    _cell: ctypes.c_void_p
+
+    def __new__(cls, *_: object) -> Self:
+        """Give the link memory into which the client writes it: an exception loses what a call returns."""
+        self = super().__new__(cls)
+        self._cell = ctypes.c_void_p()
+        return self
+
     def __init__(self, library: str, options: Sequence[str]) -> None:
-        self._cell = ctypes.c_void_p()  # the client writes the link there: an exception loses what a call returns
         self._client = _client()
         self._library = library
         texts = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
         names = os.fsencode(program()), os.fsencode(library)
-        self.answer = self._ask(
-            self._client.lw_open, ctypes.byref(self._cell), *names, len(options), texts, timeout()
-        )
+        self.answer = self._ask(self._client.lw_open, ctypes.byref(self._cell), *names, len(options), texts, timeout())
 
     def __del__(self) -> None:
-        if self._cell:
+        if self.handle:
             self.close()
 
     @property
@@ -189,7 +201,7 @@ class Link:
 
     def close(self) -> None:
         """Release the link; may be called again."""
-        if self._cell:
+        if self.handle:
             self._ask(self._client.lw_close, ctypes.byref(self._cell))
 
     def _ask(self, function: Callable[..., None], *arguments: object) -> Answer:

@@ -32,11 +32,17 @@ from pytest_cudalink.targets.steering import Steering
 
 from .walk import Walk
 
-__all__ = ["SCENARIOS", "walk_of"]
+__all__ = ["CONTAINED", "SCENARIOS", "begin", "link_in_block", "look", "next_link", "version", "walk_of"]
 
-ARTIFACTS = Path(__file__).parents[1] / "data" / "artifacts" / "13.0"
 OPTIONS = LinkerOptions(arch="sm_90")
 CONTAINED = LinkerOptions(arch="sm_90", contain=True)
+
+
+@cache
+def version() -> str:
+    """Return the CUDA release of this environment's nvJitLink, which is also that of the emulated driver."""
+    return str(probes.nvjitlink().usable)
+
 
 # -- what there is outside of a scenario
 
@@ -45,7 +51,12 @@ class Held:
     """What native calls gave and took back: the calls are replaced by functions that count, outside of the walk."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, list[int]] = {"nvJitLink handles": [], "worker links": [], "answers": [], "programs": []}
+        self.objects: dict[str, list[int]] = {
+            "nvJitLink handles": [],
+            "worker links": [],
+            "answers": [],
+            "programs": [],
+        }
 
     def watch_nvjitlink(self) -> None:
         """Count the handles of nvJitLink."""
@@ -168,7 +179,7 @@ def look(folder: Path | None = None) -> dict[str, object]:
         "open linkers": len(_open_states()),
         "locks held": [name for name, lock in _locks().items() if _is_held(lock)]
         + [type(one).__name__ for one in states if _is_held(one.lock)],
-        "descriptors": len(os.listdir("/proc/self/fd")),
+        "descriptors": len(list(Path("/proc/self/fd").iterdir())),
         "fakes": (probes.fakes(), len(probes.listeners)),
         "forced": (forcing.set_by_hand(), forcing.default_policy(), steering.linking_for("-")),
         "steerings": [id(one) for one in steering._stack],
@@ -201,10 +212,14 @@ def _found_by_name() -> object:
 # -- links
 
 
+def _path(name: str) -> Path:
+    return Path(__file__).parents[1] / "data" / "artifacts" / version() / name
+
+
 @cache
 def _code(name: str) -> ObjectCode:
     kind = name.rpartition(".")[2]
-    made: ObjectCode = getattr(ObjectCode, f"from_{kind}")((ARTIFACTS / name).read_bytes(), name=name)
+    made: ObjectCode = getattr(ObjectCode, f"from_{kind}")(_path(name).read_bytes(), name=name)
     return made
 
 
@@ -287,7 +302,7 @@ def compile_program() -> None:
 def load_codes() -> None:
     """Read object codes from files, and find out what a linker asks of them."""
     for name in ("main.cubin", "user.ptx", "main.ltoir"):
-        code = getattr(ObjectCode, f"from_{name.rpartition('.')[2]}")(ARTIFACTS / name)
+        code = getattr(ObjectCode, f"from_{name.rpartition('.')[2]}")(_path(name))
         assert code.facts.linkable
 
 
@@ -490,6 +505,10 @@ def _on(backend: Backend, run: Callable[[], object], begin: Callable[[], object]
     return run, partial(next_link, backend), begin
 
 
+def _contained(run: Callable[[Backend, LinkerOptions], object], begin: Callable[[], object] = _nothing) -> _Parts:
+    return partial(run, "nvjitlink", CONTAINED), partial(next_link, "nvjitlink", contained=True), begin
+
+
 #: What is run, what must work afterwards, and what is called before each run.
 SCENARIOS: dict[str, _Parts] = {
     "nvjitlink": _on("nvjitlink", partial(link, "nvjitlink")),
@@ -503,9 +522,9 @@ SCENARIOS: dict[str, _Parts] = {
     "driver-dropped": _on("driver", partial(dropped, "driver")),
     "driver-first": _on("driver", partial(link_in_block, "driver"), forget),
     "driver-contexts": _on("driver", other_context),
-    "contained": (partial(link_in_block, "nvjitlink", CONTAINED), partial(next_link, "nvjitlink", contained=True), forget),
-    "contained-refused": (partial(refused, "nvjitlink", CONTAINED), partial(next_link, "nvjitlink", contained=True), _nothing),
-    "contained-dropped": (partial(dropped, "nvjitlink", CONTAINED), partial(next_link, "nvjitlink", contained=True), _nothing),
+    "contained": _contained(link_in_block, forget),
+    "contained-refused": _contained(refused),
+    "contained-dropped": _contained(dropped),
     "program": (compile_program, compile_program, _nothing),
     "object-codes": (load_codes, load_codes, _nothing),
     "forcing": _on("driver", force),
@@ -522,15 +541,25 @@ SCENARIOS: dict[str, _Parts] = {
 }  # fmt: skip
 
 
-@contextmanager
-def walk_of(name: str) -> Iterator[Walk]:
-    """Return the walk over a scenario, in a process on an emulated driver."""
-    global _FOLDER
-    run, check, begin = SCENARIOS[name]
+def begin() -> None:
+    """Initialize the driver, for `look`."""
     assert not _cuda().cuInit(0)
+
+
+def watch() -> None:
+    """Count from now on what this process holds."""
+    begin()
     HELD.watch_nvjitlink()
     HELD.watch_worker()
     HELD.watch_nvrtc()
+
+
+@contextmanager
+def walk_of(name: str) -> Iterator[Walk]:
+    """Return the walk over a scenario, in a process on an emulated driver."""
+    global _FOLDER  # noqa: PLW0603 (one walk in each process)
+    run, check, prepare = SCENARIOS[name]
+    watch()
     sys.unraisablehook = lambda _found: None
     looks: Callable[[], dict[str, object]] = look
     if name in ("fake_versions", "linker_factory", "emulated_driver", "force_backend"):
@@ -540,4 +569,4 @@ def walk_of(name: str) -> Iterator[Walk]:
         _FOLDER = Path(folder)
         if name == "toolchains":
             looks = partial(look, _FOLDER)
-        yield Walk(run, looks, check, begin, repair)
+        yield Walk(run, looks, check, prepare, repair)

@@ -98,7 +98,7 @@ class LinkState(ABC):
 
     def __del__(self) -> None:
         """Close what an exception took from its linker before that knew it."""
-        if self.handle:
+        if "_cell" in self.__dict__ and self.handle:  # (an exception may have come before `__init__`)
             self.close()
 
     def _close(self) -> None:
