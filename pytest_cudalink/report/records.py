@@ -133,6 +133,10 @@ class Writer:
                 raise
             self._on_error(error)
 
+    def __del__(self) -> None:
+        if self.__dict__.get("_descriptor") is not None:
+            self.close()
+
     def __enter__(self) -> Self:
         return self
 
