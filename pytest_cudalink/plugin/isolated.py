@@ -205,8 +205,7 @@ class Server(Child):
             for pipe in self._task.pipes:
                 os.close(pipe)
             session.items, session.testscollected = [item], 1
-            # hypothesis imports all of itself for the summary, which is for the run and not for this process
-            session.config.option.no_summary = True
+            pytest_private.drop_summary(session.config)
             self._open(request["reports"])
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
             return True

@@ -12,6 +12,7 @@ import pytest
 __all__ = [
     "add_suite_property",
     "drop_captured",
+    "drop_summary",
     "exit_code_of_worker",
     "faulthandler_file",
     "raise_from_unittest",
@@ -61,6 +62,13 @@ def drop_captured(config: pytest.Config) -> None:
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     if capture is not None:
         capture.read_global_capture()
+
+
+def drop_summary(config: pytest.Config) -> None:
+    """Show no summary at the end of this process: that is the run's, and hypothesis imports all of itself for it."""
+    hook: Any = config.hook.pytest_terminal_summary
+    for implementation in hook.get_hookimpls():
+        hook._remove_plugin(implementation.plugin)  # noqa: SLF001
 
 
 def exit_code_of_worker(node: Any) -> int | None:
