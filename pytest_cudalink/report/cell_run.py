@@ -90,7 +90,7 @@ class CellRun:
     crashes : list of dict
         As in the records, and one for each test that began and has no result.
     reruns : int
-    problems : list of str
+    damage : list of str
         What is wrong with the files: file, line and key.
     differing : dict of str to list
         Tests whose outcomes differ between the records of the cell, with letter and file of each record.
@@ -116,7 +116,7 @@ class CellRun:
     verdicts: list[VerdictRecord] = field(default_factory=list)
     crashes: list[CrashRecord] = field(default_factory=list)
     reruns: int = 0
-    problems: list[str] = field(default_factory=list)
+    damage: list[str] = field(default_factory=list)
     differing: dict[str, list[list[str]]] = field(default_factory=dict)
     repeated: int = 0
 
@@ -128,9 +128,9 @@ class CellRun:
     @property
     def fault(self) -> str:
         """Why the run is incomplete; empty if pytest finished, and its records are sound."""
-        named = self.problems[:_NAMED]
-        if len(self.problems) > _NAMED:
-            named.append(f"and {counted(len(self.problems) - _NAMED, 'other fault')} of the records")
+        named = self.damage[:_NAMED]
+        if len(self.damage) > _NAMED:
+            named.append(f"and {counted(len(self.damage) - _NAMED, 'other fault')} of the records")
         nothing = named and not (self.outcomes or self.finished)
         return "; ".join(named if nothing else filter(None, [self._unfinished, *named]))
 
@@ -185,7 +185,7 @@ class CellRun:
             verdicts=self.verdicts + later.verdicts,
             crashes=self.crashes + later.crashes,
             reruns=self.reruns + later.reruns,
-            problems=self.problems + later.problems,
+            damage=self.damage + later.damage,
             differing={**self.differing, **later.differing},
             repeated=self.repeated + later.repeated,
         )
