@@ -78,21 +78,8 @@ def run(options: argparse.Namespace) -> int:
 
     default = "regressions,damaged,repeats" if options.against else "failed,crashed,incomplete,damaged,repeats"
     words = [word for word in (options.fail_on or default).split(",") if word != "none"]
-    if unknown := [word for word in words if word not in FAIL_ON]:
-        sys.stderr.write(f"cudalink report: --fail-on {unknown[0]!r} is unknown; known: {', '.join(FAIL_ON)}, none\n")
-        return 2
-    if "regressions" in words and not options.against:
-        sys.stderr.write("cudalink report: --fail-on regressions needs an older report: --against OLD\n")
-        return 2
-    if options.tags and not options.cells:
-        sys.stderr.write("cudalink report: --tags needs a file of cells: --cells FILE\n")
-        return 2
-    if options.allow_missing and not options.cells:
-        sys.stderr.write("cudalink report: --allow-missing needs a file of cells: --cells FILE\n")
-        return 2
-    if len(_on_stdout(options)) > 1:
-        given = " and ".join(_on_stdout(options))
-        sys.stderr.write(f"cudalink report: {given} are both -, stdout; expected at most one; name a file\n")
+    if fault := _option_fault(options, words):
+        sys.stderr.write(f"cudalink report: {fault}\n")
         return 2
     try:
         every = load_cells(options.cells) if options.cells else []
@@ -119,6 +106,23 @@ def run(options: argparse.Namespace) -> int:
     if not written:
         return 2
     return 1 if found else 0
+
+
+def _option_fault(options: argparse.Namespace, words: Sequence[str]) -> str:
+    """Return what is wrong with the options together; empty if nothing is."""
+    from ..report.compare import FAIL_ON
+
+    if unknown := [word for word in words if word not in FAIL_ON]:
+        return f"--fail-on {unknown[0]!r} is unknown; known: {', '.join(FAIL_ON)}, none"
+    if "regressions" in words and not options.against:
+        return "--fail-on regressions needs an older report: --against OLD"
+    if options.tags and not options.cells:
+        return "--tags needs a file of cells: --cells FILE"
+    if options.allow_missing and not options.cells:
+        return "--allow-missing needs a file of cells: --cells FILE"
+    if len(given := _on_stdout(options)) > 1:
+        return f"{' and '.join(given)} are both -, stdout; expected at most one; name a file"
+    return ""
 
 
 def _matching(names: list[str], patterns: str) -> set[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from ..report.safe_text import shortened
 from ..report.wording import split_link_key
 from . import pytest_private, record_file
 from .children import signal_name
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Results", "add_suite_properties", "backends"]
 
-_LONGREPR_LIMIT: Final = 4_000
+#: Characters of a failure and of its reason, so that the note on what is cut fits into the schema's 4,000.
+_LONGREPR_LIMIT: Final = 3_950
 
 
 def backends(links: Mapping[str, int]) -> dict[str, int]:
@@ -96,7 +98,8 @@ class Results:
         if report.failed:
             text = report.longreprtext
             last = (text.strip().splitlines() or [""])[-1]
-            attempt = _Attempt("error", reason=last.removeprefix("E").strip(), longrepr=text[:_LONGREPR_LIMIT])
+            last = shortened(last.removeprefix("E").strip(), _LONGREPR_LIMIT)
+            attempt = _Attempt("error", reason=last, longrepr=shortened(text, _LONGREPR_LIMIT))
         key = (None, report.nodeid)
         self._open[key] = attempt
         self._close(*key, attempt, {})
@@ -187,7 +190,7 @@ def _add(attempt: _Attempt, report: pytest.TestReport) -> None:
         attempt.reason = attempt.reason or _reason(report)
     if report.failed or outcome == "rerun":
         text = _text(report)
-        attempt.longrepr = attempt.longrepr or text[:_LONGREPR_LIMIT]
+        attempt.longrepr = attempt.longrepr or shortened(text, _LONGREPR_LIMIT)
         attempt.reason = attempt.reason or _first_line(report, text)
 
 
@@ -219,7 +222,7 @@ def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 def _first_line(report: pytest.TestReport, text: str) -> str:
     message = getattr(getattr(report.longrepr, "reprcrash", None), "message", None) or text
-    return (str(message).strip().splitlines() or [""])[0]
+    return shortened((str(message).strip().splitlines() or [""])[0], _LONGREPR_LIMIT)
 
 
 def add_suite_properties(config: pytest.Config) -> None:

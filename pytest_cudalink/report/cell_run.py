@@ -92,8 +92,13 @@ class CellRun:
     without_result : list of str
         Tests that were collected and have no result: lost in a crash, or not run because the run stopped early.
     reruns : int
+<<<<<<< HEAD
     problems : list of str
         What is wrong with the files, as file, line and key; and why the run failed although no test shows it.
+=======
+    damage : list of str
+        What is wrong with the files: file, line and key.
+>>>>>>> records
     differing : dict of str to list
         Tests whose outcomes differ between the records of the cell, with letter and file of each record.
     repeated : int
@@ -118,8 +123,12 @@ class CellRun:
     verdicts: list[VerdictRecord] = field(default_factory=list)
     crashes: list[CrashRecord] = field(default_factory=list)
     reruns: int = 0
+<<<<<<< HEAD
     problems: list[str] = field(default_factory=list)
     without_result: list[str] = field(default_factory=list)
+=======
+    damage: list[str] = field(default_factory=list)
+>>>>>>> records
     differing: dict[str, list[list[str]]] = field(default_factory=dict)
     repeated: int = 0
 
@@ -136,9 +145,9 @@ class CellRun:
     @property
     def fault(self) -> str:
         """Why the run is incomplete; empty if pytest finished, and its records are sound."""
-        named = self.problems[:_NAMED]
-        if len(self.problems) > _NAMED:
-            named.append(f"and {counted(len(self.problems) - _NAMED, 'other fault')} of the records")
+        named = self.damage[:_NAMED]
+        if len(self.damage) > _NAMED:
+            named.append(f"and {counted(len(self.damage) - _NAMED, 'other fault')} of the records")
         nothing = named and not (self.outcomes or self.finished)
         return "; ".join(named if nothing else filter(None, [self._unfinished, *named]))
 
@@ -197,12 +206,16 @@ class CellRun:
             verdicts=self.verdicts + later.verdicts,
             crashes=self.crashes + later.crashes,
             reruns=self.reruns + later.reruns,
+<<<<<<< HEAD
             problems=self.problems + later.problems,
             without_result=[
                 test
                 for test in dict.fromkeys([*self.without_result, *later.without_result])
                 if test not in self.outcomes and test not in later.outcomes
             ],
+=======
+            damage=self.damage + later.damage,
+>>>>>>> records
             differing={**self.differing, **later.differing},
             repeated=self.repeated + later.repeated,
         )

@@ -68,7 +68,7 @@ def compare(new: MatrixReport, old: MatrixReport) -> Comparison:
     now = {cell.name: cell.outcomes for cell in new.cells}
     whole = {cell.name for cell in new.cells if not cell.fault}
     result = Comparison(broken=[cell.name for cell in old.cells if not cell.fault and cell.name not in whole])
-    result.unread = {**old.damaged, **{cell.name: cell.problems[0] for cell in old.cells if cell.problems}}
+    result.unread = {**old.damaged, **{cell.name: cell.damage[0] for cell in old.cells if cell.damage}}
     for name in [*now, *(name for name in before if name not in now)]:
         first, second = before.get(name, {}), now.get(name, {})
         for test in [*second, *(test for test in first if test not in second)]:
@@ -99,7 +99,7 @@ def incomplete(report: MatrixReport, comparison: Comparison | None = None) -> di
 def damage(report: MatrixReport, comparison: Comparison | None = None) -> list[str]:
     """Return what is wrong with files that were read, one text for each cell or file."""
     unread = comparison.unread if comparison is not None else {}
-    return [*report.damaged.values(), *(cell.problems[0] for cell in report.cells if cell.problems), *unread.values()]
+    return [*report.damaged.values(), *(cell.damage[0] for cell in report.cells if cell.damage), *unread.values()]
 
 
 def _reason(report: MatrixReport, name: str) -> str:

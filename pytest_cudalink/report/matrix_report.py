@@ -165,8 +165,8 @@ class MatrixReport:
         """Drop the cells that are not in `names`, such as those of an older file of cells; return the dropped names."""
         strange = [cell.name for cell in self.cells if cell.name not in names]
         for cell in self.cells:
-            if cell.name in strange and cell.problems:  # perhaps one of `names`, under a wrong name
-                self.damaged[cell.name] = cell.problems[0]
+            if cell.name in strange and cell.damage:  # perhaps one of `names`, under a wrong name
+                self.damaged[cell.name] = cell.damage[0]
         self.cells = [cell for cell in self.cells if cell.name in names]
         return strange
 
@@ -226,7 +226,7 @@ class _Lists(TypedDict):
 
 
 def _saved_cell(content: object, place: str) -> CellRun:
-    """Return a cell of a saved report; what is wrong with it is among its problems."""
+    """Return a cell of a saved report; `CellRun.damage` has what is wrong with it."""
     found, wrong = sound(CellRun, content, place)
     names = [one.name for one in fields(CellRun)]
     values = {name: found[name] for name in names if found.get(name) is not None}
@@ -245,7 +245,7 @@ def _saved_cell(content: object, place: str) -> CellRun:
         if test in cell.outcomes
     }
     cell.differing = {test: [one for one in pairs if len(one) == 2] for test, pairs in cell.differing.items()}
-    cell.problems = [*cell.problems, *wrong]
+    cell.damage = [*cell.damage, *wrong]
     return cell
 
 

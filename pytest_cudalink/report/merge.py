@@ -56,7 +56,7 @@ def merge(paths: Iterable[Path | str], expected: Sequence[str] = (), workers: in
 
     Several files of one cell, such as shards, are joined; where a test ran twice, the later result counts, and
     `CellRun.differing` names the test if the results differ. A file that cannot be read, or is damaged, makes its cell
-    incomplete: `CellRun.problems` says why. `MatrixReport.damaged` has the files whose cells are not known.
+    incomplete: `CellRun.damage` says why. `MatrixReport.damaged` has the files whose cells are not known.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ class _File:
         if self.pending and (last.cell.finished or last.skipped):
             _note(last.cell, self.pending)
         last.cell.truncated = bool(self.pending)
-        if not (last.described or last.cell.problems or (self.number == 1 and self.pending and self.cut)):
+        if not (last.described or last.cell.damage or (self.number == 1 and self.pending and self.cut)):
             words = "has no event 'run'; expected a file that --cudalink-report wrote" if self.number else "is empty"
             _note(last.cell, f"{self.path} {words}")
         for reading in self.readings:
@@ -245,7 +245,7 @@ def _start(readings: list[_Reading], event: dict[str, Any], number: int) -> None
     reading.described = True
     if not before.described:
         readings.pop()
-        reading.cell.problems = before.cell.problems
+        reading.cell.damage = before.cell.damage
         if before.cell.outcomes or before.started:
             _note(reading.cell, f"{before.cell.files[0]}: events before line {number}, the event 'run', are not read")
     readings.append(reading)
@@ -281,8 +281,8 @@ def _place(cell: CellRun, number: int) -> str:
 
 def _note(cell: CellRun, problem: str) -> None:
     """Add a fault of a file; of very many, the first are kept."""
-    if len(cell.problems) < _PROBLEMS:
-        cell.problems.append(problem)
+    if len(cell.damage) < _PROBLEMS:
+        cell.damage.append(problem)
 
 
 def _note_all(cell: CellRun, number: int, wrong: Iterable[str]) -> None:

@@ -114,17 +114,17 @@ def _report(folder: Path, saved: list[Path], records: list[Path]) -> Counter[str
     report = json.loads(kept.read_bytes(), parse_constant=_refuse)
     cells = {cell["name"]: cell for cell in report["cells"]}
     assert len(cells[_SOUND]["outcomes"]) == 9
-    assert not cells[_SOUND]["problems"]
+    assert not cells[_SOUND]["damage"]
     known = {file for cell in report["cells"] for file in cell["files"]}
     assert {str(path) for path in records} <= known, "a record is not in the report"
-    told = " ".join([*report["damaged"], *(one for cell in report["cells"] for one in cell["problems"])])
+    told = " ".join([*report["damaged"], *(one for cell in report["cells"] for one in cell["damage"])])
     for path in saved:
         assert str(path) in told or code == 1, "a saved report is not in the report"
     if saved:
         code, text = _command("report", str(folder), "-q", f"--against={saved[0]}")
         assert code in (0, 1), text
         assert not OBEYED.search(text)
-    damaged = {file for cell in report["cells"] if cell["problems"] for file in cell["files"]}
+    damaged = {file for cell in report["cells"] if cell["damage"] for file in cell["files"]}
     return Counter(
         {
             "records: named as damaged": sum(str(path) in damaged for path in records),

@@ -128,7 +128,7 @@ SAVED: Final = (
                     "verdicts": [],
                     "crashes": [{"nodeid": "a.py::t", "signal": "SIGSEGV", "last_events": ["cuInit"]}],
                     "reruns": 1,
-                    "problems": [],
+                    "damage": [],
                     "differing": {"a.py::t": [["F", "x"], ["P", "y"]]},
                     "repeated": 1,
                 }

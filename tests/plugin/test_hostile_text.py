@@ -55,3 +55,13 @@ def test_a_lost_record_is_one_problem() -> None:
     said = f"{UNWRITTEN}: why"
     totals = Totals(problems=["other", said, f"[test_a.py::t] {said}", said, "other", "[gw0] third"])
     assert totals.failing("fail") == ["other", said, "[gw0] third"]
+
+
+def test_ten_megabytes_in_a_failure(pytester: pytest.Pytester, run_pytest) -> None:
+    """The record keeps the beginning, and says how much is cut."""
+    pytester.makepyfile("def test(): raise AssertionError('x' * 10_000_000)")
+    run_pytest("--cudalink-report=run.jsonl", "--tb=no", "-rN")
+    (test,) = read(pytester.path / "run.jsonl").tests
+    for text in (test.reason, test.longrepr):
+        assert 3_950 < len(text) <= 4_000
+        assert text.endswith(" more characters)")

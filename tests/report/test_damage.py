@@ -159,7 +159,7 @@ def test_a_damaged_record(content, said, tmp_path, capsys) -> None:
     report = merge([tmp_path])
     bad, good = report.cells
     assert (bad.name, good.name, good.outcomes, good.fault) == ("bad", "c", {"x": "P"}, "")
-    assert bad.problems[0].startswith(f"{file}{said}")
+    assert bad.damage[0].startswith(f"{file}{said}")
     assert f"{file}{said}" in bad.fault
     code, out, err = reported(capsys, tmp_path)
     assert code == 1
@@ -189,7 +189,7 @@ def test_a_very_long_line(tmp_path, monkeypatch) -> None:
     """The rest of the file is not read, and the fault says so."""
     monkeypatch.setattr(sys.modules[merge.__module__], "_LONGEST", 500)
     file = damaged(tmp_path, BAD + b" " * 600 + b"\n" + line(**END))
-    assert merge([tmp_path]).cells[0].problems == [f"{file}: line 2 is longer than 500 bytes; the rest is not read"]
+    assert merge([tmp_path]).cells[0].damage == [f"{file}: line 2 is longer than 500 bytes; the rest is not read"]
 
 
 def test_very_many_faults_are_counted(tmp_path) -> None:
@@ -282,4 +282,4 @@ def test_in_several_processes(tmp_path) -> None:
         write(tmp_path, f"c{number}", {"a\ud800": "strange"})
     every = merge([tmp_path], workers=2).cells
     assert every == merge([tmp_path], workers=1).cells
-    assert all(len(cell.problems) == 1 for cell in every)
+    assert all(len(cell.damage) == 1 for cell in every)

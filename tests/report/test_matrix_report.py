@@ -214,7 +214,7 @@ def test_a_saved_cell_with_a_wrong_value(change, said, tmp_path) -> None:
     content["cells"][0].update(change)
     file.write_text(json.dumps(content))
     first, second = MatrixReport.load(file).cells
-    assert (first.name, first.problems) == ("a", [f"{file.parent}/{said}"])
+    assert (first.name, first.damage) == ("a", [f"{file.parent}/{said}"])
     assert said in first.fault
     assert (second.outcomes, second.fault) == ({"t": "P"}, "")
 
@@ -228,8 +228,8 @@ def test_a_saved_cell_that_lacks_its_results(tmp_path) -> None:
     report = MatrixReport.load(file)
     first, second = report.cells
     assert first.name == f"{file}: cells[0]"
-    assert first.problems == [f"{file}: cells[0].{name} is missing" for name in ("name", "outcomes", "details")]
-    assert second.problems == [f"{file}: cells[1] is 'no cell'; expected an object"]
+    assert first.damage == [f"{file}: cells[0].{name} is missing" for name in ("name", "outcomes", "details")]
+    assert second.damage == [f"{file}: cells[1] is 'no cell'; expected an object"]
     assert report.damaged == {"x": "y", str(file): f"{file}.missing is 'gone'; expected a list"}
 
 

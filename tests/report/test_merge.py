@@ -165,7 +165,7 @@ def test_events_are_kept_as_they_are(tmp_path) -> None:
 
     assert [*cell.violations, *cell.verdicts, *cell.crashes] == events
     unknown = f"{tmp_path / 'c.jsonl'}: line 5 is an event 'weather', which is unknown; install a newer pytest-cudalink"
-    assert cell.problems == [unknown]
+    assert cell.damage == [unknown]
 
 
 def test_a_run_without_an_end(tmp_path) -> None:
@@ -249,7 +249,7 @@ def test_empty_lines_are_no_error(tmp_path) -> None:
     assert not one(file).truncated
     file.write_text(file.read_text().replace("\n\n", "\nx\n"))
     cell = one(file)
-    assert cell.problems == [f"{file}: line {number} is not an event" for number in (2, 4, 6)]
+    assert cell.damage == [f"{file}: line {number} is not an event" for number in (2, 4, 6)]
     assert (cell.outcomes, cell.truncated, cell.finished) == ({"t.py::t": "P"}, True, True)
 
 

@@ -87,7 +87,7 @@ def hostile_report(nasty: str) -> MatrixReport:
                 {"nodeid": nasty, "status": nasty, "rule": nasty, "message": nasty, "fix": nasty, "items": [nasty]}
             ],
             crashes=[{"nodeid": nasty, "worker": nasty, "signal": nasty, "exitcode": 1, "last_events": [nasty]}],
-            problems=[f"{nasty}!"],
+            damage=[f"{nasty}!"],
             differing={nasty: [["P", nasty], ["F", nasty]]},
         )
         for number in (0, 1)
