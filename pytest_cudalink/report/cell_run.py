@@ -92,13 +92,10 @@ class CellRun:
     without_result : list of str
         Tests that were collected and have no result: lost in a crash, or not run because the run stopped early.
     reruns : int
-<<<<<<< HEAD
     problems : list of str
-        What is wrong with the files, as file, line and key; and why the run failed although no test shows it.
-=======
+        Why the run failed although no test shows it.
     damage : list of str
         What is wrong with the files: file, line and key.
->>>>>>> records
     differing : dict of str to list
         Tests whose outcomes differ between the records of the cell, with letter and file of each record.
     repeated : int
@@ -123,12 +120,9 @@ class CellRun:
     verdicts: list[VerdictRecord] = field(default_factory=list)
     crashes: list[CrashRecord] = field(default_factory=list)
     reruns: int = 0
-<<<<<<< HEAD
     problems: list[str] = field(default_factory=list)
     without_result: list[str] = field(default_factory=list)
-=======
     damage: list[str] = field(default_factory=list)
->>>>>>> records
     differing: dict[str, list[list[str]]] = field(default_factory=dict)
     repeated: int = 0
 
@@ -161,7 +155,8 @@ class CellRun:
         left = counted(len(self.without_result), "test")
         what = f"{left} lost in a crash" if self.lost else f"{left} not run"
         if self.exitstatus in _WHOLE:
-            return f"the run stopped early: {what}" if self.without_result else ""
+            early = [f"the run stopped early: {what}"] if self.without_result else []
+            return "; ".join([*early, *self.problems])
         more = f"; {what}" if self.without_result else ""
         return f"pytest ended with exit status {self.exitstatus}: {_ENDS.get(self.exitstatus, 'unknown')}{more}"
 
@@ -206,16 +201,13 @@ class CellRun:
             verdicts=self.verdicts + later.verdicts,
             crashes=self.crashes + later.crashes,
             reruns=self.reruns + later.reruns,
-<<<<<<< HEAD
             problems=self.problems + later.problems,
             without_result=[
                 test
                 for test in dict.fromkeys([*self.without_result, *later.without_result])
                 if test not in self.outcomes and test not in later.outcomes
             ],
-=======
             damage=self.damage + later.damage,
->>>>>>> records
             differing={**self.differing, **later.differing},
             repeated=self.repeated + later.repeated,
         )

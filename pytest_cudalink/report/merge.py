@@ -410,8 +410,7 @@ def _add_link(cell: CellRun, event: LinkRecord, number: int) -> None:
 def _end(cell: CellRun, event: EndRecord) -> None:
     cell.finished = True
     cell.exitstatus, cell.duration = event.get("exitstatus"), event.get("duration") or 0.0
-    for text in event.get("failing") or []:
-        _note(cell, text)
+    cell.problems += event.get("failing") or []
 
 
 def _add_crashed(cell: CellRun, started: Iterable[bytes]) -> None:
