@@ -14,7 +14,14 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { LINE_SIZE = 1 << 18, TEXT_SIZE = 1 << 15, NODEID_SIZE = 1 << 12, EVENT_SIZE = 1 << 12, FRAMES = 20, EVENTS = 20 };
+enum {
+  LINE_SIZE = 1 << 18,
+  TEXT_SIZE = 1 << 15,
+  NODEID_SIZE = 1 << 12,
+  EVENT_SIZE = 1 << 12,
+  FRAMES = 20,
+  EVENTS = 20
+};
 
 typedef uint64_t CountEvents(void);
 typedef int ReadEvent(uint64_t number, char *out, size_t size);
@@ -30,7 +37,7 @@ enum { SIGNALS = sizeof signals / sizeof *signals };
 static struct {
   int record, frames, terminal;
   pid_t process;
-  char worker[64];             /* JSON */
+  char worker[64];              /* JSON */
   char nodeid[NODEID_SIZE + 1]; /* JSON */
   CountEvents *count_events;
   ReadEvent *read_event;
@@ -38,8 +45,9 @@ static struct {
   bool installed;
 } watch = {.record = -1, .frames = -1, .terminal = -1, .worker = "null", .nodeid = "null"};
 
-static const char hint[] = "\ncudalink: the tests after this crash are lost; --cudalink-isolate runs each test in its own "
-                           "process, and\n--cudalink-rerun-after-crash runs what a crash would lose\n";
+static const char hint[] =
+    "\ncudalink: the tests after this crash are lost; --cudalink-isolate runs each test in its own "
+    "process, and\n--cudalink-rerun-after-crash runs what a crash would lose\n";
 
 static atomic_flag written = ATOMIC_FLAG_INIT;
 static char line[LINE_SIZE], text[TEXT_SIZE + 1], event[EVENT_SIZE];
