@@ -14,7 +14,7 @@ import ctypes
 import sys
 from collections.abc import Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,12 @@ def _ours() -> Any:
     return found
 
 
+@lru_cache(maxsize=64)
+def _texts(options: tuple[str, ...]) -> Any:
+    """Return the options as C takes them; nvJitLinkCreate only reads them."""
+    return (c_char_p * len(options))(*(option.encode() for option in options))
+
+
 class Library:
     """The watched functions of one libnvJitLink.
 
@@ -67,8 +73,7 @@ class Library:
 
     def create(self, handle: c_void_p, options: Sequence[str]) -> int:
         """Create a handle in the caller's memory, and return nvJitLink's result."""
-        texts = (c_char_p * len(options))(*(option.encode() for option in options))
-        result: int = self._create(self._creates, byref(handle), len(options), texts)
+        result: int = self._create(self._creates, byref(handle), len(options), _texts(tuple(options)))
         return result
 
     def destroy(self, handle: c_void_p) -> int:

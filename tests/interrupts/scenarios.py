@@ -332,9 +332,10 @@ def steer() -> None:
         one.force(BackendChoice("driver", "the walk"))
         link_in_block("driver")
         assert len(events) == 1
-    finally:
-        # as pytest does with clean-ups: it calls them, also after an interrupt
         one.stop()
+    except BaseException:
+        one.stop()
+        raise
 
 
 def postpone() -> None:
