@@ -261,6 +261,14 @@ def abuse(session: nox.Session) -> None:
 
 
 @nox.session
+def interrupts(session: nox.Session) -> None:
+    """Raise an exception at every bytecode of the linker and the fixtures; fails if something is left behind."""
+    install(session, *BASE.packages, *group("test"))
+    session.run("python", "-m", "tests.interrupts", *session.posargs)
+    session.run("python", "-m", "tests.interrupts", "--signals=300")
+
+
+@nox.session
 def fuzz(session: nox.Session) -> None:
     """Change the bytes of cubins and link them; counts crashes of nvJitLink. --step=N takes every N-th byte."""
     install(session, *BASE.packages)

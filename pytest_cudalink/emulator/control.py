@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 import traceback
+from itertools import starmap
 from typing import Any, NamedTuple
 
 from ..compat.names import LIMIT_EVENT_SIZE, LIMIT_FAULTS
@@ -111,6 +112,8 @@ class DriverControl:
         library.cudalinkUnsupported.restype = None
         library.cudalinkFaultMet.argtypes = [ctypes.c_uint, ctypes.c_int]
         self._lock = threading.Lock()
+        #: Numbers of the faults that were injected here; 0 for one that was refused.
+        self.injected: list[int] = []
         self._violations: list[Violation] = []
         self._counted_before = self._count
         self._noted = 0
@@ -191,7 +194,10 @@ class DriverControl:
         from .faults import Fault, code_of, symbol_of
 
         fault = Fault(symbol_of(function, self.version), code_of(code), nth, delay)
-        number = self._library.cudalinkInject(fault.function.encode(), nth, fault.code, fault.milliseconds)
+        arguments = (fault.function.encode(), nth, fault.code, fault.milliseconds)
+        # one call in C: an exception that comes as a call returns loses what it returned
+        self.injected.extend(starmap(self._library.cudalinkInject, (arguments,)))
+        number = self.injected[-1]
         if not number:
             msg = f"there are {LIMIT_FAULTS} injected faults already; clear them first"
             raise RuntimeError(msg)
@@ -203,7 +209,12 @@ class DriverControl:
 
     def remove_fault(self, injected: Injected) -> bool:
         """Remove one fault if it is still waiting, and return whether it was triggered in this process."""
-        return bool(self._library.cudalinkFaultMet(injected.number, 1))
+        return not injected.number or bool(self._library.cudalinkFaultMet(injected.number, 1))
+
+    @property
+    def lost(self) -> int:
+        """The code that everything answers because the device is lost; 0 if it is not."""
+        return int(self._library.cudalinkDeviceLost())
 
     def lose_device(self, code: int | str = 46) -> int:
         """Let every function that needs the device answer `code`, by default CUDA_ERROR_DEVICE_UNAVAILABLE.

@@ -100,10 +100,18 @@ def route(guard: CompatibilityGuardRails) -> Routing:
     from ..linker.input_checks import added_checks
 
     plain, before = _plain(), present()
-    if _check_linker_input not in added_checks:
-        added_checks.append(_check_linker_input)
-    routed = _exchange(_functions(before.guard) if before else plain, _functions(guard))
-    _installed[:] = [Routing(guard, routed, _left(plain))]
+    old = _functions(before.guard) if before else plain
+    try:
+        if _check_linker_input not in added_checks:
+            added_checks.append(_check_linker_input)
+        routed = _exchange(old, _functions(guard))
+        _installed[:] = [Routing(guard, routed, _left(plain))]
+    except BaseException:
+        _exchange(_functions(guard), old)
+        _installed[:] = [before] if before else []
+        if not before:
+            added_checks[:] = [check for check in added_checks if check is not _check_linker_input]
+        raise
     return _installed[0]
 
 
@@ -121,11 +129,19 @@ def unroute() -> None:
     """Uninstall as `uninstall` does; what a run has postponed stays postponed."""
     before = present()
     if before is not None:
-        from ..linker.input_checks import added_checks
+        try:
+            _restore(before)
+        except BaseException:
+            _restore(before)  # what an exception left of it
+            raise
 
-        added_checks.remove(_check_linker_input)
-        _exchange(_functions(before.guard), _plain())
-        _installed.clear()
+
+def _restore(routing: Routing) -> None:
+    from ..linker.input_checks import added_checks
+
+    added_checks[:] = [check for check in added_checks if check is not _check_linker_input]
+    _exchange(_functions(routing.guard), _plain())
+    _installed.clear()
 
 
 def declare_pipeline(producer: str, consumer: str, artifact_kind: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import sys
+import weakref
 from dataclasses import replace
 from functools import cache
 from typing import Self
@@ -34,6 +35,17 @@ _ARGUMENTS = {backend: BackendChoice(backend, _ARGUMENT) for backend in OPENERS}
 #: The states of the linkers that are open, by id: they are closed at the end of the process. A weakref.finalize for
 #: each linker does the same and costs as much as deciding on the backend.
 _open_states: dict[int, LinkState] = {}
+#: References to linkers that are gone although an exception kept their finalizer from closing them.
+_gone: list[weakref.ref[Linker]] = []
+
+
+def _close_forgotten() -> None:
+    """Close the states of the linkers in `_gone`."""
+    for key, state in list(_open_states.items()):
+        if state.owner is not None and state.owner() is None:
+            state.close()
+            _open_states.pop(key, None)
+    _gone.clear()
 
 
 @atexit.register
@@ -290,9 +302,12 @@ class Linker:
     # -- with a library
 
     def _open(self, options: list[DriverOption] | list[str]) -> None:
+        if _gone:
+            _close_forgotten()
         self._state = state = opener(self._backend, contain=self._options.contain)(options)
-        _open_states[id(state)] = state
         try:
+            state.owner = weakref.ref(self, _gone.append)  # written in C: no exception comes between
+            _open_states[id(state)] = state
             for number, code in enumerate(self._codes, 1):
                 facts = code.facts
                 name = facts.name or f"input {number}"
@@ -411,17 +426,17 @@ class Linker:
         Waits for a thread that is linking.
         """
         state = self._state
-        if _open_states.pop(id(state), None) is not None:
+        try:
             state.close()
+        finally:
+            _open_states.pop(id(state), None)
+            state.owner = None
 
     def __del__(self) -> None:
         if _open_states:  # otherwise closed, also by `_close_all`
-            try:
-                state = self._state
-            except AttributeError:  # refused before it was opened
-                return
-            if _open_states.pop(id(state), None) is not None:
-                state.close()
+            state = self.__dict__.get("_state")  # (it may have been refused before it was opened)
+            if state is not None and id(state) in _open_states:
+                self.close()
 
     def __enter__(self) -> Self:
         return self

@@ -53,11 +53,14 @@ def set_forced(value: BackendChoice | None) -> BackendChoice | None:
 @contextmanager
 def forced_backend(backend: Backend, source: str) -> Iterator[None]:
     """Force a backend inside the ``with`` block, in the whole process."""
-    previous = set_forced(BackendChoice(backend, source))
+    previous = _forced
     try:
+        set_forced(BackendChoice(backend, source))
         yield
-    finally:
         set_forced(previous)
+    except BaseException:
+        set_forced(previous)  # (again, if an exception kept the line above from doing so)
+        raise
 
 
 def default_policy() -> str:

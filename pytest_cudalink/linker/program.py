@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Any, Literal, Protocol, Self
 
 from .. import probes
@@ -32,10 +32,6 @@ def _not_available(error: Exception) -> RuntimeError:
     found = str(error).strip().partition("\n")[0]
     msg = f"compiling needs cuda-bindings and NVRTC ({found}); pip install 'pytest-cudalink[cu13]' (or [cu12])"
     return RuntimeError(msg)
-
-
-def _destroy(nvrtc: Any, handle: Any) -> None:
-    nvrtc.nvrtcDestroyProgram(handle)
 
 
 class Program:
@@ -72,16 +68,22 @@ class Program:
             msg = f"Program: options must be a ProgramOptions, got {type(options).__name__}"
             raise TypeError(msg)
         self._nvrtc = _nvrtc()
-        self._handle = self._create(code)
-        self._finalizer = weakref.finalize(self, _destroy, self._nvrtc, self._handle)
+        #: NVRTC's answer to nvrtcCreateProgram: empty if the program is closed.
+        self._created: list[tuple[Any, ...]] = []
+        self._create(code)
 
-    def _create(self, code: str) -> Any:
+    def _create(self, code: str) -> None:
         source, name = code.encode(), self._options.name.encode("utf-8", "replace")
+        arguments: tuple[Any, ...] = (source, name, 0, [], [])
         try:
-            created = self._nvrtc.nvrtcCreateProgram(source, name, 0, [], [])
+            # one call in C: an exception that comes as a call returns loses what it returned
+            self._created.extend(starmap(self._nvrtc.nvrtcCreateProgram, (arguments,)))
+            self._handle = self._check("nvrtcCreateProgram", self._created[0])
         except RuntimeError as error:  # cuda-bindings opens NVRTC at the first call
+            if isinstance(error, CompileError):
+                self._created.clear()
+                raise
             raise _not_available(error) from error
-        return self._check("nvrtcCreateProgram", created)
 
     def compile(
         self,
@@ -165,11 +167,26 @@ class Program:
     @property
     def is_closed(self) -> bool:
         """Whether `close` was called."""
-        return not self._finalizer.alive
+        return not self._created
 
     def close(self) -> None:
         """Release the compiler's memory; compiled object codes stay valid."""
-        self._finalizer()
+        try:
+            self._close()
+        except BaseException:
+            self._close()  # what an exception left of it
+            raise
+
+    def _close(self) -> None:
+        if self._created:
+            destroy = self._nvrtc.nvrtcDestroyProgram
+            # no signal's exception comes between these lines
+            (_, handle), self._created[:] = self._created[0], ()
+            destroy(handle)
+
+    def __del__(self) -> None:
+        if self.__dict__.get("_created"):
+            self.close()
 
     def __enter__(self) -> Self:
         return self

@@ -1,17 +1,20 @@
 """Calls of libnvJitLink that cuda-bindings cannot make for us.
 
-Two measurements stand behind this module. nvJitLink 13.0 reads a cubin whose ``.debug_frame`` has another type, prints
-``fatal   : Internal error: unexpected reloc section`` on stderr, and returns success and an image that lacks a part: so
-what it prints is watched. And nvJitLink keeps the address of an input's name until it completes, while cuda-bindings
-passes a copy that is freed when the call returns: so names are passed as bytes that the caller keeps.
+Three measurements stand behind this module. nvJitLink 13.0 reads a cubin whose ``.debug_frame`` has another type,
+prints ``fatal   : Internal error: unexpected reloc section`` on stderr, and returns success and an image that lacks a
+part: so what it prints is watched. And nvJitLink keeps the address of an input's name until it completes, while cuda-
+bindings passes a copy that is freed when the call returns: so names are passed as bytes that the caller keeps. And a
+signal's exception that arrives as cuda-bindings returns a handle loses it: so the library writes it into the caller's
+memory.
 """
 
 from __future__ import annotations
 
 import ctypes
 import sys
-from ctypes import c_char_p, c_int, c_size_t, c_void_p
-from functools import cache
+from collections.abc import Sequence
+from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +40,16 @@ def _ours() -> Any:
     found = ctypes.CDLL(str(_OURS))
     found.cudalinkAddData.argtypes = (c_void_p, c_void_p, c_int, c_char_p, c_size_t, c_char_p)
     found.cudalinkComplete.argtypes = (c_void_p, c_void_p)
+    found.cudalinkCreate.argtypes = (c_void_p, c_void_p, c_uint, c_void_p)
+    found.cudalinkDestroy.argtypes = (c_void_p, c_void_p)
     found.cudalinkFatalLine.restype = c_char_p
     return found
+
+
+@lru_cache(maxsize=64)
+def _texts(options: tuple[str, ...]) -> Any:
+    """Return the options as C takes them; nvJitLinkCreate only reads them."""
+    return (c_char_p * len(options))(*(option.encode() for option in options))
 
 
 class Library:
@@ -46,16 +57,29 @@ class Library:
 
     Parameters
     ----------
-    add_data, complete : int
-        Addresses of nvJitLinkAddData and nvJitLinkComplete.
+    add_data, complete, create, destroy : int
+        Addresses of nvJitLinkAddData, nvJitLinkComplete, nvJitLinkCreate and nvJitLinkDestroy.
     """
 
-    __slots__ = ("_add", "_add_data", "_complete", "_completes", "_line")
+    __slots__ = (
+        *("_add", "_add_data", "_complete", "_completes", "_create", "_creates", "_destroy", "_destroys", "_line"),
+    )
 
-    def __init__(self, add_data: int, complete: int) -> None:
+    def __init__(self, add_data: int, complete: int, create: int = 0, destroy: int = 0) -> None:
         ours = _ours()
-        self._add_data, self._completes = add_data, complete
+        self._add_data, self._completes, self._creates, self._destroys = add_data, complete, create, destroy
+        self._create, self._destroy = ours.cudalinkCreate, ours.cudalinkDestroy
         self._add, self._complete, self._line = ours.cudalinkAddData, ours.cudalinkComplete, ours.cudalinkFatalLine
+
+    def create(self, handle: c_void_p, options: Sequence[str]) -> int:
+        """Create a handle in the caller's memory, and return nvJitLink's result."""
+        result: int = self._create(self._creates, byref(handle), len(options), _texts(tuple(options)))
+        return result
+
+    def destroy(self, handle: c_void_p) -> int:
+        """Destroy the handle in the caller's memory, and return nvJitLink's result; does nothing without one."""
+        result: int = self._destroy(self._destroys, byref(handle))
+        return result
 
     def add(self, handle: int, kind: int, data: bytes, name: bytes) -> int:
         """Add an input, and return nvJitLink's result; the caller keeps `name` until the handle is destroyed."""
@@ -81,5 +105,8 @@ class Library:
 def library(path: str) -> Library:
     """Return the functions of the libnvJitLink at a path, which is loaded already."""
     loaded = ctypes.CDLL(path)
-    functions = (loaded.nvJitLinkAddData, loaded.nvJitLinkComplete)
+    functions = (
+        *(loaded.nvJitLinkAddData, loaded.nvJitLinkComplete),
+        *(loaded.nvJitLinkCreate, loaded.nvJitLinkDestroy),
+    )
     return Library(*(ctypes.cast(function, c_void_p).value or 0 for function in functions))

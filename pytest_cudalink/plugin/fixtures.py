@@ -120,7 +120,8 @@ class EmulatedDriver:
     def __init__(self, control: DriverControl, emulation: Emulation, start: int = 0) -> None:
         self.control, self.emulation, self.start = control, emulation, start
         self._made: list[Injected] = []
-        self._lost_before: list[int] = []
+        self._before = len(control.injected)
+        self._lost_before = control.lost
 
     @property
     def version(self) -> CudaVersion:
@@ -166,13 +167,17 @@ class EmulatedDriver:
 
     def lose_device(self, code: int | str = 46) -> None:
         """As `pytest_cudalink.emulator.control.DriverControl.lose_device`, for the rest of this test."""
-        self._lost_before.append(self.control.lose_device(code))
+        self.control.lose_device(code)
 
     def remove_faults(self) -> list[str]:
         """Remove the faults of this test, not those of the run; return the functions whose fault no call triggered."""
-        if self._lost_before:
-            self.control.lose_device(self._lost_before[0])
-        return sorted({one.function for one in self._made if not self.control.remove_fault(one)})
+        self.control.lose_device(self._lost_before)
+        functions = {one.number: one.function for one in self._made}
+        from ..emulator.control import Injected
+
+        numbers = self.control.injected[self._before :]
+        waiting = [one for one in numbers if not self.control.remove_fault(Injected(one, functions.get(one, "")))]
+        return sorted({functions[one] for one in waiting if one in functions})
 
 
 class DriverLifetimes:
@@ -222,8 +227,13 @@ def force_backend(pytestconfig: pytest.Config) -> Iterator[Callable[[Literal["dr
             raise ValueError(msg)
         steering.force(Choice(backend, "the fixture force_backend"))
 
-    yield force
-    steering.force(before)
+    try:
+        yield force
+        steering.force(before)
+    except BaseException:  # such as Ctrl-C or a timeout while it is given back
+        steering.force(before)
+        steering.refresh()
+        raise
 
 
 @pytest.fixture
@@ -241,8 +251,19 @@ def fake_versions() -> Iterator[FakeVersions]:
     """
     from .. import probes
 
-    with ExitStack() as stack:
-        yield lambda **versions: stack.enter_context(probes.fake(**versions))
+    before = probes.fakes()
+
+    def fake(**versions: Any) -> object:
+        faked = probes.with_fakes(**versions)
+        probes.replace_fakes(faked)
+        return faked
+
+    try:
+        yield fake
+        probes.replace_fakes(before)
+    except BaseException:
+        probes.replace_fakes(before)
+        raise
 
 
 @pytest.fixture
@@ -297,8 +318,13 @@ def emulated_driver(pytestconfig: pytest.Config) -> Iterator[EmulatedDriver]:
     if driver is None or emulation is None:
         _skip_unemulated(pytestconfig)
     given = EmulatedDriver(driver, emulation, driver.event_count())
-    yield given
-    for function in given.remove_faults():
+    try:
+        yield given
+        untriggered = given.remove_faults()
+    except BaseException:
+        given.remove_faults()
+        raise
+    for function in untriggered:
         msg = f"cudalink: the fault injected into {function} was never triggered in this test"
         warnings.warn(pytest.PytestWarning(msg), stacklevel=1)
 

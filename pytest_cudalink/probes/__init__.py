@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
 from functools import cache
@@ -31,7 +31,9 @@ __all__ = [
     "nvjitlink",
     "nvjitlink_version",
     "nvjitlink_wheel",
+    "replace_fakes",
     "wheel_version",
+    "with_fakes",
 ]
 
 #: 12.0 to 12.2 export only names with a version suffix, and no ``nvJitLinkVersion``: cuda-bindings cannot use them.
@@ -107,26 +109,42 @@ def fake(
     TypeError
         If a value has another type.
     """
-    faked = _fakes.get()
+    before = _fakes.get()
+    faked = with_fakes(driver=driver, nvjitlink=nvjitlink)
+    try:
+        replace_fakes(faked)
+        yield faked
+        _end(faked, before)
+    except BaseException:
+        _end(faked, before)  # (again, if an exception kept the line above from doing so)
+        raise
+
+
+def with_fakes(
+    *,
+    driver: str | tuple[int, int] | _Unset | None = _UNSET,
+    nvjitlink: str | tuple[int, int] | _Unset | None = _UNSET,
+) -> Fakes:
+    """Return the current fakes with other versions; parameters and errors are those of `fake`."""
+    faked = Fakes(*_fakes.get())  # another object than the current one: `_end` compares
     new_driver, new_nvjitlink = _as_version(driver, "driver"), _as_version(nvjitlink, "nvJitLink")
     if new_driver is not _UNSET:
         faked = faked._replace(driver=new_driver)
     if new_nvjitlink is not _UNSET:
         faked = faked._replace(nvjitlink=new_nvjitlink)
-    token = _fakes.set(faked)
-    _notify()
-    try:
-        yield faked
-    finally:
-        # a fixture may end in another context than it began in, after that context is gone
-        with suppress(ValueError):
-            _fakes.reset(token)
-        _notify()
+    return faked
 
 
-def _notify() -> None:
+def replace_fakes(faked: Fakes) -> None:
+    """Fake other versions in the current context from now on."""
+    _fakes.set(faked)
     for listener in listeners:
         listener()
+
+
+def _end(faked: Fakes, before: Fakes) -> None:
+    # not in another context than the fake began in, which may be gone
+    replace_fakes(before if _fakes.get() is faked else _fakes.get())
 
 
 class NvJitLink(NamedTuple):

@@ -70,13 +70,17 @@ class ImportWatch(MetaPathFinder):
     def watch(self, names: Sequence[str]) -> None:
         """Add names; the parents of a name are not imported."""
         new = [name for name in names if name not in self._names]
-        self._names.update(new)
-        if self not in sys.meta_path:
-            sys.meta_path.insert(0, self)
-        for name in new:
-            module = sys.modules.get(name)
-            if module is not None:
-                self._callback(module)
+        try:
+            self._names.update(new)
+            if self not in sys.meta_path:
+                sys.meta_path.insert(0, self)
+            for name in new:
+                module = sys.modules.get(name)
+                if module is not None:
+                    self._callback(module)
+        except BaseException:
+            self._names.difference_update(new)  # so that a second call calls back for them
+            raise
 
     def stop(self) -> None:
         """Leave ``sys.meta_path``; modules stay as they are."""
@@ -127,7 +131,8 @@ def postpone(start: Callable[[], object], *, until: Sequence[str]) -> Callable[[
     Parameters
     ----------
     start : callable
-        Called once at most; at once if one of the modules is imported already.
+        Called at once if one of the modules is imported already. Called once, unless an exception that is not an
+        Exception ends it: then it is still postponed.
     until : sequence of str
         Full names of modules.
 
@@ -136,12 +141,22 @@ def postpone(start: Callable[[], object], *, until: Sequence[str]) -> Callable[[
     callable
         Cancels the call; harmless after it.
     """
+    running = False
 
     def begin() -> None:
+        nonlocal running
         with _starting:
-            if begin in _postponed:
-                cancel()
+            if begin not in _postponed or running:  # (what it starts may import one of the modules)
+                return
+            try:
+                running = True
                 start()
+                cancel()
+            except Exception:
+                cancel()
+                raise
+            finally:
+                running = False  # a call that Ctrl-C or a timeout ended stays postponed: the next link needs it
 
     def cancel() -> None:
         imports.stop()
@@ -149,13 +164,18 @@ def postpone(start: Callable[[], object], *, until: Sequence[str]) -> Callable[[
             _postponed.remove(begin)
 
     imports = ImportWatch(lambda _module: begin())
-    _postponed.append(begin)
-    imports.watch(until)
+    try:
+        _postponed.append(begin)
+        imports.watch(until)
+    except BaseException:
+        cancel()
+        raise
     return cancel
 
 
 def start_postponed() -> None:
     """Make every postponed call now, in the order in which they were postponed."""
-    with _starting:
-        for begin in _postponed.copy():
-            begin()
+    if _postponed:
+        with _starting:
+            for begin in _postponed.copy():
+                begin()

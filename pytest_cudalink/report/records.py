@@ -63,7 +63,11 @@ class Writer:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-        self._descriptor: int | None = os.open(self.path, flags | (os.O_TRUNC if anew else 0), 0o666)
+        flags |= os.O_TRUNC if anew else 0
+        self._opened: list[int] = []
+        # one call in C: an exception that comes as a call returns loses what it returned
+        self._opened.extend(map(os.open, (self.path,), (flags,), (0o666,)))
+        self._descriptor: int | None = self._opened[0]
 
     @overload
     def write(self, event: Literal["run"], **content: Unpack[events.RunRecord]) -> None: ...
@@ -103,6 +107,11 @@ class Writer:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    def __del__(self) -> None:
+        opened = self.__dict__.get("_opened")
+        if opened and self.__dict__.setdefault("_descriptor", opened[0]) is not None:
+            self.close()
 
     def __enter__(self) -> Self:
         return self

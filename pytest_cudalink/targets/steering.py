@@ -48,11 +48,14 @@ def _active() -> Steering | None:
 @contextmanager
 def on_behalf_of(name: str) -> Iterator[None]:
     """Count the links of another target inside the block as links of this one."""
-    token = _behalf.set(name)
+    before = _behalf.get()
     try:
+        _behalf.set(name)
         yield
-    finally:
-        _behalf.reset(token)
+        _behalf.set(before)
+    except BaseException:
+        _behalf.set(before)  # (again, if an exception kept the line above from doing so)
+        raise
 
 
 def linking_for(name: str) -> str:
@@ -121,12 +124,21 @@ class Steering:
     def start(self, choice: BackendChoice) -> None:
         """Become the active steering, for modules imported now and later."""
         self._choice = choice
-        _stack.append(self)
-        probes.listeners.append(self.refresh)
+        if self not in _stack:  # an exception may have ended this before
+            _stack.append(self)
+        if self.refresh not in probes.listeners:
+            probes.listeners.append(self.refresh)
         self._imports.watch([*self._seams, *self._by_module])
 
     def stop(self) -> None:
         """Give every choice back to its library, or to the outer run."""
+        try:
+            self._stop()
+        except BaseException:
+            self._stop()  # what an exception left of it
+            raise
+
+    def _stop(self) -> None:
         self._imports.stop()
         if self.refresh in probes.listeners:
             probes.listeners.remove(self.refresh)

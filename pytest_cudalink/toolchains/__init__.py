@@ -13,7 +13,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import cache
@@ -261,13 +260,17 @@ def remove(version: str | tuple[int, int]) -> list[Path]:
         if folder.is_dir():
             with _lock(folder):
                 # renamed first, so that no process finds half of it
-                dying = Path(tempfile.mkdtemp(prefix=".dying-", dir=folder.parent))
+                dying = folder.parent / f".dying-{folder.name}"
+                shutil.rmtree(dying, ignore_errors=True)  # left by a killed process
                 try:
+                    dying.mkdir(mode=0o700)
                     folder.rename(dying / folder.name)
                     shutil.rmtree(dying)
                 except OSError as error:
                     msg = f"{folder} cannot be deleted: {error}"
                     raise ToolchainError(msg) from error
+                finally:
+                    shutil.rmtree(dying, ignore_errors=True)
             gone.append(folder)
     if not gone:
         msg = f"the toolchain of CUDA {release} is not in {cache_root() / 'toolchains'}"
@@ -315,8 +318,9 @@ def _fetch(release: CudaVersion, layout: Layout, installer: Literal["uv", "pip"]
             shutil.rmtree(left, ignore_errors=True)
         if (present := _read(folder)) is not None:  # another process made it while we waited
             return present
-        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        scratch = folder.parent / f".{folder.name}-{os.getpid():08x}"
         try:
+            scratch.mkdir(mode=0o700)
             _make(release, layout, scratch, installer)
             if folder.exists():  # without a manifest: incomplete
                 shutil.rmtree(folder)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from ..compat import names
 from . import build
@@ -122,9 +122,15 @@ def _client() -> Any:
     except OSError as error:
         msg = f"the link worker is not built: {error}; install pytest-cudalink with pip on Linux"
         raise WorkerError(msg) from error
-    library.lw_open.restype = ctypes.c_void_p
     library.lw_open.argtypes = (
-        *(ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint, ctypes.POINTER(ctypes.c_char_p), ctypes.c_uint),
+        *(
+            ctypes.c_void_p,
+            ctypes.c_char_p,
+            ctypes.c_char_p,
+            ctypes.c_uint,
+            ctypes.POINTER(ctypes.c_char_p),
+            ctypes.c_uint,
+        ),
         ctypes.POINTER(_Answer),
     )
     library.lw_add.argtypes = (
@@ -134,7 +140,7 @@ def _client() -> Any:
     library.lw_complete.argtypes = (ctypes.c_void_p, ctypes.c_uint, ctypes.POINTER(_Answer))
     library.lw_close.argtypes = (ctypes.c_void_p, ctypes.POINTER(_Answer))
     library.lw_free_answer.argtypes = (ctypes.POINTER(_Answer),)
-    for function in (library.lw_add, library.lw_complete, library.lw_close, library.lw_free_answer):
+    for function in (library.lw_open, library.lw_add, library.lw_complete, library.lw_close, library.lw_free_answer):
         function.restype = None
     return library
 
@@ -161,51 +167,55 @@ class Link:
         If ``CUDALINK_LINK_TIMEOUT`` is invalid.
     """
 
+    _cell: ctypes.c_void_p
+
+    def __new__(cls, *_: object) -> Self:
+        """Give the link memory into which the client writes it: an exception loses what a call returns."""
+        self = super().__new__(cls)
+        self._cell = ctypes.c_void_p()
+        return self
+
     def __init__(self, library: str, options: Sequence[str]) -> None:
-        self._handle = 0
         self._client = _client()
         self._library = library
         texts = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
-        answer = _Answer()
-        self._handle = (
-            self._client.lw_open(
-                os.fsencode(program()), os.fsencode(library), len(options), texts, timeout(), ctypes.byref(answer)
-            )
-            or 0
-        )
-        self.answer = self._taken(answer)
+        names = os.fsencode(program()), os.fsencode(library)
+        self.answer = self._ask(self._client.lw_open, ctypes.byref(self._cell), *names, len(options), texts, timeout())
+
+    def __del__(self) -> None:
+        if self.handle:
+            self.close()
 
     @property
     def handle(self) -> int:
         """Address of the client's object; 0 if it is closed, or if nvJitLink refused the options."""
-        return self._handle
+        return self._cell.value or 0
 
     def add(self, kind: int, code: bytes, name: bytes) -> Answer:
         """Add one input of an nvJitLinkInputType."""
-        answer = _Answer()
-        self._client.lw_add(self._handle, kind, code, len(code), name, ctypes.byref(answer))
-        return self._taken(answer)
+        return self._ask(self._client.lw_add, self._cell, kind, code, len(code), name)
 
     def complete(self, target: int) -> Answer:
         """Link, and fetch the cubin (0), the PTX (1) or the LTO-IR (2); only `close` may follow."""
-        answer = _Answer()
-        self._client.lw_complete(self._handle, target, ctypes.byref(answer))
-        return self._taken(answer)
+        return self._ask(self._client.lw_complete, self._cell, target)
 
     def close(self) -> None:
         """Release the link; may be called again."""
-        handle, self._handle = self._handle, 0
-        if handle:
-            answer = _Answer()
-            self._client.lw_close(handle, ctypes.byref(answer))
-            self._client.lw_free_answer(ctypes.byref(answer))
+        if self.handle:
+            self._ask(self._client.lw_close, ctypes.byref(self._cell))
 
-    def _taken(self, answer: _Answer) -> Answer:
-        """Copy an answer and free the client's."""
+    def _ask(self, function: Callable[..., None], *arguments: object) -> Answer:
+        """Call a function of the client, copy its answer and free the client's."""
+        answer, free = _Answer(), self._client.lw_free_answer
+        where = ctypes.byref(answer)
         try:
-            return self._copied(answer)
-        finally:
-            self._client.lw_free_answer(ctypes.byref(answer))
+            function(*arguments, where)
+            copied = self._copied(answer)
+            free(where)
+        except BaseException:
+            free(where)  # (again: a second time it has nothing to do)
+            raise
+        return copied
 
     def _copied(self, answer: _Answer) -> Answer:
         problem = _text(answer.problem)

@@ -201,7 +201,7 @@ CUresult cl_linker_open(Linker **out, const LinkOptions *options, LinkText *text
   WorkerAnswer answer = {.outcome = WORKER_NO_LIBRARY};
   CUresult result = CUDA_SUCCESS;
   if (*linker->library.path)
-    linker->link = lw_open(config->worker, linker->library.path, count, list, config->link_timeout, &answer);
+    lw_open(&linker->link, config->worker, linker->library.path, count, list, config->link_timeout, &answer);
   else report_library(&linker->library, "none was found", false);
   free(list);
   if (linker->link) {
@@ -284,7 +284,7 @@ CUresult cl_linker_complete(Linker *linker, void **image, size_t *size, LinkText
 void cl_linker_close(Linker *linker) {
   if (!linker) return;
   WorkerAnswer answer;
-  lw_close(linker->link, &answer);
+  lw_close(&linker->link, &answer);
   report_answer(&answer, "destroy", NULL, NULL);
   lw_free_answer(&answer);
   free(linker);

@@ -47,7 +47,8 @@ class ContainedState(NvJitLinkErrors):
 
     @property
     def handle(self) -> int:
-        return self._link.handle
+        link = self.__dict__.get("_link")  # (an exception may have come before there was one)
+        return link.handle if link else 0
 
     def _add(self, kind: str, code: bytes, name: bytes) -> None:
         answer = self._link.add(INPUT_TYPES[kind], code, name)

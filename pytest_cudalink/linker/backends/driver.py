@@ -79,6 +79,7 @@ class _Calls:
         self.get_context = function("cuCtxGetCurrent", pointer)
         self.push_context = function("cuCtxPushCurrent_v2", pointer)
         self.pop_context = function("cuCtxPopCurrent_v2", pointer)
+        self.get_context_device = function("cuCtxGetDevice", pointer)
         self.get_device = function("cuDeviceGet", pointer, integer)
         self.retain_primary = function("cuDevicePrimaryCtxRetain", pointer, integer)
         self.release_primary = function("cuDevicePrimaryCtxRelease_v2", integer)
@@ -125,44 +126,53 @@ def _check(code: int, function: str) -> None:
 
 
 class _Context:
-    """The context that the link runs in: the current one, else the primary context of device 0 until `release`."""
+    """The context that the link runs in: the current one, else the primary context of device 0 until `release`.
+
+    A context that was destroyed, and is still current, counts as none.
+    """
 
     def __init__(self, calls: _Calls) -> None:
         self._calls = calls
-        self._device: int | None = None
+        self._found, self._device = ctypes.c_void_p(), ctypes.c_int()
+        self._where = ctypes.byref(self._found)
+        #: The primary context while it is retained: the driver writes it as it retains it.
+        self._primary = ctypes.c_void_p()
+        self.handle: int | None = None
+
+    def find(self) -> None:
+        """Find the context, and retain it if it is the primary one."""
+        calls, device = self._calls, ctypes.byref(self._device)
         _check(calls.initialize(0), "cuInit")
-        self._found = found = ctypes.c_void_p()
-        self._where = where = ctypes.byref(found)
-        _check(calls.get_context(where), "cuCtxGetCurrent")
-        if not found.value:
-            device = ctypes.c_int()
-            _check(calls.get_device(ctypes.byref(device), 0), "cuDeviceGet")
-            _check(calls.retain_primary(where, device.value), "cuDevicePrimaryCtxRetain")
-            self._device = device.value
-        self.handle = found.value
+        _check(calls.get_context(self._where), "cuCtxGetCurrent")
+        self.handle = self._found.value
+        if not self.handle or calls.get_context_device(device):
+            _check(calls.get_device(device, 0), "cuDeviceGet")
+            _check(calls.retain_primary(ctypes.byref(self._primary), self._device.value), "cuDevicePrimaryCtxRetain")
+            self.handle = self._primary.value
 
-    @property
-    def borrowed(self) -> bool:
-        """Whether no context was current."""
-        return self._device is not None
-
-    def enter(self) -> bool:
-        """Make the context current; return whether `leave` must be called, because another one was current."""
+    def call(self, function: Callable[..., int], *arguments: object) -> int:
+        """Return the result of a function that is called in the context; what was current is so again afterwards."""
         calls = self._calls
         _check(calls.get_context(self._where), "cuCtxGetCurrent")
         if self._found.value == self.handle:
-            return False
-        _check(calls.push_context(self.handle), "cuCtxPushCurrent_v2")
-        return True
-
-    def leave(self) -> None:
-        """Make the context current that was so before `enter`."""
-        _check(self._calls.pop_context(self._where), "cuCtxPopCurrent_v2")
+            return function(*arguments)
+        try:
+            _check(calls.push_context(self.handle), "cuCtxPushCurrent_v2")
+            code = function(*arguments)
+            _check(calls.pop_context(self._where), "cuCtxPopCurrent_v2")
+        except BaseException:
+            # an exception may have come as one of the calls returned: the driver says whether the context is pushed
+            if not calls.get_context(self._where) and self._found.value == self.handle:
+                calls.pop_context(self._where)
+            raise
+        return code
 
     def release(self) -> None:
-        if self._device is not None:
-            device, self._device = self._device, None
-            _check(self._calls.release_primary(device), "cuDevicePrimaryCtxRelease_v2")
+        """Release the primary context if it is retained; may be called again."""
+        if self._primary.value:
+            release, device = self._calls.release_primary, self._device.value
+            self._primary.value = None
+            _check(release(device), "cuDevicePrimaryCtxRelease_v2")
 
 
 class DriverLinkState(LinkState):
@@ -193,21 +203,17 @@ class DriverLinkState(LinkState):
         self._error: Block
         self._destroyed = False
         self._context: _Context | None = None
-        self._state = 0
         try:
             self._create(options)
         except BaseException:
             self.close()
             raise
 
-    @property
-    def handle(self) -> int:
-        return self._state
-
     def _create(self, options: list[DriverOption]) -> None:
         self._calls = calls = _calls()
         try:
             self._context = context = _Context(calls)
+            context.find()
         except libcuda.DriverError as error:
             raise self._failure(error) from error
         self._place_logs()
@@ -229,14 +235,10 @@ class DriverLinkState(LinkState):
         else:
             ctypes.memmove(self._values_at, arrays, 8 * count)
             ctypes.memmove(self._keys_at, arrays[8 * count :], 4 * count)
-        state = ctypes.c_void_p()
         try:
-            arguments = (count, self._keys_at, self._values_at, ctypes.byref(state))
-            code = self._call(calls.create, *arguments) if context.borrowed else calls.create(*arguments)
+            code = context.call(calls.create, count, self._keys_at, self._values_at, ctypes.byref(self._cell))
         except libcuda.DriverError as error:
             raise self._failure(error) from error
-        finally:
-            self._state = state.value or 0
         if code:
             hint = "options: " + ", ".join(f"{option.name}={option.value}" for option in options)
             raise self._refused("cuLinkCreate_v2", code, hint)
@@ -261,14 +263,8 @@ class DriverLinkState(LinkState):
 
     def _call(self, function: Callable[..., int], *arguments: object) -> int:
         """Return the result of a function that is called in the context of the link."""
-        context = self._context
-        assert context is not None
-        if not context.enter():
-            return function(*arguments)
-        try:
-            return function(*arguments)
-        finally:
-            context.leave()
+        assert self._context is not None
+        return self._context.call(function, *arguments)
 
     def _refused(self, function: str, code: int, hint: str = "") -> LinkError:
         """Return the error of a function of the driver, with that of the API as its cause."""
@@ -279,7 +275,7 @@ class DriverLinkState(LinkState):
 
     def _add(self, kind: str, code: bytes, name: bytes) -> None:
         try:
-            result = self._call(self._calls.add, self._state, _INPUT_TYPES[kind], code, len(code), name, 0, None, None)
+            result = self._call(self._calls.add, self.handle, _INPUT_TYPES[kind], code, len(code), name, 0, None, None)
         except libcuda.DriverError as error:
             raise self._failure(error) from error
         if result:
@@ -289,7 +285,7 @@ class DriverLinkState(LinkState):
         """Link, and copy the cubin while the state that owns it is alive."""
         image, size = ctypes.c_void_p(), ctypes.c_size_t()
         try:
-            result = self._call(self._calls.complete, self._state, ctypes.byref(image), ctypes.byref(size))
+            result = self._call(self._calls.complete, self.handle, ctypes.byref(image), ctypes.byref(size))
         except libcuda.DriverError as error:
             raise self._failure(error) from error
         if result:
@@ -317,16 +313,25 @@ class DriverLinkState(LinkState):
         return self._destroyed and not self.info_log and not self.error_log
 
     def _destroy(self) -> None:
-        state, self._state = self._state, 0
         # CUDA does not work in a forked child: the state belongs to the parent, which destroys it
-        if state and self._context and os.getpid() == self.process:
-            _check(self._call(self._calls.destroy, state), "cuLinkDestroy")
+        if self.handle and os.getpid() == self.process:
+            try:
+                _check(self._call(self._destroy_state), "cuLinkDestroy")
+            except libcuda.DriverError:
+                self._cell.value = None
+                raise
             self._destroyed = True
+        self._cell.value = None
+
+    def _destroy_state(self) -> int:
+        """Destroy the state, once: no signal's exception comes between the last two lines."""
+        destroy, state = self._calls.destroy, self._cell.value
+        self._cell.value = None
+        return destroy(state)
 
     def _release_context(self) -> None:
-        context, self._context = self._context, None
-        if context and os.getpid() == self.process:
-            context.release()
+        if self._context and os.getpid() == self.process:
+            self._context.release()
 
     def _block(self, size: int) -> Block:
         block = (self._allocate or MappedBlock)(size)

@@ -59,28 +59,25 @@ class NvJitLinkState(NvJitLinkErrors):
 
     def __init__(self, options: list[str]) -> None:
         super().__init__()
-        self._api = api = _bindings()
+        self._api = _bindings()
         self._functions: Library = library(probes.nvjitlink().path or "")
         self._names: list[bytes] = []  # nvJitLink reads them when it completes
-        self._handle = 0
         try:
-            self._handle = api.create(len(options), options)
-        except api.nvJitLinkError as error:
-            hint = f"options: {' '.join(options)}"
-            raise self._failure("nvJitLinkCreate", int(error.status), hint=hint) from error
-
-    @property
-    def handle(self) -> int:
-        return self._handle
+            result = self._functions.create(self._cell, options)
+        except BaseException:
+            self.close()
+            raise
+        if result:
+            raise self._failure("nvJitLinkCreate", result, hint=f"options: {' '.join(options)}")
 
     def _add(self, kind: str, code: bytes, name: bytes) -> None:
         self._names.append(name)
-        result = self._functions.add(self._handle, INPUT_TYPES[kind], code, name)
+        result = self._functions.add(self.handle, INPUT_TYPES[kind], code, name)
         if result:
             raise self._refused("nvJitLinkAddData", result)
 
     def _complete(self, target: str) -> bytes:
-        api, handle = self._api, self._handle
+        api, handle = self._api, self.handle
         result = self._functions.complete(handle)
         if result:
             raise self._refused("nvJitLinkComplete", result)
@@ -99,13 +96,13 @@ class NvJitLinkState(NvJitLinkErrors):
         return bytes(image)
 
     def _release(self) -> None:
-        handle, self._handle = self._handle, 0
-        if handle:
-            self._api.destroy(handle)
-            self._names.clear()
+        if self._functions.destroy(self._cell):
+            msg = "nvJitLinkDestroy failed"
+            raise RuntimeError(msg)
+        self._names.clear()
 
     def _read_logs(self) -> None:
-        api, handle = self._api, self._handle
+        api, handle = self._api, self.handle
         self.error_log = self.info_log = ""
         if (size := api.get_error_log_size(handle)) > 1:
             api.get_error_log(handle, text := bytearray(size))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
+import weakref
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..errors import LinkError
 
@@ -17,6 +19,10 @@ class LinkState(ABC):
 
     A library that destroys a handle in the middle of a link ends the process. Therefore `close` waits until the thread
     at work has finished, whether another thread, garbage collection or the end of the interpreter calls it.
+
+    Ctrl-C, or a timeout, raises an exception as a call of the library returns, and then Python loses the result.
+    Therefore the library writes a handle into memory that exists before, and what is undone can be undone again: after
+    an exception `close` begins once more, and does what is left.
 
     Attributes
     ----------
@@ -33,8 +39,12 @@ class LinkState(ABC):
 
     name: ClassVar[str]
     library: ClassVar[str]
+    #: The linker; None if the state belongs to none, and after `close`.
+    owner: weakref.ref[Any] | None = None
 
     def __init__(self) -> None:
+        #: The handle, where the library writes it.
+        self._cell = ctypes.c_void_p()
         self.lock = threading.RLock()
         self.process = os.getpid()
         self.error_log = self.info_log = ""
@@ -42,9 +52,9 @@ class LinkState(ABC):
         self._logs_grew = True
 
     @property
-    @abstractmethod
     def handle(self) -> int:
         """The address of the library's object; 0 if closed."""
+        return self._cell.value or 0
 
     def add(self, kind: str, code: bytes, name: str) -> None:
         """Add one input; the library keeps no reference to it.
@@ -80,15 +90,34 @@ class LinkState(ABC):
 
     def close(self) -> None:
         """Keep the logs and release everything else, after any thread at work; may be called again."""
+        try:
+            self._close()
+        except BaseException:
+            self._close()
+            raise
+
+    def __del__(self) -> None:
+        """Close what an exception took from its linker before that knew it."""
+        if "_cell" in self.__dict__ and self.handle:  # (an exception may have come before `__init__`)
+            self.close()
+
+    def _close(self) -> None:
+        if os.getpid() == self.process:
+            with self.lock:
+                self._finish()
+            return
         # a forked child has only the thread that forked: a lock that another thread held stays held, and the handle is
         # in the middle of a call and cannot be destroyed
-        if self.lock.acquire(os.getpid() == self.process):
+        if self.lock.acquire(blocking=False):
             try:
-                if self._logs_grew:
-                    self.read_logs()
-                self._release()
+                self._finish()
             finally:
                 self.lock.release()
+
+    def _finish(self) -> None:
+        if self._logs_grew:
+            self.read_logs()
+        self._release()
 
     def _link_error(
         self, summary: str, call: str, code: int | None = None, code_name: str = "", hint: str = ""
@@ -130,4 +159,4 @@ class LinkState(ABC):
 
     @abstractmethod
     def _release(self) -> None:
-        """Destroy the handle and release the memory behind it; must also work without a handle."""
+        """Destroy the handle and release the memory behind it; also without a handle, and after an interrupted call."""

@@ -99,4 +99,17 @@ EXPORT int cudalinkComplete(Complete *complete, void *handle) {
   return end(complete(handle));
 }
 
+EXPORT int cudalinkCreate(Create *create, void **handle, unsigned count, const char **options) {
+  void *made = NULL;
+  int result = create(&made, count, options);
+  if (!result) *handle = made;
+  return result;
+}
+
+EXPORT int cudalinkDestroy(Destroy *destroy, void **handle) {
+  void *taken = *handle;
+  *handle = NULL;
+  return taken ? destroy(&taken) : 0;
+}
+
 EXPORT const char *cudalinkFatalLine(void) { return fatal_line; }

@@ -264,23 +264,24 @@ static WorkerLink *new_link(const char *program, const char *library, unsigned c
   return link;
 }
 
-WorkerLink *lw_open(const char *program, const char *library, unsigned count, const char *const *options,
-                    unsigned limit, WorkerAnswer *answer) {
+void lw_open(WorkerLink **opened, const char *program, const char *library, unsigned count, const char *const *options,
+             unsigned limit, WorkerAnswer *answer) {
   memset(answer, 0, sizeof *answer);
   WorkerLink *link = new_link(program, library, count, options, limit);
   if (!link) {
     answer->outcome = WORKER_NO_MEMORY;
-    return NULL;
+    return;
   }
-  if (lw_accepted(library, link->options, link->open.data_size)) return link; /* opened with its first input */
-  call(link, NULL, NULL, NULL, answer);
-  if (!answer->outcome && !answer->code) {
+  if (!lw_accepted(library, link->options, link->open.data_size)) { /* else it is opened with its first input */
+    call(link, NULL, NULL, NULL, answer);
+    if (answer->outcome || answer->code) {
+      answer->opening = true;
+      free_link(link);
+      return;
+    }
     lw_accept(library, link->options, link->open.data_size);
-    return link;
   }
-  answer->opening = true;
-  free_link(link);
-  return NULL;
+  *opened = link;
 }
 
 /* Keeps an input for another worker. */
@@ -324,9 +325,12 @@ void lw_complete(WorkerLink *link, unsigned target, WorkerAnswer *answer) {
   finish(link, ASK_COMPLETE, target, answer);
 }
 
-void lw_close(WorkerLink *link, WorkerAnswer *answer) {
+void lw_close(WorkerLink **closed, WorkerAnswer *answer) {
   memset(answer, 0, sizeof *answer);
   answer->fetch_code = NOT_FETCHED;
+  WorkerLink *link = *closed;
+  *closed = NULL;
+  if (!link) return;
   if (!link->over && lw_holds(link->worker, link->serial)) finish(link, ASK_CLOSE, 0, answer);
   free_link(link);
 }
