@@ -432,7 +432,7 @@ def _add_crashed(cell: CellRun, started: Iterable[bytes]) -> None:
             cell.details[test] = Detail(f"the process ended while this test ran{by}", _story(crash or {}))
             if crash is None:
                 cell.crashes.append(_unknown(test))
-    if not cell.crashes and not cell.truncated:  # pytest writes an end even where it fails
+    if not (cell.crashes or cell.truncated or cell.damage):  # pytest writes an end even where it fails
         cell.crashes.append(_unknown(None))
 
 
