@@ -230,9 +230,10 @@ def _line(requests: Any) -> str:
 def _fork_hazard() -> str | None:
     """Return why a copy of this process could not run a test as a new process does; None if it can."""
     own = Path("/proc/self")
-    threads = sum(1 for _ in own.joinpath("task").iterdir())
-    if threads > 1:
-        return f"collecting the tests started {threads - 1} thread{'s' if threads > 2 else ''}"
+    if _count_threads() > 1:
+        _fork_once()
+        if (threads := _count_threads()) > 1:
+            return f"collecting the tests started {threads - 1} thread{'s' if threads > 2 else ''}"
     for descriptor in own.joinpath("fd").iterdir():
         with suppress(OSError):
             if str(descriptor.readlink()).startswith("/dev/nvidia"):
@@ -245,3 +246,20 @@ def _fork_hazard() -> str | None:
     if present is not None and any(event.get("call") == "cuInit" for event in present.events()):
         return "collecting the tests initialized the driver"
     return None
+
+
+def _count_threads() -> int:
+    return sum(1 for _ in Path("/proc/self/task").iterdir())
+
+
+def _fork_once() -> None:
+    """Fork a process that ends at once, so that libraries that are ready for forks end their threads before it.
+
+    OpenBLAS does, and starts them again when it is used: numpy alone would make every copy unsafe. OpenMP does not.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, for the threads
+        child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)

@@ -318,6 +318,23 @@ def test(i, tmp_path):
     assert len(set(lines)) == len(lines) == 16
 
 
+def test_threads_that_end_before_a_fork_are_no_hazard(run) -> None:
+    """OpenBLAS, which numpy brings, ends its threads before a fork; every suite that imports numpy has them."""
+    pytest.importorskip("numpy")
+    module = """
+import os
+os.environ["OPENBLAS_NUM_THREADS"] = "4"  # more than one also where there is one processor
+import numpy
+a = numpy.ones((500, 500)); a @ a
+assert len(os.listdir("/proc/self/task")) > 1
+def test_1(): assert (a @ a)[0, 0] == 500
+def test_2(): pass
+"""
+    ended = run(module, "--cudalink-isolate")
+    ended.result.assert_outcomes(passed=2)
+    ended.result.stdout.no_fnmatch_line("*started a new process each*")
+
+
 HAZARDS = {
     "thread": ("threading.Thread(target=time.sleep, args=(60,), daemon=True).start()", "started 1 thread"),
     "process": ("subprocess.Popen(['sleep', '60'])", "started a process that still runs"),
