@@ -54,10 +54,8 @@ def try_inputs(seed: int, numbers: Sequence[int]) -> Counter[str]:
     Exception
         Whatever a command raises, and AssertionError for an answer that is wrong.
     """
-    # the processes of the campaign are enough
-    sys.modules["pytest_cudalink.report.merge"]._PARALLEL_FROM = BATCH + 2
     counts: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, _one_process():
         folder = Path(scratch, "r")
         folder.mkdir()
         (folder / "sound.jsonl").write_bytes(RECORDS[0].replace(b'"ctk-13.0"', f'"{_SOUND}"'.encode()))
@@ -83,6 +81,17 @@ def _check(path: Path) -> int:
     assert code in (0, 1, 2), code
     assert "Traceback" not in text, text
     return code
+
+
+@contextlib.contextmanager
+def _one_process() -> Iterator[None]:
+    """Read records in this process: those of the campaign are enough."""
+    module = sys.modules["pytest_cudalink.report.merge"]
+    found, module._PARALLEL_FROM = module._PARALLEL_FROM, sys.maxsize
+    try:
+        yield
+    finally:
+        module._PARALLEL_FROM = found
 
 
 @contextlib.contextmanager
