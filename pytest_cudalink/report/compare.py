@@ -91,7 +91,7 @@ def incomplete(report: MatrixReport, comparison: Comparison | None = None) -> di
     return {
         **{f"{name} (older report)": why for name, why in unread.items()},
         **report.damaged,
-        **{name: _reason(report, name) for name in [*report.missing, *broken]},
+        **{name: report.why_missing(name) for name in [*report.missing, *broken]},
         **{cell.name: cell.fault for cell in report.cells if cell.fault},
     }
 
@@ -100,12 +100,6 @@ def damage(report: MatrixReport, comparison: Comparison | None = None) -> list[s
     """Return what is wrong with files that were read, one text for each cell or file."""
     unread = comparison.unread if comparison is not None else {}
     return [*report.damaged.values(), *(cell.damage[0] for cell in report.cells if cell.damage), *unread.values()]
-
-
-def _reason(report: MatrixReport, name: str) -> str:
-    """Return why a cell has no records, as far as that is known."""
-    reason = f"no records: {report.reasons[name]}" if name in report.reasons else "no records"
-    return f"{reason} (allowed)" if name in report.allowed else reason
 
 
 def findings(report: MatrixReport, comparison: Comparison | None) -> dict[str, int]:
