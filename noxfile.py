@@ -262,7 +262,7 @@ def abuse(session: nox.Session) -> None:
 
 @nox.session(name="mutated-records")
 def mutated_records(session: nox.Session) -> None:
-    """Use 100,000 mutated records, saved reports and files of cells through the real commands; --inputs=N, --seed=N."""
+    """Use 100,000 mutated records, reports, cells and measurements in the real commands; --inputs=N, --seed=N."""
     install(session, "rich", "jinja2")
     session.run("python", "-m", "tests.mutated_records", *session.posargs)
 

@@ -67,7 +67,7 @@ def section(
     """Return a table whose texts are safe to show, with the first rows if there are too many."""
     every = list(rows)
     shown = (tuple(line(value) if isinstance(value, str) else value for value in row) for row in every[:_SHOWN])
-    return Section(name, title, tuple(head), tuple(shown), len(every), what, note)
+    return Section(name, title, tuple(map(line, head)), tuple(shown), len(every), what, note)
 
 
 def letters(report: MatrixReport) -> list[str]:
