@@ -286,7 +286,7 @@ def fuzz(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("cuda_core", [nox.param(version, id=version) for version in RELEASES["targets"]["cuda-core"]])
 def targets(session: nox.Session, cuda_core: str) -> None:
-    """Steer cuda-core, as released: one environment for each branch; the other targets are in one of them."""
+    """Steer cuda-core, as released: one environment for each branch; some have other targets, too."""
     released = RELEASES["targets"]
     cell = CELLS[released["cuda-core"][cuda_core]]
     others = released["with"].get(cuda_core, [])
