@@ -153,6 +153,11 @@ class CellRun:
         return Counter(self.outcomes.values())
 
     @property
+    def crashed(self) -> int:
+        """Number of crashed tests, and of crashes that no test's result shows: outside tests, or of one run again."""
+        return self.counts["C"] + sum(self.outcomes.get(crash.get("nodeid") or "") != "C" for crash in self.crashes)
+
+    @property
     def unsteered_by_via(self) -> Counter[str]:
         """Number of links that no target steers, by the module or library that linked."""
         counts: Counter[str] = Counter()
@@ -166,8 +171,8 @@ class CellRun:
         named = self.damage[:_NAMED]
         if len(self.damage) > _NAMED:
             named.append(f"and {counted(len(self.damage) - _NAMED, 'other fault')} of the records")
-        nothing = named and not (self.outcomes or self.finished)
-        return "; ".join(named if nothing else filter(None, [self._unfinished, *named]))
+        unreadable = named and not (self.outcomes or self.finished)
+        return "; ".join(named if unreadable else filter(None, [self._unfinished, *named]))
 
     @property
     def _unfinished(self) -> str:

@@ -68,7 +68,7 @@ def compare(new: MatrixReport, old: MatrixReport) -> Comparison:
     now = {cell.name: cell.outcomes for cell in new.cells}
     whole = {cell.name for cell in new.cells if not cell.fault}
     result = Comparison(broken=[cell.name for cell in old.cells if not cell.fault and cell.name not in whole])
-    result.unread = {**old.damaged, **{cell.name: cell.damage[0] for cell in old.cells if cell.damage}}
+    result.unread = old.faults_of_files
     for name in [*now, *(name for name in before if name not in now)]:
         first, second = before.get(name, {}), now.get(name, {})
         for test in [*second, *(test for test in first if test not in second)]:
@@ -99,7 +99,7 @@ def incomplete(report: MatrixReport, comparison: Comparison | None = None) -> di
 def damage(report: MatrixReport, comparison: Comparison | None = None) -> list[str]:
     """Return what is wrong with files that were read, one text for each cell or file."""
     unread = comparison.unread if comparison is not None else {}
-    return [*report.damaged.values(), *(cell.damage[0] for cell in report.cells if cell.damage), *unread.values()]
+    return [*report.faults_of_files.values(), *unread.values()]
 
 
 def findings(report: MatrixReport, comparison: Comparison | None) -> dict[str, int]:
@@ -108,7 +108,7 @@ def findings(report: MatrixReport, comparison: Comparison | None) -> dict[str, i
     return {
         "regressions": len(comparison.regressions) + len(comparison.broken) if comparison else 0,
         "failed": counts["F"] + counts["E"],
-        "crashed": counts["C"] + sum(not crash.get("nodeid") for cell in report.cells for crash in cell.crashes),
+        "crashed": sum(cell.crashed for cell in report.cells),
         "incomplete": len(incomplete(report, comparison).keys() - (report.allowed & {*report.missing})),
         "violations": sum(len(cell.violations) for cell in report.cells),
         "mismatch": sum(len(cell.mismatches) for cell in report.cells),

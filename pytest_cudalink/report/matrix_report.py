@@ -156,6 +156,11 @@ class MatrixReport:
         """Number of links of all cells by `wording.backend_keys`."""
         return sum((Counter(cell.links) for cell in self.cells), Counter())
 
+    @property
+    def faults_of_files(self) -> dict[str, str]:
+        """The first fault of the files of each cell, and of each file whose cell is not known."""
+        return {**self.damaged, **{cell.name: cell.damage[0] for cell in self.cells if cell.damage}}
+
     def why_missing(self, name: str) -> str:
         """Return why a cell has no records, as far as that is known, and whether that is allowed."""
         reason = f"no records: {self.reasons[name]}" if name in self.reasons else "no records"

@@ -13,7 +13,18 @@ from .matrix_report import MatrixReport
 from .safe_text import line
 from .wording import by_cause, counted, ended_by, linked_on, status, unsteered_on
 
-__all__ = ["NAMES", "NOT_SEEN", "Section", "cell_title", "letters", "links_in_words", "section", "sections", "summary"]
+__all__ = [
+    "NAMES",
+    "NOT_SEEN",
+    "Section",
+    "cell_title",
+    "differing",
+    "letters",
+    "links_in_words",
+    "section",
+    "sections",
+    "summary",
+]
 
 #: The meaning of each letter, worst first.
 NAMES: Final = {
@@ -88,14 +99,13 @@ def links_in_words(cell: CellRun) -> str:
 def summary(report: MatrixReport, comparison: Comparison | None = None) -> list[tuple[int, str, bool]]:
     """Return the figures at the top of the report: number, text, and whether the figure is bad news."""
     counts, links = report.counts, report.links
-    crashed = sum(len(cell.crashes) for cell in report.cells)
     figures = [
         (len(report.cells), "cell|cells", False),
         (len(report.tests), "test|tests", False),
         (counts["P"] + counts["D"], "passed", False),
         (counts["F"] + counts["E"], "failed or error", True),
         (counts[UNKNOWN], "unknown outcome|unknown outcomes", True),
-        (crashed, "crashed", True),
+        (sum(cell.crashed for cell in report.cells), "crashed", True),
         (sum(len(cell.lost) for cell in report.cells), "lost", True),
         (counts["S"], "skipped", False),
         *_if_any(counts["U"], "needs a real driver|need a real driver"),
@@ -337,14 +347,22 @@ def _detail(cell: CellRun, test: str) -> str:
     return detail.reason if detail is not None else ""
 
 
+def differing(report: MatrixReport) -> list[tuple[str, str, str]]:
+    """Return cell and test where the records of a cell differ, with the outcome in each record."""
+    return [
+        (cell.name, test, "; ".join(f"{_word(letter)} in {name}" for letter, name in results))
+        for cell in report.cells
+        for test, results in cell.differing.items()
+    ]
+
+
 def _repeats(report: MatrixReport) -> Section:
     """Return a row for each test whose records differ in a cell, and one for the tests whose records agree."""
-    rows = []
-    for cell in report.cells:
-        for test, results in cell.differing.items():
-            rows.append((cell.name, test, "; ".join(f"{_word(letter)} in {name}" for letter, name in results)))
-        if cell.repeated:
-            rows.append((cell.name, counted(cell.repeated, "test"), "same outcome in every record"))
+    agree = "same outcome in every record"
+    rows = [
+        *differing(report),
+        *((cell.name, counted(cell.repeated, "test"), agree) for cell in report.cells if cell.repeated),
+    ]
     return section(
         "repeats",
         "Several records of one cell",

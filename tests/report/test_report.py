@@ -474,3 +474,15 @@ def test_a_cell_in_every_state_at_once(tmp_path) -> None:
         root = ET.fromstring(junit.junit(shown))
         found = {one.get("name"): one.get("value") for one in root.iter("property")}
         assert (found["unsteered.cuda.bindings.driver"], found["unlinked_modules"]) == ("3", "2")
+
+
+def test_a_crash_of_a_test_that_is_run_again_counts(tmp_path) -> None:
+    """The figure and the finding have one number: crashed tests, and crashes that no test's result shows."""
+    file = write(tmp_path / "records", "c", {"a": "passed", "b": "crashed"})
+    crash = {"event": "crash", "time": 7.0, "worker": None, "last_events": []}
+    crashes = [{**crash, "nodeid": f"tests/test_a.py::{name}"} for name in "ab"] + [{**crash, "nodeid": None}]
+    before, end = file.read_text().rsplit('{"event": "end"', 1)
+    file.write_text(before + "".join(f"{json.dumps(one)}\n" for one in crashes) + '{"event": "end"' + end)
+    report = merge([file])
+    assert findings(report, None)["crashed"] == 3
+    assert (3, "crashed", True) in views.summary(report)
