@@ -332,14 +332,13 @@ def load(path: Path) -> list[Measurement]:
         text = path.read_text(encoding="utf-8")
         if text.startswith("{\n"):
             rows = enumerate(json.loads(text)["measurements"])
-            return [_measurement(row, f"{path}: measurements[{number}]") for number, row in rows]
+            return [_measurement(row, f"measurements[{number}]") for number, row in rows]
         *lines, cut = text.split("\n")
         rows = enumerate((json.loads(line) for line in lines or [cut]), 1)
-        return [_measurement(row, f"{path}: line {number}") for number, row in rows]
-    except RecordError:
-        raise
+        return [_measurement(row, f"line {number}") for number, row in rows]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        msg = f"{path}: not a file that `cudalink skew` wrote ({type(error).__name__}: {error})"
+        why = error if isinstance(error, RecordError) else f"{type(error).__name__}: {error}"
+        msg = f"{path}: not a file that `cudalink skew` wrote ({why})"
         raise RecordError(msg) from error
 
 

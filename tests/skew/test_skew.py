@@ -201,7 +201,8 @@ def test_measurements_that_are_damaged(change, wrong, tmp_path, capsys) -> None:
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
         assert cli.main(["report", str(tmp_path / "records"), f"--skew={file}"]) == 2
         place = wrong.replace("line 1", f"line {len(rows)}")
-        assert capsys.readouterr().err == f"cudalink report: {file}: {place}\n"
+        said = f"{file}: not a file that `cudalink skew` wrote ({place})"
+        assert capsys.readouterr().err == f"cudalink report: {said}\n"
 
 
 @pytest.mark.parametrize("content", [b"\xff", b"[" * 100_000, b"{\n" + b"[" * 100_000, b"{}", b'{\n"measurements": 1}'])
