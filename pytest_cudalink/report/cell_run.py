@@ -155,7 +155,8 @@ class CellRun:
     @property
     def crashed(self) -> int:
         """Number of crashed tests, and of crashes that no test's result shows: outside tests, or of one run again."""
-        return self.counts["C"] + sum(self.outcomes.get(crash.get("nodeid") or "") != "C" for crash in self.crashes)
+        shown = {test for test, letter in self.outcomes.items() if letter == "C"}
+        return len(shown) + sum(crash.get("nodeid") not in shown for crash in self.crashes)
 
     @property
     def unsteered_by_via(self) -> Counter[str]:
