@@ -267,10 +267,12 @@ def test_why_a_cell_is_missing_and_what_is_wrong_with_files() -> None:
     assert report.faults_of_files == {"f": "is empty", "c": "first"}
 
 
-def test_a_saved_place_without_values(tmp_path) -> None:
-    """Each key that a saved report lacks has a value that can be shown."""
+def test_what_a_saved_place_has(tmp_path) -> None:
+    """Every key is read; one that a saved report lacks has a value that can be shown, and half a pair is left out."""
     file = tmp_path / "saved.json"
-    MatrixReport([CellRun("c", unsteered=[{}])]).save(file)
+    place = {"via": "v", "call": "c", "where": "w", "backend": "driver", "forced": "nvjitlink", "number": 3}
+    MatrixReport([CellRun("c", unsteered=[place, {}], differing={"t": [["F", "x"], ["P"]]})]).save(file)
     (cell,) = MatrixReport.load(file).cells
-    place = {"via": "", "call": "", "where": "", "backend": "unknown", "forced": None, "number": 1}
-    assert cell.unsteered == [place]
+    nothing = {"via": "", "call": "", "where": "", "backend": "unknown", "forced": None, "number": 1}
+    assert cell.unsteered == [place, nothing]
+    assert cell.differing == {"t": [["F", "x"]]}
