@@ -262,7 +262,7 @@ def abuse(session: nox.Session) -> None:
 
 @nox.session(name="mutated-records")
 def mutated_records(session: nox.Session) -> None:
-    """Use 100,000 mutated records, saved reports and files of cells through the real commands; --inputs=N, --seed=N."""
+    """Use 100,000 mutated records, reports, cells and measurements in the real commands; --inputs=N, --seed=N."""
     install(session, "rich", "jinja2")
     session.run("python", "-m", "tests.mutated_records", *session.posargs)
 
@@ -286,7 +286,7 @@ def fuzz(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("cuda_core", [nox.param(version, id=version) for version in RELEASES["targets"]["cuda-core"]])
 def targets(session: nox.Session, cuda_core: str) -> None:
-    """Steer cuda-core, as released: one environment for each branch; the other targets are in one of them."""
+    """Steer cuda-core, as released: one environment for each branch; some have other targets, too."""
     released = RELEASES["targets"]
     cell = CELLS[released["cuda-core"][cuda_core]]
     others = released["with"].get(cuda_core, [])

@@ -69,11 +69,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Merge and write; return exit code 1 for findings, 2 for a file or option that cannot be used."""
-    from ..matrix import CellsError, load_cells, select
-    from ..matrix.runner import notes
-    from ..report.compare import FAIL_ON, compare, damage, findings
+    from ..matrix import CellsError
+    from ..report.compare import compare
     from ..report.merge import merge
-    from ..report.plan import Plan
     from ..report.records import RecordError
 
     default = "regressions,damaged,repeats" if options.against else "failed,crashed,incomplete,damaged,repeats"
@@ -82,30 +80,48 @@ def run(options: argparse.Namespace) -> int:
         sys.stderr.write(f"cudalink report: {fault}\n")
         return 2
     try:
-        every = load_cells(options.cells) if options.cells else []
-        cells = select(every, options.tags)
-        report = merge(options.paths, [cell.name for cell in cells])
-        if options.cells and (strange := report.keep({cell.name for cell in every})):
-            names = ", ".join(strange)
-            sys.stderr.write(f"cudalink report: left out, because {options.cells} has no such cell: {names}\n")
-        report.allowed = _matching([cell.name for cell in every], options.allow_missing)
-        report.reasons = notes(options.paths)
-        report.request({cell.name: cell.axes for cell in every})
-        report.plan = Plan({cell.name: cell.axes for cell in every}, {one.name: one.values["tests"] for one in every})
+        report = _merged(options)
         comparison = compare(report, merge([options.against])) if options.against else None
         extra = _skew(options.skew) if options.skew else []
     except (RecordError, CellsError, OSError, _NoSuchCellError) as error:
         sys.stderr.write(f"cudalink report: {line(error)}\n")
         return 2
     written = _write(options, report, comparison, extra)
+    found = _print_findings(report, comparison, words)
+    return 2 if not written else 1 if found else 0
+
+
+def _merged(options: argparse.Namespace) -> MatrixReport:
+    """Return the report of the records, with what the file of cells and the runners say of each cell."""
+    from ..matrix import load_cells, select
+    from ..matrix.runner import notes
+    from ..report.merge import merge
+    from ..report.plan import Plan
+
+    every = load_cells(options.cells) if options.cells else []
+    report = merge(options.paths, [cell.name for cell in select(every, options.tags)])
+    if options.cells and (strange := report.keep({cell.name for cell in every})):
+        text = f"left out, because {options.cells} has no such cell: {', '.join(strange)}"
+        sys.stderr.write(f"cudalink report: {line(text)}\n")
+    report.allowed = _matching([cell.name for cell in every], options.allow_missing)
+    report.reasons = notes(options.paths)
+    report.request({cell.name: cell.axes for cell in every})
+    report.plan = Plan({cell.name: cell.axes for cell in every}, {one.name: one.values["tests"] for one in every})
+    return report
+
+
+def _print_findings(report: MatrixReport, comparison: Comparison | None, words: Sequence[str]) -> bool:
+    """Print the findings of the kinds that ``--fail-on`` names; return whether there are any."""
+    from ..report.compare import FAIL_ON, damage, findings
+    from ..report.views import differing
+
     found = {word: number for word, number in findings(report, comparison).items() if word in words and number}
+    named = {"damaged": damage(report, comparison), "repeats": [": ".join(one) for one in differing(report)]}
     for word, number in found.items():
         sys.stderr.write(f"cudalink report: {word}: {number} ({FAIL_ON[word]})\n")
-        for text in {"damaged": damage(report, comparison), "repeats": _differing(report)}.get(word, ())[:_NAMED]:
+        for text in named.get(word, ())[:_NAMED]:
             sys.stderr.write(f"  {line(text)}\n")
-    if not written:
-        return 2
-    return 1 if found else 0
+    return bool(found)
 
 
 def _option_fault(options: argparse.Namespace, words: Sequence[str]) -> str:
@@ -139,17 +155,6 @@ def _matching(names: list[str], patterns: str) -> set[str]:
 def _on_stdout(options: argparse.Namespace) -> list[str]:
     """Return the options that write to stdout."""
     return [f"--{name}" for name in _FORMS if str(getattr(options, name)) == "-"]
-
-
-def _differing(report: MatrixReport) -> list[str]:
-    """Return each test whose outcome differs between the records of a cell, with the outcomes."""
-    from ..report.views import NAMES
-
-    return [
-        f"{cell.name}: {test}: {', '.join(f'{NAMES.get(letter, letter)} in {file}' for letter, file in results)}"
-        for cell in report.cells
-        for test, results in cell.differing.items()
-    ]
 
 
 def _write(

@@ -109,8 +109,9 @@ class Child:
         book = run_of(self._config).get("ledger")
         if book is not None:
             outside = book.outside
-            data = {"problems": outside.problems, "violations": outside.violations[self._seen_by_both :]}
-            self._write("outside", data)
+            violations = outside.violations[self._seen_by_both :]
+            modules = outside.unlinked_modules
+            self._write("outside", {"problems": outside.problems, "violations": violations, "modules": modules})
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

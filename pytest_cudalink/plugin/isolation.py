@@ -266,6 +266,7 @@ def _pass_outside_on(run: Run, file: Path) -> int | None:
             outside = ledger.of(run).outside
             outside.problems += data["problems"]
             outside.violations += data["violations"]
+            outside.unlinked_modules += data["modules"]
     return ended
 
 
@@ -283,6 +284,7 @@ def _read(run: Run, item: pytest.Item, file: Path) -> tuple[list[pytest.TestRepo
             outside = ledger.of(run).outside
             outside.problems += [f"[{item.nodeid}] {text}" for text in data["problems"]]
             outside.violations += [f"[{item.nodeid}] {text}" for text in data["violations"]]
+            outside.unlinked_modules += data["modules"]
             continue
         report = item.config.hook.pytest_report_from_serializable(config=item.config, data=data)
         # JSON has no tuples: pytest looks at the type of a skip's place

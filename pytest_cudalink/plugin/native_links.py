@@ -131,6 +131,12 @@ class LoadedModules:
         """Count a link that the emulated driver does not count itself."""
         self._links += link.backend != "driver"
 
+    @pytest.hookimpl
+    def pytest_collection_finish(self) -> None:
+        """Leave to the process that waits for this one what both have loaded: it has collected the same."""
+        if self._run.is_isolated:
+            self._before, self._links = self._driver.unlinked_images, 0
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """Hand over how many modules no seen link can have made: at least so many, if each link made one of them."""

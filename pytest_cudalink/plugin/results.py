@@ -119,12 +119,14 @@ class Results:
         if self._ended:
             return
         self._ended = True
+        book = self._run.get("ledger")
         self._writer.write(
             "end",
             exitstatus=int(exitstatus),
             duration=time.perf_counter() - self._began,
             counts=dict(self._counts),
             failing=self._run.failing,
+            unlinked_modules=book.totals.unlinked_modules if book is not None else 0,
         )
 
     def _close(self, worker: str | None, nodeid: str, attempt: _Attempt, facts: Mapping[str, Any]) -> None:

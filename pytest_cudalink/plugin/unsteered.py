@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..report.wording import counted, linked_on
+from ..report.wording import counted, unsteered_on
 
 if TYPE_CHECKING:
     from ..targets import Choice, UnsteeredLink
@@ -22,7 +22,6 @@ CONSEQUENCES: Final = {
     "allow": "what it links is counted",
 }
 _HOW: Final = {"free": "", "as-forced": " (as forced)", "not-as-forced": " (not as forced)"}
-_UNKNOWN: Final = "on a backend that cannot be seen"
 
 
 def key(link: UnsteeredLink) -> str:
@@ -37,7 +36,7 @@ def lines(links: Mapping[str, int]) -> list[str]:
     for name, number in sorted(links.items()):
         rest, _, how = name.rpartition("/")
         via, _, backend = rest.rpartition("/")
-        by_via.setdefault(via, Counter())[f"{_on(backend)}{_HOW[how]}"] += number
+        by_via.setdefault(via, Counter())[f"{unsteered_on(backend)}{_HOW[how]}"] += number
     found = []
     for via, shares in by_via.items():
         total = sum(shares.values())
@@ -52,7 +51,7 @@ def problem(link: UnsteeredLink, choice: Choice) -> str:
     """Return what is wrong with a link that ran on another backend than the forced one, and what to do."""
     who = link.where or "code at an unknown place"
     return (
-        f"cudalink: forced to {choice.backend} by {choice.source}, but {who} linked {_on(link.backend)}: "
+        f"cudalink: forced to {choice.backend} by {choice.source}, but {who} linked {unsteered_on(link.backend)}: "
         f"{link.call} of {link.via}, which no target steers. Write a target for the library that makes this call "
         "(docs/targets.md), link through one that has a target, or accept such links with --cudalink-unsteered=allow"
     )
@@ -61,7 +60,3 @@ def problem(link: UnsteeredLink, choice: Choice) -> str:
 def shortened(where: str, root: Path) -> str:
     """Return a place in the code with its path relative to a folder, if the file is in that folder."""
     return where.removeprefix(f"{root}{os.sep}")
-
-
-def _on(backend: str) -> str:
-    return _UNKNOWN if backend == "unknown" else linked_on(backend)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final, TypedDict
 
 from .events import CrashRecord, VerdictRecord, VersionRecord, ViolationRecord
 from .wording import counted
 
-__all__ = ["BAD", "GOOD", "LETTERS", "NOT_RUN", "SKIPPED", "UNKNOWN", "CellRun", "Detail"]
+__all__ = ["BAD", "GOOD", "LETTERS", "NOT_RUN", "SKIPPED", "UNKNOWN", "CellRun", "Detail", "UnsteeredLinks"]
 
 #: One letter for each outcome, so that nothing depends on colour alone. A documented failure is a pass.
 LETTERS: Final = {
@@ -39,7 +39,6 @@ _ENDS: Final = {
     5: "no tests were collected",
 }
 
-
 #: How many faults of its files a cell names.
 _NAMED: Final = 3
 
@@ -58,6 +57,17 @@ class Detail:
 
     reason: str = ""
     text: str = ""
+
+
+class UnsteeredLinks(TypedDict):
+    """The links of one place in the code that no target steers; the keys but `number` are those of the records."""
+
+    via: str
+    call: str
+    where: str
+    backend: str
+    forced: str | None
+    number: Annotated[int, {"minimum": 1}]
 
 
 @dataclass
@@ -85,6 +95,10 @@ class CellRun:
         Of each test that did not simply pass.
     links : dict of str to int
         Number of links by `wording.backend_keys`.
+    unsteered : list of UnsteeredLinks
+        Links that no target steers, by place; `links` does not count them.
+    unlinked_modules : int
+        At least so many modules that an emulated driver loaded were made by no link that was seen.
     violations, verdicts : list of dict
         As in the records.
     crashes : list of dict
@@ -116,6 +130,8 @@ class CellRun:
     durations: dict[str, float] = field(default_factory=dict)
     details: dict[str, Detail] = field(default_factory=dict)
     links: dict[str, int] = field(default_factory=dict)
+    unsteered: list[UnsteeredLinks] = field(default_factory=list)
+    unlinked_modules: int = 0
     violations: list[ViolationRecord] = field(default_factory=list)
     verdicts: list[VerdictRecord] = field(default_factory=list)
     crashes: list[CrashRecord] = field(default_factory=list)
@@ -137,13 +153,27 @@ class CellRun:
         return Counter(self.outcomes.values())
 
     @property
+    def crashed(self) -> int:
+        """Number of crashed tests, and of crashes that no test's result shows: outside tests, or of one run again."""
+        shown = {test for test, letter in self.outcomes.items() if letter == "C"}
+        return len(shown) + sum(crash.get("nodeid") not in shown for crash in self.crashes)
+
+    @property
+    def unsteered_by_via(self) -> Counter[str]:
+        """Number of links that no target steers, by the module or library that linked."""
+        counts: Counter[str] = Counter()
+        for links in self.unsteered:
+            counts[links["via"]] += links["number"]
+        return counts
+
+    @property
     def fault(self) -> str:
         """Why the run is incomplete; empty if pytest finished, and its records are sound."""
         named = self.damage[:_NAMED]
         if len(self.damage) > _NAMED:
             named.append(f"and {counted(len(self.damage) - _NAMED, 'other fault')} of the records")
-        nothing = named and not (self.outcomes or self.finished)
-        return "; ".join(named if nothing else filter(None, [self._unfinished, *named]))
+        unreadable = named and not (self.outcomes or self.finished)
+        return "; ".join(named if unreadable else filter(None, [self._unfinished, *named]))
 
     @property
     def _unfinished(self) -> str:
@@ -197,6 +227,8 @@ class CellRun:
             durations={**self.durations, **later.durations},
             details={**details, **later.details},
             links=dict(Counter(self.links) + Counter(later.links)),
+            unsteered=self.unsteered + later.unsteered,
+            unlinked_modules=self.unlinked_modules + later.unlinked_modules,
             violations=self.violations + later.violations,
             verdicts=self.verdicts + later.verdicts,
             crashes=self.crashes + later.crashes,

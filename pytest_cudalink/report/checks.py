@@ -75,7 +75,7 @@ def _check_of(hint: Any) -> _Check:
         return _at_least(_check_of(arguments[0]), least)
     if origin in (Union, types.UnionType):
         return _check_of(next(one for one in arguments if one is not type(None)))
-    if origin is list:
+    if origin in (list, tuple):
         return _list_of(_check_of(arguments[0]))
     if origin is dict:
         return _object_of(_check_of(arguments[1]))

@@ -68,7 +68,7 @@ def compare(new: MatrixReport, old: MatrixReport) -> Comparison:
     now = {cell.name: cell.outcomes for cell in new.cells}
     whole = {cell.name for cell in new.cells if not cell.fault}
     result = Comparison(broken=[cell.name for cell in old.cells if not cell.fault and cell.name not in whole])
-    result.unread = {**old.damaged, **{cell.name: cell.damage[0] for cell in old.cells if cell.damage}}
+    result.unread = old.faults_of_files
     for name in [*now, *(name for name in before if name not in now)]:
         first, second = before.get(name, {}), now.get(name, {})
         for test in [*second, *(test for test in first if test not in second)]:
@@ -91,7 +91,7 @@ def incomplete(report: MatrixReport, comparison: Comparison | None = None) -> di
     return {
         **{f"{name} (older report)": why for name, why in unread.items()},
         **report.damaged,
-        **{name: _reason(report, name) for name in [*report.missing, *broken]},
+        **{name: report.why_missing(name) for name in [*report.missing, *broken]},
         **{cell.name: cell.fault for cell in report.cells if cell.fault},
     }
 
@@ -99,13 +99,7 @@ def incomplete(report: MatrixReport, comparison: Comparison | None = None) -> di
 def damage(report: MatrixReport, comparison: Comparison | None = None) -> list[str]:
     """Return what is wrong with files that were read, one text for each cell or file."""
     unread = comparison.unread if comparison is not None else {}
-    return [*report.damaged.values(), *(cell.damage[0] for cell in report.cells if cell.damage), *unread.values()]
-
-
-def _reason(report: MatrixReport, name: str) -> str:
-    """Return why a cell has no records, as far as that is known."""
-    reason = f"no records: {report.reasons[name]}" if name in report.reasons else "no records"
-    return f"{reason} (allowed)" if name in report.allowed else reason
+    return [*report.faults_of_files.values(), *unread.values()]
 
 
 def findings(report: MatrixReport, comparison: Comparison | None) -> dict[str, int]:
@@ -114,7 +108,7 @@ def findings(report: MatrixReport, comparison: Comparison | None) -> dict[str, i
     return {
         "regressions": len(comparison.regressions) + len(comparison.broken) if comparison else 0,
         "failed": counts["F"] + counts["E"],
-        "crashed": counts["C"] + sum(not crash.get("nodeid") for cell in report.cells for crash in cell.crashes),
+        "crashed": sum(cell.crashed for cell in report.cells),
         "incomplete": len(incomplete(report, comparison).keys() - (report.allowed & {*report.missing})),
         "violations": sum(len(cell.violations) for cell in report.cells),
         "mismatch": sum(len(cell.mismatches) for cell in report.cells),

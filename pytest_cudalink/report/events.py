@@ -232,6 +232,9 @@ class EndRecord(TypedDict):
     duration: Annotated[_Seconds, "seconds of the whole run"]
     counts: Annotated[dict[str, _Count], "number of attempts by outcome"]
     failing: NotRequired[Annotated[list[str], "why the run fails although no test shows it"]]
+    unlinked_modules: NotRequired[
+        Annotated[_Count, "at least so many modules that an emulated driver loaded were made by no link that was seen"]
+    ]
 
 
 #: Each event by name, in the order in which a run first writes them.

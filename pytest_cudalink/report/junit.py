@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from xml.etree import ElementTree as ET
 
 from .cell_run import BAD, UNKNOWN, CellRun
@@ -20,8 +21,7 @@ def junit(report: MatrixReport) -> str:
     for cell in report.cells:
         root.append(_suite(cell))
     for name in report.missing:
-        reason = f": {report.reasons[name]}" if name in report.reasons else ""
-        root.append(_without_records(name, f"this cell left no records{reason}", allowed=name in report.allowed))
+        root.append(_without_records(name, report.why_missing(name), allowed=name in report.allowed))
     for name, why in report.damaged.items():
         root.append(_without_records(name, why, allowed=False))
     ET.indent(root)
@@ -50,7 +50,7 @@ def _suite(cell: CellRun) -> ET.Element:
         time=f"{cell.duration:.3f}",
     )
     properties = ET.SubElement(suite, "properties")
-    for name, value in [*cell.axes.items(), *((f"links.{name}", str(number)) for name, number in cell.links.items())]:
+    for name, value in _properties(cell):
         ET.SubElement(properties, "property", name=block(name), value=block(value))
     if cell.fault:
         case = ET.SubElement(suite, "testcase", classname=block(cell.name), name="run")
@@ -72,3 +72,14 @@ def _suite(cell: CellRun) -> ET.Element:
             if letter in BAD:
                 element.text = block(text)
     return suite
+
+
+def _properties(cell: CellRun) -> Iterator[tuple[str, str]]:
+    """Yield the axes and the numbers of links of a cell."""
+    yield from cell.axes.items()
+    for name, number in cell.links.items():
+        yield f"links.{name}", str(number)
+    for via, number in cell.unsteered_by_via.items():
+        yield f"unsteered.{via}", str(number)
+    if cell.unlinked_modules:
+        yield "unlinked_modules", str(cell.unlinked_modules)

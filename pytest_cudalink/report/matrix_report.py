@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Self, TypedDict
 
-from .cell_run import BAD, GOOD, LETTERS, NOT_RUN, SKIPPED, UNKNOWN, CellRun, Detail
+from .cell_run import BAD, GOOD, LETTERS, NOT_RUN, SKIPPED, UNKNOWN, CellRun, Detail, UnsteeredLinks
 from .checks import described, sound
 from .events import SCHEMA
 from .explain import explain
@@ -156,6 +156,16 @@ class MatrixReport:
         """Number of links of all cells by `wording.backend_keys`."""
         return sum((Counter(cell.links) for cell in self.cells), Counter())
 
+    @property
+    def faults_of_files(self) -> dict[str, str]:
+        """The first fault of the files of each cell, and of each file whose cell is not known."""
+        return {**self.damaged, **{cell.name: cell.damage[0] for cell in self.cells if cell.damage}}
+
+    def why_missing(self, name: str) -> str:
+        """Return why a cell has no records, as far as that is known, and whether that is allowed."""
+        reason = f"no records: {self.reasons[name]}" if name in self.reasons else "no records"
+        return f"{reason} (allowed)" if name in self.allowed else reason
+
     def slowest(self, number: int = 10) -> list[tuple[float, str, str]]:
         """Return seconds, test and cell of the slowest tests."""
         every = ((seconds, test, cell.name) for cell in self.cells for test, seconds in cell.durations.items())
@@ -245,8 +255,21 @@ def _saved_cell(content: object, place: str) -> CellRun:
         if test in cell.outcomes
     }
     cell.differing = {test: [one for one in pairs if len(one) == 2] for test, pairs in cell.differing.items()}
+    cell.unsteered = [_links_of(one) for one in cell.unsteered]
     cell.damage = [*cell.damage, *wrong]
     return cell
+
+
+def _links_of(found: Mapping[str, Any]) -> UnsteeredLinks:
+    """Return the links of one place with a value for each key."""
+    return {
+        "via": found.get("via") or "",
+        "call": found.get("call") or "",
+        "where": found.get("where") or "",
+        "backend": found.get("backend") or "unknown",
+        "forced": found.get("forced"),
+        "number": found.get("number") or 1,
+    }
 
 
 def _file(test: str) -> str:

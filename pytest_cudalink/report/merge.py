@@ -11,6 +11,7 @@ import json
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
@@ -47,6 +48,9 @@ _CELL: Final = re.compile(rb'"cell": ("(?:[^"\\]|\\.)*")')
 _PROBLEMS: Final = 100
 #: Letters of the outcomes that a record can have.
 _LETTERS: Final[Mapping[str, str]] = {outcome: LETTERS[outcome] for outcome in OUTCOMES if outcome in LETTERS}
+#: The keys of an event "unsteered" by which a cell counts them, and the types of their values.
+_PLACE: Final = ("via", "call", "where", "backend", "forced")
+_PLACES: Final = frozenset({str, type(None)})
 #: Seconds; no time or duration is as long.
 _LATEST: Final = 1e12
 
@@ -77,27 +81,34 @@ def merge(paths: Iterable[Path | str], expected: Sequence[str] = (), workers: in
     if not files and not damaged:
         msg = f"there are no records (*.jsonl) in {', '.join(map(str, paths))}; run the cells first"
         raise RecordError(msg)
-    saved = []
-    for file in files:
-        if file.suffix == ".json":
-            try:
-                saved.append(MatrixReport.load(file))
-            except (RecordError, OSError) as error:
-                damaged[str(file)] = str(error) if isinstance(error, RecordError) else _unreadable(file, error)
-    files = [file for file in files if file.suffix != ".json"]
+    saved = _load_saved([file for file in files if file.suffix == ".json"], damaged)
+    records = [file for file in files if file.suffix != ".json"]
     runs = [cell for report in saved for cell in report.cells]
-    runs += [run for _, run in sorted(_read_all(files, workers), key=lambda pair: pair[0])]
+    runs += [run for _, run in sorted(_read_all(records, workers), key=lambda pair: pair[0])]
     by_name: dict[str, list[CellRun]] = {}
     for run in runs:
         by_name.setdefault(run.name, []).append(run)
-    first = expected or [cell.name for report in saved for cell in report.cells]
-    order = {name: number for number, name in enumerate(first)}
+    order = {name: number for number, name in enumerate(expected or [cell.name for one in saved for cell in one.cells])}
     names = sorted(by_name, key=lambda name: (order.get(name, len(order)), name))
     lacking = dict.fromkeys([*expected, *(name for report in saved for name in report.missing)])
-    for report in saved:
-        damaged.update(report.damaged)
     cells = [joined(by_name[name]) for name in names]
     return MatrixReport(cells, [name for name in lacking if name not in by_name], damaged)
+
+
+def _load_saved(files: Iterable[Path], damaged: dict[str, str]) -> list[MatrixReport]:
+    """Return the saved reports that can be read; add to `damaged` why others cannot, and the files that they name."""
+    saved = []
+    for file in files:
+        try:
+            report = MatrixReport.load(file)
+        except RecordError as error:
+            damaged[str(file)] = str(error)
+        except OSError as error:
+            damaged[str(file)] = _unreadable(file, error)
+        else:
+            damaged.update(report.damaged)
+            saved.append(report)
+    return saved
 
 
 def _files(path: Path, damaged: dict[str, str]) -> list[Path]:
@@ -142,6 +153,8 @@ class _Reading:
         Whether there was an event "run".
     started : list of bytes
         The lines of the events "start".
+    unsteered : Counter of tuple
+        Number of links that no target steers, by the values of `_PLACE`.
     skipped : bool
         Whether the events are of a newer format, and not read.
     """
@@ -150,6 +163,7 @@ class _Reading:
     began: float = 0.0
     described: bool = False
     started: list[bytes] = field(default_factory=list)
+    unsteered: Counter[tuple[Any, ...]] = field(default_factory=Counter)
     skipped: bool = False
 
 
@@ -190,7 +204,11 @@ class _File:
             _start(self.readings, event, self.number)
         elif kind == "start":
             reading.started.append(line)
-        elif not reading.skipped:
+        elif reading.skipped:
+            pass
+        elif kind == "unsteered":
+            _add_unsteered(reading, event, self.number)
+        else:
             _add(reading.cell, kind, event, self.number)
 
     def settle(self) -> None:
@@ -213,6 +231,9 @@ class _File:
             if not cell.finished:
                 _add_crashed(cell, reading.started)
             cell.without_result = [test for test in cell.without_result if test not in cell.outcomes]
+            for place, links in reading.unsteered.items():
+                found: Any = {**dict(zip(_PLACE, place, strict=True)), "number": links}
+                cell.unsteered.append(found)
 
 
 def _read(path: Path) -> list[tuple[float, CellRun]]:
@@ -407,10 +428,19 @@ def _add_link(cell: CellRun, event: LinkRecord, number: int) -> None:
         cell.links[key] = cell.links.get(key, 0) + 1
 
 
+def _add_unsteered(reading: _Reading, event: Any, number: int) -> None:
+    place = tuple(map(event.get, _PLACE))
+    if not _PLACES.issuperset(map(type, place)) or None in place[:-1]:
+        event = _sound(reading.cell, "unsteered", event, number)
+        place = *(event.get(name) or "" for name in _PLACE[:-1]), event.get("forced")
+    reading.unsteered[place] += 1
+
+
 def _end(cell: CellRun, event: EndRecord) -> None:
     cell.finished = True
     cell.exitstatus, cell.duration = event.get("exitstatus"), event.get("duration") or 0.0
     cell.problems += event.get("failing") or []
+    cell.unlinked_modules = event.get("unlinked_modules") or 0
 
 
 def _add_crashed(cell: CellRun, started: Iterable[bytes]) -> None:

@@ -302,6 +302,7 @@ class End:
     duration: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
     failing: list[str] = field(default_factory=list)
+    unlinked_modules: int = 0
 
 
 @dataclass

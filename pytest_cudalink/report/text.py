@@ -34,7 +34,7 @@ def markdown(report: MatrixReport, comparison: Comparison | None = None, extra: 
         lines = [f"### {safe_text.markdown(section.title)}", ""]
         if section.note:
             lines += [section.note, ""]
-        lines.append("| " + " | ".join(section.head) + " |")
+        lines.append("| " + " | ".join(map(safe_text.markdown, section.head)) + " |")
         lines.append("|" + "---|" * len(section.head))
         lines += ["| " + " | ".join(map(safe_text.markdown, row)) + " |" for row in section.rows]
         if section.total > len(section.rows):
@@ -146,7 +146,7 @@ def _table(section: Section) -> Any:
         title=section.title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim"
     )
     for name in section.head:
-        table.add_column(name, overflow="fold")
+        table.add_column(Text(name), overflow="fold")
     for row in section.rows[:_ROWS]:
         table.add_row(*(Text(line(value)) for value in row))
     return table

@@ -11,9 +11,20 @@ from .cell_run import UNKNOWN, CellRun
 from .compare import Change, Comparison, incomplete
 from .matrix_report import MatrixReport
 from .safe_text import line
-from .wording import by_cause, counted, ended_by, linked_on, status
+from .wording import by_cause, counted, ended_by, linked_on, status, unsteered_on
 
-__all__ = ["NAMES", "Section", "cell_title", "letters", "links_in_words", "sections", "summary"]
+__all__ = [
+    "NAMES",
+    "NOT_SEEN",
+    "Section",
+    "cell_title",
+    "differing",
+    "letters",
+    "links_in_words",
+    "section",
+    "sections",
+    "summary",
+]
 
 #: The meaning of each letter, worst first.
 NAMES: Final = {
@@ -30,6 +41,8 @@ NAMES: Final = {
 }
 _SHOWN: Final = 200
 _LOST: Final = 20
+#: What may have made a module that no seen link made.
+NOT_SEEN: Final = "modules that no seen link made: precompiled code, NVRTC, or a static copy of nvJitLink"
 
 
 @dataclass(frozen=True)
@@ -53,7 +66,7 @@ class Section:
     note: str = ""
 
 
-def _section(
+def section(
     name: str,
     title: str,
     head: Sequence[str],
@@ -62,9 +75,10 @@ def _section(
     *,
     note: str = "",
 ) -> Section:
+    """Return a table whose texts are safe to show, with the first rows if there are too many."""
     every = list(rows)
     shown = (tuple(line(value) if isinstance(value, str) else value for value in row) for row in every[:_SHOWN])
-    return Section(name, title, tuple(head), tuple(shown), len(every), what, note)
+    return Section(name, title, tuple(map(line, head)), tuple(shown), len(every), what, note)
 
 
 def letters(report: MatrixReport) -> list[str]:
@@ -85,17 +99,16 @@ def links_in_words(cell: CellRun) -> str:
 def summary(report: MatrixReport, comparison: Comparison | None = None) -> list[tuple[int, str, bool]]:
     """Return the figures at the top of the report: number, text, and whether the figure is bad news."""
     counts, links = report.counts, report.links
-    crashed = sum(len(cell.crashes) for cell in report.cells)
     figures = [
         (len(report.cells), "cell|cells", False),
         (len(report.tests), "test|tests", False),
         (counts["P"] + counts["D"], "passed", False),
         (counts["F"] + counts["E"], "failed or error", True),
         (counts[UNKNOWN], "unknown outcome|unknown outcomes", True),
-        (crashed, "crashed", True),
+        (sum(cell.crashed for cell in report.cells), "crashed", True),
         (sum(len(cell.lost) for cell in report.cells), "lost", True),
         (counts["S"], "skipped", False),
-        *([(counts["U"], "needs a real driver|need a real driver", False)] if counts["U"] else []),
+        *_if_any(counts["U"], "needs a real driver|need a real driver"),
         (len(report.partial), "fails in some cells only|fail in some cells only", True),
         (len(report.skipped_everywhere), "skipped in every cell", False),
         (sum(len(cell.violations) for cell in report.cells), "lifetime violation|lifetime violations", True),
@@ -109,12 +122,22 @@ def summary(report: MatrixReport, comparison: Comparison | None = None) -> list[
     for key, number in sorted(links.items()):
         where = line(linked_on(key))
         figures.append((number, f"link {where}" if number == 1 else f"links {where}", False))
+    figures += _if_any(
+        sum(cell.unsteered_by_via.total() for cell in report.cells), "link not steered|links not steered"
+    )
+    modules = sum(cell.unlinked_modules for cell in report.cells)
+    figures += _if_any(modules, "module that no seen link made|modules that no seen link made")
     if comparison is not None:
         regressions = len(comparison.regressions) + len(comparison.broken)
         figures += [(regressions, "regression|regressions", True), (len(comparison.fixed), "fixed", False)]
     return [
         (number, _form(number, text), alarm and number > 0) for number, text, alarm in figures if number or not alarm
     ]
+
+
+def _if_any(number: int, text: str) -> list[tuple[int, str, bool]]:
+    """Return a figure that is no bad news, but is left out where it is 0."""
+    return [(number, text, False)] if number else []
 
 
 def _form(number: int, text: str) -> str:
@@ -128,32 +151,41 @@ def sections(report: MatrixReport, comparison: Comparison | None = None) -> list
     tables = [
         *(_changes(comparison) if comparison is not None else ()),
         _crashed(report),
-        _section(
-            "lost",
-            "Lost in a crash",
-            ("cell", "tests", "which"),
-            ((cell.name, len(cell.lost), _few(cell.lost, _LOST)) for cell in report.cells if cell.lost),
-            "cells",
-            note="Tests that were collected and have no result, because a process died. With "
-            "--cudalink-rerun-after-crash they are run.",
-        ),
+        _lost(report),
         _incomplete(report, comparison),
         _repeats(report),
-        _section(
+        *_of_tests(report),
+        _unsupported(report),
+        _not_run(report),
+        _violations(report),
+        _unsteered(report),
+        _verdicts(report),
+        _mismatches(report),
+        _cells(report),
+        _versions(report),
+        _slowest(report),
+    ]
+    return [table for table in tables if table.rows]
+
+
+def _of_tests(report: MatrixReport) -> list[Section]:
+    """Return what all cells together say of a test: fails in some, fails in every one, never runs."""
+    return [
+        section(
             "some",
             "Fails in some cells only",
             ("test", "explained by", "cells"),
             ((one.test, one.explanation, _few(one.cells)) for one in report.partial),
             "tests",
         ),
-        _section(
+        section(
             "everywhere",
             "Fails in every cell that ran it",
             ("test", "reason"),
             ((test, _reason(report, test)) for test in report.failing_everywhere),
             "tests",
         ),
-        _section(
+        section(
             "skipped",
             "Skipped in every cell",
             ("test", "reasons"),
@@ -161,54 +193,97 @@ def sections(report: MatrixReport, comparison: Comparison | None = None) -> list
             "tests",
             note="No cell ever ran these tests: either a cell is missing, or the condition of the skip is wrong.",
         ),
-        _section(
-            "unsupported",
-            "Needs a real driver",
-            ("cell", "tests", "reason"),
-            (
-                (cell.name, count, reason)
-                for cell in report.cells
-                for reason, count in Counter(
-                    _detail(cell, test) for test, letter in cell.outcomes.items() if letter == "U"
-                ).most_common()
-            ),
-            "reasons",
-            note="An emulated driver refused a call, and the tests were skipped (--cudalink-unsupported=skip).",
-        ),
-        _section(
-            "not-run",
-            "Not run",
-            ("cell", "tests", "such as"),
-            ((cell, len(tests), tests[0]) for cell, tests in report.not_run.items()),
-            "cells",
-            note="Tests that other cells ran, of files that these cells ran too.",
-        ),
-        _section(
-            "violations",
-            "Lifetime violations",
-            ("cell", "test", "what"),
-            ((c.name, str(one.get("nodeid")), str(one.get("text"))) for c in report.cells for one in c.violations),
-            "violations",
-        ),
-        _verdicts(report),
-        _section(
-            "mismatch",
-            "Versions that are not the requested ones",
-            ("cell", "what", "requested", "found"),
-            ((cell.name, *one) for cell in report.cells for one in cell.mismatches),
-            "versions",
-        ),
-        _cells(report),
-        _versions(report),
-        _section(
-            "slowest",
-            "Slowest tests",
-            ("seconds", "test", "cell"),
-            ((round(seconds, 2), test, cell) for seconds, test, cell in report.slowest()),
-            "tests",
-        ),
     ]
-    return [table for table in tables if table.rows]
+
+
+def _lost(report: MatrixReport) -> Section:
+    return section(
+        "lost",
+        "Lost in a crash",
+        ("cell", "tests", "which"),
+        ((cell.name, len(cell.lost), _few(cell.lost, _LOST)) for cell in report.cells if cell.lost),
+        "cells",
+        note="Tests that were collected and have no result, because a process died. With "
+        "--cudalink-rerun-after-crash they are run.",
+    )
+
+
+def _unsupported(report: MatrixReport) -> Section:
+    rows = (
+        (cell.name, count, reason)
+        for cell in report.cells
+        for reason, count in Counter(
+            _detail(cell, test) for test, letter in cell.outcomes.items() if letter == "U"
+        ).most_common()
+    )
+    return section(
+        "unsupported",
+        "Needs a real driver",
+        ("cell", "tests", "reason"),
+        rows,
+        "reasons",
+        note="An emulated driver refused a call, and the tests were skipped (--cudalink-unsupported=skip).",
+    )
+
+
+def _not_run(report: MatrixReport) -> Section:
+    return section(
+        "not-run",
+        "Not run",
+        ("cell", "tests", "such as"),
+        ((cell, len(tests), tests[0]) for cell, tests in report.not_run.items()),
+        "cells",
+        note="Tests that other cells ran, of files that these cells ran too.",
+    )
+
+
+def _violations(report: MatrixReport) -> Section:
+    rows = (
+        (cell.name, str(one.get("nodeid")), str(one.get("text"))) for cell in report.cells for one in cell.violations
+    )
+    return section("violations", "Lifetime violations", ("cell", "test", "what"), rows, "violations")
+
+
+def _unsteered(report: MatrixReport) -> Section:
+    """Return a row for each place that links unsteered, those on another backend than the forced one first."""
+    places: Counter[tuple[bool, str, str, str, str, str, str]] = Counter()
+    for cell in report.cells:
+        for one in cell.unsteered:
+            forced = one["forced"]
+            follows = forced is None or one["backend"] in (forced, "unknown")
+            where = one["where"] or "unknown"
+            how = (follows, cell.name, one["via"], one["call"], where, unsteered_on(one["backend"]), forced or "")
+            places[how] += one["number"]
+    rows: list[tuple[str | int | float, ...]] = [(*place[1:], number) for place, number in sorted(places.items())]
+    rows += [
+        (cell.name, NOT_SEEN, "", "", "", "", f"at least {cell.unlinked_modules}")
+        for cell in report.cells
+        if cell.unlinked_modules
+    ]
+    return section(
+        "unsteered",
+        "Links that were not steered",
+        ("cell", "linked by", "call", "in", "linked", "forced", "links"),
+        rows,
+        "places",
+        note="No target steers these calls, so a forced backend does not reach them. A test in which one links on "
+        "another backend than the forced one fails, unless --cudalink-unsteered says otherwise.",
+    )
+
+
+def _mismatches(report: MatrixReport) -> Section:
+    return section(
+        "mismatch",
+        "Versions that are not the requested ones",
+        ("cell", "what", "requested", "found"),
+        ((cell.name, *one) for cell in report.cells for one in cell.mismatches),
+        "versions",
+    )
+
+
+def _slowest(report: MatrixReport) -> Section:
+    rows = ((round(seconds, 2), test, cell) for seconds, test, cell in report.slowest())
+    return section("slowest", "Slowest tests", ("seconds", "test", "cell"), rows, "tests")
 
 
 def _changes(comparison: Comparison) -> list[Section]:
@@ -217,10 +292,10 @@ def _changes(comparison: Comparison) -> list[Section]:
 
     head = ("test", "cell", "before", "now")
     return [
-        _section("regressions", "Regressions", head, rows(comparison.regressions), "tests"),
-        _section("fixed", "Fixed", head, rows(comparison.fixed), "tests"),
-        _section("now-skipped", "Now skipped", head, rows(comparison.skipped), "tests"),
-        _section("gone", "No longer run", head, rows(comparison.gone), "tests"),
+        section("regressions", "Regressions", head, rows(comparison.regressions), "tests"),
+        section("fixed", "Fixed", head, rows(comparison.fixed), "tests"),
+        section("now-skipped", "Now skipped", head, rows(comparison.skipped), "tests"),
+        section("gone", "No longer run", head, rows(comparison.gone), "tests"),
     ]
 
 
@@ -240,7 +315,7 @@ def _crashed(report: MatrixReport) -> Section:
         for cell in report.cells
         for crash in cell.crashes
     )
-    return _section(
+    return section(
         "crashed",
         "Crashed",
         ("cell", "test", "ended by", "last calls", "frames"),
@@ -259,12 +334,12 @@ def _verdicts(report: MatrixReport) -> Section:
         more = f" (and {counted(len(messages) - 1, 'other')} for the same cause)" if len(messages) > 1 else ""
         names = list(dict.fromkeys(verdict["cell"] for verdict in verdicts))
         rows.append((status(first), str(first.get("rule")), f"{first.get('message')}{more}", _few(names)))
-    return _section("verdicts", "Guard rails", ("status", "rule", "message", "cells"), rows, "causes")
+    return section("verdicts", "Guard rails", ("status", "rule", "message", "cells"), rows, "causes")
 
 
 def _incomplete(report: MatrixReport, comparison: Comparison | None) -> Section:
     rows = incomplete(report, comparison).items()
-    return _section("incomplete", "Incomplete cells", ("cell", "what"), rows, "cells")
+    return section("incomplete", "Incomplete cells", ("cell", "what"), rows, "cells")
 
 
 def _detail(cell: CellRun, test: str) -> str:
@@ -272,15 +347,23 @@ def _detail(cell: CellRun, test: str) -> str:
     return detail.reason if detail is not None else ""
 
 
+def differing(report: MatrixReport) -> list[tuple[str, str, str]]:
+    """Return cell and test where the records of a cell differ, with the outcome in each record."""
+    return [
+        (cell.name, test, "; ".join(f"{_word(letter)} in {name}" for letter, name in results))
+        for cell in report.cells
+        for test, results in cell.differing.items()
+    ]
+
+
 def _repeats(report: MatrixReport) -> Section:
     """Return a row for each test whose records differ in a cell, and one for the tests whose records agree."""
-    rows = []
-    for cell in report.cells:
-        for test, results in cell.differing.items():
-            rows.append((cell.name, test, "; ".join(f"{_word(letter)} in {name}" for letter, name in results)))
-        if cell.repeated:
-            rows.append((cell.name, counted(cell.repeated, "test"), "same outcome in every record"))
-    return _section(
+    agree = "same outcome in every record"
+    rows = [
+        *differing(report),
+        *((cell.name, counted(cell.repeated, "test"), agree) for cell in report.cells if cell.repeated),
+    ]
+    return section(
         "repeats",
         "Several records of one cell",
         ("cell", "test", "outcomes"),
@@ -313,7 +396,7 @@ def _cells(report: MatrixReport) -> Section:
         )
         for cell in report.cells
     )
-    return _section("cells", "Cells", head, rows, "cells")
+    return section("cells", "Cells", head, rows, "cells")
 
 
 def _versions(report: MatrixReport) -> Section:
@@ -330,4 +413,4 @@ def _versions(report: MatrixReport) -> Section:
         for name, version in sorted(cell.versions.items())
     )
     head = ("cell", "what", "requested", "found", "kind", "read from")
-    return _section("versions", "Versions, requested and found", head, rows, "versions")
+    return section("versions", "Versions, requested and found", head, rows, "versions")

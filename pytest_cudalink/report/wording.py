@@ -17,6 +17,7 @@ __all__ = [
     "not_emulated",
     "split_link_key",
     "status",
+    "unsteered_on",
 ]
 
 #: How the problem of a record file that cannot be written begins; the processes of a run have it in common.
@@ -77,6 +78,11 @@ def linked_on(key: str) -> str:
     backend = key.removesuffix(_FAILED)
     (name,) = backend_keys(backend)
     return f"{_BACKENDS.get(name, f'on {name}')}{key[len(backend) :]}"
+
+
+def unsteered_on(backend: str) -> str:
+    """Return where a link was made that no target steers; of some the backend cannot be seen."""
+    return "on a backend that cannot be seen" if backend == "unknown" else linked_on(backend)
 
 
 def not_emulated(functions: Iterable[str]) -> str:

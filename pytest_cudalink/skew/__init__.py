@@ -25,8 +25,9 @@ from .. import emulator, toolchains
 from ..artifacts import inspect
 from ..linker import sample
 from ..linker.dispatch import choose_backend, policies
+from ..report.checks import described, sound
 from ..report.records import RecordError
-from ..report.views import Section
+from ..report.views import Section, section
 from ..tables import read_matrix
 from ..versions import CudaVersion
 
@@ -325,37 +326,55 @@ def load(path: Path) -> list[Measurement]:
     Raises
     ------
     RecordError
-        If the file is neither.
+        If the file is neither; names the place in the file.
     """
-    text = path.read_text(encoding="utf-8")
-    names = Measurement.__dataclass_fields__
     try:
+        text = path.read_text(encoding="utf-8")
         if text.startswith("{\n"):
-            rows = json.loads(text)["measurements"]
-        else:
-            *lines, cut = text.split("\n")
-            rows = [json.loads(line) for line in lines or [cut]]
-        return [
-            Measurement(**{**{k: v for k, v in row.items() if k in names}, "packages": tuple(row["packages"])})
-            for row in rows
-        ]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        msg = f"{path}: not a file that `cudalink skew` wrote ({type(error).__name__}: {error})"
+            rows = enumerate(json.loads(text)["measurements"])
+            return [_measurement(row, f"measurements[{number}]") for number, row in rows]
+        *lines, cut = text.split("\n")
+        rows = enumerate((json.loads(line) for line in lines or [cut]), 1)
+        return [_measurement(row, f"line {number}") for number, row in rows]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        why = error if isinstance(error, RecordError) else f"{type(error).__name__}: {error}"
+        msg = f"{path}: not a file that `cudalink skew` wrote ({why})"
         raise RecordError(msg) from error
+
+
+def _measurement(row: object, place: str) -> Measurement:
+    """Return a measurement of a file; keys of a later version are ignored."""
+    found, wrong = sound(Measurement, row, place)
+    known = {name: found[name] for name in Measurement.__dataclass_fields__ if found.get(name) is not None}
+    choices = {"step": tuple(_TITLES), "kind": KINDS}
+    wrong += [
+        f"{place}.{name} is {described(known[name])}; expected one of {', '.join(choices[name])}"
+        for name in choices
+        if name in known and known[name] not in choices[name]
+    ]
+    wrong += [
+        f"{place}.{name} is missing" for name in ("producer", "consumer", "kind", "step", "ok") if name not in known
+    ]
+    if wrong:
+        raise RecordError(wrong[0])
+    return Measurement(**{**known, "packages": tuple(known.get("packages", ()))})
 
 
 # --- showing
 
 
 def table(measured: Sequence[Measurement], step: str, kind: str) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a table: producer, then ``yes`` or ``no`` for each consumer, with ``!`` if a rule disagrees."""
+    """Yield the rows of a table: producer, then ``yes`` or ``no`` for each consumer, with ``!`` if a rule disagrees.
+
+    A pair that was not measured, as in a file that is not complete, has an empty text.
+    """
     cells = {(one.producer, one.consumer): one for one in measured if (one.step, one.kind) == (step, kind)}
     for producer in dict.fromkeys(producer for producer, _ in cells):
         row = [producer]
-        for consumer in dict.fromkeys(consumer for _, consumer in cells):
-            one = cells[producer, consumer]
-            wrong = any(predicted != one.ok for predicted in one.predicted.values())
-            row.append(("yes" if one.ok else "no") + (" !" if wrong else ""))
+        for consumer in dict.fromkeys(one.consumer for one in measured):
+            one = cells.get((producer, consumer))
+            wrong = one is not None and any(predicted != one.ok for predicted in one.predicted.values())
+            row.append("" if one is None else ("yes" if one.ok else "no") + (" !" if wrong else ""))
         yield tuple(row)
 
 
@@ -373,12 +392,10 @@ def sections(measured: Sequence[Measurement]) -> list[Section]:
         for kind in KINDS:
             rows = tuple(table(measured, step, kind))
             consumers = tuple(dict.fromkeys(one.consumer for one in measured))
-            result.append(
-                Section(f"skew-{step}-{kind}", f"{title} {kind}", ("made by", *consumers), rows, len(rows), "releases")
-            )
+            result.append(section(f"skew-{step}-{kind}", f"{title} {kind}", ("made by", *consumers), rows, "releases"))
     rows = tuple(
         (one.rule, "allows what fails" if one.unsafe else "rejects what works", str(one)) for one in findings(measured)
     )
     note = "Measured with the libraries themselves; the drivers are emulated. ! marks a pair on which a rule is wrong."
-    result.append(Section("skew", "Rules against reality", ("rule", "how", "where"), rows, len(rows), "findings", note))
+    result.append(section("skew", "Rules against reality", ("rule", "how", "where"), rows, "findings", note=note))
     return [one for one in result if one.rows]

@@ -32,10 +32,11 @@ from tests.report.samples import OBEYED
 
 __all__ = ["campaign", "try_batch"]
 
-#: Inputs of one report; a multiple of ten, as every tenth input is a file of cells.
+#: Inputs of one report; a multiple of ten, as the last digit of an input's number decides on its kind.
 BATCH: Final = 100
 _SOUND: Final = "the-sound-cell"
 _FORMS: Final = ("html", "junit", "markdown")
+_SUFFIXES: Final = {"record": ".jsonl", "saved": ".json", "cells": ".toml", "skew": ".skew"}
 
 
 def _command(*arguments: str) -> tuple[int, str]:
@@ -47,29 +48,29 @@ def _command(*arguments: str) -> tuple[int, str]:
 
 
 def try_inputs(seed: int, numbers: Sequence[int]) -> Counter[str]:
-    """Use the inputs, in one report and with one check for each file of cells; return what became of each kind.
+    """Use the inputs: in one report, and one command for each file of cells or of `cudalink skew`; return the counts.
 
     Raises
     ------
     Exception
         Whatever a command raises, and AssertionError for an answer that is wrong.
     """
-    # the processes of the campaign are enough
-    sys.modules["pytest_cudalink.report.merge"]._PARALLEL_FROM = BATCH + 2
     counts: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, _one_process():
         folder = Path(scratch, "r")
         folder.mkdir()
         (folder / "sound.jsonl").write_bytes(RECORDS[0].replace(b'"ctk-13.0"', f'"{_SOUND}"'.encode()))
         saved, records = [], []
         for number in numbers:
             kind, data = mutated(seed, number)
-            path = folder / {"record": f"{number}.jsonl", "saved": f"{number}.json", "cells": f"{number}.toml"}[kind]
+            path = folder / f"{number}{_SUFFIXES[kind]}"
             if number % 4:  # the others are records of one cell
                 data = data.replace(b'"ctk-13.0"', f'"c{number}"'.encode())
             path.write_bytes(data)
             if kind == "cells":
                 counts[f"files of cells: exit code {_check(path)}"] += 1
+            elif kind == "skew":
+                counts[f"files of cudalink skew: exit code {_include(folder / 'sound.jsonl', path)}"] += 1
             else:
                 (saved if kind == "saved" else records).append(path)
         if saved or records:
@@ -82,6 +83,30 @@ def _check(path: Path) -> int:
     code, text = _command("matrix", "check", "--file", str(path))
     assert code in (0, 1, 2), code
     assert "Traceback" not in text, text
+    return code
+
+
+@contextlib.contextmanager
+def _one_process() -> Iterator[None]:
+    """Read records in this process: those of the campaign are enough."""
+    module = sys.modules["pytest_cudalink.report.merge"]
+    found, module._PARALLEL_FROM = module._PARALLEL_FROM, sys.maxsize
+    try:
+        yield
+    finally:
+        module._PARALLEL_FROM = found
+
+
+def _include(sound: Path, path: Path) -> int:
+    """Show measurements with a report of a sound record; return the exit code: 2 if they cannot be used."""
+    written = [path.with_suffix(f".{name}") for name in _FORMS]
+    arguments = [f"--{one.suffix[1:]}={one}" for one in written]
+    with _without_rich():
+        code, text = _command("report", str(sound), "--fail-on=none", f"--skew={path}", *arguments)
+    assert code in (0, 2), text
+    for content in (text, *(one.read_text(encoding="utf-8") for one in written if code == 0)):
+        assert not OBEYED.search(content), OBEYED.search(content)
+    assert code == 0 or str(path) in text, text
     return code
 
 
@@ -145,19 +170,19 @@ def try_batch(seed: int, numbers: Sequence[int]) -> tuple[Counter[str], list[str
     counts: Counter[str] = Counter()
     found: list[tuple[int, str]] = []
     together = ""
-    cells = [number for number in numbers if number % 10 == 9]
-    others = [number for number in numbers if number % 10 != 9]
+    alone = [number for number in numbers if number % 10 in (7, 9)]
+    others = [number for number in numbers if number % 10 not in (7, 9)]
     try:
         counts += try_inputs(seed, others)
         others = []
     except Exception:  # noqa: BLE001 (each is a finding)
         together = traceback.format_exc()
-    for number in (*cells, *others):
+    for number in (*alone, *others):
         try:
             counts += try_inputs(seed, [number])
         except Exception:  # noqa: BLE001
             found.append((number, f"input {number} of seed {seed}:\n{_short(traceback.format_exc())}"))
-    if others and not any(number % 10 != 9 for number, _ in found):
+    if others and not any(number in others for number, _ in found):
         found.append((numbers[0], f"inputs {numbers[0]} to {numbers[-1]} together:\n{together}"))
     return counts, [text for _, text in found]
 

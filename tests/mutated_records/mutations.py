@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["CELLS", "RECORDS", "SAVED", "mutated"]
+__all__ = ["CELLS", "RECORDS", "SAVED", "SKEW", "mutated"]
 
 _CASES: Final = ("passed", "failed", "error", "skipped", "xfailed", "xpassed", "rerun", "crashed", "unsupported")
 _VERSION: Final = {"requested": "13.0", "found": "13.0.2", "source": "a wheel", "kind": "real"}
@@ -49,6 +49,7 @@ def _test(number: int, outcome: str) -> list[dict[str, Any]]:
             "missing": None,
             "subtests": [{"description": "i=1", "outcome": "passed"}],
             "refused": [],
+            "unsteered": 1,
         },
     ]
 
@@ -71,6 +72,18 @@ def _record() -> list[dict[str, Any]]:
         "facts": {"more": [1, {"a": None}]},
     }
     others = [
+        {
+            "event": "unsteered",
+            "time": 29.0,
+            "nodeid": None,
+            "worker": None,
+            "via": "cuda.bindings.nvjitlink",
+            "call": "nvJitLinkComplete",
+            "where": "helper.py:3",
+            "backend": "nvjitlink",
+            "result": "ok",
+            "forced": "driver",
+        },
         {"event": "violation", "time": 30.0, "nodeid": None, "text": "freed too early", "number": 1, "what": "array"},
         {
             "event": "verdict",
@@ -93,7 +106,14 @@ def _record() -> list[dict[str, Any]]:
             "last_events": ["cuLinkCreate", "cuLinkAddData"],
         },
     ]
-    end = {"event": "end", "time": 40.0, "exitstatus": 1, "duration": 30.0, "counts": {"passed": 2}}
+    end = {
+        "event": "end",
+        "time": 40.0,
+        "exitstatus": 1,
+        "duration": 30.0,
+        "counts": {"passed": 2},
+        "unlinked_modules": 2,
+    }
     tests = [event for number, outcome in enumerate((*_CASES, "passed")) for event in _test(number, outcome)]
     return [run, *tests, *others, end]
 
@@ -124,6 +144,17 @@ SAVED: Final = (
                     "durations": {"a.py::t": 0.5, "a.py::u": 0.25},
                     "details": {"a.py::t": {"reason": "why", "text": "how"}},
                     "links": {"driver": 2},
+                    "unsteered": [
+                        {
+                            "via": "cuda.bindings.driver",
+                            "call": "cuLinkComplete",
+                            "where": "",
+                            "backend": "driver",
+                            "forced": None,
+                            "number": 3,
+                        }
+                    ],
+                    "unlinked_modules": 1,
                     "violations": [{"nodeid": None, "text": "freed"}],
                     "verdicts": [],
                     "crashes": [{"nodeid": "a.py::t", "signal": "SIGSEGV", "last_events": ["cuInit"]}],
@@ -141,6 +172,28 @@ SAVED: Final = (
 )
 #: A sound file of cells.
 CELLS: Final = ((Path(__file__).parents[2] / "matrices" / "cells.toml").read_bytes(),)
+_MEASURED: Final = [
+    {
+        "producer": producer,
+        "consumer": consumer,
+        "kind": kind,
+        "step": step,
+        "ok": producer <= consumer,
+        "answer": "" if producer <= consumer else "cuLinkComplete: 222",
+        "packages": ["nvidia-nvjitlink==13.0.88"],
+        "predicted": {"artifact": True, "policy strict-major": False},
+        "build": "0" * 16,
+    }
+    for producer in ("12.9", "13.0")
+    for consumer in ("12.9", "13.0")
+    for kind in ("ptx", "cubin")
+    for step in ("nvjitlink", "driver", "load")
+]
+#: Sound measurements of ``cudalink skew``: its journal, and the output of ``--json``.
+SKEW: Final = (
+    _lines(_MEASURED),
+    json.dumps({"measurements": _MEASURED[:6], "findings": []}, indent=1).encode() + b"\n",
+)
 
 #: Values that stand where another type or range belongs.
 _VALUES: Final[tuple[Any, ...]] = (
@@ -277,13 +330,18 @@ def _mutate_events(data: bytes, pick: random.Random) -> bytes:
     return b"".join(lines)
 
 
-def _mutate_saved(data: bytes, pick: random.Random) -> bytes:
+def _mutate_saved(data: bytes, pick: random.Random, indent: int | None = None) -> bytes:
     try:
         content = json.loads(data)
         _mutate_value(content, pick)
-        return json.dumps(content).encode()
+        return json.dumps(content, indent=indent).encode()
     except (ValueError, IndexError, RecursionError):
         return data
+
+
+def _mutate_skew(data: bytes, pick: random.Random) -> bytes:
+    """Change a value of the journal, or of the output of ``--json``, which is recognized by its indentation."""
+    return _mutate_saved(data, pick, 1) if data.startswith(b"{\n") else _mutate_events(data, pick)
 
 
 def _mutate_toml(data: bytes, pick: random.Random) -> bytes:
@@ -313,14 +371,17 @@ _MUTATIONS: Final[dict[str, tuple[_Mutation, ...]]] = {
     "record": (_mutate_bytes, _mutate_lines, _mutate_events, _mutate_events, _mutate_events),
     "saved": (_mutate_bytes, _mutate_saved, _mutate_saved, _mutate_saved),
     "cells": (_mutate_bytes, _mutate_lines, _mutate_toml, _mutate_toml),
+    "skew": (_mutate_bytes, _mutate_lines, _mutate_skew, _mutate_skew, _mutate_skew),
 }
-_SUBJECTS: Final = {"record": RECORDS, "saved": SAVED, "cells": CELLS}
+_SUBJECTS: Final = {"record": RECORDS, "saved": SAVED, "cells": CELLS, "skew": SKEW}
+#: By the last digit of an input's number; "record" otherwise.
+_KINDS: Final = {7: "skew", 8: "saved", 9: "cells"}
 
 
 def mutated(seed: int, number: int) -> tuple[str, bytes]:
-    """Return the kind of an input ("record", "saved" or "cells"), and its bytes after one to three mutations."""
+    """Return the kind of an input, one of `_SUBJECTS`, and its bytes after one to three mutations."""
     pick = random.Random(f"{seed}/{number}")
-    kind = "cells" if number % 10 == 9 else "saved" if number % 10 == 8 else "record"
+    kind = _KINDS.get(number % 10, "record")
     data = pick.choice(_SUBJECTS[kind])
     for _ in range(pick.choice((1, 1, 1, 2, 3))):
         if data:

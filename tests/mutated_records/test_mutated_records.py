@@ -8,13 +8,13 @@ import pytest
 
 from pytest_cudalink.report import junit
 from tests.mutated_records.__main__ import campaign, try_batch
-from tests.mutated_records.mutations import CELLS, RECORDS, SAVED, mutated
+from tests.mutated_records.mutations import CELLS, RECORDS, SAVED, SKEW, mutated
 
 __all__: list[str] = []
 
 
 def test_a_bounded_campaign(capsys) -> None:
-    """Records and saved reports of another seed than that of the gate."""
+    """Records, saved reports and measurements of another seed than that of the gate."""
     numbers = [number for number in range(300) if number % 10 != 9]
     counts, found = try_batch(2, numbers)
     assert found == []
@@ -25,8 +25,8 @@ def test_a_bounded_campaign(capsys) -> None:
 def test_the_same_seed_gives_the_same_inputs() -> None:
     first, again, other = ([mutated(seed, number) for number in range(300)] for seed in (1, 1, 2))
     assert first == again != other
-    assert {kind for kind, _ in first} == {"record", "saved", "cells"}
-    sound = {*RECORDS, *SAVED, *CELLS}
+    assert {kind for kind, _ in first} == {"record", "saved", "cells", "skew"}
+    sound = {*RECORDS, *SAVED, *CELLS, *SKEW}
     assert sum(data not in sound for _, data in first) > 280
 
 

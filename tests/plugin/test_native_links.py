@@ -257,7 +257,11 @@ def test_ptx(cuda):
     result.stdout.no_fnmatch_line("*that no seen link made*")
 
 
-@pytest.mark.parametrize(("arguments", "plugins"), [((), ()), (("-n2",), ("xdist",))], ids=["here", "xdist"])
+@pytest.mark.parametrize(
+    ("arguments", "plugins"),
+    [((), ()), (("-n2",), ("xdist",)), (("--cudalink-isolate",), ()), (("--cudalink-rerun-after-crash",), ())],
+    ids=["here", "xdist", "isolated", "one process"],
+)
 def test_modules_without_a_seen_link(run, toolkit, pytester, arguments, plugins) -> None:
     """Modules that no seen link made are counted, each content once; they fail nothing, even where one is forced."""
     module = """
@@ -278,9 +282,10 @@ def test_precompiled(cuda, codes):
         + LOADS[LOADS.index("def image") : LOADS.index("def load")].replace("\\\\", "\\")
         + "for name in 'ab':\n    Path(sys.argv[1], name).write_bytes(image(name, 'nvjitlink'))\n"
     )
-    result, _records = run(
+    result, recorded = run(
         LOADS + module, f"--cudalink-driver={toolkit}", "--force-backend=driver", *arguments, plugins=plugins
     )
     result.assert_outcomes(passed=1)
     said = "precompiled code, NVRTC, or a static copy of nvJitLink"
     result.stdout.fnmatch_lines([f"the emulated driver loaded at least 2 modules that no seen link made: {said}"])
+    assert recorded.end.unlinked_modules == 2

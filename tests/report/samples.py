@@ -57,6 +57,10 @@ def write(folder: Path, cell: str, tests: dict[str, str], end: bool = True, stat
             writer.write("verdict", nodeid=None, **verdict)
         for text in axes.get("violations", ()):
             writer.write("violation", nodeid="tests/test_a.py::a", text=text)
+        for where, linked in axes.get("unsteered", ()):
+            place = {"via": "cuda.bindings.driver", "call": "cuLinkComplete", "where": where, "backend": linked}
+            writer.write("unsteered", nodeid=None, worker=None, result="ok", forced="nvjitlink", **place)
         if end:
-            writer.write("end", exitstatus=status, duration=2.5, counts={})
+            modules = axes.get("modules", 0)
+            writer.write("end", exitstatus=status, duration=2.5, counts={}, unlinked_modules=modules)
     return file

@@ -38,7 +38,7 @@ def test_two_runs_that_differ_fail(tmp_path, capsys) -> None:
     assert code == 1
     assert "1 passed" not in out
     assert "cudalink report: repeats: 1 (records of one cell have different outcomes for a test)" in err
-    assert f"  c: x: failed in {first}, passed in {second}\n" in err
+    assert f"  c: x: failed in {first}; passed in {second}\n" in err
     page = {form: tmp_path / form for form in ("html", "markdown")}
     code, out, err = reported(capsys, tmp_path, *(f"--{form}={path}" for form, path in page.items()), "-q")
     assert (code, out) == (1, "")

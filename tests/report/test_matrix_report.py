@@ -247,3 +247,32 @@ def test_keys_of_links() -> None:
         "unknown": "refused before a choice",
         "other failed": "on other failed",
     }
+
+
+def test_crashes_and_what_they_lose() -> None:
+    """Crashed tests count, and crashes that no test's result shows; tests are lost in a crash, or without an end."""
+    crashes = [{"nodeid": test, "worker": None, "last_events": []} for test in ("a", "b", None)]
+    cell = CellRun("c", finished=True, outcomes={"a": "P", "b": "C", "d": "C"}, crashes=crashes, without_result=["e"])
+    assert (cell.crashed, cell.lost) == (4, ["e"])
+    cell.crashes = []
+    assert (cell.crashed, cell.lost) == (2, [])
+    cell.finished = False
+    assert cell.lost == ["e"]
+
+
+def test_why_a_cell_is_missing_and_what_is_wrong_with_files() -> None:
+    report = MatrixReport([CellRun("c", damage=["first", "second"]), CellRun("d")], ["x", "y"], {"f": "is empty"})
+    report.reasons, report.allowed = {"x": "no Python"}, {"y"}
+    assert [report.why_missing(name) for name in ("x", "y")] == ["no records: no Python", "no records (allowed)"]
+    assert report.faults_of_files == {"f": "is empty", "c": "first"}
+
+
+def test_what_a_saved_place_has(tmp_path) -> None:
+    """Every key is read; one that a saved report lacks has a value that can be shown, and half a pair is left out."""
+    file = tmp_path / "saved.json"
+    place = {"via": "v", "call": "c", "where": "w", "backend": "driver", "forced": "nvjitlink", "number": 3}
+    MatrixReport([CellRun("c", unsteered=[place, {}], differing={"t": [["F", "x"], ["P"]]})]).save(file)
+    (cell,) = MatrixReport.load(file).cells
+    nothing = {"via": "", "call": "", "where": "", "backend": "unknown", "forced": None, "number": 1}
+    assert cell.unsteered == [place, nothing]
+    assert cell.differing == {"t": [["F", "x"]]}

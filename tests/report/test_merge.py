@@ -395,6 +395,48 @@ def test_how_many_processes_read(files, workers, processors, pool, tmp_path, mon
     assert Pool.made == ([] if pool is None else [pool])
 
 
+UNSTEERED = {
+    "event": "unsteered",
+    "time": 6.5,
+    "nodeid": "t.py::t",
+    "worker": None,
+    "via": "cuda.bindings.nvjitlink",
+    "call": "nvJitLinkComplete",
+    "where": "helper.py:3",
+    "backend": "nvjitlink",
+    "result": "ok",
+    "forced": None,
+}
+
+
+def test_unsteered_links_are_counted_by_place(tmp_path) -> None:
+    """Whatever test made them; those of all records of a cell, and the modules that no seen link made, add up."""
+    other = {**UNSTEERED, "where": "", "forced": "driver"}
+    lines(tmp_path / "a.jsonl", RUN, UNSTEERED, other, {**UNSTEERED, "nodeid": None}, {**END, "unlinked_modules": 2})
+    lines(tmp_path / "b.jsonl", {**RUN, "time": 7.0}, UNSTEERED, {**END, "unlinked_modules": 1})
+    (cell,) = merge([tmp_path]).cells
+
+    assert [(one["where"], one["forced"], one["number"]) for one in cell.unsteered] == [
+        ("helper.py:3", None, 2),
+        ("", "driver", 1),
+        ("helper.py:3", None, 1),
+    ]
+    assert cell.unsteered_by_via == {"cuda.bindings.nvjitlink": 4}
+    assert (cell.unlinked_modules, cell.links, cell.damage) == (3, {}, [])
+
+
+@pytest.mark.parametrize("value", [None, 7, [], {}], ids=["null", "number", "list", "object"])
+@pytest.mark.parametrize("key", ["via", "call", "where", "backend", "forced"])
+def test_an_unsteered_link_of_another_type(key, value, tmp_path) -> None:
+    """It is counted; a value that is no text is named, and left out."""
+    cell = one(lines(tmp_path / "c.jsonl", RUN, {**UNSTEERED, key: value}, END))
+    (links,) = cell.unsteered
+    assert links["number"] == 1
+    assert links[key] == (None if key == "forced" else "")
+    assert len(cell.damage) == (value is not None)
+    assert all(f"unsteered.{key} is " in text for text in cell.damage)
+
+
 def test_shards_that_began_together_are_joined_by_name(tmp_path) -> None:
     """Not in the order in which the file system lists them."""
     names = [f"{number * 7 % 20:02}" for number in range(20)]

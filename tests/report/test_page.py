@@ -11,9 +11,12 @@ import pytest
 
 from pytest_cudalink.report import html
 from pytest_cudalink.report.cell_run import CellRun, Detail
+from pytest_cudalink.report.compare import compare
 from pytest_cudalink.report.matrix_report import MatrixReport
+from pytest_cudalink.report.merge import merge
 
 from . import chromium
+from .samples import write
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -86,6 +89,12 @@ FOCUSED = "document.activeElement.getAttribute('aria-label')"
 STATUS = "document.getElementById('status').textContent"
 SET = """(() => {{ const c = document.getElementById('{0}'); c.value = '{1}';
           c.dispatchEvent(new Event('input', {{bubbles: true}})); }})()"""
+
+SECTIONS = "[...document.querySelectorAll('section')].map((e) => e.id)"
+#: What is wider than the window and does not scroll.
+WIDER = """[...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > innerWidth + 1
+           && !e.closest('.scroll table, #grid table, #detail')).map((e) => e.outerHTML.slice(0, 80))
+           .concat(document.scrollingElement.scrollWidth > innerWidth ? ['the page'] : [])"""
 
 
 def test_opens_without_network_or_errors(page) -> None:
@@ -191,6 +200,37 @@ def test_without_javascript(page) -> None:
     text = html.render(report())
     assert "<td>tests/test_link_0.py::test_case[3]</td><td>ctk 13.2</td>" in text
     assert "<noscript>" in text
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+def test_no_state_makes_the_page_wider_than_the_window(width, browser, tmp_path) -> None:
+    """Not a long name, a crash, damage, records that differ, or links that were not steered; wide tables scroll."""
+    folder, long = tmp_path / "records", "tests/" + "a_long_name_" * 20
+    place = (f"{long}.py:3", "driver")
+    first = write(folder, "a", {"t": "passed", "d": "cut", long: "failed"}, end=False, unsteered=[place], modules=3)
+    first.write_text(first.read_text() + "not JSON\n{}\n")
+    second = write(folder, "b", {"t": "failed", long: "unsupported"}, modules=2, unsteered=[place, ("", "unknown")])
+    second.write_text(second.read_text().replace('"cell": "b"', '"cell": "a"'))
+    write(folder, f"c-{'wide-' * 20}", {"t": "skipped", long: "passed"}, violations=["array freed " * 40], asked="13.9")
+    merged = merge(
+        [
+            folder,
+        ],
+        expected=["a", "gone-" * 30],
+    )
+    merged.damaged["x" * 300] = "is empty"
+    file = tmp_path / "states.html"
+    file.write_text(html.render(merged, compare(merged, MatrixReport([], damaged={"old" * 90: "is empty"}))))
+    browser.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+    browser.events.clear()
+    browser.open(file)
+    wide = browser.run(WIDER)
+    column = browser.run("Math.max(...[...document.querySelectorAll('.facts td')].map((e) => e.offsetWidth))")
+    browser.call("Emulation.clearDeviceMetricsOverride")
+
+    assert {"unsteered", "crashed", "incomplete", "repeats"} <= {*browser.run(SECTIONS)}
+    assert wide == []
+    assert column <= 36 * 16  # rem; the columns after a long name are in sight
 
 
 def test_screenshot(page, tmp_path) -> None:

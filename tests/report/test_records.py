@@ -91,14 +91,20 @@ EVENTS = {
         "last_events": ["cuLinkCreate"],
         "frames": ["Fatal Python error: Segmentation fault"],
     },
-    "end": {"exitstatus": 1, "duration": 1.5, "counts": {"passed": 1}, "failing": ["nothing was linked"]},
+    "end": {
+        "exitstatus": 1,
+        "duration": 1.5,
+        "counts": {"passed": 1},
+        "failing": ["nothing was linked"],
+        "unlinked_modules": 2,
+    },
 }
 OPTIONAL = {
     "test": {"refused", "unsteered"},
     "link": {"worker"},
     "verdict": {"otherwise"},
     "crash": {"signal", "exitcode", "frames"},
-    "end": {"failing"},
+    "end": {"failing", "unlinked_modules"},
 }
 
 

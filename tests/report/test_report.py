@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cudalink import cli
-from pytest_cudalink.report import html, records, text, views
+from pytest_cudalink.report import html, junit, records, text, views
 from pytest_cudalink.report.cell_run import BAD, GOOD, NOT_RUN
 from pytest_cudalink.report.compare import compare, findings
 from pytest_cudalink.report.matrix_report import MatrixReport
@@ -270,7 +270,10 @@ def test_cells_that_may_be_missing(tmp_path, capsys) -> None:
     assert re.search(r"c-3\.12\s+no records: no Python 3\.12 here; install it \(allowed\)", captured.out)
     assert re.search(r"c-3\.13\s+no records \(allowed\)", captured.out)
     found = [one.get("message") for one in ET.parse(tmp_path / "r.xml").getroot().findall("testsuite/testcase/skipped")]
-    assert found == ["this cell left no records: no Python 3.12 here; install it", "this cell left no records"]
+    assert found == [
+        "no records: no Python 3.12 here; install it (allowed)",
+        "no records (allowed)",
+    ]
 
     assert cli.main([*command, "--allow-missing=nope"]) == 2
     assert "--allow-missing 'nope' matches no cell; `cudalink matrix list` shows them" in capsys.readouterr().err
@@ -390,7 +393,8 @@ def test_without_the_extra(four, tmp_path, monkeypatch, capsys) -> None:
     forms = [f"--{name}={tmp_path / name}" for name in ("markdown", "junit", "save")]
     assert cli.main(["report", str(four), *forms]) == 1
     captured = capsys.readouterr()
-    assert re.search(r"^tests/test_a\.py::newer +ctk newer major than driver +c-13-12$", captured.out, re.MULTILINE)
+    why = "ctk newer major than driver or ctk 13.0 with driver 12.9"
+    assert re.search(rf"^tests/test_a\.py::newer +{why} +c-13-12$", captured.out, re.MULTILINE)
     assert captured.out.splitlines()[0].startswith("4 cells, 7 tests, 13 passed, 3 failed or error, 1 crashed")
     assert all((tmp_path / name).stat().st_size > 100 for name in ("markdown", "junit", "save"))
 
@@ -431,3 +435,54 @@ def test_singulars(tmp_path, capsys) -> None:
 def test_empty_report_is_no_error_for_the_page() -> None:
     """A report without tests still makes a page."""
     assert "0 tests in 0 cells" in html.render(MatrixReport([]))
+
+
+def test_a_cell_in_every_state_at_once(tmp_path) -> None:
+    """Crashed, damaged, with records that differ and links that were not steered: each is said once, in every form."""
+    folder = tmp_path / "records"
+    first = write(folder, "a", {"t": "passed", "dies": "cut"}, end=False, unsteered=[("helper.py:3", "driver")])
+    with first.open("a") as file:
+        file.write('not JSON\n{"event": "st')
+    second = write(folder, "b", {"t": "failed"}, modules=2, unsteered=[("helper.py:3", "driver"), ("", "unknown")])
+    second.write_text(second.read_text().replace('"cell": "b"', '"cell": "a"'))
+    report = merge([folder])
+
+    (cell,) = report.cells
+    said = f"{first}: line 7 is not an event"
+    assert cell.fault == f"the run did not finish (2 tests recorded), and the file is cut; {said}"
+    assert cell.unsteered_by_via == {"cuda.bindings.driver": 3}
+    assert list(cell.differing) == ["tests/test_a.py::t"]
+    figures = [f"{number} {words}" for number, words, _ in views.summary(report)]
+    assert figures[-2:] == ["3 links not steered", "2 modules that no seen link made"]
+    assert {"1 crashed", "1 incomplete cell", "1 test whose records differ"} <= {*figures}
+    tables = {section.id: section for section in views.sections(report)}
+    assert tables["unsteered"].rows == (
+        ("a", "cuda.bindings.driver", "cuLinkComplete", "helper.py:3", "on the driver", "nvjitlink", 2),
+        ("a", "cuda.bindings.driver", "cuLinkComplete", "unknown", "on a backend that cannot be seen", "nvjitlink", 1),
+        ("a", views.NOT_SEEN, "", "", "", "", "at least 2"),
+    )
+    assert [tables[name].total for name in ("crashed", "incomplete", "repeats")] == [1, 1, 1]
+    assert tables["incomplete"].rows == (("a", cell.fault),)
+
+    saved = tmp_path / "saved.json"
+    report.save(saved)
+    again = merge([saved])
+    assert again == report
+    for shown in (report, again):
+        for form in (text.plain(shown), text.markdown(shown), html.render(shown)):
+            assert "Links that were not steered" in form
+        root = ET.fromstring(junit.junit(shown))
+        found = {one.get("name"): one.get("value") for one in root.iter("property")}
+        assert (found["unsteered.cuda.bindings.driver"], found["unlinked_modules"]) == ("3", "2")
+
+
+def test_a_crash_of_a_test_that_is_run_again_counts(tmp_path) -> None:
+    """The figure and the finding have one number: crashed tests, and crashes that no test's result shows."""
+    file = write(tmp_path / "records", "c", {"a": "passed", "b": "crashed"})
+    crash = {"event": "crash", "time": 7.0, "worker": None, "last_events": []}
+    crashes = [{**crash, "nodeid": f"tests/test_a.py::{name}"} for name in "ab"] + [{**crash, "nodeid": None}]
+    before, end = file.read_text().rsplit('{"event": "end"', 1)
+    file.write_text(before + "".join(f"{json.dumps(one)}\n" for one in crashes) + '{"event": "end"' + end)
+    report = merge([file])
+    assert findings(report, None)["crashed"] == 3
+    assert (3, "crashed", True) in views.summary(report)

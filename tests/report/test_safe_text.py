@@ -82,6 +82,8 @@ def hostile_report(nasty: str) -> MatrixReport:
             outcomes={f"t{nasty}.py::{letter}{nasty}": letter for letter in "FECSUXxDP?"} | {nasty: "PF"[number]},
             details={f"t{nasty}.py::{letter}{nasty}": Detail(nasty, nasty) for letter in "FECSUXxD?"},
             links={nasty: 3, f"{nasty} failed": 1},
+            unsteered=[{"via": nasty, "call": nasty, "where": nasty, "backend": nasty, "forced": nasty, "number": 2}],
+            unlinked_modules=1,
             violations=[{"nodeid": nasty, "text": nasty}],
             verdicts=[
                 {"nodeid": nasty, "status": nasty, "rule": nasty, "message": nasty, "fix": nasty, "items": [nasty]}

@@ -170,3 +170,59 @@ def test_a_crash_is_an_answer(measured, tmp_path) -> None:
     answer = skew._run({**job, "inputs": [str(tmp_path / "cut.cubin")], "image": os.devnull})
     assert not answer["ok"]
     assert json.dumps(answer)
+
+
+ROW = {
+    "producer": "12.9",
+    "consumer": "13.0",
+    "kind": "ptx",
+    "step": "load",
+    "ok": True,
+    "predicted": {"artifact": False},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        ({"step": "jump"}, "line 1.step is 'jump'; expected one of nvjitlink, driver, load"),
+        ({"kind": "sass"}, "line 1.kind is 'sass'; expected one of ptx, ltoir, cubin"),
+        ({"producer": ["12.9"]}, "line 1.producer is a list; expected a text"),
+        ({"predicted": {"artifact": []}}, "line 1.predicted.artifact is a list; expected true or false"),
+        ({"packages": "numpy"}, "line 1.packages is 'numpy'; expected a list"),
+        ({"ok": None}, "line 1.ok is missing"),
+    ],
+)
+def test_measurements_that_are_damaged(change, wrong, tmp_path, capsys) -> None:
+    """The report names place and value; nothing else is reported."""
+    write(tmp_path / "records", "c", {"a": "passed"})
+    file = tmp_path / "skew.jsonl"
+    for rows in ([{**ROW, **change}], [ROW, {**ROW, **change}]):
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        assert cli.main(["report", str(tmp_path / "records"), f"--skew={file}"]) == 2
+        place = wrong.replace("line 1", f"line {len(rows)}")
+        said = f"{file}: not a file that `cudalink skew` wrote ({place})"
+        assert capsys.readouterr().err == f"cudalink report: {said}\n"
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"[" * 100_000, b"{\n" + b"[" * 100_000, b"{}", b'{\n"measurements": 1}'])
+def test_a_file_that_skew_did_not_write(content, tmp_path, capsys) -> None:
+    """Not text, nested too deeply, or without measurements: one sentence."""
+    write(tmp_path / "records", "c", {"a": "passed"})
+    file = tmp_path / "skew.json"
+    file.write_bytes(content)
+    assert cli.main(["report", str(tmp_path / "records"), f"--skew={file}"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"cudalink report: {file}")
+    assert error.count("\n") == 1
+
+
+def test_pairs_that_were_not_measured(tmp_path, capsys) -> None:
+    """A file that is not complete has a column for every consumer, with empty places; names are no markup."""
+    write(tmp_path / "records", "c", {"a": "passed"})
+    file, page = tmp_path / "skew.jsonl", tmp_path / "r.md"
+    rows = [ROW, {**ROW, "producer": "13.0", "consumer": "[red]13|\x1b"}]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert cli.main(["report", str(tmp_path / "records"), f"--skew={file}", f"--markdown={page}"]) == 0
+    assert "[red]13|\\x1b" in capsys.readouterr().out
+    assert "| made by | 13.0 | \\[red\\]13\\|\\\\x1b |\n|---|---|---|\n| 12.9 | yes ! |  |\n" in page.read_text()
