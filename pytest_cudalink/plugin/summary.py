@@ -36,7 +36,12 @@ def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str])
     book, planned = ledger.of(run), faults.of(run)
     # a fault that the process of an isolated test has met is not known here
     isolation = run.get("isolation")
-    further = isolation.lines() if isolation is not None else planned.lines() if planned is not None else []
+    if isolation is not None or run.new_processes:
+        from .isolation import lines
+
+        further = lines(isolation.new if isolation is not None else run.new_processes)
+    else:
+        further = planned.lines() if planned is not None else []
     _section(reporter, run, book.totals, further)
     _guard_rails(reporter, run.settings, book.totals, not_routed)
 
