@@ -1,4 +1,4 @@
-"""The runners of cells conclude: nox and tox add to a record how its pytest ended, and fail where it did not end well."""
+"""The runners of cells conclude: nox and tox add to a record how its pytest ended, and fail where it died."""
 
 from __future__ import annotations
 
