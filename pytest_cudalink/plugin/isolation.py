@@ -16,20 +16,19 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from ..report.wording import counted
 from . import children, ledger, pytest_private, record_file
 from .facts import fail
 from .plan import PLAN
 from .run import Run
 
-__all__ = ["Isolation", "lines"]
+__all__ = ["Isolation"]
 
 _LAST_LINES: Final = 20
 _GOES_ON: Final = children.End()
@@ -186,11 +185,6 @@ class Isolation:
                 last_events=last,
                 frames=frames,
             )
-
-
-def lines(new: Mapping[str, int]) -> list[str]:
-    """Return, for the summary, how many tests had a new process although several are isolated, and why."""
-    return [f"{counted(number, 'test')} started a new process each: {why}" for why, number in new.items()]
 
 
 def _pass_on_events(run: Run, events: Path) -> None:
