@@ -1,14 +1,12 @@
 """What an isolated test costs: from a process that has collected, and as a new process; alone and beside other plugins.
 
-``python benchmarks/isolation.py`` prints seconds for each test and the ratio to a new process, measured in turn in one
-run: the machine's other work slows all of them. A plugin that is not installed is left out.
+``nox -s bench -- isolation``. The limit is the ratio to a new process for each test, measured in turn in one run: the
+machine's other work slows both. A plugin that is not installed is left out.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -16,25 +14,34 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+import measure
+
 __all__ = ["main"]
 
+ROUNDS = 5
 #: A thread keeps the process that collects from being forked.
 _NEW = "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
 _TESTS = "import pytest\n@pytest.mark.parametrize('i', range({number}))\ndef test(i): pass\n"
+#: Tests of a short run, which is subtracted as the start, and of a long one.
+_FEW, _MANY = 2, {"new": 6, "warm": 20}
+_BASE, _ISOLATED = "a new process for each", "isolated"
 _WAYS = {
-    "new process": ("new", (), None),
-    "isolated": ("warm", (), None),
+    _BASE: ("new", (), None),
+    _ISOLATED: ("warm", (), None),
     "isolated, emulated driver": ("warm", ("--cudalink-driver=13.0",), None),
     "isolated, beside hypothesis": ("warm", ("-p", "_hypothesis_pytestplugin"), "hypothesis"),
     "isolated, beside pytest-cov": ("warm", ("-p", "pytest_cov", "--cov=."), "pytest_cov"),
     "isolated, two workers": ("warm", ("-p", "xdist", "-n2"), "xdist"),
 }
+#: What one more isolated test may take of the time of a new process.
+LIMIT = 0.5
 
 
 def _seconds(folder: Path, number: int, *arguments: str) -> float:
-    folder.joinpath("test_it.py").write_text(
-        (_NEW if folder.name == "new" else "") + _TESTS.format(number=number), encoding="utf-8"
-    )
+    head = _NEW if folder.name == "new" else ""
+    folder.joinpath("test_it.py").write_text(head + _TESTS.format(number=number), encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "cudalink", "--cudalink-isolate", *arguments]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     began = time.perf_counter()
@@ -42,31 +49,34 @@ def _seconds(folder: Path, number: int, *arguments: str) -> float:
     return time.perf_counter() - began
 
 
-def main() -> None:
-    """Measure each way in turn, and print the medians of the time that one more test takes."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--tests", type=int, default=20, help="tests of a run; two are subtracted as the start")
-    options = parser.parse_args()
+def one_more_test(folder: Path, rounds: int) -> dict[str, list[float]]:
+    """Measure each way in turn; return the times that one more test takes."""
     found: dict[str, list[float]] = {
         name: [] for name, (_, _, module) in _WAYS.items() if not module or find_spec(module)
     }
-    with tempfile.TemporaryDirectory() as scratch:
-        for kind in ("new", "warm"):
-            Path(scratch, kind).mkdir()
-        for _ in range(options.rounds):
-            for name, times in found.items():
-                kind, arguments, _ = _WAYS[name]
-                folder = Path(scratch, kind)
-                number = 6 if kind == "new" else options.tests
-                start = _seconds(folder, 2, *arguments)
-                times.append((_seconds(folder, number, *arguments) - start) / (number - 2))
-    base = statistics.median(found["new process"])
-    print("| way | seconds for each test | of a new process |\n|---|---|---|")
-    for name, times in found.items():
-        median = statistics.median(times)
-        print(f"| {name} | {median:.3f} | {median / base:.0%} |")
+    for kind in _MANY:
+        (folder / kind).mkdir()
+    for _ in range(rounds):
+        for name, times in found.items():
+            kind, arguments, _ = _WAYS[name]
+            start = _seconds(folder / kind, _FEW, *arguments)
+            longer = _seconds(folder / kind, _MANY[kind], *arguments)
+            times.append(max(0.0, longer - start) / (_MANY[kind] - _FEW))
+    return found
+
+
+def main() -> int:
+    """Measure what one more test takes; return exit code 1 beyond the limit."""
+    options = measure.arguments("isolation", ROUNDS, __doc__)
+    report = measure.Report("isolation", "What isolation costs a test")
+    with tempfile.TemporaryDirectory() as name:
+        found = one_more_test(Path(name), options.rounds)
+    base = found[_BASE]
+    for way, times in found.items():
+        report.row("one more isolated test", way, times, None if way == _BASE else base)
+    report.limit_ratio(f"{_ISOLATED} / {_BASE}", found[_ISOLATED], base, LIMIT)
+    return report.finish(options.json)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -32,14 +32,19 @@ TARGETS: Final = {
 
 def of(run: Run) -> Steering:
     """Return the steering of a run; the first call starts it."""
-    if run.get("backends") is None:
+    if not _has_begun(run):
         start_postponed()  # that of a run around this one comes first: the last one to start is the active one
         _begin(run)
     return cast("Backends", run.part("backends")).steering
 
 
+def _has_begun(run: Run) -> bool:
+    part = cast("Backends | None", run.get("backends"))
+    return part is not None and part.begun
+
+
 def _begin(run: Run) -> None:
-    if run.get("backends") is None:
+    if not _has_begun(run):
         run.part("backends").begin()
 
 
@@ -53,6 +58,8 @@ class Backends:
     Attributes
     ----------
     steering : Steering
+    begun : bool
+        Whether `begin` has come to its end: an exception may interrupt it, and the next use begins again.
 
     Raises
     ------
@@ -65,6 +72,7 @@ class Backends:
         from ..targets.steering import Steering
 
         self._run = run
+        self.begun = False
         run.follow()
         targets = _targets(run.config)
         self.steering = Steering(
@@ -84,6 +92,7 @@ class Backends:
         """Force what the run asks for, on libraries that are imported now and later."""
         self._run.config.add_cleanup(self.steering.stop)
         self.steering.start(_choice(self._run.settings))
+        self.begun = True
 
     def _decide(self, target: str, choice: Choice, inputs: tuple[LinkInput, ...] | None) -> Choice:
         """Let hooks veto or change a choice."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -21,6 +22,8 @@ __all__ = ["End", "ServerProcess", "Stopped", "key", "signal_name", "start_one"]
 _HANDED_OVER: Final = ("randomly_seed",)
 #: Seconds that a child may take to end after its last test.
 _PATIENCE: Final = 30.0
+#: Milliseconds between two looks at a child from which no reply comes.
+_LOOK: Final = 1000
 _OUTPUT: Final = ("stdout", "stderr", "events")
 
 
@@ -221,7 +224,12 @@ class ServerProcess:
 
     def _reply(self) -> dict[str, Any]:
         """Return the next reply; empty if the process died."""
+        waiting = select.poll()
+        waiting.register(self._replies, select.POLLIN)
         while b"\n" not in self._buffer:
+            # what a test has forked may hold the pipe open when the process itself is dead
+            if not waiting.poll(_LOOK) and not self.alive and not waiting.poll(0):
+                return {}
             read = os.read(self._replies, 65536)
             if not read:
                 return {}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..toolchains.provision import Fetched
     from .settings import Settings
 
-__all__ = ["A_DRIVER", "asked", "came_too_late", "fetched", "inherited", "load", "load_late", "remedy"]
+__all__ = ["A_DRIVER", "asked", "came_too_late", "fetched", "inherited", "load", "load_late", "may_come_late", "remedy"]
 
 _INHERITED: Final = pytest.StashKey[bool]()
 _FETCHED: Final = pytest.StashKey[list["Fetched"]]()
@@ -80,6 +80,13 @@ def load_late(config: pytest.Config, settings: Settings) -> bool:
     with _restored_at_the_end(config):
         _emulate_toolkit(config, settings)
     return preload.emulated_driver() is not None
+
+
+def may_come_late(settings: Settings) -> bool:
+    """Whether `load_late` can still emulate a driver, as far as is known before collection."""
+    from ..process import preload
+
+    return settings.driver.value == "auto" and not settings.forces_driver and not preload.driver_exists()
 
 
 def came_too_late(config: pytest.Config) -> bool:

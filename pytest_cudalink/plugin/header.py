@@ -180,6 +180,10 @@ def _of_emulation(settings: Settings, *, inherited: bool) -> list[str]:
     if inherited or not emulated:
         options = ((name, getattr(settings, name)) for name in OF_EMULATION)
         words = [f"{name} {setting}" for name, setting in options if setting.source != "default"]
-        why = "the emulated driver comes from the environment" if inherited else "no emulated driver in this run"
-        found += [f"cudalink: ignored ({why}): {', '.join(words)}"] if words else []
+        why = "ignored (no emulated driver in this run)"
+        if inherited:
+            why = "ignored (the emulated driver comes from the environment)"
+        elif driver.may_come_late(settings):
+            why = "ignored unless a marker forces the driver backend, for which a driver is emulated after collection"
+        found += [f"cudalink: {why}: {', '.join(words)}"] if words else []
     return found

@@ -102,6 +102,14 @@ class Child:
         book = run_of(self._config).get("ledger")
         self._seen_by_both = len(book.outside.violations) if book is not None else 0
 
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Hand over what ends the run: ``pytest.exit``, or an interruption that the test itself has raised."""
+        error = excinfo.value
+        if isinstance(error, pytest.exit.Exception):
+            self._write("exit", {"reason": error.msg, "returncode": error.returncode})
+        else:
+            self._write("interrupt", None)
+
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Hand over what fails the run although the test's reports, already written, do not show it."""

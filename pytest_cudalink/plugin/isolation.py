@@ -23,7 +23,6 @@ from typing import Any, Final
 
 import pytest
 
-from ..report.wording import counted
 from . import children, ledger, pytest_private, record_file
 from .facts import fail
 from .plan import PLAN
@@ -70,7 +69,12 @@ class Isolation:
         if not (self._shares or self._isolates(item)):
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        *reports, last = self._reports(item, nextitem)
+        found, stop = self._reports(item, nextitem)
+        if stop is not None:
+            for report in found:
+                item.ihook.pytest_runtest_logreport(report=report)
+            raise stop
+        *reports, last = found
         for report in reports:
             item.ihook.pytest_runtest_logreport(report=report)
         _tear_down(item, nextitem, last)
@@ -78,8 +82,13 @@ class Isolation:
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
 
-    def _reports(self, item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
-        """Run a test in another process; return its reports, of which the last is always that of the teardown."""
+    def _reports(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> tuple[list[pytest.TestReport], BaseException | None]:
+        """Run a test in another process; return its reports, and the exception with which the test ends the run.
+
+        Without such an exception the last report is always that of the teardown.
+        """
         ledger.of(self._run)  # reads the facts on the reports
         with tempfile.TemporaryDirectory(dir=self._scratch.name) as scratch:
             folder = Path(scratch)
@@ -87,7 +96,10 @@ class Isolation:
             end = self._run_child(item, nextitem, folder)
             spent = time.perf_counter() - began
             _pass_on_events(self._run, folder / "events")
-            found, ended = _read(self._run, item, folder / "reports")
+            found, ended, stop = _read(self._run, item, folder / "reports")
+            if stop is not None:
+                _echo(item.config, found)
+                return found, stop
             complete = bool(found) and found[-1].when == "teardown"
             # pytest's own exit code after the last report is its word on the test; a shared process goes on
             orderly = end == _GOES_ON or (end.exitcode is not None and end.exitcode == ended)
@@ -97,7 +109,7 @@ class Isolation:
                 story = self._story(item, end, folder, started=bool(found), crashed=crashed)
                 found = _with_end(item, found, story, spent, crashed=crashed)
             _echo(item.config, found)
-            return found
+            return found, None
 
     def _run_child(self, item: pytest.Item, nextitem: pytest.Item | None, folder: Path) -> children.End:
         forks = self._isolates(item)
@@ -147,10 +159,6 @@ class Isolation:
                 self._write_crash(None, end, [], _last_lines(server.folder / "stderr"))
         self._servers = {}
         self._scratch.cleanup()
-
-    def lines(self) -> list[str]:
-        """Return, for the summary, how many tests had a new process although several are isolated, and why."""
-        return [f"{counted(number, 'test')} started a new process each: {why}" for why, number in self.new.items()]
 
     def _story(self, item: pytest.Item, end: children.End, folder: Path, *, started: bool, crashed: bool) -> str:
         """Return how a process ended, in lines; write a crash to the record file."""
@@ -270,12 +278,23 @@ def _pass_outside_on(run: Run, file: Path) -> int | None:
     return ended
 
 
-def _read(run: Run, item: pytest.Item, file: Path) -> tuple[list[pytest.TestReport], int | None]:
-    """Return the reports that a child handed over, and pytest's exit code in it; pass on what no report shows."""
-    found, ended = [], None
+def _read(run: Run, item: pytest.Item, file: Path) -> tuple[list[pytest.TestReport], int | None, BaseException | None]:
+    """Return the reports that a child handed over, pytest's exit code in it, and the exception that ends the run.
+
+    What no report shows is passed on.
+    """
+    found: list[pytest.TestReport] = []
+    ended: int | None = None
+    stop: BaseException | None = None
     for kind, data in _lines(file):
         if kind == "ended":
             ended = data
+            continue
+        if kind == "exit":
+            stop = pytest.exit.Exception(data["reason"], data["returncode"])
+            continue
+        if kind == "interrupt":
+            stop = KeyboardInterrupt()
             continue
         if kind == "warning":
             _warn(item, data)
@@ -293,7 +312,7 @@ def _read(run: Run, item: pytest.Item, file: Path) -> tuple[list[pytest.TestRepo
         report.sections = [tuple(one) for one in report.sections]
         report.user_properties = [tuple(one) for one in report.user_properties]
         found.append(report)
-    return found, ended
+    return found, ended, stop
 
 
 def _warn(item: pytest.Item, data: dict[str, Any]) -> None:

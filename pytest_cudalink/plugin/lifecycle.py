@@ -341,6 +341,13 @@ def selected(session: pytest.Session) -> None:
         from .header import driver_lines
 
         run.late_header = driver_lines(run)
+        if run.settings.properties.value == "on" and getattr(session.config.option, "xmlpath", None):
+            from .results import add_late_properties, facts_of_driver
+
+            run.late_facts = facts_of_driver()
+            add_late_properties(run)
+        if (file := run.get("record-file")) is not None:
+            file.write_found()
 
 
 def late_header(config: pytest.Config) -> list[str]:
@@ -358,9 +365,6 @@ def session_finish(session: pytest.Session) -> None:
         return
     book.totals.add_outside(book.outside.as_json())
     required = run.get("require")
-    option = session.config.option
-    if required is not None and not run.is_isolated and not option.collectonly and not option.setuponly:
-        required.judge(book.totals, session.exitstatus)
     run.failing = [*book.totals.problems, *(required.unmet if required is not None else ())]
     if (run.failing or book.totals.failing(run.settings.lifetime.value)) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -84,11 +84,17 @@ class RecordFile:
         run.config.add_cleanup(
             last_words.watch(self.writer.path, run.worker, pytest_private.faulthandler_file(run.config))
         )
+        self._note_driver()
+        self._note_test = last_words.current_test
+
+    def _note_driver(self) -> None:
+        """Let a fatal signal read the last calls of the emulated driver, where there is one."""
+        from ..process import last_words
+
         if (preload := sys.modules.get("pytest_cudalink.process.preload")) is not None:
             present = preload.emulated_driver()
             if present is not None:
                 last_words.emulated_driver(present)
-        self._note_test = last_words.current_test
 
     def write_run(self) -> None:
         """Write the first line, which describes the run."""
@@ -108,6 +114,14 @@ class RecordFile:
             arch=_arch(run),
             facts=json.loads(json.dumps(dict(run.hook_facts), default=str)),
         )
+
+    def write_found(self) -> None:
+        """Write what there is now that a driver was emulated for markers; a fatal signal reads its last calls, too."""
+        run = self._run
+        if run.is_isolated:  # the process that waits for it has emulated the same
+            return
+        self.writer.write("found", worker=run.worker, versions=_versions(run), arch=_arch(run))
+        self._note_driver()
 
     def _lose(self, error: OSError) -> None:
         """Note that the rest of this process is not recorded; the run goes on, and fails for it at its end."""

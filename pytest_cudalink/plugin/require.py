@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from ..report.wording import counted
+from . import ledger, pytest_private
 from .driver import A_DRIVER
 from .facts import is_unsupported
 from .plan import PLAN
 
 if TYPE_CHECKING:
-    from .ledger import Totals
     from .run import Run
 
 __all__ = ["Required"]
@@ -90,21 +90,35 @@ class Required:
         if answer is not None:
             self._answers[answer] += 1
 
-    def judge(self, totals: Totals, exitstatus: int) -> None:
-        """Find what is missing, once all reports are counted, in a run that has come to its end.
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Judge the run before pytest writes its JUnit file, whose suite gets what is missing as a property.
+
+        A run that ended early, or that had no test, misses nothing.
+        """
+        run, option = self._run, session.config.option
+        if run.reports_elsewhere or option.collectonly or option.setuponly:
+            return
+        if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            book = ledger.of(run)
+            links = book.totals.links.total() + book.outside.links.total()
+            self._judge(links, book.totals.missing[A_DRIVER] + book.outside.missing[A_DRIVER])
+        if run.settings.properties.value == "on":
+            for sentence in self.unmet:
+                pytest_private.add_suite_property(session.config, "cudalink.require", sentence)
+
+    def _judge(self, links: int, without_driver: int) -> None:
+        """Find what is missing, once all reports are counted.
 
         Parameters
         ----------
-        totals : Totals
-            The sums of the run.
-        exitstatus : int
-            Of pytest: a run that ended early, or that had no test, misses nothing.
+        links : int
+        without_driver : int
+            Number of tests and modules that were skipped because they need a driver.
         """
-        if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-            return
         ran, source = self._answers["ran"], f"--cudalink-require is {self._run.settings.require}"
         # a module that could not be collected without a driver has no tests
-        skipped = self._answers["skipped"] or totals.missing[A_DRIVER]
+        skipped = self._answers["skipped"] or without_driver
         if "auto" in self._wanted and skipped and not ran:
             self.unmet.append(
                 f"The run fails because no test ran on the driver that was asked for ({skipped} skipped); "
@@ -114,5 +128,5 @@ class Required:
             asked = self._answers.total()
             found = f"{counted(asked, 'test')} asked for one" if asked else "no test asked for one"
             self.unmet.append(f"The run fails because no test ran on a CUDA driver ({found}); {source}.")
-        if "links" in self._wanted and not totals.links.total():
+        if "links" in self._wanted and not links:
             self.unmet.append(f"The run fails because nothing was linked; {source}.")

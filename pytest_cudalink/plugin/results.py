@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from ..report.events import SubtestRecord
     from .run import Run
 
-__all__ = ["Results", "add_suite_properties", "backends"]
+__all__ = ["Results", "add_late_properties", "add_suite_properties", "backends", "facts_of_driver"]
 
 #: Characters of a failure and of its reason, so that the note on what is cut fits into the schema's 4,000.
 _LONGREPR_LIMIT: Final = 3_950
+#: Facts of the environment that a process without a driver does not have.
+_OF_DRIVER: Final = frozenset({"driver", "arch", "gpu"})
 
 
 def backends(links: Mapping[str, int]) -> dict[str, int]:
@@ -231,8 +233,25 @@ def add_suite_properties(config: pytest.Config) -> None:
     """Give the suite of a JUnit report the facts of the environment as properties."""
     if not pytest_private.writes_junit(config):
         return
+    _add_properties(config, _environment_facts())
+
+
+def add_late_properties(run: Run) -> None:
+    """Give the suite of a JUnit report the facts of a driver that was emulated for markers."""
+    _add_properties(run.config, run.late_facts)
+
+
+def facts_of_driver() -> dict[str, str]:
+    """Return the facts that come from the driver, in words, by name."""
+    return {name: value for name, value in _environment_facts().items() if name in _OF_DRIVER}
+
+
+def _environment_facts() -> dict[str, str]:
     from ..environment.facts import Environment
 
-    for name, found in Environment().items():
-        if found.value is not None:
-            pytest_private.add_suite_property(config, f"cudalink.{name}", f"{found} ({found.source})")
+    return {name: f"{found} ({found.source})" for name, found in Environment().items() if found.value is not None}
+
+
+def _add_properties(config: pytest.Config, facts: Mapping[str, str]) -> None:
+    for name, value in facts.items():
+        pytest_private.add_suite_property(config, f"cudalink.{name}", value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -76,6 +77,10 @@ class Run:
         Why the run fails although no test shows it; complete at the end of the session.
     late_header : list of str
         Lines on a driver that was emulated after the header was shown; in a controller, those of its workers.
+    late_facts : dict of str to str
+        The facts of this driver for a JUnit report, in words.
+    new_processes : Counter of str
+        In a controller, the number of isolated tests of its workers that had a new process each, by the reason.
     withheld : dict of str to str
         Variables that are not in the environment while the run lasts, see `settings.withhold`.
     """
@@ -87,6 +92,8 @@ class Run:
         self.collected = False
         self.failing: list[str] = []
         self.late_header: list[str] = []
+        self.late_facts: dict[str, str] = {}
+        self.new_processes: Counter[str] = Counter()
         self.withheld: dict[str, str] = {}
 
     def part(self, name: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,9 +36,17 @@ def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str])
     book, planned = ledger.of(run), faults.of(run)
     # a fault that the process of an isolated test has met is not known here
     isolation = run.get("isolation")
-    further = isolation.lines() if isolation is not None else planned.lines() if planned is not None else []
+    if isolation is not None or run.new_processes:
+        further = _new_processes(isolation.new if isolation is not None else run.new_processes)
+    else:
+        further = planned.lines() if planned is not None else []
     _section(reporter, run, book.totals, further)
     _guard_rails(reporter, run.settings, book.totals, not_routed)
+
+
+def _new_processes(new: Mapping[str, int]) -> list[str]:
+    """Return how many isolated tests had a new process although several are isolated, and why."""
+    return [f"{counted(number, 'test')} started a new process each: {why}" for why, number in new.items()]
 
 
 def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, further: Sequence[str]) -> None:

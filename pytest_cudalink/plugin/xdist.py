@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from . import faults, ledger
+from .results import add_late_properties
 from .run import Run, from_controller
 from .settings import Setting, Settings
 
@@ -61,10 +62,12 @@ class HandOver:
         """In a worker, hand over what belongs to no test."""
         if not self._run.is_worker:
             return
-        book, planned = self._run.get("ledger"), faults.of(self._run)
+        book, planned, isolation = self._run.get("ledger"), faults.of(self._run), self._run.get("isolation")
         _output(self._run.config)["cudalink"] = {
             "outside": book.outside.as_json() if book is not None else {},
             "late_header": self._run.late_header,
+            "late_facts": self._run.late_facts,
+            "new_processes": dict(isolation.new) if isolation is not None else {},
             "faults": sorted(planned.triggered) if planned is not None else [],
         }
 
@@ -83,6 +86,10 @@ class HandOver:
         if given is None:
             return
         self._run.late_header = self._run.late_header or given["late_header"]
+        self._run.new_processes.update(given["new_processes"])
+        if given["late_facts"] and not self._run.late_facts:
+            self._run.late_facts = given["late_facts"]
+            add_late_properties(self._run)
         ledger.of(self._run).totals.add_outside(given["outside"], f"[{node.gateway.id}] ")
         if (planned := faults.of(self._run)) is not None:
             planned.triggered.update(given["faults"])

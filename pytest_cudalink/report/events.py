@@ -21,6 +21,7 @@ __all__ = [
     "CrashRecord",
     "DocumentedRecord",
     "EndRecord",
+    "FoundRecord",
     "InputRecord",
     "LinkRecord",
     "LinkVersionsRecord",
@@ -94,6 +95,14 @@ class CollectedRecord(TypedDict):
     """The tests that the run was going to run; one without a test event was not run, or lost in a crash."""
 
     tests: Annotated[dict[str, list[str]], "by file: the rest of each node ID"]
+
+
+class FoundRecord(TypedDict):
+    """What a process has since a driver was emulated for markers, after ``run`` was written."""
+
+    worker: _Worker
+    versions: Annotated[dict[str, VersionRecord], "by name, such as 'driver'"]
+    arch: ArchRecord
 
 
 class StartRecord(TypedDict):
@@ -240,6 +249,7 @@ class EndRecord(TypedDict):
 #: Each event by name, in the order in which a run first writes them.
 EVENTS: Final[Mapping[str, type]] = {
     "run": RunRecord,
+    "found": FoundRecord,
     "collected": CollectedRecord,
     "start": StartRecord,
     "link": LinkRecord,

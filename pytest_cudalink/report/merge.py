@@ -31,7 +31,7 @@ from .safe_text import shortened
 from .wording import backend_keys, ended_by
 
 if TYPE_CHECKING:
-    from .events import CrashRecord, EndRecord, LinkRecord, RunRecord, TestRecord
+    from .events import CrashRecord, EndRecord, FoundRecord, LinkRecord, RunRecord, TestRecord
 
 __all__ = ["merge"]
 
@@ -316,18 +316,26 @@ def _note_all(cell: CellRun, number: int, wrong: Iterable[str]) -> None:
 
 def _begin(cell: CellRun, event: RunRecord) -> None:
     cell.name = event.get("cell") or cell.name
-    cell.versions = event.get("versions") or {}
     cell.python, cell.platform = str(event.get("python", "")), str(event.get("platform", ""))
     settings = event.get("settings") or {}
-    for name in ("ctk", "driver", "nvjitlink"):
-        version = cell.versions.get(name)
-        if version is not None:
-            cell.axes[name] = _minor(version.get("found")) or "none"
+    _find_versions(cell, event)
     for name in ("backend", "policy"):
         if name in settings:
             cell.axes[name] = str(settings[name].get("value"))
     if cell.python:
         cell.axes["python"] = _minor(cell.python)
+    _find_arch(cell, event)
+
+
+def _find_versions(cell: CellRun, event: RunRecord | FoundRecord) -> None:
+    cell.versions = event.get("versions") or {}
+    for name in ("ctk", "driver", "nvjitlink"):
+        version = cell.versions.get(name)
+        if version is not None:
+            cell.axes[name] = _minor(version.get("found")) or "none"
+
+
+def _find_arch(cell: CellRun, event: RunRecord | FoundRecord) -> None:
     arch = event.get("arch")
     if arch and arch.get("found"):
         cell.axes["arch"] = str(arch["found"])
@@ -343,6 +351,10 @@ def _add(cell: CellRun, kind: object, event: Any, number: int) -> None:
     match kind:
         case "test":
             _add_test(cell, event, number)
+        case "found":
+            found = _sound(cell, "found", event, number)
+            _find_versions(cell, found)
+            _find_arch(cell, found)
         case "collected":
             tests = _sound(cell, "collected", event, number).get("tests") or {}
             cell.without_result = [

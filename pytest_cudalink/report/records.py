@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar, Unpack, overload
+from typing import Any, Final, Literal, Self, TypeVar, Unpack, overload
 
 from . import events
 from .events import OUTCOMES, SCHEMA
@@ -23,6 +23,7 @@ __all__ = [
     "Collected",
     "Crash",
     "End",
+    "Found",
     "Link",
     "RecordError",
     "Recording",
@@ -84,6 +85,8 @@ class Writer:
 
     @overload
     def write(self, event: Literal["run"], **content: Unpack[events.RunRecord]) -> None: ...
+    @overload
+    def write(self, event: Literal["found"], **content: Unpack[events.FoundRecord]) -> None: ...
     @overload
     def write(self, event: Literal["collected"], **content: Unpack[events.CollectedRecord]) -> None: ...
     @overload
@@ -179,6 +182,16 @@ class Run:
     versions: dict[str, events.VersionRecord] = field(default_factory=dict)
     arch: events.ArchRecord = field(default_factory=lambda: events.ArchRecord(requested=None, found=None))
     facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a process has since a driver was emulated for markers, after `Run` was written."""
+
+    time: float = 0.0
+    worker: str | None = None
+    versions: dict[str, events.VersionRecord] = field(default_factory=dict)
+    arch: events.ArchRecord = field(default_factory=lambda: events.ArchRecord(requested=None, found=None))
 
 
 @dataclass(frozen=True)
@@ -313,6 +326,8 @@ class Recording:
     ----------
     run : Run or None
         The last run in the file, when several were appended; None when the file was cut in its first line.
+    found : Found or None
+        None when no driver was emulated for markers; with several workers, that of the last one.
     collected : Collected or None
         None when the run did not finish collecting.
     starts : list of Start
@@ -329,6 +344,7 @@ class Recording:
     """
 
     run: Run | None = None
+    found: Found | None = None
     collected: Collected | None = None
     starts: list[Start] = field(default_factory=list)
     tests: list[Test] = field(default_factory=list)
@@ -347,7 +363,7 @@ class Recording:
         return [start for start in self.starts if (start.nodeid, start.worker, start.attempt) not in done]
 
 
-_Event = TypeVar("_Event", Run, Collected, Start, Link, Unsteered, Violation, Verdict, Test, Crash, End)
+_Event = TypeVar("_Event", Run, Found, Collected, Start, Link, Unsteered, Violation, Verdict, Test, Crash, End)
 
 
 def _known(kind: type[_Event], content: Mapping[str, Any]) -> _Event:
@@ -408,30 +424,30 @@ def _run(content: Mapping[str, Any], number: int) -> Run:
     return run
 
 
+#: The events of which a run has one at most, and those of which it has several with the list of each.
+_SINGLE: Final[Mapping[str, Any]] = {"found": Found, "collected": Collected, "end": End}
+_SEVERAL: Final[Mapping[str, tuple[Any, str]]] = {
+    "start": (Start, "starts"),
+    "test": (Test, "tests"),
+    "link": (Link, "links"),
+    "unsteered": (Unsteered, "unsteered"),
+    "verdict": (Verdict, "verdicts"),
+    "crash": (Crash, "crashes"),
+}
+
+
 def _add(found: Recording, content: Mapping[str, Any]) -> None:
-    match content["event"]:
-        case "collected":
-            found.collected = _known(Collected, content)
-        case "start":
-            found.starts.append(_known(Start, content))
-        case "test":
-            found.tests.append(_known(Test, content))
-        case "link":
-            found.links.append(_known(Link, content))
-        case "unsteered":
-            found.unsteered.append(_known(Unsteered, content))
-        case "violation":
-            known = {"event", "time", *events.ViolationRecord.__annotations__}
-            details = {key: value for key, value in content.items() if key not in known}
-            found.violations.append(_known(Violation, {**content, "details": details}))
-        case "verdict":
-            found.verdicts.append(_known(Verdict, content))
-        case "crash":
-            found.crashes.append(_known(Crash, content))
-        case "end":
-            found.end = _known(End, content)
-        case _:
-            pass  # an event of a later version
+    """Add an event to the content of a file; one of a later version is ignored."""
+    kind = content["event"]
+    if kind in _SINGLE:
+        setattr(found, kind, _known(_SINGLE[kind], content))
+    elif kind in _SEVERAL:
+        known, name = _SEVERAL[kind]
+        getattr(found, name).append(_known(known, content))
+    elif kind == "violation":
+        own = {"event", "time", *events.ViolationRecord.__annotations__}
+        details = {key: value for key, value in content.items() if key not in own}
+        found.violations.append(_known(Violation, {**content, "details": details}))
 
 
 def read(path: str | os.PathLike[str]) -> Recording:

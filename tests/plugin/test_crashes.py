@@ -355,6 +355,48 @@ def test_where_a_copy_is_not_safe(run, name) -> None:
     ended.result.stdout.fnmatch_lines([f"2 tests started a new process each: collecting the tests {why}"])
 
 
+def test_workers_say_why_a_copy_is_not_safe(run) -> None:
+    """The summary adds up what the workers of xdist have started."""
+    module = "import pytest, threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+    module += "@pytest.mark.parametrize('i', range(4))\ndef test(i): pass\n"
+    ended = run(module, "--cudalink-isolate", "-n2")
+    ended.result.assert_outcomes(passed=4)
+    ended.result.stdout.fnmatch_lines(["4 tests started a new process each: collecting the tests started 1 thread"])
+
+
+STOPS = {
+    "exit": ("pytest.exit('enough', returncode=7)", 7, "*Exit: enough*"),
+    "exit_plain": ("pytest.exit('enough')", pytest.ExitCode.INTERRUPTED, "*Exit: enough*"),
+    "interrupt": ("raise KeyboardInterrupt", pytest.ExitCode.INTERRUPTED, "*KeyboardInterrupt*"),
+}
+
+
+@pytest.mark.parametrize("name", STOPS)
+@pytest.mark.parametrize("mode", ["plain", "isolated", "shared", "new process"])
+def test_a_test_that_ends_the_run(run, name, mode) -> None:
+    """What ends a plain run ends one whose tests run elsewhere: nothing failed, and the rest is not run."""
+    code, status, said = STOPS[name]
+    stops = f"def test_stops(): {code}\n"
+    alone = ("--deselect=test_it.py::test_before", "--deselect=test_it.py::test_after")
+    arguments = ("--cudalink-isolate", *alone) if mode == "new process" else MODES[mode]
+    ended = run(f"{HEAD}{stops}{AFTER}", *arguments)
+    assert ended.result.ret == status
+    ended.result.stdout.fnmatch_lines([said])
+    assert ended.tests == ({} if mode == "new process" else {"test_before": "P"})
+    assert ended.cell.crashes == []
+    assert re.search(r"\d tests? not run$", ended.cell.fault)
+    assert "1 failed" not in ended.result.stdout.str()
+
+
+def test_a_shared_process_that_left_one_of_its_own(run) -> None:
+    """A forked process that outlives the crash holds the pipe of the replies; the run goes on at once."""
+    module = HEAD + "def test_dies():\n    if not os.fork(): time.sleep(45); os._exit(0)\n    os.abort()\n" + AFTER
+    began = time.monotonic()
+    ended = run(module, "--cudalink-rerun-after-crash")
+    assert ended.tests == {"test_before": "P", "test_dies": "C", "test_after": "P"}
+    assert time.monotonic() - began < 40
+
+
 @pytest.mark.parametrize("option", ["--cudalink-isolate", "--cudalink-rerun-after-crash"])
 def test_interrupted_by_the_user(run, pytester, option) -> None:
     """Ctrl-C ends the run and every process that it started."""
@@ -367,7 +409,10 @@ def test_2():
     time.sleep(60)
 """
     )
-    command = [sys.executable, "-m", "pytest", *with_plugins(option, "--cudalink-report=run.jsonl")]
+    # a shell that starts the tests in the background lets them ignore Ctrl-C, and all that they start
+    heeds = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+    options = with_plugins(option, "--cudalink-report=run.jsonl")
+    command = [sys.executable, "-c", heeds, sys.executable, "-m", "pytest", *options]
     process = subprocess.Popen(command, env={**os.environ, **NO_AUTOLOAD}, start_new_session=True)
     pid = pytester.path / "pid"
     deadline = time.monotonic() + 60

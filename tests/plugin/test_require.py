@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
+from pytest_cudalink import cli
 from pytest_cudalink.process import preload
+from pytest_cudalink.report import read
 from pytest_cudalink.report.merge import merge
 
 LINK = """
@@ -325,3 +328,52 @@ emulator.library_folder = library_folder
     result = run(module)
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines([NOT_RUN.format(1), f"SKIPPED * {SKIPPED}run with --cudalink-driver=*"])
+
+
+@pytest.mark.usefixtures("toolkit")
+@pytest.mark.parametrize("more", [(), ("-n2",), ("--cudalink-isolate",)], ids=str)
+def test_late_driver_in_record_and_report(run, pytester, more) -> None:
+    """Record, JUnit report and header have the driver that was emulated for a marker, and say nothing false before."""
+    arguments = ("--cudalink-arch=sm_90", "--cudalink-report=r.jsonl", "--junitxml=r.xml", *more)
+    result = run(MARKED, *arguments)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["cudalink: ignored unless a marker forces the driver backend, *: arch sm_90 *"])
+    result.stdout.no_fnmatch_line("*no emulated driver in this run*")
+    recording = read(pytester.path / "r.jsonl")
+    assert recording.run.versions["driver"]["kind"] == "absent"
+    driver = recording.found.versions["driver"]
+    assert driver["kind"] == "emulated"
+    (cell,) = merge([pytester.path / "r.jsonl"]).cells
+    assert cell.axes["driver"] == ".".join(driver["found"].split(".")[:2])
+    assert cell.axes["arch"] == "sm_90"
+    assert not cell.fault
+    xml = (pytester.path / "r.xml").read_text()
+    assert len(re.findall(r'name="cudalink\.driver" value="[0-9.]+, emulated ', xml)) == 1
+    assert xml.count('name="cudalink.arch" value="sm_90') == 1
+
+    run("def test(): pass", *arguments)
+    recording = read(pytester.path / "r.jsonl")
+    assert recording.found is None
+
+
+@pytest.mark.parametrize("more", [(), ("-n2",)], ids=str)
+def test_requirement_in_junit(run, pytester, more) -> None:
+    """Pytest's JUnit report and that of ``cudalink report`` say which requirement the run did not meet."""
+    result = run("def test(): pass", "--cudalink-require=links", "--junitxml=r.xml", "--cudalink-report=r.jsonl", *more)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    sentence = "The run fails because nothing was linked; --cudalink-require is links"
+    assert f'<property name="cudalink.require" value="{sentence}' in (pytester.path / "r.xml").read_text()
+    record, merged = str(pytester.path / "r.jsonl"), pytester.path / "m.xml"
+    assert cli.main(["report", record, "-q", f"--junit={merged}"]) == 1
+    assert f'<error message="{sentence}' in merged.read_text()
+
+
+def test_required_where_a_test_crashes(run) -> None:
+    """What the tests of a shared process have done counts, also of one that is replaced."""
+    module = f"{MARKED}\ndef test_dies():\n    import os\n    os.abort()\ndef test_plain(): pass\n"
+    arguments = ("--cudalink-driver=13.0", "--cudalink-require=driver,links", "--cudalink-rerun-after-crash")
+    result = run(module, *arguments)
+    result.assert_outcomes(passed=2, failed=1)
+    assert "The run fails because" not in result.stdout.str()
+    result = run(module, *arguments, "--deselect=test_required_where_a_test_crashes.py::test_marked")
+    result.stdout.fnmatch_lines(["The run fails because nothing was linked*"])

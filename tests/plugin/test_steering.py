@@ -356,3 +356,23 @@ def test_forced_run_inside_a_run(pytester, run_pytest, toolkit, arguments) -> No
     """A run whose steering waits does not take over from one inside it that has started."""
     pytester.makepyfile(OUTER)
     run_pytest(*arguments, "--cudalink-driver=13.0").assert_outcomes(passed=1)
+
+
+def test_interrupted_where_it_begins(run_pytest, pytester) -> None:
+    """Steering that an exception has interrupted as it began begins again at the next use, and forces the backend."""
+    pytester.makepyfile("""
+import pytest
+from pytest_cudalink.plugin import backends
+from pytest_cudalink.plugin.run import run_of
+from pytest_cudalink.targets.steering import Steering
+
+def test(request, monkeypatch):
+    def interrupted(steering, choice):
+        raise KeyboardInterrupt
+    run = run_of(request.config)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Steering, "start", interrupted)
+        backends.of(run)
+    assert backends.of(run).choice.backend == "nvjitlink"
+""")
+    run_pytest("--force-backend=nvjitlink").assert_outcomes(passed=1)

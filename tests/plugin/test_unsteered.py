@@ -176,6 +176,11 @@ FORCED = {
     "skip": ("def test():\n    library.on_nvjitlink()\n    pytest.skip()", ["--force-backend=driver"], {"failed": 1}),
     "xdist": ("def test(): library.on_nvjitlink()", ["--force-backend=driver", "-n2"], {"failed": 1}),
     "isolated": ("def test(): library.on_nvjitlink()", ["--force-backend=driver", "--cudalink-isolate"], {"failed": 1}),
+    "isolated workers": (
+        "@pytest.mark.skip\ndef test_other(): pass\ndef test(): library.on_nvjitlink()",
+        ["--force-backend=driver", "--cudalink-isolate", "-n2"],
+        {"failed": 1, "skipped": 1},
+    ),
     "thread": (
         """
 import threading

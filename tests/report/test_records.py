@@ -50,6 +50,11 @@ TEST = {
 }
 EVENTS = {
     "run": RUN,
+    "found": {
+        "worker": "gw0",
+        "versions": {"driver": {"requested": None, "found": "13.0", "source": "emulated", "kind": "emulated"}},
+        "arch": {"requested": None, "found": "sm_90"},
+    },
     "collected": {"tests": {"test_a.py": ["test"]}},
     "start": {"nodeid": "test_a.py::test", "worker": "gw0", "attempt": 1},
     "link": {
@@ -132,6 +137,7 @@ def test_round_trip(written) -> None:
     assert not found.truncated
     kinds = {
         "run": found.run,
+        "found": found.found,
         "collected": found.collected,
         "start": found.starts[0],
         "link": found.links[0],

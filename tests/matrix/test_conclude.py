@@ -1,0 +1,117 @@
+"""The runners of cells conclude: nox and tox add to a record how its pytest ended, and fail where it died."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_cudalink.matrix import load_cells
+from pytest_cudalink.report import read
+from tests.nested import NO_AUTOLOAD
+
+nox = pytest.importorskip("nox")
+tox = pytest.importorskip("tox")
+
+from nox.command import CommandFailed  # noqa: E402
+from tox.tox_env.errors import Fail  # noqa: E402
+
+from pytest_cudalink.matrix import nox as our_nox  # noqa: E402
+from pytest_cudalink.matrix import tox as our_tox  # noqa: E402
+
+CELLS = '[cells.one]\nctk = "13.0"\ntests = ["test_it.py"]\n'
+#: How the test of a cell ends its process, with the exit code that the runner sees.
+ENDS = {"abort": ("os.abort()", -signal.SIGABRT), "exit": ("os._exit(0)", 0), "green": ("pass", 0)}
+
+
+class Session:
+    """A session of nox that installs nothing, runs pytest for real, and keeps what is said."""
+
+    posargs = ()
+
+    def __init__(self, folder) -> None:
+        self.folder, self.warned = folder, []
+
+    def install(self, *_: str) -> None:
+        """Install nothing."""
+
+    def run(self, _program: str, *arguments: str, env: dict[str, str]) -> None:
+        """Run pytest as nox does: an exit code other than 0 is an error."""
+        code = run_pytest(self.folder, arguments, env)
+        if code:
+            raise CommandFailed(return_code=code)
+
+    def warn(self, words: str) -> None:
+        """Keep a warning."""
+        self.warned.append(words)
+
+    def error(self, words: str) -> None:
+        """Fail the session."""
+        raise AssertionError(words)
+
+
+def run_pytest(folder, arguments, env) -> int:
+    """Run the tests of a folder in a process, and return its exit code."""
+    command = [sys.executable, "-m", "pytest", "-p", "cudalink", *arguments]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("CUDALINK_")}
+    return subprocess.call(command, cwd=folder, env={**clean, **env, **NO_AUTOLOAD})
+
+
+@pytest.fixture
+def cell(tmp_path, monkeypatch):
+    """Make a project of one cell; return the cell with the function that writes its test."""
+    path = tmp_path / "cells.toml"
+    path.write_text(CELLS)
+    (cell,) = load_cells(path)
+    monkeypatch.setattr(our_nox.runner, "prepare", lambda cell, root: cell.environment(root / our_nox.runner.RECORDS))
+    monkeypatch.delenv("CUDALINK_MATRIX_JUDGE", raising=False)
+    return cell
+
+
+def crashes(cell, folder):
+    """Return the record's crashes."""
+    record = cell.environment(folder / our_nox.runner.RECORDS)["CUDALINK_REPORT"]
+    return [(one.nodeid, one.signal or one.exitcode) for one in read(record).crashes]
+
+
+@pytest.mark.parametrize("judged", [False, True])
+@pytest.mark.parametrize("end", ENDS)
+def test_nox(tmp_path, cell, monkeypatch, end, judged) -> None:
+    """A session whose pytest died fails, or leaves that to the report; the record names the test."""
+    tmp_path.joinpath("test_it.py").write_text(f"import os\ndef test(): {ENDS[end][0]}\n")
+    if judged:
+        monkeypatch.setenv("CUDALINK_MATRIX_JUDGE", "1")
+    session = Session(tmp_path)
+    if end == "green" or judged:
+        our_nox.run_cell(session, cell, tmp_path)
+    else:
+        with pytest.raises((CommandFailed, AssertionError)) as caught:
+            our_nox.run_cell(session, cell, tmp_path)
+        said = [*session.warned, str(caught.value)]
+        assert any("pytest was killed by SIGABRT" in one or "pytest ended with exit code 0" in one for one in said)
+    expected = {"abort": [("test_it.py::test", "SIGABRT")], "exit": [("test_it.py::test", 0)], "green": []}
+    assert crashes(cell, tmp_path) == expected[end]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_tox(tmp_path, cell, monkeypatch, end) -> None:
+    """An environment whose pytest died fails with the words of the record, also where the exit code is 0."""
+    tmp_path.joinpath("test_it.py").write_text(f"import os\ndef test(): {ENDS[end][0]}\n")
+    monkeypatch.setattr(our_tox, "_cells", lambda: [cell])
+    environment = SimpleNamespace(name=cell.name, core={"tox_root": tmp_path})
+    our_tox.tox_before_run_commands(environment)
+    code = run_pytest(tmp_path, (), cell.environment(tmp_path / our_nox.runner.RECORDS))
+    assert code == ENDS[end][1]
+    request = SimpleNamespace(cmd=["python", "-m", "pytest"])
+    outcomes = [SimpleNamespace(exit_code=code, request=request)]
+    if end == "green":
+        our_tox.tox_after_run_commands(environment, outcomes)
+        assert crashes(cell, tmp_path) == []
+        return
+    with pytest.raises(Fail, match="SIGABRT" if end == "abort" else "exit code 0"):
+        our_tox.tox_after_run_commands(environment, outcomes)
+    assert [nodeid for nodeid, _ in crashes(cell, tmp_path)] == ["test_it.py::test"]
