@@ -172,7 +172,7 @@ def read_regular(path: Path, most: int) -> bytes:
     """
     with (
         _descriptor(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as file,
-        open(file, "rb", closefd=False) as stream,  # noqa: PTH123 (a descriptor)
+        open(file, "rb", closefd=False) as stream,
     ):
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
