@@ -76,7 +76,7 @@ def _damage_of(file: int, size: int) -> str:
     """Return what is wrong with an open file of some size."""
     header = os.pread(file, _HEADER.size, 0)
     if len(header) < _HEADER.size:
-        return "is cut off"
+        return "is cut off" if header[:4] == _MAGIC[: len(header)][:4] else ""
     _, _, _, _, _, start, _, _, _, entry, count, *_ = _HEADER.unpack(header)
     if not header.startswith(_MAGIC) or entry != _PROGRAM_HEADER.size:
         return ""

@@ -470,6 +470,74 @@ def check_records() -> None:
     file.unlink()
 
 
+def write_report() -> None:
+    """Write a report over an older one."""
+    whole_file.write(_FOLDER / "report.html", "a new report")
+
+
+def check_report() -> None:
+    """The file has one of both reports, and there is no other file."""
+    file = _FOLDER / "report.html"
+    assert [one.name for one in _FOLDER.iterdir()] == [file.name]
+    assert file.read_text() in ("an old report", "a new report")
+
+
+def begin_report() -> None:
+    """Put an older report there."""
+    (_FOLDER / "report.html").write_text("an old report")
+
+
+def write_journal() -> None:
+    """Add a measurement to the journal of ``cudalink skew``."""
+    skew._append(_FOLDER / "journal.jsonl", _MEASUREMENT)
+
+
+def check_journal() -> None:
+    """Every earlier measurement can be read."""
+    assert skew.load(_FOLDER / "journal.jsonl")[:1] == [_MEASUREMENT]
+
+
+def begin_journal() -> None:
+    """Put a journal of one measurement there."""
+    (_FOLDER / "journal.jsonl").unlink(missing_ok=True)
+    skew._append(_FOLDER / "journal.jsonl", _MEASUREMENT)
+
+
+def hold_lock() -> None:
+    """Hold a lock of the cache."""
+    with folders.locked(_FOLDER, "walk.lock"):
+        pass
+
+
+def check_lock() -> None:
+    """Another descriptor can lock the file at once: the one before is closed."""
+    descriptor = os.open(_FOLDER / "walk.lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(descriptor)
+
+
+def load_before() -> None:
+    """Load a library before other modules can, as the plugin does at its start."""
+    preload.preload_nvjitlink(Path(probes.nvjitlink().path or ""))
+    preload._kept.pop()
+
+
+def watch_native_links() -> None:
+    """Cover the links of code that reports them, in which others may count again."""
+    assert jitlink_calls.start()
+    with steering.on_behalf_of("-"):
+        link_in_block("nvjitlink")
+    jitlink_calls.look()
+
+
+def check_native_links() -> None:
+    """A link of this thread is counted: after a look the plugin covers nothing."""
+    jitlink_calls.cover(on=False)
+    next_link("nvjitlink")
+
+
 def _installer(command: list[str], _release: object) -> None:
     """Stand in for uv: lays out what NVIDIA's wheels have."""
     lib = Path(command[command.index("--target") + 1]) / "nvidia" / "cu13" / "lib"
