@@ -25,6 +25,7 @@ from .. import emulator, toolchains
 from ..artifacts import inspect
 from ..linker import sample
 from ..linker.dispatch import choose_backend, policies
+from ..report import whole_file
 from ..report.records import RecordError
 from ..report.views import Section
 from ..tables import read_matrix

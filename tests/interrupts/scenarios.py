@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import gc
 import os
 import sys
@@ -13,22 +14,24 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 from unittest.mock import patch
 
-from pytest_cudalink import probes, toolchains, worker
+from pytest_cudalink import probes, skew, toolchains, worker
 from pytest_cudalink.emulator.control import DriverControl
 from pytest_cudalink.guardrails import routing
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode, Program, ProgramOptions, forcing, watched
 from pytest_cudalink.linker.backends import driver as driver_backend
 from pytest_cudalink.linker.backends.state import LinkState
 from pytest_cudalink.plugin import backends, fixtures
-from pytest_cudalink.process import imports, preload
+from pytest_cudalink.process import imports, jitlink_calls, preload
+from pytest_cudalink.report import whole_file
 from pytest_cudalink.report.records import Writer
-from pytest_cudalink.targets import steering
+from pytest_cudalink.targets import steering, unsteered
 from pytest_cudalink.targets.bundled import Bundled
 from pytest_cudalink.targets.choice import Backend, BackendChoice
 from pytest_cudalink.targets.steering import Steering
+from pytest_cudalink.toolchains import folders
 
 from .walk import Walk
 
@@ -524,17 +527,17 @@ def load_before() -> None:
     preload._kept.pop()
 
 
-def watch_native_links() -> None:
-    """Cover the links of code that reports them, in which others may count again."""
+def cover() -> None:
+    """Make a link that the code around it reports."""
     assert jitlink_calls.start()
-    with steering.on_behalf_of("-"):
-        link_in_block("nvjitlink")
-    jitlink_calls.look()
+    with unsteered.covered():
+        link("nvjitlink")
 
 
-def check_native_links() -> None:
-    """A link of this thread is counted: after a look the plugin covers nothing."""
+def check_cover() -> None:
+    """The next phase begins as the plugin begins it, and counts the links of this thread again."""
     jitlink_calls.cover(on=False)
+    assert not unsteered.is_covered()
     next_link("nvjitlink")
 
 
@@ -559,6 +562,9 @@ def check_toolchain() -> None:
         added = toolchains.add("13.0", installer="uv")
         assert added.library("nvJitLink").exists()
         toolchains.remove("13.0")
+
+
+_MEASUREMENT: Final = skew.Measurement("13.0", "13.0", "ptx", "nvjitlink", ok=True, answer="", packages=())
 
 
 # -- all of them
@@ -606,6 +612,11 @@ SCENARIOS: dict[str, _Parts] = {
     "violations": _on("driver", watch_violations),
     "guard": _on("nvjitlink", guard),
     "records": (write_records, check_records, _nothing),
+    "report": (write_report, check_report, begin_report),
+    "skew-journal": (write_journal, check_journal, begin_journal),
+    "lock": (hold_lock, check_lock, _nothing),
+    "preload": (load_before, partial(next_link, "nvjitlink"), _nothing),
+    "cover": (cover, check_cover, _nothing),
     "toolchains": (add_toolchain, check_toolchain, _nothing),
 }  # fmt: skip
 
