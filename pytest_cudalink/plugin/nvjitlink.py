@@ -44,7 +44,7 @@ def apply(settings: Settings) -> Callable[[], None] | None:
     wanted = settings.nvjitlink.value
     if wanted == "auto":
         return None
-    from .. import toolchains
+    from .. import probes, toolchains
     from ..process import preload
 
     try:
@@ -54,7 +54,7 @@ def apply(settings: Settings) -> Callable[[], None] | None:
         _refuse_for_cusparse(path)
         preload.preload_nvjitlink(path)
         _hold(wanted, path)
-    except (toolchains.ToolchainError, preload.LoadedTooLateError) as error:
+    except (toolchains.ToolchainError, preload.LoadedTooLateError, probes.DamagedLibraryError) as error:
         msg = f"cudalink: --cudalink-nvjitlink is {settings.nvjitlink}: {error}"
         raise pytest.UsageError(msg) from error
     return None
@@ -121,12 +121,22 @@ def _wrap_pathfinder(module: ModuleType) -> None:
             raise error
         return original(name)
 
+    load.hides_nvjitlink = lambda: bool(_hiding)  # type: ignore[attr-defined] # (`probes` then checks no file)
     module.load_nvidia_dynamic_lib = load  # type: ignore[attr-defined]
     replace_everywhere(original, load)
 
 
 def aliases(library: Path) -> set[tuple[int, int]]:
-    """Return the releases whose names (``__nvJitLinkCreate_12_9``) a library defines or needs, without loading it."""
+    """Return the releases whose names (``__nvJitLinkCreate_12_9``) a library defines or needs, without loading it.
+
+    Raises
+    ------
+    DamagedLibraryError
+        If its file is cut off or damaged.
+    """
+    from ..probes import library_file
+
+    library_file.check(library, "install its wheel, or add its toolchain, again")
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return {(int(match[1]), int(match[2])) for match in _ALIAS.finditer(content)}
 

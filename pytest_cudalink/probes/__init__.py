@@ -16,10 +16,12 @@ from typing import Final, NamedTuple
 from .._warn import warn as warn_caller
 from ..compat.wheels import NVJITLINK, installed_wheel
 from ..versions import CudaVersion
-from . import libcuda
+from . import libcuda, library_file
+from .library_file import DamagedLibraryError
 
 __all__ = [
     "FIRST_USABLE_NVJITLINK",
+    "DamagedLibraryError",
     "Fakes",
     "NvJitLink",
     "cache_clear",
@@ -178,11 +180,15 @@ def nvjitlink() -> NvJitLink:
 
     Raises
     ------
+    DamagedLibraryError
+        If the library of a wheel is cut off or damaged, of which the loader would die.
     OSError
         If the library cannot be opened.
     """
     from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 
+    if not getattr(load_nvidia_dynamic_lib, "hides_nvjitlink", bool)():
+        _check_wheel()
     try:
         loaded = load_nvidia_dynamic_lib("nvJitLink")
     except DynamicLibNotFoundError as error:
@@ -214,6 +220,16 @@ def nvjitlink() -> NvJitLink:
             found, path, f"nvJitLink {found} is there, but cuda-bindings is not ({error}); pip install cuda-bindings"
         )
     return NvJitLink(found, path)
+
+
+def _check_wheel() -> None:
+    """Raise an error if the nvJitLink of the installed wheel, the first that cuda.pathfinder finds, is damaged."""
+    if not (wheel := installed_wheel(*NVJITLINK)):
+        return
+    for file in wheel.files or ():
+        if file.name.startswith("libnvJitLink.so."):
+            command = f"pip install --force-reinstall --no-deps {wheel.name}=={wheel.version}"
+            library_file.check(str(file.locate()), f"to restore it: {command}")
 
 
 def nvjitlink_version(*, warn: bool = True) -> CudaVersion | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FLOORS", "LAST_WORDS", "LIBRARY", "libraries"]
+__all__ = ["FLOORS", "LAST_WORDS", "LAST_WORDS_FLOORS", "LIBRARY", "libraries"]
 
 _NATIVE = Path(__file__).parent / "native"
 #: Watches libnvJitLink.
@@ -14,14 +14,19 @@ LIBRARY = "libcudalink-jitlink-calls.so"
 FLOORS = (("loaded_object",), ("jitlink_calls",))
 #: Notes a fatal signal.
 LAST_WORDS = "libcudalink-last-words.so"
+#: Its files by floor.
+LAST_WORDS_FLOORS = (("last_words",),)
 
 
 def libraries(cc: Any) -> list[Any]:
     """Return the libraries to build; `cc` is the module `native.compiler`."""
-    sources = tuple(_NATIVE / f"{name}.c" for floor in FLOORS for name in floor)
     # other code keeps the addresses of its functions for the life of the process
     flags = ("-pthread", "-ldl", "-Wl,-z,nodelete")
     return [
-        cc.SharedLibrary(LIBRARY, sources, LIBRARY, (_NATIVE,), flags),
-        cc.SharedLibrary(LAST_WORDS, (_NATIVE / "last_words.c",), LAST_WORDS),
+        cc.SharedLibrary(LIBRARY, _sources(FLOORS), LIBRARY, (_NATIVE,), flags),
+        cc.SharedLibrary(LAST_WORDS, _sources(LAST_WORDS_FLOORS), LAST_WORDS),
     ]
+
+
+def _sources(floors: tuple[tuple[str, ...], ...]) -> tuple[Path, ...]:
+    return tuple(_NATIVE / f"{name}.c" for floor in floors for name in floor)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shlex
 import subprocess
 import sys
 from contextlib import suppress
@@ -25,6 +26,7 @@ from ..emulator import (
     library_folder,
     prepended,
 )
+from ..probes import library_file
 from ..versions import CudaVersion
 from .maps import mapped_files
 
@@ -151,7 +153,10 @@ def preload_nvjitlink(path: Path) -> None:
     ------
     LoadedTooLateError
         If this process has another nvJitLink already.
+    DamagedLibraryError
+        If the file is cut off or damaged, of which the loader would die.
     """
+    library_file.check(path, f"remove its toolchain and add it again: rm -r {shlex.quote(str(path.parent.parent))}")
     present = loaded_file("libnvJitLink.so")
     if present is not None and not Path(present).samefile(path):
         msg = f"{path} cannot be the nvJitLink of this process: {present} is in this process already. {_LOAD_EARLY}"

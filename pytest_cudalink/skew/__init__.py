@@ -25,6 +25,7 @@ from .. import emulator, toolchains
 from ..artifacts import inspect
 from ..linker import sample
 from ..linker.dispatch import choose_backend, policies
+from ..report import whole_file
 from ..report.checks import described, sound
 from ..report.records import RecordError
 from ..report.views import Section, section
@@ -287,7 +288,7 @@ def measure(
     known = {one.key: one for one in load(journal)} if journal is not None and journal.exists() else {}
     if journal is not None and known and not journal.read_bytes().endswith(b"\n"):
         # an interrupted run left half a line, to which the next measurement would be appended
-        journal.write_text("".join(json.dumps(asdict(one)) + "\n" for one in known.values()), encoding="utf-8")
+        whole_file.write(journal, "".join(json.dumps(asdict(one)) + "\n" for one in known.values()))
     by_version = {str(chain.version): chain for chain in chains}
     result = []
     missing = []

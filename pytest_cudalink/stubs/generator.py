@@ -23,7 +23,7 @@ _INCLUDES = tuple(
 )
 _NATIVE = Path(__file__).with_name("native")
 #: What every stub contains, in this order: one C file, so that a project needs to compile no more.
-_PARTS = ("base", "search", "runtime", "adapters")
+_PARTS = ("base", "library_file", "opening", "search", "runtime", "adapters")
 #: Parts of names that other programs search for, in /proc/self/maps and in folders (vLLM, flashinfer).
 _SOUGHT = ("libcudart", "libnvrtc", "libcuda", "libnvjitlink", "libnvidia")
 

@@ -88,12 +88,17 @@ def covered() -> Iterator[None]:
     """Leave out the links that are made inside the block: the code around it reports them."""
     before = _COVERED.get()
     try:
-        _COVERED.set(True)  # inside: an interrupt must not leave it set, and hide every later link
-        jitlink_calls.cover(on=True)
+        _cover(on=True)  # inside: an interrupt must not leave it set, and hide every later link
         yield
-    finally:
-        jitlink_calls.cover(on=before)
-        _COVERED.set(before)
+        _cover(on=before)
+    except BaseException:
+        _cover(on=before)  # (again, if an exception kept the line above from doing so)
+        raise
+
+
+def _cover(*, on: bool) -> None:
+    _COVERED.set(on)
+    jitlink_calls.cover(on=on)
 
 
 @contextmanager

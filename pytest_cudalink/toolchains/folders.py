@@ -10,8 +10,11 @@ import errno
 import os
 import shlex
 import stat
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from itertools import repeat
 from pathlib import Path
 
 __all__ = [
@@ -104,11 +107,10 @@ def check_folder(path: Path) -> bool:
         With the command that mends it.
     """
     try:
-        descriptor = _open_folder(path)
+        with _opened(path):
+            return True
     except OSError:
         return False
-    os.close(descriptor)
-    return True
 
 
 def make_folder(path: Path) -> None:
@@ -143,16 +145,9 @@ def locked(folder: Path, name: str) -> Iterator[None]:
     """
     import fcntl
 
-    within = _open_folder(folder)
-    try:
-        file = _open_lock(folder / name, within)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(file)
-    finally:
-        os.close(within)
+    with _opened(folder) as within, _opened_lock(folder / name, within) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def own_only(folder: Path) -> None:
@@ -175,8 +170,10 @@ def read_regular(path: Path, most: int) -> bytes:
     OSError
         If it cannot be read, is longer, is a link or is not a regular file.
     """
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    with open(file, "rb") as stream:  # noqa: PTH123 (a descriptor)
+    with (
+        _descriptor(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as file,
+        open(file, "rb", closefd=False) as stream,
+    ):
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -187,40 +184,53 @@ def read_regular(path: Path, most: int) -> bytes:
     return content
 
 
-def _open_folder(path: Path) -> int:
-    """Return a descriptor of a folder that is trusted."""
+@contextmanager
+def _descriptor(path: str | Path, flags: int, within: int | None = None) -> Iterator[int]:
+    """Open a file or folder for the ``with`` block, and close it whatever interrupts that."""
+    held: list[int] = []  # filled and emptied inside of one call each, where no exception of a signal arrives
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.EMLINK) or (error.errno == errno.ENOTDIR and path.is_symlink()):
-            raise _wrong_kind(path, "folder") from error
+        held.extend(map(partial(os.open, flags=flags | os.O_CLOEXEC, mode=0o600, dir_fd=within), (path,)))
+        yield held[0]
+        _close(held)
+    except BaseException:
+        _close(held)
         raise
-    try:
-        check_entry(path, os.fstat(descriptor))
-    except UntrustedError:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
-def _open_lock(path: Path, within: int) -> int:
-    """Return a descriptor of a lock file in an open folder, made if it is missing; its content stays."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-    try:
-        file = os.open(path.name, flags, 0o600, dir_fd=within)
-    except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO):
+def _close(held: list[int]) -> None:
+    deque(map(os.close, map(held.pop, repeat(-1, len(held)))), maxlen=0)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """Open a folder that is trusted for the ``with`` block."""
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(_descriptor(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW))
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EMLINK) or (error.errno == errno.ENOTDIR and path.is_symlink()):
+                raise _wrong_kind(path, "folder") from error
             raise
-        raise _wrong_kind(path, "lock file") from error
-    try:
+        check_entry(path, os.fstat(file))
+        yield file
+
+
+@contextmanager
+def _opened_lock(path: Path, within: int) -> Iterator[int]:
+    """Open a lock file in an open folder for the ``with`` block, made if it is missing; its content stays."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(_descriptor(path.name, flags, within))
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO):
+                raise
+            raise _wrong_kind(path, "lock file") from error
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
             raise _wrong_kind(path, "lock file")
         check_entry(path, found)
-    except UntrustedError:
-        os.close(file)
-        raise
-    return file
+        yield file
 
 
 def _wrong_kind(path: Path, expected: str) -> UntrustedError:

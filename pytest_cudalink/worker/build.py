@@ -8,6 +8,8 @@ from typing import Any
 __all__ = ["CLIENT_LIBRARY", "PROGRAM", "libraries"]
 
 _NATIVE = Path(__file__).parent / "native"
+#: Has `library_file.c`, the check of a library before it is loaded.
+_CHECK = Path(__file__).parent.parent / "stubs" / "native"
 PROGRAM = "cudalink-link-worker"
 CLIENT_LIBRARY = "libcudalink-worker.so"
 #: What a process that links through a worker is linked with; `worker.c` is the other side.
@@ -18,6 +20,6 @@ def libraries(cc: Any) -> list[Any]:
     """Return the program and the library; `cc` is the module `native.compiler`."""
     threads = ("-pthread", "-ldl")
     return [
-        cc.Executable(PROGRAM, (_NATIVE / "worker.c", _NATIVE / "channel.c"), flags=threads),
+        cc.Executable(PROGRAM, (_NATIVE / "worker.c", _NATIVE / "channel.c"), (_CHECK,), threads),
         cc.SharedLibrary(CLIENT_LIBRARY, _CLIENT, CLIENT_LIBRARY, flags=("-DCUDALINK_WORKER_LIBRARY", *threads)),
     ]

@@ -1,4 +1,4 @@
-"""The C of the emulated driver, the reader of device code below it, and the watch of libnvJitLink keep to their floors.
+"""The C of the emulated driver, the reader of device code below it, and what watches this process keep to their floors.
 
 `FLOORS` in the `build` of each package names them.
 """
@@ -46,7 +46,7 @@ def code(file: Path) -> str:
 def unknown(folder: Path, order: list[str]) -> Iterator[str]:
     """Files without a place, and places without a file."""
     there = {file.stem for file in folder.glob("*.[ch]")}
-    elsewhere = {*LIBRARIES, *driver_order(), *nvml_order()}
+    elsewhere = {*LIBRARIES, *driver_order(), *nvml_order(), *watch_order(), *last_words_order()}
     yield from (f"{name} stands on no floor" for name in sorted(there - {BASE, *order, *elsewhere}))
     yield from (f"{name} stands on a floor, and there is no such file" for name in order if name not in there)
 
@@ -78,6 +78,16 @@ def nvml_order() -> list[str]:
 def reader_order() -> list[str]:
     """The files of the reader, low to high."""
     return list(chain.from_iterable(reader_build.FLOORS))
+
+
+def watch_order() -> list[str]:
+    """The files of the library that watches libnvJitLink, low to high."""
+    return list(chain.from_iterable(watch_build.FLOORS))
+
+
+def last_words_order() -> list[str]:
+    """The files of the library that notes a fatal signal, low to high; they lie in the folder of the watch."""
+    return list(chain.from_iterable(watch_build.LAST_WORDS_FLOORS))
 
 
 def files(folder: Path, order: list[str]) -> Iterator[tuple[int, Path]]:
@@ -140,7 +150,8 @@ def test_floors() -> None:
     assert problems(NATIVE) == []
     assert problems(NATIVE, nvml_order()) == []
     assert problems(READER, reader_order()) == []
-    assert problems(WATCH, list(chain.from_iterable(watch_build.FLOORS))) == []
+    assert problems(WATCH, watch_order()) == []
+    assert problems(WATCH, last_words_order()) == []
 
 
 @pytest.mark.parametrize(

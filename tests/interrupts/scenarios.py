@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import gc
 import os
 import sys
@@ -13,22 +14,24 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 from unittest.mock import patch
 
-from pytest_cudalink import probes, toolchains, worker
+from pytest_cudalink import probes, skew, toolchains, worker
 from pytest_cudalink.emulator.control import DriverControl
 from pytest_cudalink.guardrails import routing
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode, Program, ProgramOptions, forcing, watched
 from pytest_cudalink.linker.backends import driver as driver_backend
 from pytest_cudalink.linker.backends.state import LinkState
 from pytest_cudalink.plugin import backends, fixtures
-from pytest_cudalink.process import imports, preload
+from pytest_cudalink.process import imports, jitlink_calls, preload
+from pytest_cudalink.report import whole_file
 from pytest_cudalink.report.records import Writer
-from pytest_cudalink.targets import steering
+from pytest_cudalink.targets import steering, unsteered
 from pytest_cudalink.targets.bundled import Bundled
 from pytest_cudalink.targets.choice import Backend, BackendChoice
 from pytest_cudalink.targets.steering import Steering
+from pytest_cudalink.toolchains import folders
 
 from .walk import Walk
 
@@ -470,6 +473,74 @@ def check_records() -> None:
     file.unlink()
 
 
+def write_report() -> None:
+    """Write a report over an older one."""
+    whole_file.write(_FOLDER / "report.html", "a new report")
+
+
+def check_report() -> None:
+    """The file has one of both reports, and there is no other file."""
+    file = _FOLDER / "report.html"
+    assert [one.name for one in _FOLDER.iterdir()] == [file.name]
+    assert file.read_text() in ("an old report", "a new report")
+
+
+def begin_report() -> None:
+    """Put an older report there."""
+    (_FOLDER / "report.html").write_text("an old report")
+
+
+def write_journal() -> None:
+    """Add a measurement to the journal of ``cudalink skew``."""
+    skew._append(_FOLDER / "journal.jsonl", _MEASUREMENT)
+
+
+def check_journal() -> None:
+    """Every earlier measurement can be read."""
+    assert skew.load(_FOLDER / "journal.jsonl")[:1] == [_MEASUREMENT]
+
+
+def begin_journal() -> None:
+    """Put a journal of one measurement there."""
+    (_FOLDER / "journal.jsonl").unlink(missing_ok=True)
+    skew._append(_FOLDER / "journal.jsonl", _MEASUREMENT)
+
+
+def hold_lock() -> None:
+    """Hold a lock of the cache."""
+    with folders.locked(_FOLDER, "walk.lock"):
+        pass
+
+
+def check_lock() -> None:
+    """Another descriptor can lock the file at once: the one before is closed."""
+    descriptor = os.open(_FOLDER / "walk.lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(descriptor)
+
+
+def load_before() -> None:
+    """Load a library before other modules can, as the plugin does at its start."""
+    preload.preload_nvjitlink(Path(probes.nvjitlink().path or ""))
+    preload._kept.pop()
+
+
+def cover() -> None:
+    """Make a link that the code around it reports."""
+    assert jitlink_calls.start()
+    with unsteered.covered():
+        link("nvjitlink")
+
+
+def check_cover() -> None:
+    """The next phase begins as the plugin begins it, and counts the links of this thread again."""
+    jitlink_calls.cover(on=False)
+    assert not unsteered.is_covered()
+    next_link("nvjitlink")
+
+
 def _installer(command: list[str], _release: object) -> None:
     """Stand in for uv: lays out what NVIDIA's wheels have."""
     lib = Path(command[command.index("--target") + 1]) / "nvidia" / "cu13" / "lib"
@@ -491,6 +562,9 @@ def check_toolchain() -> None:
         added = toolchains.add("13.0", installer="uv")
         assert added.library("nvJitLink").exists()
         toolchains.remove("13.0")
+
+
+_MEASUREMENT: Final = skew.Measurement("13.0", "13.0", "ptx", "nvjitlink", ok=True, answer="", packages=())
 
 
 # -- all of them
@@ -538,6 +612,11 @@ SCENARIOS: dict[str, _Parts] = {
     "violations": _on("driver", watch_violations),
     "guard": _on("nvjitlink", guard),
     "records": (write_records, check_records, _nothing),
+    "report": (write_report, check_report, begin_report),
+    "skew-journal": (write_journal, check_journal, begin_journal),
+    "lock": (hold_lock, check_lock, _nothing),
+    "preload": (load_before, partial(next_link, "nvjitlink"), _nothing),
+    "cover": (cover, check_cover, _nothing),
     "toolchains": (add_toolchain, check_toolchain, _nothing),
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode, _linker
-from pytest_cudalink.linker.backends import OPENERS
+from pytest_cudalink.linker.backends import OPENERS, opener
 from pytest_cudalink.linker.backends.state import LinkState
 
 PATIENCE = 60.0  # seconds; only a failing test waits that long
@@ -84,6 +84,57 @@ def test_two_threads_link_once(state, linker, threads) -> None:
     state.finish.set()
     assert first.result(PATIENCE) is second.result(PATIENCE)
     assert state.done.count("complete") == 1
+
+
+def test_adding_and_closing_in_two_threads(state, threads, monkeypatch) -> None:
+    """A close waits for the input that another thread adds; later inputs never reach the library."""
+    plain = SlowState._add
+
+    def slow(self: SlowState, kind: str, code: bytes, name: bytes) -> None:
+        self.begun.set()
+        assert self.finish.wait(PATIENCE)
+        plain(self, kind, code, name)
+
+    monkeypatch.setattr(SlowState, "_add", slow)
+    adding = threads.submit(state.add, "ptx", b"", "first")
+    assert state.begun.wait(PATIENCE)
+    closing = threads.submit(state.close)
+    late = threads.submit(lambda: closing.result(PATIENCE) or state.add("ptx", b"", "late"))
+    assert not closing.done()
+    state.finish.set()
+    adding.result(PATIENCE)
+    with pytest.raises(RuntimeError, match="cannot add an input: the linker is closed"):
+        late.result(PATIENCE)
+    assert state.done == ["add first", "release"]
+
+
+def test_adding_and_closing_a_contained_state(sample_code, threads) -> None:
+    """Two threads that add to one handle of nvJitLink while a third destroys it: each input is added or refused.
+
+    In this process nvJitLink itself dies of it, see docs/linker.md.
+    """
+    codes = [sample_code(f"13.0/{name}.ptx").code for name in ("main", "user")]  # nvJitLink refuses one added twice
+    ends = {"added": 0, "closed": 0}
+    for _ in range(20):
+        opened = opener("nvjitlink", contain=True)(["-arch=sm_90"])
+        together = threading.Barrier(3)
+
+        def add(code: bytes, opened: LinkState = opened, together: threading.Barrier = together) -> str:
+            together.wait(PATIENCE)
+            try:
+                opened.add("ptx", code, "one")
+            except RuntimeError as error:
+                assert "the linker is closed" in str(error)
+                return "closed"
+            return "added"
+
+        adding = [threads.submit(add, code) for code in codes]
+        together.wait(PATIENCE)
+        opened.close()
+        for one in adding:
+            ends[one.result(PATIENCE)] += 1
+        assert opened.handle == 0
+    assert sum(ends.values()) == 40
 
 
 def test_closing_again_inside_a_call(state) -> None:

@@ -137,7 +137,7 @@ def test_another_copy_was_first(run, fetched, pytester, toolkit) -> None:
 
 
 def _fake_library(path, *names: str):
-    path.write_bytes(b"\x7fELF\0" + b"".join(name.encode() + b"\0" for name in names))
+    path.write_bytes(b"\0" + b"".join(name.encode() + b"\0" for name in names))
     return path
 
 

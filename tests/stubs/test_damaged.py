@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -140,8 +141,8 @@ def remade(make):
 
 def bind(path: Path) -> None:
     """Make a socket."""
-    with socket.socket(socket.AF_UNIX) as bound:
-        bound.bind(str(path))
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(path.name)  # the address has room for 107 bytes
 
 
 DAMAGES = {
@@ -171,8 +172,6 @@ DAMAGES = {
 def test_a_file_that_is_no_library(name: str, damage: str, place: str, stubs, run, tmp_path) -> None:
     """Whatever lies in place of the library, the call answers, and does not wait."""
     path = library(name, tmp_path / "libs")
-    if (damage, place) == ("fifo", "loader"):
-        return  # the loader itself waits for it, before it is asked to open anything
     DAMAGES[damage](path)
     where = {f"CUDALINK_STUBS_{name.upper()}": path} if place == "variable" else {"LD_LIBRARY_PATH": path.parent}
     done = run(sys.executable, "-c", CUT, stubs[name], CALLS[name], path, "-1", **where)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -52,6 +53,23 @@ def test_refusals(fake) -> None:
     link = Link(fake, [])
     assert link.complete(2).fetch_code == -1
     link.close()
+
+
+def only(workers: Callable[[], list[int]]) -> int:
+    """The only worker, as soon as one that answered that it ends has ended."""
+    end = time.monotonic() + 5
+    while len(found := workers()) != 1 and time.monotonic() < end:
+        time.sleep(0.01)
+    (one,) = found
+    return one
+
+
+def leaves(workers: Callable[[], list[int]], process: int) -> bool:
+    """Whether a worker that answered that it ends is gone soon."""
+    end = time.monotonic() + 5
+    while process in workers() and time.monotonic() < end:
+        time.sleep(0.01)
+    return process not in workers()
 
 
 SIGNALS = {"segv": 11, "bus": 7, "ill": 4, "fpe": 8, "abort": 6, "overflow": 11}
@@ -119,7 +137,7 @@ def test_a_hang(fake, monkeypatch, workers) -> None:
     assert 1 <= time.monotonic() - before < 3
     assert (answer.end, answer.hung) == ("did not finish within 1 s", True)
     assert linked(fake, b"x").image == b"in0x"
-    assert len(workers()) == 1
+    assert only(workers)
 
 
 @pytest.mark.parametrize("value", ["0", "86401", "-1", "1.5", "soon", "٣"])
@@ -134,10 +152,10 @@ def test_a_link_survives_another(fake, workers) -> None:
     """A link whose worker dies of another one is repeated; its logs come once."""
     innocent = Link(fake, ["-arch=sm_90"])
     logs = [innocent.add(1, b"one", b"a").info_log, innocent.add(1, b"!refuse", b"b").info_log]
-    (first,) = workers()
+    first = only(workers)
     assert linked(fake, b"!segv").signal == signal.SIGSEGV
     answer = innocent.add(1, b"two", b"c")
-    (second,) = workers()
+    second = only(workers)
     assert linked(fake, b"?abort").signal == signal.SIGABRT
     last = innocent.complete(0)
     innocent.close()
@@ -151,23 +169,23 @@ def test_a_link_survives_another(fake, workers) -> None:
 def test_a_link_after_a_refusal(fake, workers, mark) -> None:
     """A library that dies of an earlier link's refused input costs this one nothing."""
     assert linked(fake, b"!stain").code == 3
-    (first,) = workers()
+    first = only(workers)
     assert linked(fake, b"a", mark.encode() + b"weak").image == b"in0ain1" + mark.encode() + b"weak"
     assert linked(fake, b"!stain").code == 3
     assert linked(fake, b"!segv").signal == signal.SIGSEGV
-    assert first not in workers()
+    assert leaves(workers, first)
 
 
 def test_refusals_that_leave_locks(fake, workers) -> None:
     """Refused PTX needs a new thread, which must not wait for what another refusal left: the worker is replaced."""
     link = Link(fake, [])
     assert link.add(1, b"!stain", b"a").code == 3
-    (first,) = workers()
+    first = only(workers)
     assert link.add(2, b"!refuse", b"b").code == 4
     assert link.add(2, b"x", b"c").code == 0
     assert link.complete(0).image == b"cx"
     link.close()
-    assert first not in workers()
+    assert leaves(workers, first)
 
 
 def test_the_deadly_input_is_not_repeated(fake) -> None:
@@ -180,12 +198,13 @@ def test_the_deadly_input_is_not_repeated(fake) -> None:
 
 
 def has_ended(process: int) -> bool:
-    """Whether a process has closed its files, which comes after it gave up its memory."""
+    """Whether a process has closed its files: its first thread is a zombie, and it has no other one."""
+    folder = Path(f"/proc/{process}")
     try:
-        state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        state = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        return state in "ZX" and len(list((folder / "task").iterdir())) == 1
     except OSError:
         return True
-    return state in "ZX"
 
 
 def test_a_worker_that_is_killed_between_links(fake, workers) -> None:
@@ -193,7 +212,7 @@ def test_a_worker_that_is_killed_between_links(fake, workers) -> None:
     link = Link(fake, [])
     link.add(1, b"one", b"a")
     for number in (signal.SIGKILL, signal.SIGSEGV):
-        (running,) = workers()
+        running = only(workers)
         os.kill(running, number)
         while not has_ended(running):
             time.sleep(0.01)
@@ -239,7 +258,7 @@ def test_its_surroundings(fake, workers, monkeypatch) -> None:
         assert linked(fake, b"x").image == b"in0x"
     finally:
         signal.signal(signal.SIGUSR1, ignored)
-    (running,) = workers()
+    running = only(workers)
     folder = Path(f"/proc/{running}")
     environment = dict(one.split("=", 1) for one in (folder / "environ").read_text().split("\0") if one)
     status = dict(line.split(":\t") for line in (folder / "status").read_text().splitlines() if ":\t" in line)

@@ -203,7 +203,7 @@ static void stub_open_companion(void *handle) {
   if (!version || !slash) return;
   snprintf(name, sizeof name, "%s.%d.%d", STUB_COMPANION, version / 1000, version % 1000 / 10);
   if (snprintf(path, sizeof path, "%.*s%s", (int)(slash + 1 - file), file, name) >= (int)sizeof path) return;
-  if (!access(path, F_OK) && !stub_damage(path) && !dlopen(path, RTLD_LAZY | RTLD_LOCAL)) dlerror();
+  if (!access(path, F_OK) && !library_damage(path) && !dlopen(path, RTLD_LAZY | RTLD_LOCAL)) dlerror();
 }
 
 static stub_function stub_symbol(void *handle, const struct stub_entry *entry) {

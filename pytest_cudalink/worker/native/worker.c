@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <link.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #include "channel.h"
+#include "library_file.c"
 #include "protocol.h"
 
 typedef void *Handle;
@@ -70,7 +72,8 @@ static void *function(void *opened, const char *name) {
 static bool load(void) {
   if (library.tried) return library.opened;
   library.tried = true;
-  void *opened = dlopen(library.path, RTLD_NOW | RTLD_LOCAL);
+  const char *damage = library_damage(library.path);
+  void *opened = damage ? NULL : dlopen(library.path, RTLD_NOW | RTLD_LOCAL);
   if (opened) {
     *(void **)&library.create = function(opened, "nvJitLinkCreate");
     *(void **)&library.destroy = function(opened, "nvJitLinkDestroy");
@@ -89,8 +92,10 @@ static bool load(void) {
     library.opened = library.create && library.destroy && library.add && library.complete && library.log_size[0] &&
                      library.log[0] && library.log_size[1] && library.log[1];
   }
-  const char *problem = opened ? "it lacks functions of nvJitLink" : dlerror();
-  if (!library.opened) snprintf(library.problem, sizeof library.problem, "%s", problem ? problem : "unknown");
+  const char *problem = opened ? "it lacks functions of nvJitLink" : damage ? damage : dlerror();
+  if (!library.opened)
+    snprintf(library.problem, sizeof library.problem, "%s%s%s", damage ? library.path : "", damage ? " " : "",
+             problem ? problem : "unknown");
   return library.opened;
 }
 

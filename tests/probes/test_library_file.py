@@ -1,0 +1,115 @@
+"""Libraries of which the loader would die are an error that names the file and the remedy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import emulator
+from pytest_cudalink.plugin import nvjitlink as choice
+from pytest_cudalink.probes import DamagedLibraryError, library_file
+from pytest_cudalink.process import preload
+from pytest_cudalink.worker import Link, WorkerError
+
+__all__: list[str] = []
+
+
+@pytest.fixture
+def library(tmp_path) -> Path:
+    """A sound library that needs no other."""
+    return Path(shutil.copy(emulator.library_folder() / "libcuda.so.1", tmp_path / "libnvJitLink.so.13"))
+
+
+#: Loads each file in a child process, and prints the damage that was found and whether the child lived.
+LOAD = """
+import ctypes, os, resource, sys
+from pytest_cudalink.probes import library_file
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+for length in sys.argv[2:]:
+    os.truncate(sys.argv[1], int(length))
+    child = os.fork()
+    if not child:
+        try:
+            ctypes.CDLL(sys.argv[1])
+        except OSError:
+            pass
+        os._exit(0)
+    print(bool(library_file.damage(sys.argv[1])), os.WIFSIGNALED(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_cut_at_any_length(library) -> None:
+    """The loader dies of no file in which no damage is found, and there is such a file."""
+    size = library.stat().st_size
+    lengths = [*range(size, 0, -size // 80), 65, 64, 63, 4, 1, 0]
+    command = [sys.executable, "-c", LOAD, library, *map(str, lengths)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = [tuple(word == "True" for word in line.split()) for line in done.stdout.splitlines()]
+    assert len(found) == len(lengths)
+    assert (False, True) not in found
+    assert (True, True) in found
+    assert found[0] == (False, False)
+
+
+def zeros(path: Path) -> None:
+    """Fill the file with zeros after its headers."""
+    size = path.stat().st_size
+    os.truncate(path, 1024)
+    os.truncate(path, size)
+
+
+def pipe(path: Path) -> None:
+    """Make a pipe in place of the file."""
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [(zeros, "has no names or symbols"), (pipe, "is not a regular file"), (lambda path: os.truncate(path, 0), "cut")],
+)
+def test_other_damage(library, harm, words) -> None:
+    """Zeros after the headers, a pipe and an empty file are found, and nothing waits."""
+    harm(library)
+    assert words in library_file.damage(library)
+
+
+def test_what_the_loader_may_judge(library, tmp_path) -> None:
+    """A text and a missing file are left to the loader, whose own errors suffice."""
+    library.write_text("INPUT(libcudart.so)\n" * 10)
+    assert not library_file.damage(library)
+    assert not library_file.damage(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("use", [preload.preload_nvjitlink, choice.aliases])
+def test_uses_of_a_path(library, use) -> None:
+    """A nvJitLink of the cache that was cut is neither loaded nor searched."""
+    os.truncate(library, 3000)
+    with pytest.raises(DamagedLibraryError, match=r"libnvJitLink\.so\.13 is cut off; .*add"):
+        use(library)
+
+
+def test_the_link_worker(library) -> None:
+    """A link worker reports the damage, and not that a link has ended it."""
+    os.truncate(library, 3000)
+    with pytest.raises(WorkerError, match=r"libnvJitLink\.so\.13 is cut off"):
+        Link(str(library), ["-arch=sm_90"])
+
+
+def test_a_wheel(library, tmp_path) -> None:
+    """The nvJitLink of an installed wheel is checked before cuda.pathfinder loads it, and pip is named."""
+    os.truncate(library, 3000)
+    information = tmp_path / "nvidia_nvjitlink-13.0.88.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: nvidia-nvjitlink\nVersion: 13.0.88\n")
+    (information / "RECORD").write_text(f"{library.name},,\n")
+    command = [sys.executable, "-c", "from pytest_cudalink import probes; probes.nvjitlink()"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    remedy = "pip install --force-reinstall --no-deps nvidia-nvjitlink==13.0.88"
+    assert done.stderr.splitlines()[-1].endswith(f"{library} is cut off; to restore it: {remedy}")
