@@ -232,7 +232,7 @@ class Steering:
     # -- links
 
     def report(self, event: LinkEvent, choice: BackendChoice) -> None:
-        """Report a link, and compare its backend with the forced one until the target has once linked as forced.
+        """Report a link, and compare its backend with the forced one.
 
         Raises
         ------
@@ -256,12 +256,13 @@ class Steering:
         if wanted.backend is None or event.backend == "unknown":
             return
         key = (event.target, wanted.backend)
-        if key in self._verified:
+        confirmed = key in self._verified
+        if confirmed and event.backend == wanted.backend:
             return
         target = self.targets.get(event.target)
         answers = {"its linker": event.backend}
-        # the library as a whole cannot confirm a choice that is for one link alone
-        if target is not None and self.wanted(event.target).backend == wanted.backend:
+        # the library is asked until it has once confirmed the choice; it cannot confirm one that is for one link alone
+        if not confirmed and target is not None and self.wanted(event.target).backend == wanted.backend:
             for module in self.modules[event.target].values():
                 answer = target.which_backend(module)
                 if answer is not None:
@@ -271,7 +272,8 @@ class Steering:
             version = target.version() if target else None
             named = f"{event.target} {version}" if version else event.target
             why = (
-                "Its recipe no longer steers it: update pytest-cudalink"
+                f"The target {event.target} did not steer this link: correct the target or the code that undid its "
+                "choice, or update pytest-cudalink if the target is the plugin's"
                 if target is None or wanted.backend in target.backends
                 else f"It links with {', '.join(target.backends)} only: do not use it where {wanted.backend} is forced"
             )
@@ -394,8 +396,7 @@ def watch(target: str, inputs: Iterable[LinkInput] = (), *, backend: str = "unkn
     Raises
     ------
     ForcedBackendError
-        If the link ran on another backend than the forced one. Not checked again once a link of the target has run on
-        the forced backend.
+        If the link ran on another backend than the forced one.
     """
     watched = Watch(target, inputs)
     watched.backend = backend

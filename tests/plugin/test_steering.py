@@ -70,6 +70,35 @@ def test_verification(run) -> None:
     )
 
 
+def test_every_link_is_compared(run) -> None:
+    """A test that undoes the forced choice fails, also after links that ran as forced."""
+    result = run(
+        """
+import lib
+def test_first(): lib.link()
+def test_undone():
+    lib.undone = True
+    lib.link()
+def test_last():
+    lib.undone = False
+    lib.link()
+""",
+        "--force-backend=driver",
+        hooks="""
+import lib
+lib.undone = False
+original = lib.link
+lib.link = lambda: "nvjitlink" if lib.undone else original()
+WORKS = False  # what the run chooses for one link does not count, only the switch
+Lib.force = lambda self, module, backend: setattr(module, "USE", backend)
+""",
+    )
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(
+        ["*cudalink: lib was forced to driver by *, but its linker says nvjitlink. The target lib *"]
+    )
+
+
 @pytest.mark.parametrize(
     "link",
     [
