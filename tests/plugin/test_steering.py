@@ -99,6 +99,35 @@ Lib.force = lambda self, module, backend: setattr(module, "USE", backend)
     )
 
 
+LINKER_OF_THE_MODULE = """
+from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
+PTX = b".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .func f() { ret; }"
+
+@pytest.fixture(scope="module")
+def linker():
+    with Linker(ObjectCode.from_ptx(PTX), options=LinkerOptions(arch="sm_90"), **OPTIONS) as linker:
+        yield linker
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "second", "failed"),
+    [({}, None, "driver", 1), ({}, "nvjitlink", "nvjitlink", 0), ({"backend": "nvjitlink"}, None, "driver", 0)],
+    ids=["free", "as-forced", "named-by-the-caller"],
+)
+def test_linker_of_a_wider_scope(run, options, first, second, failed) -> None:
+    """A test fails if it links with a linker of an earlier test that has another backend than the test forces."""
+    marks = [f"@pytest.mark.cudalink(backend={backend!r})\n" if backend else "" for backend in (first, second)]
+    result = run(
+        f"OPTIONS = {options}\n{LINKER_OF_THE_MODULE}\n"
+        f"{marks[0]}def test_makes(linker): pass\n{marks[1]}def test_links(linker): linker.link('cubin')\n"
+    )
+    result.assert_outcomes(passed=2 - failed, failed=failed)
+    if failed:
+        why = "bundled was forced to driver by the marker cudalink, but this linker was made for nvjitlink in *test_makes*"
+        result.stdout.fnmatch_lines([f"*cudalink: {why}"])
+
+
 @pytest.mark.parametrize(
     "link",
     [
