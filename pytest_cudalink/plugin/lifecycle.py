@@ -318,6 +318,8 @@ def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
 def selected(session: pytest.Session) -> None:
     """Emulate a driver for the selected tests whose marker forces the driver backend, where there is none."""
     run = run_of(session.config)
+    if run.settings.backend.value == "each" and run.worker in (None, "gw0") and not run.is_isolated:
+        marker.warn_if_none_runs_on_each(session, str(run.settings.backend))
     if run.get("marked-tests") is None or session.config.option.collectonly or not marker.forces_driver(session.items):
         return
     from . import driver
