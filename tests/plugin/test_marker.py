@@ -404,7 +404,11 @@ def test_force_backend_each_without_a_link_test(run, workers) -> None:
     """A run in which ``--force-backend=each`` forces no test says so once, also with -q."""
     result = run("def test_plain(): pass\n", "--force-backend=each", "-q", *workers)
     result.assert_outcomes(passed=1, warnings=1)
-    result.stdout.fnmatch_lines(["*cudalink: --force-backend is each (from option), but forces no selected test: *"])
+    said = "*cudalink: --force-backend is each (from option), but forces no selected test: *"
+    result.stdout.fnmatch_lines([said])
+    result = run("def test_plain(): pass\n", "--force-backend=each", "-q", "-W", "error", *workers)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([said])
 
 
 @pytest.mark.usefixtures("sample", "toolkit")
