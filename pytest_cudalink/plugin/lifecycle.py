@@ -318,6 +318,11 @@ def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
 def selected(session: pytest.Session) -> None:
     """Emulate a driver for the selected tests whose marker forces the driver backend, where there is none."""
     run = run_of(session.config)
+    if run.settings.backend.value == "each" and run.worker in (None, "gw0") and not run.is_isolated:
+        try:
+            marker.warn_if_none_runs_on_each(session, str(run.settings.backend))
+        except pytest.UsageError as error:
+            _refuse(run, error)
     if run.get("marked-tests") is None or session.config.option.collectonly or not marker.forces_driver(session.items):
         return
     from . import driver
@@ -328,11 +333,7 @@ def selected(session: pytest.Session) -> None:
     try:
         loaded = driver.load_late(session.config, run.settings)
     except pytest.UsageError as error:
-        if not run.is_worker:
-            raise
-        from .xdist import refuse_markers
-
-        refuse_markers(run, error)
+        _refuse(run, error)
         session.items.clear()
         return
     if loaded:
@@ -348,6 +349,15 @@ def selected(session: pytest.Session) -> None:
             add_late_properties(run)
         if (file := run.get("record-file")) is not None:
             file.write_found()
+
+
+def _refuse(run: Run, error: pytest.UsageError) -> None:
+    """Raise the error; a worker of xdist passes it to its controller, which would wait for ever for the tests."""
+    if not run.is_worker:
+        raise error
+    from .xdist import refuse_markers
+
+    refuse_markers(run, error)
 
 
 def late_header(config: pytest.Config) -> list[str]:

@@ -13,7 +13,16 @@ from .run import run_of
 if TYPE_CHECKING:
     from .plan import MarkerPlan
 
-__all__ = ["EACH", "MARKER", "check", "forces_driver", "isolates", "parametrize", "register"]
+__all__ = [
+    "EACH",
+    "MARKER",
+    "check",
+    "forces_driver",
+    "isolates",
+    "parametrize",
+    "register",
+    "warn_if_none_runs_on_each",
+]
 
 #: Signature and explanation, as ``pytest --markers`` shows them.
 MARKER: Final = (
@@ -163,6 +172,28 @@ def check(items: Iterable[pytest.Item]) -> bool:
     if found:
         raise pytest.UsageError("\n".join(found))
     return planned
+
+
+def warn_if_none_runs_on_each(session: pytest.Session, asked: str) -> None:
+    """Warn if ``--force-backend=each`` forces no selected test; `asked` is the setting.
+
+    Raises
+    ------
+    pytest.UsageError
+        If a filter makes an error of the warning.
+    """
+    from .plan import PLAN, MarkerPlan
+
+    if not session.items or any(item.stash.get(PLAN, MarkerPlan()).backend for item in session.items):
+        return
+    text = (
+        f"cudalink: --force-backend is {asked}, but forces no selected test: it runs tests with @pytest.mark.cudalink "
+        "or the fixture linker_factory on each backend; mark the link tests, as with pytestmark = pytest.mark.cudalink"
+    )
+    try:
+        session.config.issue_config_time_warning(pytest.PytestConfigWarning(text), stacklevel=2)
+    except pytest.PytestConfigWarning as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:

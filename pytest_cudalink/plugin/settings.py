@@ -39,6 +39,8 @@ def _driver_fault(value: str) -> str | None:
     try:
         emulation_for(value)
     except EmulatorError as error:
+        if error.parameter != "version":  # as a cache that is not trusted: no other value would be right
+            return str(error)
         return f"expected {', '.join(names.DRIVER_WORDS)} or a CUDA version: {error}"
     return None
 

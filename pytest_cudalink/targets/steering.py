@@ -124,7 +124,7 @@ class Steering:
         self._on_stale = on_stale
         self._on_unsteered = on_unsteered
         self._stale: dict[str, str] = {}
-        self._nodeid = nodeid
+        self.nodeid = nodeid
         self._choice = BackendChoice()
         self._verified: set[tuple[str, Backend]] = set()
         self._imports = ImportWatch(self._imported)
@@ -231,17 +231,41 @@ class Steering:
 
     # -- links
 
-    def report(self, event: LinkEvent, choice: BackendChoice) -> None:
-        """Report a link, and compare its backend with the forced one until the target has once linked as forced.
+    def report(self, event: LinkEvent, choice: BackendChoice, *, made_in: str | None = None) -> None:
+        """Report a link, and compare its backend with the forced one.
+
+        Parameters
+        ----------
+        event : LinkEvent
+        choice : BackendChoice
+            What was forced when the linker was made.
+        made_in : str, optional
+            Node ID of another test, in which the linker was made: what is forced now counts as well.
 
         Raises
         ------
         ForcedBackendError
             If the link ran on another backend.
         """
-        event = replace(event, nodeid=self._nodeid())
+        event = replace(event, nodeid=self.nodeid())
         self._on_link(event)
         self._verify(event, choice)
+        if made_in is not None and event.nodeid is not None and made_in != event.nodeid:
+            self._verify_outlived(event, made_in)
+
+    def _verify_outlived(self, event: LinkEvent, made_in: str) -> None:
+        """Compare the backend of a linker from an earlier test with what is forced now."""
+        wanted = self.wanted(event.target, event.inputs)
+        if wanted.backend is None or event.backend in (wanted.backend, "unknown"):
+            return
+        msg = (
+            f"cudalink: {event.target} was forced to {wanted.backend} by {wanted.source}, but this linker was made for "
+            f"{event.backend} in {made_in}, and keeps its backend. Make the linker in the test or in a fixture of the "
+            "test's scope"
+        )
+        mismatch = ForcedBackendError(msg)
+        self._on_mismatch(mismatch)
+        raise mismatch from event.error
 
     def report_unsteered(self, link: UnsteeredLink) -> bool:
         """Report a link that no target steers, if this is the active steering; returns whether it is."""
@@ -249,19 +273,20 @@ class Steering:
             return False
         # where only some targets are to be forced, other code may link as it likes
         wanted = self._choice if self.only is None else BackendChoice()
-        self._on_unsteered(replace(link, nodeid=self._nodeid(), forced=wanted.backend), wanted)
+        self._on_unsteered(replace(link, nodeid=self.nodeid(), forced=wanted.backend), wanted)
         return True
 
     def _verify(self, event: LinkEvent, wanted: BackendChoice) -> None:
         if wanted.backend is None or event.backend == "unknown":
             return
         key = (event.target, wanted.backend)
-        if key in self._verified:
+        confirmed = key in self._verified
+        if confirmed and event.backend == wanted.backend:
             return
         target = self.targets.get(event.target)
         answers = {"its linker": event.backend}
-        # the library as a whole cannot confirm a choice that is for one link alone
-        if target is not None and self.wanted(event.target).backend == wanted.backend:
+        # the library is asked until it has once confirmed the choice; it cannot confirm one that is for one link alone
+        if not confirmed and target is not None and self.wanted(event.target).backend == wanted.backend:
             for module in self.modules[event.target].values():
                 answer = target.which_backend(module)
                 if answer is not None:
@@ -271,7 +296,8 @@ class Steering:
             version = target.version() if target else None
             named = f"{event.target} {version}" if version else event.target
             why = (
-                "Its recipe no longer steers it: update pytest-cudalink"
+                f"The target {event.target} did not steer this link: correct the target or the code that undid its "
+                "choice, or update pytest-cudalink if the target is the plugin's"
                 if target is None or wanted.backend in target.backends
                 else f"It links with {', '.join(target.backends)} only: do not use it where {wanted.backend} is forced"
             )
@@ -313,6 +339,8 @@ class Watch:
         self.inputs = tuple(inputs)
         self._run = current()
         self.choice = self._run.wanted(self.target, self.inputs) if self._run else _NO_RUN
+        #: The test in which the linker was made; None outside of tests, or if the backend is the caller's choice.
+        self._made_in = self._run.nodeid() if self._run else None
         self.backend: str = "unknown"
         self._spent = 0.0
         self._done = False
@@ -349,6 +377,7 @@ class Watch:
                 _nvjitlink=_nvjitlink_version,
             ),
             self.choice,
+            made_in=self._made_in,
         )
 
     def add(self, added: LinkInput) -> None:
@@ -360,6 +389,7 @@ class Watch:
     def overrule(self, source: str) -> None:
         """Let `source` choose the backend of this link: it is no longer compared with the choice of the run."""
         self.choice = BackendChoice(source=source)
+        self._made_in = None
 
 
 def _reached_no_linker(error: BaseException | None) -> bool:
@@ -394,8 +424,7 @@ def watch(target: str, inputs: Iterable[LinkInput] = (), *, backend: str = "unkn
     Raises
     ------
     ForcedBackendError
-        If the link ran on another backend than the forced one. Not checked again once a link of the target has run on
-        the forced backend.
+        If the link ran on another backend than the forced one.
     """
     watched = Watch(target, inputs)
     watched.backend = backend

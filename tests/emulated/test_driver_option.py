@@ -203,6 +203,18 @@ def test_bad_version(run, value: str, answer: str) -> None:
     result.stderr.fnmatch_lines([f"*--cudalink-driver is '{value}' (from option); expected auto*{answer}"])
 
 
+def test_cache_that_is_not_trusted(run, tmp_path, monkeypatch) -> None:
+    """The error for a good version names the cache, and offers no other versions."""
+    folder = tmp_path / "cache" / "toolchains" / "13.0"
+    folder.mkdir(parents=True)
+    folder.parent.chmod(0o777)
+    monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path / "cache"))
+    result = run("--cudalink-driver=13.0")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*--cudalink-driver is '13.0' (from option); {folder.parent} can be changed by *"])
+    result.stderr.no_fnmatch_line("*expected auto*")
+
+
 def test_bad_release() -> None:
     """What cannot be a driver's release is refused with one that can."""
     with pytest.raises(

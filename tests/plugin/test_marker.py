@@ -399,6 +399,18 @@ def test_plain(): pass
     )
 
 
+@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["plain", "xdist"])
+def test_force_backend_each_without_a_link_test(run, workers) -> None:
+    """A run in which ``--force-backend=each`` forces no test says so once, also with -q."""
+    result = run("def test_plain(): pass\n", "--force-backend=each", "-q", *workers)
+    result.assert_outcomes(passed=1, warnings=1)
+    said = "*cudalink: --force-backend is each (from option), but forces no selected test: *"
+    result.stdout.fnmatch_lines([said])
+    result = run("def test_plain(): pass\n", "--force-backend=each", "-q", "-W", "error", *workers)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([said])
+
+
 @pytest.mark.usefixtures("sample", "toolkit")
 def test_each_without_a_driver_skips_that_half(run) -> None:
     """Where there is no driver, the driver's half is skipped with the one reason."""

@@ -70,6 +70,64 @@ def test_verification(run) -> None:
     )
 
 
+def test_every_link_is_compared(run) -> None:
+    """A test that undoes the forced choice fails, also after links that ran as forced."""
+    result = run(
+        """
+import lib
+def test_first(): lib.link()
+def test_undone():
+    lib.undone = True
+    lib.link()
+def test_last():
+    lib.undone = False
+    lib.link()
+""",
+        "--force-backend=driver",
+        hooks="""
+import lib
+lib.undone = False
+original = lib.link
+lib.link = lambda: "nvjitlink" if lib.undone else original()
+WORKS = False  # what the run chooses for one link does not count, only the switch
+Lib.force = lambda self, module, backend: setattr(module, "USE", backend)
+""",
+    )
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(
+        ["*cudalink: lib was forced to driver by *, but its linker says nvjitlink. The target lib *"]
+    )
+
+
+LINKER_OF_THE_MODULE = """
+from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
+PTX = b".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .func f() { ret; }"
+
+@pytest.fixture(scope="module")
+def linker():
+    with Linker(ObjectCode.from_ptx(PTX), options=LinkerOptions(arch="sm_90"), **OPTIONS) as linker:
+        yield linker
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "second", "failed"),
+    [({}, None, "driver", 1), ({}, "nvjitlink", "nvjitlink", 0), ({"backend": "nvjitlink"}, None, "driver", 0)],
+    ids=["free", "as-forced", "named-by-the-caller"],
+)
+def test_linker_of_a_wider_scope(run, options, first, second, failed) -> None:
+    """A test fails if it links with a linker of an earlier test that has another backend than the test forces."""
+    marks = [f"@pytest.mark.cudalink(backend={backend!r})\n" if backend else "" for backend in (first, second)]
+    result = run(
+        f"OPTIONS = {options}\n{LINKER_OF_THE_MODULE}\n"
+        f"{marks[0]}def test_makes(linker): pass\n{marks[1]}def test_links(linker): linker.link('cubin')\n"
+    )
+    result.assert_outcomes(passed=2 - failed, failed=failed)
+    if failed:
+        why = "forced to driver by the marker cudalink, but this linker was made for nvjitlink in *test_makes*"
+        result.stdout.fnmatch_lines([f"*cudalink: bundled was {why}"])
+
+
 @pytest.mark.parametrize(
     "link",
     [
