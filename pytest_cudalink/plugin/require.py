@@ -137,6 +137,5 @@ class Required:
                 return
             planned.look()
             if never := len(planned.lines()):
-                self.unmet.append(
-                    f"The run fails because {counted(never, 'fault')} {'was' if never == 1 else 'were'} never triggered; {source}."
-                )
+                what = f"{counted(never, 'fault')} {'was' if never == 1 else 'were'} never triggered"
+                self.unmet.append(f"The run fails because {what}; {source}.")

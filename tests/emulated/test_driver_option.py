@@ -506,7 +506,7 @@ def test_options_without_effect_are_a_warning(run, pytester, monkeypatch, driver
     monkeypatch.setenv("CUDALINK_DEVICES", "3")
     result = run("-q", "--cudalink-arch=sm_80", *driver, *mode)
     words = "arch sm_80 (from option), devices 3 (from environment CUDALINK_DEVICES)"
-    (line,) = [line for line in result.outlines if "PytestConfigWarning" in line]
+    (line,) = [line for line in result.outlines if "PytestConfigWarning: " in line]
     assert f"cudalink: ignored, because this run has no emulated driver: {words}; --cudalink-driver=" in line
     result = run("-q", "-Werror", "--cudalink-arch=sm_80", *driver, *mode)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
