@@ -202,7 +202,7 @@ EXPORT uint64_t cudalinkEventCount(void) {
   return count;
 }
 
-/* Returns how many events are missing in the file, and in `error` the errno of the first one; 0 for one that was cut. */
+/* Returns how many events the file lacks, and in `error` the errno of the first one; 0 for one that was cut. */
 EXPORT uint64_t cudalinkLostEventCount(int *error) {
   pthread_mutex_lock(&events.lock);
   uint64_t count = events.lost;
