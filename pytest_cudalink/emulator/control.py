@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import sys
 import threading
 import traceback
@@ -103,6 +104,8 @@ class DriverControl:
         self._read = library.cudalinkEventRead
         self._read.argtypes = [ctypes.c_uint64, ctypes.c_char_p, ctypes.c_size_t]
         library.cudalinkEventCount.restype = ctypes.c_uint64
+        library.cudalinkLostEventCount.argtypes = [ctypes.POINTER(ctypes.c_int)]
+        library.cudalinkLostEventCount.restype = ctypes.c_uint64
         library.cudalinkViolationCount.restype = ctypes.c_uint64
         library.cudalinkStateCount.restype = ctypes.c_uint64
         library.cudalinkInject.argtypes = [ctypes.c_char_p, ctypes.c_uint, ctypes.c_int, ctypes.c_uint]
@@ -156,6 +159,14 @@ class DriverControl:
             for number in range(start, self.event_count())
             if self._read(number, text, LIMIT_EVENT_SIZE) >= 0
         ]
+
+    @property
+    def event_file_error(self) -> str:
+        """Why events of this process are missing in the event file, by the first of them; empty if none is."""
+        error = ctypes.c_int()
+        if not self._library.cudalinkLostEventCount(ctypes.byref(error)):
+            return ""
+        return os.strerror(error.value) if error.value else "an event was cut"
 
     @property
     def unlinked_images(self) -> int:

@@ -8,7 +8,8 @@ import select
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import suppress
+from itertools import chain, starmap
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -147,19 +148,18 @@ class ServerProcess:
 
     def __init__(self, run: Run, folder: Path, paths: list[str], *, forks: bool) -> None:
         self.folder, self.refusal = folder, ""
-        self._forks = forks
-        with ExitStack() as theirs:
-            ours: list[int] = []
-            for end in (0, 1):
-                pipe = os.pipe()
-                theirs.callback(os.close, pipe[end])
-                ours.append(pipe[1 - end])
-                os.set_inheritable(pipe[end], True)  # noqa: FBT003 (the parameter has no name)
-                ours.append(pipe[end])
-            self._requests, read, self._replies, written = ours
+        self._forks, self._buffer = forks, b""
+        self._requests = self._replies = -1
+        # here before it starts: an exception that comes as Popen returns would lose the process
+        self._process: subprocess.Popen[bytes] = subprocess.Popen.__new__(subprocess.Popen)
+        pipes: list[tuple[int, int]] = []
+        try:
+            pipes.extend(starmap(os.pipe, ((), ())))  # one call in C, for the same reason
+            (read, self._requests), (self._replies, written) = pipes
             command, environment = _command(run, folder, "", paths, [read, written])
             with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
-                self._process = subprocess.Popen(  # noqa: S603 (the command of this very run)
+                subprocess.Popen.__init__(
+                    self._process,
                     command,
                     cwd=run.config.invocation_params.dir,
                     env=environment,
@@ -168,12 +168,17 @@ class ServerProcess:
                     stderr=stderr,
                     pass_fds=(read, written),
                 )
-        self._buffer = b""
-        try:
+            for pipe in (read, written):
+                os.close(pipe)
             if not self._reply():
                 self.refusal = f"the process that collects the tests {self._ended()}"
         except BaseException:
-            self.kill()
+            for pipe in chain(*pipes):
+                with suppress(OSError):  # closed already
+                    os.close(pipe)
+            self._requests = self._replies = -1
+            if getattr(self._process, "pid", None) is not None:
+                self.kill()
             raise
 
     def __call__(self, item: pytest.Item, nextitem: pytest.Item | None, folder: Path) -> End | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from ..toolchains.provision import Fetched
     from .settings import Settings
 
-__all__ = ["A_DRIVER", "asked", "came_too_late", "fetched", "inherited", "load", "load_late", "may_come_late", "remedy"]
+__all__ = [
+    "A_DRIVER",
+    "asked",
+    "came_too_late",
+    "fetched",
+    "inherited",
+    "load",
+    "load_late",
+    "may_come_late",
+    "remedy",
+    "warn_of_ignored",
+]
 
 _INHERITED: Final = pytest.StashKey[bool]()
 _FETCHED: Final = pytest.StashKey[list["Fetched"]]()
@@ -276,6 +287,28 @@ def _emulation(settings: Settings, version: str) -> Emulation:
         flag = error.parameter.replace("_", "-")
         msg = f"cudalink: --cudalink-{flag} is {choices[error.parameter]}: {error}"
         raise pytest.UsageError(msg) from error
+
+
+def warn_of_ignored(config: pytest.Config, options: Sequence[str]) -> None:
+    """Warn of options of an emulated driver where this process has none.
+
+    Raises
+    ------
+    pytest.UsageError
+        If a filter makes an error of the warning: raised where pytest configures itself, it would be a traceback.
+    """
+    from ..process import preload
+
+    if preload.emulated_driver() is not None:
+        return
+    text = (
+        f"cudalink: ignored, because this run has no emulated driver: {', '.join(options)}; "
+        f"--cudalink-driver={_toolkit_version() or _EXAMPLE} emulates one"
+    )
+    try:
+        config.issue_config_time_warning(pytest.PytestConfigWarning(text), stacklevel=2)
+    except pytest.PytestConfigWarning as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def asked(settings: Settings | None) -> dict[str, Setting]:

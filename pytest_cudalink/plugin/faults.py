@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Mapping
 
     from ..emulator.control import DriverControl
     from .run import Run
 
-__all__ = ["RunFaults", "of", "planned"]
+__all__ = ["RunFaults", "lose", "of", "planned", "take"]
 
 
 def of(run: Run) -> RunFaults | None:
     """Return the faults of a run; None where nothing is to fail."""
     return cast("RunFaults | None", run.get("faults"))
+
+
+def take(run: Run, given: Mapping[str, Any]) -> None:
+    """Add what the faults of another process of the run handed over, see `RunFaults.as_json`."""
+    if given["faults"]:  # a controller of xdist has none itself where its workers got a driver for markers
+        run.part("faults").add(given)
+
+
+def lose(run: Run) -> None:
+    """Note that a process of the run ended without saying which faults it met: none counts as never triggered."""
+    if (faults := of(run)) is not None:
+        faults.complete = False
 
 
 def planned() -> tuple[str, ...]:
@@ -41,26 +55,46 @@ class RunFaults:
 
     Parameters
     ----------
-    driver : DriverControl
+    driver : DriverControl or None
         The emulated driver of this process.
 
     Attributes
     ----------
     triggered : set of int
         Indices of the faults that a call in some process of this run has met.
+    complete : bool
+        Whether every process of the run has said which it met.
     """
 
-    def __init__(self, driver: DriverControl) -> None:
-        self._driver, self._faults = driver, planned()
+    def __init__(self, driver: DriverControl | None) -> None:
+        self._driver, self._faults = driver, planned() if driver is not None else ()
         self.triggered: set[int] = set()
+        self.complete = True
 
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
         """Ask the driver of this process."""
-        del session
-        self.triggered |= {at for at in range(len(self._faults)) if self._driver.was_triggered(at + 1)}
+        self.look()
+
+    def look(self) -> None:
+        """Ask the driver of this process which faults it met so far."""
+        if self._driver is not None:
+            self.triggered |= {at for at in range(len(self._faults)) if self._driver.was_triggered(at + 1)}
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the faults, and which were triggered, for the process that adds up."""
+        return {"faults": self._faults, "triggered": sorted(self.triggered), "complete": self.complete}
+
+    def add(self, given: Mapping[str, Any]) -> None:
+        """Add what `as_json` returned in another process."""
+        self._faults = self._faults or tuple(given["faults"])
+        self.triggered.update(given["triggered"])
+        self.complete = self.complete and given["complete"]
 
     def lines(self) -> list[str]:
         """Return a line of the summary for each fault that was never triggered."""
+        if not self.complete:
+            return []
         return [
             f"fault {fault} (--cudalink-faults) was never triggered in pytest's own processes"
             for at, fault in enumerate(self._faults)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from . import pytest_private
+from . import faults, pytest_private
 from .run import Task, run_of
 
 __all__ = ["Child", "Server", "restrict"]
@@ -114,7 +114,10 @@ class Child:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Hand over what fails the run although the test's reports, already written, do not show it."""
         self._session = session
-        book = run_of(self._config).get("ledger")
+        run = run_of(self._config)
+        if (planned := faults.of(run)) is not None:
+            self._write("faults", planned.as_json())
+        book = run.get("ledger")
         if book is not None:
             outside = book.outside
             violations = outside.violations[self._seen_by_both :]

@@ -17,13 +17,14 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
+from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from . import children, ledger, pytest_private, record_file
+from . import children, event_file, faults, ledger, pytest_private, record_file
 from .facts import fail
 from .plan import PLAN
 from .run import Run
@@ -97,6 +98,8 @@ class Isolation:
             spent = time.perf_counter() - began
             _pass_on_events(self._run, folder / "events")
             found, ended, stop = _read(self._run, item, folder / "reports")
+            if ended is None and end != _GOES_ON:
+                faults.lose(self._run)
             if stop is not None:
                 _echo(item.config, found)
                 return found, stop
@@ -139,7 +142,10 @@ class Isolation:
     def _end_server(self, server: children.ServerProcess) -> tuple[children.End, int | None]:
         """Let a process that waits for tests end; return how it ended, and pytest's exit code in it."""
         end = server.close()
-        return end, _pass_outside_on(self._run, server.folder / "reports")
+        ended = _pass_outside_on(self._run, server.folder / "reports")
+        if ended is None:
+            faults.lose(self._run)
+        return end, ended
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
@@ -191,8 +197,13 @@ def _pass_on_events(run: Run, events: Path) -> None:
     """Append the events of a test to the file that the user asked for."""
     given = os.environ.get("CUDALINK_EMULATOR_EVENTS") or run.settings.events.value
     if given and events.exists():
-        with Path(given).open("ab") as file:
-            file.write(events.read_bytes())
+        try:
+            with Path(given).open("ab", buffering=0) as file:
+                content = events.read_bytes()
+                if file.write(content) != len(content):
+                    event_file.lose(run, "an event was cut")
+        except OSError as error:
+            event_file.lose(run, error.strerror or str(error))
 
 
 def _last_lines(file: Path) -> list[str]:
@@ -270,6 +281,8 @@ def _pass_outside_on(run: Run, file: Path) -> int | None:
     for kind, data in _lines(file):
         if kind == "ended":
             ended = data
+        if kind == "faults":
+            faults.take(run, data)
         if kind == "outside":
             outside = ledger.of(run).outside
             outside.problems += data["problems"]
@@ -299,6 +312,9 @@ def _read(run: Run, item: pytest.Item, file: Path) -> tuple[list[pytest.TestRepo
         if kind == "warning":
             _warn(item, data)
             continue
+        if kind == "faults":
+            faults.take(run, data)
+            continue
         if kind == "outside":
             outside = ledger.of(run).outside
             outside.problems += [f"[{item.nodeid}] {text}" for text in data["problems"]]
@@ -317,7 +333,10 @@ def _read(run: Run, item: pytest.Item, file: Path) -> tuple[list[pytest.TestRepo
 
 def _warn(item: pytest.Item, data: dict[str, Any]) -> None:
     """Pass a warning on, under its own category where this process knows it too."""
-    category: Any = getattr(sys.modules.get(data["module"]), data["category"], None)
+    name = data["module"]
+    # the plugin's modules are imported when a run uses them, which may be the child alone
+    module = import_module(name) if name.partition(".")[0] == "pytest_cudalink" else sys.modules.get(name)
+    category: Any = getattr(module, data["category"], None)
     if not (isinstance(category, type) and issubclass(category, Warning)):
         category = UserWarning
     message = warnings.WarningMessage(data["message"], category, data["filename"], data["lineno"])

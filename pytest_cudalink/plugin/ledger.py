@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from ..report.wording import UNWRITTEN, link_key
+from ..report.wording import EVENTS_UNWRITTEN, UNWRITTEN, link_key
 from .facts import Facts
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Totals(Outside):
         """Return why the run fails although no test shows it; `lifetime` is the mode of the checks."""
         problems: dict[str, str] = {}
         for text in self.problems:
-            problems.setdefault(text[max(0, text.find(UNWRITTEN)) :], text)
+            problems.setdefault(text[max(0, text.find(UNWRITTEN), text.find(EVENTS_UNWRITTEN)) :], text)
         return [*problems.values(), *(self.violations if lifetime != "report" else [])]
 
     def _join(self, facts: Mapping[str, Any]) -> None:

@@ -122,9 +122,16 @@ def _faults(_run: Run) -> object:
     from ..process import preload
     from .faults import RunFaults
 
+    return RunFaults(preload.emulated_driver())  # none in a controller whose workers got one for markers
+
+
+def _event_file(run: Run) -> object:
+    from ..process import preload
+    from .event_file import EventFile
+
     present = preload.emulated_driver()
     assert present is not None  # (`_start_driver` has looked)
-    return RunFaults(present)
+    return EventFile(run, present)
 
 
 #: Every part of the plugin that pytest calls, by the name under which it is registered, after ``cudalink-``.
@@ -141,6 +148,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "lifetimes": _lifetimes,
     "refusals": _refusals,
     "faults": _faults,
+    "event-file": _event_file,
     "isolation": _isolation,
     "require": _require,
     "xdist": _hand_over,
@@ -193,6 +201,18 @@ def configure(config: pytest.Config) -> None:
     native_links.start(run)
     if run.settings.forces_driver:
         run.part("marked-tests")
+    _warn_of_ignored(run, late=False)
+
+
+def _warn_of_ignored(run: Run, *, late: bool) -> None:
+    """Warn once of options of an emulated driver in a run without one: before collection, if none can come late."""
+    options = run.settings.of_emulation
+    if not options or run.reports_elsewhere:
+        return
+    from . import driver
+
+    if driver.may_come_late(run.settings) is late:
+        driver.warn_of_ignored(run.config, options)
 
 
 def _load_libraries(run: Run) -> None:
@@ -246,6 +266,8 @@ def _start_driver(run: Run) -> None:
         run.part("lifetimes")  # after the refusals, so that a violation fails a test that these skip
     if emulation.faults:
         run.part("faults")
+    if emulation.events:
+        run.part("event-file")
 
 
 def session_start(config: pytest.Config) -> None:
@@ -318,6 +340,12 @@ def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
 def selected(session: pytest.Session) -> None:
     """Emulate a driver for the selected tests whose marker forces the driver backend, where there is none."""
     run = run_of(session.config)
+    _select(session, run)
+    if not session.config.option.collectonly:
+        _warn_of_ignored(run, late=True)
+
+
+def _select(session: pytest.Session, run: Run) -> None:
     if run.settings.backend.value == "each" and run.worker in (None, "gw0") and not run.is_isolated:
         try:
             marker.warn_if_none_runs_on_each(session, str(run.settings.backend))
@@ -370,6 +398,8 @@ def session_finish(session: pytest.Session) -> None:
     run = run_of(session.config)
     if (mismatches := run.get("mismatches")) is not None:
         mismatches.session_finish()
+    if run.is_controller and not run.late_header:  # a marker in its workers can be the first to need them
+        _warn_of_ignored(run, late=True)
     book = run.get("ledger")
     if book is None or run.is_worker:
         return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from ..report.wording import counted
-from . import ledger, pytest_private
+from . import faults, ledger, pytest_private
 from .driver import A_DRIVER
 from .facts import is_unsupported
 from .plan import PLAN
@@ -130,3 +130,12 @@ class Required:
             self.unmet.append(f"The run fails because no test ran on a CUDA driver ({found}); {source}.")
         if "links" in self._wanted and not links:
             self.unmet.append(f"The run fails because nothing was linked; {source}.")
+        if "faults" in self._wanted and self._run.settings.faults.value:
+            planned = faults.of(self._run)
+            if planned is None:
+                self.unmet.append(f"The run fails because no emulated driver got --cudalink-faults; {source}.")
+                return
+            planned.look()
+            if never := len(planned.lines()):
+                what = f"{counted(never, 'fault')} {'was' if never == 1 else 'were'} never triggered"
+                self.unmet.append(f"The run fails because {what}; {source}.")

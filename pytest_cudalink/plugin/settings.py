@@ -80,9 +80,9 @@ def _faults_fault(value: str) -> str | None:
 
 
 def _require_fault(value: str) -> str | None:
-    if value in ("auto", "none") or {word.strip() for word in value.split(",")} <= {"driver", "links"}:
+    if value in ("auto", "none") or {word.strip() for word in value.split(",")} <= {"driver", "faults", "links"}:
         return None
-    return "expected auto, none, or some of driver, links, separated by commas"
+    return "expected auto, none, or some of driver, faults, links, separated by commas"
 
 
 def _no_release(value: str) -> str | None:
@@ -178,10 +178,11 @@ OPTIONS: Final = (
         env="CUDALINK_REQUIRE",
         ini="cudalink_require",
         default="auto",
-        metavar="auto|none|driver,links",
+        metavar="auto|none|driver,faults,links",
         fault=_require_fault,
         help="what must have happened, or the run fails: driver, a test ran on a driver that it asked for; links, "
-        "something was linked; auto fails a run in which every test on the forced driver backend was skipped; none",
+        "something was linked; faults, each of --cudalink-faults was triggered; "
+        "auto fails a run in which every test on the forced driver backend was skipped; none",
     ),
     Option(
         name="arch",
@@ -430,11 +431,17 @@ class Settings:
 
     @property
     def required(self) -> frozenset[str]:
-        """What the run requires: of ``auto``, ``driver`` and ``links``."""
+        """What the run requires: of ``auto``, ``driver``, ``faults`` and ``links``."""
         words = frozenset(word.strip() for word in self.require.value.split(","))
         # a run that hides the driver expects that tests are skipped
         nothing = words == {"none"} or (words == {"auto"} and self.driver.value == "absent")
         return frozenset() if nothing else words
+
+    @property
+    def of_emulation(self) -> list[str]:
+        """The options of an emulated driver that the command line or the environment gives, with their values."""
+        found = ((name, getattr(self, name)) for name in OF_EMULATION)
+        return [f"{name} {setting}" for name, setting in found if setting.source not in ("default", "ini")]
 
     @property
     def keeps_driver(self) -> bool:

@@ -34,13 +34,9 @@ def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str])
         The callers that the guard rails do not see.
     """
     book, planned = ledger.of(run), faults.of(run)
-    # a fault that the process of an isolated test has met is not known here
     isolation = run.get("isolation")
-    if isolation is not None or run.new_processes:
-        further = _new_processes(isolation.new if isolation is not None else run.new_processes)
-    else:
-        further = planned.lines() if planned is not None else []
-    _section(reporter, run, book.totals, further)
+    further = _new_processes(isolation.new if isolation is not None else run.new_processes)
+    _section(reporter, run, book.totals, further, planned.lines() if planned is not None else [])
     _guard_rails(reporter, run.settings, book.totals, not_routed)
 
 
@@ -49,13 +45,16 @@ def _new_processes(new: Mapping[str, int]) -> list[str]:
     return [f"{counted(number, 'test')} started a new process each: {why}" for why, number in new.items()]
 
 
-def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, further: Sequence[str]) -> None:
+def _section(
+    reporter: pytest.TerminalReporter, run: Run, totals: Totals, further: Sequence[str], untriggered: Sequence[str]
+) -> None:
     """Show one line for each kind of thing that happened; no section when nothing did."""
     lines, lifetime = [], run.settings.lifetime.value
     if reporter.verbosity >= 0:
         lines += run.late_header if run.is_controller else []
         lines += _lines(totals, run.settings, verbose=reporter.verbosity > 0)
         lines += further
+    lines += untriggered  # however quiet the run is: what was asked for did not happen
     if failing := totals.failing(lifetime):
         lines += [f"outside of tests: {text}" for text in failing]
         lines.append("The run fails because of the problems above, which happened outside any test.")

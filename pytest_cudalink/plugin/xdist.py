@@ -68,7 +68,7 @@ class HandOver:
             "late_header": self._run.late_header,
             "late_facts": self._run.late_facts,
             "new_processes": dict(isolation.new) if isolation is not None else {},
-            "faults": sorted(planned.triggered) if planned is not None else [],
+            "faults": planned.as_json() if planned is not None else None,
         }
 
     def pytest_testnodedown(self, node: Any) -> None:
@@ -84,6 +84,7 @@ class HandOver:
             raise pytest.UsageError(refused)
         given = output.get("cudalink")
         if given is None:
+            faults.lose(self._run)
             return
         self._run.late_header = self._run.late_header or given["late_header"]
         self._run.new_processes.update(given["new_processes"])
@@ -91,5 +92,5 @@ class HandOver:
             self._run.late_facts = given["late_facts"]
             add_late_properties(self._run)
         ledger.of(self._run).totals.add_outside(given["outside"], f"[{node.gateway.id}] ")
-        if (planned := faults.of(self._run)) is not None:
-            planned.triggered.update(given["faults"])
+        if given["faults"] is not None:
+            faults.take(self._run, given["faults"])

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, Final
 
 __all__ = [
+    "EVENTS_UNWRITTEN",
     "UNWRITTEN",
     "backend_keys",
     "by_cause",
@@ -22,6 +23,8 @@ __all__ = [
 
 #: How the problem of a record file that cannot be written begins; the processes of a run have it in common.
 UNWRITTEN: Final = "the record cannot be written"
+#: The same for the events of an emulated driver.
+EVENTS_UNWRITTEN: Final = "the events of the emulated driver cannot be written"
 
 _BACKENDS: Final = {"nvjitlink": "on nvJitLink", "driver": "on the driver", "none": "refused before a choice"}
 _FAILED: Final = " failed"

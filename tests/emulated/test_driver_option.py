@@ -453,6 +453,65 @@ def test_faults_of_a_run_that_no_call_met(run, pytester, workers) -> None:
     assert unmet == ["fault cuLinkComplete:50=2@1 (--cudalink-faults) was never triggered in pytest's own processes"]
 
 
+@pytest.mark.parametrize("mode", [(), ("-n2",), ("--cudalink-isolate",)], ids=["alone", "xdist", "isolated"])
+def test_faults_that_no_call_met_are_shown_by_a_quiet_run(run, pytester, mode) -> None:
+    """Each process counts: a fault that an isolated test met is not listed. A run can require all faults."""
+    pytester.makepyfile(
+        """
+        from pytest_cudalink.probes import libcuda
+
+        def test_nothing():
+            pass
+
+        def test_met():
+            assert libcuda.library().cuInit(0) == 2
+        """
+    )
+    met = "--cudalink-faults=cuInit:1=2"
+    for quiet in ("-q", "-qq"):
+        result = run(quiet, "--cudalink-driver=13.0", f"{met};cuLinkComplete:99=700", *mode)
+        assert result.ret == 0
+        unmet = [line for line in result.outlines if "was never triggered" in line]
+        assert unmet == [
+            "fault cuLinkComplete:99=700 (--cudalink-faults) was never triggered in pytest's own processes"
+        ]
+    require = "--cudalink-require=faults"
+    result = run("-q", "--cudalink-driver=13.0", f"{met};cuLinkComplete:99=700", require, *mode)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["The run fails because 1 fault was never triggered; --cudalink-require is faults *"])
+    assert run("-q", "--cudalink-driver=13.0", met, require, *mode).ret == 0
+    result = run("-q", "--cudalink-driver=absent", met, require, "-k", "nothing", *mode)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["The run fails because no emulated driver got --cudalink-faults; *"])
+
+
+@pytest.mark.parametrize("mode", [(), ("-n2",)], ids=["alone", "xdist"])
+def test_faults_of_a_driver_for_a_marker(run, pytester, mode) -> None:
+    """The driver that a marker brings takes the options: nothing is ignored, and an unmet fault is shown."""
+    pytester.makepyfile("import pytest\n@pytest.mark.cudalink(backend='driver')\ndef test(): pass")
+    result = run("-q", "--cudalink-faults=cuLinkComplete:99=700", *mode)
+    result.assert_outcomes(passed=1)
+    unmet = [line for line in result.outlines if "was never triggered" in line]
+    assert unmet == ["fault cuLinkComplete:99=700 (--cudalink-faults) was never triggered in pytest's own processes"]
+    assert "PytestConfigWarning" not in result.stdout.str()
+
+
+@pytest.mark.parametrize("driver", [(), ("--cudalink-driver=absent",)], ids=["auto", "absent"])
+@pytest.mark.parametrize("mode", [(), ("-n2",), ("--cudalink-isolate",)], ids=["alone", "xdist", "isolated"])
+def test_options_without_effect_are_a_warning(run, pytester, monkeypatch, driver, mode) -> None:
+    """One warning for all of them, also of a quiet run; what the ini file has is for every run and is no surprise."""
+    pytester.makepyfile("def test_nothing(): pass")
+    pytester.makeini("[pytest]\ncudalink_device_memory = 1GiB")
+    assert "PytestConfigWarning" not in run("-q", *driver, *mode).stdout.str()
+    monkeypatch.setenv("CUDALINK_DEVICES", "3")
+    result = run("-q", "--cudalink-arch=sm_80", *driver, *mode)
+    words = "arch sm_80 (from option), devices 3 (from environment CUDALINK_DEVICES)"
+    (line,) = [line for line in result.outlines if "PytestConfigWarning: " in line]
+    assert f"cudalink: ignored, because this run has no emulated driver: {words}; --cudalink-driver=" in line
+    result = run("-q", "-Werror", "--cudalink-arch=sm_80", *driver, *mode)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
 @pytest.mark.parametrize("how", ["options", "settings", "environment"])
 def test_devices_and_faults_of_a_run(run, pytester, monkeypatch, how: str) -> None:
     """They come from an option, from its environment variable, or from what the native library would read."""

@@ -145,3 +145,28 @@ def test_a_pipe_that_is_closed(tmp_path) -> None:
     done = run(tmp_path, 3, f"--cudalink-report={pipe}")
     reader.join()
     expect(done, 3, "Broken pipe")
+
+
+EVENTS_SAID = "the events of the emulated driver cannot be written: --cudalink-events is /dev/full (from option): "
+CALL = "import ctypes\nctypes.CDLL('libcuda.so.1').cuInit(0)\n"
+
+
+@MODES
+def test_events_on_a_device_that_is_full(mode, tmp_path) -> None:
+    (tmp_path / "conftest.py").write_text(f"def pytest_runtest_call():\n    {CALL.replace(chr(10), '; ')}\n")
+    done = run(tmp_path, 4, "-q", "--cudalink-driver=13.0", "--cudalink-events=/dev/full", *mode)
+    shown = done.stdout + done.stderr
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, shown
+    assert "4 passed" in shown
+    assert "INTERNALERROR" not in shown
+    assert shown.count(EVENTS_SAID) == 1, shown
+    assert f"{EVENTS_SAID}No space left on device; calls are missing in that file" in shown
+
+
+def test_events_of_a_program(tmp_path) -> None:
+    """A program on the emulated driver says once that its events are lost; it keeps its own exit code."""
+    command = [sys.executable, "-m", "pytest_cudalink.cli", "driver", "run", "--version", "13.0"]
+    command += ["--events", "/dev/full", "--", sys.executable, "-c", CALL + "ctypes.CDLL('libcuda.so.1').cuInit(0)"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stderr == "cudalink: CUDALINK_EMULATOR_EVENTS: cannot write to /dev/full: No space left on device\n"
+    assert done.returncode == 0

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from pytest_cudalink.plugin import children
 from pytest_cudalink.report import read
 from tests.nested import NO_AUTOLOAD, with_plugins
 
@@ -385,3 +390,54 @@ def test_fails():
     assert result.stdout.str().count("a word") == 1
     assert (result.stdout.str() + result.stderr.str()).count("another") == 2  # once in the source that is shown
     result.stdout.fnmatch_lines(["*.py::test_passes", "*DeprecationWarning: take care"])
+
+
+def _held() -> tuple[set[str], set[str]]:
+    """Return the descriptors of this process and its children."""
+    running = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
+    return {one.name for one in Path("/proc/self/fd").iterdir() if one.exists()}, set(running)
+
+
+# an open file that no name has yet closes with a warning
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupted_start_leaves_nothing(tmp_path, monkeypatch) -> None:
+    """Wherever the start of a process of tests is interrupted, neither a pipe nor the process stays behind."""
+
+    def command(_run: Any, _folder: Path, _nodeid: str, _paths: list[str], pipes: list[int]) -> Any:
+        return ["sh", "-c", f"echo '{{\"ready\": true}}' > /dev/fd/{pipes[1]}; exec sleep 60"], {**os.environ}
+
+    def start(point: int) -> bool:
+        """Interrupt at one line of the plugin's code, or as Popen returns; False if there are fewer."""
+        reached = 0
+
+        def trace(frame: Any, event: str, _: object) -> Any:
+            nonlocal reached
+            ours = frame.f_code.co_filename == children.__file__
+            starts = frame.f_code is subprocess.Popen.__init__.__code__
+            if (ours and event == "line") or (starts and event == "return"):
+                reached += 1
+                if reached == point:
+                    raise KeyboardInterrupt
+            return trace if ours or starts else None
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            server = children.ServerProcess(run, tmp_path, [], forks=True)
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.settrace(before)
+        server.kill()
+        return False
+
+    monkeypatch.setattr(children, "_command", command)
+    monkeypatch.setattr(children, "_PATIENCE", 0.01)
+    run: Any = SimpleNamespace(config=SimpleNamespace(invocation_params=SimpleNamespace(dir=tmp_path)))
+    held = _held()
+    point = 1
+    while start(point):
+        assert _held() == held, point
+        point += 1
+    assert point > 20
+    assert _held() == held

@@ -320,6 +320,14 @@ def test_warn(run) -> None:
     result.assert_outcomes(failed=1)
 
 
+@pytest.mark.parametrize("more", ["--cudalink-isolate", "--cudalink-rerun-after-crash"])
+def test_warn_from_another_process(run, more) -> None:
+    """The warning of a test that runs elsewhere keeps its category, although this process has not imported it."""
+    result = run("def test(): library.on_nvjitlink()", "--force-backend=driver", "--cudalink-unsteered=warn", more)
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines([f"*UnsteeredLinkWarning: {WRONG}"])
+
+
 @pytest.mark.parametrize("how", ["option", "environment CUDALINK_UNSTEERED", "ini"])
 def test_allow(run, pytester, monkeypatch, how) -> None:
     """Such links are only counted; each source of the setting works, and the header says which."""

@@ -24,6 +24,8 @@ static struct {
   uint64_t count; /* events ever written; the ring keeps the last EVENTS_KEPT */
   int file;
   bool file_tried;
+  uint64_t lost; /* events that are not in the file, or not whole */
+  int open_error, lost_error;
 } events = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = -1};
 
 __attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&events.lock); }
@@ -154,6 +156,15 @@ static void close_event(char *line, size_t length) {
   line[length] = 0;
 }
 
+/* Counts an event that is missing in the file; the first one is reported, because a program may never ask. */
+static void lose_event(const char *what, const char *path, int error) {
+  if (!events.lost++) {
+    events.lost_error = error;
+    fprintf(stderr, "cudalink: CUDALINK_EMULATOR_EVENTS: cannot %s %s: %s\n", what, path,
+            error ? strerror(error) : "an event was cut");
+  }
+}
+
 void cl_event_end(const EventLine *members) {
   char line[EVENT_SIZE];
   pthread_mutex_lock(&events.lock);
@@ -167,19 +178,19 @@ void cl_event_end(const EventLine *members) {
   }
   if (events.ring) memcpy(events.ring[events.count % EVENTS_KEPT], line, strlen(line) + 1);
   events.count++;
+  const char *path = cl_config()->events;
   if (!events.file_tried) {
     events.file_tried = true;
-    const char *path = cl_config()->events;
     if (*path) events.file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (*path && events.file < 0)
-      fprintf(stderr, "cudalink: CUDALINK_EMULATOR_EVENTS: cannot append to %s: %s\n", path, strerror(errno));
+    if (*path && events.file < 0) events.open_error = errno;
   }
+  if (*path && events.file < 0) lose_event("append to", path, events.open_error);
   if (events.file >= 0) {
     length = strlen(line);
     line[length++] = '\n';
     /* one write for one line, so that lines of several processes do not mix and a crash loses none */
     ssize_t written = write(events.file, line, length);
-    (void)written;
+    if (written != (ssize_t)length) lose_event("write to", path, written < 0 ? errno : 0);
   }
   pthread_mutex_unlock(&events.lock);
 }
@@ -187,6 +198,15 @@ void cl_event_end(const EventLine *members) {
 EXPORT uint64_t cudalinkEventCount(void) {
   pthread_mutex_lock(&events.lock);
   uint64_t count = events.count;
+  pthread_mutex_unlock(&events.lock);
+  return count;
+}
+
+/* Returns how many events the file lacks, and in `error` the errno of the first one; 0 for one that was cut. */
+EXPORT uint64_t cudalinkLostEventCount(int *error) {
+  pthread_mutex_lock(&events.lock);
+  uint64_t count = events.lost;
+  *error = events.lost_error;
   pthread_mutex_unlock(&events.lock);
   return count;
 }
