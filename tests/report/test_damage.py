@@ -114,7 +114,10 @@ BAD = line(**{**RUN, "cell": "bad"})
         (line(event="run", schema=1, cell="bad") + line(**END), ": line 1: run.time is None; expected seconds since"),
         (line(event="run", time=float("nan"), schema=1, cell="bad"), ": line 1: run.time is nan; expected seconds"),
         *(
-            (BAD + line(event=kind, time=time) + line(**END), f": line 2: {kind}.time is {shown}; expected seconds since")
+            (
+                BAD + line(event=kind, time=time) + line(**END),
+                f": line 2: {kind}.time is {shown}; expected seconds since",
+            )
             for kind in EVENTS
             if kind != "run"
             for time, shown in (([], "a list"), ("5", "'5'"), (True, "True"), (-1, "-1"), (1e300, "1e+300"))

@@ -253,7 +253,14 @@ def test_nothing_is_claimed_of_events_that_are_not_read(end, tmp_path) -> None:
         lines(tmp_path / f"{name}.jsonl", one_run, result(outcome=outcome), END)
     report = merge([tmp_path])
     newer = report.cells[0]
-    assert (newer.name, newer.crashed, newer.crashes, newer.lost, newer.axes, newer.outcomes) == ("b", 0, [], [], {}, {})
+    assert (newer.name, newer.crashed, newer.crashes, newer.lost, newer.axes, newer.outcomes) == (
+        "b",
+        0,
+        [],
+        [],
+        {},
+        {},
+    )
     assert newer.fault == newer.damage[0]
     assert report.not_run == {}
     report.plan = Plan({name: {"ctk": ctk} for name, ctk in (("b", "13.2"), ("c", "13.0"), ("d", "12.9"))})
