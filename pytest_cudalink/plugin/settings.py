@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from ..compat import names
+from .backends import TARGETS
 
 __all__ = [
     "OF_EMULATION",
@@ -271,7 +272,7 @@ OPTIONS: Final = (
         ini="cudalink_target",
         default="all",
         metavar="NAMES",
-        help="libraries that are forced, separated by commas: bundled, cuda.core, numba-cuda, or a project's own",
+        help=f"libraries that are forced, separated by commas: {', '.join(TARGETS)}, or a project's own",
     ),
     Option(
         name="unsteered",
