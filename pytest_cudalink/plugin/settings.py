@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 import pytest
 
 from ..compat import names
-from .backends import TARGETS
 
 __all__ = [
     "OF_EMULATION",
@@ -272,7 +271,8 @@ OPTIONS: Final = (
         ini="cudalink_target",
         default="all",
         metavar="NAMES",
-        help=f"libraries that are forced, separated by commas: {', '.join(TARGETS)}, or a project's own",
+        help="libraries that are forced, separated by commas: bundled, cuda.core, numba-cuda, numba-cuda-mlir, "
+        "pynvjitlink, or a project's own",
     ),
     Option(
         name="unsteered",

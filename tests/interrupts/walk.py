@@ -206,7 +206,7 @@ class Walk:
         """Run with an interrupt; return also another error, and whether Python ignored the interrupt."""
         tracer, problem, ignored = _Tracer(at), "", True
         # Python 3.12 traces bytecodes from a function's first call on only if a frame asked for them before
-        sys._getframe().f_trace_opcodes = True  # noqa: SLF001
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(tracer.enter)
         try:
             self._run()

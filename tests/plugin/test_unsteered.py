@@ -204,7 +204,11 @@ def test_forced_and_linked_elsewhere(run, case) -> None:
     result.assert_outcomes(**outcomes)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines([WRONG])
-    result.stdout.fnmatch_lines(["*Write a target *or accept such links with --cudalink-unsteered=allow*"])
+    result.stdout.fnmatch_lines(
+        [
+            "*Write a target *(see the page Targets of the documentation)*or accept such links with --cudalink-unsteered=allow*"
+        ]
+    )
     also = " 1 on nvJitLink (as forced)," if "passed" in outcomes else ""
     number = "2 links in your code were" if also else "1 link in your code was"
     summary = f"{number} not steered (cuda.bindings.nvjitlink):{also} 1 on nvJitLink (not as forced)"
