@@ -18,6 +18,7 @@ from ..compat.releases import ptx_isa_of
 from ..linker import dispatch
 from ..probes import FIRST_USABLE_NVJITLINK
 from ..versions import CudaVersion
+from . import attribution
 from .driver import DriverFacts
 from .guard import driver_hint, forward_compatibility_assumed
 from .items import Fact, Item, ItemKind, Verdict
@@ -174,6 +175,7 @@ def examine(
         hint=driver_hint(),
     )
     report.links = list(_links(report, facts))
+    report.findings[:0] = _damaged_files(report, system)
     report.findings += _bindings_findings(report, system)
     report.findings += _rule_findings(report, facts, assume_forward=assume_forward)
     report.findings += _predictions(report, facts)
@@ -215,6 +217,19 @@ def _first_for_loader(report: DoctorReport, system: System) -> list[Copy]:
     except ResolutionError as error:
         report.findings.append(DoctorFinding("note", str(error)))
         return []
+
+
+def _damaged_files(report: DoctorReport, system: System) -> Iterator[DoctorFinding]:
+    """The libraries of which the loader would die, whatever the rules say of their releases."""
+    for item in report.items:
+        if item.kind == "dynamic-libs" and (damage := system.damage(item)):
+            wheel = attribution.owner(item.path)
+            yield DoctorFinding(
+                "incoherent",
+                f"{item.path} {damage}: a process that loads it gets an error, or ends with SIGBUS",
+                f"pip install --force-reinstall --no-deps {wheel.name}=={wheel.version}" if wheel else "",
+                "" if wheel else "install the toolkit that it belongs to again",
+            )
 
 
 def _usable_nvjitlink(report: DoctorReport) -> CudaVersion | None:

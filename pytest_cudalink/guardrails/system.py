@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from .. import probes
+from ..probes import library_file
 from ..versions import CudaVersion
 from . import _pathfinder, attribution
 from ._pathfinder import ResolutionError
@@ -105,6 +106,10 @@ class System:
                 return make_item(kind, name, found.path, found.found_via)
             case _:
                 return make_item(kind, name, found.abs_path, found.found_via) if found.abs_path else None
+
+    def damage(self, item: Item) -> str:
+        """What is wrong with the file of a library, of which the loader would die; empty if nothing is."""
+        return library_file.damage(item.path)
 
     def copies_in_process(self) -> Iterator[Copy]:
         """The toolkit's libraries that are loaded in this process."""

@@ -58,11 +58,14 @@ def _argument_fault(value: str) -> str:
     return "" if len(value.encode()) <= _MOST_ARGUMENT else f"at most {_MOST_ARGUMENT} bytes"
 
 
-def variable_fault(name: str, value: str) -> str:
-    """Return what is needed instead of an environment variable that no program can be given; empty if it is valid."""
+def variable_fault(name: str, value: str) -> tuple[str, str]:
+    """Return what is needed instead of the wrong part of an environment variable, and that part.
+
+    What is needed is empty if a program can be given the variable.
+    """
     if not re.fullmatch(r"[!-<>-~]+", name):
-        return "names of environment variables: visible ASCII characters except '='"
-    return _argument_fault(f"{name}={value}")
+        return "names of environment variables: visible ASCII characters except '='", name
+    return _argument_fault(f"{name}={value}"), f"{name}={value}"
 
 
 def _line_fault(value: str) -> str:

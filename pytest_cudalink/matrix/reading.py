@@ -16,6 +16,7 @@ import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +35,8 @@ _MOST_BYTES: Final = 1 << 18
 _MOST_CELLS: Final = 10_000
 #: Most levels of tables and lists; a cell with an exclude has 5.
 _MOST_DEPTH: Final = 32
+#: Most wrong values that are named of one key.
+_MOST_NAMED: Final = 20
 #: Longest name of a cell: runners make folders of it.
 _MOST_NAME: Final = 100
 
@@ -72,7 +75,7 @@ def load_cells(path: Path | str) -> list[Cell]:
         raise CellsError([f"{path}:1: tables or lists are nested more than {_MOST_DEPTH} deep"]) from error
     reader.read()
     if reader.faults:
-        raise CellsError(text for _, text in sorted(reader.faults))
+        raise CellsError(text for _, text in sorted(reader.faults, key=itemgetter(0)))
     return list(reader.cells.values())
 
 
@@ -185,11 +188,13 @@ class _Reader:
 
     def good(self, place: lines.Path, spec: Key, value: Any) -> bool:
         """Return whether a value is valid for a key; otherwise add a fault."""
-        needed, found = _needed(spec, value)
-        if needed:
+        wrong = _needed(spec, value)
+        for needed, found in wrong[:_MOST_NAMED]:
             shown = _shortened(repr(found)) if isinstance(found, str) else _kind(found)
             self.fault(place, f"needed {needed}, found {shown}")
-        return not needed
+        if len(wrong) > _MOST_NAMED:
+            self.fault(place, f"and {len(wrong) - _MOST_NAMED} more of its values are wrong")
+        return not wrong
 
     def values(self, place: lines.Path, table: dict[str, Any], *, lists: bool = False) -> dict[str, Any]:
         """Return the valid values of a table of cell keys; with `lists`, an axis may have several."""
@@ -395,24 +400,22 @@ def _over(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _needed(spec: Key, value: Any) -> tuple[str, Any]:
-    """What a key needed instead of a value, and the part of the value that is wrong; empty when all is well."""
+def _needed(spec: Key, value: Any) -> list[tuple[str, Any]]:
+    """Return what a key needed instead of each wrong part of a value, with that part; empty if the value is valid."""
     if spec.kind == "boolean":
-        return ("" if isinstance(value, bool) else "true or false"), value
+        return [] if isinstance(value, bool) else [("true or false", value)]
     if spec.kind == "table":
         if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
-            return "a table of strings", value
-        return next(
-            ((needed, f"{key}={one}") for key, one in value.items() if (needed := variable_fault(key, one))),
-            ("", value),
-        )
+            return [("a table of strings", value)]
+        faults = (variable_fault(key, one) for key, one in value.items())
+        return [(needed, found) for needed, found in faults if needed]
     if spec.kind == "strings":
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            return "a list of strings", value
-        return next(((needed, one) for one in value if (needed := spec.needed(one))), ("", value))
+            return [("a list of strings", value)]
+        return [(needed, one) for one in value if (needed := spec.needed(one))]
     if not isinstance(value, str):
-        return (f"a string, as in {str(value)!r}" if isinstance(value, float) else "a string"), value
-    return spec.needed(value), value
+        return [(f"a string, as in {str(value)!r}" if isinstance(value, float) else "a string", value)]
+    return [(needed, value)] if (needed := spec.needed(value)) else []
 
 
 def _conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

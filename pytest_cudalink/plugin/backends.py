@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .run import Run
     from .settings import Settings
 
-__all__ = ["TARGETS", "Backends", "of", "start"]
+__all__ = ["TARGETS", "Backends", "of", "option_of", "start"]
 
 #: The plugin's targets, each with the package that has its version; the header names them without importing them.
 TARGETS: Final = {
@@ -156,8 +156,13 @@ def _choice(settings: Settings) -> Choice:
 
     backend = settings.backend
     if backend.value not in ("driver", "nvjitlink"):
-        return Choice(None, backend.source)
-    return Choice(cast("Backend", backend.value), f"--force-backend, from {backend.source}")
+        return Choice(None, option_of(settings) if backend.value == "each" else backend.source)
+    return Choice(cast("Backend", backend.value), option_of(settings))
+
+
+def option_of(settings: Settings) -> str:
+    """Return the source of a backend that the option chose."""
+    return f"--force-backend, from {settings.backend.source}"
 
 
 def _targets(config: pytest.Config) -> dict[str, Target]:

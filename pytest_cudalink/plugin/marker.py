@@ -118,14 +118,17 @@ def _plan(item: pytest.Item, marks: Sequence[pytest.Mark]) -> MarkerPlan:
 
     keywords = _keywords(marks)
     backend = keywords.get("backend")
+    by_option = False
     parameter = getattr(item, "callspec", None)
     if parameter is not None and EACH in parameter.params:
+        by_option = backend is None and run_of(item.config).settings.backend.value == "each"
         backend = parameter.params[EACH]
     return MarkerPlan(
         requirements=tuple(parse({name: keywords.get(name) for name in _REQUIREMENTS})),
         otherwise=keywords.get("otherwise", "skip"),
         backend=None if backend == "each" else backend,
         isolate=keywords.get("isolate", False),
+        by_option=by_option,
     )
 
 

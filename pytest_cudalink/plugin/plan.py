@@ -20,6 +20,8 @@ class MarkerPlan(NamedTuple):
     otherwise: Literal["skip", "xfail"] | Raises = "skip"
     backend: Backend | None = None
     isolate: bool = False
+    #: Whether the backend is one of both on which ``--force-backend=each`` runs the test, and no marker names one.
+    by_option: bool = False
 
 
 PLAN: Final = pytest.StashKey[MarkerPlan]()

@@ -124,7 +124,8 @@ def _prepare(item: pytest.Item, plan: MarkerPlan) -> None:
     if plan.backend is not None:
         from ..targets import Choice
 
-        item.stash[_BEFORE] = backends.of(run).force(Choice(plan.backend, "the marker cudalink"))
+        source = backends.option_of(run.settings) if plan.by_option else "the marker cudalink"
+        item.stash[_BEFORE] = backends.of(run).force(Choice(plan.backend, source))
         if plan.backend == "driver" and driver.came_too_late(item.config):
             missing_driver.skip(item.config)
     item.stash[_DOCUMENTED] = None

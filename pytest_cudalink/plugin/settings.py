@@ -272,7 +272,8 @@ OPTIONS: Final = (
         ini="cudalink_target",
         default="all",
         metavar="NAMES",
-        help="libraries that are forced, separated by commas: bundled, cuda.core, numba-cuda, or a project's own",
+        help="libraries that are forced, separated by commas: bundled, cuda.core, numba-cuda, numba-cuda-mlir, "
+        "pynvjitlink, or a project's own",
     ),
     Option(
         name="unsteered",

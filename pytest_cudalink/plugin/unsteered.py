@@ -53,7 +53,8 @@ def problem(link: UnsteeredLink, choice: Choice) -> str:
     return (
         f"cudalink: forced to {choice.backend} by {choice.source}, but {who} linked {unsteered_on(link.backend)}: "
         f"{link.call} of {link.via}, which no target steers. Write a target for the library that makes this call "
-        "(docs/targets.md), link through one that has a target, or accept such links with --cudalink-unsteered=allow"
+        "(see the page Targets of the documentation), link through one that has a target, or accept such links with "
+        "--cudalink-unsteered=allow"
     )
 
 

@@ -87,6 +87,9 @@ class CellRun:
         Whether the run finished.
     truncated : bool
         Whether the last line of a file was cut.
+    unread : bool
+        Whether a record has a format that this version does not read: nothing is known of its tests, and `finished`
+        is True as far as it depends on that record.
     outcomes : dict of str to str
         Letter of each test, see `LETTERS`.
     durations : dict of str to float
@@ -124,6 +127,7 @@ class CellRun:
     platform: str = ""
     finished: bool = False
     truncated: bool = False
+    unread: bool = False
     exitstatus: int | None = None
     duration: float = 0.0
     outcomes: dict[str, str] = field(default_factory=dict)
@@ -221,6 +225,7 @@ class CellRun:
             platform=later.platform,
             finished=self.finished and later.finished,
             truncated=self.truncated or later.truncated,
+            unread=self.unread or later.unread,
             exitstatus=max(statuses, default=None),
             duration=self.duration + later.duration,
             outcomes={**self.outcomes, **later.outcomes},

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, NotRequired, Union, get_args, get_orig
 
 from .events import EVENTS
 
-__all__ = ["described", "sound", "sound_event"]
+__all__ = ["described", "sound", "sound_event", "time_fault"]
 
 #: Levels of a value whose type the table leaves open, and the largest number of seconds and of anything counted.
 _DEPTH: Final = 8
@@ -37,9 +37,17 @@ def sound_event(kind: str, event: Mapping[str, Any]) -> tuple[dict[str, Any], li
     """
     content = {key: value for key, value in event.items() if key not in ("event", "time")}
     result, wrong = sound(EVENTS[kind], content, kind)
+    if found := time_fault(kind, event):
+        return {"event": kind, **result}, [*found, *wrong]
+    return {"event": kind, **({"time": event["time"]} if event.get("time") is not None else {}), **result}, wrong
+
+
+def time_fault(kind: str, event: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the time of an event, as a list of one text; empty if it is sound or there is none."""
     time = event.get("time")
-    sane = {"time": time} if isinstance(time, int | float) and 0 <= time < _SECONDS else {}
-    return {"event": kind, **sane, **result}, wrong
+    if time is None or (type(time) in (int, float) and 0 <= time < _SECONDS):
+        return []
+    return [f"{kind}.time is {described(time)}; expected seconds since the epoch"]
 
 
 def sound(hint: Any, content: Any, place: str) -> tuple[dict[str, Any], list[str]]:

@@ -133,9 +133,14 @@ class MatrixReport:
 
     @cached_property
     def not_run(self) -> dict[str, list[str]]:
-        """By cell, the tests that only other cells ran: of the files that it ran, or of all if it is incomplete."""
+        """By cell, the tests that only other cells ran: of the files that it ran, or of all if it is incomplete.
+
+        Of a cell with a record that is not read, that is not known.
+        """
         result = {}
         for number, cell in enumerate(self.cells):
+            if cell.unread:
+                continue
             files, partly = {_file(test) for test in cell.outcomes}, bool(cell.fault)
             lacking = [
                 test

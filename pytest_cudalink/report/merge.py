@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from .cell_run import LETTERS, UNKNOWN, CellRun, Detail
-from .checks import described, sound_event
+from .checks import described, sound_event, time_fault
 from .events import OUTCOMES, SCHEMA
 from .matrix_report import MatrixReport
 from .records import RecordError
@@ -43,6 +43,8 @@ _REASON: Final = 1000
 _LONGEST: Final = 64 << 20
 _HEAD: Final = 4096
 _EVENT: Final = len(b'"event"')
+#: Matches an event "start" as the plugin writes it.
+_STARTED: Final = re.compile(rb'\{"event": "start", "time": \d{1,12}[.,]').match
 _CELL: Final = re.compile(rb'"cell": ("(?:[^"\\]|\\.)*")')
 #: Faults that are kept of a file.
 _PROBLEMS: Final = 100
@@ -155,8 +157,6 @@ class _Reading:
         The lines of the events "start".
     unsteered : Counter of tuple
         Number of links that no target steers, by the values of `_PLACE`.
-    skipped : bool
-        Whether the events are of a newer format, and not read.
     """
 
     cell: CellRun
@@ -164,7 +164,6 @@ class _Reading:
     described: bool = False
     started: list[bytes] = field(default_factory=list)
     unsteered: Counter[tuple[Any, ...]] = field(default_factory=Counter)
-    skipped: bool = False
 
 
 class _File:
@@ -202,10 +201,11 @@ class _File:
             return
         if kind == "run":
             _start(self.readings, event, self.number)
-        elif kind == "start":
-            reading.started.append(line)
-        elif reading.skipped:
+        elif reading.cell.unread:
             pass
+        elif kind == "start":
+            _note_all(reading.cell, self.number, time_fault("start", event))
+            reading.started.append(line)
         elif kind == "unsteered":
             _add_unsteered(reading, event, self.number)
         else:
@@ -220,7 +220,7 @@ class _File:
     def finish(self) -> None:
         """Note what is wrong with the file as a whole, and find the tests that have no result."""
         last = self.readings[-1]
-        if self.pending and (last.cell.finished or last.skipped):
+        if self.pending and (last.cell.finished):
             _note(last.cell, self.pending)
         last.cell.truncated = bool(self.pending)
         if not (last.described or last.cell.damage or (self.number == 1 and self.pending and self.cut)):
@@ -243,7 +243,7 @@ def _read(path: Path) -> list[tuple[float, CellRun]]:
         with path.open("rb") as file:
             for reader.number, line in enumerate(iter(partial(file.readline, _LONGEST), b""), 1):
                 # a third of all lines; needed only after a crash
-                if line.startswith(b'{"event": "start"') and line.find(b'"event"', 2 + _EVENT) < 0:
+                if _STARTED(line) and line.find(b'"event"', 2 + _EVENT) < 0 and not reader.readings[-1].cell.unread:
                     reader.settle()
                     reader.readings[-1].started.append(line)
                     continue
@@ -272,7 +272,7 @@ def _start(readings: list[_Reading], event: dict[str, Any], number: int) -> None
     readings.append(reading)
     version = event.get("schema")
     if type(version) is not int or not 1 <= version <= SCHEMA:
-        reading.skipped = True
+        reading.cell.unread = reading.cell.finished = True
         _note(
             reading.cell,
             f"{_place(reading.cell, number)} has format {described(version)}; this version reads formats up to "
@@ -280,11 +280,10 @@ def _start(readings: list[_Reading], event: dict[str, Any], number: int) -> None
         )
         return
     _note_all(reading.cell, number, wrong)
-    began = event.get("time")
-    if isinstance(began, int | float) and 0 <= began < _LATEST:
+    if (began := content.get("time")) is not None:
         reading.began = began
-    else:
-        _note_all(reading.cell, number, [f"run.time is {described(began)}; expected seconds since the epoch"])
+    elif event.get("time") is None:
+        _note(reading.cell, f"{_place(reading.cell, number)}: run.time is None; expected seconds since the epoch")
     _begin(reading.cell, content)  # type: ignore[arg-type] # (checked)
 
 
@@ -382,13 +381,19 @@ def _sound(cell: CellRun, kind: str, event: Any, number: int) -> Any:
     return content
 
 
+def _has_time(event: Any) -> bool:
+    """Whether an event has a time as the plugin writes it, which needs no other check."""
+    time = event.get("time")
+    return type(time) is float and 0 <= time < _LATEST
+
+
 def _add_test(cell: CellRun, event: Any, number: int) -> None:
     get = event.get
     test, outcome, seconds = get("nodeid"), get("outcome"), get("duration", 0.0)
     reason, text, documented = get("reason", ""), get("longrepr", ""), get("documented")
     # the checks of the table take longer than all the rest, and half a million events do not need them
     plain = type(test) is str and type(outcome) is str and type(seconds) is float and type(reason) is str
-    plain = plain and type(get("subtests", [])) is list and type(get("backends", {})) is dict
+    plain = plain and type(get("subtests", [])) is list and type(get("backends", {})) is dict and _has_time(event)
     if not (plain and type(text) is str and documented is None and 0 <= seconds < _LATEST):
         _add_odd_test(cell, _sound(cell, "test", event, number), number)
     elif outcome == "rerun":
@@ -434,7 +439,7 @@ def _add_result(cell: CellRun, test: str, letter: str, seconds: float, detail: D
 
 
 def _add_link(cell: CellRun, event: LinkRecord, number: int) -> None:
-    if not (type(event.get("backend")) is str and type(event.get("result")) is str):
+    if not (type(event.get("backend")) is str and type(event.get("result")) is str and _has_time(event)):
         event = _sound(cell, "link", event, number)
     for key in backend_keys(event.get("backend") or "unknown", failed=event.get("result", "ok") != "ok"):
         cell.links[key] = cell.links.get(key, 0) + 1
@@ -442,7 +447,7 @@ def _add_link(cell: CellRun, event: LinkRecord, number: int) -> None:
 
 def _add_unsteered(reading: _Reading, event: Any, number: int) -> None:
     place = tuple(map(event.get, _PLACE))
-    if not _PLACES.issuperset(map(type, place)) or None in place[:-1]:
+    if not _PLACES.issuperset(map(type, place)) or None in place[:-1] or not _has_time(event):
         event = _sound(reading.cell, "unsteered", event, number)
         place = *(event.get(name) or "" for name in _PLACE[:-1]), event.get("forced")
     reading.unsteered[place] += 1

@@ -31,9 +31,14 @@ class Plan:
     tests: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def lacking(self, cells: Iterable[CellRun]) -> dict[str, dict[str, str]]:
-        """Return the axes of each cell that has no complete record, without those whose value is not known."""
+        """Return the axes of each cell that has no complete record, without those whose value is not known.
+
+        A cell that has a record of a format that is not read is left out: it did run.
+        """
+        cells = list(cells)
         whole = {cell.name: cell.axes for cell in cells if not cell.fault and cell.name in self.axes}
-        return {name: self._foreseen(name, whole) for name in self.axes if name not in whole}
+        unread = {cell.name for cell in cells if cell.unread}
+        return {name: self._foreseen(name, whole) for name in self.axes if name not in whole and name not in unread}
 
     def _foreseen(self, name: str, whole: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
         wanted = self.axes[name]

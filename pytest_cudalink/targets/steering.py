@@ -125,7 +125,7 @@ class Steering:
         self._on_unsteered = on_unsteered
         self._stale: dict[str, str] = {}
         self.nodeid = nodeid
-        self._choice = BackendChoice()
+        self._choice = self._of_run = BackendChoice()
         self._verified: set[tuple[str, Backend]] = set()
         self._imports = ImportWatch(self._imported)
 
@@ -133,7 +133,7 @@ class Steering:
 
     def start(self, choice: BackendChoice) -> None:
         """Become the active steering, for modules imported now and later."""
-        self._choice = choice
+        self._choice = self._of_run = choice
         if self not in _stack:  # an exception may have ended this before
             _stack.append(self)
         if self.refresh not in probes.listeners:
@@ -271,8 +271,10 @@ class Steering:
         """Report a link that no target steers, if this is the active steering; returns whether it is."""
         if _active() is not self:
             return False
-        # where only some targets are to be forced, other code may link as it likes
-        wanted = self._choice if self.only is None else BackendChoice()
+        wanted = self._choice
+        # where the run forces only some targets, other code may link as it likes; a test that names a backend means all
+        if self.only is not None and wanted.source == self._of_run.source:
+            wanted = BackendChoice()
         self._on_unsteered(replace(link, nodeid=self.nodeid(), forced=wanted.backend), wanted)
         return True
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -132,6 +133,27 @@ def test_findings(items, cuda, release, arch, code, texts) -> None:
     assert all(f.fix.startswith("pip ") for f in report.findings if f.severity == "incoherent"), report.findings
     assert report.verdict == ["coherent", "incoherent", "not enough known"][code]
     assert bool(texts) == bool(report.findings)
+
+
+@pytest.mark.parametrize("name", ["nvJitLink", "nvrtc"])
+def test_a_library_that_was_cut(name, toolkit, tmp_path) -> None:
+    """The file is the first finding, with the command that restores it; the exit code is that of every fault."""
+    found = System().item("dynamic-libs", name)
+    assert found is not None
+    whole = Path(found.path)
+    file = tmp_path / "nvidia" / "lib" / whole.name
+    file.parent.mkdir(parents=True)
+    file.write_bytes(whole.read_bytes()[:100_000])
+    information = tmp_path / "some_wheel-13.0.88.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: some-wheel\nVersion: 13.0.88\n")
+    (information / "RECORD").write_text(f"nvidia/lib/{whole.name},,\n")
+    cut = [replace(one, path=str(file)) if one.name == name else one for one in WHOLE]
+    report = made(*cut, facts=given("12.8"))
+    first = report.findings[0]
+    assert first.text.startswith(f"{file} is cut off")
+    assert first.fix == "pip install --force-reinstall --no-deps some-wheel==13.0.88"
+    assert report.exit_code == 1
 
 
 def test_releases_that_share_an_isa() -> None:

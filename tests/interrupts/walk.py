@@ -205,6 +205,8 @@ class Walk:
     def _traced(self, at: int | None) -> tuple[_Tracer, str, bool]:
         """Run with an interrupt; return also another error, and whether Python ignored the interrupt."""
         tracer, problem, ignored = _Tracer(at), "", True
+        # Python 3.12 traces bytecodes from a function's first call on only if a frame asked for them before
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(tracer.enter)
         try:
             self._run()

@@ -34,7 +34,8 @@ def faults(path: Path, text: str | bytes) -> list[str]:
 def test_names_of_variables(name: str, tmp_path) -> None:
     """A name that is empty, or has spaces, ``=``, NUL or other characters, is no environment variable."""
     (fault,) = faults(tmp_path / "c.toml", f'[cells.a]\nenv = {{ "{name}" = "1" }}\n')
-    assert fault.startswith("2: cells.a.env: needed names of environment variables: visible ASCII characters except")
+    needed = "names of environment variables: visible ASCII characters except '='"
+    assert fault == f"2: cells.a.env: needed {needed}, found {json.loads(chr(34) + name + chr(34))!r}"
 
 
 @pytest.mark.parametrize(
@@ -103,6 +104,19 @@ def test_all_at_once(tmp_path) -> None:
         f"[cells.{'x' * 101}]\n"
     )
     assert [int(fault.partition(":")[0]) for fault in faults(tmp_path / "c.toml", text)] == [2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize(("count", "more"), [(2, ()), (20, ()), (23, ("and 3 more of its values are wrong",))])
+@pytest.mark.parametrize(("key", "shown"), [("env", "'{} A'"), ("packages", "'-{} A'")])
+def test_all_values_of_a_key(key, shown, count, more, tmp_path) -> None:
+    """Every wrong package or variable of a table is named, up to a number; the others are counted."""
+    names = [shown.format(number).replace("'", '"') for number in range(count)]
+    values = f"{{ {', '.join(f'{name} = {chr(34)}1{chr(34)}' for name in names)}, B = '1' }}"
+    listed = f"[{', '.join(names)}, 'numpy']"
+    found = faults(tmp_path / "c.toml", f"[cells.a]\n{key} = {values if key == 'env' else listed}\n")
+    ends = [*(f", found {shown.format(number)}" for number in range(min(count, 20))), *more]
+    assert len(found) == len(ends)
+    assert all(fault.endswith(end) for fault, end in zip(found, ends, strict=True)), found
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_cudalink.plugin.backends import TARGETS
+from pytest_cudalink.plugin.settings import OPTIONS
 from pytest_cudalink.report import read
 
 LIBRARY = """
@@ -434,3 +436,9 @@ def test(request, monkeypatch):
     assert backends.of(run).choice.backend == "nvjitlink"
 """)
     run_pytest("--force-backend=nvjitlink").assert_outcomes(passed=1)
+
+
+def test_the_help_names_every_target() -> None:
+    """The option's help has the plugin's targets, as the table of the header has them."""
+    (option,) = (one for one in OPTIONS if one.name == "target")
+    assert f": {', '.join(TARGETS)}, or" in option.help

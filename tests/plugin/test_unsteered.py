@@ -204,7 +204,9 @@ def test_forced_and_linked_elsewhere(run, case) -> None:
     result.assert_outcomes(**outcomes)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines([WRONG])
-    result.stdout.fnmatch_lines(["*Write a target *or accept such links with --cudalink-unsteered=allow*"])
+    result.stdout.fnmatch_lines(
+        ["*Write a target *(see the page Targets of the documentation)*--cudalink-unsteered=allow*"]
+    )
     also = " 1 on nvJitLink (as forced)," if "passed" in outcomes else ""
     number = "2 links in your code were" if also else "1 link in your code was"
     summary = f"{number} not steered (cuda.bindings.nvjitlink):{also} 1 on nvJitLink (not as forced)"
@@ -239,6 +241,23 @@ def test_other_targets_than_the_forced_ones(run) -> None:
     result = run("def test(): library.on_nvjitlink()", "--force-backend=driver", "--cudalink-target=bundled")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["1 link in your code was not steered (cuda.bindings.nvjitlink): 1 on nvJitLink"])
+
+
+@pytest.mark.parametrize("option", [(), ("--force-backend=driver",), ("--force-backend=nvjitlink",)])
+@pytest.mark.parametrize("case", ["marker", "each", "fixture"])
+def test_other_targets_than_the_forced_ones_and_a_test_that_names_a_backend(run, case, option) -> None:
+    """The backend of a test holds for all its links, whatever targets the run forces."""
+    module, _, outcomes = FORCED[case]
+    result = run(module, *option, "--cudalink-target=bundled")
+    result.assert_outcomes(**outcomes)
+    result.stdout.fnmatch_lines([WRONG])
+
+
+def test_each_backend_of_some_targets(run) -> None:
+    """What ``--force-backend=each`` forces is the run's choice: other code than the targets links as it likes."""
+    module = "@pytest.mark.cudalink\ndef test(): library.on_nvjitlink()"
+    run(module, "--force-backend=each").assert_outcomes(passed=1, failed=1)
+    run(module, "--force-backend=each", "--cudalink-target=bundled").assert_outcomes(passed=2)
 
 
 def test_imported_by_name_before(run, pytester) -> None:

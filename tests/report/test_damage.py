@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import cli
+from pytest_cudalink.report.events import EVENTS
 from pytest_cudalink.report.merge import merge
 
 from .samples import write
@@ -112,6 +113,16 @@ BAD = line(**{**RUN, "cell": "bad"})
         (b'{"a": 1}\n', " has no event 'run'; expected a file that --cudalink-report wrote"),
         (line(event="run", schema=1, cell="bad") + line(**END), ": line 1: run.time is None; expected seconds since"),
         (line(event="run", time=float("nan"), schema=1, cell="bad"), ": line 1: run.time is nan; expected seconds"),
+        *(
+            (
+                BAD + line(event=kind, time=time) + line(**END),
+                f": line 2: {kind}.time is {shown}; expected seconds since",
+            )
+            for kind in EVENTS
+            if kind != "run"
+            for time, shown in (([], "a list"), ("5", "'5'"), (True, "True"), (-1, "-1"), (1e300, "1e+300"))
+        ),
+        (BAD + line(**{**result("x"), "time": []}) + line(**END), ": line 2: test.time is a list; expected seconds"),
         (line(**{**RUN, "cell": ["bad"]}) + line(**END), ": line 1: run.cell is a list; expected a text"),
         (line(**{**RUN, "cell": "bad", "versions": 7}), ": line 1: run.versions is 7; expected an object"),
         (line(**{**RUN, "cell": "bad", "versions": {"ctk": "13"}}), ": line 1: run.versions.ctk is '13'; expected an"),

@@ -13,6 +13,7 @@ import pytest
 from pytest_cudalink.report import records
 from pytest_cudalink.report.cell_run import CellRun, Detail
 from pytest_cudalink.report.merge import merge
+from pytest_cudalink.report.plan import Plan
 
 RUN = {"event": "run", "time": 5.0, "schema": 1, "run": "0" * 32, "cell": "c"}
 END = {"event": "end", "time": 9.0, "exitstatus": 0, "duration": 2.5, "counts": {}}
@@ -239,6 +240,43 @@ def test_a_format_of_another_version(schema, tmp_path) -> None:
     words = f"line 1 has format {shown}; this version reads formats up to 1; install a newer pytest-cudalink"
     assert (newer.name, newer.outcomes, newer.fault) == ("c", {}, f"{tmp_path / 'b.jsonl'}: {words}")
     assert (sound.name, sound.outcomes, sound.fault) == ("d", {"t.py::t": "P"}, "")
+
+
+@pytest.mark.parametrize("end", [(END,), ()])
+def test_nothing_is_claimed_of_events_that_are_not_read(end, tmp_path) -> None:
+    """A run of a newer format has no crash, no lost test and no axis, and explains nothing."""
+    versions = {"ctk": {"found": "13.0"}}
+    events = ({"event": "start", "time": 5.5, "nodeid": "t.py::t"}, {"event": "start", "time": [], "nodeid": "t.py::u"})
+    lines(tmp_path / "b.jsonl", {**RUN, "schema": 99, "cell": "b", "versions": versions}, *events, *end)
+    for name, ctk, outcome in (("c", "13.0", "passed"), ("d", "12.9", "failed")):
+        one_run = {**RUN, "cell": name, "versions": {"ctk": {"found": ctk}}}
+        lines(tmp_path / f"{name}.jsonl", one_run, result(outcome=outcome), END)
+    report = merge([tmp_path])
+    newer = report.cells[0]
+    assert (newer.name, newer.crashed, newer.crashes, newer.lost, newer.axes, newer.outcomes) == (
+        "b",
+        0,
+        [],
+        [],
+        {},
+        {},
+    )
+    assert newer.fault == newer.damage[0]
+    assert report.not_run == {}
+    report.plan = Plan({name: {"ctk": ctk} for name, ctk in (("b", "13.2"), ("c", "13.0"), ("d", "12.9"))})
+    assert [one.explanation for one in report.partial] == ["ctk 12.9"]
+    assert list(report.plan.lacking(report.cells)) == []
+    report.save(tmp_path / "saved.json")
+    assert merge([tmp_path / "saved.json"]).cells == report.cells
+
+
+@pytest.mark.parametrize(("end", "said"), [((END,), ""), ((), "the run did not finish (1 test recorded); ")])
+def test_a_shard_that_is_not_read(end, said, tmp_path) -> None:
+    """It does not change what is known of the other shards of its cell."""
+    lines(tmp_path / "1.jsonl", {**RUN, "schema": 99})
+    lines(tmp_path / "2.jsonl", RUN, result(), *end)
+    (cell,) = merge([tmp_path]).cells
+    assert cell.fault == f"{said}{cell.damage[0]}"
 
 
 def test_empty_lines_are_no_error(tmp_path) -> None:
