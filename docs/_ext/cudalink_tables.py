@@ -152,7 +152,15 @@ class RecordKeys(Directive):
             return kinds if isinstance(kinds, str) else " or ".join(kinds)
 
         def meaning(key: dict[str, Any]) -> str:
-            return "; ".join(filter(None, (key.get("description", ""), ", ".join(key.get("enum", ())))))
+            return "; ".join(
+                filter(
+                    None,
+                    (
+                        key.get("description", ""),
+                        ", ".join("none" if one is None else one for one in key.get("enum", ())),
+                    ),
+                )
+            )
 
         rows = [
             [words([event]), words([name]), kind(key), meaning(key)]

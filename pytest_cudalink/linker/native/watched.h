@@ -14,8 +14,8 @@ enum { PRINTED_FATAL = 1 << 16 };
 
 int cudalinkAddData(AddData *add, void *handle, int type, const void *data, size_t size, const char *name);
 int cudalinkComplete(Complete *complete, void *handle);
-/* A signal may arrive as a call returns to Python, where its result is then lost: so the caller's memory says which handle
-   there is. It is written only if one was made, and emptied before it is destroyed. */
+/* A signal may arrive as a call returns to Python, where its result is then lost: so the caller's memory says which
+   handle there is. It is written only if one was made, and emptied before it is destroyed. */
 int cudalinkCreate(Create *create, void **handle, unsigned count, const char **options);
 int cudalinkDestroy(Destroy *destroy, void **handle);
 /* That line of this thread's last watched call; "" if there was none. */
