@@ -152,15 +152,8 @@ class RecordKeys(Directive):
             return kinds if isinstance(kinds, str) else " or ".join(kinds)
 
         def meaning(key: dict[str, Any]) -> str:
-            return "; ".join(
-                filter(
-                    None,
-                    (
-                        key.get("description", ""),
-                        ", ".join("none" if one is None else one for one in key.get("enum", ())),
-                    ),
-                )
-            )
+            values = ", ".join("none" if one is None else one for one in key.get("enum", ()))
+            return "; ".join(filter(None, (key.get("description", ""), values)))
 
         rows = [
             [words([event]), words([name]), kind(key), meaning(key)]

@@ -38,15 +38,15 @@ typedef struct {
 /* Every function fills `answer`, whose texts and image are then the caller's until lw_free_answer. One thread at a time
    may use a link. */
 
-/* Opens a link; leaves `link` as it is if that failed. `limit` is in seconds, for each call. */
-WORKER_API void lw_open(WorkerLink **link, const char *program, const char *library, unsigned count,
+/* Opens a link; leaves `opened` as it is if that failed. `limit` is in seconds, for each call. */
+WORKER_API void lw_open(WorkerLink **opened, const char *program, const char *library, unsigned count,
                         const char *const *options, unsigned limit, WorkerAnswer *answer);
 WORKER_API void lw_add(WorkerLink *link, int type, const void *data, size_t size, const char *name,
                        WorkerAnswer *answer);
 /* Completes the link and fetches the target: 0 a cubin, 1 PTX, 2 LTO-IR. Only lw_close may follow. */
 WORKER_API void lw_complete(WorkerLink *link, unsigned target, WorkerAnswer *answer);
-/* Empties `link`; does nothing if it is empty. */
-WORKER_API void lw_close(WorkerLink **link, WorkerAnswer *answer);
+/* Empties `closed`; does nothing if it is empty. */
+WORKER_API void lw_close(WorkerLink **closed, WorkerAnswer *answer);
 WORKER_API void lw_free_answer(WorkerAnswer *answer);
 
 #endif
