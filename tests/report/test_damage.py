@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -142,6 +143,10 @@ BAD = line(**{**RUN, "cell": "bad"})
         (BAD + line(**result("x", longrepr=["a"])) + line(**END), ": line 2: test.longrepr is a list; expected a text"),
         (BAD + line(**result("x", documented="yes")) + line(**END), ": line 2: test.documented is 'yes'; expected an"),
         (BAD + line(**result("x", subtests="yes")) + line(**END), ": line 2: test.subtests is 'yes'; expected a list"),
+        (
+            BAD + line(**result("x", backends="yes")) + line(**END),
+            ": line 2: test.backends is 'yes'; expected an",
+        ),
         (BAD + line(event="link", backend=7) + line(**END), ": line 2: link.backend is 7; expected a text"),
         (BAD + line(event="crash", last_events=7) + line(**END), ": line 2: crash.last_events is 7; expected a list"),
         (BAD + line(event="verdict", items=[7]) + line(**END), ": line 2: verdict.items[0] is 7; expected a text"),
@@ -250,6 +255,24 @@ def _without_permission(folder: Path) -> None:
     assert f"{damaged_file} cannot be read: Permission denied" in done.stderr
     assert "the folder cannot be read: Permission denied" in done.stderr
     assert "2 cells, 1 test, 1 passed" in done.stdout
+
+
+def test_a_folder_that_cannot_be_listed(tmp_path, monkeypatch) -> None:
+    """It is named, whoever runs this; root may list every folder."""
+    lines(tmp_path / "good.jsonl", RUN, result("x"), END)
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    scandir = os.scandir
+
+    def refuse(path: str) -> object:
+        if Path(path) == closed:
+            raise PermissionError(13, "Permission denied", str(closed))
+        return scandir(path)
+
+    monkeypatch.setattr("os.scandir", refuse)
+    report = merge([tmp_path])
+    assert [cell.name for cell in report.cells] == ["c"]
+    assert report.damaged == {str(closed): "the folder cannot be read: Permission denied"}
 
 
 def test_a_path_that_does_not_exist(tmp_path, capsys) -> None:

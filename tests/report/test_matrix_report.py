@@ -31,6 +31,8 @@ def test_faults() -> None:
     assert unfinished.fault == "the run did not finish (2 tests recorded), and the file is cut"
     assert cell("c", {}, exitstatus=2).fault.startswith("pytest ended with exit status 2: it was interrupted")
     assert cell("c", {}, exitstatus=99).fault == "pytest ended with exit status 99: unknown"
+    stopped = cell("c", {}, exitstatus=99, without_result=["a"])
+    assert stopped.fault == "pytest ended with exit status 99: unknown; 1 test not run"
 
 
 @pytest.mark.parametrize(
