@@ -48,7 +48,7 @@ def install(session: nox.Session, *requirements: str) -> None:
 def install_suite(session: nox.Session, *requirements: str) -> None:
     """Install the project and what every test of the suite needs, on the toolkit of `BASE`."""
     groups = (*group("test"), *group("stubs"), *group("docs"))
-    install(session, *BASE.packages, "numpy", *groups, "build", "nox", "pip", *requirements)
+    install(session, *BASE.packages, "numpy", *groups, "build", "nox", "pip", "tox>=4.29", *requirements)
     session.env["CUDALINK_REQUIRE_TOOLKIT"] = BASE.ctk
 
 
