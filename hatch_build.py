@@ -48,6 +48,11 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc] # (hatchling is
             return  # the pure Python parts work there
         package = ROOT / "pytest_cudalink"
         compiler = load("_cudalink_cc", package / "native" / "compiler.py")
+        build_data["pure_python"] = False
+        platform = os.environ.get("CUDALINK_WHEEL_PLATFORM") or sysconfig.get_platform()
+        build_data["tag"] = f"py3-none-{platform.replace('-', '_').replace('.', '_')}"
+        if version == "editable" and compiler.is_current(package):
+            return  # a session of nox for each environment, and most of its time
         self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-build-")
         for part in PARTS:
             folder = package / part / "lib" if version == "editable" else Path(self._scratch.name) / part / "lib"
@@ -56,9 +61,8 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc] # (hatchling is
                 if version != "editable":
                     target = f"pytest_cudalink/{part}/lib/{library.output}"
                     build_data["force_include"][str(built)] = target
-        build_data["pure_python"] = False
-        platform = os.environ.get("CUDALINK_WHEEL_PLATFORM") or sysconfig.get_platform()
-        build_data["tag"] = f"py3-none-{platform.replace('-', '_').replace('.', '_')}"
+        if version == "editable":
+            compiler.mark_current(package)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the temporary folder with the libraries of a wheel."""

@@ -188,3 +188,30 @@ def test_build_hook_shows_the_compilers_error(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "failed with exit code 1" in done.stdout + done.stderr
     assert not list(tmp_path.glob("*.whl"))
+
+
+def test_libraries_of_a_source_tree_are_built_once(tmp_path, monkeypatch) -> None:
+    """They are built again where a file, a library or the compiler differs from those that they were built with."""
+    source, library = tmp_path / "part" / "native" / "a.c", tmp_path / "part" / "lib" / "liba.so"
+    for file in (source, library):
+        file.parent.mkdir(parents=True)
+        file.write_text("1")
+    (tmp_path / "native").mkdir()
+    monkeypatch.setenv("CC", sys.executable)
+    assert not cc.is_current(tmp_path)
+
+    cc.mark_current(tmp_path)
+    assert cc.is_current(tmp_path)
+
+    source.write_text("2")
+    assert not cc.is_current(tmp_path)
+    source.write_text("1")
+    source.with_name("b.h").touch()
+    assert not cc.is_current(tmp_path)
+    source.with_name("b.h").unlink()
+    monkeypatch.setenv("CC", "sh")
+    assert not cc.is_current(tmp_path)
+    monkeypatch.setenv("CC", sys.executable)
+    assert cc.is_current(tmp_path)
+    library.unlink()
+    assert not cc.is_current(tmp_path)

@@ -6,6 +6,7 @@ It imports only the standard library, because the build hook runs before anythin
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import shutil
@@ -16,8 +17,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
-__all__ = ["CompilerError", "Executable", "SharedLibrary", "build", "find_compiler"]
+__all__ = [
+    "CompilerError",
+    "Executable",
+    "SharedLibrary",
+    "build",
+    "find_compiler",
+    "is_current",
+    "mark_current",
+]
 
 _FLAGS = (
     "-std=gnu11",
@@ -157,3 +167,39 @@ def build(
             raise CompilerError(msg)
         made.replace(output)
     return output
+
+
+#: In a source tree whose libraries are built: the digest of what they were built from, and their names.
+_BUILT: Final = Path("native", "lib", "built.txt")
+#: Folders of what is built, generated and cached.
+_MADE: Final = frozenset(("lib", "generated", "__pycache__"))
+
+
+def is_current(package: Path) -> bool:
+    """Whether the libraries of a source tree are there, and neither a file nor the compiler's command has changed."""
+    try:
+        digest, *libraries = (package / _BUILT).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return False
+    return bool(libraries) and digest == _digest(package) and all((package / name).is_file() for name in libraries)
+
+
+def mark_current(package: Path) -> None:
+    """Note from what the libraries of a source tree were built, for `is_current`."""
+    note = package / _BUILT
+    note.parent.mkdir(exist_ok=True)
+    libraries = [file for file in sorted(package.glob("*/lib/*")) if file.is_file() and file.parent != note.parent]
+    with tempfile.TemporaryDirectory(dir=note.parent) as work:
+        made = Path(work, note.name)
+        made.write_text("\n".join([_digest(package), *(str(file.relative_to(package)) for file in libraries)]))
+        made.replace(note)
+
+
+def _digest(package: Path) -> str:
+    """Return a digest of every file of a package, without what is built and cached, and of the compiler's command."""
+    found = hashlib.sha256(shlex.join(find_compiler()).encode())
+    for file in sorted(package.rglob("*")):
+        inside = file.relative_to(package)
+        if file.is_file() and not _MADE.intersection(inside.parts):
+            found.update(f"{inside}\0{file.stat().st_size}\0".encode() + file.read_bytes())
+    return found.hexdigest()
