@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import time
 import warnings
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,8 @@ from .run import Task, run_of
 
 __all__ = ["Child", "Server", "restrict"]
 
+#: Seconds for which the system may still list a thread that has ended.
+_LINGERING: Final = 0.1
 #: Values in a child for options of pytest and its plugins that select tests, or write files of the whole run.
 _NOT_FOR_CHILDREN: Final[dict[str, Any]] = {
     "basetemp": None,
@@ -244,7 +247,10 @@ def _fork_hazard() -> str | None:
     own = Path("/proc/self")
     if _count_threads() > 1:
         _fork_once()
-        if (threads := _count_threads()) > 1:
+        until = time.monotonic() + _LINGERING
+        while (threads := _count_threads()) > 1 and time.monotonic() < until:
+            time.sleep(0.005)
+        if threads > 1:
             return f"collecting the tests started {threads - 1} thread{'s' if threads > 2 else ''}"
     for descriptor in own.joinpath("fd").iterdir():
         with suppress(OSError):
