@@ -361,7 +361,7 @@ def test_workers_say_why_a_copy_is_not_safe(run) -> None:
     module += "@pytest.mark.parametrize('i', range(4))\ndef test(i): pass\n"
     ended = run(module, "--cudalink-isolate", "-n2")
     ended.result.assert_outcomes(passed=4)
-    ended.result.stdout.fnmatch_lines(["4 tests started a new process each: collecting the tests started 1 thread"])
+    ended.result.stdout.fnmatch_lines(["4 tests started a new process each: collecting the tests started [12] thread*"])
 
 
 STOPS = {
