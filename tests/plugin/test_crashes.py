@@ -359,9 +359,10 @@ def test_workers_say_why_a_copy_is_not_safe(run) -> None:
     """The summary adds up what the workers of xdist have started."""
     module = "import pytest, threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
     module += "@pytest.mark.parametrize('i', range(4))\ndef test(i): pass\n"
-    ended = run(module, "--cudalink-isolate", "-n2")
+    # with xdist, pytest-rerunfailures starts a thread in each process that is no worker
+    ended = run(module, "--cudalink-isolate", "-n2", "-p", "no:rerunfailures")
     ended.result.assert_outcomes(passed=4)
-    ended.result.stdout.fnmatch_lines(["4 tests started a new process each: collecting the tests started [12] thread*"])
+    ended.result.stdout.fnmatch_lines(["4 tests started a new process each: collecting the tests started 1 thread"])
 
 
 STOPS = {
@@ -395,6 +396,14 @@ def test_a_shared_process_that_left_one_of_its_own(run) -> None:
     ended = run(module, "--cudalink-rerun-after-crash")
     assert ended.tests == {"test_before": "P", "test_dies": "C", "test_after": "P"}
     assert time.monotonic() - began < 40
+
+
+def test_the_thread_of_rerunfailures_is_a_hazard(run) -> None:
+    """With xdist it starts a thread in each process that is no worker; the page on the plugin says so."""
+    pytest.importorskip("pytest_rerunfailures", reason="needs pytest-rerunfailures: nox -s plugins")
+    ended = run("def test_1(): pass\ndef test_2(): pass\n", "--cudalink-isolate", plugins=("xdist", "rerunfailures"))
+    ended.result.assert_outcomes(passed=2)
+    ended.result.stdout.fnmatch_lines(["2 tests started a new process each: collecting the tests started 1 thread"])
 
 
 @pytest.mark.parametrize("option", ["--cudalink-isolate", "--cudalink-rerun-after-crash"])
