@@ -80,7 +80,8 @@ class Run:
     late_facts : dict of str to str
         The facts of this driver for a JUnit report, in words.
     new_processes : Counter of str
-        In a controller, the number of isolated tests of its workers that had a new process each, by the reason.
+        Number of isolated tests that had a new process each, by the reason why no process that had collected could run
+        them; in a controller, those of its workers.
     withheld : dict of str to str
         Variables that are not in the environment while the run lasts, see `settings.withhold`.
     """
