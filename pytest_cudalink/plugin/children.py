@@ -264,8 +264,9 @@ class ServerProcess:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if pid is None or not self._forks:
-            self._process.kill()
-        self.close()
+            self.kill()
+        else:
+            self.close()
 
     def kill(self) -> None:
         """End the process at once."""

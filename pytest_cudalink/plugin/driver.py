@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from .run import is_on_emulated_driver
-from .settings import OF_EMULATION, OPTIONS, Option, Setting, check
+from .run import is_on_emulated_driver, warn
+from .settings import OF_EMULATION, OPTIONS, Option, Setting, check, restore
 
 if TYPE_CHECKING:
     from ..emulator import Emulation
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "A_DRIVER",
+    "FACTS",
     "asked",
     "came_too_late",
     "fetched",
@@ -41,6 +42,8 @@ _TOO_LATE_FOR: Final = pytest.StashKey[str]()
 _ONLY_SHOW: Final = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test")
 #: What a test without a driver needs, as the summary counts it.
 A_DRIVER: Final = "a CUDA driver"
+#: Facts of the environment that a process without a driver does not have; a marker can require them.
+FACTS: Final = frozenset({"driver", "arch", "gpu"})
 #: The version that a remedy names where the toolkit's is not known.
 _EXAMPLE: Final = "13.0"
 
@@ -133,15 +136,7 @@ def _restored_at_the_end(config: pytest.Config) -> Iterator[None]:
     before = dict(os.environ)
     yield
     changed = {name: before.get(name) for name, value in os.environ.items() if before.get(name) != value}
-    config.add_cleanup(partial(_restore, changed))
-
-
-def _restore(variables: dict[str, str | None]) -> None:
-    for name, value in variables.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+    config.add_cleanup(partial(restore, changed))
 
 
 def _apply(config: pytest.Config, settings: Settings) -> None:
@@ -290,13 +285,7 @@ def _emulation(settings: Settings, version: str) -> Emulation:
 
 
 def warn_of_ignored(config: pytest.Config, options: Sequence[str]) -> None:
-    """Warn of options of an emulated driver where this process has none.
-
-    Raises
-    ------
-    pytest.UsageError
-        If a filter makes an error of the warning: raised where pytest configures itself, it would be a traceback.
-    """
+    """Warn of options of an emulated driver where this process has none; an error as that of `run.warn`."""
     from ..process import preload
 
     if preload.emulated_driver() is not None:
@@ -305,10 +294,7 @@ def warn_of_ignored(config: pytest.Config, options: Sequence[str]) -> None:
         f"cudalink: ignored, because this run has no emulated driver: {', '.join(options)}; "
         f"--cudalink-driver={_toolkit_version() or _EXAMPLE} emulates one"
     )
-    try:
-        config.issue_config_time_warning(pytest.PytestConfigWarning(text), stacklevel=2)
-    except pytest.PytestConfigWarning as error:
-        raise pytest.UsageError(str(error)) from error
+    warn(config, text)
 
 
 def asked(settings: Settings | None) -> dict[str, Setting]:

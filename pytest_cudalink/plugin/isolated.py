@@ -16,6 +16,8 @@ from typing import Any, Final
 import pytest
 
 from . import faults, pytest_private
+from .children import key
+from .ledger import Outside
 from .run import Task, run_of
 
 __all__ = ["Child", "Server", "restrict"]
@@ -123,9 +125,12 @@ class Child:
         book = run.get("ledger")
         if book is not None:
             outside = book.outside
-            violations = outside.violations[self._seen_by_both :]
-            modules = outside.unlinked_modules
-            self._write("outside", {"problems": outside.problems, "violations": violations, "modules": modules})
+            own = Outside(
+                problems=outside.problems,
+                violations=outside.violations[self._seen_by_both :],
+                unlinked_modules=outside.unlinked_modules,
+            )
+            self._write("outside", own.as_json())
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -175,9 +180,9 @@ class Server(Child):
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Know the tests by what their node IDs have in common with the parent's: file and name."""
+        """Know the tests by what their node IDs have in common with the parent's."""
         for item in items:
-            self._items.setdefault(f"{item.path}::{item.nodeid.partition('::')[2]}", item)
+            self._items.setdefault(key(item), item)
 
     def _reply(self, **answer: Any) -> None:
         os.write(self._task.pipes[1], json.dumps(answer).encode() + b"\n")

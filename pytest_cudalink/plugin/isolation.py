@@ -15,12 +15,11 @@ import sys
 import tempfile
 import time
 import warnings
-from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
@@ -52,8 +51,6 @@ class Isolation:
         self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-", ignore_cleanup_errors=True)
         self._servers: dict[bool, children.ServerProcess] = {}
         self._started = 0
-        #: Number of tests that had a new process, by the reason why no process that had collected could run them.
-        self.new: Counter[str] = Counter()
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         isolated = [item for item in session.items if self._isolates(item)]
@@ -123,7 +120,7 @@ class Isolation:
                 end = server(item, None if forks else shared, folder)
                 if end is not None:
                     return end
-            self.new[server.refusal] += 1
+            self._run.new_processes[server.refusal] += 1
         return children.start_one(self._run, item, folder)
 
     def _server(self, *, forks: bool) -> children.ServerProcess:
@@ -275,19 +272,23 @@ def _lines(file: Path) -> Iterator[tuple[str, Any]]:
         yield kind, data
 
 
+def _take(run: Run, kind: str, data: Any, prefix: str = "") -> None:
+    """Add what another process hands over of what no report shows; problems and violations get the prefix."""
+    if kind == "faults":
+        faults.take(run, data)
+    elif kind == "outside":
+        problems = [f"{prefix}{text}" for text in data["problems"]]
+        ledger.of(run).outside.add_outside({**data, "problems": problems}, prefix)
+
+
 def _pass_outside_on(run: Run, file: Path) -> int | None:
     """Add what the process of several tests found outside of tests; return pytest's exit code in it."""
     ended = None
     for kind, data in _lines(file):
         if kind == "ended":
             ended = data
-        if kind == "faults":
-            faults.take(run, data)
-        if kind == "outside":
-            outside = ledger.of(run).outside
-            outside.problems += data["problems"]
-            outside.violations += data["violations"]
-            outside.unlinked_modules += data["modules"]
+        else:
+            _take(run, kind, data)
     return ended
 
 
@@ -300,35 +301,31 @@ def _read(run: Run, item: pytest.Item, file: Path) -> tuple[list[pytest.TestRepo
     ended: int | None = None
     stop: BaseException | None = None
     for kind, data in _lines(file):
-        if kind == "ended":
-            ended = data
-            continue
-        if kind == "exit":
-            stop = pytest.exit.Exception(data["reason"], data["returncode"])
-            continue
-        if kind == "interrupt":
-            stop = KeyboardInterrupt()
-            continue
-        if kind == "warning":
-            _warn(item, data)
-            continue
-        if kind == "faults":
-            faults.take(run, data)
-            continue
-        if kind == "outside":
-            outside = ledger.of(run).outside
-            outside.problems += [f"[{item.nodeid}] {text}" for text in data["problems"]]
-            outside.violations += [f"[{item.nodeid}] {text}" for text in data["violations"]]
-            outside.unlinked_modules += data["modules"]
-            continue
-        report = item.config.hook.pytest_report_from_serializable(config=item.config, data=data)
-        # JSON has no tuples: pytest looks at the type of a skip's place
-        if isinstance(report.longrepr, list):
-            report.longrepr = tuple(report.longrepr)
-        report.sections = [tuple(one) for one in report.sections]
-        report.user_properties = [tuple(one) for one in report.user_properties]
-        found.append(report)
+        match kind:
+            case "report":
+                found.append(_as_report(item.config, data))
+            case "ended":
+                ended = data
+            case "exit":
+                stop = pytest.exit.Exception(data["reason"], data["returncode"])
+            case "interrupt":
+                stop = KeyboardInterrupt()
+            case "warning":
+                _warn(item, data)
+            case _:
+                _take(run, kind, data, f"[{item.nodeid}] ")
     return found, ended, stop
+
+
+def _as_report(config: pytest.Config, data: dict[str, Any]) -> pytest.TestReport:
+    """Return the report that a child has written."""
+    report: Any = config.hook.pytest_report_from_serializable(config=config, data=data)
+    # JSON has no tuples: pytest looks at the type of a skip's place
+    if isinstance(report.longrepr, list):
+        report.longrepr = tuple(report.longrepr)
+    report.sections = [tuple(one) for one in report.sections]
+    report.user_properties = [tuple(one) for one in report.user_properties]
+    return cast("pytest.TestReport", report)
 
 
 def _warn(item: pytest.Item, data: dict[str, Any]) -> None:

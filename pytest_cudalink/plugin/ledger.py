@@ -34,10 +34,12 @@ def describe(violation: Violation, maker: str | None, nodeid: str | None) -> str
 
 @dataclass(eq=False)  # start-up with guard rails pays for every method that is generated
 class Outside:
-    """What belongs to no test of this process; travels to xdist's controller as plain values.
+    """What belongs to no test of this process; travels as plain values to the process that waits for this one.
 
     Attributes
     ----------
+    links, verdicts, unsupported
+        As of `Facts`.
     problems : list of str
         Why the run fails although no test shows it.
     unlinked_modules : int
@@ -62,6 +64,22 @@ class Outside:
     def as_json(self) -> dict[str, Any]:
         """The same as plain values."""
         return {**vars(self), **{name: dict(getattr(self, name)) for name in ("links", "missing", "unsteered")}}
+
+    def add_outside(self, given: Mapping[str, Any], prefix: str = "") -> None:
+        """Add what `as_json` returned, in this process or in another; violations get the prefix."""
+        if given:
+            self.missing.update(given["missing"])
+            self.problems += given["problems"]
+            self.unlinked_modules += given["unlinked_modules"]
+            self.violations += [f"{prefix}{text}" for text in given["violations"]]
+            self._join(given)
+
+    def _join(self, facts: Mapping[str, Any]) -> None:
+        """Add what a test's facts have in common with those outside of tests."""
+        self.links.update(facts["links"])
+        self.unsteered.update(facts["unsteered"])
+        self.verdicts += facts["verdicts"]
+        self.unsupported.update(facts["unsupported"])
 
 
 @dataclass(eq=False)  # start-up with guard rails pays for every method that is generated
@@ -94,27 +112,12 @@ class Totals(Outside):
             self.refused[nodeid] = sorted({str(one["function"]) for one in refused})
         self._join(facts)
 
-    def add_outside(self, given: Mapping[str, Any], prefix: str = "") -> None:
-        """Add what `Outside.as_json` returned, in this process or in another; violations get the prefix."""
-        if given:
-            self.missing.update(given["missing"])
-            self.problems += given["problems"]
-            self.unlinked_modules += given["unlinked_modules"]
-            self.violations += [f"{prefix}{text}" for text in given["violations"]]
-            self._join(given)
-
     def failing(self, lifetime: str) -> list[str]:
         """Return why the run fails although no test shows it; `lifetime` is the mode of the checks."""
         problems: dict[str, str] = {}
         for text in self.problems:
             problems.setdefault(text[max(0, text.find(UNWRITTEN), text.find(EVENTS_UNWRITTEN)) :], text)
         return [*problems.values(), *(self.violations if lifetime != "report" else [])]
-
-    def _join(self, facts: Mapping[str, Any]) -> None:
-        self.links.update(facts["links"])
-        self.unsteered.update(facts["unsteered"])
-        self.verdicts += facts["verdicts"]
-        self.unsupported.update(facts["unsupported"])
 
 
 class Ledger:

@@ -15,6 +15,8 @@ from .run import RUN, CurrentTest, Part, Run, is_on_emulated_driver, run_of, tas
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..emulator.control import DriverControl
+
 __all__ = [
     "collected",
     "command_line",
@@ -29,6 +31,14 @@ __all__ = [
 ]
 
 # -- the parts: each is imported when a run uses it
+
+
+def _emulated_driver() -> DriverControl:
+    from ..process import preload
+
+    present = preload.emulated_driver()
+    assert present is not None  # (`_start_driver` has looked)
+    return present
 
 
 def _backends(run: Run) -> object:
@@ -68,12 +78,9 @@ def _native_links(run: Run) -> object:
 
 
 def _loaded_modules(run: Run) -> object:
-    from ..process import preload
     from .native_links import LoadedModules
 
-    present = preload.emulated_driver()
-    assert present is not None  # (`_start_driver` has looked)
-    return LoadedModules(run, present)
+    return LoadedModules(run, _emulated_driver())
 
 
 def _marked_tests(_run: Run) -> object:
@@ -101,21 +108,15 @@ def _hand_over(run: Run) -> object:
 
 
 def _lifetimes(run: Run) -> object:
-    from ..process import preload
     from .lifetimes import Lifetimes
 
-    present = preload.emulated_driver()
-    assert present is not None  # (`_start_driver` has looked)
-    return Lifetimes(run, present)
+    return Lifetimes(run, _emulated_driver())
 
 
 def _refusals(run: Run) -> object:
-    from ..process import preload
     from .refusals import Refusals
 
-    present = preload.emulated_driver()
-    assert present is not None  # (`_start_driver` has looked)
-    return Refusals(run, present)
+    return Refusals(run, _emulated_driver())
 
 
 def _faults(_run: Run) -> object:
@@ -126,12 +127,9 @@ def _faults(_run: Run) -> object:
 
 
 def _event_file(run: Run) -> object:
-    from ..process import preload
     from .event_file import EventFile
 
-    present = preload.emulated_driver()
-    assert present is not None  # (`_start_driver` has looked)
-    return EventFile(run, present)
+    return EventFile(run, _emulated_driver())
 
 
 #: Every part of the plugin that pytest calls, by the name under which it is registered, after ``cudalink-``.
@@ -318,11 +316,7 @@ def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
     try:
         planned = marker.check(items)
     except pytest.UsageError as error:
-        if not run.is_worker:
-            raise
-        from .xdist import refuse_markers
-
-        refuse_markers(run, error)
+        _refuse(run, error)
         items.clear()
         return
     if planned:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from ..compat.names import BACKENDS, MARKER_BACKENDS, POLICIES
-from .run import run_of
+from .run import run_of, warn
 
 if TYPE_CHECKING:
     from .plan import MarkerPlan
@@ -178,13 +178,7 @@ def check(items: Iterable[pytest.Item]) -> bool:
 
 
 def warn_if_none_runs_on_each(session: pytest.Session, asked: str) -> None:
-    """Warn if ``--force-backend=each`` forces no selected test; `asked` is the setting.
-
-    Raises
-    ------
-    pytest.UsageError
-        If a filter makes an error of the warning.
-    """
+    """Warn if ``--force-backend=each`` forces no selected test; `asked` is the setting. An error as that of `warn`."""
     from .plan import PLAN, MarkerPlan
 
     if not session.items or any(item.stash.get(PLAN, MarkerPlan()).backend for item in session.items):
@@ -193,10 +187,7 @@ def warn_if_none_runs_on_each(session: pytest.Session, asked: str) -> None:
         f"cudalink: --force-backend is {asked}, but forces no selected test: it runs tests with @pytest.mark.cudalink "
         "or the fixture linker_factory on each backend; mark the link tests, as with pytestmark = pytest.mark.cudalink"
     )
-    try:
-        session.config.issue_config_time_warning(pytest.PytestConfigWarning(text), stacklevel=2)
-    except pytest.PytestConfigWarning as error:
-        raise pytest.UsageError(str(error)) from error
+    warn(session.config, text)
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:

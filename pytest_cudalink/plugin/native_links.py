@@ -74,19 +74,7 @@ class NativeLinks:
         finally:
             self.look()
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_call(self) -> Generator[None, object, object]:
-        try:
-            return (yield)
-        finally:
-            self.look()
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_teardown(self) -> Generator[None, object, object]:
-        try:
-            return (yield)
-        finally:
-            self.look()
+    pytest_runtest_call = pytest_runtest_teardown = pytest_runtest_setup
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from ..report.wording import counted
 from . import faults, ledger, pytest_private
-from .driver import A_DRIVER
+from .driver import A_DRIVER, FACTS
 from .facts import is_unsupported
 from .plan import PLAN
 
@@ -21,8 +21,6 @@ __all__ = ["Required"]
 
 #: On the last report of a test that asked for the driver: whether it ran on one.
 _ANSWER: Final = "cudalink_on_driver"
-#: Requirements of a marker that only a driver meets.
-_OF_DRIVER: Final = frozenset({"driver", "arch", "gpu"})
 
 
 class Required:
@@ -54,7 +52,7 @@ class Required:
             return True
         if "driver" not in self._wanted:
             return False
-        needs = plan is not None and any(one.name in _OF_DRIVER for one in plan.requirements)
+        needs = plan is not None and any(one.name in FACTS for one in plan.requirements)
         return needs or settings.driver.value not in ("auto", "absent")
 
     def _has_driver(self) -> bool:

@@ -14,7 +14,7 @@ import pytest
 
 from ..report.safe_text import shortened
 from ..report.wording import split_link_key
-from . import pytest_private, record_file
+from . import driver, pytest_private, record_file
 from .children import signal_name
 from .facts import is_unsupported
 
@@ -26,8 +26,6 @@ __all__ = ["Results", "add_late_properties", "add_suite_properties", "backends",
 
 #: Characters of a failure and of its reason, so that the note on what is cut fits into the schema's 4,000.
 _LONGREPR_LIMIT: Final = 3_950
-#: Facts of the environment that a process without a driver does not have.
-_OF_DRIVER: Final = frozenset({"driver", "arch", "gpu"})
 
 
 def backends(links: Mapping[str, int]) -> dict[str, int]:
@@ -243,7 +241,7 @@ def add_late_properties(run: Run) -> None:
 
 def facts_of_driver() -> dict[str, str]:
     """Return the facts that come from the driver, in words, by name."""
-    return {name: value for name, value in _environment_facts().items() if name in _OF_DRIVER}
+    return {name: value for name, value in _environment_facts().items() if name in driver.FACTS}
 
 
 def _environment_facts() -> dict[str, str]:

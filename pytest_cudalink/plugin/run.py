@@ -14,7 +14,17 @@ import pytest
 if TYPE_CHECKING:
     from .settings import Settings
 
-__all__ = ["CurrentTest", "Part", "Run", "Task", "from_controller", "is_on_emulated_driver", "run_of", "task_of"]
+__all__ = [
+    "CurrentTest",
+    "Part",
+    "Run",
+    "Task",
+    "from_controller",
+    "is_on_emulated_driver",
+    "run_of",
+    "task_of",
+    "warn",
+]
 
 
 class Task:
@@ -80,7 +90,8 @@ class Run:
     late_facts : dict of str to str
         The facts of this driver for a JUnit report, in words.
     new_processes : Counter of str
-        In a controller, the number of isolated tests of its workers that had a new process each, by the reason.
+        Number of isolated tests that had a new process each, by the reason why no process that had collected could run
+        them; in a controller, those of its workers.
     withheld : dict of str to str
         Variables that are not in the environment while the run lasts, see `settings.withhold`.
     """
@@ -197,6 +208,20 @@ def task_of(config: pytest.Config) -> Task | None:
     if given is not None:
         config.stash[_TASK] = Task(**json.loads(given))
     return config.stash.get(_TASK, None)
+
+
+def warn(config: pytest.Config, text: str) -> None:
+    """Warn of what a user asked for, where no test runs.
+
+    Raises
+    ------
+    pytest.UsageError
+        If a filter makes an error of the warning: raised where pytest configures itself, it would be a traceback.
+    """
+    try:
+        config.issue_config_time_warning(pytest.PytestConfigWarning(text), stacklevel=3)  # the place of the caller
+    except pytest.PytestConfigWarning as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def from_controller(config: pytest.Config) -> dict[str, Any]:

@@ -22,6 +22,7 @@ __all__ = [
     "add_options",
     "check",
     "resolve",
+    "restore",
     "share",
     "withhold",
 ]
@@ -498,10 +499,11 @@ def share(settings: Settings) -> Callable[[], None]:
             if setting.source != "default":
                 before[option.env] = os.environ.get(option.env)
                 os.environ[option.env] = setting.value
-    return partial(_restore, before)
+    return partial(restore, before)
 
 
-def _restore(before: dict[str, str | None]) -> None:
+def restore(before: dict[str, str | None]) -> None:
+    """Give variables of the environment the values that they had; None for one that was not set."""
     for name, value in before.items():
         if value is None:
             os.environ.pop(name, None)

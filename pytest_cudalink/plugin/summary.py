@@ -34,9 +34,7 @@ def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str])
         The callers that the guard rails do not see.
     """
     book, planned = ledger.of(run), faults.of(run)
-    isolation = run.get("isolation")
-    further = _new_processes(isolation.new if isolation is not None else run.new_processes)
-    _section(reporter, run, book.totals, further, planned.lines() if planned is not None else [])
+    _section(reporter, run, book.totals, planned.lines() if planned is not None else [])
     _guard_rails(reporter, run.settings, book.totals, not_routed)
 
 
@@ -45,15 +43,13 @@ def _new_processes(new: Mapping[str, int]) -> list[str]:
     return [f"{counted(number, 'test')} started a new process each: {why}" for why, number in new.items()]
 
 
-def _section(
-    reporter: pytest.TerminalReporter, run: Run, totals: Totals, further: Sequence[str], untriggered: Sequence[str]
-) -> None:
+def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, untriggered: Sequence[str]) -> None:
     """Show one line for each kind of thing that happened; no section when nothing did."""
     lines, lifetime = [], run.settings.lifetime.value
     if reporter.verbosity >= 0:
         lines += run.late_header if run.is_controller else []
         lines += _lines(totals, run.settings, verbose=reporter.verbosity > 0)
-        lines += further
+        lines += _new_processes(run.new_processes)
     lines += untriggered  # however quiet the run is: what was asked for did not happen
     if failing := totals.failing(lifetime):
         lines += [f"outside of tests: {text}" for text in failing]

@@ -6,13 +6,14 @@ import os
 
 import pytest
 
+from . import run
 from .settings import OPTIONS
 
 __all__ = ["unread", "warn"]
 
 
 def unread() -> list[str]:
-    """Return a sentence for each such variable."""
+    """Return a sentence for each variable that no part reads."""
     given = [name for name in os.environ if name.startswith("CUDALINK_")]
     if not given:
         return []
@@ -22,15 +23,6 @@ def unread() -> list[str]:
 
 
 def warn(config: pytest.Config) -> None:
-    """Warn of each such variable.
-
-    Raises
-    ------
-    pytest.UsageError
-        If a filter makes an error of the warning: raised where pytest configures itself, it would be a traceback.
-    """
+    """Warn of each variable that no part reads; an error as that of `run.warn`."""
     for sentence in unread():
-        try:
-            config.issue_config_time_warning(pytest.PytestConfigWarning(f"cudalink: {sentence}"), stacklevel=2)
-        except pytest.PytestConfigWarning as error:
-            raise pytest.UsageError(str(error)) from error
+        run.warn(config, f"cudalink: {sentence}")

@@ -62,12 +62,12 @@ class HandOver:
         """In a worker, hand over what belongs to no test."""
         if not self._run.is_worker:
             return
-        book, planned, isolation = self._run.get("ledger"), faults.of(self._run), self._run.get("isolation")
+        book, planned = self._run.get("ledger"), faults.of(self._run)
         _output(self._run.config)["cudalink"] = {
             "outside": book.outside.as_json() if book is not None else {},
             "late_header": self._run.late_header,
             "late_facts": self._run.late_facts,
-            "new_processes": dict(isolation.new) if isolation is not None else {},
+            "new_processes": dict(self._run.new_processes),
             "faults": planned.as_json() if planned is not None else None,
         }
 
