@@ -48,7 +48,11 @@ def line(value: object, limit: int = LINE_LIMIT) -> str:
     limit : int
         Characters, before the escapes, after which the text is cut.
     """
-    return _UNSAFE.sub(_escape, _ENDS.sub(" ", shortened(str(value), limit)))
+    return _one_line(shortened(str(value), limit))
+
+
+def _one_line(text: str) -> str:
+    return _UNSAFE.sub(_escape, _ENDS.sub(" ", text))
 
 
 def block(value: object, limit: int = BLOCK_LIMIT) -> str:
@@ -57,5 +61,8 @@ def block(value: object, limit: int = BLOCK_LIMIT) -> str:
 
 
 def markdown(value: object) -> str:
-    """Return a value as one line of GitHub's Markdown, in which no character is markup."""
-    return _MARKUP.sub(r"\\\g<0>", " ".join(line(value).split()))
+    """Return a value as one line of GitHub's Markdown, in which no character is markup.
+
+    Nothing is cut: a line that `line` has cut keeps its count of what is missing.
+    """
+    return _MARKUP.sub(r"\\\g<0>", " ".join(_one_line(str(value)).split()))

@@ -47,7 +47,7 @@ NOT_SEEN: Final = "modules that no seen link made: precompiled code, NVRTC, or a
 
 @dataclass(frozen=True)
 class Section:
-    """One table of the report.
+    """One table of the report; `section` makes it, so that its texts are safe to show in every form.
 
     Attributes
     ----------
