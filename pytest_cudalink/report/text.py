@@ -83,8 +83,9 @@ def plain(report: MatrixReport, comparison: Comparison | None = None, extra: Seq
     parts = [", ".join(f"{number} {text}" for number, text, _ in summary(report, comparison))]
     shown = _present(report)
     rows = [
-        [line(cell.name), *(str(cell.counts[one] or NOT_RUN) for one in shown), _links(cell), f"{cell.duration:.1f}"]
+        [line(cell.name), *(str(counts[one] or NOT_RUN) for one in shown), _links(cell), f"{cell.duration:.1f}"]
         for cell in report.cells
+        for counts in [cell.counts]
     ]
     parts.append(_columns(["cell", *(NAMES[letter] for letter in shown), "links", "seconds"], rows))
     for section in [*sections(report, comparison), *extra]:

@@ -388,13 +388,14 @@ def _cells(report: MatrixReport) -> Section:
     rows: Iterable[tuple[str | int | float, ...]] = (
         (
             cell.name,
-            *(cell.counts[letter] for letter in shown),
+            *(counts[letter] for letter in shown),
             links_in_words(cell),
             len(cell.violations),
             round(cell.duration, 1),
             cell_title(cell),
         )
         for cell in report.cells
+        for counts in [cell.counts]
     )
     return section("cells", "Cells", head, rows, "cells")
 
