@@ -32,10 +32,6 @@ DESCRIPTION: Final = (
 )
 
 
-class _NoSuchCellError(ValueError):
-    """A name in an option that is that of no cell."""
-
-
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument(
@@ -83,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
         report = _merged(options)
         comparison = compare(report, merge([options.against])) if options.against else None
         extra = _skew(options.skew) if options.skew else []
-    except (RecordError, CellsError, OSError, _NoSuchCellError) as error:
+    except (RecordError, CellsError, OSError) as error:
         sys.stderr.write(f"cudalink report: {line(error)}\n")
         return 2
     written = _write(options, report, comparison, extra)
@@ -105,8 +101,8 @@ def _merged(options: argparse.Namespace) -> MatrixReport:
         sys.stderr.write(f"cudalink report: {line(text)}\n")
     report.allowed = _matching([cell.name for cell in every], options.allow_missing)
     report.reasons = notes(options.paths)
-    report.request({cell.name: cell.axes for cell in every})
-    report.plan = Plan({cell.name: cell.axes for cell in every}, {one.name: one.values["tests"] for one in every})
+    report.plan = Plan({cell.name: cell.axes for cell in every}, {cell.name: cell.values["tests"] for cell in every})
+    report.request(report.plan.axes)
     return report
 
 
@@ -143,11 +139,12 @@ def _option_fault(options: argparse.Namespace, words: Sequence[str]) -> str:
 
 def _matching(names: list[str], patterns: str) -> set[str]:
     """Return the names that match one of the patterns, which are separated by commas."""
+    from ..matrix import CellsError
+
     result: set[str] = set()
     for pattern in filter(None, map(str.strip, patterns.split(","))):
         if not (found := fnmatch.filter(names, pattern)):
-            msg = f"--allow-missing {pattern!r} matches no cell; `cudalink matrix list` shows them"
-            raise _NoSuchCellError(msg)
+            raise CellsError([f"--allow-missing {pattern!r} matches no cell; `cudalink matrix list` shows them"])
         result.update(found)
     return result
 
