@@ -178,12 +178,11 @@ class MatrixReport:
 
     def keep(self, names: Collection[str]) -> list[str]:
         """Drop the cells that are not in `names`, such as those of an older file of cells; return the dropped names."""
-        strange = [cell.name for cell in self.cells if cell.name not in names]
-        for cell in self.cells:
-            if cell.name in strange and cell.damage:  # perhaps one of `names`, under a wrong name
-                self.damaged[cell.name] = cell.damage[0]
+        strange = [cell for cell in self.cells if cell.name not in names]
+        # a damaged one is perhaps one of `names`, under a wrong name
+        self.damaged.update({cell.name: cell.damage[0] for cell in strange if cell.damage})
         self.cells = [cell for cell in self.cells if cell.name in names]
-        return strange
+        return [cell.name for cell in strange]
 
     def request(self, wanted: Mapping[str, Mapping[str, str]]) -> None:
         """Add the versions that the cells ask for, where the records do not have them.
