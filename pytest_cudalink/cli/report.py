@@ -176,7 +176,10 @@ def _write(
         if path is None:
             continue
         try:
-            whole_file.write(path, form())
+            if str(path) == "-":
+                _print_form(form())
+            else:
+                whole_file.write(path, form())
         except OSError as error:
             if str(path) == "-":
                 raise  # as for all that goes to stdout
@@ -189,6 +192,18 @@ def _write(
     for problem in problems:
         sys.stderr.write(f"cudalink report: {line(problem)}\n")
     return not problems
+
+
+def _print_form(content: str) -> None:
+    """Write a form to stdout as UTF-8, which the form says it is, whatever the encoding of the terminal."""
+    encoded = content.encode("utf-8", errors="backslashreplace")
+    sys.stdout.flush()
+    stream = getattr(sys.stdout, "buffer", None)
+    if stream is None:  # a replacement of sys.stdout that takes text only
+        sys.stdout.write(encoded.decode("utf-8"))
+    else:
+        stream.write(encoded)
+        stream.flush()
 
 
 def _write_summary(markdown: Callable[[], str]) -> list[str]:

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Self, TypedDict
 
+from . import whole_file
 from .cell_run import BAD, GOOD, LETTERS, NOT_RUN, SKIPPED, UNKNOWN, CellRun, Detail, UnsteeredLinks
 from .checks import described, sound
 from .events import SCHEMA
@@ -202,7 +203,7 @@ class MatrixReport:
 
     def save(self, path: Path | str) -> None:
         """Write the report to a JSON file, which `load` reads."""
-        Path(path).write_text(self.as_json(), encoding="utf-8")
+        whole_file.write(Path(path), self.as_json())
 
     def as_json(self) -> str:
         """Return the text that `save` writes."""
