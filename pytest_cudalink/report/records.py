@@ -428,7 +428,8 @@ def format_fault(version: object) -> str:
         return ""
     from .checks import described  # a run that only writes records does without the checks
 
-    return f"has format {described(version)}; this version reads formats up to {SCHEMA}; install a newer pytest-cudalink"
+    known = f"this version reads formats up to {SCHEMA}"
+    return f"has format {described(version)}; {known}; install a newer pytest-cudalink"
 
 
 #: The events of which a run has one at most, and those of which it has several with the list of each.
