@@ -22,6 +22,7 @@ __all__ = [
     "conclude",
     "forget",
     "forget_older",
+    "is_explained",
     "note",
     "notes",
     "plugin_requirement",
@@ -128,10 +129,15 @@ def forget_older(cell: Cell, root: Path, since: float) -> None:
         forget(cell, root)
 
 
+def is_explained(cell: Cell, root: Path) -> bool:
+    """Return whether a cell has a record, or a note that says why it has no record."""
+    return _record(cell, root).exists() or _note_file(cell, root).exists()
+
+
 def note(cell: Cell, root: Path, reason: str) -> None:
     """Write why a cell did not run, and what to do, for the report; a cell that has a record or a note keeps it."""
-    file = _note_file(cell, root)
-    if not _record(cell, root).exists() and not file.exists():
+    if not is_explained(cell, root):
+        file = _note_file(cell, root)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(reason, encoding="utf-8")
 
