@@ -44,7 +44,7 @@ def sound_event(kind: str, event: Mapping[str, Any]) -> tuple[dict[str, Any], li
 
 
 def time_fault(kind: str, event: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the time of an event, as a list of one text; empty if it is sound or there is none."""
+    """Return what is wrong with the time of an event, as a list of one text; empty if it is sound or missing."""
     time = event.get("time")
     if time is None or (type(time) in (int, float) and 0 <= time < MOST_SECONDS):
         return []
@@ -166,7 +166,7 @@ def _object_of(check: _Check) -> _Check:
 
 
 def _record_of(checks: Mapping[str, _Check]) -> _Check:
-    """Return the check of an object with known keys; null is no value, and keys that are not known stay."""
+    """Return the check of an object with known keys; null stands for no value, unknown keys stay."""
 
     def checked(value: Any, place: str, wrong: list[str]) -> Any:
         if not isinstance(value, dict):

@@ -136,7 +136,7 @@ def summary(report: MatrixReport, comparison: Comparison | None = None) -> list[
 
 
 def _if_any(number: int, text: str) -> list[tuple[int, str, bool]]:
-    """Return a figure that is no bad news, but is left out where it is 0."""
+    """Return a figure that is not bad news, and that is left out if it is 0."""
     return [(number, text, False)] if number else []
 
 
