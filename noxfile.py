@@ -299,7 +299,7 @@ def targets(session: nox.Session, cuda_core: str) -> None:
 @nox.session
 @nox.parametrize("release", [nox.param(release, id=release) for release in RELEASES["plugins"]["pytest"]])
 def plugins(session: nox.Session, release: str) -> None:
-    """The plugin's own suite on each pytest, beside other plugins. -- --randomly-seed=N repeats an order.
+    """The plugin's own suite on each pytest, with other plugins. -- --randomly-seed=N repeats an order.
 
     The runs that its tests start load the other plugins too, and keep their order.
     """

@@ -48,6 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run one verb; return exit code 1 for a file that cannot be used, 2 for a missing file or cell."""
     from ..matrix import CellsError, runner
+    from ..report.wording import counted
 
     verbs: dict[str, Callable[[argparse.Namespace, Path], int]] = {
         "check": _check,
@@ -60,8 +61,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         return verbs[options.verb](options, file)
     except CellsError as error:
-        count = len(error.faults)
-        sys.stderr.write(f"{error}\ncudalink matrix: {count} error{'s' if count > 1 else ''} in {file}\n")
+        sys.stderr.write(f"{error}\ncudalink matrix: {counted(len(error.faults), 'error')} in {file}\n")
         return 1
     except OSError as error:
         remedy = "; `cudalink init` writes one" if isinstance(error, FileNotFoundError) else ""

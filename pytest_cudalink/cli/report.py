@@ -32,10 +32,6 @@ DESCRIPTION: Final = (
 )
 
 
-class _NoSuchCellError(ValueError):
-    """A name in an option that is that of no cell."""
-
-
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument(
@@ -83,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
         report = _merged(options)
         comparison = compare(report, merge([options.against])) if options.against else None
         extra = _skew(options.skew) if options.skew else []
-    except (RecordError, CellsError, OSError, _NoSuchCellError) as error:
+    except (RecordError, CellsError, OSError) as error:
         sys.stderr.write(f"cudalink report: {line(error)}\n")
         return 2
     written = _write(options, report, comparison, extra)
@@ -105,8 +101,8 @@ def _merged(options: argparse.Namespace) -> MatrixReport:
         sys.stderr.write(f"cudalink report: {line(text)}\n")
     report.allowed = _matching([cell.name for cell in every], options.allow_missing)
     report.reasons = notes(options.paths)
-    report.request({cell.name: cell.axes for cell in every})
-    report.plan = Plan({cell.name: cell.axes for cell in every}, {one.name: one.values["tests"] for one in every})
+    report.plan = Plan({cell.name: cell.axes for cell in every}, {cell.name: cell.values["tests"] for cell in every})
+    report.request(report.plan.axes)
     return report
 
 
@@ -143,11 +139,12 @@ def _option_fault(options: argparse.Namespace, words: Sequence[str]) -> str:
 
 def _matching(names: list[str], patterns: str) -> set[str]:
     """Return the names that match one of the patterns, which are separated by commas."""
+    from ..matrix import CellsError
+
     result: set[str] = set()
     for pattern in filter(None, map(str.strip, patterns.split(","))):
         if not (found := fnmatch.filter(names, pattern)):
-            msg = f"--allow-missing {pattern!r} matches no cell; `cudalink matrix list` shows them"
-            raise _NoSuchCellError(msg)
+            raise CellsError([f"--allow-missing {pattern!r} matches no cell; `cudalink matrix list` shows them"])
         result.update(found)
     return result
 
@@ -179,7 +176,10 @@ def _write(
         if path is None:
             continue
         try:
-            whole_file.write(path, form())
+            if str(path) == "-":
+                _print_form(form())
+            else:
+                whole_file.write(path, form())
         except OSError as error:
             if str(path) == "-":
                 raise  # as for all that goes to stdout
@@ -192,6 +192,18 @@ def _write(
     for problem in problems:
         sys.stderr.write(f"cudalink report: {line(problem)}\n")
     return not problems
+
+
+def _print_form(content: str) -> None:
+    """Write a form to stdout as UTF-8, which the form says it is, whatever the encoding of the terminal."""
+    encoded = content.encode("utf-8", errors="backslashreplace")
+    sys.stdout.flush()
+    stream = getattr(sys.stdout, "buffer", None)
+    if stream is None:  # a replacement of sys.stdout that takes text only
+        sys.stdout.write(encoded.decode("utf-8"))
+    else:
+        stream.write(encoded)
+        stream.flush()
 
 
 def _write_summary(markdown: Callable[[], str]) -> list[str]:

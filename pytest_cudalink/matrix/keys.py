@@ -77,7 +77,7 @@ def _label_fault(value: str) -> str:
 
 
 def _project_name_fault(value: str) -> str:
-    """As the specification of names wants it, also for extras and dependency groups."""
+    """Return what is needed instead of a string that cannot name an extra or a dependency group; empty if it can."""
     good = re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", value)
     return "" if good else "a name of letters, digits, '.', '_' and '-'"
 

@@ -157,7 +157,8 @@ def _report(session: nox.Session, cells: list[Cell], root: Path, path: Path) -> 
     """Merge the records of the cells; nox left out those whose Python it did not find, without a word to the report."""
     for cell in cells:
         runner.forget_older(cell, root, float(os.environ.get(_JUDGED, "0")))
-        runner.note(cell, root, runner.python_missing(cell) or f"it did not run; `nox -s {cell.name}` shows why")
+        if not runner.is_explained(cell, root):  # else the Python of every cell would be started for nothing
+            runner.note(cell, root, runner.python_missing(cell) or f"it did not run; `nox -s {cell.name}` shows why")
     (plugin,) = runner.plugin_requirement(root) or [str(root)]
     session.install(plugin, "rich", "jinja2")
     selected = ("--cells", str(path), "--tags", "!gpu")

@@ -22,6 +22,7 @@ __all__ = [
     "conclude",
     "forget",
     "forget_older",
+    "is_explained",
     "note",
     "notes",
     "plugin_requirement",
@@ -111,10 +112,14 @@ def _record(cell: Cell, root: Path) -> Path:
     return Path(cell.environment(root / RECORDS)["CUDALINK_REPORT"])
 
 
+def _note_file(cell: Cell, root: Path) -> Path:
+    return root / RECORDS / f"{cell.name}{_NOTE}"
+
+
 def forget(cell: Cell, root: Path) -> None:
     """Delete what the last run of a cell left, so that a run that fails early does not leave it."""
     _record(cell, root).unlink(missing_ok=True)
-    (root / RECORDS / f"{cell.name}{_NOTE}").unlink(missing_ok=True)
+    _note_file(cell, root).unlink(missing_ok=True)
 
 
 def forget_older(cell: Cell, root: Path, since: float) -> None:
@@ -124,10 +129,15 @@ def forget_older(cell: Cell, root: Path, since: float) -> None:
         forget(cell, root)
 
 
+def is_explained(cell: Cell, root: Path) -> bool:
+    """Return whether a cell has a record, or a note that says why it has no record."""
+    return _record(cell, root).exists() or _note_file(cell, root).exists()
+
+
 def note(cell: Cell, root: Path, reason: str) -> None:
     """Write why a cell did not run, and what to do, for the report; a cell that has a record or a note keeps it."""
-    file = root / RECORDS / f"{cell.name}{_NOTE}"
-    if not _record(cell, root).exists() and not file.exists():
+    if not is_explained(cell, root):
+        file = _note_file(cell, root)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(reason, encoding="utf-8")
 
@@ -187,7 +197,7 @@ def conclude(cell: Cell, root: Path, code: int) -> str:
     """
     from ..report import RecordError, Writer, read
 
-    path = Path(cell.environment(root / RECORDS)["CUDALINK_REPORT"])
+    path = _record(cell, root)
     try:
         found = read(path)
     except (OSError, RecordError):

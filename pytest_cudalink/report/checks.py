@@ -14,11 +14,12 @@ from typing import Annotated, Any, Final, NotRequired, Union, get_args, get_orig
 
 from .events import EVENTS
 
-__all__ = ["described", "sound", "sound_event", "time_fault"]
+__all__ = ["MOST_SECONDS", "described", "sound", "sound_event", "time_fault"]
 
-#: Levels of a value whose type the table leaves open, and the largest number of seconds and of anything counted.
+#: Seconds; no time or duration is as long.
+MOST_SECONDS: Final = 1e12
+#: Levels of a value whose type the table leaves open, and what every whole number is below.
 _DEPTH: Final = 8
-_SECONDS: Final = 1e12
 _COUNT: Final = 2**63
 
 #: Returned for a value that is left out.
@@ -43,9 +44,9 @@ def sound_event(kind: str, event: Mapping[str, Any]) -> tuple[dict[str, Any], li
 
 
 def time_fault(kind: str, event: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the time of an event, as a list of one text; empty if it is sound or there is none."""
+    """Return what is wrong with the time of an event, as a list of one text; empty if it is sound or missing."""
     time = event.get("time")
-    if time is None or (type(time) in (int, float) and 0 <= time < _SECONDS):
+    if time is None or (type(time) in (int, float) and 0 <= time < MOST_SECONDS):
         return []
     return [f"{kind}.time is {described(time)}; expected seconds since the epoch"]
 
@@ -107,7 +108,7 @@ def _whole(value: Any, place: str, wrong: list[str]) -> Any:
 
 
 def _number(value: Any, place: str, wrong: list[str]) -> Any:
-    sane = type(value) in (int, float) and -_SECONDS < value < _SECONDS  # NaN is not
+    sane = type(value) in (int, float) and -MOST_SECONDS < value < MOST_SECONDS  # NaN is not
     return float(value) if sane else _expected(value, place, "a number of seconds", wrong)
 
 
@@ -165,7 +166,7 @@ def _object_of(check: _Check) -> _Check:
 
 
 def _record_of(checks: Mapping[str, _Check]) -> _Check:
-    """Return the check of an object with known keys; null is no value, and keys that are not known stay."""
+    """Return the check of an object with known keys; null stands for no value, unknown keys stay."""
 
     def checked(value: Any, place: str, wrong: list[str]) -> Any:
         if not isinstance(value, dict):

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Self, TypedDict
 
+from . import whole_file
 from .cell_run import BAD, GOOD, LETTERS, NOT_RUN, SKIPPED, UNKNOWN, CellRun, Detail, UnsteeredLinks
 from .checks import described, sound
 from .events import SCHEMA
@@ -178,12 +179,11 @@ class MatrixReport:
 
     def keep(self, names: Collection[str]) -> list[str]:
         """Drop the cells that are not in `names`, such as those of an older file of cells; return the dropped names."""
-        strange = [cell.name for cell in self.cells if cell.name not in names]
-        for cell in self.cells:
-            if cell.name in strange and cell.damage:  # perhaps one of `names`, under a wrong name
-                self.damaged[cell.name] = cell.damage[0]
+        strange = [cell for cell in self.cells if cell.name not in names]
+        # a damaged one is perhaps one of `names`, under a wrong name
+        self.damaged.update({cell.name: cell.damage[0] for cell in strange if cell.damage})
         self.cells = [cell for cell in self.cells if cell.name in names]
-        return strange
+        return [cell.name for cell in strange]
 
     def request(self, wanted: Mapping[str, Mapping[str, str]]) -> None:
         """Add the versions that the cells ask for, where the records do not have them.
@@ -203,7 +203,7 @@ class MatrixReport:
 
     def save(self, path: Path | str) -> None:
         """Write the report to a JSON file, which `load` reads."""
-        Path(path).write_text(self.as_json(), encoding="utf-8")
+        whole_file.write(Path(path), self.as_json())
 
     def as_json(self) -> str:
         """Return the text that `save` writes."""

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from .cell_run import LETTERS, UNKNOWN, CellRun, Detail
-from .checks import described, sound_event, time_fault
-from .events import OUTCOMES, SCHEMA
+from .checks import MOST_SECONDS, described, sound_event, time_fault
+from .events import OUTCOMES
 from .matrix_report import MatrixReport
-from .records import RecordError
+from .records import RecordError, format_fault
 from .repeats import joined
 from .safe_text import shortened
 from .wording import backend_keys, ended_by
@@ -53,8 +53,6 @@ _LETTERS: Final[Mapping[str, str]] = {outcome: LETTERS[outcome] for outcome in O
 #: The keys of an event "unsteered" by which a cell counts them, and the types of their values.
 _PLACE: Final = ("via", "call", "where", "backend", "forced")
 _PLACES: Final = frozenset({str, type(None)})
-#: Seconds; no time or duration is as long.
-_LATEST: Final = 1e12
 
 
 def merge(paths: Iterable[Path | str], expected: Sequence[str] = (), workers: int | None = None) -> MatrixReport:
@@ -220,7 +218,7 @@ class _File:
     def finish(self) -> None:
         """Note what is wrong with the file as a whole, and find the tests that have no result."""
         last = self.readings[-1]
-        if self.pending and (last.cell.finished):
+        if self.pending and last.cell.finished:
             _note(last.cell, self.pending)
         last.cell.truncated = bool(self.pending)
         if not (last.described or last.cell.damage or (self.number == 1 and self.pending and self.cut)):
@@ -270,14 +268,9 @@ def _start(readings: list[_Reading], event: dict[str, Any], number: int) -> None
         if before.cell.outcomes or before.started:
             _note(reading.cell, f"{before.cell.files[0]}: events before line {number}, the event 'run', are not read")
     readings.append(reading)
-    version = event.get("schema")
-    if type(version) is not int or not 1 <= version <= SCHEMA:
+    if fault := format_fault(event.get("schema")):
         reading.cell.unread = reading.cell.finished = True
-        _note(
-            reading.cell,
-            f"{_place(reading.cell, number)} has format {described(version)}; this version reads formats up to "
-            f"{SCHEMA}; install a newer pytest-cudalink",
-        )
+        _note(reading.cell, f"{_place(reading.cell, number)} {fault}")
         return
     _note_all(reading.cell, number, wrong)
     if (began := content.get("time")) is not None:
@@ -384,7 +377,7 @@ def _sound(cell: CellRun, kind: str, event: Any, number: int) -> Any:
 def _has_time(event: Any) -> bool:
     """Whether an event has a time as the plugin writes it, which needs no other check."""
     time = event.get("time")
-    return type(time) is float and 0 <= time < _LATEST
+    return type(time) is float and 0 <= time < MOST_SECONDS
 
 
 def _add_test(cell: CellRun, event: Any, number: int) -> None:
@@ -394,7 +387,7 @@ def _add_test(cell: CellRun, event: Any, number: int) -> None:
     # the checks of the table take longer than all the rest, and half a million events do not need them
     plain = type(test) is str and type(outcome) is str and type(seconds) is float and type(reason) is str
     plain = plain and type(get("subtests", [])) is list and type(get("backends", {})) is dict and _has_time(event)
-    if not (plain and type(text) is str and documented is None and 0 <= seconds < _LATEST):
+    if not (plain and type(text) is str and documented is None and 0 <= seconds < MOST_SECONDS):
         _add_odd_test(cell, _sound(cell, "test", event, number), number)
     elif outcome == "rerun":
         cell.reruns += 1

@@ -34,6 +34,7 @@ __all__ = [
     "Verdict",
     "Violation",
     "Writer",
+    "format_fault",
     "parse",
     "read",
     "schema",
@@ -415,13 +416,20 @@ def _event(line: bytes) -> dict[str, Any] | None:
 
 def _run(content: Mapping[str, Any], number: int) -> Run:
     run = _known(Run, content)
-    if type(run.schema) is not int or not 1 <= run.schema <= SCHEMA:
-        msg = (
-            f"line {number} has format {run.schema!r}; this version reads formats up to {SCHEMA}; install a newer "
-            "pytest-cudalink"
-        )
+    if fault := format_fault(run.schema):
+        msg = f"line {number} {fault}"
         raise RecordError(msg)
     return run
+
+
+def format_fault(version: object) -> str:
+    """Return why records of a format are not read, and what to do; empty if they are."""
+    if type(version) is int and 1 <= version <= SCHEMA:
+        return ""
+    from .checks import described  # a run that only writes records does without the checks
+
+    known = f"this version reads formats up to {SCHEMA}"
+    return f"has format {described(version)}; {known}; install a newer pytest-cudalink"
 
 
 #: The events of which a run has one at most, and those of which it has several with the list of each.

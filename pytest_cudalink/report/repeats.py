@@ -12,7 +12,7 @@ __all__ = ["joined"]
 def joined(runs: Sequence[CellRun]) -> CellRun:
     """Return the records of one cell as one run; tests that several of them have are counted, or named if they differ.
 
-    Shards have no test in common. An attempt that a plugin repeats within a run is no second record.
+    Shards have no test in common. An attempt that a plugin repeats within a run is not a second record.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ LINE_LIMIT: Final = 2_000
 BLOCK_LIMIT: Final = 20_000
 
 # What is not shown as itself: control characters, lone surrogates, marks that change the direction of text, characters
-# without width, other ends of lines, fillers and tags that nobody sees, and the code points that are no characters.
+# without width, other ends of lines, invisible fillers and tags, and code points that are not characters.
 _HIDDEN: Final = (
     r"\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     r"\u2060-\u206f\u3164\ud800-\udfff\ufdd0-\ufdef\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
@@ -48,7 +48,11 @@ def line(value: object, limit: int = LINE_LIMIT) -> str:
     limit : int
         Characters, before the escapes, after which the text is cut.
     """
-    return _UNSAFE.sub(_escape, _ENDS.sub(" ", shortened(str(value), limit)))
+    return _one_line(shortened(str(value), limit))
+
+
+def _one_line(text: str) -> str:
+    return _UNSAFE.sub(_escape, _ENDS.sub(" ", text))
 
 
 def block(value: object, limit: int = BLOCK_LIMIT) -> str:
@@ -57,5 +61,8 @@ def block(value: object, limit: int = BLOCK_LIMIT) -> str:
 
 
 def markdown(value: object) -> str:
-    """Return a value as one line of GitHub's Markdown, in which no character is markup."""
-    return _MARKUP.sub(r"\\\g<0>", " ".join(line(value).split()))
+    """Return a value as one line of GitHub's Markdown, in which no character is markup.
+
+    Nothing is cut: a line that `line` has cut keeps its count of what is missing.
+    """
+    return _MARKUP.sub(r"\\\g<0>", " ".join(_one_line(str(value)).split()))

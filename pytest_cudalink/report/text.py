@@ -83,13 +83,14 @@ def plain(report: MatrixReport, comparison: Comparison | None = None, extra: Seq
     parts = [", ".join(f"{number} {text}" for number, text, _ in summary(report, comparison))]
     shown = _present(report)
     rows = [
-        [line(cell.name), *(str(cell.counts[one] or NOT_RUN) for one in shown), _links(cell), f"{cell.duration:.1f}"]
+        [line(cell.name), *(str(counts[one] or NOT_RUN) for one in shown), _links(cell), f"{cell.duration:.1f}"]
         for cell in report.cells
+        for counts in [cell.counts]
     ]
     parts.append(_columns(["cell", *(NAMES[letter] for letter in shown), "links", "seconds"], rows))
     for section in [*sections(report, comparison), *extra]:
         if section.id not in _NOT_HERE:
-            values = [[line(value) for value in row] for row in section.rows[:_ROWS]]
+            values = [[str(value) for value in row] for row in section.rows[:_ROWS]]
             parts += [f"\n{section.title}", _columns(section.head, values)]
             if section.total > _ROWS:
                 parts.append(f"… and {section.total - _ROWS} more {section.what}")
@@ -148,5 +149,5 @@ def _table(section: Section) -> Any:
     for name in section.head:
         table.add_column(Text(name), overflow="fold")
     for row in section.rows[:_ROWS]:
-        table.add_row(*(Text(line(value)) for value in row))
+        table.add_row(*(Text(str(value)) for value in row))
     return table

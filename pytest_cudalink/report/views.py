@@ -47,7 +47,7 @@ NOT_SEEN: Final = "modules that no seen link made: precompiled code, NVRTC, or a
 
 @dataclass(frozen=True)
 class Section:
-    """One table of the report.
+    """One table of the report; `section` makes it, so that its texts are safe to show in every form.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ def summary(report: MatrixReport, comparison: Comparison | None = None) -> list[
 
 
 def _if_any(number: int, text: str) -> list[tuple[int, str, bool]]:
-    """Return a figure that is no bad news, but is left out where it is 0."""
+    """Return a figure that is not bad news, and that is left out if it is 0."""
     return [(number, text, False)] if number else []
 
 
@@ -388,13 +388,14 @@ def _cells(report: MatrixReport) -> Section:
     rows: Iterable[tuple[str | int | float, ...]] = (
         (
             cell.name,
-            *(cell.counts[letter] for letter in shown),
+            *(counts[letter] for letter in shown),
             links_in_words(cell),
             len(cell.violations),
             round(cell.duration, 1),
             cell_title(cell),
         )
         for cell in report.cells
+        for counts in [cell.counts]
     )
     return section("cells", "Cells", head, rows, "cells")
 

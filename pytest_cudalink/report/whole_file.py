@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +12,7 @@ __all__ = ["write"]
 
 
 def write(path: Path, text: str) -> None:
-    """Write a text as UTF-8; a regular file has it all or stays as it was. ``-`` is stdout.
+    """Write a text as UTF-8; a regular file has it all or stays as it was.
 
     The text goes to a temporary file in the same folder, which then takes the name. A pipe or a device is written to
     directly.
@@ -24,15 +23,6 @@ def write(path: Path, text: str) -> None:
         If it cannot be written. No half file is left.
     """
     content = text.encode("utf-8", errors="backslashreplace")
-    if str(path) == "-":
-        sys.stdout.flush()
-        stream = getattr(sys.stdout, "buffer", None)
-        if stream is None:  # a replacement of sys.stdout that takes text only
-            sys.stdout.write(content.decode("utf-8"))
-        else:
-            stream.write(content)
-            stream.flush()
-        return
     path = path.resolve()
     mode = None
     with suppress(FileNotFoundError):
