@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from .. import probes
+from ..regular_files import read_bounded
 from .requirements import Found
 
 __all__ = ["PACKAGES", "Environment", "driver_is_emulated"]
@@ -23,8 +24,8 @@ __all__ = ["PACKAGES", "Environment", "driver_is_emulated"]
 #: Distributions that have a line in the records, by their name there.
 PACKAGES: Final = ("cuda-bindings", "cuda-core", "numba-cuda", "cuda-pathfinder", "cupy-cuda13x", "warp-lang")
 
-#: Bytes of a toolkit's version.json that are read; a real one has 4,000.
-_LONGEST_MANIFEST: Final = 1 << 20
+#: Most bytes that are read of a toolkit's version.json; a real one has 4,000.
+_MOST_MANIFEST: Final = 1 << 20
 
 _NVRTC: Final = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 
@@ -98,8 +99,7 @@ def _local(component: str) -> Found | None:
             continue
         file = Path(folder) / "version.json"
         try:
-            with file.open("rb") as stream:
-                version = json.loads(stream.read(_LONGEST_MANIFEST))[component]["version"]
+            version = json.loads(read_bounded(file, _MOST_MANIFEST))[component]["version"]
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             continue
         if re.fullmatch(r"\d+(\.\d+)+", str(version)):
@@ -107,15 +107,10 @@ def _local(component: str) -> Found | None:
     return None
 
 
-def _nvrtc() -> Found:
-    found = _installed(*_NVRTC)
-    return found if found.value else _local("cuda_nvrtc") or found
-
-
-def _ctk() -> Found:
-    """The toolkit: the release of its metapackage, or of its compiler; without wheels, that of a local toolkit."""
-    found = _installed("cuda-toolkit", *_NVRTC)
-    return found if found.value else _local("cuda") or found
+def _installed_or_local(component: str, *names: str) -> Found:
+    """Return the release of the first of some wheels that is installed; without them, that of a local toolkit."""
+    found = _installed(*names)
+    return found if found.value else _local(component) or found
 
 
 def _gpu() -> Found:
@@ -126,11 +121,11 @@ def _gpu() -> Found:
 
 
 _ASK: Final[dict[str, Callable[[], Found]]] = {
-    "ctk": _ctk,
+    "ctk": partial(_installed_or_local, "cuda", "cuda-toolkit", *_NVRTC),  # the metapackage, or the compiler
     "driver": _driver,
     "driver_release": _driver_release,
     "nvjitlink": _nvjitlink,
-    "nvrtc": _nvrtc,
+    "nvrtc": partial(_installed_or_local, "cuda_nvrtc", *_NVRTC),
     "gpu": _gpu,
     "arch": _gpu,
     **{name: partial(_installed, name) for name in PACKAGES},

@@ -11,24 +11,23 @@ Nothing is loaded. Each file is read once; `cache_clear` forgets the answers.
 from __future__ import annotations
 
 import csv
-import errno
 import mmap
 import os
 import re
-import stat
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from email.parser import BytesHeaderParser
 from functools import cache
-from typing import BinaryIO, Final
+from typing import Final
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from ..process.maps import mapped_files
+from ..regular_files import open_regular, read_bounded
 from ..versions import CudaVersion
 from .items import Fact
 from .relations import numbered_like_cuda
@@ -58,23 +57,6 @@ _MOST_METADATA: Final = 64 << 20
 _MOST_LIBRARY: Final = 1 << 30
 
 
-def _opened(path: str) -> BinaryIO:
-    """Return a regular file, open for reading; a pipe or a device is an error, and is not waited for."""
-    file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: SIM115 (the caller closes it)
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise OSError(errno.EINVAL, "not a regular file", path)
-    return file
-
-
-def _content(path: str, most: int) -> bytes:
-    """Return the content of a regular file; a longer one than `most` bytes is an error."""
-    with _opened(path) as file:
-        if os.fstat(file.fileno()).st_size > most:
-            raise OSError(errno.EFBIG, f"more than {most} bytes", path)
-        return file.read(most)
-
-
 # -- cuda.h
 
 
@@ -82,7 +64,7 @@ def _content(path: str, most: int) -> bytes:
 def _cuda_version_of(header: str) -> CudaVersion | None:
     """``CUDA_VERSION`` of a ``cuda.h``, outside of comments; None if the file has none."""
     try:
-        content = _content(header, _MOST_HEADER)
+        content = read_bounded(header, _MOST_HEADER)
     except OSError:
         return None
     # usually near the top: taking the comments out of the whole file takes 10 ms
@@ -178,7 +160,7 @@ def _site_of(path: str) -> str | None:
 @cache
 def _record(wheel: Wheel) -> bytes:
     try:
-        return _content(os.path.join(wheel.metadata, "RECORD"), _MOST_METADATA)
+        return read_bounded(os.path.join(wheel.metadata, "RECORD"), _MOST_METADATA)
     except OSError:
         return b""
 
@@ -219,7 +201,7 @@ def requirements(wheel: Wheel) -> tuple[Requirement, ...]:
     Not by packaging.metadata: importing it made the first look-up of benchmarks/guardrails.py 60 ms slower.
     """
     try:
-        headers = BytesHeaderParser().parsebytes(_content(os.path.join(wheel.metadata, "METADATA"), _MOST_METADATA))
+        headers = BytesHeaderParser().parsebytes(read_bounded(os.path.join(wheel.metadata, "METADATA"), _MOST_METADATA))
     except OSError:
         return ()
     found = []
@@ -281,7 +263,7 @@ _NVRTC_BUILTINS: Final = re.compile(rb"libnvrtc-builtins\.so\.(\d+)\.(\d+)")
 def _numbers_in(path: str, mark: bytes, pattern: re.Pattern[bytes]) -> CudaVersion | None:
     """The highest version that `pattern` finds near the first `mark` of a file."""
     try:
-        with _opened(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             start = content.find(mark, 0, _MOST_LIBRARY)
             found = pattern.findall(content[start : start + _WINDOW]) if start >= 0 else []
     except (OSError, ValueError):  # (ValueError: an empty file)

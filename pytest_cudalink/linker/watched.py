@@ -1,11 +1,13 @@
 """Calls of libnvJitLink that cuda-bindings cannot make for us.
 
-Three measurements stand behind this module. nvJitLink 13.0 reads a cubin whose ``.debug_frame`` has another type,
-prints ``fatal   : Internal error: unexpected reloc section`` on stderr, and returns success and an image that lacks a
-part: so what it prints is watched. And nvJitLink keeps the address of an input's name until it completes, while cuda-
-bindings passes a copy that is freed when the call returns: so names are passed as bytes that the caller keeps. And a
-signal's exception that arrives as cuda-bindings returns a handle loses it: so the library writes it into the caller's
-memory.
+Three measurements stand behind this module:
+
+- nvJitLink 13.0 reads a cubin whose ``.debug_frame`` has another type, prints ``fatal   : Internal error: unexpected
+  reloc section`` on stderr, and returns success and an image that lacks a part: so what it prints is watched.
+- nvJitLink keeps the address of an input's name until it completes, while cuda-bindings passes a copy that is freed
+  when the call returns: so names are passed as bytes that the caller keeps.
+- An exception of a signal that arrives as cuda-bindings returns a handle loses the handle: so the library writes it
+  into the caller's memory.
 """
 
 from __future__ import annotations

@@ -88,7 +88,8 @@ def _damage_of(file: int, size: int) -> str:
     if any(one.kind == _PT_LOAD and one.offset + one.in_file > size for one in parts):
         return "is cut off"
     dynamic = next((one for one in parts if one.kind == _PT_DYNAMIC and one.in_file <= _MOST_DYNAMIC), None)
-    if dynamic and not _has_names(os.pread(file, dynamic.in_file, dynamic.offset), parts):
+    # (an offset may be more than pread takes; from the end of the file on there is nothing to read)
+    if dynamic and not _has_names(os.pread(file, dynamic.in_file, min(dynamic.offset, size)), parts):
         return "is damaged: it has no names or symbols"
     return ""
 

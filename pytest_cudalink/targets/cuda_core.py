@@ -48,10 +48,7 @@ class CudaCore(Target):
         except StaleRecipeError:
             _count_links(module)
             raise
-        original = module.Linker
-        steered = _steered(module, recipe)
-        module.Linker = steered  # type: ignore[attr-defined]
-        replace_everywhere(original, steered)
+        _replace_linker(module, _steered(module, recipe))
 
     def _recipe(self) -> Recipe:
         return recipe_for(_PACKAGE, self.version() or "0")
@@ -154,10 +151,17 @@ def _steered(module: ModuleType, recipe: Recipe) -> type:
         for name in ("get_error_log", "get_info_log", "close"):
             setattr(Linker, name, _delegating(module, recipe, getattr(original, name)))
         Linker._MembersNeededForFinalize = _finalized(module, recipe)  # noqa: SLF001
-    for name in ("__module__", "__qualname__", "__doc__"):
-        setattr(Linker, name, getattr(original, name))
     made: type = Linker
     return made
+
+
+def _replace_linker(module: ModuleType, made: type) -> None:
+    """Replace the module's linker by a subclass of it under the same name, also in the modules that import it."""
+    original = module.Linker
+    for name in ("__module__", "__qualname__", "__doc__"):
+        setattr(made, name, getattr(original, name))
+    module.Linker = made  # type: ignore[attr-defined]
+    replace_everywhere(original, made)
 
 
 def _count_links(module: ModuleType) -> None:
@@ -181,10 +185,7 @@ def _count_links(module: ModuleType) -> None:
             with seen(_NAME, "Linker.link", backend):
                 return super().link(*arguments, **keywords)
 
-    for name in ("__module__", "__qualname__", "__doc__"):
-        setattr(Linker, name, getattr(original, name))
-    module.Linker = Linker  # type: ignore[attr-defined]
-    replace_everywhere(original, Linker)
+    _replace_linker(module, Linker)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ linker, because its arguments are wrong or the library is missing, is not a link
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from types import ModuleType
 from typing import Any, Final
 
@@ -19,12 +19,21 @@ __all__ = ["SEAMS"]
 _WRAPPED: Final = "_cudalink_seen"
 
 
-def _wrap(owner: Any, name: str, make: Callable[[Any], Callable[..., Any]]) -> None:
-    """Replace a function of a module or class, and in every module that has imported it by name before."""
+def _wrap(owner: Any, name: str, link: Callable[..., Any]) -> None:
+    """Replace a function of a module or class, and in every module that has imported it by name before.
+
+    `link` is called with the function and its arguments; it makes the link and reports it.
+    """
     original = getattr(owner, name, None)
     if original is None or hasattr(original, _WRAPPED):
         return
-    wrapper = wraps(original)(make(original))
+
+    @wraps(original)
+    def wrapper(*arguments: Any, **keywords: Any) -> Any:
+        if is_covered():
+            return original(*arguments, **keywords)
+        return link(original, *arguments, **keywords)
+
     setattr(wrapper, _WRAPPED, True)
     setattr(owner, name, wrapper)
     if isinstance(owner, ModuleType) and not _is_being_imported(owner):
@@ -39,46 +48,31 @@ def _is_being_imported(module: ModuleType) -> bool:
 
 
 def _nvjitlink(module: ModuleType) -> None:
-    def make(complete: Any) -> Callable[..., Any]:
-        def see(*arguments: Any, **keywords: Any) -> Any:
-            if is_covered():
-                return complete(*arguments, **keywords)
-            with seen(module.__name__, "nvJitLinkComplete", "nvjitlink", refusals=module.nvJitLinkError):
-                return complete(*arguments, **keywords)
+    def link(complete: Any, *arguments: Any, **keywords: Any) -> Any:
+        with seen(module.__name__, "nvJitLinkComplete", "nvjitlink", refusals=module.nvJitLinkError):
+            return complete(*arguments, **keywords)
 
-        return see
-
-    _wrap(module, "complete", make)
+    _wrap(module, "complete", link)
 
 
 def _driver(module: ModuleType) -> None:
-    def make(complete: Any) -> Callable[..., Any]:
-        def see(*arguments: Any, **keywords: Any) -> Any:
-            if is_covered():
-                return complete(*arguments, **keywords)
-            with covered():
-                answer = complete(*arguments, **keywords)
-            code = answer[0]
-            result = "ok" if int(code) == 0 else f"{type(code).__name__}: {getattr(code, 'name', int(code))}"
-            report(UnsteeredLink(module.__name__, "cuLinkComplete", caller(), "driver", result))
-            return answer
+    def link(complete: Any, *arguments: Any, **keywords: Any) -> Any:
+        with covered():
+            answer = complete(*arguments, **keywords)
+        code = answer[0]
+        result = "ok" if int(code) == 0 else f"{type(code).__name__}: {getattr(code, 'name', int(code))}"
+        report(UnsteeredLink(module.__name__, "cuLinkComplete", caller(), "driver", result))
+        return answer
 
-        return see
-
-    _wrap(module, "cuLinkComplete", make)
+    _wrap(module, "cuLinkComplete", link)
 
 
 def _driver_v2(module: ModuleType) -> None:
-    def make(complete: Any) -> Callable[..., Any]:
-        def see(*arguments: Any, **keywords: Any) -> Any:
-            if is_covered():
-                return complete(*arguments, **keywords)
-            with seen(module.__name__, "cuLinkComplete", "driver", refusals=module.DriverError):
-                return complete(*arguments, **keywords)
+    def link(complete: Any, *arguments: Any, **keywords: Any) -> Any:
+        with seen(module.__name__, "cuLinkComplete", "driver", refusals=module.DriverError):
+            return complete(*arguments, **keywords)
 
-        return see
-
-    _wrap(module, "link_complete", make)
+    _wrap(module, "link_complete", link)
 
 
 #: The linkers of numba before it took cuda.core's, with the function that completes a link and its backend.
@@ -93,20 +87,12 @@ def _numba(module: ModuleType) -> None:
     for name, (call, backend) in _OF_NUMBA.items():
         linker = getattr(module, name, None)
         if linker is not None:
-            _wrap(linker, "complete", _of_numba(module.__name__, call, backend))
+            _wrap(linker, "complete", partial(_of_numba, module.__name__, call, backend))
 
 
-def _of_numba(via: str, call: str, backend: str) -> Callable[[Any], Callable[..., Any]]:
-    def make(complete: Any) -> Callable[..., Any]:
-        def see(self: Any) -> Any:
-            if is_covered():
-                return complete(self)
-            with seen(via, call, backend):
-                return complete(self)
-
-        return see
-
-    return make
+def _of_numba(via: str, call: str, backend: str, complete: Any, linker: Any) -> Any:
+    with seen(via, call, backend):
+        return complete(linker)
 
 
 #: By module name: what sees the links that are made through that module.

@@ -1,4 +1,4 @@
-"""numba-cuda-mlir as a target: the linker of numba-cuda, in a package that stands beside it."""
+"""numba-cuda-mlir as a target: the linker of numba-cuda, in a separate package."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from types import ModuleType
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, NoReturn, cast
 
 from .. import probes
 from ..process.imports import ImportWatch, start_postponed
@@ -263,6 +263,9 @@ class Steering:
             f"{event.backend} in {made_in}, and keeps its backend. Make the linker in the test or in a fixture of the "
             "test's scope"
         )
+        self._refuse(event, msg)
+
+    def _refuse(self, event: LinkEvent, msg: str) -> NoReturn:
         mismatch = ForcedBackendError(msg)
         self._on_mismatch(mismatch)
         raise mismatch from event.error
@@ -307,9 +310,7 @@ class Steering:
                 f"cudalink: {named} was forced to {wanted.backend} by {wanted.source}, but {' and '.join(wrong)}. "
                 f"{why}, or leave it out with --cudalink-target"
             )
-            mismatch = ForcedBackendError(msg)
-            self._on_mismatch(mismatch)
-            raise mismatch from event.error
+            self._refuse(event, msg)
         self._verified.add(key)
 
 

@@ -16,7 +16,6 @@ import stat
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -341,7 +340,7 @@ def remove(version: str | tuple[int, int]) -> list[Path]:
     for layout in layouts:
         folder = _folder(release, layout)
         if folder.is_dir():
-            with _lock(folder):
+            with locked(*_lock_file(folder)):
                 # renamed first, so that no process finds half of it
                 dying = folder.parent / f".dying-{folder.name}"
                 shutil.rmtree(dying, ignore_errors=True)  # left by a killed process
@@ -397,7 +396,7 @@ def add(
 def _fetch(release: CudaVersion, layout: Layout, installer: Literal["uv", "pip"] | None, folder: Path) -> Toolchain:
     make_folder(folder.parent)
     check_cache()
-    with _lock(folder):
+    with locked(*_lock_file(folder)):
         for left in folder.parent.glob(f".{folder.name}-????????"):  # left by a killed process
             shutil.rmtree(left, ignore_errors=True)
         if (present := _read(folder)) is not None:  # another process made it while we waited
@@ -516,6 +515,6 @@ def run_installer(command: Sequence[str], release: CudaVersion) -> None:
         raise ToolchainError(msg)
 
 
-def _lock(folder: Path) -> AbstractContextManager[None]:
-    """Lock of one toolchain's folder."""
-    return locked(folder.parent, f".{folder.name}.lock")
+def _lock_file(folder: Path) -> tuple[Path, str]:
+    """Folder and name of the lock file of one toolchain."""
+    return folder.parent, f".{folder.name}.lock"

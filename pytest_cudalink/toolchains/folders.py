@@ -23,6 +23,7 @@ __all__ = [
     "check_entry",
     "check_folder",
     "check_parents",
+    "is_locked",
     "locked",
     "make_folder",
     "own_only",
@@ -148,6 +149,23 @@ def locked(folder: Path, name: str) -> Iterator[None]:
     with _opened(folder) as within, _opened_lock(folder / name, within) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def is_locked(folder: Path, name: str) -> bool:
+    """Whether another process or thread holds the lock file `name` of a folder; False where that is unknown."""
+    try:
+        import fcntl
+
+        opened = os.open(folder / name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (ImportError, OSError):
+        return False
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(opened)
+    return False
 
 
 def own_only(folder: Path) -> None:

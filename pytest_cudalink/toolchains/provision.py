@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from ..versions import CudaVersion
-from . import Toolchain, ToolchainError, _installer, add, cache_root, find, folder
+from . import Toolchain, ToolchainError, _installer, _lock_file, add, cache_root, find, folder
+from .folders import is_locked
 
 __all__ = ["Fetched", "provide"]
 
@@ -82,7 +83,7 @@ def _provide(version: CudaVersion, say: Callable[[str], object]) -> Fetched | No
     began = time.perf_counter()
     try:
         source = _source()
-        if _is_locked(place.parent / f".{place.name}.lock"):
+        if is_locked(*_lock_file(place)):
             say(f"waiting for the process that fetches the toolchain {version} into {place}")
         else:
             say(f"fetching the toolchain {version} (50 to 250 MB) from {source} into {place}")
@@ -108,20 +109,3 @@ def _source() -> str:
 
 def _size(made: Toolchain) -> int:
     return sum(path.stat().st_size for path in made.path.rglob("*") if path.is_file() and not path.is_symlink())
-
-
-def _is_locked(file: Path) -> bool:
-    """Whether another process holds a lock file; False where that cannot be found out."""
-    try:
-        import fcntl
-
-        opened = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except (ImportError, OSError):
-        return False
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(opened)
-    return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -48,3 +49,9 @@ def test_a_damaged_manifest(folder, text) -> None:
     """It names no toolkit, whatever is wrong with it."""
     (folder / "version.json").write_text(text)
     assert [Environment()[name].kind for name in ("ctk", "nvrtc")] == ["absent", "absent"]
+
+
+def test_a_manifest_that_is_a_pipe(folder) -> None:
+    """It names no toolkit, and nothing waits for a writer."""
+    os.mkfifo(folder / "version.json")
+    assert Environment()["ctk"].kind == "absent"

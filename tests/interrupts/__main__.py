@@ -74,21 +74,26 @@ def child(name: str, points: int, seed: int, first: int, *, only_signals: bool) 
     print(f"\n{json.dumps(found)}", flush=True)
 
 
-def walked(name: str, points: int, seed: int, *, only_signals: bool = False) -> dict[str, Any]:
-    """Walk a scenario in child processes on an emulated driver of CUDA 13.0: another one after each that is damaged."""
-    started = time.monotonic()
-    result: dict[str, Any] = {"scenario": name, "bytecodes": 0, "walked": 0, "signals": 0, "failures": [], "ended": ""}
+def in_child(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run this module in a child process, on an emulated driver of the CUDA release of this environment."""
     from .scenarios import version
 
+    command = [sys.executable, "-m", "tests.interrupts", "--child", *arguments]
     environment = {**os.environ, **emulator.emulation_for(version()).environment(), "PYTHONFAULTHANDLER": "1"}
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT, cwd=ROOT
+    )
+
+
+def walked(name: str, points: int, seed: int, *, only_signals: bool = False) -> dict[str, Any]:
+    """Walk a scenario in child processes: another one after each that is damaged."""
+    started = time.monotonic()
+    result: dict[str, Any] = {"scenario": name, "bytecodes": 0, "walked": 0, "signals": 0, "failures": [], "ended": ""}
     first: int | None = 0
     while first is not None:
-        command = [sys.executable, "-m", "tests.interrupts", name, "--child", f"--first={first}"]
-        command += [f"--points={points}", f"--seed={seed}", *(["--only-signals"] if only_signals else [])]
+        arguments = [name, f"--first={first}", f"--points={points}", f"--seed={seed}"]
         try:
-            done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT, cwd=ROOT
-            )
+            done = in_child(*arguments, *(["--only-signals"] if only_signals else []))
         except subprocess.TimeoutExpired:
             result["ended"] = f"no end after {LIMIT} s, from bytecode {first} on"
             break
@@ -105,13 +110,7 @@ def walked(name: str, points: int, seed: int, *, only_signals: bool = False) -> 
 
 def disturbed(number: int, seed: int) -> bool:
     """Send signals at random times to links in a child process; return whether nothing was left behind."""
-    from .scenarios import version
-
-    command = [sys.executable, "-m", "tests.interrupts", "--child", f"--signals={number}", f"--seed={seed}"]
-    environment = {**os.environ, **emulator.emulation_for(version()).environment(), "PYTHONFAULTHANDLER": "1"}
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT, cwd=ROOT
-    )
+    done = in_child(f"--signals={number}", f"--seed={seed}")
     if done.returncode:
         print(f"exit code {done.returncode}: {done.stderr[-2000:]}")
         return False

@@ -315,14 +315,14 @@ def load_codes() -> None:
 def force() -> None:
     """Force a backend and a policy for a block."""
     with forcing.forced_backend("driver", "the walk"):
-        link_nothing()
+        check_forced()
     with steering.on_behalf_of("another"), probes.fake(driver="12.9", nvjitlink="13.0"):
         assert probes.driver_version() == (12, 9)
     assert probes.fakes() == probes.Fakes()
 
 
-def link_nothing() -> None:
-    """Fail to make a linker, outside of the walk."""
+def check_forced() -> None:
+    """Fail unless a backend is forced."""
     assert forcing.forced() is not None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,17 @@ def zeros(path: Path) -> None:
     os.truncate(path, size)
 
 
+def far_away(path: Path) -> None:
+    """Let the program header of the dynamic section name the last offset that 64 bits can."""
+    content = bytearray(path.read_bytes())
+    start, size, count = (
+        struct.unpack_from(f"<{kind}", content, at)[0] for kind, at in (("Q", 32), ("H", 54), ("H", 56))
+    )
+    (dynamic,) = (at for at in range(start, start + size * count, size) if content[at] == 2)
+    struct.pack_into("<Q", content, dynamic + 8, 2**64 - 1)
+    path.write_bytes(content)
+
+
 def pipe(path: Path) -> None:
     """Make a pipe in place of the file."""
     path.unlink()
@@ -71,10 +83,15 @@ def pipe(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("harm", "words"),
-    [(zeros, "has no names or symbols"), (pipe, "is not a regular file"), (lambda path: os.truncate(path, 0), "cut")],
+    [
+        (zeros, "has no names or symbols"),
+        (far_away, "has no names or symbols"),
+        (pipe, "is not a regular file"),
+        (lambda path: os.truncate(path, 0), "cut"),
+    ],
 )
 def test_other_damage(library, harm, words) -> None:
-    """Zeros after the headers, a pipe and an empty file are found, and nothing waits."""
+    """Zeros after the headers, an offset beyond all files, a pipe and an empty file are found, and nothing waits."""
     harm(library)
     assert words in library_file.damage(library)
 

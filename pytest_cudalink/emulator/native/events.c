@@ -24,8 +24,8 @@ static struct {
   uint64_t count; /* events ever written; the ring keeps the last EVENTS_KEPT */
   int file;
   bool file_tried;
-  uint64_t lost; /* events that are not in the file, or not whole */
-  int open_error, lost_error;
+  uint64_t lost;  /* events that are not in the file, or not whole */
+  int lost_error; /* errno of the first of them; 0: it was cut */
 } events = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = -1};
 
 __attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&events.lock); }
@@ -182,9 +182,8 @@ void cl_event_end(const EventLine *members) {
   if (!events.file_tried) {
     events.file_tried = true;
     if (*path) events.file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (*path && events.file < 0) events.open_error = errno;
   }
-  if (*path && events.file < 0) lose_event("append to", path, events.open_error);
+  if (*path && events.file < 0) lose_event("append to", path, errno); /* (only the first one counts) */
   if (events.file >= 0) {
     length = strlen(line);
     line[length++] = '\n';

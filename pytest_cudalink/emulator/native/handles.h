@@ -28,7 +28,7 @@ typedef enum {
   HANDLE_NOTIFICATION,
 } HandleKind;
 
-/* Makes a zeroed object and enters it; NULL if memory is out. Who is done with it removes the handle and frees it. */
+/* Makes a zeroed object and enters it; NULL if memory is out. Its owner removes the handle and frees it. */
 void *cl_handle_make(size_t size, HandleKind kind);
 /* Enters a handle; false if memory is out. */
 bool cl_handle_add(const void *handle, HandleKind kind);

@@ -1,0 +1,27 @@
+"""Reading files that may be damaged, or that another program has put there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import BinaryIO
+
+__all__ = ["open_regular", "read_bounded"]
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Return a regular file, open for reading; a pipe or a device is an error, and is not waited for."""
+    file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: PTH123, SIM115 (a descriptor)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    return file
+
+
+def read_bounded(path: str | os.PathLike[str], most: int) -> bytes:
+    """Return the content of a regular file; a longer one than `most` bytes is an error."""
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, f"more than {most} bytes", os.fspath(path))
+        return file.read(most)
