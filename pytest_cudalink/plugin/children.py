@@ -17,7 +17,7 @@ import pytest
 
 from .run import Run, Task
 
-__all__ = ["End", "ServerProcess", "Stopped", "key", "signal_name", "start_one"]
+__all__ = ["End", "ServerProcess", "Stopped", "end_of", "key", "start_one"]
 
 #: Options that a plugin sets when the run begins, and that must be the same in a child.
 _HANDED_OVER: Final = ("randomly_seed",)
@@ -54,13 +54,11 @@ class End(NamedTuple):
 Stopped: Final = (Exception, pytest.fail.Exception)
 
 
-def signal_name(number: int) -> str:
-    """Return the name of a signal, such as ``"SIGSEGV"``."""
-    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-
-
-def _end(code: int) -> End:
-    return End(exitcode=code) if code >= 0 else End(signal=signal_name(-code))
+def end_of(code: int) -> End:
+    """Return how a process ended, of its return code as in `subprocess`: a signal is negative."""
+    if code >= 0:
+        return End(exitcode=code)
+    return End(signal=signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}")
 
 
 def key(item: pytest.Item) -> str:
@@ -84,7 +82,7 @@ def start_one(run: Run, item: pytest.Item, folder: Path) -> End:
             )
     except Stopped as error:
         return End(stopped=str(error))
-    return _end(done.returncode)
+    return end_of(done.returncode)
 
 
 def _command(
@@ -211,7 +209,7 @@ class ServerProcess:
             if not reply:
                 end = self._ended()
             else:
-                end = _end(os.waitstatus_to_exitcode(reply["status"])) if self._forks else End()
+                end = end_of(os.waitstatus_to_exitcode(reply["status"])) if self._forks else End()
         except Stopped as error:
             self._kill(pid)
             end = End(stopped=str(error))
@@ -244,7 +242,7 @@ class ServerProcess:
         return found
 
     def _ended(self) -> End:
-        return _end(self._process.wait(_PATIENCE))
+        return end_of(self._process.wait(_PATIENCE))
 
     def _size(self, name: str) -> int:
         file = self.folder / name

@@ -15,7 +15,7 @@ import pytest
 from ..report.safe_text import shortened
 from ..report.wording import split_link_key
 from . import driver, pytest_private, record_file
-from .children import signal_name
+from .children import End, end_of
 from .facts import is_unsupported
 
 if TYPE_CHECKING:
@@ -172,12 +172,13 @@ class Results:
         process: Any = getattr(node, "workerinfo", None) or {}
         last = record_file.crash_events(os.environ.get("CUDALINK_EMULATOR_EVENTS", ""), process.get("pid"))
         code = pytest_private.exit_code_of_worker(node)
+        end = end_of(code) if code is not None else End()
         self._writer.write(
             "crash",
             nodeid=nodeid,
             worker=worker,
-            signal=signal_name(-code) if code is not None and code < 0 else None,
-            exitcode=code if code is not None and code >= 0 else None,
+            signal=end.signal,
+            exitcode=end.exitcode,
             last_events=last,
         )
 
