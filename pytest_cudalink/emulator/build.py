@@ -29,7 +29,7 @@ FLOORS = (
     ("config", "profiles", "own_symbols", "locks", "events", "handles"),
     ("caller", "symbols"),
     ("faults", "calls"),
-    ("image", "options", "jitlink"),
+    ("image", "fatbins", "options", "jitlink"),
     ("devices", "occupancy_rules", "array_formats", "device_resources"),
     ("synchronize", "contexts", "context_settings", "peers"),
     ("streams", "user_objects", "graph_parameters", "graphs", "capture", "stream_queries", "stream_events"),

@@ -205,9 +205,10 @@ def fatbin(*entries: tuple[str, int, bytes]) -> bytes:
     ("driver", "arch", "entries", "code", "found"),
     [
         ("13.0", "sm_90", ["cubin 13.0", "ptx 80"], 0, "apply_transform"),
-        ("12.9", "sm_90", ["cubin 13.0", "ptx 80"], 0, "small"),  # a cubin that the driver does not know
-        ("12.9", "sm_90", ["cubin 13.0", "cubin 12.9", "ptx 80"], 0, "apply_transform"),
-        ("12.9", "sm_90", ["cubin 13.0"], 209, ""),
+        # a cubin that the driver does not know is taken all the same, if it is the first (recorded with OSABI 66)
+        ("12.9", "sm_90", ["cubin 13.0", "ptx 80"], 200, ""),
+        ("12.9", "sm_90", ["cubin 13.0", "cubin 12.9", "ptx 80"], 200, ""),
+        ("12.9", "sm_90", ["cubin 12.9", "cubin 13.0", "ptx 80"], 0, "apply_transform"),
         ("13.0", "sm_100", ["cubin 13.0", "ptx 80"], 0, "small"),
         ("13.0", "sm_80", ["cubin 13.0", "ptx 80"], 0, "small"),
         ("13.0", "sm_80", ["cubin 13.0"], 209, ""),
@@ -219,7 +220,7 @@ def fatbin(*entries: tuple[str, int, bytes]) -> bytes:
 def test_the_image_that_a_fatbin_yields(
     tmp_path: Path, check, driver: str, arch: str, entries: list[str], code: int, found: str
 ) -> None:
-    """A cubin that runs on the device and that the driver knows, else PTX for the device or an older one, else 209."""
+    """A cubin that runs on the device, known to the driver or not, else PTX that is not newer, else 209."""
     made = []
     for entry in entries:
         kind, name = entry.split()

@@ -25,7 +25,6 @@ def sound():
 CASES = {
     "ptx": (PTX, lambda word: small_ptx()[:-1] + b"// " + word + b"\\n\\0", 218),
     "cubin": (CUBIN, lambda word: artifact("13.0/main.cubin") + word + b"\\n", 209),
-    "fatbin": (FATBINARY, lambda word: artifact("nvcc/user.fatbin") + word + b"\\n", 200),
     "object": (OBJECT, lambda word: artifact("nvcc/user.o") + word + b"\\n", 200),
     "library": (LIBRARY, lambda word: archive(word + b"\\n"), 200),
 }
@@ -50,7 +49,7 @@ def on_fake(on_driver, fake) -> Callable[..., str]:
     return run
 
 
-@pytest.mark.parametrize("kind", ["ptx", "cubin", "fatbin", "object", "library"])
+@pytest.mark.parametrize("kind", ["ptx", "cubin", "object", "library"])
 def test_deadly_inputs(on_fake, kind) -> None:
     """An input on which nvJitLink dies gets the code of a bad one, and a sentence; the next link works."""
     on_fake(f"""

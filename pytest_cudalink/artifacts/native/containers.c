@@ -23,7 +23,7 @@ bool art_ltoir_read(LtoIr *ltoir, Bytes image, Problem *problem) {
 
 /* -- fatbins -- */
 
-enum { FATBIN_HEADER = 16, FATBIN_ENTRY = 64, FATBIN_PACKED = 0x2000 | 0x8000 };
+enum { FATBIN_HEADER = 16, FATBIN_ENTRY = 64 };
 
 /* One fatbin, or consecutive ones, as nvcc writes them into an object. */
 bool art_fatbin_next(Bytes image, uint64_t *at, Bytes *body, Problem *problem) {
@@ -50,21 +50,24 @@ bool art_fatbin_entry(Bytes body, uint64_t *at, FatbinEntry *entry, Problem *pro
   Bytes fields;
   if (!art_span(body, *at, FATBIN_ENTRY, &fields)) return art_outside(problem, body, *at, FATBIN_ENTRY, "fatbin entry");
   uint64_t header = art_u32(fields.at + 4), size = art_u64(fields.at + 8);
-  uint32_t packed = art_u32(fields.at + 16);
   *entry = (FatbinEntry){
       .kind = art_u16(fields.at),
       .isa_minor = art_u16(fields.at + 24),
       .isa_major = art_u16(fields.at + 26),
       .arch = art_u32(fields.at + 28),
-      .packed = art_u64(fields.at + 40) & FATBIN_PACKED,
+      .flags = art_u64(fields.at + 40),
+      .packed = art_u64(fields.at + 40) & (FATBIN_LZ4 | FATBIN_ZSTD),
+      .packed_size = art_u32(fields.at + 16),
+      .unpacked_size = art_u64(fields.at + 56),
   };
   if (header < FATBIN_ENTRY)
     return art_damaged(problem, "fatbin entry has a header of %" PRIu64 " bytes, expected at least %d", header,
                        FATBIN_ENTRY);
   if (!art_span(body, *at + header, size, &entry->payload))
     return art_outside(problem, body, *at + header, size, "payload of a fatbin entry");
-  if (entry->packed && packed > size)
-    return art_damaged(problem, "fatbin entry has %u compressed bytes in a payload of %" PRIu64, packed, size);
+  if (entry->packed && entry->packed_size > size)
+    return art_damaged(problem, "fatbin entry has %u compressed bytes in a payload of %" PRIu64, entry->packed_size,
+                       size);
   *at += header + size;
   return true;
 }

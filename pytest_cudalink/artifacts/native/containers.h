@@ -22,9 +22,15 @@ bool art_ltoir_read(LtoIr *ltoir, Bytes image, Problem *problem);
 
 enum { FATBIN_PTX = 1, FATBIN_ELF = 2, FATBIN_LTOIR = 8 };
 
+/* Flags of an entry: packed by LZ4 or by zstd; for its architecture alone, as sm_90a; for a family, as sm_100f. */
+enum { FATBIN_LZ4 = 0x2000, FATBIN_ZSTD = 0x8000, FATBIN_EXACT = 0x100000, FATBIN_FAMILY = 0x200000 };
+
 typedef struct {
   uint32_t kind, arch, isa_major, isa_minor;
-  bool packed; /* by LZ4 or zstd: the payload is not looked into */
+  uint64_t flags;
+  bool packed; /* the payload is not looked into */
+  uint32_t packed_size;
+  uint64_t unpacked_size;
   Bytes payload;
 } FatbinEntry;
 

@@ -24,6 +24,8 @@ CUresult cl_noted(EventLine *line, CUresult result, const char *note);
 /* Returns 801 for what a real driver would do and this one does not; its event has "unsupported", by which a test that
    fails because of it is known. Where a real driver answers 801 too, use `cl_noted`. */
 CUresult cl_unsupported(EventLine *line, const char *note);
+/* The same for what is not a call of its own, with the name of a function that it belongs to. */
+EXPORT void cudalinkUnsupported(const char *function, const char *note);
 
 /* The answer to a context that a function of two forms was given and that is not one, as when a caller of the first
    form gets the second. `first` is the first form with its arguments; the event says it, and stderr once for each

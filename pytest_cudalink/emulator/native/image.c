@@ -122,7 +122,7 @@ CUresult cl_read_file(const char *path, void **data, size_t *size) {
 
 /* -- containers -- */
 
-enum { FATBIN_HEADER = 16, FATBIN_ENTRY = 64, FATBIN_PACKED = 0x2000 | 0x8000 };
+enum { FATBIN_HEADER = 16, FATBIN_ENTRY = 64 };
 
 size_t cl_fatbin_usable(const uint8_t *data, size_t size, int arch) {
   if (size < FATBIN_HEADER) return 0;
@@ -138,7 +138,7 @@ size_t cl_fatbin_usable(const uint8_t *data, size_t size, int arch) {
     if (art_u16(data + at) == FATBIN_ELF && art_u32(data + at + 28) == (uint32_t)arch) {
       char problem[128];
       Elf elf;
-      bool packed = art_u64(data + at + 40) & FATBIN_PACKED;
+      bool packed = art_u64(data + at + 40) & (FATBIN_LZ4 | FATBIN_ZSTD);
       if (!inside || (!packed && !cl_elf_open(&elf, data + at + entry, (size_t)payload, problem, sizeof problem)))
         return 0;
       found = true;

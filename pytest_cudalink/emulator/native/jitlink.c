@@ -225,7 +225,6 @@ CUresult cl_linker_add(Linker *linker, ImageKind kind, bool host_object, const v
   } types[] = {
       [IMAGE_PTX] = {INPUT_PTX, "ptx"},
       [IMAGE_ELF] = {INPUT_CUBIN, "cubin"},
-      [IMAGE_FATBIN] = {INPUT_FATBIN, "fatbin"},
       [IMAGE_LTOIR] = {INPUT_LTOIR, "ltoir"},
       [IMAGE_ARCHIVE] = {INPUT_LIBRARY, "library"},
   };
@@ -302,23 +301,20 @@ CUresult cl_compile(const void *data, size_t size, const LinkOptions *options, v
   Linker *linker = NULL;
   LinkText more = {0};
   int version, target;
-  bool ptx = cl_image_kind(data, size) == IMAGE_PTX;
-  char *part = ptx ? malloc(size) : NULL;
-  if (ptx && !part) return CUDA_ERROR_OUT_OF_MEMORY;
+  char *part = malloc(size);
+  if (!part) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = cl_linker_open(&linker, options, text);
   if (result) {
     free(part);
     return result;
   }
-  if (ptx) {
-    memcpy(part, data, size);
-    cl_ptx_as_part(part, size);
-  }
+  memcpy(part, data, size);
+  cl_ptx_as_part(part, size);
   /* a stand-in for the driver's own nvJitLink reads newer PTX than the driver did */
   int limit = cl_config()->ptx_limit;
-  if (ptx && limit && cl_ptx_head(data, size, &version, &target) && version > limit)
+  if (limit && cl_ptx_head(data, size, &version, &target) && version > limit)
     result = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-  else result = cl_linker_add(linker, cl_image_kind(data, size), false, ptx ? part : data, size, "input", text);
+  else result = cl_linker_add(linker, IMAGE_PTX, false, part, size, "input", text);
   free(part);
   if (!result) {
     result = cl_linker_complete(linker, image, image_size, &more);

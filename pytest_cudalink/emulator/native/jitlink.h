@@ -24,7 +24,7 @@ CUresult cl_linker_complete(Linker *linker, void **image, size_t *size, LinkText
 void cl_linker_close(Linker *linker);
 void cl_text_free(LinkText *text);
 
-/* Compiles PTX, or takes what fits out of a fatbin, for the device; the image is owned by the caller. */
+/* Compiles PTX for the device; the image is owned by the caller. */
 CUresult cl_compile(const void *data, size_t size, const LinkOptions *options, void **image, size_t *image_size,
                     LinkText *text);
 

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "config.h"
+#include "fatbins.h"
 #include "image.h"
 #include "jitlink.h"
 #include "options.h"
@@ -219,12 +220,22 @@ static CUresult add_cubin(State *state, const uint8_t *data, size_t size, const 
 }
 
 static CUresult add_fatbin(State *state, const uint8_t *data, size_t size, const char *name, bool as_ptx) {
-  CUresult result = give(state, IMAGE_FATBIN, false, data, size, name);
-  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU && !as_ptx) {
+  FatbinEntry chosen = cl_fatbin_choice((Bytes){data, size}, state->options.arch, false);
+  void *image;
+  size_t image_size;
+  if (!chosen.kind) {
+    if (as_ptx) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     no_code(state, name);
     return CUDA_SUCCESS;
   }
-  return result == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_INVALID_IMAGE : result;
+  CUresult result = cl_fatbin_image(&chosen, &image, &image_size);
+  if (result == CUDA_ERROR_INVALID_IMAGE) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  if (result) return result;
+  if (chosen.kind == FATBIN_PTX) result = add_ptx(state, image, name);
+  else if (cl_image_kind(image, image_size) == IMAGE_ELF) result = add_cubin(state, image, image_size, name);
+  else result = cl_poison(state, CUDA_ERROR_INVALID_IMAGE);
+  free(image);
+  return result;
 }
 
 enum { FATBIN_ENTRY = 64 };

@@ -10,6 +10,7 @@
 #include "config.h"
 #include "containers.h"
 #include "events.h"
+#include "fatbins.h"
 #include "locks.h"
 #include "memory.h"
 
@@ -91,34 +92,6 @@ static bool runs_here(int arch) {
   return arch / 10 == device / 10 && arch % 10 <= device % 10;
 }
 
-/* What a fatbin has for the device: the cubin of the highest architecture that runs here, and the PTX of the highest
-   that can be compiled for it; `packed` if a packed one might be better, which only nvJitLink can unpack. */
-typedef struct {
-  Bytes cubin, ptx;
-  bool packed;
-} Choice;
-
-static Choice pick(const uint8_t *fatbin, size_t size) {
-  Choice choice = {0};
-  uint32_t cubin_arch = 0, ptx_arch = 0, device = (uint32_t)cl_config()->arch;
-  Bytes image = {fatbin, size};
-  FatbinEntry entry;
-  Problem problem;
-  for (uint64_t at = cl_little(fatbin + 6, 2); at < size && art_fatbin_entry(image, &at, &entry, &problem);) {
-    bool cubin = entry.kind == FATBIN_ELF, ptx = entry.kind == FATBIN_PTX && entry.arch <= device;
-    if (cubin && !runs_here((int)entry.arch)) continue;
-    if (entry.packed) choice.packed = choice.packed || cubin || ptx;
-    else if (cubin && entry.arch > cubin_arch && cl_elf_is_known(entry.payload.at, entry.payload.size)) {
-      choice.cubin = entry.payload;
-      cubin_arch = entry.arch;
-    } else if (ptx && entry.arch > ptx_arch) {
-      choice.ptx = entry.payload;
-      ptx_arch = entry.arch;
-    }
-  }
-  return choice;
-}
-
 static CUresult adopt(Module *module, void *image, size_t size) {
   module->image = image;
   CUresult result = cl_elf_load(&module->elf, image, size);
@@ -167,6 +140,7 @@ static CUresult compile(Module *module, const void *data, size_t size, const Jit
   size_t image_size = 0;
   int version;
   if (options->without_code) return CUDA_ERROR_INVALID_IMAGE;
+  if (cl_jit_disabled()) return CUDA_ERROR_JIT_COMPILATION_DISABLED;
   if (!cl_ptx_head(data, size, &version, &module->ptx_target)) module->ptx_target = 0;
   CUresult result = cl_compile(data, size, &options->link, &image, &image_size, text);
   if (result == CUDA_ERROR_INVALID_SOURCE) return CUDA_ERROR_INVALID_PTX; /* an undefined symbol (measured) */
@@ -175,24 +149,23 @@ static CUresult compile(Module *module, const void *data, size_t size, const Jit
   return result == CUDA_ERROR_NO_BINARY_FOR_GPU ? CUDA_ERROR_INVALID_SOURCE : result;
 }
 
-/* A cubin that runs here, else what nvJitLink unpacks, else PTX. */
+/* What is in the image is looked at after the choice only, and what is no cubin is 200 at once (recorded). */
 static CUresult load_fatbin(Module *module, const uint8_t *data, size_t size, const JitOptions *options,
                             LinkText *text) {
-  if (size < 16) return CUDA_ERROR_INVALID_IMAGE;
-  Choice best = pick(data, size);
-  if (best.cubin.at) return copy_image(module, best.cubin.at, best.cubin.size);
-  if (best.packed) {
-    if (cl_fatbin_usable(data, size, cl_config()->arch) != size) return CUDA_ERROR_INVALID_IMAGE;
-    CUresult result = compile(module, data, size, options, text);
-    return result == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_NO_BINARY_FOR_GPU : result;
+  FatbinEntry chosen = cl_fatbin_choice((Bytes){data, size}, cl_config()->arch, cl_jit_forced());
+  void *image;
+  size_t image_size;
+  if (!chosen.kind) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  CUresult result = cl_fatbin_image(&chosen, &image, &image_size);
+  if (!result) {
+    if (chosen.kind == FATBIN_PTX) result = compile(module, image, strlen(image) + 1, options, text);
+    else if (!cl_elf_is_known(image, image_size)) result = CUDA_ERROR_INVALID_IMAGE;
+    else result = copy_image(module, image, image_size);
+    free(image);
   }
-  if (!best.ptx.at) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-  char *source = calloc(1, best.ptx.size + 1); /* with the NUL that the compiler wants */
-  if (!source) return CUDA_ERROR_OUT_OF_MEMORY;
-  memcpy(source, best.ptx.at, best.ptx.size);
-  CUresult result = compile(module, source, strlen(source) + 1, options, text);
-  free(source);
-  return result;
+  if (chosen.kind == FATBIN_PTX) return result;
+  module->refused = result == CUDA_ERROR_INVALID_IMAGE;
+  return result == CUDA_ERROR_NO_BINARY_FOR_GPU ? CUDA_ERROR_INVALID_SOURCE : result;
 }
 
 static CUresult load_copy(Module *module, const void *data, size_t size, const JitOptions *options, LinkText *text) {
@@ -248,8 +221,14 @@ enum { ERROR_ROOM = 512 }; /* of an error log in an event */
 /* Loaded lazily: the first use reports what is wrong with the image, though the logs have it at once (measured). */
 CUresult cl_load_library(Module **out, const void *data, const JitOptions *options, LinkText *text) {
   Module *library = new_module(LIBRARY_MAGIC);
+  CUresult result;
   if (!library) return CUDA_ERROR_OUT_OF_MEMORY;
   library->on_device = load(library, data, options, text);
+  if (library->refused) {
+    result = library->on_device;
+    free_module(library);
+    return result;
+  }
   /* made for another device, it has its kernels all the same (measured) */
   library->state = library->on_device == CUDA_ERROR_INVALID_SOURCE ? CUDA_SUCCESS : library->on_device;
   if (text->error) {

@@ -27,6 +27,7 @@ typedef struct Module {
   int ptx_target;     /* that of the PTX that it was compiled from; 0: of none */
   CUresult state;     /* of a library: what its first use answers */
   CUresult on_device; /* of a library: what its first use on the device answers */
+  bool refused;       /* there is nothing that could be kept of it */
   char as_module;     /* of a library: its address is the handle of its module */
   Function *functions;
   bool placed;
