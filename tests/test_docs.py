@@ -41,7 +41,7 @@ def test_examples_are_files() -> None:
         for page in PAGES
         for name in re.findall(r"literalinclude\} examples/(\S+)", page.read_text(encoding="utf-8"))
     }
-    examples = [*EXAMPLES.glob("*.py"), *EXAMPLES.glob("own_target/*.py")]
+    examples = [*EXAMPLES.glob("*.py"), *EXAMPLES.glob("own_target/*.py"), *EXAMPLES.glob("recipes/*.py")]
     assert {name for name in shown if name.endswith(".py")} == {str(path.relative_to(EXAMPLES)) for path in examples}
     assert [name for name in shown if not (EXAMPLES / name).is_file()] == []
 

@@ -63,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--events", type=Path, default=events, metavar="FILE", help="append every event to a file, as JSON lines"
     )
     start.add_argument(
-        "--faults", default=given["FAULTS"], help="FUNCTION:NTH=CODE[@MS] and lost=CODE, separated by semicolons"
+        "--faults", default=given["FAULTS"], help="FUNCTION:NTH=CODE[@MS], lost=CODE or presets, with semicolons"
     )
     start.add_argument(
         "--toolchains",

@@ -11,9 +11,9 @@ from ..compat.names import LIMIT_DELAY, LIMIT_FAULTS
 from ..tables import read_table
 from ..versions import CudaVersion
 
-__all__ = ["Fault", "code_of", "parse", "symbol_of", "text_of"]
+__all__ = ["Fault", "code_of", "parse", "presets", "symbol_of", "text_of"]
 
-_FORM = "FUNCTION:NTH=CODE[@MILLISECONDS] or lost=CODE"
+_FORM = "FUNCTION:NTH=CODE[@MILLISECONDS], lost=CODE or the name of a preset"
 _LONGEST_DELAY = LIMIT_DELAY / 1000  # seconds
 
 
@@ -112,13 +112,22 @@ def symbol_of(function: str, version: CudaVersion) -> str:
     return symbol
 
 
+@cache
+def presets() -> dict[str, str]:
+    """Return the faults of each preset, such as those of ``"forward-compatibility-on-geforce"``, as people write them.
+
+    What machine each stands for is in ``emulator/data/presets.toml``, with the sources.
+    """
+    return {name: row["faults"] for name, row in read_table("emulator/data/presets.toml")["presets"].items()}
+
+
 def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:
     """Parse faults as people write them, separated by semicolons.
 
     Parameters
     ----------
     text : str
-        Such as ``"cuLinkAddData:2=CUDA_ERROR_OUT_OF_MEMORY@50;lost=46"``.
+        Such as ``"cuLinkAddData:2=CUDA_ERROR_OUT_OF_MEMORY@50;lost=46"``, or the name of one of `presets`.
     version : CudaVersion
         Version of the driver.
 
@@ -128,10 +137,14 @@ def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:
         If a fault cannot be parsed or has a value out of range, naming it and what is expected; if they are too many.
     """
     found = []
-    for entry in filter(None, map(str.strip, text.split(";"))):
+    for name in filter(None, map(str.strip, text.split(";"))):
+        entry = presets().get(name, name)
         match = re.fullmatch(r"(?:lost|(\w+):(\d{1,9}))=(\d{1,9}|CUDA_\w+)(?:@(\d{1,9}))?", entry, re.ASCII)
         if match is None or (match[1] is None and match[4] is not None):
-            msg = f"the fault {entry!r} cannot be read; expected {_FORM}, separated by semicolons"
+            msg = (
+                f"the fault {entry!r} cannot be read; expected {_FORM}, separated by semicolons. Presets: "
+                f"{', '.join(presets())}"
+            )
             raise ValueError(msg)
         code = code_of(match[3] if match[3].startswith("CUDA_") else int(match[3]))
         if match[1] is None:

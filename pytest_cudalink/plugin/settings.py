@@ -234,8 +234,8 @@ OPTIONS: Final = (
         default="",
         metavar="FAULTS",
         fault=_faults_fault,
-        help="calls of an emulated driver that fail: FUNCTION:NTH=CODE[@MILLISECONDS] and lost=CODE, separated by "
-        "semicolons",
+        help="calls of an emulated driver that fail: FUNCTION:NTH=CODE[@MILLISECONDS], lost=CODE or a preset, "
+        "separated by semicolons",
     ),
     Option(
         name="lifetime",
