@@ -92,7 +92,9 @@ class OtherWheelsTable(Directive):
         rows: dict[str, list[str]] = {}
         for _, _, one in majors():
             rows.setdefault(one["distribution"], one["inferred"])
-        return [table(["package", "versions"], [[words([name]), words(found)] for name, found in rows.items() if found])]
+        return [
+            table(["package", "versions"], [[words([name]), words(found)] for name, found in rows.items() if found])
+        ]
 
 
 class MachinesTable(Directive):
