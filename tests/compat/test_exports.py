@@ -135,6 +135,8 @@ def test_sonames() -> None:
     assert exports.sonames("libcufft") == {12: "libcufft.so.11", 13: "libcufft.so.12"}
     assert exports.sonames("libcusolver") == {12: "libcusolver.so.11", 13: "libcusolver.so.12"}
     assert exports.sonames("libnvvm") == {12: "libnvvm.so.4", 13: "libnvvm.so.4"}
+    same = [stem for stem in exports.libraries() if len(set(exports.sonames(stem).values())) == 1]
+    assert same == ["libcufile", "libcufile_rdma", "libcurand", "libcusparse", "libnvvm", "libcuda"]
     assert exports.nodes("libnvJitLink", 13) == ("libnvJitLink.so.13",)
     assert exports.nodes("libnvvm", 13) == ()
 
