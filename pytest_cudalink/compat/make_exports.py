@@ -1,0 +1,377 @@
+"""Make ``data/exports/``: what each CUDA library exports in every release that has wheels, read from the wheels.
+
+    python -m pytest_cudalink.compat.make_exports
+
+The metapackage ``cuda-toolkit`` says which wheels belong to a release; a library that is numbered like CUDA itself
+also has its release in its version. A wheel that no toolkit requires belongs to the release of the wheel before it.
+Of each wheel for Linux on x86-64 only so much is fetched and inflated as the dynamic symbols of its libraries need:
+64 KiB, or the whole library where a tool has moved its strings to the end. A release or wheel that cannot be read is
+written down, with the reason. C++ names (``_Z…``) are left out: they are not meant to be called by others, and the
+symbols of templates come and go with the compiler. The newest wheel of each major is compared with that for aarch64.
+
+The driver's library comes in no wheel: what it exports is in ``emulator/data/functions.toml``, with its sources.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import re
+import shutil
+import sys
+import tempfile
+import zipfile
+import zlib
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from ..versions import CudaVersion
+from .dynamic_symbols import Exports, of_beginning, of_file
+from .package_index import IndexedFile, PackageIndexError, RangeFile, default_index, files_of
+from .releases import PTX_ISA
+
+__all__ = ["DATA", "LIBRARIES", "main", "make"]
+
+DATA: Final = Path(__file__).parent / "data" / "exports"
+_METAPACKAGE: Final = "cuda-toolkit"
+
+
+@dataclass(frozen=True)
+class Library:
+    """Where a library is on the index.
+
+    Attributes
+    ----------
+    distributions : dict
+        Package by CUDA major.
+    numbered : bool
+        Whether its version begins with that of CUDA.
+    """
+
+    distributions: dict[int, str]
+    numbered: bool = False
+
+
+def _library(name: str, newer: str | None = None, *, numbered: bool = False) -> Library:
+    return Library({12: f"nvidia-{name}-cu12", 13: f"nvidia-{newer or name}"}, numbered)
+
+
+#: Every library, by the stem of its file name. Those of one wheel stand together.
+LIBRARIES: Final = {
+    "libcudart": _library("cuda-runtime", numbered=True),
+    "libnvrtc": _library("cuda-nvrtc", numbered=True),
+    "libnvJitLink": _library("nvjitlink", numbered=True),
+    "libnvvm": _library("cuda-nvcc", "nvvm", numbered=True),
+    "libnvfatbin": _library("nvfatbin", numbered=True),
+    "libcublas": _library("cublas"),
+    "libcublasLt": _library("cublas"),
+    "libnvblas": _library("cublas"),
+    "libcusolver": _library("cusolver"),
+    "libcusolverMg": _library("cusolver"),
+    "libcusparse": _library("cusparse"),
+    "libcufft": _library("cufft"),
+    "libcufftw": _library("cufft"),
+    "libcurand": _library("curand"),
+    "libcufile": _library("cufile"),
+    "libcufile_rdma": _library("cufile"),
+}
+
+#: What the metapackage of a release requires of each package.
+_Required = dict[CudaVersion, dict[str, list[SpecifierSet]]]
+
+
+def _requirements(index: str) -> _Required:
+    """What every version of the metapackage requires: by release, package, oldest version first."""
+    found: _Required = {}
+    for file in files_of(index, _METAPACKAGE):
+        release = CudaVersion(file.version.major, file.version.minor)
+        if file.version.is_prerelease or release < min(PTX_ISA):
+            continue
+        with RangeFile(file) as raw, zipfile.ZipFile(io.BufferedReader(raw)) as archive:
+            (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+            lines = archive.read(name).decode().splitlines()
+        packages = found.setdefault(release, {})
+        for line in lines:
+            if line.startswith("Requires-Dist:"):
+                one = Requirement(line.partition(":")[2])
+                if one.specifier not in packages.setdefault(one.name, []):
+                    packages[one.name].append(one.specifier)
+    return found
+
+
+def _pinned(specifier: SpecifierSet, files: list[IndexedFile], release: CudaVersion) -> list[IndexedFile]:
+    """The wheels that a requirement means: of a range the first one, if that is of the release itself."""
+    fitting = [file for file in files if specifier.contains(file.version)]
+    if any(one.operator == ">=" for one in specifier):
+        return [one for one in fitting if (one.version.major, one.version.minor) == release][:1]
+    return fitting
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The wheels of a library in one major.
+
+    Attributes
+    ----------
+    wheels : dict
+        By release, oldest first.
+    inferred : tuple of str
+        Versions that no toolkit requires, and that belong to the release of the wheel before them.
+    unassigned : tuple of str
+        Versions whose release is unknown.
+    missing : dict
+        Why a release has no wheel.
+    """
+
+    wheels: dict[CudaVersion, list[IndexedFile]]
+    inferred: tuple[str, ...]
+    unassigned: tuple[str, ...]
+    missing: dict[str, str]
+
+
+def _plan(library: Library, major: int, files: list[IndexedFile], required: _Required) -> Plan:
+    """Find the wheels of each release of a major among the files of the package."""
+    name = library.distributions[major]
+    releases = [release for release in sorted({*PTX_ISA, *required}) if release.major == major]
+    found: dict[CudaVersion, list[IndexedFile]] = {}
+    missing = {}
+    for release in releases:
+        specifiers = required.get(release, {}).get(name, [])
+        chosen = [one for specifier in specifiers for one in _pinned(specifier, files, release)]
+        if library.numbered:
+            chosen += [one for one in files if (one.version.major, one.version.minor) == release]
+        if chosen:
+            found[release] = list(dict.fromkeys(chosen))
+        elif release not in required:
+            missing[str(release)] = f"the index has no {_METAPACKAGE} {release}"
+        elif not specifiers:
+            missing[str(release)] = f"{_METAPACKAGE} {release} requires no {name}"
+        else:
+            missing[str(release)] = f"the index has no wheel {name}{' or '.join(map(str, specifiers))}"
+    assigned = {file: release for release, group in found.items() for file in group}
+    inferred, unassigned = [], []
+    for file in files:
+        if file in assigned:
+            continue
+        older = [release for other, release in assigned.items() if other.version < file.version]
+        last = all(other.version < file.version for other in assigned)
+        # after the last wheel of the newest major comes that of a release which is not known yet
+        if older and not (last and major == max(library.distributions)):
+            found[max(older)].append(file)
+            inferred.append(str(file.version))
+        else:
+            unassigned.append(str(file.version))
+    ordered = {release: sorted(group, key=lambda file: file.version) for release, group in found.items()}
+    return Plan(ordered, tuple(inferred), tuple(unassigned), missing)
+
+
+def _per_version(files: list[IndexedFile], machine: str) -> list[IndexedFile]:
+    """One wheel of each released version for a machine; one that was withdrawn only if there is no other."""
+    found: dict[Version, IndexedFile] = {}
+    for file in files:
+        if file.fits(machine) and not file.version.is_prerelease and (file.version not in found or not file.yanked):
+            found[file.version] = file
+    return list(found.values())
+
+
+def _member(archive: zipfile.ZipFile, stem: str) -> str:
+    """The path of a library in a wheel.
+
+    Raises
+    ------
+    ValueError
+        If the wheel does not have it.
+    """
+    pattern = re.compile(re.escape(stem) + r"\.so\.\d+")
+    found = [name for name in archive.namelist() if pattern.fullmatch(PurePosixPath(name).name)]
+    found = found or [name for name in archive.namelist() if PurePosixPath(name).name == f"{stem}.so"]
+    if len(found) != 1:
+        msg = f"the wheel has {len(found)} files {stem}.so"
+        raise ValueError(msg)
+    return found[0]
+
+
+def _exports(archive: zipfile.ZipFile, member: str) -> Exports:
+    """What one library in a wheel exports, inflating as little of it as possible.
+
+    Raises
+    ------
+    ValueError
+        If it is not a library.
+    """
+    data = b""
+    with archive.open(member) as file:
+        for size in (1 << 16, 1 << 18, 1 << 20, 1 << 22):
+            data += file.read(size - len(data))
+            found = of_beginning(data, PurePosixPath(member).name)
+            if found is not None:
+                return found
+        with tempfile.TemporaryFile() as whole:
+            whole.write(data)
+            shutil.copyfileobj(file, whole, 1 << 20)
+            return of_file(whole)
+
+
+@dataclass(frozen=True)
+class Read:
+    """What was read from one wheel: exports and path by stem, or why it could not be."""
+
+    found: dict[str, tuple[str, Exports]]
+    trouble: dict[str, str]
+
+
+def _read(file: IndexedFile, stems: tuple[str, ...]) -> Read:
+    """Read the libraries of a wheel."""
+    found, trouble = {}, {}
+    try:
+        with RangeFile(file) as raw, zipfile.ZipFile(io.BufferedReader(raw)) as archive:
+            for stem in stems:
+                try:
+                    member = _member(archive, stem)
+                    found[stem] = (member, _exports(archive, member))
+                except ValueError as error:
+                    trouble[stem] = str(error)
+            sys.stderr.write(f"{file.name}: {raw.fetched:,} bytes fetched\n")
+    except (PackageIndexError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        return Read({}, dict.fromkeys(stems, f"{file.name}: {error}"))
+    return Read(found, trouble)
+
+
+class _Reader:
+    """Reads every wheel once, several at a time."""
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self._pool = pool
+        self._stems: dict[str, tuple[str, ...]] = defaultdict(tuple)
+        for stem, library in LIBRARIES.items():
+            for name in library.distributions.values():
+                self._stems[name] += (stem,)
+        self._reads: dict[str, Any] = {}
+
+    def start(self, name: str, files: list[IndexedFile]) -> None:
+        """Read wheels of one package in the background."""
+        for file in files:
+            if file.name not in self._reads:
+                self._reads[file.name] = self._pool.submit(_read, file, self._stems[name])
+
+    def result(self, file: IndexedFile) -> Read:
+        """What was read from a wheel."""
+        read: Read = self._reads[file.name].result()
+        return read
+
+
+def _c_names(exports: Exports) -> frozenset[str]:
+    """The symbols without those of C++."""
+    return frozenset(name for name in exports.symbols if not name.startswith("_Z"))
+
+
+def _difference(before: frozenset[str], after: frozenset[str]) -> dict[str, list[str]]:
+    """What was added and what was removed, without empty lists."""
+    both = {"added": sorted(after - before), "removed": sorted(before - after)}
+    return {key: names for key, names in both.items() if names}
+
+
+def _changes(wheels: list[IndexedFile], stem: str, reader: _Reader) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """What each wheel exports more and less than the one before it, and why wheels could not be read."""
+    before: frozenset[str] = frozenset()
+    properties: dict[str, Any] = {"nodes": []}
+    changes: list[dict[str, Any]] = []
+    unread = {}
+    for file in wheels:
+        read = reader.result(file)
+        if stem not in read.found:
+            unread[str(file.version)] = read.trouble[stem]
+            continue
+        member, exports = read.found[stem]
+        now = {"file": member, "soname": exports.soname, "nodes": list(exports.nodes)}
+        change = {key: value for key, value in now.items() if properties.get(key) != value}
+        change |= _difference(before, _c_names(exports))
+        if change:
+            changes.append({"wheel": str(file.version), **change})
+        before, properties = _c_names(exports), now
+    return changes, unread
+
+
+def _aarch64(newest: IndexedFile, other: IndexedFile, stem: str, reader: _Reader) -> dict[str, Any]:
+    """What the same wheel for aarch64 exports more and less."""
+    ours, theirs = reader.result(newest), reader.result(other)
+    if stem not in ours.found or stem not in theirs.found:
+        return {"wheel": str(other.version), "unread": theirs.trouble.get(stem, "no wheel for x86_64 to compare with")}
+    difference = _difference(_c_names(ours.found[stem][1]), _c_names(theirs.found[stem][1]))
+    return {"wheel": str(other.version), **difference}
+
+
+def make(index: str, *, jobs: int = 4) -> dict[str, dict[str, Any]]:
+    """Return the content of every file of ``data/exports/``, by stem, read from a package index."""
+    required = _requirements(index)
+    files: dict[str, list[IndexedFile]] = {}
+    for name in sorted({name for library in LIBRARIES.values() for name in library.distributions.values()}):
+        try:
+            files[name] = files_of(index, name)
+        except PackageIndexError as error:
+            sys.stderr.write(f"{name}: {error}\n")
+            files[name] = []
+    result: dict[str, dict[str, Any]] = {stem: {"library": stem, "majors": {}} for stem in LIBRARIES}
+    with ThreadPoolExecutor(jobs) as pool:
+        reader = _Reader(pool)
+        plans = {}
+        for stem, library in LIBRARIES.items():
+            for major, name in library.distributions.items():
+                plan = _plan(library, major, _per_version(files[name], "x86_64"), required)
+                wheels = list(dict.fromkeys(file for group in plan.wheels.values() for file in group))
+                same = {file.version: file for file in _per_version(files[name], "aarch64")}
+                pair = [(file, same[file.version]) for file in wheels if file.version in same][-1:]
+                plans[stem, major] = plan, wheels, pair
+                reader.start(name, [*wheels, *(other for _, other in pair)])
+        for (stem, major), (plan, wheels, pair) in plans.items():
+            changes, unread = _changes(wheels, stem, reader)
+            result[stem]["majors"][str(major)] = {
+                "distribution": LIBRARIES[stem].distributions[major],
+                "numbered": LIBRARIES[stem].numbered,
+                "wheels": {
+                    str(release): [str(file.version) for file in group] for release, group in plan.wheels.items()
+                },
+                "inferred": list(plan.inferred),
+                "unassigned": list(plan.unassigned),
+                "missing": plan.missing,
+                "unread": unread,
+                "aarch64": [_aarch64(newest, other, stem, reader) for newest, other in pair],
+                "changes": changes,
+            }
+    return result
+
+
+def _text(content: dict[str, Any]) -> str:
+    """A file of the data: one symbol a line, so that a change is seen."""
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the files; exit code 1 if a wheel could not be read."""
+    parser = argparse.ArgumentParser(description="Read from wheels what each CUDA library exports.")
+    parser.add_argument("--index", default=default_index(), help="simple API of a package index (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=DATA, help="folder to write (default: the package's)")
+    parser.add_argument("--jobs", type=int, default=4, help="wheels that are read at a time")
+    options = parser.parse_args(arguments)
+    made = make(options.index, jobs=options.jobs)
+    options.out.mkdir(parents=True, exist_ok=True)
+    code = 0
+    for stem, content in made.items():
+        (options.out / f"{stem}.json").write_text(_text(content), encoding="utf-8")
+        for major, one in content["majors"].items():
+            for wheel, why in one["unread"].items():
+                sys.stderr.write(f"{stem} of CUDA {major}, wheel {wheel}: {why}\n")
+                code = 1
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
