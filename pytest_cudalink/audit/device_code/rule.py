@@ -56,8 +56,8 @@ def what_happens(images: Iterable[Image], arch: str, driver: CudaVersion) -> Ans
 
     1. A driver that does not know the GPU drives nothing.
     2. A cubin that runs on the GPU, of a toolkit of the driver's major release or an older one, is taken as it is.
-    3. Else the driver compiles PTX for this GPU or an older one: see `_chosen_ptx`.
-    4. LTO-IR alone is for nvJitLink, which makes a cubin of it.
+    3. Else, in a group without cubins, LTO-IR is for nvJitLink, which makes a cubin of it.
+    4. Else the driver compiles PTX for this GPU or an older one: see `_chosen_ptx`.
     5. Nothing of these: 209, CUDA_ERROR_NO_BINARY_FOR_GPU.
 
     Parameters
@@ -75,11 +75,11 @@ def what_happens(images: Iterable[Image], arch: str, driver: CudaVersion) -> Ans
     native = [one for one in images if one.kind == "cubin" and _runs_on(one, gpu) and _is_taken_by(one, driver)]
     if native:
         return Answer(Outcome.NATIVE, max(native, key=_specific))
+    lto = [one for one in images if one.kind == "ltoir" and serves(one, gpu)]
+    if lto and not any(one.kind == "cubin" for one in images):
+        return Answer(Outcome.LINKED, max(lto, key=_specific))
     if ptx := _chosen_ptx(images, gpu, driver):
         return Answer(Outcome.COMPILED if _is_read_by(ptx, driver) else Outcome.TOO_NEW, ptx)
-    lto = [one for one in images if one.kind == "ltoir" and serves(one, gpu)]
-    if lto and not any(one.kind in ("cubin", "ptx") for one in images):
-        return Answer(Outcome.LINKED, max(lto, key=_specific))
     return Answer(Outcome.NOTHING_FITS)
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
 
 from ...compat.gpus import architecture_of, driver_branch, driver_named, drivers_in
 from ...versions import CudaVersion
-from .images import Fault, Image, found_in
+from .images import RELOCATABLE, Fault, Image, found_in
 from .rule import Answer, Outcome, what_happens
 
 __all__ = ["DeviceCode", "Group", "device_code", "plain"]
 
 #: What distinguishes files that hold the same code for several architectures: "kernel_sm80.cubin".
 _ARCH_IN_NAME: Final = re.compile(r"(?i)(?:sm|compute|arch|cc)[_-]?\d{2,3}[af]?(?![0-9a-z])")
+
+#: Sections of the fatbins that the CUDA runtime gives to the driver, or that a linker reads.
+_REGISTERED: Final = frozenset({".nv_fatbin", ".nv_fatb", *RELOCATABLE})
 
 
 @dataclass(frozen=True)
@@ -71,11 +75,13 @@ class DeviceCode:
         found = [(group, group.answer(arch, driver)) for group in self.judged]
         return sorted(found, key=lambda one: -one[1].outcome.severity)
 
-    def failures(self, archs: Iterable[str], drivers: Iterable[CudaVersion]) -> list[str]:
+    def failures(self, archs: Iterable[str], drivers: Iterable[CudaVersion], files: str = "*") -> list[str]:
         """A sentence for each group, architecture and outcome that fails, with the drivers on which it does."""
         drivers, lines = tuple(drivers), []
         for arch in archs:
             for group in self.judged:
+                if not any(fnmatch(path, files) for path in group.paths):
+                    continue
                 failed: dict[Answer, list[CudaVersion]] = {}
                 for driver in drivers:
                     answer = group.answer(arch, driver)
@@ -84,7 +90,7 @@ class DeviceCode:
                 lines += [_failure(group, arch, answer, on) for answer, on in failed.items()]
         return lines
 
-    def check(self, archs: Sequence[str], drivers: str | Sequence[str] = ">=525") -> None:
+    def check(self, archs: Sequence[str], drivers: str | Sequence[str] = ">=525", files: str = "*") -> None:
         """Raise unless a driver takes every group on every GPU.
 
         Parameters
@@ -93,6 +99,8 @@ class DeviceCode:
             GPUs: ``"sm_89"``, ``"8.9"`` or ``"L4"``.
         drivers : str or sequence of str
             A range such as ``">=525"`` or ``">=12.2,<580"``, or single drivers: ``["535", "12.4"]``.
+        files : str
+            Only files of the wheel that match: ``"*_cuda13*.so"``.
 
         Raises
         ------
@@ -103,7 +111,7 @@ class DeviceCode:
         """
         named = [architecture_of(arch) for arch in archs]
         chosen = drivers_in(drivers) if isinstance(drivers, str) else tuple(map(driver_named, drivers))
-        lines = [f"{fault.path}: {fault.text}" for fault in self.faults] + self.failures(named, chosen)
+        lines = [f"{fault.path}: {fault.text}" for fault in self.faults] + self.failures(named, chosen, files)
         if lines:
             raise AssertionError("\n".join([self.path, *(f"  {line}" for line in lines)]))
 
@@ -159,16 +167,29 @@ def device_code(path: str | Path, *, unpack: bool = True) -> DeviceCode:
     AuditError
         If there is no such file, or a wheel is damaged.
     """
-    groups: dict[tuple[str, int, int], list[Image]] = {}
+    fatbins: dict[tuple[str, int], list[Image]] = {}
+    loose: dict[str, list[Image]] = {}
     faults = []
     for found in found_in(path, unpack=unpack):
         if isinstance(found, Fault):
             faults.append(found)
         elif found.group:
-            groups.setdefault((found.path, found.group, found.at), []).append(replace(found, data=None))
-        else:  # loose images: those of one file, and of files that differ in the name of an architecture
-            groups.setdefault((_ARCH_IN_NAME.sub("*", found.path), 0, 0), []).append(replace(found, data=None))
-    return DeviceCode(str(path), tuple(_joined(groups.values())), tuple(faults))
+            fatbins.setdefault((found.path, found.group), []).append(replace(found, data=None))
+        else:
+            loose.setdefault(_ARCH_IN_NAME.sub("*", found.path), []).append(replace(found, data=None))
+    groups = []
+    for (name, _), images in fatbins.items():
+        if _is_loose(images):
+            loose.setdefault(name, []).extend(images)
+        else:
+            groups.append(images)
+    return DeviceCode(str(path), tuple(_joined([*groups, *loose.values()])), tuple(faults))
+
+
+def _is_loose(images: Sequence[Image]) -> bool:
+    """Whether a program chooses such a fatbin: it has one architecture, and lies where the CUDA runtime has none."""
+    section = images[0].section
+    return bool(section) and section not in _REGISTERED and len({image.number for image in images}) == 1
 
 
 def _joined(groups: Iterable[list[Image]]) -> Iterable[Group]:
@@ -176,11 +197,17 @@ def _joined(groups: Iterable[list[Image]]) -> Iterable[Group]:
     same: dict[tuple[tuple[Image, ...], bool], list[Image]] = {}
     for images in groups:
         bare = dict.fromkeys(replace(image, path="", at=0, group=0) for image in images)
-        for_linker = all(image.relocatable and image.kind != "ltoir" for image in images)
+        for_linker = all(image.relocatable for image in images) or not _has_finished(images)
         same.setdefault((tuple(bare), for_linker), []).append(images[0])
     for (alike, for_linker), firsts in same.items():
         paths = tuple(dict.fromkeys(first.path for first in firsts))
         yield Group(paths, len(firsts), alike, for_linker)
+
+
+def _has_finished(images: Iterable[Image]) -> bool:
+    """Whether a driver can take a group: it has a linked cubin, or nothing but PTX."""
+    kinds = {(image.kind, image.relocatable) for image in images}
+    return ("cubin", False) in kinds or ("cubin", None) in kinds or {kind for kind, _ in kinds} == {"ptx"}
 
 
 def _failure(group: Group, arch: str, answer: Answer, drivers: Sequence[CudaVersion]) -> str:
