@@ -15,9 +15,11 @@ import time
 import zipfile
 from collections import Counter
 from contextlib import redirect_stdout
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,6 +34,7 @@ from pytest_cudalink.compat.releases import DRIVER_RELEASES, needs_for_ptx_isa
 from pytest_cudalink.versions import CudaVersion, Needs
 from tests.stubs.conftest import compile_c
 
+found_images = import_module("pytest_cudalink.audit.device_code.images")
 DATA = Path(__file__).parents[1] / "data"
 SAMPLES = DATA / "device_code"
 DRIVERS = sorted(DRIVER_RELEASES)
@@ -206,6 +209,21 @@ def test_member_that_would_fill_the_disk(tmp_path) -> None:
     """A member that claims to become a thousand times larger is named, and not unpacked."""
     found = device_code(wheel(tmp_path / "x.whl", big=bytes(65 << 20)))
     assert "expected at most 100 times more" in found.faults[0].text
+
+
+def test_payloads_that_would_fill_the_memory(tmp_path, monkeypatch) -> None:
+    """A frame that claims more than the bound stays packed, and so do those that go beyond the bound of their file."""
+    monkeypatch.setattr(found_images, "_LEAST_UNPACKED", 10 << 20)
+    size = 2 << 20
+    bomb = zstandard.ZstdCompressor().compress(bytes(size))
+    entry = struct.pack("<HHIQIIHHIIIQQQ", 2, 0x101, 64, len(bomb), len(bomb), 0, 8, 1, 80, 0, 0, 0x8011, 0, size)
+    body = (entry + bomb) * 8
+    whole = fatbin.MAGIC + struct.pack("<HHQ", 1, 16, len(body)) + body
+    (tmp_path / "x.fatbin").write_bytes(whole)
+    notes = [one.note for one in images(tmp_path / "x.fatbin") if one.data is None]
+    assert notes == ["the images of this file would become too large"] * 3
+    monkeypatch.setattr(fatbin, "MOST_UNPACKED", 1 << 20)
+    assert all("expected at most 1048576" in one.note for one in images(tmp_path / "x.fatbin"))
 
 
 def test_nothing_to_audit(tmp_path) -> None:
