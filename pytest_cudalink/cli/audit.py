@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from . import audit_device_code
+
 if TYPE_CHECKING:
     from ..audit import Audit
 
@@ -27,12 +29,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--symbols", action="store_true", help="show the undefined symbols, too")
     parser.add_argument("--json", action="store_true", help="for programs")
+    audit_device_code.configure(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Audit each path; returns the worst exit code."""
     from ..audit import AuditError, audit
 
+    if audit_device_code.asked(options):
+        return audit_device_code.run(options)
     required = [major for major in options.require.split(",") if major]
     code, answers = 0, []
     for path in options.paths:
