@@ -11,10 +11,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .elf import Elf, read_elf
+from .elf import Elf
+from .findings import AuditFinding
 from .libraries import MAJORS, cuda_functions, is_system, is_unversioned_symbol, majors_of, sought_part, stem_of
-from .loader import loaded_by, resolve
-from .wheel import AuditError, members_of
+from .loader import loaded_by
+from .scan import Scan, scan_path
+from .wheel import AuditError
 
 __all__ = ["MAJORS", "Audit", "AuditError", "AuditFinding", "Dependency", "FileAudit", "audit"]
 
@@ -65,20 +67,6 @@ class FileAudit:
     dependencies: tuple[Dependency, ...]
     rpaths: tuple[str, ...]
     majors: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class AuditFinding:
-    """A fault to repair: the file, the kind and a sentence.
-
-    Kinds: ``"unreadable"``, ``"name"`` (a substring search takes it for a CUDA library), ``"rpath"`` (an absolute
-    folder of the machine that built it), ``"majors"`` (no CUDA major satisfies every file), ``"symbols"`` (functions of
-    CUDA that no library which the file needs defines).
-    """
-
-    path: str
-    kind: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -151,48 +139,34 @@ def audit(path: str | Path) -> Audit:
     AuditError
         If the path does not exist, is not a wheel, folder or ELF file, or contains no ELF file.
     """
-    path = Path(path)
-    read: list[tuple[str, Elf]] = []
-    findings: list[AuditFinding] = []
-    for name, opened in members_of(path):
-        try:
-            with opened() as stream:
-                found = read_elf(stream)
-        except Exception as error:  # noqa: BLE001 (pyelftools and zipfile raise whatever a damaged file leads them to)
-            text = f"cannot be read: {type(error).__name__}: {error}"
-            findings.append(AuditFinding(name, "unreadable", text))
-            continue
-        if found is not None:
-            read.append((name, found))
-    if not read and not findings:
+    scan = scan_path(path)
+    if not scan.elves and not scan.findings:
         msg = f"{path}: no shared library in it: a pure Python package, or not a wheel"
         raise AuditError(msg)
-    return _judge(path, read, findings)
+    return _judge(scan)
 
 
 def _usable(dependency: Dependency) -> tuple[str, ...]:
     return MAJORS if dependency.bundled else dependency.majors
 
 
-def _judge(path: Path, read: list[tuple[str, Elf]], findings: list[AuditFinding]) -> Audit:
-    elves = dict(read)
-    found, loaders = resolve(elves)
-    present = {elf.soname: name for name, elf in read if elf.soname}
-    present |= {name.rpartition("/")[2]: name for name in elves}
+def _judge(scan: Scan) -> Audit:
+    found, loaders = scan.resolved
+    findings = list(scan.findings)
     files = []
-    for name, elf in read:
-        dependencies = tuple(_dependencies(elf, found[name], present))
+    for name, elf in scan.elves.items():
+        dependencies = tuple(_dependencies(elf, found[name], scan.present))
         majors = tuple(major for major in MAJORS if all(major in _usable(one) for one in dependencies))
         files.append(FileAudit(name, elf.soname, dependencies, elf.rpaths, majors))
         findings += _findings(name, elf)
-        findings += _unprovided(name, elves, found, loaded_by(name, loaders))
+        findings += _unprovided(name, scan.elves, found, loaded_by(name, loaders))
     majors = tuple(major for major in MAJORS if all(major in file.majors for file in files))
     if not majors:
         needs = "; ".join(
             f"{file.path} loads with {', '.join(file.majors) or 'nothing'}" for file in files if file.dependencies
         )
-        findings.append(AuditFinding(str(path), "majors", f"no CUDA major satisfies every file: {needs}"))
-    return Audit(str(path), tuple(files), tuple(findings), majors)
+        findings.append(AuditFinding(scan.path, "majors", f"no CUDA major satisfies every file: {needs}"))
+    return Audit(scan.path, tuple(files), tuple(findings), majors)
 
 
 def _dependencies(elf: Elf, found: Mapping[str, str], present: Mapping[str, str]) -> Iterator[Dependency]:

@@ -20,6 +20,8 @@ __all__ = ["AuditError", "Members", "members_of"]
 _MOST_UNPACKED: Final = 64 << 20
 _MOST_RATIO: Final = 100
 
+_READ: Final = (".dll", ".pyd", ".py", ".dist-info/metadata")
+
 #: Name and opener of each file; opening may fail for a single file.
 Members = Iterator[tuple[str, Callable[[], AbstractContextManager[IO[bytes]]]]]
 
@@ -75,7 +77,9 @@ def _wheel(path: Path) -> Members:
 
 @contextmanager
 def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[IO[bytes]]:
-    """A seekable copy of a member of a wheel, on disk if it is large; only the first bytes of one that is not ELF.
+    """A seekable copy of a member of a wheel, on disk if it is large; only the first bytes of one that is not read.
+
+    Read are ELF files, DLLs, Python sources and METADATA.
 
     Raises
     ------
@@ -88,7 +92,7 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[IO[
     with archive.open(member) as packed, tempfile.SpooledTemporaryFile(max_size=64 << 20) as stream:
         stream.write(packed.read(4))
         stream.seek(0)
-        if is_elf(stream):
+        if is_elf(stream) or member.filename.lower().endswith(_READ):
             stream.seek(0, os.SEEK_END)
             shutil.copyfileobj(packed, stream)
             stream.seek(0)
