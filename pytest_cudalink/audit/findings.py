@@ -25,9 +25,12 @@ class AuditFinding:
     text : str
     severity : {"error", "note"}
         Only errors fail `Audit.check` and the command.
+    suggestion : tuple of str
+        Requirements to write, each of which would do.
     """
 
     path: str
     kind: str
     text: str
     severity: Literal["error", "note"] = "error"
+    suggestion: tuple[str, ...] = ()

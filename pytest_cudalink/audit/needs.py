@@ -51,6 +51,8 @@ class Need:
         First release that no longer has a function which the file wants.
     unknown : tuple of str
         Functions that the file wants from the library, and that no known release exports.
+    inlined : tuple of str
+        Functions whose name has a release later than the first of its major, as a header inlines them.
     """
 
     path: str
@@ -61,6 +63,7 @@ class Need:
     evidence: str
     below: CudaVersion | None = None
     unknown: tuple[str, ...] = ()
+    inlined: tuple[str, ...] = ()
 
 
 def needs_of(path: str | Path) -> tuple[Need, ...]:
@@ -86,10 +89,11 @@ def needs_of_scan(scan: Scan) -> tuple[Need, ...]:
     """What the files that were read need, in the order of the files."""
     needs: list[Need] = []
     inside = {stem_of(name) for name in scan.present}
-    for name in dict.fromkeys([*scan.elves, *scan.opened]):
+    for name in dict.fromkeys([*scan.elves, *scan.opened, *scan.ltoir]):
         majors = file_majors(scan, name)
         if name in scan.elves:
             needs += _linked(scan, name, scan.elves[name], majors)
+        needs += _ltoir(scan, name)
         linked = scan.elves[name].needed if name in scan.elves else ()
         opened = [library for library in scan.opened.get(name, ()) if library not in linked]
         needs += _opened(name, opened, majors, inside)
@@ -138,7 +142,8 @@ def _by_symbols(name: str, stem: str, major: int, symbols: list[str]) -> Need:
     unknown = tuple(symbol for symbol in symbols if symbol not in known)
     newest = [symbol for symbol, release in known.items() if release == floor]
     evidence = f"wants {_some(newest)} of CUDA {floor}" if floor else f"wants {_some(list(unknown))}"
-    return Need(name, stem, major, floor, "symbols", evidence, min(gone, default=None), unknown)
+    inlined = tuple(symbol for symbol in symbols if (_in_name(symbol, major) or (0, 0)) > (major, 0))
+    return Need(name, stem, major, floor, "symbols", evidence, min(gone, default=None), unknown, inlined)
 
 
 def _driver(name: str, library: str, symbols: list[str]) -> Iterator[Need]:
@@ -170,6 +175,13 @@ def _opened(name: str, opened: list[str], majors: tuple[int, ...], inside: set[s
             fitting = [min(exports.sonames(stem), default=12)]
         for major in fitting:
             yield Need(name, stem, major, None, "opened", f"names {library}")
+
+
+def _ltoir(scan: Scan, name: str) -> Iterator[Need]:
+    needs = scan.ltoir.get(name)
+    if needs is not None and "libnvJitLink" not in {stem_of(library) for library in scan.present}:
+        evidence = f"has LTO-IR of {needs}"
+        yield Need(name, "libnvJitLink", needs.version.major, needs.version, "ltoir", evidence)
 
 
 def _in_name(symbol: str, major: int) -> CudaVersion | None:

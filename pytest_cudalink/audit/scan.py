@@ -9,17 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
+from ..versions import Needs
 from .elf import Elf, data_ranges, is_elf, read_elf
 from .findings import AuditFinding
 from .libraries import MAJORS, majors_of
 from .loader import resolve
+from .ltoir import newest_ltoir
 from .opened import names_in_data, names_in_source
 from .pe import is_pe, pe_data_ranges, read_pe
-from .wheel import Members, members_of
+from .wheel import DEVICE_CODE, Members, members_of
 
-__all__ = ["Scan", "file_majors", "scan_files", "scan_path"]
+__all__ = ["Scan", "file_majors", "hinted_major", "scan_files", "scan_path", "wheel_major"]
 
 _METADATA: Final = re.compile(r"(?:^|/)[^/]+\.(?:dist-info|egg-info)/(?:METADATA|PKG-INFO)$")
+#: cu12, cuda12x, cu121 and cuda-13.0, but not the version in numba_cuda-12.0.
+_HINT: Final = re.compile(r"(?<![a-z])cu(?:da)?[-_]?(1[1-9])(?![0-9]{2})")
 _MOST_TEXT: Final = 4 << 20
 
 
@@ -34,6 +38,8 @@ class Scan:
         Libraries that a dynamic loader could load, by their path inside the wheel or folder; DLLs of Windows too.
     opened : dict of str to tuple of str
         Names of CUDA libraries that a file may open at run time, by the file's path.
+    ltoir : dict of str to Needs
+        What the newest LTO-IR in a file needs of nvJitLink, by the file's path.
     metadata : dict of str to bytes
         The content of each METADATA file, by path.
     findings : list of AuditFinding
@@ -43,6 +49,7 @@ class Scan:
     path: str
     elves: dict[str, Elf] = field(default_factory=dict)
     opened: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    ltoir: dict[str, Needs] = field(default_factory=dict)
     metadata: dict[str, bytes] = field(default_factory=dict)
     findings: list[AuditFinding] = field(default_factory=list)
 
@@ -97,21 +104,26 @@ def _scan(path: str, members: Members) -> Scan:
 
 
 def _read(scan: Scan, name: str, stream: IO[bytes]) -> None:
+    names: tuple[str, ...] = ()
     if is_elf(stream):
         found = read_elf(stream)
-        if found is not None:
-            scan.elves[name] = found
-            names = names_in_data(stream, data_ranges(stream))
-            scan.opened |= {name: names} if names else {}
+        if found is None:
+            return
+        scan.elves[name] = found
+        names = names_in_data(stream, data_ranges(stream))
     elif is_pe(name, stream):
         scan.elves[name] = read_pe(name, stream)
         names = names_in_data(stream, pe_data_ranges(stream))
-        scan.opened |= {name: names} if names else {}
     elif name.endswith(".py"):
         names = names_in_source(stream.read(_MOST_TEXT + 1))
-        scan.opened |= {name: names} if names else {}
     elif _METADATA.search(name):
         scan.metadata[name] = stream.read(_MOST_TEXT)
+    if names:
+        scan.opened[name] = names
+    if name in scan.elves or name.endswith(DEVICE_CODE):
+        ltoir = newest_ltoir(stream)
+        if ltoir is not None:
+            scan.ltoir[name] = ltoir
 
 
 def file_majors(scan: Scan, name: str) -> tuple[int, ...]:
@@ -122,13 +134,12 @@ def file_majors(scan: Scan, name: str) -> tuple[int, ...]:
     """
     every = tuple(int(major) for major in MAJORS if major != "none")
     majors = set(_linked_majors(scan, name, every)) or set(every)
-    for hint in (_hint(name), _hint(Path(scan.path).name)):
-        if len(majors) > 1 and hint in majors:
-            majors = {hint}
+    for hint in (hinted_major(name), wheel_major(scan.path)):
+        if len(majors) > 1 and hint is not None and int(hint) in majors:
+            majors = {int(hint)}
     if len(majors) > 1:
-        others = set(majors)
-        for other in scan.elves:
-            others &= set(_linked_majors(scan, other, every))
+        linked = [set(_linked_majors(scan, other, every)) for other in scan.elves]
+        others = majors.intersection(*linked) or majors & set().union(*(one for one in linked if len(one) == 1))
         majors = others or majors
     return tuple(sorted(majors))
 
@@ -142,7 +153,16 @@ def _linked_majors(scan: Scan, name: str, every: tuple[int, ...]) -> tuple[int, 
     return tuple(sorted(majors))
 
 
-def _hint(name: str) -> int | None:
-    """The CUDA major in a name such as ``cu12/``, ``x_cu13-1.0`` or ``cupy_cuda12x``; None without one."""
-    found = set(re.findall(r"(?<![a-z])cu(?:da)?[-_]?(1[1-9])(?![0-9]{2})", name.lower()))
-    return int(found.pop()) if len(found) == 1 else None
+def hinted_major(path: str) -> str | None:
+    """The CUDA major in a path such as ``cu12/x.so`` or ``x_cu13.abi3.so``; None without one."""
+    found = set(_HINT.findall(path.lower()))
+    return found.pop() if len(found) == 1 else None
+
+
+def wheel_major(path: str) -> str | None:
+    """The CUDA major in the name of a wheel, as in ``x_cu12-1.0``, ``cupy_cuda12x`` or ``x-1+cu121``; else None."""
+    file = path.replace("\\", "/").rpartition("/")[2]
+    if not file.endswith(".whl"):
+        return None
+    name, _, rest = file.partition("-")
+    return hinted_major(f"{name} {rest.partition('-')[0].partition('+')[2]}")

@@ -18,7 +18,7 @@ from . import fatbin, scan
 from .fatbin import Kind
 from .files import Buffer, buffers
 
-__all__ = ["Fault", "Image", "found_in", "images"]
+__all__ = ["Fault", "Image", "found_in", "images", "needs_for_ltoir_format"]
 
 #: Files in which PTX would be an example, or the input of a compiler.
 _DOCUMENTS: Final = frozenset(
@@ -190,7 +190,7 @@ def _of_header(name: str, entry: fatbin.Entry) -> Image:
         needs = needs_for_ptx_isa(entry.version)
         return Image(name, "ptx", entry.arch, ptx_isa=entry.version, needs=needs)
     if entry.kind == "ltoir":
-        return Image(name, "ltoir", entry.arch, needs=_needs_for_format(entry.version[1]))
+        return Image(name, "ltoir", entry.arch, needs=needs_for_ltoir_format(entry.version[1]))
     image = Image(name, "cubin", entry.arch)
     if image.number < _FIRST_IN_NEW_FORM and entry.version[1] in _EM_CUDA_ABI:
         needs = Needs(_EM_CUDA_ABI[entry.version[1]])
@@ -198,7 +198,7 @@ def _of_header(name: str, entry: fatbin.Entry) -> Image:
 
 
 @cache
-def _needs_for_format(number: int) -> Needs | None:
+def needs_for_ltoir_format(number: int) -> Needs | None:
     """The first release that writes LTO-IR of a format; the data has the first release of each."""
     table = {int(key): CudaVersion.parse(release) for key, release in _table()["ltoir-format"].items()}
     known = [key for key in table if key <= number]
