@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 from .declared import Declared, judge_needs, read_requirements, requirements_for
 from .elf import Elf
@@ -202,7 +202,7 @@ def audit_on_index(wanted: str, index: str | None = None) -> Audit:
 
     name, file = open_on_index(wanted, index)
     with file:
-        return _audit(scan_archive(name, cast("IO[bytes]", file)))
+        return _audit(scan_archive(name, file))
 
 
 def _audit(scan: Scan) -> Audit:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 from collections.abc import Iterable
-from typing import Final
+from typing import IO, Final
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.tags import sys_tags
@@ -16,9 +17,10 @@ from .wheel import AuditError
 __all__ = ["chosen_wheel", "metadata_on_index", "open_on_index"]
 
 _SHOWN: Final = 5
+_BUFFER: Final = 1 << 20
 
 
-def open_on_index(wanted: str, index: str | None = None) -> tuple[str, RangeFile]:
+def open_on_index(wanted: str, index: str | None = None) -> tuple[str, IO[bytes]]:
     """Return the file name of a wheel, and the wheel as a file of which only the parts that are read are transferred.
 
     Parameters
@@ -37,7 +39,8 @@ def open_on_index(wanted: str, index: str | None = None) -> tuple[str, RangeFile
     try:
         project = _project(wanted)
         file = chosen_wheel(wanted, files_of(index or default_index(), project))
-        return file.name, RangeFile(file)
+        # zipfile expects whole reads, which a raw file does not promise
+        return file.name, io.BufferedReader(RangeFile(file), _BUFFER)
     except PackageIndexError as error:
         msg = f"{wanted}: {error}"
         raise AuditError(msg) from error
