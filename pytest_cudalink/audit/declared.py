@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from email import message_from_bytes
 from functools import cache
 from typing import Final, Literal
 
-from packaging.markers import default_environment
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName, default_environment
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from ..compat import exports
 from ..tables import read_table
@@ -33,6 +34,9 @@ __all__ = ["Declared", "Lack", "find_lack", "judge_needs", "read_requirements", 
 _TOOLKIT: Final = "cuda-toolkit"
 #: A version that every later release stays below.
 _LATER: Final = Version("9999")
+#: More than any real wheel has; each extra is compared with each requirement.
+_MOST_REQUIREMENTS: Final = 2000
+_MOST_EXTRAS: Final = 200
 _SHOWN: Final = 3
 
 
@@ -81,22 +85,28 @@ def read_requirements(metadata: bytes, *, windows: bool = False, machine: str = 
         "platform_machine": "AMD64" if windows else machine,
     }
     requirements = []
-    for line in message.get_all("Requires-Dist") or []:
-        try:
+    for line in (message.get_all("Requires-Dist") or [])[:_MOST_REQUIREMENTS]:
+        with suppress(InvalidRequirement):
             requirements.append(Requirement(str(line)))
-        except InvalidRequirement:
-            continue
 
     def holding(extra: str) -> tuple[Requirement, ...]:
         given = {**environment, "extra": extra}
-        return tuple(one for one in requirements if one.marker is None or one.marker.evaluate(given))
+        return tuple(one for one in requirements if _holds(one, given))
 
     always = holding("")
     extras = {
         str(extra): tuple(one for one in holding(str(extra)) if one not in always)
-        for extra in message.get_all("Provides-Extra") or []
+        for extra in (message.get_all("Provides-Extra") or [])[:_MOST_EXTRAS]
     }
     return Declared(canonicalize_name(str(message.get("Name", ""))), always, extras)
+
+
+def _holds(requirement: Requirement, environment: dict[str, str]) -> bool:
+    """Whether the marker of a requirement is true; one that cannot be evaluated does not count."""
+    try:
+        return requirement.marker is None or requirement.marker.evaluate(environment)
+    except (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion):
+        return False
 
 
 @cache
@@ -310,8 +320,8 @@ class _Group:
 
     @property
     def decisive(self) -> Need:
-        """The need with the highest floor."""
-        return max(self.needs, key=lambda need: (need.floor or (0, 0), need.how == "symbols"))
+        """The need with the highest floor, and of those the most certain."""
+        return max(self.needs, key=lambda need: (need.floor or (0, 0), need.how == "symbols", need.demanded))
 
     @property
     def suggestion(self) -> tuple[str, ...]:
@@ -323,11 +333,10 @@ class _Group:
 
     def lack(self, requirements: Iterable[Requirement]) -> Lack | None:
         """What is wrong with requirements."""
-        versions = {
-            version: release
-            for release in exports.releases(self.stem, self.major)
-            for version in exports.wheel_versions(self.stem, release)
-        }
+        versions: dict[str, CudaVersion] = {}
+        for release in exports.releases(self.stem, self.major):
+            for version in exports.wheel_versions(self.stem, release):
+                versions.setdefault(version, release)  # a wheel of two releases has what the first one needs
         below = min((need.below for need in self.needs if need.below is not None), default=None)
         return find_lack(
             requirements, self.distribution, versions, floor=self.decisive.floor, below=below, wheel=self.decisive.wheel
