@@ -124,7 +124,7 @@ def _read(scan: Scan, name: str, stream: IO[bytes]) -> None:
         names = names_in_data(stream, data_ranges(stream))
     elif is_pe(name, stream):
         scan.elves[name] = read_pe(name, stream)
-        names = names_in_data(stream, pe_data_ranges(stream))
+        names = names_in_data(stream, pe_data_ranges(stream), dlls=True)
     elif name.endswith(".py"):
         names = names_in_source(stream.read(_MOST_TEXT + 1))
     elif _METADATA.search(name):
