@@ -131,7 +131,7 @@ class _Bounded:
 
 class _Symbol(NamedTuple):
     name: str
-    index: int
+    place: int
     undefined: bool
     weak: bool
 
@@ -179,7 +179,7 @@ def _undefined(elf: Any, symbols: list[_Symbol]) -> tuple[tuple[tuple[str, str, 
     undefined, weak = [], set()
     for one in symbols:
         if one.undefined:
-            number = numbers.get_symbol(one.index)["ndx"] if numbers else 0
+            number = numbers.get_symbol(one.place)["ndx"] if numbers else 0
             file_name, version = versions.get(number & 0x7FFF, ("", "")) if isinstance(number, int) else ("", "")
             undefined.append((one.name, file_name, version))
             if one.weak:
