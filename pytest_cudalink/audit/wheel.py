@@ -14,11 +14,16 @@ from typing import IO, Final
 
 from .elf import is_elf
 
-__all__ = ["AuditError", "Members", "members_of"]
+__all__ = ["DEVICE_CODE", "AuditError", "Members", "members_of"]
 
 #: A member above this size must not be more than so many times larger than it is packed; that of cuBLAS is 2 times.
 _MOST_UNPACKED: Final = 64 << 20
 _MOST_RATIO: Final = 100
+
+#: Endings of names of files of device code.
+DEVICE_CODE: Final = (".fatbin", ".ltoir", ".lto", ".cubin")
+#: Endings of names of members that are read although they are not ELF files.
+_READ: Final = (".dll", ".pyd", ".py", ".dist-info/metadata", *DEVICE_CODE)
 
 #: Name and opener of each file; opening may fail for a single file.
 Members = Iterator[tuple[str, Callable[[], AbstractContextManager[IO[bytes]]]]]
@@ -75,7 +80,9 @@ def _wheel(path: Path) -> Members:
 
 @contextmanager
 def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[IO[bytes]]:
-    """A seekable copy of a member of a wheel, on disk if it is large; only the first bytes of one that is not ELF.
+    """A seekable copy of a member of a wheel, on disk if it is large; only the first bytes of one that is not read.
+
+    Read are ELF files, DLLs, Python sources, METADATA, and files of device code.
 
     Raises
     ------
@@ -88,7 +95,7 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[IO[
     with archive.open(member) as packed, tempfile.SpooledTemporaryFile(max_size=64 << 20) as stream:
         stream.write(packed.read(4))
         stream.seek(0)
-        if is_elf(stream):
+        if is_elf(stream) or member.filename.lower().endswith(_READ):
             stream.seek(0, os.SEEK_END)
             shutil.copyfileobj(packed, stream)
             stream.seek(0)

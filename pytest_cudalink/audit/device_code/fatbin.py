@@ -1,0 +1,158 @@
+"""The entries of a fatbin: what their headers say, and their payloads, unpacked if the packages for that are there.
+
+NVIDIA documents neither fatbins nor how their entries are packed; the fields were read off the output of nvcc 12 and 13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from struct import Struct
+from typing import Any, Final, Literal
+
+__all__ = ["HEADER_SIZE", "MAGIC", "MOST_UNPACKED", "Entry", "Kind", "entries", "fatbin_size", "unpacked"]
+
+Kind = Literal["ptx", "cubin", "ltoir"]
+
+MAGIC: Final = b"\x50\xed\x55\xba"
+HEADER_SIZE: Final = 16
+_HEADER: Final = Struct("<IHHQ")
+#: Of an entry: kind, version of the header, its size, that of the payload, what of it is packed, (options), minor and
+#: major version, architecture, (name), flags, key of a scrambled payload, size when unpacked.
+_ENTRY: Final = Struct("<HHIQIIHHIIIQQQ")
+_KINDS: Final[dict[int, Kind]] = {1: "ptx", 2: "cubin", 8: "ltoir"}
+_LZ4, _ZSTD, _SCRAMBLED, _SPECIFIC, _FAMILY = 0x2000, 0x8000, 0x1_0000, 0x10_0000, 0x20_0000
+
+#: Most bytes that one payload is unpacked to; the largest of cuBLAS has 40 MB.
+MOST_UNPACKED: Final = 256 << 20
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a fatbin.
+
+    Attributes
+    ----------
+    kind : str
+    arch : str
+        Such as ``"sm_90a"``.
+    version : tuple of int
+        PTX ISA of PTX; of a cubin, 1 and the ABI version; of LTO-IR, 1 and its format.
+    packing : str
+        ``"lz4"``, ``"zstd"`` or empty.
+    scrambled : bool
+        Whether the packed bytes cannot be unpacked because they are scrambled, as those of LTO-IR are.
+    size : int
+        Of the unpacked payload.
+    payload : memoryview
+        As it lies in the fatbin, without padding.
+    """
+
+    kind: Kind
+    arch: str
+    version: tuple[int, int]
+    packing: Literal["", "lz4", "zstd"]
+    scrambled: bool
+    size: int
+    payload: memoryview
+
+
+def fatbin_size(data: Any, at: int) -> int:
+    """Return the bytes of the fatbin at a place of a file; 0 if there is no fatbin that is whole."""
+    if at + HEADER_SIZE > len(data):
+        return 0
+    magic, version, header, size = _HEADER.unpack_from(data, at)
+    if magic != 0xBA55ED50 or version != 1 or header != HEADER_SIZE or not size or at + header + size > len(data):
+        return 0
+    kind, entry_version, entry_header, _ = Struct("<HHIQ").unpack_from(data, at + header) if size >= 16 else (0,) * 4
+    if not kind or entry_version >> 8 != 1 or not _ENTRY.size <= entry_header <= size:
+        return 0
+    return int(header + size)
+
+
+def entries(fatbin: memoryview) -> Iterator[Entry]:
+    """Yield the entries of PTX, cubins and LTO-IR of one fatbin.
+
+    Raises
+    ------
+    ValueError
+        If an entry does not lie in the fatbin; those before it were yielded.
+    """
+    at = HEADER_SIZE
+    while at < len(fatbin):
+        if len(fatbin) - at < _ENTRY.size:
+            msg = f"the fatbin ends in the entry at byte {at}"
+            raise ValueError(msg)
+        number, _, header, size, used, _, minor, major, arch, _, _, flags, _, whole = _ENTRY.unpack_from(fatbin, at)
+        if header < _ENTRY.size or size > len(fatbin) - at - header:
+            msg = f"the fatbin entry at byte {at} has a header of {header} bytes and {size} more, which end behind it"
+            raise ValueError(msg)
+        packing: Literal["", "lz4", "zstd"] = "zstd" if flags & _ZSTD else "lz4" if flags & _LZ4 else ""
+        start = at + header
+        payload = fatbin[start : start + (used if packing and used <= size else size)]
+        if number in _KINDS:
+            suffix = "a" if flags & _SPECIFIC else "f" if flags & _FAMILY else ""
+            yield Entry(
+                kind=_KINDS[number],
+                arch=f"sm_{arch}{suffix}",
+                version=(major, minor),
+                packing=packing,
+                scrambled=bool(packing and flags & _SCRAMBLED),
+                size=whole if packing else size,
+                payload=payload,
+            )
+        at = start + size
+
+
+@cache
+def _zstd() -> Any:
+    try:
+        import zstandard
+    except ImportError:
+        return None
+    return zstandard.ZstdDecompressor()
+
+
+@cache
+def _lz4() -> Any:
+    try:
+        import lz4.block
+    except ImportError:
+        return None
+    return lz4.block
+
+
+def unpacked(entry: Entry) -> tuple[bytes | None, str]:
+    """Return the payload of an entry, and an empty string; or None and the reason why it stays packed."""
+    if not entry.packing:
+        return bytes(entry.payload), ""
+    if entry.scrambled:
+        return None, "its packed bytes are scrambled"
+    if entry.size > MOST_UNPACKED:
+        return None, f"it would become {entry.size} bytes; expected at most {MOST_UNPACKED}"
+    packer = _zstd() if entry.packing == "zstd" else _lz4()
+    if packer is None:
+        package = "zstandard" if entry.packing == "zstd" else "lz4"
+        return None, f"the package {package} is not installed (pytest-cudalink[audit])"
+    try:
+        if entry.packing == "zstd":
+            return _unpack_zstd(packer, entry), ""
+        return packer.decompress(entry.payload, uncompressed_size=entry.size), ""
+    except Exception as error:  # noqa: BLE001 (each package has its own errors for damaged bytes)
+        return None, f"it cannot be unpacked: {error}"
+
+
+def _unpack_zstd(packer: Any, entry: Entry) -> bytes:
+    """Unpack one frame; reads no more than the header promises, whatever the frame says."""
+    from io import BytesIO
+
+    if bytes(entry.payload[:4]) != _ZSTD_MAGIC:
+        msg = "no zstd frame"
+        raise ValueError(msg)
+    found = bytes(packer.stream_reader(BytesIO(entry.payload)).read(entry.size))
+    if not found:
+        msg = "an empty zstd frame"
+        raise ValueError(msg)
+    return found

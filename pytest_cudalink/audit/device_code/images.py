@@ -1,0 +1,294 @@
+"""The images of device code in a wheel, a folder or a file, with what they say of themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from ...artifacts import inspect
+from ...compat.releases import needs_for_nvvm_ir, needs_for_ptx_isa
+from ...tables import read_table
+from ...versions import CudaVersion, Needs
+from . import fatbin, scan
+from .fatbin import Kind
+from .files import Buffer, buffers
+
+__all__ = ["Fault", "Image", "found_in", "images", "needs_for_ltoir_format"]
+
+#: Files in which PTX would be an example, or the input of a compiler.
+_DOCUMENTS: Final = frozenset(
+    {".md", ".rst", ".txt", ".html", ".h", ".hpp", ".hxx", ".cuh", ".cu", ".inl", ".c", ".cc", ".cpp", ".pyx", ".pxd"}
+)
+#: Most images that are read of one file; libtorch_cuda.so has 20,000.
+_MOST_IMAGES: Final = 400_000
+#: Sections whose fatbins a linker reads, not the driver.
+_RELOCATABLE: Final = frozenset({"__nv_relfatbin", ".nv_relfatbin", "__nv_relf"})
+_NOTED_ARCH: Final = re.compile(rb"-arch[ =](?:sm|compute)_(\d{2,3})([af])\b")
+_EM_CUDA_ABI: Final = {7: CudaVersion(12, 0), 8: CudaVersion(13, 0)}
+#: From this architecture on, CUDA 12 writes cubins in the form of CUDA 13.
+_FIRST_IN_NEW_FORM: Final = 100
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image of device code.
+
+    Attributes
+    ----------
+    path : str
+        The file in the wheel or folder.
+    kind : str
+        ``"ptx"``, ``"cubin"`` or ``"ltoir"``.
+    arch : str
+        What it was compiled for: ``"sm_90a"``, with all kinds.
+    ptx_isa : tuple of int or None
+        Of PTX.
+    producer : CudaVersion or None
+        The release of the toolkit that made it, where the image says so.
+    needs : Needs or None
+        The oldest release that takes it. Of a cubin that says no release, the first of its form.
+    packed : bool
+        Whether the fatbin has it packed.
+    data : bytes or None
+        The image, unpacked; None if it cannot be unpacked, or if its end is not known.
+    section : str
+        Of the ELF file or DLL, or empty.
+    at : int
+        Where in the file the image or its fatbin begins.
+    group : int
+        The driver chooses between the images of one group of a file: those of one fatbin, or all loose ones.
+    relocatable : bool or None
+        Whether a linker must link it first.
+    virtual_arch : str or None
+        The PTX architecture that a cubin was made from, which bounds what a linker takes it for.
+    note : str
+        Why something is not known of it.
+    """
+
+    path: str
+    kind: Kind
+    arch: str
+    ptx_isa: tuple[int, int] | None = None
+    producer: CudaVersion | None = None
+    needs: Needs | None = None
+    packed: bool = False
+    data: bytes | None = field(default=None, repr=False)
+    section: str = ""
+    at: int = 0
+    group: int = 0
+    relocatable: bool | None = None
+    virtual_arch: str | None = None
+    note: str = ""
+
+    @property
+    def number(self) -> int:
+        """The architecture's number: 90 for ``"sm_90a"``."""
+        return int(re.sub(r"\D", "", self.arch) or 0)
+
+    @property
+    def suffix(self) -> str:
+        """``"a"``, ``"f"`` or empty."""
+        return self.arch[-1:] if self.arch[-1:] in ("a", "f") else ""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A file, or a place in it, that cannot be read, and why."""
+
+    path: str
+    text: str
+
+
+def images(path: str | Path, *, unpack: bool = True) -> Iterator[Image]:
+    """Yield the images of device code in a wheel, a folder, a library, an archive or a file of device code.
+
+    Parameters
+    ----------
+    path : str or Path
+    unpack : bool
+        Read the images themselves, too; else only what the headers of fatbins say of packed ones.
+
+    Raises
+    ------
+    AuditError
+        If there is no such file, or a wheel is damaged. What cannot be read inside of it is passed over: `found_in`
+        yields that, too.
+    """
+    return (found for found in found_in(path, unpack=unpack) if isinstance(found, Image))
+
+
+def found_in(path: str | Path, *, unpack: bool = True) -> Iterator[Image | Fault]:
+    """Yield the images in a wheel, a folder or a file, and what cannot be read of it."""
+    for name, data, fault in buffers(Path(path)):
+        if data is None:
+            yield Fault(name, fault)
+        elif data:
+            yield from _in_file(name, data, unpack=unpack)
+
+
+def _in_file(name: str, data: Buffer, *, unpack: bool) -> Iterator[Image | Fault]:
+    suffix = name.rpartition("/")[2].rpartition(".")[2].lower() if "." in name else ""
+    text = f".{suffix}" not in _DOCUMENTS
+    places: scan.Sections | None = None
+    count = group = 0
+    for piece in scan.pieces(data, text=text):
+        if places is None:
+            places = scan.Sections(data)
+        section = places.name_at(piece.at)
+        if piece.form == "fatbin":
+            group += 1
+            found: Iterator[Image | Fault] = _in_fatbin(name, data, piece, unpack=unpack)
+        else:
+            found = iter([_loose(name, data, piece)])
+        for one in found:
+            count += 1
+            if count > _MOST_IMAGES:
+                yield Fault(name, f"has more than {_MOST_IMAGES} images; the rest was not read")
+                return
+            if isinstance(one, Image):
+                linked = section in _RELOCATABLE or one.kind == "ltoir"
+                one = replace(  # noqa: PLW2901 (the same image, with where it lies)
+                    one,
+                    section=section,
+                    at=piece.at,
+                    group=group if piece.form == "fatbin" else 0,
+                    relocatable=True if linked else one.relocatable,
+                )
+            yield one
+
+
+def _in_fatbin(name: str, data: Buffer, piece: scan.Piece, *, unpack: bool) -> Iterator[Image | Fault]:
+    with memoryview(data) as whole, whole[piece.at : piece.at + piece.size] as view:
+        try:
+            for entry in fatbin.entries(view):
+                with entry.payload:
+                    yield _of_entry(name, entry, unpack=unpack)
+        except ValueError as error:
+            yield Fault(name, f"fatbin at byte {piece.at}: {error}")
+
+
+def _of_entry(name: str, entry: fatbin.Entry, *, unpack: bool) -> Image:
+    content, note = fatbin.unpacked(entry) if unpack or not entry.packing else (None, "")
+    image = _of_header(name, entry)
+    image = replace(image, packed=bool(entry.packing), note=note)
+    if content is None:
+        return image
+    if entry.kind == "ptx":
+        content = content.rstrip(b"\0")
+    return _looked_into(replace(image, data=content), content)
+
+
+def _of_header(name: str, entry: fatbin.Entry) -> Image:
+    """The image as the header of its entry describes it."""
+    needs = None
+    if entry.kind == "ptx":
+        needs = needs_for_ptx_isa(entry.version)
+        return Image(name, "ptx", entry.arch, ptx_isa=entry.version, needs=needs)
+    if entry.kind == "ltoir":
+        return Image(name, "ltoir", entry.arch, needs=needs_for_ltoir_format(entry.version[1]))
+    image = Image(name, "cubin", entry.arch)
+    if image.number < _FIRST_IN_NEW_FORM and entry.version[1] in _EM_CUDA_ABI:
+        needs = Needs(_EM_CUDA_ABI[entry.version[1]])
+    return replace(image, needs=needs)
+
+
+@cache
+def needs_for_ltoir_format(number: int) -> Needs | None:
+    """The first release that writes LTO-IR of a format; the data has the first release of each."""
+    table = {int(key): CudaVersion.parse(release) for key, release in _table()["ltoir-format"].items()}
+    known = [key for key in table if key <= number]
+    if not known:
+        return Needs(min(table.values()))
+    return Needs(table[max(known)], newer_than=number > max(table))
+
+
+@cache
+def _table() -> dict[str, dict[str, str]]:
+    return dict(read_table("compat/data/device_code.toml"))
+
+
+def _loose(name: str, data: Buffer, piece: scan.Piece) -> Image:
+    """The image that lies outside of fatbins."""
+    if piece.form == "ltoir":
+        head = bytes(data[piece.at : piece.at + 28])
+        content = bytes(data[piece.at : piece.at + piece.size]) if piece.size else None
+        note = "" if content else "LTO-IR has no length, so that its end is not known"
+        return _looked_into(Image(name, "ltoir", "", data=content, note=note), head)
+    if piece.form == "ptx":
+        start = _with_comments(data, piece.at)
+        content = bytes(data[start : piece.at + min(piece.size, fatbin.MOST_UNPACKED)])
+        return _looked_into(Image(name, "ptx", "", data=content), content)
+    content = bytes(data[piece.at : piece.at + min(piece.size, fatbin.MOST_UNPACKED)])
+    number = int.from_bytes(content[48:52], "little")
+    arch = number & 0xFF if content[7] == 51 else number >> 8 & 0xFFFF  # EI_OSABI of CUDA 12 and before
+    return _looked_into(Image(name, "cubin", f"sm_{arch}", data=content), content)
+
+
+def _with_comments(data: Buffer, at: int) -> int:
+    """Where PTX begins whose ``.version`` is at a place: at the comment before it, which names the compiler."""
+    before = data[max(0, at - _MOST_COMMENT) : at]
+    matched = _COMMENT.search(before)
+    return at - len(before) + matched.start() if matched else at
+
+
+_MOST_COMMENT: Final = 1024
+_COMMENT: Final = re.compile(rb"(?:[ \t]*//[^\n\0]*\n|[ \t\r]*\n)+\Z")
+_PTX_FACTS: Final = re.compile(rb"\.version[ \t]+(\d+)\.(\d+).*?\.target[ \t]+(?:sm|compute)_(\d{2,3}[af]?)", re.DOTALL)
+_PTX_RELEASE: Final = re.compile(rb"Cuda compilation tools, release (\d+)\.(\d+)")
+
+
+def _looked_into(image: Image, content: bytes) -> Image:
+    """The image with what its bytes say; what they do not say stays as the header has it."""
+    if image.kind == "ptx":
+        facts = _PTX_FACTS.search(content[:65536])
+        if facts is None:
+            return replace(image, note="its .version and .target cannot be read")
+        isa = int(facts[1]), int(facts[2])
+        made = _PTX_RELEASE.search(content[:4096])
+        return replace(
+            image,
+            arch=f"sm_{facts[3].decode()}",
+            ptx_isa=isa,
+            needs=needs_for_ptx_isa(isa),
+            producer=CudaVersion(int(made[1]), int(made[2])) if made else None,
+        )
+    if image.kind == "ltoir":
+        needs = needs_for_nvvm_ir((content[6], content[7]))
+        arch = f"sm_{int.from_bytes(content[26:28], 'little') // 10}"
+        producer = None if needs.newer_than else needs.version
+        return replace(image, arch=image.arch or arch, needs=needs, producer=producer, relocatable=True)
+    return _of_cubin(image, content)
+
+
+def _of_cubin(image: Image, content: bytes) -> Image:
+    seen = inspect(content)
+    flags = int.from_bytes(content[48:52], "little")
+    suffix = image.suffix
+    if noted := _NOTED_ARCH.search(content):
+        suffix = suffix or (noted[2].decode() if int(noted[1]) == image.number else "")
+    elif content[7] == 51 and flags & 0x800:
+        suffix = "a"
+    return replace(
+        image,
+        arch=f"sm_{image.number}{suffix}",
+        producer=seen.producer,
+        needs=seen.needs or image.needs,
+        relocatable=content[16:18] == b"\1\0",  # ET_REL
+        virtual_arch=_virtual_arch(content, flags),
+        note="; ".join(seen.problems) or image.note,
+    )
+
+
+def _virtual_arch(content: bytes, flags: int) -> str | None:
+    """EF_CUDA_VIRTUAL_SM of CUDA 12's cubins; CUDA 13 has it in a note."""
+    if content[7] == 51:
+        number = flags >> 16 & 0xFF
+    else:
+        at = content.find(b"\xe8\x03\x00\x00NVIDIA Corp\0")  # the note of type 1000, "cuinfo"
+        number = Struct("<HHH").unpack_from(content, at + 16)[1] if 0 <= at <= len(content) - 22 else 0
+    return f"sm_{number}" if number else None

@@ -1,0 +1,174 @@
+"""Device code in the bytes of a file, found by what it begins with: fatbins, cubins, LTO-IR and PTX.
+
+What lies around it may be an ELF file, a DLL, an archive or anything else: it only gives the place a name. The time for
+a file follows from its size, whatever it claims.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from struct import Struct, error
+from typing import Final, Literal
+
+from . import fatbin
+from .files import Buffer
+
+__all__ = ["Piece", "Sections", "pieces"]
+
+_ELF: Final = b"\x7fELF\x02\x01"
+_LTOIR: Final = b"\xed\x43\x4e\x7f\x01"
+_PTX: Final = b".version "
+_EM_CUDA: Final = 190
+#: The head of PTX; blank lines and comments may stand between its lines.
+_PTX_HEAD: Final = re.compile(
+    rb"\.version[ \t]+\d{1,2}\.\d{1,2}(?:\s|\\n|//[^\n]*\n|/\*.{0,200}?\*/)*"
+    rb"\.target[ \t]+(?:sm|compute)_\d{2,3}[af]?\b",
+    re.DOTALL,
+)
+_HEAD_SIZE: Final = 1024
+#: What ends PTX that lies inside of something else: a NUL, or the end of a string of Python.
+_PTX_END: Final = re.compile(rb"\0|\"\"\"|'''")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Device code that lies at one place of a file.
+
+    Attributes
+    ----------
+    form : str
+        ``"fatbin"``, ``"cubin"``, ``"ltoir"`` or ``"ptx"``.
+    at, size : int
+        The size of LTO-IR that is not a whole file is not known: 0.
+    """
+
+    form: Literal["fatbin", "cubin", "ltoir", "ptx"]
+    at: int
+    size: int
+
+
+def pieces(data: Buffer, *, text: bool) -> Iterator[Piece]:
+    """Yield the device code in a file, in its order; PTX only if `text`."""
+    readers: dict[bytes, Callable[[Buffer, int], Piece | None]] = {
+        fatbin.MAGIC: _fatbin,
+        _ELF: _cubin,
+        _LTOIR: _ltoir,
+    }
+    if text:
+        readers[_PTX] = _ptx
+    following = {magic: data.find(magic) for magic in readers}
+    while found := {place: magic for magic, place in following.items() if place >= 0}:
+        place = min(found)
+        magic = found[place]
+        piece = readers[magic](data, place)
+        end = place + 1
+        if piece is not None:
+            yield piece
+            end = place + max(piece.size, 1)
+        for other, known in following.items():
+            if 0 <= known < end:
+                following[other] = data.find(other, end)
+
+
+def _fatbin(data: Buffer, at: int) -> Piece | None:
+    size = fatbin.fatbin_size(data, at)
+    return Piece("fatbin", at, size) if size else None
+
+
+_ELF_HEADER: Final = Struct("<16sHHIQQQIHHHHHH")
+
+
+def _cubin(data: Buffer, at: int) -> Piece | None:
+    if at + _ELF_HEADER.size > len(data):
+        return None
+    _, _, machine, _, _, programs, table, _, _, program_size, program_count, size, count, _ = _ELF_HEADER.unpack_from(
+        data, at
+    )
+    if machine != _EM_CUDA:
+        return None
+    end = max(programs + program_size * program_count, table + size * count)
+    if at == 0 or at + end > len(data):
+        end = len(data) - at
+    return Piece("cubin", at, end)
+
+
+def _ltoir(data: Buffer, at: int) -> Piece | None:
+    head = data[at : at + 28]
+    if len(head) < 28 or not (1 <= head[6] <= 9 and 40 <= int.from_bytes(head[16:20], "little") <= 4096):
+        return None
+    if not 500 <= int.from_bytes(head[26:28], "little") <= 2000:
+        return None
+    return Piece("ltoir", at, len(data) if at == 0 else 0)
+
+
+def _ptx(data: Buffer, at: int) -> Piece | None:
+    if _PTX_HEAD.match(data[at : at + _HEAD_SIZE]) is None:
+        return None
+    end = _PTX_END.search(data, at)  # (the bytes up to it are skipped, so that no byte is searched twice)
+    return Piece("ptx", at, (end.start() if end else len(data)) - at)
+
+
+class Sections:
+    """The sections of an ELF file, a DLL or an archive of objects; none in any other file."""
+
+    def __init__(self, data: Buffer) -> None:
+        self._rows: list[tuple[int, int, str]] = []
+        with suppress(error):  # the file ends in a table
+            if data[:8] == b"!<arch>\n":
+                self._rows = _archive_sections(data)
+            elif data[:6] == _ELF:
+                self._rows = _elf_sections(data, 0)
+            elif data[:2] == b"MZ":
+                self._rows = _pe_sections(data)
+        self._rows.sort()
+
+    def name_at(self, place: int) -> str:
+        """Return the name of the section at a place; empty if there is none."""
+        index = bisect_right(self._rows, place, key=lambda row: row[0]) - 1
+        return self._rows[index][2] if index >= 0 and place < self._rows[index][1] else ""
+
+
+def _archive_sections(data: Buffer) -> list[tuple[int, int, str]]:
+    found = []
+    at = 8
+    while at + 60 <= len(data):
+        size = data[at + 48 : at + 58].strip()
+        if not size.isdigit():
+            break
+        start = at + 60
+        if data[start : start + 6] == _ELF:
+            found += _elf_sections(data, start, int(size))
+        at = start + int(size) + int(size) % 2
+    return found
+
+
+def _elf_sections(data: Buffer, base: int, most: int | None = None) -> list[tuple[int, int, str]]:
+    """The sections of an ELF file that begins at a place and has at most so many bytes."""
+    *_, table, _, _, _, _, size, count, names = _ELF_HEADER.unpack_from(data, base)
+    section = Struct("<IIQQQQIIQQ")
+    if size != section.size or (most is not None and table + size * count > most):
+        return []
+    rows = [section.unpack_from(data, base + table + size * index) for index in range(count)]
+    start = base + (rows[names][4] if names < len(rows) else 0)
+    found = []
+    for name, kind, _, _, offset, length, *_ in rows:
+        if kind != 8 and length:  # not SHT_NOBITS
+            text = data[start + name : start + name + 64].partition(b"\0")[0].decode("ascii", "replace")
+            found.append((base + offset, base + offset + length, text))
+    return found
+
+
+def _pe_sections(data: Buffer) -> list[tuple[int, int, str]]:
+    (header,) = Struct("<I").unpack_from(data, 0x3C)
+    if data[header : header + 4] != b"PE\0\0":
+        return []
+    _, count, _, _, _, optional, _ = Struct("<HHIIIHH").unpack_from(data, header + 4)
+    found = []
+    for index in range(min(count, 96)):
+        name, _, _, length, offset = Struct("<8sIIII").unpack_from(data, header + 24 + optional + 40 * index)
+        found.append((offset, offset + length, name.rstrip(b"\0").decode("ascii", "replace")))
+    return found
