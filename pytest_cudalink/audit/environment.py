@@ -18,13 +18,18 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from ..compat import exports
+from ..regular_files import open_regular
 from ..versions import CudaVersion
 from . import conda, contradictions
-from .claims import Claim, conda_claims, declared_claims
+from .claims import Claim, conda_claims, declared_claims, is_cuda_distribution
 from .conda import CondaPackage
 from .installed import Installed, Place, Unreadable, find_place, read_distributions
-from .needs import Need, needs_of_files
-from .providers import Provider, Providers
+from .dynamic import DynamicError, contains, read_dynamic
+from .libraries import majors_of
+from .ltoir import newest_ltoir
+from .needs import Need, needs_of_scan
+from .providers import Provider, Providers, is_numbered
+from .scan import Scan
 from .wheel import AuditError
 
 __all__ = ["AuditError", "Claim", "EnvironmentAudit", "EnvironmentFinding", "Installed", "audit_environment"]
@@ -57,7 +62,9 @@ class EnvironmentFinding:
     there : str
         What is installed: distribution, version and file; empty if nothing is.
     fix : str
-        A command for the package manager that owns it, or an advice.
+        A command for the package manager that owns it, or advice where no command helps.
+    otherwise : str
+        Another remedy; may be empty.
     """
 
     kind: Kind
@@ -66,6 +73,7 @@ class EnvironmentFinding:
     needs: tuple[Claim, ...]
     there: str
     fix: str
+    otherwise: str = ""
 
 
 @dataclass(frozen=True)
@@ -166,7 +174,7 @@ def audit_environment(prefix: str | Path | None = None, *, measure: bool = True)
         providers = Providers(everything)
         for one in everything:
             files += len(one.files)
-            claimed, unprovided = _measured(one, providers, claims, repair)
+            claimed, unprovided = _measured(one, _scan(one, unreadable), providers, claims, repair)
             measured += claimed
             findings += unprovided
         findings += _copies(providers, repair)
@@ -202,7 +210,10 @@ def _driver() -> CondaPackage | None:
 
     version = os.environ.get("CONDA_OVERRIDE_CUDA")
     if version is None:
-        found = probes.driver_version()
+        try:
+            found = probes.driver_version()
+        except OSError:  # a driver that cannot be opened; the doctor reports it
+            found = None
         version = str(found) if found else ""
     return conda.virtual_driver(version) if version else None
 
@@ -210,13 +221,39 @@ def _driver() -> CondaPackage | None:
 # -- measured
 
 
+def _scan(one: Installed, unreadable: list[Unreadable]) -> Scan:
+    """What the installed libraries of a distribution link, and the LTO-IR in those that know nvJitLink.
+
+    NVIDIA's own libraries, two thirds of the bytes of an environment, are not searched for LTO-IR: those that have some
+    link nvJitLink, by symbols that name its release.
+    """
+    scan = Scan("")
+    of_cuda = conda.is_cuda_package(one.name) if one.manager == "conda" else is_cuda_distribution(one.name)
+    for path in one.files:
+        try:
+            found = read_dynamic(path)
+            if found is None:
+                continue
+            if any(majors_of(name) is not None for name in (*found.needed, found.soname or "")):
+                scan.elves[path] = found
+            if not of_cuda and contains(path, b"libnvJitLink"):
+                with open_regular(path) as stream:
+                    needs = newest_ltoir(stream)
+                if needs is not None:
+                    scan.ltoir[path] = needs
+        except (OSError, DynamicError) as error:
+            reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+            unreadable.append(Unreadable(path, f"{reason}: install {one} again"))
+    return scan
+
+
 def _measured(
-    one: Installed, providers: Providers, declared: Sequence[Claim], repair: _Repair
+    one: Installed, scan: Scan, providers: Providers, declared: Sequence[Claim], repair: _Repair
 ) -> tuple[list[Claim], list[EnvironmentFinding]]:
     """What the files of a distribution need of the libraries that they get, and those that they do not get."""
     highest: dict[tuple[str, int], Need] = {}
     linked: dict[tuple[str, int], Need] = {}
-    for need in needs_of_files(one.files):
+    for need in needs_of_scan(scan):
         if need.stem in _DRIVER:
             continue
         key = need.stem, need.major
@@ -239,7 +276,7 @@ def _claim(one: Installed, need: Need, floor: CudaVersion, provider: Provider, d
     owner, release = provider.owner, provider.release
     assert owner is not None  # checked by the caller
     assert release is not None
-    versions = exports.wheel_versions(need.stem, floor) if need.stem in exports.libraries() else ()
+    versions = () if is_numbered(need.stem) else exports.wheel_versions(need.stem, floor)
     own = [claim for claim in declared if claim.by == str(one) and claim.name == owner.name]
     said = f"declares {own[0].versions or 'no bound'}" if own else f"declares no requirement on {owner.name}"
     return Claim(
@@ -312,7 +349,7 @@ def _pair(name: str, low: list[Claim], high: list[Claim], repair: _Repair) -> En
         "pair", "conflict",
         f"{name} is {there.version if there else 'missing'}; expected {low[0]} and {high[0]}, which no version satisfies",
         (*low, *high), repair.shown(there, [*low, *high]),
-        f"{repair.upgrade(owners)}: no release of {name} repairs it, only other releases of {' or '.join(owners)}",
+        repair.upgrade(owners), f"put {' and '.join(owners)} into separate environments" if len(owners) > 1 else "",
     )  # fmt: skip
 
 

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..compat import exports
-from ..regular_files import open_regular, read_bounded
+from ..regular_files import read_bounded
 from ..versions import CudaVersion
-from .elf import read_elf
+from .dynamic import DynamicError, read_dynamic
 from .installed import Installed
 from .libraries import majors_of, stem_of
 
-__all__ = ["Provider", "Providers", "release_of"]
+__all__ = ["Provider", "Providers", "is_numbered", "release_of"]
 
 #: Libraries whose packages, wheels and conda's, have versions that begin with the CUDA release.
 _NUMBERED: Final = frozenset({"libcudart", "libnvJitLink", "libnvrtc", "libnvfatbin", "libnvvm", "libcupti"})
@@ -117,12 +117,20 @@ class Providers:
 
 
 def _loaded_as(path: str) -> str | None:
-    """The SONAME by which a file is loaded, from its name; None if it is not a library of CUDA's toolkit."""
+    """The SONAME by which a file is loaded, from its name; None if it is not a library of CUDA's toolkit.
+
+    NVRTC's second build (``.alt``) is opened only by NVRTC itself.
+    """
     name = path.rpartition("/")[2]
     majors = majors_of(name)
-    if not majors or ".so." not in name or "/stubs/" in path:
+    if not majors or ".so." not in name or ".alt.so" in name or "/stubs/" in path:
         return None
     return name if stem_of(name) not in ("libcuda", "libnvidia-ml") else None
+
+
+def is_numbered(stem: str) -> bool:
+    """Whether the packages of a library have versions that begin with the CUDA release."""
+    return stem in _NUMBERED
 
 
 def release_of(stem: str, owner: Installed) -> CudaVersion | None:
@@ -133,7 +141,7 @@ def release_of(stem: str, owner: Installed) -> CudaVersion | None:
             release := exports.release_of_wheel(distribution, owner.version)
         ):
             return release
-    if stem in _NUMBERED and (owner.name in names.values() or owner.manager == "conda"):
+    if is_numbered(stem) and (owner.name in names.values() or owner.manager == "conda"):
         match = re.match(r"\d{1,4}\.\d{1,4}(?=\.|$)", owner.version, re.ASCII)
         return CudaVersion.parse(match[0]) if match else None
     return None
@@ -141,9 +149,8 @@ def release_of(stem: str, owner: Installed) -> CudaVersion | None:
 
 def _rpath_folders(user: str) -> set[str]:
     try:
-        with open_regular(user) as stream:
-            elf = read_elf(stream)
-    except Exception:  # noqa: BLE001 (pyelftools raises whatever a damaged file leads it to)
+        elf = read_dynamic(user)
+    except (OSError, DynamicError):
         return set()
     origin = os.path.dirname(os.path.realpath(user))
     rpaths = (one.replace("${ORIGIN}", origin).replace("$ORIGIN", origin) for one in (elf.rpaths if elf else ()))
@@ -187,7 +194,7 @@ def _system_release(stem: str, path: str) -> CudaVersion | None:
     """The CUDA release of a system's library: from its full name, or from the toolkit's version.json."""
     real = os.path.realpath(path)
     match = _FULL_VERSION.search(real)
-    if match and stem in _NUMBERED:
+    if match and is_numbered(stem):
         return CudaVersion.parse(match[1])
     for folder in list(Path(real).parents)[:4]:
         try:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from . import audit_environment
+
 if TYPE_CHECKING:
     from ..audit import Audit, Need
 
@@ -23,18 +25,24 @@ DESCRIPTION: Final = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("paths", nargs="+", type=Path, metavar="WHEEL|SO|DIR", help="files to audit")
+    parser.add_argument("paths", nargs="*", type=Path, metavar="WHEEL|SO|DIR", help="files to audit")
     parser.add_argument(
         "--require", default="", metavar="MAJORS", help="majors it must load with, such as 12,13; none: without CUDA"
     )
     parser.add_argument("--symbols", action="store_true", help="show the undefined symbols, too")
     parser.add_argument("--json", action="store_true", help="for programs")
+    audit_environment.configure(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Audit each path; returns the worst exit code."""
     from ..audit import AuditError, audit
 
+    if options.environment is not None:
+        return audit_environment.run(options)
+    if not options.paths:
+        sys.stderr.write("cudalink audit: no path; give a wheel, a library or a folder, or --environment\n")
+        return 2
     required = [major for major in options.require.split(",") if major]
     code, answers = 0, []
     for path in options.paths:

@@ -33,6 +33,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Audit the environment of ``options.environment`` and report; returns the exit code."""
+    if options.paths:
+        sys.stderr.write(f"cudalink audit: --environment takes one environment; give {options.paths[0]} in another command\n")
+        return 2
     from ..audit.environment import AuditError, audit_environment
 
     try:
@@ -67,6 +70,8 @@ def _finding(finding: EnvironmentFinding) -> Iterator[str]:
     if finding.there:
         yield f"  there  {line(finding.there)}"
     yield f"  do     {line(finding.fix)}"
+    if finding.otherwise:
+        yield f"  or     {line(finding.otherwise)}"
 
 
 def _need(claim: Claim) -> str:
