@@ -238,7 +238,7 @@ def test_copies(made) -> None:
 
 # -- sound environments
 
-RELEASES = tables.read_matrix("toolchains")["releases"]
+RELEASES = tables.read_matrix("toolchains.toml")["releases"]
 
 
 @pytest.mark.parametrize("release", list(RELEASES))
