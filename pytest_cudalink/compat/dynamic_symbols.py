@@ -1,0 +1,209 @@
+"""Exported symbols of an ELF library of which only the beginning was read; used by ``make_exports``.
+
+A wheel of cuBLAS has half a gigabyte, and its dynamic symbols lie in the first megabyte. The pointers to them
+(``PT_DYNAMIC``) lie at the end, so the tables are found without: linkers write the hash tables of the dynamic symbols
+right after the program headers and notes, then ``.dynsym``, then ``.dynstr``. A hash table says how many symbols there
+are and proves that they were found: every name must have the hash under which the table keeps it.
+(System V ABI, chapter 5, "Hash Table"; the GNU hash table is described at https://flapenguin.me/elf-dt-gnu-hash.)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, NamedTuple
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.dynamic import DynamicSegment
+from elftools.elf.elffile import ELFFile
+
+__all__ = ["Exports", "of_beginning", "of_file"]
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_UNDEFINED, _ABSOLUTE = 0, 0xFFF1
+_LOCAL = 0
+_HIDDEN = (1, 2)  # STV_INTERNAL, STV_HIDDEN
+#: Between the program headers and the first hash table lie notes alone.
+_NOTES = 4096
+
+
+class Exports(NamedTuple):
+    """Dynamic symbols that a library defines.
+
+    Attributes
+    ----------
+    symbols : frozenset of str
+        Functions and variables.
+    nodes : tuple of str
+        Version nodes, such as ``libnvJitLink.so.12``: a linker writes them as absolute symbols.
+    soname : str or None
+        DT_SONAME; None if only the beginning was read.
+    """
+
+    symbols: frozenset[str]
+    nodes: tuple[str, ...]
+    soname: str | None = None
+
+
+def _sysv_hash(name: bytes) -> int:
+    result = 0
+    for byte in name:
+        result = (result << 4) + byte
+        result = (result ^ ((result & 0xF0000000) >> 24)) & 0x0FFFFFFF
+    return result
+
+
+def _gnu_hash(name: bytes) -> int:
+    result = 5381
+    for byte in name:
+        result = (result * 33 + byte) & 0xFFFFFFFF
+    return result
+
+
+def _words(data: bytes, offset: int, count: int) -> tuple[int, ...]:
+    """`count` 32-bit numbers; raises IndexError beyond the end of the data."""
+    if offset + 4 * count > len(data):
+        raise IndexError(offset)
+    return struct.unpack_from(f"<{count}I", data, offset)
+
+
+def _align(offset: int) -> int:
+    return offset + 7 & ~7
+
+
+class _Sysv:
+    """The table of DT_HASH at an offset; raises ValueError if there is none."""
+
+    def __init__(self, data: bytes, offset: int) -> None:
+        buckets, self.count = _words(data, offset, 2)
+        if not (0 < buckets < 1 << 16 and 1 < self.count < 1 << 18):
+            raise ValueError(offset)
+        self.buckets = _words(data, offset + 8, buckets)
+        self.chain = _words(data, offset + 8 + 4 * buckets, self.count)
+        if max(self.buckets) >= self.count or max(self.chain) >= self.count or not any(self.buckets):
+            raise ValueError(offset)
+        self.end = _align(offset + 8 + 4 * (buckets + self.count))
+
+    def holds(self, names: list[bytes], defined: set[int]) -> bool:
+        """Whether every defined symbol is where its hash says."""
+        seen = set()
+        for bucket, first in enumerate(self.buckets):
+            index = first
+            while index and index not in seen:
+                seen.add(index)
+                if _sysv_hash(names[index]) % len(self.buckets) != bucket:
+                    return False
+                index = self.chain[index]
+        return defined <= seen
+
+
+class _Gnu:
+    """The table of DT_GNU_HASH at an offset; raises ValueError if there is none."""
+
+    def __init__(self, data: bytes, offset: int) -> None:
+        buckets, self.first, bloom, shift = _words(data, offset, 4)
+        if not (0 < buckets < 1 << 16 and 0 < self.first < 1 << 18 and bloom.bit_count() == 1 and shift < 64):
+            raise ValueError(offset)
+        if bloom > 1 << 16:
+            raise ValueError(offset)
+        start = offset + 16 + 8 * bloom
+        self.buckets = _words(data, start, buckets)
+        last = max(self.buckets)
+        if last < self.first or last >= 1 << 18:
+            raise ValueError(offset)
+        start += 4 * buckets
+        while not _words(data, start + 4 * (last - self.first), 1)[0] & 1:
+            last += 1
+        self.count = last + 1
+        self.chain = _words(data, start, self.count - self.first)
+        self.end = _align(start + 4 * len(self.chain))
+
+    def holds(self, names: list[bytes], defined: set[int]) -> bool:
+        """Whether every defined symbol is where its hash says."""
+        hashed = all(_gnu_hash(names[self.first + place]) | 1 == value | 1 for place, value in enumerate(self.chain))
+        return hashed and all(index >= self.first for index in defined)
+
+
+def _hash_tables(data: bytes, start: int) -> Iterator[tuple[int, list[_Sysv | _Gnu]]]:
+    """Every place where the symbols may begin, with the hash tables in front of it."""
+    for offset in range(start, min(start + _NOTES, len(data)), 4):
+        for kinds in ((_Sysv, _Gnu), (_Gnu, _Sysv), (_Sysv,), (_Gnu,)):
+            found: list[_Sysv | _Gnu] = []
+            end = offset
+            try:
+                for kind in kinds:
+                    found.append(kind(data, end))
+                    end = found[-1].end
+            except (ValueError, IndexError):
+                continue
+            if data[end : end + _SYMBOL.size] == bytes(_SYMBOL.size):
+                yield end, found
+
+
+def of_beginning(data: bytes) -> Exports | None:
+    """Return what the library exports, from its first bytes; None if the tables are not (wholly) among them."""
+    if len(data) < _HEADER.size or data[:5] != b"\x7fELF\x02":
+        return None
+    _, _, _, _, _, headers, _, _, _, size, count, _, _, _ = _HEADER.unpack_from(data)
+    for offset, tables in _hash_tables(data, headers + size * count):
+        total = max(table.count for table in tables)
+        strings = offset + _SYMBOL.size * total
+        if strings >= len(data) or data[strings] != 0:
+            continue
+        symbols = [_SYMBOL.unpack_from(data, offset + _SYMBOL.size * index) for index in range(total)]
+        if strings + max(symbol[0] for symbol in symbols) >= len(data):
+            continue
+        names = []
+        for symbol in symbols:
+            end = data.find(b"\0", strings + symbol[0])
+            if end < 0:
+                break
+            names.append(data[strings + symbol[0] : end])
+        if len(names) < total:
+            continue
+        defined = {
+            index for index, symbol in enumerate(symbols) if symbol[3] != _UNDEFINED and symbol[1] >> 4 != _LOCAL
+        }
+        if defined and all(table.holds(names, defined) for table in tables):
+            return _exports(
+                (names[index].decode(), symbols[index][3] == _ABSOLUTE)
+                for index in defined
+                if symbols[index][2] & 3 not in _HIDDEN
+            )
+    return None
+
+
+def _exports(found: Iterable[tuple[str, bool]], soname: str | None = None) -> Exports:
+    """Separate the version nodes, which are absolute symbols, from the rest."""
+    named = list(found)
+    return Exports(
+        frozenset(name for name, absolute in named if not absolute),
+        tuple(sorted(name for name, absolute in named if absolute)),
+        soname,
+    )
+
+
+def of_file(file: BinaryIO) -> Exports:
+    """Return what the library in an open file exports, by its PT_DYNAMIC.
+
+    Raises
+    ------
+    ValueError
+        If it is not an ELF library, or damaged.
+    """
+    try:
+        elf = ELFFile(file)
+        dynamic = next(segment for segment in elf.iter_segments() if isinstance(segment, DynamicSegment))
+        sonames = [tag.soname for tag in dynamic.iter_tags("DT_SONAME")]
+        found = [
+            (symbol.name, symbol.entry.st_shndx == "SHN_ABS")
+            for symbol in dynamic.iter_symbols()
+            if symbol.entry.st_shndx != "SHN_UNDEF"
+            and symbol.entry.st_info.bind != "STB_LOCAL"
+            and symbol.entry.st_other.visibility not in {"STV_INTERNAL", "STV_HIDDEN"}
+        ]
+    except (ELFError, StopIteration, struct.error, UnicodeDecodeError) as error:
+        msg = f"not an ELF library with dynamic symbols: {error!r}"
+        raise ValueError(msg) from None
+    return _exports(found, sonames[0] if sonames else None)

@@ -1,0 +1,261 @@
+"""Which symbols each CUDA library exports in which release, its SONAME, and the wheels that have it.
+
+``data/exports/`` holds the facts, read from NVIDIA's wheels by ``make_exports``, one file for each library. What the
+driver's ``libcuda`` exports is in ``emulator/data/functions.toml``: from the headers of each release and the symbols of
+four drivers, as ``make_functions.py`` there says. A file is opened when it is first asked for.
+
+A release counts as its newest wheels: an update of CUDA 12.6 may export more than 12.6.0 did, and `first_wheel` says
+from which wheel on. C++ names (``_Z…``) are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from ..tables import read_table
+from ..versions import CudaVersion
+from .releases import PTX_ISA
+
+__all__ = [
+    "distributions",
+    "exported",
+    "first_wheel",
+    "libraries",
+    "nodes",
+    "release_of_wheel",
+    "releases",
+    "since",
+    "sonames",
+    "symbols",
+    "until",
+    "wheel_versions",
+]
+
+_DATA: Final = Path(__file__).parent / "data" / "exports"
+_DRIVER: Final = "libcuda"
+_DRIVER_SONAME: Final = "libcuda.so.1"
+
+
+class _Span(NamedTuple):
+    """From when to when a symbol is exported: releases, and the first wheel."""
+
+    since: CudaVersion
+    until: CudaVersion | None
+    wheel: str | None
+
+
+class _Major(NamedTuple):
+    """A library in one CUDA major."""
+
+    distribution: str | None
+    soname: str
+    nodes: tuple[str, ...]
+    numbered: bool
+    wheels: Mapping[CudaVersion, tuple[str, ...]]
+    spans: Mapping[str, _Span]
+
+
+@cache
+def libraries() -> tuple[str, ...]:
+    """Return the stems of the libraries that are known, such as ``libnvJitLink``; the last one is ``libcuda``."""
+    return (*sorted(file.stem for file in _DATA.glob("*.json")), _DRIVER)
+
+
+def sonames(stem: str) -> dict[int, str]:
+    """Return the SONAME of a library by CUDA major: ``libcufft`` is ``libcufft.so.11`` in CUDA 12.
+
+    Parameters
+    ----------
+    stem : str
+        One of `libraries`.
+
+    Raises
+    ------
+    ValueError
+        If the library is unknown; so do all functions here.
+    """
+    return {major: one.soname for major, one in _majors(stem).items()}
+
+
+def nodes(stem: str, major: int) -> tuple[str, ...]:
+    """Return the names of the symbol versions of a library in its newest wheel, such as ``libnvJitLink.so.12``.
+
+    Empty for a library without versions: it satisfies a program that wants its symbols in any version.
+    """
+    one = _majors(stem).get(major)
+    return one.nodes if one else ()
+
+
+def distributions(stem: str) -> dict[int, str]:
+    """Return the package on PyPI that brings a library, by CUDA major; empty for the driver's."""
+    return {major: one.distribution for major, one in _majors(stem).items() if one.distribution}
+
+
+def releases(stem: str, major: int) -> tuple[CudaVersion, ...]:
+    """Return the releases of a CUDA major in which a library is known, oldest first."""
+    one = _majors(stem).get(major)
+    return tuple(one.wheels) if one else ()
+
+
+def symbols(stem: str, release: CudaVersion) -> frozenset[str]:
+    """Return every symbol that a library exports in a release; empty if the release is unknown."""
+    return frozenset(name for name in _names(stem, release.major) if exported(stem, release, name))
+
+
+def exported(stem: str, release: CudaVersion, symbol: str) -> bool:
+    """Whether a library exports a symbol in a release; False if the release is unknown."""
+    span = _span(stem, release.major, symbol)
+    if span is None or release not in releases(stem, release.major):
+        return False
+    return span.since <= release and (span.until is None or release < span.until)
+
+
+def since(stem: str, major: int, symbol: str) -> CudaVersion | None:
+    """Return the first release of a CUDA major in which a library exports a symbol; None if none does.
+
+    Parameters
+    ----------
+    stem : str
+        One of `libraries`.
+    major : int
+        12 or 13.
+    symbol : str
+        Its name; a version behind ``@`` is ignored.
+    """
+    span = _span(stem, major, symbol)
+    return span.since if span else None
+
+
+def until(stem: str, major: int, symbol: str) -> CudaVersion | None:
+    """Return the first release of a CUDA major in which a library no longer exports a symbol; None if there is none."""
+    span = _span(stem, major, symbol)
+    return span.until if span else None
+
+
+def first_wheel(stem: str, major: int, symbol: str) -> str | None:
+    """Return the version of the oldest wheel whose library exports a symbol: the floor to write in a requirement.
+
+    None for an unknown symbol, and for the driver's library, which has no wheels.
+    """
+    span = _span(stem, major, symbol)
+    return span.wheel if span else None
+
+
+def wheel_versions(stem: str, release: CudaVersion) -> tuple[str, ...]:
+    """Return the versions of the wheels of one release that bring a library, oldest first."""
+    one = _majors(stem).get(release.major)
+    return one.wheels.get(release, ()) if one else ()
+
+
+def release_of_wheel(distribution: str, version: str) -> CudaVersion | None:
+    """Return the CUDA release that a wheel belongs to; None if that is unknown.
+
+    Parameters
+    ----------
+    distribution, version : str
+        Package, such as ``nvidia-cublas-cu12``, and its version. A version that no release has belongs to the release
+        of the newest older one, unless it is newer than all that are known.
+    """
+    one = _packages().get(distribution.lower().replace("_", "-"))
+    if one is None:
+        return None
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        wanted = Version(version)
+    except InvalidVersion:
+        return None
+    if one.numbered:
+        return CudaVersion(wanted.major, wanted.minor)
+    known = sorted((Version(each), release) for release, versions in one.wheels.items() for each in versions)
+    if wanted > known[-1][0]:
+        return None
+    older = [release for each, release in known if each <= wanted]
+    # the same wheel can be that of two releases: then it has what the first one needs
+    exact = [release for each, release in known if each == wanted]
+    return min(exact) if exact else older[-1] if older else None
+
+
+def _names(stem: str, major: int) -> tuple[str, ...]:
+    one = _majors(stem).get(major)
+    return tuple(one.spans) if one else ()
+
+
+def _span(stem: str, major: int, symbol: str) -> _Span | None:
+    one = _majors(stem).get(major)
+    return one.spans.get(symbol.partition("@")[0]) if one else None
+
+
+@cache
+def _packages() -> dict[str, _Major]:
+    """The first library of each package."""
+    found: dict[str, _Major] = {}
+    for stem in libraries():
+        for one in _majors(stem).values():
+            if one.distribution:
+                found.setdefault(one.distribution, one)
+    return found
+
+
+@cache
+def _majors(stem: str) -> Mapping[int, _Major]:
+    """What is known of a library, by CUDA major."""
+    if stem not in libraries():
+        msg = f"the library is {stem!r}; expected one of {', '.join(libraries())}"
+        raise ValueError(msg)
+    if stem == _DRIVER:
+        return MappingProxyType(_driver())
+    import json
+
+    data = json.loads((_DATA / f"{stem}.json").read_text(encoding="utf-8"))
+    return MappingProxyType({int(major): _major(one) for major, one in data["majors"].items()})
+
+
+def _major(data: dict[str, Any]) -> _Major:
+    """Read one major of a file; its changes are those from wheel to wheel."""
+    wheels = {CudaVersion.parse(release): tuple(versions) for release, versions in data["wheels"].items()}
+    changes = {change["wheel"]: change for change in data["changes"]}
+    soname, found_nodes = "", ()
+    first: dict[str, str] = {}
+    begin: dict[str, CudaVersion] = {}
+    end: dict[str, CudaVersion] = {}
+    present: set[str] = set()
+    for release, versions in wheels.items():
+        before = frozenset(present)
+        for version in versions:
+            change = changes.pop(version, {})  # a wheel of two releases changes something in the first one
+            soname = change.get("soname", soname)
+            found_nodes = change.get("nodes", found_nodes)
+            for name in change.get("added", ()):
+                first.setdefault(name, version)
+            present |= set(change.get("added", ()))
+            present -= set(change.get("removed", ()))
+        for name in present - before:
+            begin.setdefault(name, release)
+            end.pop(name, None)
+        for name in before - present:
+            end[name] = release
+    spans = {name: _Span(release, end.get(name), first[name]) for name, release in begin.items()}
+    return _Major(data["distribution"], soname, tuple(found_nodes), data["numbered"], wheels, MappingProxyType(spans))
+
+
+def _driver() -> dict[int, _Major]:
+    """What the driver's library exports, from the emulated driver's table; a symbol stays once it is there."""
+    table = read_table("emulator/data/functions.toml")
+    first = {name: CudaVersion.parse(one["since"]) for name, one in table["debugger"].items()}
+    for release, names in table["symbols"].items():
+        if release != "never":
+            first |= dict.fromkeys(names, CudaVersion.parse(release))
+    found = {}
+    for major in sorted({release.major for release in PTX_ISA}):
+        known = sorted(release for release in PTX_ISA if release.major == major)
+        spans = {
+            name: _Span(max(release, known[0]), None, None) for name, release in first.items() if release <= known[-1]
+        }
+        wheels: dict[CudaVersion, tuple[str, ...]] = dict.fromkeys(known, ())
+        found[major] = _Major(None, _DRIVER_SONAME, (), False, wheels, MappingProxyType(spans))
+    return found
