@@ -167,9 +167,15 @@ class Rules:
         one = package.installed
         try:
             record = self._rattler.PackageRecord(
-                one.name, one.version, package.build, package.build_number, package.subdir or "noarch"
+                one.name,
+                one.version,
+                self._rattler.BuildString(package.build),
+                package.build_number,
+                package.subdir or "noarch",
             )
             return bool(self._rattler.MatchSpec(spec).matches(record))
+        except (AttributeError, TypeError):  # ours
+            raise
         except Exception as error:
             msg = f"{one.name} {one.version[:80]!r} cannot be compared with {spec[:200]!r}"
             raise ValueError(msg) from error

@@ -35,7 +35,7 @@ _MOST_TEXT: Final = 1 << 20
 #: Most entries of a source tree that are looked at for the libraries of an editable install.
 _MOST_ENTRIES: Final = 50_000
 #: Folders of a source tree that are not part of the package.
-_SKIPPED: Final = ("__pycache__", "node_modules", "site-packages")
+_SKIPPED: Final = ("__pycache__", "node_modules", "site-packages", "dist-packages")
 
 
 @dataclass(frozen=True)
@@ -301,7 +301,7 @@ def _files_of(site: Path, metadata: Path, one: Installed) -> tuple[str, ...]:
         listed = metadata / "installed-files.txt"
         if metadata.is_dir() and not listed.is_file() and site.name not in ("site-packages", "dist-packages"):
             sources.append(site)
-        base, entries = metadata, _text(listed).splitlines()
+        base, entries = metadata, _text(listed).splitlines() if metadata.is_dir() else []
     else:
         base, entries = site, list(_recorded(metadata / "RECORD"))
     for entry in entries:
@@ -314,7 +314,7 @@ def _files_of(site: Path, metadata: Path, one: Installed) -> tuple[str, ...]:
     for source in sources:
         if source.is_file() and is_library(source.name):
             found.append(str(source))
-        elif source.is_dir() and source not in (site, site.parent):
+        elif source.is_dir() and source.name not in _SKIPPED:
             found += _libraries_below(source)
     return tuple(path for path in dict.fromkeys(found) if os.path.isfile(path))  # noqa: PTH113 (text, many)
 

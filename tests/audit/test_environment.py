@@ -438,7 +438,7 @@ def _damage(made: Made, what: str) -> None:
         case "conda's record is a list":
             made.conda("x", "1").write_text("[]", encoding="utf-8")
         case "conda's record has no name":
-            made.conda("x", "1", name=7)
+            made.conda("x", "1").write_text('{"name": 7}', encoding="utf-8")
         case "conda's record is cut off":
             made.conda("x", "1").write_text('{"name": "x', encoding="utf-8")
         case "conda's record is deep":
