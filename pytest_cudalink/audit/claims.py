@@ -64,9 +64,7 @@ def is_cuda_distribution(name: str) -> bool:
     return _CUDA.match(name) is not None
 
 
-def declared_claims(
-    place: Place, distributions: Sequence[Installed], unreadable: list[Unreadable]
-) -> Iterator[Claim]:
+def declared_claims(place: Place, distributions: Sequence[Installed], unreadable: list[Unreadable]) -> Iterator[Claim]:
     """Yield the requirements that Python distributions declare on CUDA's; adds what is invalid to `unreadable`.
 
     A requirement of an extra counts if another distribution requires that extra: which extras a user asked for by hand

@@ -123,7 +123,8 @@ def _read(content: mmap.mmap) -> Elf | None:
         versions: dict[int, tuple[str, str]] = {}
         if _VERNEED in tags:
             versions = {
-                number: (text(file), text(name)) for number, file, name in _versions(content, offset_of(tags[_VERNEED][0]))
+                number: (text(file), text(name))
+                for number, file, name in _versions(content, offset_of(tags[_VERNEED][0]))
             }
         numbers = offset_of(tags[_VERSYM][0]) if _VERSYM in tags else None
         symbols = offset_of(tags[_SYMTAB][0]) if _SYMTAB in tags and size else 0

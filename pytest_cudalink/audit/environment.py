@@ -337,7 +337,9 @@ def _contradicting(
     for one, other in combinations(specifiers, 2):
         if contradictions.common_version([one, other], accept) is None:
             low, high = one, other
-            if contradictions.highest_version(low, [high], accept) > contradictions.highest_version(high, [low], accept):
+            if contradictions.highest_version(low, [high], accept) > contradictions.highest_version(
+                high, [low], accept
+            ):
                 low, high = high, low
             yield [c for c in group if c.versions == low], [c for c in group if c.versions == high]
 
@@ -462,7 +464,11 @@ class _Repair:
     def reinstall(self, owners: Sequence[Installed]) -> str:
         """The advice for two distributions that wrote the same file."""
         kept, removed = owners[-1], owners[0]
-        how = self._prefix_command("conda remove") if removed.manager == "conda" else self._pip(removed.manager, "uninstall")
+        how = (
+            self._prefix_command("conda remove")
+            if removed.manager == "conda"
+            else self._pip(removed.manager, "uninstall")
+        )
         again = f"{kept.name}=={kept.version}"
         return f"{how} {shlex.quote(removed.name)}, then {self.install(kept.manager, [again])}"
 

@@ -34,7 +34,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Audit the environment of ``options.environment`` and report; returns the exit code."""
     if options.paths:
-        sys.stderr.write(f"cudalink audit: --environment takes one environment; give {options.paths[0]} in another command\n")
+        sys.stderr.write(
+            f"cudalink audit: --environment takes one environment; give {options.paths[0]} in another command\n"
+        )
         return 2
     from ..audit.environment import AuditError, audit_environment
 

@@ -36,7 +36,9 @@ class Made:
         self.site.mkdir(parents=True)
         self.source = prefix.parent / "source"
 
-    def wheel(self, name: str, version: str, *requires: str, files: tuple[str, ...] = (), installer: str = "pip") -> Path:
+    def wheel(
+        self, name: str, version: str, *requires: str, files: tuple[str, ...] = (), installer: str = "pip"
+    ) -> Path:
         """Write the metadata of a distribution; returns its ``.dist-info``."""
         folder = self.site / f"{name.replace('-', '_')}-{version}.dist-info"
         folder.mkdir()
@@ -145,13 +147,19 @@ def test_pair_through_an_extra(made) -> None:
     """A pin that torch makes through an extra of cuda-toolkit is torch's; extras that nothing requires do not count."""
     made.wheel("nvidia-nvjitlink", "13.0.88")
     made.wheel(
-        "cuda-toolkit", "13.0.2", 'nvidia-nvjitlink==13.0.88.*; extra == "nvjitlink"', 'nvidia-cufft==1; extra == "cufft"'
+        "cuda-toolkit",
+        "13.0.2",
+        'nvidia-nvjitlink==13.0.88.*; extra == "nvjitlink"',
+        'nvidia-cufft==1; extra == "cufft"',
     )
     made.wheel("torch", "2.12.0", 'cuda-toolkit[nvjitlink]==13.0.2; platform_system == "Linux"')
     assert made.audit().findings == ()
     made.wheel("libcudf-cu13", "26.8.0", "nvidia-nvjitlink>=13.1,<14")
     (finding,) = made.audit().findings
-    assert "expected ==13.0.88.* (cuda-toolkit 13.0.2, for torch 2.12.0) and <14,>=13.1 (libcudf-cu13 26.8.0)" in finding.text
+    assert (
+        "expected ==13.0.88.* (cuda-toolkit 13.0.2, for torch 2.12.0) and <14,>=13.1 (libcudf-cu13 26.8.0)"
+        in finding.text
+    )
     assert finding.fix.endswith("install --upgrade torch libcudf-cu13")
 
 
@@ -170,7 +178,9 @@ def test_installed_version_and_missing(made) -> None:
 def test_measured_floor_without_a_pin(made) -> None:
     """A library that needs a newer nvJitLink than is installed, where nothing pins it: install a newer one."""
     jitlink = made.nvjitlink("12.8.93")
-    made.wheel("x", "1", "nvidia-nvjitlink-cu12>=12.0", files=(made.user("x/libx.so", jitlink, "__nvJitLinkCreate_12_9"),))
+    made.wheel(
+        "x", "1", "nvidia-nvjitlink-cu12>=12.0", files=(made.user("x/libx.so", jitlink, "__nvJitLinkCreate_12_9"),)
+    )
     (finding,) = made.audit().findings
     assert finding.kind == "floor"
     assert "nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1): wants __nvJitLinkCreate_12_9" in finding.text
@@ -186,7 +196,9 @@ def test_linked_library_that_is_nowhere(made) -> None:
     made.wheel("vllm", "1", files=(made.user("vllm/_C.so", "other/libcudart.so.13", "cudaMalloc"),))
     (finding,) = made.audit().findings
     assert (finding.kind, finding.severity) == ("unprovided", "conflict")
-    assert finding.text.startswith("libcudart.so.13 is neither in the environment nor in the system; expected that of CUDA 13")
+    assert finding.text.startswith(
+        "libcudart.so.13 is neither in the environment nor in the system; expected that of CUDA 13"
+    )
     assert "nvidia-cuda-runtime" in finding.fix
     both = (
         made.user("both/x_cu12.so", twelve, "cudaMalloc"),
@@ -233,7 +245,9 @@ def test_copies(made) -> None:
     )
     made.wheel("nvjitlink-again", "1", files=(path,))
     (same,) = [one for one in made.audit().findings if one.kind == "same-file"]
-    assert same.text.startswith(f"{made.site / path} is installed by nvidia-nvjitlink-cu12 12.8.93 and nvjitlink-again 1")
+    assert same.text.startswith(
+        f"{made.site / path} is installed by nvidia-nvjitlink-cu12 12.8.93 and nvjitlink-again 1"
+    )
 
 
 # -- sound environments
@@ -250,7 +264,9 @@ def test_published_toolkits_are_sound(release, made) -> None:
         extra = wheel["name"].removeprefix("nvidia-").removesuffix("-cu12").rpartition("-")[2]
         extras.append(f'{wheel["name"]}=={wheel["version"]}.*; extra == "{extra}"')
         if extra == "nvjitlink":
-            path = made.library(f"nvidia/lib/libnvJitLink.so.{release[:2]}", f"__nvJitLinkCreate_{release.replace('.', '_')}")
+            path = made.library(
+                f"nvidia/lib/libnvJitLink.so.{release[:2]}", f"__nvJitLinkCreate_{release.replace('.', '_')}"
+            )
             made.wheel(wheel["name"], wheel["version"], files=(path,))
             user = made.user("x/libx.so", path, f"__nvJitLinkCreate_{release.replace('.', '_')}")
         else:
@@ -551,7 +567,9 @@ def test_quick_reader_agrees_with_the_thorough_one(made) -> None:
         parts = ("soname", "needed", "rpath", "runpath")
         assert [getattr(quick, part) for part in parts] == [getattr(thorough, part) for part in parts], path
         assert set(quick.undefined) <= set(thorough.undefined), path
-    assert dynamic.read_dynamic(paths[0]).undefined == (("__nvJitLinkCreate_12_9", "libnvJitLink.so.12", "libnvJitLink.so.12"),)
+    assert dynamic.read_dynamic(paths[0]).undefined == (
+        ("__nvJitLinkCreate_12_9", "libnvJitLink.so.12", "libnvJitLink.so.12"),
+    )
 
 
 @settings(max_examples=150, deadline=None)
