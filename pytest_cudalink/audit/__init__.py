@@ -18,10 +18,20 @@ from .findings import AuditFinding
 from .libraries import MAJORS, cuda_functions, is_system, is_unversioned_symbol, majors_of, sought_part, stem_of
 from .loader import loaded_by
 from .needs import Need, needs_of_scan
-from .scan import Scan, hinted_major, scan_path, wheel_major
+from .scan import Scan, hinted_major, scan_archive, scan_path, wheel_major
 from .wheel import AuditError
 
-__all__ = ["MAJORS", "Audit", "AuditError", "AuditFinding", "Dependency", "FileAudit", "Need", "audit"]
+__all__ = [
+    "MAJORS",
+    "Audit",
+    "AuditError",
+    "AuditFinding",
+    "Dependency",
+    "FileAudit",
+    "Need",
+    "audit",
+    "audit_on_index",
+]
 
 
 @dataclass(frozen=True)
@@ -169,9 +179,35 @@ def audit(path: str | Path) -> Audit:
     AuditError
         If the path does not exist, is not a wheel, folder or ELF file, or contains no ELF file.
     """
-    scan = scan_path(path)
+    return _audit(scan_path(path))
+
+
+def audit_on_index(wanted: str, index: str | None = None) -> Audit:
+    """Audit a wheel of a package index; of the wheel, only what is read is transferred, and nothing is installed.
+
+    Parameters
+    ----------
+    wanted : str
+        A requirement such as ``"libcudf-cu12==26.2.1"``, of which the newest wheel for this machine is taken; or the
+        file name of a wheel, for any machine.
+    index : str, optional
+        Address of a package index; the default is that of uv or pip.
+
+    Raises
+    ------
+    AuditError
+        If the index has no such wheel, it cannot be read, or it contains no library.
+    """
+    from .index import open_on_index
+
+    name, file = open_on_index(wanted, index)
+    with file:
+        return _audit(scan_archive(name, file))
+
+
+def _audit(scan: Scan) -> Audit:
     if not scan.elves and not scan.findings:
-        msg = f"{path}: no shared library in it: a pure Python package, or not a wheel"
+        msg = f"{scan.path}: no shared library in it: a pure Python package, or not a wheel"
         raise AuditError(msg)
     return _judge(scan)
 

@@ -1,7 +1,8 @@
 """Whether the requirements of a wheel bring what its files need, and the requirement to write where they do not. Pure.
 
-The rule of severity: a finding is an error where the wheel fails without the library: a file links it, or the wheel
-has LTO-IR and opens nvJitLink. A library that is only opened may be optional, so its findings are notes. A missing
+The rule of severity: a finding is an error where the wheel fails without the library: a file links it, a Python source
+loads it where no handler expects its absence, or the wheel has LTO-IR and opens nvJitLink. A library that is only
+opened otherwise may be optional, so its findings are notes. A missing
 requirement is a note, too, where an extra of the wheel declares it, where the wheel has files for several CUDA
 majors, and where the file also needs a library of another wheel, such as libtorch.so, whose requirements may do.
 """
@@ -10,16 +11,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from email import message_from_bytes
 from functools import cache
 from typing import Final, Literal
 
-from packaging.markers import default_environment
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName, default_environment
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from ..compat import exports
 from ..tables import read_table
@@ -32,6 +34,9 @@ __all__ = ["Declared", "Lack", "find_lack", "judge_needs", "read_requirements", 
 _TOOLKIT: Final = "cuda-toolkit"
 #: A version that every later release stays below.
 _LATER: Final = Version("9999")
+#: More than any real wheel has; each extra is compared with each requirement.
+_MOST_REQUIREMENTS: Final = 2000
+_MOST_EXTRAS: Final = 200
 _SHOWN: Final = 3
 
 
@@ -80,22 +85,28 @@ def read_requirements(metadata: bytes, *, windows: bool = False, machine: str = 
         "platform_machine": "AMD64" if windows else machine,
     }
     requirements = []
-    for line in message.get_all("Requires-Dist") or []:
-        try:
+    for line in (message.get_all("Requires-Dist") or [])[:_MOST_REQUIREMENTS]:
+        with suppress(InvalidRequirement):
             requirements.append(Requirement(str(line)))
-        except InvalidRequirement:
-            continue
 
     def holding(extra: str) -> tuple[Requirement, ...]:
         given = {**environment, "extra": extra}
-        return tuple(one for one in requirements if one.marker is None or one.marker.evaluate(given))
+        return tuple(one for one in requirements if _holds(one, given))
 
     always = holding("")
     extras = {
         str(extra): tuple(one for one in holding(str(extra)) if one not in always)
-        for extra in message.get_all("Provides-Extra") or []
+        for extra in (message.get_all("Provides-Extra") or [])[:_MOST_EXTRAS]
     }
     return Declared(canonicalize_name(str(message.get("Name", ""))), always, extras)
+
+
+def _holds(requirement: Requirement, environment: dict[str, str]) -> bool:
+    """Whether the marker of a requirement is true; one that cannot be evaluated does not count."""
+    try:
+        return requirement.marker is None or requirement.marker.evaluate(environment)
+    except (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion):
+        return False
 
 
 @cache
@@ -123,12 +134,23 @@ def find_lack(
     requirements: Iterable[Requirement],
     distribution: str,
     versions: Mapping[str, CudaVersion],
+    *,
     floor: CudaVersion | None = None,
     below: CudaVersion | None = None,
+    wheel: str | None = None,
 ) -> Lack | None:
-    """What is wrong with the requirements for a distribution, whose known versions belong to these CUDA releases.
+    """What is wrong with the requirements for a distribution; None if every version that they allow does.
 
-    None if every version that they allow does.
+    Parameters
+    ----------
+    requirements : iterable of Requirement
+    distribution : str
+    versions : mapping of str to CudaVersion
+        The known versions of the distribution, with the CUDA release that each belongs to.
+    floor, below : CudaVersion, optional
+        First release that does, and first release that no longer does.
+    wheel : str, optional
+        First version that does, where not every one of its release does.
     """
     relevant = [one for one in requirements if canonicalize_name(one.name) in (distribution, _TOOLKIT)]
     direct = [one.specifier for one in relevant if canonicalize_name(one.name) == distribution]
@@ -147,9 +169,14 @@ def find_lack(
         )
 
     allowing = [version for version in versions if allowed(version)]
-    low = tuple(version for version in allowing if floor is not None and versions[version] < floor)
+    low = tuple(
+        version
+        for version in allowing
+        if (floor is not None and versions[version] < floor)
+        or (wheel is not None and Version(version) < Version(wheel))
+    )
     high = tuple(version for version in allowing if below is not None and versions[version] >= below)
-    if versions and (not allowing or (len(low) == len(allowing) and floor is not None)):
+    if versions and len(low) == len(allowing):
         return Lack("pin", low) if allowing or _binding(direct, toolkits) else None
     if low:
         return Lack("floor", low)
@@ -170,38 +197,59 @@ def _binding(direct: list[SpecifierSet], toolkits: list[dict[str, SpecifierSet |
     return bool(toolkits) or not all(one.contains(_LATER) for one in direct)
 
 
-def requirement_for(stem: str, major: int, floor: CudaVersion | None) -> tuple[str, ...]:
-    """The requirements that bring a library: on NVIDIA's package, and on cuda-toolkit; () if none is known."""
-    distribution = exports.distributions(stem).get(major)
-    releases = exports.releases(stem, major)
-    if distribution is None or not releases:
+def requirement_for(
+    stem: str, major: int, floor: CudaVersion | None = None, wheel: str | None = None
+) -> tuple[str, ...]:
+    """The requirements that bring a library: on NVIDIA's package, and on cuda-toolkit; () if none is known.
+
+    Parameters
+    ----------
+    stem : str
+    major : int
+    floor : CudaVersion, optional
+        First release that does.
+    wheel : str, optional
+        First version of NVIDIA's package that does; the default is the first one of the release.
+    """
+    distribution = _distribution(stem, major)
+    if distribution is None:
         return ()
-    newest = exports.wheel_versions(stem, releases[-1])
-    after = Version(newest[-1]).release[0] + 1 if newest else major + 1
-    answers = [f"{distribution}{_from(stem, floor)}<{after}"]
+    versions = [
+        version for release in exports.releases(stem, major) for version in exports.wheel_versions(stem, release)
+    ]
+    after = max(map(Version, versions)).release[0] + 1
+    answers = [f"{distribution}{_from(stem, floor, wheel)}<{after}"]
     extra = _extra_of(distribution)
     if extra:
         answers.append(f"cuda-toolkit[{extra}]>={floor or f'{major}.0'},<{major + 1}")
     return tuple(answers)
 
 
+def _distribution(stem: str, major: int) -> str | None:
+    """NVIDIA's package of a library; None for the driver's, and for libraries that the table of exports lacks."""
+    return exports.distributions(stem).get(major) if stem in exports.libraries() else None
+
+
 def requirements_for(needs: Iterable[Need]) -> dict[str, tuple[str, ...]]:
     """The requirements that bring each needed library of NVIDIA's wheels, by library and major."""
-    floors: dict[tuple[str, int], CudaVersion | None] = {}
+    grouped: dict[tuple[str, int], list[Need]] = {}
     for need in needs:
-        known = floors.get((need.stem, need.major))
-        higher = need.floor if need.floor and need.floor > (known or (need.major, 0)) else known
-        floors[need.stem, need.major] = higher
-    answers = {f"{stem} (CUDA {major})": requirement_for(stem, major, floor) for (stem, major), floor in floors.items()}
+        grouped.setdefault((need.stem, need.major), []).append(need)
+    answers = {
+        f"{stem} (CUDA {major})": _Group(stem, major, "", tuple(needed)).suggestion
+        for (stem, major), needed in grouped.items()
+    }
     return {library: answer for library, answer in answers.items() if answer}
 
 
-def _from(stem: str, floor: CudaVersion | None) -> str:
+def _from(stem: str, floor: CudaVersion | None, wheel: str | None) -> str:
     """The lower bound of a requirement; the release itself where the wheels are numbered like CUDA."""
-    versions = exports.wheel_versions(stem, floor) if floor else ()
     if floor is None:
         return ""
-    return f">={floor}," if not versions or versions[0].startswith(f"{floor}.") else f">={versions[0]},"
+    versions = exports.wheel_versions(stem, floor)
+    first = wheel or next(iter(versions), str(floor))
+    every = not versions or first == versions[0]
+    return f">={floor}," if every and first.startswith(f"{floor}") else f">={first},"
 
 
 @cache
@@ -232,7 +280,7 @@ def judge_needs(needs: Sequence[Need], declared: Declared, *, dependent: Collect
     several = len({need.major for need in needs if need.how != "opened" and need.stem != "libcuda"}) > 1
     findings = []
     for (stem, major), needed in grouped.items():
-        distribution = exports.distributions(stem).get(major)
+        distribution = _distribution(stem, major)
         if distribution is None or distribution == declared.name or _alternative(needed, grouped, declared):
             continue
         excused = several or all(need.path in dependent for need in needed)
@@ -247,7 +295,7 @@ def _alternative(needed: list[Need], grouped: Mapping[tuple[str, int], list[Need
     stem, major = needed[0].stem, needed[0].major
     for (other, another), needs in grouped.items():
         if other == stem and another != major:
-            distribution = exports.distributions(stem).get(another)
+            distribution = _distribution(stem, another)
             linked = any(need.how != "opened" for need in needs)
             if linked or (distribution and find_lack(declared.always, distribution, {}) is None):
                 return True
@@ -267,27 +315,32 @@ class _Group:
     def required(self) -> bool:
         """Whether the wheel fails without the library."""
         hows = {need.how for need in self.needs}
-        return bool(hows & {"linked", "symbols"}) or hows >= {"ltoir", "opened"}
+        demanded = any(need.demanded for need in self.needs)
+        return bool(hows & {"linked", "symbols"}) or demanded or hows >= {"ltoir", "opened"}
 
     @property
     def decisive(self) -> Need:
-        """The need with the highest floor."""
-        return max(self.needs, key=lambda need: (need.floor or (0, 0), need.how == "symbols"))
+        """The need with the highest floor, and of those the most certain."""
+        return max(self.needs, key=lambda need: (need.floor or (0, 0), need.how == "symbols", need.demanded))
 
     @property
     def suggestion(self) -> tuple[str, ...]:
         floor = self.decisive.floor
-        return requirement_for(self.stem, self.major, floor if floor and floor > (self.major, 0) else None)
+        least = exports.releases(self.stem, self.major)[:1] if self.stem in exports.libraries() else ()
+        if floor is None or (*least, floor)[0] == floor:
+            floor = None
+        return requirement_for(self.stem, self.major, floor, self.decisive.wheel)
 
     def lack(self, requirements: Iterable[Requirement]) -> Lack | None:
         """What is wrong with requirements."""
-        versions = {
-            version: release
-            for release in exports.releases(self.stem, self.major)
-            for version in exports.wheel_versions(self.stem, release)
-        }
+        versions: dict[str, CudaVersion] = {}
+        for release in exports.releases(self.stem, self.major):
+            for version in exports.wheel_versions(self.stem, release):
+                versions.setdefault(version, release)  # a wheel of two releases has what the first one needs
         below = min((need.below for need in self.needs if need.below is not None), default=None)
-        return find_lack(requirements, self.distribution, versions, self.decisive.floor, below)
+        return find_lack(
+            requirements, self.distribution, versions, floor=self.decisive.floor, below=below, wheel=self.decisive.wheel
+        )
 
     def findings(self, declared: Declared, *, excused: bool) -> list[AuditFinding]:
         """Compare the needs with the requirements that hold always, or else with those of each extra."""

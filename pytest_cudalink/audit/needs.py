@@ -16,17 +16,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from packaging.version import Version
+
 from ..compat import exports
 from ..versions import CudaVersion
 from .elf import Elf
 from .libraries import is_unversioned_symbol, majors_of, stem_of
-from .opened import stem_of_name
+from .opened import Opening, stem_of_name
 from .scan import Scan, file_majors, scan_files, scan_path
 
 __all__ = ["Need", "needs_of", "needs_of_files", "needs_of_scan"]
 
 #: Names of functions that a header inlines with the version of the headers in them.
 _NAMED_VERSION: Final = re.compile(r"__nvJitLink\w+?_(\d{2})_(\d{1,2})")
+#: Names of C++ and of MSVC's C++, which the table leaves out.
+_CPP: Final = ("_Z", "?")
 _SHOWN: Final = 3
 
 
@@ -53,6 +57,10 @@ class Need:
         Functions that the file wants from the library, and that no known release exports.
     inlined : tuple of str
         Functions whose name has a release later than the first of its major, as a header inlines them.
+    demanded : bool
+        Of a library that is opened: whether a Python source loads it where no handler expects its absence.
+    wheel : str or None
+        Version of the oldest wheel whose library has the functions, where one release has several.
     """
 
     path: str
@@ -64,6 +72,8 @@ class Need:
     below: CudaVersion | None = None
     unknown: tuple[str, ...] = ()
     inlined: tuple[str, ...] = ()
+    demanded: bool = False
+    wheel: str | None = None
 
 
 def needs_of(path: str | Path) -> tuple[Need, ...]:
@@ -95,7 +105,7 @@ def needs_of_scan(scan: Scan) -> tuple[Need, ...]:
             needs += _linked(scan, name, scan.elves[name], majors)
         needs += _ltoir(scan, name)
         linked = scan.elves[name].needed if name in scan.elves else ()
-        opened = [library for library in scan.opened.get(name, ()) if library not in linked]
+        opened = [one for one in scan.opened.get(name, ()) if one.name not in linked]
         needs += _opened(name, opened, majors, inside)
     return tuple(dict.fromkeys(needs))
 
@@ -113,7 +123,7 @@ def _linked(scan: Scan, name: str, elf: Elf, majors: tuple[int, ...]) -> Iterato
             continue
         for major in [one for one in named if one in majors] or named:
             yield Need(name, stem, major, None, "linked", f"needs {library}")
-            if symbols and major in exports.distributions(stem):
+            if symbols and stem in exports.libraries() and major in exports.sonames(stem):
                 yield _by_symbols(name, stem, major, symbols)
 
 
@@ -131,7 +141,9 @@ def _symbols(elf: Elf, library: str, stem: str) -> list[str]:
 
 def _exported(stem: str, symbol: str) -> bool:
     """Whether any known release of a library exports a symbol."""
-    return any(exports.since(stem, major, symbol) is not None for major in exports.sonames(stem))
+    return stem in exports.libraries() and any(
+        exports.since(stem, major, symbol) is not None for major in exports.sonames(stem)
+    )
 
 
 def _by_symbols(name: str, stem: str, major: int, symbols: list[str]) -> Need:
@@ -139,11 +151,23 @@ def _by_symbols(name: str, stem: str, major: int, symbols: list[str]) -> Need:
     known = {symbol: release for symbol, release in first.items() if release is not None}
     floor = max(known.values(), default=None)
     gone = [release for symbol in known if (release := exports.until(stem, major, symbol)) is not None]
-    unknown = tuple(symbol for symbol in symbols if symbol not in known)
+    unknown = tuple(symbol for symbol in symbols if symbol not in known and not symbol.startswith(_CPP))
     newest = [symbol for symbol, release in known.items() if release == floor]
     evidence = f"wants {_some(newest)} of CUDA {floor}" if floor else f"wants {_some(list(unknown))}"
     inlined = tuple(symbol for symbol in symbols if (_in_name(symbol, major) or (0, 0)) > (major, 0))
-    return Need(name, stem, major, floor, "symbols", evidence, min(gone, default=None), unknown, inlined)
+    wheels = [wheel for symbol in newest if (wheel := exports.first_wheel(stem, major, symbol)) is not None]
+    return Need(
+        name,
+        stem,
+        major,
+        floor,
+        "symbols",
+        evidence,
+        below=min(gone, default=None),
+        unknown=unknown,
+        inlined=inlined,
+        wheel=max(wheels, key=Version, default=None),
+    )
 
 
 def _driver(name: str, library: str, symbols: list[str]) -> Iterator[Need]:
@@ -164,17 +188,18 @@ def _driver(name: str, library: str, symbols: list[str]) -> Iterator[Need]:
         yield Need(name, "libcuda", major, floor, "symbols", evidence, None, unknown)
 
 
-def _opened(name: str, opened: list[str], majors: tuple[int, ...], inside: set[str]) -> Iterator[Need]:
-    for library in opened:
+def _opened(name: str, opened: list[Opening], majors: tuple[int, ...], inside: set[str]) -> Iterator[Need]:
+    for library, demanded in opened:
         stem = stem_of_name(library)
         if stem is None or stem in inside:
             continue
         named = [int(major) for major in majors_of(library) or () if major != "none"]
-        fitting = [major for major in named or majors if major in majors or named]
+        fitting = [major for major in named if major in majors] or named or list(majors)
         if stem == "libcuda":
-            fitting = [min(exports.sonames(stem), default=12)]
+            fitting = [min(exports.sonames(stem))]
+        verb = "loads" if demanded else "names"
         for major in fitting:
-            yield Need(name, stem, major, None, "opened", f"names {library}")
+            yield Need(name, stem, major, None, "opened", f"{verb} {library}", demanded=demanded)
 
 
 def _ltoir(scan: Scan, name: str) -> Iterator[Need]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
-from typing import IO, Any, Final
+from collections.abc import Iterable
+from typing import IO, Any, Final, NamedTuple
 
 from .libraries import majors_of, soname_of_dll
 
-__all__ = ["names_in_data", "names_in_source", "stem_of_name"]
+__all__ = ["Opening", "names_in_data", "names_in_source", "stem_of_name"]
 
 #: Functions that open a library by its file name, and those of cuda.pathfinder, which take the name without "lib".
 _BY_FILE: Final = frozenset({"CDLL", "PyDLL", "OleDLL", "WinDLL", "LoadLibrary", "LoadLibraryEx", "dlopen"})
@@ -20,12 +20,29 @@ _BY_NAME: Final = frozenset({"load_nvidia_dynamic_lib", "load_nvidia_dynamic_lib
 _CHUNK: Final = 4 << 20
 _LONGEST: Final = 96
 _MOST_SOURCE: Final = 4 << 20
+#: Handlers that expect a library to be absent; bare ones do, too.
+_HANDLERS: Final = frozenset({"Exception", "BaseException", "OSError", "RuntimeError", "DynamicLibNotFoundError"})
 #: A file name, perhaps with a format in it, that ends a string of C.
 _UNIX = re.compile(rb"lib[A-Za-z0-9_-]{2,40}(?:\.alt)?\.so[A-Za-z0-9_.%{}$-]{0,20}(?=\0)")
 _WINDOWS = re.compile(rb"[A-Za-z][A-Za-z0-9_%{}-]{3,40}\.dll(?=\0)", re.IGNORECASE)
 _WINDOWS_WIDE = re.compile(rb"(?:[A-Za-z0-9_%{}-]\0){4,40}\.\0d\0l\0l\0(?=\0\0)", re.IGNORECASE)
 #: What may stand before the name in its string: nothing, or the path of a folder.
 _BEFORE: Final = b"\0/\\"
+
+
+class Opening(NamedTuple):
+    """A library of CUDA that a file may open.
+
+    Attributes
+    ----------
+    name : str
+        As it is written: ``"libnvrtc.so.12"``, ``"libnvrtc.so.%d"``.
+    demanded : bool
+        Whether a Python source loads it by this name where no handler expects its absence.
+    """
+
+    name: str
+    demanded: bool = False
 
 
 def stem_of_name(name: str) -> str | None:
@@ -38,7 +55,7 @@ def stem_of_name(name: str) -> str | None:
     return stem if suffix and majors_of(f"{stem}.so") is not None else None
 
 
-def names_in_data(stream: IO[bytes], ranges: Iterable[tuple[int, int]]) -> tuple[str, ...]:
+def names_in_data(stream: IO[bytes], ranges: Iterable[tuple[int, int]]) -> tuple[Opening, ...]:
     """The names of CUDA libraries that end a C string in these ranges of a file, given as offset and size; sorted."""
     found: set[str] = set()
     for offset, size in ranges:
@@ -53,10 +70,10 @@ def names_in_data(stream: IO[bytes], ranges: Iterable[tuple[int, int]]) -> tuple
                 }
             found |= {match[0].decode("utf-16-le", "replace") for match in _WINDOWS_WIDE.finditer(data)}
             tail = data[-_LONGEST:]
-    return tuple(sorted(name for name in found if stem_of_name(name)))
+    return tuple(Opening(name) for name in sorted(found) if stem_of_name(name))
 
 
-def names_in_source(source: bytes) -> tuple[str, ...]:
+def names_in_source(source: bytes) -> tuple[Opening, ...]:
     """The names of CUDA libraries that a Python source passes to ctypes or cuda.pathfinder, sorted.
 
     Where the argument of such a call is not a constant, every constant of the module that is the file name of a CUDA
@@ -66,35 +83,74 @@ def names_in_source(source: bytes) -> tuple[str, ...]:
         return ()
     try:
         tree = ast.parse(source)
-        return tuple(sorted(set(_called(tree))))
+        found = _Calls()
+        found.visit(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
+    if found.open_ended:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_file(node.value):
+                found.names.setdefault(node.value, False)
+    return tuple(Opening(name, demanded) for name, demanded in sorted(found.names.items()))
 
 
-def _called(tree: ast.AST) -> Iterator[str]:
-    open_ended = False
-    constants: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            constants.append(node.value)
-        if not isinstance(node, ast.Call) or not node.args:
-            continue
+class _Calls(ast.NodeVisitor):
+    """Collects the names in calls that open libraries, and whether a handler around the call expects their absence."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, bool] = {}
+        self.open_ended = False
+        self._handled = 0
+
+    # the names of these methods are those that ast expects
+    def visit_Try(self, node: ast.Try) -> None:
+        handled = any(_expects_absence(handler.type) for handler in node.handlers)
+        self._handled += handled
+        for one in node.body:
+            self.visit(one)
+        self._handled -= handled
+        for other in (*node.handlers, *node.orelse, *node.finalbody):
+            self.visit(other)
+
+    def visit_With(self, node: ast.With) -> None:
+        handled = any(
+            isinstance(item.context_expr, ast.Call)
+            and _name(item.context_expr.func) == "suppress"
+            and any(_expects_absence(one) for one in item.context_expr.args)
+            for item in node.items
+        )
+        self._handled += handled
+        self.generic_visit(node)
+        self._handled -= handled
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.generic_visit(node)
         function = _name(node.func)
+        if function not in _BY_FILE | _BY_NAME or not node.args:
+            return
         argument = _text(node.args[0])
+        if argument is None:
+            self.open_ended |= function in _BY_FILE
+            return
         if function in _BY_NAME:
-            if argument is not None and majors_of(f"lib{argument}.so") is not None:
-                yield f"lib{argument}.so"
-        elif function in _BY_FILE:
-            if argument is None:
-                open_ended = True
-            elif stem_of_name(argument):
-                yield argument
-    if open_ended:
-        yield from (one for one in constants if len(one) <= _LONGEST and " " not in one and stem_of_name(one))
+            argument = f"lib{argument}.so"
+        if stem_of_name(argument):
+            self.names[argument] = self.names.get(argument, False) or not self._handled
+
+
+def _expects_absence(handler: ast.expr | None) -> bool:
+    """Whether an ``except`` clause catches what the absence of a library raises."""
+    if isinstance(handler, ast.Tuple):
+        return any(_expects_absence(one) for one in handler.elts)
+    return handler is None or _name(handler) in _HANDLERS
+
+
+def _is_file(text: str) -> bool:
+    return len(text) <= _LONGEST and " " not in text and stem_of_name(text) is not None
 
 
 def _name(function: Any) -> str:
-    """The last part of the name of a called function."""
+    """The last part of the name of a function or class."""
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
@@ -104,5 +160,5 @@ def _text(argument: ast.expr) -> str | None:
         case ast.Constant(value=str(text)):
             return text
         case ast.JoinedStr(values=parts):
-            return "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in parts)  # type: ignore[misc]
+            return "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
     return None

@@ -15,11 +15,11 @@ from .findings import AuditFinding
 from .libraries import MAJORS, majors_of
 from .loader import resolve
 from .ltoir import newest_ltoir
-from .opened import names_in_data, names_in_source
+from .opened import Opening, names_in_data, names_in_source
 from .pe import is_pe, pe_data_ranges, read_pe
-from .wheel import DEVICE_CODE, Members, members_of
+from .wheel import DEVICE_CODE, Members, members_of, members_of_archive
 
-__all__ = ["Scan", "file_majors", "hinted_major", "scan_files", "scan_path", "wheel_major"]
+__all__ = ["Scan", "file_majors", "hinted_major", "scan_archive", "scan_files", "scan_path", "wheel_major"]
 
 _METADATA: Final = re.compile(r"(?:^|/)[^/]+\.(?:dist-info|egg-info)/(?:METADATA|PKG-INFO)$")
 #: cu12, cuda12x, cu121 and cuda-13.0, but not the version in numba_cuda-12.0.
@@ -36,8 +36,8 @@ class Scan:
     path : str
     elves : dict of str to Elf
         Libraries that a dynamic loader could load, by their path inside the wheel or folder; DLLs of Windows too.
-    opened : dict of str to tuple of str
-        Names of CUDA libraries that a file may open at run time, by the file's path.
+    opened : dict of str to tuple of Opening
+        CUDA libraries that a file may open at run time, by the file's path.
     ltoir : dict of str to Needs
         What the newest LTO-IR in a file needs of nvJitLink, by the file's path.
     metadata : dict of str to bytes
@@ -48,7 +48,7 @@ class Scan:
 
     path: str
     elves: dict[str, Elf] = field(default_factory=dict)
-    opened: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    opened: dict[str, tuple[Opening, ...]] = field(default_factory=dict)
     ltoir: dict[str, Needs] = field(default_factory=dict)
     metadata: dict[str, bytes] = field(default_factory=dict)
     findings: list[AuditFinding] = field(default_factory=list)
@@ -81,6 +81,17 @@ def scan_path(path: str | Path) -> Scan:
     return _scan(str(path), members_of(Path(path)))
 
 
+def scan_archive(name: str, archived: IO[bytes]) -> Scan:
+    """Read a wheel that is open already, under its file name.
+
+    Raises
+    ------
+    AuditError
+        If it is not a wheel.
+    """
+    return _scan(name, members_of_archive(name, archived))
+
+
 def scan_files(files: Iterable[str | Path]) -> Scan:
     """Read the files of one installed distribution, each under its own path; missing files are passed over."""
     paths = [Path(file) for file in files]
@@ -104,7 +115,7 @@ def _scan(path: str, members: Members) -> Scan:
 
 
 def _read(scan: Scan, name: str, stream: IO[bytes]) -> None:
-    names: tuple[str, ...] = ()
+    names: tuple[Opening, ...] = ()
     if is_elf(stream):
         found = read_elf(stream)
         if found is None:

@@ -14,7 +14,7 @@ from typing import IO, Final
 
 from .elf import is_elf
 
-__all__ = ["DEVICE_CODE", "AuditError", "Members", "members_of"]
+__all__ = ["DEVICE_CODE", "AuditError", "Members", "members_of", "members_of_archive"]
 
 #: A member above this size must not be more than so many times larger than it is packed; that of cuBLAS is 2 times.
 _MOST_UNPACKED: Final = 64 << 20
@@ -68,10 +68,21 @@ def _single(path: Path) -> Members:
 
 
 def _wheel(path: Path) -> Members:
+    return members_of_archive(str(path), path)
+
+
+def members_of_archive(name: str, archived: Path | IO[bytes]) -> Members:
+    """The files in a wheel, by its path or from an open file.
+
+    Raises
+    ------
+    AuditError
+        If it is not a wheel.
+    """
     try:
-        archive = zipfile.ZipFile(path)
+        archive = zipfile.ZipFile(archived)
     except Exception as error:  # a damaged directory ends in more than BadZipFile
-        msg = f"{path}: not a wheel: {error}"
+        msg = f"{name}: not a wheel: {error}"
         raise AuditError(msg) from error
     with archive:
         for member in archive.infolist():

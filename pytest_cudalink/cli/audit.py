@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("paths", nargs="*", type=Path, metavar="WHEEL|SO|DIR", help="files to audit")
     parser.add_argument(
+        "--from-index",
+        action="append",
+        default=[],
+        metavar="REQUIREMENT|WHEEL",
+        help="audit a wheel of the package index, such as cuda-cccl==1.2.1 or the file name of a wheel for another "
+        "machine; only the parts that are read are transferred",
+    )
+    parser.add_argument("--index", metavar="URL", help="package index; default: that of uv or pip")
+    parser.add_argument(
         "--require", default="", metavar="MAJORS", help="majors it must load with, such as 12,13; none: without CUDA"
     )
     parser.add_argument("--symbols", action="store_true", help="show the undefined symbols, too")
@@ -36,18 +46,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Audit each path; returns the worst exit code."""
-    from ..audit import AuditError, audit
+    from ..audit import AuditError, audit, audit_on_index
 
     if options.environment is not None:
         return audit_environment.run(options)
-    if not options.paths:
-        sys.stderr.write("cudalink audit: no path; give a wheel, a library or a folder, or --environment\n")
+    if not options.paths and not options.from_index:
+        sys.stderr.write("cudalink audit: give a wheel, a folder or a library, or --from-index, or --environment\n")
         return 2
     required = [major for major in options.require.split(",") if major]
+    audits = [partial(audit, path) for path in options.paths]
+    audits += [partial(audit_on_index, wanted, options.index) for wanted in options.from_index]
     code, answers = 0, []
-    for path in options.paths:
+    for one in audits:
         try:
-            found = audit(path)
+            found = one()
             lacking = found.lacking(required)
         except (AuditError, OSError) as error:
             sys.stderr.write(f"cudalink audit: {error}\n")
