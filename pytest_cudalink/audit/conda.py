@@ -183,7 +183,7 @@ class Rules:
 
 @cache
 def rules() -> Rules | None:
-    """conda's rules, by py-rattler; None if that is not installed."""
+    """The rules of conda, by py-rattler; None if that is not installed."""
     try:
         import rattler
     except ImportError:

@@ -25,8 +25,9 @@ _SECTION: Final = struct.Struct("<IIQQQQIIQQ")
 _TAG: Final = struct.Struct("<qQ")
 _SYMBOL: Final = struct.Struct("<IBBHQQ")
 _NEED: Final = struct.Struct("<HHIII")
+_NUMBER: Final = struct.Struct("<H")
 _AUXILIARY: Final = struct.Struct("<IHHII")
-_LOAD, _DYNAMIC, _DYNSYM = 1, 2, 11
+_LOAD, _DYNAMIC, _DYNSYM, _WEAK = 1, 2, 11, 2
 _NEEDED, _STRTAB, _SYMTAB, _SONAME, _RPATH, _RUNPATH = 1, 5, 6, 14, 15, 29
 _VERSYM, _VERNEED = 0x6FFFFFF0, 0x6FFFFFFE
 #: The longest name, and the most entries of each table, that are read; libtorch_cpu.so has 100,000 symbols.
@@ -79,72 +80,106 @@ def contains(path: str | PathLike[str], text: bytes) -> bool:
             return content.find(text) >= 0
 
 
-def _read(content: mmap.mmap) -> Elf | None:
-    _, _, _, _, segments_at, sections_at, _, _, _, segment_count, _, section_count, _ = _HEADER.unpack_from(content)
-    segments = [_SEGMENT.unpack_from(content, segments_at + at * _SEGMENT.size) for at in range(segment_count)]
-    loads = [(address, offset, size) for kind, _, offset, address, _, size, _, _ in segments if kind == _LOAD]
-    dynamic = next(((s[2], s[5]) for s in segments if s[0] == _DYNAMIC), None)
-    if dynamic is None:
-        return None
+class _Image:
+    """A library in memory: its dynamic section, and the strings that it refers to."""
 
-    def offset_of(address: int) -> int:
-        found = next((offset + address - first for first, offset, size in loads if first <= address < first + size), -1)
-        if found < 0:
-            msg = f"address {address:#x} of its dynamic section is in no segment"
-            raise DynamicError(msg)
-        return found
+    def __init__(self, content: mmap.mmap) -> None:
+        self.content = content
+        header = _HEADER.unpack_from(content)
+        segments = [_SEGMENT.unpack_from(content, header[4] + at * _SEGMENT.size) for at in range(header[9])]
+        self._sections_at, self._section_count = header[5], header[11]
+        self._loads = [(one[3], one[2], one[5]) for one in segments if one[0] == _LOAD]
+        self.tags: dict[int, list[int]] = {}
+        begin, size = next(((one[2], one[5]) for one in segments if one[0] == _DYNAMIC), (0, 0))
+        for at in range(begin, begin + min(size, _MOST_VERSIONS * _TAG.size), _TAG.size):
+            tag, value = _TAG.unpack_from(content, at)
+            if tag == 0:
+                break
+            self.tags.setdefault(tag, []).append(value)
+        self.strings = self.offset_of(_STRTAB) or 0
 
-    tags: dict[int, list[int]] = {}
-    for at in range(dynamic[0], dynamic[0] + min(dynamic[1], _MOST_VERSIONS * _TAG.size), _TAG.size):
-        tag, value = _TAG.unpack_from(content, at)
-        if tag == 0:
-            break
-        tags.setdefault(tag, []).append(value)
-    if _STRTAB not in tags:
-        return None
-    strings = offset_of(tags[_STRTAB][0])
+    def offset_of(self, tag: int) -> int | None:
+        """The offset in the file of the table that a tag points to; None without that tag.
 
-    def text(index: int) -> str:
-        end = content.find(b"\0", strings + index, strings + index + _MOST_NAME)
+        Raises
+        ------
+        DynamicError
+            If it is in no segment.
+        """
+        if tag not in self.tags:
+            return None
+        address = self.tags[tag][0]
+        for first, offset, size in self._loads:
+            if first <= address < first + size:
+                return int(offset + address - first)
+        msg = f"address {address:#x} of its dynamic section is in no segment"
+        raise DynamicError(msg)
+
+    def text(self, index: int) -> str:
+        """The string at an index of the string table.
+
+        Raises
+        ------
+        DynamicError
+            If it has no end.
+        """
+        begin = self.strings + index
+        end = self.content.find(b"\0", begin, begin + _MOST_NAME)
         if end < 0:
             msg = f"name {index} has no end"
             raise DynamicError(msg)
-        return content[strings + index : end].decode("utf-8", "replace")
+        return self.content[begin:end].decode("utf-8", "replace")
 
-    soname = next((text(index) for index in tags.get(_SONAME, ())), None)
-    needed = tuple(text(index) for index in tags.get(_NEEDED, ()))
-    rpath = tuple(one for index in tags.get(_RPATH, ()) for one in text(index).split(":") if one)
-    runpath = tuple(one for index in tags.get(_RUNPATH, ()) for one in text(index).split(":") if one)
-    undefined: list[tuple[str, str, str]] = []
-    weak: set[str] = set()
-    if any(majors_of(library) is not None for library in needed):
-        sections = (_SECTION.unpack_from(content, sections_at + at * _SECTION.size) for at in range(section_count))
-        size = next((section[5] for section in sections if section[1] == _DYNSYM), 0)
-        versions: dict[int, tuple[str, str]] = {}
-        if _VERNEED in tags:
-            versions = {
-                number: (text(file), text(name))
-                for number, file, name in _versions(content, offset_of(tags[_VERNEED][0]))
-            }
-        numbers = offset_of(tags[_VERSYM][0]) if _VERSYM in tags else None
-        symbols = offset_of(tags[_SYMTAB][0]) if _SYMTAB in tags and size else 0
-        for at in range(1, min(size // _SYMBOL.size, _MOST_ENTRIES) if symbols else 0):
-            name, info, _, section, _, _ = _SYMBOL.unpack_from(content, symbols + at * _SYMBOL.size)
+    def texts(self, tag: int) -> tuple[str, ...]:
+        """The strings of every tag of a kind."""
+        return tuple(self.text(index) for index in self.tags.get(tag, ()))
+
+    def undefined(self) -> Iterator[tuple[str, str, str, bool]]:
+        """Undefined symbols that can be CUDA's: name, file and version that must define it, and whether it is weak."""
+        size = 0
+        for at in range(self._section_count):
+            section = _SECTION.unpack_from(self.content, self._sections_at + at * _SECTION.size)
+            size = section[5] if section[1] == _DYNSYM else size
+        symbols, numbers = self.offset_of(_SYMTAB), self.offset_of(_VERSYM)
+        needs = self.offset_of(_VERNEED)
+        versions = {number: (self.text(file), self.text(name)) for number, file, name in _versions(self.content, needs)}
+        for at in range(1, min(size // _SYMBOL.size, _MOST_ENTRIES) if symbols is not None else 0):
+            name, info, _, section, _, _ = _SYMBOL.unpack_from(self.content, (symbols or 0) + at * _SYMBOL.size)
             if section:
                 continue
-            number = struct.unpack_from("<H", content, numbers + 2 * at)[0] & 0x7FFF if numbers is not None else 0
-            file, version = versions.get(number, ("", ""))
-            ours = majors_of(file) is not None if file else _CUDA_SYMBOL.match(content, strings + name) is not None
-            if ours:
-                symbol = text(name)
-                undefined.append((symbol, file, version))
-                if info >> 4 == 2:
-                    weak.add(symbol)
-    return Elf(soname, needed, rpath, runpath, tuple(undefined), frozenset(), frozenset(), frozenset(weak))
+            number = _NUMBER.unpack_from(self.content, numbers + 2 * at)[0] if numbers is not None else 0
+            file, version = versions.get(number & 0x7FFF, ("", ""))
+            named = _CUDA_SYMBOL.match(self.content, self.strings + name) is not None
+            if (majors_of(file) is not None) if file else named:
+                yield self.text(name), file, version, info >> 4 == _WEAK
 
 
-def _versions(content: mmap.mmap, at: int) -> Iterator[tuple[int, int, int]]:
+def _read(content: mmap.mmap) -> Elf | None:
+    image = _Image(content)
+    if _STRTAB not in image.tags:
+        return None
+    needed = image.texts(_NEEDED)
+    of_cuda = any(majors_of(library) is not None for library in needed)
+    undefined = list(image.undefined()) if of_cuda else []
+    rpath, runpath = (
+        tuple(one for text in image.texts(tag) for one in text.split(":") if one) for tag in (_RPATH, _RUNPATH)
+    )
+    return Elf(
+        next(iter(image.texts(_SONAME)), None),
+        needed,
+        rpath,
+        runpath,
+        tuple((name, file, version) for name, file, version, _ in undefined),
+        frozenset(),
+        frozenset(),
+        frozenset(name for name, _, _, weak in undefined if weak),
+    )
+
+
+def _versions(content: mmap.mmap, at: int | None) -> Iterator[tuple[int, int, int]]:
     """Number, file and name of each needed symbol version, the latter two as indices of strings."""
+    if at is None:
+        return
     for _ in range(_MOST_VERSIONS):
         _, count, file, first, following = _NEED.unpack_from(content, at)
         auxiliary = at + first

@@ -12,7 +12,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -23,8 +23,9 @@ from ..versions import CudaVersion
 from . import conda, contradictions
 from .claims import Claim, conda_claims, declared_claims, is_cuda_distribution
 from .conda import CondaPackage
+from .dynamic import contains, read_dynamic
 from .installed import Installed, Place, Unreadable, find_place, read_distributions
-from .dynamic import DynamicError, contains, read_dynamic
+from .jitify import jitify_need
 from .libraries import majors_of
 from .ltoir import newest_ltoir
 from .needs import Need, needs_of_scan
@@ -174,7 +175,7 @@ def audit_environment(prefix: str | Path | None = None, *, measure: bool = True)
         providers = Providers(everything)
         for one in everything:
             files += len(one.files)
-            claimed, unprovided = _measured(one, _scan(one, unreadable), providers, claims, repair)
+            claimed, unprovided = _measured(one, _needs(place, one, unreadable), providers, claims, repair)
             measured += claimed
             findings += unprovided
         findings += _copies(providers, repair)
@@ -221,39 +222,42 @@ def _driver() -> CondaPackage | None:
 # -- measured
 
 
-def _scan(one: Installed, unreadable: list[Unreadable]) -> Scan:
-    """What the installed libraries of a distribution link, and the LTO-IR in those that know nvJitLink.
+def _needs(place: Place, one: Installed, unreadable: list[Unreadable]) -> list[Need]:
+    """What the installed libraries of a distribution need by what they link, and by the LTO-IR in them.
 
     NVIDIA's own libraries, two thirds of the bytes of an environment, are not searched for LTO-IR: those that have some
     link nvJitLink, by symbols that name its release.
     """
-    scan = Scan("")
+    scan, needs = Scan(""), []
+    names = {os.path.relpath(path, place.prefix): path for path in one.files}  # a prefix may be called cuda-13.0
     of_cuda = conda.is_cuda_package(one.name) if one.manager == "conda" else is_cuda_distribution(one.name)
-    for path in one.files:
+    for name, path in names.items():
         try:
             found = read_dynamic(path)
             if found is None:
                 continue
-            if any(majors_of(name) is not None for name in (*found.needed, found.soname or "")):
-                scan.elves[path] = found
+            if any(majors_of(library) is not None for library in (*found.needed, found.soname or "")):
+                scan.elves[name] = found
             if not of_cuda and contains(path, b"libnvJitLink"):
                 with open_regular(path) as stream:
-                    needs = newest_ltoir(stream)
-                if needs is not None:
-                    scan.ltoir[path] = needs
-        except (OSError, DynamicError) as error:
+                    ltoir = newest_ltoir(stream)
+                if ltoir is not None:
+                    scan.ltoir[name] = ltoir
+                if by_jitify := jitify_need(path):
+                    needs.append(by_jitify)
+        except (OSError, ValueError) as error:
             reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
             unreadable.append(Unreadable(path, f"{reason}: install {one} again"))
-    return scan
+    return [*(replace(need, path=names[need.path]) for need in needs_of_scan(scan)), *needs]
 
 
 def _measured(
-    one: Installed, scan: Scan, providers: Providers, declared: Sequence[Claim], repair: _Repair
+    one: Installed, needs: Sequence[Need], providers: Providers, declared: Sequence[Claim], repair: _Repair
 ) -> tuple[list[Claim], list[EnvironmentFinding]]:
     """What the files of a distribution need of the libraries that they get, and those that they do not get."""
     highest: dict[tuple[str, int], Need] = {}
     linked: dict[tuple[str, int], Need] = {}
-    for need in needs_of_scan(scan):
+    for need in needs:
         if need.stem in _DRIVER:
             continue
         key = need.stem, need.major
@@ -266,42 +270,45 @@ def _measured(
         provider = providers.of(stem, major, need.path)
         if provider and provider.owner and provider.owner.name != one.name and need.floor and provider.release:
             claims.append(_claim(one, need, need.floor, provider, declared))
-    absent = [need for (stem, major), need in linked.items() if providers.of(stem, major, need.path) is None]
+    absent = {need.stem: need for (stem, major), need in linked.items() if not providers.of(stem, major, need.path)}
     served = {stem for stem, major in linked if providers.of(stem, major, linked[stem, major].path)}
-    # a wheel may have one file for each CUDA major, of which a program loads one
-    return claims, [_unprovided(one, need, repair) for need in absent if need.stem not in served]
+    # a wheel may have one file for each CUDA major, of which a program loads one; what is declared is reported by name
+    served |= {
+        stem for stem in absent for claim in declared
+        if claim.by == str(one) and claim.satisfied is None and stem.removeprefix("lib").lower() in claim.name
+    }  # fmt: skip
+    return claims, [_unprovided(one, need, repair) for need in absent.values() if need.stem not in served]
 
 
 def _claim(one: Installed, need: Need, floor: CudaVersion, provider: Provider, declared: Sequence[Claim]) -> Claim:
     owner, release = provider.owner, provider.release
     assert owner is not None  # checked by the caller
     assert release is not None
-    versions = () if is_numbered(need.stem) else exports.wheel_versions(need.stem, floor)
+    known = exports.wheel_versions(need.stem, floor) if need.stem in exports.libraries() else ()
+    first = need.wheel or (str(floor) if is_numbered(need.stem) or not known else known[0])
     own = [claim for claim in declared if claim.by == str(one) and claim.name == owner.name]
     said = f"declares {own[0].versions or 'no bound'}" if own else f"declares no requirement on {owner.name}"
     return Claim(
-        str(one), owner.name, f">={versions[0] if versions else floor}", need.how,
-        f"{need.evidence}; {one.name} {said}", release >= floor, file=need.path,
+        str(one), owner.name, f">={first}", need.how, f"{need.evidence}; {one.name} {said}",
+        release >= floor and contradictions.accepts(f">={first}", owner.version), file=need.path,
     )  # fmt: skip
 
 
 def _unprovided(one: Installed, need: Need, repair: _Repair) -> EnvironmentFinding:
-    library = _library(need.stem, need.major)
-    floor = f"{need.floor} or newer" if need.floor else f"{need.major}"
+    library = need.evidence.removeprefix("needs ")
     name = exports.distributions(need.stem).get(need.major, "") if need.stem in exports.libraries() else ""
     claim = Claim(str(one), name or library, "", need.how, need.evidence, None, file=need.path)
     return EnvironmentFinding(
-        "unprovided", "conflict",
-        f"{library} is neither in the environment nor in the system; expected that of CUDA {floor}: {need.path} of "
-        f"{one} is linked with it",
-        (claim,), "", repair.install(one.manager, [f"{name}>={need.floor}" if need.floor else name]) if name
-        else f"install the package that has {library}, or another build of {one.name}",
-    )  # fmt: skip
-
-
-def _library(stem: str, major: int) -> str:
-    names = exports.sonames(stem) if stem in exports.libraries() else {}
-    return names.get(major, f"{stem} of CUDA {major}")
+        "unprovided",
+        "conflict",
+        f"{library} is neither in the environment nor in the system; expected there: {need.path} of {one} is linked "
+        "with it",
+        (claim,),
+        "",
+        repair.install(one.manager, [name])
+        if name and one.manager != "conda"
+        else f"install the package that has {library}, or a build of {one.name} for another CUDA release",
+    )
 
 
 # -- judgements
@@ -347,9 +354,10 @@ def _contradicting(
 def _pair(name: str, low: list[Claim], high: list[Claim], repair: _Repair) -> EnvironmentFinding:
     there = repair.there(name, [*low, *high])
     owners = repair.roots([low[0], high[0]])
+    is_there = there.version if there else "missing"
     return EnvironmentFinding(
         "pair", "conflict",
-        f"{name} is {there.version if there else 'missing'}; expected {low[0]} and {high[0]}, which no version satisfies",
+        f"{name} is {is_there}; expected {low[0]} and {high[0]}, which no version satisfies",
         (*low, *high), repair.shown(there, [*low, *high]),
         repair.upgrade(owners), f"put {' and '.join(owners)} into separate environments" if len(owners) > 1 else "",
     )  # fmt: skip

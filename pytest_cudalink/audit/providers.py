@@ -103,7 +103,7 @@ class Providers:
         candidates = [one for one in self.all if one.is_of(stem, major)]
         if len(candidates) > 1:
             folders = _rpath_folders(user)
-            first = [one for one in candidates if os.path.dirname(os.path.realpath(one.path)) in folders]
+            first = [one for one in candidates if str(Path(os.path.realpath(one.path)).parent) in folders]
             wheels = [one for one in candidates if one.owner and one.owner.manager != "conda"]
             candidates = first or wheels or candidates
         return candidates[0] if candidates else self._of_system(stem, major)
@@ -152,7 +152,7 @@ def _rpath_folders(user: str) -> set[str]:
         elf = read_dynamic(user)
     except (OSError, DynamicError):
         return set()
-    origin = os.path.dirname(os.path.realpath(user))
+    origin = str(Path(os.path.realpath(user)).parent)
     rpaths = (one.replace("${ORIGIN}", origin).replace("$ORIGIN", origin) for one in (elf.rpaths if elf else ()))
     return {os.path.realpath(one) for one in rpaths}
 
@@ -174,7 +174,7 @@ def _system_libraries() -> tuple[str, ...]:
 
 def _listed(folder: str) -> list[str]:
     try:
-        names = sorted(os.listdir(folder))
+        names = sorted(os.listdir(folder))  # noqa: PTH208 (names)
     except OSError:
         return []
     return [f"{folder}/{name}" for name in names if _loaded_as(f"{folder}/{name}")]
@@ -183,8 +183,8 @@ def _listed(folder: str) -> list[str]:
 def _cached() -> Iterator[str]:
     """The CUDA libraries in the loader's cache."""
     for program in ("/sbin/ldconfig", "/usr/sbin/ldconfig"):
-        if os.path.exists(program):
-            done = subprocess.run([program, "-p"], capture_output=True, check=False, timeout=10)
+        if Path(program).is_file():
+            done = subprocess.run([program, "-p"], capture_output=True, check=False, timeout=10)  # noqa: S603 (ours)
             paths = (line.rpartition(" => ")[2] for line in done.stdout.decode("utf-8", "replace").splitlines())
             yield from (path for path in paths if path.startswith("/") and _loaded_as(path))
             return

@@ -188,8 +188,23 @@ def test_measured_floor_without_a_pin(made) -> None:
     assert finding.fix.endswith("install 'nvidia-nvjitlink-cu12>=12.0,>=12.9'")
 
 
+def test_floor_of_jitify(made) -> None:
+    """A library that opens nvJitLink through jitify, as libcudf, needs the release that compiled its device code."""
+    made.nvjitlink("12.8.93")
+    cubin = Path(__file__).parents[1] / "data/artifacts/12.9/user.cubin"
+    source = (
+        f'__asm__(".section .nv_fatbin,\\"a\\"\\n.balign 8\\n.incbin \\"{cubin}\\"\\n.previous");\n'
+        'const char *names[] = {"libnvJitLink.so.", " is too old; it is version ", ", need at least version "};'
+    )
+    compile_c(made.site / "x/libx.so", source)
+    made.wheel("x", "1", files=("x/libx.so",))
+    (finding,) = made.audit().findings
+    assert finding.text.startswith("nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1): opens libnvJitLink")
+    assert finding.needs[0].how == "opened"
+
+
 def test_linked_library_that_is_nowhere(made) -> None:
-    """A library of another major, as vLLM for CUDA 13 in an environment of CUDA 12; one file for each major is sound."""
+    """A library of another major, as vLLM for CUDA 13 in an environment of CUDA 12; a file for each major is sound."""
     twelve = made.library("nvidia/cuda_runtime/lib/libcudart.so.12", "cudaMalloc")
     made.wheel("nvidia-cuda-runtime-cu12", "12.9.79", files=(twelve,))
     made.library("other/libcudart.so.13", "cudaMalloc")
@@ -397,7 +412,7 @@ def test_conda_specifications(depends, constrains, texts, made) -> None:
 
 
 def test_wheels_in_a_conda_prefix(made) -> None:
-    """A wheel in a conda prefix gets conda's libraries; what conda installed is judged by conda's requirements alone."""
+    """A wheel in a conda prefix gets conda's libraries; what conda installed is judged by its requirements alone."""
     symbols = ("__nvJitLinkCreate_12_8", "__nvJitLinkCreate_12_9")
     path = made.library("lib/libnvJitLink.so.12", *symbols, root=made.prefix)
     made.conda("libnvjitlink", "12.8.93", files=[path])
@@ -425,7 +440,7 @@ def test_conda_without_its_rules(made, monkeypatch) -> None:
 # -- what cannot be read
 
 
-def _damage(made: Made, what: str) -> None:
+def _damage(made: Made, what: str) -> None:  # noqa: C901, PLR0912 (a table)
     folder = made.wheel("nvidia-x", "1")
     match what:
         case "no METADATA":
