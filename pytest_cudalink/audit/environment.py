@@ -246,8 +246,9 @@ def _needs(place: Place, one: Installed, unreadable: list[Unreadable]) -> list[N
                 if by_jitify := jitify_need(path):
                     needs.append(by_jitify)
         except (OSError, ValueError) as error:
-            reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-            unreadable.append(Unreadable(path, f"{reason}: install {one} again"))
+            reason = f"{(isinstance(error, OSError) and error.strerror) or error}"
+            advice = "" if "pip install" in reason else f": install {one} again"
+            unreadable.append(Unreadable(path, f"{reason}{advice}"))
     return [*(replace(need, path=names[need.path]) for need in needs_of_scan(scan)), *needs]
 
 
@@ -285,7 +286,10 @@ def _claim(one: Installed, need: Need, floor: CudaVersion, provider: Provider, d
     assert owner is not None  # checked by the caller
     assert release is not None
     known = exports.wheel_versions(need.stem, floor) if need.stem in exports.libraries() else ()
-    first = need.wheel or (str(floor) if is_numbered(need.stem) or not known else known[0])
+    oldest = known[0] if known else str(floor)
+    first = need.wheel or oldest
+    if is_numbered(need.stem) and first == oldest:  # every wheel of that release will do
+        first = str(floor)
     own = [claim for claim in declared if claim.by == str(one) and claim.name == owner.name]
     said = f"declares {own[0].versions or 'no bound'}" if own else f"declares no requirement on {owner.name}"
     return Claim(

@@ -29,11 +29,15 @@ def jitify_need(path: str) -> Need | None:
     OSError
         If the file cannot be read.
     ValueError
-        If its device code cannot be read.
+        If its device code cannot be read, or is packed and nothing here unpacks it.
     """
     if not contains(path, _REFUSAL):
         return None
-    producers = [image.producer for image in islice(images(path), _ASKED) if image.producer is not None]
+    asked = list(islice(images(path), _ASKED))
+    producers = [image.producer for image in asked if image.producer is not None]
+    if not producers and any(image.packed and image.data is None for image in asked):
+        msg = "its device code is packed; expected lz4 and zstandard: pip install 'pytest-cudalink[audit]'"
+        raise ValueError(msg)
     if not producers:
         return None
     floor = max(producers)
