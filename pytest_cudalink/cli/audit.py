@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from . import audit_environment
+
 if TYPE_CHECKING:
     from ..audit import Audit, Need
 
@@ -39,14 +41,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--symbols", action="store_true", help="show the undefined symbols, too")
     parser.add_argument("--json", action="store_true", help="for programs")
+    audit_environment.configure(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Audit each path; returns the worst exit code."""
     from ..audit import AuditError, audit, audit_on_index
 
+    if options.environment is not None:
+        return audit_environment.run(options)
     if not options.paths and not options.from_index:
-        sys.stderr.write("cudalink audit: give a wheel, a folder or a library, or --from-index\n")
+        sys.stderr.write("cudalink audit: give a wheel, a folder or a library, or --from-index, or --environment\n")
         return 2
     required = [major for major in options.require.split(",") if major]
     audits = [partial(audit, path) for path in options.paths]
