@@ -113,8 +113,8 @@ def _needs(found: Audit) -> Iterator[str]:
         if floors:
             one = max(floors, key=lambda need: need.floor or (0, 0))
             yield f"  {one.path}  needs at least {what} {one.floor}  ({one.evidence})"
-        opened = [need for need in needs if need.how == "opened"]
-        if len(opened) == len(needs):
+        opened = [need for need in needs if need.how == "opened" and not floors]
+        if opened and len(opened) == len(needs):
             yield f"  {opened[0].path}  may open {what} {major}  ({opened[0].evidence})"
 
 

@@ -211,9 +211,7 @@ def test_linked_library_that_is_nowhere(made) -> None:
     made.wheel("vllm", "1", files=(made.user("vllm/_C.so", "other/libcudart.so.13", "cudaMalloc"),))
     (finding,) = made.audit().findings
     assert (finding.kind, finding.severity) == ("unprovided", "conflict")
-    assert finding.text.startswith(
-        "libcudart.so.13 is neither in the environment nor in the system; expected there"
-    )
+    assert finding.text.startswith("libcudart.so.13 is neither in the environment nor in the system; expected there")
     assert "nvidia-cuda-runtime" in finding.fix
     both = (
         made.user("both/x_cu12.so", twelve, "cudaMalloc"),

@@ -196,3 +196,15 @@ def test_everything_is_kept_apart(cuda_library, built, make_wheel) -> None:
         ("libnvrtc", 12, "opened", ""),
         ("libnvJitLink", 12, "opened", ""),
     }
+
+
+def test_jitify(make_wheel, tmp_path) -> None:
+    """A library that opens nvJitLink through jitify, as libcudf does, needs the release that compiled its device code."""
+    cubin = Path(__file__).parents[1] / "data/artifacts/12.9/user.cubin"
+    source = (
+        f'__asm__(".section .nv_fatbin,\\"a\\"\\n.balign 8\\n.incbin \\"{cubin}\\"\\n.previous");\n'
+        'const char *names[] = {"libnvJitLink.so.", " is too old; it is version ", ", need at least version "};'
+    )
+    library = compile_c(tmp_path / "libx.so", source)
+    needs = needs_of(make_wheel("x_cu12-1-py3-none-any.whl", {"libx.so": library}))
+    assert summary(needs) == {("libnvJitLink", 12, "opened", "12.9"), ("libnvJitLink", 12, "opened", "")}
