@@ -1,22 +1,37 @@
-"""Audit a wheel: which CUDA libraries it needs to be loaded, and which CUDA majors it can therefore load with.
+"""Audit a wheel: which CUDA libraries it needs, of which releases, and whether its requirements bring them.
 
-`audit` reads ELF files and opens none of them as a library. It counts what the dynamic loader needs before a program
-runs: needed libraries and symbol versions. Libraries that a program opens itself, as the stubs do, do not count.
+`audit` reads files and opens none of them as a library. Which CUDA majors a wheel loads with follows from what the
+dynamic loader needs before a program runs: needed libraries and symbol versions. Libraries that a program opens itself,
+as the stubs do, do not count for that; they count among the needs (`needs`), where each kind of evidence is kept apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .elf import Elf, read_elf
+from .declared import Declared, judge_needs, read_requirements, requirements_for
+from .elf import Elf
+from .findings import AuditFinding
 from .libraries import MAJORS, cuda_functions, is_system, is_unversioned_symbol, majors_of, sought_part, stem_of
-from .loader import loaded_by, resolve
-from .wheel import AuditError, members_of
+from .loader import loaded_by
+from .needs import Need, needs_of_scan
+from .scan import Scan, hinted_major, scan_archive, scan_path, wheel_major
+from .wheel import AuditError
 
-__all__ = ["MAJORS", "Audit", "AuditError", "AuditFinding", "Dependency", "FileAudit", "audit"]
+__all__ = [
+    "MAJORS",
+    "Audit",
+    "AuditError",
+    "AuditFinding",
+    "Dependency",
+    "FileAudit",
+    "Need",
+    "audit",
+    "audit_on_index",
+]
 
 
 @dataclass(frozen=True)
@@ -68,20 +83,6 @@ class FileAudit:
 
 
 @dataclass(frozen=True)
-class AuditFinding:
-    """A fault to repair: the file, the kind and a sentence.
-
-    Kinds: ``"unreadable"``, ``"name"`` (a substring search takes it for a CUDA library), ``"rpath"`` (an absolute
-    folder of the machine that built it), ``"majors"`` (no CUDA major satisfies every file), ``"symbols"`` (functions of
-    CUDA that no library which the file needs defines).
-    """
-
-    path: str
-    kind: str
-    text: str
-
-
-@dataclass(frozen=True)
 class Audit:
     """The audit of a wheel, a folder or one library.
 
@@ -92,13 +93,24 @@ class Audit:
         Every ELF file that the dynamic loader could load.
     findings : tuple of AuditFinding
     majors : tuple of str
-        CUDA majors, and ``"none"`` for no CUDA at all, with which every file can be loaded.
+        CUDA majors, and ``"none"`` for no CUDA at all, with which every file can be loaded. A file in a folder or with
+        a name that says its major, such as ``cu13/``, counts for that major alone.
+    needs : tuple of Need
+        What each file needs of which library, and by which evidence.
+    suggestions : dict of str to tuple of str
+        Requirements to write for each library that is needed from outside, any of which would do; keys are such as
+        ``"libnvJitLink (CUDA 12)"``.
+    bundled : tuple of str
+        CUDA libraries that the wheel contains.
     """
 
     path: str
     files: tuple[FileAudit, ...]
     findings: tuple[AuditFinding, ...]
     majors: tuple[str, ...]
+    needs: tuple[Need, ...] = ()
+    suggestions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    bundled: tuple[str, ...] = ()
 
     @property
     def libraries(self) -> dict[str, tuple[str, ...]]:
@@ -109,6 +121,11 @@ class Audit:
                 if not dependency.bundled:
                     pulled.setdefault(dependency.library, []).append(file.path)
         return {library: tuple(paths) for library, paths in sorted(pulled.items())}
+
+    @property
+    def errors(self) -> tuple[AuditFinding, ...]:
+        """Findings that are not notes."""
+        return tuple(finding for finding in self.findings if finding.severity == "error")
 
     def lacking(self, required: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """The required majors that it cannot be loaded with, each with the libraries that are missing there."""
@@ -123,15 +140,26 @@ class Audit:
                 )
         return lacking
 
-    def check(self, *required: str) -> None:
-        """Raise unless it can be loaded with every given major and there are no findings.
+    def check(self, *required: str, bundles: bool | None = None) -> None:
+        """Raise unless it can be loaded with every given major and there are no findings except notes.
+
+        Parameters
+        ----------
+        *required : str
+            Majors, such as ``"12"``, and ``"none"``.
+        bundles : bool or None
+            False: raise if the wheel contains CUDA libraries. True: raise if it contains none. None: either is right.
 
         Raises
         ------
         AssertionError
             With a line for each reason.
         """
-        reasons = [f"{finding.path}: {finding.text}" for finding in self.findings]
+        reasons = [f"{finding.path}: {finding.text}" for finding in self.errors]
+        if bundles is False and self.bundled:
+            reasons.append(f"contains CUDA libraries: {', '.join(self.bundled)}")
+        if bundles and not self.bundled:
+            reasons.append("contains no CUDA library")
         for major, libraries in self.lacking(required).items():
             name = "without CUDA" if major == "none" else f"with CUDA {major}"
             reasons.append(f"cannot be loaded {name}: needs {', '.join(libraries)}")
@@ -151,48 +179,129 @@ def audit(path: str | Path) -> Audit:
     AuditError
         If the path does not exist, is not a wheel, folder or ELF file, or contains no ELF file.
     """
-    path = Path(path)
-    read: list[tuple[str, Elf]] = []
-    findings: list[AuditFinding] = []
-    for name, opened in members_of(path):
-        try:
-            with opened() as stream:
-                found = read_elf(stream)
-        except Exception as error:  # noqa: BLE001 (pyelftools and zipfile raise whatever a damaged file leads them to)
-            text = f"cannot be read: {type(error).__name__}: {error}"
-            findings.append(AuditFinding(name, "unreadable", text))
-            continue
-        if found is not None:
-            read.append((name, found))
-    if not read and not findings:
-        msg = f"{path}: no shared library in it: a pure Python package, or not a wheel"
+    return _audit(scan_path(path))
+
+
+def audit_on_index(wanted: str, index: str | None = None) -> Audit:
+    """Audit a wheel of a package index; of the wheel, only what is read is transferred, and nothing is installed.
+
+    Parameters
+    ----------
+    wanted : str
+        A requirement such as ``"libcudf-cu12==26.2.1"``, of which the newest wheel for this machine is taken; or the
+        file name of a wheel, for any machine.
+    index : str, optional
+        Address of a package index; the default is that of uv or pip.
+
+    Raises
+    ------
+    AuditError
+        If the index has no such wheel, it cannot be read, or it contains no library.
+    """
+    from .index import open_on_index
+
+    name, file = open_on_index(wanted, index)
+    with file:
+        return _audit(scan_archive(name, file))
+
+
+def _audit(scan: Scan) -> Audit:
+    if not scan.elves and not scan.findings:
+        msg = f"{scan.path}: no shared library in it: a pure Python package, or not a wheel"
         raise AuditError(msg)
-    return _judge(path, read, findings)
+    return _judge(scan)
 
 
 def _usable(dependency: Dependency) -> tuple[str, ...]:
     return MAJORS if dependency.bundled else dependency.majors
 
 
-def _judge(path: Path, read: list[tuple[str, Elf]], findings: list[AuditFinding]) -> Audit:
-    elves = dict(read)
-    found, loaders = resolve(elves)
-    present = {elf.soname: name for name, elf in read if elf.soname}
-    present |= {name.rpartition("/")[2]: name for name in elves}
+def _judge(scan: Scan) -> Audit:
+    found, loaders = scan.resolved
+    findings = list(scan.findings)
     files = []
-    for name, elf in read:
-        dependencies = tuple(_dependencies(elf, found[name], present))
+    for name, elf in scan.elves.items():
+        dependencies = tuple(_dependencies(elf, found[name], scan.present))
         majors = tuple(major for major in MAJORS if all(major in _usable(one) for one in dependencies))
         files.append(FileAudit(name, elf.soname, dependencies, elf.rpaths, majors))
         findings += _findings(name, elf)
-        findings += _unprovided(name, elves, found, loaded_by(name, loaders))
-    majors = tuple(major for major in MAJORS if all(major in file.majors for file in files))
+        findings += _unprovided(name, scan.elves, found, loaded_by(name, loaders))
+        findings += _misnamed(name, majors, wheel_major(scan.path))
+    majors = _common_majors(files)
     if not majors:
-        needs = "; ".join(
+        each = "; ".join(
             f"{file.path} loads with {', '.join(file.majors) or 'nothing'}" for file in files if file.dependencies
         )
-        findings.append(AuditFinding(str(path), "majors", f"no CUDA major satisfies every file: {needs}"))
-    return Audit(str(path), tuple(files), tuple(findings), majors)
+        findings.append(AuditFinding(scan.path, "majors", f"no CUDA major satisfies every file: {each}"))
+    needs = needs_of_scan(scan)
+    findings += _unexported(needs)
+    findings += _inlined(needs)
+    declared = _declared(scan)
+    if declared:
+        findings += judge_needs(needs, declared, dependent=_dependent(scan))
+    bundled = tuple(
+        name
+        for name, elf in scan.elves.items()
+        if any(majors_of(one) is not None for one in (name.rpartition("/")[2], elf.soname or ""))
+    )
+    return Audit(scan.path, tuple(files), tuple(findings), majors, needs, requirements_for(needs), bundled)
+
+
+def _common_majors(files: list[FileAudit]) -> tuple[str, ...]:
+    """The majors with which every file can be loaded, or every file except those whose path says another major."""
+    hints = {file.path: hinted_major(file.path) for file in files}
+    return tuple(
+        major
+        for major in MAJORS
+        if all(
+            major in file.majors or (major in hints.values() and hints[file.path] not in (None, major))
+            for file in files
+        )
+    )
+
+
+def _declared(scan: Scan) -> Declared | None:
+    """The requirements of the one distribution inside; None for none or several."""
+    if len(scan.metadata) != 1:
+        return None
+    (metadata,) = scan.metadata.values()
+    windows = any(name.lower().endswith((".dll", ".pyd")) for name in scan.elves)
+    return read_requirements(metadata, windows=windows, machine="aarch64" if "aarch64" in scan.path else "x86_64")
+
+
+def _dependent(scan: Scan) -> set[str]:
+    """Files that need a library of another wheel, which may load CUDA's."""
+    return {
+        name
+        for name, elf in scan.elves.items()
+        if any(majors_of(one) is None and not is_system(one) and one not in scan.present for one in elf.needed)
+    }
+
+
+def _misnamed(name: str, majors: tuple[str, ...], wheel: str | None) -> Iterator[AuditFinding]:
+    for hint, whose in ((hinted_major(name), "its name"), (wheel, "the name of the wheel")):
+        if hint is not None and hint not in majors:
+            loads = f"loads with CUDA {', '.join(majors)} only" if majors else "loads with no CUDA major"
+            yield AuditFinding(name, "majors", f"{whose} says CUDA {hint}, and it {loads}")
+            return
+
+
+def _unexported(needs: Iterable[Need]) -> Iterator[AuditFinding]:
+    """Findings about symbols that no known release of their library exports."""
+    for need in needs:
+        if need.unknown:
+            more = f" and {len(need.unknown) - 3} more" if len(need.unknown) > 3 else ""
+            text = f"wants {', '.join(need.unknown[:3])}{more} of {need.stem}, which no known release exports"
+            windows = need.path.lower().endswith((".dll", ".pyd"))  # the known names are those of Linux
+            yield AuditFinding(need.path, "symbols", text, "note" if windows else "error")
+
+
+def _inlined(needs: Iterable[Need]) -> Iterator[AuditFinding]:
+    for need in needs:
+        if need.inlined:
+            names = ", ".join(need.inlined[:3])
+            text = f"wants {names}, which <nvJitLink.h> inlines: define NVJITLINK_NO_INLINE when compiling"
+            yield AuditFinding(need.path, "inlined", text, "note")
 
 
 def _dependencies(elf: Elf, found: Mapping[str, str], present: Mapping[str, str]) -> Iterator[Dependency]:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Any, cast
+from struct import Struct
+from typing import IO, Any, Final, NamedTuple, cast
 
 from elftools.common.exceptions import ELFError
 
 from .libraries import cuda_functions
 
-__all__ = ["Elf", "is_elf", "read_elf"]
+__all__ = ["Elf", "data_ranges", "is_elf", "read_elf"]
+
+#: Sections of constant data that hold device code or tables of the loader, and no strings.
+_NO_STRINGS: Final = frozenset(
+    {".nv_fatbin", ".nvFatBinSegment", ".eh_frame", ".eh_frame_hdr", ".gcc_except_table", ".interp"}
+)
 
 
 @dataclass(frozen=True)
 class Elf:
-    """One ELF file that the dynamic loader could load.
+    """One library that a dynamic loader could load: an ELF file, or a DLL of Windows in the same terms.
 
     Attributes
     ----------
@@ -26,6 +31,8 @@ class Elf:
         Undefined symbols, each with the library and version that must define it; both empty without symbol versions.
     wanted, defined : frozenset of str
         Functions of CUDA that it calls, without weak ones; and that it defines.
+    weak : frozenset of str
+        Those undefined symbols that may stay so.
     """
 
     soname: str | None
@@ -35,6 +42,7 @@ class Elf:
     undefined: tuple[tuple[str, str, str], ...]
     wanted: frozenset[str]
     defined: frozenset[str]
+    weak: frozenset[str] = frozenset()
 
     @property
     def rpaths(self) -> tuple[str, ...]:
@@ -67,8 +75,35 @@ def read_elf(stream: IO[bytes]) -> Elf | None:
                 rpath += filter(None, tag.rpath.split(":"))
             case "DT_RUNPATH":
                 runpath += filter(None, tag.runpath.split(":"))
-    wanted, defined = _calls(elf)
-    return Elf(soname, tuple(needed), tuple(rpath), tuple(runpath), tuple(_undefined(elf)), wanted, defined)
+    symbols = _symbols(elf)
+    wanted, defined = _calls(symbols)
+    undefined, weak = _undefined(elf, symbols)
+    return Elf(soname, tuple(needed), tuple(rpath), tuple(runpath), undefined, wanted, defined, weak)
+
+
+def data_ranges(stream: IO[bytes]) -> list[tuple[int, int]]:
+    """Offset and size of the sections of an ELF file that can hold constant strings, within the file."""
+    from elftools.elf.elffile import ELFFile
+
+    size = stream.seek(0, os.SEEK_END)
+    elf = ELFFile(cast("IO[bytes]", _Bounded(stream)))
+    ranges = set()
+    for section in elf.iter_sections():
+        constant = section["sh_type"] == "SHT_PROGBITS" and section["sh_flags"] & 2 and not section["sh_flags"] & 4
+        if constant and section.name not in _NO_STRINGS and section["sh_offset"] < size:
+            ranges.add((section["sh_offset"], min(section["sh_size"], size - section["sh_offset"])))
+    return _disjoint(ranges)
+
+
+def _disjoint(ranges: set[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The ranges without what an earlier one covers: a damaged file may name the same bytes many times."""
+    rest, end = [], 0
+    for offset, size in sorted(ranges):
+        begin = max(offset, end)
+        if offset + size > begin:
+            rest.append((begin, offset + size - begin))
+            end = offset + size
+    return rest
 
 
 class _Bounded:
@@ -94,36 +129,62 @@ class _Bounded:
         return content
 
 
-def _calls(elf: Any) -> tuple[frozenset[str], frozenset[str]]:
-    """Functions of CUDA among the dynamic symbols: those that other libraries must define, and those defined here."""
-    wanted, defined = set(), set()
+class _Symbol(NamedTuple):
+    name: str
+    place: int
+    undefined: bool
+    weak: bool
+
+
+def _symbols(elf: Any) -> list[_Symbol]:
+    """The dynamic symbols that have a name; pyelftools takes a minute for the 130,000 of a large library."""
     section = elf.get_section_by_name(".dynsym")
-    for symbol in section.iter_symbols() if section else ():
-        if symbol.name in cuda_functions():
-            if symbol["st_shndx"] != "SHN_UNDEF":
-                defined.add(symbol.name)
-            elif symbol["st_info"]["bind"] != "STB_WEAK":
-                wanted.add(symbol.name)
-    return frozenset(wanted), frozenset(defined)
+    if section is None:
+        return []
+    order = "<" if elf.little_endian else ">"
+    layout = Struct(f"{order}IBBHQQ" if elf.elfclass == 64 else f"{order}IIIBBH")
+    table, names = section.data(), elf.get_section(section["sh_link"]).data()
+    left = (64 << 20) + 4 * len(names)
+    found = []
+    for index in range(len(table) // layout.size):
+        row = layout.unpack_from(table, index * layout.size)
+        offset, info, section_index = (row[0], row[1], row[3]) if elf.elfclass == 64 else (row[0], row[3], row[5])
+        end = names.find(b"\0", offset)
+        left -= max(end - offset, 0)
+        if left < 0:
+            msg = "its symbols have the same long name again and again"
+            raise ELFError(msg)
+        if offset and end > offset:
+            found.append(
+                _Symbol(names[offset:end].decode("utf-8", "replace"), index, section_index == 0, info >> 4 == 2)
+            )
+    return found
 
 
-def _undefined(elf: Any) -> Iterator[tuple[str, str, str]]:
-    """Undefined dynamic symbols, each with the library and version that must define it."""
-    symbols = elf.get_section_by_name(".dynsym")
-    if symbols is None:
-        return
+def _calls(symbols: list[_Symbol]) -> tuple[frozenset[str], frozenset[str]]:
+    """Functions of CUDA among the dynamic symbols: those that other libraries must define, and those defined here."""
+    functions = cuda_functions()
+    wanted = frozenset(one.name for one in symbols if one.undefined and not one.weak and one.name in functions)
+    return wanted, frozenset(one.name for one in symbols if not one.undefined and one.name in functions)
+
+
+def _undefined(elf: Any, symbols: list[_Symbol]) -> tuple[tuple[tuple[str, str, str], ...], frozenset[str]]:
+    """Undefined dynamic symbols, each with the library and version that must define it; and those that are weak."""
     numbers = elf.get_section_by_name(".gnu.version")
     versions: dict[int, tuple[str, str]] = {}
     if needs := elf.get_section_by_name(".gnu.version_r"):
         for file, auxiliaries in needs.iter_versions():
             for auxiliary in auxiliaries:
                 versions[auxiliary["vna_other"]] = (file.name, auxiliary.name)
-    for index, symbol in enumerate(symbols.iter_symbols()):
-        if symbol["st_shndx"] != "SHN_UNDEF" or not symbol.name:
-            continue
-        number = numbers.get_symbol(index)["ndx"] if numbers else 0
-        file_name, version = versions.get(number & 0x7FFF, ("", "")) if isinstance(number, int) else ("", "")
-        yield symbol.name, file_name, version
+    undefined, weak = [], set()
+    for one in symbols:
+        if one.undefined:
+            number = numbers.get_symbol(one.place)["ndx"] if numbers else 0
+            file_name, version = versions.get(number & 0x7FFF, ("", "")) if isinstance(number, int) else ("", "")
+            undefined.append((one.name, file_name, version))
+            if one.weak:
+                weak.add(one.name)
+    return tuple(undefined), frozenset(weak)
 
 
 def is_elf(stream: IO[bytes]) -> bool:

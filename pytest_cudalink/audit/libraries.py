@@ -11,7 +11,16 @@ from typing import Final, NamedTuple
 
 from ..stubs.catalog import load_catalog
 
-__all__ = ["MAJORS", "cuda_functions", "is_system", "is_unversioned_symbol", "majors_of", "sought_part", "stem_of"]
+__all__ = [
+    "MAJORS",
+    "cuda_functions",
+    "is_system",
+    "is_unversioned_symbol",
+    "majors_of",
+    "soname_of_dll",
+    "sought_part",
+    "stem_of",
+]
 
 #: The CUDA majors that are distinguished, and a machine without any CUDA library.
 MAJORS: Final = ("11", "12", "13", "none")
@@ -19,10 +28,19 @@ MAJORS: Final = ("11", "12", "13", "none")
 _NAME = re.compile(
     r"^(?P<stem>lib(?:nvidia-[a-z]+|\w+?(?:-builtins)?))(?:\.alt)?(?:-[0-9a-f]{6,})?\.so(?:\.(?P<version>[\d.]+))?$"
 )
+#: DLLs of CUDA: nvrtc64_120_0.dll, nvJitLink_130_0.dll, cudart64_12.dll, cublas64_13.dll, nvcuda.dll.
+_DLL = re.compile(r"(?P<stem>[a-z]\w*?)(?:64)?(?:_(?P<version>\d+)(?:_(?P<minor>\d+))?)?\.dll", re.IGNORECASE)
+_DRIVER_DLLS = {"nvcuda": "libcuda.so.1", "nvml": "libnvidia-ml.so.1"}
 #: Libraries without CUDA functions: those of the system, the compilers and Python.
 _SYSTEM = re.compile(
     r"(?:lib(?:c|m|dl|rt|pthread|util|resolv|gcc_s|stdc\+\+|c\+\+|c\+\+abi|atomic|gomp|omp|z|python3[\d.]*)|ld-\S+)"
     r"(?:-[0-9a-f]{6,})?\.so[\d.]*"
+)
+_SYSTEM_DLL = re.compile(
+    r"(?:api-ms-|ext-ms-|kernel32|ntdll|user32|advapi32|shell32|ole32|ws2_32|msvc|vcruntime|ucrtbase|concrt|vcomp|"
+    r"dbghelp|bcrypt|psapi|version|rpcrt4|setupapi|cfgmgr32|python3|secur32|crypt32|winmm|gdi32|oleaut32|iphlpapi)"
+    r"[\w.-]*\.dll",
+    re.IGNORECASE,
 )
 #: Parts of names that other programs search for, in /proc/self/maps and in folders.
 _SOUGHT = ("libcudart", "libnvrtc", "libnvJitLink", "libcuda.so")
@@ -54,13 +72,39 @@ def _table() -> _Table:
 
 def stem_of(library: str) -> str:
     """``"libcudart"`` for ``"libcudart.so.12"``; the name itself if it is not the name of a shared library."""
-    match = _NAME.match(library)
+    match = _NAME.match(_soname(library))
     return match["stem"] if match else library
+
+
+def _soname(library: str) -> str:
+    return (soname_of_dll(library) or library) if library.lower().endswith(".dll") else library
+
+
+@cache
+def soname_of_dll(name: str) -> str | None:
+    """The SONAME on Linux of a CUDA DLL: ``"libcudart.so.12"`` for ``"cudart64_12.dll"``; None for other DLLs.
+
+    Numbers of two digits are a major; of three, a major and a minor, of which CUDA 11 alone has the minor in a SONAME.
+    """
+    match = _DLL.fullmatch(name)
+    if match is None:
+        return None
+    stem, version = match["stem"], match["version"] or ""
+    if stem.lower() in _DRIVER_DLLS:
+        return _DRIVER_DLLS[stem.lower()]
+    if len(version) == 3:
+        version = f"{version[:2]}.{version[2]}" if version.startswith("11") else version[:2]
+    table = _table()
+    stems = {known.lower(): known for known in table.libraries}
+    known = stems.get(f"lib{stem}".lower())
+    if known is None and any(f"lib{stem}".startswith(family) for family in table.families):
+        known = f"lib{stem}"
+    return known and f"{known}.so{f'.{version}' if version else ''}"
 
 
 def majors_of(library: str) -> tuple[str, ...] | None:
     """The CUDA majors that have a library; None if it is not one of CUDA's."""
-    match = _NAME.match(library)
+    match = _NAME.match(_soname(library))
     if match is None:
         return None
     stem, version = match["stem"], match["version"] or ""
@@ -80,7 +124,7 @@ def majors_of(library: str) -> tuple[str, ...] | None:
 
 def is_system(library: str) -> bool:
     """Whether a library is one of the system, a compiler or Python, which have no CUDA functions."""
-    return _SYSTEM.fullmatch(library) is not None
+    return _SYSTEM.fullmatch(library) is not None or _SYSTEM_DLL.fullmatch(library) is not None
 
 
 def is_unversioned_symbol(library: str, symbol: str) -> bool:

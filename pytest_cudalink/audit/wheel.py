@@ -14,11 +14,16 @@ from typing import IO, Final
 
 from .elf import is_elf
 
-__all__ = ["AuditError", "Members", "members_of"]
+__all__ = ["DEVICE_CODE", "AuditError", "Members", "members_of", "members_of_archive"]
 
 #: A member above this size must not be more than so many times larger than it is packed; that of cuBLAS is 2 times.
 _MOST_UNPACKED: Final = 64 << 20
 _MOST_RATIO: Final = 100
+
+#: Endings of names of files of device code.
+DEVICE_CODE: Final = (".fatbin", ".ltoir", ".lto", ".cubin")
+#: Endings of names of members that are read although they are not ELF files.
+_READ: Final = (".dll", ".pyd", ".py", ".dist-info/metadata", *DEVICE_CODE)
 
 #: Name and opener of each file; opening may fail for a single file.
 Members = Iterator[tuple[str, Callable[[], AbstractContextManager[IO[bytes]]]]]
@@ -63,10 +68,21 @@ def _single(path: Path) -> Members:
 
 
 def _wheel(path: Path) -> Members:
+    return members_of_archive(str(path), path)
+
+
+def members_of_archive(name: str, archived: Path | IO[bytes]) -> Members:
+    """The files in a wheel, by its path or from an open file.
+
+    Raises
+    ------
+    AuditError
+        If it is not a wheel.
+    """
     try:
-        archive = zipfile.ZipFile(path)
+        archive = zipfile.ZipFile(archived)
     except Exception as error:  # a damaged directory ends in more than BadZipFile
-        msg = f"{path}: not a wheel: {error}"
+        msg = f"{name}: not a wheel: {error}"
         raise AuditError(msg) from error
     with archive:
         for member in archive.infolist():
@@ -75,7 +91,9 @@ def _wheel(path: Path) -> Members:
 
 @contextmanager
 def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[IO[bytes]]:
-    """A seekable copy of a member of a wheel, on disk if it is large; only the first bytes of one that is not ELF.
+    """A seekable copy of a member of a wheel, on disk if it is large; only the first bytes of one that is not read.
+
+    Read are ELF files, DLLs, Python sources, METADATA, and files of device code.
 
     Raises
     ------
@@ -88,7 +106,7 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[IO[
     with archive.open(member) as packed, tempfile.SpooledTemporaryFile(max_size=64 << 20) as stream:
         stream.write(packed.read(4))
         stream.seek(0)
-        if is_elf(stream):
+        if is_elf(stream) or member.filename.lower().endswith(_READ):
             stream.seek(0, os.SEEK_END)
             shutil.copyfileobj(packed, stream)
             stream.seek(0)

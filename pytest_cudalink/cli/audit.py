@@ -5,44 +5,64 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from . import audit_device_code
+from . import audit_device_code, audit_environment
 
 if TYPE_CHECKING:
-    from ..audit import Audit
+    from ..audit import Audit, Need
 
 __all__ = ["DESCRIPTION", "configure", "run"]
 
 DESCRIPTION: Final = (
-    "Which CUDA libraries a wheel needs before it can be loaded, which file pulls them in, and which CUDA majors it "
-    "can load with. Exit code 1 if there are findings or a required major is missing, 2 if a path cannot be audited."
+    "Which CUDA libraries a wheel needs, at least of which release, which file pulls them in, which CUDA majors it can "
+    "load with, and whether its requirements bring them. Exit code 1 if there are findings other than notes or a "
+    "required major is missing, 2 if a path cannot be audited."
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("paths", nargs="+", type=Path, metavar="WHEEL|SO|DIR", help="files to audit")
+    parser.add_argument("paths", nargs="*", type=Path, metavar="WHEEL|SO|DIR", help="files to audit")
+    parser.add_argument(
+        "--from-index",
+        action="append",
+        default=[],
+        metavar="REQUIREMENT|WHEEL",
+        help="audit a wheel of the package index, such as cuda-cccl==1.2.1 or the file name of a wheel for another "
+        "machine; only the parts that are read are transferred",
+    )
+    parser.add_argument("--index", metavar="URL", help="package index; default: that of uv or pip")
     parser.add_argument(
         "--require", default="", metavar="MAJORS", help="majors it must load with, such as 12,13; none: without CUDA"
     )
     parser.add_argument("--symbols", action="store_true", help="show the undefined symbols, too")
     parser.add_argument("--json", action="store_true", help="for programs")
+    audit_environment.configure(parser)
     audit_device_code.configure(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Audit each path; returns the worst exit code."""
-    from ..audit import AuditError, audit
+    from ..audit import AuditError, audit, audit_on_index
 
+    if options.environment is not None:
+        return audit_environment.run(options)
     if audit_device_code.asked(options):
         return audit_device_code.run(options)
+    if not options.paths and not options.from_index:
+        sys.stderr.write("cudalink audit: give a wheel, a folder or a library, or --from-index, or --environment\n")
+        return 2
     required = [major for major in options.require.split(",") if major]
+    audits = [partial(audit, path) for path in options.paths]
+    audits += [partial(audit_on_index, wanted, options.index) for wanted in options.from_index]
     code, answers = 0, []
-    for path in options.paths:
+    for one in audits:
         try:
-            found = audit(path)
+            found = one()
             lacking = found.lacking(required)
         except (AuditError, OSError) as error:
             sys.stderr.write(f"cudalink audit: {error}\n")
@@ -52,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
             answers.append({**found.to_json(), "lacking": lacking})
         else:
             sys.stdout.write(_table(found, lacking, symbols=options.symbols))
-        if found.findings or lacking:
+        if found.errors or lacking:
             code = max(code, 1)
     if options.json:
         sys.stdout.write(json.dumps(answers, indent=2) + "\n")
@@ -60,7 +80,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _table(found: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool) -> str:
-    lines = [f"{found.path}: {len(found.files)} ELF files; loads with {_spoken(found.majors)}"]
+    windows = any(file.path.lower().endswith((".dll", ".pyd")) for file in found.files)
+    kind = "DLLs" if windows else "ELF files"
+    lines = [f"{found.path}: {len(found.files)} {kind}; loads with {_spoken(found.majors)}"]
     for file in found.files:
         for one in file.dependencies:
             where = "brought along" if one.bundled else f"CUDA {', '.join(one.majors) or '(unknown)'}"
@@ -70,11 +92,30 @@ def _table(found: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool) 
                 lines += [f"      {symbol}" for symbol in one.symbols]
         if file.rpaths:
             lines.append(f"  {file.path}  RPATH {':'.join(file.rpaths)}")
-    lines += [f"  {finding.kind}: {finding.path}: {finding.text}" for finding in found.findings]
+    lines += _needs(found)
+    for finding in found.findings:
+        note = "" if finding.severity == "error" else " (note)"
+        lines.append(f"  {finding.kind}{note}: {finding.path}: {finding.text}")
     for major, libraries in lacking.items():
         name = "without CUDA" if major == "none" else f"with CUDA {major}"
         lines.append(f"  required: cannot be loaded {name}, because of {', '.join(libraries)}")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _needs(found: Audit) -> Iterator[str]:
+    """A line for each library: the highest floor, and by which evidence; or that it is only opened."""
+    grouped: dict[tuple[str, int], list[Need]] = {}
+    for need in found.needs:
+        grouped.setdefault((need.stem, need.major), []).append(need)
+    for (stem, major), needs in grouped.items():
+        floors = [need for need in needs if need.floor is not None]
+        what = f"{stem} of CUDA" if stem != "libcuda" else "a driver of CUDA"
+        if floors:
+            one = max(floors, key=lambda need: need.floor or (0, 0))
+            yield f"  {one.path}  needs at least {what} {one.floor}  ({one.evidence})"
+        opened = [need for need in needs if need.how == "opened" and not floors]
+        if opened and len(opened) == len(needs):
+            yield f"  {opened[0].path}  may open {what} {major}  ({opened[0].evidence})"
 
 
 def _spoken(majors: tuple[str, ...]) -> str:

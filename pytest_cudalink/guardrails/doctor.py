@@ -180,6 +180,7 @@ def examine(
     report.findings += _rule_findings(report, facts, assume_forward=assume_forward)
     report.findings += _predictions(report, facts)
     report.findings += _copy_findings(report)
+    report.findings += _environment_findings(system)
     return report
 
 
@@ -347,6 +348,15 @@ def _copy_findings(report: DoctorReport) -> Iterator[DoctorFinding]:
             f"while cuda.pathfinder finds {item.path} (CUDA {item.version or 'unknown'})",
             otherwise=_how_to_prefer(item, copy),
         )
+
+
+def _environment_findings(system: System) -> Iterator[DoctorFinding]:
+    """Declared requirements of the installed distributions that are not met."""
+    audit = system.environment()
+    for finding in audit.conflicts:
+        yield DoctorFinding("incoherent", finding.text, finding.fix, finding.otherwise)
+    for one in audit.unreadable:
+        yield DoctorFinding("warning", f"{one.path}: {one.text}")
 
 
 def _how_to_prefer(item: Item, copy: Copy) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from .. import probes
+from ..audit.environment import EnvironmentAudit, audit_environment
 from ..probes import library_file
 from ..versions import CudaVersion
 from . import _pathfinder, attribution
@@ -136,3 +137,7 @@ class System:
             return importlib.util.find_spec("cuda.bindings.nvjitlink") is not None
         except ImportError:
             return False
+
+    def environment(self) -> EnvironmentAudit:
+        """The audit of this environment by what its distributions declare: measuring its libraries takes seconds."""
+        return audit_environment(measure=False)

@@ -73,7 +73,7 @@ def test_wheel_that_needs_one_major(cuda, tmp_path) -> None:
     assert by_path["pkg/libother.so"].majors == ("11", "12", "13", "none")
     assert by_path["pkg/libuse.so"].dependencies[0].symbols == ("cudaMalloc@libcudart.so.12",)
     assert by_path["pkg/libuse.so"].dependencies[1].symbols == ("__nvJitLinkCreate_12_9@libnvJitLink.so.12",)
-    assert found.findings == ()
+    assert found.errors == ()
     assert found.lacking(["12", "13", "none"]) == {
         "13": ("libcudart.so.12", "libnvJitLink.so.12"),
         "none": ("libcudart.so.12", "libnvJitLink.so.12"),
@@ -268,11 +268,12 @@ def test_table_and_exit_codes(cuda, tmp_path, capsys) -> None:
     assert capsys.readouterr().out.splitlines() == [
         f"{good}: 1 ELF files; loads with CUDA 13",
         "  libuse.so  needs libcudart.so.13  (CUDA 13; 1 symbols)",
+        "  libuse.so  needs at least libcudart of CUDA 13.0  (wants cudaMalloc of CUDA 13.0)",
     ]
     assert main(["audit", str(good), "--require", "13", "--symbols"]) == 0
     assert "      cudaMalloc@libcudart.so.13\n" in capsys.readouterr().out
     assert main(["audit", str(good), "--require", "12,13,none"]) == 1
-    assert capsys.readouterr().out.splitlines()[2:] == [
+    assert capsys.readouterr().out.splitlines()[3:] == [
         "  required: cannot be loaded with CUDA 12, because of libcudart.so.13",
         "  required: cannot be loaded without CUDA, because of libcudart.so.13",
     ]

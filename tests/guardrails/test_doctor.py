@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import cli
+from pytest_cudalink.audit.environment import EnvironmentAudit, EnvironmentFinding
+from pytest_cudalink.audit.installed import Unreadable
 from pytest_cudalink.guardrails import doctor
 from pytest_cudalink.guardrails.doctor import DoctorFinding, DoctorReport, examine
 from pytest_cudalink.guardrails.driver import DriverFacts
@@ -62,6 +64,8 @@ def test_doctor_of_this_environment(toolkit) -> None:
 class Machine(System):
     """A machine with these items and copies, and a device of this architecture."""
 
+    audit = EnvironmentAudit("/prefix", "3.12", 0, (), (), (), 0, 0.0)
+
     def __init__(self, items: tuple[Item, ...], copies: tuple[Copy, ...], arch: str | None) -> None:
         self.items = {(item.kind, item.name): item for item in items}
         self.copies, self.arch = copies, arch
@@ -77,6 +81,9 @@ class Machine(System):
 
     def copies_for_loader(self) -> Iterator[Copy]:
         return iter(())
+
+    def environment(self) -> EnvironmentAudit:
+        return self.audit
 
 
 def made(*items: Item, facts: DriverFacts, copies: tuple[Copy, ...] = (), arch: str | None = None) -> DoctorReport:
@@ -323,3 +330,19 @@ def test_finding_severities() -> None:
         (["unknown", "incoherent"], 1),
     ):
         assert DoctorReport(findings=[DoctorFinding(severity, "x") for severity in severities]).exit_code == code
+
+
+def test_environment() -> None:
+    """A requirement that is not met makes the environment incoherent; metadata that cannot be read is a warning."""
+    finding = EnvironmentFinding("version", "conflict", "x is 1; expected >=2 (y 1)", (), "x 1", "pip install 'x>=2'")
+    note = EnvironmentFinding("copies", "note", "two majors", (), "", "nothing")
+    broken = Unreadable("/site/z.dist-info", "METADATA is missing")
+    machine = Machine(tuple(WHOLE), (), None)
+    machine.audit = EnvironmentAudit("/prefix", "3.12", 3, (), (finding, note), (), 0, 0.0)
+    report = examine(facts=given("13.0"), system=machine)
+    assert DoctorFinding("incoherent", "x is 1; expected >=2 (y 1)", "pip install 'x>=2'") in report.findings
+    assert (report.exit_code, "two majors" in str(report.findings)) == (1, False)
+    machine.audit = EnvironmentAudit("/prefix", "3.12", 3, (), (), (broken,), 0, 0.0)
+    report = examine(facts=given("13.0"), system=machine)
+    assert DoctorFinding("warning", "/site/z.dist-info: METADATA is missing") in report.findings
+    assert report.exit_code == 0

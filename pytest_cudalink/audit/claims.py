@@ -1,0 +1,174 @@
+"""What the distributions of an environment require of CUDA's distributions, each requirement as a `Claim`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from . import conda, contradictions
+from .conda import CondaPackage, Rules
+from .installed import Installed, Place, Unreadable
+
+__all__ = ["Claim", "conda_claims", "declared_claims", "is_cuda_distribution"]
+
+_CUDA: Final = re.compile(r"\s*(?:nvidia|cuda)[-_.]", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A requirement of one distribution on a distribution of CUDA's.
+
+    Attributes
+    ----------
+    by : str
+        Name and version of the distribution that requires it.
+    name : str
+        The distribution that is required.
+    versions : str
+        The versions that it accepts, as its package manager writes them; empty for every version.
+    how : str
+        ``"declared"`` (Requires-Dist), ``"depends"`` or ``"constrains"`` (conda), or how it was measured:
+        ``"symbols"``, ``"ltoir"``, ``"linked"``, ``"opened"``.
+    evidence : str
+        The line that declares it, or what was found in the file.
+    satisfied : bool or None
+        By what is installed; None if it is not installed.
+    file : str
+        The file that was measured; empty for what is declared.
+    because : tuple of str
+        The distributions that require the extra, or the distribution, that brings the claim.
+    """
+
+    by: str
+    name: str
+    versions: str
+    how: str
+    evidence: str
+    satisfied: bool | None
+    file: str = ""
+    because: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        source = f", for {', '.join(self.because[:3])}" if self.because else ""
+        return f"{self.versions or 'any version'} ({self.by}{source})"
+
+
+def is_cuda_distribution(name: str) -> bool:
+    """Whether a Python distribution is one of CUDA's, by its name."""
+    return _CUDA.match(name) is not None
+
+
+def declared_claims(place: Place, distributions: Sequence[Installed], unreadable: list[Unreadable]) -> Iterator[Claim]:
+    """Yield the requirements that Python distributions declare on CUDA's; adds what is invalid to `unreadable`.
+
+    A requirement of an extra counts if another distribution requires that extra: which extras a user asked for by hand
+    is recorded nowhere. Those that conda installed are left to conda, which changes their requirements.
+    """
+    installed = {one.name: one for one in distributions}
+    parsed: dict[str, list[Requirement]] = {}
+    for one in distributions:
+        if one.manager == "conda":
+            continue
+        parsed[one.name] = list(_parsed(one, unreadable))
+        if is_cuda_distribution(one.name) and not _is_version(one.version):
+            text = f"version is {one.version[:80]!r}; expected one such as 12.9.86: install the distribution again"
+            unreadable.append(Unreadable(one.path, text))
+    extras, because = _wanted_extras(place, parsed)
+    for name, requirements in parsed.items():
+        for requirement in requirements:
+            about = canonicalize_name(requirement.name)
+            if is_cuda_distribution(about) and _applies(place, requirement, extras.get(name, {""})):
+                there = installed.get(about)
+                versions = str(requirement.specifier)
+                satisfied = contradictions.accepts(versions, there.version) if there else None
+                yield Claim(
+                    str(installed[name]), about, versions, "declared", f"Requires-Dist: {requirement}"[:300],
+                    satisfied, because=tuple(str(installed[one]) for one in sorted(because.get(name, ()))),
+                )  # fmt: skip
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
+
+
+def _parsed(one: Installed, unreadable: list[Unreadable]) -> Iterator[Requirement]:
+    """The requirements on CUDA's distributions, and those with extras, which may bring some."""
+    for line in one.requires:
+        cuda = is_cuda_distribution(line)
+        if cuda or "[" in line.partition(";")[0]:
+            try:
+                yield Requirement(line)
+            except (InvalidRequirement, RecursionError):
+                if cuda:
+                    text = f"Requires-Dist is {line[:200]!r}; expected NAME[EXTRAS] SPECIFIER; MARKER: install it again"
+                    unreadable.append(Unreadable(one.path, text))
+
+
+def _environment(place: Place, extra: str) -> dict[str, str]:
+    found = {"extra": extra, "python_version": place.python}
+    if place.windows:
+        found |= {"sys_platform": "win32", "platform_system": "Windows", "os_name": "nt", "platform_machine": "AMD64"}
+    return found
+
+
+def _applies(place: Place, requirement: Requirement, extras: Iterable[str]) -> bool:
+    marker = requirement.marker
+    try:
+        return marker is None or any(marker.evaluate(_environment(place, extra)) for extra in extras)
+    except Exception:  # noqa: BLE001 (a comparison of texts that packaging cannot make)
+        return False
+
+
+def _wanted_extras(
+    place: Place, parsed: Mapping[str, Sequence[Requirement]]
+) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """The extras of each distribution that others require, and which others do."""
+    extras: dict[str, set[str]] = {name: {""} for name in parsed}
+    because: dict[str, set[str]] = {}
+    changed = True
+    while changed:
+        changed = False
+        for name, requirements in parsed.items():
+            for requirement in requirements:
+                about = canonicalize_name(requirement.name)
+                wanted = {str(canonicalize_name(extra)) for extra in requirement.extras} | set(requirement.extras)
+                if about not in extras or not wanted or not _applies(place, requirement, extras[name]):
+                    continue
+                because.setdefault(about, set()).add(name)
+                if not wanted <= extras[about]:
+                    extras[about] |= wanted
+                    changed = True
+    return extras, because
+
+
+def conda_claims(
+    packages: Sequence[CondaPackage], rules: Rules, unreadable: list[Unreadable], driver: CondaPackage | None
+) -> Iterator[Claim]:
+    """Yield what conda packages ask of CUDA's packages; adds what is invalid to `unreadable`.
+
+    Without a driver nothing is asked of ``__cuda``.
+    """
+    installed = {one.installed.name: one for one in (*packages, *([driver] if driver else []))}
+    for package in packages:
+        for name, spec, must in conda.cuda_specs(package):
+            there = installed.get(name)
+            if there is None and (name == "__cuda" or not must):
+                continue
+            try:
+                versions = rules.version_part(spec)
+                satisfied = rules.matches(spec, there) if there else None
+            except ValueError as error:
+                unreadable.append(Unreadable(package.installed.path, f"{error}: install the package again with conda"))
+                continue
+            how = "depends" if must else "constrains"
+            yield Claim(str(package.installed), name, versions, how, f"{how}: {spec}"[:300], satisfied)

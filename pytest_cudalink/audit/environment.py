@@ -1,0 +1,506 @@
+"""Audit an environment: what its distributions need of CUDA, compared with what is installed.
+
+Declared evidence is ``Requires-Dist``, and ``depends`` and ``constrains`` of conda packages. Measured evidence is what
+`needs` reads from the installed libraries; it also counts where a distribution declares nothing. No Python of the
+environment runs, and no library of it is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from ..compat import exports
+from ..regular_files import open_regular
+from ..versions import CudaVersion
+from . import conda, contradictions
+from .claims import Claim, conda_claims, declared_claims, is_cuda_distribution
+from .conda import CondaPackage
+from .dynamic import contains, read_dynamic
+from .installed import Installed, Place, Unreadable, find_place, read_distributions
+from .jitify import jitify_need
+from .libraries import majors_of
+from .ltoir import newest_ltoir
+from .needs import Need, needs_of_scan
+from .providers import Provider, Providers, is_numbered
+from .scan import Scan
+from .wheel import AuditError
+
+__all__ = ["AuditError", "Claim", "EnvironmentAudit", "EnvironmentFinding", "Installed", "audit_environment"]
+
+#: Libraries of the driver, which no environment brings.
+_DRIVER: Final = frozenset({"libcuda", "libnvidia-ml"})
+#: Different specifiers of one distribution that are compared with each other; 12 were seen at most.
+_MOST_SPECIFIERS: Final = 40
+
+Kind = Literal["pair", "version", "missing", "floor", "unprovided", "copies", "same-file"]
+
+
+@dataclass(frozen=True)
+class EnvironmentFinding:
+    """A conflict, or a note, with the one thing to do.
+
+    Attributes
+    ----------
+    kind : str
+        ``"pair"`` (two requirements that no version satisfies), ``"version"`` (the installed version is not one that is
+        required), ``"missing"`` (a required distribution is not installed), ``"floor"`` (a file needs a newer library),
+        ``"unprovided"`` (a file is linked with a library that is not there), ``"copies"`` (two releases of one
+        library), ``"same-file"`` (two distributions installed one file).
+    severity : str
+        ``"conflict"``; or ``"note"``, which is not counted.
+    text : str
+        What it is, and what is expected.
+    needs : tuple of Claim
+        What requires it.
+    there : str
+        What is installed: distribution, version and file; empty if nothing is.
+    fix : str
+        A command for the package manager that owns it, or advice where no command helps.
+    otherwise : str
+        Another remedy; may be empty.
+    """
+
+    kind: Kind
+    severity: Literal["conflict", "note"]
+    text: str
+    needs: tuple[Claim, ...]
+    there: str
+    fix: str
+    otherwise: str = ""
+
+
+@dataclass(frozen=True)
+class EnvironmentAudit:
+    """The audit of an environment.
+
+    Attributes
+    ----------
+    prefix, python : str
+        The environment, and the version of its Python.
+    distributions : int
+        Distributions and conda packages that were read.
+    claims : tuple of Claim
+        Every requirement on CUDA's distributions.
+    findings : tuple of EnvironmentFinding
+    unreadable : tuple of Unreadable
+    files : int
+        Libraries that were measured; 0 if only declared requirements were read.
+    seconds : float
+    """
+
+    prefix: str
+    python: str
+    distributions: int
+    claims: tuple[Claim, ...]
+    findings: tuple[EnvironmentFinding, ...]
+    unreadable: tuple[Unreadable, ...]
+    files: int
+    seconds: float = field(compare=False)
+
+    @property
+    def conflicts(self) -> tuple[EnvironmentFinding, ...]:
+        """The findings that are not notes."""
+        return tuple(one for one in self.findings if one.severity == "conflict")
+
+    @property
+    def exit_code(self) -> int:
+        """0 without conflicts, 1 with conflicts, 2 if something could not be read."""
+        return 2 if self.unreadable else 1 if self.conflicts else 0
+
+    @property
+    def verdict(self) -> str:
+        """One line: how many conflicts, in what."""
+        found = len(self.conflicts)
+        conflicts = f"{found or 'no'} conflict{'' if found == 1 else 's'}"
+        unread = f", {len(self.unreadable)} not readable" if self.unreadable else ""
+        measured = f"{self.files} libraries measured" if self.files else "declared requirements only"
+        return f"{conflicts}{unread}: {self.distributions} distributions, {measured}, in {self.prefix}"
+
+    def check(self) -> None:
+        """Raise unless there are no conflicts and everything was readable.
+
+        Raises
+        ------
+        AssertionError
+            With a line for each reason.
+        """
+        reasons = [f"{one.text}: {one.fix}" for one in self.conflicts]
+        reasons += [f"{one.path}: {one.text}" for one in self.unreadable]
+        if reasons:
+            raise AssertionError("\n".join([self.prefix, *(f"  {reason}" for reason in reasons)]))
+
+    def to_json(self) -> dict[str, Any]:
+        """The audit as plain data with the same names."""
+        return {"verdict": self.verdict, "exit_code": self.exit_code, **asdict(self)}
+
+
+def audit_environment(prefix: str | Path | None = None, *, measure: bool = True) -> EnvironmentAudit:
+    """Audit an environment.
+
+    Parameters
+    ----------
+    prefix : str or Path, optional
+        Its prefix, its Python or its site-packages folder; default: the environment of this process.
+    measure : bool
+        Read the installed libraries, too; False: only what is declared.
+
+    Raises
+    ------
+    AuditError
+        If there is no environment at `prefix`.
+    """
+    began = time.monotonic()
+    place = find_place(prefix)
+    distributions, unreadable = read_distributions(place, files=measure)
+    packages: list[CondaPackage] = []
+    if place.conda_meta:
+        packages, damaged = conda.read_packages(place.prefix, files=measure)
+        unreadable += damaged
+    claims = list(declared_claims(place, distributions, unreadable))
+    claims += _by_conda(place, packages, unreadable)
+    everything = _without_doubles(distributions, packages)
+    repair = _Repair(place, everything, claims)
+    measured: list[Claim] = []
+    findings: list[EnvironmentFinding] = []
+    files = 0
+    if measure:
+        providers = Providers(everything)
+        for one in everything:
+            files += len(one.files)
+            claimed, unprovided = _measured(one, _needs(place, one, unreadable), providers, claims, repair)
+            measured += claimed
+            findings += unprovided
+        findings += _copies(providers, repair)
+    claims += measured
+    findings[:0] = _judged(claims, repair)
+    return EnvironmentAudit(
+        str(place.prefix), place.python, len(everything), tuple(claims), tuple(findings), tuple(unreadable), files,
+        round(time.monotonic() - began, 3),
+    )  # fmt: skip
+
+
+def _without_doubles(distributions: Sequence[Installed], packages: Sequence[CondaPackage]) -> list[Installed]:
+    """All that is installed; a distribution that conda installed is known by its conda package, which has its files."""
+    listed = {path for one in packages for path in one.installed.files}
+    own = [one for one in distributions if one.manager != "conda" or not set(one.files) <= listed]
+    return [*own, *(one.installed for one in packages)]
+
+
+def _by_conda(place: Place, packages: Sequence[CondaPackage], unreadable: list[Unreadable]) -> list[Claim]:
+    if not any(True for one in packages for _ in conda.cuda_specs(one)):
+        return []
+    rules = conda.rules()
+    if rules is None:
+        text = "conda's requirements were not judged, py-rattler is missing: pip install 'pytest-cudalink[audit]'"
+        unreadable.append(Unreadable(str(place.conda_meta), text))
+        return []
+    return list(conda_claims(packages, rules, unreadable, _driver()))
+
+
+def _driver() -> CondaPackage | None:
+    """The virtual package ``__cuda``, by the variable that conda reads, or by the driver of this machine."""
+    from .. import probes
+
+    version = os.environ.get("CONDA_OVERRIDE_CUDA")
+    if version is None:
+        try:
+            found = probes.driver_version()
+        except OSError:  # a driver that cannot be opened; the doctor reports it
+            found = None
+        version = str(found) if found else ""
+    return conda.virtual_driver(version) if version else None
+
+
+# -- measured
+
+
+def _needs(place: Place, one: Installed, unreadable: list[Unreadable]) -> list[Need]:
+    """What the installed libraries of a distribution need by what they link, and by the LTO-IR in them.
+
+    NVIDIA's own libraries, two thirds of the bytes of an environment, are not searched for LTO-IR: those that have some
+    link nvJitLink, by symbols that name its release.
+    """
+    scan, needs = Scan(""), []
+    names = {os.path.relpath(path, place.prefix): path for path in one.files}  # a prefix may be called cuda-13.0
+    of_cuda = conda.is_cuda_package(one.name) if one.manager == "conda" else is_cuda_distribution(one.name)
+    for name, path in names.items():
+        try:
+            found = read_dynamic(path)
+            if found is None:
+                continue
+            if any(majors_of(library) is not None for library in (*found.needed, found.soname or "")):
+                scan.elves[name] = found
+            if not of_cuda and contains(path, b"libnvJitLink"):
+                with open_regular(path) as stream:
+                    ltoir = newest_ltoir(stream)
+                if ltoir is not None:
+                    scan.ltoir[name] = ltoir
+                if by_jitify := jitify_need(path):
+                    needs.append(by_jitify)
+        except (OSError, ValueError) as error:
+            reason = f"{(isinstance(error, OSError) and error.strerror) or error}"
+            advice = "" if "pip install" in reason else f": install {one} again"
+            unreadable.append(Unreadable(path, f"{reason}{advice}"))
+    return [*(replace(need, path=names[need.path]) for need in needs_of_scan(scan)), *needs]
+
+
+def _measured(
+    one: Installed, needs: Sequence[Need], providers: Providers, declared: Sequence[Claim], repair: _Repair
+) -> tuple[list[Claim], list[EnvironmentFinding]]:
+    """What the files of a distribution need of the libraries that they get, and those that they do not get."""
+    highest: dict[tuple[str, int], Need] = {}
+    linked: dict[tuple[str, int], Need] = {}
+    for need in needs:
+        if need.stem in _DRIVER:
+            continue
+        key = need.stem, need.major
+        if need.how in ("linked", "symbols"):
+            linked.setdefault(key, need)
+        if need.floor and (key not in highest or need.floor > (highest[key].floor or need.floor)):
+            highest[key] = need
+    claims = []
+    for (stem, major), need in highest.items():
+        provider = providers.of(stem, major, need.path)
+        if provider and provider.owner and provider.owner.name != one.name and need.floor and provider.release:
+            claims.append(_claim(one, need, need.floor, provider, declared))
+    absent = {need.stem: need for (stem, major), need in linked.items() if not providers.of(stem, major, need.path)}
+    served = {stem for stem, major in linked if providers.of(stem, major, linked[stem, major].path)}
+    # a wheel may have one file for each CUDA major, of which a program loads one; what is declared is reported by name
+    served |= {
+        stem for stem in absent for claim in declared
+        if claim.by == str(one) and claim.satisfied is None and stem.removeprefix("lib").lower() in claim.name
+    }  # fmt: skip
+    return claims, [_unprovided(one, need, repair) for need in absent.values() if need.stem not in served]
+
+
+def _claim(one: Installed, need: Need, floor: CudaVersion, provider: Provider, declared: Sequence[Claim]) -> Claim:
+    owner, release = provider.owner, provider.release
+    assert owner is not None  # checked by the caller
+    assert release is not None
+    known = exports.wheel_versions(need.stem, floor) if need.stem in exports.libraries() else ()
+    oldest = known[0] if known else str(floor)
+    first = need.wheel or oldest
+    if is_numbered(need.stem) and first == oldest:  # every wheel of that release will do
+        first = str(floor)
+    own = [claim for claim in declared if claim.by == str(one) and claim.name == owner.name]
+    said = f"declares {own[0].versions or 'no bound'}" if own else f"declares no requirement on {owner.name}"
+    return Claim(
+        str(one), owner.name, f">={first}", need.how, f"{need.evidence}; {one.name} {said}",
+        release >= floor and contradictions.accepts(f">={first}", owner.version), file=need.path,
+    )  # fmt: skip
+
+
+def _unprovided(one: Installed, need: Need, repair: _Repair) -> EnvironmentFinding:
+    library = need.evidence.removeprefix("needs ")
+    name = exports.distributions(need.stem).get(need.major, "") if need.stem in exports.libraries() else ""
+    claim = Claim(str(one), name or library, "", need.how, need.evidence, None, file=need.path)
+    return EnvironmentFinding(
+        "unprovided",
+        "conflict",
+        f"{library} is neither in the environment nor in the system; expected there: {need.path} of {one} is linked "
+        "with it",
+        (claim,),
+        "",
+        repair.install(one.manager, [name])
+        if name and one.manager != "conda"
+        else f"install the package that has {library}, or a build of {one.name} for another CUDA release",
+    )
+
+
+# -- judgements
+
+
+def _judged(claims: Iterable[Claim], repair: _Repair) -> Iterator[EnvironmentFinding]:
+    by_name: dict[tuple[str, bool], list[Claim]] = {}
+    for claim in claims:
+        by_name.setdefault((claim.name, repair.is_conda(claim)), []).append(claim)
+    for (name, of_conda), group in sorted(by_name.items()):
+        accept = _accepting(of_conda=of_conda)
+        paired: set[int] = set()
+        for low, high in _contradicting(group, accept):
+            paired |= {id(claim) for claim in (*low, *high)}
+            yield _pair(name, low, high, repair)
+        rest = [claim for claim in group if id(claim) not in paired]
+        if wrong := [claim for claim in rest if claim.satisfied is False]:
+            yield _wrong(name, wrong, rest, repair)
+        if missing := [claim for claim in rest if claim.satisfied is None]:
+            yield _missing(name, missing, repair)
+
+
+def _accepting(*, of_conda: bool) -> Callable[[str, str], bool]:
+    rules = conda.rules() if of_conda else None
+    return rules.accepts if rules else contradictions.accepts
+
+
+def _contradicting(
+    group: Sequence[Claim], accept: Callable[[str, str], bool]
+) -> Iterator[tuple[list[Claim], list[Claim]]]:
+    """Pairs of claims without a common version; the first of a pair is the one that bounds from above."""
+    specifiers = sorted({claim.versions for claim in group} - {"", "*"})[:_MOST_SPECIFIERS]
+    for one, other in combinations(specifiers, 2):
+        if contradictions.common_version([one, other], accept) is None:
+            low, high = one, other
+            if contradictions.highest_version(low, [high], accept) > contradictions.highest_version(
+                high, [low], accept
+            ):
+                low, high = high, low
+            yield [c for c in group if c.versions == low], [c for c in group if c.versions == high]
+
+
+def _pair(name: str, low: list[Claim], high: list[Claim], repair: _Repair) -> EnvironmentFinding:
+    there = repair.there(name, [*low, *high])
+    owners = repair.roots([low[0], high[0]])
+    is_there = there.version if there else "missing"
+    return EnvironmentFinding(
+        "pair", "conflict",
+        f"{name} is {is_there}; expected {low[0]} and {high[0]}, which no version satisfies",
+        (*low, *high), repair.shown(there, [*low, *high]),
+        repair.upgrade(owners), f"put {' and '.join(owners)} into separate environments" if len(owners) > 1 else "",
+    )  # fmt: skip
+
+
+def _wrong(name: str, wrong: list[Claim], group: list[Claim], repair: _Repair) -> EnvironmentFinding:
+    there = repair.there(name, wrong)
+    measured = [claim for claim in wrong if claim.file]
+    first = measured[0] if measured else wrong[0]
+    more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+    because = f": {first.evidence}" if measured else ""
+    return EnvironmentFinding(
+        "floor" if measured and len(measured) == len(wrong) else "version", "conflict",
+        f"{name} is {there.version if there else 'missing'}; expected {first}{more}{because}",
+        tuple(wrong), repair.shown(there, wrong), repair.require(name, group, there),
+    )  # fmt: skip
+
+
+def _missing(name: str, missing: list[Claim], repair: _Repair) -> EnvironmentFinding:
+    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    return EnvironmentFinding(
+        "missing", "conflict", f"{name} is missing; expected {missing[0]}{more}", tuple(missing), "",
+        repair.require(name, missing, None),
+    )  # fmt: skip
+
+
+def _copies(providers: Providers, repair: _Repair) -> Iterator[EnvironmentFinding]:
+    """Libraries that several distributions bring: one file of two, two releases of one name, two majors."""
+    for path, owners in sorted(providers.owners().items()):
+        names = sorted({str(one) for one in owners})
+        yield EnvironmentFinding(
+            "same-file", "conflict", f"{path} is installed by {' and '.join(names)}; expected one of them",
+            (), path, repair.reinstall(owners),
+        )  # fmt: skip
+    by_library: dict[str, list[Provider]] = {}
+    by_stem: dict[str, list[Provider]] = {}
+    for one in providers.all:
+        if one.release:
+            by_library.setdefault(one.library, []).append(one)
+            by_stem.setdefault(one.stem, []).append(one)
+    for library, copies in sorted(by_library.items()):
+        if len({one.release for one in copies}) > 1:
+            yield _several(library, copies, "conflict")
+    for stem, copies in sorted(by_stem.items()):
+        if len({one.release.major for one in copies if one.release}) > 1:
+            yield _several(stem, copies, "note")
+
+
+def _several(library: str, copies: Sequence[Provider], severity: Literal["conflict", "note"]) -> EnvironmentFinding:
+    listed = " and ".join(f"CUDA {one.release} by {one}" for one in copies)
+    expected = "one release: which one a process gets depends on what loads first"
+    fix = f"keep one of {', '.join(sorted({one.owner.name for one in copies if one.owner}))}"
+    if severity == "note":
+        expected, fix = "one major, unless the programs that use them differ", "nothing, if that is meant"
+    return EnvironmentFinding(
+        "copies", severity, f"{library} is installed as {listed}; expected {expected}", (),
+        ", ".join(one.path for one in copies), fix,
+    )  # fmt: skip
+
+
+# -- repairs
+
+
+class _Repair:
+    """Commands of the package managers that own the distributions of an environment."""
+
+    def __init__(self, place: Place, everything: Sequence[Installed], claims: Sequence[Claim]) -> None:
+        self._place = place
+        self._python = {one.name: one for one in everything if one.manager != "conda"}
+        self._conda = {one.name: one for one in everything if one.manager == "conda"}
+        self._by_label = {str(one): one for one in everything}
+        self._because = {claim.by: claim.because for claim in claims if claim.because}
+
+    def is_conda(self, claim: Claim) -> bool:
+        """Whether a claim is about a conda package."""
+        of_conda = claim.name in self._conda and claim.name not in self._python
+        return claim.how in ("depends", "constrains") or (bool(claim.file) and of_conda)
+
+    def there(self, name: str, claims: Sequence[Claim]) -> Installed | None:
+        """The installed distribution that claims are about."""
+        return (self._conda if self.is_conda(claims[0]) else self._python).get(name)
+
+    def shown(self, there: Installed | None, claims: Sequence[Claim]) -> str:
+        """What is installed, with the library that a claim is about."""
+        if there is None:
+            return "the driver" if claims[0].name == "__cuda" else ""
+        return f"{there} ({there.files[0] if there.files else there.path})"
+
+    def roots(self, claims: Sequence[Claim]) -> list[str]:
+        """The distributions that a user chose, above those of CUDA that made the claims."""
+        labels = [label for claim in claims for label in (claim.because or (claim.by,))[:1]]
+        return list(dict.fromkeys(self._by_label[label].name for label in labels if label in self._by_label))
+
+    def upgrade(self, names: Sequence[str]) -> str:
+        """The command that lets the package manager choose other releases of distributions."""
+        manager = next((one.manager for name in names if (one := self._any(name))), "pip")
+        if manager == "conda":
+            return f"{self._prefix_command('conda update')} {' '.join(map(shlex.quote, names))}"
+        return self.install(manager, [*names], option="--upgrade ")
+
+    def require(self, name: str, claims: Sequence[Claim], there: Installed | None) -> str:
+        """The command that installs a version which all claims accept."""
+        if name == "__cuda":
+            wanted = " and ".join(dict.fromkeys(claim.versions for claim in claims))
+            return f"install a driver of CUDA {wanted}"
+        bounds = ",".join(dict.fromkeys(claim.versions for claim in claims if claim.versions not in ("", "*")))
+        owner = there or next((self._by_label[c.by] for c in claims if c.by in self._by_label), None)
+        conda_owned = self.is_conda(claims[0])
+        manager = "conda" if conda_owned else owner.manager if owner else "pip"
+        return self.install(manager, [f"{name} {bounds}".strip() if conda_owned else f"{name}{bounds}"])
+
+    def reinstall(self, owners: Sequence[Installed]) -> str:
+        """The advice for two distributions that wrote the same file."""
+        kept, removed = owners[-1], owners[0]
+        how = (
+            self._prefix_command("conda remove")
+            if removed.manager == "conda"
+            else self._pip(removed.manager, "uninstall")
+        )
+        again = f"{kept.name}=={kept.version}"
+        return f"{how} {shlex.quote(removed.name)}, then {self.install(kept.manager, [again])}"
+
+    def install(self, manager: str, words: Sequence[str], option: str = "") -> str:
+        """The command that installs requirements."""
+        quoted = " ".join(map(shlex.quote, words))
+        if manager == "conda":
+            return f"{self._prefix_command('conda install')} {quoted}"
+        return f"{self._pip(manager, 'install')} {option}{quoted}"
+
+    def _any(self, name: str) -> Installed | None:
+        return self._python.get(name) or self._conda.get(name)
+
+    def _prefix_command(self, command: str) -> str:
+        return f"{command} --prefix {shlex.quote(str(self._place.prefix))}"
+
+    def _pip(self, manager: str, action: str) -> str:
+        prefix = str(self._place.prefix)
+        if manager == "uv":
+            return f"uv pip {action} --python {shlex.quote(prefix)}"
+        if prefix == sys.prefix:
+            return f"python -m pip {action}"
+        return f"python -m pip --python {shlex.quote(prefix)} {action}"

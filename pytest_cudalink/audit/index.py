@@ -1,0 +1,100 @@
+"""Wheels of a package index, opened without downloading all of them: the directory, and the members that are read."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterable
+from typing import IO, Final
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.tags import sys_tags
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from ..compat.package_index import IndexedFile, PackageIndexError, RangeFile, default_index, files_of
+from .wheel import AuditError
+
+__all__ = ["chosen_wheel", "metadata_on_index", "open_on_index"]
+
+_SHOWN: Final = 5
+_BUFFER: Final = 1 << 20
+
+
+def open_on_index(wanted: str, index: str | None = None) -> tuple[str, IO[bytes]]:
+    """Return the file name of a wheel, and the wheel as a file of which only the parts that are read are transferred.
+
+    Parameters
+    ----------
+    wanted : str
+        A requirement such as ``"libcudf-cu12==26.2.1"``, of which the newest wheel for this machine is taken; or the
+        file name of a wheel, for any machine.
+    index : str, optional
+        Address of a package index; the default is that of uv or pip.
+
+    Raises
+    ------
+    AuditError
+        If the index has no such wheel, or cannot be read.
+    """
+    try:
+        project = _project(wanted)
+        file = chosen_wheel(wanted, files_of(index or default_index(), project))
+        # zipfile expects whole reads, which a raw file does not promise
+        return file.name, io.BufferedReader(RangeFile(file), _BUFFER)
+    except PackageIndexError as error:
+        msg = f"{wanted}: {error}"
+        raise AuditError(msg) from error
+
+
+def metadata_on_index(wanted: str, index: str | None = None) -> bytes:
+    """Return the METADATA of a wheel of the index; a few kilobytes are transferred.
+
+    Raises
+    ------
+    AuditError
+        If the index has no such wheel, or it cannot be read.
+    """
+    name, file = open_on_index(wanted, index)
+    try:
+        with file, zipfile.ZipFile(file) as archive:
+            (member,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+            return archive.read(member)
+    except (PackageIndexError, zipfile.BadZipFile, ValueError) as error:
+        msg = f"{name}: its METADATA cannot be read: {error}"
+        raise AuditError(msg) from error
+
+
+def chosen_wheel(wanted: str, files: Iterable[IndexedFile]) -> IndexedFile:
+    """Return the file that is wanted: by name, or the newest that fits a requirement and this machine.
+
+    Raises
+    ------
+    AuditError
+        If there is none; names some that there are.
+    """
+    files = list(files)
+    if wanted.endswith(".whl"):
+        fitting = [file for file in files if file.name == wanted]
+    else:
+        specifier = Requirement(wanted).specifier
+        known = [file for file in files if specifier.contains(file.version, prereleases=bool(specifier.prereleases))]
+        ranks = {tag: rank for rank, tag in enumerate(sys_tags())}
+        tags = {file.name: parse_wheel_filename(file.name)[3] for file in known}
+        fitting = [file for file in known if tags[file.name] & ranks.keys()]
+        fitting.sort(key=lambda file: (file.version, -min(ranks[tag] for tag in tags[file.name] if tag in ranks)))
+        files = known or files
+    if fitting:
+        return fitting[-1]
+    some = ", ".join(file.name for file in files[-_SHOWN:])
+    msg = f"{wanted}: the index has no such wheel for this machine; some that it has: {some or 'none'}"
+    raise AuditError(msg)
+
+
+def _project(wanted: str) -> str:
+    try:
+        if wanted.endswith(".whl"):
+            return parse_wheel_filename(wanted)[0]
+        return canonicalize_name(Requirement(wanted).name)
+    except (InvalidRequirement, InvalidWheelFilename) as error:
+        msg = f"{wanted}: {error}; expected a requirement such as 'libcudf-cu12==26.2.1', or the name of a wheel"
+        raise AuditError(msg) from error

@@ -1,0 +1,231 @@
+"""What files need of CUDA's libraries: which library of which major, at least of which release, and by which evidence.
+
+Four kinds of evidence are kept apart. ``"linked"``: the loader must find the library. ``"symbols"``: the functions that
+a file wants from a library that it links, each of which has a first release. ``"ltoir"``: LTO-IR in a file, which an
+nvJitLink older than its compiler refuses. ``"opened"``: the name of a library that a program may open at run time.
+
+A need without a major in its evidence is stated for each major that the file can belong to; any one of them satisfies
+it. A need of ``libcuda`` is one of the driver: its floor is the CUDA version of a driver release.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from packaging.version import Version
+
+from ..compat import exports
+from ..versions import CudaVersion
+from .elf import Elf
+from .libraries import is_unversioned_symbol, majors_of, stem_of
+from .opened import Opening, stem_of_name
+from .scan import Scan, file_majors, scan_files, scan_path
+
+__all__ = ["Need", "needs_of", "needs_of_files", "needs_of_scan"]
+
+#: Names of functions that a header inlines with the version of the headers in them.
+_NAMED_VERSION: Final = re.compile(r"__nvJitLink\w+?_(\d{2})_(\d{1,2})")
+#: Names of C++ and of MSVC's C++, which the table leaves out.
+_CPP: Final = ("_Z", "?")
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True)
+class Need:
+    """One library of CUDA that one file needs.
+
+    Attributes
+    ----------
+    path : str
+        The file, inside the wheel or folder.
+    stem : str
+        Such as ``"libnvJitLink"``; ``"libcuda"`` is the driver.
+    major : int
+        CUDA major of the library. For the driver, that of the floor, or the oldest known.
+    floor : CudaVersion or None
+        Oldest release that will do; None if the evidence names none.
+    how : {"symbols", "ltoir", "linked", "opened"}
+    evidence : str
+        What says so, for people.
+    below : CudaVersion or None
+        First release that no longer has a function which the file wants.
+    unknown : tuple of str
+        Functions that the file wants from the library, and that no known release exports.
+    inlined : tuple of str
+        Functions whose name has a release later than the first of its major, as a header inlines them.
+    demanded : bool
+        Of a library that is opened: whether a Python source loads it where no handler expects its absence.
+    wheel : str or None
+        Version of the oldest wheel whose library has the functions, where one release has several.
+    """
+
+    path: str
+    stem: str
+    major: int
+    floor: CudaVersion | None
+    how: Literal["symbols", "ltoir", "linked", "opened"]
+    evidence: str
+    below: CudaVersion | None = None
+    unknown: tuple[str, ...] = ()
+    inlined: tuple[str, ...] = ()
+    demanded: bool = False
+    wheel: str | None = None
+
+
+def needs_of(path: str | Path) -> tuple[Need, ...]:
+    """What the files of a wheel, a folder or a library need, without what the wheel or folder contains itself.
+
+    Raises
+    ------
+    AuditError
+        If the path does not exist, or is not a wheel, folder or library.
+    """
+    return needs_of_scan(scan_path(path))
+
+
+def needs_of_files(files: Iterable[str | Path]) -> tuple[Need, ...]:
+    """What the installed files of one distribution need, without what is among them; missing files do not count.
+
+    The path of a need is the path of its file as given.
+    """
+    return needs_of_scan(scan_files(files))
+
+
+def needs_of_scan(scan: Scan) -> tuple[Need, ...]:
+    """What the files that were read need, in the order of the files."""
+    needs: list[Need] = []
+    inside = {stem_of(name) for name in scan.present}
+    for name in dict.fromkeys([*scan.elves, *scan.opened, *scan.ltoir]):
+        majors = file_majors(scan, name)
+        if name in scan.elves:
+            needs += _linked(scan, name, scan.elves[name], majors)
+        needs += _ltoir(scan, name)
+        needs += _jitify(scan, name)
+        linked = scan.elves[name].needed if name in scan.elves else ()
+        opened = [one for one in scan.opened.get(name, ()) if one.name not in linked]
+        needs += _opened(name, opened, majors, inside)
+    return tuple(dict.fromkeys(needs))
+
+
+def _linked(scan: Scan, name: str, elf: Elf, majors: tuple[int, ...]) -> Iterator[Need]:
+    for library in elf.needed:
+        known = majors_of(library)
+        if known is None or library in scan.resolved[0][name] or library in scan.present:
+            continue
+        stem = stem_of(library)
+        symbols = _symbols(elf, library, stem)
+        named = [int(major) for major in known if major != "none"]
+        if stem == "libcuda":
+            yield from _driver(name, library, symbols)
+            continue
+        for major in [one for one in named if one in majors] or named:
+            yield Need(name, stem, major, None, "linked", f"needs {library}")
+            if symbols and stem in exports.libraries() and major in exports.sonames(stem):
+                yield _by_symbols(name, stem, major, symbols)
+
+
+def _symbols(elf: Elf, library: str, stem: str) -> list[str]:
+    """The symbols, none of them weak, that a library must define for a file."""
+    return sorted(
+        {
+            symbol
+            for symbol, file, _ in elf.undefined
+            if symbol not in elf.weak
+            and (file == library or (not file and (is_unversioned_symbol(library, symbol) or _exported(stem, symbol))))
+        }
+    )
+
+
+def _exported(stem: str, symbol: str) -> bool:
+    """Whether any known release of a library exports a symbol."""
+    return stem in exports.libraries() and any(
+        exports.since(stem, major, symbol) is not None for major in exports.sonames(stem)
+    )
+
+
+def _by_symbols(name: str, stem: str, major: int, symbols: list[str]) -> Need:
+    first = {symbol: exports.since(stem, major, symbol) or _in_name(symbol, major) for symbol in symbols}
+    known = {symbol: release for symbol, release in first.items() if release is not None}
+    floor = max(known.values(), default=None)
+    gone = [release for symbol in known if (release := exports.until(stem, major, symbol)) is not None]
+    unknown = tuple(symbol for symbol in symbols if symbol not in known and not symbol.startswith(_CPP))
+    newest = [symbol for symbol, release in known.items() if release == floor]
+    evidence = f"wants {_some(newest)} of CUDA {floor}" if floor else f"wants {_some(list(unknown))}"
+    inlined = tuple(symbol for symbol in symbols if (_in_name(symbol, major) or (0, 0)) > (major, 0))
+    wheels = [wheel for symbol in newest if (wheel := exports.first_wheel(stem, major, symbol)) is not None]
+    return Need(
+        name,
+        stem,
+        major,
+        floor,
+        "symbols",
+        evidence,
+        below=min(gone, default=None),
+        unknown=unknown,
+        inlined=inlined,
+        wheel=max(wheels, key=Version, default=None),
+    )
+
+
+def _driver(name: str, library: str, symbols: list[str]) -> Iterator[Need]:
+    """The needs of the driver: a symbol is there from its first release on, of whatever major."""
+    majors = sorted(exports.sonames("libcuda"))
+    first: dict[str, CudaVersion] = {}
+    for symbol in symbols:
+        releases = [release for major in majors if (release := exports.since("libcuda", major, symbol)) is not None]
+        if releases:
+            first[symbol] = min(releases)
+    unknown = tuple(symbol for symbol in symbols if symbol not in first)
+    floor = max(first.values(), default=None)
+    major = floor.major if floor else min(majors, default=12)
+    yield Need(name, "libcuda", major, None, "linked", f"needs {library}")
+    if symbols:
+        newest = [symbol for symbol, release in first.items() if release == floor]
+        evidence = f"wants {_some(newest)} of CUDA {floor}" if floor else f"wants {_some(list(unknown))}"
+        yield Need(name, "libcuda", major, floor, "symbols", evidence, None, unknown)
+
+
+def _opened(name: str, opened: list[Opening], majors: tuple[int, ...], inside: set[str]) -> Iterator[Need]:
+    for library, demanded in opened:
+        stem = stem_of_name(library)
+        if stem is None or stem in inside:
+            continue
+        named = [int(major) for major in majors_of(library) or () if major != "none"]
+        fitting = [major for major in named if major in majors] or named or list(majors)
+        if stem == "libcuda":
+            fitting = [min(exports.sonames(stem))]
+        verb = "loads" if demanded else "names"
+        for major in fitting:
+            yield Need(name, stem, major, None, "opened", f"{verb} {library}", demanded=demanded)
+
+
+def _ltoir(scan: Scan, name: str) -> Iterator[Need]:
+    needs = scan.ltoir.get(name)
+    if needs is not None and "libnvJitLink" not in {stem_of(library) for library in scan.present}:
+        evidence = f"has LTO-IR of {needs}"
+        yield Need(name, "libnvJitLink", needs.version.major, needs.version, "ltoir", evidence)
+
+
+def _jitify(scan: Scan, name: str) -> Iterator[Need]:
+    release = scan.jitify.get(name)
+    if release is not None:
+        evidence = (
+            f"opens libnvJitLink through jitify, which refuses one older than its build; built with CUDA {release}"
+        )
+        yield Need(name, "libnvJitLink", release.major, release, "opened", evidence)
+
+
+def _in_name(symbol: str, major: int) -> CudaVersion | None:
+    """The release in a versioned name, for one that is newer than the table."""
+    match = _NAMED_VERSION.fullmatch(symbol)
+    return CudaVersion(int(match[1]), int(match[2])) if match and int(match[1]) == major else None
+
+
+def _some(symbols: list[str]) -> str:
+    """The first few of the symbols, and how many more there are."""
+    more = f" and {len(symbols) - _SHOWN} more" if len(symbols) > _SHOWN else ""
+    return ", ".join(symbols[:_SHOWN]) + more

@@ -1,0 +1,178 @@
+"""Names of CUDA libraries that a program opens at run time: in read-only data of libraries, and in Python sources.
+
+A name proves an intention, not a call. Sources are parsed and never imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from typing import IO, Any, Final, NamedTuple
+
+from .libraries import majors_of, soname_of_dll
+
+__all__ = ["Opening", "names_in_data", "names_in_source", "stem_of_name"]
+
+#: Functions that open a library by its file name, and those of cuda.pathfinder, which take the name without "lib".
+_BY_FILE: Final = frozenset({"CDLL", "PyDLL", "OleDLL", "WinDLL", "LoadLibrary", "LoadLibraryEx", "dlopen"})
+_BY_NAME: Final = frozenset({"load_nvidia_dynamic_lib", "load_nvidia_dynamic_library"})
+_CHUNK: Final = 4 << 20
+_LONGEST: Final = 128
+_MOST_SOURCE: Final = 4 << 20
+#: Handlers that expect a library to be absent; bare ones do, too.
+_HANDLERS: Final = frozenset({"Exception", "BaseException", "OSError", "RuntimeError", "DynamicLibNotFoundError"})
+#: A file name, perhaps with a format in it, that ends a string of C.
+_UNIX: Final = re.compile(rb"lib[A-Za-z0-9_-]{2,40}(?:\.alt)?\.so[A-Za-z0-9_.%{}$-]{0,20}(?=\0)")
+#: The end of the name of a DLL, and what may come before it.
+_DLL_ENDS: Final = (b".dll\0", ".dll\0".encode("utf-16-le"))
+_DLL_NAME: Final = re.compile(r"(?:^|.*[\0/\\])([A-Za-z][A-Za-z0-9_%{}-]{3,40}\.dll)", re.DOTALL)
+#: What may stand before the name in its string: nothing, or the path of a folder.
+_BEFORE: Final = b"\0/\\"
+
+
+class Opening(NamedTuple):
+    """A library of CUDA that a file may open.
+
+    Attributes
+    ----------
+    name : str
+        As it is written: ``"libnvrtc.so.12"``, ``"libnvrtc.so.%d"``.
+    demanded : bool
+        Whether a Python source loads it by this name where no handler expects its absence.
+    """
+
+    name: str
+    demanded: bool = False
+
+
+def stem_of_name(name: str) -> str | None:
+    """The stem of a CUDA library such as ``libnvrtc``, for ``libnvrtc.so.%d`` too; None for other names."""
+    name = re.split(r"[/\\]", name)[-1]
+    if name.lower().endswith(".dll"):
+        name = soname_of_dll(name) or name
+    stem, suffix, _ = name.partition(".so")
+    stem = stem.removesuffix(".alt")
+    return stem if suffix and majors_of(f"{stem}.so") is not None else None
+
+
+def names_in_data(stream: IO[bytes], ranges: Iterable[tuple[int, int]], *, dlls: bool = False) -> tuple[Opening, ...]:
+    """The names of CUDA libraries that end a C string in these ranges of a file, given as offset and size."""
+    found: set[str] = set()
+    for offset, size in ranges:
+        stream.seek(offset)
+        left, tail = size, b"\0"
+        while left > 0 and (chunk := stream.read(min(left, _CHUNK))):
+            left -= len(chunk)
+            data = tail + chunk
+            found |= {match[0].decode() for match in _UNIX.finditer(data) if data[max(match.start() - 1, 0)] in _BEFORE}
+            if dlls:
+                found |= set(_dlls(data))
+            tail = data[-_LONGEST:]
+    return tuple(Opening(name) for name in sorted(found) if stem_of_name(name))
+
+
+def _dlls(data: bytes) -> Iterator[str]:
+    """The names of DLLs that end a string, of one byte or two for each character."""
+    for end, width in zip(_DLL_ENDS, (1, 2), strict=True):
+        at = data.find(end)
+        while at >= 0:
+            stop = at + 4 * width
+            before = data[max(stop - _LONGEST // width * width, stop % width) : stop]
+            match = _DLL_NAME.fullmatch(before.decode("latin-1" if width == 1 else "utf-16-le", "replace"))
+            if match:
+                yield match[1]
+            at = data.find(end, stop)
+
+
+def names_in_source(source: bytes) -> tuple[Opening, ...]:
+    """The names of CUDA libraries that a Python source passes to ctypes or cuda.pathfinder, sorted.
+
+    Where the argument of such a call is not a constant, every constant of the module that is the file name of a CUDA
+    library counts.
+    """
+    if len(source) > _MOST_SOURCE or not any(name.encode() in source for name in (*_BY_FILE, *_BY_NAME)):
+        return ()
+    try:
+        tree = ast.parse(source)
+        found = _Calls()
+        found.visit(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    if found.open_ended:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_file(node.value):
+                found.names.setdefault(node.value, False)
+    return tuple(Opening(name, demanded) for name, demanded in sorted(found.names.items()))
+
+
+class _Calls(ast.NodeVisitor):
+    """Collects the names in calls that open libraries, and whether a handler around the call expects their absence."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, bool] = {}
+        self.open_ended = False
+        self._handled = 0
+
+    # the names of these methods are those that ast expects
+    def visit_Try(self, node: ast.Try) -> None:
+        handled = any(_expects_absence(handler.type) for handler in node.handlers)
+        self._handled += handled
+        for one in node.body:
+            self.visit(one)
+        self._handled -= handled
+        for other in (*node.handlers, *node.orelse, *node.finalbody):
+            self.visit(other)
+
+    def visit_With(self, node: ast.With) -> None:
+        handled = any(
+            isinstance(item.context_expr, ast.Call)
+            and _name(item.context_expr.func) == "suppress"
+            and any(_expects_absence(one) for one in item.context_expr.args)
+            for item in node.items
+        )
+        self._handled += handled
+        self.generic_visit(node)
+        self._handled -= handled
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.generic_visit(node)
+        function = _name(node.func)
+        if function not in _BY_FILE | _BY_NAME or not node.args:
+            return
+        argument = _text(node.args[0])
+        if argument is None:
+            self.open_ended |= function in _BY_FILE
+            return
+        if function in _BY_NAME:
+            argument = f"lib{argument}.so"
+        if stem_of_name(argument):
+            # no requirement brings a file without a version in its name: the wheels have libcudart.so.12 only
+            certain = function in _BY_NAME or not argument.endswith(".so")
+            self.names[argument] = self.names.get(argument, False) or (certain and not self._handled)
+
+
+def _expects_absence(handler: ast.expr | None) -> bool:
+    """Whether an ``except`` clause catches what the absence of a library raises."""
+    if isinstance(handler, ast.Tuple):
+        return any(_expects_absence(one) for one in handler.elts)
+    return handler is None or _name(handler) in _HANDLERS
+
+
+def _is_file(text: str) -> bool:
+    return len(text) <= _LONGEST and " " not in text and stem_of_name(text) is not None
+
+
+def _name(function: Any) -> str:
+    """The last part of the name of a function or class."""
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _text(argument: ast.expr) -> str | None:
+    """The text of a constant or of an f-string, with ``{}`` for its values; None for other expressions."""
+    match argument:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
+    return None

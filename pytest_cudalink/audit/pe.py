@@ -1,0 +1,97 @@
+"""What the loader of Windows reads of a DLL or an extension module, by pefile (extra ``audit``)."""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, Final
+
+from .elf import Elf
+from .libraries import cuda_functions
+
+__all__ = ["is_pe", "pe_data_ranges", "read_pe"]
+
+_SUFFIXES: Final = (".dll", ".pyd")
+_MOST_SYMBOLS: Final = 100_000
+
+
+def is_pe(name: str, stream: IO[bytes]) -> bool:
+    """Whether a file is a DLL of Windows by its name and its first bytes; rewinds the stream."""
+    head = stream.read(2)
+    stream.seek(0)
+    return head == b"MZ" and name.lower().endswith(_SUFFIXES)
+
+
+def read_pe(name: str, stream: IO[bytes]) -> Elf:
+    """Read imports and exports of a DLL, in the form of a library of Linux: the DLL stands for library and version.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If pefile is not installed; says which extra brings it.
+    """
+    with _parsed(stream) as pe:
+        needed: list[str] = []
+        undefined: list[tuple[str, str, str]] = []
+        wanted: set[str] = set()
+        for table in ("DIRECTORY_ENTRY_IMPORT", "DIRECTORY_ENTRY_DELAY_IMPORT"):
+            for entry in getattr(pe, table, []):
+                dll = entry.dll.decode("ascii", "replace")
+                needed.append(dll)
+                symbols = [one.name.decode("ascii", "replace") for one in entry.imports if one.name]
+                undefined += [(symbol, dll, dll) for symbol in symbols]
+                wanted |= {symbol for symbol in symbols if symbol in cuda_functions()}
+        exports = getattr(getattr(pe, "DIRECTORY_ENTRY_EXPORT", None), "symbols", [])
+        defined = {one.name.decode("ascii", "replace") for one in exports if one.name}
+    return Elf(
+        name.rpartition("/")[2],
+        tuple(dict.fromkeys(needed)),
+        (),
+        (),
+        tuple(undefined[:_MOST_SYMBOLS]),
+        frozenset(wanted),
+        frozenset(defined & cuda_functions().keys()),
+    )
+
+
+def pe_data_ranges(stream: IO[bytes]) -> list[tuple[int, int]]:
+    """Offset and size of the sections of a DLL that can hold constant strings."""
+    with _parsed(stream, directories=False) as pe:
+        return [
+            (section.PointerToRawData, section.SizeOfRawData)
+            for section in pe.sections
+            if section.Name.rstrip(b"\0") in (b".rdata", b".data")
+        ]
+
+
+@contextmanager
+def _parsed(stream: IO[bytes], *, directories: bool = True) -> Iterator[Any]:
+    try:
+        import pefile
+    except ModuleNotFoundError as error:
+        msg = "DLLs are read by pefile, which is not installed; install pytest-cudalink[audit]"
+        raise ModuleNotFoundError(msg) from error
+    with _on_disk(stream) as number, mmap.mmap(number, 0, access=mmap.ACCESS_READ) as data:
+        pe = pefile.PE(data=data, fast_load=True)
+        try:
+            if directories:
+                wanted = (
+                    "IMAGE_DIRECTORY_ENTRY_IMPORT",
+                    "IMAGE_DIRECTORY_ENTRY_DELAY_IMPORT",
+                    "IMAGE_DIRECTORY_ENTRY_EXPORT",
+                )
+                pe.parse_data_directories([pefile.DIRECTORY_ENTRY[one] for one in wanted])
+            yield pe
+        finally:
+            pe.close()
+
+
+@contextmanager
+def _on_disk(stream: IO[bytes]) -> Iterator[int]:
+    """The descriptor of a file with the content of the stream."""
+    if isinstance(stream, tempfile.SpooledTemporaryFile):
+        stream.rollover()
+    stream.flush()
+    yield stream.fileno()

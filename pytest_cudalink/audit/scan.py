@@ -1,0 +1,190 @@
+"""Everything that an audit reads of a wheel, a folder or a library, in one pass over its files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, Final
+
+from ..versions import CudaVersion, Needs
+from .elf import Elf, data_ranges, is_elf, read_elf
+from .findings import AuditFinding
+from .libraries import MAJORS, majors_of
+from .loader import resolve
+from .ltoir import jitify_release, newest_ltoir
+from .opened import Opening, names_in_data, names_in_source, stem_of_name
+from .pe import is_pe, pe_data_ranges, read_pe
+from .wheel import DEVICE_CODE, Members, members_of, members_of_archive
+
+__all__ = ["Scan", "file_majors", "hinted_major", "scan_archive", "scan_files", "scan_path", "wheel_major"]
+
+_METADATA: Final = re.compile(r"(?:^|/)[^/]+\.(?:dist-info|egg-info)/(?:METADATA|PKG-INFO)$")
+#: cu12, cuda12x, cu121 and cuda-13.0, but not the version in numba_cuda-12.0.
+_HINT: Final = re.compile(r"(?<![a-z])cu(?:da)?[-_]?(1[1-9])(?![0-9]{2})")
+_MOST_TEXT: Final = 4 << 20
+
+
+@dataclass
+class Scan:
+    """What was read of a wheel, a folder or a library.
+
+    Attributes
+    ----------
+    path : str
+    elves : dict of str to Elf
+        Libraries that a dynamic loader could load, by their path inside the wheel or folder; DLLs of Windows too.
+    opened : dict of str to tuple of Opening
+        CUDA libraries that a file may open at run time, by the file's path.
+    ltoir : dict of str to Needs
+        What the newest LTO-IR in a file needs of nvJitLink, by the file's path.
+    jitify : dict of str to CudaVersion
+        The release that compiled a file which opens nvJitLink through jitify, by the file's path.
+    metadata : dict of str to bytes
+        The content of each METADATA file, by path.
+    findings : list of AuditFinding
+        Files that cannot be read.
+    """
+
+    path: str
+    elves: dict[str, Elf] = field(default_factory=dict)
+    opened: dict[str, tuple[Opening, ...]] = field(default_factory=dict)
+    ltoir: dict[str, Needs] = field(default_factory=dict)
+    jitify: dict[str, CudaVersion] = field(default_factory=dict)
+    metadata: dict[str, bytes] = field(default_factory=dict)
+    findings: list[AuditFinding] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._resolved: tuple[dict[str, dict[str, str]], dict[str, set[str]]] | None = None
+
+    @property
+    def resolved(self) -> tuple[dict[str, dict[str, str]], dict[str, set[str]]]:
+        """Which files the loader takes for needed libraries, and the reverse; see `loader.resolve`."""
+        if self._resolved is None:
+            self._resolved = resolve(self.elves)
+        return self._resolved
+
+    @property
+    def present(self) -> dict[str, str]:
+        """The path of each library inside, by SONAME and by file name."""
+        inside = {elf.soname: name for name, elf in self.elves.items() if elf.soname}
+        return inside | {name.rpartition("/")[2]: name for name in self.elves}
+
+
+def scan_path(path: str | Path) -> Scan:
+    """Read a wheel, a folder with everything below it, or one library.
+
+    Raises
+    ------
+    AuditError
+        If the path does not exist, or is not a wheel, folder or library.
+    """
+    return _scan(str(path), members_of(Path(path)))
+
+
+def scan_archive(name: str, archived: IO[bytes]) -> Scan:
+    """Read a wheel that is open already, under its file name.
+
+    Raises
+    ------
+    AuditError
+        If it is not a wheel.
+    """
+    return _scan(name, members_of_archive(name, archived))
+
+
+def scan_files(files: Iterable[str | Path]) -> Scan:
+    """Read the files of one installed distribution, each under its own path; missing files are passed over."""
+    paths = [Path(file) for file in files]
+    return _scan("", ((path.as_posix(), partial(_opened, path)) for path in paths if path.is_file()))
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return path.open("rb")
+
+
+def _scan(path: str, members: Members) -> Scan:
+    scan = Scan(path)
+    for name, opened in members:
+        try:
+            with opened() as stream:
+                _read(scan, name, stream)
+        except Exception as error:  # noqa: BLE001 (the readers and zipfile raise whatever a damaged file leads them to)
+            text = f"cannot be read: {type(error).__name__}: {error}"
+            scan.findings.append(AuditFinding(name, "unreadable", text))
+    return scan
+
+
+def _read(scan: Scan, name: str, stream: IO[bytes]) -> None:
+    names: tuple[Opening, ...] = ()
+    if is_elf(stream):
+        found = read_elf(stream)
+        if found is None:
+            return
+        scan.elves[name] = found
+        names = names_in_data(stream, data_ranges(stream))
+    elif is_pe(name, stream):
+        scan.elves[name] = read_pe(name, stream)
+        names = names_in_data(stream, pe_data_ranges(stream), dlls=True)
+    elif name.endswith(".py"):
+        names = names_in_source(stream.read(_MOST_TEXT + 1))
+    elif _METADATA.search(name):
+        scan.metadata[name] = stream.read(_MOST_TEXT)
+    if names:
+        scan.opened[name] = names
+    if name in scan.elves or name.endswith(DEVICE_CODE):
+        _read_device_code(scan, name, stream)
+
+
+def _read_device_code(scan: Scan, name: str, stream: IO[bytes]) -> None:
+    ltoir = newest_ltoir(stream)
+    if ltoir is not None:
+        scan.ltoir[name] = ltoir
+    if any(stem_of_name(one.name) == "libnvJitLink" for one in scan.opened.get(name, ())):
+        release = jitify_release(stream)
+        if release is not None:
+            scan.jitify[name] = release
+
+
+def file_majors(scan: Scan, name: str) -> tuple[int, ...]:
+    """The CUDA majors that a file can belong to, by what it links, by its folder, and by the wheel's name.
+
+    A file that links nothing whose name has a major follows the other files of the wheel. All known majors where
+    nothing narrows them.
+    """
+    every = tuple(int(major) for major in MAJORS if major != "none")
+    majors = set(_linked_majors(scan, name, every)) or set(every)
+    for hint in (hinted_major(name), wheel_major(scan.path)):
+        if len(majors) > 1 and hint is not None and int(hint) in majors:
+            majors = {int(hint)}
+    if len(majors) > 1:
+        linked = [set(_linked_majors(scan, other, every)) for other in scan.elves]
+        others = majors.intersection(*linked) or majors & set().union(*(one for one in linked if len(one) == 1))
+        majors = others or majors
+    return tuple(sorted(majors))
+
+
+def _linked_majors(scan: Scan, name: str, every: tuple[int, ...]) -> tuple[int, ...]:
+    majors = set(every)
+    for library in scan.elves[name].needed if name in scan.elves else ():
+        known = majors_of(library)
+        if known is not None and library not in scan.resolved[0][name]:
+            majors &= {int(major) for major in known if major != "none"}
+    return tuple(sorted(majors))
+
+
+def hinted_major(path: str) -> str | None:
+    """The CUDA major in a path such as ``cu12/x.so`` or ``x_cu13.abi3.so``; None without one."""
+    found = set(_HINT.findall(path.lower()))
+    return found.pop() if len(found) == 1 else None
+
+
+def wheel_major(path: str) -> str | None:
+    """The CUDA major in the name of a wheel, as in ``x_cu12-1.0``, ``cupy_cuda12x`` or ``x-1+cu121``; else None."""
+    file = path.replace("\\", "/").rpartition("/")[2]
+    if not file.endswith(".whl"):
+        return None
+    name, _, rest = file.partition("-")
+    return hinted_major(f"{name} {rest.partition('-')[0].partition('+')[2]}")

@@ -1,0 +1,82 @@
+"""``cudalink audit --environment``: the part of ``cudalink audit`` that audits an environment."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from ..report.safe_text import line
+
+if TYPE_CHECKING:
+    from ..audit.environment import Claim, EnvironmentAudit, EnvironmentFinding
+
+__all__ = ["configure", "run"]
+
+#: Requirements that are listed under one finding.
+_MOST_NEEDS: Final = 6
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the option; ``--json`` is that of ``cudalink audit``."""
+    parser.add_argument(
+        "--environment",
+        nargs="?",
+        const="",
+        metavar="PREFIX|PYTHON",
+        help="audit the installed distributions of an environment: what they need of CUDA, and what is installed; "
+        "default: the environment of this command",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Audit the environment of ``options.environment`` and report; returns the exit code."""
+    if options.paths:
+        sys.stderr.write(
+            f"cudalink audit: --environment takes one environment; give {options.paths[0]} in another command\n"
+        )
+        return 2
+    from ..audit.environment import AuditError, audit_environment
+
+    try:
+        found = audit_environment(options.environment or None)
+    except (AuditError, OSError) as error:
+        sys.stderr.write(f"cudalink audit: {line(error)}\n")
+        return 2
+    if options.json:
+        sys.stdout.write(json.dumps(found.to_json(), indent=2) + "\n")
+    else:
+        sys.stdout.writelines(f"{one}\n" for one in _lines(found))
+    return found.exit_code
+
+
+def _lines(found: EnvironmentAudit) -> Iterator[str]:
+    yield f"Verdict: {line(found.verdict)} ({found.seconds:.1f} s)"
+    for finding in found.findings:
+        yield ""
+        yield from _finding(finding)
+    if found.unreadable:
+        yield ""
+    for one in found.unreadable:
+        yield f"not readable: {line(one.path)}: {line(one.text)}"
+
+
+def _finding(finding: EnvironmentFinding) -> Iterator[str]:
+    yield f"{finding.severity}: {line(finding.text)}"
+    for claim in finding.needs[:_MOST_NEEDS]:
+        yield f"  needs  {_need(claim)}"
+    if len(finding.needs) > _MOST_NEEDS:
+        yield f"  needs  {len(finding.needs) - _MOST_NEEDS} more; --json lists them"
+    if finding.there:
+        yield f"  there  {line(finding.there)}"
+    yield f"  do     {line(finding.fix)}"
+    if finding.otherwise:
+        yield f"  or     {line(finding.otherwise)}"
+
+
+def _need(claim: Claim) -> str:
+    what = f"{claim.name} {claim.versions}".rstrip()
+    where = f" in {claim.file}" if claim.file else ""
+    return line(f"{claim.by}: {what} ({claim.evidence}{where})")

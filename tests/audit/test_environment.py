@@ -1,0 +1,604 @@
+"""The audit of environments: made prefixes of wheels, of editable installs and of conda, sound ones and broken ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from packaging.specifiers import SpecifierSet
+
+from pytest_cudalink import tables
+from pytest_cudalink.audit import conda, contradictions, dynamic, installed, providers
+from pytest_cudalink.audit.elf import read_elf
+from pytest_cudalink.audit.environment import AuditError, EnvironmentAudit, audit_environment
+from pytest_cudalink.cli import main
+from tests.stubs.conftest import compile_c
+
+
+@pytest.fixture(autouse=True)
+def _no_system(monkeypatch) -> None:
+    """No toolkit and no driver of the machine counts; conda sees a driver of CUDA 13.0."""
+    monkeypatch.setattr(providers, "_system_libraries", tuple)
+    monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "13.0")
+
+
+class Made:
+    """A prefix that is made file by file."""
+
+    def __init__(self, prefix: Path) -> None:
+        self.prefix = prefix
+        self.site = prefix / "lib/python3.12/site-packages"
+        self.site.mkdir(parents=True)
+        self.source = prefix.parent / "source"
+
+    def wheel(
+        self, name: str, version: str, *requires: str, files: tuple[str, ...] = (), installer: str = "pip"
+    ) -> Path:
+        """Write the metadata of a distribution; returns its ``.dist-info``."""
+        folder = self.site / f"{name.replace('-', '_')}-{version}.dist-info"
+        folder.mkdir()
+        lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+        lines += [f"Requires-Dist: {one}" for one in requires]
+        (folder / "METADATA").write_text("\n".join(lines) + "\n\nA description\n", encoding="utf-8")
+        (folder / "INSTALLER").write_text(f"{installer}\n", encoding="utf-8")
+        (folder / "RECORD").write_text("".join(f"{one},sha256=x,1\n" for one in files), encoding="utf-8")
+        return folder
+
+    def library(self, path: str, *symbols: str, root: Path | None = None) -> str:
+        """Compile a library that defines symbols, with their version if it is one of nvJitLink's; returns its path."""
+        target = (root or self.site) / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        script = self.prefix.parent / "versions.map"
+        script.write_text(f"{target.name} {{ global: *; }};", encoding="utf-8")
+        source = "".join(f"int {symbol}(void) {{ return 0; }}\n" for symbol in symbols) or "int nothing;"
+        compile_c(target, source, f"-Wl,--version-script={script}")
+        return path
+
+    def user(self, path: str, library: str, symbol: str, *flags: str, root: Path | None = None) -> str:
+        """Compile a library that is linked with another one, and calls a function of it; returns its path."""
+        target = (root or self.site) / path
+        source = f"extern int {symbol}(void); int use(void) {{ return {symbol}(); }}"
+        compile_c(target, source, "-Wl,--no-as-needed", str(self.site / library), *flags)
+        return path
+
+    def nvjitlink(self, version: str, *, installer: str = "pip") -> str:
+        """Install nvJitLink of CUDA 12; returns its path."""
+        symbols = ("__nvJitLinkCreate_12_0", "__nvJitLinkCreate_12_8", "__nvJitLinkCreate_12_9")
+        path = self.library("nvidia/nvjitlink/lib/libnvJitLink.so.12", *symbols)
+        self.wheel("nvidia-nvjitlink-cu12", version, files=(path,), installer=installer)
+        return path
+
+    def conda(self, name: str, version: str, *depends: str, constrains: tuple[str, ...] = (), **more: object) -> Path:
+        """Write the record of a conda package."""
+        folder = self.prefix / "conda-meta"
+        folder.mkdir(exist_ok=True)
+        record = folder / f"{name}-{version}-h0_0.json"
+        content = {
+            "name": name, "version": version, "build": "h0_0", "build_number": 0, "subdir": "linux-64",
+            "depends": list(depends), "constrains": list(constrains), "files": [], **more,
+        }  # fmt: skip
+        record.write_text(json.dumps(content), encoding="utf-8")
+        return record
+
+    def audit(self) -> EnvironmentAudit:
+        return audit_environment(self.prefix)
+
+
+@pytest.fixture
+def made(tmp_path) -> Made:
+    return Made(tmp_path / "prefix")
+
+
+def kinds(found: EnvironmentAudit) -> list[tuple[str, str]]:
+    return [(one.kind, one.severity) for one in found.findings]
+
+
+# -- planted contradictions
+
+
+def test_pin_against_measured_floor(made) -> None:
+    """RAPIDS beside torch: a library needs nvJitLink 12.9 and says so nowhere, torch pins 12.8: the pair is named."""
+    jitlink = made.nvjitlink("12.8.93")
+    user = made.user("libcudf/lib64/libcudf.so", jitlink, "__nvJitLinkCreate_12_9")
+    made.wheel("libcudf-cu12", "26.2.1", files=(user,))
+    made.wheel("torch", "2.9.1", 'nvidia-nvjitlink-cu12==12.8.93; platform_system == "Linux"', files=())
+
+    found = made.audit()
+
+    assert kinds(found) == [("pair", "conflict")], found.findings
+    (finding,) = found.findings
+    assert finding.text == (
+        "nvidia-nvjitlink-cu12 is 12.8.93; expected ==12.8.93 (torch 2.9.1) and >=12.9 (libcudf-cu12 26.2.1), which no "
+        "version satisfies"
+    )
+    pin, floor = finding.needs
+    assert (pin.by, pin.how, pin.satisfied) == ("torch 2.9.1", "declared", True)
+    assert (floor.by, floor.how, floor.satisfied) == ("libcudf-cu12 26.2.1", "symbols", False)
+    assert floor.file == str(made.site / user)
+    assert "__nvJitLinkCreate_12_9" in floor.evidence
+    assert "declares no requirement on nvidia-nvjitlink-cu12" in floor.evidence
+    assert finding.there == f"nvidia-nvjitlink-cu12 12.8.93 ({made.site / jitlink})"
+    assert finding.fix == f"python -m pip --python {made.prefix} install --upgrade torch libcudf-cu12"
+    assert finding.otherwise == "put torch and libcudf-cu12 into separate environments"
+    assert found.exit_code == 1
+    with pytest.raises(AssertionError, match="which no version satisfies"):
+        found.check()
+
+
+@pytest.mark.parametrize("version", ["12.8.93", "12.9.86"])
+def test_declared_pair(version, made) -> None:
+    """Two declared requirements without a common version are one finding, whichever of them is satisfied."""
+    made.wheel("nvidia-nvjitlink-cu12", version, installer="uv")
+    made.wheel("torch", "2.9.1", "nvidia-nvjitlink-cu12==12.8.93", installer="uv")
+    made.wheel("libcudf-cu12", "26.8.0", "nvidia-nvjitlink-cu12>=12.9,<13", installer="uv")
+    (finding,) = made.audit().findings
+    assert finding.kind == "pair"
+    expected = "==12.8.93 (torch 2.9.1) and <13,>=12.9 (libcudf-cu12 26.8.0)"
+    assert finding.text == f"nvidia-nvjitlink-cu12 is {version}; expected {expected}, which no version satisfies"
+    assert finding.fix == f"uv pip install --python {made.prefix} --upgrade torch libcudf-cu12"
+
+
+def test_pair_through_an_extra(made) -> None:
+    """A pin that torch makes through an extra of cuda-toolkit is torch's; extras that nothing requires do not count."""
+    made.wheel("nvidia-nvjitlink", "13.0.88")
+    made.wheel(
+        "cuda-toolkit",
+        "13.0.2",
+        'nvidia-nvjitlink==13.0.88.*; extra == "nvjitlink"',
+        'nvidia-cufft==1; extra == "cufft"',
+    )
+    made.wheel("torch", "2.12.0", 'cuda-toolkit[nvjitlink]==13.0.2; platform_system == "Linux"')
+    assert made.audit().findings == ()
+    made.wheel("libcudf-cu13", "26.8.0", "nvidia-nvjitlink>=13.1,<14")
+    (finding,) = made.audit().findings
+    assert (
+        "expected ==13.0.88.* (cuda-toolkit 13.0.2, for torch 2.12.0) and <14,>=13.1 (libcudf-cu13 26.8.0)"
+        in finding.text
+    )
+    assert finding.fix.endswith("install --upgrade torch libcudf-cu13")
+
+
+def test_installed_version_and_missing(made) -> None:
+    """A version that is not accepted, and a distribution that is not there, each with the command of its manager."""
+    made.wheel("nvidia-nvjitlink-cu12", "12.4.127", installer="uv")
+    made.wheel("a", "1", "nvidia-nvjitlink-cu12>=12.6", "nvidia-cuda-nvrtc-cu12~=12.6", "numpy>=99")
+    made.wheel("b", "2", "nvidia-nvjitlink-cu12<13", 'nvidia-cufft-cu12==1; sys_platform == "win32"')
+    missing, wrong = sorted(made.audit().findings, key=lambda one: one.kind)
+    assert missing.text == "nvidia-cuda-nvrtc-cu12 is missing; expected ~=12.6 (a 1)"
+    assert missing.fix == f"python -m pip --python {made.prefix} install 'nvidia-cuda-nvrtc-cu12~=12.6'"
+    assert wrong.text == "nvidia-nvjitlink-cu12 is 12.4.127; expected >=12.6 (a 1)"
+    assert wrong.fix == f"uv pip install --python {made.prefix} 'nvidia-nvjitlink-cu12>=12.6,<13'"
+
+
+def test_measured_floor_without_a_pin(made) -> None:
+    """A library that needs a newer nvJitLink than is installed, where nothing pins it: install a newer one."""
+    jitlink = made.nvjitlink("12.8.93")
+    made.wheel(
+        "x", "1", "nvidia-nvjitlink-cu12>=12.0", files=(made.user("x/libx.so", jitlink, "__nvJitLinkCreate_12_9"),)
+    )
+    (finding,) = made.audit().findings
+    assert finding.kind == "floor"
+    assert "nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1): wants __nvJitLinkCreate_12_9" in finding.text
+    assert "x declares >=12.0" in finding.text
+    assert finding.fix.endswith("install 'nvidia-nvjitlink-cu12>=12.0,>=12.9'")
+
+
+def test_floor_of_jitify(made) -> None:
+    """A library that opens nvJitLink through jitify, as libcudf, needs the release that compiled its device code."""
+    made.nvjitlink("12.8.93")
+    cubin = Path(__file__).parents[1] / "data/artifacts/12.9/user.cubin"
+    source = (
+        f'__asm__(".section .nv_fatbin,\\"a\\"\\n.balign 8\\n.incbin \\"{cubin}\\"\\n.previous");\n'
+        'const char *names[] = {"libnvJitLink.so.", " is too old; it is version ", ", need at least version "};'
+    )
+    compile_c(made.site / "x/libx.so", source)
+    made.wheel("x", "1", files=("x/libx.so",))
+    (finding,) = made.audit().findings
+    assert finding.text.startswith("nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1): opens libnvJitLink")
+    assert finding.needs[0].how == "opened"
+
+
+def test_linked_library_that_is_nowhere(made) -> None:
+    """A library of another major, as vLLM for CUDA 13 in an environment of CUDA 12; a file for each major is sound."""
+    twelve = made.library("nvidia/cuda_runtime/lib/libcudart.so.12", "cudaMalloc")
+    made.wheel("nvidia-cuda-runtime-cu12", "12.9.79", files=(twelve,))
+    made.library("other/libcudart.so.13", "cudaMalloc")
+    made.wheel("vllm", "1", files=(made.user("vllm/_C.so", "other/libcudart.so.13", "cudaMalloc"),))
+    (finding,) = made.audit().findings
+    assert (finding.kind, finding.severity) == ("unprovided", "conflict")
+    assert finding.text.startswith("libcudart.so.13 is neither in the environment nor in the system; expected there")
+    assert "nvidia-cuda-runtime" in finding.fix
+    both = (
+        made.user("both/x_cu12.so", twelve, "cudaMalloc"),
+        made.user("both/x_cu13.so", "other/libcudart.so.13", "cudaMalloc"),
+    )
+    made.wheel("both", "1", files=both)
+    assert [one.needs[0].by for one in made.audit().findings] == ["vllm 1"]
+
+
+def test_system_toolkit_is_the_last_resort(made, monkeypatch) -> None:
+    """A library that only the system has is there."""
+    made.library("elsewhere/lib64/libcudart.so.13", "cudaMalloc")
+    system = str(made.site / "elsewhere/lib64/libcudart.so.13")
+    made.wheel("x", "1", files=(made.user("x/libx.so", "elsewhere/lib64/libcudart.so.13", "cudaMalloc"),))
+    assert kinds(made.audit()) == [("unprovided", "conflict")]
+    monkeypatch.setattr(providers, "_system_libraries", lambda: (system,))
+    assert made.audit().findings == ()
+
+
+def test_rpath_decides_between_copies(made) -> None:
+    """Of two copies a file gets the one that its RPATH names; that there are two is a finding of its own."""
+    jitlink = made.nvjitlink("12.9.86")
+    old = made.library("bundle/lib/libnvJitLink.so.12", "__nvJitLinkCreate_12_8")
+    made.wheel("nvidia-nvjitlink-cu12-old", "1", files=())
+    user = made.user("x/libx.so", jitlink, "__nvJitLinkCreate_12_9", "-Wl,-rpath,$ORIGIN/../nvidia/nvjitlink/lib")
+    made.wheel("x", "1", files=(user,))
+    both = installed.Installed("bundle", "1", "pip", "", files=(str(made.site / old),))
+    distributions, _ = installed.read_distributions(installed.find_place(made.prefix))
+    chosen = providers.Providers([both, *distributions]).of("libnvJitLink", 12, str(made.site / user))
+    assert str(chosen) == "nvidia-nvjitlink-cu12 12.9.86"
+
+
+def test_copies(made) -> None:
+    """Two releases under one name are a conflict, two majors a note, and a file of two distributions a conflict."""
+    path = made.nvjitlink("12.8.93")
+    newer = made.library("lib/libnvJitLink.so.12", "__nvJitLinkCreate_12_9", root=made.prefix)
+    made.conda("libnvjitlink", "12.9.86", files=[newer])
+    made.wheel("nvidia-nvjitlink", "13.0.88", files=(made.library("nvidia/cu13/lib/libnvJitLink.so.13", "a"),))
+    found = made.audit()
+    assert kinds(found) == [("copies", "conflict"), ("copies", "note")]
+    assert found.findings[0].text == (
+        "libnvJitLink.so.12 is installed as CUDA 12.8 by nvidia-nvjitlink-cu12 12.8.93 and CUDA 12.9 by libnvjitlink "
+        "12.9.86; expected one release: which one a process gets depends on what loads first"
+    )
+    made.wheel("nvjitlink-again", "1", files=(path,))
+    (same,) = [one for one in made.audit().findings if one.kind == "same-file"]
+    assert same.text.startswith(
+        f"{made.site / path} is installed by nvidia-nvjitlink-cu12 12.8.93 and nvjitlink-again 1"
+    )
+
+
+# -- sound environments
+
+RELEASES = tables.read_matrix("toolchains.toml")["releases"]
+
+
+@pytest.mark.parametrize("release", list(RELEASES))
+def test_published_toolkits_are_sound(release, made) -> None:
+    """The wheels of a CUDA release, with a cuda-toolkit that requires them, and a library for that release."""
+    suffix = "-cu12" if release.startswith("12") else ""
+    extras = []
+    for wheel in RELEASES[release]["libs"]:
+        extra = wheel["name"].removeprefix("nvidia-").removesuffix("-cu12").rpartition("-")[2]
+        extras.append(f'{wheel["name"]}=={wheel["version"]}.*; extra == "{extra}"')
+        if extra == "nvjitlink":
+            path = made.library(
+                f"nvidia/lib/libnvJitLink.so.{release[:2]}", f"__nvJitLinkCreate_{release.replace('.', '_')}"
+            )
+            made.wheel(wheel["name"], wheel["version"], files=(path,))
+            user = made.user("x/libx.so", path, f"__nvJitLinkCreate_{release.replace('.', '_')}")
+        else:
+            made.wheel(wheel["name"], wheel["version"])
+    made.wheel("cuda-toolkit", RELEASES[release]["toolkit"], *extras)
+    pin = f"nvidia-nvjitlink{suffix}>={release},<{int(release[:2]) + 1}"
+    made.wheel("x", "1", f"cuda-toolkit[nvjitlink,nvrtc,runtime]=={release}.*", pin, files=(user,))
+    found = made.audit()
+    assert (found.findings, found.unreadable, found.exit_code) == ((), (), 0)
+    assert [claim.satisfied for claim in found.claims if claim.file] == [True]
+    found.check()
+
+
+def test_the_environment_of_this_process() -> None:
+    """The default is the environment that runs the tests; all of it can be read, quickly without measuring."""
+    found = audit_environment(measure=False)
+    assert (found.unreadable, found.files) == ((), 0)
+    assert found.prefix == sys.prefix
+    assert "cuda-bindings" in {claim.by.partition(" ")[0] for claim in found.claims}
+    assert found.seconds < 3  # 0.1 s on two idle cores
+
+
+# -- places
+
+
+def test_places(made, tmp_path) -> None:
+    """A prefix, its Python, a site-packages folder, and the layout of Windows; markers are those of the environment."""
+    made.wheel("nvidia-nvjitlink-cu12", "12.8.93")
+    made.wheel("x", "1", 'nvidia-nvjitlink-cu12>=12.9; python_version == "3.12"')
+    python = made.prefix / "bin/python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    for target in (made.prefix, python, made.site):
+        found = audit_environment(target)
+        assert (found.python, found.prefix) == ("3.12", str(made.prefix))
+        assert kinds(found) == [("version", "conflict")]
+    windows = tmp_path / "windows"
+    (windows / "Lib").mkdir(parents=True)
+    made.site.rename(windows / "Lib/site-packages")
+    (windows / "Lib/site-packages/x-1.dist-info/METADATA").write_text(
+        'Name: x\nVersion: 1\nRequires-Dist: nvidia-nvjitlink-cu12>=12.9; sys_platform == "win32"\n', encoding="utf-8"
+    )
+    assert kinds(audit_environment(windows)) == [("version", "conflict")]
+
+
+def test_system_site_packages(made, tmp_path) -> None:
+    """A virtual environment that may use the packages of its Python is audited together with them."""
+    made.wheel("nvidia-nvjitlink-cu12", "12.8.93")
+    child = Made(tmp_path / "child/prefix")
+    child.wheel("x", "1", "nvidia-nvjitlink-cu12")
+    assert kinds(child.audit()) == [("missing", "conflict")]
+    (child.prefix / "pyvenv.cfg").write_text(
+        f"home = {made.prefix}/bin\ninclude-system-site-packages = true\n", encoding="utf-8"
+    )
+    assert child.audit().findings == ()
+
+
+@pytest.mark.parametrize("name", ["missing", "empty", "file"])
+def test_no_environment(name, tmp_path, capsys) -> None:
+    """What is not an environment is an error with exit code 2."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(AuditError, match="environment"):
+        audit_environment(tmp_path / name)
+    assert main(["audit", "--environment", str(tmp_path / name)]) == 2
+    assert "give a prefix, its Python or a site-packages folder" in capsys.readouterr().err
+
+
+# -- editable installs
+
+
+@pytest.mark.parametrize("how", ["pth", "finder", "egg-info"])
+def test_editable_installs(how, made) -> None:
+    """The libraries of an editable install lie in its source tree: by a path file, a finder, or setup.py develop."""
+    jitlink = made.nvjitlink("12.8.93")
+    made.user("pkg/_ext.so", jitlink, "__nvJitLinkCreate_12_9", root=made.source)
+    (made.source / "pkg/__init__.py").write_text("", encoding="utf-8")
+    (made.source / ".venv/lib").mkdir(parents=True)
+    made.user(".venv/lib/_no.so", jitlink, "__nvJitLinkCreate_12_9", root=made.source)
+    if how == "egg-info":
+        (made.source / "mine.egg-info").mkdir()
+        (made.source / "mine.egg-info/PKG-INFO").write_text("Name: mine\nVersion: 1\n", encoding="utf-8")
+        (made.site / "easy-install.pth").write_text(f"{made.source}\n", encoding="utf-8")
+    else:
+        name = "_mine.pth" if how == "pth" else "__editable___mine_1_finder.py"
+        text = f"{made.source}\n" if how == "pth" else f"MAPPING: dict[str, str] = {{'pkg': '{made.source}/pkg'}}\n"
+        (made.site / name).write_text(text, encoding="utf-8")
+        folder = made.wheel("mine", "1", files=(name,))
+        url = {"url": f"file://{made.source}", "dir_info": {"editable": True}}
+        (folder / "direct_url.json").write_text(json.dumps(url), encoding="utf-8")
+    (finding,) = made.audit().findings
+    assert [claim.file for claim in finding.needs] == [str(made.source / "pkg/_ext.so")]
+
+
+# -- conda
+
+
+def test_conda_pair(made) -> None:
+    """Two packages whose cuda-version has no common version, by conda's rules, and by conda's command."""
+    made.conda("cuda-version", "12.8")
+    made.conda("pytorch", "2.9.1", "cuda-version >=12.8,<12.9.0a0", "__cuda >=12")
+    made.conda("libcudf", "26.2.1", "cuda-version >=12.9,<13.0a0", "libcurl >=99")
+    (finding,) = made.audit().findings
+    assert finding.kind == "pair"
+    assert "cuda-version is 12.8; expected >=12.8,<12.9.0a0 (pytorch 2.9.1) and >=12.9,<13.0a0" in finding.text
+    assert finding.fix == f"conda update --prefix {made.prefix} pytorch libcudf"
+
+
+@pytest.mark.parametrize(
+    ("depends", "constrains", "texts"),
+    [
+        (("libnvjitlink >=12.9",), (), ["libnvjitlink is 12.8.93; expected >=12.9 (x 1)"]),
+        (("cuda-nvrtc 12.8.*",), (), ["cuda-nvrtc is missing; expected 12.8.* (x 1)"]),
+        ((), ("libnvjitlink <12.8",), ["libnvjitlink is 12.8.93; expected <12.8 (x 1)"]),
+        ((), ("cuda-nvrtc <12.8",), []),
+        (("__cuda >=13.1",), (), ["__cuda is missing; expected >=13.1 (x 1)"]),
+        (("__cuda",), (), []),
+        (("libnvjitlink 12.8.93 h0_0", "cuda-version =12.8"), (), []),
+        (("libnvjitlink 12.8.93 h1_0",), (), ["libnvjitlink is 12.8.93; expected ==12.8.93 (x 1)"]),
+    ],
+)
+def test_conda_specifications(depends, constrains, texts, made) -> None:
+    """Each kind of requirement of a conda package, with what conda says of it."""
+    made.conda("cuda-version", "12.8")
+    made.conda("libnvjitlink", "12.8.93", "cuda-version >=12.8,<12.9.0a0")
+    made.conda("x", "1", *depends, constrains=constrains)
+    assert [one.text for one in made.audit().findings] == texts
+
+
+def test_wheels_in_a_conda_prefix(made) -> None:
+    """A wheel in a conda prefix gets conda's libraries; what conda installed is judged by its requirements alone."""
+    symbols = ("__nvJitLinkCreate_12_8", "__nvJitLinkCreate_12_9")
+    path = made.library("lib/libnvJitLink.so.12", *symbols, root=made.prefix)
+    made.conda("libnvjitlink", "12.8.93", files=[path])
+    relative = os.path.relpath(made.prefix / path, made.site)
+    made.wheel("x", "1", files=(made.user("x/libx.so", relative, "__nvJitLinkCreate_12_9"),))
+    made.wheel("pytorch", "2", "nvidia-nvjitlink-cu12==99", installer="conda")
+    (finding,) = made.audit().findings
+    assert finding.text.startswith("libnvjitlink is 12.8.93; expected >=12.9 (x 1)")
+    assert finding.fix == f"conda install --prefix {made.prefix} 'libnvjitlink >=12.9'"
+
+
+def test_conda_without_its_rules(made, monkeypatch) -> None:
+    """Without py-rattler conda's requirements are not judged, and that is said."""
+    made.conda("x", "1", "cuda-version >=12.9")
+    monkeypatch.setitem(sys.modules, "rattler", None)
+    conda.rules.cache_clear()
+    try:
+        found = made.audit()
+    finally:
+        conda.rules.cache_clear()
+    assert found.exit_code == 2
+    assert "pip install 'pytest-cudalink[audit]'" in found.unreadable[0].text
+
+
+# -- what cannot be read
+
+
+def _damage(made: Made, what: str) -> None:  # noqa: C901, PLR0912 (a table)
+    folder = made.wheel("nvidia-x", "1")
+    match what:
+        case "no METADATA":
+            (folder / "METADATA").unlink()
+        case "METADATA is a folder":
+            (folder / "METADATA").unlink()
+            (folder / "METADATA").mkdir()
+        case "METADATA is a pipe":
+            (folder / "METADATA").unlink()
+            os.mkfifo(folder / "METADATA")
+        case "no name":
+            (folder / "METADATA").write_text("Version: 1\n", encoding="utf-8")
+        case "no version":
+            (folder / "METADATA").write_text("Name: nvidia-x\n", encoding="utf-8")
+        case "hostile name":
+            (folder / "METADATA").write_text("Name: x; rm -rf $HOME \x1b[31m\nVersion: 1\n", encoding="utf-8")
+        case "invalid version":
+            (folder / "METADATA").write_text("Name: nvidia-x\nVersion: twelve\x1b[0m\n", encoding="utf-8")
+        case "invalid requirement":
+            (folder / "METADATA").write_text("Name: x\nVersion: 1\nRequires-Dist: nvidia-y ==\n", encoding="utf-8")
+        case "damaged library":
+            path = made.library("x/libx.so", "a")
+            content = (made.site / path).read_bytes()
+            (made.site / path).write_bytes(content[: len(content) // 8])
+            (folder / "RECORD").write_text(f"{path},,\n", encoding="utf-8")
+        case "conda's record is a list":
+            made.conda("x", "1").write_text("[]", encoding="utf-8")
+        case "conda's record has no name":
+            made.conda("x", "1").write_text('{"name": 7}', encoding="utf-8")
+        case "conda's record is cut off":
+            made.conda("x", "1").write_text('{"name": "x', encoding="utf-8")
+        case "conda's record is deep":
+            made.conda("x", "1").write_text("[" * 100_000, encoding="utf-8")
+        case _:
+            made.conda("x", "1", "cuda-version >=)")
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "no METADATA", "METADATA is a folder", "METADATA is a pipe", "no name", "no version", "hostile name",
+        "invalid version", "invalid requirement", "damaged library", "conda's record is a list",
+        "conda's record has no name", "conda's record is cut off", "conda's record is deep", "conda's specification",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read(what, made, capsys) -> None:
+    """Broken metadata is exit code 2, one line with the file and what to do, and nothing that a terminal would obey."""
+    _damage(made, what)
+    assert main(["audit", "--environment", str(made.prefix)]) == 2
+    output = capsys.readouterr().out
+    (line,) = [one for one in output.splitlines() if one.startswith("not readable: ")]
+    assert str(made.prefix) in line
+    assert "again" in line
+    assert "\x1b" not in output
+
+
+def test_leftovers_of_pip_do_not_count(made) -> None:
+    """Folders that pip renames before it removes them are not distributions."""
+    made.wheel("x", "1").rename(made.site / "~-1.dist-info")
+    assert (made.audit().distributions, made.audit().exit_code) == (0, 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(metadata=st.binary(max_size=300), record=st.binary(max_size=200), meta=st.binary(max_size=200))
+@example(metadata=b"Name: x\nVersion: 1\n", record=b'"\n.so,,\n"', meta=b'{"name": "x", "version": "1", "build": "0"}')
+def test_any_metadata(metadata, record, meta, tmp_path_factory) -> None:
+    """Whatever the metadata is, the audit has an answer."""
+    made = Made(tmp_path_factory.mktemp("any") / "prefix")
+    folder = made.wheel("nvidia-x", "1")
+    (folder / "METADATA").write_bytes(b"Name: nvidia-x\nVersion: 1\n" + metadata)
+    (folder / "RECORD").write_bytes(b"x.so,," + record)
+    made.conda("x", "1").write_bytes(meta)
+    assert made.audit().exit_code in (0, 1, 2)
+
+
+# -- the command
+
+
+def test_command(made, capsys) -> None:
+    """The verdict comes first; then the finding, what needs it, what is there, and what to do. JSON has the same."""
+    made.wheel("nvidia-nvjitlink-cu12", "12.8.93")
+    made.wheel("x", "1", "nvidia-nvjitlink-cu12>=12.9")
+    assert main(["audit", "--environment", str(made.prefix)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"Verdict: 1 conflict: 2 distributions, declared requirements only, in {made.prefix} (")
+    assert lines[1:] == [
+        "",
+        "conflict: nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1)",
+        "  needs  x 1: nvidia-nvjitlink-cu12 >=12.9 (Requires-Dist: nvidia-nvjitlink-cu12>=12.9)",
+        f"  there  nvidia-nvjitlink-cu12 12.8.93 ({made.site}/nvidia_nvjitlink_cu12-12.8.93.dist-info)",
+        f"  do     python -m pip --python {made.prefix} install 'nvidia-nvjitlink-cu12>=12.9'",
+    ]
+    assert main(["audit", "--json", "--environment", str(made.prefix)]) == 1
+    content = json.loads(capsys.readouterr().out)
+    assert content["verdict"].startswith("1 conflict: ")
+    assert content["findings"][0]["kind"] == "version"
+    assert main(["audit"]) == 2
+    assert main(["audit", "x.whl", "--environment", str(made.prefix)]) == 2
+
+
+# -- the parts
+
+
+VERSION = st.lists(st.integers(0, 3), min_size=1, max_size=3).map(lambda numbers: ".".join(map(str, numbers)))
+CLAUSE = st.one_of(
+    st.builds("{}{}".format, st.sampled_from(["==", ">=", "<=", "<", ">", "!="]), VERSION),
+    st.builds("{}{}.*".format, st.sampled_from(["==", "!="]), VERSION),
+    st.builds("~={}.{}".format, st.integers(0, 3), VERSION),
+)
+SPECIFIER = st.lists(CLAUSE, min_size=1, max_size=3).map(",".join)
+
+
+@pytest.mark.skipif(not hasattr(SpecifierSet, "is_unsatisfiable"), reason="needs packaging >= 26.1")
+@settings(max_examples=400, deadline=None)
+@given(one=SPECIFIER, other=SPECIFIER)
+@example(one=">12.8", other="<12.8.0.1")
+@example(one="==12.8.93", other=">=12.9")
+def test_common_version(one, other) -> None:
+    """A common version satisfies both; where there is none, packaging's own reasoning agrees."""
+    found = contradictions.common_version([one, other])
+    both = SpecifierSet(f"{one},{other}")
+    if found is None:
+        assert both.is_unsatisfiable()
+    else:
+        assert both.contains(found, prereleases=True)
+
+
+def test_quick_reader_agrees_with_the_thorough_one(made) -> None:
+    """What is read from the memory map is what pyelftools reads, also of the libraries of this environment."""
+    jitlink = made.nvjitlink("12.9.86")
+    paths = [made.site / made.user("x/libx.so", jitlink, "__nvJitLinkCreate_12_9", "-Wl,-rpath,$ORIGIN:/opt")]
+    distributions, _ = installed.read_distributions(installed.find_place())
+    names = ("nvidia-nvjitlink", "nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "cuda-bindings")
+    paths += [Path(path) for one in distributions if one.name in names for path in one.files][:8]
+    for path in paths:
+        quick = dynamic.read_dynamic(path)
+        with path.open("rb") as stream:
+            thorough = read_elf(stream)
+        parts = ("soname", "needed", "rpath", "runpath")
+        assert [getattr(quick, part) for part in parts] == [getattr(thorough, part) for part in parts], path
+        assert set(quick.undefined) <= set(thorough.undefined), path
+    assert dynamic.read_dynamic(paths[0]).undefined == (
+        ("__nvJitLinkCreate_12_9", "libnvJitLink.so.12", "libnvJitLink.so.12"),
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_quick_reader_of_damaged_libraries(data, tmp_path_factory) -> None:
+    """A library with any bytes changed is read, or is an error of its own kind."""
+    folder = tmp_path_factory.getbasetemp() / "damaged"
+    if not folder.exists():
+        made = Made(folder / "prefix")
+        made.user("x/libx.so", made.nvjitlink("12.9.86"), "__nvJitLinkCreate_12_9")
+    content = bytearray((folder / "prefix/lib/python3.12/site-packages/x/libx.so").read_bytes())
+    for _ in range(data.draw(st.integers(1, 8))):
+        content[data.draw(st.integers(6, min(len(content) - 1, 4096)))] = data.draw(st.integers(0, 255))
+    broken = folder / "broken.so"
+    broken.write_bytes(content[: data.draw(st.integers(1, len(content)))])
+    try:
+        dynamic.read_dynamic(broken)
+    except dynamic.DynamicError as error:
+        assert str(error)

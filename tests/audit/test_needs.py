@@ -1,0 +1,210 @@
+"""What files need of CUDA's libraries: floors from symbols, LTO-IR, and names that are opened at run time."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink.audit.needs import Need, needs_of, needs_of_files
+from pytest_cudalink.compat import exports
+from pytest_cudalink.versions import CudaVersion
+from tests.stubs.conftest import compile_c
+
+
+def summary(needs: tuple[Need, ...]) -> set[tuple[str, int, str, str]]:
+    """Stem, major, kind of evidence and floor of each need."""
+    return {(need.stem, need.major, need.how, str(need.floor or "")) for need in needs}
+
+
+def test_floor_from_a_symbol(cuda_library, built) -> None:
+    """The floor is the release of the newest symbol, and the evidence names that symbol."""
+    cudart = cuda_library("libcudart.so.12", "cudaGetDriverEntryPointByVersion", "cudaMalloc")
+    path = built(
+        "libuse.so",
+        {cudart: "cudaGetDriverEntryPointByVersion"},
+        "extern int cudaMalloc(); int m() { return cudaMalloc(); }",
+    )
+
+    needs = needs_of(path)
+
+    assert summary(needs) == {("libcudart", 12, "linked", ""), ("libcudart", 12, "symbols", "12.5")}
+    (need,) = (need for need in needs if need.how == "symbols")
+    assert need.evidence == "wants cudaGetDriverEntryPointByVersion of CUDA 12.5"
+    assert need.path == "libuse.so"
+    assert need.wheel in exports.wheel_versions("libcudart", CudaVersion(12, 5))
+
+
+def test_floor_within_a_release(cuda_library, built) -> None:
+    """Where an update of a release brought the symbol, the need names the first wheel that has it."""
+    cusolver = cuda_library("libcusolver.so.12", "cusolverDnXpolar_bufferSize")
+    needs = needs_of(built("libuse.so", {cusolver: "cusolverDnXpolar_bufferSize"}))
+    (need,) = (need for need in needs if need.how == "symbols")
+    assert (need.floor, need.wheel) == ((13, 2), "12.2.0.1")
+    assert exports.wheel_versions("libcusolver", CudaVersion(13, 2))[0] != "12.2.0.1"
+
+
+def test_versioned_name(cuda_library, built) -> None:
+    """A name that a header inlines has its release, also one that is newer than the table."""
+    known = cuda_library("libnvJitLink.so.13", "__nvJitLinkGetErrorLog_13_1", "__nvJitLinkComplete_13_88")
+    (need,) = (n for n in needs_of(built("a.so", {known: "__nvJitLinkGetErrorLog_13_1"})) if n.how == "symbols")
+    assert (need.floor, need.inlined, need.unknown) == ((13, 1), ("__nvJitLinkGetErrorLog_13_1",), ())
+    (need,) = (n for n in needs_of(built("b.so", {known: "__nvJitLinkComplete_13_88"})) if n.how == "symbols")
+    assert (need.floor, need.unknown) == ((13, 88), ())
+    first = cuda_library("libnvJitLink.so.12", "__nvJitLinkComplete_12_0")
+    (need,) = (n for n in needs_of(built("c.so", {first: "__nvJitLinkComplete_12_0"})) if n.how == "symbols")
+    assert (need.floor, need.inlined) == ((12, 0), ())
+
+
+def test_weak_symbols_raise_no_floor(cuda_library, tmp_path) -> None:
+    """A weak symbol may stay undefined, so that an older library will do."""
+    cudart = cuda_library("libcudart.so.12", "cudaGetDriverEntryPointByVersion", "cudaMalloc")
+    source = """
+        extern int cudaMalloc(void), cudaGetDriverEntryPointByVersion(void) __attribute__((weak));
+        extern int strong(void) __asm__("cudaMalloc");
+        int f(void) { return strong() + (cudaGetDriverEntryPointByVersion ? cudaGetDriverEntryPointByVersion() : 0); }
+    """
+    path = compile_c(tmp_path / "libuse.so", source, str(cudart))
+    assert ("libcudart", 12, "symbols", "12.0") in summary(needs_of(path))
+
+
+def test_removed_and_unknown_symbols(cuda_library, built) -> None:
+    """A symbol that a later release lacks bounds the need from above; one that no release has is named."""
+    cufft = cuda_library("libcufft.so.11", "cufftEnterCS", "cufftOfTomorrow", "_ZN5cufft1fEv")
+    gone = exports.until("libcufft", 12, "cufftEnterCS")
+    assert gone is not None
+    (need,) = (n for n in needs_of(built("a.so", {cufft: "cufftEnterCS"})) if n.how == "symbols")
+    assert (need.below, need.unknown) == (gone, ())
+    (need,) = (n for n in needs_of(built("b.so", {cufft: "cufftOfTomorrow"})) if n.how == "symbols")
+    assert (need.floor, need.unknown) == (None, ("cufftOfTomorrow",))
+    (need,) = (n for n in needs_of(built("c.so", {cufft: "_ZN5cufft1fEv"})) if n.how == "symbols")
+    assert need.unknown == ()  # the table leaves C++ names out
+
+
+def test_driver(cuda_library, built) -> None:
+    """The driver has no major: its floor is the first CUDA version whose driver has the symbol."""
+    driver = cuda_library("libcuda.so.1", "cuDevSmResourceSplit", "cuCoredumpGetAttribute", node=None)
+    newer = needs_of(built("a.so", {driver: "cuDevSmResourceSplit"}))
+    older = needs_of(built("b.so", {driver: "cuCoredumpGetAttribute"}))
+    assert summary(newer) == {("libcuda", 13, "linked", ""), ("libcuda", 13, "symbols", "13.1")}
+    assert summary(older) == {("libcuda", 12, "linked", ""), ("libcuda", 12, "symbols", "12.1")}
+
+
+def test_majors_of_a_library_that_has_none_in_its_name(cuda_library, built, tmp_path) -> None:
+    """The SONAME of cuRAND is that of every major: the other libraries, the folder or the wheel's name say which."""
+    curand = cuda_library("libcurand.so.10", "curandGenerate")
+    cudart = cuda_library("libcudart.so.13", "cudaMalloc")
+    alone = needs_of(built("a.so", {curand: "curandGenerate"}))
+    assert {need.major for need in alone if need.how == "linked"} == {11, 12, 13}
+    both = needs_of(built("b.so", {curand: "curandGenerate", cudart: "cudaMalloc"}))
+    assert {need.major for need in both} == {13}
+    built("cu12/c.so", {curand: "curandGenerate"})
+    inside = [need for need in needs_of(tmp_path / "tree") if need.path == "cu12/c.so"]
+    assert {need.major for need in inside} == {12}
+
+
+def test_names_in_data(tmp_path) -> None:
+    """Names that end a string count, formats too; names inside of sentences do not."""
+    source = """
+        const char *names[] = {"libnvrtc.so.12", "/usr/local/cuda/lib64/libcufile.so.0", "libnvJitLink.so.%d",
+            "cannot open libcublas.so.12", "libcurand.so.10 is missing", "libfoo.so.1", "mylibcusparse.so.12"};
+    """
+    needs = needs_of(compile_c(tmp_path / "libx_cu12.so", source))
+    assert {(need.stem, need.major, need.how, need.evidence) for need in needs} == {
+        ("libnvrtc", 12, "opened", "names libnvrtc.so.12"),
+        ("libcufile", 12, "opened", "names libcufile.so.0"),
+        ("libnvJitLink", 12, "opened", "names libnvJitLink.so.%d"),
+    }
+
+
+SOURCES = [
+    ('import ctypes\nctypes.CDLL("libnvrtc.so.12")', {("libnvrtc.so.12", True)}),
+    ('import ctypes\nctypes.cdll.LoadLibrary("libcudart.so.12")', {("libcudart.so.12", True)}),
+    ('try:\n    CDLL("libcufile.so.0")\nexcept OSError:\n    pass', {("libcufile.so.0", False)}),
+    ('try:\n    CDLL("libcufile.so.0")\nexcept (ImportError, OSError):\n    pass', {("libcufile.so.0", False)}),
+    ('try:\n    CDLL("libcufile.so.0")\nexcept:\n    pass', {("libcufile.so.0", False)}),
+    ('try:\n    pass\nexcept OSError:\n    CDLL("libcufile.so.0")', {("libcufile.so.0", True)}),
+    ('with contextlib.suppress(OSError):\n    CDLL("libcufile.so.0")', {("libcufile.so.0", False)}),
+    ('try:\n    load_nvidia_dynamic_lib("nvJitLink")\nexcept ModuleNotFoundError:\n    pass',
+     {("libnvJitLink.so", True)}),
+    ('pathfinder.load_nvidia_dynamic_lib("nvvm")', {("libnvvm.so", True)}),
+    ('CDLL(f"libnvrtc.so.{major}")', {("libnvrtc.so.{}", True)}),
+    ('for name in ("libnvrtc.so.13", "libnvrtc.so.12", "see libcudart.so.12"):\n    CDLL(name)',
+     {("libnvrtc.so.13", False), ("libnvrtc.so.12", False)}),
+    ('WinDLL("nvrtc64_120_0.dll")', {("nvrtc64_120_0.dll", True)}),
+    ('"libnvrtc.so.12"', set()),
+    ('CDLL("libc.so.6")', set()),
+    ('def f(:\n  CDLL("libnvrtc.so.12")', set()),
+    ("CDLL(" + "(" * 100_000 + ")" * 100_000 + ")", set()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "names"), SOURCES, ids=range(len(SOURCES)))
+def test_names_in_python(source: str, names: set[tuple[str, bool]], tmp_path) -> None:
+    """Calls of ctypes and cuda.pathfinder count, and whether a handler expects an absence; sources never run."""
+    (tmp_path / "x.py").write_text(f"raise SystemExit\n{source}\n", encoding="utf-8")
+    found = {(need.evidence.split()[1], need.demanded) for need in needs_of(tmp_path)}
+    assert found == names
+
+
+def test_library_inside_is_no_need(cuda_library, built, tmp_path) -> None:
+    """A library that the wheel contains is not needed from outside, whether it is linked or opened."""
+    cudart = cuda_library("libcudart.so.12", "cudaMalloc")
+    built("pkg/a.so", {cudart: "cudaMalloc"}, 'const char *n = "libnvrtc.so.12";')
+    for name in ("libcudart.so.12", "libnvrtc.so.12"):
+        compile_c(tmp_path / "tree/lib" / name, "int x;")
+    assert needs_of(tmp_path / "tree") == ()
+
+
+def test_ltoir(tmp_path) -> None:
+    """LTO-IR in a file needs the nvJitLink of the release that wrote it."""
+    header = bytearray(64)
+    header[:8] = b"\xed\x43\x4e\x7f\x01\x40\x02\x5d"  # NVVM IR 2.93: CUDA 12.9
+    header[16:20] = (64).to_bytes(4, "little")
+    header[26:28] = (750).to_bytes(2, "little")
+    (tmp_path / "kernels.ltoir").write_bytes(bytes(header))
+    values = ",".join(map(str, header))
+    compile_c(tmp_path / "liba.so", f"const unsigned char fragment[] = {{{values}}};")
+    assert {(need.path, need.stem, need.major, need.how, need.floor) for need in needs_of(tmp_path)} == {
+        ("kernels.ltoir", "libnvJitLink", 12, "ltoir", CudaVersion(12, 9)),
+        ("liba.so", "libnvJitLink", 12, "ltoir", CudaVersion(12, 9)),
+    }
+
+
+def test_installed_files(cuda_library, built, tmp_path) -> None:
+    """The files of an installed distribution are read under their own paths; missing ones do not count."""
+    cudart = cuda_library("libcudart.so.12", "cudaMalloc")
+    path = built("a.so", {cudart: "cudaMalloc"})
+    needs = needs_of_files([path, tmp_path / "gone.so", Path(__file__)])
+    assert summary(needs) == {("libcudart", 12, "linked", ""), ("libcudart", 12, "symbols", "12.0")}
+    assert {need.path for need in needs} == {path.as_posix()}
+
+
+def test_everything_is_kept_apart(cuda_library, built, make_wheel) -> None:
+    """One wheel with all kinds of evidence has a need for each, and a file that both links and names counts once."""
+    cudart = cuda_library("libcudart.so.12", "cudaMalloc")
+    library = built("a.so", {cudart: "cudaMalloc"}, 'const char *n[] = {"libcudart.so.12", "libnvrtc.so.12"};')
+    source = textwrap.dedent("""
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+        load_nvidia_dynamic_lib("nvJitLink")
+    """).encode()
+    needs = needs_of(make_wheel("x_cu12-1-py3-none-any.whl", {"x/a.so": library, "x/load.py": source}))
+    assert summary(needs) == {
+        ("libcudart", 12, "linked", ""),
+        ("libcudart", 12, "symbols", "12.0"),
+        ("libnvrtc", 12, "opened", ""),
+        ("libnvJitLink", 12, "opened", ""),
+    }
+
+
+def test_jitify(make_wheel, tmp_path) -> None:
+    """A library that opens nvJitLink through jitify, as libcudf does, needs the release that compiled its device code."""
+    cubin = Path(__file__).parents[1] / "data/artifacts/12.9/user.cubin"
+    source = (
+        f'__asm__(".section .nv_fatbin,\\"a\\"\\n.balign 8\\n.incbin \\"{cubin}\\"\\n.previous");\n'
+        'const char *names[] = {"libnvJitLink.so.", " is too old; it is version ", ", need at least version "};'
+    )
+    library = compile_c(tmp_path / "libx.so", source)
+    needs = needs_of(make_wheel("x_cu12-1-py3-none-any.whl", {"libx.so": library}))
+    assert summary(needs) == {("libnvJitLink", 12, "opened", "12.9"), ("libnvJitLink", 12, "opened", "")}
