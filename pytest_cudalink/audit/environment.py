@@ -343,16 +343,16 @@ def _accepting(*, of_conda: bool) -> Callable[[str, str], bool]:
 def _contradicting(
     group: Sequence[Claim], accept: Callable[[str, str], bool]
 ) -> Iterator[tuple[list[Claim], list[Claim]]]:
-    """Pairs of claims without a common version; the first of a pair is the one that bounds from above."""
+    """For each specifier that bounds from above, its claims, and those that have no version in common with it."""
     specifiers = sorted({claim.versions for claim in group} - {"", "*"})[:_MOST_SPECIFIERS]
+    pairs: dict[str, set[str]] = {}
     for one, other in combinations(specifiers, 2):
         if contradictions.common_version([one, other], accept) is None:
-            low, high = one, other
-            if contradictions.highest_version(low, [high], accept) > contradictions.highest_version(
-                high, [low], accept
-            ):
-                low, high = high, low
-            yield [c for c in group if c.versions == low], [c for c in group if c.versions == high]
+            reach = {spec: contradictions.highest_version(spec, [one, other], accept) for spec in (one, other)}
+            low, high = sorted((one, other), key=lambda spec: reach[spec])
+            pairs.setdefault(low, set()).add(high)
+    for low, high in pairs.items():
+        yield [c for c in group if c.versions == low], [c for c in group if c.versions in high]
 
 
 def _pair(name: str, low: list[Claim], high: list[Claim], repair: _Repair) -> EnvironmentFinding:
