@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from . import backends, marker, native_links, settings, variables
+from . import backends, marker, native_links, provenance, settings, variables
 from .run import RUN, CurrentTest, Part, Run, is_on_emulated_driver, run_of, task_of
 
 if TYPE_CHECKING:
@@ -83,6 +83,12 @@ def _loaded_modules(run: Run) -> object:
     return LoadedModules(run, _emulated_driver())
 
 
+def _provenance(run: Run) -> object:
+    from .provenance import Provenance
+
+    return Provenance(run)
+
+
 def _marked_tests(_run: Run) -> object:
     from .runtest import MarkedTests
 
@@ -142,6 +148,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "mismatches": _mismatches,
     "native-links": _native_links,
     "loaded-modules": _loaded_modules,
+    "provenance": _provenance,
     "marked-tests": _marked_tests,
     "lifetimes": _lifetimes,
     "refusals": _refusals,
@@ -197,6 +204,7 @@ def configure(config: pytest.Config) -> None:
     _start_driver(run)
     backends.start(run)
     native_links.start(run)
+    provenance.start(run)
     if run.settings.forces_driver:
         run.part("marked-tests")
     _warn_of_ignored(run, late=False)

@@ -1,0 +1,264 @@
+"""The CUDA libraries that the processes of a run load: which files, during which test, and whether they may be there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pytest
+
+from ..process import jitlink_calls
+from .facts import fail
+
+if TYPE_CHECKING:
+    from ..guardrails.provenance import Library
+    from ..process.loads import LoadedObject, Opening
+    from ..targets import LinkEvent
+    from .run import Run
+
+__all__ = ["Loaded", "Provenance", "start"]
+
+_SECTION: Final = "cudalink provenance"
+#: Matches the name of every CUDA library, and of a few others: their table is read when one of these is loaded.
+_CANDIDATE: Final = re.compile(r"lib(?:accinj64|checkpoint|cu|nccl|npp|nv|pcsamplingutil)")
+_NUMBERED: Final = re.compile(r"(?P<name>lib[\w-]+?)(?:-[0-9a-f]{6,})?\.so\.(?P<number>\d+)")
+
+
+def start(run: Run) -> None:
+    """Watch what is loaded as soon as this process can have native code."""
+    run.config.add_cleanup(jitlink_calls.postpone_until_native_code(lambda: run.part("provenance")))
+
+
+class Loaded(NamedTuple):
+    """A CUDA library, and when a process of the run loaded it.
+
+    Attributes
+    ----------
+    library : Library
+    nodeid : str or None
+        The test; None outside tests.
+    during : str
+        ``"setup"``, ``"call"`` or ``"teardown"`` of the test; otherwise such as ``"collection of tests/test_a.py"``.
+    """
+
+    library: Library
+    nodeid: str | None
+    during: str
+
+    @property
+    def when(self) -> str:
+        """When it was loaded, in words."""
+        return f"in the {self.during} of {self.nodeid}" if self.nodeid else self.during
+
+
+class _Candidate(NamedTuple):
+    """An object that may be a CUDA library, with what is known only now."""
+
+    found: LoadedObject
+    beside: Sequence[LoadedObject]
+    openings: Sequence[Opening]
+    nodeid: str | None
+    during: str
+
+
+class Provenance:
+    """A plugin object, there once a process can have native code: looks what was loaded at the end of each phase.
+
+    Parameters
+    ----------
+    run : Run
+    """
+
+    def __init__(self, run: Run) -> None:
+        from ..process import loads
+
+        self._run, self._loads = run, loads
+        self._expected = run.settings.provenance.value
+        #: Without an expectation and a record file, only two majors are of interest, which the names show.
+        self._waits = self._expected == "any" and not run.settings.report.value
+        self._count = 0
+        self._seen: set[str] = set()
+        self._candidates: list[_Candidate] = []
+        self._loaded: list[Loaded] = []
+        self._openings: list[Opening] = []
+        self._pending: list[str] = []
+        #: By test and phase, for a test that is run again: its libraries stay in the process.
+        self._found_before: dict[tuple[str, str], list[str]] = {}
+        run.follow()
+        run.config.add_cleanup(loads.watch_openings(self._openings.append))
+        if self._expected != "any" and not loads.is_possible():
+            self._fail_run(
+                f"--cudalink-provenance is {run.settings.provenance}: the plugin's native part is missing or not for "
+                "this system, so the libraries of a process cannot be listed; install pytest-cudalink from its wheel"
+            )
+
+    # -- looking
+
+    def look(self, nodeid: str | None, during: str) -> None:
+        """Note what was loaded since the last look."""
+        count = self._loads.count()
+        if count == self._count:
+            return
+        self._count = count
+        new = [one for one in self._loads.loaded_objects() if one.path not in self._seen]
+        self._seen.update(one.path for one in new)
+        openings = tuple(self._openings)
+        self._openings.clear()
+        for one in new:
+            if _CANDIDATE.match(one.path.rpartition("/")[2]) or _CANDIDATE.match(one.soname):
+                self._candidates.append(_Candidate(one, new, openings, nodeid, during))
+        if not self._waits:
+            self._judge()
+
+    def _judge(self) -> None:
+        """Describe the candidates, report those that are CUDA libraries, and note what is wrong with them."""
+        from ..guardrails import provenance
+
+        taken, self._candidates = self._candidates, []
+        for found, beside, openings, nodeid, during in taken:
+            library = provenance.describe(found, beside, openings)
+            if library is None:
+                continue
+            before, loaded = list(self._loaded), Loaded(library, nodeid, during)
+            self._loaded.append(loaded)
+            # the process that waits for this one has collected the same, and a controller runs no test
+            if self._run.is_controller or (self._run.is_isolated and nodeid is None):
+                continue
+            self._run.config.hook.pytest_cudalink_library(
+                config=self._run.config, library=library, nodeid=nodeid, during=during
+            )
+            self._check(loaded, before)
+
+    def _check(self, loaded: Loaded, before: Sequence[Loaded]) -> None:
+        """Note that a library is from elsewhere, or does not belong into one process with another."""
+        from ..guardrails import provenance
+
+        library = loaded.library
+        if self._asked_for(library):
+            return
+        if not provenance.is_from(library, self._expected):
+            text = provenance.foreign(library, self._expected, str(self._run.settings.provenance))
+            self._add(text, loaded)
+        for other in before:
+            kind = "" if self._asked_for(other.library) else provenance.clash(library, other.library)
+            if kind == "majors" or (kind and self._expected != "any"):
+                self._add_clash(kind, other, loaded)
+                break
+
+    def _asked_for(self, library: Library) -> bool:
+        """Whether the run itself has loaded a library, because ``--cudalink-nvjitlink`` names its release."""
+        release = self._run.settings.nvjitlink.value not in ("auto", "absent")
+        return release and library.place == "toolchains" and library.name == "libnvJitLink"
+
+    def _add_clash(self, kind: str, other: Loaded, loaded: Loaded) -> None:
+        copies = "\n".join(
+            f"  {one.library.label}\n    loaded {one.when}, for: {one.library.for_whom or 'not known'}"
+            for one in (other, loaded)
+        )
+        text = f"two {kind} of {loaded.library.name} in one process:\n{copies}"
+        if self._expected == "any":
+            self._run.part("ledger").outside.clashes.append(text)
+        else:
+            self._add(f"{text}\n  Let every part of the process use one copy, from one toolkit", loaded)
+
+    def _add(self, text: str, loaded: Loaded) -> None:
+        if loaded.nodeid is None:
+            self._fail_run(f"{text}\n  it was loaded {loaded.when}")
+        else:
+            self._pending.append(text)
+
+    def _fail_run(self, text: str) -> None:
+        problems = self._run.part("ledger").outside.problems
+        if text not in problems:
+            problems.append(text)
+
+    # -- the plugin's hooks
+
+    @pytest.hookimpl
+    def pytest_cudalink_link(self, event: LinkEvent) -> None:
+        """Note inputs that another major made than the nvJitLink that links them; a driver takes those of older ones."""
+        if self._expected == "any" or event.backend != "nvjitlink" or self._is_for_another:
+            return
+        from ..guardrails import provenance
+
+        for one in event.inputs:
+            if provenance.mixed_majors(one.producer, event.nvjitlink):
+                text = (
+                    f"{event.target} linked {one.kind} {one.name or 'without a name'} of CUDA {one.producer} with "
+                    f"nvJitLink {event.nvjitlink}: producer and linker are of different majors\n"
+                    "  Take the compiler and nvJitLink from one major of the toolkit"
+                )
+                if event.nodeid is None:
+                    self._fail_run(text)
+                else:
+                    self._pending.append(text)
+
+    @property
+    def _is_for_another(self) -> bool:
+        """Whether the process that waits for this one sees the same: it has collected, too."""
+        return self._run.is_isolated and self._run.nodeid is None
+
+    # -- pytest's hooks
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        self.look(None, "before collection")
+        result = yield
+        self.look(None, "at the end of collection")
+        return result
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Look what a module has loaded, also one that cannot be imported."""
+        try:
+            return (yield)
+        finally:
+            self.look(None, f"during the collection of {collector.nodeid or 'the tests'}")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self) -> None:
+        self.look(None, "between tests")
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Fail the phase in which something was loaded that may not be there."""
+        self.look(item.nodeid, call.when)
+        report = yield
+        if not self._pending and not self._found_before:
+            return report
+        found, self._pending = self._pending, []
+        place = (item.nodeid, call.when)
+        texts = list(dict.fromkeys([*self._found_before.get(place, ()), *found]))
+        if not texts:
+            return report
+        self._found_before[place] = texts
+        from ..report.safe_text import block
+
+        text = block("\n".join(f"cudalink: {one}" for one in texts))
+        try:
+            pytest.fail(text, pytrace=False)
+        except pytest.fail.Exception:
+            fail(report, _SECTION, text, item.repr_failure(pytest.ExceptionInfo.from_current()))
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Look what was loaded after the last test; find two majors of a library where nothing more was asked."""
+        self.look(None, "after the last test")
+        if self._waits and _has_two_majors([one.found for one in self._candidates]):
+            self._judge()
+
+
+def _has_two_majors(objects: Sequence[LoadedObject]) -> bool:
+    """Whether two objects may be of one library and of different majors, by their names."""
+    numbers: dict[str, set[str]] = {}
+    for one in objects:
+        match = _NUMBERED.match(one.soname) or _NUMBERED.match(one.path.rpartition("/")[2])
+        if match is not None:
+            numbers.setdefault(match["name"], set()).add(match["number"])
+    return any(len(found) > 1 for found in numbers.values())
