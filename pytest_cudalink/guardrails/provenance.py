@@ -13,14 +13,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from ..audit import libraries
 from ..process.loads import LoadedObject, Opening
 from ..versions import CudaVersion
 from . import attribution
 
-__all__ = ["Library", "Place", "clash", "describe", "foreign", "is_from", "mixed_majors"]
+__all__ = ["Library", "Place", "clash", "describe", "foreign", "is_from", "mixed_majors", "used_by"]
 
 Place = Literal["wheels", "conda", "system", "driver", "emulated", "toolchains"]
 #: Places that can be expected, in words.
@@ -61,6 +61,8 @@ class Library:
         Where the version was read, or why it is not known.
     for_whom : str
         What it was loaded for; empty where that is not known.
+    is_probed : bool
+        Whether this plugin alone opened it, to read its version.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Library:
     version: str
     witness: str
     for_whom: str
+    is_probed: bool = False
 
     @property
     def release(self) -> CudaVersion | None:
@@ -105,7 +108,7 @@ def describe(found: LoadedObject, objects: Sequence[LoadedObject], openings: Ite
         What Python code has opened meanwhile.
     """
     path = os.path.abspath(found.path)  # noqa: PTH100 (a Path would follow no `..`)
-    names = (os.path.basename(path), found.soname)
+    names = (Path(path).name, found.soname)
     known = next((name for name in names if libraries.majors_of(name) is not None), None)
     if known is None:
         return None
@@ -113,8 +116,18 @@ def describe(found: LoadedObject, objects: Sequence[LoadedObject], openings: Ite
     name = libraries.stem_of(known)
     place, owner = _place(path, real)
     version, witness = _version(name, path, real, place)
-    for_whom = _for_whom(found, objects, openings)
-    return Library(name, found.soname or known, path, real, place, owner, version, witness, for_whom)
+    for_whom, opening = _for_whom(found, objects, openings)
+    is_probed = opening is not None and _is_probe(opening) and not used_by(found, objects, openings)
+    return Library(name, found.soname or known, path, real, place, owner, version, witness, for_whom, is_probed)
+
+
+def used_by(found: LoadedObject, objects: Sequence[LoadedObject], openings: Iterable[Opening]) -> str:
+    """Return what has loaded or opened an object, other than this plugin; empty without such."""
+    return _for_whom(found, objects, (one for one in openings if not _is_probe(one)))[0]
+
+
+def _is_probe(opening: Opening) -> bool:
+    return opening.through == "pytest-cudalink" and not opening.where
 
 
 def _place(path: str, real: str) -> tuple[Place, str]:
@@ -158,7 +171,7 @@ def _prefixes() -> list[Path]:
 
 def _version(name: str, path: str, real: str, place: Place) -> tuple[str, str]:
     """Return the version of a library's file, and where it was read; empty with the reason where it is not known."""
-    full = _WHOLE_NUMBER.search(os.path.basename(real))
+    full = _WHOLE_NUMBER.search(Path(real).name)
     if place in _OUTSIDE:
         return (full[1], "its file name") if full else ("", "its file name has no version")
     fact = attribution.attribute(path)
@@ -189,23 +202,27 @@ def _answer_of_runtime(path: str) -> CudaVersion | None:
 # -- for whom
 
 
-def _for_whom(found: LoadedObject, objects: Sequence[LoadedObject], openings: Iterable[Opening]) -> str:
+def _for_whom(
+    found: LoadedObject, objects: Sequence[LoadedObject], openings: Iterable[Opening]
+) -> tuple[str, Opening | None]:
     """Return what an object was loaded for: what is linked with it, and the code that opened it or that."""
-    chain, current = [], found
+    chain: list[LoadedObject] = []
+    current = found
     while len(chain) < _CHAIN and (parent := _parent(current, objects, chain)) is not None:
         chain.append(parent)
         current = parent
-    words = [_shown(one.path) for one in chain]
+    words = ", for ".join(_shown(one.path) for one in chain)
     opening = next((one for one in openings if _opens(one, current)), None)
-    if opening is not None:
-        through = f" through {opening.through}" if opening.through else ""
-        words.append(f"opened{through} at {opening.where}" if opening.where else f"opened{through}")
-    return ", for ".join(words[: len(chain)]) + (", " if chain and opening else "") + (words[-1] if opening else "")
+    if opening is None:
+        return words, None
+    through = f" through {opening.through}" if opening.through else ""
+    opened = f"opened{through} at {opening.where}" if opening.where else f"opened{through}"
+    return f"{words}, {opened}" if words else opened, opening
 
 
 def _parent(found: LoadedObject, objects: Sequence[LoadedObject], but: Sequence[LoadedObject]) -> LoadedObject | None:
     """Return the object that was loaded with another and is linked with it, the first if there are several."""
-    names = {found.soname, os.path.basename(found.path)} - {""}
+    names = {found.soname, Path(found.path).name} - {""}
     return next((one for one in objects if one is not found and one not in but and names & {*one.needed}), None)
 
 
@@ -217,7 +234,7 @@ def _shown(path: str) -> str:
 def _opens(opening: Opening, found: LoadedObject) -> bool:
     if os.sep in opening.name:
         return os.path.realpath(opening.name) == os.path.realpath(found.path)
-    return opening.name in (found.soname, os.path.basename(found.path))
+    return opening.name in (found.soname, Path(found.path).name)
 
 
 # -- what is expected
@@ -270,7 +287,6 @@ _FROM: Final[dict[Place, str]] = {
     "emulated": "from the emulated driver",
     "toolchains": "from the cache of toolchains",
 }
-assert set(_FROM) == set(get_args(Place))  # noqa: S101 (two lists of one thing)
 
 
 def _expected(expected: str) -> str:
@@ -283,7 +299,7 @@ def _advice(library: Library, expected: str) -> str:
         f"{name} names {folder}"
         for name in _VARIABLES
         for folder in os.environ.get(name, "").split(os.pathsep)
-        if os.path.isabs(folder) and Path(library.real_path).is_relative_to(os.path.realpath(folder))
+        if Path(folder).is_absolute() and Path(library.real_path).is_relative_to(os.path.realpath(folder))
     ]
     brings = {
         "wheels": f"install the wheel that brings {library.name}, and require it in the project's metadata",

@@ -1,9 +1,10 @@
-"""The CUDA libraries that the processes of a run load: which files, during which test, and whether they may be there."""
+"""The CUDA libraries that the processes of a run load: which files, in which test, and whether they may be there."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
@@ -14,7 +15,7 @@ from .facts import fail
 if TYPE_CHECKING:
     from ..guardrails.provenance import Library
     from ..process.loads import LoadedObject, Opening
-    from ..targets import LinkEvent
+    from ..targets import LinkEvent, UnsteeredLink
     from .run import Run
 
 __all__ = ["Loaded", "Provenance", "start"]
@@ -81,6 +82,10 @@ class Provenance:
         self._seen: set[str] = set()
         self._candidates: list[_Candidate] = []
         self._loaded: list[Loaded] = []
+        #: What this plugin alone has opened so far: nothing is wrong with it until the tests use it, too.
+        self._probed: list[tuple[LoadedObject, Library]] = []
+        #: What has linked with nvJitLink: cuda.pathfinder remembers the library, and does not open it again.
+        self._linked_by = ""
         self._openings: list[Opening] = []
         self._pending: list[str] = []
         #: By test and phase, for a test that is run again: its libraries stay in the process.
@@ -98,18 +103,35 @@ class Provenance:
     def look(self, nodeid: str | None, during: str) -> None:
         """Note what was loaded since the last look."""
         count = self._loads.count()
-        if count == self._count:
+        if count == self._count and not self._probed:
             return
+        new = self._new() if count != self._count else []
         self._count = count
-        new = [one for one in self._loads.loaded_objects() if one.path not in self._seen]
-        self._seen.update(one.path for one in new)
         openings = tuple(self._openings)
         self._openings.clear()
+        self._take_up(new, openings, nodeid, during)
         for one in new:
             if _CANDIDATE.match(one.path.rpartition("/")[2]) or _CANDIDATE.match(one.soname):
                 self._candidates.append(_Candidate(one, new, openings, nodeid, during))
         if not self._waits:
             self._judge()
+
+    def _new(self) -> list[LoadedObject]:
+        new = [one for one in self._loads.loaded_objects() if one.path not in self._seen]
+        self._seen.update(one.path for one in new)
+        return new
+
+    def _take_up(
+        self, new: Sequence[LoadedObject], openings: Sequence[Opening], nodeid: str | None, during: str
+    ) -> None:
+        """Report a library that only this plugin has opened as soon as other code uses it, too."""
+        for found, library in list(self._probed):
+            from ..guardrails.provenance import used_by
+
+            linked_by = self._linked_by if library.name == "libnvJitLink" else ""
+            if user := used_by(found, new, openings) or linked_by:
+                self._probed.remove((found, library))
+                self._report(Loaded(replace(library, for_whom=user, is_probed=False), nodeid, during))
 
     def _judge(self) -> None:
         """Describe the candidates, report those that are CUDA libraries, and note what is wrong with them."""
@@ -120,14 +142,22 @@ class Provenance:
             library = provenance.describe(found, beside, openings)
             if library is None:
                 continue
-            before, loaded = list(self._loaded), Loaded(library, nodeid, during)
+            if library.is_probed:
+                self._probed.append((found, library))
+            self._report(Loaded(library, nodeid, during))
+
+    def _report(self, loaded: Loaded) -> None:
+        """Call the hook for a library, and check it."""
+        library, before = loaded.library, list(self._loaded)
+        if not library.is_probed:
             self._loaded.append(loaded)
-            # the process that waits for this one has collected the same, and a controller runs no test
-            if self._run.is_controller or (self._run.is_isolated and nodeid is None):
-                continue
-            self._run.config.hook.pytest_cudalink_library(
-                config=self._run.config, library=library, nodeid=nodeid, during=during
-            )
+        # the process that waits for this one has collected the same, and a controller runs no test
+        if self._run.is_controller or (self._run.is_isolated and loaded.nodeid is None):
+            return
+        self._run.config.hook.pytest_cudalink_library(
+            config=self._run.config, library=library, nodeid=loaded.nodeid, during=loaded.during
+        )
+        if not library.is_probed:
             self._check(loaded, before)
 
     def _check(self, loaded: Loaded, before: Sequence[Loaded]) -> None:
@@ -177,8 +207,11 @@ class Provenance:
 
     @pytest.hookimpl
     def pytest_cudalink_link(self, event: LinkEvent) -> None:
-        """Note inputs that another major made than the nvJitLink that links them; a driver takes those of older ones."""
-        if self._expected == "any" or event.backend != "nvjitlink" or self._is_for_another:
+        """Note inputs made by another major than that of the nvJitLink that links them; a driver takes older ones."""
+        if event.backend != "nvjitlink":
+            return
+        self._linked_by = self._linked_by or event.target
+        if self._expected == "any" or self._is_for_another:
             return
         from ..guardrails import provenance
 
@@ -193,6 +226,12 @@ class Provenance:
                     self._fail_run(text)
                 else:
                     self._pending.append(text)
+
+    @pytest.hookimpl
+    def pytest_cudalink_unsteered(self, link: UnsteeredLink) -> None:
+        """Note that code below Python, or without a target, uses nvJitLink."""
+        if link.backend == "nvjitlink":
+            self._linked_by = self._linked_by or link.via
 
     @property
     def _is_for_another(self) -> bool:
