@@ -19,6 +19,7 @@ from .fixtures import (
     force_backend,
     guard_rails,
     linker_factory,
+    system_toolkit,
 )
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "force_backend",
     "guard_rails",
     "linker_factory",
+    "system_toolkit",
 ]
 
 
