@@ -208,7 +208,7 @@ def _for_whom(
     """Return what an object was loaded for: what is linked with it, and the code that opened it or that."""
     chain: list[LoadedObject] = []
     current = found
-    while len(chain) < _CHAIN and (parent := _parent(current, objects, chain)) is not None:
+    while len(chain) < _CHAIN and (parent := _parent(current, objects, [found, *chain])) is not None:
         chain.append(parent)
         current = parent
     words = ", for ".join(_shown(one.path) for one in chain)

@@ -114,7 +114,7 @@ def loaded_objects() -> list[LoadedObject]:
 
 
 def watch_openings(note: Callable[[Opening], object]) -> Callable[[], None]:
-    """Call `note` for each library that Python code opens through ctypes, before it is opened.
+    """Call `note` for each library that Python code has opened through ctypes.
 
     An audit hook would see the same, and would be called for every ``id()`` and every import, too, for the life of the
     process.
@@ -132,9 +132,10 @@ def watch_openings(note: Callable[[Opening], object]) -> Callable[[], None]:
         return lambda: None
 
     def opened(name: Any, *arguments: Any) -> Any:
+        handle = original(name, *arguments)
         if name is not None:
             note(_opening(os.fsdecode(name)))
-        return original(name, *arguments)
+        return handle
 
     def end() -> None:
         if module._dlopen is opened:  # noqa: SLF001 (what CDLL calls; ctypes has no public way to see it)
