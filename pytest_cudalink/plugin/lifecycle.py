@@ -171,6 +171,7 @@ def load(config: pytest.Config) -> None:
         config.known_args_namespace.cudalink_events = task.events
     run = Run(config, settings.resolve(config, config.known_args_namespace), PARTS)
     config.stash[RUN] = run
+    provenance.start(run)  # before a conftest opens a library
     _load_libraries(run)
     if run.settings.guard_rails.value != "off":
         from . import guard
@@ -194,6 +195,7 @@ def configure(config: pytest.Config) -> None:
     marker.register(config)
     if RUN not in config.stash:  # a conftest brought the plugin, too late for `load`
         config.stash[RUN] = Run(config, settings.resolve(config), PARTS)
+        provenance.start(run_of(config))
         _load_libraries(run_of(config))
     run = run_of(config)
     run.withheld = settings.withhold()
@@ -204,7 +206,6 @@ def configure(config: pytest.Config) -> None:
     _start_driver(run)
     backends.start(run)
     native_links.start(run)
-    provenance.start(run)
     if run.settings.forces_driver:
         run.part("marked-tests")
     _warn_of_ignored(run, late=False)

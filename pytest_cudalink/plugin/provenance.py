@@ -75,9 +75,6 @@ class Provenance:
         from ..process import loads
 
         self._run, self._loads = run, loads
-        self._expected = run.settings.provenance.value
-        #: Without an expectation and a record file, only two majors are of interest, which the names show.
-        self._waits = self._expected == "any" and not run.settings.report.value
         self._count = 0
         self._seen: set[str] = set()
         self._candidates: list[_Candidate] = []
@@ -92,11 +89,17 @@ class Provenance:
         self._found_before: dict[tuple[str, str], list[str]] = {}
         run.follow()
         run.config.add_cleanup(loads.watch_openings(self._openings.append))
-        if self._expected != "any" and not loads.is_possible():
-            self._fail_run(
-                f"--cudalink-provenance is {run.settings.provenance}: the plugin's native part is missing or not for "
-                "this system, so the libraries of a process cannot be listed; install pytest-cudalink from its wheel"
-            )
+
+    # in a worker of xdist the settings are known later than the first libraries
+
+    @property
+    def _expected(self) -> str:
+        return self._run.settings.provenance.value
+
+    @property
+    def _waits(self) -> bool:
+        """Whether only two majors are of interest, which the names show: there is no expectation and no record file."""
+        return self._expected == "any" and not self._run.settings.report.value
 
     # -- looking
 
@@ -242,6 +245,13 @@ class Provenance:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, object, object]:
+        """Look what conftests and plugins have loaded, and what is loaded until the tests are known."""
+        if self._expected != "any" and not self._loads.is_possible():
+            self._fail_run(
+                f"--cudalink-provenance is {self._run.settings.provenance}: the plugin's native part is missing or not "
+                "for this system, so the libraries of a process cannot be listed; install pytest-cudalink from its "
+                "wheel"
+            )
         self.look(None, "before collection")
         result = yield
         self.look(None, "at the end of collection")

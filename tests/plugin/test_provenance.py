@@ -1,4 +1,4 @@
-"""Every CUDA library that a run loads is listed; one from elsewhere fails the test that loaded it, and names for whom."""
+"""Every CUDA library that a run loads is listed; one from elsewhere fails the test that loaded it, and for whom."""
 
 from __future__ import annotations
 
