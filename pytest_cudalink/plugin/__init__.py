@@ -20,6 +20,7 @@ from .fixtures import (
     force_backend,
     guard_rails,
     linker_factory,
+    system_toolkit,
 )
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "force_backend",
     "guard_rails",
     "linker_factory",
+    "system_toolkit",
 ]
 
 

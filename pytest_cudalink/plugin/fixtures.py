@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..guardrails import CompatibilityGuardRails
     from ..linker import Linker, LinkerOptions, ObjectCode
     from ..linker.dispatch import Case
+    from ..toolchains.system_toolkit import SystemLayout, SystemToolkit
     from ..versions import CudaVersion
     from .lifetimes import Lifetimes
 
@@ -31,6 +32,7 @@ __all__ = [
     "EmulatedDriver",
     "FakeVersions",
     "LinkerFactory",
+    "SystemToolkitFactory",
     "audit_wheel",
     "cudalink",
     "cudalink_backend",
@@ -41,6 +43,7 @@ __all__ = [
     "force_backend",
     "guard_rails",
     "linker_factory",
+    "system_toolkit",
 ]
 
 
@@ -56,6 +59,14 @@ class LinkerFactory(Protocol):
     """Type of the fixture ``linker_factory``."""
 
     def __call__(self, *object_codes: ObjectCode, options: LinkerOptions | None = ..., **keywords: Any) -> Linker: ...
+
+
+class SystemToolkitFactory(Protocol):
+    """Type of the fixture ``system_toolkit``."""
+
+    def __call__(
+        self, version: str | None = ..., *, layout: SystemLayout = ..., place: str = ..., libraries: Sequence[str] = ...
+    ) -> SystemToolkit: ...
 
 
 # plain classes: every start of pytest would pay for the methods that dataclasses generate
@@ -277,6 +288,29 @@ def linker_factory() -> Iterator[LinkerFactory]:
             return stack.enter_context(Linker(*object_codes, options=options, **keywords))
 
         yield make
+
+
+@pytest.fixture
+def system_toolkit(tmp_path: Path) -> SystemToolkitFactory:
+    """Make a CUDA toolkit of the system in an odd place: ``system_toolkit("12.9", layout="targets")``.
+
+    The release is taken from the cache of toolchains, by default from the installed wheels; ``layout`` is ``"lib64"``,
+    ``"targets"`` or ``"conda"``; ``place`` is relative to ``tmp_path``; ``libraries=["cudart"]`` copies fewer files. A
+    process with its ``environment`` finds it.
+    See `pytest_cudalink.toolchains.system_toolkit.make`.
+    """
+    from ..toolchains.system_toolkit import make
+
+    def make_in_odd_place(
+        version: str | None = None,
+        *,
+        layout: SystemLayout = "lib64",
+        place: str = "opt/odd place/cuda",
+        libraries: Sequence[str] = (),
+    ) -> SystemToolkit:
+        return make(tmp_path / place, version, layout=layout, libraries=libraries)
+
+    return make_in_odd_place
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ def lines(run: Run) -> list[str]:
         f"cudalink: {', '.join(parts)}",
         *(_forced(run) if settings.backend.value != "auto" else []),
         *_of_worker(settings),
+        *_provenance(settings),
         *_of_emulation(settings, inherited=inherited),
         *(f"cudalink: {one}" for one in driver.fetched(run.config)),
         *(f"cudalink: {sentence}" for sentence in variables.unread()),
@@ -152,6 +153,13 @@ def _unfit(package: str | None, version: str, backend: str) -> str:
             has = row.get("backends", [backend])
             return "" if backend == "each" or backend in has else f"it links with {', '.join(has)} only"
     return f"there are recipes for {'; '.join(row['versions'] for row in known)}"
+
+
+def _provenance(settings: Settings) -> list[str]:
+    """Return where the CUDA libraries must come from, if that is not left open."""
+    if settings.provenance.value == "any":
+        return []
+    return [f"cudalink: CUDA libraries must come from {settings.provenance}; a test that loads another one fails"]
 
 
 def _of_worker(settings: Settings) -> list[str]:

@@ -10,11 +10,13 @@ import pytest
 if TYPE_CHECKING:
     from ..emulator.control import Violation
     from ..guardrails import Verdict
+    from ..guardrails.provenance import Library
     from ..targets import Choice, LinkEvent, LinkInput, Target, UnsteeredLink
 
 __all__ = [
     "pytest_cudalink_decide",
     "pytest_cudalink_facts",
+    "pytest_cudalink_library",
     "pytest_cudalink_link",
     "pytest_cudalink_targets",
     "pytest_cudalink_unsteered",
@@ -81,6 +83,25 @@ def pytest_cudalink_facts(config: pytest.Config) -> Mapping[str, object] | None:
     -------
     mapping of str to object, or None
         Shown as text; in the records as JSON.
+    """
+
+
+@pytest.hookspec
+def pytest_cudalink_library(config: pytest.Config, library: Library, nodeid: str | None, during: str) -> None:
+    """Called for each CUDA library that a process of the run has loaded, in that process.
+
+    Called at the end of the phase of the test, not while it is loaded; only for a run with ``--cudalink-report`` or
+    ``--cudalink-provenance``, and for one that has two majors of a library.
+
+    Parameters
+    ----------
+    config : pytest.Config
+    library : pytest_cudalink.guardrails.provenance.Library
+        Name, file, place, version, and what it was loaded for.
+    nodeid : str or None
+        The test; None outside tests.
+    during : str
+        The phase of the test; outside tests such as ``"during the collection of tests/test_a.py"``.
     """
 
 

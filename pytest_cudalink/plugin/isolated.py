@@ -129,6 +129,7 @@ class Child:
                 problems=outside.problems,
                 violations=outside.violations[self._seen_by_both :],
                 unlinked_modules=outside.unlinked_modules,
+                clashes=outside.clashes,
             )
             self._write("outside", own.as_json())
 

@@ -46,6 +46,8 @@ class Outside:
         Number of modules that an emulated driver loaded and that no seen link can have made.
     violations : list of str
         Lifetime violations outside of tests, described.
+    clashes : list of str
+        Two majors of one CUDA library in a process, where that fails no test.
     missing : Counter of str
         Number of modules that were skipped, by what they need.
     unsteered : Counter of str
@@ -60,6 +62,7 @@ class Outside:
     problems: list[str] = field(default_factory=list)
     unlinked_modules: int = 0
     violations: list[str] = field(default_factory=list)
+    clashes: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -71,6 +74,7 @@ class Outside:
             self.missing.update(given["missing"])
             self.problems += given["problems"]
             self.unlinked_modules += given["unlinked_modules"]
+            self.clashes += given["clashes"]
             self.violations += [f"{prefix}{text}" for text in given["violations"]]
             self._join(given)
 

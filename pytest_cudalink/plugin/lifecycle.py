@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from . import backends, marker, native_links, settings, variables
+from . import backends, marker, native_links, provenance, settings, variables
 from .run import RUN, CurrentTest, Part, Run, is_on_emulated_driver, run_of, task_of
 
 if TYPE_CHECKING:
@@ -83,6 +83,12 @@ def _loaded_modules(run: Run) -> object:
     return LoadedModules(run, _emulated_driver())
 
 
+def _provenance(run: Run) -> object:
+    from .provenance import Provenance
+
+    return Provenance(run)
+
+
 def _marked_tests(_run: Run) -> object:
     from .runtest import MarkedTests
 
@@ -142,6 +148,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "mismatches": _mismatches,
     "native-links": _native_links,
     "loaded-modules": _loaded_modules,
+    "provenance": _provenance,
     "marked-tests": _marked_tests,
     "lifetimes": _lifetimes,
     "refusals": _refusals,
@@ -164,6 +171,7 @@ def load(config: pytest.Config) -> None:
         config.known_args_namespace.cudalink_events = task.events
     run = Run(config, settings.resolve(config, config.known_args_namespace), PARTS)
     config.stash[RUN] = run
+    provenance.start(run)  # before a conftest opens a library
     _load_libraries(run)
     if run.settings.guard_rails.value != "off":
         from . import guard
@@ -187,6 +195,7 @@ def configure(config: pytest.Config) -> None:
     marker.register(config)
     if RUN not in config.stash:  # a conftest brought the plugin, too late for `load`
         config.stash[RUN] = Run(config, settings.resolve(config), PARTS)
+        provenance.start(run_of(config))
         _load_libraries(run_of(config))
     run = run_of(config)
     run.withheld = settings.withhold()

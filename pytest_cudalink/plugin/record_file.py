@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..emulator.control import Violation
     from ..guardrails import Verdict
+    from ..guardrails.provenance import Library
     from ..report import Writer
     from ..report.events import ArchRecord, VersionRecord
     from ..targets import LinkEvent, UnsteeredLink
@@ -182,6 +183,24 @@ class RecordFile:
             backend=link.backend,
             result=link.result,
             forced=link.forced,
+        )
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cudalink_library(self, library: Library, nodeid: str | None, during: str) -> None:
+        self.writer.write(
+            "library",
+            nodeid=nodeid,
+            worker=self._run.worker,
+            during=during,
+            name=library.name,
+            soname=library.soname,
+            path=library.path,
+            real_path=library.real_path,
+            place=library.place,
+            owner=library.owner,
+            version=library.version,
+            witness=library.witness,
+            for_whom=library.for_whom,
         )
 
     @pytest.hookimpl(tryfirst=True)

@@ -16,6 +16,7 @@ from ..compat import names
 __all__ = [
     "OF_EMULATION",
     "OPTIONS",
+    "PROVENANCES",
     "Option",
     "Setting",
     "Settings",
@@ -26,6 +27,10 @@ __all__ = [
     "share",
     "withhold",
 ]
+
+
+#: Values of ``--cudalink-provenance`` besides folders.
+PROVENANCES: Final = ("any", "wheels", "system", "conda")
 
 
 def no_fault(_value: str) -> str | None:
@@ -84,6 +89,12 @@ def _require_fault(value: str) -> str | None:
     if value in ("auto", "none") or {word.strip() for word in value.split(",")} <= {"driver", "faults", "links"}:
         return None
     return "expected auto, none, or some of driver, faults, links, separated by commas"
+
+
+def _provenance_fault(value: str) -> str | None:
+    if value in PROVENANCES or all(os.path.isabs(folder) for folder in value.split(os.pathsep)):  # noqa: PTH117
+        return None
+    return f"expected {', '.join(PROVENANCES)}, or absolute paths of folders, separated by {os.pathsep!r}"
 
 
 def _no_release(value: str) -> str | None:
@@ -287,6 +298,18 @@ OPTIONS: Final = (
         "warn, or only count these links",
     ),
     Option(
+        name="provenance",
+        flag="--cudalink-provenance",
+        env="CUDALINK_PROVENANCE",
+        ini="cudalink_provenance",
+        default="any",
+        metavar=f"{{{','.join(PROVENANCES)},PATH}}",
+        fault=_provenance_fault,
+        help="where the CUDA libraries of the tests' processes must come from: wheels of this environment, the system, "
+        "the conda prefix, or folders; a library from elsewhere fails the test that loads it, and so do two minors of "
+        "one library, and a link of inputs of another major; any lists them in the records",
+    ),
+    Option(
         name="nvjitlink",
         flag="--cudalink-nvjitlink",
         env=names.VARIABLES["nvjitlink"],
@@ -410,6 +433,7 @@ class Settings:
     events: Setting
     target: Setting
     unsteered: Setting
+    provenance: Setting
     nvjitlink: Setting
     contain: Setting
     link_timeout: Setting

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FLOORS", "LAST_WORDS", "LAST_WORDS_FLOORS", "LIBRARY", "libraries"]
+__all__ = ["FLOORS", "LAST_WORDS", "LAST_WORDS_FLOORS", "LIBRARY", "LOADS", "LOADS_FLOORS", "libraries"]
 
 _NATIVE = Path(__file__).parent / "native"
 #: Watches libnvJitLink.
@@ -16,6 +16,10 @@ FLOORS = (("loaded_object",), ("jitlink_calls",))
 LAST_WORDS = "libcudalink-last-words.so"
 #: Its files by floor.
 LAST_WORDS_FLOORS = (("last_words",),)
+#: Lists the loaded objects.
+LOADS = "libcudalink-loads.so"
+#: Its files by floor.
+LOADS_FLOORS = (("loads",),)
 
 
 def libraries(cc: Any) -> list[Any]:
@@ -25,6 +29,7 @@ def libraries(cc: Any) -> list[Any]:
     return [
         cc.SharedLibrary(LIBRARY, _sources(FLOORS), LIBRARY, (_NATIVE,), flags),
         cc.SharedLibrary(LAST_WORDS, _sources(LAST_WORDS_FLOORS), LAST_WORDS),
+        cc.SharedLibrary(LOADS, _sources(LOADS_FLOORS), LOADS),
     ]
 
 

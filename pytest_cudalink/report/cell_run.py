@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final, TypedDict
 
-from .events import CrashRecord, VerdictRecord, VersionRecord, ViolationRecord
+from .events import CrashRecord, LibraryRecord, VerdictRecord, VersionRecord, ViolationRecord
 from .wording import counted
 
-__all__ = ["BAD", "GOOD", "LETTERS", "NOT_RUN", "SKIPPED", "UNKNOWN", "CellRun", "Detail", "UnsteeredLinks"]
+__all__ = [
+    "BAD",
+    "GOOD",
+    "LETTERS",
+    "NOT_RUN",
+    "SKIPPED",
+    "UNKNOWN",
+    "CellRun",
+    "Detail",
+    "UnsteeredLinks",
+    "library_key",
+]
 
 #: One letter for each outcome, so that nothing depends on colour alone. A documented failure is a pass.
 LETTERS: Final = {
@@ -70,6 +82,15 @@ class UnsteeredLinks(TypedDict):
     number: Annotated[int, {"minimum": 1}]
 
 
+#: The keys of an event "library" that distinguish the libraries of a cell.
+_OF_LIBRARY: Final = ("name", "soname", "real_path", "place", "owner", "version", "for_whom")
+
+
+def library_key(found: Mapping[str, object]) -> tuple[str, ...]:
+    """Return what distinguishes a library of a cell from its others: many processes load the same."""
+    return tuple(str(found.get(name) or "") for name in _OF_LIBRARY)
+
+
 @dataclass
 class CellRun:
     """The merged records of one cell.
@@ -102,6 +123,8 @@ class CellRun:
         Links that no target steers, by place; `links` does not count them.
     unlinked_modules : int
         At least so many modules that an emulated driver loaded were made by no link that was seen.
+    libraries : list of dict
+        As in the records, the first event of each file, release and purpose, see `library_key`.
     violations, verdicts : list of dict
         As in the records.
     crashes : list of dict
@@ -136,6 +159,7 @@ class CellRun:
     links: dict[str, int] = field(default_factory=dict)
     unsteered: list[UnsteeredLinks] = field(default_factory=list)
     unlinked_modules: int = 0
+    libraries: list[LibraryRecord] = field(default_factory=list)
     violations: list[ViolationRecord] = field(default_factory=list)
     verdicts: list[VerdictRecord] = field(default_factory=list)
     crashes: list[CrashRecord] = field(default_factory=list)
@@ -234,6 +258,7 @@ class CellRun:
             links=dict(Counter(self.links) + Counter(later.links)),
             unsteered=self.unsteered + later.unsteered,
             unlinked_modules=self.unlinked_modules + later.unlinked_modules,
+            libraries=list({library_key(one): one for one in (*later.libraries, *self.libraries)}.values()),
             violations=self.violations + later.violations,
             verdicts=self.verdicts + later.verdicts,
             crashes=self.crashes + later.crashes,

@@ -23,6 +23,7 @@ __all__ = [
     "EndRecord",
     "FoundRecord",
     "InputRecord",
+    "LibraryRecord",
     "LinkRecord",
     "LinkVersionsRecord",
     "RefusedRecord",
@@ -161,6 +162,27 @@ class UnsteeredRecord(TypedDict):
     ]
 
 
+class LibraryRecord(TypedDict):
+    """A CUDA library that a process of the run has loaded, in or outside a test."""
+
+    nodeid: _NodeidOrNone
+    worker: _Worker
+    during: Annotated[str, "the phase of the test; outside tests, what the run did"]
+    name: Annotated[str, "such as 'libcudart'"]
+    soname: str
+    path: Annotated[str, "as it was opened, or as the loader found it"]
+    real_path: Annotated[str, "the file itself, with every symbolic link followed"]
+    place: Annotated[
+        str,
+        "'toolchains' is the plugin's cache; 'system' is everything else",
+        {"enum": ["wheels", "conda", "system", "driver", "emulated", "toolchains"]},
+    ]
+    owner: Annotated[str, "the distribution that owns the file, with its version; empty without one"]
+    version: Annotated[str, "the CUDA release, or the version of a driver; empty where it is not known"]
+    witness: Annotated[str, "where the version was read, or why it is not known"]
+    for_whom: Annotated[str, "what is linked with it, and what opened that; empty where it is not known"]
+
+
 class ViolationRecord(TypedDict):
     """A broken lifetime rule; the emulated driver adds further keys."""
 
@@ -254,6 +276,7 @@ EVENTS: Final[Mapping[str, type]] = {
     "start": StartRecord,
     "link": LinkRecord,
     "unsteered": UnsteeredRecord,
+    "library": LibraryRecord,
     "violation": ViolationRecord,
     "verdict": VerdictRecord,
     "test": TestRecord,

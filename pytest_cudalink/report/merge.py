@@ -21,7 +21,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .cell_run import LETTERS, UNKNOWN, CellRun, Detail
+from .cell_run import LETTERS, UNKNOWN, CellRun, Detail, library_key
 from .checks import MOST_SECONDS, described, sound_event, time_fault
 from .events import OUTCOMES
 from .matrix_report import MatrixReport
@@ -31,7 +31,7 @@ from .safe_text import shortened
 from .wording import backend_keys, ended_by
 
 if TYPE_CHECKING:
-    from .events import CrashRecord, EndRecord, FoundRecord, LinkRecord, RunRecord, TestRecord
+    from .events import CrashRecord, EndRecord, FoundRecord, LibraryRecord, LinkRecord, RunRecord, TestRecord
 
 __all__ = ["merge"]
 
@@ -155,6 +155,8 @@ class _Reading:
         The lines of the events "start".
     unsteered : Counter of tuple
         Number of links that no target steers, by the values of `_PLACE`.
+    libraries : dict of tuple to LibraryRecord
+        The first event of each loaded library, by `library_key`.
     """
 
     cell: CellRun
@@ -162,6 +164,7 @@ class _Reading:
     described: bool = False
     started: list[bytes] = field(default_factory=list)
     unsteered: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    libraries: dict[tuple[str, ...], LibraryRecord] = field(default_factory=dict)
 
 
 class _File:
@@ -206,6 +209,9 @@ class _File:
             reading.started.append(line)
         elif kind == "unsteered":
             _add_unsteered(reading, event, self.number)
+        elif kind == "library":
+            found = _sound(reading.cell, "library", event, self.number)
+            reading.libraries.setdefault(library_key(found), found)
         else:
             _add(reading.cell, kind, event, self.number)
 
@@ -229,6 +235,7 @@ class _File:
             if not cell.finished:
                 _add_crashed(cell, reading.started)
             cell.without_result = [test for test in cell.without_result if test not in cell.outcomes]
+            cell.libraries += reading.libraries.values()
             for place, links in reading.unsteered.items():
                 found: Any = {**dict(zip(_PLACE, place, strict=True)), "number": links}
                 cell.unsteered.append(found)

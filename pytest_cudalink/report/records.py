@@ -24,6 +24,7 @@ __all__ = [
     "Crash",
     "End",
     "Found",
+    "Library",
     "Link",
     "RecordError",
     "Recording",
@@ -96,6 +97,8 @@ class Writer:
     def write(self, event: Literal["link"], **content: Unpack[events.LinkRecord]) -> None: ...
     @overload
     def write(self, event: Literal["unsteered"], **content: Unpack[events.UnsteeredRecord]) -> None: ...
+    @overload
+    def write(self, event: Literal["library"], **content: Unpack[events.LibraryRecord]) -> None: ...
     @overload
     def write(self, event: Literal["violation"], *, nodeid: str | None, text: str, **details: object) -> None: ...
     @overload
@@ -247,6 +250,25 @@ class Unsteered:
 
 
 @dataclass(frozen=True)
+class Library:
+    """A CUDA library that a process of the run has loaded."""
+
+    time: float = 0.0
+    nodeid: str | None = None
+    worker: str | None = None
+    during: str = ""
+    name: str = ""
+    soname: str = ""
+    path: str = ""
+    real_path: str = ""
+    place: str = ""
+    owner: str = ""
+    version: str = ""
+    witness: str = ""
+    for_whom: str = ""
+
+
+@dataclass(frozen=True)
 class Violation:
     """A broken lifetime rule; `details` has the keys that the emulated driver added."""
 
@@ -335,6 +357,7 @@ class Recording:
     tests : list of Test
     links : list of Link
     unsteered : list of Unsteered
+    libraries : list of Library
     violations : list of Violation
     verdicts : list of Verdict
     crashes : list of Crash
@@ -351,6 +374,7 @@ class Recording:
     tests: list[Test] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     unsteered: list[Unsteered] = field(default_factory=list)
+    libraries: list[Library] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     crashes: list[Crash] = field(default_factory=list)
@@ -364,7 +388,7 @@ class Recording:
         return [start for start in self.starts if (start.nodeid, start.worker, start.attempt) not in done]
 
 
-_Event = TypeVar("_Event", Run, Found, Collected, Start, Link, Unsteered, Violation, Verdict, Test, Crash, End)
+_Event = TypeVar("_Event", Run, Found, Collected, Start, Link, Unsteered, Library, Violation, Verdict, Test, Crash, End)
 
 
 def _known(kind: type[_Event], content: Mapping[str, Any]) -> _Event:
@@ -439,6 +463,7 @@ _SEVERAL: Final[Mapping[str, tuple[Any, str]]] = {
     "test": (Test, "tests"),
     "link": (Link, "links"),
     "unsteered": (Unsteered, "unsteered"),
+    "library": (Library, "libraries"),
     "verdict": (Verdict, "verdicts"),
     "crash": (Crash, "crashes"),
 }

@@ -161,6 +161,7 @@ def sections(report: MatrixReport, comparison: Comparison | None = None) -> list
         _unsteered(report),
         _verdicts(report),
         _mismatches(report),
+        _libraries(report),
         _cells(report),
         _versions(report),
         _slowest(report),
@@ -268,6 +269,31 @@ def _unsteered(report: MatrixReport) -> Section:
         "places",
         note="No target steers these calls, so a forced backend does not reach them. A test in which one links on "
         "another backend than the forced one fails, unless --cudalink-unsteered says otherwise.",
+    )
+
+
+def _libraries(report: MatrixReport) -> Section:
+    """Return a row for each loaded CUDA library, release and place, with the cells that have it."""
+    found: dict[tuple[str, ...], dict[str, dict[str, None]]] = {}
+    for cell in report.cells:
+        for one in cell.libraries:
+            name = str(one.get("soname") or one.get("name") or "")
+            owner, place = str(one.get("owner") or ""), str(one.get("place") or "")
+            key = (name, str(one.get("version") or "not known"), f"{place}: {owner}" if owner else place)
+            entry = found.setdefault(key, {"cells": {}, "path": {}, "for_whom": {}})
+            entry["cells"][cell.name] = None
+            entry["path"][str(one.get("path") or "")] = None
+            entry["for_whom"][str(one.get("for_whom") or "not known")] = None
+    rows = (
+        (*key, _few(list(entry["path"]), 1), _few(list(entry["for_whom"]), 2), _few(list(entry["cells"])))
+        for key, entry in sorted(found.items(), key=lambda pair: pair[0])
+    )
+    return section(
+        "libraries",
+        "CUDA libraries that were loaded",
+        ("library", "release", "from", "file", "for", "cells"),
+        rows,
+        "libraries",
     )
 
 

@@ -46,7 +46,7 @@ def code(file: Path) -> str:
 def unknown(folder: Path, order: list[str]) -> Iterator[str]:
     """Files without a place, and places without a file."""
     there = {file.stem for file in folder.glob("*.[ch]")}
-    elsewhere = {*LIBRARIES, *driver_order(), *nvml_order(), *watch_order(), *last_words_order()}
+    elsewhere = {*LIBRARIES, *driver_order(), *nvml_order(), *watch_order(), *last_words_order(), *loads_order()}
     yield from (f"{name} stands on no floor" for name in sorted(there - {BASE, *order, *elsewhere}))
     yield from (f"{name} stands on a floor, and there is no such file" for name in order if name not in there)
 
@@ -88,6 +88,11 @@ def watch_order() -> list[str]:
 def last_words_order() -> list[str]:
     """The files of the library that notes a fatal signal, low to high; they lie in the folder of the watch."""
     return list(chain.from_iterable(watch_build.LAST_WORDS_FLOORS))
+
+
+def loads_order() -> list[str]:
+    """The files of the library that lists the loaded objects, low to high; they lie in the folder of the watch."""
+    return list(chain.from_iterable(watch_build.LOADS_FLOORS))
 
 
 def files(folder: Path, order: list[str]) -> Iterator[tuple[int, Path]]:
@@ -152,6 +157,7 @@ def test_floors() -> None:
     assert problems(READER, reader_order()) == []
     assert problems(WATCH, watch_order()) == []
     assert problems(WATCH, last_words_order()) == []
+    assert problems(WATCH, loads_order()) == []
 
 
 @pytest.mark.parametrize(

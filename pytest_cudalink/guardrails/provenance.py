@@ -1,0 +1,333 @@
+"""Where the CUDA libraries of a process come from and for whom they were loaded; which of them do not belong together.
+
+Pure apart from reading the metadata of installed distributions and the files' names and versions; nothing is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import site
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal
+
+from ..audit import libraries
+from ..process.loads import LoadedObject, Opening
+from ..versions import CudaVersion
+from . import attribution
+
+__all__ = ["Library", "Place", "clash", "describe", "foreign", "is_from", "mixed_majors", "used_by"]
+
+Place = Literal["wheels", "conda", "system", "driver", "emulated", "toolchains"]
+#: Places that can be expected, in words.
+_EXPECTED: Final = {"wheels": "a wheel of this environment", "conda": "the conda prefix", "system": "the system"}
+#: Places that no expectation is about: every process has one driver, and it is never in a wheel.
+_OUTSIDE: Final[tuple[Place, ...]] = ("driver", "emulated")
+_DRIVER: Final = re.compile(r"lib(?:cuda|nvidia-[\w-]+|nvcuvid)\.so(?:\.\d+)*")
+_NUMBER: Final = re.compile(r"\.so\.(\d+)")
+_WHOLE_NUMBER: Final = re.compile(r"\.so\.(\d+\.\d+(?:\.\d+)*)$")
+#: Libraries whose full file name has the CUDA release: ``libcudart.so.12.9.79``.
+_NUMBERED: Final = ("libcudart", "libnvJitLink", "libnvrtc", "libnvrtc-builtins", "libnvfatbin")
+_VARIABLES: Final = ("LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
+_CHAIN: Final = 8
+_PACKAGE: Final = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Library:
+    """A CUDA library that a process has loaded.
+
+    Attributes
+    ----------
+    name : str
+        Such as ``"libcudart"``.
+    soname : str
+    path : str
+        As it was opened, or as the loader found it.
+    real_path : str
+        The file itself, with every symbolic link followed.
+    place : str
+        ``"wheels"``: installed with a distribution of this environment. ``"conda"``: in its conda prefix. ``"driver"``
+        and ``"emulated"``: part of the driver. ``"toolchains"``: in the cache of toolchains. ``"system"``: elsewhere.
+    owner : str
+        The distribution that owns it, with its version; empty without one.
+    version : str
+        The CUDA release, or the driver's own version; empty where it is not known.
+    witness : str
+        Where the version was read, or why it is not known.
+    for_whom : str
+        What it was loaded for; empty where that is not known.
+    is_probed : bool
+        Whether this plugin alone opened it, to read its version.
+    """
+
+    name: str
+    soname: str
+    path: str
+    real_path: str
+    place: Place
+    owner: str
+    version: str
+    witness: str
+    for_whom: str
+    is_probed: bool = False
+
+    @property
+    def release(self) -> CudaVersion | None:
+        """The CUDA release; None for a driver, and where it is not known."""
+        known = self.version and self.place not in _OUTSIDE
+        return CudaVersion.parse(self.version) if known else None
+
+    @property
+    def label(self) -> str:
+        """The library in one line: name, release, place, file."""
+        owner = f", {self.owner}" if self.owner else ""
+        return f"{self.soname} {self.version or '(version not known)'} ({self.place}{owner}): {self._files}"
+
+    @property
+    def _files(self) -> str:
+        return self.path if self.path == self.real_path else f"{self.path}, which is {self.real_path}"
+
+
+# -- what a loaded object is
+
+
+def describe(found: LoadedObject, objects: Sequence[LoadedObject], openings: Iterable[Opening]) -> Library | None:
+    """Return the CUDA library that a loaded object is; None if it is not one.
+
+    Parameters
+    ----------
+    found : LoadedObject
+    objects : sequence of LoadedObject
+        What was loaded with it, in the order in which the loader did.
+    openings : iterable of Opening
+        What Python code has opened meanwhile.
+    """
+    path = os.path.abspath(found.path)  # noqa: PTH100 (a Path would follow no `..`)
+    names = (Path(path).name, found.soname)
+    known = next((name for name in names if libraries.majors_of(name) is not None), None)
+    if known is None:
+        return None
+    real = os.path.realpath(path)
+    name = libraries.stem_of(known)
+    place, owner = _place(path, real)
+    version, witness = _version(name, path, real, place)
+    for_whom, opening = _for_whom(found, objects, openings)
+    is_probed = opening is not None and _is_probe(opening) and not used_by(found, objects, openings)
+    return Library(name, found.soname or known, path, real, place, owner, version, witness, for_whom, is_probed)
+
+
+def used_by(found: LoadedObject, objects: Sequence[LoadedObject], openings: Iterable[Opening]) -> str:
+    """Return what has loaded or opened an object, other than this plugin; empty without such."""
+    return _for_whom(found, objects, (one for one in openings if not _is_probe(one)))[0]
+
+
+def _is_probe(opening: Opening) -> bool:
+    return opening.through == "pytest-cudalink" and not opening.where
+
+
+def _place(path: str, real: str) -> tuple[Place, str]:
+    """Return the place of a file and the distribution that owns it."""
+    file = Path(real)
+    if file.is_relative_to(_PACKAGE):
+        return "emulated", ""
+    if _DRIVER.fullmatch(file.name) and file.parent.name != "stubs":  # (a toolkit's stubs are no driver)
+        return "driver", ""
+    if file.is_relative_to(_toolchains()):
+        return "toolchains", ""
+    for one in dict.fromkeys((path, real)):
+        wheel = attribution.owner(one)
+        if wheel is not None:
+            here = Path(wheel.site).resolve() in _sites()
+            return ("wheels" if here else "system"), f"{wheel.name} {wheel.version}"
+    if any(file.is_relative_to(folder) for folder in _sites()):
+        return "wheels", ""
+    if any((prefix / "conda-meta").is_dir() and file.is_relative_to(prefix) for prefix in _prefixes()):
+        return "conda", ""
+    return "system", ""
+
+
+@cache
+def _toolchains() -> Path:
+    from ..toolchains import cache_root
+
+    return cache_root().resolve()
+
+
+def _sites() -> set[Path]:
+    """The folders in which distributions of this environment are installed."""
+    folders = [*site.getsitepackages(), site.getusersitepackages(), *sys.path]
+    return {Path(folder).resolve() for folder in folders if folder and folder.endswith("-packages")}
+
+
+def _prefixes() -> list[Path]:
+    """The folders of this Python, which may be a conda environment."""
+    return [Path(prefix).resolve() for prefix in dict.fromkeys((sys.prefix, sys.base_prefix))]
+
+
+def _version(name: str, path: str, real: str, place: Place) -> tuple[str, str]:
+    """Return the version of a library's file, and where it was read; empty with the reason where it is not known."""
+    full = _WHOLE_NUMBER.search(Path(real).name)
+    if place in _OUTSIDE:
+        return (full[1], "its file name") if full else ("", "its file name has no version")
+    fact = attribution.attribute(path)
+    if fact.value is None and path != real:
+        fact = attribution.attribute(real)
+    if fact.value is not None:
+        return str(fact.value), fact.witness
+    if full and name in _NUMBERED:
+        return ".".join(full[1].split(".")[:2]), "its file name"
+    if name == "libcudart" and (release := _answer_of_runtime(path)) is not None:
+        return str(release), "cudaRuntimeGetVersion of the loaded library"
+    return "", fact.witness
+
+
+def _answer_of_runtime(path: str) -> CudaVersion | None:
+    """Return what a loaded CUDA runtime says of itself, which initializes nothing: a wheel may have bundled it."""
+    import ctypes
+
+    number = ctypes.c_int()
+    try:
+        library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD)
+        answered = library.cudaRuntimeGetVersion(ctypes.byref(number)) == 0
+    except (OSError, AttributeError):
+        return None
+    return CudaVersion.from_driver(number.value) if answered and number.value > 0 else None
+
+
+# -- for whom
+
+
+def _for_whom(
+    found: LoadedObject, objects: Sequence[LoadedObject], openings: Iterable[Opening]
+) -> tuple[str, Opening | None]:
+    """Return what an object was loaded for: what is linked with it, and the code that opened it or that."""
+    chain: list[LoadedObject] = []
+    current = found
+    while len(chain) < _CHAIN and (parent := _parent(current, objects, [found, *chain])) is not None:
+        chain.append(parent)
+        current = parent
+    words = ", for ".join(_shown(one.path) for one in chain)
+    opening = next((one for one in openings if _opens(one, current)), None)
+    if opening is None:
+        return words, None
+    through = f" through {opening.through}" if opening.through else ""
+    opened = f"opened{through} at {opening.where}" if opening.where else f"opened{through}"
+    return f"{words}, {opened}" if words else opened, opening
+
+
+def _parent(found: LoadedObject, objects: Sequence[LoadedObject], but: Sequence[LoadedObject]) -> LoadedObject | None:
+    """Return the object that was loaded with another and is linked with it, the first if there are several."""
+    names = {found.soname, Path(found.path).name} - {""}
+    return next((one for one in objects if one is not found and one not in but and names & {*one.needed}), None)
+
+
+def _shown(path: str) -> str:
+    wheel = attribution.owner(os.path.abspath(path))  # noqa: PTH100
+    return f"{path} ({wheel.name} {wheel.version})" if wheel is not None else path
+
+
+def _opens(opening: Opening, found: LoadedObject) -> bool:
+    if os.sep in opening.name:
+        return os.path.realpath(opening.name) == os.path.realpath(found.path)
+    return opening.name in (found.soname, Path(found.path).name)
+
+
+# -- what is expected
+
+
+def is_from(library: Library, expected: str) -> bool:
+    """Whether a library is from where it is expected.
+
+    Parameters
+    ----------
+    library : Library
+    expected : str
+        ``"any"``, ``"wheels"``, ``"system"``, ``"conda"``, or absolute folders, separated as in ``PATH``.
+    """
+    if expected == "any" or library.place in _OUTSIDE:
+        return True
+    if expected in _EXPECTED:
+        return library.place == expected
+    folders = [os.path.realpath(folder) for folder in expected.split(os.pathsep)]
+    return any(Path(library.real_path).is_relative_to(folder) for folder in folders)
+
+
+def foreign(library: Library, expected: str, asked: str) -> str:
+    """Return what is wrong with a library that is not from where it is expected, and what to do, in lines.
+
+    Parameters
+    ----------
+    library : Library
+    expected : str
+    asked : str
+        The setting with its source, for the message.
+    """
+    lines = [
+        f"{library.soname} is {_FROM[library.place]}: {library.path}; expected {_expected(expected)}",
+        f"  --cudalink-provenance is {asked}",
+        *([f"  the file is {library.real_path}"] if library.path != library.real_path else []),
+        f"  CUDA {library.version or 'release not known'}: {library.witness}",
+        *([f"  it belongs to {library.owner}"] if library.owner else []),
+        f"  loaded for: {library.for_whom or 'not known'}",
+        f"  {_advice(library, expected)}",
+    ]
+    return "\n".join(lines)
+
+
+_FROM: Final[dict[Place, str]] = {
+    "wheels": "from a wheel",
+    "conda": "from conda",
+    "system": "from the system",
+    "driver": "from the driver",
+    "emulated": "from the emulated driver",
+    "toolchains": "from the cache of toolchains",
+}
+
+
+def _expected(expected: str) -> str:
+    return _EXPECTED.get(expected) or f"a file below {expected.replace(os.pathsep, ' or ')}"
+
+
+def _advice(library: Library, expected: str) -> str:
+    """Return what to do about a library from elsewhere."""
+    named = [
+        f"{name} names {folder}"
+        for name in _VARIABLES
+        for folder in os.environ.get(name, "").split(os.pathsep)
+        if Path(folder).is_absolute() and Path(library.real_path).is_relative_to(os.path.realpath(folder))
+    ]
+    brings = {
+        "wheels": f"install the wheel that brings {library.name}, and require it in the project's metadata",
+        "conda": f"install the conda package that brings {library.name}",
+        "system": f"uninstall {library.owner or 'the copy'} or let the loader find the system's {library.name} first",
+    }
+    todo = brings.get(expected, f"let the loader find {library.name} below that folder first")
+    return f"{'; '.join(named)}: unset it, or {todo}" if named else f"{todo[0].upper()}{todo[1:]}"
+
+
+# -- what does not belong together
+
+
+def clash(one: Library, other: Library) -> Literal["", "minors", "majors"]:
+    """Return in what two libraries of a process differ: ``"majors"``, ``"minors"``; empty if they may be together."""
+    if one.name != other.name or one.real_path == other.real_path or {one.place, other.place} & {*_OUTSIDE}:
+        return ""
+    numbers = [match[1] if (match := _NUMBER.search(library.soname)) else "" for library in (one, other)]
+    first, second = one.release, other.release
+    if first is not None and second is not None:
+        if first.major != second.major:
+            return "majors"
+        return "" if first == second else "minors"
+    return "majors" if all(numbers) and numbers[0] != numbers[1] else ""
+
+
+def mixed_majors(producer: str | None, linker: str | None) -> bool:
+    """Whether the producer of an input and the linker are of different majors; False where one is not known."""
+    if producer is None or linker is None:
+        return False
+    return CudaVersion.parse(producer).major != CudaVersion.parse(linker).major

@@ -1,0 +1,159 @@
+"""The objects that are loaded into this process, and the Python code that opened them through ctypes.
+
+The list comes from C (`native/loads.c`). A look at a process that has loaded nothing costs a microsecond.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, NamedTuple
+
+__all__ = ["LoadedObject", "Opening", "count", "is_possible", "loaded_objects", "watch_openings"]
+
+_OURS: Final = Path(__file__).parent / "lib" / "libcudalink-loads.so"
+_SIZE: Final = 1 << 16
+_PACKAGE: Final = str(Path(__file__).parent.parent) + os.sep
+#: Code that opens libraries for its callers, by a part of its path, with its name where it has one.
+_FOR_OTHERS: Final = {
+    f"{os.sep}cuda{os.sep}pathfinder{os.sep}": "cuda.pathfinder",
+    f"{os.sep}ctypes{os.sep}": "",
+    "<frozen ": "",
+    _PACKAGE: "pytest-cudalink",
+}
+#: What calls the plugin's hooks: no code of a project asked for the library.
+_HOOKS: Final = f"{os.sep}pluggy{os.sep}"
+
+
+class LoadedObject(NamedTuple):
+    """A shared library or extension module of this process.
+
+    Attributes
+    ----------
+    path : str
+        As it was opened, or as the loader found it; symbolic links are not followed.
+    soname : str
+        Empty without one.
+    needed : tuple of str
+        The libraries that it is linked with, as its file names them.
+    """
+
+    path: str
+    soname: str
+    needed: tuple[str, ...]
+
+
+class Opening(NamedTuple):
+    """A library that Python code opened through ctypes.
+
+    Attributes
+    ----------
+    name : str
+        What was opened, a path or a SONAME.
+    where : str
+        File and line of the code that asked for it; empty where that is unknown.
+    through : str
+        What opened it for that code: ``"cuda.pathfinder"``, ``"pytest-cudalink"``, or empty.
+    """
+
+    name: str
+    where: str
+    through: str
+
+
+@cache
+def _library() -> Any:
+    if sys.platform != "linux" or not _OURS.is_file():
+        return None
+    import ctypes
+
+    library = ctypes.PyDLL(str(_OURS))  # keeps the interpreter's lock: nothing is unloaded by Python code meanwhile
+    library.cudalinkLoadCount.restype = ctypes.c_ulonglong
+    library.cudalinkLoadedObjects.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
+    library.cudalinkLoadedObjects.restype = ctypes.c_size_t
+    return library
+
+
+def is_possible() -> bool:
+    """Whether the objects of this process can be listed: on Linux, where the native part was built."""
+    return _library() is not None
+
+
+def count() -> int:
+    """Return how often this process has loaded an object; 0 where that is unknown."""
+    library = _library()
+    return int(library.cudalinkLoadCount()) if library is not None else 0
+
+
+def loaded_objects() -> list[LoadedObject]:
+    """Return the objects of this process in the order in which they were loaded, without the program itself."""
+    library = _library()
+    if library is None:
+        return []
+    import ctypes
+
+    size = _SIZE
+    while True:
+        text = ctypes.create_string_buffer(size)
+        length = library.cudalinkLoadedObjects(text, size)
+        if length <= size:
+            break
+        size = 2 * length
+    found = []
+    fields = iter(text.raw[:length].decode("utf-8", "surrogateescape").split("\0"))
+    for path in fields:
+        soname = next(fields, "")
+        needed = tuple(iter(lambda: next(fields, ""), ""))
+        if path:
+            found.append(LoadedObject(path, soname, needed))
+    return found
+
+
+def watch_openings(note: Callable[[Opening], object]) -> Callable[[], None]:
+    """Call `note` for each library that Python code has opened through ctypes.
+
+    An audit hook would see the same, and would be called for every ``id()`` and every import, too, for the life of the
+    process.
+
+    Returns
+    -------
+    callable
+        Ends the watch.
+    """
+    import ctypes
+
+    module: Any = ctypes
+    original = getattr(module, "_dlopen", None)
+    if original is None:  # another implementation of Python
+        return lambda: None
+
+    def opened(name: Any, *arguments: Any) -> Any:
+        handle = original(name, *arguments)
+        if name is not None:
+            note(_opening(os.fsdecode(name)))
+        return handle
+
+    def end() -> None:
+        if module._dlopen is opened:  # noqa: SLF001 (what CDLL calls; ctypes has no public way to see it)
+            module._dlopen = original  # noqa: SLF001
+
+    module._dlopen = opened  # noqa: SLF001
+    return end
+
+
+def _opening(name: str) -> Opening:
+    """Return an opening with the first frame of the stack that does not open libraries for others."""
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 (inspect.stack reads the files of all frames)
+    through = ""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        part = next((part for part in _FOR_OTHERS if part in file), None)
+        if part is None:
+            return Opening(name, "" if _HOOKS in file else f"{file}:{frame.f_lineno}", through)
+        through = _FOR_OTHERS[part] or through
+        frame = frame.f_back
+    return Opening(name, "", through)

@@ -1,0 +1,414 @@
+"""Every CUDA library that a run loads is listed; one from elsewhere fails the test that loaded it, and for whom."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import toolchains
+from pytest_cudalink.native import compiler
+from pytest_cudalink.report import read
+from pytest_cudalink.toolchains import system_toolkit as toolkits
+
+HEAD = """
+import ctypes, os, sys
+import pytest
+
+OLD = {old!r}  # libcudart 12.9 of a system toolkit
+NEW = {new!r}  # libcudart 13.2 of a system toolkit
+
+def own():
+    from cuda.pathfinder import load_nvidia_dynamic_lib
+    return load_nvidia_dynamic_lib("cudart")
+
+def nvrtc():
+    from cuda.bindings import nvrtc
+    return nvrtc.nvrtcVersion()
+
+def link(*names):
+    from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
+    codes = [ObjectCode.from_ptx(open(name, "rb").read(), name=name) for name in names]
+    Linker(*codes, options=LinkerOptions(arch="sm_90"), backend="nvjitlink").link("cubin")
+"""
+#: The line at which `own` opens the library, and the first line of the module that follows.
+OWN = next(number for number, line in enumerate(HEAD.strip().splitlines(), 1) if '("cudart")' in line)
+FIRST = len(HEAD.strip().splitlines()) + 1
+FROM_SYSTEM = "*libcudart.so.12 is from the system: *libcudart.so.12; expected a wheel of this environment"
+
+
+@pytest.fixture(scope="session")
+def systems(once) -> Path:
+    """A folder with the toolkits ``12.9`` and ``13.2``, of which only the runtime is there."""
+
+    def make(folder: Path) -> None:
+        for version in ("12.9", "13.2"):
+            toolchains.add(version)
+            toolkits.make(folder / version, version, libraries=["cudart"])
+
+    return once("systems", make)
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, run_pytest, systems, toolkit, samples):
+    """Run pytest on a module; returns the result and the records of libraries."""
+
+    def go(module: str, *arguments: str, plugins: tuple[str, ...] = ()):
+        old, new = systems / "12.9" / "lib64" / "libcudart.so.12", systems / "13.2" / "lib64" / "libcudart.so.13"
+        pytester.makepyfile(test_it=HEAD.format(old=str(old), new=str(new)) + module)
+        for name in ("12.9/main.ptx", "12.9/user.ptx", "13.0/main.ptx", "13.0/user.ptx"):
+            pytester.path.joinpath(name.replace("/", "-")).write_bytes(samples[name])
+        result = run_pytest("--cudalink-report=run.jsonl", *arguments, plugins=plugins)
+        return result, read(pytester.path / "run.jsonl").libraries
+
+    return go
+
+
+# -- listed
+
+
+def test_listed(run, systems) -> None:
+    """Which file, which release, from where, for whom, and in which test; nothing fails."""
+    result, found = run("def test_own(): own()\ndef test_system(): ctypes.CDLL(OLD)")
+
+    result.assert_outcomes(passed=2)
+    by_test = {(one.nodeid or "").partition("::")[2]: one for one in found if one.name == "libcudart"}
+    own, system = by_test["test_own"], by_test["test_system"]
+    assert (own.place, own.soname, own.during) == ("wheels", "libcudart.so.13", "call")
+    assert own.owner.startswith("nvidia-cuda-runtime 13.")
+    assert own.for_whom.startswith("opened through cuda.pathfinder at ")
+    assert own.for_whom.endswith(f"test_it.py:{OWN}")
+    assert (system.place, system.owner, system.version) == ("system", "", "12.9")
+    assert system.path == str(systems / "12.9" / "lib64" / "libcudart.so.12")
+    assert system.for_whom.endswith(f"test_it.py:{FIRST + 1}")
+
+
+def test_two_majors_in_the_summary(run) -> None:
+    """By default no test fails for them."""
+    result, _ = run("def test(): own(); ctypes.CDLL(OLD)")
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        [
+            "two majors of libcudart in one process:",
+            "  libcudart.so.13 13.0 (wheels, nvidia-cuda-runtime 13.*): *",
+            f"    loaded in the call of test_it.py::test, for: opened through cuda.pathfinder at *test_it.py:{OWN}",
+            "  libcudart.so.12 12.9 (system): *",
+            f"    loaded in the call of test_it.py::test, for: opened at *test_it.py:{FIRST}",
+        ]
+    )
+
+
+def test_two_majors_without_records(pytester, run_pytest, systems, toolkit) -> None:
+    """The names alone show that there may be two."""
+    old, new = systems / "12.9/lib64/libcudart.so.12", systems / "13.2/lib64/libcudart.so.13"
+    pytester.makepyfile(f"import ctypes\ndef test(): ctypes.CDLL({str(old)!r}); ctypes.CDLL({str(new)!r})")
+
+    result = run_pytest()
+
+    result.stdout.fnmatch_lines(["two majors of libcudart in one process:"])
+
+
+def test_report(run, pytester) -> None:
+    """The report has a row for each library, with its cells; JUnit has properties."""
+    run("def test(): own(); ctypes.CDLL(OLD)")
+
+    result = pytester.run(sys.executable, "-m", "pytest_cudalink.cli", "report", "run.jsonl", "--save=report.json")
+
+    assert "CUDA libraries that were loaded" in result.stdout.str()
+    (cell,) = json.loads((pytester.path / "report.json").read_text())["cells"]
+    assert {(one["soname"], one["place"]) for one in cell["libraries"]} >= {
+        ("libcudart.so.12", "system"),
+        ("libcudart.so.13", "wheels"),
+    }
+
+
+# -- from elsewhere
+
+
+def test_fails_the_test_that_loads_it(run) -> None:
+    """It names the file, for whom, what was expected; the test before and a later use do not fail."""
+    result, _ = run(
+        "def test_before(): own()\ndef test_loads(): ctypes.CDLL(OLD)\ndef test_again(): ctypes.CDLL(OLD)",
+        "--cudalink-provenance=wheels",
+    )
+
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "cudalink: CUDA libraries must come from wheels (from option); *",
+            f"cudalink: {FROM_SYSTEM[1:]}",
+            "  --cudalink-provenance is wheels (from option)",
+            "  CUDA 12.9: CUDA_VERSION 12090 in *cuda.h",
+            f"  loaded for: opened at *test_it.py:{FIRST + 1}",
+            "  Install the wheel that brings libcudart, *",
+            "cudalink: two majors of libcudart in one process:",
+            "FAILED test_it.py::test_loads - *",
+        ]
+    )
+
+
+def test_minors(run, systems) -> None:
+    """Two minors of a library fail the test, also where each is from an expected place."""
+    module = "def test_one(): own()\ndef test_two(): ctypes.CDLL(NEW)"
+
+    result, _ = run(module, f"--cudalink-provenance={sys.prefix}{os.pathsep}{systems}")
+
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "cudalink: two minors of libcudart in one process:",
+            "  libcudart.so.13 13.0 (wheels, *",
+            "    loaded in the call of test_it.py::test_one, *",
+            "  libcudart.so.13 13.2 (system): *",
+        ]
+    )
+    assert "; expected" not in result.stdout.str()
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_outside_of_a_test(run, broken) -> None:
+    """What a module loads when it is imported, also one that fails then, turns the run red and is named."""
+    module = "ctypes.CDLL(OLD)\n" + ("raise RuntimeError('broken')" if broken else "def test(): pass")
+
+    result, found = run(module, "--cudalink-provenance=wheels")
+
+    assert result.ret == (pytest.ExitCode.INTERRUPTED if broken else pytest.ExitCode.TESTS_FAILED)
+    result.stdout.fnmatch_lines(
+        [f"outside of tests: {FROM_SYSTEM[1:]}", "  it was loaded during the collection of test_it.py"]
+    )
+    assert [one.nodeid for one in found if one.place == "system"] == [None]
+
+
+def test_before_collection(run, pytester, systems) -> None:
+    """So does what a conftest loads."""
+    pytester.makeconftest(f"import ctypes\nctypes.CDLL({str(systems / '12.9/lib64/libcudart.so.12')!r})")
+
+    result, _ = run("def test(): pass", "--cudalink-provenance=wheels")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["  loaded for: opened at *conftest.py:2", "  it was loaded before collection"])
+
+
+@pytest.mark.parametrize("phase", ["setup", "teardown", "session"])
+def test_phases(run, phase) -> None:
+    """The phase that loads it fails; after the last test that is its teardown."""
+    scope = "session" if phase == "session" else "function"
+    before, after = ("ctypes.CDLL(OLD)", "") if phase == "setup" else ("", "ctypes.CDLL(OLD)")
+    result, found = run(
+        f"@pytest.fixture(scope={scope!r})\ndef it():\n    {before or 'pass'}\n    yield\n    {after or 'pass'}\n"
+        "def test(it): pass",
+        "--cudalink-provenance=wheels",
+    )
+
+    result.assert_outcomes(passed=phase != "setup", errors=1)
+    assert [one.during for one in found if one.place == "system"] == ["setup" if phase == "setup" else "teardown"]
+    result.stdout.fnmatch_lines([FROM_SYSTEM])
+
+
+@pytest.mark.parametrize("how", ["xfail", "skip", "failed"])
+def test_no_outcome_hides_it(run, how) -> None:
+    """An expected failure, a skip and another failure show it, too."""
+    body = {"xfail": "pytest.xfail('no')", "skip": "pytest.skip('no')", "failed": "assert 0, 'its own'"}[how]
+
+    result, _ = run(f"def test(): ctypes.CDLL(OLD); {body}", "--cudalink-provenance=wheels")
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([FROM_SYSTEM])
+    assert ("its own" in result.stdout.str()) is (how == "failed")
+
+
+def test_linked_with_it(run, systems, tmp_path) -> None:
+    """The library that needs it is named, and the code that opened that one."""
+    source = tmp_path / "user.c"
+    source.write_text("int user;\n")
+    lib = systems / "12.9" / "lib64"
+    flags = ("-Wl,--no-as-needed", f"-L{lib}", "-l:libcudart.so.12", f"-Wl,-rpath,{lib}")
+    user = compiler.build(compiler.SharedLibrary("libuser.so", (source,), "libuser.so", flags=flags), tmp_path)
+
+    result, found = run(f"def test(): ctypes.CDLL({str(user)!r})", "--cudalink-provenance=wheels")
+
+    result.assert_outcomes(failed=1)
+    (one,) = (one for one in found if one.name == "libcudart")
+    assert one.for_whom.startswith(f"{user}, opened at ")
+
+
+def test_by_the_loader(run, systems, pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the environment leads the loader to a toolkit of the system, the message says which variable does."""
+    folder = systems / "12.9" / "lib64"
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    pytester.makepyfile("import ctypes\ndef test(): ctypes.CDLL('libcudart.so.12')")
+
+    result = pytester.runpytest_subprocess("-p", "cudalink", "--cudalink-provenance=wheels")
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"  LD_LIBRARY_PATH names {folder}: unset it, or install the wheel *"])
+
+
+# -- links
+
+
+@pytest.mark.parametrize(("release", "mixed"), [("12.9", True), ("13.0", False)])
+def test_producer_and_linker(run, release, mixed) -> None:
+    """Inputs of another major fail the test that links them; by default they do not."""
+    module = f"def test(): link('{release}-main.ptx', '{release}-user.ptx')"
+
+    result, _ = run(module, "--cudalink-provenance=wheels")
+
+    result.assert_outcomes(failed=int(mixed), passed=int(not mixed))
+    if mixed:
+        result.stdout.fnmatch_lines(
+            ["cudalink: bundled linked ptx 12.9-main.ptx of CUDA 12.9 with nvJitLink 13.0: producer and linker are *"]
+        )
+        run(module)[0].assert_outcomes(passed=1)
+
+
+# -- what belongs to this plugin
+
+
+def test_the_plugin_itself_may_look(run) -> None:
+    """A library that only this plugin opened, to record its version, fails nothing; a link with it does."""
+    expected = "--cudalink-provenance=/nowhere"
+    result, found = run("def test(): pass", expected)
+    assert result.ret == 0
+    assert [(one.name, one.for_whom) for one in found] == [("libnvJitLink", "opened through pytest-cudalink")]
+
+    result, found = run("def test(): link('13.0-main.ptx', '13.0-user.ptx')", expected)
+    result.assert_outcomes(failed=1)
+    assert [one.nodeid for one in found if one.name == "libnvJitLink"] == [None, "test_it.py::test"]
+    result.stdout.fnmatch_lines(["cudalink: libnvJitLink.so.13 is from a wheel: *; expected a file below /nowhere"])
+
+
+@pytest.mark.parametrize("kind", ["driver", "nvjitlink", "contain"])
+def test_parts_of_the_plugin(run, toolkit, kind) -> None:
+    """An emulated driver, an nvJitLink that the run asks for, and a link worker are no libraries from elsewhere."""
+    option = {
+        "driver": f"--cudalink-driver={toolkit}",
+        "nvjitlink": "--cudalink-nvjitlink=13.2",
+        "contain": "--cudalink-contain",
+    }
+    module = "def test(): link('13.0-main.ptx', '13.0-user.ptx')"
+
+    result, found = run(module, "--cudalink-provenance=wheels", option[kind])
+
+    result.assert_outcomes(passed=1)
+    places = {one.name: one.place for one in found}
+    if kind == "driver":
+        assert places["libcuda"] == "emulated"
+    if kind == "nvjitlink":
+        assert places["libnvJitLink"] == "toolchains"
+
+
+# -- other processes
+
+
+def test_xdist(run) -> None:
+    """A worker's library fails the test there; what every worker loads outside of tests is said once."""
+    result, found = run(
+        "ctypes.CDLL(NEW)\ndef test_a(): own()\ndef test_b(): pass\ndef test_c(): ctypes.CDLL(OLD)",
+        "-n2",
+        "--cudalink-provenance=wheels",
+    )
+
+    assert result.ret == 1
+    outcomes = result.parseoutcomes()
+    assert outcomes["passed"] + outcomes["failed"] == 3
+    assert result.stdout.str().count("outside of tests: libcudart.so.13 is from the system") == 1
+    assert {one.worker for one in found if one.soname == "libcudart.so.12"} <= {"gw0", "gw1"}
+    result.stdout.fnmatch_lines([FROM_SYSTEM])
+
+
+@pytest.mark.parametrize("option", ["--cudalink-isolate", "--cudalink-rerun-after-crash"])
+def test_isolated(run, option) -> None:
+    """The process of a test reports as any other; what both have collected is said once."""
+    result, found = run(
+        "ctypes.CDLL(NEW)\ndef test_a(): pass\ndef test_b(): ctypes.CDLL(OLD)", option, "--cudalink-provenance=wheels"
+    )
+
+    result.assert_outcomes(passed=1, failed=1)
+    assert result.stdout.str().count("outside of tests: libcudart.so.13 is from the system") == 1
+    assert [(one.soname, one.nodeid) for one in found if one.place == "system"] == [
+        ("libcudart.so.13", None),
+        ("libcudart.so.12", "test_it.py::test_b"),
+    ]
+
+
+def test_two_majors_in_another_process(run) -> None:
+    """The summary of the process that waits has them."""
+    result, _ = run("def test(): own(); ctypes.CDLL(OLD)", "--cudalink-isolate")
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["two majors of libcudart in one process:"])
+
+
+# -- the setting
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("pip", "expected any, wheels, system, conda, or absolute paths of folders, separated by ':'"),
+        ("/opt:lib", "expected any, wheels, system, conda, or absolute paths of folders, separated by ':'"),
+    ],
+)
+def test_wrong_value(run_pytest, value, why) -> None:
+    """A word that does not exist, and a relative path."""
+    result = run_pytest(f"--cudalink-provenance={value}")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*--cudalink-provenance is {value!r} (from option); {why}"])
+
+
+def test_ini_and_environment(run, pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are twins of the option; the header says which counts."""
+    pytester.makeini("[pytest]\ncudalink_provenance = wheels\n")
+    module = "def test(): ctypes.CDLL(OLD)"
+    result, _ = run(module)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["cudalink: CUDA libraries must come from wheels (from ini); *"])
+
+    monkeypatch.setenv("CUDALINK_PROVENANCE", "system")
+    result, _ = run(module)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["cudalink: CUDA libraries must come from system (from environment *"])
+
+
+def test_quiet_and_without_plugins(run) -> None:
+    """Under ``-q`` and without pytest's own plugins the library is named all the same."""
+    result, _ = run("ctypes.CDLL(OLD)\ndef test(): pass", "-q", "--cudalink-provenance=wheels", "-p", "no:junitxml")
+
+    assert result.ret == 1
+    result.stdout.fnmatch_lines([f"outside of tests: {FROM_SYSTEM[1:]}"])
+
+
+def test_a_hook_is_called(run, pytester) -> None:
+    """Other projects can look, too."""
+    pytester.makeconftest(
+        "def pytest_cudalink_library(library, nodeid, during): print('seen:', library.soname, nodeid, during)"
+    )
+
+    result, _ = run("def test(): own()", "-s")
+
+    result.stdout.fnmatch_lines(["*seen: libcudart.so.13 test_it.py::test call"])
+
+
+# -- sound runs
+
+
+@pytest.mark.parametrize("driver", ["absent", "12.8", "12.9", "13.0", "13.2"])
+@pytest.mark.parametrize("backend", ["auto", "nvjitlink"])
+def test_sound(run, driver, backend) -> None:
+    """Nothing is found in runs that take everything from wheels, on any driver, with either way of linking."""
+    module = "def test_own(): own()\ndef test_nvrtc(): nvrtc()\n"
+    if backend == "nvjitlink":
+        module += "def test_link(): link('13.0-main.ptx', '13.0-user.ptx')\n"
+
+    result, found = run(module, "--cudalink-provenance=wheels", f"--cudalink-driver={driver}")
+
+    assert result.ret == 0, result.stdout.str()
+    assert "libnvrtc" in {one.name for one in found}
+    assert {one.place for one in found} <= {"wheels", "emulated"}
+    assert "in one process" not in result.stdout.str()
