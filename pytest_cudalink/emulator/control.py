@@ -265,8 +265,16 @@ class DriverControl:
 
         return int(self._library.cudalinkLoseDevice(code_of(code)))
 
+    @property
+    def context_state(self) -> int:
+        """What the contexts of this process answer, without an event: a sticky error, 600 for work that never ends, or 0.
+
+        Work never ends while a fault lets every cuStreamQuery answer 600, ``cuStreamQuery:0=600``.
+        """
+        return int(self._library.cudalinkContextState())
+
     def clear(self) -> None:
-        """Remove every fault, those of the run too, and bring a lost device back."""
+        """Remove every fault, those of the run too, bring a lost device back, and end a sticky error."""
         self._library.cudalinkClearFaults()
 
     def start_watching(self) -> None:

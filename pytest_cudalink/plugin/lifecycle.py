@@ -95,6 +95,12 @@ def _isolation(run: Run) -> object:
     return Isolation(run)
 
 
+def _sticky(run: Run) -> object:
+    from .sticky import StickyGuard
+
+    return StickyGuard(run)
+
+
 def _require(run: Run) -> object:
     from .require import Required
 
@@ -148,6 +154,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "faults": _faults,
     "event-file": _event_file,
     "isolation": _isolation,
+    "sticky": _sticky,
     "require": _require,
     "xdist": _hand_over,
 }
@@ -329,6 +336,10 @@ def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
     isolated = run.settings.isolate.value == "yes" or (planned and marker.isolates(items))
     if (isolated or shared) and not run.is_isolated:
         run.part("isolation")
+    # a process with one test alone leaves no error to another
+    alone = run.task is not None and not run.task.pipes
+    if run.settings.sticky.value != "off" and not (run.is_controller or alone):
+        run.part("sticky")
 
 
 def selected(session: pytest.Session) -> None:
