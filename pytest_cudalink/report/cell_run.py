@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Annotated, Final, TypedDict
 
-from .events import CrashRecord, VerdictRecord, VersionRecord, ViolationRecord
+from .events import CrashRecord, StickyRecord, VerdictRecord, VersionRecord, ViolationRecord
 from .wording import counted
 
 __all__ = ["BAD", "GOOD", "LETTERS", "NOT_RUN", "SKIPPED", "UNKNOWN", "CellRun", "Detail", "UnsteeredLinks"]
@@ -104,6 +104,8 @@ class CellRun:
         At least so many modules that an emulated driver loaded were made by no link that was seen.
     violations, verdicts : list of dict
         As in the records.
+    sticky : list of dict
+        As in the records.
     crashes : list of dict
         As in the records, and one for each test that began and has no result.
     without_result : list of str
@@ -138,6 +140,7 @@ class CellRun:
     unlinked_modules: int = 0
     violations: list[ViolationRecord] = field(default_factory=list)
     verdicts: list[VerdictRecord] = field(default_factory=list)
+    sticky: list[StickyRecord] = field(default_factory=list)
     crashes: list[CrashRecord] = field(default_factory=list)
     reruns: int = 0
     problems: list[str] = field(default_factory=list)
@@ -236,6 +239,7 @@ class CellRun:
             unlinked_modules=self.unlinked_modules + later.unlinked_modules,
             violations=self.violations + later.violations,
             verdicts=self.verdicts + later.verdicts,
+            sticky=self.sticky + later.sticky,
             crashes=self.crashes + later.crashes,
             reruns=self.reruns + later.reruns,
             problems=self.problems + later.problems,
