@@ -267,9 +267,10 @@ class DriverControl:
 
     @property
     def context_state(self) -> int:
-        """What the contexts of this process answer, without an event: a sticky error, 600 for work that never ends, or 0.
+        """What the contexts of this process answer: a sticky error, 600 for work that never ends, or 0.
 
-        Work never ends while a fault lets every cuStreamQuery answer 600, ``cuStreamQuery:0=600``.
+        The question leaves no event. Work never ends while a fault lets every cuStreamQuery answer 600
+        (``cuStreamQuery:0=600``).
         """
         return int(self._library.cudalinkContextState())
 

@@ -115,7 +115,8 @@ class Totals(Outside):
     def add(self, nodeid: str, facts: Mapping[str, Any], worker: str | None = None) -> None:
         """Add the facts of one attempt of a test, which a worker of xdist ran."""
         if sticky := facts["sticky"]:
-            self.sticky.append({"nodeid": nodeid, "worker": worker, "after": 0, **sticky})
+            code, error = sticky["code"], sticky["error"]
+            self.sticky.append({"nodeid": nodeid, "worker": worker, "code": code, "error": error, "after": 0})
         if documented := facts["documented"]:
             self.documented.append((nodeid, documented["requirement"], documented["raises"]))
         if missing := facts["missing"]:

@@ -75,20 +75,21 @@ class StickyGuard:
         self._deadline = int(run.settings.sticky_deadline.value)
         self._pid = os.getpid()  # a forked copy runs one test alone
         self._contexts: contexts.Contexts | None = None
-        self._began = self._late_isolation = False
+        self._late_isolation = False
         self._kept: list[Any] = []  # of a process that hangs: what frees memory of the device would wait
-        self._session: pytest.Session | None = None
         self.found: Found | None = None
 
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self._session = session
-
-    @pytest.hookimpl
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Stop the run for a test that ran in another process."""
-        facts = getattr(report, "cudalink", None)
-        if self._stops and facts and facts["sticky"] and self._session is not None:
-            self._session.shouldfail = self._session.shouldfail or _sentence(report.nodeid, facts["sticky"]["error"])
+    def start(self, session: pytest.Session) -> None:
+        """Look once before the first test, so that it is not blamed for what collecting the tests has left."""
+        found = Found("", self._ask())
+        if found.code:
+            self._pid = 0
+            ledger.of(self._run).outside.problems.append(
+                f"collecting the tests left the contexts of the process with {found.error}; a fresh process would meet "
+                "it again, so that --cudalink-sticky does not look at the tests"
+            )
+        if self._stops and self._run.task is None:
+            self._run.config.pluginmanager.register(_Stop(session), "cudalink-sticky-stop")
 
     def _ask(self) -> int:
         """Return what the contexts of this process answer, see `contexts.Contexts.ask`."""
@@ -97,22 +98,6 @@ class StickyGuard:
             if self._contexts is None:
                 return 0
         return self._contexts.ask(self._deadline)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logstart(self) -> None:
-        """Look once before the first test that runs here, so that it is not blamed for what collection left."""
-        if self._began:
-            return
-        self._began = True
-        if self._run.get("isolation") is not None and self._run.task is None:
-            return
-        found = Found("", self._ask())
-        if found.code:
-            self._pid = 0
-            ledger.of(self._run).outside.problems.append(
-                f"collecting the tests left the contexts of the process with {found.error}; a fresh process would meet "
-                "it again, so that --cudalink-sticky does not look at the tests"
-            )
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -176,7 +161,9 @@ class StickyGuard:
                 f"{when} (--cudalink-sticky-deadline)"
             )
         else:
-            first = f"cudalink: {found.error} was left in the contexts of the process by this test, seen after its {when}"
+            first = (
+                f"cudalink: {found.error} was left in the contexts of the process by this test, seen after its {when}"
+            )
         goes_on = "the run stops here" if self._stops else "the tests after it run in a fresh process"
         last = self._last_calls(found)
         calls = ["last calls of the driver:", *(f"  {line}" for line in last)]
@@ -208,6 +195,18 @@ class StickyGuard:
         """Let a process that hangs end without the destructors of its libraries, which would wait."""
         if self.found is not None and self.found.code == contexts.HANGS:
             atexit.register(_leave, session)
+
+
+class _Stop:
+    """A plugin object that stops the run for a test that ran in another process."""
+
+    def __init__(self, session: pytest.Session) -> None:
+        self._session = session
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        facts = getattr(report, "cudalink", None)
+        if facts and facts["sticky"] and not self._session.shouldfail:
+            self._session.shouldfail = _sentence(report.nodeid, facts["sticky"]["error"])
 
 
 def _sentence(nodeid: str, error: str) -> str:
