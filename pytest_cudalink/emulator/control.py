@@ -274,6 +274,10 @@ class DriverControl:
         """
         return int(self._library.cudalinkContextState())
 
+    def end_error(self) -> None:
+        """End an error that stays, which no call of a real driver does: contexts and memory are what they were."""
+        self._library.cudalinkEndError()
+
     def clear(self) -> None:
         """Remove every fault, those of the run too, bring a lost device back, and end a sticky error."""
         self._library.cudalinkClearFaults()

@@ -161,7 +161,13 @@ PARTS: Final[Mapping[str, Part]] = {
 
 
 #: Files of which one exists where a real driver can have a device: Linux, WSL, Jetson.
-_DEVICE_FILES: Final = ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu/igpu0/ctrl")
+_DEVICE_FILES: Final = (
+    "/dev/nvidiactl",
+    "/proc/driver/nvidia/version",
+    "/dev/dxg",
+    "/dev/nvhost-gpu",
+    "/dev/nvgpu/igpu0/ctrl",
+)
 
 
 # -- before collection

@@ -115,7 +115,7 @@ class StickyGuard:
         if found is None or item.nodeid != found.nodeid:
             return report
         if call.when == "teardown":
-            self._end(item, report, found, is_new=new is not None)
+            self._end(item, report, found, None if new is not None else call)
         elif new is not None or call.when == "call":  # a plugin may run the test again, in vain
             _fail(report, item, self._story(found, when=call.when))
         return report
@@ -132,13 +132,19 @@ class StickyGuard:
             self._kept.append(dict(getattr(item, "funcargs", None) or {}))
             pytest_private.drop_fixtures(item.session)
 
-    def _end(self, item: pytest.Item, report: pytest.TestReport, found: Found, *, is_new: bool) -> None:
-        """Tear down whatever this process has set up, without errors of other tests; hand over the rest of the run."""
-        if is_new:
+    def _end(
+        self, item: pytest.Item, report: pytest.TestReport, found: Found, late: pytest.CallInfo[None] | None
+    ) -> None:
+        """Tear down whatever this process has set up, without errors of other tests; hand over the rest of the run.
+
+        `late` is the teardown of a test that has failed already: with this error it can only fail.
+        """
+        if late is None:
             _fail(report, item, self._story(found, when="teardown"))
-        elif report.failed:  # the test has failed already, and with this error a teardown can only fail
+        elif late.excinfo is not None:
             report.sections.append((_LATE_SECTION, report.longreprtext))
             report.outcome, report.longrepr = "passed", None
+            vars(report).pop("wasxfail", None)
         if found.code == contexts.HANGS:
             pytest_private.drop_fixtures(item.session)
         else:
