@@ -308,21 +308,24 @@ def test_nothing_is_different(run, pytester: pytest.Pytester) -> None:
     assert events[0] == events[1]
 
 
-def test_without_a_driver(run_pytest, pytester: pytest.Pytester) -> None:
-    """Where there is no driver, nothing looks for one: the part of the plugin is not even imported."""
+@pytest.mark.parametrize(("files", "asks"), [((), False), (("/dev/null",), True)], ids=["no device", "device"])
+def test_without_a_driver(run_pytest, pytester: pytest.Pytester, files: tuple[str, ...], asks: bool) -> None:
+    """Without a device the guard is not even imported; with one it loads no driver that no test has loaded."""
+    pytester.makeconftest(f"from pytest_cudalink.plugin import lifecycle\nlifecycle._DEVICE_FILES = {files!r}")
     pytester.makepyfile(
-        """
+        f"""
 import sys
-def test_it(): assert not {"pytest_cudalink.plugin.sticky", "pytest_cudalink.process.contexts"} & set(sys.modules)
+def test_it(): assert ("pytest_cudalink.process.contexts" in sys.modules) is {asks}
+def test_next(): assert "libcuda.so" not in open("/proc/self/maps").read()
 """
     )
-    run_pytest().assert_outcomes(passed=1)
+    run_pytest().assert_outcomes(passed=2)
 
 
 def test_no_driver_is_loaded() -> None:
     """A process that has loaded no driver has no contexts, and loads none for the question."""
     program = (
         "from pytest_cudalink.process import contexts\nassert contexts.find() is None\n"
-        "assert 'libcuda' not in open('/proc/self/maps').read()\nimport sys\nassert 'ctypes' not in sys.modules"
+        "assert 'libcuda.so' not in open('/proc/self/maps').read()\nimport sys\nassert 'ctypes' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parent)
