@@ -28,7 +28,7 @@ _GENERATED = _HERE / "generated"
 FLOORS = (
     ("config", "profiles", "own_symbols", "locks", "events", "handles"),
     ("caller", "symbols"),
-    ("faults", "calls"),
+    ("sticky", "faults", "calls"),
     ("image", "fatbins", "options", "jitlink"),
     ("devices", "occupancy_rules", "array_formats", "device_resources"),
     ("synchronize", "contexts", "context_settings", "peers"),

@@ -146,6 +146,7 @@ class ServerProcess:
 
     def __init__(self, run: Run, folder: Path, paths: list[str], *, forks: bool) -> None:
         self.folder, self.refusal = folder, ""
+        self._ends = False  # by itself, after a test that left its contexts unusable
         self._forks, self._buffer = forks, b""
         self._requests = self._replies = -1
         # here before it starts: an exception that comes as Popen returns would lose the process
@@ -209,6 +210,7 @@ class ServerProcess:
             if not reply:
                 end = self._ended()
             else:
+                self._ends = reply.get("ends", False)
                 end = end_of(os.waitstatus_to_exitcode(reply["status"])) if self._forks else End()
         except Stopped as error:
             self._kill(pid)
@@ -223,7 +225,7 @@ class ServerProcess:
     @property
     def alive(self) -> bool:
         """Whether the process can be asked."""
-        return self._process.poll() is None
+        return not self._ends and self._process.poll() is None
 
     def _reply(self) -> dict[str, Any]:
         """Return the next reply; empty if the process died."""

@@ -33,6 +33,9 @@ class Facts:
         Number of links that no target steers, by `unsteered.key`.
     refused : list of dict
         Calls that the emulated driver refused and because of which the test failed: ``function`` and ``note``.
+    sticky : dict, or None
+        The error with which the test left the contexts of its process: ``code`` and ``error``; code -1 for work that
+        does not end.
     """
 
     links: Counter[str] = field(default_factory=Counter)
@@ -43,6 +46,7 @@ class Facts:
     unsupported: dict[str, str] = field(default_factory=dict)
     unsteered: Counter[str] = field(default_factory=Counter)
     refused: list[dict[str, str]] = field(default_factory=list)
+    sticky: dict[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The facts as plain values."""
@@ -61,6 +65,8 @@ class Facts:
             found.append(("cudalink.documented", "{requirement}: {raises}".format(**self.documented)))
         if self.missing:
             found.append(("cudalink.missing", self.missing))
+        if self.sticky:
+            found.append(("cudalink.sticky", self.sticky["error"]))
         if self.refused:
             found.append(self.refused_property())
         return found

@@ -180,6 +180,10 @@ class EmulatedDriver:
         """As `pytest_cudalink.emulator.control.DriverControl.lose_device`, for the rest of this test."""
         self.control.lose_device(code)
 
+    def end_error(self) -> None:
+        """End an error that stays, such as an injected 700, after which the test would fail; see the page on them."""
+        self.control.end_error()
+
     def remove_faults(self) -> list[str]:
         """Remove the faults of this test, not those of the run; return the functions whose fault no call triggered."""
         self.control.lose_device(self._lost_before)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from . import faults, pytest_private
+from . import faults, pytest_private, sticky
 from .children import key
 from .ledger import Outside
 from .run import Task, run_of
@@ -202,7 +202,7 @@ class Server(Child):
         return True
 
     def _serve(self, session: pytest.Session, request: dict[str, Any]) -> bool:
-        """Run one test; True in the copy of this process that has run it."""
+        """Run one test; True in the copy of this process that has run it, and where no other test can run."""
         item = self._items.get(request["key"])
         if item is None:
             self._reply(refused="it has not collected the test")
@@ -214,8 +214,10 @@ class Server(Child):
             following = self._items.get(request["next"] or "")
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             self._open(self._task.reports)
-            self._reply(status=0)
-            return False
+            guard = sticky.of(run_of(item.config))
+            ends = guard is not None and guard.found is not None
+            self._reply(status=0, ends=ends)
+            return ends
         if (hazard := _fork_hazard()) is not None:
             self._reply(refused=hazard)
             return False

@@ -58,6 +58,11 @@ class Isolation:
         if not self._all:
             self._paths = list(dict.fromkeys(str(item.path) for item in isolated))
 
+    def take_over(self, session: pytest.Session) -> None:
+        """Run the rest of the tests in another process, because this one can no longer run them."""
+        self._shares = True
+        self.pytest_collection_finish(session)
+
     def _isolates(self, item: pytest.Item) -> bool:
         plan = item.stash.get(PLAN, None)
         return self._all or (plan is not None and plan.isolate)
@@ -150,10 +155,10 @@ class Isolation:
         try:
             return (yield)
         finally:
-            self._end_servers()
+            self.end_servers()
 
-    def _end_servers(self) -> None:
-        """End the processes that wait for tests; one that dies now fails the run."""
+    def end_servers(self) -> None:
+        """End the processes that wait for tests, if there are any; one that dies now fails the run."""
         for server in self._servers.values():
             waits = server.alive
             end, ended = self._end_server(server)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from ..report.wording import EVENTS_UNWRITTEN, UNWRITTEN, link_key
+from . import pytest_private
 from .facts import Facts
 
 if TYPE_CHECKING:
     from ..emulator.control import Violation
     from ..guardrails import Verdict
+    from ..report.events import StickyRecord
     from ..targets import LinkEvent, UnsteeredLink
     from .run import Run
 
@@ -98,14 +100,27 @@ class Totals(Outside):
         Tests that asserted a documented failure: test, requirement, failure.
     refused : dict of str to list of str
         Tests whose last attempt failed because the emulated driver refused calls, with the functions.
+    sticky : list of dict
+        The events "sticky" of the run.
     """
 
     violations_of_tests: Counter[str] = field(default_factory=Counter)
     documented: list[tuple[str, str, str]] = field(default_factory=list)
     refused: dict[str, list[str]] = field(default_factory=dict)
+    sticky: list[StickyRecord] = field(default_factory=list)
 
-    def add(self, nodeid: str, facts: Mapping[str, Any]) -> None:
-        """Add the facts of one attempt of a test."""
+    def count_after_sticky(self, worker: str | None) -> None:
+        """Count a test that has ended for the last test of its worker, if any, that left the contexts unusable."""
+        for one in reversed(self.sticky):
+            if one["worker"] == worker:
+                one["after"] += 1
+                return
+
+    def add(self, nodeid: str, facts: Mapping[str, Any], worker: str | None = None) -> None:
+        """Add the facts of one attempt of a test, which a worker of xdist ran."""
+        if sticky := facts["sticky"]:
+            code, error = sticky["code"], sticky["error"]
+            self.sticky.append({"nodeid": nodeid, "worker": worker, "code": code, "error": error, "after": 0})
         if documented := facts["documented"]:
             self.documented.append((nodeid, documented["requirement"], documented["raises"]))
         if missing := facts["missing"]:
@@ -215,5 +230,10 @@ class Ledger:
         facts: Mapping[str, Any] | None = getattr(report, "cudalink", None)
         if report.when == "teardown":
             self.totals.refused.pop(report.nodeid, None)  # of an earlier attempt
-        if facts and not self._run.reports_elsewhere:
-            self.totals.add(report.nodeid, facts)
+        if self._run.reports_elsewhere:
+            return
+        worker = pytest_private.worker_of(report)
+        if report.when == "teardown" and self.totals.sticky:
+            self.totals.count_after_sticky(worker)
+        if facts:
+            self.totals.add(report.nodeid, facts, worker)

@@ -101,6 +101,12 @@ def _isolation(run: Run) -> object:
     return Isolation(run)
 
 
+def _sticky(run: Run) -> object:
+    from .sticky import StickyGuard
+
+    return StickyGuard(run)
+
+
 def _require(run: Run) -> object:
     from .require import Required
 
@@ -155,9 +161,20 @@ PARTS: Final[Mapping[str, Part]] = {
     "faults": _faults,
     "event-file": _event_file,
     "isolation": _isolation,
+    "sticky": _sticky,
     "require": _require,
     "xdist": _hand_over,
 }
+
+
+#: Files of which one exists where a real driver can have a device: Linux, WSL, Jetson.
+_DEVICE_FILES: Final = (
+    "/dev/nvidiactl",
+    "/proc/driver/nvidia/version",
+    "/dev/dxg",
+    "/dev/nvhost-gpu",
+    "/dev/nvgpu/igpu0/ctrl",
+)
 
 
 # -- before collection
@@ -344,8 +361,20 @@ def selected(session: pytest.Session) -> None:
     """Emulate a driver for the selected tests whose marker forces the driver backend, where there is none."""
     run = run_of(session.config)
     _select(session, run)
+    _guard_contexts(session, run)
     if not session.config.option.collectonly:
         _warn_of_ignored(run, late=True)
+
+
+def _guard_contexts(session: pytest.Session, run: Run) -> None:
+    """Ask the contexts after each test, in a process of several tests that has or can have a driver with a device."""
+    alone = run.task is not None and not run.task.pipes
+    if run.settings.sticky.value == "off" or alone or run.is_controller or session.config.option.collectonly:
+        return
+    preload = sys.modules.get("pytest_cudalink.process.preload")
+    emulates = preload is not None and preload.emulated_driver() is not None
+    if emulates or any(map(os.path.exists, _DEVICE_FILES)):
+        run.part("sticky").start(session)
 
 
 def _select(session: pytest.Session, run: Run) -> None:

@@ -12,6 +12,7 @@ import pytest
 __all__ = [
     "add_suite_property",
     "drop_captured",
+    "drop_fixtures",
     "drop_summary",
     "exit_code_of_worker",
     "faulthandler_file",
@@ -55,6 +56,12 @@ def teardown_until(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Tear down what the next item does not share, for an item whose protocol did not run in this process."""
     state: Any = item.session._setupstate  # noqa: SLF001
     state.teardown_exact(nextitem)
+
+
+def drop_fixtures(session: pytest.Session) -> None:
+    """Forget what is set up without tearing it down: in this process that would never return."""
+    state: Any = session._setupstate  # noqa: SLF001
+    state.stack.clear()
 
 
 def drop_captured(config: pytest.Config) -> None:

@@ -112,6 +112,9 @@ class Results:
                 self._close(worker, nodeid, attempt, {})
         for worker, node in list(self._died.items()):
             self._crash(None, worker, node)
+        book = self._run.get("ledger")
+        for sticky in book.totals.sticky if book is not None else ():
+            self._writer.write("sticky", **sticky)
         self._end(session.exitstatus)  # as other plugins left it
 
     def _end(self, exitstatus: int | pytest.ExitCode) -> None:

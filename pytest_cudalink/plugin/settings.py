@@ -382,6 +382,26 @@ OPTIONS: Final = (
         help="run the tests in one other process; when a test crashes it, run the rest in the next one",
     ),
     Option(
+        name="sticky",
+        flag="--cudalink-sticky",
+        env="CUDALINK_STICKY",
+        ini="cudalink_sticky",
+        default="replace",
+        choices=("replace", "stop", "off"),
+        help="after a test that leaves the contexts of its process with an error that no call ends, or with work that "
+        "does not end: run the rest in a fresh process, stop the run, or do not look",
+    ),
+    Option(
+        name="sticky_deadline",
+        flag="--cudalink-sticky-deadline",
+        env="CUDALINK_STICKY_DEADLINE",
+        ini="cudalink_sticky_deadline",
+        default="60",
+        metavar="SECONDS",
+        fault=_seconds_fault,
+        help="how long work on the device may go on after the test that began it",
+    ),
+    Option(
         name="guard_rails",
         flag="--cudalink-guard-rails",
         env="CUDALINK_GUARD_RAILS",
@@ -441,6 +461,8 @@ class Settings:
     properties: Setting
     isolate: Setting
     rerun_after_crash: Setting
+    sticky: Setting
+    sticky_deadline: Setting
     guard_rails: Setting
 
     def __init__(self, **settings: Setting) -> None:

@@ -13,6 +13,7 @@ from ..report.wording import by_cause, counted, linked_on, split_link_key, statu
 from . import faults, ledger, unsteered
 
 if TYPE_CHECKING:
+    from ..report.events import StickyRecord
     from .ledger import Totals
     from .require import Required
     from .run import Run
@@ -97,10 +98,16 @@ def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
         functions = Counter(function for refused in totals.refused.values() for function in refused)
         lines += [f"  {function} is not emulated: {count}" for function, count in functions.most_common()]
     lines += dict.fromkeys(totals.clashes)
+    lines += map(_left, totals.sticky)
     for missing, count in sorted(totals.missing.items()):
         skipped = "1 test was skipped: it needs" if count == 1 else f"{count} tests were skipped: they need"
         lines.append(f"{skipped} {missing}")
     return lines
+
+
+def _left(sticky: StickyRecord) -> str:
+    rest = f"; {counted(sticky['after'], 'test')} after it ran in a fresh process" if sticky["after"] else ""
+    return f"{sticky['nodeid']} left the contexts of its process with {sticky['error']}{rest}"
 
 
 def _guard_rails(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final, TypedDict
 
-from .events import CrashRecord, LibraryRecord, VerdictRecord, VersionRecord, ViolationRecord
+from .events import CrashRecord, LibraryRecord, StickyRecord, VerdictRecord, VersionRecord, ViolationRecord
 from .wording import counted
 
 __all__ = [
@@ -127,6 +127,8 @@ class CellRun:
         As in the records, the first event of each file, release and purpose, see `library_key`.
     violations, verdicts : list of dict
         As in the records.
+    sticky : list of dict
+        As in the records.
     crashes : list of dict
         As in the records, and one for each test that began and has no result.
     without_result : list of str
@@ -162,6 +164,7 @@ class CellRun:
     libraries: list[LibraryRecord] = field(default_factory=list)
     violations: list[ViolationRecord] = field(default_factory=list)
     verdicts: list[VerdictRecord] = field(default_factory=list)
+    sticky: list[StickyRecord] = field(default_factory=list)
     crashes: list[CrashRecord] = field(default_factory=list)
     reruns: int = 0
     problems: list[str] = field(default_factory=list)
@@ -261,6 +264,7 @@ class CellRun:
             libraries=list({library_key(one): one for one in (*later.libraries, *self.libraries)}.values()),
             violations=self.violations + later.violations,
             verdicts=self.verdicts + later.verdicts,
+            sticky=self.sticky + later.sticky,
             crashes=self.crashes + later.crashes,
             reruns=self.reruns + later.reruns,
             problems=self.problems + later.problems,

@@ -30,6 +30,7 @@ __all__ = [
     "RunRecord",
     "SettingRecord",
     "StartRecord",
+    "StickyRecord",
     "SubtestRecord",
     "TestRecord",
     "UnsteeredRecord",
@@ -256,6 +257,16 @@ class CrashRecord(TypedDict):
     frames: NotRequired[Annotated[list[str], "what faulthandler wrote, with the Python frames, innermost first"]]
 
 
+class StickyRecord(TypedDict):
+    """A test that left the contexts of its process with an error that no call ends, or with work that does not end."""
+
+    nodeid: _Nodeid
+    worker: _Worker
+    code: Annotated[int, "the CUresult; -1 for work that does not end"]
+    error: Annotated[str, "its name and code, or 'work that does not end'"]
+    after: Annotated[_Count, "number of tests that ran in a fresh process because of it"]
+
+
 class EndRecord(TypedDict):
     """The end of a run; absent after a crash."""
 
@@ -281,5 +292,6 @@ EVENTS: Final[Mapping[str, type]] = {
     "verdict": VerdictRecord,
     "test": TestRecord,
     "crash": CrashRecord,
+    "sticky": StickyRecord,
     "end": EndRecord,
 }

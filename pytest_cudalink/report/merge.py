@@ -367,6 +367,8 @@ def _add(cell: CellRun, kind: object, event: Any, number: int) -> None:
             cell.verdicts.append(_sound(cell, "verdict", event, number))
         case "crash":
             cell.crashes.append(_sound(cell, "crash", event, number))
+        case "sticky":
+            cell.sticky.append(_sound(cell, "sticky", event, number))
         case "end":
             _end(cell, _sound(cell, "end", event, number))
         case _:

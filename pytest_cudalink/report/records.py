@@ -30,6 +30,7 @@ __all__ = [
     "Recording",
     "Run",
     "Start",
+    "Sticky",
     "Test",
     "Unsteered",
     "Verdict",
@@ -107,6 +108,8 @@ class Writer:
     def write(self, event: Literal["test"], **content: Unpack[events.TestRecord]) -> None: ...
     @overload
     def write(self, event: Literal["crash"], **content: Unpack[events.CrashRecord]) -> None: ...
+    @overload
+    def write(self, event: Literal["sticky"], **content: Unpack[events.StickyRecord]) -> None: ...
     @overload
     def write(self, event: Literal["end"], **content: Unpack[events.EndRecord]) -> None: ...
     def write(self, event: str, **content: Any) -> None:
@@ -330,6 +333,18 @@ class Crash:
 
 
 @dataclass(frozen=True)
+class Sticky:
+    """A test that left the contexts of its process unusable."""
+
+    time: float = 0.0
+    nodeid: str = ""
+    worker: str | None = None
+    code: int = 0
+    error: str = ""
+    after: int = 0
+
+
+@dataclass(frozen=True)
 class End:
     """The end of a run; absent after a crash."""
 
@@ -361,6 +376,7 @@ class Recording:
     violations : list of Violation
     verdicts : list of Verdict
     crashes : list of Crash
+    sticky : list of Sticky
     end : End or None
         None when the run did not finish.
     truncated : bool
@@ -378,6 +394,7 @@ class Recording:
     violations: list[Violation] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     crashes: list[Crash] = field(default_factory=list)
+    sticky: list[Sticky] = field(default_factory=list)
     end: End | None = None
     truncated: bool = False
 
@@ -388,7 +405,9 @@ class Recording:
         return [start for start in self.starts if (start.nodeid, start.worker, start.attempt) not in done]
 
 
-_Event = TypeVar("_Event", Run, Found, Collected, Start, Link, Unsteered, Library, Violation, Verdict, Test, Crash, End)
+_Event = TypeVar(
+    "_Event", Run, Found, Collected, Start, Link, Unsteered, Library, Violation, Verdict, Test, Crash, Sticky, End
+)
 
 
 def _known(kind: type[_Event], content: Mapping[str, Any]) -> _Event:
@@ -466,6 +485,7 @@ _SEVERAL: Final[Mapping[str, tuple[Any, str]]] = {
     "library": (Library, "libraries"),
     "verdict": (Verdict, "verdicts"),
     "crash": (Crash, "crashes"),
+    "sticky": (Sticky, "sticky"),
 }
 
 

@@ -158,6 +158,7 @@ def sections(report: MatrixReport, comparison: Comparison | None = None) -> list
         _unsupported(report),
         _not_run(report),
         _violations(report),
+        _sticky(report),
         _unsteered(report),
         _verdicts(report),
         _mismatches(report),
@@ -243,6 +244,22 @@ def _violations(report: MatrixReport) -> Section:
         (cell.name, str(one.get("nodeid")), str(one.get("text"))) for cell in report.cells for one in cell.violations
     )
     return section("violations", "Lifetime violations", ("cell", "test", "what"), rows, "violations")
+
+
+def _sticky(report: MatrixReport) -> Section:
+    rows = (
+        (cell.name, str(one.get("nodeid")), str(one.get("error")), int(one.get("after") or 0))
+        for cell in report.cells
+        for one in cell.sticky
+    )
+    return section(
+        "sticky",
+        "Left the contexts unusable",
+        ("cell", "test", "with", "tests after it, in a fresh process"),
+        rows,
+        "tests",
+        note="After such an error no test of the same process can use the device (--cudalink-sticky).",
+    )
 
 
 def _unsteered(report: MatrixReport) -> Section:

@@ -110,6 +110,13 @@ EVENTS = {
         "last_events": ["cuLinkCreate"],
         "frames": ["Fatal Python error: Segmentation fault"],
     },
+    "sticky": {
+        "nodeid": "test_a.py::test",
+        "worker": None,
+        "code": 700,
+        "error": "CUDA_ERROR_ILLEGAL_ADDRESS (700)",
+        "after": 2,
+    },
     "end": {
         "exitstatus": 1,
         "duration": 1.5,

@@ -11,6 +11,7 @@
 #include "config.h"
 #include "events.h"
 #include "faults.h"
+#include "sticky.h"
 
 CallGuard *cl_call_guard;
 
@@ -72,6 +73,7 @@ static CUresult refusal(EventLine *line, Sym symbol, bool needs_init, int lost) 
   if (cl_faults_active()) {
     int code = cl_fault_of(symbol);
     if (code >= 0) {
+      cl_stick(code);
       cl_event_bool(line, "injected", true);
       return code;
     }
@@ -86,6 +88,11 @@ static CUresult refusal(EventLine *line, Sym symbol, bool needs_init, int lost) 
   if (lost && (needs_init || uses_state(symbol)) && symbol != SYM_cuLinkDestroy) {
     cl_event_bool(line, "device lost", true);
     return lost;
+  }
+  CUresult sticky = needs_init || uses_state(symbol) ? cl_sticky_answer(symbol) : CUDA_SUCCESS;
+  if (sticky) {
+    cl_event_bool(line, "sticky", true);
+    return sticky;
   }
   CUresult guarded = cl_call_guard ? cl_call_guard(symbol) : CUDA_SUCCESS;
   if (guarded) return cl_noted(line, guarded, "not permitted while a stream is captured");

@@ -8,6 +8,7 @@
 #include "config.h"
 #include "devices.h"
 #include "locks.h"
+#include "sticky.h"
 #include "synchronize.h"
 
 enum { CONTEXT_MAGIC = 0x63747821, API_VERSION = 3020 };
@@ -190,6 +191,7 @@ EXPORTED(cuDevicePrimaryCtxRelease, (CUdevice device), primary_release_quietly(l
 static CUresult primary_reset(EventLine *line, CUdevice device) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
   pthread_mutex_lock(&lock);
+  cl_sticky_reset();
   if (is_active(&primary[device]))
     mark_dead(&primary[device]); /* what was retained is still to be released (measured) */
   pthread_mutex_unlock(&lock);

@@ -10,10 +10,12 @@
 #include <time.h>
 
 #include "locks.h"
+#include "sticky.h"
 
 #include "limits.inc"
 
 enum { FAULTS = LIMIT_FAULTS };
+enum { NOT_READY = 600 }; /* CUresult */
 
 typedef struct {
   unsigned number; /* in the order in which they were made, from 1; 0: no fault */
@@ -110,6 +112,7 @@ EXPORT void cudalinkClearFaults(void) {
   memset(faults.list, 0, sizeof faults.list);
   atomic_store(&faults.active, 0);
   atomic_store(&faults.lost, 0);
+  cl_sticky_end();
   pthread_mutex_unlock(&faults.lock);
 }
 
@@ -120,6 +123,26 @@ EXPORT int cudalinkDeviceLost(void) {
 }
 
 bool cl_faults_active(void) { return atomic_load(&faults.active) > 0; }
+
+/* Whether a fault gives this code to every call of a function; does not count as a call. */
+static bool stands(Sym symbol, int code) {
+  bool found = false;
+  pthread_mutex_lock(&faults.lock);
+  for (int at = 0; at < FAULTS; at++) {
+    const Fault *fault = &faults.list[at];
+    found = found || (fault->number && !fault->nth && fault->symbol == symbol && fault->code == code);
+  }
+  pthread_mutex_unlock(&faults.lock);
+  return found;
+}
+
+/* What a context of the process would answer: the error that stays; 600 while a fault lets every cuStreamQuery answer
+ * that, as a kernel that never ends does; 0. Leaves no event, and no fault is triggered by it. */
+EXPORT int cudalinkContextState(void) {
+  int sticky = cl_sticky_error();
+  pthread_once(&faults_once, read_faults);
+  return !sticky && cl_faults_active() && stands(SYM_cuStreamQuery, NOT_READY) ? NOT_READY : sticky;
+}
 
 int cl_fault_of(Sym symbol) {
   int code = -1;

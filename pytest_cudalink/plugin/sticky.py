@@ -1,0 +1,233 @@
+"""The guard against errors that stay: asks the contexts of this process after each test, and blames the test.
+
+After such an error every later test of the process would fail, and after work without an end it would wait. What is
+left of the run therefore goes on in a fresh process, with the machinery of isolated tests, or stops.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import sys
+from collections.abc import Generator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+import pytest
+
+from ..process import contexts
+from . import ledger, pytest_private
+from .facts import fail
+
+if TYPE_CHECKING:
+    from .run import Run
+
+__all__ = ["Found", "StickyGuard", "of"]
+
+_SECTION: Final = "cudalink sticky error"
+#: Part of the title by which pytest shows the section of a teardown that passed with the failure of its test.
+_LATE_SECTION: Final = "cudalink teardown after a sticky error"
+_LAST_CALLS: Final = 8
+
+
+class Found(NamedTuple):
+    """What a test left behind.
+
+    Attributes
+    ----------
+    nodeid : str
+    code : int
+        A CUresult, or `contexts.HANGS`.
+    """
+
+    nodeid: str
+    code: int
+
+    @property
+    def error(self) -> str:
+        """Name and code of the error, or that work does not end."""
+        name = contexts.STICKY_ERRORS.get(self.code)
+        return f"{name} ({self.code})" if name else "work that does not end"
+
+
+def of(run: Run) -> StickyGuard | None:
+    """Return the guard of this process; None where it runs no tests, or none that share it."""
+    return cast("StickyGuard | None", run.get("sticky"))
+
+
+class StickyGuard:
+    """A plugin object of each process in which tests share contexts.
+
+    Parameters
+    ----------
+    run : Run
+
+    Attributes
+    ----------
+    found : Found or None
+        What made the contexts of this process unusable.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._stops = run.settings.sticky.value == "stop"
+        self._deadline = int(run.settings.sticky_deadline.value)
+        self._pid = os.getpid()  # a forked copy runs one test alone
+        self._contexts: contexts.Contexts | None = None
+        self._late_isolation = False
+        self._kept: list[Any] = []  # of a process that hangs: what frees memory of the device would wait
+        self.found: Found | None = None
+
+    def start(self, session: pytest.Session) -> None:
+        """Look once before the first test, so that it is not blamed for what collecting the tests has left."""
+        found = Found("", self._ask())
+        if found.code:
+            self._pid = 0
+            ledger.of(self._run).outside.problems.append(
+                f"collecting the tests left the contexts of the process with {found.error}; a fresh process would meet "
+                "it again, so that --cudalink-sticky does not look at the tests"
+            )
+        if self._stops and self._run.task is None:
+            self._run.config.pluginmanager.register(_Stop(session), "cudalink-sticky-stop")
+
+    def _ask(self) -> int:
+        """Return what the contexts of this process answer, see `contexts.Contexts.ask`."""
+        if self._contexts is None:
+            self._contexts = contexts.find()
+            if self._contexts is None:
+                return 0
+        return self._contexts.ask(self._deadline)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Fail the test after which the contexts of this process are unusable, whatever its outcome."""
+        new = None
+        if self.found is None and (call.when != "setup" or call.excinfo is not None) and os.getpid() == self._pid:
+            code = self._ask()
+            if code:
+                self.found = new = Found(item.nodeid, code)
+                self._note(item)
+        report = yield
+        found = self.found
+        if found is None or item.nodeid != found.nodeid:
+            return report
+        if call.when == "teardown":
+            self._end(item, report, found, None if new is not None else call)
+        elif new is not None or call.when == "call":  # a plugin may run the test again, in vain
+            _fail(report, item, self._story(found, when=call.when))
+        return report
+
+    def _note(self, item: pytest.Item) -> None:
+        """Note in the facts of a test what it left behind, and prepare this process for its end."""
+        found = self.found
+        assert found is not None  # (the caller has just found it)
+        ledger.of(self._run).test.sticky = {"code": found.code, "error": found.error}
+        if self._stops:
+            item.session.shouldfail = _sentence(found.nodeid, found.error)
+        if found.code == contexts.HANGS:
+            gc.disable()
+            self._kept.append(dict(getattr(item, "funcargs", None) or {}))
+            pytest_private.drop_fixtures(item.session)
+
+    def _end(
+        self, item: pytest.Item, report: pytest.TestReport, found: Found, late: pytest.CallInfo[None] | None
+    ) -> None:
+        """Tear down whatever this process has set up, without errors of other tests; hand over the rest of the run.
+
+        `late` is the teardown of a test that has failed already: with this error it can only fail.
+        """
+        if late is None:
+            _fail(report, item, self._story(found, when="teardown"))
+        elif late.excinfo is not None:
+            report.sections.append((_LATE_SECTION, report.longreprtext))
+            report.outcome, report.longrepr = "passed", None
+            vars(report).pop("wasxfail", None)
+        if found.code == contexts.HANGS:
+            pytest_private.drop_fixtures(item.session)
+        else:
+            rest = pytest.CallInfo.from_call(
+                lambda: pytest_private.teardown_until(item, None),
+                when="teardown",
+                reraise=(pytest.exit.Exception, KeyboardInterrupt),
+            )
+            if rest.excinfo is not None:
+                report.sections.append((_LATE_SECTION, str(item.repr_failure(rest.excinfo))))
+        if self._run.task is None and not self._stops:
+            self._late_isolation = self._run.get("isolation") is None
+            self._run.part("isolation").take_over(item.session)
+
+    def _story(self, found: Found, *, when: str) -> str:
+        """Return what a test left behind, in lines."""
+        if found.code == contexts.HANGS:
+            first = (
+                f"cudalink: work on the device that this test left did not end within {self._deadline} s after its "
+                f"{when} (--cudalink-sticky-deadline)"
+            )
+        else:
+            first = (
+                f"cudalink: {found.error} was left in the contexts of the process by this test, seen after its {when}"
+            )
+        goes_on = "the run stops here" if self._stops else "the tests after it run in a fresh process"
+        last = self._last_calls(found)
+        calls = ["last calls of the driver:", *(f"  {line}" for line in last)]
+        if not last:
+            calls = ["last calls of the driver: not known, because a real driver does not record them"]
+        return "\n".join([first, *calls, f"{goes_on} (--cudalink-sticky={self._run.settings.sticky.value})"])
+
+    def _last_calls(self, found: Found) -> list[str]:
+        """Return the last calls of an emulated driver up to the one that first answered with the error."""
+        preload = sys.modules.get("pytest_cudalink.process.preload")
+        present = preload.emulated_driver() if preload is not None else None
+        if present is None:
+            return []
+        events = [event for event in present.events() if "call" in event]
+        first = next((at for at, event in enumerate(events) if event["result"] == found.code), len(events))
+        return [f"{event['call']} answered {event['result']}" for event in events[: first + 1][-_LAST_CALLS:]]
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        """End the fresh processes: a part that is registered within the loop has no wrapper around it."""
+        try:
+            return (yield)
+        finally:
+            if self._late_isolation:
+                self._run.part("isolation").end_servers()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Let a process that hangs end without the destructors of its libraries, which would wait."""
+        if self.found is not None and self.found.code == contexts.HANGS:
+            atexit.register(_leave, session)
+
+
+class _Stop:
+    """A plugin object that stops the run for a test that ran in another process."""
+
+    def __init__(self, session: pytest.Session) -> None:
+        self._session = session
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        facts = getattr(report, "cudalink", None)
+        if facts and facts["sticky"] and not self._session.shouldfail:
+            self._session.shouldfail = _sentence(report.nodeid, facts["sticky"]["error"])
+
+
+def _sentence(nodeid: str, error: str) -> str:
+    return f"cudalink: {nodeid} left the contexts of the process with {error}"
+
+
+def _leave(session: pytest.Session) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(int(session.exitstatus))
+
+
+def _fail(report: pytest.TestReport, item: pytest.Item, text: str) -> None:
+    try:
+        pytest.fail(text, pytrace=False)
+    except pytest.fail.Exception:
+        fail(report, _SECTION, text, item.repr_failure(pytest.ExceptionInfo.from_current()))

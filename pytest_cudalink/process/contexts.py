@@ -1,0 +1,155 @@
+"""The contexts of this process: whether an error or work without an end has made them unusable.
+
+Nothing here loads a driver or initializes one: where no test has done that, there is nothing to ask.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    import ctypes
+
+__all__ = ["HANGS", "STICKY_ERRORS", "Contexts", "EmulatedContexts", "RealContexts", "find"]
+
+#: Errors of kernels after which every context of the process answers the same, by code. 700, 715, 716 and 719 were
+#: recorded on an H100; for the others cuda.h says that the process must end.
+STICKY_ERRORS: Final = {
+    700: "CUDA_ERROR_ILLEGAL_ADDRESS",
+    702: "CUDA_ERROR_LAUNCH_TIMEOUT",
+    710: "CUDA_ERROR_ASSERT",
+    714: "CUDA_ERROR_HARDWARE_STACK_ERROR",
+    715: "CUDA_ERROR_ILLEGAL_INSTRUCTION",
+    716: "CUDA_ERROR_MISALIGNED_ADDRESS",
+    717: "CUDA_ERROR_INVALID_ADDRESS_SPACE",
+    718: "CUDA_ERROR_INVALID_PC",
+    719: "CUDA_ERROR_LAUNCH_FAILED",
+}
+#: The answer of contexts whose work did not end in time.
+HANGS: Final = -1
+
+_DRIVER: Final = "libcuda.so.1"
+_NOT_READY: Final = 600
+#: Seconds between two questions to a context that still works.
+_LOOK: Final = 0.01
+
+
+class Contexts(Protocol):
+    """The contexts of this process, whatever driver it has."""
+
+    def ask(self, deadline: float) -> int:
+        """Return a code of `STICKY_ERRORS`, `HANGS` if work has not ended within `deadline` seconds, or 0."""
+
+
+class EmulatedContexts:
+    """The contexts on an emulated driver, which answers without an event and without meeting an injected fault."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._state = library.cudalinkContextState
+
+    def ask(self, deadline: float) -> int:
+        """Return a code of `STICKY_ERRORS`, `HANGS` if work has not ended within `deadline` seconds, or 0."""
+        state = int(self._state())
+        if state != _NOT_READY:
+            return state
+        until = time.monotonic() + deadline
+        while state == _NOT_READY:
+            if time.monotonic() >= until:
+                return HANGS
+            time.sleep(_LOOK)
+            state = int(self._state())
+        return state
+
+
+class RealContexts:
+    """The contexts on a real driver: the current one, and the primary contexts that something has made active.
+
+    The answer to a question about the null stream is not enough: a kernel may still run in another stream, and its
+    error comes later. Therefore a thread synchronizes, and this one waits for it, so that a deadline can end the wait.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        import ctypes
+
+        self._library, self._byref = library, ctypes.byref
+        self._pointer, self._int = ctypes.c_void_p, ctypes.c_int
+        for name in ("cuCtxSetCurrent", "cuStreamQuery"):
+            getattr(library, name).argtypes = [ctypes.c_void_p]
+
+    def ask(self, deadline: float) -> int:
+        """Return a code of `STICKY_ERRORS`, `HANGS` if work has not ended within `deadline` seconds, or 0."""
+        current = self._pointer()
+        if self._library.cuCtxGetCurrent(self._byref(current)):
+            return 0  # the driver is not initialized
+        if current.value is not None:
+            code = int(self._library.cuStreamQuery(None))
+            if code in STICKY_ERRORS:
+                return code
+        retained, code = self._retain(current.value)
+        found = [one for one in (current.value, *retained.values()) if one is not None]
+        if code == 0 and found:
+            code = self._synchronize(found, deadline)
+        if code != HANGS:
+            for device in retained:
+                self._library.cuDevicePrimaryCtxRelease_v2(device)
+        return code
+
+    def _retain(self, current: int | None) -> tuple[dict[int, int | None], int]:
+        """Retain the active primary contexts; return those that are not current by device, and a sticky error or 0."""
+        library, byref = self._library, self._byref
+        count, flags, active = self._int(), self._int(), self._int()
+        retained: dict[int, int | None] = {}
+        if library.cuDeviceGetCount(byref(count)):
+            return retained, 0
+        for device in range(count.value):
+            if library.cuDevicePrimaryCtxGetState(device, byref(flags), byref(active)) or not active.value:
+                continue
+            context = self._pointer()
+            code = int(library.cuDevicePrimaryCtxRetain(byref(context), device))
+            if code in STICKY_ERRORS:
+                return retained, code
+            if code == 0:
+                retained[device] = context.value if context.value != current else None
+        return retained, 0
+
+    def _synchronize(self, contexts: list[int], deadline: float) -> int:
+        import _thread
+
+        library, codes = self._library, []
+        waits = _thread.allocate_lock()
+        waits.acquire()
+
+        def synchronize() -> None:
+            try:
+                for context in contexts:
+                    library.cuCtxSetCurrent(context)
+                    codes.append(int(library.cuCtxSynchronize()))
+            finally:
+                waits.release()
+
+        _thread.start_new_thread(synchronize, ())
+        if not waits.acquire(timeout=deadline):
+            return HANGS
+        return next((code for code in codes if code in STICKY_ERRORS), 0)
+
+
+def find() -> Contexts | None:
+    """Return the contexts of the driver that this process has loaded; None if it has none."""
+    if sys.platform != "linux":
+        return None
+    # without ctypes, which a run without CUDA may never need
+    import _ctypes
+
+    try:
+        _ctypes.dlopen(_DRIVER, os.RTLD_NOW | os.RTLD_NOLOAD)
+    except OSError:
+        return None
+    import ctypes
+
+    library = ctypes.CDLL(_DRIVER)
+    if hasattr(library, "cudalinkAbsentDriver"):
+        return None
+    return EmulatedContexts(library) if hasattr(library, "cudalinkContextState") else RealContexts(library)

@@ -1,0 +1,165 @@
+"""Errors that stay, on the emulated driver: which calls answer them, and how the contexts of a process are asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_cudalink.process.contexts import STICKY_ERRORS
+
+START = """
+context, more, flags, active, size = c_void_p(), c_void_p(), c_uint(), c_int(), c_size_t()
+ok(cuda.cuInit(0))
+ok(cuda.cuDevicePrimaryCtxRetain(byref(context), 0))
+ok(cuda.cuCtxSetCurrent(context))
+address = c_uint64()
+ok(cuda.cuMemAlloc_v2(byref(address), 16))
+driver = control.attach(cuda)
+"""
+#: Calls that answer the error (measured on an H100), and those that do not.
+ANSWERING = """
+    cuda.cuCtxSynchronize(), cuda.cuMemAlloc_v2(byref(c_uint64()), 16), cuda.cuMemFree_v2(address),
+    cuda.cuModuleLoadData(byref(more), small_ptx()), cuda.cuModuleUnload(None),
+    cuda.cuLinkCreate_v2(0, None, None, byref(more)), cuda.cuEventCreate(byref(more), 0),
+    cuda.cuStreamCreate(byref(more), 0), cuda.cuStreamQuery(None),
+    cuda.cuMemGetInfo_v2(byref(size), byref(size)), cuda.cuCtxCreate_v2(byref(more), 0, 0),
+"""
+SILENT = """
+    cuda.cuCtxGetCurrent(byref(more)), cuda.cuDeviceGetAttribute(byref(active), 1, 0),
+    cuda.cuDevicePrimaryCtxGetState(0, byref(flags), byref(active)), cuda.cuDriverGetVersion(byref(active)),
+"""
+
+
+@pytest.mark.parametrize("code", STICKY_ERRORS)
+def test_an_error_that_stays(check, code: int) -> None:
+    """After an injected error every call that needs a context answers it; after a reset of the context 201."""
+    check(
+        START
+        + f"""
+driver.inject("cuStreamSynchronize", {code})
+assert driver.context_state == 0
+assert cuda.cuStreamSynchronize(None) == {code}
+assert driver.context_state == {code}
+assert {{*({ANSWERING})}} == {{{code}}}
+assert {{*({SILENT})}} == {{0}}
+assert more.value == context.value and active.value
+assert driver.events()[-1].get("sticky") or any(event.get("sticky") for event in driver.events())
+ok(cuda.cuDevicePrimaryCtxReset_v2(0))
+assert cuda.cuCtxSynchronize() == cuda.cuMemFree_v2(address) == cuda.cuStreamQuery(None) == 201
+assert cuda.cuCtxCreate_v2(byref(more), 0, 0) == {code}
+driver.{"clear" if code % 2 else "end_error"}()
+assert driver.context_state == 0
+ok(cuda.cuDevicePrimaryCtxReset_v2(0))
+"""
+    )
+
+
+def test_the_first_error_wins(check) -> None:
+    """A second injected error changes nothing; an error in another thread is that of the process."""
+    check(
+        START
+        + """
+import threading
+driver.inject("cuStreamSynchronize", 716)
+thread = threading.Thread(target=cuda.cuStreamSynchronize, args=(None,))
+thread.start(), thread.join()
+driver.inject("cuStreamSynchronize", 719)
+assert cuda.cuStreamSynchronize(None) == 719
+assert cuda.cuStreamQuery(None) == 716
+"""
+    )
+
+
+@pytest.mark.parametrize("code", [1, 2, 201, 400, 600, 701, 703, 709, 720, 999])
+def test_an_error_that_passes(check, code: int) -> None:
+    """Any other injected error is the answer of one call."""
+    check(
+        START
+        + f"""
+driver.inject("cuStreamSynchronize", {code})
+assert cuda.cuStreamSynchronize(None) == {code}
+ok(cuda.cuStreamSynchronize(None)), ok(cuda.cuMemFree_v2(address))
+assert driver.context_state == 0
+"""
+    )
+
+
+def test_work_that_never_ends(check) -> None:
+    """A fault that every cuStreamQuery meets is work that never ends; asking triggers no fault, and leaves no event."""
+    check(
+        START
+        + """
+count = driver.event_count()
+once = driver.inject("cuStreamQuery", 600)
+assert driver.context_state == 0
+driver.remove_fault(once)
+every = driver.inject("cuStreamQuery", 600, nth=0)
+assert driver.context_state == 600 and driver.event_count() == count
+assert not driver.remove_fault(every)
+assert driver.context_state == 0
+"""
+    )
+
+
+#: The way in which a real driver is asked, on the emulated one, which has the same functions.
+REAL = """
+import ctypes, sys, threading, time
+from ctypes import byref, c_uint, c_uint64, c_void_p
+from pytest_cudalink.emulator import control
+from pytest_cudalink.process import contexts
+
+cu = ctypes.CDLL("libcuda.so.1")
+driver = control.attach(cu)
+asked = contexts.RealContexts(ctypes.CDLL("libcuda.so.1"))
+def ok(code): assert code == 0, code
+def start(devices=(0,), current=True):
+    made = [c_void_p() for _ in devices]
+    for context, device in zip(made, devices):
+        ok(cu.cuDevicePrimaryCtxRetain(byref(context), device))
+        if current: ok(cu.cuCtxSetCurrent(context))
+    return made
+def references(): return [event["references"] for event in driver.events() if "references" in event][-1]
+"""
+
+
+def real(on_driver, body: str, **arguments) -> None:
+    """Run a program on an emulated driver, and fail with its error."""
+    done = on_driver("12.9", "-c", REAL + body, **arguments)
+    assert done.returncode == 0, done.stderr
+
+
+def test_asking_a_real_driver(on_driver) -> None:
+    """Nothing is asked before there is a context; then its error is seen, also where none is current."""
+    real(on_driver, "assert asked.ask(5) == 0\nassert not [e for e in driver.events() if e['call'] == 'cuInit']")
+    real(
+        on_driver,
+        "ok(cu.cuInit(0)); assert asked.ask(5) == 0; start(); assert asked.ask(5) == 0; assert references() == 1",
+    )
+    for current in (True, False):
+        real(
+            on_driver,
+            f"ok(cu.cuInit(0)); start(current={current})\n"
+            "driver.inject('cuStreamCreate', 700); cu.cuStreamCreate(byref(c_void_p()), 0)\n"
+            "assert asked.ask(5) == 700",
+        )
+
+
+def test_an_error_that_comes_late(on_driver) -> None:
+    """An error of a kernel that is not over when the test ends is seen by the synchronization, on any device."""
+    for devices, current in (((0,), True), ((0,), False), ((0, 1), True)):
+        real(
+            on_driver,
+            f"ok(cu.cuInit(0)); start({devices}, current={current})\n"
+            f"driver.inject('cuCtxSynchronize', 719, nth={len(devices)})\n"
+            "found = asked.ask(5)\nassert found == 719, found",
+            env={"CUDALINK_EMULATOR_DEVICES": "2"},
+        )
+
+
+def test_a_wait_that_does_not_end(on_driver) -> None:
+    """A synchronization that does not return is given up at the deadline."""
+    real(
+        on_driver,
+        "ok(cu.cuInit(0)); start()\ndriver.inject('cuCtxSynchronize', 0, delay=20)\n"
+        "began = time.monotonic()\nassert asked.ask(0.2) == contexts.HANGS\nassert time.monotonic() - began < 5\n"
+        "import os; os._exit(0)",
+    )

@@ -1,0 +1,331 @@
+"""The guard against errors that stay: the test that left one fails, and the others run as if it had not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink.report import read
+
+MODULE = """
+import ctypes, os, sys
+import pytest
+from ctypes import byref, c_uint64, c_void_p
+from pytest_cudalink.process import preload
+
+cu = ctypes.CDLL("libcuda.so.1")
+def ok(code): assert code == 0, code
+
+@pytest.fixture(scope="session")
+def context():
+    made = c_void_p()
+    ok(cu.cuInit(0))
+    ok(cu.cuDevicePrimaryCtxRetain(byref(made), 0))
+    ok(cu.cuCtxSetCurrent(made))
+    yield made
+    ok(cu.cuCtxSynchronize())
+
+@pytest.fixture
+def memory(context):
+    made = c_uint64()
+    ok(cu.cuMemAlloc_v2(byref(made), c_uint64(16)))
+    yield made
+    ok(cu.cuMemFree_v2(made))
+
+def goes_wrong(code=700):
+    preload.emulated_driver().inject("cuStreamSynchronize", code)
+    cu.cuStreamSynchronize(None)
+
+def never_ends():
+    preload.emulated_driver().inject("cuStreamQuery", 600, nth=0)
+"""
+
+SUITE = """
+@pytest.mark.parametrize("n", range(2))
+def test_before(memory, n): pass
+
+def test_culprit(memory): {body}
+
+@pytest.mark.parametrize("n", range(4))
+def test_after(memory, n): assert os.getpid() != 1
+
+def test_second(memory): goes_wrong(719)
+
+@pytest.mark.parametrize("n", range(2))
+def test_last(memory, n): pass
+"""
+
+LITTLE = """
+def test_before(memory): pass
+def test_culprit(memory): {body}
+@pytest.mark.parametrize("n", range(3))
+def test_after(memory, n): pass
+"""
+
+DRIVER = "--cudalink-driver=13.0"
+PLAIN, SHARED, WORKERS = (), ("--cudalink-rerun-after-crash",), ("-n2",)
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, run_pytest):
+    """Run a suite on an emulated driver."""
+
+    def go(suite: str, *arguments: str, plugins: tuple[str, ...] = ()) -> pytest.RunResult:
+        pytester.makepyfile(MODULE + suite)
+        return run_pytest(DRIVER, *arguments, plugins=plugins)
+
+    return go
+
+
+def text(result: pytest.RunResult) -> str:
+    """The output."""
+    return "\n".join(result.outlines)
+
+
+@pytest.mark.parametrize("mode", [PLAIN, SHARED], ids=["plain", "shared"])
+def test_the_others_pass(run, mode) -> None:
+    """Each culprit fails by name, once, and all the others pass in fresh processes."""
+    result = run(SUITE.format(body="goes_wrong()"), *mode, "-rf")
+    result.assert_outcomes(failed=2, passed=8)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        [
+            "cudalink: *700) was left in the contexts of the process by this test, seen after its call",
+            "last calls of the driver:",
+            "  cuMemAlloc_v2 answered 0",
+            "  cuStreamSynchronize answered 700",
+            "the tests after it run in a fresh process (--cudalink-sticky=replace)",
+            "*::test_culprit left the contexts of its process with *(700); 5 tests after it ran in a fresh process",
+            "*::test_second left the contexts of its process with *(719); 2 tests after it ran in a fresh process",
+        ]
+    )
+
+
+@pytest.mark.parametrize("distribution", ["load", "loadgroup", "loadfile", "worksteal"])
+def test_workers(run, distribution: str) -> None:
+    """Under xdist the rest of a worker's tests run in a fresh process, however they are distributed."""
+    group = 'pytestmark = pytest.mark.xdist_group("one")\n' if distribution == "loadgroup" else ""
+    result = run(group + LITTLE.format(body="goes_wrong()"), "-n2", f"--dist={distribution}")
+    result.assert_outcomes(failed=1, passed=4)
+    assert "crashed" not in text(result)
+
+
+def test_off(run) -> None:
+    """Without the guard every later test fails, which is what the guard is for."""
+    result = run(SUITE.format(body="goes_wrong()"), "--cudalink-sticky=off")
+    outcomes = result.parseoutcomes()
+    assert outcomes["passed"] == 3
+    assert outcomes["errors"] > 7
+    assert "left the contexts" not in text(result)
+
+
+@pytest.mark.parametrize("mode", [PLAIN, SHARED, WORKERS], ids=["plain", "shared", "workers"])
+def test_stop(run, mode) -> None:
+    """The run stops after the test, with one sentence."""
+    result = run(LITTLE.format(body="goes_wrong()"), "--cudalink-sticky=stop", *mode)
+    assert result.ret in (1, 2)  # xdist ends a run that is stopped with 2, as for -x
+    assert result.parseoutcomes()["failed"] == 1
+    assert "errors" not in result.parseoutcomes()
+    assert mode == WORKERS or result.parseoutcomes()["passed"] == 1
+    sentence = "cudalink: *::test_culprit left the contexts of the process with CUDA_ERROR_ILLEGAL_ADDRESS (700) !*"
+    result.stdout.fnmatch_lines([f"*{sentence}"])
+
+
+@pytest.mark.parametrize("mode", [PLAIN, SHARED, WORKERS], ids=["plain", "shared", "workers"])
+def test_work_that_does_not_end(run, mode) -> None:
+    """A test whose work goes on beyond the deadline fails; the process that waits for it is not used any more."""
+    result = run(LITTLE.format(body="never_ends()"), "--cudalink-sticky-deadline=1", *mode)
+    result.assert_outcomes(failed=1, passed=4)
+    expected = (
+        "cudalink: work on the device that this test left did not end within 1 s after its call "
+        "(--cudalink-sticky-deadline)"
+    )
+    assert expected in text(result)
+    assert result.ret == 1
+
+
+def test_other_errors(run) -> None:
+    """An error that passes is no matter of the guard, nor is one that the test saw and ended."""
+    run(
+        """
+@pytest.mark.parametrize("code", [1, 2, 201, 400, 600, 721, 999])
+def test_it(memory, code): goes_wrong(code)
+
+def test_ended(memory, emulated_driver):
+    emulated_driver.inject("cuStreamSynchronize", 700)
+    assert {cu.cuStreamSynchronize(None) for again in range(3)} == {700}
+    emulated_driver.end_error()
+"""
+    ).assert_outcomes(passed=8)
+
+
+def test_a_test_that_failed_already(run) -> None:
+    """A failure stays what it is; what the guard saw is added. An expected failure hides nothing."""
+    result = run(
+        """
+def test_own(memory):
+    goes_wrong()
+    assert "its own words" == ""
+
+@pytest.mark.xfail
+def test_expected(memory):
+    goes_wrong(719)
+    assert False
+
+def test_after(memory): pass
+"""
+    )
+    result.assert_outcomes(failed=2, passed=1)
+    result.stdout.fnmatch_lines(["*its own words*", "*cudalink sticky error*", "*(700) was left*", "*(719) was left*"])
+
+
+def test_fixtures(run) -> None:
+    """An error in the set-up or the teardown of a fixture is that of its test."""
+    result = run(
+        """
+@pytest.fixture
+def early(memory): goes_wrong(); raise RuntimeError("early")
+@pytest.fixture
+def late(memory):
+    yield
+    goes_wrong(715)
+
+def test_early(early): pass
+def test_between(memory): pass
+def test_late(late): pass
+def test_after(memory): pass
+""",
+        "-rE",
+    )
+    result.assert_outcomes(errors=2, passed=3)
+    result.stdout.fnmatch_lines(["*(700) was left*after its setup", "*(715) was left*after its teardown"])
+
+
+def test_fixtures_of_the_process(run, pytester: pytest.Pytester) -> None:
+    """Fixtures of the dead process are torn down with the culprit, and set up again for the others."""
+    result = run(
+        """
+@pytest.fixture(scope="module", autouse=True)
+def noted(context):
+    yield
+    with open("torn_down", "a") as file:
+        print(os.environ["PYTEST_CURRENT_TEST"].split("::")[-1].split()[0], file=file)
+    assert False, "no innocent test gets this"
+"""
+        + SUITE.format(body="goes_wrong()").replace("test_last", "test_lasting"),
+        "-k",
+        "not test_lasting",
+    )
+    result.assert_outcomes(failed=2, passed=6, deselected=2)
+    torn = pytester.path.joinpath("torn_down").read_text(encoding="utf-8").split()
+    assert torn == ["test_culprit", "test_second"]
+
+
+def test_collecting(run) -> None:
+    """What collecting the tests has left is nobody's fault among them: it fails the run, with one sentence."""
+    result = run(
+        """
+made = c_void_p()
+ok(cu.cuInit(0)), ok(cu.cuDevicePrimaryCtxRetain(byref(made), 0)), ok(cu.cuCtxSetCurrent(made))
+goes_wrong()
+def test_it(): pass
+"""
+    )
+    result.assert_outcomes(passed=1)
+    assert result.ret == 1
+    assert "outside of tests: collecting the tests left the contexts of the process with CUDA_ERROR" in text(result)
+
+
+def test_isolated(run) -> None:
+    """A test in its own process may leave what it likes."""
+    result = run(
+        """
+def test_before(memory): pass
+
+@pytest.mark.cudalink(isolate=True)
+def test_isolated():
+    ok(cu.cuInit(0))
+    goes_wrong()
+    assert cu.cuStreamSynchronize(None) == 700
+
+def test_after(memory): pass
+"""
+    )
+    result.assert_outcomes(passed=3)
+
+
+@pytest.mark.parametrize("mode", [PLAIN, WORKERS], ids=["plain", "workers"])
+def test_results(run, pytester: pytest.Pytester, mode) -> None:
+    """Records, JUnit report and exit code are those of one run."""
+    result = run(
+        SUITE.format(body="goes_wrong()"), "--cudalink-report=run.jsonl", "--junitxml=run.xml", "--durations=3", *mode
+    )
+    assert result.ret == 1
+    found = read(pytester.path / "run.jsonl")
+    assert found.end is not None
+    assert found.end.counts == {"passed": 8, "failed": 2}
+    assert not found.crashes
+    assert not found.unfinished
+    left = {one.nodeid.partition("::")[2]: one for one in found.sticky}
+    assert {name: (one.code, one.error) for name, one in left.items()} == {
+        "test_culprit": (700, "CUDA_ERROR_ILLEGAL_ADDRESS (700)"),
+        "test_second": (719, "CUDA_ERROR_LAUNCH_FAILED (719)"),
+    }
+    if not mode:
+        assert [one.after for one in found.sticky] == [5, 2]
+    cases = ET.parse(pytester.path / "run.xml").getroot().findall(".//testcase")
+    assert len(cases) == 10
+    assert [len(case.findall("failure")) for case in cases].count(1) == 2
+    properties = [one.get("value") for one in ET.parse(pytester.path / "run.xml").iter("property")]
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS (700)" in properties
+
+
+def test_maxfail(run) -> None:
+    """With -x the culprit is the failure that ends the run."""
+    result = run(SUITE.format(body="goes_wrong()"), "-x")
+    result.assert_outcomes(failed=1, passed=2)
+    result = run(SUITE.format(body="goes_wrong()"), "--maxfail=2")
+    result.assert_outcomes(failed=2, passed=6)
+
+
+def test_nothing_is_different(run, pytester: pytest.Pytester) -> None:
+    """Without such an error the guard changes neither the output nor the events of the driver."""
+    suite = SUITE.format(body="pass").replace("goes_wrong(719)", "pass")
+    outputs, events = [], []
+    for mode in ("replace", "off"):
+        file = pytester.path / f"{mode}.jsonl"
+        result = run(suite, f"--cudalink-sticky={mode}", f"--cudalink-events={file}", "-v")
+        result.assert_outcomes(passed=10)
+        outputs.append(
+            [line for line in result.outlines if not any(word in line for word in ("passed in", "cudalink: "))]
+        )
+        events.append(len(file.read_text(encoding="utf-8").splitlines()))
+    assert outputs[0] == outputs[1]
+    assert events[0] == events[1]
+
+
+@pytest.mark.parametrize(("files", "asks"), [((), False), (("/dev/null",), True)], ids=["no device", "device"])
+def test_without_a_driver(run_pytest, pytester: pytest.Pytester, files: tuple[str, ...], asks: bool) -> None:
+    """Without a device the guard is not even imported; with one it loads no driver that no test has loaded."""
+    pytester.makeconftest(f"from pytest_cudalink.plugin import lifecycle\nlifecycle._DEVICE_FILES = {files!r}")
+    pytester.makepyfile(
+        f"""
+import sys
+def test_it(): assert ("pytest_cudalink.process.contexts" in sys.modules) is {asks}
+def test_next(): assert "libcuda.so" not in open("/proc/self/maps").read()
+"""
+    )
+    run_pytest().assert_outcomes(passed=2)
+
+
+def test_no_driver_is_loaded() -> None:
+    """A process that has loaded no driver has no contexts, and loads none for the question."""
+    program = (
+        "from pytest_cudalink.process import contexts\nassert contexts.find() is None\n"
+        "assert 'libcuda.so' not in open('/proc/self/maps').read()\nimport sys\nassert 'ctypes' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parent)
