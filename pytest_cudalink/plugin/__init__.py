@@ -19,6 +19,7 @@ from .fixtures import (
     force_backend,
     guard_rails,
     linker_factory,
+    nvjitlink_contract,
 )
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "force_backend",
     "guard_rails",
     "linker_factory",
+    "nvjitlink_contract",
 ]
 
 

@@ -21,6 +21,8 @@ class Facts:
         Number of links by ``target/backend``.
     violations : int
         Number of lifetime violations.
+    contract : int
+        Number of violations of nvJitLink's contract.
     documented : dict of str to str, or None
         The failure that the test asserted: ``requirement`` and ``raises``.
     missing : str or None
@@ -37,6 +39,7 @@ class Facts:
 
     links: Counter[str] = field(default_factory=Counter)
     violations: int = 0
+    contract: int = 0
     documented: dict[str, str] | None = None
     missing: str | None = None
     verdicts: list[dict[str, Any]] = field(default_factory=list)
@@ -57,6 +60,8 @@ class Facts:
             found.append(("cudalink.unsteered", _counts(self.unsteered)))
         if self.violations:
             found.append(("cudalink.violations", str(self.violations)))
+        if self.contract:
+            found.append(("cudalink.jitlink_contract", str(self.contract)))
         if self.documented:
             found.append(("cudalink.documented", "{requirement}: {raises}".format(**self.documented)))
         if self.missing:

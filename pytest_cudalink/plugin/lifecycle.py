@@ -77,6 +77,15 @@ def _native_links(run: Run) -> object:
     return NativeLinks(run)
 
 
+def _jitlink_contract(run: Run) -> object:
+    from ..process import jitlink_contract
+    from .jitlink_contract import JitLinkContractChecks
+
+    contract = jitlink_contract.start()
+    assert contract is not None  # (`jitlink_contract.start` of the plugin has looked)
+    return JitLinkContractChecks(run, contract)
+
+
 def _loaded_modules(run: Run) -> object:
     from .native_links import LoadedModules
 
@@ -141,6 +150,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "backends": _backends,
     "mismatches": _mismatches,
     "native-links": _native_links,
+    "jitlink-contract": _jitlink_contract,
     "loaded-modules": _loaded_modules,
     "marked-tests": _marked_tests,
     "lifetimes": _lifetimes,

@@ -24,7 +24,13 @@ _FOREIGN_CALLS: Final = ("libffi", "_ctypes", "_cffi")
 
 def start(run: Run) -> None:
     """Watch libnvJitLink as soon as this process can have native code that links."""
-    run.config.add_cleanup(jitlink_calls.postpone_until_native_code(lambda: run.part("native-links")))
+    from . import jitlink_contract
+
+    def begin() -> None:
+        run.part("native-links")
+        jitlink_contract.start(run)
+
+    run.config.add_cleanup(jitlink_calls.postpone_until_native_code(begin))
 
 
 class NativeLinks:

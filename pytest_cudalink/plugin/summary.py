@@ -85,6 +85,9 @@ def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
         lines += [f"  {nodeid}: {count}" for nodeid, count in sorted(totals.violations_of_tests.items())]
         if settings.lifetime.value == "report":
             lines += [f"  outside of tests: {text}" for text in outside]
+    if totals.contract_of_tests:
+        lines.append(f"{counted(totals.contract_of_tests.total(), 'violation')} of nvJitLink's contract")
+        lines += [f"  {nodeid}: {count}" for nodeid, count in sorted(totals.contract_of_tests.items())]
     documented = Counter((requirement, raises) for _, requirement, raises in totals.documented)
     for (requirement, raises), count in sorted(documented.items()):
         lines.append(f"{counted(count, 'test')} failed as documented ({requirement} not met): {raises}")

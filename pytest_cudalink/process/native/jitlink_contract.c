@@ -323,7 +323,7 @@ void cl_contract_missed_calls(void) { __atomic_store_n(&missed, true, __ATOMIC_R
 
 /* -- for Python */
 
-EXPORT void cudalinkContract(int wanted, int (*adder)(int (*)(void *), void *), int (*teller)(void *)) {
+EXPORT void cudalinkContract(int wanted, uint64_t main, int (*adder)(int (*)(void *), void *), int (*teller)(void *)) {
   pthread_mutex_lock(&lock);
   if (mode && !wanted) { /* what is created until it is checked again is not seen */
     missed = true;
@@ -332,7 +332,7 @@ EXPORT void cudalinkContract(int wanted, int (*adder)(int (*)(void *), void *), 
   __atomic_store_n(&mode, wanted, __ATOMIC_RELAXED);
   add_pending = adder;
   tell_python = teller;
-  main_thread = pthread_self();
+  main_thread = (pthread_t)main;
   pthread_mutex_unlock(&lock);
 }
 

@@ -87,9 +87,10 @@ typedef struct {
 
 enum { NOTE_CREATED, NOTE_DESTROYED, NOTE_VIOLATION };
 
-/* Begins to check, or stops (`mode` 0); 2 also keeps the address of a destroyed handle from being used again.
+/* Begins to check, or stops (`mode` 0); 2 also keeps the address of a destroyed handle from being used again. `main` is
+   the main thread of Python, as pthread_self.
    `add_pending` is Py_AddPendingCall: it takes no lock of Python. `note` gets a ContractNote in the main thread. */
-void cudalinkContract(int mode, int (*add_pending)(int (*)(void *), void *), int (*note)(void *));
+void cudalinkContract(int mode, uint64_t main, int (*add_pending)(int (*)(void *), void *), int (*note)(void *));
 
 /* Takes the oldest violation; 0 if there are none. */
 int cudalinkTakeViolation(ContractViolation *violation);
