@@ -23,6 +23,8 @@ class Facts:
         Number of lifetime violations.
     contract : int
         Number of violations of nvJitLink's contract.
+    undestroyed : int
+        Number of nvJitLink handles that the test left behind.
     documented : dict of str to str, or None
         The failure that the test asserted: ``requirement`` and ``raises``.
     missing : str or None
@@ -40,6 +42,7 @@ class Facts:
     links: Counter[str] = field(default_factory=Counter)
     violations: int = 0
     contract: int = 0
+    undestroyed: int = 0
     documented: dict[str, str] | None = None
     missing: str | None = None
     verdicts: list[dict[str, Any]] = field(default_factory=list)

@@ -122,7 +122,14 @@ class JitLinkContractChecks:
             if self._contract.alive(self._before):
                 getattr(item, "funcargs", {}).clear()  # the values of fixtures would live until the next test
                 gc.collect()
-                self._notes += [f"{one} and not destroyed" for one in self._contract.alive(self._before)]
+                self._note_left(self._contract.alive(self._before))
+
+    def _note_left(self, handles: list[str]) -> None:
+        from . import ledger
+
+        self._notes += [f"{one} and not destroyed" for one in handles]
+        if handles:
+            ledger.of(self._run).test.undestroyed = len(handles)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(

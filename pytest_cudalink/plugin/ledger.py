@@ -94,6 +94,8 @@ class Totals(Outside):
         Number of lifetime violations by test.
     contract_of_tests : Counter of str
         Number of violations of nvJitLink's contract by test.
+    undestroyed : Counter of str
+        Number of nvJitLink handles that were left behind, by test.
     documented : list of (str, str, str)
         Tests that asserted a documented failure: test, requirement, failure.
     refused : dict of str to list of str
@@ -102,6 +104,7 @@ class Totals(Outside):
 
     violations_of_tests: Counter[str] = field(default_factory=Counter)
     contract_of_tests: Counter[str] = field(default_factory=Counter)
+    undestroyed: Counter[str] = field(default_factory=Counter)
     documented: list[tuple[str, str, str]] = field(default_factory=list)
     refused: dict[str, list[str]] = field(default_factory=dict)
 
@@ -115,6 +118,8 @@ class Totals(Outside):
             self.violations_of_tests[nodeid] += violations
         if contract := facts["contract"]:
             self.contract_of_tests[nodeid] += contract
+        if undestroyed := facts["undestroyed"]:
+            self.undestroyed[nodeid] += undestroyed
         if refused := facts["refused"]:
             self.refused[nodeid] = sorted({str(one["function"]) for one in refused})
         self._join(facts)

@@ -85,9 +85,7 @@ def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
         lines += [f"  {nodeid}: {count}" for nodeid, count in sorted(totals.violations_of_tests.items())]
         if settings.lifetime.value == "report":
             lines += [f"  outside of tests: {text}" for text in outside]
-    if totals.contract_of_tests:
-        lines.append(f"{counted(totals.contract_of_tests.total(), 'violation')} of nvJitLink's contract")
-        lines += [f"  {nodeid}: {count}" for nodeid, count in sorted(totals.contract_of_tests.items())]
+    lines += _of_contract(totals)
     documented = Counter((requirement, raises) for _, requirement, raises in totals.documented)
     for (requirement, raises), count in sorted(documented.items()):
         lines.append(f"{counted(count, 'test')} failed as documented ({requirement} not met): {raises}")
@@ -102,6 +100,18 @@ def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
     for missing, count in sorted(totals.missing.items()):
         skipped = "1 test was skipped: it needs" if count == 1 else f"{count} tests were skipped: they need"
         lines.append(f"{skipped} {missing}")
+    return lines
+
+
+def _of_contract(totals: Totals) -> list[str]:
+    """Return the lines on nvJitLink's contract."""
+    lines = []
+    if totals.contract_of_tests:
+        lines.append(f"{counted(totals.contract_of_tests.total(), 'violation')} of nvJitLink's contract")
+        lines += [f"  {nodeid}: {count}" for nodeid, count in sorted(totals.contract_of_tests.items())]
+    if totals.undestroyed:
+        lines.append(f"tests left {counted(totals.undestroyed.total(), 'nvJitLink handle')} that they did not destroy")
+        lines += [f"  {nodeid}: {count}" for nodeid, count in sorted(totals.undestroyed.items())]
     return lines
 
 

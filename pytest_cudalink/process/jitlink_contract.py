@@ -7,6 +7,7 @@ as that thread is back from C, with the stack of the caller.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from types import FrameType
@@ -53,6 +54,7 @@ _STACKS: Final = 4096  # that are kept
 _DEPTH: Final = 200
 #: Parts of the file names of code that runs every test, and so tells nothing about one.
 _RUNNERS: Final = ("/_pytest/", "/pluggy/", "/xdist/", "/execnet/", "/pytest_cudalink/", "/runpy.py", "/contextlib.py")
+_STANDARD: Final = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120 (compared with names of files)
 
 
 class ContractViolation(NamedTuple):
@@ -102,6 +104,16 @@ class ContractViolation(NamedTuple):
         return "\n".join([*lines, *self.history])
 
 
+def _tells(filename: str) -> bool:
+    """Whether a frame of this file helps to find the code that made a call.
+
+    The main thread may be in a function of the standard library already when it hears of its call.
+    """
+    if filename.startswith("<frozen") or any(part in filename for part in _RUNNERS):
+        return False
+    return not filename.startswith(_STANDARD) or "site-packages" in filename
+
+
 def _stack() -> tuple[str, ...]:
     """Return the telling frames of the main thread, outermost first, up to the runner of the test."""
     found: list[str] = []
@@ -110,7 +122,7 @@ def _stack() -> tuple[str, ...]:
         if frame is None:
             break
         name = frame.f_code.co_filename
-        if not name.startswith("<frozen") and not any(part in name for part in _RUNNERS):
+        if _tells(name):
             found.append(f"{name}:{frame.f_lineno} in {frame.f_code.co_name}")
         elif found and "/_pytest/" in name:
             break
