@@ -29,7 +29,7 @@ _FUNCTIONS: Final = tuple(
 #: What a call did wrong and what is right, by the name of the rule, in the order of `ContractRule`.
 RULES: Final[dict[str, tuple[str, str]]] = {
     "destroyed": ("a call on a destroyed handle", "no call on a handle after nvJitLinkDestroy, in any thread"),
-    "unknown": ("a call on a handle that was never created", "a handle that nvJitLinkCreate returned"),
+    "unknown": ("a call on a handle that was never created, or destroyed long ago", "a handle that nvJitLinkCreate returned"),
     "null": ("a NULL pointer", "a pointer to memory that nvJitLink can read or write"),
     "refused": (
         "a call on a handle whose nvJitLinkCreate failed",
@@ -54,6 +54,7 @@ _STACKS: Final = 4096  # that are kept
 _DEPTH: Final = 200
 #: Parts of the file names of code that runs every test, and so tells nothing about one.
 _RUNNERS: Final = ("/_pytest/", "/pluggy/", "/xdist/", "/execnet/", "/pytest_cudalink/", "/runpy.py", "/contextlib.py")
+_LIBRARIES: Final = "/site-packages/"
 _STANDARD: Final = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120 (compared with names of files)
 
 
@@ -111,7 +112,7 @@ def _tells(filename: str) -> bool:
     """
     if filename.startswith("<frozen") or any(part in filename for part in _RUNNERS):
         return False
-    return not filename.startswith(_STANDARD) or "site-packages" in filename
+    return not filename.startswith(_STANDARD) or _LIBRARIES in filename
 
 
 def _stack() -> tuple[str, ...]:
@@ -124,8 +125,8 @@ def _stack() -> tuple[str, ...]:
         name = frame.f_code.co_filename
         if _tells(name):
             found.append(f"{name}:{frame.f_lineno} in {frame.f_code.co_name}")
-        elif found and "/_pytest/" in name:
-            break
+        elif "/_pytest/" in name:
+            break  # the test, or what it called, stands above
         frame = frame.f_back
     return tuple(reversed(found))
 
@@ -255,7 +256,8 @@ class JitLinkContract:
     def _where(self, kind: int, number: int, address: int, verb: str) -> str:
         """Return where something was done to a handle: by Python code if that is known, else the native caller."""
         stack = self._stacks.get((kind, number))
-        place = stack[-1] if stack else self._place(address)
+        users = [line for line in stack or () if _LIBRARIES not in line]
+        place = (users or stack or (self._place(address),))[-1]
         return f"{verb} at {place}" if place else ""
 
     def _place(self, address: int) -> str:

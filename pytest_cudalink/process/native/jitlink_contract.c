@@ -172,7 +172,7 @@ static bool check(const JitLinkUse *use, Handle *handle, const uintptr_t argumen
 
 /* Another thread is in a call of this handle. Returns whether the library must not see the call. */
 static bool check_busy(const JitLinkUse *use, Handle *handle) {
-  if (!handle->is_busy) return false;
+  if (!handle->busy) return false;
   report(RULE_BUSY, use, handle->value, handle)->other = handle->at_work;
   return use->function == JL_DESTROY;
 }
@@ -276,7 +276,7 @@ int cl_checked_call(const JitLinkUse *use, uintptr_t arguments[5]) {
   if (!value) return use->original(arguments[0], arguments[1], arguments[2], arguments[3], arguments[4]);
   pthread_mutex_lock(&lock);
   Handle *handle = cl_find_handle(value);
-  bool prevent = false, is_first = false;
+  bool prevent = false;
   if (!handle && !missed && !cl_handles_lost()) {
     report(RULE_UNKNOWN, use, value, NULL);
     prevent = true;
@@ -284,18 +284,15 @@ int cl_checked_call(const JitLinkUse *use, uintptr_t arguments[5]) {
     report(RULE_DESTROYED, use, value, handle);
     prevent = true;
   }
-  if (handle && !prevent) {
-    prevent = check_busy(use, handle) || check(use, handle, arguments);
-    is_first = !prevent && !handle->is_busy;
-  }
+  if (handle && !prevent) prevent = check_busy(use, handle) || check(use, handle, arguments);
   if (prevent) latest->prevented = 1;
-  if (is_first) {
-    handle->is_busy = true;
+  if (handle && !prevent) {
+    handle->busy++;
     handle->at_work = (int)use->function;
   }
   uint64_t number = handle ? handle->number : 0;
   /* before the library frees it: from then on another thread may get a new handle at this address */
-  if (is_first && use->function == JL_DESTROY) destroyed(use, handle);
+  if (handle && !prevent && use->function == JL_DESTROY) destroyed(use, handle);
   bool may_have_grown = false;
   size_t asked = 0;
   if (handle && !prevent && is_content(use->function) && use->size) {
@@ -311,7 +308,7 @@ int cl_checked_call(const JitLinkUse *use, uintptr_t arguments[5]) {
   pthread_mutex_lock(&lock);
   if (handle->number == number) {
     finish(use, handle, arguments, result);
-    if (is_first) handle->is_busy = false;
+    handle->busy--;
   }
   pthread_mutex_unlock(&lock);
   return result;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { HANDLES = 1024 };
+enum { HANDLES = 4096 };
 static uintptr_t values[HANDLES]; /* apart from the rest, so that a search reads little memory */
 static Handle handles[HANDLES];
 static unsigned used, oldest;
@@ -18,11 +18,11 @@ Handle *cl_find_handle(uintptr_t value) {
 /* A place for a value that has none: a free one, or that of a destroyed handle, in turn. */
 static Handle *place(void) {
   if (used < HANDLES) return &handles[used++];
-  lost = true;
   for (unsigned step = 0; step < HANDLES; step++) {
     Handle *handle = &handles[oldest++ % HANDLES];
-    if (handle->destroyed && !handle->is_busy) return handle;
+    if (handle->destroyed && !handle->busy) return handle;
   }
+  lost = true;
   return NULL;
 }
 
@@ -41,7 +41,7 @@ bool cl_handles_lost(void) { return lost; }
 void cl_forget_handles(void) { used = 0; }
 
 void cl_handles_after_fork(void) {
-  for (unsigned at = 0; at < used; at++) handles[at].is_busy = false;
+  for (unsigned at = 0; at < used; at++) handles[at].busy = 0;
 }
 
 unsigned cl_handles_alive(uint64_t after, uint64_t *numbers, unsigned size) {

@@ -17,12 +17,13 @@ typedef struct {
 
 typedef struct {
   uintptr_t value;
-  uint64_t number;                             /* 0: a handle whose creation was not seen */
-  bool destroyed, refused, completed, is_busy; /* busy: a thread is in a call */
-  int failed;                                  /* the first function that added or completed and failed; -1: none */
-  int at_work;                                 /* the function that a thread is in, while busy */
-  unsigned changes;                            /* calls that can change a size */
-  unsigned reported;                           /* rules that are reported once for a handle, as bits */
+  uint64_t number; /* 0: a handle whose creation was not seen */
+  bool destroyed, refused, completed;
+  unsigned busy;     /* threads that are in a call */
+  int failed;        /* the first function that added or completed and failed; -1: none */
+  int at_work;       /* the function that the last of them is in */
+  unsigned changes;  /* calls that can change a size */
+  unsigned reported; /* rules that are reported once for a handle, as bits */
   uintptr_t created_by, destroyed_by;
   struct {
     size_t size;
@@ -39,7 +40,7 @@ Handle *cl_find_handle(uintptr_t value);
 /* A new entry for a value, which replaces one that was destroyed; NULL if too many handles are alive. */
 Handle *cl_new_handle(uintptr_t value);
 
-/* Whether an entry was given up, so that a value may be unknown although it was created. */
+/* Whether too many handles were alive once, so that a value may be unknown although it was created. */
 bool cl_handles_lost(void);
 
 /* Forgets every handle. */
