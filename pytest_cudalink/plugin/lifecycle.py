@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from . import backends, marker, native_links, settings, variables
+from ..process import jitlink_calls
+from . import backends, marker, settings, variables
 from .run import RUN, CurrentTest, Part, Run, is_on_emulated_driver, run_of, task_of
 
 if TYPE_CHECKING:
@@ -206,7 +207,8 @@ def configure(config: pytest.Config) -> None:
         variables.warn(config)
     _start_driver(run)
     backends.start(run)
-    native_links.start(run)
+    # before this process can have native code that links
+    run.config.add_cleanup(jitlink_calls.postpone_until_native_code(partial(_watch_nvjitlink, run)))
     if run.settings.forces_driver:
         run.part("marked-tests")
     _warn_of_ignored(run, late=False)
@@ -257,6 +259,15 @@ def _start_xdist(run: Run) -> None:
     if given is not None:
         run.settings, withheld = given
         run.withheld = {**run.withheld, **withheld}
+
+
+def _watch_nvjitlink(run: Run) -> None:
+    """Count the links of native code, and check nvJitLink's contract."""
+    run.part("native-links")
+    if run.settings.jitlink_contract.value != "off":
+        from . import jitlink_contract
+
+        jitlink_contract.start(run)
 
 
 def _start_driver(run: Run) -> None:

@@ -29,7 +29,10 @@ _FUNCTIONS: Final = tuple(
 #: What a call did wrong and what is right, by the name of the rule, in the order of `ContractRule`.
 RULES: Final[dict[str, tuple[str, str]]] = {
     "destroyed": ("a call on a destroyed handle", "no call on a handle after nvJitLinkDestroy, in any thread"),
-    "unknown": ("a call on a handle that was never created, or destroyed long ago", "a handle that nvJitLinkCreate returned"),
+    "unknown": (
+        "a call on a handle that was never created, or destroyed long ago",
+        "a handle that nvJitLinkCreate returned",
+    ),
     "null": ("a NULL pointer", "a pointer to memory that nvJitLink can read or write"),
     "refused": (
         "a call on a handle whose nvJitLinkCreate failed",

@@ -312,7 +312,11 @@ def test_late_library(run) -> None:
 
 def test_stopped(run) -> None:
     """Two runs in one process: the checks end with the last one."""
-    code = "contract.check(); contract.stop(); text(create()); print(len(contract.take()))\ncontract.stop(); text(create())"
+    code = """
+contract.check(); contract.stop()
+text(create()); print(len(contract.take()))
+contract.stop(); text(create())
+"""
 
     assert run(code) == ["1"]
 
