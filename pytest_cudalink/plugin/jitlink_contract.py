@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["JitLinkContractChecks", "of", "start"]
 
 _SECTION: Final = "cudalink nvJitLink contract"
-#: The rule that cuda.bindings breaks for every input, without harm: it fails a test only if the user asks for that.
-_NOTED: Final = "name"
 
 
 def of(run: Run) -> JitLinkContractChecks | None:
@@ -71,11 +69,7 @@ class JitLinkContractChecks:
     @property
     def violations(self) -> tuple[ContractViolation, ...]:
         """The violations that were not reported yet."""
-        for one in self._contract.take():
-            if one.option == _NOTED and self.mode != "strict":
-                self._notes.append(str(one))
-            else:
-                self._waiting.append(one)
+        self._waiting += self._contract.take()
         return tuple(self._waiting)
 
     def consume(self) -> tuple[ContractViolation, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 
 from . import jitlink_calls
@@ -58,6 +58,8 @@ _DEPTH: Final = 200
 #: Parts of the file names of code that runs every test, and so tells nothing about one.
 _RUNNERS: Final = ("/_pytest/", "/pluggy/", "/xdist/", "/execnet/", "/pytest_cudalink/", "/runpy.py", "/contextlib.py")
 _LIBRARIES: Final = "/site-packages/"
+_USER, _PACKAGE, _SILENT, _END, _NO_KIND = range(5)
+_kinds: Final[dict[str, int]] = {}
 _STANDARD: Final = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120 (compared with names of files)
 
 
@@ -108,30 +110,42 @@ class ContractViolation(NamedTuple):
         return "\n".join([*lines, *self.history])
 
 
-def _tells(filename: str) -> bool:
-    """Whether a frame of this file helps to find the code that made a call.
+def _kind(filename: str) -> int:
+    """Return whether frames of a file help to find the code that made a call: `_USER`, `_PACKAGE`, `_SILENT` or `_END`.
 
     The main thread may be in a function of the standard library already when it hears of its call.
     """
+    if "/_pytest/" in filename:
+        return _END  # the test, or what it called, stands above
     if filename.startswith("<frozen") or any(part in filename for part in _RUNNERS):
-        return False
-    return not filename.startswith(_STANDARD) or _LIBRARIES in filename
+        return _SILENT
+    if _LIBRARIES in filename:
+        return _PACKAGE
+    return _SILENT if filename.startswith(_STANDARD) else _USER
 
 
-def _stack() -> tuple[str, ...]:
-    """Return the telling frames of the main thread, outermost first, up to the runner of the test."""
-    found: list[str] = []
-    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001
+def _frames(frame: FrameType | None, wanted: int) -> list[tuple[CodeType, int]]:
+    """Return code and line of the telling frames, innermost first; the last one is the first of the kind `wanted`."""
+    found = []
     for _ in range(_DEPTH):
         if frame is None:
             break
-        name = frame.f_code.co_filename
-        if _tells(name):
-            found.append(f"{name}:{frame.f_lineno} in {frame.f_code.co_name}")
-        elif "/_pytest/" in name:
-            break  # the test, or what it called, stands above
+        code = frame.f_code
+        kind = _kinds.get(code.co_filename)
+        if kind is None:
+            kind = _kinds[code.co_filename] = _kind(code.co_filename)
+        if kind == _END:
+            break
+        if kind != _SILENT:
+            found.append((code, frame.f_lineno))
+            if kind == wanted:
+                break
         frame = frame.f_back
-    return tuple(reversed(found))
+    return found
+
+
+def _words(code: CodeType, line: int) -> str:
+    return f"{code.co_filename}:{line} in {code.co_name}"
 
 
 class JitLinkContract:
@@ -148,15 +162,11 @@ class JitLinkContract:
                 ("name", ctypes.c_char * 64),
             )
 
-        class Note(ctypes.Structure):  # ContractNote
-            _fields_ = (("kind", ctypes.c_uint64), ("number", ctypes.c_uint64))
-
         self._library, self._found = library, Found()
         self._text = ctypes.create_string_buffer(_PLACE_SIZE)
         self._numbers = (ctypes.c_uint64 * 16)()
         self._modes = [0]  # of each run in this process that is not over
-        self._stacks: dict[tuple[int, int], tuple[str, ...]] = {}
-        self._note = Note
+        self._stacks: dict[int, list[tuple[CodeType, int]]] = {}
         # kept for the life of the process: a pending call may still have its address
         self._teller = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._hear)
         library.cudalinkContract.argtypes = (ctypes.c_int, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p)
@@ -239,7 +249,8 @@ class JitLinkContract:
             self._where(_CREATED, one.handle_number, one.created_by, "The handle was created"),
             self._where(_DESTROYED, one.handle_number, one.destroyed_by, "It was destroyed"),
         ]
-        stack = self._stacks.get((_VIOLATION, one.number), ())
+        frames = self._stacks.get(one.number << 2 | _VIOLATION, ())
+        stack = tuple(_words(code, line) for code, line in reversed(frames))
         native = self._place(one.called_by)
         if not stack and native:
             native += self._thread(one.thread)
@@ -258,9 +269,9 @@ class JitLinkContract:
 
     def _where(self, kind: int, number: int, address: int, verb: str) -> str:
         """Return where something was done to a handle: by Python code if that is known, else the native caller."""
-        stack = self._stacks.get((kind, number))
-        users = [line for line in stack or () if _LIBRARIES not in line]
-        place = (users or stack or (self._place(address),))[-1]
+        frames = self._stacks.get(number << 2 | kind)
+        users = [frame for frame in frames or () if _kinds[frame[0].co_filename] == _USER]
+        place = _words(*(users or frames)[0]) if frames else self._place(address)
         return f"{verb} at {place}" if place else ""
 
     def _place(self, address: int) -> str:
@@ -272,11 +283,12 @@ class JitLinkContract:
         names = (thread.name for thread in threading.enumerate() if thread.ident == ident)
         return f", in thread {next(names, hex(ident))}"
 
-    def _hear(self, address: int) -> int:
-        note = self._note.from_address(address)
+    def _hear(self, note: int) -> int:
         if len(self._stacks) >= _STACKS:
             self._stacks.pop(next(iter(self._stacks)), None)
-        self._stacks[note.kind, note.number] = _stack()
+        # for a handle, the place in the user's code is enough
+        wanted = _NO_KIND if note & 3 == _VIOLATION else _USER
+        self._stacks[note] = _frames(sys._getframe(1), wanted)  # noqa: SLF001
         return 0
 
 

@@ -48,12 +48,10 @@ static int (*add_pending)(int (*)(void *), void *);
 static int (*tell_python)(void *);
 
 /* Violations that were not taken yet. What comes when it is full is counted all the same. */
-enum { VIOLATIONS = 256, PENDING = 512, HELD = 256 };
+enum { VIOLATIONS = 256, HELD = 256 };
 static ContractViolation violations[VIOLATIONS];
 static unsigned violations_begin, violations_end;
 static ContractViolation unseen, *latest = &unseen;
-static ContractNote pending[PENDING];
-static unsigned pending_end;
 
 static void forget_in_child(void) {
   pthread_mutex_init(&lock, NULL);
@@ -67,9 +65,7 @@ __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL
 /* The main thread runs what is pending between two instructions of Python, so that its stack is the caller's. */
 static void note(uint64_t kind, uint64_t number) {
   if (!add_pending || !pthread_equal(main_thread, pthread_self())) return;
-  ContractNote *content = &pending[pending_end++ % PENDING];
-  *content = (ContractNote){kind, number};
-  add_pending(tell_python, content);
+  add_pending(tell_python, (void *)(uintptr_t)(number << 2 | kind));
 }
 
 static ContractViolation *report(ContractRule rule, const JitLinkUse *use, uintptr_t value, const Handle *handle) {
@@ -160,7 +156,7 @@ static bool check(const JitLinkUse *use, Handle *handle, const uintptr_t argumen
     return true;
   }
   if (handle->completed && function == JL_COMPLETE) report(RULE_TWICE, use, handle->value, handle);
-  if (function == JL_COMPLETE && !handle->completed) check_names(use, handle);
+  if (mode == 2 && function == JL_COMPLETE && !handle->completed) check_names(use, handle);
   if (is_result(function)) {
     if (!handle->completed) report_once(RULE_EARLY, use, handle);
     else if (handle->failed >= 0) report_once(RULE_FAILED, use, handle);
@@ -204,7 +200,7 @@ static void finish(const JitLinkUse *use, Handle *handle, const uintptr_t argume
   if (changes || result) handle->changes++; /* a refusal can be logged */
   if (changes && result && handle->failed < 0 && !(function == JL_COMPLETE && handle->completed))
     handle->failed = (int)function;
-  if (function == JL_ADD_DATA && !result) keep_name(handle, (const char *)arguments[4]);
+  if (mode == 2 && function == JL_ADD_DATA && !result) keep_name(handle, (const char *)arguments[4]);
   if (function == JL_COMPLETE) handle->completed = true;
   if (is_size(function) && !result) {
     int content = content_of(function);

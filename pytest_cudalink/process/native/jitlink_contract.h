@@ -79,17 +79,13 @@ typedef struct {
   char name[64];                 /* of RULE_NAME: the name that the input was given */
 } ContractViolation;
 
-/* What the main thread did: told to Python between two of its instructions. Python reads the same structure. */
-typedef struct {
-  uint64_t kind; /* NOTE_* */
-  uint64_t number;
-} ContractNote;
-
+/* What the main thread did, which Python hears between two of its instructions: the kind, and four times the number of
+   the handle or violation, in place of an address. */
 enum { NOTE_CREATED, NOTE_DESTROYED, NOTE_VIOLATION };
 
-/* Begins to check, or stops (`mode` 0); 2 also keeps the address of a destroyed handle from being used again. `main` is
-   the main thread of Python, as pthread_self.
-   `add_pending` is Py_AddPendingCall: it takes no lock of Python. `note` gets a ContractNote in the main thread. */
+/* Begins to check, or stops (`mode` 0); 2 also checks names, and keeps the address of a destroyed handle from being
+   used again. `main` is the main thread of Python, as pthread_self. `add_pending` is Py_AddPendingCall: it takes no
+   lock of Python. `note` hears in the main thread. */
 void cudalinkContract(int mode, uint64_t main, int (*add_pending)(int (*)(void *), void *), int (*note)(void *));
 
 /* Takes the oldest violation; 0 if there are none. */
