@@ -101,7 +101,10 @@ def docs(session: nox.Session) -> None:
     session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html", *session.posargs)
 
 
-BENCHMARKS = ("linker", "growth", "startup", "empty_tests", "emulator", "guardrails", "stubs", "isolation", "sticky")
+BENCHMARKS = (
+    *("linker", "growth", "startup", "empty_tests", "emulator", "guardrails", "stubs", "isolation", "sticky"),
+    "jitlink_contract",
+)
 
 
 @nox.session

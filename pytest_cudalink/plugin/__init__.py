@@ -20,6 +20,7 @@ from .fixtures import (
     force_backend,
     guard_rails,
     linker_factory,
+    nvjitlink_contract,
     system_toolkit,
 )
 
@@ -35,6 +36,7 @@ __all__ = [
     "force_backend",
     "guard_rails",
     "linker_factory",
+    "nvjitlink_contract",
     "system_toolkit",
 ]
 

@@ -21,6 +21,10 @@ class Facts:
         Number of links by ``target/backend``.
     violations : int
         Number of lifetime violations.
+    contract : int
+        Number of violations of nvJitLink's contract.
+    undestroyed : int
+        Number of nvJitLink handles that the test left behind.
     documented : dict of str to str, or None
         The failure that the test asserted: ``requirement`` and ``raises``.
     missing : str or None
@@ -40,6 +44,8 @@ class Facts:
 
     links: Counter[str] = field(default_factory=Counter)
     violations: int = 0
+    contract: int = 0
+    undestroyed: int = 0
     documented: dict[str, str] | None = None
     missing: str | None = None
     verdicts: list[dict[str, Any]] = field(default_factory=list)
@@ -61,6 +67,8 @@ class Facts:
             found.append(("cudalink.unsteered", _counts(self.unsteered)))
         if self.violations:
             found.append(("cudalink.violations", str(self.violations)))
+        if self.contract:
+            found.append(("cudalink.jitlink_contract", str(self.contract)))
         if self.documented:
             found.append(("cudalink.documented", "{requirement}: {raises}".format(**self.documented)))
         if self.missing:

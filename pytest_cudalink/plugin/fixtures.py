@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from ..guardrails import CompatibilityGuardRails
     from ..linker import Linker, LinkerOptions, ObjectCode
     from ..linker.dispatch import Case
+    from ..process.jitlink_contract import ContractViolation
     from ..toolchains.system_toolkit import SystemLayout, SystemToolkit
     from ..versions import CudaVersion
+    from .jitlink_contract import JitLinkContractChecks
     from .lifetimes import Lifetimes
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "EmulatedDriver",
     "FakeVersions",
     "LinkerFactory",
+    "NvJitLinkContract",
     "SystemToolkitFactory",
     "audit_wheel",
     "cudalink",
@@ -43,6 +46,7 @@ __all__ = [
     "force_backend",
     "guard_rails",
     "linker_factory",
+    "nvjitlink_contract",
     "system_toolkit",
 ]
 
@@ -214,6 +218,24 @@ class DriverLifetimes:
         return found
 
 
+class NvJitLinkContract:
+    """Value of the fixture ``nvjitlink_contract``."""
+
+    def __init__(self, checks: JitLinkContractChecks) -> None:
+        self._checks = checks
+
+    @property
+    def violations(self) -> tuple[ContractViolation, ...]:
+        """Violations so far in this phase of the test; unreachable objects are destroyed first."""
+        gc.collect()
+        return self._checks.violations
+
+    def expect(self) -> tuple[ContractViolation, ...]:
+        """Return the violations so far, and consume them: they fail no test."""
+        gc.collect()
+        return self._checks.consume()
+
+
 @pytest.fixture
 def audit_wheel() -> Callable[[str | Path], Audit]:
     """Audit a wheel, folder or library: ``audit_wheel("dist/x.whl").check("12", "13", "none")``.
@@ -367,6 +389,21 @@ def emulated_driver(pytestconfig: pytest.Config) -> Iterator[EmulatedDriver]:
     for function in untriggered:
         msg = f"cudalink: the fault injected into {function} was never triggered in this test"
         warnings.warn(pytest.PytestWarning(msg), stacklevel=1)
+
+
+@pytest.fixture
+def nvjitlink_contract(pytestconfig: pytest.Config) -> NvJitLinkContract:
+    """Violations of nvJitLink's contract in this test; ``expect()`` consumes those that the test makes on purpose."""
+    from . import jitlink_contract
+
+    run = run_of(pytestconfig)
+    jitlink_contract.start(run)
+    found = jitlink_contract.of(run)
+    if found is None:
+        setting = run.settings.jitlink_contract
+        reason = f"--cudalink-jitlink-contract={setting}" if setting.value == "off" else "not possible on this system"
+        _skip(pytestconfig, "checks of nvJitLink's contract", reason)
+    return NvJitLinkContract(found)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ def lines(run: Run) -> list[str]:
     from .. import probes
 
     settings, fakes = run.settings, probes.fakes()
-    inherited = driver.inherited(run.config)
+    contract, inherited = settings.jitlink_contract, driver.inherited(run.config)
     parts = [
         f"backend {settings.backend}",
         f"policy {settings.policy}",
@@ -32,6 +32,7 @@ def lines(run: Run) -> list[str]:
         if fakes.fakes_driver
         else _driver(settings, probes.driver_version(), inherited=inherited),
         *([f"guard rails {settings.guard_rails}"] if settings.guard_rails.value != "off" else []),
+        *([f"nvJitLink contract {contract}"] if contract.source != "default" else []),
     ]
     return [
         f"cudalink: {', '.join(parts)}",

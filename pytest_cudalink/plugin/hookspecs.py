@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ..emulator.control import Violation
     from ..guardrails import Verdict
     from ..guardrails.provenance import Library
+    from ..process.jitlink_contract import ContractViolation
     from ..targets import Choice, LinkEvent, LinkInput, Target, UnsteeredLink
 
 __all__ = [
@@ -163,19 +164,19 @@ def pytest_cudalink_verdict(config: pytest.Config, verdict: Verdict, nodeid: str
 
 @pytest.hookspec
 def pytest_cudalink_violation(
-    config: pytest.Config, violation: Violation, nodeid: str | None, maker: str | None
+    config: pytest.Config, violation: Violation | ContractViolation, nodeid: str | None, maker: str | None
 ) -> None:
-    """Called for every lifetime violation that an emulated driver noticed, in the process that made it.
+    """Called for every violation that an emulated driver or the checks of nvJitLink noticed, in its process.
 
-    Called at the end of the phase of the test, not inside the call of the driver.
+    Called at the end of the phase of the test, not inside the call.
 
     Parameters
     ----------
     config : pytest.Config
-    violation : pytest_cudalink.emulator.control.Violation
-        Option, what was expected and found, the driver's function, and both stacks.
+    violation : pytest_cudalink.emulator.control.Violation or pytest_cudalink.process.jitlink_contract.ContractViolation
+        Option or rule, what was expected and found, the function, and both stacks.
     nodeid : str or None
         The test during which it happened; None outside tests.
     maker : str or None
-        The test that created the link state; None where no test did.
+        The test that created the link state or handle; None where no test did.
     """

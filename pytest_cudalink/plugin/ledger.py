@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from ..process.jitlink_contract import ContractViolation
 from ..report.wording import EVENTS_UNWRITTEN, UNWRITTEN, link_key
 from . import pytest_private
 from .facts import Facts
@@ -28,9 +29,10 @@ def of(run: Run) -> Ledger:
     return cast("Ledger", run.part("ledger"))
 
 
-def describe(violation: Violation, maker: str | None, nodeid: str | None) -> str:
+def describe(violation: Violation | ContractViolation, maker: str | None, nodeid: str | None) -> str:
     """Return a violation in several lines, with the test that created the link state if that is another one."""
-    note = "" if maker in (nodeid, None) else f"\nThe link state was created by {maker}."
+    what = "handle" if isinstance(violation, ContractViolation) else "link state"
+    note = "" if maker in (nodeid, None) else f"\nThe {what} was created by {maker}."
     return violation.long_repr + note
 
 
@@ -96,6 +98,10 @@ class Totals(Outside):
     ----------
     violations_of_tests : Counter of str
         Number of lifetime violations by test.
+    contract_of_tests : Counter of str
+        Number of violations of nvJitLink's contract by test.
+    undestroyed : Counter of str
+        Number of nvJitLink handles that were left behind, by test.
     documented : list of (str, str, str)
         Tests that asserted a documented failure: test, requirement, failure.
     refused : dict of str to list of str
@@ -105,6 +111,8 @@ class Totals(Outside):
     """
 
     violations_of_tests: Counter[str] = field(default_factory=Counter)
+    contract_of_tests: Counter[str] = field(default_factory=Counter)
+    undestroyed: Counter[str] = field(default_factory=Counter)
     documented: list[tuple[str, str, str]] = field(default_factory=list)
     refused: dict[str, list[str]] = field(default_factory=dict)
     sticky: list[StickyRecord] = field(default_factory=list)
@@ -127,6 +135,10 @@ class Totals(Outside):
             self.missing[missing] += 1
         if violations := facts["violations"]:
             self.violations_of_tests[nodeid] += violations
+        if contract := facts["contract"]:
+            self.contract_of_tests[nodeid] += contract
+        if undestroyed := facts["undestroyed"]:
+            self.undestroyed[nodeid] += undestroyed
         if refused := facts["refused"]:
             self.refused[nodeid] = sorted({str(one["function"]) for one in refused})
         self._join(facts)
@@ -199,8 +211,14 @@ class Ledger:
         self.here.verdicts.append({"nodeid": nodeid, **content})
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None, maker: str | None) -> None:
-        if nodeid is not None:
+    def pytest_cudalink_violation(
+        self, violation: Violation | ContractViolation, nodeid: str | None, maker: str | None
+    ) -> None:
+        if nodeid is None and isinstance(violation, ContractViolation):
+            return  # the checks of the contract report it
+        if isinstance(violation, ContractViolation):
+            self.test.contract += 1
+        elif nodeid is not None:
             self.test.violations += 1
         else:
             self.outside.violations.append(describe(violation, maker, None))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from . import backends, marker, native_links, provenance, settings, variables
+from ..process import jitlink_calls
+from . import backends, marker, provenance, settings, variables
 from .run import RUN, CurrentTest, Part, Run, is_on_emulated_driver, run_of, task_of
 
 if TYPE_CHECKING:
@@ -75,6 +76,15 @@ def _native_links(run: Run) -> object:
     from .native_links import NativeLinks
 
     return NativeLinks(run)
+
+
+def _jitlink_contract(run: Run) -> object:
+    from ..process import jitlink_contract
+    from .jitlink_contract import JitLinkContractChecks
+
+    contract = jitlink_contract.start()
+    assert contract is not None  # (`jitlink_contract.start` of the plugin has looked)
+    return JitLinkContractChecks(run, contract)
 
 
 def _loaded_modules(run: Run) -> object:
@@ -153,6 +163,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "backends": _backends,
     "mismatches": _mismatches,
     "native-links": _native_links,
+    "jitlink-contract": _jitlink_contract,
     "loaded-modules": _loaded_modules,
     "provenance": _provenance,
     "marked-tests": _marked_tests,
@@ -222,7 +233,8 @@ def configure(config: pytest.Config) -> None:
         variables.warn(config)
     _start_driver(run)
     backends.start(run)
-    native_links.start(run)
+    # before this process can have native code that links
+    run.config.add_cleanup(jitlink_calls.postpone_until_native_code(partial(_watch_nvjitlink, run)))
     if run.settings.forces_driver:
         run.part("marked-tests")
     _warn_of_ignored(run, late=False)
@@ -273,6 +285,15 @@ def _start_xdist(run: Run) -> None:
     if given is not None:
         run.settings, withheld = given
         run.withheld = {**run.withheld, **withheld}
+
+
+def _watch_nvjitlink(run: Run) -> None:
+    """Count the links of native code, and check nvJitLink's contract."""
+    run.part("native-links")
+    if run.settings.jitlink_contract.value != "off":
+        from . import jitlink_contract
+
+        jitlink_contract.start(run)
 
 
 def _start_driver(run: Run) -> None:

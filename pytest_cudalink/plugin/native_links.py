@@ -15,16 +15,11 @@ if TYPE_CHECKING:
     from ..targets import LinkEvent, UnsteeredLink
     from .run import Run
 
-__all__ = ["LoadedModules", "NativeLinks", "start"]
+__all__ = ["LoadedModules", "NativeLinks"]
 
 _LIBRARY: Final = "libnvJitLink"
 #: What calls a function for Python code that uses ctypes or cffi.
 _FOREIGN_CALLS: Final = ("libffi", "_ctypes", "_cffi")
-
-
-def start(run: Run) -> None:
-    """Watch libnvJitLink as soon as this process can have native code that links."""
-    run.config.add_cleanup(jitlink_calls.postpone_until_native_code(lambda: run.part("native-links")))
 
 
 class NativeLinks:

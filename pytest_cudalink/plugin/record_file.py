@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..emulator.control import Violation
     from ..guardrails import Verdict
     from ..guardrails.provenance import Library
+    from ..process.jitlink_contract import ContractViolation
     from ..report import Writer
     from ..report.events import ArchRecord, VersionRecord
     from ..targets import LinkEvent, UnsteeredLink
@@ -219,7 +220,7 @@ class RecordFile:
         )
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None) -> None:
+    def pytest_cudalink_violation(self, violation: Violation | ContractViolation, nodeid: str | None) -> None:
         if self._run.is_isolated and nodeid is None:
             return
         self.writer.write(

@@ -154,7 +154,7 @@ class Results:
             longrepr=attempt.longrepr,
             backends=backends(links),
             links=sum(links.values()),
-            violations=facts.get("violations", 0),
+            violations=facts.get("violations", 0) + facts.get("contract", 0),
             documented=facts.get("documented"),
             missing=facts.get("missing"),
             subtests=attempt.subtests,

@@ -259,6 +259,17 @@ OPTIONS: Final = (
         "or do not check; punish also writes through the dead pointers, as a real driver would",
     ),
     Option(
+        name="jitlink_contract",
+        flag="--cudalink-jitlink-contract",
+        env="CUDALINK_JITLINK_CONTRACT",
+        ini="cudalink_jitlink_contract",
+        default="fail",
+        choices=("off", "warn", "fail", "strict"),
+        help="calls that break nvJitLink's contract, such as one on a destroyed handle: fail the test that made them, "
+        "report them, or do not check; strict also fails for names of inputs that are freed too early, and recognizes "
+        "every old copy of a handle",
+    ),
+    Option(
         name="unsupported",
         flag="--cudalink-unsupported",
         env="CUDALINK_UNSUPPORTED",
@@ -449,6 +460,7 @@ class Settings:
     devices: Setting
     faults: Setting
     lifetime: Setting
+    jitlink_contract: Setting
     unsupported: Setting
     events: Setting
     target: Setting

@@ -86,6 +86,7 @@ def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
         lines += [f"  {nodeid}: {count}" for nodeid, count in sorted(totals.violations_of_tests.items())]
         if settings.lifetime.value == "report":
             lines += [f"  outside of tests: {text}" for text in outside]
+    lines += _of_contract(totals)
     documented = Counter((requirement, raises) for _, requirement, raises in totals.documented)
     for (requirement, raises), count in sorted(documented.items()):
         lines.append(f"{counted(count, 'test')} failed as documented ({requirement} not met): {raises}")
@@ -108,6 +109,18 @@ def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
 def _left(sticky: StickyRecord) -> str:
     rest = f"; {counted(sticky['after'], 'test')} after it ran in a fresh process" if sticky["after"] else ""
     return f"{sticky['nodeid']} left the contexts of its process with {sticky['error']}{rest}"
+
+
+def _of_contract(totals: Totals) -> list[str]:
+    """Return the lines on nvJitLink's contract."""
+    lines = []
+    if totals.contract_of_tests:
+        lines.append(f"{counted(totals.contract_of_tests.total(), 'violation')} of nvJitLink's contract")
+        lines += [f"  {nodeid}: {count}" for nodeid, count in sorted(totals.contract_of_tests.items())]
+    if totals.undestroyed:
+        lines.append(f"tests left {counted(totals.undestroyed.total(), 'nvJitLink handle')} that they did not destroy")
+        lines += [f"  {nodeid}: {count}" for nodeid, count in sorted(totals.undestroyed.items())]
+    return lines
 
 
 def _guard_rails(

@@ -11,7 +11,7 @@ _NATIVE = Path(__file__).parent / "native"
 #: Watches libnvJitLink.
 LIBRARY = "libcudalink-jitlink-calls.so"
 #: Its files by floor, without their endings; a file includes only headers of the floors above it in this list.
-FLOORS = (("loaded_object",), ("jitlink_calls",))
+FLOORS = (("loaded_object", "jitlink_handles"), ("jitlink_contract",), ("jitlink_calls",))
 #: Notes a fatal signal.
 LAST_WORDS = "libcudalink-last-words.so"
 #: Its files by floor.

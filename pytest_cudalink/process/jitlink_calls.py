@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from .imports import postpone
 
-__all__ = ["Look", "cover", "look", "postpone_until_native_code", "start"]
+__all__ = ["Look", "cover", "library", "look", "postpone_until_native_code", "start"]
 
 _OURS: Final = Path(__file__).parent / "lib" / "libcudalink-jitlink-calls.so"
 _CALLS, _LATE, _REFUSED, _IMPOSSIBLE = 1, 2, 4, 8  # native/jitlink_calls.h
@@ -63,13 +63,18 @@ def start() -> bool:
     if _ours is None and _OURS.is_file():
         import ctypes
 
-        library = ctypes.PyDLL(str(_OURS))  # its functions take less time than to release the interpreter's lock
-        library.cudalinkTakeCalls.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
-        library.cudalinkTakeCalls.restype = ctypes.c_ulong
-        library.cudalinkCover.restype = None
-        if not library.cudalinkLook() & _IMPOSSIBLE:  # watches what is loaded already
-            _ours = library
+        ours = ctypes.PyDLL(str(_OURS))  # its functions take less time than to release the interpreter's lock
+        ours.cudalinkTakeCalls.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
+        ours.cudalinkTakeCalls.restype = ctypes.c_ulong
+        ours.cudalinkCover.restype = None
+        if not ours.cudalinkLook() & _IMPOSSIBLE:  # watches what is loaded already
+            _ours = ours
     return _ours is not None
+
+
+def library() -> Any:
+    """Return the native library that watches libnvJitLink, started; None where it cannot be."""
+    return _ours if start() else None
 
 
 def look() -> Look:

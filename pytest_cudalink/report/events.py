@@ -185,7 +185,7 @@ class LibraryRecord(TypedDict):
 
 
 class ViolationRecord(TypedDict):
-    """A broken lifetime rule; the emulated driver adds further keys."""
+    """A broken rule of lifetimes or of nvJitLink's contract, with further keys."""
 
     nodeid: _NodeidOrNone
     text: Annotated[str, "the violation in words"]
@@ -236,7 +236,7 @@ class TestRecord(TypedDict):
     longrepr: Annotated[str, "the failure in full, up to 4,000 characters", {"maxLength": 4000}]
     backends: Annotated[dict[str, Annotated[int, {"minimum": 1}]], "number of links by backend"]
     links: Annotated[_Count, "number of links"]
-    violations: Annotated[_Count, "number of lifetime violations"]
+    violations: Annotated[_Count, "number of violations of lifetimes and of nvJitLink's contract"]
     documented: Annotated[DocumentedRecord | None, "the documented failure that was asserted"]
     missing: Annotated[str | None, "the requirement that a skip is about, such as 'driver >= 13.2'"]
     subtests: list[SubtestRecord]

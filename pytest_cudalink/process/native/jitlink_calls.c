@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "jitlink_contract.h"
 #include "loaded_object.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -20,8 +21,6 @@
 #ifndef TAIL_CALL
 #define TAIL_CALL /* an optimizing compiler makes it one; a test looks */
 #endif
-
-typedef int Complete(void *handle);
 
 /* -- counting */
 
@@ -85,24 +84,55 @@ EXPORT void cudalinkCover(int on) { covered = on; }
 
 /* -- the functions that stand in for those of nvJitLink: one for each original */
 
-enum { ORIGINALS = 64 };
-static Complete *originals[ORIGINALS];
+/* Two major releases in one process have about 270. */
+enum { ORIGINALS = 512 };
+static struct {
+  JitLinkFunction function;
+  JitLinkCall *call;
+  uintptr_t base; /* of the library */
+} originals[ORIGINALS];
 static int original_count;
 
-static int complete(int number, void *handle, void *caller) {
-  if (!depth++ && !covered) count((uintptr_t)caller);
-  int result = originals[number](handle);
+/* A function of the same library as that with a number; NULL if it has none that is redirected. */
+static JitLinkCall *sibling(int number, JitLinkFunction function) {
+  for (int at = 0; at < original_count; at++)
+    if (originals[at].function == function && originals[at].base == originals[number].base) return originals[at].call;
+  return NULL;
+}
+
+static int call(int number, uintptr_t arguments[5], void *caller) {
+  JitLinkFunction function = originals[number].function;
+  JitLinkCall *original = originals[number].call;
+  if (function == JL_COMPLETE && !depth && !covered) count((uintptr_t)caller);
+  int result;
+  if (!depth++ && cl_is_checked()) {
+    bool has_size = function > JL_CUBIN_SIZE && (function - JL_CUBIN_SIZE) % 2 == 1;
+    JitLinkUse use = {.function = function, .original = original, .caller = (uintptr_t)caller};
+    if (has_size) use.size = sibling(number, (JitLinkFunction)(function - 1));
+    if (function == JL_CREATE) use.destroy = sibling(number, JL_DESTROY);
+    result = cl_checked_call(&use, arguments);
+  } else {
+    result = original(arguments[0], arguments[1], arguments[2], arguments[3], arguments[4]);
+  }
   depth--;
   return result;
 }
 
-#define STAND_IN(N) \
-  static int stand_in_##N(void *handle) { return complete(0##N, handle, __builtin_return_address(0)); }
+#define STAND_IN(N)                                                                          \
+  static int stand_in_##N(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e) { \
+    return call(0##N, (uintptr_t[5]){a, b, c, d, e}, __builtin_return_address(0));           \
+  }
 #define EIGHT(DO, T) DO(T##0) DO(T##1) DO(T##2) DO(T##3) DO(T##4) DO(T##5) DO(T##6) DO(T##7)
-#define ALL(DO) EIGHT(DO, 0) EIGHT(DO, 1) EIGHT(DO, 2) EIGHT(DO, 3) EIGHT(DO, 4) EIGHT(DO, 5) EIGHT(DO, 6) EIGHT(DO, 7)
+#define SIXTY_FOUR(DO, T) \
+  EIGHT(DO, T##0)         \
+  EIGHT(DO, T##1) EIGHT(DO, T##2) EIGHT(DO, T##3) EIGHT(DO, T##4) EIGHT(DO, T##5) EIGHT(DO, T##6) EIGHT(DO, T##7)
+#define ALL(DO)     \
+  SIXTY_FOUR(DO, 0) \
+  SIXTY_FOUR(DO, 1) \
+  SIXTY_FOUR(DO, 2) SIXTY_FOUR(DO, 3) SIXTY_FOUR(DO, 4) SIXTY_FOUR(DO, 5) SIXTY_FOUR(DO, 6) SIXTY_FOUR(DO, 7)
 #define NAME(N) stand_in_##N,
 ALL(STAND_IN)
-static Complete *const stand_ins[ORIGINALS] = {ALL(NAME)};
+static JitLinkCall *const stand_ins[ORIGINALS] = {ALL(NAME)};
 
 static bool is_stand_in(uintptr_t address) {
   for (int at = 0; at < original_count; at++)
@@ -111,19 +141,24 @@ static bool is_stand_in(uintptr_t address) {
 }
 
 /* 0 if there are more originals than stand-ins. */
-static uintptr_t stand_in_for(uintptr_t original) {
+static uintptr_t stand_in_for(uintptr_t original, JitLinkFunction function, uintptr_t base) {
   for (int at = 0; at < original_count; at++)
-    if ((uintptr_t)originals[at] == original) return (uintptr_t)stand_ins[at];
+    if ((uintptr_t)originals[at].call == original) {
+      originals[at].function = function; /* the library of before is not loaded any more */
+      originals[at].base = base;
+      return (uintptr_t)stand_ins[at];
+    }
   if (original_count == ORIGINALS) return 0;
-  originals[original_count] = (Complete *)original;
+  originals[original_count].call = (JitLinkCall *)original;
+  originals[original_count].function = function;
+  originals[original_count].base = base;
   return (uintptr_t)stand_ins[original_count++];
 }
 
 /* -- the objects of the process */
 
-static bool is_complete(const char *name) {
-  return name[0] == 'n' ? !strcmp(name, "nvJitLinkComplete")
-                        : name[0] == '_' && !strncmp(name, "__nvJitLinkComplete_", 20);
+static bool is_watched(const char *name) {
+  return (name[0] == 'n' || name[0] == '_') && cl_jitlink_function(name) != JL_FUNCTIONS;
 }
 
 static void *watched_dlopen(const char *path, int mode);
@@ -158,18 +193,18 @@ static void redirect_slot(void *context, const LoadedObject *object, const char 
   if (name[0] == 'd') {
     if (!strcmp(name, "dlsym")) wanted = (uintptr_t)watched_dlsym;
     if (!strcmp(name, "dlopen")) wanted = (uintptr_t)watched_dlopen;
-  } else if (is_complete(name)) {
+  } else if (is_watched(name)) {
     /* the loader binds a slot that is not bound yet by the symbols, which are redirected */
     for (int at = 0; at < original_count; at++)
-      if ((uintptr_t)originals[at] == value) wanted = (uintptr_t)stand_ins[at];
+      if ((uintptr_t)originals[at].call == value) wanted = (uintptr_t)stand_ins[at];
   }
   if (wanted && wanted != value && !cl_replace_word(object, slot, wanted)) later = true;
 }
 
 static void redirect_symbol(void *context, const LoadedObject *object, const char *name, ElfW(Sym) * symbol) {
   int *answer = context;
-  if (!is_complete(name) || is_stand_in(object->base + symbol->st_value)) return;
-  uintptr_t wanted = stand_in_for(object->base + symbol->st_value);
+  if (!is_watched(name) || is_stand_in(object->base + symbol->st_value)) return;
+  uintptr_t wanted = stand_in_for(object->base + symbol->st_value, cl_jitlink_function(name), object->base);
   bool done = wanted && cl_replace_word(object, (uintptr_t *)&symbol->st_value, wanted - object->base);
   *answer |= done ? LOOK_LATE : LOOK_REFUSED;
 }
@@ -236,7 +271,9 @@ static int look(void) { return LOOK_IMPOSSIBLE; }
 
 EXPORT int cudalinkLook(void) {
   if (__atomic_load_n(&loaded, __ATOMIC_RELAXED)) look(); /* no function was looked up since: nothing was missed */
-  int answer = look() | __atomic_exchange_n(&refused, 0, __ATOMIC_RELAXED);
+  int late = look();
+  if (late & LOOK_LATE) cl_contract_missed_calls();
+  int answer = late | __atomic_exchange_n(&refused, 0, __ATOMIC_RELAXED);
   return __atomic_load_n(&waiting, __ATOMIC_ACQUIRE) ? answer | LOOK_CALLS : answer;
 }
 

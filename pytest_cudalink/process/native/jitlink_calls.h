@@ -12,7 +12,7 @@ enum {
   LOOK_IMPOSSIBLE = 8, /* none can on this system: only glibc on x86-64 and aarch64 is known */
 };
 
-/* Redirects nvJitLinkComplete in every object that is loaded now, and sees to those that are loaded later. */
+/* Redirects the functions of nvJitLink in every object that is loaded now, and sees to those that are loaded later. */
 int cudalinkLook(void);
 
 /* Takes the calls from one place: their number, and the path of the object that made them, or "". 0: there are none. */

@@ -1,0 +1,365 @@
+/* nvJitLink's contract: a call that the library would not survive is not made, and each violation is noted. No lock is
+   held while the library works, and none of Python's is ever taken: the thread that holds it may wait for this one. */
+#define _GNU_SOURCE
+#include "jitlink_contract.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "jitlink_handles.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+JitLinkFunction cl_jitlink_function(const char *name) {
+  static const char *const names[JL_FUNCTIONS] = {"Create",         "Destroy",
+                                                  "AddData",        "AddFile",
+                                                  "Complete",       "GetLinkedCubinSize",
+                                                  "GetLinkedCubin", "GetLinkedPtxSize",
+                                                  "GetLinkedPtx",   "GetLinkedLTOIRSize",
+                                                  "GetLinkedLTOIR", "GetErrorLogSize",
+                                                  "GetErrorLog",    "GetInfoLogSize",
+                                                  "GetInfoLog"};
+  bool numbered = name[0] == '_' && name[1] == '_';
+  if (strncmp(numbered ? name + 2 : name, "nvJitLink", 9) != 0) return JL_FUNCTIONS;
+  name += numbered ? 11 : 9;
+  size_t length = strcspn(name, "_");
+  if (numbered != (name[length] == '_')) return JL_FUNCTIONS;
+  for (int at = 0; at < JL_FUNCTIONS; at++)
+    if (strlen(names[at]) == length && !strncmp(names[at], name, length)) return (JitLinkFunction)at;
+  return JL_FUNCTIONS;
+}
+
+/* -- state of the process, under the lock */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int mode;
+static bool missed;
+static uint64_t handle_count, violation_count;
+static pthread_t main_thread;
+static int (*add_pending)(int (*)(void *), void *);
+static int (*tell_python)(void *);
+
+/* Violations that were not taken yet. What comes when it is full is counted all the same. */
+enum { VIOLATIONS = 256, HELD = 256 };
+static ContractViolation violations[VIOLATIONS];
+static unsigned violations_begin, violations_end;
+static ContractViolation unseen, *latest = &unseen;
+
+static void forget_in_child(void) {
+  pthread_mutex_init(&lock, NULL);
+  cl_handles_after_fork();
+  violations_begin = violations_end;
+  main_thread = pthread_self();
+}
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, forget_in_child); }
+
+/* The main thread runs what is pending between two instructions of Python, so that its stack is the caller's. */
+static void note(uint64_t kind, uint64_t number) {
+  if (!add_pending || !pthread_equal(main_thread, pthread_self())) return;
+  add_pending(tell_python, (void *)(uintptr_t)(number << 2 | kind));
+}
+
+static ContractViolation *report(ContractRule rule, const JitLinkUse *use, uintptr_t value, const Handle *handle) {
+  violation_count++;
+  bool is_full = violations_end - violations_begin == VIOLATIONS;
+  ContractViolation *found = latest = is_full ? &unseen : &violations[violations_end++ % VIOLATIONS];
+  *found = (ContractViolation){.number = violation_count, .handle = value, .called_by = use->caller};
+  found->rule = (int32_t)rule;
+  found->function = (int32_t)use->function;
+  found->other = -1;
+  found->thread = (uint64_t)pthread_self();
+  if (handle) {
+    found->handle_number = handle->number;
+    found->created_by = handle->created_by;
+    found->destroyed_by = handle->destroyed ? handle->destroyed_by : 0;
+  }
+  note(NOTE_VIOLATION, violation_count);
+  return found;
+}
+
+/* The same, for a rule that is reported once for a handle, since asking for a size and a content breaks it twice. */
+static void report_once(ContractRule rule, const JitLinkUse *use, Handle *handle) {
+  if (handle->reported & 1U << rule) return;
+  handle->reported |= 1U << rule;
+  report(rule, use, handle->value, handle)->other = rule == RULE_FAILED ? handle->failed : -1;
+}
+
+/* -- names */
+
+/* Whether memory has the content that it had. True where this system does not let it be read safely. */
+static bool is_kept(const InputName *name) {
+  char now[NAME_SIZE];
+  struct iovec mine = {now, name->size}, theirs = {(void *)name->at, name->size};
+  ssize_t got = syscall(SYS_process_vm_readv, getpid(), &mine, 1UL, &theirs, 1UL, 0UL);
+  if (got < 0) return errno != EFAULT;
+  return (size_t)got == name->size && !memcmp(now, name->text, name->size);
+}
+
+static void keep_name(Handle *handle, const char *name) {
+  if (!name || handle->name_count == NAMES) return;
+  InputName *kept = &handle->names[handle->name_count++];
+  size_t length = strnlen(name, NAME_SIZE);
+  kept->at = (uintptr_t)name;
+  kept->size = (unsigned)(length < NAME_SIZE ? length + 1 : NAME_SIZE);
+  memcpy(kept->text, name, kept->size);
+}
+
+static void check_names(const JitLinkUse *use, Handle *handle) {
+  for (unsigned at = 0; at < handle->name_count; at++) {
+    if (is_kept(&handle->names[at])) continue;
+    ContractViolation *found = report(RULE_NAME, use, handle->value, handle);
+    memcpy(found->name, handle->names[at].text, handle->names[at].size);
+    found->name[NAME_SIZE - 1] = 0;
+    return;
+  }
+}
+
+/* -- the checks of one call */
+
+static bool is_result(JitLinkFunction function) { return function >= JL_CUBIN_SIZE && function <= JL_LTOIR; }
+static bool is_size(JitLinkFunction function) {
+  return function >= JL_CUBIN_SIZE && (function - JL_CUBIN_SIZE) % 2 == 0;
+}
+static bool is_content(JitLinkFunction function) { return function > JL_CUBIN_SIZE && !is_size(function); }
+static int content_of(JitLinkFunction function) { return ((int)function - JL_CUBIN_SIZE) / 2; }
+static bool is_adding(JitLinkFunction function) { return function == JL_ADD_DATA || function == JL_ADD_FILE; }
+
+static bool has_null(const JitLinkUse *use, const uintptr_t arguments[5]) {
+  if (use->function == JL_ADD_DATA) return !arguments[2];
+  return use->function != JL_COMPLETE && use->function != JL_DESTROY &&
+         !arguments[use->function == JL_ADD_FILE ? 2 : 1];
+}
+
+/* Reports what is wrong with a call of a handle that is alive; returns whether the library must not see the call. */
+static bool check(const JitLinkUse *use, Handle *handle, const uintptr_t arguments[5]) {
+  JitLinkFunction function = use->function;
+  bool is_log = function >= JL_ERROR_SIZE;
+  if (handle->refused && !is_log && function != JL_DESTROY) {
+    report(RULE_REFUSED, use, handle->value, handle);
+    return true;
+  }
+  if (has_null(use, arguments)) {
+    report(RULE_NULL, use, handle->value, handle);
+    return true;
+  }
+  if (handle->completed && is_adding(function)) {
+    report(RULE_COMPLETED, use, handle->value, handle);
+    return true;
+  }
+  if (handle->completed && function == JL_COMPLETE) report(RULE_TWICE, use, handle->value, handle);
+  if (mode == 2 && function == JL_COMPLETE && !handle->completed) check_names(use, handle);
+  if (is_result(function)) {
+    if (!handle->completed) report_once(RULE_EARLY, use, handle);
+    else if (handle->failed >= 0) report_once(RULE_FAILED, use, handle);
+  }
+  if (is_content(function) && !handle->sizes[content_of(function)].asked && (is_log || handle->completed))
+    report_once(RULE_UNSIZED, use, handle);
+  return false;
+}
+
+/* Another thread is in a call of this handle. Returns whether the library must not see the call. */
+static bool check_busy(const JitLinkUse *use, Handle *handle) {
+  if (!handle->busy) return false;
+  report(RULE_BUSY, use, handle->value, handle)->other = handle->at_work;
+  return use->function == JL_DESTROY;
+}
+
+/* Asks for a content whose size may have changed: a buffer of the size that the caller knows gets no more than that. */
+static int guarded_content(const JitLinkUse *use, Handle *handle, uintptr_t arguments[5], size_t asked) {
+  size_t actual = 0;
+  if (use->size(arguments[0], (uintptr_t)&actual, 0, 0, 0) || actual <= asked)
+    return use->original(arguments[0], arguments[1], 0, 0, 0);
+  pthread_mutex_lock(&lock);
+  ContractViolation *found = report(RULE_GREW, use, handle->value, handle);
+  found->asked = asked;
+  found->actual = actual;
+  found->prevented = 1;
+  pthread_mutex_unlock(&lock);
+  char *whole = malloc(actual + 1); /* a log of no bytes is written with its end */
+  if (!whole) return use->original(0, 0, 0, 0, 0);
+  int result = use->original(arguments[0], (uintptr_t)whole, 0, 0, 0);
+  if (!result) memcpy((char *)arguments[1], whole, asked);
+  if (!result && asked && use->function >= JL_ERROR_SIZE) ((char *)arguments[1])[asked - 1] = 0;
+  free(whole);
+  return result;
+}
+
+/* Keeps what the call has changed. */
+static void finish(const JitLinkUse *use, Handle *handle, const uintptr_t arguments[5], int result) {
+  JitLinkFunction function = use->function;
+  bool changes = is_adding(function) || function == JL_COMPLETE;
+  if (changes || result) handle->changes++; /* a refusal can be logged */
+  if (changes && result && handle->failed < 0 && !(function == JL_COMPLETE && handle->completed))
+    handle->failed = (int)function;
+  if (mode == 2 && function == JL_ADD_DATA && !result) keep_name(handle, (const char *)arguments[4]);
+  if (function == JL_COMPLETE) handle->completed = true;
+  if (is_size(function) && !result) {
+    int content = content_of(function);
+    handle->sizes[content].asked = true;
+    handle->sizes[content].size = *(const size_t *)arguments[1];
+    handle->sizes[content].changes = handle->changes;
+  }
+  if (function == JL_DESTROY && result) handle->destroyed = false;
+}
+
+static void destroyed(const JitLinkUse *use, Handle *handle) {
+  handle->destroyed = true;
+  handle->destroyed_by = use->caller;
+  note(NOTE_DESTROYED, handle->number);
+}
+
+/* -- calls */
+
+static int create(const JitLinkUse *use, uintptr_t arguments[5]) {
+  static struct {
+    uintptr_t value;
+    JitLinkCall *destroy;
+  } held[HELD];
+  static unsigned held_count;
+  uintptr_t *value = (uintptr_t *)arguments[0], before = value ? *value : 0;
+  int result = use->original(arguments[0], arguments[1], arguments[2], 0, 0);
+  if (!value) {
+    pthread_mutex_lock(&lock);
+    report(RULE_NULL, use, 0, NULL);
+    pthread_mutex_unlock(&lock);
+    return result;
+  }
+  if (result && *value == before) return result; /* the library has not written a handle */
+  pthread_mutex_lock(&lock);
+  Handle *old = cl_find_handle(*value);
+  if (mode == 2 && !result && old && old->destroyed) {
+    /* the address belonged to another handle: this one keeps it from use, and the caller gets a new one */
+    unsigned at = held_count++ % HELD;
+    uintptr_t given_up = held[at].value;
+    JitLinkCall *destroy = held[at].destroy;
+    held[at].value = *value;
+    held[at].destroy = use->destroy;
+    pthread_mutex_unlock(&lock);
+    if (given_up && destroy) destroy((uintptr_t)&given_up, 0, 0, 0, 0);
+    result = use->original(arguments[0], arguments[1], arguments[2], 0, 0);
+    pthread_mutex_lock(&lock);
+  }
+  Handle *handle = cl_new_handle(*value);
+  if (handle) {
+    handle->number = ++handle_count;
+    handle->created_by = use->caller;
+    handle->refused = result != 0;
+    note(NOTE_CREATED, handle->number);
+  }
+  pthread_mutex_unlock(&lock);
+  return result;
+}
+
+/* The answer to a call that the library must not see: that to a NULL handle, which each release has its code for. */
+static int answer_to_null(const JitLinkUse *use, const uintptr_t arguments[5]) {
+  uintptr_t null = 0;
+  if (use->function == JL_DESTROY) return use->original((uintptr_t)&null, 0, 0, 0, 0);
+  return use->original(0, arguments[1], arguments[2], arguments[3], arguments[4]);
+}
+
+int cl_checked_call(const JitLinkUse *use, uintptr_t arguments[5]) {
+  if (use->function == JL_CREATE) return create(use, arguments);
+  uintptr_t value = use->function != JL_DESTROY ? arguments[0] : arguments[0] ? *(uintptr_t *)arguments[0] : 0;
+  if (!value) return use->original(arguments[0], arguments[1], arguments[2], arguments[3], arguments[4]);
+  pthread_mutex_lock(&lock);
+  Handle *handle = cl_find_handle(value);
+  bool prevent = false;
+  if (!handle && !missed && !cl_handles_lost()) {
+    report(RULE_UNKNOWN, use, value, NULL);
+    prevent = true;
+  } else if (handle && handle->destroyed) {
+    report(RULE_DESTROYED, use, value, handle);
+    prevent = true;
+  }
+  if (handle && !prevent) prevent = check_busy(use, handle) || check(use, handle, arguments);
+  if (prevent) latest->prevented = 1;
+  if (handle && !prevent) {
+    handle->busy++;
+    handle->at_work = (int)use->function;
+  }
+  uint64_t number = handle ? handle->number : 0;
+  /* before the library frees it: from then on another thread may get a new handle at this address */
+  if (handle && !prevent && use->function == JL_DESTROY) destroyed(use, handle);
+  bool may_have_grown = false;
+  size_t asked = 0;
+  if (handle && !prevent && is_content(use->function) && use->size) {
+    int content = content_of(use->function);
+    asked = handle->sizes[content].size;
+    may_have_grown = handle->sizes[content].asked && handle->sizes[content].changes != handle->changes;
+  }
+  pthread_mutex_unlock(&lock);
+  if (prevent) return answer_to_null(use, arguments);
+  int result = may_have_grown ? guarded_content(use, handle, arguments, asked)
+                              : use->original(arguments[0], arguments[1], arguments[2], arguments[3], arguments[4]);
+  if (!handle) return result;
+  pthread_mutex_lock(&lock);
+  if (handle->number == number) {
+    finish(use, handle, arguments, result);
+    handle->busy--;
+  }
+  pthread_mutex_unlock(&lock);
+  return result;
+}
+
+bool cl_is_checked(void) { return __atomic_load_n(&mode, __ATOMIC_RELAXED) != 0; }
+
+void cl_contract_missed_calls(void) { __atomic_store_n(&missed, true, __ATOMIC_RELAXED); }
+
+/* -- for Python */
+
+EXPORT void cudalinkContract(int wanted, uint64_t main, int (*adder)(int (*)(void *), void *), int (*teller)(void *)) {
+  pthread_mutex_lock(&lock);
+  if (mode && !wanted) { /* what is created until it is checked again is not seen */
+    missed = true;
+    cl_forget_handles();
+  }
+  __atomic_store_n(&mode, wanted, __ATOMIC_RELAXED);
+  add_pending = adder;
+  tell_python = teller;
+  main_thread = (pthread_t)main;
+  pthread_mutex_unlock(&lock);
+}
+
+EXPORT int cudalinkTakeViolation(ContractViolation *violation) {
+  pthread_mutex_lock(&lock);
+  bool found = violations_begin != violations_end;
+  if (found) *violation = violations[violations_begin++ % VIOLATIONS];
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
+EXPORT uint64_t cudalinkContractHandles(void) { return __atomic_load_n(&handle_count, __ATOMIC_RELAXED); }
+
+EXPORT uint64_t cudalinkContractViolations(void) { return __atomic_load_n(&violation_count, __ATOMIC_RELAXED); }
+
+EXPORT unsigned cudalinkContractAlive(uint64_t after, uint64_t *numbers, unsigned size) {
+  pthread_mutex_lock(&lock);
+  unsigned count = cl_handles_alive(after, numbers, size);
+  pthread_mutex_unlock(&lock);
+  return count;
+}
+
+EXPORT void cudalinkPlace(uint64_t address, char *text, size_t size) {
+  Dl_info place = {0};
+  if (!size) return;
+  text[0] = 0;
+  if (!address || !dladdr((void *)(uintptr_t)address, &place) || !place.dli_fname) return;
+#ifdef __GLIBC__
+  const ElfW(Sym) *symbol = NULL; /* the nearest one before the address may end before it, too */
+  if (dladdr1((void *)(uintptr_t)address, &place, (void **)&symbol, RTLD_DL_SYMENT) && symbol && place.dli_sname &&
+      address - (uintptr_t)place.dli_saddr < symbol->st_size) {
+    snprintf(text, size, "%s (%s)", place.dli_fname, place.dli_sname);
+    return;
+  }
+#endif
+  snprintf(text, size, "%s (+0x%lx)", place.dli_fname, (unsigned long)(address - (uintptr_t)place.dli_fbase));
+}

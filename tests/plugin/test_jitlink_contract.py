@@ -1,0 +1,271 @@
+"""nvJitLink's contract in a run: a violation fails the test that made it, and sound links fail none."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_cudalink.report import read
+
+HEAD = """
+import ctypes, os, sys
+import pytest
+from cuda.bindings import nvjitlink
+PTX = b".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry k() { ret; }\\n"
+OPTIONS = ["-arch=sm_90"]
+
+def link():
+    handle = nvjitlink.create(1, OPTIONS)
+    nvjitlink.add_data(handle, nvjitlink.InputType.PTX, PTX, len(PTX), "k")
+    nvjitlink.complete(handle)
+    assert nvjitlink.get_error_log_size(handle) >= 0
+    nvjitlink.get_linked_cubin(handle, bytearray(nvjitlink.get_linked_cubin_size(handle)))
+    nvjitlink.destroy(handle)
+    return handle
+
+def use_destroyed():
+    handle = link()
+    with pytest.raises(nvjitlink.nvJitLinkError):
+        nvjitlink.get_error_log_size(handle)
+"""
+BOTH = "def test_before(): link()\ndef test_destroyed(): use_destroyed()\ndef test_after(): link()\n"
+WHAT = "nvJitLink handle 2: nvJitLinkGetErrorLogSize: a call on a destroyed handle; *"
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, run_pytest, toolkit):
+    """Run a module after `HEAD`."""
+
+    def go(module: str, *arguments: str, plugins: tuple[str, ...] = ()) -> pytest.RunResult:
+        pytester.makepyfile(HEAD + module)
+        return run_pytest(*arguments, plugins=plugins)
+
+    return go
+
+
+def test_violation_fails_its_test(run, pytester) -> None:
+    """The test that broke the contract fails although it caught the error; the records and the summary show it."""
+    result = run(BOTH, "--cudalink-report=run.jsonl")
+
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*_ test_destroyed _*",
+            "cudalink: 1 violation of nvJitLink's contract during this test's call:",
+            WHAT,
+            "called from:",
+            "  *test_violation_fails_its_test.py:* in test_destroyed",
+            "  *test_violation_fails_its_test.py:* in use_destroyed",
+            "native caller:",
+            "  *cynvjitlink*",
+            "The handle was created at *test_violation_fails_its_test.py:* in link.",
+            "It was destroyed at *test_violation_fails_its_test.py:* in link.",
+            "1 violation of nvJitLink's contract",
+            "  *::test_destroyed: 1",
+        ]
+    )
+    records = read(pytester.path / "run.jsonl")
+    (one,) = records.violations
+    assert one.nodeid is not None
+    assert one.nodeid.endswith("::test_destroyed")
+    assert one.details["option"] == "destroyed"
+    assert [test.violations for test in records.tests] == [0, 1, 0]
+
+
+@pytest.mark.parametrize("outcome", ["xfail", "skip"])
+def test_outcome_hides_nothing(run, outcome: str) -> None:
+    end = "pytest.skip('later')" if outcome == "skip" else "assert 0"
+    mark = "@pytest.mark.xfail\n" if outcome == "xfail" else ""
+
+    run(f"{mark}def test_it():\n    use_destroyed()\n    {end}\n").assert_outcomes(failed=1)
+
+
+def test_phases(run) -> None:
+    """Set-up and tear-down fail as errors of their test."""
+    module = """
+@pytest.fixture
+def up(): use_destroyed()
+@pytest.fixture
+def down():
+    yield
+    use_destroyed()
+def test_up(up): pass
+def test_down(down): pass
+def test_sound(): link()
+"""
+    run(module).assert_outcomes(passed=2, errors=2)
+
+
+def test_outside_of_tests(run) -> None:
+    """What no test made fails the run."""
+    result = run("use_destroyed()\ndef test_sound(): link()\n")
+
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["outside of tests: nvJitLink handle 1: *", "The run fails because *"])
+
+
+def test_handle_of_another_test(run) -> None:
+    """The test that created a handle is named where another one uses it."""
+    module = """
+kept = []
+def test_makes(): kept.append(link())
+def test_uses():
+    with pytest.raises(nvjitlink.nvJitLinkError): nvjitlink.complete(kept[0])
+"""
+    result = run(module)
+
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["The handle was created by test_handle_of_another_test.py::test_makes."])
+
+
+def test_modes(run) -> None:
+    """`warn` shows the violation and fails nothing; `off` does not check."""
+    result = run(BOTH, "--cudalink-jitlink-contract=warn", "-rP")
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(
+        ["cudalink: *, nvJitLink contract warn (from option)", "*cudalink nvJitLink contract*", WHAT]
+    )
+
+    # the library itself answers for memory that it has freed: what was there once
+    result = run("def test_it(): nvjitlink.get_error_log_size(link())", "--cudalink-jitlink-contract=off")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*violation*")
+
+
+@pytest.mark.parametrize("source", ["ini", "environment"])
+def test_sources(run, pytester, monkeypatch, source: str) -> None:
+    if source == "ini":
+        pytester.makeini("[pytest]\ncudalink_jitlink_contract = warn")
+    else:
+        monkeypatch.setenv("CUDALINK_JITLINK_CONTRACT", "warn")
+
+    run(BOTH).assert_outcomes(passed=3)
+
+
+def test_strict_recognizes_every_copy(run) -> None:
+    """A new handle does not get the address of a destroyed one."""
+    module = "def test_it():\n    handles = [link() for _ in range(4)]\n    assert len(set(handles)) == 4\n"
+
+    run(module, "--cudalink-jitlink-contract=strict").assert_outcomes(passed=1)
+    run(module).assert_outcomes(failed=1)
+
+
+NAME = """
+def test_it():
+    link()  # loads the library
+    name = ctypes.create_string_buffer(b"before")
+    library = ctypes.CDLL(next(line.split()[-1] for line in open("/proc/self/maps") if "libnvJitLink" in line))
+    handle = ctypes.c_void_p(nvjitlink.create(1, OPTIONS))
+    assert library.nvJitLinkAddData(handle, 2, PTX, len(PTX), name) == 0
+    name.value = b"after"
+    assert library.nvJitLinkComplete(handle) == 0
+    library.nvJitLinkDestroy(ctypes.byref(handle))
+"""
+
+
+def test_names(run) -> None:
+    """A name that changes before the link is complete fails a strict run only."""
+    run(NAME).assert_outcomes(passed=1)
+
+    result = run(NAME, "--cudalink-jitlink-contract=strict")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*: the name of an input freed or changed*'before'*"])
+
+
+def test_handles_left_behind(run) -> None:
+    """A handle that a test does not destroy is noted, and fails nothing."""
+    result = run("def test_leaves(): nvjitlink.create(1, OPTIONS)\ndef test_sound(): link()\n")
+
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["tests left 1 nvJitLink handle that they did not destroy", "  *::test_leaves: 1"])
+
+
+def test_fixture(run) -> None:
+    """A test that breaks the contract on purpose consumes the violation."""
+    module = """
+def test_expects(nvjitlink_contract):
+    use_destroyed()
+    one, = nvjitlink_contract.violations
+    assert nvjitlink_contract.expect() == (one,)
+    assert (one.option, one.call) == ("destroyed", "nvJitLinkGetErrorLogSize")
+    assert not nvjitlink_contract.expect()
+def test_asks_only(nvjitlink_contract):
+    use_destroyed()
+    assert len(nvjitlink_contract.violations) == 1
+"""
+    run(module).assert_outcomes(passed=1, failed=1)
+
+    result = run("def test_it(nvjitlink_contract): pass", "--cudalink-jitlink-contract=off", "-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(
+        ["*needs checks of nvJitLink's contract (found --cudalink-jitlink-contract=off (from option))"]
+    )
+
+
+def test_hook(run, pytester) -> None:
+    """Other projects hear of each violation."""
+    pytester.makeconftest(
+        "def pytest_cudalink_violation(violation, nodeid, maker): print('heard', violation.option, nodeid == maker)"
+    )
+
+    run(BOTH, "-s").stdout.fnmatch_lines(["*heard destroyed True*"])
+
+
+@pytest.mark.parametrize("how", ["xdist", "isolated"])
+def test_other_processes(run, how: str) -> None:
+    """Workers of xdist and isolated tests fail and count as all others."""
+    if how == "xdist":
+        pytest.importorskip("xdist")
+        result = run(BOTH, "-n2", plugins=("xdist",))
+    else:
+        result = run(BOTH, "--cudalink-isolate")
+
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["1 violation of nvJitLink's contract", "  *::test_destroyed: 1"])
+
+
+SOUND = """
+import threading
+from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
+BAD = PTX.replace(b".visible", b".extern .func missing;\\n.visible").replace(b"ret;", b"call missing; ret;")
+
+def bundled(*codes, **options):
+    inputs = [ObjectCode.from_ptx(code) for code in codes]
+    return Linker(*inputs, options=LinkerOptions(arch="sm_90", **options), backend="nvjitlink").link("cubin")
+
+def test_bindings(): link()
+def test_bindings_again(): link(); link()
+def test_bindings_refuse():
+    handle = nvjitlink.create(1, OPTIONS)
+    nvjitlink.add_data(handle, nvjitlink.InputType.PTX, BAD, len(BAD), "k")
+    with pytest.raises(nvjitlink.nvJitLinkError): nvjitlink.complete(handle)
+    nvjitlink.get_error_log(handle, bytearray(nvjitlink.get_error_log_size(handle)))
+    nvjitlink.destroy(handle)
+def test_bundled(): bundled(PTX)
+def test_bundled_two(): bundled(PTX, PTX.replace(b" k(", b" l("))
+def test_bundled_refuses():
+    with pytest.raises(Exception, match="missing"): bundled(BAD)
+def test_bundled_threads():
+    threads = [threading.Thread(target=bundled, args=(PTX,)) for _ in range(8)]
+    for one in threads: one.start()
+    for one in threads: one.join()
+def test_fork():
+    pid = os.fork()
+    if not pid: os._exit(not link())
+    assert os.waitpid(pid, 0)[1] == 0
+@pytest.fixture(scope="module")
+def shared():
+    handle = nvjitlink.create(1, OPTIONS)
+    yield handle
+    nvjitlink.destroy(handle)
+def test_shared(shared): nvjitlink.add_data(shared, nvjitlink.InputType.PTX, PTX, len(PTX), "k")
+def test_shared_again(shared): nvjitlink.complete(shared)
+"""
+
+
+def test_sound_links(run) -> None:
+    """Ten sound ways to link break nothing, and nothing is said about them."""
+    result = run(SOUND)
+
+    result.assert_outcomes(passed=10)
+    result.stdout.no_fnmatch_line("*violation*")
