@@ -193,6 +193,7 @@ def test_every_reason_holds_somewhere(cells) -> None:
         '[cells.plain]\nctk = "13.0"\n[cells.no-skew]\nctk = "13.0"\ndriver = "13.0"\n'
         '[cells.driver-too-old]\nctk = "13.0"\ndriver = "12.9"\n[cells.nvjitlink-unusable]\nnvjitlink = "12.2"\n'
         '[cells.other-soname]\nctk = "13.0"\nnvjitlink = "12.9"\n'
+        '[cells.bindings-major]\nctk = "13.0"\npackages = { cuda-bindings = "12.9.*" }\n'
         '[cells.arch-unsupported]\nctk = "12.0"\narch = "sm_100"\n[cells.python-unsupported]\npython = "3.10"\n'
     )
     for name, (_, holds) in REASONS.items():
@@ -208,7 +209,7 @@ def test_every_reason_holds_somewhere(cells) -> None:
     [
         ("[cells", ["1: not TOML: "]),
         ("a = 1\nb = \n", ["2: not TOML: "]),
-        ('[cells.a]\ncuda = "13.0"', ["2: cells.a.cuda: unknown key; known: python, ctk, "]),
+        ('[cells.a]\ncuda = "13.0"', ["2: cells.a.cuda: unknown key; known: kind, python, ctk, "]),
         ('[cell.a]\nctk = "13.0"', ["1: cell: unknown key; did you mean 'cells'?"]),
         ("[defaults]\npyhton = '3.12'", ["2: defaults.pyhton: unknown key; did you mean 'python'?"]),
         ("[cells.a]\nctk = 13.0", ["2: cells.a.ctk: needed a string, as in '13.0', found a number (13.0)"]),

@@ -105,6 +105,7 @@ EVENTS = {
     },
 }
 OPTIONAL = {
+    "run": {"axes", "hidden"},
     "test": {"refused", "unsteered"},
     "link": {"worker"},
     "verdict": {"otherwise"},
