@@ -42,7 +42,7 @@ class CellFacts:
     @property
     def lines(self) -> list[str]:
         """The lines of the header."""
-        words = [f"{name} {value}" for name, value in self.axes.items() if name not in self.versions]
+        words = [f"{name} {one}" for name, one in self.axes.items() if name not in self.versions and name != "hidden"]
         for name, version in self.versions.items():
             asked = version.get("resolved") or version["requested"]
             found = version["found"] or "none"

@@ -121,8 +121,10 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
         environment = runner.prepare(cell, root)
         given = () if judged else session.posargs
         program = runner.command(cell, given, Path.cwd())
-        # the steps of a bare cell are run by the runner's Python
-        session.run(*program, env=environment, external=None if cell.runs_pytest else True)
+        if cell.runs_pytest:
+            session.run(*program, env=environment)
+        else:  # by the Python of nox, which is not in the environment
+            session.run(*program, env=environment, external=True)
     except CommandFailed as error:
         code = getattr(error, "return_code", None)  # nox 2026.07.11 has it
         if code is not None and (words := runner.conclude(cell, root, code)):
