@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from .. import toolchains
 from .cells import Cell
-from .keys import LOWEST, package_requirement
+from .keys import LATEST, LOWEST, package_requirement
 from .reading import CellsError
 
 __all__ = [
@@ -145,12 +145,14 @@ def resolve(cell: Cell, root: Path) -> None:
     lowest = [name for name, version in cell.versions.items() if version == LOWEST]
     for name in lowest:
         # an unlimited requirement would be satisfied by the first release ever
-        named[name] = "\n".join(_requirements_of(cell, root, name))
+        named[name] = "\n".join(_limits(cell, root, name))
     pins: list[str] = []
     if resolution in ("lowest", "lowest-direct"):
         project = root / "pyproject.toml"
         sources = [str(project)] if cell.values["install"] != "none" else []
         extras = [f"--extra={extra}" for extra in cell.values["extras"]]
+        for name in [name for name, version in cell.versions.items() if version == LATEST]:
+            (named[name],) = _compile(cell, root, _requirements(cell, root, name), "--no-deps")
         pins = _compile(cell, root, [*cell.packages, *named.values()], "--resolution", resolution, *sources, *extras)
     else:
         for name in lowest:
@@ -183,14 +185,8 @@ def _compile(cell: Cell, root: Path, requirements: Sequence[str], *options: str)
     return [line.strip() for line in done.stdout.splitlines() if line.strip() and not line.lstrip().startswith("#")]
 
 
-def _requirements_of(cell: Cell, root: Path, package: str) -> list[str]:
-    """Return what the project and the cell require of a package.
-
-    Raises
-    ------
-    CellsError
-        If there is no such requirement.
-    """
+def _requirements(cell: Cell, root: Path, package: str) -> list[str]:
+    """Return what the project and the cell require of a package."""
     content = _pyproject(root)
     project: dict[str, Any] = content.get("project", {})
     optional = project.get("optional-dependencies", {})
@@ -201,8 +197,20 @@ def _requirements_of(cell: Cell, root: Path, package: str) -> list[str]:
         *(one for group in cell.values["groups"] for one in groups.get(group, []) if isinstance(one, str)),
         *cell.packages,
     ]
-    found = [one for one in every if _name(one) == package and Requirement(one).specifier]
-    if not found:
+    return [one for one in every if _name(one) == package]
+
+
+def _limits(cell: Cell, root: Path, package: str) -> list[str]:
+    """Return what the project and the cell require of a package.
+
+    Raises
+    ------
+    CellsError
+        If that does not limit its version.
+    """
+    found = _requirements(cell, root, package)
+    if not any(Requirement(one).specifier for one in found):
+        project = _pyproject(root).get("project", {})
         dynamic = "; its dependencies are dynamic" if "dependencies" in project.get("dynamic", []) else ""
         msg = (
             f"the cell {cell.name} asks for {package} = 'lowest', but nothing in {root / 'pyproject.toml'} or the cell "

@@ -88,7 +88,7 @@ def test_tutorial(project) -> None:
     commands = list(said)
     assert commands[0].startswith("cudalink init")
     assert "write   matrices/cells.toml" in said[commands[0]]
-    assert "9 cells" in run("cudalink", "matrix", "check", cwd=folder, PATH=f"{Path(sys.executable).parent}:/usr/bin")
+    assert "12 cells" in run("cudalink", "matrix", "check", cwd=folder, PATH=f"{Path(sys.executable).parent}:/usr/bin")
     assert "driver CUDA 13.0 (emulated" in said["nox -s ctk-13.0"]
     assert "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" in said["nox -s ctk-13.2-driver-13.0"]
     red = said["cudalink report .cudalink --html report.html --save before.json"]
@@ -99,7 +99,7 @@ def test_tutorial(project) -> None:
     assert (folder / "report.html").stat().st_size > 10_000
     cells = folder.with_name("cells.toml")
     cells.write_text((folder / "matrices" / "cells.toml").read_text() + (folder / "exclude.toml").read_text())
-    assert len(load_cells(cells)) == 7
+    assert len(load_cells(cells)) == 10
 
 
 def test_init_keeps_what_is_there(project, site) -> None:
