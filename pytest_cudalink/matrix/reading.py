@@ -258,12 +258,12 @@ class _Reader:
                 self.fault(here, "an axis needs at least one value")
                 continue
             good = []
-            for one in dict.fromkeys(map(_hashable, several)):
+            for one in several:
                 if not isinstance(one, str):
                     self.fault(here, f"needed a string, found {_kind(one)}")
                 elif needed := version_fault(one):
                     self.fault(here, f"needed {needed}, found {_shortened(repr(one))}")
-                else:
+                elif one not in good:
                     good.append(one)
             if good:
                 result[known] = good if several is value else good[0]
@@ -313,7 +313,7 @@ class _Reader:
         except toolchains.ToolchainError as error:
             self.fault((*place, key), str(error))
         line = lines.line_of(self.lines, place)
-        versions = [package_requirement(*one) for one in chosen.items()] if values["kind"] != "bare" else []
+        versions = [package_requirement(*one) for one in sorted(chosen.items())] if values["kind"] != "bare" else []
         self.cells[name] = Cell(name, values, (*packages, *values["packages"], *versions), line)
 
     def packages(self, ctk: str, source: str) -> tuple[str, ...]:
