@@ -29,6 +29,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing = verbs.add_parser("list", help="one line for each cell")
     show = verbs.add_parser("show", help="everything about one cell")
     show.add_argument("cell", metavar="CELL")
+    smoke = verbs.add_parser("smoke", help="run the imports and the command of a bare cell, without nox or tox")
+    smoke.add_argument("cell", metavar="CELL")
+    smoke.add_argument(
+        "--python", required=True, metavar="PATH", help="Python of an environment that has the project's wheel"
+    )
     github = verbs.add_parser("github", help="the matrix of a GitHub workflow, for fromJSON")
     gitlab = verbs.add_parser("gitlab", help="the child pipeline of GitLab")
     gitlab.add_argument("--runner", choices=("nox", "tox"), default="nox", help="what runs a cell")
@@ -36,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         verb.add_argument("--tags", default="", metavar="TAG,…", help="cells with one of these tags; !TAG: without it")
     for verb in (listing, show):
         verb.add_argument("--json", action="store_true", help="for programs")
-    for verb in (check, listing, show, github, gitlab):
+    for verb in (check, listing, show, smoke, github, gitlab):
         verb.add_argument(
             "--file",
             type=Path,
@@ -54,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
         "check": _check,
         "list": _list,
         "show": _show,
+        "smoke": _smoke,
         "github": _github,
         "gitlab": _gitlab,
     }
@@ -103,15 +109,10 @@ def _list(options: argparse.Namespace, file: Path) -> int:
 
 
 def _show(options: argparse.Namespace, file: Path) -> int:
-    from ..matrix import load_cells, runner
+    from ..matrix import runner
 
-    cells = {cell.name: cell for cell in load_cells(file)}
-    cell = cells.get(options.cell)
+    cell = _one(options, file)
     if cell is None:
-        import difflib
-
-        near = difflib.get_close_matches(options.cell, cells, 3) or list(cells)
-        sys.stderr.write(f"cudalink matrix: no cell {options.cell!r} in {file}; did you mean {' or '.join(near)}?\n")
         return 2
     values = {key: value for key, value in cell.values.items() if value not in ("", [], {}) and key != "packages"}
     content = {
@@ -139,6 +140,36 @@ def _show(options: argparse.Namespace, file: Path) -> int:
         if lines:
             sys.stdout.write(f"\n{title}\n" + "".join(f"  {line}\n" for line in lines))
     return 0
+
+
+def _one(options: argparse.Namespace, file: Path) -> Cell | None:
+    """Return the cell that is named; print the nearest names and return None if there is no such cell."""
+    from ..matrix import load_cells
+
+    cells = {cell.name: cell for cell in load_cells(file)}
+    cell = cells.get(options.cell)
+    if cell is None:
+        import difflib
+
+        near = difflib.get_close_matches(options.cell, cells, 3) or list(cells)
+        sys.stderr.write(f"cudalink matrix: no cell {options.cell!r} in {file}; did you mean {' or '.join(near)}?\n")
+    return cell
+
+
+def _smoke(options: argparse.Namespace, file: Path) -> int:
+    """Run a bare cell in an environment that exists; return 1 if a step fails."""
+    from ..matrix import bare, runner
+    from ..matrix.cells import KEYS_VARIABLE
+
+    cell = _one(options, file)
+    if cell is None:
+        return 2
+    if cell.runs_pytest:
+        sys.stderr.write(f"cudalink matrix: the cell {cell.name} runs pytest; run it with nox or tox\n")
+        return 2
+    runner.forget(cell, Path.cwd())
+    os.environ |= runner.prepare(cell, Path.cwd())
+    return bare.run(json.loads(os.environ[KEYS_VARIABLE]), os.environ, options.python)
 
 
 def _toml(value: object) -> str:

@@ -101,7 +101,7 @@ def _merged(options: argparse.Namespace) -> MatrixReport:
         sys.stderr.write(f"cudalink report: {line(text)}\n")
     report.allowed = _matching([cell.name for cell in every], options.allow_missing)
     report.reasons = notes(options.paths)
-    report.plan = Plan({cell.name: cell.axes for cell in every}, {cell.name: cell.values["tests"] for cell in every})
+    report.plan = Plan({cell.name: cell.axes for cell in every}, {cell.name: cell.tests for cell in every})
     report.request(report.plan.axes)
     return report
 

@@ -5,12 +5,20 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from .. import toolchains
 from .cells import Cell
 from .reading import CellsError
 from .runner import CELLS, RECORDS
@@ -22,6 +30,12 @@ CI: Final = ("github", "gitlab", "none")
 _TEMPLATES = Path(__file__).parent / "templates"
 #: How each runner runs one cell in CI.
 _RUN: Final = {"nox": 'nox -s "$CELL"', "tox": 'tox run -e "$CELL"'}
+
+
+#: Operators of a requirement that limit a version from below.
+_FROM_BELOW: Final = (">=", ">", "==", "~=", "===")
+#: Seconds that the package index may take to answer.
+_INDEX_SECONDS: Final = 20
 
 
 class AdoptError(ValueError):
@@ -187,7 +201,18 @@ def _cells(root: Path) -> str:
     tests = next((name for name in ("tests", "test") if (root / name).is_dir()), "")
     words: dict[str, list[str]] = {"PACKAGES": [], "GROUPS": groups[:1], "EXTRAS": extras[:1]}
     words["TESTS"] = [tests] if tests else []
-    text = _template("cells.toml")
+    text = _template("cells.toml").replace(
+        "@NEWEST@", str(max(one for one in toolchains.releases() if one.major == 13))
+    )
+    required = _requirements(project.get("project", {}))
+    unlimited = [one.name for one in required if not any(each.operator in _FROM_BELOW for each in one.specifier)]
+    text = _proposed(text, "OLDEST", not required or unlimited)
+    text = text.replace("@UNLIMITED@", f"; without one: {', '.join(unlimited)}" if unlimited else "")
+    asks_for_core = any(canonicalize_name(one.name) == "cuda-core" for one in required)
+    previous = _previous_release("cuda-core") if asks_for_core else ""
+    name = str(project.get("project", {}).get("name", ""))
+    text = _proposed(text, "BARE", not name).replace("@MODULE@", re.sub(r"[-.]+", "_", name) or "mylib")
+    text = _proposed(text, "CORE", not previous).replace("@PREVIOUS@", previous or "1.0.0")
     if "project" not in project and "build-system" not in project:
         text = text.replace(
             "[defaults]\n",
@@ -196,6 +221,51 @@ def _cells(root: Path) -> str:
     for name, values in words.items():
         text = text.replace(f"@{name}@", ", ".join(json.dumps(value) for value in values))
     return text
+
+
+def _proposed(text: str, name: str, unfit: object) -> str:
+    """Return a template whose block ``#NAME#`` counts, or is a comment where it does not fit the project."""
+    return re.sub(rf"^#{name}# ?", "# " if unfit else "", text, flags=re.MULTILINE)
+
+
+def _requirements(project: dict[str, Any]) -> list[Requirement]:
+    """Return what a project requires itself, as far as pyproject.toml says it."""
+    found = []
+    for one in project.get("dependencies", []):
+        with suppress(InvalidRequirement, TypeError):
+            found.append(Requirement(one))
+    return found
+
+
+def _previous_release(package: str) -> str:
+    """Return the release before the newest that uv finds on the package index; empty without uv or an index."""
+    release = ""
+    for _ in range(2):
+        line = _newest(f"{package}<{release}" if release else package)
+        if not line.startswith(f"{package}=="):
+            return ""
+        release = line.partition("==")[2]
+    return release
+
+
+def _newest(requirement: str) -> str:
+    """Return the line that uv makes of a requirement; empty if it finds no release."""
+    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    if uv is None:
+        return ""
+    quiet = ("-q", "--no-deps", "--no-header", "--no-annotate")
+    try:
+        done = subprocess.run(  # noqa: S603
+            [uv, "pip", "compile", *quiet, "-"],
+            input=requirement,
+            capture_output=True,
+            text=True,
+            timeout=_INDEX_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return ""
+    return done.stdout.strip()
 
 
 def gitlab_pipeline(cells: Iterable[Cell], runner: str, file: Path = CELLS, tags: str = "") -> dict[str, Any]:

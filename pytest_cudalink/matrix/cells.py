@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from .. import toolchains
 from ..compat import names
 from .keys import KEYS, version_of
 
-__all__ = ["IMPLIED_TAGS", "Cell", "select"]
+__all__ = ["IMPLIED_TAGS", "KEYS_VARIABLE", "VERSIONS", "Cell", "is_pytest", "select"]
 
 #: Tags that follow from the values of a cell; valid in a selection even if no cell has them.
-IMPLIED_TAGS = ("skew", "cross-major", "forced", "gpu")
+IMPLIED_TAGS = ("skew", "cross-major", "forced", "gpu", "bare")
+#: The versions of packages among the values of a cell: ``packages`` of the file, where that is a table.
+VERSIONS: Final = "versions"
+#: The variable that tells a run the keys of its cell that are not settings of the plugin, as JSON.
+KEYS_VARIABLE: Final = "CUDALINK_CELL_KEYS"
+#: Keys that are axes of the report besides the plugin's settings.
+_FURTHER: Final = ("kind", "resolution", "provenance")
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,7 @@ class Cell:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Tags of the file, and those that follow from the values: ``skew``, ``cross-major``, ``gpu``, ``forced``."""
+        """Tags of the file, and those that follow from the values, see `IMPLIED_TAGS`."""
         return tuple(dict.fromkeys([*self.values["tags"], *_implied_tags(self)]))
 
     @property
@@ -66,7 +74,7 @@ class Cell:
         """The cell in one line, for lists."""
         if self.values["description"]:
             return str(self.values["description"])
-        words = [f"CUDA {self.ctk}" if self.ctk != "none" else "no toolkit"]
+        words = ["bare"] if self.is_bare else [f"CUDA {self.ctk}" if self.ctk != "none" else "no toolkit"]
         if self.values["source"] == "local":
             words.append("from a local folder")
         if self.driver != "auto":
@@ -75,14 +83,46 @@ class Cell:
         for key, text in (("nvjitlink", "nvJitLink {}"), ("backend", "{} forced"), ("python", "Python {}")):
             if self.values[key] not in ("auto", ""):
                 words.append(text.format(self.values[key]))
+        words += [f"{name} {version}" for name, version in self.versions.items()]
+        words += [f"{key} {self.values[key]}" for key in ("resolution", "provenance") if self.values[key]]
+        if self.values["hidden"] and not self.is_bare:
+            words.append(f"without {', '.join(self.values['hidden'])}")
         if self.gpu:
             words.append("on a real GPU")
         return ", ".join(words)
 
     @property
     def axes(self) -> dict[str, str]:
-        """The values that distinguish cells, for tables and explanations."""
-        return {key: str(self.values[key]) for key, spec in KEYS.items() if spec.axis and self.values[key]}
+        """The values that distinguish cells, for tables and explanations; packages by name."""
+        result = {key: str(self.values[key]) for key, spec in KEYS.items() if spec.axis and self.values[key]}
+        result |= {"kind": "bare"} if self.is_bare else {}
+        # what hides them is known only on the machine that runs the cell
+        result |= {"hidden": "yes"} if self.values["hidden"] else {}
+        return {**result, **self.versions}
+
+    @property
+    def is_bare(self) -> bool:
+        return bool(self.values["kind"] == "bare")
+
+    @property
+    def runs_pytest(self) -> bool:
+        """Whether the plugin is in the environment; a bare cell may run anything else."""
+        return not self.is_bare or is_pytest(self.values["command"])
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The packages whose version the cell chooses, each with what was asked for."""
+        found: Mapping[str, str] = self.values[VERSIONS]
+        return found
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """What the run is told to run: the arguments of pytest, or the node IDs of the steps of a bare cell."""
+        if self.runs_pytest:
+            return (*self.values["tests"], *shlex.split(self.values["command"])[1:])
+        return tuple(f"import::{name}" for name in self.values["imports"]) + (
+            (f"command::{self.values['command']}",) if self.values["command"] else ()
+        )
 
     @property
     def toolchains(self) -> tuple[tuple[str, toolchains.Layout], ...]:
@@ -113,13 +153,30 @@ class Cell:
         if self.values["source"] == "local":
             folder = self.values["local"] or str(toolchains.folder(self.ctk, "ctk"))
             result |= {"CUDA_HOME": folder, "CUDA_PATH": folder}
+        if self.values["provenance"]:
+            result["CUDALINK_PROVENANCE"] = self.values["provenance"]
+        if keys := self._further_keys():
+            result[KEYS_VARIABLE] = json.dumps(keys)
         filling = {key.replace("-", "_"): value for key, value in self.values.items() if isinstance(value, str)}
+        filling |= {name.replace("-", "_"): value for name, value in self.versions.items()}
         return result | {name: _fill(value, filling) for name, value in self.values["env"].items()}
+
+    def _further_keys(self) -> dict[str, Any]:
+        """Return what a run does not learn from the plugin's settings, without the defaults."""
+        axes = {key: value for key, value in self.axes.items() if key in _FURTHER}
+        steps = {key: self.values[key] for key in ("imports", "command")} if not self.runs_pytest else {}
+        found = {"axes": axes, "packages": dict(self.versions), "hidden": self.values["hidden"], **steps}
+        return {key: value for key, value in found.items() if value}
+
+
+def is_pytest(command: str) -> bool:
+    """Return whether a command of a bare cell runs pytest."""
+    return command.split()[:1] == ["pytest"]
 
 
 def _fill(template: str, values: Mapping[str, str]) -> str:
     """Return the text with values in place of ``{key}``; other braces stay."""
-    return re.sub(r"\{([a-z_]+)\}", lambda match: values.get(match[1], match[0]), template)
+    return re.sub(r"\{([a-z0-9_]+)\}", lambda match: values.get(match[1], match[0]), template)
 
 
 def _implied_tags(cell: Cell) -> Iterator[str]:
@@ -133,6 +190,8 @@ def _implied_tags(cell: Cell) -> Iterator[str]:
         yield "forced"
     if cell.gpu:
         yield "gpu"
+    if cell.is_bare:
+        yield "bare"
 
 
 def select(cells: Iterable[Cell], tags: str | Iterable[str] = ()) -> list[Cell]:

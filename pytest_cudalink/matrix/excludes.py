@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
 from .. import toolchains
 from ..compat.architectures import known_architectures
-from .cells import Cell
+from .cells import VERSIONS, Cell
 from .keys import version_of
 
 __all__ = ["REASONS", "REASONS_WITH"]
@@ -40,6 +41,12 @@ def _other_soname(cell: Cell) -> bool:
     return toolkit is not None and nvjitlink is not None and toolkit.major != nvjitlink.major
 
 
+def _bindings_major(cell: Cell) -> bool:
+    toolkit = version_of(cell.ctk)
+    major = re.match(r"[=~]*(\d+)\.", cell.values[VERSIONS].get("cuda-bindings", ""))
+    return toolkit is not None and major is not None and int(major[1]) != toolkit.major
+
+
 def _arch_unsupported(cell: Cell) -> bool:
     arch = cell.values["arch"]
     versions = [version for key in ("ctk", "driver", "nvjitlink") if (version := version_of(cell.values[key]))]
@@ -62,6 +69,7 @@ REASONS: Final[dict[str, tuple[str, Callable[[Cell], bool]]]] = {
         "that nvJitLink is of another major version, and what needs this toolkit opens its own",
         _other_soname,
     ),
+    "bindings-major": ("cuda-bindings is of another major version than the toolkit", _bindings_major),
     "arch-unsupported": ("one of the releases does not know the architecture", _arch_unsupported),
     "python-unsupported": ("the plugin needs Python 3.11 or newer", _python_unsupported),
 }

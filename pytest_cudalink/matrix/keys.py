@@ -8,17 +8,36 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from .. import toolchains
 from ..compat import names
 from ..emulator import supported_versions
 from ..versions import CudaVersion
 
-__all__ = ["KEYS", "LATEST", "NAME_PATTERN", "Key", "release_fault", "variable_fault", "version_of"]
+__all__ = [
+    "KEYS",
+    "LATEST",
+    "LOWEST",
+    "NAME_PATTERN",
+    "PACKAGE_PATTERN",
+    "REQUIREMENTS",
+    "Key",
+    "package_fault",
+    "package_requirement",
+    "release_fault",
+    "variable_fault",
+    "version_fault",
+    "version_of",
+]
 
 LATEST: Final = "latest"
+#: The oldest version of a package that the project's requirements allow.
+LOWEST: Final = "lowest"
 #: Names of cells and tags.
 NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+#: Names of packages whose version a cell chooses.
+PACKAGE_PATTERN: Final = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
 #: Most bytes of one argument, and of one environment variable with its name (MAX_ARG_STRLEN of Linux, with its NUL).
 _MOST_ARGUMENT: Final = (128 << 10) - 1
 
@@ -93,6 +112,59 @@ def _requirement_fault(value: str) -> str:
     return "" if value.isprintable() else needed
 
 
+def _module_fault(value: str) -> str:
+    return "" if all(part.isidentifier() for part in value.split(".")) else "the name of a module, such as 'mylib.core'"
+
+
+def _hidden_fault(value: str) -> str:
+    parts = value.split("/")
+    good = value.startswith("/") and value.isprintable() and ".." not in parts and len(list(filter(None, parts))) > 1
+    return "" if good else "an absolute path or pattern below a folder of the root, such as '/usr/local/cuda*'"
+
+
+def _provenance_fault(value: str) -> str:
+    return "" if value.startswith("/") and value.isprintable() else "the absolute path of a folder"
+
+
+def _command_fault(value: str) -> str:
+    import shlex
+
+    try:
+        words = shlex.split(value)
+    except ValueError as error:
+        return f"a command with balanced quotes ({error})"
+    return _argument_fault(value) if words or not value else "a command"
+
+
+def package_fault(name: str) -> str:
+    """Return what is needed instead of a string that cannot name a package with a version; empty if it can."""
+    if not re.fullmatch(PACKAGE_PATTERN, name):
+        return "the name of a package, such as 'cuda-bindings'"
+    # names of cells have both in braces, and the report shows both as axes
+    return "a package whose name is not that of a key" if name.lower() in KEYS else ""
+
+
+def version_fault(value: str) -> str:
+    """Return what is needed instead of a string that does not choose a version of a package; empty if it does."""
+    if value in (LOWEST, LATEST):
+        return ""
+    try:
+        SpecifierSet(_specifier(value))
+    except InvalidSpecifier:
+        value = ""
+    good = value and value.isprintable() and value == value.strip()
+    return "" if good else "'lowest', 'latest', a version such as '1.0.0' or '12.9.*', or a specifier such as '>=1,<2'"
+
+
+def _specifier(version: str) -> str:
+    return version if version[:1] in "<>=!~" else f"=={version}"
+
+
+def package_requirement(name: str, version: str) -> str:
+    """Return the requirement of a package at a version, as `version_fault` allows it; ``"lowest"`` adds no bound."""
+    return name if version in (LOWEST, LATEST) else f"{name}{_specifier(version)}"
+
+
 @dataclass(frozen=True)
 class Key:
     """One key of a cell.
@@ -100,7 +172,8 @@ class Key:
     Attributes
     ----------
     kind : str
-        ``"string"``, ``"strings"``, ``"boolean"`` or ``"table"`` (of strings).
+        ``"string"``, ``"strings"``, ``"boolean"``, ``"table"`` (of strings), or ``"packages"``: a list of requirements,
+        or a table of package names with their versions.
     words : tuple of str
         Values with a special meaning.
     fault : callable or None
@@ -134,6 +207,14 @@ _RELEASE_PATTERN = r"^[0-9]+\.[0-9]+$"
 
 #: Every key of a cell.
 KEYS: Final[dict[str, Key]] = {
+    "kind": Key(
+        "string",
+        "'test' runs pytest; 'bare' has the project's wheel with its own requirements and nothing else, hides the "
+        "toolkits of the system, and runs imports and a command",
+        "test",
+        words=("test", "bare"),
+        fault=None,
+    ),
     "python": Key(
         "string",
         "Python of the environment; left out, the one that runs nox or tox",
@@ -211,21 +292,56 @@ KEYS: Final[dict[str, Key]] = {
         words=("editable", "wheel", "none"),
         fault=None,
     ),
+    "resolution": Key(
+        "string",
+        "which versions uv chooses where several are allowed: 'lowest-direct' takes the oldest of what the project and "
+        "the cell require themselves, 'lowest' also those of their requirements",
+        "",
+        words=("highest", "lowest", "lowest-direct"),
+        fault=None,
+        axis=True,
+    ),
+    "provenance": Key(
+        "string",
+        "where every CUDA library of a test must come from, or the test fails: 'wheels', 'system', 'conda' or a folder",
+        "",
+        words=("any", "wheels", "system", "conda"),
+        fault=_provenance_fault,
+        pattern=r"^/",
+        axis=True,
+    ),
+    "hidden": Key(
+        "strings",
+        "folders and files that the cell does not see, such as '/usr/local/cuda*'; in a bare cell by default the usual "
+        "places of toolkits",
+        [],
+        fault=_hidden_fault,
+        pattern=r"^/[^/]+/",
+    ),
     "extras": Key("strings", "extras of the project", [], fault=_project_name_fault),
     "groups": Key("strings", "dependency groups of pyproject.toml", [], fault=_project_name_fault),
     "packages": Key(
-        "strings",
-        "further requirements; also paths and addresses of packages, but no options of pip",
+        "packages",
+        "a list of further requirements, also paths and addresses of packages, but no options of pip; or a table of "
+        "packages with their versions: '1.0.0', '12.9.*', '>=1,<2', 'latest', or 'lowest' for the oldest that the "
+        "project's requirements allow. Each package of the table can be an axis",
         [],
         fault=_requirement_fault,
         adds=True,
     ),
+    "imports": Key(
+        "strings", "modules that a bare cell imports", [], fault=_module_fault, pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"
+    ),
+    "command": Key("string", "what a bare cell runs, in words as a shell splits them", "", fault=_command_fault),
     "tests": Key("strings", "arguments of pytest, such as folders", []),
     "env": Key("table", "environment variables; '{ctk}' and other keys in braces are filled in", {}, adds=True),
     "tags": Key("strings", "words to select cells by", [], fault=_tag_fault, pattern=f"^{NAME_PATTERN}$", adds=True),
     "runs-on": Key("strings", "labels of the CI machine", [], fault=_label_fault),
     "description": Key("string", "one line for lists", "", fault=_line_fault),
 }
+
+#: The packages of a toolkit: requirements only.
+REQUIREMENTS: Final = Key("strings", "packages that make exactly one toolkit", [], fault=_requirement_fault)
 
 
 def version_of(value: str) -> CudaVersion | None:

@@ -114,18 +114,25 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
     runner.forget(cell, root)  # before anything can fail: the report would take an old record for this run's
     judged = _JUDGED in os.environ
     try:
-        packages = [*_groups(cell, root), *cell.packages]
-        session.install(*runner.project_requirement(cell, root), *runner.plugin_requirement(root), *packages)
+        runner.resolve(cell, root)
+        plugin = runner.plugin_requirement(root) if cell.runs_pytest else []
+        packages = [*_groups(cell, root), *cell.packages, *runner.constraints(cell, root)]
+        session.install(*runner.project_requirement(cell, root), *plugin, *packages)
         environment = runner.prepare(cell, root)
         given = () if judged else session.posargs
-        session.run("pytest", *runner.arguments(cell, given, Path.cwd()), env=environment)
+        program = runner.command(cell, given, Path.cwd())
+        if cell.runs_pytest:
+            session.run(*program, env=environment)
+        else:  # by the Python of nox, which is not in the environment
+            session.run(*program, env=environment, external=True)
     except CommandFailed as error:
         code = getattr(error, "return_code", None)  # nox 2026.07.11 has it
         if code is not None and (words := runner.conclude(cell, root, code)):
             session.warn(words)
         if not judged:
             raise
-        runner.note(cell, root, f"pytest did not start; `nox -s {cell.name}` shows why")
+        what = "pytest" if cell.runs_pytest else "the steps of the cell"
+        runner.note(cell, root, f"{what} did not start; `nox -s {cell.name}` shows why")
     except (CellsError, ToolchainError, OSError) as error:
         if not judged:
             session.error(str(error))

@@ -20,12 +20,28 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
 from .. import toolchains
 from ..versions import CudaVersion
 from . import lines
-from .cells import Cell
+from .cells import VERSIONS, Cell, is_pytest
 from .excludes import REASONS, REASONS_WITH
-from .keys import KEYS, LATEST, NAME_PATTERN, Key, release_fault, variable_fault, version_of
+from .hiding import USUAL_PLACES, is_hidden_by
+from .keys import (
+    KEYS,
+    LATEST,
+    NAME_PATTERN,
+    REQUIREMENTS,
+    Key,
+    package_fault,
+    package_requirement,
+    release_fault,
+    variable_fault,
+    version_fault,
+    version_of,
+)
 
 __all__ = ["CellsError", "load_cells"]
 
@@ -39,6 +55,14 @@ _MOST_DEPTH: Final = 32
 _MOST_NAMED: Final = 20
 #: Longest name of a cell: runners make folders of it.
 _MOST_NAME: Final = 100
+#: The table of axes in which each key that is not a cell's is a package.
+_OF_PACKAGES: Final[lines.Path] = ("axes", "packages")
+#: Keys of an exclude that are not axes.
+_OF_EXCLUDE: Final = ("because", "cell", "issue", "until", "note")
+#: What a bare cell does not have; values of the defaults do not count there.
+_NOT_BARE: Final = ("ctk", "source", "local", "install", "extras", "groups", "packages", "tests")
+#: What the plugin does, which a bare cell has only where its command is pytest.
+_OF_PLUGIN: Final = ("nvjitlink", "backend", "policy", "provenance")
 
 
 class CellsError(ValueError):
@@ -100,7 +124,7 @@ class _Exclude:
     used: bool = False
 
     def matches(self, values: Mapping[str, Any]) -> bool:
-        return all(values[key] in wanted for key, wanted in self.where.items())
+        return all(_value(values, key) in wanted for key, wanted in self.where.items())
 
 
 @dataclass
@@ -116,9 +140,11 @@ class _Axes:
     def combinations(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield name and values of every combination."""
         for combination in itertools.product(*self.lists.values()):
-            values = self.shared | dict(zip(self.lists, combination, strict=True))
-            parts = re.split(r"\{([a-z-]+)\}", self.template)
-            parts[1::2] = [str(values.get(key, f"{{{key}}}")) for key in parts[1::2]]
+            chosen = dict(zip(self.lists, combination, strict=True))
+            values = self.shared | {key: value for key, value in chosen.items() if key in KEYS}
+            values[VERSIONS] = self.shared[VERSIONS] | {key: one for key, one in chosen.items() if key not in KEYS}
+            parts = re.split(r"\{([a-z0-9-]+)\}", self.template)
+            parts[1::2] = [_in_name(values, key) for key in parts[1::2]]
             yield "".join(parts), values
 
 
@@ -146,7 +172,7 @@ class _Reader:
         self.unknown((), self.content, ("defaults", "cells", "axes", "toolkits"))
         defaults = self.table(("defaults",), self.content.get("defaults", {}))
         self.unknown(("defaults",), defaults, KEYS)
-        nothing = {key: spec.default for key, spec in KEYS.items()}
+        nothing: dict[str, Any] = {key: spec.default for key, spec in KEYS.items()} | {VERSIONS: {}}
         base = _over(nothing, self.values(("defaults",), defaults))
         for release, toolkit in self.table(("toolkits",), self.content.get("toolkits", {})).items():
             self.toolkit(("toolkits", release), release, toolkit)
@@ -198,10 +224,13 @@ class _Reader:
 
     def values(self, place: lines.Path, table: dict[str, Any], *, lists: bool = False) -> dict[str, Any]:
         """Return the valid values of a table of cell keys; with `lists`, an axis may have several."""
-        result = {}
+        result: dict[str, Any] = {}
         for key, value in table.items():
             spec = KEYS.get(key)
             if spec is None:
+                continue
+            if spec.kind == "packages" and isinstance(value, dict):
+                result[VERSIONS] = self.versions((*place, key), value, lists=lists)
                 continue
             if not (lists and spec.axis and isinstance(value, list)):
                 if self.good((*place, key), spec, value):
@@ -213,13 +242,40 @@ class _Reader:
                 result[key] = good
         return result
 
+    def versions(self, place: lines.Path, table: dict[str, Any], *, lists: bool = False) -> dict[str, Any]:
+        """Return the valid versions of a table of packages, by normalized name; with `lists`, also several of one."""
+        result: dict[str, Any] = {}
+        for name, value in table.items():
+            here = (*place, name)
+            if needed := package_fault(name):
+                self.fault(here, f"needed {needed}, found {name!r}")
+                continue
+            if (known := str(canonicalize_name(name))) in result:
+                self.fault(here, f"the package {known!r} is named twice")
+                continue
+            several = value if lists and isinstance(value, list) else [value]
+            if not several:
+                self.fault(here, "an axis needs at least one value")
+                continue
+            good = []
+            for one in several:
+                if not isinstance(one, str):
+                    self.fault(here, f"needed a string, found {_kind(one)}")
+                elif needed := version_fault(one):
+                    self.fault(here, f"needed {needed}, found {_shortened(repr(one))}")
+                elif one not in good:
+                    good.append(one)
+            if good:
+                result[known] = good if several is value else good[0]
+        return result
+
     def toolkit(self, place: lines.Path, release: str, value: Any) -> None:
         """Read a table of packages."""
         if release != LATEST and (needed := release_fault(release)):
             self.fault(place, f"needed 'latest' or {needed}, found {release!r}")
         table = self.table(place, value)
         self.unknown(place, table, ("packages",))
-        if self.good((*place, "packages"), KEYS["packages"], table.get("packages")):
+        if self.good((*place, "packages"), REQUIREMENTS, table.get("packages")):
             self.toolkits[release] = tuple(table["packages"])
 
     # --- cells
@@ -246,16 +302,19 @@ class _Reader:
         for key, text in _conflicts(values):
             self.fault((*place, key), text)
         packages: tuple[str, ...] = ()
+        chosen = values[VERSIONS]
         try:
             key = "ctk"
-            packages = self.packages(values["ctk"], values["source"])
+            toolkit = self.packages(values["ctk"], values["source"])
+            packages = tuple(one for one in toolkit if _distribution(one) not in chosen)
             key = "nvjitlink"
             if (version := version_of(values["nvjitlink"])) is not None:
                 toolchains.packages(version)
         except toolchains.ToolchainError as error:
             self.fault((*place, key), str(error))
         line = lines.line_of(self.lines, place)
-        self.cells[name] = Cell(name, values, (*packages, *values["packages"]), line)
+        versions = [package_requirement(*one) for one in sorted(chosen.items())] if values["kind"] != "bare" else []
+        self.cells[name] = Cell(name, values, (*packages, *values["packages"], *versions), line)
 
     def packages(self, ctk: str, source: str) -> tuple[str, ...]:
         """Return the requirements that make exactly one toolkit, with the cuda-bindings for it."""
@@ -278,9 +337,13 @@ class _Reader:
 
     def axes(self, place: lines.Path, table: dict[str, Any], base: dict[str, Any]) -> _Axes | None:
         """Return a table of axes; None if its cells cannot be named."""
-        self.unknown(place, table, (*KEYS, "name", "exclude"))
+        packages = _packages_of(place, table, (*KEYS, "name", "exclude"))
+        self.unknown(place, [key for key in table if key not in packages], (*KEYS, "name", "exclude"))
         given = self.values(place, table, lists=True)
+        versions = {**given.pop(VERSIONS, {}), **self.versions(place, packages, lists=True)}
         lists = {key: value for key, value in given.items() if KEYS[key].axis and isinstance(value, list)}
+        lists |= {name: value for name, value in versions.items() if isinstance(value, list)}
+        given[VERSIONS] = {name: value for name, value in versions.items() if name not in lists}
         shared = _over(base, {key: value for key, value in given.items() if key not in lists})
         template = table.get("name", "-".join(f"{key}-{{{key}}}" for key in lists))
         result = _Axes(place, lists, shared, str(template))
@@ -290,7 +353,7 @@ class _Reader:
             self.fault((*place, "name"), f"needed a string, found {_kind(template)}")
         elif not lists:
             known = ", ".join(key for key, spec in KEYS.items() if spec.axis)
-            self.fault(place, f"needs a list of values for at least one of {known}")
+            self.fault(place, f"needs a list of values for at least one of {known}, or of a package")
         elif unnamed:
             self.fault(
                 (*place, "name"), f"needs {{{unnamed[0]}}}, else several cells have one name; found {template!r}"
@@ -316,7 +379,7 @@ class _Reader:
             if exclude.because in REASONS:
                 sentence, holds = REASONS[exclude.because]
                 if not holds(cell):
-                    shown = ", ".join(f"{key} = {cell.values[key]!r}" for key in axes.lists)
+                    shown = ", ".join(f"{key} = {_value(cell.values, key)!r}" for key in axes.lists)
                     self.fault((*exclude.place, "because"), f"not true where {shown}: {sentence}")
             elif exclude.cell is not None:
                 self.check_same(exclude, cell)
@@ -337,15 +400,7 @@ class _Reader:
 
     def exclude(self, place: lines.Path, table: dict[str, Any], lists: dict[str, list[str]]) -> _Exclude | None:
         """Return an exclude; None if it is invalid."""
-        self.unknown(place, table, (*lists, "because", "cell", "issue", "until", "note"))
-        where = {key: table[key] if isinstance(table[key], list) else [table[key]] for key in lists if key in table}
-        for key, wanted in where.items():
-            for one in wanted:
-                if one not in lists[key]:
-                    self.fault(
-                        (*place, key),
-                        f"{one!r} is not a value of the axis; expected {', '.join(map(repr, lists[key]))}",
-                    )
+        where = self.where(place, table, lists)
         because = table.get("because")
         if isinstance(because, str) and because in REASONS_WITH:
             companion, meaning = REASONS_WITH[because]
@@ -364,6 +419,30 @@ class _Reader:
         cell = table.get("cell")
         return _Exclude(place, where, because, cell if isinstance(cell, str) else None)
 
+    def where(self, place: lines.Path, table: dict[str, Any], lists: dict[str, list[str]]) -> dict[str, list[str]]:
+        """Return the values of the axes that an exclude is about."""
+        short = _packages_of(_OF_PACKAGES if place[:2] == _OF_PACKAGES else place, table, (*KEYS, *_OF_EXCLUDE))
+        axes = [key for key in lists if key in KEYS]
+        words = (*axes, *(["packages"] if len(axes) < len(lists) else []), *_OF_EXCLUDE)
+        self.unknown(place, [key for key in table if key not in short], words)
+        found = {(*place, key): table[key] for key in axes if key in table}
+        if "packages" in words and "packages" in table:
+            packages = self.table((*place, "packages"), table["packages"])
+            found |= {(*place, "packages", name): value for name, value in packages.items()}
+        found |= {(*place, name): value for name, value in short.items()}
+        where: dict[str, list[str]] = {}
+        for here, value in found.items():
+            key = str(here[-1]) if here[-1] in axes else str(canonicalize_name(str(here[-1])))
+            if key not in lists:
+                known = ", ".join(name for name in lists if name not in KEYS)
+                self.fault(here, f"is not an axis of this table; its packages: {known or 'none'}")
+                continue
+            where[key] = value if isinstance(value, list) else [value]
+            for one in where[key]:
+                if one not in lists[key]:
+                    self.fault(here, f"{one!r} is not a value of the axis; expected {', '.join(map(repr, lists[key]))}")
+        return where
+
     def check_until(self, place: lines.Path, until: Any) -> None:
         """Add a fault unless a known issue has a date that is not past, so that it is checked again then."""
         if not isinstance(until, dt.date):
@@ -381,8 +460,9 @@ class _Reader:
         if other is None:
             self.fault(place, f"there is no cell {exclude.cell!r} above; known: {', '.join(self.cells)}")
             return
-        for key in (key for key, spec in KEYS.items() if spec.axis or key == "gpu"):
-            mine, its = cell.values[key], other.values[key]
+        keys = [key for key, spec in KEYS.items() if spec.axis or key in ("gpu", "kind", "hidden")]
+        for key in (*keys, *dict.fromkeys([*cell.values[VERSIONS], *other.values[VERSIONS]])):
+            mine, its = _value(cell.values, key), _value(other.values, key)
             if mine != its:
                 self.fault(place, f"{other.name!r} is not the same as {cell.name!r}: {key} is {its!r}, not {mine!r}")
 
@@ -390,14 +470,53 @@ class _Reader:
 def _over(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Values of a table over those of a wider one; lists and tables that add up are joined."""
     result = dict(base)
+    if given.get("kind", base["kind"]) == "bare":
+        result |= {key: KEYS[key].default for key in (*_NOT_BARE, *_OF_PLUGIN)}
+        result["install"] = "wheel"
+        if base["kind"] != "bare":
+            result["hidden"] = list(dict.fromkeys([*USUAL_PLACES, *base["hidden"]]))
     for key, value in given.items():
-        if not KEYS[key].adds:
+        if key == VERSIONS:
+            result[key] = {**base[key], **value}
+        elif not KEYS[key].adds:
             result[key] = value
         elif isinstance(value, dict):
-            result[key] = {**base[key], **value}
+            result[key] = {**result[key], **value}
         else:
-            result[key] = list(dict.fromkeys([*base[key], *value]))
+            result[key] = list(dict.fromkeys([*result[key], *value]))
     return result
+
+
+def _value(values: Mapping[str, Any], key: str) -> Any:
+    """Return the value of a key of a cell, or the version of a package; None for one that is not chosen."""
+    return values[key] if key in KEYS else values[VERSIONS].get(key)
+
+
+def _in_name(values: Mapping[str, Any], key: str) -> str:
+    """Return a value as the name of a cell has it: ``"12.9.*"`` is ``12.9``, and ``">=1,<2"`` is ``1-2``."""
+    if key in values[VERSIONS]:
+        return re.sub(r"[^A-Za-z0-9._]+", "-", values[VERSIONS][key].removesuffix(".*")).strip("-.")
+    return str(values[key]) if key in KEYS else f"{{{key}}}"
+
+
+def _packages_of(place: lines.Path, table: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+    """Return the packages that ``[axes.packages]`` names without a table; a key that looks misspelt is not one."""
+    if place != _OF_PACKAGES:
+        return {}
+    names = list(known)
+    return {
+        key: value
+        for key, value in table.items()
+        if key not in names and not difflib.get_close_matches(key, names, 1, cutoff=0.8)
+    }
+
+
+def _distribution(requirement: str) -> str:
+    """Return the normalized name of the package that a requirement is about; empty for a path or an address."""
+    try:
+        return str(canonicalize_name(Requirement(requirement).name))
+    except InvalidRequirement:
+        return ""
 
 
 def _needed(spec: Key, value: Any) -> list[tuple[str, Any]]:
@@ -409,9 +528,10 @@ def _needed(spec: Key, value: Any) -> list[tuple[str, Any]]:
             return [("a table of strings", value)]
         faults = (variable_fault(key, one) for key, one in value.items())
         return [(needed, found) for needed, found in faults if needed]
-    if spec.kind == "strings":
+    if spec.kind in ("strings", "packages"):
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            return [("a list of strings", value)]
+            noun = "a list of strings" if spec.kind == "strings" else "a list of strings, or a table of packages"
+            return [(noun, value)]
         return [(needed, one) for one in value if (needed := spec.needed(one))]
     if not isinstance(value, str):
         return [(f"a string, as in {str(value)!r}" if isinstance(value, float) else "a string", value)]
@@ -430,6 +550,29 @@ def _conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     forced = {"driver": driver, "nvjitlink": values["nvjitlink"]}
     if forced.get(values["backend"]) == "absent":
         yield "backend", f"{values['backend']!r} cannot be forced where {values['backend']} = 'absent'"
+    folder = values["local"] if local else ""
+    if folder and (pattern := next((one for one in values["hidden"] if is_hidden_by(folder, one)), "")):
+        yield "hidden", f"{pattern!r} hides the toolkit of the cell, local = {folder!r}"
+    yield from _conflicts_of_kind(values)
+
+
+def _conflicts_of_kind(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the keys that a cell of its kind does not have, with the reason."""
+    if values["kind"] != "bare":
+        for key in ("imports", "command"):
+            if values[key]:
+                yield key, "is only for kind = 'bare'; other cells have tests"
+        return
+    if not (values["imports"] or values["command"]):
+        yield "kind", "'bare' needs imports, a list of modules, or a command"
+    if values["imports"] and is_pytest(values["command"]):
+        yield "imports", "is not for a command of pytest, whose tests import what they need"
+    for key in _NOT_BARE:
+        if values[key] not in (KEYS[key].default, "wheel") or (key == "install" and values[key] != "wheel"):
+            yield key, "is not for kind = 'bare', which has the project's wheel and its requirements, and nothing else"
+    for key in _OF_PLUGIN:
+        if values[key] != KEYS[key].default and not is_pytest(values["command"]):
+            yield key, "is a setting of the plugin; a bare cell has the plugin only where its command is pytest"
 
 
 def _hashable(value: Any) -> Any:

@@ -6,20 +6,30 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
 from .. import toolchains
 from .cells import Cell
+from .keys import LATEST, LOWEST, package_requirement
+from .reading import CellsError
 
 __all__ = [
     "CELLS",
     "RECORDS",
     "arguments",
     "cells_file",
+    "chosen_file",
+    "command",
     "conclude",
+    "constraints",
+    "environment",
     "forget",
     "forget_older",
     "is_explained",
@@ -29,6 +39,7 @@ __all__ = [
     "prepare",
     "project_requirement",
     "python_missing",
+    "resolve",
 ]
 
 #: Where a project keeps its cells, relative to its root.
@@ -68,6 +79,152 @@ def project_requirement(cell: Cell, root: Path) -> list[str]:
     extras = f"[{','.join(cell.values['extras'])}]" if cell.values["extras"] else ""
     editable = ["-e"] if cell.values["install"] == "editable" else []
     return [*editable, f"{root}{extras}"]
+
+
+def command(cell: Cell, given: Sequence[str], folder: Path) -> list[str]:
+    """Return the program that a cell runs with its arguments: pytest, the same with files hidden, or bare steps.
+
+    Parameters
+    ----------
+    cell, given, folder
+        As for `arguments`. A bare cell takes no arguments for its steps.
+    """
+    if not cell.runs_pytest:
+        return [sys.executable, "-m", "pytest_cudalink.matrix"]
+    pytest = ["pytest", *arguments(cell, given, folder)]
+    return ["python", "-m", "pytest_cudalink.matrix", *pytest] if cell.values["hidden"] else pytest
+
+
+def environment(cell: Cell, root: Path) -> dict[str, str]:
+    """Return the environment variables of a cell's run, and of its installation where versions are constrained."""
+    result = cell.environment(root / RECORDS)
+    if not cell.runs_pytest:
+        # the runner's Python runs the steps; its package is perhaps not installed, but a checkout
+        result["PYTHONPATH"] = str(Path(__file__).parents[2])
+    if cell.is_bare and _chooses(cell):
+        file = str(chosen_file(cell, root))
+        result |= {"PIP_CONSTRAINT": file, "UV_CONSTRAINT": file}
+    return result
+
+
+def _chooses(cell: Cell) -> bool:
+    """Return whether the versions of a cell are chosen before it is installed."""
+    words = [*cell.versions.values()] if not cell.is_bare else [LOWEST] * len(cell.versions)
+    return LOWEST in words or cell.values["resolution"] in ("lowest", "lowest-direct")
+
+
+def chosen_file(cell: Cell, root: Path) -> Path:
+    """Return the file that `resolve` writes."""
+    return root / RECORDS / f"{cell.name}.requirements.txt"
+
+
+def constraints(cell: Cell, root: Path) -> list[str]:
+    """Return pip's arguments for the versions that `resolve` chose; empty where it chooses none.
+
+    A bare cell gets no package that its project does not require.
+    """
+    if not _chooses(cell):
+        return []
+    return ["-c" if cell.is_bare else "-r", str(chosen_file(cell, root))]
+
+
+def resolve(cell: Cell, root: Path) -> None:
+    """Write the versions that the keys ``resolution`` and ``packages`` of a cell choose, for any installer.
+
+    uv chooses them whatever the runner installs with, because pip only knows the newest. It installs nothing.
+
+    Raises
+    ------
+    CellsError
+        If uv is missing or finds no versions, or no requirement of the project limits a package from below.
+    """
+    if not _chooses(cell):
+        return
+    resolution = cell.values["resolution"]
+    named = {name: package_requirement(name, version) for name, version in cell.versions.items()}
+    lowest = [name for name, version in cell.versions.items() if version == LOWEST]
+    for name in lowest:
+        # an unlimited requirement would be satisfied by the first release ever
+        named[name] = "\n".join(_limits(cell, root, name))
+    pins: list[str] = []
+    if resolution in ("lowest", "lowest-direct"):
+        project = root / "pyproject.toml"
+        sources = [str(project)] if cell.values["install"] != "none" else []
+        extras = [f"--extra={extra}" for extra in cell.values["extras"]]
+        for name in [name for name, version in cell.versions.items() if version == LATEST]:
+            (named[name],) = _compile(cell, root, _requirements(cell, root, name), "--no-deps")
+        pins = _compile(cell, root, [*cell.packages, *named.values()], "--resolution", resolution, *sources, *extras)
+    else:
+        for name in lowest:
+            pins += _compile(cell, root, [named[name]], "--resolution", "lowest-direct", "--no-deps")
+        pins += [one for name, one in named.items() if name not in lowest and cell.is_bare and one != name]
+    file = chosen_file(cell, root)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{one}\n" for one in pins), encoding="utf-8")
+
+
+def _compile(cell: Cell, root: Path, requirements: Sequence[str], *options: str) -> list[str]:
+    """Return the versions that uv chooses for some requirements, as requirements."""
+    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    if uv is None:
+        msg = f"the cell {cell.name} asks for the oldest versions, which uv finds and pip cannot; install uv"
+        raise CellsError([msg])
+    version = (cell.python or f"{sys.version_info[0]}.{sys.version_info[1]}").rstrip("t")
+    quiet = ("-q", "--no-header", "--no-annotate", "--no-progress", "--python-version", version)
+    done = subprocess.run(  # noqa: S603
+        [uv, "pip", "compile", *quiet, *options, "-"],
+        input="\n".join(requirements),
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        msg = f"the versions of the cell {cell.name} cannot be resolved by uv: {done.stderr.strip()}"
+        raise CellsError([msg])
+    return [line.strip() for line in done.stdout.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+
+
+def _requirements(cell: Cell, root: Path, package: str) -> list[str]:
+    """Return what the project and the cell require of a package."""
+    content = _pyproject(root)
+    project: dict[str, Any] = content.get("project", {})
+    optional = project.get("optional-dependencies", {})
+    groups = content.get("dependency-groups", {})
+    every = [
+        *(project.get("dependencies", []) if cell.values["install"] != "none" else []),
+        *(one for extra in cell.values["extras"] for one in optional.get(extra, [])),
+        *(one for group in cell.values["groups"] for one in groups.get(group, []) if isinstance(one, str)),
+        *cell.packages,
+    ]
+    return [one for one in every if _name(one) == package]
+
+
+def _limits(cell: Cell, root: Path, package: str) -> list[str]:
+    """Return what the project and the cell require of a package.
+
+    Raises
+    ------
+    CellsError
+        If that does not limit its version.
+    """
+    found = _requirements(cell, root, package)
+    if not any(Requirement(one).specifier for one in found):
+        project = _pyproject(root).get("project", {})
+        dynamic = "; its dependencies are dynamic" if "dependencies" in project.get("dynamic", []) else ""
+        msg = (
+            f"the cell {cell.name} asks for {package} = 'lowest', but nothing in {root / 'pyproject.toml'} or the cell "
+            f"limits its version{dynamic}; write a requirement such as '{package}>=1.0', or the version into the cell"
+        )
+        raise CellsError([msg])
+    return found
+
+
+def _name(requirement: str) -> str:
+    try:
+        return str(canonicalize_name(Requirement(requirement).name))
+    except InvalidRequirement:
+        return ""
 
 
 def plugin_requirement(root: Path) -> list[str]:
@@ -177,7 +334,7 @@ def prepare(cell: Cell, root: Path) -> dict[str, str]:
     """
     for version, layout in cell.toolchains:
         toolchains.add(version, layout)
-    return cell.environment(root / RECORDS)
+    return environment(cell, root)
 
 
 def conclude(cell: Cell, root: Path, code: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .excludes import REASONS, REASONS_WITH
-from .keys import KEYS, NAME_PATTERN, Key
+from .keys import KEYS, NAME_PATTERN, PACKAGE_PATTERN, Key
 
 __all__ = ["schema"]
 
@@ -13,13 +13,18 @@ __all__ = ["schema"]
 def schema() -> dict[str, Any]:
     """The JSON schema of a file of cells (draft 2020-12), made from `KEYS`."""
     values = {key: {"$ref": f"#/$defs/{key}"} for key in KEYS}
-    axes = {
+    axes: dict[str, Any] = {
         key: {"anyOf": [value, {"type": "array", "items": value, "minItems": 1}]} if KEYS[key].axis else value
         for key, value in values.items()
     }
-    where = {
+    version: dict[str, Any] = {"type": "string"}
+    several = {"anyOf": [version, {"type": "array", "items": version, "minItems": 1}]}
+    axes["packages"] = {"anyOf": [values["packages"], _packages(several)]}
+    where: dict[str, Any] = {
         key: {"anyOf": [value, {"type": "array", "items": value}]} for key, value in values.items() if KEYS[key].axis
     }
+    some = {"anyOf": [version, {"type": "array", "items": version}]}
+    where["packages"] = _packages(some)
     exclude = {
         "type": "object",
         "properties": {
@@ -43,6 +48,9 @@ def schema() -> dict[str, Any]:
         "additionalProperties": False,
     }
     name = {"type": "string", "description": "names of the cells, with keys in braces: 'ctk-{ctk}-driver-{driver}'"}
+    of_axes = {**axes, "name": name, "exclude": {"type": "array", "items": exclude}}
+    # in [axes.packages] each key that is not a cell's is a package
+    of_packages = {**of_axes, "exclude": {"type": "array", "items": {**exclude, "additionalProperties": some}}}
     cell_names = {"pattern": f"^{NAME_PATTERN}$"}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -58,11 +66,10 @@ def schema() -> dict[str, Any]:
             },
             "axes": {
                 "type": "object",
-                "additionalProperties": {
-                    "type": "object",
-                    "properties": {**axes, "name": name, "exclude": {"type": "array", "items": exclude}},
-                    "additionalProperties": False,
+                "properties": {
+                    "packages": {"type": "object", "properties": of_packages, "additionalProperties": several},
                 },
+                "additionalProperties": {"type": "object", "properties": of_axes, "additionalProperties": False},
             },
             "toolkits": {
                 "type": "object",
@@ -79,12 +86,24 @@ def schema() -> dict[str, Any]:
     }
 
 
+def _packages(version: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a table of packages with the versions of each."""
+    return {
+        "type": "object",
+        "propertyNames": {"pattern": f"^{PACKAGE_PATTERN}$"},
+        "additionalProperties": version,
+    }
+
+
 def _schema_of(spec: Key) -> dict[str, Any]:
     match spec.kind:
         case "boolean":
             return {"description": spec.help, "type": "boolean"}
         case "table":
             return {"description": spec.help, "type": "object", "additionalProperties": {"type": "string"}}
+        case "packages":
+            requirements = {"type": "array", "items": {"type": "string"}}
+            return {"description": spec.help, "anyOf": [requirements, _packages({"type": "string"})]}
         case "strings":
             items = {"type": "string", "pattern": spec.pattern} if spec.pattern else {"type": "string"}
             return {"description": spec.help, "type": "array", "items": items}

@@ -7,10 +7,11 @@ configuration of an environment takes precedence over the cell.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tox.config.loader.api import ConfigLoadArgs
 from tox.config.loader.memory import MemoryLoader
@@ -38,6 +39,7 @@ __all__ = [
     "tox_after_run_commands",
     "tox_before_run_commands",
     "tox_extend_envs",
+    "tox_on_install",
 ]
 
 _LOG = logging.getLogger(__name__)
@@ -50,6 +52,8 @@ class _Project:
     """The project's root; tox reports it only after it asks for the environments' names, which are therefore lazy."""
 
     root: Path | None = None
+    #: The cells whose versions this process has chosen; tox installs into an environment several times.
+    resolved: ClassVar[set[str]] = set()
 
 
 def _cells() -> tuple[Cell, ...]:
@@ -100,7 +104,7 @@ def tox_add_env_config(env_conf: EnvConfigSet, state: State) -> None:
         return
     root: Path = state.conf.core["tox_root"]
     own = any(_is_own(loader, cell) and _SET_ENV & loader.found_keys() for loader in env_conf.loaders)
-    env_conf["set_env"].update(cell.environment(root / runner.RECORDS), override=not own)
+    env_conf["set_env"].update(runner.environment(cell, root), override=not own)
     ours = next(loader for loader in env_conf.loaders if isinstance(loader, MemoryLoader))
     shared = next((one for one in env_conf.loaders if one is not ours and "deps" in one), None)
     if shared is not None and not any(_is_own(one, cell) and "deps" in one for one in env_conf.loaders):
@@ -110,7 +114,10 @@ def tox_add_env_config(env_conf: EnvConfigSet, state: State) -> None:
 
 
 def _packages(cell: Cell, root: Path) -> list[str]:
-    return [*runner.plugin_requirement(root), *cell.packages]
+    plugin = runner.plugin_requirement(root) if cell.runs_pytest else []
+    # a bare cell has its constraints from the environment, because tox gives those of deps to no package
+    chosen = [] if cell.is_bare else [" ".join(runner.constraints(cell, root))]
+    return [*plugin, *cell.packages, *filter(None, chosen)]
 
 
 def _settings(cell: Cell, root: Path, given: Sequence[str] | None) -> dict[str, Any]:
@@ -123,8 +130,10 @@ def _settings(cell: Cell, root: Path, given: Sequence[str] | None) -> dict[str, 
         # the caches of the package manager and of toolchains
         "pass_env": ["CUDALINK_*", "UV_*", "PIP_*", "XDG_CACHE_HOME", "HOME", "CUDA_VISIBLE_DEVICES", "GITHUB_*"],
         "package": {"editable": "editable", "wheel": "wheel", "none": "skip"}[install],
-        "commands": [Command(["pytest", *runner.arguments(cell, given or (), root)])],
+        "commands": [Command(runner.command(cell, given or (), root))],
     }
+    if not cell.runs_pytest:
+        settings["allowlist_externals"] = [sys.executable]
     if cell.values["extras"]:
         settings["extras"] = cell.values["extras"]
     if cell.values["groups"]:
@@ -144,6 +153,18 @@ def _give_way(ours: MemoryLoader, theirs: Loader[Any], cell: Cell) -> None:
     for key in theirs.found_keys():
         if (_is_own(theirs, cell) or key in _SHARED_FIRST) and ours.raw.pop(key, None) is not None:
             _LOG.debug("cudalink: %s of %s is the project's own, from %s", key, cell.name, theirs.section.key)
+
+
+@impl
+def tox_on_install(tox_env: ToxEnv) -> None:
+    """Choose the versions of a cell before anything is installed into its environment."""
+    for cell in _cells():
+        if cell.name == tox_env.name and cell.name not in _Project.resolved:
+            _Project.resolved.add(cell.name)
+            try:
+                runner.resolve(cell, tox_env.core["tox_root"])
+            except (CellsError, OSError) as error:
+                raise Fail(str(error)) from error
 
 
 @impl

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from . import backends, driver, variables
+from .cell import of_cell
 from .settings import OF_EMULATION, OPTIONS
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def lines(run: Run) -> list[str]:
     """Return the lines of the header."""
     from .. import probes
 
-    settings, fakes = run.settings, probes.fakes()
+    settings, fakes, cell = run.settings, probes.fakes(), of_cell()
     contract, inherited = settings.jitlink_contract, driver.inherited(run.config)
     parts = [
         f"backend {settings.backend}",
@@ -41,6 +42,7 @@ def lines(run: Run) -> list[str]:
         *_provenance(settings),
         *_of_emulation(settings, inherited=inherited),
         *(f"cudalink: {one}" for one in driver.fetched(run.config)),
+        *(f"cudalink: {line}" for line in (cell.lines if cell else ())),
         *(f"cudalink: {sentence}" for sentence in variables.unread()),
         *(f"cudalink: {name}: {value}" for name, value in run.hook_facts.items()),
     ]

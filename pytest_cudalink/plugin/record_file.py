@@ -15,6 +15,7 @@ import pytest
 
 from ..report.wording import UNWRITTEN
 from . import pytest_private
+from .cell import of_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -100,7 +101,7 @@ class RecordFile:
 
     def write_run(self) -> None:
         """Write the first line, which describes the run."""
-        run, settings = self._run, self._run.settings
+        run, settings, cell = self._run, self._run.settings, of_cell()
         self.writer.write(
             "run",
             schema=1,
@@ -112,9 +113,11 @@ class RecordFile:
             pytest=pytest.__version__,
             argv=[str(argument) for argument in run.config.invocation_params.args],
             settings={name: {"value": one.value, "source": one.source} for name, one in settings.items()},
-            versions=_versions(run),
+            versions={**_versions(run), **(cell.versions if cell else {})},
             arch=_arch(run),
             facts=json.loads(json.dumps(dict(run.hook_facts), default=str)),
+            axes=dict(cell.axes) if cell else {},
+            hidden=cell.hidden if cell else "",
         )
 
     def write_found(self) -> None:
@@ -122,7 +125,9 @@ class RecordFile:
         run = self._run
         if run.is_isolated:  # the process that waits for it has emulated the same
             return
-        self.writer.write("found", worker=run.worker, versions=_versions(run), arch=_arch(run))
+        cell = of_cell()
+        versions = {**_versions(run), **(cell.versions if cell else {})}
+        self.writer.write("found", worker=run.worker, versions=versions, arch=_arch(run))
         self._note_driver()
 
     def _lose(self, error: OSError) -> None:

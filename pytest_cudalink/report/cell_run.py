@@ -51,6 +51,8 @@ _ENDS: Final = {
     5: "no tests were collected",
 }
 
+#: Versions that are axes in every cell.
+_OF_TOOLKIT: Final = ("ctk", "driver", "nvjitlink")
 #: How many faults of its files a cell names.
 _NAMED: Final = 3
 
@@ -101,7 +103,10 @@ class CellRun:
     files : list of str
         The record files.
     axes : dict of str to str
-        The values that distinguish this cell from others: ctk, driver, nvjitlink, backend, python, arch.
+        The values that distinguish this cell from others: ctk, driver, nvjitlink, backend, python, arch, and what its
+        run added, such as the versions of packages.
+    hidden : str
+        What the cell hides, and how, in words.
     versions : dict
         As in the records: ``{name: {"requested": …, "found": …, "source": …, "kind": …}}``.
     finished : bool
@@ -148,6 +153,7 @@ class CellRun:
     files: list[str] = field(default_factory=list)
     axes: dict[str, str] = field(default_factory=dict)
     versions: dict[str, VersionRecord] = field(default_factory=dict)
+    hidden: str = ""
     python: str = ""
     platform: str = ""
     finished: bool = False
@@ -226,7 +232,14 @@ class CellRun:
         """Name, requested and found, of each version that is not the requested one."""
         result = []
         for name, version in sorted(self.versions.items()):
-            requested, found = version.get("requested"), version.get("found")
+            requested, found = version.get("resolved") or version.get("requested"), version.get("found")
+            if name in self.axes and name not in _OF_TOOLKIT:  # a package whose version the cell chose
+                if requested is not None and not _is_asked_for(found, requested):
+                    shown = version.get("requested")
+                    result.append(
+                        (name, requested if shown == requested else f"{shown}, {requested}", str(found or "none"))
+                    )
+                continue
             if requested is None or requested in ("auto", "latest"):
                 continue
             if requested == "real":
@@ -248,6 +261,7 @@ class CellRun:
             files=self.files + later.files,
             axes={**self.axes, **later.axes},
             versions={**self.versions, **later.versions},
+            hidden=later.hidden or self.hidden,
             python=later.python,
             platform=later.platform,
             finished=self.finished and later.finished,
@@ -277,3 +291,18 @@ class CellRun:
             differing={**self.differing, **later.differing},
             repeated=self.repeated + later.repeated,
         )
+
+
+def _is_asked_for(found: str | None, requested: str) -> bool:
+    """Return whether the version of a package is one that a cell asks for: a version, a specifier, or a word."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    if found is None:
+        return False
+    if requested in ("latest", "lowest"):
+        return True
+    try:
+        wanted = SpecifierSet(requested if requested[:1] in "<>=!~" else f"=={requested}", prereleases=True)
+        return wanted.contains(found)
+    except InvalidSpecifier:
+        return found == requested

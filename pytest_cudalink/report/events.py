@@ -67,6 +67,7 @@ class VersionRecord(TypedDict):
     found: str | None
     source: Annotated[str, "where the version was read"]
     kind: Annotated[str, {"enum": ["real", "emulated", "faked", "absent"]}]
+    resolved: NotRequired[Annotated[str, "what a word such as 'lowest' stood for when the cell was installed"]]
 
 
 class ArchRecord(TypedDict):
@@ -91,6 +92,10 @@ class RunRecord(TypedDict):
     versions: Annotated[dict[str, VersionRecord], "by name, such as 'driver'"]
     arch: ArchRecord
     facts: Annotated[dict[str, Any], "what hooks added"]
+    axes: NotRequired[
+        Annotated[dict[str, str], "what else distinguishes the cell: its kind, resolution, packages as they were found"]
+    ]
+    hidden: NotRequired[Annotated[str, "what the cell hides, how, and what can still be opened"]]
 
 
 class CollectedRecord(TypedDict):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["AXES", "Cause", "causes", "deciding_cell", "explain", "relation"]
+__all__ = ["AXES", "SETTINGS", "Cause", "axis_names", "causes", "deciding_cell", "explain", "relation"]
 
-#: In the order in which people look for a cause.
-AXES: Final = ("ctk", "driver", "nvjitlink", "backend", "policy", "python", "arch")
+#: The axes that every record has.
+SETTINGS: Final = ("ctk", "driver", "nvjitlink", "backend", "policy", "python", "arch")
+#: In the order in which people look for a cause; packages follow by name.
+AXES: Final = (*SETTINGS, "resolution", "provenance", "hidden", "kind")
 _RELATION: Final = "relation"
 _RELATED: Final = ("ctk", "driver")
 #: Causes of two axes that an explanation names; causes of one axis are all named.
@@ -85,10 +87,11 @@ def causes(cells: Sequence[Mapping[str, str]], bad: Sequence[bool | None]) -> li
         Those with the fewest failing values first. Empty if the test fails in all cells, or in none.
     """
     ran = [(axes, failed) for axes, failed in zip(cells, bad, strict=True) if failed is not None]
-    found = [cause for name in AXES if (cause := _decides(ran, (name,)))]
+    names = _varying(ran)
+    found = [cause for name in names if (cause := _decides(ran, (name,)))]
     if not found:
         related = _decides(ran, (_RELATION,)) if all(relation(axes) for axes, _ in ran) else None
-        pairs = [cause for pair in itertools.combinations(AXES, 2) if (cause := _decides(ran, pair))]
+        pairs = [cause for pair in itertools.combinations(names, 2) if (cause := _decides(ran, pair))]
         useful = [cause for cause in pairs if len(cause.failing) == 1 or len(cause.verdicts) < len(ran)]
         if related:  # says in fewer words what several pairs of toolkit and driver say
             useful = [cause for cause in useful if len(cause.failing) == 1 or cause.axes != _RELATED]
@@ -145,6 +148,18 @@ def explain(
         words.append(f"{len(found) - len(shown)} more")
     decides = deciding_cell(found, others or {})
     return " or ".join(words) + (f"; run {decides} to tell" if decides else "")
+
+
+def axis_names(cells: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
+    """Return the names of the axes that some cells have, in the order in which people look for a cause."""
+    further = {name for axes in cells for name in axes}.difference(AXES)
+    return (*AXES, *sorted(further))
+
+
+def _varying(ran: Sequence[tuple[Mapping[str, str], bool]]) -> list[str]:
+    """Return the axes that do not have one value in every cell."""
+    every = [axes for axes, _ in ran]
+    return [name for name in axis_names(every) if len({axes.get(name) or "none" for axes in every}) > 1]
 
 
 def _value(axes: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, ...]:

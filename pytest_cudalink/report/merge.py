@@ -324,6 +324,8 @@ def _begin(cell: CellRun, event: RunRecord) -> None:
     if cell.python:
         cell.axes["python"] = _minor(cell.python)
     _find_arch(cell, event)
+    cell.axes.update(event.get("axes") or {})
+    cell.hidden = event.get("hidden") or ""
 
 
 def _find_versions(cell: CellRun, event: RunRecord | FoundRecord) -> None:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from .cell_run import CellRun
-from .explain import AXES
+from .explain import SETTINGS, axis_names
 
 __all__ = ["Plan"]
 
 #: What a cell asks for where the machine or the package index decides which value it gets.
-_OPEN: Final = ("", "auto", "latest", "real")
+_OPEN: Final = ("", "auto", "latest", "real", "lowest", "yes")
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,16 @@ class Plan:
     def _foreseen(self, name: str, whole: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
         wanted = self.axes[name]
         result: dict[str, str] = {}
-        for axis in AXES:
+        # further axes matter where some record has them; a cell that does not ask for one lacks it for certain
+        further = {axis for axes in whole.values() for axis in axes}
+        for axis in axis_names(whole.values()):
             word = wanted.get(axis, "")
+            if not word and axis not in SETTINGS:
+                result |= {axis: "none"} if axis in further else {}
+                continue
             found = {axes.get(axis) for other, axes in whole.items() if self.axes[other].get(axis, "") == word}
             value: str | None = None
-            if word not in _OPEN:
+            if word not in _OPEN and not set(word) & set("*<>=!~,"):
                 value = "none" if word == "absent" else word
             elif axis == "nvjitlink" or (axis == "driver" and wanted.get("backend") == "driver"):
                 value = result.get("ctk")  # the toolkit's, and an emulated driver of its release

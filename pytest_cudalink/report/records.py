@@ -189,6 +189,8 @@ class Run:
     versions: dict[str, events.VersionRecord] = field(default_factory=dict)
     arch: events.ArchRecord = field(default_factory=lambda: events.ArchRecord(requested=None, found=None))
     facts: dict[str, Any] = field(default_factory=dict)
+    axes: dict[str, str] = field(default_factory=dict)
+    hidden: str = ""
 
 
 @dataclass(frozen=True)

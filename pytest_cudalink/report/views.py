@@ -163,6 +163,7 @@ def sections(report: MatrixReport, comparison: Comparison | None = None) -> list
         _verdicts(report),
         _mismatches(report),
         _libraries(report),
+        _hidden(report),
         _cells(report),
         _versions(report),
         _slowest(report),
@@ -321,6 +322,16 @@ def _mismatches(report: MatrixReport) -> Section:
         ("cell", "what", "requested", "found"),
         ((cell.name, *one) for cell in report.cells for one in cell.mismatches),
         "versions",
+    )
+
+
+def _hidden(report: MatrixReport) -> Section:
+    return section(
+        "hidden",
+        "What cells did not see",
+        ("cell", "how"),
+        ((cell.name, cell.hidden) for cell in report.cells if cell.hidden),
+        "cells",
     )
 
 

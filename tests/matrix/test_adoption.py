@@ -88,7 +88,7 @@ def test_tutorial(project) -> None:
     commands = list(said)
     assert commands[0].startswith("cudalink init")
     assert "write   matrices/cells.toml" in said[commands[0]]
-    assert "9 cells" in run("cudalink", "matrix", "check", cwd=folder, PATH=f"{Path(sys.executable).parent}:/usr/bin")
+    assert "12 cells" in run("cudalink", "matrix", "check", cwd=folder, PATH=f"{Path(sys.executable).parent}:/usr/bin")
     assert "driver CUDA 13.0 (emulated" in said["nox -s ctk-13.0"]
     assert "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" in said["nox -s ctk-13.2-driver-13.0"]
     red = said["cudalink report .cudalink --html report.html --save before.json"]
@@ -99,7 +99,7 @@ def test_tutorial(project) -> None:
     assert (folder / "report.html").stat().st_size > 10_000
     cells = folder.with_name("cells.toml")
     cells.write_text((folder / "matrices" / "cells.toml").read_text() + (folder / "exclude.toml").read_text())
-    assert len(load_cells(cells)) == 7
+    assert len(load_cells(cells)) == 10
 
 
 def test_init_keeps_what_is_there(project, site) -> None:
@@ -134,7 +134,7 @@ def test_tox_and_nox_give_the_same(project, site, tmp_path) -> None:
     nox = dict(re.findall(r"^[-*] (\S+)(?: \[.*?\])? -> (.*)$", listed, re.MULTILINE))
     tagged = dict(re.findall(r"^[-*] (\S+) \[(.*?)\]", listed, re.MULTILINE))
     del nox["report"]
-    tox = dict(re.findall(r"^(ctk-\S+)\s+-> (.*)$", run("tox", "l", cwd=other, **site), re.MULTILINE))
+    tox = dict(re.findall(r"^(\S+)\s+-> (.*)$", run("tox", "l", cwd=other, **site), re.MULTILINE))
     assert nox == tox == {cell.name: cell.description for cell in load_cells(folder / "matrices" / "cells.toml")}
     skewed = re.findall(r"^(ctk-\S+)", run("tox", "l", "-m", "skew", cwd=other, **site), re.MULTILINE)
     assert set(skewed) == {name for name, tags in tagged.items() if "skew" in tags.split(",")}
@@ -374,7 +374,7 @@ def test_recipes_of_the_page(tmp_path) -> None:
     blocks = re.findall(
         r"^```toml\n(.*?)^```", (DOCS / "matrix.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     )
-    assert len(blocks) == 4
+    assert len(blocks) == 6
     for number, block in enumerate(blocks):
         file = tmp_path / f"{number}.toml"
         file.write_text(block, encoding="utf-8")

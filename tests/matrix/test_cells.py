@@ -63,7 +63,7 @@ def test_toolkits_are_pinned() -> None:
             name, _, version = package.partition("==")
             if name.startswith("nvidia-") and cell.ctk != "latest":
                 assert version.startswith(f"{cell.ctk}.")
-            if name == "cuda-bindings" and cell.ctk != "latest":
+            if name == "cuda-bindings" and cell.ctk != "latest" and name not in cell.versions:
                 assert version == f"{cell.ctk}.*"
 
 
@@ -176,6 +176,72 @@ def test_excludes_that_do_not_hold(exclude, fault, cells) -> None:
     assert any(fault in one for one in faults), faults
 
 
+PACKAGES = '[axes.packages]\ncuda-bindings = ["lowest", "12.9.*", "latest"]\ncuda-core = "1.0.0"\n'
+
+
+def test_packages_are_axes(cells) -> None:
+    """In `[axes.packages]` or in a table of any axes; names of cells are deterministic, and an exclude names one."""
+    found = cells(PACKAGES)
+    assert list(found) == [f"cuda-bindings-{name}" for name in ("lowest", "12.9", "latest")]
+    assert found["cuda-bindings-12.9"].packages == ("cuda-bindings==12.9.*", "cuda-core==1.0.0")
+    assert found["cuda-bindings-lowest"].axes["cuda-bindings"] == "lowest"
+    assert found["cuda-bindings-lowest"].axes["cuda-core"] == "1.0.0"
+    assert found["cuda-bindings-latest"].packages == ("cuda-bindings", "cuda-core==1.0.0")
+    keys = json.loads(found["cuda-bindings-12.9"].environment("r")["CUDALINK_CELL_KEYS"])
+    assert keys == {"packages": {"cuda-bindings": "12.9.*", "cuda-core": "1.0.0"}}
+    exclude = '[[axes.packages.exclude]]\n{}\nbecause = "known-issue"\nissue = "1"\nuntil = 2999-01-01\n'
+    for words in ('cuda-bindings = "lowest"', 'packages.cuda_bindings = ["lowest"]'):
+        assert list(cells(PACKAGES + exclude.format(words))) == ["cuda-bindings-12.9", "cuda-bindings-latest"]
+    other = cells(
+        '[defaults]\npackages = ["numpy"]\n[axes.x]\nname = "{ctk}-{numba-cuda}"\nctk = ["12.9", "13.0"]\n'
+        'env = { A = "{numba_cuda}" }\n[axes.x.packages]\nNumba_CUDA = [">=0.3,<0.4", "0.4.0"]\n'
+        'cuda-bindings = "12.9.1"\n[[axes.x.exclude]]\nctk = "13.0"\npackages.numba-cuda = "0.4.0"\n'
+        'because = "bindings-major"\n'
+    )
+    assert list(other) == ["12.9-0.3-0.4", "12.9-0.4.0", "13.0-0.3-0.4"]
+    # the version of the table replaces that of the toolkit
+    bindings = [one for one in other["13.0-0.3-0.4"].packages if one.startswith("cuda-bindings")]
+    assert bindings == ["cuda-bindings==12.9.1"]
+    assert other["12.9-0.4.0"].packages[-2:] == ("cuda-bindings==12.9.1", "numba-cuda==0.4.0")
+    assert other["12.9-0.4.0"].environment("r")["A"] == "0.4.0"
+
+
+def test_what_a_cell_hides_and_where_its_libraries_come_from(cells) -> None:
+    """Keys that are no setting of the plugin reach the run in one variable, and the report as axes."""
+    one = cells(
+        '[cells.a]\nresolution = "lowest-direct"\nprovenance = "wheels"\nhidden = ["/usr/local/cuda*"]\n[cells.b]\n'
+    )
+    environment = one["a"].environment("r")
+    assert environment["CUDALINK_PROVENANCE"] == "wheels"
+    assert json.loads(environment["CUDALINK_CELL_KEYS"]) == {
+        "axes": {"resolution": "lowest-direct", "provenance": "wheels"},
+        "hidden": ["/usr/local/cuda*"],
+    }
+    assert one["a"].axes["hidden"] == "yes"
+    assert one["a"].description == "no toolkit, resolution lowest-direct, provenance wheels, without /usr/local/cuda*"
+    assert not {"CUDALINK_CELL_KEYS", "CUDALINK_PROVENANCE"} & set(one["b"].environment("r"))
+
+
+def test_bare_cells(cells) -> None:
+    """A bare cell takes over nothing that other cells have besides the project, and hides the usual places."""
+    defaults = '[defaults]\nctk = "13.0"\ngroups = ["test"]\nextras = ["x"]\npackages = ["numpy"]\ntests = ["t"]\n'
+    found = cells(
+        defaults + 'provenance = "wheels"\nhidden = ["/odd/cuda"]\n[cells.a]\nkind = "bare"\nimports = ["m.n"]\n'
+        'driver = "13.0"\npackages = { numpy = "lowest" }\n'
+        '[cells.b]\nkind = "bare"\ncommand = "pytest --pyargs m"\nprovenance = "wheels"\nhidden = []\n'
+        "[cells.c]\n"
+    )
+    a, b, c = found.values()
+    assert (a.packages, a.ctk, a.values["install"], a.values["extras"], a.tags) == ((), "none", "wheel", [], ("bare",))
+    assert a.values["hidden"][0] == "/usr/local/cuda*"
+    assert a.values["hidden"][-1] == "/odd/cuda"
+    assert (a.runs_pytest, a.tests, a.axes["kind"]) == (False, ("import::m.n",), "bare")
+    assert a.description == "bare, emulated driver 13.0, numpy lowest"
+    assert (b.runs_pytest, b.tests, b.values["hidden"]) == (True, ("--pyargs", "m"), [])
+    assert b.environment("r")["CUDALINK_PROVENANCE"] == "wheels"
+    assert (c.ctk, c.tests) == ("13.0", ("t",))
+
+
 def test_same_as(cells) -> None:
     """``same-as`` compares all values."""
     one = '[cells.a]\nctk = "13.0"\ndriver = "13.0"\n'
@@ -193,6 +259,7 @@ def test_every_reason_holds_somewhere(cells) -> None:
         '[cells.plain]\nctk = "13.0"\n[cells.no-skew]\nctk = "13.0"\ndriver = "13.0"\n'
         '[cells.driver-too-old]\nctk = "13.0"\ndriver = "12.9"\n[cells.nvjitlink-unusable]\nnvjitlink = "12.2"\n'
         '[cells.other-soname]\nctk = "13.0"\nnvjitlink = "12.9"\n'
+        '[cells.bindings-major]\nctk = "13.0"\npackages = { cuda-bindings = "12.9.*" }\n'
         '[cells.arch-unsupported]\nctk = "12.0"\narch = "sm_100"\n[cells.python-unsupported]\npython = "3.10"\n'
     )
     for name, (_, holds) in REASONS.items():
@@ -208,7 +275,7 @@ def test_every_reason_holds_somewhere(cells) -> None:
     [
         ("[cells", ["1: not TOML: "]),
         ("a = 1\nb = \n", ["2: not TOML: "]),
-        ('[cells.a]\ncuda = "13.0"', ["2: cells.a.cuda: unknown key; known: python, ctk, "]),
+        ('[cells.a]\ncuda = "13.0"', ["2: cells.a.cuda: unknown key; known: kind, python, ctk, "]),
         ('[cell.a]\nctk = "13.0"', ["1: cell: unknown key; did you mean 'cells'?"]),
         ("[defaults]\npyhton = '3.12'", ["2: defaults.pyhton: unknown key; did you mean 'python'?"]),
         ("[cells.a]\nctk = 13.0", ["2: cells.a.ctk: needed a string, as in '13.0', found a number (13.0)"]),
@@ -249,6 +316,66 @@ def test_every_reason_holds_somewhere(cells) -> None:
         (
             '[cells."ctk-13.0"]\nctk = "13.0"\n[axes.x]\nctk = ["13.0"]',
             ["3: axes.x.name: makes a second cell 'ctk-13.0'; the first is on line 1"],
+        ),
+        (
+            '[axes.packages]\nnumpy = ["1.*", "new one"]\ndrvier = ["13.0"]',
+            [
+                "2: axes.packages.numpy: needed 'lowest', 'latest', a version such as '1.0.0'",
+                "3: axes.packages.drvier: unk",
+            ],
+        ),
+        (
+            '[cells.a.packages]\nnumpy = ["1.0"]\narch = "1"\n"a b" = "1"\n',
+            [
+                "2: cells.a.packages.numpy: needed a string, found a list",
+                "3: cells.a.packages.arch: needed a package ",
+                '4: cells.a.packages."a b": needed the name of a package',
+            ],
+        ),
+        (
+            '[axes.packages]\nnumpy = ["1.0"]\n[[axes.packages.exclude]]\nnumpy = "2.0"\nbecause = "no-skew"',
+            [
+                "4: axes.packages.exclude.1.numpy: '2.0' is not a value of the axis; expected '1.0'",
+                "3: axes.packages.exclude.1: excludes nothing",
+            ],
+        ),
+        (
+            '[axes.packages]\nnumpy = ["1.0"]\n[[axes.packages.exclude]]\nscipy = "2.0"\nbecause = "no-skew"',
+            [
+                "4: axes.packages.exclude.1.scipy: is not an axis of this table; its packages: numpy",
+                "3: axes.packages.exclude.1: needs a value of at least one axis: numpy",
+            ],
+        ),
+        (
+            '[axes.x]\npackages.numpy = []\nctk = ["13.0"]',
+            ["2: axes.x.packages.numpy: an axis needs at least one value"],
+        ),
+        ('[cells.a]\nresolution = "oldest"', ["2: cells.a.resolution: needed one of 'highest', 'lowest', 'lowest-dir"]),
+        (
+            '[cells.a]\nprovenance = "pip"',
+            ["2: cells.a.provenance: needed 'any' or 'wheels' or 'system' or 'conda' or"],
+        ),
+        (
+            '[cells.a]\nhidden = ["/usr"]',
+            ["2: cells.a.hidden: needed an absolute path or pattern below a folder of the"],
+        ),
+        ('[cells.a]\nkind = "bare"', ["2: cells.a.kind: 'bare' needs imports, a list of modules, or a command"]),
+        (
+            '[cells.a]\nkind = "bare"\nimports = ["a-b"]',
+            ["3: cells.a.imports: needed the name of a module", "2: cells"],
+        ),
+        (
+            '[cells.a]\nkind = "bare"\nimports = ["m"]\nextras = ["x"]\nbackend = "driver"\ncommand = "\'"',
+            [
+                "6: cells.a.command: needed a command with balanced quotes",
+                "4: cells.a.extras: is not for kind = 'bare'",
+                "5: cells.a.backend: is a setting of the plugin; a bare cell has the plugin only where its command is",
+            ],
+        ),
+        ('[cells.a]\nimports = ["m"]', ["2: cells.a.imports: is only for kind = 'bare'; other cells have tests"]),
+        (
+            '[cells.a]\nsource = "local"\nlocal = "/opt/cuda/13"\nhidden = ["/opt/cuda*"]',
+            ["4: cells.a.hidden: '/opt/cuda*' hides the toolkit of the cell, local = '/opt/cuda/13'"],
         ),
         ("[toolkits.x]\npackages = []", ["1: toolkits.x: needed 'latest' or a CUDA release such as '13.0', found 'x'"]),
         ('[toolkits."13.0"]', ['1: toolkits."13.0".packages: needed a list of strings, found nothing']),

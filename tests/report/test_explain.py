@@ -47,6 +47,15 @@ def test_every_axis_explains(axis) -> None:
     assert explain([{axis: "a"}, {axis: "b"}, {}], [False, False, True]) == f"{axis} none"
 
 
+def test_packages_explain() -> None:
+    """The version of a package that cells choose is an axis by its name, behind all others."""
+    cells = [{"ctk": "13.0", "numpy": one, "cuda-bindings": one} for one in ("1", "2")]
+    assert explain(cells, [False, True]) == "cuda-bindings 2 or numpy 2"
+    assert explain([*cells, {"ctk": "13.0"}], [False, False, True]) == "cuda-bindings none or numpy none"
+    pairs = [{"ctk": ctk, "numpy": one} for ctk in ("12.9", "13.0") for one in ("1", "2")]
+    assert explain(pairs, [False, False, False, True]) == "ctk 13.0 with numpy 2"
+
+
 def test_axes_are_named_in_the_order_in_which_people_look_for_a_cause() -> None:
     """The toolkit comes first, the architecture last, whatever the order in the cells."""
     cells = [dict.fromkeys(reversed(AXES), value) for value in "ab"]

@@ -66,6 +66,31 @@ def test_mismatches(requested, found, kind, mismatch) -> None:
     assert cell("c", {}, versions={"v": version}).mismatches == ([mismatch] if mismatch else [])
 
 
+@pytest.mark.parametrize(
+    ("requested", "resolved", "found", "mismatch"),
+    [
+        ("13.0.*", None, "13.0.3", None),
+        ("13.0.*", None, "13.1.0", ("p", "13.0.*", "13.1.0")),
+        ("1.0.0", None, "1.0.0", None),
+        ("1.0.0", None, "1.0.0.post1", ("p", "1.0.0", "1.0.0.post1")),
+        (">=1,<2", None, "1.5rc1", None),
+        (">=1,<2", None, "2.0", ("p", ">=1,<2", "2.0")),
+        ("latest", None, "7", None),
+        ("latest", None, None, ("p", "latest", "none")),
+        ("lowest", None, "7", None),
+        ("lowest", "1.2", "1.2", None),
+        ("lowest", "1.2", "1.3", ("p", "lowest, 1.2", "1.3")),
+        ("1.0.0", None, "not a version", ("p", "1.0.0", "not a version")),
+    ],
+)
+def test_mismatches_of_packages(requested, resolved, found, mismatch) -> None:
+    """A package that a cell asks for in one version and has in another is found, by the rules of requirements."""
+    version = {"requested": requested, "found": found, "source": "", "kind": "real"}
+    version |= {"resolved": resolved} if resolved else {}
+    one = cell("c", {}, versions={"p": version}, axes={"p": str(found)})
+    assert one.mismatches == ([mismatch] if mismatch else [])
+
+
 def test_mismatches_are_sorted() -> None:
     """By name."""
     version = {"requested": "13.0", "found": "12.9", "source": "", "kind": "real"}

@@ -126,6 +126,7 @@ EVENTS = {
     },
 }
 OPTIONAL = {
+    "run": {"axes", "hidden"},
     "test": {"refused", "unsteered"},
     "link": {"worker"},
     "verdict": {"otherwise"},

@@ -1,0 +1,100 @@
+"""What a run knows of its cell besides the plugin's settings: for its record, its header and the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from .cells import KEYS_VARIABLE
+from .hiding import HIDDEN_VARIABLE, Hidden
+
+if TYPE_CHECKING:
+    from ..report.events import VersionRecord
+
+__all__ = ["CellFacts", "cell_facts"]
+
+_NOT_HIDDEN: Final = "not hidden: pytest was not started as the runners of the matrix start it"
+
+
+@dataclass(frozen=True)
+class CellFacts:
+    """The facts of a cell; all are empty where it has no such keys.
+
+    Attributes
+    ----------
+    axes : mapping
+        What distinguishes the cell from others, with the packages as they were found.
+    versions : mapping
+        The packages whose version the cell chooses.
+    hidden : str
+        What the cell hides, and how.
+    """
+
+    axes: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, VersionRecord] = field(default_factory=dict)
+    hidden: str = ""
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of the header."""
+        words = [f"{name} {one}" for name, one in self.axes.items() if name not in self.versions and name != "hidden"]
+        for name, version in self.versions.items():
+            asked = version.get("resolved") or version["requested"]
+            found = version["found"] or "none"
+            words.append(f"{name} {found}" if asked == found else f"{name} {found} (requested {version['requested']})")
+        return [*([f"cell: {', '.join(words)}"] if words else []), *([self.hidden] if self.hidden else [])]
+
+
+def cell_facts(
+    find: Callable[[str], str | None], environment: Mapping[str, str] = os.environ, hidden: Hidden | None = None
+) -> CellFacts:
+    """Return the facts of the cell that the environment describes.
+
+    Parameters
+    ----------
+    find : callable
+        Returns the version of an installed package by its normalized name; None for one that is not installed.
+    environment : mapping
+    hidden : Hidden, optional
+        What the process itself has hidden; default what `HIDDEN_VARIABLE` says.
+    """
+    try:
+        keys: dict[str, Any] = json.loads(environment.get(KEYS_VARIABLE) or "{}")
+        hidden = hidden or (Hidden.of(environment[HIDDEN_VARIABLE]) if environment.get(HIDDEN_VARIABLE) else None)
+    except ValueError:  # written by hand
+        return CellFacts()
+    axes = dict(keys.get("axes", {}))
+    chosen = _chosen(environment)
+    versions: dict[str, VersionRecord] = {}
+    for name, requested in keys.get("packages", {}).items():
+        found = find(name)
+        axes[name] = found or "none"
+        versions[name] = {
+            "requested": requested,
+            "found": found,
+            "source": f"metadata of {name}",
+            "kind": "real" if found else "absent",
+        }
+        if requested == "lowest" and name in chosen:
+            versions[name]["resolved"] = chosen[name]
+    if not keys.get("hidden"):
+        return CellFacts(axes, versions)
+    axes["hidden"] = hidden.axis if hidden else "not hidden"
+    return CellFacts(axes, versions, str(hidden) if hidden else _NOT_HIDDEN)
+
+
+def _chosen(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the versions that were chosen for the cell when it was installed, by package."""
+    report, cell = environment.get("CUDALINK_REPORT"), environment.get("CUDALINK_CELL")
+    if not (report and cell):
+        return {}
+    try:
+        text = Path(report).with_name(f"{cell}.requirements.txt").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return {}
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))

@@ -1,0 +1,21 @@
+"""The cell of the matrix that a run belongs to, where it has keys that are not settings of the plugin."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..matrix.cell_facts import CellFacts
+
+__all__ = ["of_cell"]
+
+
+def of_cell() -> CellFacts | None:
+    """Return the facts of the cell; None for a run without a cell that has such keys, which imports nothing."""
+    if "CUDALINK_CELL_KEYS" not in os.environ:
+        return None
+    from .. import probes
+    from ..matrix.cell_facts import cell_facts
+
+    return cell_facts(probes.wheel_version)

@@ -1,0 +1,209 @@
+"""Bare cells: a wheel that forgets a requirement is green beside a toolkit of the system, and red without it.
+
+The project is like cudf before cudf#23089: its library is linked with libnvrtc.so.12, and its metadata do not say so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink.matrix import bare, cells, load_cells, runner
+from pytest_cudalink.native import compiler
+from pytest_cudalink.report import read
+from pytest_cudalink.report.merge import merge
+from tests.matrix.test_hiding import _NOTHING_ALLOWED, REFUSED, needs_namespaces
+
+ERROR = "OSError: libnvrtc.so.12: cannot open shared object file: No such file or directory"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """An environment with the wheel of the project, and a toolkit outside of it: `toolkit/lib64`."""
+    folder = tmp_path_factory.mktemp("site")
+    libraries = folder / "toolkit" / "lib64"
+    libraries.mkdir(parents=True)
+    source = folder / "nvrtc.c"
+    source.write_text("int nvrtcVersion(void) { return 12; }\n")
+    user = folder / "needy.c"
+    user.write_text("int nvrtcVersion(void);\nint needy(void) { return nvrtcVersion(); }\n")
+    build = [*compiler.find_compiler(), "-shared", "-fPIC"]
+    nvrtc, needy = str(libraries / "libnvrtc.so.12"), str(folder / "libneedy.so")
+    subprocess.run([*build, str(source), "-o", nvrtc, "-Wl,-soname,libnvrtc.so.12"], check=True)
+    subprocess.run([*build, str(user), "-o", needy, nvrtc], check=True)
+    found = str(folder / "libbuilt.so")
+    subprocess.run([*build, str(user), "-o", found, nvrtc, f"-Wl,-rpath,{libraries}"], check=True)
+    wheel = folder / "needy-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as file:
+        load = "import ctypes, pathlib\nctypes.CDLL(str(pathlib.Path(__file__).with_name({!r})))\n"
+        file.writestr("needy/__init__.py", load.format("libneedy.so"))
+        file.writestr("fine.py", "")
+        file.writestr("dies.py", "import os\nprint('last words', flush=True)\nos.abort()\n")
+        file.write(needy, "needy/libneedy.so")
+        file.writestr("needy-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: needy\nVersion: 1.0\n")
+        file.writestr("needy-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr("needy-1.0.dist-info/RECORD", "")
+    uv = str(Path(sys.executable).with_name("uv"))
+    subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(folder / "venv")], check=True)
+    python = str(folder / "venv" / "bin" / "python")
+    subprocess.run([uv, "pip", "install", "-q", "--no-index", "--python", python, str(wheel)], check=True)
+    return folder
+
+
+@pytest.fixture
+def run(site, tmp_path, monkeypatch):
+    """Run a bare cell as the runners do: its code, its output and its record."""
+    monkeypatch.delenv("CUDALINK_CELL_KEYS", raising=False)
+
+    def run_cell(text: str, *, refuse: bool = False, **env: str):
+        file = tmp_path / "cells.toml"
+        file.write_text(f'[cells.one]\nkind = "bare"\n{text}\n')
+        (cell,) = load_cells(file)
+        command = runner.command(cell, (), tmp_path)
+        if refuse and not REFUSED:
+            command = ["unshare", "--user", "--map-root-user", "sh", "-c", _NOTHING_ALLOWED, "sh", *command]
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("CUDALINK_")}
+        path = f"{site / 'venv' / 'bin'}:{os.environ['PATH']}"
+        environment = {**clean, **env, **runner.environment(cell, tmp_path), "PATH": path}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        return done, read(tmp_path / ".cudalink" / "one.jsonl")
+
+    return run_cell
+
+
+def outcomes(record) -> dict[str, str]:
+    """The steps of a record with their outcomes."""
+    return {test.nodeid: test.outcome for test in record.tests}
+
+
+def test_the_toolkit_of_the_system_hides_a_forgotten_requirement(site) -> None:
+    """Outside of a bare cell the import works, as in a CI image with a toolkit: nobody sees that the wheel is wrong."""
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(site / "toolkit" / "lib64")}
+    python = str(site / "venv" / "bin" / "python")
+    subprocess.run([python, "-c", "import needy"], env=environment, check=True, cwd=site / "venv")
+
+
+def test_a_bare_cell_finds_it(site, run, tmp_path) -> None:
+    """The same import with the same variables is red, with the loader's words in record and report."""
+    done, record = run('imports = ["needy", "fine"]', LD_LIBRARY_PATH=str(site / "toolkit" / "lib64"))
+    assert done.returncode == 1
+    assert "import needy: failed\n" in done.stdout
+    assert ERROR in done.stdout
+    assert outcomes(record) == {"import::needy": "failed", "import::fine": "passed"}
+    assert (record.tests[0].reason, record.end.exitstatus) == (ERROR, 1)
+    assert "Traceback (most recent call last)" in record.tests[0].longrepr
+    report = merge([tmp_path / ".cudalink"])
+    (cell,) = report.cells
+    assert (cell.outcomes["import::needy"], cell.details["import::needy"].reason) == ("F", ERROR)
+    assert (cell.axes["kind"], cell.fault) == ("bare", "")
+    assert record.run.facts["packages"]["needy"] == "1.0"
+    assert "pytest" not in record.run.facts["packages"]
+
+
+@needs_namespaces
+def test_a_library_that_knows_the_folder_of_its_build(site, run) -> None:
+    """A path inside the library leads to the toolkit whatever the environment says; a hidden folder does not open."""
+    command = f'command = "python -c \'import ctypes; ctypes.CDLL(\\"{site}/libbuilt.so\\")\'"\n'
+    _, seen = run(command + "hidden = []")
+    _, hidden = run(command + f'hidden = ["{site}/toolkit"]')
+    assert list(outcomes(seen).values()) == ["passed"]
+    assert list(outcomes(hidden).values()) == ["failed"]
+    assert hidden.tests[0].reason == ERROR
+    assert hidden.run.hidden.startswith(f"hidden by a mount namespace: {site}/toolkit")
+    assert hidden.run.axes["hidden"] == "mount namespace"
+
+
+def test_without_namespaces_the_record_says_what_still_opens(site, run) -> None:
+    """Where the kernel refuses, the library is found by the path in it, and the cell does not claim otherwise."""
+    command = f'command = "python -c \'import ctypes; ctypes.CDLL(\\"{site}/libbuilt.so\\")\'"\n'
+    done, record = run(command + f'hidden = ["{site}/toolkit"]', refuse=True)
+    assert list(outcomes(record).values()) == ["passed"]
+    assert record.run.axes["hidden"] == "environment only"
+    assert f"): {site}/toolkit still opens by its path" in record.run.hidden
+    assert f"cudalink: {record.run.hidden}\n" in done.stderr
+
+
+def test_a_crash_and_a_command(site, run) -> None:
+    """A step that a signal ends is a crash; a command that cannot be run fails; the others run all the same."""
+    done, record = run('imports = ["dies", "fine"]\ncommand = "there-is-no-such-program --now"\nhidden = []')
+    assert done.returncode == 1
+    assert outcomes(record) == {
+        "import::dies": "crashed",
+        "import::fine": "passed",
+        "command::there-is-no-such-program --now": "failed",
+    }
+    assert [(one.nodeid, one.signal) for one in record.crashes] == [("import::dies", "SIGABRT")]
+    assert "last words" in record.tests[0].longrepr
+    assert record.tests[2].reason == "there-is-no-such-program cannot be run: No such file or directory"
+
+
+_CUDA = """
+import ctypes
+version = ctypes.c_int()
+assert ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version)) == 0
+"""
+
+
+@pytest.mark.parametrize("driver", ["13.0", "absent"])
+def test_the_driver_of_a_bare_cell(run, tmp_path, driver) -> None:
+    """An emulated driver is there for every program, from outside of the environment, and an absent one for none."""
+    script = tmp_path / "smoke.py"
+    script.write_text(_CUDA)
+    _, record = run(f'driver = "{driver}"\ncommand = "python smoke.py"\nhidden = []')
+    version = record.run.versions["driver"]
+    wanted = {"13.0": ("passed", "13.0", "emulated"), "absent": ("failed", None, "absent")}[driver]
+    assert (*outcomes(record).values(), version["found"], version["kind"]) == wanted
+    assert version["requested"] == driver
+
+
+def test_versions_in_the_record(run, tmp_path) -> None:
+    """The record has what was asked for and what was found, and the report names the difference."""
+    _, record = run('imports = ["fine"]\nhidden = []\npackages = { needy = "2.*", other = "latest" }')
+    assert record.run.versions["needy"]["requested"] == "2.*"
+    assert record.run.axes == {"kind": "bare", "needy": "1.0", "other": "none"}
+    (cell,) = merge([tmp_path / ".cudalink"]).cells
+    assert cell.mismatches == [("needy", "2.*", "1.0"), ("other", "latest", "none")]
+
+
+def test_code_beside_the_wheel_is_not_imported(run, tmp_path) -> None:
+    """Neither the working folder nor PYTHONPATH stands in for what the wheel lacks."""
+    (tmp_path / "lacking.py").write_text("")
+    _, record = run('imports = ["lacking"]\nhidden = []', PYTHONPATH=str(tmp_path))
+    assert outcomes(record) == {"import::lacking": "failed"}
+
+
+def test_the_runner_s_own_python_is_refused(monkeypatch, tmp_path, capsys) -> None:
+    """Without an environment the steps would see what the runner has; a Python that does not start is said."""
+    environment = {cells.KEYS_VARIABLE: "{}", "CUDALINK_REPORT": str(tmp_path / "r.jsonl"), "PATH": os.environ["PATH"]}
+    assert bare.run({"imports": ["fine"]}, environment, sys.executable) == 2
+    assert "expected another than that of the runner" in capsys.readouterr().err
+    assert bare.run({"imports": ["fine"]}, environment, "/nowhere/python") == 2
+    assert capsys.readouterr().err == "cudalink: /nowhere/python does not start\n"
+    assert not (tmp_path / "r.jsonl").exists()
+
+
+def test_cudalink_matrix_smoke(site, tmp_path) -> None:
+    """Without nox and tox: the command runs the cell with the Python of an environment, and says what it cannot run."""
+    file = tmp_path / "matrices" / "cells.toml"
+    file.parent.mkdir()
+    file.write_text('[cells.a]\nkind = "bare"\nimports = ["fine"]\n[cells.b]\n')
+    command = [sys.executable, "-m", "pytest_cudalink.cli", "matrix", "smoke", "--python"]
+    python = str(site / "venv" / "bin" / "python")
+
+    def said(cell: str) -> tuple[int, str]:
+        done = subprocess.run([*command, python, cell], cwd=tmp_path, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    code, text = said("a")
+    assert (code, "import fine: passed" in text) == (0, True), text
+    assert outcomes(read(tmp_path / ".cudalink" / "a.jsonl")) == {"import::fine": "passed"}
+    assert said("b") == (2, "cudalink matrix: the cell b runs pytest; run it with nox or tox\n")
+    assert said("c")[0] == 2
+    keys = json.loads(load_cells(file)[0].environment("r")[cells.KEYS_VARIABLE])
+    assert keys["imports"] == ["fine"]

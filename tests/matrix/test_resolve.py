@@ -1,0 +1,116 @@
+"""The versions that a cell chooses: uv resolves them from a folder of empty wheels, and every runner installs them."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink.matrix import CellsError, load_cells, runner
+
+WHEELS = {"one": ("1.0", "1.1", "2.0"), "two": ("0.1", "0.2")}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
+    """A project that requires both packages, and an index with some releases of each."""
+    index = tmp_path / "index"
+    index.mkdir()
+    for name, versions in WHEELS.items():
+        for version in versions:
+            with zipfile.ZipFile(index / f"{name}-{version}-py3-none-any.whl", "w") as file:
+                info = f"{name}-{version}.dist-info"
+                file.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+                file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+                file.writestr(f"{info}/RECORD", "")
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("UV_FIND_LINKS", str(index))
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "p"\nversion = "1"\ndependencies = ["one>=1.1", "two"]\n'
+        '[project.optional-dependencies]\nlate = ["two>=0.2"]\n[dependency-groups]\ntest = ["two>=0.1"]\n'
+    )
+    return tmp_path
+
+
+def chosen(project: Path, text: str) -> tuple[list[str], list[str]]:
+    """The arguments of the installer that are about versions, and the requirements in the file that they name."""
+    file = project / "cells.toml"
+    file.write_text(f"[cells.a]\n{text}\n")
+    (cell,) = load_cells(file)
+    runner.resolve(cell, project)
+    written = runner.chosen_file(cell, project)
+    return runner.constraints(cell, project), written.read_text().split() if written.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("text", "pins"),
+    [
+        ('packages = { one = "lowest" }', ["one==1.1"]),
+        ('packages = { one = "lowest", two = "latest" }', ["one==1.1"]),
+        ('extras = ["late"]\npackages = { two = "lowest" }', ["two==0.2"]),
+        ('groups = ["test"]\npackages = { two = "lowest" }', ["two==0.1"]),
+        ('resolution = "lowest-direct"', ["one==1.1", "two==0.1"]),
+        ('resolution = "lowest-direct"\nextras = ["late"]', ["one==1.1", "two==0.2"]),
+        ('resolution = "lowest"\npackages = { one = "latest" }', ["one==2.0", "two==0.1"]),
+        ('resolution = "lowest-direct"\npackages = { two = "0.2" }', ["one==1.1", "two==0.2"]),
+        ('resolution = "lowest-direct"\ninstall = "none"\npackages = { one = ">1" }', ["one==1.1"]),
+    ],
+)
+def test_the_oldest_versions_are_those_that_the_project_allows(project, text, pins) -> None:
+    """Of one package, or of all that the project requires itself; what is asked for by version stays."""
+    arguments, found = chosen(project, text)
+    assert arguments == ["-r", str(project / ".cudalink" / "a.requirements.txt")]
+    assert found == pins
+
+
+def test_the_newest_need_no_resolution(project) -> None:
+    """Nothing is resolved where any installer finds the same."""
+    assert chosen(project, 'packages = { one = "latest", two = "0.1" }\nresolution = "highest"') == ([], [])
+
+
+def test_a_bare_cell_gets_constraints(project) -> None:
+    """A package that the project does not require is not installed because a cell names its version."""
+    text = 'kind = "bare"\nimports = ["p"]\npackages = {{ one = "{}", two = "{}" }}'
+    file = str(project / ".cudalink" / "a.requirements.txt")
+    assert chosen(project, text.format("lowest", "0.1")) == (["-c", file], ["one==1.1", "two==0.1"])
+    assert chosen(project, text.format("latest", "0.1")) == (["-c", file], ["two==0.1"])
+    (cell,) = load_cells(project / "cells.toml")
+    environment = runner.environment(cell, project)
+    assert (environment["PIP_CONSTRAINT"], environment["UV_CONSTRAINT"]) == (file, file)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            'packages = { two = "lowest" }',
+            "asks for two = 'lowest', but nothing in .* limits its version; write a r",
+        ),
+        ('packages = { other = "lowest" }', "asks for other = 'lowest', but nothing"),
+        ('resolution = "lowest-direct"\npackages = { one = "7" }', "cannot be resolved by uv: .*one==7"),
+    ],
+)
+def test_versions_that_do_not_exist(project, text, words) -> None:
+    """Without a lower bound the first release ever would count; what uv says is passed on."""
+    with pytest.raises(CellsError, match=f"(?s){words}"):
+        chosen(project, text)
+
+
+def test_without_uv(project, monkeypatch) -> None:
+    """Pip knows no oldest version: the cell says that it needs uv."""
+    monkeypatch.setattr(runner.shutil, "which", lambda name, path=None: None)
+    with pytest.raises(CellsError, match="the cell a asks for the oldest versions, which uv finds and pip cannot; ins"):
+        chosen(project, 'packages = { one = "lowest" }')
+
+
+def test_what_a_word_stood_for_is_in_the_record(project) -> None:
+    """The report compares with the version that was chosen, not only with the word."""
+    from pytest_cudalink.matrix.cell_facts import cell_facts
+
+    chosen(project, 'packages = { one = "lowest" }')
+    (cell,) = load_cells(project / "cells.toml")
+    facts = cell_facts({"one": "2.0"}.get, runner.environment(cell, project))
+    assert facts.versions["one"]["resolved"] == "1.1"
+    assert facts.lines == ["cell: one 2.0 (requested lowest)"]
