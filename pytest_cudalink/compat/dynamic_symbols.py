@@ -16,6 +16,7 @@ from typing import BinaryIO, NamedTuple
 from elftools.common.exceptions import ELFError
 from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerDefSection
 
 __all__ = ["Exports", "of_beginning", "of_file"]
 
@@ -228,6 +229,7 @@ def of_file(file: BinaryIO) -> Exports:
         nodes = {
             next(iter(names_of)).name
             for section in elf.iter_sections("SHT_GNU_verdef")
+            if isinstance(section, GNUVerDefSection)
             for version, names_of in section.iter_versions()
             if not version.entry.vd_flags & _BASE
         }
