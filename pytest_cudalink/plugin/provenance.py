@@ -75,6 +75,7 @@ class Provenance:
         from ..process import loads
 
         self._run, self._loads = run, loads
+        self._counter = loads.counter()
         self._count = 0
         self._seen: set[str] = set()
         self._candidates: list[_Candidate] = []
@@ -89,6 +90,13 @@ class Provenance:
         self._found_before: dict[tuple[str, str], list[str]] = {}
         run.follow()
         run.config.add_cleanup(loads.watch_openings(self._openings.append))
+        self._judge_tests()
+
+    def _judge_tests(self) -> None:
+        """Let tests fail where something is expected; a run without expectation does not pay for the wrapper."""
+        plugins, name = self._run.config.pluginmanager, "cudalink-provenance-failures"
+        if self._expected != "any" and not plugins.hasplugin(name):
+            plugins.register(_Failures(self), name)
 
     # in a worker of xdist the settings are known later than the first libraries
 
@@ -105,7 +113,7 @@ class Provenance:
 
     def look(self, nodeid: str | None, during: str) -> None:
         """Note what was loaded since the last look."""
-        count = self._loads.count()
+        count = self._counter()
         if count == self._count and not self._probed:
             return
         new = self._new() if count != self._count else []
@@ -116,7 +124,7 @@ class Provenance:
         for one in new:
             if _CANDIDATE.match(one.path.rpartition("/")[2]) or _CANDIDATE.match(one.soname):
                 self._candidates.append(_Candidate(one, new, openings, nodeid, during))
-        if not self._waits:
+        if self._candidates and not self._waits:
             self._judge()
 
     def _new(self) -> list[LoadedObject]:
@@ -246,6 +254,7 @@ class Provenance:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, object, object]:
         """Look what conftests and plugins have loaded, and what is loaded until the tests are known."""
+        self._judge_tests()
         if self._expected != "any" and not self._loads.is_possible():
             self._fail_run(
                 f"--cudalink-provenance is {self._run.settings.provenance}: the plugin's native part is missing or not "
@@ -271,20 +280,19 @@ class Provenance:
     def pytest_runtest_logstart(self) -> None:
         self.look(None, "between tests")
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Fail the phase in which something was loaded that may not be there."""
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         self.look(item.nodeid, call.when)
-        report = yield
-        if not self._pending and not self._found_before:
-            return report
+
+    def show(self, item: pytest.Item, phase: str, report: pytest.TestReport) -> None:
+        """Fail a phase for what is noted, also for what an earlier run of the same test noted in it."""
+        if not (self._pending or self._found_before):
+            return
         found, self._pending = self._pending, []
-        place = (item.nodeid, call.when)
+        place = (item.nodeid, phase)
         texts = list(dict.fromkeys([*self._found_before.get(place, ()), *found]))
         if not texts:
-            return report
+            return
         self._found_before[place] = texts
         from ..report.safe_text import block
 
@@ -293,7 +301,6 @@ class Provenance:
             pytest.fail(text, pytrace=False)
         except pytest.fail.Exception:
             fail(report, _SECTION, text, item.repr_failure(pytest.ExceptionInfo.from_current()))
-        return report
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
@@ -301,6 +308,21 @@ class Provenance:
         self.look(None, "after the last test")
         if self._waits and _has_two_majors([one.found for one in self._candidates]):
             self._judge()
+
+
+class _Failures:
+    """A plugin object that fails the phase of a test in which something was loaded that may not be there."""
+
+    def __init__(self, provenance: Provenance) -> None:
+        self._provenance = provenance
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        self._provenance.show(item, call.when, report)
+        return report
 
 
 def _has_two_majors(objects: Sequence[LoadedObject]) -> bool:
