@@ -27,6 +27,8 @@ _UNIX: Final = re.compile(rb"lib[A-Za-z0-9_-]{2,40}(?:\.alt)?\.so[A-Za-z0-9_.%{}
 #: The end of the name of a DLL, and what may come before it.
 _DLL_ENDS: Final = (b".dll\0", ".dll\0".encode("utf-16-le"))
 _DLL_NAME: Final = re.compile(r"(?:^|.*[\0/\\])([A-Za-z][A-Za-z0-9_%{}-]{3,40}\.dll)", re.DOTALL)
+#: From a format in the name of a DLL to its end: ``_%d_0.dll``.
+_FORMAT: Final = re.compile(r"_?(?:%|\{).*\.dll$", re.IGNORECASE)
 #: What may stand before the name in its string: nothing, or the path of a folder.
 _BEFORE: Final = b"\0/\\"
 
@@ -50,7 +52,7 @@ def stem_of_name(name: str) -> str | None:
     """The stem of a CUDA library such as ``libnvrtc``, for ``libnvrtc.so.%d`` too; None for other names."""
     name = re.split(r"[/\\]", name)[-1]
     if name.lower().endswith(".dll"):
-        name = soname_of_dll(name) or name
+        name = soname_of_dll(_FORMAT.sub(".dll", name)) or name
     stem, suffix, _ = name.partition(".so")
     stem = stem.removesuffix(".alt")
     return stem if suffix and majors_of(f"{stem}.so") is not None else None

@@ -14,6 +14,7 @@ from .libraries import cuda_functions
 __all__ = ["is_pe", "pe_data_ranges", "read_pe"]
 
 _SUFFIXES: Final = (".dll", ".pyd")
+_TABLES: Final = ("IMPORT", "DELAY_IMPORT", "EXPORT")
 _MOST_SYMBOLS: Final = 100_000
 
 
@@ -74,18 +75,11 @@ def _parsed(stream: IO[bytes], *, directories: bool = True) -> Iterator[Any]:
         msg = "DLLs are read by pefile, which is not installed; install pytest-cudalink[audit]"
         raise ModuleNotFoundError(msg) from error
     with _on_disk(stream) as number, mmap.mmap(number, 0, access=mmap.ACCESS_READ) as data:
+        # its close() would collect all garbage of the process; the map is ours
         pe = pefile.PE(data=data, fast_load=True)
-        try:
-            if directories:
-                wanted = (
-                    "IMAGE_DIRECTORY_ENTRY_IMPORT",
-                    "IMAGE_DIRECTORY_ENTRY_DELAY_IMPORT",
-                    "IMAGE_DIRECTORY_ENTRY_EXPORT",
-                )
-                pe.parse_data_directories([pefile.DIRECTORY_ENTRY[one] for one in wanted])
-            yield pe
-        finally:
-            pe.close()
+        if directories:
+            pe.parse_data_directories([pefile.DIRECTORY_ENTRY[f"IMAGE_DIRECTORY_ENTRY_{one}"] for one in _TABLES])
+        yield pe
 
 
 @contextmanager

@@ -100,7 +100,7 @@ def test_removed_symbol() -> None:
 
 
 def test_extras() -> None:
-    """A requirement of an extra counts: a wheel may leave the choice between the system's toolkit and NVIDIA's wheels."""
+    """A requirement of an extra counts: a wheel may let the user choose between the system's toolkit and wheels."""
     line = "nvidia-nvjitlink-cu12{}; extra == 'ctk'"
     assert kinds([need()], line.format(">=12.9"), extras=("ctk",)) == []
     assert kinds([need()], line.format(""), extras=("ctk",)) == [("floor", "error")]
@@ -139,7 +139,7 @@ def test_severity() -> None:
 def test_suggestions(
     stem: str, major: int, floor: str | None, wheel: str | None, requirements: tuple[str, ...]
 ) -> None:
-    """The requirement to write, in the numbers of NVIDIA's package and of cuda-toolkit; it satisfies the audit itself."""
+    """The requirement to write, in the numbers of NVIDIA's package and of cuda-toolkit; the audit accepts it."""
     release = CudaVersion.parse(floor) if floor else None
     suggested = requirement_for(stem, major, release, wheel)
     assert suggested == requirements

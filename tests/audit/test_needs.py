@@ -199,7 +199,7 @@ def test_everything_is_kept_apart(cuda_library, built, make_wheel) -> None:
 
 
 def test_jitify(make_wheel, tmp_path) -> None:
-    """A library that opens nvJitLink through jitify, as libcudf does, needs the release that compiled its device code."""
+    """A library that opens nvJitLink through jitify needs the release that compiled its device code."""
     cubin = Path(__file__).parents[1] / "data/artifacts/12.9/user.cubin"
     source = (
         f'__asm__(".section .nv_fatbin,\\"a\\"\\n.balign 8\\n.incbin \\"{cubin}\\"\\n.previous");\n'
