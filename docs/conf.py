@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 project = "pytest-cudalink"
 author = "The pytest-cudalink developers"
 release = metadata.version("pytest-cudalink")
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "cudalink_tables"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "cudalink_tables", "cudalink_exports"]
 html_theme = "furo"
 html_title = "pytest-cudalink"
 exclude_patterns = ["_build", "examples"]

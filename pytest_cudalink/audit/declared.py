@@ -186,10 +186,19 @@ def find_lack(
     open_ended = not re.search(r"-cu\d+$", distribution) and direct and not toolkits
     if open_ended and all(one.contains(_LATER) for one in direct):
         return Lack("ceiling")
-    if not direct and any(None in brought.values() for brought in toolkits):
-        missing = tuple(version for brought in toolkits for version, one in brought.items() if one is None)
-        return Lack("ceiling", missing)
+    if not direct:
+        return _without(toolkits)
     return None
+
+
+def _without(toolkits: list[dict[str, SpecifierSet | None]]) -> Lack | None:
+    """What is wrong where some allowed versions of cuda-toolkit do not bring the package."""
+    without = [version for brought in toolkits for version, one in brought.items() if one is None]
+    bringing = [version for brought in toolkits for version, one in brought.items() if one is not None]
+    if not without:
+        return None
+    later = Version(without[-1]) > Version(bringing[-1])
+    return Lack("ceiling" if later else "floor", tuple(f"{_TOOLKIT} {version}" for version in without))
 
 
 def _binding(direct: list[SpecifierSet], toolkits: list[dict[str, SpecifierSet | None]]) -> bool:
@@ -368,8 +377,10 @@ class _Group:
             "ceiling": f"the requirements{where} allow later majors of {self.distribution}",
             "pin": f"the requirements{where} allow no version of {self.distribution} that does",
         }[lack.kind]
-        if lack.kind == "ceiling" and lack.versions:
-            what = f"the requirements{where} allow versions that do not do: {shown}"
+        if shown.startswith(_TOOLKIT):
+            what = f"the requirements{where} allow {shown}, which does not bring {self.distribution}"
+        elif lack.kind == "ceiling" and lack.versions:
+            what = f"the requirements{where} allow {self.distribution} {shown}, which no longer has it"
         elif lack.kind == "pin" and lack.versions:
             what += f", only {shown}"
         write = f": write {' or '.join(repr(one) for one in self.suggestion)}" if self.suggestion else ""

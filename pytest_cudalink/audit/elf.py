@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import IO, Any, Final, cast
+from struct import Struct
+from typing import IO, Any, Final, NamedTuple, cast
 
 from elftools.common.exceptions import ELFError
 
@@ -74,8 +75,9 @@ def read_elf(stream: IO[bytes]) -> Elf | None:
                 rpath += filter(None, tag.rpath.split(":"))
             case "DT_RUNPATH":
                 runpath += filter(None, tag.runpath.split(":"))
-    wanted, defined = _calls(elf)
-    undefined, weak = _undefined(elf)
+    symbols = _symbols(elf)
+    wanted, defined = _calls(symbols)
+    undefined, weak = _undefined(elf, symbols)
     return Elf(soname, tuple(needed), tuple(rpath), tuple(runpath), undefined, wanted, defined, weak)
 
 
@@ -127,24 +129,47 @@ class _Bounded:
         return content
 
 
-def _calls(elf: Any) -> tuple[frozenset[str], frozenset[str]]:
-    """Functions of CUDA among the dynamic symbols: those that other libraries must define, and those defined here."""
-    wanted, defined = set(), set()
+class _Symbol(NamedTuple):
+    name: str
+    place: int
+    undefined: bool
+    weak: bool
+
+
+def _symbols(elf: Any) -> list[_Symbol]:
+    """The dynamic symbols that have a name; pyelftools takes a minute for the 130,000 of a large library."""
     section = elf.get_section_by_name(".dynsym")
-    for symbol in section.iter_symbols() if section else ():
-        if symbol.name in cuda_functions():
-            if symbol["st_shndx"] != "SHN_UNDEF":
-                defined.add(symbol.name)
-            elif symbol["st_info"]["bind"] != "STB_WEAK":
-                wanted.add(symbol.name)
-    return frozenset(wanted), frozenset(defined)
+    if section is None:
+        return []
+    order = "<" if elf.little_endian else ">"
+    layout = Struct(f"{order}IBBHQQ" if elf.elfclass == 64 else f"{order}IIIBBH")
+    table, names = section.data(), elf.get_section(section["sh_link"]).data()
+    left = (64 << 20) + 4 * len(names)
+    found = []
+    for index in range(len(table) // layout.size):
+        row = layout.unpack_from(table, index * layout.size)
+        offset, info, section_index = (row[0], row[1], row[3]) if elf.elfclass == 64 else (row[0], row[3], row[5])
+        end = names.find(b"\0", offset)
+        left -= max(end - offset, 0)
+        if left < 0:
+            msg = "its symbols have the same long name again and again"
+            raise ELFError(msg)
+        if offset and end > offset:
+            found.append(
+                _Symbol(names[offset:end].decode("utf-8", "replace"), index, section_index == 0, info >> 4 == 2)
+            )
+    return found
 
 
-def _undefined(elf: Any) -> tuple[tuple[tuple[str, str, str], ...], frozenset[str]]:
+def _calls(symbols: list[_Symbol]) -> tuple[frozenset[str], frozenset[str]]:
+    """Functions of CUDA among the dynamic symbols: those that other libraries must define, and those defined here."""
+    functions = cuda_functions()
+    wanted = frozenset(one.name for one in symbols if one.undefined and not one.weak and one.name in functions)
+    return wanted, frozenset(one.name for one in symbols if not one.undefined and one.name in functions)
+
+
+def _undefined(elf: Any, symbols: list[_Symbol]) -> tuple[tuple[tuple[str, str, str], ...], frozenset[str]]:
     """Undefined dynamic symbols, each with the library and version that must define it; and those that are weak."""
-    symbols = elf.get_section_by_name(".dynsym")
-    if symbols is None:
-        return (), frozenset()
     numbers = elf.get_section_by_name(".gnu.version")
     versions: dict[int, tuple[str, str]] = {}
     if needs := elf.get_section_by_name(".gnu.version_r"):
@@ -152,14 +177,13 @@ def _undefined(elf: Any) -> tuple[tuple[tuple[str, str, str], ...], frozenset[st
             for auxiliary in auxiliaries:
                 versions[auxiliary["vna_other"]] = (file.name, auxiliary.name)
     undefined, weak = [], set()
-    for index, symbol in enumerate(symbols.iter_symbols()):
-        if symbol["st_shndx"] != "SHN_UNDEF" or not symbol.name:
-            continue
-        number = numbers.get_symbol(index)["ndx"] if numbers else 0
-        file_name, version = versions.get(number & 0x7FFF, ("", "")) if isinstance(number, int) else ("", "")
-        undefined.append((symbol.name, file_name, version))
-        if symbol["st_info"]["bind"] == "STB_WEAK":
-            weak.add(symbol.name)
+    for one in symbols:
+        if one.undefined:
+            number = numbers.get_symbol(one.place)["ndx"] if numbers else 0
+            file_name, version = versions.get(number & 0x7FFF, ("", "")) if isinstance(number, int) else ("", "")
+            undefined.append((one.name, file_name, version))
+            if one.weak:
+                weak.add(one.name)
     return tuple(undefined), frozenset(weak)
 
 

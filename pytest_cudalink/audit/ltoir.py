@@ -1,39 +1,77 @@
-"""LTO-IR in the bytes of a file: the oldest nvJitLink that takes all of it."""
+"""What the device code in a file asks of nvJitLink: the release of its LTO-IR, and that of the compiler for jitify."""
 
 from __future__ import annotations
 
 import mmap
 import os
 from collections.abc import Iterator
-from contextlib import suppress
-from typing import IO
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import IO, Final
 
+from ..artifacts import inspect
 from ..compat.releases import needs_for_nvvm_ir
-from ..versions import Needs
+from ..versions import CudaVersion, Needs
 from .device_code import fatbin, scan
 from .device_code.files import Buffer
 from .device_code.images import needs_for_ltoir_format
 
-__all__ = ["newest_ltoir"]
+__all__ = ["jitify_release", "newest_ltoir"]
+
+#: Part of the message of jitify, which refuses an nvJitLink that is older than the release it was built with.
+_REFUSAL: Final = b"need at least version "
+#: Cubins that are asked for their compiler; a library of one build has one.
+_ASKED: Final = 32
 
 
 def newest_ltoir(stream: IO[bytes]) -> Needs | None:
     """What the newest LTO-IR in a file needs of nvJitLink; None for a file without LTO-IR."""
-    if not stream.seek(0, os.SEEK_END):
-        return None
-    stream.flush()
-    mapped = None
-    try:
-        mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError, AttributeError):  # in memory
-        stream.seek(0)
-    data: Buffer = mapped if mapped is not None else stream.read()
-    try:
+    with _bytes_of(stream) as data:
         return max(_needs(data), default=None)
+
+
+def jitify_release(stream: IO[bytes]) -> CudaVersion | None:
+    """The release that compiled a library which opens nvJitLink through jitify; None for others, or if none is named.
+
+    jitify compares the nvJitLink that it opened with the release that it was built with. That release is a constant in
+    machine code; the device code of the same library names the release of its compiler.
+    """
+    with _bytes_of(stream) as data:
+        if data.find(_REFUSAL) < 0:
+            return None
+        producers = islice((inspect(cubin).producer for cubin in _cubins(data)), _ASKED)
+        return max((one for one in producers if one is not None), default=None)
+
+
+@contextmanager
+def _bytes_of(stream: IO[bytes]) -> Iterator[Buffer]:
+    """The bytes of a file, mapped if it is on a disk."""
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(0)
+    mapped = None
+    if size:
+        with suppress(OSError, ValueError, AttributeError):  # in memory
+            stream.flush()
+            mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    try:
+        yield mapped if mapped is not None else stream.read()
     finally:
         if mapped is not None:
             with suppress(BufferError):
                 mapped.close()
+
+
+def _cubins(data: Buffer) -> Iterator[bytes]:
+    for piece in scan.pieces(data, text=False):
+        if piece.form == "fatbin":
+            with memoryview(data) as whole, whole[piece.at : piece.at + piece.size] as view, suppress(ValueError):
+                for entry in fatbin.entries(view):
+                    with entry.payload:
+                        content = fatbin.unpacked(entry)[0] if entry.kind == "cubin" else None
+                    if content is not None:
+                        yield content
+        elif piece.form == "cubin":
+            yield bytes(data[piece.at : piece.at + piece.size])
 
 
 def _needs(data: Buffer) -> Iterator[Needs]:

@@ -104,6 +104,7 @@ def needs_of_scan(scan: Scan) -> tuple[Need, ...]:
         if name in scan.elves:
             needs += _linked(scan, name, scan.elves[name], majors)
         needs += _ltoir(scan, name)
+        needs += _jitify(scan, name)
         linked = scan.elves[name].needed if name in scan.elves else ()
         opened = [one for one in scan.opened.get(name, ()) if one.name not in linked]
         needs += _opened(name, opened, majors, inside)
@@ -207,6 +208,15 @@ def _ltoir(scan: Scan, name: str) -> Iterator[Need]:
     if needs is not None and "libnvJitLink" not in {stem_of(library) for library in scan.present}:
         evidence = f"has LTO-IR of {needs}"
         yield Need(name, "libnvJitLink", needs.version.major, needs.version, "ltoir", evidence)
+
+
+def _jitify(scan: Scan, name: str) -> Iterator[Need]:
+    release = scan.jitify.get(name)
+    if release is not None:
+        evidence = (
+            f"opens libnvJitLink through jitify, which refuses one older than its build; built with CUDA {release}"
+        )
+        yield Need(name, "libnvJitLink", release.major, release, "opened", evidence)
 
 
 def _in_name(symbol: str, major: int) -> CudaVersion | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import IO, Any, Final, NamedTuple
 
 from .libraries import majors_of, soname_of_dll
@@ -18,14 +18,15 @@ __all__ = ["Opening", "names_in_data", "names_in_source", "stem_of_name"]
 _BY_FILE: Final = frozenset({"CDLL", "PyDLL", "OleDLL", "WinDLL", "LoadLibrary", "LoadLibraryEx", "dlopen"})
 _BY_NAME: Final = frozenset({"load_nvidia_dynamic_lib", "load_nvidia_dynamic_library"})
 _CHUNK: Final = 4 << 20
-_LONGEST: Final = 96
+_LONGEST: Final = 128
 _MOST_SOURCE: Final = 4 << 20
 #: Handlers that expect a library to be absent; bare ones do, too.
 _HANDLERS: Final = frozenset({"Exception", "BaseException", "OSError", "RuntimeError", "DynamicLibNotFoundError"})
 #: A file name, perhaps with a format in it, that ends a string of C.
-_UNIX = re.compile(rb"lib[A-Za-z0-9_-]{2,40}(?:\.alt)?\.so[A-Za-z0-9_.%{}$-]{0,20}(?=\0)")
-_WINDOWS = re.compile(rb"[A-Za-z][A-Za-z0-9_%{}-]{3,40}\.dll(?=\0)", re.IGNORECASE)
-_WINDOWS_WIDE = re.compile(rb"(?:[A-Za-z0-9_%{}-]\0){4,40}\.\0d\0l\0l\0(?=\0\0)", re.IGNORECASE)
+_UNIX: Final = re.compile(rb"lib[A-Za-z0-9_-]{2,40}(?:\.alt)?\.so[A-Za-z0-9_.%{}$-]{0,20}(?=\0)")
+#: The end of the name of a DLL, and what may come before it.
+_DLL_ENDS: Final = (b".dll\0", ".dll\0".encode("utf-16-le"))
+_DLL_NAME: Final = re.compile(r"(?:^|.*[\0/\\])([A-Za-z][A-Za-z0-9_%{}-]{3,40}\.dll)", re.DOTALL)
 #: What may stand before the name in its string: nothing, or the path of a folder.
 _BEFORE: Final = b"\0/\\"
 
@@ -55,8 +56,8 @@ def stem_of_name(name: str) -> str | None:
     return stem if suffix and majors_of(f"{stem}.so") is not None else None
 
 
-def names_in_data(stream: IO[bytes], ranges: Iterable[tuple[int, int]]) -> tuple[Opening, ...]:
-    """The names of CUDA libraries that end a C string in these ranges of a file, given as offset and size; sorted."""
+def names_in_data(stream: IO[bytes], ranges: Iterable[tuple[int, int]], *, dlls: bool = False) -> tuple[Opening, ...]:
+    """The names of CUDA libraries that end a C string in these ranges of a file, given as offset and size."""
     found: set[str] = set()
     for offset, size in ranges:
         stream.seek(offset)
@@ -64,13 +65,24 @@ def names_in_data(stream: IO[bytes], ranges: Iterable[tuple[int, int]]) -> tuple
         while left > 0 and (chunk := stream.read(min(left, _CHUNK))):
             left -= len(chunk)
             data = tail + chunk
-            for pattern in (_UNIX, _WINDOWS):
-                found |= {
-                    match[0].decode() for match in pattern.finditer(data) if data[max(match.start() - 1, 0)] in _BEFORE
-                }
-            found |= {match[0].decode("utf-16-le", "replace") for match in _WINDOWS_WIDE.finditer(data)}
+            found |= {match[0].decode() for match in _UNIX.finditer(data) if data[max(match.start() - 1, 0)] in _BEFORE}
+            if dlls:
+                found |= set(_dlls(data))
             tail = data[-_LONGEST:]
     return tuple(Opening(name) for name in sorted(found) if stem_of_name(name))
+
+
+def _dlls(data: bytes) -> Iterator[str]:
+    """The names of DLLs that end a string, of one byte or two for each character."""
+    for end, width in zip(_DLL_ENDS, (1, 2), strict=True):
+        at = data.find(end)
+        while at >= 0:
+            stop = at + 4 * width
+            before = data[max(stop - _LONGEST // width * width, stop % width) : stop]
+            match = _DLL_NAME.fullmatch(before.decode("latin-1" if width == 1 else "utf-16-le", "replace"))
+            if match:
+                yield match[1]
+            at = data.find(end, stop)
 
 
 def names_in_source(source: bytes) -> tuple[Opening, ...]:
@@ -135,7 +147,9 @@ class _Calls(ast.NodeVisitor):
         if function in _BY_NAME:
             argument = f"lib{argument}.so"
         if stem_of_name(argument):
-            self.names[argument] = self.names.get(argument, False) or not self._handled
+            # no requirement brings a file without a version in its name: the wheels have libcudart.so.12 only
+            certain = function in _BY_NAME or not argument.endswith(".so")
+            self.names[argument] = self.names.get(argument, False) or (certain and not self._handled)
 
 
 def _expects_absence(handler: ast.expr | None) -> bool:

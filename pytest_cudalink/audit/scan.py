@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
-from ..versions import Needs
+from ..versions import CudaVersion, Needs
 from .elf import Elf, data_ranges, is_elf, read_elf
 from .findings import AuditFinding
 from .libraries import MAJORS, majors_of
 from .loader import resolve
-from .ltoir import newest_ltoir
-from .opened import Opening, names_in_data, names_in_source
+from .ltoir import jitify_release, newest_ltoir
+from .opened import Opening, names_in_data, names_in_source, stem_of_name
 from .pe import is_pe, pe_data_ranges, read_pe
 from .wheel import DEVICE_CODE, Members, members_of, members_of_archive
 
@@ -40,6 +40,8 @@ class Scan:
         CUDA libraries that a file may open at run time, by the file's path.
     ltoir : dict of str to Needs
         What the newest LTO-IR in a file needs of nvJitLink, by the file's path.
+    jitify : dict of str to CudaVersion
+        The release that compiled a file which opens nvJitLink through jitify, by the file's path.
     metadata : dict of str to bytes
         The content of each METADATA file, by path.
     findings : list of AuditFinding
@@ -50,6 +52,7 @@ class Scan:
     elves: dict[str, Elf] = field(default_factory=dict)
     opened: dict[str, tuple[Opening, ...]] = field(default_factory=dict)
     ltoir: dict[str, Needs] = field(default_factory=dict)
+    jitify: dict[str, CudaVersion] = field(default_factory=dict)
     metadata: dict[str, bytes] = field(default_factory=dict)
     findings: list[AuditFinding] = field(default_factory=list)
 
@@ -124,7 +127,7 @@ def _read(scan: Scan, name: str, stream: IO[bytes]) -> None:
         names = names_in_data(stream, data_ranges(stream))
     elif is_pe(name, stream):
         scan.elves[name] = read_pe(name, stream)
-        names = names_in_data(stream, pe_data_ranges(stream))
+        names = names_in_data(stream, pe_data_ranges(stream), dlls=True)
     elif name.endswith(".py"):
         names = names_in_source(stream.read(_MOST_TEXT + 1))
     elif _METADATA.search(name):
@@ -132,9 +135,17 @@ def _read(scan: Scan, name: str, stream: IO[bytes]) -> None:
     if names:
         scan.opened[name] = names
     if name in scan.elves or name.endswith(DEVICE_CODE):
-        ltoir = newest_ltoir(stream)
-        if ltoir is not None:
-            scan.ltoir[name] = ltoir
+        _read_device_code(scan, name, stream)
+
+
+def _read_device_code(scan: Scan, name: str, stream: IO[bytes]) -> None:
+    ltoir = newest_ltoir(stream)
+    if ltoir is not None:
+        scan.ltoir[name] = ltoir
+    if any(stem_of_name(one.name) == "libnvJitLink" for one in scan.opened.get(name, ())):
+        release = jitify_release(stream)
+        if release is not None:
+            scan.jitify[name] = release
 
 
 def file_majors(scan: Scan, name: str) -> tuple[int, ...]:

@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "skew": "measure what links with what, and compare it with the rules",
     "toolchain": "fetch and list the libraries of other CUDA releases",
     "audit": "show which CUDA libraries a wheel needs, and which CUDA majors it loads with",
+    "compat": "look up which CUDA releases and wheels export a symbol",
     "stubs": "build lazy-loading CUDA stubs, and show what they find",
 }
 

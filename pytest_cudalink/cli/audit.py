@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from . import audit_environment
+from . import audit_device_code, audit_environment
 
 if TYPE_CHECKING:
     from ..audit import Audit, Need
@@ -42,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--symbols", action="store_true", help="show the undefined symbols, too")
     parser.add_argument("--json", action="store_true", help="for programs")
     audit_environment.configure(parser)
+    audit_device_code.configure(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -50,6 +51,8 @@ def run(options: argparse.Namespace) -> int:
 
     if options.environment is not None:
         return audit_environment.run(options)
+    if audit_device_code.asked(options):
+        return audit_device_code.run(options)
     if not options.paths and not options.from_index:
         sys.stderr.write("cudalink audit: give a wheel, a folder or a library, or --from-index, or --environment\n")
         return 2
@@ -110,8 +113,8 @@ def _needs(found: Audit) -> Iterator[str]:
         if floors:
             one = max(floors, key=lambda need: need.floor or (0, 0))
             yield f"  {one.path}  needs at least {what} {one.floor}  ({one.evidence})"
-        opened = [need for need in needs if need.how == "opened"]
-        if len(opened) == len(needs):
+        opened = [need for need in needs if need.how == "opened" and not floors]
+        if opened and len(opened) == len(needs):
             yield f"  {opened[0].path}  may open {what} {major}  ({opened[0].evidence})"
 
 

@@ -125,20 +125,25 @@ class _Gnu:
         return hashed and all(index >= self.first for index in defined)
 
 
+def _table(kind: type[_Sysv | _Gnu], data: bytes, offset: int) -> _Sysv | _Gnu | None:
+    """The hash table of a kind at an offset, if there may be one."""
+    try:
+        return kind(data, offset)
+    except (ValueError, IndexError):
+        return None
+
+
 def _hash_tables(data: bytes, start: int) -> Iterator[tuple[int, list[_Sysv | _Gnu]]]:
-    """Every place where the symbols may begin, with the hash tables in front of it."""
+    """Every place where the symbols may begin, with the one or two hash tables in front of it."""
     for offset in range(start, min(start + _NOTES, len(data)), 4):
-        for kinds in ((_Sysv, _Gnu), (_Gnu, _Sysv), (_Sysv,), (_Gnu,)):
-            found: list[_Sysv | _Gnu] = []
-            end = offset
-            try:
-                for kind in kinds:
-                    found.append(kind(data, end))
-                    end = found[-1].end
-            except (ValueError, IndexError):
+        for kind, other in ((_Sysv, _Gnu), (_Gnu, _Sysv)):
+            first = _table(kind, data, offset)
+            if first is None:
                 continue
-            if data[end : end + _SYMBOL.size] == bytes(_SYMBOL.size):
-                yield end, found
+            second = _table(other, data, first.end)
+            for found in ([first, second] if second else [], [first]):
+                if found and data[found[-1].end : found[-1].end + _SYMBOL.size] == bytes(_SYMBOL.size):
+                    yield found[-1].end, found
 
 
 def of_beginning(data: bytes) -> Exports | None:
@@ -195,7 +200,7 @@ def of_file(file: BinaryIO) -> Exports:
     try:
         elf = ELFFile(file)
         dynamic = next(segment for segment in elf.iter_segments() if isinstance(segment, DynamicSegment))
-        sonames = [tag.soname for tag in dynamic.iter_tags("DT_SONAME")]
+        sonames = [tag.soname for tag in dynamic.iter_tags("DT_SONAME")]  # type: ignore[attr-defined] # set by name
         found = [
             (symbol.name, symbol.entry.st_shndx == "SHN_ABS")
             for symbol in dynamic.iter_symbols()

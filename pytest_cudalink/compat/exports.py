@@ -257,5 +257,5 @@ def _driver() -> dict[int, _Major]:
             name: _Span(max(release, known[0]), None, None) for name, release in first.items() if release <= known[-1]
         }
         wheels: dict[CudaVersion, tuple[str, ...]] = dict.fromkeys(known, ())
-        found[major] = _Major(None, _DRIVER_SONAME, (), False, wheels, MappingProxyType(spans))
+        found[major] = _Major(None, _DRIVER_SONAME, (), numbered=False, wheels=wheels, spans=MappingProxyType(spans))
     return found

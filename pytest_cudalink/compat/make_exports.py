@@ -3,9 +3,11 @@
     python -m pytest_cudalink.compat.make_exports
 
 The metapackage ``cuda-toolkit`` says which wheels belong to a release; a library that is numbered like CUDA itself
-also has its release in its version. Of each wheel for Linux on x86-64 only so much is fetched and inflated as the
-dynamic symbols of its libraries need. A release or wheel that cannot be read is written down, with the reason, as
-missing.
+also has its release in its version. A wheel that no toolkit requires belongs to the release of the wheel before it.
+Of each wheel for Linux on x86-64 only so much is fetched and inflated as the dynamic symbols of its libraries need:
+64 KiB, or the whole library where a tool has moved its strings to the end. A release or wheel that cannot be read is
+written down, with the reason. C++ names (``_Z…``) are left out: they are not meant to be called by others, and the
+symbols of templates come and go with the compiler. The newest wheel of each major is compared with that for aarch64.
 
 The driver's library comes in no wheel: what it exports is in ``emulator/data/functions.toml``, with its sources.
 """
@@ -16,7 +18,9 @@ import argparse
 import io
 import json
 import re
+import shutil
 import sys
+import tempfile
 import zipfile
 import zlib
 from collections import defaultdict
@@ -80,16 +84,13 @@ LIBRARIES: Final = {
     "libcufile_rdma": _library("cufile"),
 }
 
-_Wheels = dict[str, list[IndexedFile]]
+#: What the metapackage of a release requires of each package.
+_Required = dict[CudaVersion, dict[str, list[SpecifierSet]]]
 
 
-def _release(text: str) -> CudaVersion:
-    return CudaVersion.parse(text)
-
-
-def _requirements(index: str) -> dict[CudaVersion, dict[str, list[SpecifierSet]]]:
+def _requirements(index: str) -> _Required:
     """What every version of the metapackage requires: by release, package, oldest version first."""
-    found: dict[CudaVersion, dict[str, list[SpecifierSet]]] = {}
+    found: _Required = {}
     for file in files_of(index, _METAPACKAGE):
         release = CudaVersion(file.version.major, file.version.minor)
         if file.version.is_prerelease or release < min(PTX_ISA):
@@ -114,31 +115,62 @@ def _pinned(specifier: SpecifierSet, files: list[IndexedFile], release: CudaVers
     return fitting
 
 
-def _wheels(
-    library: Library, major: int, files: list[IndexedFile], required: dict[CudaVersion, dict[str, list[SpecifierSet]]]
-) -> tuple[dict[CudaVersion, list[IndexedFile]], dict[str, str]]:
-    """The wheels of each release of a major, oldest first, and the releases without any, with the reason."""
+@dataclass(frozen=True)
+class Plan:
+    """The wheels of a library in one major.
+
+    Attributes
+    ----------
+    wheels : dict
+        By release, oldest first.
+    inferred : tuple of str
+        Versions that no toolkit requires, and that belong to the release of the wheel before them.
+    unassigned : tuple of str
+        Versions whose release is unknown.
+    missing : dict
+        Why a release has no wheel.
+    """
+
+    wheels: dict[CudaVersion, list[IndexedFile]]
+    inferred: tuple[str, ...]
+    unassigned: tuple[str, ...]
+    missing: dict[str, str]
+
+
+def _plan(library: Library, major: int, files: list[IndexedFile], required: _Required) -> Plan:
+    """Find the wheels of each release of a major among the files of the package."""
     name = library.distributions[major]
+    releases = [release for release in sorted({*PTX_ISA, *required}) if release.major == major]
     found: dict[CudaVersion, list[IndexedFile]] = {}
     missing = {}
-    for release in sorted({*PTX_ISA, *required}):
-        if release.major != major:
-            continue
-        chosen = {
-            one for specifier in required.get(release, {}).get(name, ()) for one in _pinned(specifier, files, release)
-        }
+    for release in releases:
+        specifiers = required.get(release, {}).get(name, [])
+        chosen = [one for specifier in specifiers for one in _pinned(specifier, files, release)]
         if library.numbered:
-            chosen |= {one for one in files if (one.version.major, one.version.minor) == release}
+            chosen += [one for one in files if (one.version.major, one.version.minor) == release]
         if chosen:
-            found[release] = sorted(chosen, key=lambda file: file.version)
+            found[release] = list(dict.fromkeys(chosen))
         elif release not in required:
             missing[str(release)] = f"the index has no {_METAPACKAGE} {release}"
-        elif name not in required[release]:
+        elif not specifiers:
             missing[str(release)] = f"{_METAPACKAGE} {release} requires no {name}"
         else:
-            wanted = ", ".join(map(str, required[release][name]))
-            missing[str(release)] = f"the index has no wheel {name} {wanted}"
-    return found, missing
+            missing[str(release)] = f"the index has no wheel {name}{' or '.join(map(str, specifiers))}"
+    assigned = {file: release for release, group in found.items() for file in group}
+    inferred, unassigned = [], []
+    for file in files:
+        if file in assigned:
+            continue
+        older = [release for other, release in assigned.items() if other.version < file.version]
+        last = all(other.version < file.version for other in assigned)
+        # after the last wheel of the newest major comes that of a release which is not known yet
+        if older and not (last and major == max(library.distributions)):
+            found[max(older)].append(file)
+            inferred.append(str(file.version))
+        else:
+            unassigned.append(str(file.version))
+    ordered = {release: sorted(group, key=lambda file: file.version) for release, group in found.items()}
+    return Plan(ordered, tuple(inferred), tuple(unassigned), missing)
 
 
 def _per_version(files: list[IndexedFile], machine: str) -> list[IndexedFile]:
@@ -183,7 +215,10 @@ def _exports(archive: zipfile.ZipFile, member: str) -> Exports:
             name = PurePosixPath(member).name
             if found is not None and b"\0" + name.encode() + b"\0" in data:
                 return found._replace(soname=name)
-        return of_file(io.BytesIO(data + file.read()))
+        with tempfile.TemporaryFile() as whole:
+            whole.write(data)
+            shutil.copyfileobj(file, whole, 1 << 20)
+            return of_file(whole)
 
 
 @dataclass(frozen=True)
@@ -234,11 +269,21 @@ class _Reader:
         return read
 
 
+def _c_names(exports: Exports) -> frozenset[str]:
+    """The symbols without those of C++."""
+    return frozenset(name for name in exports.symbols if not name.startswith("_Z"))
+
+
+def _difference(before: frozenset[str], after: frozenset[str]) -> dict[str, list[str]]:
+    """What was added and what was removed, without empty lists."""
+    both = {"added": sorted(after - before), "removed": sorted(before - after)}
+    return {key: names for key, names in both.items() if names}
+
+
 def _changes(wheels: list[IndexedFile], stem: str, reader: _Reader) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """What each wheel exports more and less than the one before it, and the wheels that could not be read."""
+    """What each wheel exports more and less than the one before it, and why wheels could not be read."""
     before: frozenset[str] = frozenset()
-    nodes: tuple[str, ...] = ()
-    where = soname = None
+    properties: dict[str, Any] = {"nodes": []}
     changes: list[dict[str, Any]] = []
     unread = {}
     for file in wheels:
@@ -247,67 +292,61 @@ def _changes(wheels: list[IndexedFile], stem: str, reader: _Reader) -> tuple[lis
             unread[str(file.version)] = read.trouble[stem]
             continue
         member, exports = read.found[stem]
-        change: dict[str, Any] = {"wheel": str(file.version)}
-        for key, old, new in (
-            ("file", where, member),
-            ("soname", soname, exports.soname),
-            ("nodes", nodes, exports.nodes),
-        ):
-            if old != new:
-                change[key] = new
-        where, soname, nodes = member, exports.soname, exports.nodes
-        if exports.symbols - before:
-            change["added"] = sorted(exports.symbols - before)
-        if before - exports.symbols:
-            change["removed"] = sorted(before - exports.symbols)
-        before = exports.symbols
-        if len(change) > 1:
-            changes.append(change)
+        now = {"file": member, "soname": exports.soname, "nodes": list(exports.nodes)}
+        change = {key: value for key, value in now.items() if properties.get(key) != value}
+        change |= _difference(before, _c_names(exports))
+        if change:
+            changes.append({"wheel": str(file.version), **change})
+        before, properties = _c_names(exports), now
     return changes, unread
+
+
+def _aarch64(newest: IndexedFile, other: IndexedFile, stem: str, reader: _Reader) -> dict[str, Any]:
+    """What the same wheel for aarch64 exports more and less."""
+    ours, theirs = reader.result(newest), reader.result(other)
+    if stem not in ours.found or stem not in theirs.found:
+        return {"wheel": str(other.version), "unread": theirs.trouble.get(stem, "no wheel for x86_64 to compare with")}
+    difference = _difference(_c_names(ours.found[stem][1]), _c_names(theirs.found[stem][1]))
+    return {"wheel": str(other.version), **difference}
 
 
 def make(index: str, *, jobs: int = 4) -> dict[str, dict[str, Any]]:
     """Return the content of every file of ``data/exports/``, by stem, read from a package index."""
     required = _requirements(index)
-    names = sorted({name for library in LIBRARIES.values() for name in library.distributions.values()})
-    files: _Wheels = {}
-    for name in names:
+    files: dict[str, list[IndexedFile]] = {}
+    for name in sorted({name for library in LIBRARIES.values() for name in library.distributions.values()}):
         try:
             files[name] = files_of(index, name)
         except PackageIndexError as error:
             sys.stderr.write(f"{name}: {error}\n")
             files[name] = []
-    result: dict[str, dict[str, Any]] = {}
+    result: dict[str, dict[str, Any]] = {stem: {"library": stem, "majors": {}} for stem in LIBRARIES}
     with ThreadPoolExecutor(jobs) as pool:
         reader = _Reader(pool)
         plans = {}
         for stem, library in LIBRARIES.items():
             for major, name in library.distributions.items():
-                plans[stem, major] = _wheels(library, major, _per_version(files[name], "x86_64"), required)
-                reader.start(name, [file for group in plans[stem, major][0].values() for file in group])
-        for stem, library in LIBRARIES.items():
-            majors = {}
-            for major, name in library.distributions.items():
-                wheels, missing = plans[stem, major]
-                ordered = list(dict.fromkeys(file for group in wheels.values() for file in group))
-                changes, unread = _changes(ordered, stem, reader)
-                assigned = {file.version for file in ordered}
-                majors[str(major)] = {
-                    "distribution": name,
-                    "numbered": library.numbered,
-                    "wheels": {
-                        str(release): [str(file.version) for file in group] for release, group in wheels.items()
-                    },
-                    "unassigned": [
-                        str(file.version)
-                        for file in _per_version(files[name], "x86_64")
-                        if file.version not in assigned
-                    ],
-                    "missing": missing,
-                    "unread": unread,
-                    "changes": changes,
-                }
-            result[stem] = {"library": stem, "majors": majors}
+                plan = _plan(library, major, _per_version(files[name], "x86_64"), required)
+                wheels = list(dict.fromkeys(file for group in plan.wheels.values() for file in group))
+                same = {file.version: file for file in _per_version(files[name], "aarch64")}
+                pair = [(file, same[file.version]) for file in wheels if file.version in same][-1:]
+                plans[stem, major] = plan, wheels, pair
+                reader.start(name, [*wheels, *(other for _, other in pair)])
+        for (stem, major), (plan, wheels, pair) in plans.items():
+            changes, unread = _changes(wheels, stem, reader)
+            result[stem]["majors"][str(major)] = {
+                "distribution": LIBRARIES[stem].distributions[major],
+                "numbered": LIBRARIES[stem].numbered,
+                "wheels": {
+                    str(release): [str(file.version) for file in group] for release, group in plan.wheels.items()
+                },
+                "inferred": list(plan.inferred),
+                "unassigned": list(plan.unassigned),
+                "missing": plan.missing,
+                "unread": unread,
+                "aarch64": [_aarch64(newest, other, stem, reader) for newest, other in pair],
+                "changes": changes,
+            }
     return result
 
 

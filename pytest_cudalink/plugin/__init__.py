@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 
 from . import hookspecs, lifecycle, marker, settings
+from .device_code import device_code
 from .fixtures import (
     audit_wheel,
     cudalink,
@@ -25,6 +26,7 @@ __all__ = [
     "audit_wheel",
     "cudalink",
     "cudalink_backend",
+    "device_code",
     "dispatch_case",
     "driver_lifetimes",
     "emulated_driver",

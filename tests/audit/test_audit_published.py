@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.audit import Audit, audit
+from pytest_cudalink.audit import Audit, audit, audit_on_index
+from pytest_cudalink.audit.declared import judge_needs, read_requirements
+from pytest_cudalink.audit.index import metadata_on_index
+from pytest_cudalink.audit.needs import Need
+from pytest_cudalink.versions import CudaVersion
 
 FOLDER = os.environ.get("CUDALINK_AUDITED_WHEELS")
 pytestmark = pytest.mark.skipif(FOLDER is None, reason="needs published wheels: 'nox -s audit' downloads them")
+
+PUBLISHED = tomllib.loads(Path(__file__).with_name("published.toml").read_text(encoding="utf-8"))
 
 #: Majors, and some of the libraries that are needed.
 KNOWN = {
@@ -55,3 +62,32 @@ def test_agrees_with_readelf(published, tmp_path) -> None:
             assert f"Shared library: [{dependency.library}]" in dynamic
             versioned = [symbol for symbol in dependency.symbols if symbol.endswith(f"@{dependency.library}")]
             assert len(versioned) == symbols.count(f"@{dependency.library} ")
+
+
+@pytest.mark.parametrize("known", PUBLISHED["wheel"], ids=lambda known: known["name"].split("-cp")[0].split("-py")[0])
+def test_checked_by_hand(known: dict[str, object]) -> None:
+    """Majors, floors and errors of wheels that were checked with readelf, strings and their METADATA."""
+    found = audit_on_index(known["name"])
+    floors = {
+        f"{need.stem} {need.major} {need.floor}"
+        for need in found.needs
+        if need.floor
+        and need.floor == max(o.floor for o in found.needs if o.floor and (o.stem, o.major) == (need.stem, need.major))
+    }
+    assert list(found.majors) == known["majors"]
+    assert floors == set(known["floors"])
+    assert [f"{one.kind} {one.suggestion[0]}" for one in found.errors] == known["errors"]
+
+
+@pytest.mark.parametrize("name", PUBLISHED["sound"]["wheels"], ids=lambda name: name.split("-manylinux")[0])
+def test_sound(name: str) -> None:
+    """No error in a wheel that is sound."""
+    assert audit_on_index(name).errors == ()
+
+
+@pytest.mark.parametrize("version", ["26.2.1", "26.4.0", "26.6.0", "26.8.0"])
+def test_metadata_of_libcudf(version: str) -> None:
+    """Three releases of libcudf declare no nvJitLink, the fourth does; a few kilobytes of each are read."""
+    need = Need("libcudf.so", "libnvJitLink", 12, CudaVersion(12, 9), "opened", "loads libnvJitLink", demanded=True)
+    findings = judge_needs([need], read_requirements(metadata_on_index(f"libcudf-cu12=={version}")))
+    assert [finding.kind for finding in findings] == ([] if version == "26.8.0" else ["undeclared"])

@@ -92,7 +92,7 @@ def test_driver(cuda_library, built) -> None:
 
 
 def test_majors_of_a_library_that_has_none_in_its_name(cuda_library, built, tmp_path) -> None:
-    """cuRAND's SONAME is that of every major: the other libraries, the folder or the wheel's name say which."""
+    """The SONAME of cuRAND is that of every major: the other libraries, the folder or the wheel's name say which."""
     curand = cuda_library("libcurand.so.10", "curandGenerate")
     cudart = cuda_library("libcudart.so.13", "cudaMalloc")
     alone = needs_of(built("a.so", {curand: "curandGenerate"}))
@@ -120,13 +120,14 @@ def test_names_in_data(tmp_path) -> None:
 
 SOURCES = [
     ('import ctypes\nctypes.CDLL("libnvrtc.so.12")', {("libnvrtc.so.12", True)}),
-    ('from ctypes import CDLL as C\nimport ctypes\nctypes.cdll.LoadLibrary("libcudart.so.12")', {("libcudart.so.12", True)}),
+    ('import ctypes\nctypes.cdll.LoadLibrary("libcudart.so.12")', {("libcudart.so.12", True)}),
     ('try:\n    CDLL("libcufile.so.0")\nexcept OSError:\n    pass', {("libcufile.so.0", False)}),
     ('try:\n    CDLL("libcufile.so.0")\nexcept (ImportError, OSError):\n    pass', {("libcufile.so.0", False)}),
     ('try:\n    CDLL("libcufile.so.0")\nexcept:\n    pass', {("libcufile.so.0", False)}),
     ('try:\n    pass\nexcept OSError:\n    CDLL("libcufile.so.0")', {("libcufile.so.0", True)}),
     ('with contextlib.suppress(OSError):\n    CDLL("libcufile.so.0")', {("libcufile.so.0", False)}),
-    ('try:\n    load_nvidia_dynamic_lib("nvJitLink")\nexcept ModuleNotFoundError:\n    pass', {("libnvJitLink.so", True)}),
+    ('try:\n    load_nvidia_dynamic_lib("nvJitLink")\nexcept ModuleNotFoundError:\n    pass',
+     {("libnvJitLink.so", True)}),
     ('pathfinder.load_nvidia_dynamic_lib("nvvm")', {("libnvvm.so", True)}),
     ('CDLL(f"libnvrtc.so.{major}")', {("libnvrtc.so.{}", True)}),
     ('for name in ("libnvrtc.so.13", "libnvrtc.so.12", "see libcudart.so.12"):\n    CDLL(name)',
@@ -141,7 +142,7 @@ SOURCES = [
 
 @pytest.mark.parametrize(("source", "names"), SOURCES, ids=range(len(SOURCES)))
 def test_names_in_python(source: str, names: set[tuple[str, bool]], tmp_path) -> None:
-    """Calls of ctypes and cuda.pathfinder count, and whether a handler expects the library's absence; sources never run."""
+    """Calls of ctypes and cuda.pathfinder count, and whether a handler expects an absence; sources never run."""
     (tmp_path / "x.py").write_text(f"raise SystemExit\n{source}\n", encoding="utf-8")
     found = {(need.evidence.split()[1], need.demanded) for need in needs_of(tmp_path)}
     assert found == names
@@ -195,3 +196,15 @@ def test_everything_is_kept_apart(cuda_library, built, make_wheel) -> None:
         ("libnvrtc", 12, "opened", ""),
         ("libnvJitLink", 12, "opened", ""),
     }
+
+
+def test_jitify(make_wheel, tmp_path) -> None:
+    """A library that opens nvJitLink through jitify, as libcudf does, needs the release that compiled its device code."""
+    cubin = Path(__file__).parents[1] / "data/artifacts/12.9/user.cubin"
+    source = (
+        f'__asm__(".section .nv_fatbin,\\"a\\"\\n.balign 8\\n.incbin \\"{cubin}\\"\\n.previous");\n'
+        'const char *names[] = {"libnvJitLink.so.", " is too old; it is version ", ", need at least version "};'
+    )
+    library = compile_c(tmp_path / "libx.so", source)
+    needs = needs_of(make_wheel("x_cu12-1-py3-none-any.whl", {"libx.so": library}))
+    assert summary(needs) == {("libnvJitLink", 12, "opened", "12.9"), ("libnvJitLink", 12, "opened", "")}

@@ -3,5 +3,18 @@
 from __future__ import annotations
 
 from .images import Fault, Image, found_in, images
+from .rule import Answer, Outcome, what_happens
+from .verdicts import DeviceCode, Group, device_code
 
-__all__ = ["Fault", "Image", "found_in", "images"]
+__all__ = [
+    "Answer",
+    "DeviceCode",
+    "Fault",
+    "Group",
+    "Image",
+    "Outcome",
+    "device_code",
+    "found_in",
+    "images",
+    "what_happens",
+]

@@ -1,6 +1,6 @@
 """The entries of a fatbin: what their headers say, and their payloads, unpacked if the packages for that are there.
 
-NVIDIA documents neither fatbins nor how their entries are packed; the fields were read off the output of nvcc 12 and 13.
+NVIDIA documents neither fatbins nor how entries are packed; the fields were read off the output of nvcc 12 and 13.
 """
 
 from __future__ import annotations

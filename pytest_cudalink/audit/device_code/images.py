@@ -18,7 +18,7 @@ from . import fatbin, scan
 from .fatbin import Kind
 from .files import Buffer, buffers
 
-__all__ = ["Fault", "Image", "found_in", "images", "needs_for_ltoir_format"]
+__all__ = ["RELOCATABLE", "Fault", "Image", "found_in", "images", "needs_for_ltoir_format"]
 
 #: Files in which PTX would be an example, or the input of a compiler.
 _DOCUMENTS: Final = frozenset(
@@ -27,7 +27,7 @@ _DOCUMENTS: Final = frozenset(
 #: Most images that are read of one file; libtorch_cuda.so has 20,000.
 _MOST_IMAGES: Final = 400_000
 #: Sections whose fatbins a linker reads, not the driver.
-_RELOCATABLE: Final = frozenset({"__nv_relfatbin", ".nv_relfatbin", "__nv_relf"})
+RELOCATABLE: Final = frozenset({"__nv_relfatbin", ".nv_relfatbin", "__nv_relf"})
 _NOTED_ARCH: Final = re.compile(rb"-arch[ =](?:sm|compute)_(\d{2,3})([af])\b")
 _EM_CUDA_ABI: Final = {7: CudaVersion(12, 0), 8: CudaVersion(13, 0)}
 #: From this architecture on, CUDA 12 writes cubins in the form of CUDA 13.
@@ -151,7 +151,7 @@ def _in_file(name: str, data: Buffer, *, unpack: bool) -> Iterator[Image | Fault
                 yield Fault(name, f"has more than {_MOST_IMAGES} images; the rest was not read")
                 return
             if isinstance(one, Image):
-                linked = section in _RELOCATABLE or one.kind == "ltoir"
+                linked = section in RELOCATABLE or one.kind == "ltoir"
                 one = replace(  # noqa: PLW2901 (the same image, with where it lies)
                     one,
                     section=section,

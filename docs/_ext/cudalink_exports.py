@@ -1,0 +1,121 @@
+"""Directives that print what is known of the exports of CUDA libraries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from cudalink_tables import table, words
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from sphinx.application import Sphinx
+
+from pytest_cudalink.compat import exports
+from pytest_cudalink.compat.make_exports import DATA
+
+#: Names of a change that are shown; the others are counted.
+SHOWN = 4
+
+
+def majors() -> Iterator[tuple[str, int, dict[str, Any]]]:
+    """Every library in every major, as the data has it."""
+    for stem in exports.libraries():
+        if exports.distributions(stem):
+            content = json.loads((DATA / f"{stem}.json").read_text(encoding="utf-8"))
+            for major, one in content["majors"].items():
+                yield stem, int(major), one
+
+
+def release_of(one: dict[str, Any], wheel: str) -> str:
+    """The first release that has a wheel."""
+    return next(release for release, versions in one["wheels"].items() if wheel in versions)
+
+
+def some(names: list[str]) -> nodes.paragraph:
+    """A few names, and how many more there are."""
+    result = words(names[:SHOWN])
+    if len(names) > SHOWN:
+        result += nodes.Text(f" and {len(names) - SHOWN} more")
+    return result
+
+
+class ExportsTable(Directive):
+    """Every library: its packages, SONAMEs, and how many symbols it exports."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = []
+        for stem in exports.libraries():
+            for major, soname in exports.sonames(stem).items():
+                known = exports.releases(stem, major)
+                counts = [len(exports.symbols(stem, release)) for release in (known[0], known[-1])]
+                name = exports.distributions(stem).get(major, "")
+                span = f"{known[0]} to {known[-1]}"
+                rows.append([words([soname]), words([name]), span, f"{counts[0]} to {counts[1]}"])
+        return [table(["library", "package", "releases", "C symbols in the first and last"], rows)]
+
+
+class VanishedTable(Directive):
+    """Symbols that a library lost within a major."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = [
+            [words([exports.sonames(stem)[major]]), release_of(one, change["wheel"]), some(change["removed"])]
+            for stem, major, one in majors()
+            for change in one["changes"]
+            if "removed" in change
+        ]
+        return [table(["library", "gone in", "symbols"], rows)]
+
+
+class UpdatesTable(Directive):
+    """Symbols that came or went with an update: not with the first wheel of a release."""
+
+    def run(self) -> list[nodes.Node]:
+        rows: list[list[str | nodes.Node]] = []
+        for stem, major, one in majors():
+            for change in one["changes"]:
+                release = release_of(one, change["wheel"])
+                if change["wheel"] == one["wheels"][release][0]:
+                    continue
+                for key in ("added", "removed"):
+                    if key in change:
+                        names = change[key]
+                        rows.append([words([exports.sonames(stem)[major]]), release, change["wheel"], key, some(names)])
+        return [table(["library", "release", "wheel", "", "symbols"], rows)]
+
+
+class OtherWheelsTable(Directive):
+    """Wheels that no cuda-toolkit requires."""
+
+    def run(self) -> list[nodes.Node]:
+        rows: dict[str, list[str]] = {}
+        for _, _, one in majors():
+            rows.setdefault(one["distribution"], one["inferred"])
+        return [
+            table(["package", "versions"], [[words([name]), words(found)] for name, found in rows.items() if found])
+        ]
+
+
+class MachinesTable(Directive):
+    """What the wheels for aarch64 export more and less."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = [
+            [words([exports.sonames(stem)[major]]), other["wheel"], key, some(other[key])]
+            for stem, major, one in majors()
+            for other in one["aarch64"]
+            for key in ("added", "removed")
+            if key in other
+        ]
+        return [table(["library", "wheel", "on aarch64", "symbols"], rows)]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the directives."""
+    app.add_directive("exports-table", ExportsTable)
+    app.add_directive("vanished-table", VanishedTable)
+    app.add_directive("updates-table", UpdatesTable)
+    app.add_directive("other-wheels-table", OtherWheelsTable)
+    app.add_directive("machines-table", MachinesTable)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,231 @@
+"""The audit of device code: the groups of images of a wheel, and what each driver does with them on each GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, Final
+
+from ...compat.gpus import architecture_of, driver_branch, driver_named, drivers_in
+from ...versions import CudaVersion
+from .images import RELOCATABLE, Fault, Image, found_in
+from .rule import Answer, Outcome, what_happens
+
+__all__ = ["DeviceCode", "Group", "device_code", "plain"]
+
+#: What distinguishes files that hold the same code for several architectures: "kernel_sm80.cubin".
+_ARCH_IN_NAME: Final = re.compile(r"(?i)(?:sm|compute|arch|cc)[_-]?\d{2,3}[af]?(?![0-9a-z])")
+
+#: Sections of the fatbins that the CUDA runtime gives to the driver, or that a linker reads.
+_REGISTERED: Final = frozenset({".nv_fatbin", ".nv_fatb", *RELOCATABLE})
+
+
+@dataclass(frozen=True)
+class Group:
+    """Images between which a driver or a program chooses, with all the places that have the same.
+
+    Attributes
+    ----------
+    paths : tuple of str
+        Files that have such a group.
+    count : int
+        How many groups of these files are the same.
+    images : tuple of Image
+        Those of the first of them, without their bytes.
+    for_linker : bool
+        Whether a linker gets them, not the driver: relocatable cubins, and what objects hold.
+    """
+
+    paths: tuple[str, ...]
+    count: int
+    images: tuple[Image, ...]
+    for_linker: bool
+
+    def answer(self, arch: str, driver: CudaVersion) -> Answer:
+        """What a driver does with it on a GPU: `what_happens`."""
+        return what_happens(self.images, arch, driver)
+
+
+@dataclass(frozen=True)
+class DeviceCode:
+    """The device code of a wheel, a folder, a library or an archive.
+
+    Attributes
+    ----------
+    path : str
+    groups : tuple of Group
+    faults : tuple of Fault
+        What could not be read.
+    """
+
+    path: str
+    groups: tuple[Group, ...]
+    faults: tuple[Fault, ...]
+
+    @property
+    def judged(self) -> tuple[Group, ...]:
+        """The groups that a driver gets; all of them where there are only those for a linker."""
+        return tuple(group for group in self.groups if not group.for_linker) or self.groups
+
+    def answers(self, arch: str, driver: CudaVersion) -> list[tuple[Group, Answer]]:
+        """The answer for each group that a driver gets, the worst first."""
+        found = [(group, group.answer(arch, driver)) for group in self.judged]
+        return sorted(found, key=lambda one: -one[1].outcome.severity)
+
+    def failures(self, archs: Iterable[str], drivers: Iterable[CudaVersion], files: str = "*") -> list[str]:
+        """A sentence for each group, architecture and outcome that fails, with the drivers on which it does."""
+        drivers, lines = tuple(drivers), []
+        for arch in archs:
+            for group in self.judged:
+                if not any(fnmatch(path, files) for path in group.paths):
+                    continue
+                failed: dict[Answer, list[CudaVersion]] = {}
+                for driver in drivers:
+                    answer = group.answer(arch, driver)
+                    if answer.outcome.fails:
+                        failed.setdefault(answer, []).append(driver)
+                lines += [_failure(group, arch, answer, on) for answer, on in failed.items()]
+        return lines
+
+    def check(self, archs: Sequence[str], drivers: str | Sequence[str] = ">=525", files: str = "*") -> None:
+        """Raise unless a driver takes every group on every GPU.
+
+        Parameters
+        ----------
+        archs : sequence of str
+            GPUs: ``"sm_89"``, ``"8.9"`` or ``"L4"``.
+        drivers : str or sequence of str
+            A range such as ``">=525"`` or ``">=12.2,<580"``, or single drivers: ``["535", "12.4"]``.
+        files : str
+            Only files of the wheel that match: ``"*_cuda13*.so"``.
+
+        Raises
+        ------
+        AssertionError
+            With a line for each group that a driver refuses, and for each file that cannot be read.
+        ValueError
+            If a GPU or driver is unknown.
+        """
+        named = [architecture_of(arch) for arch in archs]
+        chosen = drivers_in(drivers) if isinstance(drivers, str) else tuple(map(driver_named, drivers))
+        lines = [f"{fault.path}: {fault.text}" for fault in self.faults] + self.failures(named, chosen, files)
+        if lines:
+            raise AssertionError("\n".join([self.path, *(f"  {line}" for line in lines)]))
+
+    def to_json(self, archs: Iterable[str] = (), drivers: Iterable[CudaVersion] = ()) -> dict[str, Any]:
+        """The audit as plain data, with the answer for each of some GPUs and drivers."""
+        drivers, archs = tuple(drivers), tuple(archs)
+        return {
+            "path": self.path,
+            "groups": [
+                {
+                    "paths": list(group.paths),
+                    "count": group.count,
+                    "for_linker": group.for_linker,
+                    "images": [plain(image) for image in group.images],
+                    "answers": {
+                        arch: {str(driver): str(group.answer(arch, driver).outcome) for driver in drivers}
+                        for arch in archs
+                    },
+                }
+                for group in self.groups
+            ],
+            "faults": [{"path": fault.path, "text": fault.text} for fault in self.faults],
+        }
+
+
+def plain(image: Image) -> dict[str, Any]:
+    """Return the facts of an image as plain data."""
+    return {
+        "kind": image.kind,
+        "arch": image.arch,
+        "ptx_isa": ".".join(map(str, image.ptx_isa)) if image.ptx_isa else None,
+        "producer": str(image.producer) if image.producer else None,
+        "needs": str(image.needs) if image.needs else None,
+        "packed": image.packed,
+        "relocatable": image.relocatable,
+        "virtual_arch": image.virtual_arch,
+        "section": image.section,
+        "note": image.note,
+    }
+
+
+def device_code(path: str | Path, *, unpack: bool = True) -> DeviceCode:
+    """Audit the device code of a wheel, a folder with everything below it, a library, an archive or one image.
+
+    Parameters
+    ----------
+    path : str or Path
+    unpack : bool
+        Look into packed images; else only what the headers of fatbins say is known of them.
+
+    Raises
+    ------
+    AuditError
+        If there is no such file, or a wheel is damaged.
+    """
+    fatbins: dict[tuple[str, int], list[Image]] = {}
+    loose: dict[str, list[Image]] = {}
+    faults = []
+    for found in found_in(path, unpack=unpack):
+        if isinstance(found, Fault):
+            faults.append(found)
+        elif found.group:
+            fatbins.setdefault((found.path, found.group), []).append(replace(found, data=None))
+        else:
+            loose.setdefault(_ARCH_IN_NAME.sub("*", found.path), []).append(replace(found, data=None))
+    groups = []
+    for (name, _), images in fatbins.items():
+        if _is_loose(images):
+            loose.setdefault(name, []).extend(images)
+        else:
+            groups.append(images)
+    return DeviceCode(str(path), tuple(_joined([*groups, *loose.values()])), tuple(faults))
+
+
+def _is_loose(images: Sequence[Image]) -> bool:
+    """Whether a program chooses such a fatbin: it has one architecture, and lies where the CUDA runtime has none."""
+    section = images[0].section
+    return bool(section) and section not in _REGISTERED and len({image.number for image in images}) == 1
+
+
+def _joined(groups: Iterable[list[Image]]) -> Iterable[Group]:
+    """One group for all that have the same images."""
+    same: dict[tuple[tuple[Image, ...], bool], list[Image]] = {}
+    for images in groups:
+        bare = dict.fromkeys(replace(image, path="", at=0, group=0) for image in images)
+        for_linker = all(image.relocatable for image in images) or not _has_finished(images)
+        same.setdefault((tuple(bare), for_linker), []).append(images[0])
+    for (alike, for_linker), firsts in same.items():
+        paths = tuple(dict.fromkeys(first.path for first in firsts))
+        yield Group(paths, len(firsts), alike, for_linker)
+
+
+def _has_finished(images: Iterable[Image]) -> bool:
+    """Whether a driver can take a group: it has a linked cubin, or nothing but PTX."""
+    kinds = {(image.kind, image.relocatable) for image in images}
+    return ("cubin", False) in kinds or ("cubin", None) in kinds or {kind for kind, _ in kinds} == {"ptx"}
+
+
+def _failure(group: Group, arch: str, answer: Answer, drivers: Sequence[CudaVersion]) -> str:
+    where = group.paths[0] + (f" and {len(group.paths) - 1} more files" if len(group.paths) > 1 else "")
+    on = _spoken(drivers)
+    if answer.outcome is Outcome.TOO_NEW and answer.image is not None and answer.image.ptx_isa is not None:
+        isa = ".".join(map(str, answer.image.ptx_isa))
+        needs = answer.image.needs
+        known = f"needs a driver for {'a release ' if needs.newer_than else ''}{needs}" if needs else ""
+        return f"{where}: 222 on {arch} with driver {on}: PTX {isa} for {answer.image.arch} {known}"
+    kinds = ", ".join(dict.fromkeys(f"{image.kind} for {image.arch}" for image in group.images[:12]))
+    more = ", ..." if len(group.images) > 12 else ""
+    return f"{where}: 209 on {arch} with driver {on}: nothing fits among {kinds}{more}"
+
+
+def _spoken(drivers: Sequence[CudaVersion]) -> str:
+    """Drivers as ranges of branches: ``"525 to 535"``."""
+    first, last = min(drivers), max(drivers)
+    if first == last:
+        return f"{driver_branch(first)} (CUDA {first})"
+    return f"{driver_branch(first)} to {driver_branch(last)} (CUDA {first} to {last})"

@@ -1,0 +1,279 @@
+"""``cudalink audit --device-code``: what each driver does with the device code of a wheel on each GPU."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from ..audit.device_code import DeviceCode, Group, Image
+    from ..audit.device_code.assemble import Assembled
+    from ..toolchains import Toolchain
+    from ..versions import CudaVersion
+
+__all__ = ["asked", "configure", "run"]
+
+#: Rows of the table that is shown when no GPU is asked for: the architectures of data centres and desktops.
+_ROWS: Final = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121")
+#: Most lines of nvJitLink's log, and most files of a group, that are shown.
+_MOST_LINES: Final = 6
+_MOST_PATHS: Final = 4
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    group = parser.add_argument_group(
+        "device code",
+        "Any of these shows, in place of the libraries, what drivers do with the PTX, cubins and LTO-IR in the files.",
+    )
+    group.add_argument("--device-code", action="store_true", help="show a table of GPUs and drivers")
+    group.add_argument(
+        "--gpu",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this GPU, such as L4, 8.9 or sm_89; exit code 1 if a driver refuses the code on it",
+    )
+    group.add_argument(
+        "--driver", metavar="RELEASE", help="only this driver, such as 535 or 12.2, or a range: '>=525,<580'"
+    )
+    group.add_argument(
+        "--require-archs",
+        default="",
+        metavar="ARCHS",
+        help="GPUs on which every driver that is shown must take the code, such as sm_80,sm_90",
+    )
+    group.add_argument(
+        "--assemble",
+        action="store_true",
+        help="link each PTX for the architectures for which drivers would compile it, and show what nvJitLink refuses",
+    )
+    group.add_argument(
+        "--toolchain", metavar="RELEASE", help="whose nvJitLink assembles (default: the newest in the cache)"
+    )
+
+
+def asked(options: argparse.Namespace) -> bool:
+    """Whether any option asks for device code."""
+    return bool(options.device_code or options.gpu or options.driver or options.require_archs or options.assemble)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Audit the device code of each path; returns the worst exit code."""
+    from ..audit import AuditError
+    from ..audit.device_code import device_code
+    from ..compat.gpus import architecture_of, drivers_in
+    from ..toolchains import ToolchainError
+
+    try:
+        gpus = [architecture_of(name) for name in _split(options.gpu)]
+        required = [architecture_of(_full(name)) for name in _split([options.require_archs])]
+        drivers = drivers_in(options.driver or ">=525")
+        toolchain = _assembler(options.toolchain) if options.assemble else None
+    except (ToolchainError, ValueError) as error:
+        sys.stderr.write(f"cudalink audit: {error}\n")
+        return 2
+    rows = gpus or list(dict.fromkeys([*_ROWS, *required]))
+    code, answers = 0, []
+    for path in options.paths:
+        try:
+            found = device_code(path)
+            assembled = list(_assembled(path, toolchain)) if toolchain else []
+        except (AuditError, OSError) as error:
+            sys.stderr.write(f"cudalink audit: {error}\n")
+            code = 2
+            continue
+        failures = found.failures(dict.fromkeys([*gpus, *required]), drivers)
+        if options.json:
+            answers.append(_plain(found, rows, drivers, failures, assembled))
+        else:
+            sys.stdout.writelines(f"{line}\n" for line in _text(found, rows, drivers, failures, assembled))
+        if failures or found.faults or any(one.fails for one in assembled):
+            code = max(code, 1)
+    if options.json:
+        sys.stdout.write(json.dumps(answers, indent=2) + "\n")
+    return code
+
+
+def _split(given: Iterable[str]) -> list[str]:
+    return [part.strip() for text in given for part in text.split(",") if part.strip()]
+
+
+def _full(name: str) -> str:
+    """An architecture whose prefix may be left out: ``"sm_90"`` for ``"90"``."""
+    return f"sm_{name}" if name.rstrip("af").isdigit() else name
+
+
+def _assembler(release: str | None) -> Toolchain:
+    from ..audit.device_code.assemble import assembler
+
+    return assembler(release)
+
+
+def _assembled(path: Path, toolchain: Toolchain) -> Iterable[Assembled]:
+    from ..audit.device_code.assemble import assemble
+
+    return assemble(path, toolchain)
+
+
+def _plain(
+    found: DeviceCode,
+    rows: Sequence[str],
+    drivers: Sequence[CudaVersion],
+    failures: list[str],
+    assembled: Sequence[Assembled],
+) -> dict[str, Any]:
+    return {
+        **found.to_json(rows, drivers),
+        "failures": failures,
+        "assembled": [
+            {
+                "path": one.path,
+                "target": one.image.arch,
+                "ptx_isa": _dotted(one.image.ptx_isa),
+                "arch": one.arch,
+                "outcome": one.outcome,
+                "log": one.log,
+            }
+            for one in assembled
+        ],
+    }
+
+
+def _text(
+    found: DeviceCode,
+    rows: Sequence[str],
+    drivers: Sequence[CudaVersion],
+    failures: list[str],
+    assembled: Sequence[Assembled],
+) -> Iterable[str]:
+    if not found.groups:
+        yield f"{found.path}: no device code"
+    else:
+        count = sum(group.count for group in found.groups)
+        yield f"{found.path}: device code in {count} group{'s' * (count != 1)} of images"
+        for alike, table in _tables(found.judged, rows, drivers):
+            yield from _files(alike)
+            yield from _facts([image for group in alike for image in group.images])
+            yield from _columns(table, rows, drivers)
+        for_linkers = [group for group in found.groups if group not in found.judged]
+        if for_linkers:
+            yield "  for linkers only:"
+            yield from _files(for_linkers)
+            yield from _facts([image for group in for_linkers for image in group.images])
+    yield from (f"  unreadable: {fault.path}: {fault.text}" for fault in found.faults)
+    yield from (f"  fails: {failure}" for failure in failures)
+    yield from _assembly(assembled)
+
+
+#: For each GPU, what each driver does: one table of outcomes.
+_Table = tuple[tuple[str, ...], ...]
+
+
+def _tables(
+    groups: Iterable[Group], rows: Sequence[str], drivers: Sequence[CudaVersion]
+) -> list[tuple[list[Group], _Table]]:
+    """The groups that have one table together, the worst table first."""
+    found: dict[_Table, list[Group]] = {}
+    for group in groups:
+        table = tuple(tuple(str(group.answer(arch, driver).outcome) for driver in drivers) for arch in rows)
+        found.setdefault(table, []).append(group)
+
+    def badness(table: _Table) -> int:
+        return sum(cell in ("222", "209") for row in table for cell in row)
+
+    return [(alike, table) for table, alike in sorted(found.items(), key=lambda one: -badness(one[0]))]
+
+
+def _files(groups: Iterable[Group]) -> Iterable[str]:
+    groups = list(groups)
+    paths = list(dict.fromkeys(path for group in groups for path in group.paths))
+    count = sum(group.count for group in groups)
+    yield f"  {len(paths)} file{'s' * (len(paths) != 1)} ({count} group{'s' * (count != 1)})"
+    yield from (f"    {path}" for path in paths[:_MOST_PATHS])
+    if len(paths) > _MOST_PATHS:
+        yield f"    and {len(paths) - _MOST_PATHS} more"
+
+
+def _facts(images: Sequence[Image]) -> Iterable[str]:
+    """What the images are: architectures, PTX ISA, toolkits; and what is not known of them."""
+    for kind, name in (("cubin", "cubins"), ("ptx", "PTX"), ("ltoir", "LTO-IR")):
+        chosen = [image for image in images if image.kind == kind]
+        if not chosen:
+            continue
+        archs = ", ".join(sorted({image.arch for image in chosen}, key=_by_number))
+        line = f"    {name} for {archs}"
+        isas = sorted({image.ptx_isa for image in chosen if image.ptx_isa})
+        if isas:
+            line += f"; PTX ISA {', '.join(map(_dotted, isas))}"
+        producers = sorted({image.producer for image in chosen if image.producer})
+        if producers:
+            line += f"; made by CUDA {', '.join(map(str, producers))}"
+        elif needs := sorted({image.needs for image in chosen if image.needs}):
+            line += f"; of {needs[-1]} or newer" if kind == "ltoir" else f"; needs {needs[-1]}"
+        yield line
+    virtual = sorted(
+        {(i.arch, i.virtual_arch) for i in images if i.virtual_arch and i.virtual_arch != i.arch.rstrip("af")}
+    )
+    yield from (f"    cubin for {arch} made from PTX for {made}" for arch, made in virtual)
+    for note in sorted({image.note for image in images if image.note}):
+        count = sum(image.note == note for image in images)
+        yield f"    {count} image{'s' * (count != 1)} known by the header alone: {note}"
+
+
+def _by_number(arch: str) -> tuple[int, str]:
+    return int("".join(char for char in arch if char.isdigit()) or 0), arch
+
+
+def _dotted(isa: tuple[int, int] | None) -> str:
+    return ".".join(map(str, isa)) if isa else "?"
+
+
+def _columns(table: _Table, rows: Sequence[str], drivers: Sequence[CudaVersion]) -> Iterable[str]:
+    """The table with one column for neighbouring drivers that do the same on every GPU."""
+    from ..compat.gpus import driver_branch
+
+    spans: list[list[int]] = []
+    for index in range(len(drivers)):
+        if spans and all(row[index] == row[spans[-1][0]] for row in table):
+            spans[-1].append(index)
+        else:
+            spans.append([index])
+    titles = ["driver"]
+    for span in spans:
+        first, last = driver_branch(drivers[span[0]]), driver_branch(drivers[span[-1]])
+        titles.append(str(first) if first == last else f"{first}-{last}")
+    lines = [titles]
+    lines += [[_named(arch), *(row[span[0]] for span in spans)] for arch, row in zip(rows, table, strict=True)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
+    for line in lines:
+        yield "    " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+
+
+def _named(arch: str) -> str:
+    """An architecture with a GPU that has it, for people."""
+    from ..compat.gpus import gpus
+
+    number = int(arch.removeprefix("sm_"))
+    example = next((name for name, of in gpus().items() if of == number), "")
+    return f"{arch} ({example})" if example else arch
+
+
+def _assembly(assembled: Sequence[Assembled]) -> Iterable[str]:
+    if not assembled:
+        return
+    counts = {outcome: sum(one.outcome == outcome for one in assembled) for outcome in _OUTCOMES}
+    yield "  assembled: " + ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    for one in assembled:
+        if one.outcome == "assembled":
+            continue
+        target = f"PTX {_dotted(one.image.ptx_isa)} for {one.image.arch}"
+        yield f"    {one.outcome}: {one.path}: {target}, on {one.arch}"
+        yield from (f"      {line}" for line in one.log.splitlines()[:_MOST_LINES])
+
+
+_OUTCOMES: Final = ("failed", "crashed", "unfinished", "incomplete", "not tried", "assembled")

@@ -1,0 +1,89 @@
+"""``cudalink compat``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any, Final
+
+__all__ = ["DESCRIPTION", "configure", "run"]
+
+DESCRIPTION: Final = (
+    "What is known of CUDA releases. exports: which libraries, releases and wheels have a symbol. Exit code 1 if a "
+    "symbol is unknown."
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verbs."""
+    verbs = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
+    exports = verbs.add_parser("exports", help="show which libraries, releases and wheels have a symbol")
+    exports.add_argument("symbols", nargs="+", metavar="SYMBOL", help="such as nvJitLinkVersion")
+    exports.add_argument("--json", action="store_true", help="for programs")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run one verb; returns its exit code."""
+    return {"exports": _exports}[options.verb](options)
+
+
+def _exports(options: argparse.Namespace) -> int:
+    found = {symbol: _rows(symbol) for symbol in options.symbols}
+    if options.json:
+        sys.stdout.write(json.dumps([{"symbol": name, "found": rows} for name, rows in found.items()], indent=2) + "\n")
+    for symbol, rows in found.items():
+        if not rows:
+            sys.stderr.write(f"cudalink compat: no known CUDA library exports {symbol}{_hint(symbol)}\n")
+        elif not options.json:
+            sys.stdout.write("".join(f"{line}\n" for line in (symbol, *map(_line, rows))))
+    return 0 if all(found.values()) else 1
+
+
+def _rows(symbol: str) -> list[dict[str, Any]]:
+    """Every library and major that exports a symbol."""
+    from ..compat import exports
+
+    rows = []
+    for stem in exports.libraries():
+        for major, soname in exports.sonames(stem).items():
+            since = exports.since(stem, major, symbol)
+            if since is None:
+                continue
+            until = exports.until(stem, major, symbol)
+            having = [one for one in exports.releases(stem, major) if exports.exported(stem, one, symbol)]
+            rows.append(
+                {
+                    "library": stem,
+                    "cuda": major,
+                    "soname": soname,
+                    "since": str(since),
+                    "until": str(until) if until else None,
+                    "releases": list(map(str, having)),
+                    "distribution": exports.distributions(stem).get(major),
+                    "wheel": exports.first_wheel(stem, major, symbol),
+                }
+            )
+    return rows
+
+
+def _line(row: dict[str, Any]) -> str:
+    gone = f", gone in {row['until']}" if row["until"] else ""
+    wheel = f"; {row['distribution']}>={row['wheel']}" if row["wheel"] else ""
+    return f"  {row['soname']} of CUDA {row['cuda']}: since {row['since']}{gone}{wheel}"
+
+
+def _hint(symbol: str) -> str:
+    import difflib
+
+    from ..compat import exports
+
+    names = {
+        name
+        for stem in exports.libraries()
+        for major in exports.sonames(stem)
+        for release in exports.releases(stem, major)
+        for name in exports.symbols(stem, release)
+    }
+    near = difflib.get_close_matches(symbol, sorted(names), 3, cutoff=0.8)
+    return f"; did you mean {' or '.join(near)}?" if near else ""

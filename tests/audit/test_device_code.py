@@ -1,0 +1,601 @@
+"""The audit of device code: finding it, what drivers do with it, and what nvJitLink makes of its PTX."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import random
+import shutil
+import struct
+import subprocess
+import sysconfig
+import tempfile
+import time
+import zipfile
+from collections import Counter
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_cudalink import artifacts
+from pytest_cudalink.audit import AuditError
+from pytest_cudalink.audit.device_code import Fault, Image, Outcome, device_code, fatbin, found_in, images, what_happens
+from pytest_cudalink.audit.device_code.assemble import assemble, assembler
+from pytest_cudalink.cli import audit_device_code
+from pytest_cudalink.compat.architectures import ARCHITECTURES
+from pytest_cudalink.compat.gpus import architecture_of, driver_named, drivers_in, gpus
+from pytest_cudalink.compat.releases import DRIVER_RELEASES, needs_for_ptx_isa
+from pytest_cudalink.versions import CudaVersion, Needs
+from tests.stubs.conftest import compile_c
+
+DATA = Path(__file__).parents[1] / "data"
+SAMPLES = DATA / "device_code"
+DRIVERS = sorted(DRIVER_RELEASES)
+OLD, NEW, NEXT = CudaVersion(12, 2), CudaVersion(12, 9), CudaVersion(13, 0)
+
+
+def facts(path: Path) -> list[tuple]:
+    """Kind, architecture and PTX ISA of each image, with what only the unpacked image says."""
+    return [(one.kind, one.arch, one.ptx_isa, one.producer) for one in images(path)]
+
+
+def ptx(arch: str, isa: tuple[int, int] = (8, 0)) -> Image:
+    return Image("x", "ptx", arch, ptx_isa=isa, needs=needs_for_ptx_isa(isa))
+
+
+def cubin(arch: str, release: tuple[int, int] = (12, 0)) -> Image:
+    return Image("x", "cubin", arch, needs=Needs(CudaVersion(*release)), producer=CudaVersion(*release))
+
+
+def wheel(path: Path, **members: bytes) -> Path:
+    """A wheel with members; two underscores of a name stand for a dot."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(f"pkg/{name.replace('__', '.')}", content)
+    return path
+
+
+def command(*arguments: object) -> tuple[int, str]:
+    """Exit code and output of ``cudalink audit`` for device code."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("paths", nargs="+", type=Path)
+    parser.add_argument("--json", action="store_true")
+    audit_device_code.configure(parser)
+    out = io.StringIO()
+    options = parser.parse_args([str(one) for one in arguments])
+    assert audit_device_code.asked(options)
+    with redirect_stdout(out):
+        code = audit_device_code.run(options)
+    return code, out.getvalue()
+
+
+# -- finding it --
+
+
+def test_packed_images_say_what_unpacked_ones_do() -> None:
+    """LZ4 and zstd hide nothing but the release of LTO-IR, which is scrambled; its format names the oldest."""
+    expected = facts(SAMPLES / "none.fatbin")
+    assert expected == [
+        ("cubin", "sm_80", None, (13, 0)),
+        ("ptx", "sm_80", (9, 0), None),
+        ("cubin", "sm_90a", None, (13, 0)),
+        ("ltoir", "sm_90a", None, (13, 0)),
+        ("cubin", "sm_100f", None, (13, 0)),
+    ]
+    for name in ("speed", "size"):
+        found = list(images(SAMPLES / f"{name}.fatbin"))
+        assert [(i.kind, i.arch, i.ptx_isa) for i in found] == [fact[:3] for fact in expected]
+        assert [i.producer for i in found if i.kind == "cubin"] == [NEXT] * 3
+        (lto,) = (one for one in found if one.kind == "ltoir")
+        assert lto.needs == Needs(NEXT)
+        assert lto.data is None
+        assert "scrambled" in lto.note
+
+
+def test_unpacked_bytes_are_those_that_were_packed() -> None:
+    """What comes out of LZ4 and zstd is the image that nvcc writes without packing, up to what pads it."""
+    plain = [one.data for one in images(SAMPLES / "none.fatbin") if one.kind != "ltoir"]
+    for name in ("speed", "size"):
+        found = [one.data for one in images(SAMPLES / f"{name}.fatbin") if one.kind != "ltoir"]
+        assert [one.rstrip(b"\0") for one in found] == [one.rstrip(b"\0") for one in plain]
+
+
+@pytest.mark.parametrize(("name", "package"), [("speed", "lz4"), ("size", "zstandard")])
+def test_without_the_packages_the_headers_remain(name, package, monkeypatch) -> None:
+    """Kind, architecture and PTX ISA are in the headers; the note says which package would tell more."""
+    monkeypatch.setattr(fatbin, "_lz4", lambda: None)
+    monkeypatch.setattr(fatbin, "_zstd", lambda: None)
+    found = list(images(SAMPLES / f"{name}.fatbin"))
+    assert [(i.kind, i.arch, i.ptx_isa) for i in found] == [fact[:3] for fact in facts(SAMPLES / "none.fatbin")]
+    packed = [one for one in found if one.packed and one.kind == "ptx"]
+    assert packed
+    assert all(package in one.note and one.data is None for one in packed)
+    old = [one for one in found if one.kind == "cubin" and one.number < 100]
+    assert {one.needs for one in old} == {Needs(NEXT)}  # the form of the cubin is in the header, too
+
+
+@pytest.mark.parametrize("toolkit", ["12.9", "13.0", "13.2", "13.5"])
+def test_loose_images(toolkit) -> None:
+    """PTX, LTO-IR and cubins in files by themselves, of several releases."""
+    found = {one.path: one for one in images(DATA / "artifacts" / toolkit)}
+    release = CudaVersion.parse(toolkit)
+    assert {one.producer for one in found.values()} == {release}
+    assert {one.arch for name, one in found.items() if "sm_100" not in name} == {"sm_90"}
+    assert found["user-sm_100.cubin"].arch == "sm_100"
+    assert found["user.ptx"].needs == Needs(release)
+    assert found["linked.cubin"].relocatable is False
+    assert found["user.cubin"].relocatable is True
+    assert found["user.cubin"].virtual_arch == "sm_90"
+
+
+def test_archives_and_objects() -> None:
+    """The fatbins of host objects are for a linker, in an archive, too."""
+    for name in ("user.o", "user.a"):
+        found = list(images(DATA / "artifacts" / "nvcc" / name))
+        assert {(one.kind, one.arch, one.section) for one in found} == {
+            ("cubin", "sm_90", "__nv_relfatbin"),
+            ("ptx", "sm_90", "__nv_relfatbin"),
+        }
+        assert all(one.relocatable for one in found)
+
+
+def library(path: Path, section: str, content: Path) -> Path:
+    """A shared library with a file in a section of it."""
+    assembly = rf".section {section},\"a\"\n.balign 8\n.incbin \"{content}\"\n.previous\n"
+    return compile_c(path, f'__asm__("{assembly}"); int f(void) {{ return 1; }}')
+
+
+def test_library_in_a_wheel(tmp_path) -> None:
+    """A fatbin in .nv_fatbin, one in .rodata, and PTX in a string of it, each with its section and its group."""
+    both = library(tmp_path / "liba.so", ".nv_fatbin", SAMPLES / "size.fatbin").read_bytes()
+    text = library(tmp_path / "libb.so", ".rodata", DATA / "artifacts" / "12.9" / "user.ptx").read_bytes()
+    found = list(images(wheel(tmp_path / "x.whl", liba__so=both, libb__so=text)))
+    assert [(one.path, one.section, one.kind) for one in found if one.kind == "ptx"] == [
+        ("pkg/liba.so", ".nv_fatbin", "ptx"),
+        ("pkg/libb.so", ".rodata", "ptx"),
+    ]
+    assert len(found) == 6
+    assert found[-1].producer == (12, 9)  # by the compiler's comment in front of .version
+    assert artifacts.inspect(found[-1].data).problems == ()
+
+
+def test_dll(tmp_path) -> None:
+    """The section of a DLL whose name is .nv_fatb is read as that of an ELF file is."""
+    code = (SAMPLES / "size.fatbin").read_bytes()
+    start = 0x400
+    header = struct.pack("<4sHHIIIHH", b"PE\0\0", 0x8664, 1, 0, 0, 0, 0, 0x2022)
+    row = struct.pack("<8sIIIIIIHHI", b".nv_fatb", len(code), 0x1000, len(code), start, 0, 0, 0, 0, 0)
+    image = (b"MZ".ljust(0x3C, b"\0") + struct.pack("<I", 0x80)).ljust(0x80, b"\0") + header + row
+    file = tmp_path / "x.dll"
+    file.write_bytes(image.ljust(start, b"\0") + code)
+    assert {one.section for one in images(file)} == {".nv_fatb"}
+    assert [one.arch for one in images(file)] == ["sm_80", "sm_80", "sm_90a", "sm_90a", "sm_100f"]
+
+
+def test_ptx_in_sources(tmp_path) -> None:
+    """PTX in a string of Python counts, and ends with the string; in documents and headers it is an example."""
+    code = 'A = """\n.version 8.4\n.target sm_80\n.address_size 64\n"""\nB = ".version 1 .target"\n'
+    for name in ("a.py", "a.md", "a.h"):
+        (tmp_path / name).write_text(code, encoding="utf-8")
+    (one,) = images(tmp_path)
+    assert (one.path, one.arch, one.ptx_isa) == ("a.py", "sm_80", (8, 4))
+    assert one.data.endswith(b".address_size 64\n")
+
+
+def test_what_cannot_be_read_is_named(tmp_path) -> None:
+    """A damaged member, and a fatbin that ends in an entry; the rest of both is read."""
+    good = (SAMPLES / "none.fatbin").read_bytes()
+    (cut,) = (at for at in [good.rindex(b"\x7fELF")])
+    torn = good[:8] + struct.pack("<Q", cut - 16 - 40) + good[16 : cut - 40]
+    path = wheel(tmp_path / "x.whl", a__fatbin=good, b__fatbin=torn, c__fatbin=good)
+    raw = bytearray(path.read_bytes())
+    raw[200] ^= 0xFF
+    path.write_bytes(raw)
+    found = device_code(path)
+    assert {fault.path for fault in found.faults} == {"pkg/a.fatbin", "pkg/b.fatbin"}
+    assert {name for group in found.groups for name in group.paths} == {"pkg/b.fatbin", "pkg/c.fatbin"}
+    with pytest.raises(AssertionError, match=r"pkg/b\.fatbin: fatbin at byte 0"):
+        found.check([])
+
+
+def test_member_that_would_fill_the_disk(tmp_path) -> None:
+    """A member that claims to become a thousand times larger is named, and not unpacked."""
+    found = device_code(wheel(tmp_path / "x.whl", big=bytes(65 << 20)))
+    assert "expected at most 100 times more" in found.faults[0].text
+
+
+def test_nothing_to_audit(tmp_path) -> None:
+    with pytest.raises(AuditError, match="there is no such file"):
+        device_code(tmp_path / "missing.whl")
+    assert device_code(wheel(tmp_path / "x.whl", a__py=b"pass")).groups == ()
+
+
+@pytest.mark.parametrize("name", ["none", "speed", "size"])
+def test_mutated_fatbins(name, tmp_path) -> None:
+    """Whatever bytes of a fatbin say, there are images and faults, never an exception."""
+    whole = (SAMPLES / f"{name}.fatbin").read_bytes()
+    file = tmp_path / "x.fatbin"
+    chosen = random.Random(name)
+    heads = [whole.index(fatbin.MAGIC)]
+    at = 16
+    while at < len(whole):
+        heads.append(at)
+        at += sum(struct.unpack_from("<4xIQ", whole, at))
+    for _ in range(250):
+        data = bytearray(whole)
+        for _ in range(chosen.randrange(1, 5)):
+            place = chosen.choice(heads) + chosen.randrange(80) if chosen.random() < 0.8 else chosen.randrange(at)
+            data[min(place, len(data) - 1)] = chosen.choice((0, 1, 0x7F, 0x80, 0xFF, chosen.randrange(256)))
+        file.write_bytes(data[: chosen.randrange(1, len(data) + 1)] if chosen.random() < 0.2 else data)
+        for found in found_in(file):
+            assert isinstance(found, Image | Fault)
+        device_code(file).failures(["sm_80", "sm_90"], [OLD, NEXT])
+
+
+@given(st.binary(max_size=400))
+@settings(max_examples=150, deadline=None)
+def test_any_bytes_behind_a_magic(tail) -> None:
+    """Every reader takes any bytes behind the magic that it looks for."""
+    with tempfile.NamedTemporaryFile(suffix=".bin") as file:
+        for head in (
+            fatbin.MAGIC + struct.pack("<HHQ", 1, 16, len(tail)),
+            b"\x7fELF\2\1\1\x41\x08" + bytes(9) + struct.pack("<H", 190),
+            b"\xed\x43\x4e\x7f\1",
+            b".version 8.0\n.target sm_80\n",
+            b"!<arch>\n",
+            b"MZ",
+        ):
+            file.seek(0)
+            file.truncate()
+            file.write(head + tail)
+            file.flush()
+            list(found_in(file.name))
+
+
+def test_time_follows_from_the_size(tmp_path) -> None:
+    """Many heads that promise much cost what their bytes do."""
+    file = tmp_path / "x.bin"
+    promise = (
+        b"\x7fELF\2\1\1\x41\x08" + bytes(9) + struct.pack("<HIQQQIHHHHHH", 190, 1, 0, 64, 64, 0, 64, 56, 9, 64, 9, 0)
+    )
+    file.write_bytes((promise + b".version 8.0\n.target sm_80\n" + fatbin.MAGIC + bytes(60)) * 20_000)
+    start = time.process_time()
+    list(found_in(file))
+    assert time.process_time() - start < 20
+
+
+# -- the rule --
+
+
+@pytest.mark.parametrize(
+    ("code", "arch", "driver", "expected"),
+    [
+        ([cubin("sm_80")], "sm_80", OLD, "native"),
+        ([cubin("sm_80")], "sm_86", OLD, "native"),
+        ([cubin("sm_86")], "sm_80", OLD, "209"),
+        ([cubin("sm_80")], "sm_90", OLD, "209"),
+        ([cubin("sm_80")], "sm_87", OLD, "209"),  # Tegra
+        ([cubin("sm_87")], "sm_89", OLD, "209"),
+        ([cubin("sm_90a")], "sm_90", OLD, "native"),
+        ([cubin("sm_100a")], "sm_103", NEXT, "209"),
+        ([cubin("sm_100f")], "sm_103", NEXT, "native"),
+        ([cubin("sm_100f")], "sm_120", NEXT, "209"),
+        ([cubin("sm_120")], "sm_121", NEXT, "native"),
+        # any minor of the driver's major, none of the next
+        ([cubin("sm_80", (12, 9))], "sm_80", OLD, "native"),
+        ([cubin("sm_80", (13, 0))], "sm_80", NEW, "209"),
+        ([cubin("sm_80", (13, 0)), ptx("sm_80", (8, 0))], "sm_80", NEW, "compiled"),
+        # mach#62: no cubin for the L4, and PTX of a newer toolkit than R535
+        ([cubin("sm_75"), ptx("sm_75", (8, 3))], "sm_89", OLD, "222"),
+        ([cubin("sm_75"), ptx("sm_75", (8, 3))], "sm_75", OLD, "native"),
+        ([cubin("sm_75"), ptx("sm_75", (8, 3))], "sm_89", CudaVersion(12, 3), "compiled"),
+        ([ptx("sm_90a")], "sm_100", NEXT, "209"),
+        ([ptx("sm_90a")], "sm_90", NEXT, "compiled"),
+        ([ptx("sm_100f", (8, 8))], "sm_103", NEXT, "compiled"),
+        ([ptx("sm_100f", (8, 8))], "sm_120", NEXT, "209"),
+        ([ptx("sm_90")], "sm_89", OLD, "209"),
+        ([Image("x", "ltoir", "sm_80")], "sm_90", OLD, "linked"),
+        ([Image("x", "ltoir", "sm_90")], "sm_80", OLD, "209"),
+        ([], "sm_80", OLD, "209"),
+        ([cubin("sm_120")], "sm_120", OLD, "no driver"),
+        ([cubin("sm_70")], "sm_70", CudaVersion(13, 1), "no driver"),
+        ([cubin("sm_70")], "sm_70", NEXT, "native"),
+    ],
+)
+def test_rule(code, arch, driver, expected) -> None:
+    assert str(what_happens(code, arch, driver).outcome) == expected
+
+
+def test_rule_chooses() -> None:
+    """A cubin before PTX, the nearest of both; the answer names the image."""
+    code = [ptx("sm_50"), cubin("sm_80"), ptx("sm_80", (8, 2)), cubin("sm_86")]
+    assert what_happens(code, "sm_89", OLD).image is code[3]
+    assert what_happens(code, "sm_80", OLD).image is code[1]
+    assert what_happens(code, "sm_90", OLD).image is code[2]
+    assert what_happens(code, "sm_75", OLD).image is code[0]
+
+
+ARCHS = st.sampled_from([f"sm_{one.number}" for one in ARCHITECTURES])
+TARGETS = st.builds(
+    lambda one, suffix: f"sm_{one.number}{suffix}", st.sampled_from(ARCHITECTURES), st.sampled_from("af ")
+)
+CODE = st.lists(
+    st.one_of(
+        st.builds(ptx, TARGETS.map(str.strip), st.sampled_from([(7, 8), (8, 0), (8, 4), (9, 0), (9, 5)])),
+        st.builds(cubin, TARGETS.map(str.strip), st.sampled_from([(12, 0), (12, 9), (13, 0)])),
+    ),
+    max_size=5,
+)
+
+
+@given(CODE, ARCHS, st.sampled_from(DRIVERS), st.sampled_from(DRIVERS))
+@settings(max_examples=300, deadline=None)
+def test_newer_drivers_take_what_older_ones_do(code, arch, one, other) -> None:
+    """What a driver takes, every newer one that has the GPU takes, too; a native cubin always wins."""
+    before, after = (what_happens(code, arch, driver).outcome for driver in sorted((one, other)))
+    if Outcome.UNDRIVEN not in (before, after):
+        assert not (after.fails and not before.fails)
+    exact = cubin(arch, (12, 0))
+    if after is not Outcome.UNDRIVEN:
+        assert what_happens([*code, exact], arch, max(one, other)).outcome is Outcome.NATIVE
+
+
+@given(CODE, ARCHS, st.sampled_from(DRIVERS), st.randoms())
+@settings(max_examples=100, deadline=None)
+def test_order_of_images_does_not_matter(code, arch, driver, order) -> None:
+    shuffled = order.sample(code, len(code))
+    assert what_happens(code, arch, driver).outcome is what_happens(shuffled, arch, driver).outcome
+
+
+# -- groups --
+
+
+def test_check(tmp_path) -> None:
+    """Each group must be taken; the message names file, GPU, drivers, PTX and what it needs."""
+    found = device_code(wheel(tmp_path / "x.whl", a__fatbin=(SAMPLES / "size.fatbin").read_bytes()))
+    found.check(["A100", "L4", "H100", "B200"], ">=580")
+    found.check(["sm_90"], ["580", "13.2"])
+    with pytest.raises(AssertionError) as caught:
+        found.check(["L4", "T4"], ">=535")
+    assert str(caught.value).splitlines() == [
+        str(tmp_path / "x.whl"),
+        (
+            "  pkg/a.fatbin: 222 on sm_89 with driver 535 to 575 (CUDA 12.2 to 12.9): "
+            "PTX 9.0 for sm_80 needs a driver for CUDA 13.0"
+        ),
+        (
+            "  pkg/a.fatbin: 209 on sm_75 with driver 535 to 610 (CUDA 12.2 to 13.5): nothing fits among "
+            "cubin for sm_80, ptx for sm_80, cubin for sm_90a, ltoir for sm_90a, cubin for sm_100f"
+        ),
+    ]
+    found.check(["T4"], ">=535", files="*.so")
+
+
+def test_files_for_single_architectures_are_one_group(tmp_path) -> None:
+    """A program that brings a cubin for each architecture chooses between the files by itself."""
+    finished = (DATA / "artifacts" / "12.9" / "linked.cubin").read_bytes()
+    other = finished.replace(b"sm_90", b"sm_80")
+    at = 48  # e_flags: the architecture, and that of the PTX
+    other = other[:at] + struct.pack("<I", 0x500550) + other[at + 4 :]
+    found = device_code(wheel(tmp_path / "x.whl", k_sm90__cubin=finished, k_sm80__cubin=other))
+    assert [len(group.images) for group in found.groups] == [2]
+    found.check(["sm_80", "sm_90"])
+
+
+def test_linker_input_is_not_judged(tmp_path) -> None:
+    """Code that a linker gets does not fail a check where a driver gets other code; alone it is judged."""
+    lto, plain = (DATA / "artifacts" / "nvcc" / name for name in ("user-lto.fatbin", "user.o"))
+    members = {"lto__fatbin": lto.read_bytes(), "user__o": plain.read_bytes()}
+    both = device_code(wheel(tmp_path / "a.whl", **members))
+    assert [group.for_linker for group in both.groups] == [True, True]
+    assert len(both.judged) == 2
+    three = device_code(wheel(tmp_path / "b.whl", **members, x__fatbin=(SAMPLES / "size.fatbin").read_bytes()))
+    assert [group.paths for group in three.judged] == [("pkg/x.fatbin",)]
+
+
+def test_groups_of_a_library_outside_of_nv_fatbin(tmp_path) -> None:
+    """Fatbins of one architecture each, in .rodata, are chosen by the program."""
+    whole = (SAMPLES / "none.fatbin").read_bytes()
+    body, at = [], 16
+    while at < len(whole):
+        size = sum(struct.unpack_from("<4xIQ", whole, at))
+        body.append(whole[at : at + size])
+        at += size
+    single = b"".join(whole[:8] + struct.pack("<Q", len(body[n])) + body[n] for n in (0, 2, 4))
+    (tmp_path / "single").write_bytes(single)
+    for section, groups in ((".rodata", 1), (".nv_fatbin", 3)):
+        found = device_code(library(tmp_path / "libx.so", section, tmp_path / "single"))
+        assert len(found.groups) == groups
+
+
+# -- names --
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        ("L4", "sm_89"),
+        ("rtx4090", "sm_89"),
+        ("NVIDIA GeForce RTX 3070 Ti", "sm_86"),
+        ("NVIDIA A100-SXM4-80GB", "sm_80"),
+        ("H100 PCIe", "sm_90"),
+        ("Tesla V100", "sm_70"),
+        ("8.9", "sm_89"),
+        ("compute_90a", "sm_90"),
+    ],
+)
+def test_gpu_names(name, arch) -> None:
+    assert architecture_of(name) == arch
+
+
+def test_gpu_names_are_distinct() -> None:
+    """No name of the table is that of two GPUs, and every architecture but sm_88 and sm_101 has one."""
+    for name, number in gpus().items():
+        assert architecture_of(name) == f"sm_{number}"
+    assert {one.number for one in ARCHITECTURES} - set(gpus().values()) == {88, 101}
+
+
+def test_unknown_gpu() -> None:
+    with pytest.raises(ValueError, match="GPU 'RTX 409' is unknown; did you mean RTX 4090"):
+        architecture_of("RTX 409")
+
+
+@pytest.mark.parametrize(
+    ("text", "release"),
+    [
+        ("535", (12, 2)),
+        ("535.104.05", (12, 2)),
+        ("R570", (12, 8)),
+        ("12.4", (12, 4)),
+        ("700", (13, 5)),
+        ("540", (12, 2)),
+    ],
+)
+def test_drivers(text, release) -> None:
+    assert driver_named(text) == release
+
+
+@pytest.mark.parametrize("text", ["470", "11.8", "12.11", "latest", "", ">=535"])
+def test_unknown_drivers(text) -> None:
+    with pytest.raises(ValueError, match="expected a release from 525 on"):
+        driver_named(text)
+
+
+def test_ranges_of_drivers() -> None:
+    assert drivers_in(">=525") == tuple(DRIVERS)
+    assert drivers_in(">=12.3, <550") == ((12, 3),)
+    assert drivers_in("535") == (OLD,)
+    with pytest.raises(ValueError, match="no known driver is in this range"):
+        drivers_in(">535,<545")
+
+
+# -- the command --
+
+
+def test_one_question(tmp_path) -> None:
+    """A driver of CUDA 12 does not take the cubin of CUDA 13, and PTX 9.0 is too new for it; R580 takes the cubin."""
+    code, out = command(SAMPLES / "size.fatbin", "--gpu", "L4", "--driver", "535")
+    assert code == 1
+    assert "sm_89 (L4)  222" in out
+    code, out = command(SAMPLES / "size.fatbin", "--gpu", "L4", "--driver", "580")
+    assert code == 0
+    assert "sm_89 (L4)  native" in out
+
+
+def test_table() -> None:
+    """Neighbouring drivers that do the same share a column; old GPUs alone fail nothing."""
+    code, out = command(SAMPLES / "none.fatbin", "--device-code")
+    assert code == 0
+    assert "cubins for sm_80, sm_90a, sm_100f; made by CUDA 13.0" in out
+    assert "PTX for sm_80; PTX ISA 9.0; needs CUDA 13.0" in out
+    assert "driver             525-565    570        575  580       590-610" in out
+    assert command(SAMPLES / "none.fatbin", "--driver", ">=580", "--require-archs", "80,sm_90")[0] == 0
+    assert command(SAMPLES / "none.fatbin", "--require-archs", "75")[0] == 1
+
+
+def test_json() -> None:
+    code, out = command(SAMPLES / "size.fatbin", "--json", "--gpu", "L4", "--driver", "535")
+    (found,) = json.loads(out)
+    assert code == 1
+    assert found["groups"][0]["answers"] == {"sm_89": {"12.2": "222"}}
+    assert found["groups"][0]["images"][1]["ptx_isa"] == "9.0"
+    assert len(found["failures"]) == 1
+
+
+@pytest.mark.parametrize("wrong", [["--gpu", "L5"], ["--driver", "470"], ["--require-archs", "85"]])
+def test_wrong_questions(wrong, capsys) -> None:
+    assert command(SAMPLES / "size.fatbin", *wrong)[0] == 2
+    assert "cudalink audit: " in capsys.readouterr().err
+
+
+# -- assembling --
+
+GOOD = """.version 9.0
+.target {target}
+.address_size 64
+.visible .entry k(.param .u64 p) {{ .reg .b32 %r<3>; mov.u32 %r1, %tid.x; {more} ret; }}
+"""
+
+
+@pytest.fixture(scope="module")
+def toolchain():
+    return assembler("13.0")
+
+
+def outcomes(path: Path, toolchain) -> dict[str, str]:
+    return {one.arch: one.outcome for one in assemble(path, toolchain)}
+
+
+def test_assemble_serves_what_has_no_cubin(toolchain, tmp_path) -> None:
+    """PTX is linked for each architecture that it serves, except where the same fatbin has a cubin."""
+    (tmp_path / "a.ptx").write_text(GOOD.format(target="sm_90", more=""), encoding="utf-8")
+    served = ["sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121"]
+    assert outcomes(tmp_path, toolchain) == dict.fromkeys(served, "assembled")
+    packed = outcomes(SAMPLES / "size.fatbin", toolchain)
+    assert packed == dict.fromkeys(["sm_87", "sm_110", "sm_120", "sm_121"], "assembled")
+
+
+def test_assemble_names_what_fails(toolchain, tmp_path) -> None:
+    """An instruction that only sm_90a has fails on its target's own architecture, with nvJitLink's words."""
+    (tmp_path / "a.ptx").write_text(GOOD.format(target="sm_120f", more="no.such %r1;"), encoding="utf-8")
+    code, out = command(tmp_path, "--assemble", "--toolchain", "13.0")
+    assert code == 1
+    assert "failed: a.ptx: PTX 9.0 for sm_120f, on sm_120f" in out
+    assert any("no" in one.log for one in assemble(tmp_path, toolchain) if one.fails)
+
+
+def test_assemble_tells_incomplete_and_too_new(toolchain, tmp_path) -> None:
+    """Functions of other images are no fault of PTX; a newer PTX ISA than nvJitLink's is not tried."""
+    call = "call other;"
+    text = GOOD.format(target="sm_121", more=call).replace(".visible", ".extern .func other;\n.visible")
+    (tmp_path / "a.ptx").write_text(text, encoding="utf-8")
+    assert outcomes(tmp_path, toolchain) == {"sm_121": "incomplete"}
+    (tmp_path / "a.ptx").write_text(GOOD.format(target="sm_121", more="").replace("9.0", "9.5"), encoding="utf-8")
+    assert outcomes(tmp_path, toolchain) == {"sm_121": "not tried"}
+    assert command(tmp_path, "--assemble", "--toolchain", "13.0")[0] == 0
+
+
+def test_assemble_without_toolchain(capsys) -> None:
+    assert command(SAMPLES / "size.fatbin", "--assemble", "--toolchain", "12.7")[0] == 2
+    assert "NVIDIA published no wheels of CUDA 12.7" in capsys.readouterr().err
+
+
+# -- compared with NVIDIA's own reader --
+
+
+def cuobjdump() -> str | None:
+    installed = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13" / "bin" / "cuobjdump"
+    return str(installed) if installed.is_file() else shutil.which("cuobjdump")
+
+
+COMPARED = [
+    *(SAMPLES / f"{name}.fatbin" for name in ("none", "speed", "size")),
+    *(DATA / "artifacts" / "nvcc" / name for name in ("user.o", "user.a", "user.fatbin")),
+]
+
+
+@pytest.mark.skipif(cuobjdump() is None, reason="needs cuobjdump: the wheel nvidia-cuda-cuobjdump, or a toolkit")
+def test_agrees_with_cuobjdump(toolchain) -> None:
+    """The same cubins and PTX, by architecture, as ``cuobjdump -lelf -lptx`` lists, which has no "f" for cubins."""
+    for file in [*COMPARED, toolchain.path / "lib64" / "libcudadevrt.a"]:
+        done = subprocess.run([cuobjdump(), "-lelf", "-lptx", file], capture_output=True, text=True, check=True)
+        listed = Counter(
+            (Path(name).suffix[1:], name.split(".")[-2])
+            for name in done.stdout.split()
+            if name.endswith((".cubin", ".ptx"))
+        )
+        assert Counter((one.kind, one.arch.rstrip("f")) for one in images(file) if one.kind != "ltoir") == listed
+
+
+def test_mercury_of_cub() -> None:
+    """Some kernels of CUB have another number in the second byte of Mercury's count; their cubins are sound."""
+    image = (DATA / "artifacts" / "13.0" / "user-sm_100.cubin").read_bytes()
+    head = struct.pack("<I", 0xC0000001)
+    assert image.count(head) == 1
+    for number in (0x101, 0x201):
+        assert artifacts.inspect(image.replace(head, struct.pack("<I", 0xC0000000 | number))).problems == ()
+    assert artifacts.inspect(image.replace(head, struct.pack("<I", 0xC0000002))).problems

@@ -1,0 +1,285 @@
+"""What CUDA libraries export: the table, compared with the libraries that are here, and facts known from the field."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from bisect import bisect_left
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_cudalink import toolchains
+from pytest_cudalink.compat import dynamic_symbols, exports, make_exports
+from pytest_cudalink.compat.package_index import IndexedFile, Version
+from pytest_cudalink.compat.releases import PTX_ISA
+from pytest_cudalink.versions import CudaVersion
+
+ROOT = Path(__file__).parents[2]
+#: Of the made-up libraries below.
+RELEASES = [CudaVersion(12, minor) for minor in (0, 1, 2, 3)]
+
+
+def libraries_here() -> list[tuple[str, CudaVersion, Path]]:
+    """The libraries of cached toolchains and of installed wheels, where the wheel is the newest of its release."""
+    found = []
+    for stem in exports.libraries():
+        for major, name in exports.distributions(stem).items():
+            soname = exports.sonames(stem)[major]
+            for chain in toolchains.installed():
+                versions = exports.wheel_versions(stem, chain.version)
+                if chain.version.major == major and versions[-1:] == (chain.packages.get(name),):
+                    found += [(stem, chain.version, file) for file in Path(chain.path).glob(f"lib64/{soname}")]
+            with suppress(metadata.PackageNotFoundError):
+                wheel = metadata.distribution(name)
+                release = exports.release_of_wheel(name, wheel.version)
+                if release and exports.wheel_versions(stem, release)[-1:] == (wheel.version,):
+                    files = [Path(file.locate()) for file in wheel.files or () if file.name == soname]
+                    found += [(stem, release, file) for file in files]
+    # cached toolchains share files
+    return list({file.stat().st_ino: (stem, release, file) for stem, release, file in found}.values())
+
+
+def defined_symbols(file: Path) -> set[str]:
+    """C names that the section .dynsym defines, without the version nodes."""
+    with file.open("rb") as opened:
+        section = ELFFile(opened).get_section_by_name(".dynsym")
+        return {
+            symbol.name
+            for symbol in section.iter_symbols()
+            if symbol.entry.st_shndx not in {"SHN_UNDEF", "SHN_ABS"}
+            and symbol.entry.st_info.bind != "STB_LOCAL"
+            and not symbol.name.startswith("_Z")
+        }
+
+
+def test_real_libraries(toolkit) -> None:
+    """Every symbol of every library that is here, and no other, is in the table."""
+    here = libraries_here()
+    assert {"libnvJitLink", "libnvrtc", "libcudart"} <= {stem for stem, *_ in here}
+    for stem, release, file in here:
+        assert defined_symbols(file) == exports.symbols(stem, release), (file, release)
+
+
+def test_beginnings_of_real_libraries(toolkit) -> None:
+    """The tables are found without PT_DYNAMIC; where a tool has moved the strings away, none are invented."""
+    found = set()
+    for stem, release, file in libraries_here():
+        with file.open("rb") as opened:
+            read = dynamic_symbols.of_beginning(opened.read(1 << 16))
+            if read is None:
+                read = dynamic_symbols.of_file(opened)
+                assert read.soname in exports.sonames(stem).values()
+            else:
+                found.add(stem)
+        assert make_exports._c_names(read) == exports.symbols(stem, release)
+        assert set(read.nodes) <= {file.name}
+    assert {"libnvJitLink", "libcudart"} <= found
+
+
+@pytest.mark.parametrize(
+    ("stem", "symbol", "since"),
+    [
+        ("libnvJitLink", "nvJitLinkVersion", {12: "12.3", 13: "13.0"}),
+        ("libnvJitLink", "nvJitLinkDestroy", {12: "12.3", 13: "13.0"}),  # NVIDIA/cccl#10083
+        ("libnvJitLink", "__nvJitLinkDestroy_12_0", {12: "12.0", 13: None}),
+        ("libnvJitLink", "__nvJitLinkGetErrorLog_13_1", {12: None, 13: "13.1"}),  # NVIDIA/cuvs#1862
+        ("libnvJitLink", "__nvJitLinkGetErrorLogSize_12_9@libnvJitLink.so.12", {12: "12.9", 13: None}),
+        ("libcudart", "cudaGetDriverEntryPointByVersion", {12: "12.5", 13: "13.0"}),  # NVIDIA/cccl#5970
+        ("libcudart", "cudaMalloc", {12: "12.0", 13: "13.0"}),
+        ("libcuda", "cuCtxGetDevice_v2", {12: None, 13: "13.0"}),  # numba/numba#10188
+        ("libcuda", "cuGetProcAddress_v2_ptsz", {12: None, 13: None}),  # given by cuGetProcAddress alone
+        ("libcuda", "no_such_function", {12: None, 13: None}),
+    ],
+)
+def test_known_from_the_field(stem, symbol, since) -> None:
+    """The first release of each symbol that a bug report was about."""
+    found = {major: exports.since(stem, major, symbol) for major in since}
+    assert {major: release and str(release) for major, release in found.items()} == since
+
+
+def test_early_nvjitlink_has_versioned_names_alone() -> None:
+    """From 12.0 to 12.2 nvJitLink exports no plain name; every plain name exists from 12.3 on."""
+    for minor in (0, 1, 2):
+        names = exports.symbols("libnvJitLink", CudaVersion(12, minor))
+        assert len(names) == 13 * (minor + 1)
+        assert all(name.startswith("__nvJitLink") for name in names)
+    assert "nvJitLinkCreate" in exports.symbols("libnvJitLink", CudaVersion(12, 3))
+
+
+def test_symbols_that_vanish_within_a_major() -> None:
+    """In 12.3 cuFFT lost three functions, which a wheel that was built with 12.2 may want."""
+    assert exports.until("libcufft", 12, "cufftEnterCS") == CudaVersion(12, 3)
+    assert exports.until("libcufft", 12, "cufftPlan1d") is None
+    assert exports.exported("libcufft", CudaVersion(12, 2), "cufftEnterCS")
+    assert not exports.exported("libcufft", CudaVersion(12, 3), "cufftEnterCS")
+
+
+def test_driver_of_580() -> None:
+    """The libcuda of 13.0 has the 707 symbols that were counted in driver 580, and no wheel."""
+    assert len(exports.symbols("libcuda", CudaVersion(13, 0))) == 707
+    assert exports.distributions("libcuda") == {}
+    assert exports.wheel_versions("libcuda", CudaVersion(13, 0)) == ()
+    assert CudaVersion(12, 7) in exports.releases("libcuda", 12)
+
+
+def test_sonames() -> None:
+    """The names are those of the field: cuFFT and cuSOLVER count for themselves."""
+    assert exports.sonames("libcudart") == {12: "libcudart.so.12", 13: "libcudart.so.13"}
+    assert exports.sonames("libcufft") == {12: "libcufft.so.11", 13: "libcufft.so.12"}
+    assert exports.sonames("libcusolver") == {12: "libcusolver.so.11", 13: "libcusolver.so.12"}
+    assert exports.sonames("libnvvm") == {12: "libnvvm.so.4", 13: "libnvvm.so.4"}
+    assert exports.nodes("libnvJitLink", 13) == ("libnvJitLink.so.13",)
+    assert exports.nodes("libnvvm", 13) == ()
+
+
+@pytest.mark.parametrize(
+    ("distribution", "version", "release"),
+    [
+        ("nvidia-nvjitlink", "13.1.80", "13.1"),
+        ("nvidia_nvjitlink", "13.1.80", "13.1"),
+        ("nvidia-nvjitlink", "13.9.1", "13.9"),
+        ("nvidia-cublas", "13.10.0.20", "13.5"),
+        ("nvidia-cublas", "13.1.0.3", "13.0"),
+        ("nvidia-cublas", "13.1.0.4", "13.0"),  # no such wheel: that of the one before it
+        ("nvidia-cublas", "99.0", None),
+        ("nvidia-cublas", "1.0", None),
+        ("nvidia-cublas", "not a version", None),
+        ("nvidia-cublas-cu12", "12.5.3.2", "12.5"),  # no metapackage requires it
+        ("nvidia-cusolver-cu12", "11.7.1.2", "12.6"),
+        ("nvidia-nccl-cu12", "2.27.3", None),
+    ],
+)
+def test_release_of_wheel(distribution, version, release) -> None:
+    """A wheel's version leads to its CUDA release."""
+    found = exports.release_of_wheel(distribution, version)
+    assert (found and str(found)) == release
+
+
+def test_every_release_has_an_answer() -> None:
+    """Every library has wheels in each release since its first one, but for 12.7; what lacks has a reason."""
+    for stem, library in make_exports.LIBRARIES.items():
+        assert exports.distributions(stem) == library.distributions
+        for major in library.distributions:
+            known = [release for release in PTX_ISA if release.major == major and release != (12, 7)]
+            having = list(exports.releases(stem, major))
+            assert having == known[known.index(having[0]) :]
+            assert all(exports.wheel_versions(stem, release) for release in having)
+            for release in having:
+                for version in exports.wheel_versions(stem, release):
+                    assert exports.release_of_wheel(library.distributions[major], version) == release
+    assert exports.releases("libcufile", 12)[0] == (12, 6)
+
+
+def test_first_wheel() -> None:
+    """An update of a release can have more than its first wheel; the floor names the wheel."""
+    assert exports.wheel_versions("libcusolver", CudaVersion(12, 6))[-1] == "11.7.1.2"
+    assert exports.since("libcusolver", 12, "cusolverDnXgeev") == CudaVersion(12, 6)
+    assert exports.first_wheel("libcusolver", 12, "cusolverDnXgeev") == "11.7.1.2"
+    assert exports.first_wheel("libcuda", 13, "cuInit") is None
+
+
+def test_unknown_library() -> None:
+    """The error names the libraries; an unknown major or release is just empty."""
+    with pytest.raises(ValueError, match=r"the library is 'cudart'; expected one of libcublas, .*libcuda"):
+        exports.sonames("cudart")
+    assert exports.releases("libcudart", 14) == ()
+    assert exports.wheel_versions("libcudart", CudaVersion(12, 7)) == ()
+    assert exports.symbols("libcudart", CudaVersion(12, 7)) == frozenset()
+
+
+def test_nothing_is_read_at_import() -> None:
+    """Importing the reader opens no file of data and imports nothing that is heavy."""
+    program = (
+        "import sys; opened = []; sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == 'open' "
+        "else None); import pytest_cudalink.compat.exports; "
+        "print([one for one in opened if 'data' in one], {'json', 'tomllib', 'elftools', 'packaging'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "[] set()\n"
+
+
+def test_data_is_small() -> None:
+    """All files of the table together stay below 400 kB."""
+    assert sum(file.stat().st_size for file in make_exports.DATA.glob("*.json")) < 400_000
+
+
+def by_wheel(history: list[list[frozenset[str]]]) -> tuple[dict, list[frozenset[str]]]:
+    """What the maker writes for wheels with these exports, some in each release; and the exports by release."""
+
+    class Reader:
+        def result(self, file: IndexedFile) -> make_exports.Read:
+            symbols = wheels[str(file.version)]
+            return make_exports.Read({"libx": ("libx.so", dynamic_symbols.Exports(symbols, (), "libx.so"))}, {})
+
+    wheels = {f"{r}.{w}": names for r, release in enumerate(history) for w, names in enumerate(release)}
+    files = [IndexedFile(version, "", Version(version), None, None, yanked=False) for version in wheels]
+    changes, unread = make_exports._changes(files, "libx", Reader())
+    assert unread == {}
+    numbers = {str(release): [f"{r}.{w}" for w in range(len(history[r]))] for r, release in enumerate(RELEASES)}
+    return {"distribution": "x", "numbered": False, "wheels": numbers, "changes": changes}, [one[-1] for one in history]
+
+
+names = st.frozensets(st.sampled_from("abc"))
+
+
+@given(st.lists(st.lists(names, min_size=1, max_size=3), min_size=4, max_size=4))
+def test_since_and_until(history) -> None:
+    """The reader gets back what the maker was given, from wheel to wheel."""
+    data, newest = by_wheel(history)
+    spans = exports._major(data).spans
+    assert set(spans) == frozenset().union(*newest)
+    for name, span in spans.items():
+        having = [release for release, present in zip(RELEASES, newest, strict=True) if name in present]
+        assert span.since == having[0]
+        later = [release for release in RELEASES if release > having[-1]]
+        assert span.until == (later[0] if later else None)
+        assert any(name in wheel for wheel in history[RELEASES.index(having[0])])
+        first = [f"{r}.{w}" for r, release in enumerate(history) for w, here in enumerate(release) if name in here]
+        assert span.wheel == first[0]
+
+
+@pytest.fixture(scope="module")
+def beginning() -> tuple[bytes, dynamic_symbols.Exports]:
+    """The beginning of the emulated driver as far as it is needed, and what it exports."""
+    library = ROOT / "pytest_cudalink/emulator/lib/libcuda.so.1"
+    with library.open("rb") as opened:
+        data = opened.read(1 << 17)
+        right = dynamic_symbols.of_file(opened)
+    needed = bisect_left(range(len(data)), 1, key=lambda size: dynamic_symbols.of_beginning(data[:size]) is not None)
+    assert needed < len(data)
+    return data[:needed], right._replace(soname=None)
+
+
+@settings(max_examples=50)
+@given(st.data())
+def test_damaged_beginnings(beginning, data) -> None:
+    """A beginning that is too short gives no answer; one with changed bytes raises nothing."""
+    library, right = beginning
+    assert dynamic_symbols.of_beginning(library[: data.draw(st.integers(0, len(library) - 1))]) is None
+    assert dynamic_symbols.of_beginning(library + b"more") == right
+    changed = bytearray(library)
+    for _ in range(data.draw(st.integers(1, 20))):
+        changed[data.draw(st.integers(0, 1 << 14))] = data.draw(st.integers(0, 255))
+    dynamic_symbols.of_beginning(bytes(changed))
+
+
+def test_example() -> None:
+    """The example of the page prints requirements."""
+    example = ROOT / "docs" / "examples" / "first_release.py"
+    done = subprocess.run(
+        [sys.executable, example, "libnvJitLink", "__nvJitLinkGetErrorLog_13_1"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    assert done.stdout.splitlines() == [
+        "no libnvJitLink.so.12 of CUDA 12 exports __nvJitLinkGetErrorLog_13_1",
+        "nvidia-nvjitlink>=13.1.80  # CUDA 13.1",
+    ]

@@ -1,0 +1,327 @@
+"""The maker of the table of exports, on a small package index with made wheels."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import threading
+import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from pytest_cudalink.compat import exports, make_exports, package_index
+from pytest_cudalink.compat.dynamic_symbols import of_beginning, of_file
+from pytest_cudalink.native.compiler import find_compiler
+from pytest_cudalink.versions import CudaVersion
+
+SOURCE = "int {0}(void) {{ return 1; }}\n"
+#: Put behind each library, so that one which was inflated whole is noticed.
+REST = Random(0).randbytes(1 << 20)
+
+
+class Index:
+    """A package index that answers in JSON, with files; `answers` can be made worse for each path."""
+
+    def __init__(self) -> None:
+        self.projects: dict[str, list[dict]] = {}
+        self.files: dict[str, bytes] = {}
+        self.ranges = True
+        self.failures = 0
+        self.sent: dict[str, int] = {}
+        index = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                status, headers, body = index.answer(self.path, self.headers.get("Range"))
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *arguments: object) -> None:
+                """Be silent."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/simple"
+
+    def answer(self, path: str, wanted: str | None) -> tuple[int, dict[str, str], bytes]:
+        if self.failures:
+            self.failures -= 1
+            return 503, {}, b"later"
+        if path.startswith("/simple/"):
+            files = self.projects.get(path.split("/")[2])
+            if files is None:
+                return 404, {}, b"not found"
+            kind = "application/vnd.pypi.simple.v1+json"
+            return 200, {"Content-Type": kind}, json.dumps({"files": files}).encode()
+        data = self.files[path.rpartition("/")[2]]
+        part, headers, status = data, {}, 200
+        if self.ranges and wanted:
+            first, _, last = wanted.removeprefix("bytes=").partition("-")
+            start = int(first) if first else max(0, len(data) - int(last))
+            end = min(int(last), len(data) - 1) if first and last else len(data) - 1
+            part, status = data[start : end + 1], 206
+            headers = {"Content-Range": f"bytes {start}-{end}/{len(data)}"}
+        self.sent[path.rpartition("/")[2]] = self.sent.get(path.rpartition("/")[2], 0) + len(part)
+        return status, headers, part
+
+    def add(self, project: str, version: str, content: dict[str, bytes], machine: str = "x86_64") -> dict:
+        """Add a wheel; returns its row in the index, which can be changed."""
+        tag = "py3-none-any" if project == "cuda-toolkit" else f"py3-none-manylinux2014_{machine}"
+        name = f"{project.replace('-', '_')}-{version}-{tag}.whl"
+        written = BytesIO()
+        with zipfile.ZipFile(written, "w") as archive:
+            for path, data in content.items():
+                archive.writestr(zipfile.ZipInfo(path), data, zipfile.ZIP_DEFLATED, compresslevel=1)
+        self.files[name] = data = written.getvalue()
+        row = {"filename": name, "url": f"../../files/{name}", "size": len(data), "yanked": False}
+        row["hashes"] = {"sha256": hashlib.sha256(data).hexdigest()}
+        self.projects.setdefault(project, []).append(row)
+        return row
+
+    def add_toolkit(self, version: str, *requirements: str) -> None:
+        lines = [f"Requires-Dist: {one}; extra == 'all'" for one in requirements]
+        metadata = "\n".join(["Metadata-Version: 2.1", "Name: cuda-toolkit", f"Version: {version}", *lines])
+        self.add("cuda-toolkit", version, {f"cuda_toolkit-{version}.dist-info/METADATA": metadata.encode()})
+
+
+def library(folder: Path, soname: str, names: list[str], *flags: str, node: str | None = None) -> bytes:
+    """A library that exports some functions, with a version node if one is given."""
+    source = folder / f"{soname}.c"
+    source.write_text("".join(SOURCE.format(name) for name in names), encoding="utf-8")
+    out = folder / soname
+    command = [*find_compiler(), "-shared", "-fPIC", "-nostdlib", str(source), f"-Wl,-soname,{soname}", "-o", str(out)]
+    if node:
+        (folder / "versions").write_text(f"{node} {{ global: *; }};\n", encoding="utf-8")
+        command.append(f"-Wl,--version-script={folder / 'versions'}")
+    subprocess.run([*command, *flags], check=True)
+    return out.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory) -> dict[str, bytes]:
+    """The libraries of each made wheel of libfoo, by version."""
+    folder = tmp_path_factory.mktemp("libraries")
+    made = {
+        "12.0.1": library(folder, "libfoo.so.12", ["fooOld", "fooPlain"], node="libfoo.so.12"),
+        "12.1.5": library(folder, "libfoo.so.12", ["fooPlain", "_ZN3foo3barEv"], node="libfoo.so.12"),
+        "13.0.1": library(folder, "libfoo.so.13", ["fooPlain"], "-Wl,--hash-style=sysv"),
+        "13.1.2": library(folder, "libfoo.so.13", ["fooPlain", "fooLater"], "-Wl,--hash-style=both"),
+        "13.1.7": library(folder, "libfoo.so.13", ["fooPlain", "fooLater", "fooUpdate"], "-Wl,--hash-style=gnu"),
+    }
+    return {version: data + REST for version, data in made.items()}
+
+
+@pytest.fixture
+def index(libraries, monkeypatch) -> Iterator[Index]:
+    """An index with libfoo for 12.0, 12.1, 13.0 and 13.1, whose metapackage of 13.0 requires a range."""
+    monkeypatch.setattr(package_index, "BACKOFF", 0.0)
+    distributions = {12: "nvidia-foo-cu12", 13: "nvidia-foo"}
+    monkeypatch.setattr(make_exports, "LIBRARIES", {"libfoo": make_exports.Library(distributions)})
+    made = Index()
+    for version, data in libraries.items():
+        major = int(version[:2])
+        made.add(distributions[major], version, {f"nvidia/foo/lib/libfoo.so.{major}": data, "nvidia/foo/readme": b"hi"})
+    made.add("nvidia-foo", "13.2.1rc1", {})
+    made.add("nvidia-foo", "13.1.7", {"nvidia/foo/lib/libfoo.so.13": libraries["13.1.2"]}, machine="aarch64")
+    made.add_toolkit("11.8.0", "nvidia-foo-cu11==11.8.1.*")
+    made.add_toolkit("12.0.0", "nvidia-foo-cu12==12.0.1.*")
+    made.add_toolkit("12.1.0", "nvidia-foo-cu12==12.1.5.*")
+    made.add_toolkit("12.2.0", "nvidia-other-cu12==12.2.1.*")
+    made.add_toolkit("12.3.0", "nvidia-foo-cu12==12.3.1.*")
+    made.add_toolkit("13.0.0", "nvidia-foo>=13.0.1,<14")
+    made.add_toolkit("13.1.0", "nvidia-foo==13.1.2.*")
+    made.add_toolkit("13.1.1", "nvidia-foo==13.1.7.*")
+    thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+    thread.join()
+
+
+def row_of(index: Index, project: str, version: str) -> dict:
+    return next(row for row in index.projects[project] if f"-{version}-" in row["filename"])
+
+
+def test_made_from_wheels(index) -> None:
+    """Releases, wheels and changes are found; a range means the wheel of the release; what lacks has a reason."""
+    majors = make_exports.make(index.url)["libfoo"]["majors"]
+    twelve, thirteen = majors["12"], majors["13"]
+    assert twelve["wheels"] == {"12.0": ["12.0.1"], "12.1": ["12.1.5"]}
+    assert thirteen["wheels"] == {"13.0": ["13.0.1"], "13.1": ["13.1.2", "13.1.7"]}
+    assert twelve["missing"]["12.2"] == "cuda-toolkit 12.2 requires no nvidia-foo-cu12"
+    assert twelve["missing"]["12.3"] == "the index has no wheel nvidia-foo-cu12==12.3.1.*"
+    assert twelve["missing"]["12.7"] == "the index has no cuda-toolkit 12.7"
+    assert twelve["changes"] == [
+        {
+            "wheel": "12.0.1",
+            "file": "nvidia/foo/lib/libfoo.so.12",
+            "soname": "libfoo.so.12",
+            "nodes": ["libfoo.so.12"],
+            "added": ["fooOld", "fooPlain"],
+        },
+        {"wheel": "12.1.5", "removed": ["fooOld"]},
+    ]
+    file = {"file": "nvidia/foo/lib/libfoo.so.13", "soname": "libfoo.so.13"}
+    assert thirteen["changes"] == [
+        {"wheel": "13.0.1", **file, "added": ["fooPlain"]},
+        {"wheel": "13.1.2", "added": ["fooLater"]},
+        {"wheel": "13.1.7", "added": ["fooUpdate"]},
+    ]
+    assert thirteen["aarch64"] == [{"wheel": "13.1.7", "removed": ["fooUpdate"]}]
+    assert (twelve["unread"], thirteen["unread"], thirteen["unassigned"]) == ({}, {}, [])
+    # a part of each wheel was fetched: the end with the directory, and the beginning of the library
+    assert all(size < 400_000 for name, size in index.sent.items() if "foo" in name)
+
+
+def test_read_back(index) -> None:
+    """The reader finds since, until and the first wheel in what was made."""
+    major = exports._major(make_exports.make(index.url)["libfoo"]["majors"]["12"])
+    assert major.spans["fooOld"] == (CudaVersion(12, 0), CudaVersion(12, 1), "12.0.1")
+    assert major.spans["fooPlain"] == (CudaVersion(12, 0), None, "12.0.1")
+    assert major.nodes == ("libfoo.so.12",)
+
+
+def test_wheels_without_toolkit(index, libraries) -> None:
+    """A wheel that no toolkit requires belongs to the release before it; after the newest one none is known."""
+    content = {"nvidia/foo/lib/libfoo.so.13": libraries["13.1.2"]}
+    index.add("nvidia-foo", "13.0.9", content)
+    index.add("nvidia-foo", "13.2.1", content)
+    index.add("nvidia-foo-cu12", "12.1.9", {"nvidia/foo/lib/libfoo.so.12": libraries["12.1.5"]})
+    majors = make_exports.make(index.url)["libfoo"]["majors"]
+    assert majors["13"]["wheels"]["13.0"] == ["13.0.1", "13.0.9"]
+    assert (majors["13"]["inferred"], majors["13"]["unassigned"]) == (["13.0.9"], ["13.2.1"])
+    assert majors["12"]["wheels"]["12.1"] == ["12.1.5", "12.1.9"]
+
+
+def test_command_twice(index, tmp_path, capsys) -> None:
+    """Two makes write equal bytes."""
+    written = []
+    for name in ("first", "second"):
+        assert make_exports.main([f"--index={index.url}", f"--out={tmp_path / name}", "--jobs=2"]) == 0
+        written.append((tmp_path / name / "libfoo.json").read_bytes())
+    assert written[0] == written[1]
+    assert json.loads(written[0])["library"] == "libfoo"
+    assert "bytes fetched" in capsys.readouterr().err
+
+
+def test_server_without_ranges(index) -> None:
+    """Whole files are fetched, and their hashes checked."""
+    right = make_exports.make(index.url)
+    index.ranges = False
+    assert make_exports.make(index.url) == right
+    row_of(index, "nvidia-foo", "13.1.2")["hashes"]["sha256"] = "0" * 64
+    (why,) = make_exports.make(index.url)["libfoo"]["majors"]["13"]["unread"].values()
+    assert "nvidia_foo-13.1.2-py3-none-manylinux2014_x86_64.whl does not have the sha256" in why
+
+
+def test_server_that_fails_at_times(index) -> None:
+    """Errors of the server are tried again."""
+    right = make_exports.make(index.url)
+    index.failures = 3
+    assert make_exports.make(index.url) == right
+
+
+def cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def without_elf(data: bytes) -> bytes:
+    """The same wheel with a library of zeros."""
+    written = BytesIO()
+    with zipfile.ZipFile(BytesIO(data)) as old, zipfile.ZipFile(written, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, bytes(100_000))
+    return written.getvalue()
+
+
+def overwritten(data: bytes) -> bytes:
+    """Zeros where the first library begins to be compressed."""
+    return data[:200] + bytes(5000) + data[5200:]
+
+
+def renamed(data: bytes) -> bytes:
+    return data.replace(b"libfoo.so.13", b"libbar.so.13")
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (cut, "File is not a zip file"),
+        (without_elf, "not an ELF library with dynamic symbols"),
+        (overwritten, "Bad CRC-32 for file 'nvidia/foo/lib/libfoo.so.13'"),
+        (renamed, "the wheel has 0 files libfoo.so"),
+    ],
+)
+def test_damaged_wheel(index, tmp_path, capsys, damage, reason) -> None:
+    """A damaged wheel is written down and reported; the others are read."""
+    row = row_of(index, "nvidia-foo", "13.1.2")
+    index.files[row["filename"]] = damaged = damage(index.files[row["filename"]])
+    row["size"] = len(damaged)
+    assert make_exports.main([f"--index={index.url}", f"--out={tmp_path}"]) == 1
+    major = json.loads((tmp_path / "libfoo.json").read_text(encoding="utf-8"))["majors"]["13"]
+    assert reason in major["unread"]["13.1.2"]
+    assert major["changes"][1] == {"wheel": "13.1.7", "added": ["fooLater", "fooUpdate"]}
+    assert f"libfoo of CUDA 13, wheel 13.1.2: {major['unread']['13.1.2']}" in capsys.readouterr().err
+
+
+def test_wrong_size(index) -> None:
+    """A file of another size than the index says is not believed."""
+    row_of(index, "nvidia-foo", "13.1.2")["size"] += 1
+    (why,) = make_exports.make(index.url)["libfoo"]["majors"]["13"]["unread"].values()
+    assert "the index says" in why
+
+
+def test_missing_project(index) -> None:
+    """A package that the index does not have leaves its releases without wheels."""
+    del index.projects["nvidia-foo-cu12"]
+    twelve = make_exports.make(index.url)["libfoo"]["majors"]["12"]
+    assert (twelve["wheels"], twelve["changes"]) == ({}, [])
+    assert twelve["missing"]["12.0"] == "the index has no wheel nvidia-foo-cu12==12.0.1.*"
+
+
+def test_index_without_json(index, monkeypatch) -> None:
+    """An index that answers HTML, and one that is not there, are named."""
+    monkeypatch.setattr(index, "answer", lambda path, wanted: (200, {"Content-Type": "text/html"}, b"<html>"))
+    with pytest.raises(package_index.PackageIndexError, match=r"answers text/html; expected .*json: use an index with"):
+        package_index.files_of(index.url, "nvidia-foo")
+    with pytest.raises(package_index.PackageIndexError, match=r"127.0.0.1:9/simple/x/ cannot be read"):
+        package_index.files_of("http://127.0.0.1:9/simple", "x")
+    with pytest.raises(package_index.PackageIndexError, match="is not an http or https address"):
+        package_index.files_of("file:///etc", "x")
+
+
+def test_default_index(monkeypatch) -> None:
+    """The index is that of uv, then pip's, then PyPI."""
+    for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    assert package_index.default_index() == "https://pypi.org/simple"
+    monkeypatch.setenv("PIP_INDEX_URL", "https://pip.example/simple")
+    assert package_index.default_index() == "https://pip.example/simple"
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://uv.example/simple")
+    assert package_index.default_index() == "https://uv.example/simple"
+
+
+@pytest.mark.parametrize("style", ["sysv", "gnu", "both"])
+def test_hash_styles(tmp_path, style) -> None:
+    """Symbols are found through each kind of hash table; a name that does not have its hash is not believed."""
+    data = library(
+        tmp_path, "liba.so.1", [f"name{n}" for n in range(200)], f"-Wl,--hash-style={style}", node="liba.so.1"
+    )
+    found = of_beginning(data)
+    assert found is not None
+    assert found._replace(soname="liba.so.1") == of_file(BytesIO(data))
+    assert found.symbols == {f"name{n}" for n in range(200)}
+    assert found.nodes == ("liba.so.1",)
+    assert of_beginning(data.replace(b"name77\0", b"name7X\0")) is None

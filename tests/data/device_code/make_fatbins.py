@@ -1,0 +1,32 @@
+"""Make the fatbins of this folder with the nvcc 13.0 on the PATH: one program, packed in each way that nvcc has.
+
+``none`` is not packed, ``speed`` by LZ4, ``size`` by zstd.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+__all__ = ["main"]
+
+SOURCE = 'extern "C" __global__ void scale(float *p, float by) { p[threadIdx.x] *= by; }\n'
+CODE = ("compute_80,code=[sm_80,compute_80]", "compute_90a,code=[sm_90a,lto_90a]", "compute_100f,code=sm_100f")
+
+
+def main() -> None:
+    """Write the fatbins."""
+    folder = Path(__file__).parent
+    with tempfile.TemporaryDirectory() as work:
+        source = Path(work) / "scale.cu"
+        source.write_text(SOURCE, encoding="utf-8")
+        targets = [f"-gencode=arch={code}" for code in CODE]
+        for mode in ("none", "speed", "size"):
+            out = ["-o", str(folder / f"{mode}.fatbin")]
+            packed = f"-compress-mode={mode}"
+            subprocess.run(["nvcc", "-fatbin", packed, *targets, source.name, *out], check=True, cwd=work)
+
+
+if __name__ == "__main__":
+    main()
