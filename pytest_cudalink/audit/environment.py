@@ -350,8 +350,8 @@ def _contradicting(
             reach = {spec: contradictions.highest_version(spec, [one, other], accept) for spec in (one, other)}
             low, high = sorted((one, other), key=lambda spec: reach[spec])
             pairs.setdefault(low, set()).add(high)
-    for low, high in pairs.items():
-        yield [c for c in group if c.versions == low], [c for c in group if c.versions in high]
+    for bound, contradicting in pairs.items():
+        yield [c for c in group if c.versions == bound], [c for c in group if c.versions in contradicting]
 
 
 def _pair(name: str, low: list[Claim], high: list[Claim], repair: _Repair) -> EnvironmentFinding:
