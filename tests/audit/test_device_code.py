@@ -27,7 +27,7 @@ from pytest_cudalink import artifacts
 from pytest_cudalink.audit import AuditError
 from pytest_cudalink.audit.device_code import Fault, Image, Outcome, device_code, fatbin, found_in, images, what_happens
 from pytest_cudalink.audit.device_code.assemble import assemble, assembler
-from pytest_cudalink.cli import audit_device_code
+from pytest_cudalink.cli import audit_device_code, main
 from pytest_cudalink.compat.architectures import ARCHITECTURES
 from pytest_cudalink.compat.gpus import architecture_of, driver_named, drivers_in, gpus
 from pytest_cudalink.compat.releases import DRIVER_RELEASES, needs_for_ptx_isa
@@ -528,6 +528,12 @@ def test_json() -> None:
 def test_wrong_questions(wrong, capsys) -> None:
     assert command(SAMPLES / "size.fatbin", *wrong)[0] == 2
     assert "cudalink audit: " in capsys.readouterr().err
+
+
+def test_command_line(capsys) -> None:
+    """``cudalink audit`` shows device code if an option asks for it."""
+    assert main(["audit", str(SAMPLES / "size.fatbin"), "--gpu", "L4", "--driver", "535"]) == 1
+    assert "fails: size.fatbin: 222 on sm_89 with driver 535" in capsys.readouterr().out
 
 
 # -- assembling --
