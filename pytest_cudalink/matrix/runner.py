@@ -52,7 +52,7 @@ _WITH_VALUE: Final = frozenset(
         *("-k", "-m", "-p", "-c", "-o", "-n", "-r", "-W", "--ignore", "--ignore-glob", "--deselect", "--rootdir"),
         *("--confcutdir", "--basetemp", "--junitxml", "--junit-xml", "--log-file", "--config-file", "--durations"),
         *("--override-ini", "--pythonwarnings", "--maxfail", "--tb", "--cov", "--cov-report", "--cov-config", "--dist"),
-        *("--cudalink-report", "--cudalink-driver", "--cudalink-nvjitlink", "--force-backend"),
+        *("--cudalink-report", "--cudalink-driver", "--cudalink-nvjitlink", "--force-backend", "--cudalink-provenance"),
     )
 )
 #: Ends the name of a file that says why a cell has no record.

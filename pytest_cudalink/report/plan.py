@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from .cell_run import CellRun
-from .explain import SETTINGS, axis_names
+from .explain import AXES, SETTINGS, axis_names
 
 __all__ = ["Plan"]
 
 #: What a cell asks for where the machine or the package index decides which value it gets.
-_OPEN: Final = ("", "auto", "latest", "real", "lowest", "yes")
+_OPEN: Final = ("", "auto", "latest", "real", "yes")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Plan:
                 continue
             found = {axes.get(axis) for other, axes in whole.items() if self.axes[other].get(axis, "") == word}
             value: str | None = None
-            if word not in _OPEN and not set(word) & set("*<>=!~,"):
+            if word not in _OPEN and not (axis not in AXES and _is_open_version(word)):
                 value = "none" if word == "absent" else word
             elif axis == "nvjitlink" or (axis == "driver" and wanted.get("backend") == "driver"):
                 value = result.get("ctk")  # the toolkit's, and an emulated driver of its release
@@ -66,3 +66,8 @@ class Plan:
         """Return whether pytest selects a test by the arguments of a cell; without any, it selects every test."""
         arguments = [one.removesuffix("/") for one in self.tests.get(name, ())]
         return not arguments or any(f"{test}/".startswith((f"{one}/", f"{one}::")) for one in arguments)
+
+
+def _is_open_version(word: str) -> bool:
+    """Return whether the package index decides which version of a package a cell gets."""
+    return word == "lowest" or not set(word).isdisjoint("*<>=!~,")

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_cudalink.matrix import load_cells
+from pytest_cudalink.matrix import CellsError, load_cells
 from pytest_cudalink.report import read
 from tests.nested import NO_AUTOLOAD
 
@@ -115,3 +115,73 @@ def test_tox(tmp_path, cell, monkeypatch, end) -> None:
     with pytest.raises(Fail, match="SIGABRT" if end == "abort" else "exit code 0"):
         our_tox.tox_after_run_commands(environment, outcomes)
     assert [nodeid for nodeid, _ in crashes(cell, tmp_path)] == ["test_it.py::test"]
+
+
+BARE = '[cells.one]\nkind = "bare"\nimports = ["m"]\npackages = { m = "1.0" }\n[cells.two]\nhidden = ["/opt/cuda*"]\n'
+
+
+class Recorded:
+    """A session of nox that keeps its calls."""
+
+    posargs = ()
+
+    def __init__(self) -> None:
+        self.calls: list[tuple] = []
+
+    def install(self, *arguments: str) -> None:
+        """Keep what is installed."""
+        self.calls.append(arguments)
+
+    def run(self, *arguments: str, **options) -> None:
+        """Keep what is run."""
+        self.calls.append((*arguments, options.get("external")))
+
+
+@pytest.fixture
+def bare(tmp_path, monkeypatch):
+    """A project with a bare cell and one that hides something, whose versions are chosen without uv."""
+    (tmp_path / "cells.toml").write_text(BARE)
+    monkeypatch.delenv("CUDALINK_MATRIX_JUDGE", raising=False)
+    monkeypatch.setattr(our_nox.runner, "resolve", lambda cell, root: None)
+    return load_cells(tmp_path / "cells.toml")
+
+
+def test_nox_runs_bare_and_hiding_cells(tmp_path, bare) -> None:
+    """The wheel with constraints and nothing else, steps by nox's own Python; pytest behind what hides."""
+    one, two = Recorded(), Recorded()
+    our_nox.run_cell(one, bare[0], tmp_path)
+    constraints = str(tmp_path / ".cudalink" / "one.requirements.txt")
+    assert one.calls == [
+        (str(tmp_path), "-c", constraints),
+        (sys.executable, "-m", "pytest_cudalink.matrix", True),
+    ]
+    our_nox.run_cell(two, bare[1], tmp_path)
+    assert two.calls[1] == ("python", "-m", "pytest_cudalink.matrix", "pytest", None)
+
+
+def test_tox_runs_bare_and_hiding_cells(tmp_path, bare) -> None:
+    """The same, as settings of tox, which refuses a program of another environment unless it is allowed."""
+    one, two = (our_tox._settings(cell, tmp_path, None) for cell in bare)
+    assert (one["package"], one["deps"], one["allowlist_externals"]) == ("wheel", [], [sys.executable])
+    assert one["commands"][0].args == [sys.executable, "-m", "pytest_cudalink.matrix"]
+    assert two["commands"][0].args == ["python", "-m", "pytest_cudalink.matrix", "pytest"]
+    assert "allowlist_externals" not in two
+
+
+def test_tox_chooses_versions_once(tmp_path, bare, monkeypatch) -> None:
+    """Before the first installation, and a failure is that of the environment."""
+    chosen = []
+    monkeypatch.setattr(our_tox, "_cells", lambda: bare)
+    monkeypatch.setattr(our_tox._Project, "resolved", set())
+    monkeypatch.setattr(our_tox.runner, "resolve", lambda cell, root: chosen.append(cell.name))
+    environment = SimpleNamespace(name="one", core={"tox_root": tmp_path})
+    our_tox.tox_on_install(environment)
+    our_tox.tox_on_install(environment)
+    assert chosen == ["one"]
+
+    def refuse(cell, root) -> None:
+        raise CellsError(["no such version"])
+
+    monkeypatch.setattr(our_tox.runner, "resolve", refuse)
+    with pytest.raises(Fail, match="no such version"):
+        our_tox.tox_on_install(SimpleNamespace(name="two", core={"tox_root": tmp_path}))

@@ -111,3 +111,25 @@ def test_which_tests_a_cell_runs(arguments, runs) -> None:
     """A folder, a file or a test that pytest is given; a cell without arguments runs all."""
     assert Plan({"a": {}}, {"a": arguments}).runs("a", TEST) is runs
     assert Plan({"a": {}}).runs("a", TEST)
+
+
+def test_axes_that_only_some_cells_have() -> None:
+    """A cell that does not ask for a package lacks it; a word stands for what another cell got for it."""
+    plan = Plan(
+        {
+            "old": {"ctk": "13.0", "numpy": "lowest", "kind": "bare", "hidden": "yes"},
+            "again": {"ctk": "13.0", "numpy": "lowest", "kind": "bare", "hidden": "yes"},
+            "exact": {"ctk": "13.0", "numpy": "1.26.4"},
+            "range": {"ctk": "13.0", "numpy": "1.*"},
+            "plain": {"ctk": "13.0", "resolution": "lowest"},
+        }
+    )
+    further = {"numpy": "1.20.0", "kind": "bare", "hidden": "mount namespace"}
+    found = plan.lacking([run("old", "P", ctk="13.0", driver="none", **further)])
+    shown = {name: {key: one.get(key) for key in (*further, "resolution")} for name, one in found.items()}
+    assert shown == {
+        "again": {**further, "resolution": None},
+        "exact": {"numpy": "1.26.4", "kind": "none", "hidden": "none", "resolution": None},
+        "range": {"numpy": None, "kind": "none", "hidden": "none", "resolution": None},
+        "plain": {"numpy": "none", "kind": "none", "hidden": "none", "resolution": "lowest"},
+    }
