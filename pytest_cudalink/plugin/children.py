@@ -62,8 +62,14 @@ def end_of(code: int) -> End:
 
 
 def key(item: pytest.Item) -> str:
-    """Return what the node IDs of a test have in common in processes with different root folders: file and name."""
-    return f"{item.path}::{item.nodeid.partition('::')[2]}"
+    """Return what the node IDs of a test have in common in processes with different root folders: file and name.
+
+    A worker with ``--dist=loadgroup`` has added the groups of the test.
+    """
+    name = item.nodeid.partition("::")[2]
+    marks = list(item.iter_markers("xdist_group"))
+    groups = {str(mark.args[0] if mark.args else mark.kwargs.get("name", "default")) for mark in marks}
+    return f"{item.path}::{name.removesuffix('@' + '_'.join(sorted(groups))) if groups else name}"
 
 
 def start_one(run: Run, item: pytest.Item, folder: Path) -> End:

@@ -105,13 +105,33 @@ def test_the_others_pass(run, mode) -> None:
     )
 
 
-@pytest.mark.parametrize("distribution", ["load", "loadgroup", "loadfile", "worksteal"])
+@pytest.mark.parametrize("distribution", ["loadgroup", "loadfile", "worksteal"])  # load: `test_results`
 def test_workers(run, distribution: str) -> None:
     """Under xdist the rest of a worker's tests run in a fresh process, however they are distributed."""
     group = 'pytestmark = pytest.mark.xdist_group("one")\n' if distribution == "loadgroup" else ""
     result = run(group + LITTLE.format(body="goes_wrong()"), "-n2", f"--dist={distribution}")
     result.assert_outcomes(failed=1, passed=4)
     assert "crashed" not in text(result)
+
+
+def test_groups(run, pytester: pytest.Pytester) -> None:
+    """A worker with --dist=loadgroup adds the group to the node IDs; a fresh process does not, and runs the tests."""
+    pytester.makeconftest(
+        """
+import pytest
+from pytest_cudalink.plugin import pytest_private
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    for item in items if hasattr(config, "workerinput") else ():
+        pytest_private.rename(item, item.nodeid.removesuffix("@one") + "@one")
+"""
+    )
+    suite = 'pytestmark = pytest.mark.xdist_group("one")\n' + LITTLE.format(body="goes_wrong()")
+    result = run(suite, "-n2", "--dist=loadgroup", "-rA")
+    result.assert_outcomes(failed=1, passed=4)
+    assert "new process" not in text(result)
+    result.stdout.fnmatch_lines(["PASSED *::test_after?0*one*"])
 
 
 def test_off(run) -> None:
