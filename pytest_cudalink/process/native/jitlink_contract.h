@@ -83,10 +83,10 @@ typedef struct {
    the handle or violation, in place of an address. */
 enum { NOTE_CREATED, NOTE_DESTROYED, NOTE_VIOLATION };
 
-/* Begins to check, or stops (`mode` 0); 2 also checks names, and keeps the address of a destroyed handle from being
-   used again. `main` is the main thread of Python, as pthread_self. `add_pending` is Py_AddPendingCall: it takes no
-   lock of Python. `note` hears in the main thread. */
-void cudalinkContract(int mode, uint64_t main, int (*add_pending)(int (*)(void *), void *), int (*note)(void *));
+/* Begins to check, or stops (`wanted` 0); 2 also checks names, and keeps the address of a destroyed handle from being
+   used again. `main` is the main thread of Python, as pthread_self. `adder` is Py_AddPendingCall: it takes no
+   lock of Python. `teller` hears in the main thread. */
+void cudalinkContract(int wanted, uint64_t main, int (*adder)(int (*)(void *), void *), int (*teller)(void *));
 
 /* Takes the oldest violation; 0 if there are none. */
 int cudalinkTakeViolation(ContractViolation *violation);

@@ -109,7 +109,7 @@ static void *work(void *seed) {
         use(JL_ERROR, content, handle, (uintptr_t)log, 0, 0);
         free(log);
         break;
-      case 6: /* a name that lives no longer */
+      default: /* a name that lives no longer */
         free(name);
         name = strdup("other");
         break;
