@@ -33,7 +33,7 @@ def index(monkeypatch) -> Iterator[Index]:
 
 @pytest.fixture
 def published(index, cuda_library, built) -> Index:
-    """Three wheels of one project: two versions, and one for a machine that nobody has; the newest with 2 MB of data."""
+    """Two versions for two machines, and one for a machine that no test has; version 2.0 has 2 MB of data."""
     cudart = cuda_library("libcudart.so.12", "cudaGetDriverEntryPointByVersion")
     library = built("libx.so", {cudart: "cudaGetDriverEntryPointByVersion"}).read_bytes()
     for version, machine in (
