@@ -10,22 +10,27 @@ are and proves that they were found: every name must have the hash under which t
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerDefSection
 
 __all__ = ["Exports", "of_beginning", "of_file"]
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SYMBOL = struct.Struct("<IBBHQQ")
-_UNDEFINED, _ABSOLUTE = 0, 0xFFF1
+_VERSION = struct.Struct("<HHHHIII")
+_UNDEFINED = 0
 _LOCAL = 0
+_BASE = 1  # VER_FLG_BASE
 _HIDDEN = (1, 2)  # STV_INTERNAL, STV_HIDDEN
 #: Between the program headers and the first hash table lie notes alone.
 _NOTES = 4096
+#: Longer than the strings that are no symbols' names: libraries that are needed, their versions.
+_SLACK = 4096
 
 
 class Exports(NamedTuple):
@@ -36,14 +41,14 @@ class Exports(NamedTuple):
     symbols : frozenset of str
         Functions and variables.
     nodes : tuple of str
-        Version nodes, such as ``libnvJitLink.so.12``: a linker writes them as absolute symbols.
+        Version nodes, such as ``libnvJitLink.so.12``. Some linkers also write them as symbols, which are left out.
     soname : str or None
-        DT_SONAME; None if only the beginning was read.
+        DT_SONAME.
     """
 
     symbols: frozenset[str]
     nodes: tuple[str, ...]
-    soname: str | None = None
+    soname: str | None
 
 
 def _sysv_hash(name: bytes) -> int:
@@ -146,47 +151,60 @@ def _hash_tables(data: bytes, start: int) -> Iterator[tuple[int, list[_Sysv | _G
                     yield found[-1].end, found
 
 
-def of_beginning(data: bytes) -> Exports | None:
-    """Return what the library exports, from its first bytes; None if the tables are not (wholly) among them."""
+def _string(data: bytes, offset: int) -> bytes:
+    """A string that ends with a zero; raises ValueError if that is not among the data."""
+    return data[offset : data.index(b"\0", offset)]
+
+
+def _nodes(data: bytes, soname: bytes, strings: int) -> tuple[str, ...]:
+    """The names in .gnu.version_d. Its first entry is that of the SONAME, and is found by the hash of that."""
+    offset = data.find(struct.pack("<HHHHI", 1, _BASE, 1, 1, _sysv_hash(soname)))
+    found = []
+    while offset >= 0:
+        _, flags, _, _, _, names, following = _VERSION.unpack_from(data, offset)
+        (name,) = _words(data, offset + names, 1)
+        if not flags & _BASE:
+            found.append(_string(data, strings + name).decode())
+        offset = offset + following if following else -1
+    return tuple(sorted(found))
+
+
+def of_beginning(data: bytes, soname: str) -> Exports | None:
+    """Return what a library exports, from its first bytes; None if they do not suffice.
+
+    Parameters
+    ----------
+    data : bytes
+        The beginning.
+    soname : str
+        Its SONAME, which must be among its strings.
+    """
     if len(data) < _HEADER.size or data[:5] != b"\x7fELF\x02":
         return None
     _, _, _, _, _, headers, _, _, _, size, count, _, _, _ = _HEADER.unpack_from(data)
     for offset, tables in _hash_tables(data, headers + size * count):
         total = max(table.count for table in tables)
         strings = offset + _SYMBOL.size * total
-        if strings >= len(data) or data[strings] != 0:
+        if data[strings : strings + 1] != b"\0":
             continue
-        symbols = [_SYMBOL.unpack_from(data, offset + _SYMBOL.size * index) for index in range(total)]
-        if strings + max(symbol[0] for symbol in symbols) >= len(data):
+        try:
+            symbols = [_SYMBOL.unpack_from(data, offset + _SYMBOL.size * index) for index in range(total)]
+            names = [_string(data, strings + symbol[0]) for symbol in symbols]
+            # the table of versions comes after the strings and two bytes for each symbol
+            last = strings + max(symbol[0] for symbol in symbols) + 2 * total + _SLACK
+            if last > len(data) or b"\0" + soname.encode() + b"\0" not in data[strings:last]:
+                continue
+            defined = {
+                index for index, symbol in enumerate(symbols) if symbol[3] != _UNDEFINED and symbol[1] >> 4 != _LOCAL
+            }
+            if not defined or not all(table.holds(names, defined) for table in tables):
+                continue
+            nodes = _nodes(data, soname.encode(), strings)
+            visible = {names[index].decode() for index in defined if symbols[index][2] & 3 not in _HIDDEN}
+        except (ValueError, IndexError, struct.error):
             continue
-        names = []
-        for symbol in symbols:
-            end = data.find(b"\0", strings + symbol[0])
-            if end < 0:
-                break
-            names.append(data[strings + symbol[0] : end])
-        if len(names) < total:
-            continue
-        defined = {
-            index for index, symbol in enumerate(symbols) if symbol[3] != _UNDEFINED and symbol[1] >> 4 != _LOCAL
-        }
-        if defined and all(table.holds(names, defined) for table in tables):
-            return _exports(
-                (names[index].decode(), symbols[index][3] == _ABSOLUTE)
-                for index in defined
-                if symbols[index][2] & 3 not in _HIDDEN
-            )
+        return Exports(frozenset(visible - set(nodes)), nodes, soname)
     return None
-
-
-def _exports(found: Iterable[tuple[str, bool]], soname: str | None = None) -> Exports:
-    """Separate the version nodes, which are absolute symbols, from the rest."""
-    named = list(found)
-    return Exports(
-        frozenset(name for name, absolute in named if not absolute),
-        tuple(sorted(name for name, absolute in named if absolute)),
-        soname,
-    )
 
 
 def of_file(file: BinaryIO) -> Exports:
@@ -201,14 +219,21 @@ def of_file(file: BinaryIO) -> Exports:
         elf = ELFFile(file)
         dynamic = next(segment for segment in elf.iter_segments() if isinstance(segment, DynamicSegment))
         sonames = [tag.soname for tag in dynamic.iter_tags("DT_SONAME")]  # type: ignore[attr-defined] # set by name
-        found = [
-            (symbol.name, symbol.entry.st_shndx == "SHN_ABS")
+        names = {
+            symbol.name
             for symbol in dynamic.iter_symbols()
             if symbol.entry.st_shndx != "SHN_UNDEF"
             and symbol.entry.st_info.bind != "STB_LOCAL"
             and symbol.entry.st_other.visibility not in {"STV_INTERNAL", "STV_HIDDEN"}
-        ]
+        }
+        nodes = {
+            next(iter(names_of)).name
+            for section in elf.iter_sections("SHT_GNU_verdef")
+            if isinstance(section, GNUVerDefSection)
+            for version, names_of in section.iter_versions()
+            if not version.entry.vd_flags & _BASE
+        }
     except (ELFError, StopIteration, struct.error, UnicodeDecodeError) as error:
         msg = f"not an ELF library with dynamic symbols: {error!r}"
         raise ValueError(msg) from None
-    return _exports(found, sonames[0] if sonames else None)
+    return Exports(frozenset(names - nodes), tuple(sorted(nodes)), sonames[0] if sonames else None)

@@ -172,7 +172,7 @@ def release_of_wheel(distribution: str, version: str) -> CudaVersion | None:
     if one.numbered:
         return CudaVersion(wanted.major, wanted.minor)
     known = sorted((Version(each), release) for release, versions in one.wheels.items() for each in versions)
-    if wanted > known[-1][0]:
+    if not known or wanted > known[-1][0]:
         return None
     older = [release for each, release in known if each <= wanted]
     # the same wheel can be that of two releases: then it has what the first one needs

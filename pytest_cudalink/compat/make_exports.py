@@ -211,10 +211,9 @@ def _exports(archive: zipfile.ZipFile, member: str) -> Exports:
     with archive.open(member) as file:
         for size in (1 << 16, 1 << 18, 1 << 20, 1 << 22):
             data += file.read(size - len(data))
-            found = of_beginning(data)
-            name = PurePosixPath(member).name
-            if found is not None and b"\0" + name.encode() + b"\0" in data:
-                return found._replace(soname=name)
+            found = of_beginning(data, PurePosixPath(member).name)
+            if found is not None:
+                return found
         with tempfile.TemporaryFile() as whole:
             whole.write(data)
             shutil.copyfileobj(file, whole, 1 << 20)

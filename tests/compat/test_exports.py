@@ -21,6 +21,7 @@ from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.versions import CudaVersion
 
 ROOT = Path(__file__).parents[2]
+SONAME = "libcuda.so.1"
 #: Of the made-up libraries below.
 RELEASES = [CudaVersion(12, minor) for minor in (0, 1, 2, 3)]
 
@@ -71,14 +72,14 @@ def test_beginnings_of_real_libraries(toolkit) -> None:
     found = set()
     for stem, release, file in libraries_here():
         with file.open("rb") as opened:
-            read = dynamic_symbols.of_beginning(opened.read(1 << 16))
+            read = dynamic_symbols.of_beginning(opened.read(1 << 16), exports.sonames(stem)[release.major])
             if read is None:
                 read = dynamic_symbols.of_file(opened)
                 assert read.soname in exports.sonames(stem).values()
             else:
                 found.add(stem)
         assert make_exports._c_names(read) == exports.symbols(stem, release)
-        assert set(read.nodes) <= {file.name}
+        assert read.nodes == exports.nodes(stem, release.major)
     assert {"libnvJitLink", "libcudart"} <= found
 
 
@@ -134,6 +135,8 @@ def test_sonames() -> None:
     assert exports.sonames("libcufft") == {12: "libcufft.so.11", 13: "libcufft.so.12"}
     assert exports.sonames("libcusolver") == {12: "libcusolver.so.11", 13: "libcusolver.so.12"}
     assert exports.sonames("libnvvm") == {12: "libnvvm.so.4", 13: "libnvvm.so.4"}
+    same = [stem for stem in exports.libraries() if len(set(exports.sonames(stem).values())) == 1]
+    assert same == ["libcufile", "libcufile_rdma", "libcurand", "libcusparse", "libnvvm", "libcuda"]
     assert exports.nodes("libnvJitLink", 13) == ("libnvJitLink.so.13",)
     assert exports.nodes("libnvvm", 13) == ()
 
@@ -251,9 +254,11 @@ def beginning() -> tuple[bytes, dynamic_symbols.Exports]:
     with library.open("rb") as opened:
         data = opened.read(1 << 17)
         right = dynamic_symbols.of_file(opened)
-    needed = bisect_left(range(len(data)), 1, key=lambda size: dynamic_symbols.of_beginning(data[:size]) is not None)
+    needed = bisect_left(
+        range(len(data)), 1, key=lambda size: dynamic_symbols.of_beginning(data[:size], SONAME) is not None
+    )
     assert needed < len(data)
-    return data[:needed], right._replace(soname=None)
+    return data[:needed], right
 
 
 @settings(max_examples=50)
@@ -261,12 +266,12 @@ def beginning() -> tuple[bytes, dynamic_symbols.Exports]:
 def test_damaged_beginnings(beginning, data) -> None:
     """A beginning that is too short gives no answer; one with changed bytes raises nothing."""
     library, right = beginning
-    assert dynamic_symbols.of_beginning(library[: data.draw(st.integers(0, len(library) - 1))]) is None
-    assert dynamic_symbols.of_beginning(library + b"more") == right
+    assert dynamic_symbols.of_beginning(library[: data.draw(st.integers(0, len(library) - 1))], SONAME) is None
+    assert dynamic_symbols.of_beginning(library + b"more", SONAME) == right
     changed = bytearray(library)
     for _ in range(data.draw(st.integers(1, 20))):
         changed[data.draw(st.integers(0, 1 << 14))] = data.draw(st.integers(0, 255))
-    dynamic_symbols.of_beginning(bytes(changed))
+    dynamic_symbols.of_beginning(bytes(changed), SONAME)
 
 
 def test_example() -> None:

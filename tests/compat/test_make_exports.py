@@ -319,9 +319,9 @@ def test_hash_styles(tmp_path, style) -> None:
     data = library(
         tmp_path, "liba.so.1", [f"name{n}" for n in range(200)], f"-Wl,--hash-style={style}", node="liba.so.1"
     )
-    found = of_beginning(data)
-    assert found is not None
-    assert found._replace(soname="liba.so.1") == of_file(BytesIO(data))
+    found = of_beginning(data, "liba.so.1")
+    assert found == of_file(BytesIO(data))
     assert found.symbols == {f"name{n}" for n in range(200)}
     assert found.nodes == ("liba.so.1",)
-    assert of_beginning(data.replace(b"name77\0", b"name7X\0")) is None
+    assert of_beginning(data.replace(b"name77\0", b"name7X\0"), "liba.so.1") is None
+    assert of_beginning(data, "libb.so.1") is None
