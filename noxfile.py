@@ -430,18 +430,31 @@ def stubs_examples(session: nox.Session) -> None:
     session.run("pytest", "tests/stubs/test_examples.py", *session.posargs)
 
 
-@nox.session(name="audit", python="3.11")
-def audit(session: nox.Session) -> None:
-    """Audit published wheels: CuPy's, TileLang's and small ones of PyTorch's family. Downloads about 270 MB once."""
-    install(session, *group("test"), "pip")
+def audited(session: nox.Session, which: str) -> None:
+    """Download the published wheels of a session, and tell its tests where they are."""
     folder = Path(session.cache_dir) / "audited"
     folder.mkdir(parents=True, exist_ok=True)
-    for requirement in RELEASES["audit"]["wheels"]:
+    for requirement in RELEASES[which]["wheels"]:
         name, _, version = requirement.partition("==")
         if not list(folder.glob(f"{name.replace('-', '_')}-{version}-*.whl")):
             session.run("pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder), requirement)
     session.env["CUDALINK_AUDITED_WHEELS"] = str(folder)
+
+
+@nox.session(name="audit", python="3.11")
+def audit(session: nox.Session) -> None:
+    """Audit published wheels: CuPy's, TileLang's and small ones of PyTorch's family. Downloads about 270 MB once."""
+    install(session, *group("test"), "pip")
+    audited(session, "audit")
     session.run("pytest", "tests/audit/test_audit_published.py", *session.posargs)
+
+
+@nox.session(name="device-code", python="3.11")
+def device_code(session: nox.Session) -> None:
+    """Audit the device code of published wheels, and compare it with cuobjdump. Downloads about 190 MB once."""
+    install(session, *group("test"), "pip")
+    audited(session, "device-code")
+    session.run("pytest", "tests/audit/test_device_code_published.py", *session.posargs)
 
 
 @nox.session

@@ -69,6 +69,9 @@ def run(options: argparse.Namespace) -> int:
     from ..compat.gpus import architecture_of, drivers_in
     from ..toolchains import ToolchainError
 
+    if not options.paths:
+        sys.stderr.write("cudalink audit: device code is that of files; give a wheel, a folder or a library\n")
+        return 2
     try:
         gpus = [architecture_of(name) for name in _split(options.gpu)]
         required = [architecture_of(_full(name)) for name in _split([options.require_archs])]

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from . import hookspecs, lifecycle, marker, settings
-from .device_code import device_code
+from .audits import device_code
 from .fixtures import (
     audit_wheel,
     cudalink,

@@ -15,9 +15,11 @@ import time
 import zipfile
 from collections import Counter
 from contextlib import redirect_stdout
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,13 +27,14 @@ from pytest_cudalink import artifacts
 from pytest_cudalink.audit import AuditError
 from pytest_cudalink.audit.device_code import Fault, Image, Outcome, device_code, fatbin, found_in, images, what_happens
 from pytest_cudalink.audit.device_code.assemble import assemble, assembler
-from pytest_cudalink.cli import audit_device_code
+from pytest_cudalink.cli import audit_device_code, main
 from pytest_cudalink.compat.architectures import ARCHITECTURES
 from pytest_cudalink.compat.gpus import architecture_of, driver_named, drivers_in, gpus
 from pytest_cudalink.compat.releases import DRIVER_RELEASES, needs_for_ptx_isa
 from pytest_cudalink.versions import CudaVersion, Needs
 from tests.stubs.conftest import compile_c
 
+found_images = import_module("pytest_cudalink.audit.device_code.images")
 DATA = Path(__file__).parents[1] / "data"
 SAMPLES = DATA / "device_code"
 DRIVERS = sorted(DRIVER_RELEASES)
@@ -132,6 +135,13 @@ def test_loose_images(toolkit) -> None:
     assert found["user.cubin"].virtual_arch == "sm_90"
 
 
+def test_virtual_architecture() -> None:
+    """The PTX architecture that a cubin was made from is shown where it is another one."""
+    (one,) = images(SAMPLES / "virtual.cubin")
+    assert (one.arch, one.virtual_arch) == ("sm_86", "sm_80")
+    assert "cubin for sm_86 made from PTX for sm_80" in command(SAMPLES / "virtual.cubin", "--device-code")[1]
+
+
 def test_archives_and_objects() -> None:
     """The fatbins of host objects are for a linker, in an archive, too."""
     for name in ("user.o", "user.a"):
@@ -206,6 +216,21 @@ def test_member_that_would_fill_the_disk(tmp_path) -> None:
     """A member that claims to become a thousand times larger is named, and not unpacked."""
     found = device_code(wheel(tmp_path / "x.whl", big=bytes(65 << 20)))
     assert "expected at most 100 times more" in found.faults[0].text
+
+
+def test_payloads_that_would_fill_the_memory(tmp_path, monkeypatch) -> None:
+    """A frame that claims more than the bound stays packed, and so do those that go beyond the bound of their file."""
+    monkeypatch.setattr(found_images, "_LEAST_UNPACKED", 10 << 20)
+    size = 2 << 20
+    bomb = zstandard.ZstdCompressor().compress(bytes(size))
+    entry = struct.pack("<HHIQIIHHIIIQQQ", 2, 0x101, 64, len(bomb), len(bomb), 0, 8, 1, 80, 0, 0, 0x8011, 0, size)
+    body = (entry + bomb) * 8
+    whole = fatbin.MAGIC + struct.pack("<HHQ", 1, 16, len(body)) + body
+    (tmp_path / "x.fatbin").write_bytes(whole)
+    notes = [one.note for one in images(tmp_path / "x.fatbin") if one.data is None]
+    assert notes == ["the images of this file would become too large"] * 3
+    monkeypatch.setattr(fatbin, "MOST_UNPACKED", 1 << 20)
+    assert all("expected at most 1048576" in one.note for one in images(tmp_path / "x.fatbin"))
 
 
 def test_nothing_to_audit(tmp_path) -> None:
@@ -510,6 +535,12 @@ def test_json() -> None:
 def test_wrong_questions(wrong, capsys) -> None:
     assert command(SAMPLES / "size.fatbin", *wrong)[0] == 2
     assert "cudalink audit: " in capsys.readouterr().err
+
+
+def test_command_line(capsys) -> None:
+    """``cudalink audit`` shows device code if an option asks for it."""
+    assert main(["audit", str(SAMPLES / "size.fatbin"), "--gpu", "L4", "--driver", "535"]) == 1
+    assert "fails: size.fatbin: 222 on sm_89 with driver 535" in capsys.readouterr().out
 
 
 # -- assembling --

@@ -24,6 +24,9 @@ __all__ = ["RELOCATABLE", "Fault", "Image", "found_in", "images", "needs_for_lto
 _DOCUMENTS: Final = frozenset(
     {".md", ".rst", ".txt", ".html", ".h", ".hpp", ".hxx", ".cuh", ".cu", ".inl", ".c", ".cc", ".cpp", ".pyx", ".pxd"}
 )
+#: Images of one file are unpacked to so many bytes, and so many times its size: CuPy's become six times larger.
+_LEAST_UNPACKED: Final = 1 << 30
+_MOST_RATIO: Final = 50
 #: Most images that are read of one file; libtorch_cuda.so has 20,000.
 _MOST_IMAGES: Final = 400_000
 #: Sections whose fatbins a linker reads, not the driver.
@@ -135,6 +138,7 @@ def _in_file(name: str, data: Buffer, *, unpack: bool) -> Iterator[Image | Fault
     suffix = name.rpartition("/")[2].rpartition(".")[2].lower() if "." in name else ""
     text = f".{suffix}" not in _DOCUMENTS
     places: scan.Sections | None = None
+    room = _Room(max(_LEAST_UNPACKED, _MOST_RATIO * len(data)) if unpack else 0)
     count = group = 0
     for piece in scan.pieces(data, text=text):
         if places is None:
@@ -142,7 +146,7 @@ def _in_file(name: str, data: Buffer, *, unpack: bool) -> Iterator[Image | Fault
         section = places.name_at(piece.at)
         if piece.form == "fatbin":
             group += 1
-            found: Iterator[Image | Fault] = _in_fatbin(name, data, piece, unpack=unpack)
+            found: Iterator[Image | Fault] = _in_fatbin(name, data, piece, room)
         else:
             found = iter([_loose(name, data, piece)])
         for one in found:
@@ -162,18 +166,37 @@ def _in_file(name: str, data: Buffer, *, unpack: bool) -> Iterator[Image | Fault
             yield one
 
 
-def _in_fatbin(name: str, data: Buffer, piece: scan.Piece, *, unpack: bool) -> Iterator[Image | Fault]:
+class _Room:
+    """The bytes to which the images of a file may still be unpacked."""
+
+    def __init__(self, size: int) -> None:
+        self._wanted, self._left = bool(size), size
+
+    def unpacked(self, entry: fatbin.Entry) -> tuple[bytes | None, str]:
+        """Return the payload of an entry; or None and the reason why it stays packed."""
+        if not entry.packing:
+            return fatbin.unpacked(entry)
+        if not self._wanted:
+            return None, ""
+        if entry.size > self._left:
+            return None, "the images of this file would become too large"
+        content, note = fatbin.unpacked(entry)
+        self._left -= len(content or b"")
+        return content, note
+
+
+def _in_fatbin(name: str, data: Buffer, piece: scan.Piece, room: _Room) -> Iterator[Image | Fault]:
     with memoryview(data) as whole, whole[piece.at : piece.at + piece.size] as view:
         try:
             for entry in fatbin.entries(view):
                 with entry.payload:
-                    yield _of_entry(name, entry, unpack=unpack)
+                    yield _of_entry(name, entry, room)
         except ValueError as error:
             yield Fault(name, f"fatbin at byte {piece.at}: {error}")
 
 
-def _of_entry(name: str, entry: fatbin.Entry, *, unpack: bool) -> Image:
-    content, note = fatbin.unpacked(entry) if unpack or not entry.packing else (None, "")
+def _of_entry(name: str, entry: fatbin.Entry, room: _Room) -> Image:
+    content, note = room.unpacked(entry)
     image = _of_header(name, entry)
     image = replace(image, packed=bool(entry.packing), note=note)
     if content is None:

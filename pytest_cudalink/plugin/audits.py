@@ -1,4 +1,4 @@
-"""The fixture `device_code`: what drivers do with the device code of a wheel."""
+"""Fixtures that audit what a project ships: `device_code`."""
 
 from __future__ import annotations
 
