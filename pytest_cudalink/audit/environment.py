@@ -25,9 +25,8 @@ from .claims import Claim, conda_claims, declared_claims, is_cuda_distribution
 from .conda import CondaPackage
 from .dynamic import contains, read_dynamic
 from .installed import Installed, Place, Unreadable, find_place, read_distributions
-from .jitify import jitify_need
 from .libraries import majors_of
-from .ltoir import newest_ltoir
+from .ltoir import jitify_release, newest_ltoir
 from .needs import Need, needs_of_scan
 from .providers import Provider, Providers, is_numbered
 from .scan import Scan
@@ -228,7 +227,7 @@ def _needs(place: Place, one: Installed, unreadable: list[Unreadable]) -> list[N
     NVIDIA's own libraries, two thirds of the bytes of an environment, are not searched for LTO-IR: those that have some
     link nvJitLink, by symbols that name its release.
     """
-    scan, needs = Scan(""), []
+    scan = Scan("")
     names = {os.path.relpath(path, place.prefix): path for path in one.files}  # a prefix may be called cuda-13.0
     of_cuda = conda.is_cuda_package(one.name) if one.manager == "conda" else is_cuda_distribution(one.name)
     for name, path in names.items():
@@ -240,16 +239,16 @@ def _needs(place: Place, one: Installed, unreadable: list[Unreadable]) -> list[N
                 scan.elves[name] = found
             if not of_cuda and contains(path, b"libnvJitLink"):
                 with open_regular(path) as stream:
-                    ltoir = newest_ltoir(stream)
+                    ltoir, jitify = newest_ltoir(stream), jitify_release(stream)
                 if ltoir is not None:
                     scan.ltoir[name] = ltoir
-                if by_jitify := jitify_need(path):
-                    needs.append(by_jitify)
+                if jitify is not None:
+                    scan.jitify[name] = jitify
+                    scan.elves[name] = found
         except (OSError, ValueError) as error:
             reason = f"{(isinstance(error, OSError) and error.strerror) or error}"
-            advice = "" if "pip install" in reason else f": install {one} again"
-            unreadable.append(Unreadable(path, f"{reason}{advice}"))
-    return [*(replace(need, path=names[need.path]) for need in needs_of_scan(scan)), *needs]
+            unreadable.append(Unreadable(path, f"{reason}: install {one} again"))
+    return [replace(need, path=names[need.path]) for need in needs_of_scan(scan)]
 
 
 def _measured(
@@ -343,16 +342,16 @@ def _accepting(*, of_conda: bool) -> Callable[[str, str], bool]:
 def _contradicting(
     group: Sequence[Claim], accept: Callable[[str, str], bool]
 ) -> Iterator[tuple[list[Claim], list[Claim]]]:
-    """Pairs of claims without a common version; the first of a pair is the one that bounds from above."""
+    """For each specifier that bounds from above, its claims, and those that have no version in common with it."""
     specifiers = sorted({claim.versions for claim in group} - {"", "*"})[:_MOST_SPECIFIERS]
+    pairs: dict[str, set[str]] = {}
     for one, other in combinations(specifiers, 2):
         if contradictions.common_version([one, other], accept) is None:
-            low, high = one, other
-            if contradictions.highest_version(low, [high], accept) > contradictions.highest_version(
-                high, [low], accept
-            ):
-                low, high = high, low
-            yield [c for c in group if c.versions == low], [c for c in group if c.versions == high]
+            reach = {spec: contradictions.highest_version(spec, [one, other], accept) for spec in (one, other)}
+            low, high = sorted((one, other), key=lambda spec: reach[spec])
+            pairs.setdefault(low, set()).add(high)
+    for bound, contradicting in pairs.items():
+        yield [c for c in group if c.versions == bound], [c for c in group if c.versions in contradicting]
 
 
 def _pair(name: str, low: list[Claim], high: list[Claim], repair: _Repair) -> EnvironmentFinding:

@@ -119,13 +119,13 @@ class Providers:
 def _loaded_as(path: str) -> str | None:
     """The SONAME by which a file is loaded, from its name; None if it is not a library of CUDA's toolkit.
 
-    NVRTC's second build (``.alt``) is opened only by NVRTC itself.
+    A copy that auditwheel has renamed serves its own wheel alone, and NVRTC's second build (``.alt``) NVRTC alone.
     """
     name = path.rpartition("/")[2]
-    majors = majors_of(name)
-    if not majors or ".so." not in name or ".alt.so" in name or "/stubs/" in path:
+    stem = stem_of(name)
+    if not majors_of(name) or not name.startswith(f"{stem}.so.") or "/stubs/" in path:
         return None
-    return name if stem_of(name) not in ("libcuda", "libnvidia-ml") else None
+    return name if stem not in ("libcuda", "libnvidia-ml") else None
 
 
 def is_numbered(stem: str) -> bool:

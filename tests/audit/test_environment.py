@@ -54,7 +54,7 @@ class Made:
         target = (root or self.site) / path
         target.parent.mkdir(parents=True, exist_ok=True)
         script = self.prefix.parent / "versions.map"
-        script.write_text(f"{target.name} {{ global: *; }};", encoding="utf-8")
+        script.write_text(f"{target.name.replace('-', '_')} {{ global: *; }};", encoding="utf-8")
         source = "".join(f"int {symbol}(void) {{ return 0; }}\n" for symbol in symbols) or "int nothing;"
         compile_c(target, source, f"-Wl,--version-script={script}")
         return path
@@ -138,6 +138,9 @@ def test_declared_pair(version, made) -> None:
     made.wheel("libcudf-cu12", "26.8.0", "nvidia-nvjitlink-cu12>=12.9,<13", installer="uv")
     (finding,) = made.audit().findings
     assert finding.kind == "pair"
+    made.wheel("libcuml-cu12", "26.8.0", "nvidia-nvjitlink-cu12>=12.9.41,<13", installer="uv")
+    (finding,) = made.audit().findings
+    assert [claim.by for claim in finding.needs] == ["torch 2.9.1", "libcudf-cu12 26.8.0", "libcuml-cu12 26.8.0"]
     expected = "==12.8.93 (torch 2.9.1) and <13,>=12.9 (libcudf-cu12 26.8.0)"
     assert finding.text == f"nvidia-nvjitlink-cu12 is {version}; expected {expected}, which no version satisfies"
     assert finding.fix == f"uv pip install --python {made.prefix} --upgrade torch libcudf-cu12"
@@ -188,19 +191,34 @@ def test_measured_floor_without_a_pin(made) -> None:
     assert finding.fix.endswith("install 'nvidia-nvjitlink-cu12>=12.0,>=12.9'")
 
 
-def test_floor_of_jitify(made) -> None:
-    """A library that opens nvJitLink through jitify, as libcudf, needs the release that compiled its device code."""
+@pytest.mark.parametrize(
+    ("data", "strings", "how", "floor"),
+    [
+        ("12.9/user.cubin", '"libnvJitLink.so.", ", need at least version "', "opened", "12.9"),
+        ("12.9/user.ltoir", '"libnvJitLink.so.12"', "ltoir", "12.9"),
+    ],
+)
+def test_floor_of_device_code(data, strings, how, floor, made) -> None:
+    """A library that opens nvJitLink needs one that takes its LTO-IR; with jitify, as libcudf, one of its compiler."""
     made.nvjitlink("12.8.93")
-    cubin = Path(__file__).parents[1] / "data/artifacts/12.9/user.cubin"
+    path = Path(__file__).parents[1] / "data/artifacts" / data
     source = (
-        f'__asm__(".section .nv_fatbin,\\"a\\"\\n.balign 8\\n.incbin \\"{cubin}\\"\\n.previous");\n'
-        'const char *names[] = {"libnvJitLink.so.", " is too old; it is version ", ", need at least version "};'
+        f'__asm__(".section .nv_fatbin,\\"a\\"\\n.balign 8\\n.incbin \\"{path}\\"\\n.previous");\n'
+        f"const char *names[] = {{{strings}}};"
     )
     compile_c(made.site / "x/libx.so", source)
     made.wheel("x", "1", files=("x/libx.so",))
     (finding,) = made.audit().findings
-    assert finding.text.startswith("nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1): opens libnvJitLink")
-    assert finding.needs[0].how == "opened"
+    assert finding.text.startswith(f"nvidia-nvjitlink-cu12 is 12.8.93; expected >={floor} (x 1): ")
+    assert (finding.needs[0].how, finding.needs[0].file) == (how, str(made.site / "x/libx.so"))
+
+
+def test_renamed_copies_serve_their_own_wheel(made) -> None:
+    """A library that auditwheel has renamed is not the one that another wheel gets."""
+    made.wheel("a", "1", files=(made.library("a.libs/libcudart-0a1b2c3d.so.12.9.79", "cudaMalloc"),))
+    made.library("other/libcudart.so.12", "cudaMalloc")
+    made.wheel("x", "1", files=(made.user("x/libx.so", "other/libcudart.so.12", "cudaMalloc"),))
+    assert kinds(made.audit()) == [("unprovided", "conflict")]
 
 
 def test_linked_library_that_is_nowhere(made) -> None:
