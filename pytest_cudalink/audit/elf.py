@@ -143,13 +143,14 @@ def _symbols(elf: Any) -> list[_Symbol]:
         return []
     order = "<" if elf.little_endian else ">"
     layout = Struct(f"{order}IBBHQQ" if elf.elfclass == 64 else f"{order}IIIBBH")
-    table, names = section.data(), elf.get_section(section["sh_link"]).data()
+    table, names = _raw(elf, section), _raw(elf, elf.get_section(section["sh_link"]))
     left = (64 << 20) + 4 * len(names)
     found = []
     for index in range(len(table) // layout.size):
         row = layout.unpack_from(table, index * layout.size)
         offset, info, section_index = (row[0], row[1], row[3]) if elf.elfclass == 64 else (row[0], row[3], row[5])
         end = names.find(b"\0", offset)
+        end = end if end >= 0 else len(names)
         left -= max(end - offset, 0)
         if left < 0:
             msg = "its symbols have the same long name again and again"
@@ -159,6 +160,12 @@ def _symbols(elf: Any) -> list[_Symbol]:
                 _Symbol(names[offset:end].decode("utf-8", "replace"), index, section_index == 0, info >> 4 == 2)
             )
     return found
+
+
+def _raw(elf: Any, section: Any) -> bytes:
+    """The bytes of a section as the file has them; pyelftools would unpack one that claims to be compressed."""
+    elf.stream.seek(section["sh_offset"])
+    return cast("bytes", elf.stream.read(section["sh_size"]))
 
 
 def _calls(symbols: list[_Symbol]) -> tuple[frozenset[str], frozenset[str]]:

@@ -240,7 +240,8 @@ class NvJitLinkContract:
 def audit_wheel() -> Callable[[str | Path], Audit]:
     """Audit a wheel, folder or library: ``audit_wheel("dist/x.whl").check("12", "13", "none")``.
 
-    ``check`` fails the test with a line for each reason; see `pytest_cudalink.audit.Audit`.
+    ``check`` fails the test with a line for each reason, and ``check(bundles=False)`` also for CUDA libraries inside;
+    see `pytest_cudalink.audit.Audit`.
     """
     from ..audit import audit
 

@@ -135,6 +135,13 @@ def test_loose_images(toolkit) -> None:
     assert found["user.cubin"].virtual_arch == "sm_90"
 
 
+def test_virtual_architecture() -> None:
+    """The PTX architecture that a cubin was made from is shown where it is another one."""
+    (one,) = images(SAMPLES / "virtual.cubin")
+    assert (one.arch, one.virtual_arch) == ("sm_86", "sm_80")
+    assert "cubin for sm_86 made from PTX for sm_80" in command(SAMPLES / "virtual.cubin", "--device-code")[1]
+
+
 def test_archives_and_objects() -> None:
     """The fatbins of host objects are for a linker, in an archive, too."""
     for name in ("user.o", "user.a"):

@@ -1,6 +1,6 @@
 """Make the fatbins of this folder with the nvcc 13.0 on the PATH: one program, packed in each way that nvcc has.
 
-``none`` is not packed, ``speed`` by LZ4, ``size`` by zstd.
+``none`` is not packed, ``speed`` by LZ4, ``size`` by zstd. ``virtual.cubin`` is for sm_86, from PTX for compute_80.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ def main() -> None:
             out = ["-o", str(folder / f"{mode}.fatbin")]
             packed = f"-compress-mode={mode}"
             subprocess.run(["nvcc", "-fatbin", packed, *targets, source.name, *out], check=True, cwd=work)
+        out = ["-o", str(folder / "virtual.cubin")]
+        code = "-gencode=arch=compute_80,code=sm_86"
+        subprocess.run(["nvcc", "-cubin", code, source.name, *out], check=True, cwd=work)
 
 
 if __name__ == "__main__":

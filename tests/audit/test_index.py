@@ -1,0 +1,131 @@
+"""Wheels of a package index: which one is taken, that only its parts are transferred, and the table of cuda-toolkit."""
+
+from __future__ import annotations
+
+import threading
+import tomllib
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from pytest_cudalink.audit import AuditError, audit_on_index, make_toolkit_extras
+from pytest_cudalink.audit.index import metadata_on_index
+from pytest_cudalink.cli import main
+from pytest_cudalink.compat import package_index
+from tests.compat.test_make_exports import Index
+
+DATA = Random(1).randbytes(2 << 20)
+
+
+@pytest.fixture
+def index(monkeypatch) -> Iterator[Index]:
+    """An index on this machine."""
+    monkeypatch.setattr(package_index, "BACKOFF", 0.0)
+    made = Index()
+    thread = threading.Thread(target=made.server.serve_forever)
+    thread.start()
+    yield made
+    made.server.shutdown()
+    thread.join()
+    made.server.server_close()
+
+
+@pytest.fixture
+def published(index, cuda_library, built) -> Index:
+    """Two versions for two machines, and one for a machine that no test has; version 2.0 has 2 MB of data."""
+    cudart = cuda_library("libcudart.so.12", "cudaGetDriverEntryPointByVersion")
+    library = built("libx.so", {cudart: "cudaGetDriverEntryPointByVersion"}).read_bytes()
+    for version, machine in (
+        ("1.0", "x86_64"),
+        ("1.0", "aarch64"),
+        ("2.0", "x86_64"),
+        ("2.0", "aarch64"),
+        ("3.0", "sparc"),
+    ):
+        metadata = f"Metadata-Version: 2.1\nName: x-cu12\nVersion: {version}\nRequires-Dist: numpy\n\n".encode()
+        content = {
+            "x/data.bin": DATA if version == "2.0" else b"",
+            "x/libx.so": library,
+            f"x_cu12-{version}.dist-info/METADATA": metadata,
+        }
+        index.add("x-cu12", version, content, machine)
+    return index
+
+
+def test_only_what_is_read_is_transferred(published, capsys) -> None:
+    """The newest wheel for this machine is audited, and its data stay where they are."""
+    assert main(["audit", "--from-index", "x-cu12", "--index", published.url]) == 1
+    printed = capsys.readouterr().out
+    assert printed.startswith("x_cu12-2.0-py3-none-manylinux2014_")
+    assert "undeclared: x/libx.so: wants cudaGetDriverEntryPointByVersion of CUDA 12.5" in printed
+    ((name, sent),) = published.sent.items()
+    assert name.startswith("x_cu12-2.0-")
+    assert sent < len(DATA) / 2
+
+
+def test_older_version_and_other_machine(published) -> None:
+    """A requirement can name an older version, and a file name a wheel for another machine."""
+    assert audit_on_index("x-cu12<2", published.url).path.startswith("x_cu12-1.0-")
+    name = "x_cu12-3.0-py3-none-manylinux2014_sparc.whl"
+    assert audit_on_index(name, published.url).path == name
+    assert b"Requires-Dist: numpy" in metadata_on_index("x-cu12==1.0", published.url)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        ("y", "answers 404"),
+        (
+            "x-cu12==3.0",
+            "no such wheel for this machine; some that it has: x_cu12-3.0-py3-none-manylinux2014_sparc.whl",
+        ),
+        ("x-cu12==9", "no such wheel for this machine"),
+        ("x_cu12-7.0-py3-none-any.whl", "no such wheel"),
+        ("x cu12 ==", "expected a requirement such as"),
+        ("nonsense.whl", "expected a requirement such as"),
+    ],
+)
+def test_wheels_that_are_not_there(wanted: str, reason: str, published, capsys) -> None:
+    """An error names what was asked for, and what there is."""
+    assert main(["audit", "--from-index", wanted, "--index", published.url]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"cudalink audit: {wanted}: ")
+    assert reason in said
+
+
+def test_nothing_to_audit(capsys) -> None:
+    """Without a path and without a requirement the command says what to give."""
+    assert main(["audit"]) == 2
+    assert "give a wheel, a folder or a library, or --from-index" in capsys.readouterr().err
+
+
+def test_no_metadata(index) -> None:
+    """A wheel without METADATA, and one that is no archive."""
+    index.add("x-cu12", "1.0", {"x.py": b""})
+    with pytest.raises(AuditError, match="METADATA cannot be read"):
+        metadata_on_index("x-cu12", index.url)
+    for name in index.files:
+        index.files[name] = bytes(len(index.files[name]))
+    with pytest.raises(AuditError, match="METADATA cannot be read"):
+        metadata_on_index("x-cu12", index.url)
+    with pytest.raises(AuditError, match="not a wheel"):
+        audit_on_index("x-cu12", index.url)
+
+
+def test_making_the_table_of_extras(index, tmp_path, monkeypatch, capsys) -> None:
+    """The command reads each version of cuda-toolkit from 12 on, without pre-releases."""
+    for version in ("11.8.0", "12.9.1", "13.4.0rc1", "13.4.1"):
+        line = f"Requires-Dist: nvidia-nvjitlink=={version}.*; extra == 'nvjitlink'"
+        metadata = f"Metadata-Version: 2.1\nName: cuda-toolkit\nVersion: {version}\n{line}\n\n".encode()
+        index.add("cuda-toolkit", version, {f"cuda_toolkit-{version}.dist-info/METADATA": metadata})
+    monkeypatch.setenv("UV_DEFAULT_INDEX", index.url)
+    monkeypatch.setattr(make_toolkit_extras, "_TARGET", tmp_path / "extras.toml")
+    assert make_toolkit_extras.main() == 0
+    assert "2 versions of cuda-toolkit" in capsys.readouterr().out
+    assert tomllib.loads((tmp_path / "extras.toml").read_text(encoding="utf-8")) == {
+        "versions": {
+            "12.9.1": {"nvjitlink": ["nvidia-nvjitlink==12.9.1.*"]},
+            "13.4.1": {"nvjitlink": ["nvidia-nvjitlink==13.4.1.*"]},
+        }
+    }
