@@ -629,4 +629,5 @@ def test_mercury_of_cub() -> None:
     assert image.count(head) == 1
     for number in (0x101, 0x201):
         assert artifacts.inspect(image.replace(head, struct.pack("<I", 0xC0000000 | number))).problems == ()
-    assert artifacts.inspect(image.replace(head, struct.pack("<I", 0xC0000002))).problems
+    for number in (2, 0x10001):
+        assert artifacts.inspect(image.replace(head, struct.pack("<I", 0xC0000000 | number))).problems

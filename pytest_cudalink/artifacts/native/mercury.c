@@ -13,7 +13,8 @@
  * a count follows: in CUDA 12.8 it is the other bits, in CUDA 12.9 and later the third word, and the lowest byte is 1;
  * some kernels of CUB have 1 or 2 in the next byte. The count is at most the number of 16-byte instructions that fit
  * into the plain code; the function's symbol may be smaller. */
-enum { FORM_SHIFT = 30, COUNT_INSIDE = 1, COUNT_BEHIND = 3, COUNTS = 1, LOWEST = 0xff, INSTRUCTION = 16 };
+enum { FORM_SHIFT = 30, COUNT_INSIDE = 1, COUNT_BEHIND = 3, COUNTS = 1, INSTRUCTION = 16 };
+enum { LOWEST = 0xff, MOST_COUNTS = 0xffff };
 enum { MOST_REGISTERS = 255 };
 
 bool art_check_mercury_code(const Elf *elf, const ElfSection *section, Problem *problem) {
@@ -25,9 +26,8 @@ bool art_check_mercury_code(const Elf *elf, const ElfSection *section, Problem *
     return art_damaged(problem, "%.80s refers to section %u as its plain code, which has another name", section->name,
                        plain);
   uint64_t count = word & ((UINT32_C(1) << FORM_SHIFT) - 1);
-  if (form == COUNT_BEHIND && (count & LOWEST) != COUNTS)
-    return art_damaged(problem, "%.80s announces %" PRIu64 " counts, expected %d", section->name, count & LOWEST,
-                       COUNTS);
+  if (form == COUNT_BEHIND && ((count & LOWEST) != COUNTS || count > MOST_COUNTS))
+    return art_damaged(problem, "%.80s announces %" PRIu64 " counts, expected %d", section->name, count, COUNTS);
   if (form == COUNT_BEHIND) {
     if (!art_span(bytes, 8, 4, &head)) return art_outside(problem, bytes, 8, 4, "%.80s", section->name);
     count = art_u32(head.at);
