@@ -17,6 +17,7 @@ from collections import Counter
 from contextlib import redirect_stdout
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -32,6 +33,8 @@ from pytest_cudalink.compat.architectures import ARCHITECTURES
 from pytest_cudalink.compat.gpus import architecture_of, driver_named, drivers_in, gpus
 from pytest_cudalink.compat.releases import DRIVER_RELEASES, needs_for_ptx_isa
 from pytest_cudalink.versions import CudaVersion, Needs
+from tests.conformance.fatbin_record import CASES
+from tests.conformance.fatbin_record import fatbin as fatbin_of
 from tests.stubs.conftest import compile_c
 
 found_images = import_module("pytest_cudalink.audit.device_code.images")
@@ -312,13 +315,17 @@ def test_time_follows_from_the_size(tmp_path) -> None:
         ([cubin("sm_120")], "sm_121", NEXT, "native"),
         # any minor of the driver's major, none of the next
         ([cubin("sm_80", (12, 9))], "sm_80", OLD, "native"),
-        ([cubin("sm_80", (13, 0))], "sm_80", NEW, "209"),
-        ([cubin("sm_80", (13, 0)), ptx("sm_80", (8, 0))], "sm_80", NEW, "compiled"),
+        ([cubin("sm_80", (13, 0))], "sm_80", NEW, "200"),
+        ([cubin("sm_80", (13, 0)), ptx("sm_80", (8, 0))], "sm_80", NEW, "200"),
+        ([cubin("sm_80", (12, 0)), cubin("sm_80", (13, 0))], "sm_80", NEW, "native"),  # of equal ones the first
+        ([ptx("sm_80", (9, 0)), ptx("sm_80", (8, 0))], "sm_80", OLD, "compiled"),  # and the last
+        ([ptx("sm_80", (8, 0)), ptx("sm_80", (9, 0))], "sm_80", OLD, "222"),
+        ([ptx("sm_75", (8, 0)), ptx("sm_80", (9, 0))], "sm_80", OLD, "222"),
         # mach#62: no cubin for the L4, and PTX of a newer toolkit than R535
         ([cubin("sm_75"), ptx("sm_75", (8, 3))], "sm_89", OLD, "222"),
         ([cubin("sm_75"), ptx("sm_75", (8, 3))], "sm_75", OLD, "native"),
         ([cubin("sm_75"), ptx("sm_75", (8, 3))], "sm_89", CudaVersion(12, 3), "compiled"),
-        ([ptx("sm_90a")], "sm_100", NEXT, "209"),
+        ([ptx("sm_90a")], "sm_100", NEXT, "218"),
         ([ptx("sm_90a")], "sm_90", NEXT, "compiled"),
         ([ptx("sm_100f", (8, 8))], "sm_103", NEXT, "compiled"),
         ([ptx("sm_100f", (8, 8))], "sm_120", NEXT, "209"),
@@ -364,16 +371,43 @@ def test_newer_drivers_take_what_older_ones_do(code, arch, one, other) -> None:
     before, after = (what_happens(code, arch, driver).outcome for driver in sorted((one, other)))
     if Outcome.UNDRIVEN not in (before, after):
         assert not (after.fails and not before.fails)
-    exact = cubin(arch, (12, 0))
-    if after is not Outcome.UNDRIVEN:
-        assert what_happens([*code, exact], arch, max(one, other)).outcome is Outcome.NATIVE
+    exact, special = cubin(arch, (12, 0)), f"{arch}a"
+    if after is not Outcome.UNDRIVEN and all(image.arch != special for image in code):
+        assert what_happens([exact, *code], arch, max(one, other)) == (Outcome.NATIVE, exact)
 
 
 @given(CODE, ARCHS, st.sampled_from(DRIVERS), st.randoms())
 @settings(max_examples=100, deadline=None)
-def test_order_of_images_does_not_matter(code, arch, driver, order) -> None:
-    shuffled = order.sample(code, len(code))
-    assert what_happens(code, arch, driver).outcome is what_happens(shuffled, arch, driver).outcome
+def test_order_matters_between_equals_alone(code, arch, driver, order) -> None:
+    """Images for different architectures may stand in any order."""
+    different = list({(image.kind, image.number, image.suffix == "a"): image for image in code}.values())
+    shuffled = order.sample(different, len(different))
+    assert what_happens(different, arch, driver) == what_happens(shuffled, arch, driver)
+
+
+def recorded_choices() -> list[tuple[str, list[Any]]]:
+    """The recorded cases whose images are as their entries say, with what a driver answered."""
+    (file,) = (DATA.parent / "conformance" / "recorded").glob("fatbins-580*.json")
+    answers = json.loads(file.read_text(encoding="utf-8"))["answers"][""]
+    return [
+        (text, answers[case]["module"])
+        for case, text in CASES.items()
+        if all("@" not in word or word.endswith("@isa=9.9") for word in text.split()) and not {"|", "raw"} & {*text.split()}
+    ]
+
+
+@pytest.mark.parametrize(("text", "recorded"), recorded_choices(), ids=lambda one: one if isinstance(one, str) else "")
+def test_as_a_driver_chooses(tmp_path: Path, text: str, recorded: list[Any]) -> None:
+    """The audit says of a fatbin what driver 580 answered to it on an H100."""
+    (tmp_path / "code.fatbin").write_bytes(fatbin_of(text))
+    found = [image for image in images(tmp_path / "code.fatbin") if image.kind != "ltoir"]
+    answer = what_happens(found, "sm_90", CudaVersion(13, 0))
+    if recorded[0]:
+        assert str(answer.outcome) == str(recorded[0])
+    else:
+        name = recorded[1].encode()
+        assert answer.outcome is (Outcome.NATIVE if name.startswith(b"cubin") else Outcome.COMPILED)
+        assert name in answer.image.data
 
 
 # -- groups --

@@ -24,12 +24,14 @@ class Outcome(StrEnum):
     COMPILED = "compiled"
     LINKED = "linked"
     TOO_NEW = "222"
+    WRONG_TARGET = "218"
+    UNKNOWN_FORM = "200"
     NOTHING_FITS = "209"
 
     @property
     def fails(self) -> bool:
         """Whether the driver refuses the code."""
-        return self in (Outcome.TOO_NEW, Outcome.NOTHING_FITS)
+        return self.severity >= Outcome.TOO_NEW.severity
 
     @property
     def severity(self) -> int:
@@ -44,7 +46,7 @@ class Answer(NamedTuple):
     ----------
     outcome : Outcome
     image : Image or None
-        The image that decides: that runs, that is compiled, or that is too new.
+        The image that decides: that runs, that is compiled, or that the driver takes and cannot use.
     """
 
     outcome: Outcome
@@ -54,10 +56,17 @@ class Answer(NamedTuple):
 def what_happens(images: Iterable[Image], arch: str, driver: CudaVersion) -> Answer:
     """Return what a driver does with a group of images on a GPU.
 
+    The choice was recorded for fatbins on driver 580 with an H100 (`tests/conformance/fatbin_record.py`): the driver looks
+    at the architectures alone, and at what is in an image after it has chosen.
+
     1. A driver that does not know the GPU drives nothing.
-    2. A cubin that runs on the GPU, of a toolkit of the driver's major release or an older one, is taken as it is.
+    2. Of the cubins that run on the GPU, that of the highest architecture is taken, of equal ones the first. If it is of a
+       newer major release than the driver, it is 200, CUDA_ERROR_INVALID_IMAGE, whatever lies beside it (inferred from
+       the answer to a form that driver 580 does not know; 209 if it is a file by itself).
     3. Else, in a group without cubins, LTO-IR is for nvJitLink, which makes a cubin of it.
-    4. Else the driver compiles PTX for this GPU or an older one: see `_chosen_ptx`.
+    4. Else the driver compiles the PTX for the highest architecture that is not newer than the GPU, of equal ones the last.
+       If its ISA is too new, it is 222, though older PTX lies beside it. If it is for its architecture alone, and that is
+       another one, it is 218.
     5. Nothing of these: 209, CUDA_ERROR_NO_BINARY_FOR_GPU.
 
     Parameters
@@ -72,26 +81,24 @@ def what_happens(images: Iterable[Image], arch: str, driver: CudaVersion) -> Ans
     gpu = parse_architecture(arch)[1]
     if not _drives(gpu, driver):
         return Answer(Outcome.UNDRIVEN)
-    native = [one for one in images if one.kind == "cubin" and _runs_on(one, gpu) and _is_taken_by(one, driver)]
-    if native:
-        return Answer(Outcome.NATIVE, max(native, key=_specific))
+    if native := [one for one in images if one.kind == "cubin" and _runs_on(one, gpu)]:
+        cubin = max(native, key=_specific)
+        return Answer(Outcome.NATIVE if _is_taken_by(cubin, driver) else Outcome.UNKNOWN_FORM, cubin)
     lto = [one for one in images if one.kind == "ltoir" and serves(one, gpu)]
     if lto and not any(one.kind == "cubin" for one in images):
         return Answer(Outcome.LINKED, max(lto, key=_specific))
-    if ptx := _chosen_ptx(images, gpu, driver):
-        return Answer(Outcome.COMPILED if _is_read_by(ptx, driver) else Outcome.TOO_NEW, ptx)
-    return Answer(Outcome.NOTHING_FITS)
+    ptx = [one for one in reversed(images) if one.kind == "ptx" and _can_be_chosen(one, gpu)]
+    if not ptx:
+        return Answer(Outcome.NOTHING_FITS)
+    chosen = max(ptx, key=_specific)
+    if not _is_read_by(chosen, driver):
+        return Answer(Outcome.TOO_NEW, chosen)
+    return Answer(Outcome.COMPILED if serves(chosen, gpu) else Outcome.WRONG_TARGET, chosen)
 
 
-def _chosen_ptx(images: Iterable[Image], gpu: int, driver: CudaVersion) -> Image | None:
-    """The PTX that a driver compiles for a GPU, whether it can read it or not.
-
-    An assumption, until a driver was measured: of the PTX that serves the GPU, the driver takes that with the newest
-    target, and does not fall back to an older target if the PTX ISA of that is too new for it. Of several with one
-    target it takes one that it reads.
-    """
-    fitting = [one for one in images if one.kind == "ptx" and serves(one, gpu)]
-    return max(fitting, key=lambda one: (_specific(one), _is_read_by(one, driver)), default=None)
+def _can_be_chosen(ptx: Image, gpu: int) -> bool:
+    """Whether a driver considers PTX for a GPU: it leaves to the compiler that compute_90a is for 9.0 alone (recorded)."""
+    return _same_family(ptx.number, gpu) if ptx.suffix == "f" else 0 < ptx.number <= gpu
 
 
 def _is_read_by(ptx: Image, driver: CudaVersion) -> bool:
@@ -103,8 +110,8 @@ def _is_taken_by(cubin: Image, driver: CudaVersion) -> bool:
     return cubin.needs is None or cubin.needs.version.major <= driver.major
 
 
-def _specific(image: Image) -> tuple[int, bool, bool]:
-    return image.number, image.suffix == "a", image.suffix == "f"
+def _specific(image: Image) -> tuple[int, bool]:
+    return image.number, image.suffix == "a"
 
 
 def serves(image: Image, gpu: int) -> bool:

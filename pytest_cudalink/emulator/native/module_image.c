@@ -164,8 +164,11 @@ static CUresult load_fatbin(Module *module, const uint8_t *data, size_t size, co
     free(image);
   }
   if (chosen.kind == FATBIN_PTX) return result;
+  /* for another device than the entry says, or of a release that the driver does not take */
+  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU)
+    result = runs_here(cl_elf_arch(&module->elf)) ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_INVALID_SOURCE;
   module->refused = result == CUDA_ERROR_INVALID_IMAGE;
-  return result == CUDA_ERROR_NO_BINARY_FOR_GPU ? CUDA_ERROR_INVALID_SOURCE : result;
+  return result;
 }
 
 static CUresult load_copy(Module *module, const void *data, size_t size, const JitOptions *options, LinkText *text) {
