@@ -187,7 +187,7 @@ def _tables(
         found.setdefault(table, []).append(group)
 
     def badness(table: _Table) -> int:
-        return sum(cell in ("222", "209") for row in table for cell in row)
+        return sum(cell in ("222", "218", "200", "209") for row in table for cell in row)
 
     return [(alike, table) for table, alike in sorted(found.items(), key=lambda one: -badness(one[0]))]
 

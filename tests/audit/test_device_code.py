@@ -392,7 +392,8 @@ def recorded_choices() -> list[tuple[str, list[Any]]]:
     return [
         (text, answers[case]["module"])
         for case, text in CASES.items()
-        if all("@" not in word or word.endswith("@isa=9.9") for word in text.split()) and not {"|", "raw"} & {*text.split()}
+        if all("@" not in word or word.endswith("@isa=9.9") for word in text.split())
+        and not {"|", "raw"} & {*text.split()}
     ]
 
 
@@ -423,8 +424,8 @@ def test_check(tmp_path) -> None:
     assert str(caught.value).splitlines() == [
         str(tmp_path / "x.whl"),
         (
-            "  pkg/a.fatbin: 222 on sm_89 with driver 535 to 575 (CUDA 12.2 to 12.9): "
-            "PTX 9.0 for sm_80 needs a driver for CUDA 13.0"
+            "  pkg/a.fatbin: 200 on sm_89 with driver 535 to 575 (CUDA 12.2 to 12.9): "
+            "the cubin for sm_80 is taken, and it is of CUDA 13.0"
         ),
         (
             "  pkg/a.fatbin: 209 on sm_75 with driver 535 to 610 (CUDA 12.2 to 13.5): nothing fits among "
@@ -539,7 +540,7 @@ def test_one_question(tmp_path) -> None:
     """A driver of CUDA 12 does not take the cubin of CUDA 13, and PTX 9.0 is too new for it; R580 takes the cubin."""
     code, out = command(SAMPLES / "size.fatbin", "--gpu", "L4", "--driver", "535")
     assert code == 1
-    assert "sm_89 (L4)  222" in out
+    assert "sm_89 (L4)  200" in out
     code, out = command(SAMPLES / "size.fatbin", "--gpu", "L4", "--driver", "580")
     assert code == 0
     assert "sm_89 (L4)  native" in out
@@ -560,7 +561,7 @@ def test_json() -> None:
     code, out = command(SAMPLES / "size.fatbin", "--json", "--gpu", "L4", "--driver", "535")
     (found,) = json.loads(out)
     assert code == 1
-    assert found["groups"][0]["answers"] == {"sm_89": {"12.2": "222"}}
+    assert found["groups"][0]["answers"] == {"sm_89": {"12.2": "200"}}
     assert found["groups"][0]["images"][1]["ptx_isa"] == "9.0"
     assert len(found["failures"]) == 1
 
@@ -574,7 +575,7 @@ def test_wrong_questions(wrong, capsys) -> None:
 def test_command_line(capsys) -> None:
     """``cudalink audit`` shows device code if an option asks for it."""
     assert main(["audit", str(SAMPLES / "size.fatbin"), "--gpu", "L4", "--driver", "535"]) == 1
-    assert "fails: size.fatbin: 222 on sm_89 with driver 535" in capsys.readouterr().out
+    assert "fails: size.fatbin: 200 on sm_89 with driver 535" in capsys.readouterr().out
 
 
 # -- assembling --

@@ -56,17 +56,17 @@ class Answer(NamedTuple):
 def what_happens(images: Iterable[Image], arch: str, driver: CudaVersion) -> Answer:
     """Return what a driver does with a group of images on a GPU.
 
-    The choice was recorded for fatbins on driver 580 with an H100 (`tests/conformance/fatbin_record.py`): the driver looks
-    at the architectures alone, and at what is in an image after it has chosen.
+    The choice was recorded for fatbins on driver 580 with an H100 (`tests/conformance/fatbin_record.py`): the driver
+    looks at the architectures alone, and at what is in an image after it has chosen.
 
     1. A driver that does not know the GPU drives nothing.
-    2. Of the cubins that run on the GPU, that of the highest architecture is taken, of equal ones the first. If it is of a
-       newer major release than the driver, it is 200, CUDA_ERROR_INVALID_IMAGE, whatever lies beside it (inferred from
-       the answer to a form that driver 580 does not know; 209 if it is a file by itself).
+    2. Of the cubins that run on the GPU, that of the highest architecture is taken, of equal ones the first. If it is
+       of a newer major release than the driver, it is 200, CUDA_ERROR_INVALID_IMAGE, whatever lies beside it (inferred
+       from the answer to a form that driver 580 does not know; 209 if it is a file by itself).
     3. Else, in a group without cubins, LTO-IR is for nvJitLink, which makes a cubin of it.
-    4. Else the driver compiles the PTX for the highest architecture that is not newer than the GPU, of equal ones the last.
-       If its ISA is too new, it is 222, though older PTX lies beside it. If it is for its architecture alone, and that is
-       another one, it is 218.
+    4. Else the driver compiles the PTX for the highest architecture that is not newer than the GPU, of equal ones the
+       last. If its ISA is too new, it is 222, though older PTX lies beside it. If it is for its architecture alone, and
+       that is another one, it is 218.
     5. Nothing of these: 209, CUDA_ERROR_NO_BINARY_FOR_GPU.
 
     Parameters
@@ -97,7 +97,7 @@ def what_happens(images: Iterable[Image], arch: str, driver: CudaVersion) -> Ans
 
 
 def _can_be_chosen(ptx: Image, gpu: int) -> bool:
-    """Whether a driver considers PTX for a GPU: it leaves to the compiler that compute_90a is for 9.0 alone (recorded)."""
+    """Whether a driver considers PTX for a GPU: also compute_90a for a newer one (recorded)."""
     return _same_family(ptx.number, gpu) if ptx.suffix == "f" else 0 < ptx.number <= gpu
 
 

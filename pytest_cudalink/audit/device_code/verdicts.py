@@ -218,6 +218,11 @@ def _failure(group: Group, arch: str, answer: Answer, drivers: Sequence[CudaVers
         needs = answer.image.needs
         known = f"needs a driver for {'a release ' if needs.newer_than else ''}{needs}" if needs else ""
         return f"{where}: 222 on {arch} with driver {on}: PTX {isa} for {answer.image.arch} {known}"
+    if answer.outcome is Outcome.UNKNOWN_FORM and answer.image is not None:
+        made = f"of {answer.image.needs}" if answer.image.needs else "of a newer CUDA"
+        return f"{where}: 200 on {arch} with driver {on}: the cubin for {answer.image.arch} is taken, and it is {made}"
+    if answer.outcome is Outcome.WRONG_TARGET and answer.image is not None:
+        return f"{where}: 218 on {arch} with driver {on}: the PTX that is taken is for {answer.image.arch} alone"
     kinds = ", ".join(dict.fromkeys(f"{image.kind} for {image.arch}" for image in group.images[:12]))
     more = ", ..." if len(group.images) > 12 else ""
     return f"{where}: 209 on {arch} with driver {on}: nothing fits among {kinds}{more}"
