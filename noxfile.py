@@ -393,7 +393,7 @@ LOWEST = (
 @nox.session(venv_backend="uv")
 def lowest(session: nox.Session) -> None:
     """The dependencies, and those of the extras, at the lowest versions that pyproject.toml admits; quick tests."""
-    session.install("--resolution", "lowest-direct", "-e", f"{ROOT}[report,nox,tox]")
+    session.install("--resolution", "lowest-direct", "-e", f"{ROOT}[audit,report,nox,tox]")
     # leaves the above as they are: they satisfy the requirements of the tests
     session.install(*BASE.packages, "numpy", *group("test"))
     session.env["CUDALINK_REQUIRE_TOOLKIT"] = BASE.ctk
