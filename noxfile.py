@@ -382,7 +382,13 @@ def coverage(session: nox.Session) -> None:
 #: Quick tests of everything that uses a dependency, without those that fetch wheels.
 LOWEST = (
     *("tests/linker", "tests/artifacts", "tests/guardrails", "tests/environment", "tests/probes", "tests/process"),
-    *("tests/matrix/test_cells.py", "tests/report", "tests/cli"),
+    *(
+        "tests/matrix/test_cells.py",
+        "tests/report",
+        "tests/cli",
+        "tests/audit/test_environment.py",
+        "tests/audit/test_pe.py",
+    ),
     "tests/plugin/test_marker.py::test_skip_reason",
     "tests/plugin/test_marker.py::test_documented_failure_anywhere",
     "tests/toolchains/test_toolchains.py::test_cache_root",
