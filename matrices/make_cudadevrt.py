@@ -45,8 +45,8 @@ _HEAD = """\
 #     python matrices/make_cudadevrt.py
 #
 # A kernel that calls cudaGetLastError was linked with the archive for {archs}.
-# [links] has a row for each release of nvJitLink: the code of the call that refuses the archive (0: it links), by release
-# of libcudadevrt.a. Every refusal is that of nvJitLinkAddFile or nvJitLinkComplete, with the log below.
+# [links] has a row for each release of nvJitLink: the code of the call that refuses the archive (0: it links), by
+# release of libcudadevrt.a. The wheels of the runtime have the archive from 12.9 on.
 """
 
 
