@@ -47,7 +47,7 @@ def data() -> dict[str, Any]:
         "libraries": {stem: _library(stem) for stem in exports.libraries()},
         "cudadevrt": {"links": read_table("compat/data/cudadevrt.toml")["links"]},
         "components": {name: list(wheels) for name, wheels in known_bad.components().items()},
-        "known_bad": [_entry(one) for one in known_bad.entries()],
+        "known_bad": [one.as_data() for one in known_bad.entries()],
     }
 
 
@@ -85,13 +85,6 @@ def _library(stem: str) -> dict[str, Any]:
     }
     file = f"pytest_cudalink/compat/data/exports/{stem}.json" if distributions else None
     return {"majors": majors, "exports": file}
-
-
-def _entry(one: known_bad.KnownBad) -> dict[str, Any]:
-    ranges = {key: dict(getattr(one, key)) for key in ("versions", "newer", "unless")}
-    rest = {key: value for key, value in vars(one).items() if key not in ranges}
-    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in rest.items()}
-    return {**plain, **ranges, "date": one.date.isoformat()}
 
 
 def schema() -> dict[str, Any]:

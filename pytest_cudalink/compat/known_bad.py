@@ -94,6 +94,13 @@ class KnownBad:
         doubt = "; not reproduced" if self.seen == "not reproduced" else ""
         return f"{self.title}: {self.happens}{threads}{doubt}"
 
+    def as_data(self) -> dict[str, Any]:
+        """Return the entry as plain data, as in ``compat.json``."""
+        ranges = {key: dict(getattr(self, key)) for key in ("versions", "newer", "unless")}
+        rest = {key: value for key, value in vars(self).items() if key not in ranges}
+        plain = {key: list(value) if isinstance(value, tuple) else value for key, value in rest.items()}
+        return {**plain, **ranges, "date": self.date.isoformat()}
+
     def open_conditions(
         self, *, arch: str | None = None, driver: str | None = None, kinds: Iterable[str] = ()
     ) -> tuple[str, ...]:
