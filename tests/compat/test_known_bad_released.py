@@ -51,12 +51,12 @@ def run(versions: dict[str, str], program: str) -> str:
     if not folder.exists():
         install = ("uv", "pip", "install", "-q", "--python", sys.executable, "--target", str(folder))
         subprocess.run([*install, *wanted, "numpy"], check=True)
-    # the folder is not a site-packages, where cuda.pathfinder would look
+    # -S hides the packages of this environment; cuda.pathfinder does not look for libraries in the folder
     libraries = os.pathsep.join(str(one) for one in folder.glob("nvidia/*/lib"))
     environment = {**os.environ, "PYTHONPATH": str(folder), "LD_LIBRARY_PATH": libraries}
     start = [sys.executable, "-m", "pytest_cudalink.cli", "driver", "run", "--version", "12.9", "--"]
     done = subprocess.run(
-        [*start, sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment
+        [*start, sys.executable, "-S", "-c", program], capture_output=True, text=True, check=False, env=environment
     )
     return done.stdout + done.stderr
 
