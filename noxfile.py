@@ -92,6 +92,7 @@ def types(session: nox.Session) -> None:
 def generate(session: nox.Session) -> None:
     """Write the constants that several parts share from the data files; a test compares."""
     session.run(sys.executable, "pytest_cudalink/compat/make_names.py")
+    session.run(sys.executable, "-m", "pytest_cudalink.compat.export_json")
 
 
 @nox.session
@@ -464,6 +465,14 @@ def device_code(session: nox.Session) -> None:
     install(session, *group("test"), "pip")
     audited(session, "device-code")
     session.run("pytest", "tests/audit/test_device_code_published.py", *session.posargs)
+
+
+@nox.session(name="known-bad", python="3.11")
+def known_bad(session: nox.Session) -> None:
+    """Run the known-bad entries that need other wheels, each in a separate folder. Downloads about 250 MB once."""
+    install(session, *group("test"))
+    session.env["CUDALINK_KNOWN_BAD"] = session.create_tmp()
+    session.run("pytest", "tests/compat/test_known_bad_released.py", *session.posargs)
 
 
 @nox.session

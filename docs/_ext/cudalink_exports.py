@@ -11,7 +11,7 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
-from pytest_cudalink.compat import exports
+from pytest_cudalink.compat import exports, known_bad
 from pytest_cudalink.compat.make_exports import DATA
 
 #: Names of a change that are shown; the others are counted.
@@ -53,6 +53,22 @@ class ExportsTable(Directive):
                 span = f"{known[0]} to {known[-1]}"
                 rows.append([words([soname]), words([name]), span, f"{counts[0]} to {counts[1]}"])
         return [table(["library", "package", "releases", "C symbols in the first and last"], rows)]
+
+
+class KnownBadTable(Directive):
+    """Every known-bad combination."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = []
+        for one in known_bad.entries():
+            threads = nodes.paragraph()
+            for thread, address in zip(one.threads, one.links, strict=True):
+                threads += [
+                    *([nodes.Text(", ")] if threads.children else []),
+                    nodes.reference("", thread, refuri=address),
+                ]
+            rows.append([one.title, one.happens, threads, one.seen, words([one.test]) if one.test else ""])
+        return [table(["combination", "what happens", "threads", "seen", "test"], rows)]
 
 
 class VanishedTable(Directive):
@@ -114,6 +130,7 @@ class MachinesTable(Directive):
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
     app.add_directive("exports-table", ExportsTable)
+    app.add_directive("known-bad-table", KnownBadTable)
     app.add_directive("vanished-table", VanishedTable)
     app.add_directive("updates-table", UpdatesTable)
     app.add_directive("other-wheels-table", OtherWheelsTable)

@@ -17,7 +17,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from ..compat import exports
+from ..compat import exports, known_bad
 from ..regular_files import open_regular
 from ..versions import CudaVersion
 from . import conda, contradictions
@@ -39,7 +39,7 @@ _DRIVER: Final = frozenset({"libcuda", "libnvidia-ml"})
 #: Different specifiers of one distribution that are compared with each other; 12 were seen at most.
 _MOST_SPECIFIERS: Final = 40
 
-Kind = Literal["pair", "version", "missing", "floor", "unprovided", "copies", "same-file"]
+Kind = Literal["pair", "version", "missing", "floor", "unprovided", "copies", "same-file", "known-bad"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ class EnvironmentFinding:
         ``"pair"`` (two requirements that no version satisfies), ``"version"`` (the installed version is not one that is
         required), ``"missing"`` (a required distribution is not installed), ``"floor"`` (a file needs a newer library),
         ``"unprovided"`` (a file is linked with a library that is not there), ``"copies"`` (two releases of one
-        library), ``"same-file"`` (two distributions installed one file).
+        library), ``"same-file"`` (two distributions installed one file), ``"known-bad"`` (versions that are known to
+        fail together).
     severity : str
         ``"conflict"``; or ``"note"``, which is not counted.
     text : str
@@ -180,6 +181,7 @@ def audit_environment(prefix: str | Path | None = None, *, measure: bool = True)
         findings += _copies(providers, repair)
     claims += measured
     findings[:0] = _judged(claims, repair)
+    findings += _known_to_fail(everything)
     return EnvironmentAudit(
         str(place.prefix), place.python, len(everything), tuple(claims), tuple(findings), tuple(unreadable), files,
         round(time.monotonic() - began, 3),
@@ -419,6 +421,21 @@ def _several(library: str, copies: Sequence[Provider], severity: Literal["confli
         "copies", severity, f"{library} is installed as {listed}; expected {expected}", (),
         ", ".join(one.path for one in copies), fix,
     )  # fmt: skip
+
+
+def _known_to_fail(everything: Sequence[Installed]) -> Iterator[EnvironmentFinding]:
+    """Installed versions that meet a known-bad entry; a note where it also depends on the machine."""
+    versions = {one.name: one.version for one in everything}
+    for one in known_bad.known_bad(versions):
+        is_open = one.open_conditions()
+        if is_open and one.seen == "not reproduced":
+            continue
+        only = f"; only {', '.join(is_open)}" if is_open else ""
+        concerned = {*one.versions}.union(*(known_bad.components().get(name, ()) for name in one.versions))
+        yield EnvironmentFinding(
+            "known-bad", "note" if is_open else "conflict", f"known to fail: {one.text}{only}", (),
+            ", ".join(sorted(str(there) for there in everything if there.name in concerned)), one.advice,
+        )  # fmt: skip
 
 
 # -- repairs

@@ -11,7 +11,8 @@ __all__ = ["DESCRIPTION", "configure", "run"]
 
 DESCRIPTION: Final = (
     "What is known of CUDA releases. exports: which libraries, releases and wheels have a symbol. Exit code 1 if a "
-    "symbol is unknown."
+    "symbol is unknown. known-bad: which combinations of versions are known to fail. Exit code 1 if the given or "
+    "installed versions meet one."
 )
 
 
@@ -21,11 +22,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     exports = verbs.add_parser("exports", help="show which libraries, releases and wheels have a symbol")
     exports.add_argument("symbols", nargs="+", metavar="SYMBOL", help="such as nvJitLinkVersion")
     exports.add_argument("--json", action="store_true", help="for programs")
+    bad = verbs.add_parser("known-bad", help="show the combinations of versions that are known to fail")
+    bad.add_argument(
+        "versions", nargs="*", metavar="NAME==VERSION", help="only those that these versions meet; default: every entry"
+    )
+    bad.add_argument("--installed", action="store_true", help="only those that the installed versions meet")
+    bad.add_argument("--arch", metavar="ARCH", help="the GPU architecture, such as sm_120")
+    bad.add_argument("--driver", metavar="RELEASE", help="the release of the driver, such as 580.65.06")
+    bad.add_argument("--json", action="store_true", help="for programs")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run one verb; returns its exit code."""
-    return {"exports": _exports}[options.verb](options)
+    return {"exports": _exports, "known-bad": _known_bad}[options.verb](options)
 
 
 def _exports(options: argparse.Namespace) -> int:
@@ -38,6 +47,29 @@ def _exports(options: argparse.Namespace) -> int:
         elif not options.json:
             sys.stdout.write("".join(f"{line}\n" for line in (symbol, *map(_line, rows))))
     return 0 if all(found.values()) else 1
+
+
+def _known_bad(options: argparse.Namespace) -> int:
+    from ..compat import known_bad
+    from ..compat.wheels import all_versions
+
+    versions = all_versions() if options.installed else {}
+    for text in options.versions:
+        name, equals, version = text.partition("==")
+        if not (name and equals and version):
+            sys.stderr.write(f"cudalink compat: the version is {text!r}; expected NAME==VERSION\n")
+            return 2
+        versions[name.strip()] = version.strip()
+    asked = options.installed or bool(options.versions)
+    found = known_bad.known_bad(versions, arch=options.arch, driver=options.driver) if asked else known_bad.entries()
+    if options.json:
+        sys.stdout.write(json.dumps([one.as_data() for one in found], indent=2) + "\n")
+    else:
+        for one in found:
+            unknown = one.open_conditions(arch=options.arch, driver=options.driver)
+            only = f"  only   {', '.join(unknown)}\n" if unknown else ""
+            sys.stdout.write(f"{one.text}\n{only}  do     {one.advice}\n")
+    return 1 if asked and found else 0
 
 
 def _rows(symbol: str) -> list[dict[str, Any]]:

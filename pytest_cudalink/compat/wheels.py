@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import Final
 
-__all__ = ["NVJITLINK", "installed_wheel", "installed_wheels"]
+__all__ = ["NVJITLINK", "all_versions", "installed_wheel", "installed_wheels"]
 
 #: Packages that bring nvJitLink: of CUDA 13, and of CUDA 12. Both can be installed at once.
 NVJITLINK: Final = ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12")
@@ -24,3 +24,13 @@ def installed_wheels(*names: str) -> Iterator[metadata.Distribution]:
 def installed_wheel(*names: str) -> metadata.Distribution | None:
     """Return the first package of `names` that is installed; None if none of them is."""
     return next(installed_wheels(*names), None)
+
+
+def all_versions() -> dict[str, str]:
+    """Return the version of every installed package by its name; the first on ``sys.path`` counts."""
+    found: dict[str, str] = {}
+    for one in metadata.distributions():
+        name = one.metadata["Name"]  # None where the metadata is missing
+        if name:
+            found.setdefault(name, one.version)
+    return found

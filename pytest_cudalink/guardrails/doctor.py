@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 from packaging.specifiers import SpecifierSet
 
+from ..compat import known_bad
 from ..compat.architectures import known_architectures
 from ..compat.releases import ptx_isa_of
 from ..linker import dispatch
@@ -181,6 +182,7 @@ def examine(
     report.findings += _predictions(report, facts)
     report.findings += _copy_findings(report)
     report.findings += _environment_findings(system)
+    report.findings += _known_bad_findings(report, system)
     return report
 
 
@@ -357,6 +359,18 @@ def _environment_findings(system: System) -> Iterator[DoctorFinding]:
         yield DoctorFinding("incoherent", finding.text, finding.fix, finding.otherwise)
     for one in audit.unreadable:
         yield DoctorFinding("warning", f"{one.path}: {one.text}")
+
+
+def _known_bad_findings(report: DoctorReport, system: System) -> Iterator[DoctorFinding]:
+    """Combinations of versions that are known to fail; a note where the machine does not decide a condition."""
+    arch, driver = report.driver["arch"], report.driver["release"]
+    for one in known_bad.known_bad(system.versions(), arch=arch, driver=driver):
+        is_open = one.open_conditions(arch=arch, driver=driver)
+        if is_open and one.seen == "not reproduced":
+            continue
+        only = f"; only {', '.join(is_open)}" if is_open else ""
+        severity: Severity = "note" if is_open or one.seen == "not reproduced" else "warning"
+        yield DoctorFinding(severity, f"known to fail: {one.text}{only}", otherwise=one.advice)
 
 
 def _how_to_prefer(item: Item, copy: Copy) -> str:

@@ -100,8 +100,8 @@ class Verdict:
     status : str
         ``"compatible"``, ``"incompatible"`` or ``"insufficient_metadata"``.
     rule : str
-        Name of the rule: ``"packaging"``, ``"ctk-version-known"``, ``"ctk-constraint"``, ``"same-ctk"``, ``"driver"``
-        or ``"pipeline"``.
+        Name of the rule: ``"packaging"``, ``"ctk-version-known"``, ``"ctk-constraint"``, ``"same-ctk"``,
+        ``"linked"``, ``"driver"`` or ``"pipeline"``.
     message : str
         One sentence.
     fix : str

@@ -10,7 +10,14 @@ from typing import Any
 from ..tables import read_matrix
 from .items import Item, ItemKind, PackagedWith
 
-__all__ = ["component_table", "libraries_by_name", "numbered_like_cuda", "packaged_with", "shared_groups"]
+__all__ = [
+    "archive_and_linker",
+    "component_table",
+    "libraries_by_name",
+    "numbered_like_cuda",
+    "packaged_with",
+    "shared_groups",
+]
 
 
 @cache
@@ -56,6 +63,16 @@ def shared_groups(a: Item, b: Item) -> dict[str, str]:
     if shared and (a.kind, a.name) == (b.kind, b.name):
         return {f"one {a.label} only": "with two, it is not known which one is used"}
     return shared
+
+
+def archive_and_linker(a: Item, b: Item) -> tuple[Item, Item, str] | None:
+    """A static library and the item that links it, with the reason why it must not be newer; None for another pair."""
+    for row in component_table()["linked"]:
+        archive, linker = ((row[end]["kind"], row[end]["name"]) for end in ("archive", "linker"))
+        for one, other in ((a, b), (b, a)):
+            if (one.kind, one.name) == archive and (other.kind, other.name) == linker:
+                return one, other, str(row["because"])
+    return None
 
 
 def libraries_by_name(items: Iterable[Item]) -> dict[str, Item]:

@@ -18,7 +18,7 @@ from ..compat.releases import DRIVER_BRANCH_FLOOR, LATEST_KNOWN
 from ..versions import CudaVersion
 from .items import ALREADY_LOADED, Fact, Item, Status, Verdict, compatible
 from .pipelines import Pipeline, check_pipeline
-from .relations import libraries_by_name, shared_groups
+from .relations import archive_and_linker, libraries_by_name, shared_groups
 from .repair import by_hand, extra_of, published_releases, repair
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "check_constraint",
     "check_driver",
     "check_item",
+    "check_linked",
     "check_pair",
     "judge",
     "judge_all",
@@ -204,6 +205,31 @@ def check_pair(a: Item, b: Item) -> Verdict:
     )
 
 
+def check_linked(a: Item, b: Item) -> Verdict:
+    """Whether a static library is not newer than the item that links it; majors may differ, as measured.
+
+    The repair raises the linker, as the archive belongs to the toolchain that it came with; it replaces the archive
+    where the linker is loaded already.
+    """
+    pair = archive_and_linker(a, b) if a.packaged_with == b.packaged_with == "ctk" else None
+    if pair is None:
+        return compatible("linked", f"the {a.label} and the {b.label} are independent", a, b)
+    archive, linker, because = pair
+    made, read = archive.version, linker.version
+    if made is None or read is None or made <= read:
+        return compatible("linked", f"the {linker.label} of CUDA {read} links the {archive.label} of CUDA {made}", a, b)
+    moved, release = (archive, read) if linker.found_via == ALREADY_LOADED else (linker, made)
+    fix = repair((moved,), release)
+    return Verdict(
+        "incompatible",
+        "linked",
+        f"{archive.is_of}, the {linker.label} of CUDA {read}, which links it and must not be older: {because}",
+        fix,
+        (str(archive), str(linker)),
+        otherwise="" if fix else by_hand((moved,), release),
+    )
+
+
 def check_driver(item: Item, driver: Driver, *, assume_forward: bool = False, hint: str = "") -> Verdict:
     """Whether the driver runs code of a toolkit of the item's release.
 
@@ -303,6 +329,7 @@ def _alone(
     for other in remembered:
         if other != item:
             yield check_pair(item, other)
+            yield check_linked(item, other)
     yield check_driver(item, driver, assume_forward=assume_forward, hint=hint)
 
 
@@ -328,7 +355,7 @@ def judge(
 ) -> Verdict:
     """Judge one item together with the accepted ones: the first verdict that is not "compatible", or the last verdict.
 
-    The order is: packaging, known release, constraint, every remembered item, driver, pipelines.
+    The order is: packaging, known release, constraint, every remembered item (same release, linked), driver, pipelines.
 
     Parameters
     ----------
@@ -381,6 +408,7 @@ def judge_all(
     for number, a in enumerate(known):
         related = [b for b in known[number + 1 :] if shared_groups(a, b)]
         verdicts += [check_pair(*_keep_last(a, b, driver.cuda().value)) for b in related]
+        verdicts += [check_linked(a, b) for b in known[number + 1 :] if archive_and_linker(a, b)]
     for pipeline in sorted(set(pipelines), key=str):
         ends = [
             [item for item in known if item.kind == "dynamic-libs" and item.name == name]

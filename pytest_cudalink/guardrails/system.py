@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from .. import probes
 from ..audit.environment import EnvironmentAudit, audit_environment
+from ..compat.wheels import all_versions
 from ..probes import library_file
 from ..versions import CudaVersion
 from . import _pathfinder, attribution
@@ -137,6 +138,10 @@ class System:
             return importlib.util.find_spec("cuda.bindings.nvjitlink") is not None
         except ImportError:
             return False
+
+    def versions(self) -> dict[str, str]:
+        """The versions of the installed distributions."""
+        return all_versions()
 
     def environment(self) -> EnvironmentAudit:
         """The audit of this environment by what its distributions declare: measuring its libraries takes seconds."""

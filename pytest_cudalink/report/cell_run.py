@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final, TypedDict
 
+from ..compat.known_bad import KnownBad, known_bad
+from ..compat.releases import DRIVER_RELEASES
+from ..versions import CudaVersion
 from .events import CrashRecord, LibraryRecord, StickyRecord, VerdictRecord, VersionRecord, ViolationRecord
 from .wording import counted
 
@@ -91,6 +94,14 @@ _OF_LIBRARY: Final = ("name", "soname", "real_path", "place", "owner", "version"
 def library_key(found: Mapping[str, object]) -> tuple[str, ...]:
     """Return what distinguishes a library of a cell from its others: many processes load the same."""
     return tuple(str(found.get(name) or "") for name in _OF_LIBRARY)
+
+
+def _driver_release(version: str) -> str | None:
+    """The driver release that a CUDA version first came with; None if that is not known."""
+    try:
+        return DRIVER_RELEASES.get(CudaVersion.parse(version))
+    except ValueError:
+        return None
 
 
 @dataclass
@@ -251,6 +262,18 @@ class CellRun:
             elif found is None or not f"{found}.".startswith(f"{requested}."):
                 result.append((name, str(requested), str(found or "none")))
         return result
+
+    @property
+    def known_bad(self) -> list[KnownBad]:
+        """The known-bad combinations that the versions of the cell meet, if its architecture and driver are known."""
+        found = {name: str(version["found"]) for name, version in self.versions.items() if version.get("found")}
+        release = _driver_release(found.pop("driver", ""))
+        arch = self.axes.get("arch")
+        return [
+            one
+            for one in known_bad(found, arch=arch, driver=release)
+            if not one.open_conditions(arch=arch, driver=release, kinds=one.kinds)
+        ]
 
     def joined(self, later: CellRun) -> CellRun:
         """Return this run joined with a later one of the same cell; where a test ran twice, the later result counts."""

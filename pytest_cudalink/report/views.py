@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from .cell_run import UNKNOWN, CellRun
+from .cell_run import BAD, UNKNOWN, CellRun
 from .compare import Change, Comparison, incomplete
 from .matrix_report import MatrixReport
 from .safe_text import line
@@ -156,6 +156,7 @@ def sections(report: MatrixReport, comparison: Comparison | None = None) -> list
         _repeats(report),
         *_of_tests(report),
         _unsupported(report),
+        _known(report),
         _not_run(report),
         _violations(report),
         _sticky(report),
@@ -226,6 +227,25 @@ def _unsupported(report: MatrixReport) -> Section:
         rows,
         "reasons",
         note="An emulated driver refused a call, and the tests were skipped (--cudalink-unsupported=skip).",
+    )
+
+
+def _known(report: MatrixReport) -> Section:
+    """Return a row for each known-bad combination that the versions of a cell with failures meet."""
+    rows = (
+        (cell.name, failed, one.title, one.happens, ", ".join(one.threads), one.advice)
+        for cell in report.cells
+        if (failed := sum(cell.counts[letter] for letter in BAD))
+        for one in cell.known_bad
+    )
+    return section(
+        "known",
+        "Known to fail with the versions of a cell",
+        ("cell", "failed", "known", "what happens", "thread", "do"),
+        rows,
+        "combinations",
+        note="The versions that the cell recorded meet a known-bad entry (cudalink compat known-bad). That is no proof "
+        "that its tests fail for that reason.",
     )
 
 

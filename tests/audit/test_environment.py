@@ -110,8 +110,9 @@ def test_pin_against_measured_floor(made) -> None:
 
     found = made.audit()
 
-    assert kinds(found) == [("pair", "conflict")], found.findings
-    (finding,) = found.findings
+    assert kinds(found) == [("pair", "conflict"), ("known-bad", "conflict")], found.findings
+    finding, known = found.findings
+    assert "NVIDIA/cudf#22784" in known.text
     assert finding.text == (
         "nvidia-nvjitlink-cu12 is 12.8.93; expected ==12.8.93 (torch 2.9.1) and >=12.9 (libcudf-cu12 26.2.1), which no "
         "version satisfies"
@@ -620,3 +621,26 @@ def test_quick_reader_of_damaged_libraries(data, tmp_path_factory) -> None:
         dynamic.read_dynamic(broken)
     except dynamic.DynamicError as error:
         assert str(error)
+
+
+# -- known-bad combinations
+
+
+def test_versions_that_are_known_to_fail(made) -> None:
+    """A conflict with thread and advice; where the machine decides as well, a note."""
+    made.wheel("cuda-core", "1.0.0")
+    made.wheel("cuda-bindings", "13.0.3")
+    made.wheel("numba", "0.61.2")
+    found = made.audit()
+    bad = {one.text.partition(": ")[2].partition(":")[0]: one for one in found.findings if one.kind == "known-bad"}
+    assert {title: one.severity for title, one in bad.items()} == {
+        "cuda-core 0.7.0 to 1.1.0 with links by the driver": "conflict",
+        "cuda-core 1.0.0 with cuda-bindings 13.0": "conflict",
+        "numba 0.62 and older on drivers of CUDA 13": "note",
+    }
+    one = bad["cuda-core 1.0.0 with cuda-bindings 13.0"]
+    assert "NVIDIA/cuda-python#2063" in one.text
+    assert (one.there, one.fix) == (
+        "cuda-bindings 13.0.3, cuda-core 1.0.0", "install cuda-bindings 13.1 or newer, or another cuda-core",
+    )  # fmt: skip
+    assert found.exit_code == 1

@@ -49,3 +49,30 @@ def test_json(capsys) -> None:
         }
     ]
     assert unknown == {"symbol": "qwertz", "found": []}
+
+
+def test_known_bad(capsys) -> None:
+    """Every entry, or those that versions meet, with thread, open condition and advice."""
+    assert cli.main(["compat", "known-bad"]) == 0
+    every = capsys.readouterr().out
+    assert cli.main(["compat", "known-bad", "nvidia-nvjitlink==13.1.115", "numba==0.62.1", "--driver", "570.26"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        (
+            "nvJitLink 13.1 with LTO-IR for sm_120: link with -lto fails: C7907 Internal compiler error "
+            "(NVIDIA/numba-cuda#725); not reproduced"
+        ),
+        "  only   for sm_120, if it links ltoir",
+        "  do     use another minor of nvJitLink, or link without LTO for sm_120",
+    ]
+    assert every.count("  do     ") > 10
+    assert cli.main(["compat", "known-bad", "cuda-core==1.2.2"]) == 0
+    assert cli.main(["compat", "known-bad", "cuda-core"]) == 2
+    assert "expected NAME==VERSION" in capsys.readouterr().err
+
+
+def test_known_bad_of_what_is_installed(capsys, monkeypatch) -> None:
+    """The installed versions, as JSON."""
+    monkeypatch.setattr("pytest_cudalink.compat.wheels.all_versions", lambda: {"tilelang": "0.1.15"})
+    assert cli.main(["compat", "known-bad", "--installed", "--json"]) == 1
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert (entry["id"], entry["versions"]) == ("tilelang-0-1-15-entry-points", {"tilelang": "==0.1.15"})

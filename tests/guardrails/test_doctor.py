@@ -7,9 +7,10 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -65,6 +66,7 @@ class Machine(System):
     """A machine with these items and copies, and a device of this architecture."""
 
     audit = EnvironmentAudit("/prefix", "3.12", 0, (), (), (), 0, 0.0)
+    installed: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, items: tuple[Item, ...], copies: tuple[Copy, ...], arch: str | None) -> None:
         self.items = {(item.kind, item.name): item for item in items}
@@ -84,6 +86,9 @@ class Machine(System):
 
     def environment(self) -> EnvironmentAudit:
         return self.audit
+
+    def versions(self) -> dict[str, str]:
+        return dict(self.installed)
 
 
 def made(*items: Item, facts: DriverFacts, copies: tuple[Copy, ...] = (), arch: str | None = None) -> DoctorReport:
@@ -160,6 +165,35 @@ def test_a_library_that_was_cut(name, toolkit, tmp_path) -> None:
     first = report.findings[0]
     assert first.text.startswith(f"{file} is cut off")
     assert first.fix == "pip install --force-reinstall --no-deps some-wheel==13.0.88"
+    assert report.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("cuda", "release", "severity", "end"),
+    [
+        ("13.0", "580.65.06", "warning", "(numba/numba#10188, numba/numba#10166, numba/numba#10237)"),
+        (None, None, "note", "only on drivers >=580"),
+        ("12.9", "575.51.03", None, ""),
+    ],
+)
+def test_versions_that_are_known_to_fail(monkeypatch, cuda, release, severity, end) -> None:
+    """A finding with thread and advice; a note where the driver is not known, and nothing where it decides."""
+    monkeypatch.setattr(Machine, "installed", {"numba": "0.61.2", "cuda-core": "1.2.2"})
+    report = made(*WHOLE, facts=given(cuda, release))
+    found = [one for one in report.findings if one.text.startswith("known to fail: ")]
+    assert [one.severity for one in found] == ([severity] if severity else [])
+    for one in found:
+        assert one.text.startswith("known to fail: numba 0.62 and older on drivers of CUDA 13: segmentation fault")
+        assert one.text.endswith(end)
+        assert one.otherwise.startswith("install numba 0.63 or newer")
+
+
+def test_an_archive_that_nvjitlink_cannot_link() -> None:
+    """The doctor judges the pair, and its finding has the command."""
+    report = made(item("nvJitLink", "13.0"), item("cudadevrt", "13.1", "static-libs"), facts=given("13.1"))
+    (finding,) = [one for one in report.findings if one.severity == "incoherent"]
+    assert "must not be older" in finding.text
+    assert finding.fix == "pip install 'cuda-toolkit[nvjitlink]==13.1.*' 'nvidia-nvjitlink==13.1.*'"
     assert report.exit_code == 1
 
 

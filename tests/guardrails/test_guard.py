@@ -327,6 +327,30 @@ def test_pipeline_after_its_ends(skewed) -> None:
             skewed.declare_pipeline("nvrtc", "nvJitLink", kind)
 
 
+@pytest.mark.parametrize("loads_first", [True, False])
+def test_an_archive_that_nvjitlink_cannot_link(skewed, monkeypatch, loads_first) -> None:
+    """The second look-up is refused, whichever it is, with both items and the command that repairs it."""
+    found = types.SimpleNamespace(abs_path="/x/libcudadevrt.a", found_via="site-packages")
+    monkeypatch.setitem(_pathfinder.originals, "locate_static_lib", lambda name: found)
+    made = guard.make_item
+
+    def item(kind, name, path, via):
+        if name != "cudadevrt":
+            return made(kind, name, path, via)
+        return Item(kind, name, path, via, "ctk", CudaVersion(13, 1), "as the test says")
+
+    monkeypatch.setattr(guard, "make_item", item)
+    steps = [lambda: skewed.load_nvidia_dynamic_lib("nvJitLink"), lambda: skewed.find_static_lib("cudadevrt")]
+    first, second = steps if loads_first else steps[::-1]
+    first()
+    with pytest.raises(CompatibilityCheckError) as caught:
+        second()
+    text = str(caught.value)
+    for part in ("/x/nvJitLink", "/x/libcudadevrt.a", "rule:  linked", "bad input", "'nvidia-nvjitlink==13.1.*'"):
+        assert part in text
+    assert len(skewed.remembered) == 1
+
+
 def test_a_copy_that_came_later_is_not_the_one_that_is_declared(skewed, monkeypatch) -> None:
     """A looked-up library counts before one that other code loaded later."""
     monkeypatch.setattr(guard, "make_item", _of_13_0)

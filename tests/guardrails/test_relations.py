@@ -7,7 +7,13 @@ import itertools
 import pytest
 
 from pytest_cudalink.guardrails.items import Item
-from pytest_cudalink.guardrails.relations import libraries_by_name, numbered_like_cuda, packaged_with, shared_groups
+from pytest_cudalink.guardrails.relations import (
+    archive_and_linker,
+    libraries_by_name,
+    numbered_like_cuda,
+    packaged_with,
+    shared_groups,
+)
 from pytest_cudalink.guardrails.rules import check_pair
 from pytest_cudalink.versions import CudaVersion
 
@@ -79,6 +85,17 @@ def test_a_relation_has_a_name_and_a_reason() -> None:
     assert both == {"NVRTC with the headers that it compiles": reason}
     reason = "with two, it is not known which one is used"
     assert shared_groups(nvrtc, item("nvrtc", "13.2")) == {"one nvrtc library only": reason}
+
+
+def test_an_archive_and_its_linker() -> None:
+    """In this order whichever comes first, with a reason; kind and name of both count."""
+    archive, linker = item("cudadevrt", "13.1", "static-libs"), item("nvJitLink", "13.0")
+    for pair in ((archive, linker), (linker, archive)):
+        assert archive_and_linker(*pair)[:2] == (archive, linker)
+        assert archive_and_linker(*pair)[2].startswith("an older nvJitLink refuses the archive")
+    others = (item("cudart", "13.1", "static-libs"), item("cudadevrt", "13.1"), item("nvJitLink", "13.0", "headers"))
+    assert [archive_and_linker(other, linker) for other in others] == [None] * 3
+    assert [archive_and_linker(archive, other) for other in (archive, item("nvrtc", "13.0"), others[2])] == [None] * 3
 
 
 def test_two_programs_that_nothing_relates() -> None:

@@ -20,6 +20,7 @@ from pytest_cudalink.guardrails.rules import (
     branch_of,
     check_constraint,
     check_driver,
+    check_linked,
     check_pair,
     judge,
     judge_all,
@@ -107,6 +108,58 @@ def test_forward_compatibility_relaxes_the_driver_rule_alone(ctk, cuda, release)
     assert (clash.status, clash.rule) == ("incompatible", "same-ctk")
     unknown = check_driver(item("nvrtc", "12.9"), KnownDriver(CudaVersion(12, 0)), assume_forward=True)
     assert unknown.status == "insufficient_metadata"
+
+
+ARCHIVE = "static-libs"
+
+
+@pytest.mark.parametrize(
+    ("archive", "nvjitlink", "status"),
+    [
+        ("13.1", "13.0", "incompatible"),
+        ("13.0", "13.0", "compatible"),
+        ("13.0", "13.1", "compatible"),
+        ("12.9", "13.5", "compatible"),
+        ("12.9", "12.8", "incompatible"),
+        ("13.0", "12.9", "incompatible"),
+        (None, "13.0", "compatible"),
+        ("13.1", None, "compatible"),
+    ],
+)
+def test_an_archive_is_not_newer_than_its_linker(archive, nvjitlink, status) -> None:
+    """The rule has a direction, in whichever order the two are looked up."""
+    a, b = item("cudadevrt", archive, ARCHIVE), item("nvJitLink", nvjitlink)
+    assert (check_linked(a, b).status, check_linked(b, a).status) == (status, status)
+    if archive and nvjitlink:
+        assert judge(a, [b], driver=NEW).status == judge(b, [a], driver=NEW).status == status
+        found = [one.status for one in judge_all([a, b], driver=NEW) if one.rule == "linked"]
+        assert found == [status]
+
+
+def test_only_an_archive_of_the_toolkit_and_its_linker_are_linked() -> None:
+    """Another pair has no such rule; nor has an archive from elsewhere."""
+    others = [item("nvrtc", "13.0"), item("nvJitLink", "13.0", of="other"), item("cudart", "13.0", "headers")]
+    archive = item("cudadevrt", "13.1", ARCHIVE)
+    assert {check_linked(archive, other).status for other in others} == {"compatible"}
+    assert check_linked(item("cudart", "13.1", ARCHIVE), item("nvJitLink", "13.0")).status == "compatible"
+    assert not [one for one in judge_all([archive, *others[:1]], driver=NEW) if one.rule == "linked"]
+
+
+def test_words_and_repair_of_a_newer_archive() -> None:
+    """Both items, the reason and one command: a newer nvJitLink, or an older archive where that is loaded already."""
+    archive, linker = item("cudadevrt", "13.1", ARCHIVE), item("nvJitLink", "13.0")
+    verdict = judge(archive, [linker], driver=NEW)
+    assert (verdict.status, verdict.rule) == ("incompatible", "linked")
+    assert verdict.message == (
+        "the cudadevrt static library is of CUDA 13.1, the nvJitLink library of CUDA 13.0, which links it and must not "
+        "be older: an older nvJitLink refuses the archive: NVJITLINK_ERROR_INVALID_INPUT (3), bad input: libcudadevrt.a"
+    )
+    assert verdict.items == (str(archive), str(linker))
+    assert verdict.fix == "pip install 'cuda-toolkit[nvjitlink]==13.1.*' 'nvidia-nvjitlink==13.1.*'"
+    loaded = item("nvJitLink", "13.0", via=ALREADY_LOADED)
+    assert check_linked(loaded, archive).fix == "pip install 'cuda-toolkit[cudart]==13.0.*'"
+    without_wheels = check_linked(item("cudadevrt", "12.7", ARCHIVE), item("nvJitLink", "12.6"))
+    assert (without_wheels.fix, bool(without_wheels.otherwise)) == ("", True)
 
 
 def test_the_reproducer() -> None:

@@ -1,0 +1,246 @@
+"""Combinations of released versions that are known to fail, with the threads that report them.
+
+``data/known_bad.toml`` holds the entries; it is opened when it is first asked for. Nothing here looks at the machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ..tables import read_table
+from ..versions import CudaVersion
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+__all__ = ["KnownBad", "components", "entries", "known_bad"]
+
+Seen = Literal["measured", "reported", "not reproduced"]
+
+_TABLE: Final = "compat/data/known_bad.toml"
+_URL: Final = "https://github.com/"
+
+
+@dataclass(frozen=True)
+class KnownBad:
+    """A combination of versions that is known to fail.
+
+    Attributes
+    ----------
+    id : str
+        Such as ``"cuda-core-1-0-0-bindings-13-0"``; stays the same.
+    title : str
+        The combination.
+    happens : str
+        What a user sees: code and text of the error.
+    versions : Mapping
+        The range (PEP 440) of each distribution or component; all must be there.
+    newer : Mapping
+        Components that must also be of a newer CUDA release than another one, by name.
+    unless : Mapping
+        Ranges: where one of these is there, the entry is not met.
+    arch : tuple of str
+        GPU architectures; empty: any.
+    driver : str
+        Range of driver releases; empty: any.
+    kinds : tuple of str
+        Kinds of linked artifacts: ``"ptx"``, ``"ltoir"``, ``"cubin"``, ``"archive"``; empty: any.
+    threads : tuple of str
+        Such as ``"NVIDIA/cuda-python#2063"``.
+    since, mended : str
+        First version that has it, and first one without it; empty if not known.
+    advice : str
+        What to do.
+    seen : str
+        ``"measured"``, ``"reported"`` (only the threads say so) or ``"not reproduced"`` (it was tried).
+    test : str
+        The test or nox session that runs it; empty: none does.
+    date : datetime.date
+        When the entry was written or last tried.
+    """
+
+    id: str
+    title: str
+    happens: str
+    versions: Mapping[str, str]
+    newer: Mapping[str, str]
+    unless: Mapping[str, str]
+    arch: tuple[str, ...]
+    driver: str
+    kinds: tuple[str, ...]
+    threads: tuple[str, ...]
+    since: str
+    mended: str
+    advice: str
+    seen: Seen
+    test: str
+    date: date
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """The addresses of the threads."""
+        return tuple(f"{_URL}{thread.replace('#', '/issues/')}" for thread in self.threads)
+
+    @property
+    def text(self) -> str:
+        """The entry in one line: combination, what happens, threads."""
+        threads = f" ({', '.join(self.threads)})" if self.threads else ""
+        doubt = "; not reproduced" if self.seen == "not reproduced" else ""
+        return f"{self.title}: {self.happens}{threads}{doubt}"
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the entry as plain data, as in ``compat.json``."""
+        ranges = {key: dict(getattr(self, key)) for key in ("versions", "newer", "unless")}
+        rest = {key: value for key, value in vars(self).items() if key not in ranges}
+        plain = {key: list(value) if isinstance(value, tuple) else value for key, value in rest.items()}
+        return {**plain, **ranges, "date": self.date.isoformat()}
+
+    def open_conditions(
+        self, *, arch: str | None = None, driver: str | None = None, kinds: Iterable[str] = ()
+    ) -> tuple[str, ...]:
+        """Return the conditions of the entry that are not decided, because the arguments do not say.
+
+        Parameters
+        ----------
+        arch, driver, kinds
+            As in `known_bad`.
+        """
+        conditions = (
+            (self.arch and arch is None, f"for {', '.join(self.arch)}"),
+            (self.driver and _release(driver) is None, f"on drivers {self.driver}"),
+            (self.kinds and not tuple(kinds), f"if it links {', '.join(self.kinds)}"),
+        )
+        return tuple(text for is_open, text in conditions if is_open)
+
+
+def entries() -> tuple[KnownBad, ...]:
+    """Return every entry, in the order of the file."""
+    return _entries()
+
+
+@cache
+def components() -> Mapping[str, tuple[str, ...]]:
+    """Return the parts of the toolkit that entries name, each with the distributions that bring it."""
+    return MappingProxyType({name: tuple(found) for name, found in read_table(_TABLE)["components"].items()})
+
+
+def known_bad(
+    versions: Mapping[str, str],
+    *,
+    arch: str | None = None,
+    driver: str | None = None,
+    kinds: Iterable[str] = (),
+) -> tuple[KnownBad, ...]:
+    """Return the entries that a set of versions meets.
+
+    A condition that the arguments do not decide counts as met; `KnownBad.open_conditions` names it.
+
+    Parameters
+    ----------
+    versions : mapping of str to str
+        Versions by distribution, such as ``{"nvidia-nvjitlink": "13.1.115"}``, or by component, such as
+        ``{"nvjitlink": "13.1"}``. A version that is not one of PEP 440 is ignored.
+    arch : str, optional
+        GPU architecture, such as ``"sm_120"``; a suffix is ignored.
+    driver : str, optional
+        Release of the driver, such as ``"580.65.06"``.
+    kinds : iterable of str
+        Kinds of linked artifacts.
+    """
+    there = _versions(versions)
+    release, wanted = _release(driver), frozenset(kinds)
+    number = re.sub(r"(?<=\d)[af]$", "", arch) if arch else None
+    return tuple(
+        one
+        for one in _entries()
+        if _meets(one, there)
+        and (not one.arch or number is None or number in one.arch)
+        and (not one.driver or release is None or _in(one.driver, release))
+        and (not one.kinds or not wanted or wanted & set(one.kinds))
+    )
+
+
+@cache
+def _entries() -> tuple[KnownBad, ...]:
+    return tuple(_entry(name, data) for name, data in read_table(_TABLE)["entries"].items())
+
+
+def _entry(name: str, data: Mapping[str, Any]) -> KnownBad:
+    fields: dict[str, Any] = {key: data[key] for key in ("title", "happens", "advice", "seen", "date")}
+    fields |= {key: MappingProxyType(dict(data.get(key, {}))) for key in ("versions", "newer", "unless")}
+    fields |= {key: tuple(data.get(key, ())) for key in ("arch", "kinds", "threads")}
+    fields |= {key: data.get(key, "") for key in ("driver", "since", "mended", "test")}
+    return KnownBad(id=name, **fields)
+
+
+def _meets(entry: KnownBad, there: Mapping[str, frozenset[Version]]) -> bool:
+    def is_there(ranges: Mapping[str, str]) -> Iterator[bool]:
+        return (any(_in(spec, one) for one in there.get(name, ())) for name, spec in ranges.items())
+
+    def is_newer(name: str, other: str) -> bool:
+        return any(a.major == b.major and a > b for a in there.get(name, ()) for b in there.get(other, ()))
+
+    newer = all(is_newer(name, other) for name, other in entry.newer.items())
+    return all(is_there(entry.versions)) and newer and not any(is_there(entry.unless))
+
+
+def _versions(versions: Mapping[str, str]) -> dict[str, frozenset[Version]]:
+    """The versions of distributions and components; those of components are CUDA releases."""
+    from .exports import release_of_wheel
+
+    found: dict[str, set[Version]] = {}
+    brought = {wheel: [name for name, wheels in components().items() if wheel in wheels] for wheel in _wheels()}
+    for given, text in versions.items():
+        name = re.sub(r"[-_.]+", "-", given).lower()
+        if name in components():
+            try:
+                release: CudaVersion | None = CudaVersion.parse(text)
+            except ValueError:
+                release = None
+            names = [name]
+        elif name in brought:
+            release, names = release_of_wheel(name, text), brought[name]
+        else:
+            version = _version(text)
+            if version is not None:
+                found.setdefault(name, set()).add(version)
+            continue
+        for component in names if release else ():
+            parsed = _version(str(release))
+            if parsed is not None:
+                found.setdefault(component, set()).add(parsed)
+    return {name: frozenset(one) for name, one in found.items()}
+
+
+def _wheels() -> frozenset[str]:
+    return frozenset(wheel for wheels in components().values() for wheel in wheels)
+
+
+def _release(driver: str | None) -> Version | None:
+    return _version(driver) if driver else None
+
+
+def _version(text: str) -> Version | None:
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
+def _in(spec: str, version: Version) -> bool:
+    return bool(_specifier(spec).contains(version, prereleases=True))
+
+
+@cache
+def _specifier(spec: str) -> Any:
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(spec)

@@ -1,0 +1,71 @@
+"""The JSON of what is known of CUDA: current, valid by its schema, and the same data again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import jsonschema
+import pytest
+
+from pytest_cudalink.compat import export_json, exports, known_bad, releases
+from pytest_cudalink.tables import matrices_dir
+
+
+@pytest.fixture(scope="module")
+def written() -> dict:
+    return json.loads((matrices_dir() / "compat.json").read_text(encoding="utf-8"))
+
+
+def test_files_are_up_to_date(tmp_path) -> None:
+    """The checked-in files are what ``nox -s generate`` writes, byte by byte."""
+    export_json.main(tmp_path)
+    for name in ("compat.json", "compat.schema.json"):
+        assert (tmp_path / name).read_bytes() == (matrices_dir() / name).read_bytes(), "run: nox -s generate"
+
+
+def test_valid_by_the_schema(written) -> None:
+    """The schema is one, holds for the file, and refuses what it must refuse."""
+    schema = json.loads((matrices_dir() / "compat.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
+    validator.validate(written)
+    for key in schema["required"]:
+        assert not validator.is_valid({name: value for name, value in written.items() if name != key})
+    entry = {**written["known_bad"][0], "seen": "perhaps"}
+    assert not validator.is_valid({**written, "known_bad": [entry]})
+    assert not validator.is_valid({**written, "releases": {"13": {}}})
+
+
+def test_round_trip(written) -> None:
+    """Read again, the file has what Python has."""
+    assert written == export_json.data()
+    assert set(written["releases"]) == {str(release) for release in releases.PTX_ISA}
+    assert [one["id"] for one in written["known_bad"]] == [one.id for one in known_bad.entries()]
+    for row, entry in zip(written["known_bad"], known_bad.entries(), strict=True):
+        assert (
+            known_bad.KnownBad(
+                **{
+                    key: tuple(value) if isinstance(value, list) else value
+                    for key, value in {**row, "date": entry.date}.items()
+                }
+            )
+            == entry
+        )
+    for stem, library in written["libraries"].items():
+        assert {int(major): one["soname"] for major, one in library["majors"].items()} == exports.sonames(stem)
+        if library["exports"]:
+            assert (matrices_dir().parent / library["exports"]).is_file()
+
+
+def test_importing_compat_imports_nothing_else() -> None:
+    """The functions of the package are imported with their modules, when they are first used."""
+    program = (
+        "import sys, pytest_cudalink.compat as c; before = sorted(n for n in sys.modules if 'cudalink' in n); "
+        "print(before, c.ptx_isa_of((13, 0)), c.known_bad_of({'tilelang': '0.1.15'})[0].id, hasattr(c, 'none'))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == (
+        "['pytest_cudalink', 'pytest_cudalink.compat'] (9, 0) tilelang-0-1-15-entry-points False"
+    )

@@ -1,0 +1,158 @@
+"""Known-bad combinations: the table, which entries a set of versions meets, and those that can be run here."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.specifiers import SpecifierSet
+
+from pytest_cudalink import toolchains
+from pytest_cudalink.compat import exports, known_bad
+from pytest_cudalink.tables import read_table
+from pytest_cudalink.versions import CudaVersion
+
+ROOT = Path(__file__).parents[2]
+LINKS = read_table("compat/data/cudadevrt.toml")["links"]
+
+
+def met(versions: dict[str, str], **facts) -> set[str]:
+    return {one.id for one in known_bad.known_bad(versions, **facts)}
+
+
+@pytest.mark.parametrize("entry", known_bad.entries(), ids=lambda entry: entry.id)
+def test_every_entry_can_be_read(entry) -> None:
+    """Ranges are PEP 440, threads can be followed, the test is in the project, and there is advice in one sentence."""
+    for spec in (*entry.versions.values(), *entry.unless.values(), entry.driver):
+        SpecifierSet(spec)
+    assert entry.versions
+    for name in (*entry.newer, *entry.newer.values()):
+        assert name in entry.versions
+    for thread in entry.threads:
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", thread)
+    assert entry.threads or entry.seen == "measured"
+    assert entry.seen in {"measured", "reported", "not reproduced"}
+    assert set(entry.kinds) <= {"ptx", "ltoir", "cubin", "archive"}
+    assert entry.advice
+    assert "\n" not in entry.text
+    if entry.test.startswith("nox -s "):
+        name = entry.test.removeprefix("nox -s ")
+        assert re.search(rf'def {name}\(|name="{name}"', (ROOT / "noxfile.py").read_text(encoding="utf-8"))
+    elif entry.test:
+        assert (ROOT / entry.test).is_file()
+
+
+def test_components_are_the_distributions_of_the_exports() -> None:
+    """Each component is a library whose wheels have known releases."""
+    known = {name for stem in exports.libraries() for name in exports.distributions(stem).values()}
+    for wheels in known_bad.components().values():
+        assert set(wheels) <= known
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [
+        ({"nvidia-nvjitlink": "13.0.88", "nvidia-cuda-runtime": "13.1.80"}, {"cudadevrt-newer-than-nvjitlink"}),
+        ({"nvidia-nvjitlink": "13.1.115", "nvidia-cuda-runtime": "13.0.96"}, {"nvjitlink-13-1-sm-120"}),
+        ({"nvjitlink": "13.2", "cudadevrt": "13.2"}, set()),
+        ({"nvjitlink": "13.2", "cudadevrt": "13.3"}, {"cudadevrt-newer-than-nvjitlink"}),
+        ({"cuda-bindings": "13.3.1", "nvidia-cufile": "1.19.0.109"}, {"cuda-bindings-13-3-cufile-13-4"}),
+        ({"cuda-bindings": "13.3.1", "nvidia-cufile": "1.18.1.6"}, set()),
+        ({"cuda_core": "1.1.0"}, {"cuda-core-frees-link-options"}),
+        ({"cuda-core": "1.1.1"}, set()),
+        ({"cuda-core": "1.1.1", "nvidia-nvjitlink-cu12": "12.2.140"}, {"cuda-core-old-nvjitlink"}),
+        ({"cuda-core": "1.1.1", "nvidia-nvjitlink-cu12": "12.3.101"}, set()),
+        ({"cuda-core": "1.2.0", "nvidia-nvjitlink-cu12": "12.2.140"}, set()),
+        ({"libcudf-cu12": "26.6.0"}, {"libcudf-cu12-undeclared-nvjitlink"}),
+        ({"libcudf-cu12": "26.6.0", "nvidia-nvjitlink-cu12": "12.8.93"}, {"libcudf-cu12-undeclared-nvjitlink"}),
+        ({"libcudf-cu12": "26.6.0", "nvidia-nvjitlink-cu12": "12.9.86"}, set()),
+        ({"libcudf-cu12": "26.8.0"}, set()),
+        ({"torch-memory-saver": "0.0.9", "nvidia-cuda-runtime": "13.0.96"}, {"torch-memory-saver-0-0-9"}),
+        ({"torch-memory-saver": "0.0.9.post1", "nvidia-cuda-runtime": "13.0.96"}, set()),
+        ({"tilelang": "0.1.15"}, {"tilelang-0-1-15-entry-points"}),
+        ({"numba": "not a version", "nvjitlink": "?"}, set()),
+        ({}, set()),
+    ],
+)
+def test_which_entries_are_met(versions, expected) -> None:
+    """Boundaries of ranges, names of distributions in any spelling, and components by their CUDA release."""
+    if expected & {"torch-memory-saver-0-0-9"} or "libcudf-cu12" in versions:
+        assert met(versions) - {"nvjitlink-13-1-sm-120"} == expected
+    else:
+        assert met(versions) == expected
+
+
+def test_a_condition_that_is_not_decided_counts_as_met() -> None:
+    """Without architecture and driver the entry is returned, and says what is open; a known one decides."""
+    versions = {"numba": "0.62.1", "nvidia-nvjitlink": "13.1.115"}
+    both = known_bad.known_bad(versions)
+    assert {one.id: one.open_conditions() for one in both} == {
+        "nvjitlink-13-1-sm-120": ("for sm_120", "if it links ltoir"),
+        "numba-driver-580": ("on drivers >=580",),
+    }
+    assert met(versions, arch="sm_90", driver="575.51.03") == set()
+    assert met(versions, arch="sm_120a", driver="580.65.06", kinds=["ltoir", "ptx"]) == {one.id for one in both}
+    assert met(versions, arch="sm_120", driver="575.51.03", kinds=["ptx"]) == set()
+    assert both[0].open_conditions(arch="sm_120", kinds=["ltoir"]) == ()
+
+
+def test_the_text_names_threads_and_doubt() -> None:
+    """One line for a page: combination, what happens, threads, and that it did not reproduce."""
+    (entry,) = known_bad.known_bad({"nvjitlink": "13.1"})
+    assert entry.text == (
+        "nvJitLink 13.1 with LTO-IR for sm_120: link with -lto fails: C7907 Internal compiler error "
+        "(NVIDIA/numba-cuda#725); not reproduced"
+    )
+    assert entry.links == ("https://github.com/NVIDIA/numba-cuda/issues/725",)
+
+
+# -- entries that run here
+
+
+def code_of_link(nvjitlink: Path, archive: Path) -> int:
+    """Code of a link with the archive, in a separate process."""
+    command = [sys.executable, str(ROOT / "matrices/make_cudadevrt.py"), "--link", str(nvjitlink), str(archive)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    (code,) = {int(line.split(",")[1]) for line in done.stdout.splitlines() if line.startswith("[")}
+    return code
+
+
+def test_an_archive_links_where_nvjitlink_is_not_older() -> None:
+    """The rule, on every measured pair; nvJitLink 12.5 to 12.9 take archives of CUDA 13 too, without a promise."""
+    for nvjitlink, row in LINKS.items():
+        for archive, code in row.items():
+            linker, made = CudaVersion.parse(nvjitlink), CudaVersion.parse(archive)
+            if made.major > linker.major:
+                assert code == (0 if linker >= (12, 5) else 3)
+            else:
+                assert code == (0 if made <= linker else 3), (nvjitlink, archive)
+
+
+def test_measured_pairs_of_the_toolchains_here() -> None:
+    """Each nvJitLink and each libcudadevrt.a in the cache, and of the installed wheels: the code of the table."""
+    files = [(chain.version, Path(chain.path) / "lib64") for chain in toolchains.installed()]
+    for name in ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12"):
+        for file in metadata.files(name) if name in {one.name for one in metadata.distributions()} else ():
+            if file.name.startswith("libnvJitLink.so."):
+                release = exports.release_of_wheel(name, metadata.version(name))
+                files.append((release, Path(file.locate()).parent))
+    linkers = {release: next(folder.glob("libnvJitLink.so.1[23]"), None) for release, folder in files if release}
+    archives = {release: folder / "libcudadevrt.a" for release, folder in files if release}
+    measured = {
+        (str(release), str(made)): code_of_link(linker, archive)
+        for release, linker in linkers.items()
+        for made, archive in archives.items()
+        if linker and archive.exists() and str(release) in LINKS and str(made) in LINKS[str(release)]
+    }
+    assert measured
+    assert measured == {(release, made): LINKS[release][made] for release, made in measured}
+
+
+def test_nvjitlink_12_9_takes_cubins_of_cuda_13() -> None:
+    """The measured table of `cudalink skew` has it, too: 12.9 links what a newer CUDA made, and reports success."""
+    assert LINKS["12.9"]["13.5"] == 0
+    assert LINKS["12.4"]["13.5"] == 3

@@ -1,0 +1,71 @@
+"""Known-bad entries with the released wheels, each in a separate folder. ``nox -s known-bad`` runs this."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink.compat import known_bad
+
+FOLDER = os.environ.get("CUDALINK_KNOWN_BAD")
+pytestmark = pytest.mark.skipif(FOLDER is None, reason="needs published wheels: 'nox -s known-bad' installs them")
+
+IMPORT = "import cuda.core; print('works')"
+LINK = r"""
+import warnings
+from cuda.core import Device, Linker, LinkerOptions, ObjectCode
+warnings.simplefilter("ignore")
+Device().set_current()
+ptx = b".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n"
+Linker(ObjectCode.from_ptx(ptx), options=LinkerOptions(arch="sm_80")).link("cubin")
+print("works")
+"""
+#: Entry, versions that meet it and versions that do not, the program that fails, and a part of its error.
+CASES = [
+    (
+        "cuda-core-1-0-0-bindings-13-0",
+        {"cuda-core": "1.0.0", "cuda-bindings": "13.0.3"},
+        {"cuda-core": "1.0.0", "cuda-bindings": "13.1.1"},
+        IMPORT,
+        "does not export expected C function cuDevSmResourceSplit",
+    ),
+    (
+        "cuda-core-old-nvjitlink",
+        {"cuda-core": "1.1.1", "cuda-bindings": "12.9.10", "nvidia-nvjitlink-cu12": "12.2.140"},
+        {"cuda-core": "1.1.1", "cuda-bindings": "12.9.10", "nvidia-nvjitlink-cu12": "12.3.101"},
+        LINK,
+        "FunctionNotFoundError: function nvJitLinkVersion is not found",
+    ),
+]
+
+
+def run(versions: dict[str, str], program: str) -> str:
+    """Output of a program on an emulated driver of CUDA 12.9, with these versions installed in a folder."""
+    wanted = [f"{name}=={version}" for name, version in versions.items()]
+    folder = Path(FOLDER) / re.sub(r"[^\w.]+", "-", "-".join(wanted))
+    if not folder.exists():
+        install = ("uv", "pip", "install", "-q", "--python", sys.executable, "--target", str(folder))
+        subprocess.run([*install, *wanted, "numpy"], check=True)
+    # -S hides the packages of this environment; cuda.pathfinder does not look for libraries in the folder
+    libraries = os.pathsep.join(str(one) for one in folder.glob("nvidia/*/lib"))
+    environment = {**os.environ, "PYTHONPATH": str(folder), "LD_LIBRARY_PATH": libraries}
+    start = [sys.executable, "-m", "pytest_cudalink.cli", "driver", "run", "--version", "12.9", "--"]
+    done = subprocess.run(
+        [*start, sys.executable, "-S", "-c", program], capture_output=True, text=True, check=False, env=environment
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("entry", "bad", "good", "program", "error"), CASES, ids=[case[0] for case in CASES])
+def test_entry(entry, bad, good, program, error) -> None:
+    """The combination fails with the text of the entry, and the nearest one that does not meet it works."""
+    assert entry in {one.id for one in known_bad.known_bad(bad)}
+    assert entry not in {one.id for one in known_bad.known_bad(good)}
+    assert error in run(bad, program)
+    output = run(good, program)
+    assert output.endswith("works\n"), output
