@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import IO, Any, Final, NamedTuple, cast
 
-from elftools.common.exceptions import ELFError
-
 from .libraries import cuda_functions
 
 __all__ = ["Elf", "data_ranges", "is_elf", "read_elf"]
@@ -106,6 +104,14 @@ def _disjoint(ranges: set[tuple[int, int]]) -> list[tuple[int, int]]:
     return rest
 
 
+def _damaged(text: str) -> Exception:
+    from elftools.common.exceptions import (
+        ELFError,
+    )  # pyelftools takes a tenth of a second, which the doctor does without
+
+    return ELFError(text)
+
+
 class _Bounded:
     """A stream that may be read only so often as a library of its size needs.
 
@@ -125,7 +131,7 @@ class _Bounded:
         self._bytes -= len(content)
         if self._reads < 0 or self._bytes < 0:
             msg = "its tables refer to the same bytes again and again"
-            raise ELFError(msg)
+            raise _damaged(msg)
         return content
 
 
@@ -154,7 +160,7 @@ def _symbols(elf: Any) -> list[_Symbol]:
         left -= max(end - offset, 0)
         if left < 0:
             msg = "its symbols have the same long name again and again"
-            raise ELFError(msg)
+            raise _damaged(msg)
         if offset and end > offset:
             found.append(
                 _Symbol(names[offset:end].decode("utf-8", "replace"), index, section_index == 0, info >> 4 == 2)

@@ -1,6 +1,6 @@
 """Make the entries of fatbins that tests put together: ``python tests/data/make_fatbin_entries.py``, with nvcc 13.0.
 
-CUDALINK_PTXAS_12 is the path of the ptxas of nvidia-cuda-nvcc-cu12 12.9.86, for the one entry of that toolkit.
+PTXAS_OF_CUDA_12 is the path of the ptxas of nvidia-cuda-nvcc-cu12 12.9.86, for the one entry of that toolkit.
 
 Each file is one entry as nvcc writes it, header and payload. Its kernel has the name of the file, so that a loaded
 module says which entry it was made from.
@@ -61,7 +61,7 @@ def main() -> None:
         commands = (
             ["nvcc", "-ptx", "-arch=compute_90", source.name, "-o", "kernel.ptx"],
             ["sed", "-i", "s/^.version 9.0/.version 8.8/", "kernel.ptx"],
-            [os.environ["CUDALINK_PTXAS_12"], "-arch=sm_90", "kernel.ptx", "-o", "kernel.cubin"],
+            [os.environ["PTXAS_OF_CUDA_12"], "-arch=sm_90", "kernel.ptx", "-o", "kernel.cubin"],
             [
                 "fatbinary",
                 "-64",

@@ -115,7 +115,7 @@ def test_pytest_says_how_in_header_and_record(toolkit, tmp_path, refuse) -> None
     """A cell of the ordinary kind starts pytest in the same way; header and record say which of the two happened."""
     (tmp_path / "test_it.py").write_text("def test(): pass\n")
     done = start(
-        *("python", "-m", "pytest", "-p", "cudalink", "test_it.py", "--cudalink-report=one.jsonl"),
+        *(sys.executable, "-m", "pytest", "-p", "cudalink", "test_it.py", "--cudalink-report=one.jsonl"),
         hidden=[toolkit],
         refuse=refuse,
         cwd=tmp_path,
