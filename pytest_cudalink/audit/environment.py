@@ -315,7 +315,9 @@ def _unprovided(one: Installed, need: Need, repair: _Repair) -> EnvironmentFindi
         "is linked with it",
         (claim,),
         "",
-        repair.install(one.manager, [name])
+        f"nothing, if no program imports this module; else install the package that has {library}"
+        if optional
+        else repair.install(one.manager, [name])
         if name and one.manager != "conda"
         else f"install the package that has {library}, or a build of {one.name} for another CUDA release",
     )

@@ -59,11 +59,16 @@ def _lines(found: EnvironmentAudit) -> Iterator[str]:
     yield f"Verdict: {line(found.verdict)} ({found.seconds:.1f} s)"
     for finding in found.findings:
         yield ""
-        yield from _finding(finding)
+        yield from (_shorter(one, found) for one in _finding(finding))
     if found.unreadable:
         yield ""
     for one in found.unreadable:
         yield f"not readable: {line(one.path)}: {line(one.text)}"
+
+
+def _shorter(text: str, found: EnvironmentAudit) -> str:
+    """A line in which the paths of installed files begin where they differ; the verdict names the environment."""
+    return text.replace(f"{line(found.prefix)}/lib/python{line(found.python)}/site-packages/", "…/")
 
 
 def _finding(finding: EnvironmentFinding) -> Iterator[str]:

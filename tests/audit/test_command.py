@@ -91,6 +91,29 @@ def test_pattern_that_matches_no_file(tmp_path) -> None:
         found.check(archs=["A100"], drivers=">=575", files="*_cuda13*")
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("k.ptx", b""),
+        ("k.ptx", b".version 99999999999999999999.9\n.target sm_80\n"),
+        ("k.ptx", b".version 8.0\n.target sm_" + b"9" * 5000 + b"\n"),
+        ("k.cubin", b"\x7fELF"),
+        ("k.FATBIN", b"PK\3\4"),
+        ("k.ltoir", b"\0" * 100),
+    ],
+    ids=["empty", "isa", "target", "cut-off", "not-a-fatbin", "zeros"],
+)
+def test_file_of_device_code_without_any(name, content, tmp_path, capsys) -> None:
+    """A file whose name promises device code, and which has none, is a fault and not a pass."""
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "notes.txt").write_bytes(content)
+    assert main(["audit", str(tmp_path), "--gpu", "L4"]) == 1
+    said = [line for line in capsys.readouterr().out.splitlines() if "unreadable" in line]
+    assert said == [
+        f"  unreadable: {name}: has no device code that can be read; expected some, as its name says: build it again"
+    ]
+
+
 # -- METADATA
 
 
