@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -112,6 +113,19 @@ def test_file_of_device_code_without_any(name, content, tmp_path, capsys) -> Non
     assert said == [
         f"  unreadable: {name}: has no device code that can be read; expected some, as its name says: build it again"
     ]
+
+
+def test_folder_of_wheels(user, make_wheel, tmp_path, capsys) -> None:
+    """``dist`` for ``dist/*.whl`` is refused: the wheels would be passed over. Those further down are data."""
+    (tmp_path / "dist/ensurepip").mkdir(parents=True)
+    make_wheel("dist/ensurepip/y-1-py3-none-any.whl", {"y/libuse.so": user})
+    shutil.copy(user, tmp_path / "dist")
+    assert main(["audit", str(tmp_path / "dist")]) == 0
+    make_wheel("dist/x-1-py3-none-any.whl", {"x/libuse.so": user})
+    for options in ((), ("--device-code",)):
+        assert main(["audit", str(tmp_path / "dist"), *options]) == 2
+        said = f"{tmp_path}/dist: a folder with wheels, such as x-1-py3-none-any.whl; expected one of files; give "
+        assert f"{said}{tmp_path}/dist/*.whl" in capsys.readouterr().err
 
 
 # -- METADATA
