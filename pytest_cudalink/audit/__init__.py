@@ -206,8 +206,8 @@ def audit_on_index(wanted: str, index: str | None = None) -> Audit:
 
 
 def _audit(scan: Scan) -> Audit:
-    if not scan.elves and not scan.findings:
-        msg = f"{scan.path}: no shared library in it: a pure Python package, or not a wheel"
+    if not (scan.elves or scan.opened or scan.ltoir or scan.findings):
+        msg = f"{scan.path}: no shared library in it, and nothing that opens CUDA: pure Python, or not a wheel"
         raise AuditError(msg)
     return _judge(scan)
 
@@ -238,7 +238,11 @@ def _judge(scan: Scan) -> Audit:
     findings += _inlined(needs)
     declared = _declared(scan)
     if declared:
+        findings += _invalid(scan, declared)
         findings += judge_needs(needs, declared, dependent=_dependent(scan))
+    elif needs and scan.path.endswith(".whl"):
+        text = f"has {len(_own_metadata(scan)) or 'no'} METADATA; expected one; its requirements were not compared"
+        findings.append(AuditFinding(scan.path, "metadata", f"{text}: build the wheel again"))
     bundled = tuple(
         name
         for name, elf in scan.elves.items()
@@ -262,11 +266,26 @@ def _common_majors(files: list[FileAudit]) -> tuple[str, ...]:
 
 def _declared(scan: Scan) -> Declared | None:
     """The requirements of the one distribution inside; None for none or several."""
-    if len(scan.metadata) != 1:
+    own = _own_metadata(scan)
+    if len(own) != 1:
         return None
-    (metadata,) = scan.metadata.values()
+    metadata = scan.metadata[own[0]]
     windows = any(name.lower().endswith((".dll", ".pyd")) for name in scan.elves)
     return read_requirements(metadata, windows=windows, machine="aarch64" if "aarch64" in scan.path else "x86_64")
+
+
+def _own_metadata(scan: Scan) -> list[str]:
+    """The METADATA files that lie highest; those further down are of packages that a distribution vendors."""
+    highest = 1 if scan.path.endswith(".whl") else min((name.count("/") for name in scan.metadata), default=0)
+    return [name for name in scan.metadata if name.count("/") == highest]
+
+
+def _invalid(scan: Scan, declared: Declared) -> Iterator[AuditFinding]:
+    for line in declared.invalid:
+        if line.strip().lower().startswith(("nvidia", "cuda")):
+            shown = line if len(line) <= 80 else f"{line[:80]}..."
+            text = f"Requires-Dist is {shown!r}; expected NAME[EXTRAS] SPECIFIER; MARKER: it was not compared"
+            yield AuditFinding(_own_metadata(scan)[0], "metadata", text)
 
 
 def _dependent(scan: Scan) -> set[str]:

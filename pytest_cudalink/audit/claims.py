@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -107,8 +107,8 @@ def _parsed(one: Installed, unreadable: list[Unreadable]) -> Iterator[Requiremen
         cuda = is_cuda_distribution(line)
         if cuda or "[" in line.partition(";")[0]:
             try:
-                yield Requirement(line)
-            except (InvalidRequirement, RecursionError):
+                yield contradictions.parse_requirement(line)
+            except ValueError:
                 if cuda:
                     text = f"Requires-Dist is {line[:200]!r}; expected NAME[EXTRAS] SPECIFIER; MARKER: install it again"
                     unreadable.append(Unreadable(one.path, text))

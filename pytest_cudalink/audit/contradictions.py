@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-__all__ = ["accepts", "common_version", "highest_version", "versions_around"]
+__all__ = ["accepts", "common_version", "highest_version", "parse_requirement", "versions_around"]
 
 #: Whether a specifier accepts a version.
 Accepts = Callable[[str, str], bool]
@@ -28,6 +29,24 @@ _MOST_TEXT: Final = 4_000
 @lru_cache(maxsize=4096)
 def _specifiers(text: str) -> SpecifierSet:
     return SpecifierSet(text)
+
+
+def parse_requirement(line: str) -> Requirement:
+    """Return a requirement whose bounds can be compared; packaging reads their numbers only when it compares them.
+
+    Raises
+    ------
+    ValueError
+        If it is invalid, nested too deep, or has a number with thousands of digits.
+    """
+    try:
+        requirement = Requirement(line)
+    except RecursionError as error:
+        msg = "nested too deep"
+        raise ValueError(msg) from error
+    for one in requirement.specifier:
+        one.contains("1")
+    return requirement
 
 
 def accepts(specifier: str, version: str) -> bool:

@@ -11,21 +11,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from email import message_from_bytes
 from functools import cache
 from typing import Final, Literal
 
 from packaging.markers import UndefinedComparison, UndefinedEnvironmentName, default_environment
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from ..compat import exports
 from ..tables import read_table
 from ..versions import CudaVersion
+from .contradictions import parse_requirement
 from .findings import AuditFinding
 from .needs import Need
 
@@ -52,11 +52,14 @@ class Declared:
         Those that hold without any extra.
     extras : mapping of str to tuple of Requirement
         Those that an extra adds.
+    invalid : tuple of str
+        Lines that cannot be read.
     """
 
     name: str
     always: tuple[Requirement, ...]
     extras: Mapping[str, tuple[Requirement, ...]]
+    invalid: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class Lack:
 
 
 def read_requirements(metadata: bytes, *, windows: bool = False, machine: str = "x86_64") -> Declared:
-    """Read the requirements in a METADATA file, with markers evaluated for a platform; invalid lines do not count."""
+    """Read the requirements in a METADATA file, with markers evaluated for a platform; invalid lines are apart."""
     message = message_from_bytes(metadata)
     environment: dict[str, str] = {
         **{key: str(value) for key, value in default_environment().items()},
@@ -84,10 +87,12 @@ def read_requirements(metadata: bytes, *, windows: bool = False, machine: str = 
         "os_name": "nt" if windows else "posix",
         "platform_machine": "AMD64" if windows else machine,
     }
-    requirements = []
+    requirements, invalid = [], []
     for line in (message.get_all("Requires-Dist") or [])[:_MOST_REQUIREMENTS]:
-        with suppress(InvalidRequirement):
-            requirements.append(Requirement(str(line)))
+        try:
+            requirements.append(parse_requirement(str(line)))
+        except ValueError:
+            invalid.append(str(line))
 
     def holding(extra: str) -> tuple[Requirement, ...]:
         given = {**environment, "extra": extra}
@@ -98,14 +103,14 @@ def read_requirements(metadata: bytes, *, windows: bool = False, machine: str = 
         str(extra): tuple(one for one in holding(str(extra)) if one not in always)
         for extra in (message.get_all("Provides-Extra") or [])[:_MOST_EXTRAS]
     }
-    return Declared(canonicalize_name(str(message.get("Name", ""))), always, extras)
+    return Declared(canonicalize_name(str(message.get("Name", ""))), always, extras, tuple(invalid))
 
 
 def _holds(requirement: Requirement, environment: dict[str, str]) -> bool:
     """Whether the marker of a requirement is true; one that cannot be evaluated does not count."""
     try:
         return requirement.marker is None or requirement.marker.evaluate(environment)
-    except (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion):
+    except (UndefinedComparison, UndefinedEnvironmentName, ValueError, RecursionError):
         return False
 
 
@@ -336,8 +341,10 @@ class _Group:
     def suggestion(self) -> tuple[str, ...]:
         floor = self.decisive.floor
         least = exports.releases(self.stem, self.major)[:1] if self.stem in exports.libraries() else ()
+        numbered = re.search(r"-cu\d+$", self.distribution or _distribution(self.stem, self.major) or "")
         if floor is None or (*least, floor)[0] == floor:
-            floor = None
+            # a package without the major in its name may have the releases of an earlier one
+            floor = None if numbered else next(iter(least), None)
         return requirement_for(self.stem, self.major, floor, self.decisive.wheel)
 
     def lack(self, requirements: Iterable[Requirement]) -> Lack | None:

@@ -8,6 +8,7 @@ environment runs, and no library of it is loaded.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import time
@@ -38,6 +39,9 @@ __all__ = ["AuditError", "Claim", "EnvironmentAudit", "EnvironmentFinding", "Ins
 _DRIVER: Final = frozenset({"libcuda", "libnvidia-ml"})
 #: Different specifiers of one distribution that are compared with each other; 12 were seen at most.
 _MOST_SPECIFIERS: Final = 40
+
+#: A Python extension module, which is loaded where a program imports it, and not before.
+_EXTENSION: Final = re.compile(r"\.(?:cpython-[^/]*|abi3)\.so$")
 
 Kind = Literal["pair", "version", "missing", "floor", "unprovided", "copies", "same-file", "known-bad"]
 
@@ -121,8 +125,10 @@ class EnvironmentAudit:
         found = len(self.conflicts)
         conflicts = f"{found or 'no'} conflict{'' if found == 1 else 's'}"
         unread = f", {len(self.unreadable)} not readable" if self.unreadable else ""
-        measured = f"{self.files} libraries measured" if self.files else "declared requirements only"
-        return f"{conflicts}{unread}: {self.distributions} distributions, {measured}, in {self.prefix}"
+        libraries = f"{self.files} librar{'y' if self.files == 1 else 'ies'} measured"
+        measured = libraries if self.files else "declared requirements only"
+        several = "" if self.distributions == 1 else "s"
+        return f"{conflicts}{unread}: {self.distributions} distribution{several}, {measured}, in {self.prefix}"
 
     def check(self) -> None:
         """Raise unless there are no conflicts and everything was readable.
@@ -303,14 +309,17 @@ def _unprovided(one: Installed, need: Need, repair: _Repair) -> EnvironmentFindi
     library = need.evidence.removeprefix("needs ")
     name = exports.distributions(need.stem).get(need.major, "") if need.stem in exports.libraries() else ""
     claim = Claim(str(one), name or library, "", need.how, need.evidence, None, file=need.path)
+    optional = not name and _EXTENSION.search(need.path) is not None
     return EnvironmentFinding(
         "unprovided",
-        "conflict",
-        f"{library} is neither in the environment nor in the system; expected there: {need.path} of {one} is linked "
-        "with it",
+        "note" if optional else "conflict",
+        f"{library} is missing; expected in the environment or the system: {Path(need.path).name} of {one} "
+        "is linked with it",
         (claim,),
         "",
-        repair.install(one.manager, [name])
+        f"nothing, if no program imports this module; else install the package that has {library}"
+        if optional
+        else repair.install(one.manager, [name])
         if name and one.manager != "conda"
         else f"install the package that has {library}, or a build of {one.name} for another CUDA release",
     )

@@ -12,11 +12,11 @@ __all__ = ["AuditFinding"]
 class AuditFinding:
     """A fault to repair: the file, the kind, a sentence and how much it weighs.
 
-    Kinds: ``"unreadable"``, ``"name"`` (a substring search takes it for a CUDA library), ``"rpath"`` (an absolute
-    folder of the machine that built it), ``"majors"`` (no CUDA major satisfies every file), ``"symbols"`` (functions of
-    CUDA that no library which the file needs defines, or that no known release exports), ``"undeclared"``, ``"floor"``,
-    ``"ceiling"`` and ``"pin"`` (see `pytest_cudalink.audit.declared`), and ``"inlined"`` (versioned nvJitLink names
-    that a header inlined).
+    Kinds: ``"unreadable"``, ``"metadata"`` (no METADATA, several, or an invalid requirement in it), ``"name"`` (a
+    substring search takes it for a CUDA library), ``"rpath"`` (an absolute folder of the machine that built it),
+    ``"majors"`` (no CUDA major satisfies every file), ``"symbols"`` (functions of CUDA that no library which the file
+    needs defines, or that no known release exports), ``"undeclared"``, ``"floor"``, ``"ceiling"`` and ``"pin"`` (see
+    `pytest_cudalink.audit.declared`), and ``"inlined"`` (versioned nvJitLink names that a header inlined).
 
     Attributes
     ----------

@@ -14,7 +14,7 @@ from typing import IO, Final
 
 from .elf import is_elf
 
-__all__ = ["DEVICE_CODE", "AuditError", "Members", "members_of", "members_of_archive"]
+__all__ = ["DEVICE_CODE", "AuditError", "Members", "members_of", "members_of_archive", "refuse_folder_of_wheels"]
 
 #: A member above this size must not be more than so many times larger than it is packed; that of cuBLAS is 2 times.
 _MOST_UNPACKED: Final = 64 << 20
@@ -39,14 +39,29 @@ def members_of(path: Path) -> Members:
     Raises
     ------
     AuditError
-        If there is no such file, or it is neither a wheel nor an ELF file.
+        If there is no such file, it is neither a wheel nor an ELF file, or it is a folder with wheels.
     """
     if path.is_dir():
+        refuse_folder_of_wheels(path)
         return _folder(path)
     if path.is_file():  # neither a pipe nor a device
         return _wheel(path) if path.suffix == ".whl" or zipfile.is_zipfile(path) else _single(path)
     msg = f"{path}: there is no such file; give a wheel, a folder or a shared library"
     raise AuditError(msg)
+
+
+def refuse_folder_of_wheels(folder: Path) -> None:
+    """Raise if wheels lie in a folder; what is in them would be passed over.
+
+    Raises
+    ------
+    AuditError
+        With a wheel's name, and what to give.
+    """
+    wheel = next((one.name for one in sorted(folder.glob("*.whl")) if one.is_file()), None)
+    if wheel is not None:
+        msg = f"{folder}: a folder with wheels, such as {wheel}; expected one of files; give {folder / '*.whl'}"
+        raise AuditError(msg)
 
 
 def _opened(path: Path) -> IO[bytes]:

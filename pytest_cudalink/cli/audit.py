@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ..report.safe_text import line as safe
 from . import audit_device_code, audit_environment
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--index", metavar="URL", help="package index; default: that of uv or pip")
     parser.add_argument(
-        "--require", default="", metavar="MAJORS", help="majors it must load with, such as 12,13; none: without CUDA"
+        "--require", metavar="MAJORS", help="majors it must load with, such as 12,13; none: without CUDA"
     )
     parser.add_argument("--symbols", action="store_true", help="show the undefined symbols, too")
     parser.add_argument("--json", action="store_true", help="for programs")
@@ -49,6 +50,10 @@ def run(options: argparse.Namespace) -> int:
     """Audit each path; returns the worst exit code."""
     from ..audit import AuditError, audit, audit_on_index
 
+    misfit = _misfit(options)
+    if misfit:
+        sys.stderr.write(f"cudalink audit: {misfit}\n")
+        return 2
     if options.environment is not None:
         return audit_environment.run(options)
     if audit_device_code.asked(options):
@@ -56,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.paths and not options.from_index:
         sys.stderr.write("cudalink audit: give a wheel, a folder or a library, or --from-index, or --environment\n")
         return 2
-    required = [major for major in options.require.split(",") if major]
+    required = [major.strip() for major in (options.require or "").split(",") if major.strip()]
     audits = [partial(audit, path) for path in options.paths]
     audits += [partial(audit_on_index, wanted, options.index) for wanted in options.from_index]
     code, answers = 0, []
@@ -65,13 +70,13 @@ def run(options: argparse.Namespace) -> int:
             found = one()
             lacking = found.lacking(required)
         except (AuditError, OSError) as error:
-            sys.stderr.write(f"cudalink audit: {error}\n")
+            sys.stderr.write(f"cudalink audit: {safe(error)}\n")
             code = 2
             continue
         if options.json:
             answers.append({**found.to_json(), "lacking": lacking})
         else:
-            sys.stdout.write(_table(found, lacking, symbols=options.symbols))
+            sys.stdout.writelines(f"{safe(line)}\n" for line in _lines(found, lacking, symbols=options.symbols))
         if found.errors or lacking:
             code = max(code, 1)
     if options.json:
@@ -79,27 +84,49 @@ def run(options: argparse.Namespace) -> int:
     return code
 
 
-def _table(found: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool) -> str:
+def _misfit(options: argparse.Namespace) -> str:
+    """The sentence about an option that nothing would be done with; empty if there is none."""
+    libraries = {"--from-index": options.from_index, "--index": options.index, "--symbols": options.symbols or None}
+    libraries |= {"--require": options.require}
+    if options.environment is not None:
+        device = "an option of device code" if audit_device_code.asked(options) else None
+        given = next((name for name, value in libraries.items() if value), device)
+        if given:
+            return f"{given} is given with --environment, which audits what is installed; give it in another command"
+    elif audit_device_code.asked(options):
+        given = next((name for name, value in libraries.items() if value), None)
+        if given:
+            return f"{given} is given with an option of device code; expected one of them; give it in another command"
+    if options.index is not None and not options.from_index:
+        return "--index is given without --from-index; expected both; give --from-index REQUIREMENT"
+    if options.require is not None and not options.require.strip(", "):
+        return f"--require is {options.require!r}; expected majors such as 12,13; leave it out to require none"
+    return audit_device_code.misfit(options)
+
+
+def _lines(found: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool) -> Iterator[str]:
     windows = any(file.path.lower().endswith((".dll", ".pyd")) for file in found.files)
-    kind = "DLLs" if windows else "ELF files"
-    lines = [f"{found.path}: {len(found.files)} {kind}; loads with {_spoken(found.majors)}"]
+    kind = ("DLL" if windows else "ELF file") + "s" * (len(found.files) != 1)
+    unread = any(finding.kind == "unreadable" for finding in found.findings)
+    known = ", as far as it can be read" if unread else ""
+    yield f"{found.path}: {len(found.files)} {kind}; loads with {_spoken(found.majors)}{known}"
     for file in found.files:
         for one in file.dependencies:
             where = "brought along" if one.bundled else f"CUDA {', '.join(one.majors) or '(unknown)'}"
             unreached = f"; no RPATH leads to {one.unreached}" if one.unreached else ""
-            lines.append(f"  {file.path}  needs {one.library}  ({where}; {len(one.symbols)} symbols{unreached})")
+            count = f"{len(one.symbols)} symbol{'s' * (len(one.symbols) != 1)}"
+            yield f"  {file.path}  needs {one.library}  ({where}; {count}{unreached})"
             if symbols:
-                lines += [f"      {symbol}" for symbol in one.symbols]
+                yield from (f"      {symbol}" for symbol in one.symbols)
         if file.rpaths:
-            lines.append(f"  {file.path}  RPATH {':'.join(file.rpaths)}")
-    lines += _needs(found)
+            yield f"  {file.path}  RPATH {':'.join(file.rpaths)}"
+    yield from _needs(found)
     for finding in found.findings:
         note = "" if finding.severity == "error" else " (note)"
-        lines.append(f"  {finding.kind}{note}: {finding.path}: {finding.text}")
+        yield f"  {finding.kind}{note}: {finding.path}: {finding.text}"
     for major, libraries in lacking.items():
         name = "without CUDA" if major == "none" else f"with CUDA {major}"
-        lines.append(f"  required: cannot be loaded {name}, because of {', '.join(libraries)}")
-    return "".join(f"{line}\n" for line in lines)
+        yield f"  required: cannot be loaded {name}, because of {', '.join(libraries)}"
 
 
 def _needs(found: Audit) -> Iterator[str]:

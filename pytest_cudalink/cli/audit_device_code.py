@@ -9,13 +9,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ..report.safe_text import line as safe
+
 if TYPE_CHECKING:
     from ..audit.device_code import DeviceCode, Group, Image
     from ..audit.device_code.assemble import Assembled
     from ..toolchains import Toolchain
     from ..versions import CudaVersion
 
-__all__ = ["asked", "configure", "run"]
+__all__ = ["asked", "configure", "misfit", "run"]
 
 #: Rows of the table that is shown when no GPU is asked for: the architectures of data centres and desktops.
 _ROWS: Final = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121")
@@ -43,7 +45,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--require-archs",
-        default="",
         metavar="ARCHS",
         help="GPUs on which every driver that is shown must take the code, such as sm_80,sm_90",
     )
@@ -59,7 +60,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def asked(options: argparse.Namespace) -> bool:
     """Whether any option asks for device code."""
-    return bool(options.device_code or options.gpu or options.driver or options.require_archs or options.assemble)
+    given = options.driver is not None or options.require_archs is not None
+    return bool(options.device_code or options.gpu or given or options.assemble)
+
+
+def misfit(options: argparse.Namespace) -> str:
+    """The sentence about an option that names nothing, or that nothing would be done with; empty if there is none."""
+    if options.gpu and not all(_split([name]) for name in options.gpu):
+        return "--gpu is empty; expected a name such as L4; leave it out for a table of GPUs"
+    if options.driver is not None and not options.driver.strip():
+        return "--driver is empty; expected a release such as 535; leave it out for every driver from 525 on"
+    if options.require_archs is not None and not _split([options.require_archs]):
+        return "--require-archs names no architecture; expected some such as 80,90; leave it out to require none"
+    if options.toolchain is not None and not options.assemble:
+        return "--toolchain is given without --assemble; expected both; add --assemble"
+    return ""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -74,11 +89,11 @@ def run(options: argparse.Namespace) -> int:
         return 2
     try:
         gpus = [architecture_of(name) for name in _split(options.gpu)]
-        required = [architecture_of(_full(name)) for name in _split([options.require_archs])]
+        required = [architecture_of(_full(name)) for name in _split([options.require_archs or ""])]
         drivers = drivers_in(options.driver or ">=525")
         toolchain = _assembler(options.toolchain) if options.assemble else None
     except (ToolchainError, ValueError) as error:
-        sys.stderr.write(f"cudalink audit: {error}\n")
+        sys.stderr.write(f"cudalink audit: {safe(error)}\n")
         return 2
     rows = gpus or list(dict.fromkeys([*_ROWS, *required]))
     code, answers = 0, []
@@ -87,14 +102,16 @@ def run(options: argparse.Namespace) -> int:
             found = device_code(path)
             assembled = list(_assembled(path, toolchain)) if toolchain else []
         except (AuditError, OSError) as error:
-            sys.stderr.write(f"cudalink audit: {error}\n")
+            sys.stderr.write(f"cudalink audit: {safe(error)}\n")
             code = 2
             continue
         failures = found.failures(dict.fromkeys([*gpus, *required]), drivers)
+        if required and not found.groups:
+            failures.append(found.absence(required))
         if options.json:
             answers.append(_plain(found, rows, drivers, failures, assembled))
         else:
-            sys.stdout.writelines(f"{line}\n" for line in _text(found, rows, drivers, failures, assembled))
+            sys.stdout.writelines(f"{safe(line)}\n" for line in _text(found, rows, drivers, failures, assembled))
         if failures or found.faults or any(one.fails for one in assembled):
             code = max(code, 1)
     if options.json:

@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--environment",
         nargs="?",
-        const="",
+        const=True,
         metavar="PREFIX|PYTHON",
         help="audit the installed distributions of an environment: what they need of CUDA, and what is installed; "
         "default: the environment of this command",
@@ -35,13 +35,16 @@ def run(options: argparse.Namespace) -> int:
     """Audit the environment of ``options.environment`` and report; returns the exit code."""
     if options.paths:
         sys.stderr.write(
-            f"cudalink audit: --environment takes one environment; give {options.paths[0]} in another command\n"
+            f"cudalink audit: --environment takes one environment; give {line(options.paths[0])} in another command\n"
         )
+        return 2
+    if not options.environment:
+        sys.stderr.write("cudalink audit: --environment is empty; expected a prefix; leave it out for this one\n")
         return 2
     from ..audit.environment import AuditError, audit_environment
 
     try:
-        found = audit_environment(options.environment or None)
+        found = audit_environment(None if options.environment is True else options.environment)
     except (AuditError, OSError) as error:
         sys.stderr.write(f"cudalink audit: {line(error)}\n")
         return 2
@@ -56,11 +59,16 @@ def _lines(found: EnvironmentAudit) -> Iterator[str]:
     yield f"Verdict: {line(found.verdict)} ({found.seconds:.1f} s)"
     for finding in found.findings:
         yield ""
-        yield from _finding(finding)
+        yield from (_shorter(one, found) for one in _finding(finding))
     if found.unreadable:
         yield ""
     for one in found.unreadable:
         yield f"not readable: {line(one.path)}: {line(one.text)}"
+
+
+def _shorter(text: str, found: EnvironmentAudit) -> str:
+    """A line in which the paths of installed files begin where they differ; the verdict names the environment."""
+    return text.replace(f"{line(found.prefix)}/lib/python{line(found.python)}/site-packages/", "…/")
 
 
 def _finding(finding: EnvironmentFinding) -> Iterator[str]:

@@ -7,6 +7,8 @@ import json
 import sys
 from typing import Any, Final
 
+from ..report.safe_text import line as safe
+
 __all__ = ["DESCRIPTION", "configure", "run"]
 
 DESCRIPTION: Final = (
@@ -43,7 +45,7 @@ def _exports(options: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps([{"symbol": name, "found": rows} for name, rows in found.items()], indent=2) + "\n")
     for symbol, rows in found.items():
         if not rows:
-            sys.stderr.write(f"cudalink compat: no known CUDA library exports {symbol}{_hint(symbol)}\n")
+            sys.stderr.write(f"cudalink compat: no known CUDA library exports {safe(symbol)}{_hint(symbol)}\n")
         elif not options.json:
             sys.stdout.write("".join(f"{line}\n" for line in (symbol, *map(_line, rows))))
     return 0 if all(found.values()) else 1
@@ -94,6 +96,7 @@ def _rows(symbol: str) -> list[dict[str, Any]]:
                     "releases": list(map(str, having)),
                     "distribution": exports.distributions(stem).get(major),
                     "wheel": exports.first_wheel(stem, major, symbol),
+                    "requirement": _requirement(stem, major, symbol),
                 }
             )
     return rows
@@ -101,8 +104,24 @@ def _rows(symbol: str) -> list[dict[str, Any]]:
 
 def _line(row: dict[str, Any]) -> str:
     gone = f", gone in {row['until']}" if row["until"] else ""
-    wheel = f"; {row['distribution']}>={row['wheel']}" if row["wheel"] else ""
-    return f"  {row['soname']} of CUDA {row['cuda']}: since {row['since']}{gone}{wheel}"
+    write = f"; {row['requirement']}" if row["requirement"] else ""
+    return f"  {row['soname']} of CUDA {row['cuda']}: since {row['since']}{gone}{write}"
+
+
+def _requirement(stem: str, major: int, symbol: str) -> str | None:
+    """The requirement on the wheels that have a symbol: from the first one, below the next major or the first without.
+
+    None for the driver's library, which comes in no wheel.
+    """
+    from ..compat import exports
+
+    first, until = exports.first_wheel(stem, major, symbol), exports.until(stem, major, symbol)
+    if first is None:
+        return None
+    wheels = [wheel for release in exports.releases(stem, major) for wheel in exports.wheel_versions(stem, release)]
+    without = exports.wheel_versions(stem, until)[:1] if until else ()
+    below = without[0] if without else max(int(wheel.partition(".")[0]) for wheel in wheels) + 1
+    return f"{exports.distributions(stem)[major]}>={first},<{below}"
 
 
 def _hint(symbol: str) -> str:

@@ -56,7 +56,7 @@ def architecture_of(name: str) -> str:
         return f"sm_{gpus()[found]}"
     near = [known[one] for one in difflib.get_close_matches(wanted, known, 3, cutoff=0.6)]
     hint = f"did you mean {' or '.join(near)}?" if near else "give a name such as L4 or RTX 4090"
-    msg = f"GPU {name!r} is unknown; {hint} An architecture such as sm_{ARCHITECTURES[-1].number} does, too"
+    msg = f"GPU {name!r} is unknown; {hint}; an architecture such as sm_{ARCHITECTURES[-1].number} does, too"
     raise ValueError(msg)
 
 

@@ -64,6 +64,9 @@ def test_wheel_that_needs_one_major(cuda, tmp_path) -> None:
     user(tmp_path / "tree/pkg/libuse.so", cuda, "libcudart.so.12", "libnvJitLink.so.12")
     user(tmp_path / "tree/pkg/libother.so", cuda)
     (tmp_path / "tree/pkg/__init__.py").write_text("", encoding="utf-8")
+    (tmp_path / "tree/x-1.dist-info").mkdir()
+    requires = "Requires-Dist: nvidia-cuda-runtime-cu12\nRequires-Dist: nvidia-nvjitlink-cu12>=12.9\n"
+    (tmp_path / "tree/x-1.dist-info/METADATA").write_text(f"Name: x\nVersion: 1\n{requires}", encoding="utf-8")
 
     found = audit(wheel(tmp_path / "x-1-py3-none-any.whl", tmp_path / "tree"))
 
@@ -266,8 +269,8 @@ def test_table_and_exit_codes(cuda, tmp_path, capsys) -> None:
     good = user(tmp_path / "libuse.so", cuda, "libcudart.so.13")
     assert main(["audit", str(good)]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        f"{good}: 1 ELF files; loads with CUDA 13",
-        "  libuse.so  needs libcudart.so.13  (CUDA 13; 1 symbols)",
+        f"{good}: 1 ELF file; loads with CUDA 13",
+        "  libuse.so  needs libcudart.so.13  (CUDA 13; 1 symbol)",
         "  libuse.so  needs at least libcudart of CUDA 13.0  (wants cudaMalloc of CUDA 13.0)",
     ]
     assert main(["audit", str(good), "--require", "13", "--symbols"]) == 0

@@ -432,7 +432,6 @@ def test_check(tmp_path) -> None:
             "cubin for sm_80, ptx for sm_80, cubin for sm_90a, ltoir for sm_90a, cubin for sm_100f"
         ),
     ]
-    found.check(["T4"], ">=535", files="*.so")
 
 
 def test_files_for_single_architectures_are_one_group(tmp_path) -> None:

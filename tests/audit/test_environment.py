@@ -230,7 +230,9 @@ def test_linked_library_that_is_nowhere(made) -> None:
     made.wheel("vllm", "1", files=(made.user("vllm/_C.so", "other/libcudart.so.13", "cudaMalloc"),))
     (finding,) = made.audit().findings
     assert (finding.kind, finding.severity) == ("unprovided", "conflict")
-    assert finding.text.startswith("libcudart.so.13 is neither in the environment nor in the system; expected there")
+    assert finding.text.startswith(
+        "libcudart.so.13 is missing; expected in the environment or the system: _C.so of vllm 1"
+    )
     assert "nvidia-cuda-runtime" in finding.fix
     both = (
         made.user("both/x_cu12.so", twelve, "cudaMalloc"),
@@ -238,6 +240,28 @@ def test_linked_library_that_is_nowhere(made) -> None:
     )
     made.wheel("both", "1", files=both)
     assert [one.needs[0].by for one in made.audit().findings] == ["vllm 1"]
+
+
+def test_optional_extension_module(made) -> None:
+    """CuPy has modules for cuTENSOR and NCCL that only some programs import: a note, as no toolkit has those."""
+    for name in ("libnccl.so.2", "libcufft.so.11"):
+        made.library(f"elsewhere/{name}", "f")
+    module = made.user("cupy/nccl.cpython-312-x86_64-linux-gnu.so", "elsewhere/libnccl.so.2", "f")
+    made.wheel("cupy-cuda12x", "14.2.0", files=(module,))
+    found = made.audit()
+    assert kinds(found) == [("unprovided", "note")]
+    assert found.exit_code == 0
+    assert found.findings[0].text == (
+        "libnccl.so.2 is missing; expected in the environment or the system: nccl.cpython-312-x86_64-linux-gnu.so of "
+        "cupy-cuda12x 14.2.0 is linked with it"
+    )
+    assert found.findings[0].fix == (
+        "nothing, if no program imports this module; else install the package that has libnccl.so.2"
+    )
+    toolkit = made.user("other/cufft.cpython-312-x86_64-linux-gnu.so", "elsewhere/libcufft.so.11", "f")
+    plain = made.user("other/libother.so", "elsewhere/libnccl.so.2", "f")
+    made.wheel("other", "1", files=(toolkit, plain))
+    assert sorted(kinds(made.audit())) == [("unprovided", "conflict")] * 2 + [("unprovided", "note")]
 
 
 def test_system_toolkit_is_the_last_resort(made, monkeypatch) -> None:
@@ -478,6 +502,9 @@ def _damage(made: Made, what: str) -> None:  # noqa: C901, PLR0912 (a table)
             (folder / "METADATA").write_text("Name: nvidia-x\nVersion: twelve\x1b[0m\n", encoding="utf-8")
         case "invalid requirement":
             (folder / "METADATA").write_text("Name: x\nVersion: 1\nRequires-Dist: nvidia-y ==\n", encoding="utf-8")
+        case "huge requirement":
+            line = f"Requires-Dist: nvidia-y<2,>={'9' * 6000}"
+            (folder / "METADATA").write_text(f"Name: x\nVersion: 1\n{line}\n", encoding="utf-8")
         case "damaged library":
             path = made.library("x/libx.so", "a")
             content = (made.site / path).read_bytes()
@@ -499,7 +526,7 @@ def _damage(made: Made, what: str) -> None:  # noqa: C901, PLR0912 (a table)
     "what",
     [
         "no METADATA", "METADATA is a folder", "METADATA is a pipe", "no name", "no version", "hostile name",
-        "invalid version", "invalid requirement", "damaged library", "conda's record is a list",
+        "invalid version", "invalid requirement", "huge requirement", "damaged library", "conda's record is a list",
         "conda's record has no name", "conda's record is cut off", "conda's record is deep", "conda's specification",
     ],
 )  # fmt: skip
@@ -547,7 +574,7 @@ def test_command(made, capsys) -> None:
         "",
         "conflict: nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1)",
         "  needs  x 1: nvidia-nvjitlink-cu12 >=12.9 (Requires-Dist: nvidia-nvjitlink-cu12>=12.9)",
-        f"  there  nvidia-nvjitlink-cu12 12.8.93 ({made.site}/nvidia_nvjitlink_cu12-12.8.93.dist-info)",
+        "  there  nvidia-nvjitlink-cu12 12.8.93 (…/nvidia_nvjitlink_cu12-12.8.93.dist-info)",
         f"  do     python -m pip --python {made.prefix} install 'nvidia-nvjitlink-cu12>=12.9'",
     ]
     assert main(["audit", "--json", "--environment", str(made.prefix)]) == 1

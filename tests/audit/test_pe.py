@@ -104,7 +104,7 @@ def test_imports(make_wheel, capsys) -> None:
     assert finding["kind"] == "floor"
     assert finding["suggestion"][0] == "nvidia-cuda-runtime-cu12>=12.5,<13"
     assert main(["audit", str(path)]) == 1
-    assert "1 DLLs; loads with CUDA 12\n" in capsys.readouterr().out
+    assert "1 DLL; loads with CUDA 12\n" in capsys.readouterr().out
 
 
 def test_bundled(make_wheel) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 
+from packaging.requirements import Requirement
+
 from pytest_cudalink import cli
+from pytest_cudalink.audit.declared import find_lack
+from pytest_cudalink.compat import exports
 
 
 def test_symbols(capsys) -> None:
@@ -12,10 +16,10 @@ def test_symbols(capsys) -> None:
     assert cli.main(["compat", "exports", "nvJitLinkVersion", "cufftEnterCS", "cuCtxGetDevice_v2"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "nvJitLinkVersion",
-        "  libnvJitLink.so.12 of CUDA 12: since 12.3; nvidia-nvjitlink-cu12>=12.3.52",
-        "  libnvJitLink.so.13 of CUDA 13: since 13.0; nvidia-nvjitlink>=13.0.39",
+        "  libnvJitLink.so.12 of CUDA 12: since 12.3; nvidia-nvjitlink-cu12>=12.3.52,<13",
+        "  libnvJitLink.so.13 of CUDA 13: since 13.0; nvidia-nvjitlink>=13.0.39,<14",
         "cufftEnterCS",
-        "  libcufft.so.11 of CUDA 12: since 12.0, gone in 12.3; nvidia-cufft-cu12>=11.0.0.21",
+        "  libcufft.so.11 of CUDA 12: since 12.0, gone in 12.3; nvidia-cufft-cu12>=11.0.0.21,<11.0.11.19",
         "cuCtxGetDevice_v2",
         "  libcuda.so.1 of CUDA 13: since 13.0",
     ]
@@ -46,6 +50,7 @@ def test_json(capsys) -> None:
             "releases": ["12.0", "12.1", "12.2"],
             "distribution": "nvidia-cufft-cu12",
             "wheel": "11.0.0.21",
+            "requirement": "nvidia-cufft-cu12>=11.0.0.21,<11.0.11.19",
         }
     ]
     assert unknown == {"symbol": "qwertz", "found": []}
@@ -76,3 +81,24 @@ def test_known_bad_of_what_is_installed(capsys, monkeypatch) -> None:
     assert cli.main(["compat", "known-bad", "--installed", "--json"]) == 1
     (entry,) = json.loads(capsys.readouterr().out)
     assert (entry["id"], entry["versions"]) == ("tilelang-0-1-15-entry-points", {"tilelang": "==0.1.15"})
+
+
+def test_symbol_that_a_terminal_would_obey(capsys) -> None:
+    """A name with an escape sequence and an end of line is shown as one line of text."""
+    assert cli.main(["compat", "exports", "nv\x1b[31mJit\nLink"]) == 1
+    assert capsys.readouterr().err == "cudalink compat: no known CUDA library exports nv\\x1b[31mJit Link\n"
+
+
+def test_the_requirement_satisfies_the_audit(capsys) -> None:
+    """What the command says to write has the ceiling that the audit of wheels wants."""
+    assert cli.main(["compat", "exports", "--json", "nvJitLinkVersion", "cudaMalloc", "cufftExecC2C"]) == 0
+    for symbol in json.loads(capsys.readouterr().out):
+        for row in symbol["found"]:
+            versions = {
+                version: release
+                for release in exports.releases(row["library"], row["cuda"])
+                for version in exports.wheel_versions(row["library"], release)
+            }
+            floor = exports.since(row["library"], row["cuda"], symbol["symbol"])
+            requirements = [Requirement(row["requirement"])]
+            assert find_lack(requirements, row["distribution"], versions, floor=floor) is None

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
-from ..wheel import AuditError
+from ..wheel import AuditError, refuse_folder_of_wheels
 
 __all__ = ["Buffer", "buffers"]
 
@@ -30,9 +30,10 @@ def buffers(path: Path) -> Iterator[tuple[str, Buffer | None, str]]:
     Raises
     ------
     AuditError
-        If there is no such file or folder, or a wheel is damaged.
+        If there is no such file or folder, a wheel is damaged, or a folder has wheels.
     """
     if path.is_dir():
+        refuse_folder_of_wheels(path)
         for file in sorted(path.rglob("*")):
             if file.is_file() and not file.is_symlink():
                 yield from _file(file.relative_to(path).as_posix(), file)

@@ -99,6 +99,10 @@ class Image:
         return self.arch[-1:] if self.arch[-1:] in ("a", "f") else ""
 
 
+#: Endings of names of files that are device code and nothing else.
+_NAMED: Final = (".ptx", ".cubin", ".fatbin", ".ltoir")
+
+
 @dataclass(frozen=True)
 class Fault:
     """A file, or a place in it, that cannot be read, and why."""
@@ -130,8 +134,13 @@ def found_in(path: str | Path, *, unpack: bool = True) -> Iterator[Image | Fault
     for name, data, fault in buffers(Path(path)):
         if data is None:
             yield Fault(name, fault)
-        elif data:
-            yield from _in_file(name, data, unpack=unpack)
+            continue
+        nothing = True
+        for found in _in_file(name, data, unpack=unpack) if data else ():
+            nothing = False
+            yield found
+        if nothing and name.lower().endswith(_NAMED):
+            yield Fault(name, "has no device code that can be read; expected some, as its name says: build it again")
 
 
 def _in_file(name: str, data: Buffer, *, unpack: bool) -> Iterator[Image | Fault]:

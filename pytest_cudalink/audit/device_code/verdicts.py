@@ -77,7 +77,9 @@ class DeviceCode:
 
     def failures(self, archs: Iterable[str], drivers: Iterable[CudaVersion], files: str = "*") -> list[str]:
         """A sentence for each group, architecture and outcome that fails, with the drivers on which it does."""
-        drivers, lines = tuple(drivers), []
+        drivers, archs, lines = tuple(drivers), tuple(archs), []
+        if archs and files != "*" and not any(fnmatch(path, files) for group in self.judged for path in group.paths):
+            return [f"files is {files!r}, and no file with device code matches; expected a pattern of one"]
         for arch in archs:
             for group in self.judged:
                 if not any(fnmatch(path, files) for path in group.paths):
@@ -105,15 +107,22 @@ class DeviceCode:
         Raises
         ------
         AssertionError
-            With a line for each group that a driver refuses, and for each file that cannot be read.
+            With a line for each group that a driver refuses, and for each file that cannot be read; also if no file
+            matches, or there is no device code.
         ValueError
             If a GPU or driver is unknown.
         """
         named = [architecture_of(arch) for arch in archs]
         chosen = drivers_in(drivers) if isinstance(drivers, str) else tuple(map(driver_named, drivers))
         lines = [f"{fault.path}: {fault.text}" for fault in self.faults] + self.failures(named, chosen, files)
+        if named and not self.groups:
+            lines.append(self.absence(named))
         if lines:
             raise AssertionError("\n".join([self.path, *(f"  {line}" for line in lines)]))
+
+    def absence(self, archs: Iterable[str]) -> str:
+        """Return the sentence for GPUs whose code is required where there is no device code."""
+        return f"no device code; expected code for {', '.join(archs)}"
 
     def to_json(self, archs: Iterable[str] = (), drivers: Iterable[CudaVersion] = ()) -> dict[str, Any]:
         """The audit as plain data, with the answer for each of some GPUs and drivers."""
@@ -211,7 +220,7 @@ def _has_finished(images: Iterable[Image]) -> bool:
 
 
 def _failure(group: Group, arch: str, answer: Answer, drivers: Sequence[CudaVersion]) -> str:
-    where = group.paths[0] + (f" and {len(group.paths) - 1} more files" if len(group.paths) > 1 else "")
+    where = group.paths[0] + _more_files(len(group.paths) - 1)
     on = _spoken(drivers)
     if answer.outcome is Outcome.TOO_NEW and answer.image is not None and answer.image.ptx_isa is not None:
         isa = ".".join(map(str, answer.image.ptx_isa))
@@ -226,6 +235,10 @@ def _failure(group: Group, arch: str, answer: Answer, drivers: Sequence[CudaVers
     kinds = ", ".join(dict.fromkeys(f"{image.kind} for {image.arch}" for image in group.images[:12]))
     more = ", ..." if len(group.images) > 12 else ""
     return f"{where}: 209 on {arch} with driver {on}: nothing fits among {kinds}{more}"
+
+
+def _more_files(count: int) -> str:
+    return f" and {count} more file{'s' * (count != 1)}" if count else ""
 
 
 def _spoken(drivers: Sequence[CudaVersion]) -> str:

@@ -1,0 +1,204 @@
+"""``cudalink audit`` as it is typed: nothing that was asked for is passed over, and nothing reaches a terminal raw."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink.audit import audit
+from pytest_cudalink.audit.device_code import device_code
+from pytest_cudalink.cli import main
+
+#: A name that would colour a terminal, set its title, and begin a line of its own.
+NAME = "x/\x1b[31mred\x1b]0;title\x07\nfails: x"
+PTX = ".version 8.8\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n"
+
+
+@pytest.fixture
+def user(cuda_library, built) -> Path:
+    """A library that needs libcudart.so.13."""
+    return built("libuse.so", {cuda_library("libcudart.so.13", "cudaMalloc"): "cudaMalloc"})
+
+
+@pytest.mark.parametrize("options", [(), ("--symbols",), ("--require", "12"), ("--gpu", "A100"), ("--device-code",)])
+def test_names_in_a_wheel_are_shown_as_text(options, user, make_wheel, capsys) -> None:
+    """The names of files reach the output with visible escapes, each in one line."""
+    path = make_wheel("x-1-py3-none-any.whl", {f"{NAME}.so": user, f"{NAME}.ptx": PTX.encode()})
+
+    assert main(["audit", str(path), *options]) == (0 if options == ("--device-code",) else 1)
+
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert "\x07" not in said
+    assert not any(line.startswith("fails: x") for line in said.splitlines())
+    assert "\\x1b[31mred" in said
+
+
+def test_paths_are_shown_as_text(tmp_path, capsys) -> None:
+    """So do names that were given, in messages."""
+    for options in ((), ("--device-code",)):
+        assert main(["audit", str(tmp_path / "\x1b[31m.whl"), *options]) == 2
+        assert "\x1b" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--gpu", "L4", "--from-index", "x==1"], "--from-index is given with an option of device code"),
+        (["--device-code", "--require", "12"], "--require is given with an option of device code"),
+        (["--device-code", "--symbols"], "--symbols is given with an option of device code"),
+        (["--environment=/x", "--require", "12"], "--require is given with --environment"),
+        (["--environment=/x", "--from-index", "x==1"], "--from-index is given with --environment"),
+        (["--environment=/x", "--gpu", "L4"], "an option of device code is given with --environment"),
+        (["--environment", ""], "--environment is empty"),
+        (["--index", "http://x"], "--index is given without --from-index"),
+        (["--toolchain", "13.0"], "--toolchain is given without --assemble"),
+        (["--require", ""], "--require is ''"),
+        (["--require", " ,"], "--require is ' ,'"),
+        (["--gpu", ""], "--gpu is empty"),
+        (["--driver", ""], "--driver is empty"),
+        (["--require-archs", ""], "--require-archs names no architecture"),
+        (["--require-archs", ","], "--require-archs names no architecture"),
+    ],
+)
+def test_what_is_asked_for_is_never_passed_over(options, words, user, capsys) -> None:
+    """An option that the audit would not look at, or that an unset variable left empty, ends the command with 2."""
+    paths = [] if options[0].startswith("--environment") else [str(user)]
+    assert main(["audit", *paths, *options]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_required_architectures_without_device_code(user, capsys) -> None:
+    """A library that lost its device code does not have what is required; to ask about one GPU alone fails nothing."""
+    assert main(["audit", str(user), "--require-archs", "80,90"]) == 1
+    assert "  fails: no device code; expected code for sm_80, sm_90\n" in capsys.readouterr().out
+    assert main(["audit", str(user), "--gpu", "L4"]) == 0
+    with pytest.raises(AssertionError, match="no device code; expected code for sm_90"):
+        device_code(user).check(archs=["H100"])
+
+
+def test_pattern_that_matches_no_file(tmp_path) -> None:
+    """`check` fails where its pattern leaves nothing to check."""
+    (tmp_path / "new.ptx").write_text(PTX, encoding="utf-8")
+    (tmp_path / "old.ptx").write_text(PTX.replace("8.8", "7.0"), encoding="utf-8")
+    found = device_code(tmp_path)
+    found.check(archs=["A100"], files="old*")
+    with pytest.raises(AssertionError, match="222 on sm_80"):
+        found.check(archs=["A100"])
+    with pytest.raises(AssertionError, match=r"files is '\*_cuda13\*', and no file with device code matches"):
+        found.check(archs=["A100"], drivers=">=575", files="*_cuda13*")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("k.ptx", b""),
+        ("k.ptx", b".version 99999999999999999999.9\n.target sm_80\n"),
+        ("k.ptx", b".version 8.0\n.target sm_" + b"9" * 5000 + b"\n"),
+        ("k.cubin", b"\x7fELF"),
+        ("k.FATBIN", b"PK\3\4"),
+        ("k.ltoir", b"\0" * 100),
+    ],
+    ids=["empty", "isa", "target", "cut-off", "not-a-fatbin", "zeros"],
+)
+def test_file_of_device_code_without_any(name, content, tmp_path, capsys) -> None:
+    """A file whose name promises device code, and which has none, is a fault and not a pass."""
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "notes.txt").write_bytes(content)
+    assert main(["audit", str(tmp_path), "--gpu", "L4"]) == 1
+    said = [line for line in capsys.readouterr().out.splitlines() if "unreadable" in line]
+    assert said == [
+        f"  unreadable: {name}: has no device code that can be read; expected some, as its name says: build it again"
+    ]
+
+
+def test_folder_of_wheels(user, make_wheel, tmp_path, capsys) -> None:
+    """``dist`` for ``dist/*.whl`` is refused: the wheels would be passed over. Those further down are data."""
+    (tmp_path / "dist/ensurepip").mkdir(parents=True)
+    make_wheel("dist/ensurepip/y-1-py3-none-any.whl", {"y/libuse.so": user})
+    shutil.copy(user, tmp_path / "dist")
+    assert main(["audit", str(tmp_path / "dist")]) == 0
+    make_wheel("dist/x-1-py3-none-any.whl", {"x/libuse.so": user})
+    for options in ((), ("--device-code",)):
+        assert main(["audit", str(tmp_path / "dist"), *options]) == 2
+        said = f"{tmp_path}/dist: a folder with wheels, such as x-1-py3-none-any.whl; expected one of files; give "
+        assert f"{said}{tmp_path}/dist/*.whl" in capsys.readouterr().err
+
+
+# -- METADATA
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nvidia-cuda-runtime>=" + "9" * 6000,
+        "nvidia-cuda-runtime<14,>=" + "9" * 6000,
+        "nvidia-cuda-runtime >> 13",
+        "nvidia-cuda-runtime; " + "(" * 5000 + "os_name == 'nt'" + ")" * 5000,
+    ],
+    ids=["huge", "huge-second", "syntax", "nested"],
+)
+def test_invalid_requirement(line, user, make_wheel) -> None:
+    """A requirement on CUDA's that cannot be compared is a finding; the audit goes on."""
+    found = audit(make_wheel("x-1-py3-none-any.whl", {"x/libuse.so": user}, line))
+    assert [finding.kind for finding in found.errors] == ["metadata", "undeclared"]
+    assert found.errors[0].path == "x-1.dist-info/METADATA"
+    assert "expected NAME[EXTRAS] SPECIFIER; MARKER" in found.errors[0].text
+    assert len(found.errors[0].text) < 200
+
+
+def test_marker_with_a_huge_number(user, make_wheel) -> None:
+    """A marker that cannot be evaluated does not hold."""
+    line = f'nvidia-cuda-runtime>=13,<14; python_version >= "{"9" * 6000}"'
+    found = audit(make_wheel("x-1-py3-none-any.whl", {"x/libuse.so": user}, line))
+    assert [finding.kind for finding in found.errors] == ["undeclared"]
+
+
+def test_vendored_metadata_hides_nothing(user, make_wheel) -> None:
+    """The requirements of the wheel are those of its own METADATA, not of packages that it vendors."""
+    vendored = {"x/_vendor/y-1.dist-info/METADATA": b"Metadata-Version: 2.1\nName: y\nVersion: 1\n"}
+    found = audit(make_wheel("x-1-py3-none-any.whl", {"x/libuse.so": user, **vendored}))
+    assert [finding.kind for finding in found.errors] == ["undeclared"]
+    sound = {"x/libuse.so": user, **vendored}
+    assert not audit(make_wheel("z-1-py3-none-any.whl", sound, "nvidia-cuda-runtime>=13,<14")).errors
+
+
+def test_wheel_without_metadata(user, tmp_path) -> None:
+    """A wheel whose requirements could not be compared does not pass."""
+    path = tmp_path / "x-1-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(user, "x/libuse.so")
+    (finding,) = audit(path).errors
+    assert finding.kind == "metadata"
+    assert finding.text.startswith("has no METADATA; expected one")
+    assert not audit(user.parent).errors, "a folder need not have any"
+
+
+# -- what is said
+
+
+def test_python_sources_alone(make_wheel, capsys) -> None:
+    """A wheel of Python sources that loads a library is audited, too."""
+    source = b"import ctypes\nctypes.CDLL('libnvJitLink.so.12')\n"
+    path = make_wheel("x-1-py3-none-any.whl", {"x/__init__.py": source})
+    assert main(["audit", str(path)]) == 1
+    assert "undeclared: x/__init__.py: loads libnvJitLink.so.12" in capsys.readouterr().out
+    sound = make_wheel("y-1-py3-none-any.whl", {"y/__init__.py": source}, "nvidia-nvjitlink-cu12")
+    assert main(["audit", str(sound)]) == 0
+
+
+def test_majors_of_what_cannot_be_read(make_wheel, tmp_path, capsys) -> None:
+    """The first line does not promise a major that an unreadable library may contradict."""
+    path = make_wheel("x-1-py3-none-any.whl", {"x/libuse.so": b"\x7fELF" + b"\xff" * 60})
+    assert main(["audit", str(path)]) == 1
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.endswith("no CUDA at all, as far as it can be read")
+
+
+def test_suggestion_names_the_first_release_of_the_major(user, make_wheel) -> None:
+    """A package without the major in its name gets both bounds."""
+    (finding,) = audit(make_wheel("x-1-py3-none-any.whl", {"x/libuse.so": user})).errors
+    assert finding.suggestion == ("nvidia-cuda-runtime>=13.0,<14", "cuda-toolkit[cudart]>=13.0,<14")
