@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.matrix import bare, cells, load_cells, runner
+from pytest_cudalink.cli import bare_cell
+from pytest_cudalink.matrix import cells, load_cells, runner
 from pytest_cudalink.native import compiler
 from pytest_cudalink.report import read
 from pytest_cudalink.report.merge import merge
@@ -181,9 +182,9 @@ def test_code_beside_the_wheel_is_not_imported(run, tmp_path) -> None:
 def test_the_runner_s_own_python_is_refused(monkeypatch, tmp_path, capsys) -> None:
     """Without an environment the steps would see what the runner has; a Python that does not start is said."""
     environment = {cells.KEYS_VARIABLE: "{}", "CUDALINK_REPORT": str(tmp_path / "r.jsonl"), "PATH": os.environ["PATH"]}
-    assert bare.run({"imports": ["fine"]}, environment, sys.executable) == 2
+    assert bare_cell.run({"imports": ["fine"]}, environment, sys.executable) == 2
     assert "expected another than that of the runner" in capsys.readouterr().err
-    assert bare.run({"imports": ["fine"]}, environment, "/nowhere/python") == 2
+    assert bare_cell.run({"imports": ["fine"]}, environment, "/nowhere/python") == 2
     assert capsys.readouterr().err == "cudalink: /nowhere/python does not start\n"
     assert not (tmp_path / "r.jsonl").exists()
 
