@@ -1,7 +1,7 @@
 """What programs have loaded, from the list that glibc's loader writes: any program, also one without Python.
 
-``LD_DEBUG=files,libs`` makes the loader write what it maps, and what asked for it. Nothing has to be installed for that, and
-children inherit it. Static programs, programs with privileges and other C libraries write no list.
+``LD_DEBUG=files,libs`` makes the loader write what it maps, and what asked for it. Nothing has to be installed for
+that, and children inherit it. Static programs, programs with privileges and other C libraries write no list.
 """
 
 from __future__ import annotations
