@@ -138,7 +138,7 @@ def run(
     from ..report import Writer
 
     began = time.time()
-    python = python or environment_python()
+    python = os.path.abspath(python) if os.sep in python else python or environment_python()  # noqa: PTH100 (keeps links)
     if not python or Path(python).absolute() == Path(sys.executable).absolute():
         sys.stderr.write(
             f"cudalink: the Python of the cell's environment is {python or 'not on the PATH'}; expected another than "
@@ -155,7 +155,9 @@ def run(
         return 2
     if keys.get("hidden"):
         sys.stderr.write(f"cudalink: {hidden}\n")
-    environment.update(PYTHONSAFEPATH="1", PYTHONNOUSERSITE="1")
+    # a command finds the programs of the environment, as after its activation
+    path = f"{os.path.dirname(python)}{os.pathsep}{environment.get('PATH', '')}"  # noqa: PTH120
+    environment.update(PYTHONSAFEPATH="1", PYTHONNOUSERSITE="1", PATH=path)
     facts = _facts(python, environment)
     if facts is None:
         sys.stderr.write(f"cudalink: {python} does not start\n")

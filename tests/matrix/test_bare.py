@@ -326,3 +326,16 @@ def test_the_emulated_driver_is_listed(run, tmp_path) -> None:
     assert list(outcomes(record).values()) == ["passed"]
     (driver,) = record.libraries
     assert (driver.soname, driver.place, driver.for_whom) == ("libcuda.so.1", "emulated", "opened through LD_PRELOAD")
+
+
+def test_a_command_finds_the_programs_of_the_environment(site, tmp_path) -> None:
+    """`cudalink matrix smoke` needs nothing on the PATH, and takes a path relative to the working folder."""
+    tmp_path.joinpath("matrices").mkdir()
+    cell = '[cells.a]\nkind = "bare"\nimports = ["fine"]\ncommand = "python -c \'import fine\'"\nhidden = []\n'
+    tmp_path.joinpath("matrices", "cells.toml").write_text(cell)
+    python = os.path.relpath(site / "venv" / "bin" / "python", tmp_path)
+    command = [sys.executable, "-m", "pytest_cudalink.cli", "matrix", "smoke", "--python", python, "a"]
+
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout.count(": passed")) == (0, 2), done.stdout + done.stderr
