@@ -158,8 +158,9 @@ def _one(options: argparse.Namespace, file: Path) -> Cell | None:
 
 def _smoke(options: argparse.Namespace, file: Path) -> int:
     """Run a bare cell in an environment that exists; return 1 if a step fails."""
-    from ..matrix import bare, runner
+    from ..matrix import runner
     from ..matrix.cells import KEYS_VARIABLE
+    from . import bare_cell
 
     cell = _one(options, file)
     if cell is None:
@@ -169,7 +170,7 @@ def _smoke(options: argparse.Namespace, file: Path) -> int:
         return 2
     runner.forget(cell, Path.cwd())
     os.environ |= runner.prepare(cell, Path.cwd())
-    return bare.run(json.loads(os.environ[KEYS_VARIABLE]), os.environ, options.python)
+    return bare_cell.run(json.loads(os.environ[KEYS_VARIABLE]), os.environ, options.python)
 
 
 def _toml(value: object) -> str:

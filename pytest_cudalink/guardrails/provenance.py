@@ -9,18 +9,31 @@ import os
 import re
 import site
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from ..audit import libraries
 from ..process.loads import LoadedObject, Opening
 from ..versions import CudaVersion
 from . import attribution
 
-__all__ = ["Library", "Place", "clash", "describe", "foreign", "is_from", "mixed_majors", "used_by"]
+__all__ = [
+    "ONE_COPY",
+    "Home",
+    "Library",
+    "Place",
+    "clash",
+    "describe",
+    "foreign",
+    "is_from",
+    "mixed_majors",
+    "shown",
+    "together",
+    "used_by",
+]
 
 Place = Literal["wheels", "conda", "system", "driver", "emulated", "toolchains"]
 #: Places that can be expected, in words.
@@ -32,6 +45,8 @@ _NUMBER: Final = re.compile(r"\.so\.(\d+)")
 _WHOLE_NUMBER: Final = re.compile(r"\.so\.(\d+\.\d+(?:\.\d+)*)$")
 #: Libraries whose full file name has the CUDA release: ``libcudart.so.12.9.79``.
 _NUMBERED: Final = ("libcudart", "libnvJitLink", "libnvrtc", "libnvrtc-builtins", "libnvfatbin")
+#: What to do about two copies of a library.
+ONE_COPY: Final = "Let every part of the process use one copy, from one toolkit"
 _VARIABLES: Final = ("LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
 _CHAIN: Final = 8
 _PACKAGE: Final = Path(__file__).resolve().parent.parent
@@ -93,10 +108,42 @@ class Library:
         return self.path if self.path == self.real_path else f"{self.path}, which is {self.real_path}"
 
 
+class Home(NamedTuple):
+    """The environment of a process.
+
+    Attributes
+    ----------
+    sites : frozenset of Path
+        The folders in which its distributions are installed.
+    prefixes : tuple of Path
+        The folders of its Python, which may be a conda environment.
+    variables : mapping of str to str
+        Its environment variables.
+    """
+
+    sites: frozenset[Path]
+    prefixes: tuple[Path, ...]
+    variables: Mapping[str, str]
+
+    @classmethod
+    def here(cls) -> Home:
+        """Return the environment of this process."""
+        folders = [*site.getsitepackages(), site.getusersitepackages(), *sys.path]
+        return cls.of(folders, (sys.prefix, sys.base_prefix), os.environ)
+
+    @classmethod
+    def of(cls, folders: Iterable[str], prefixes: Iterable[str], variables: Mapping[str, str]) -> Home:
+        """Return an environment by the folders that its Python searches, of which some have distributions."""
+        sites = frozenset(Path(folder).resolve() for folder in folders if folder and folder.endswith("-packages"))
+        return cls(sites, tuple(Path(prefix).resolve() for prefix in dict.fromkeys(prefixes)), variables)
+
+
 # -- what a loaded object is
 
 
-def describe(found: LoadedObject, objects: Sequence[LoadedObject], openings: Iterable[Opening]) -> Library | None:
+def describe(
+    found: LoadedObject, objects: Sequence[LoadedObject], openings: Iterable[Opening], home: Home | None = None
+) -> Library | None:
     """Return the CUDA library that a loaded object is; None if it is not one.
 
     Parameters
@@ -106,6 +153,8 @@ def describe(found: LoadedObject, objects: Sequence[LoadedObject], openings: Ite
         What was loaded with it, in the order in which the loader did.
     openings : iterable of Opening
         What Python code has opened meanwhile.
+    home : Home, optional
+        The environment of the process; default that of this one.
     """
     path = os.path.abspath(found.path)  # noqa: PTH100 (a Path would follow no `..`)
     names = (Path(path).name, found.soname)
@@ -114,7 +163,7 @@ def describe(found: LoadedObject, objects: Sequence[LoadedObject], openings: Ite
         return None
     real = os.path.realpath(path)
     name = libraries.stem_of(known)
-    place, owner = _place(path, real)
+    place, owner = _place(path, real, home or Home.here())
     version, witness = _version(name, path, real, place)
     for_whom, opening = _for_whom(found, objects, openings)
     is_probed = opening is not None and _is_probe(opening) and not used_by(found, objects, openings)
@@ -130,7 +179,7 @@ def _is_probe(opening: Opening) -> bool:
     return opening.through == "pytest-cudalink" and not opening.where
 
 
-def _place(path: str, real: str) -> tuple[Place, str]:
+def _place(path: str, real: str, home: Home) -> tuple[Place, str]:
     """Return the place of a file and the distribution that owns it."""
     file = Path(real)
     if file.is_relative_to(_PACKAGE):
@@ -142,11 +191,11 @@ def _place(path: str, real: str) -> tuple[Place, str]:
     for one in dict.fromkeys((path, real)):
         wheel = attribution.owner(one)
         if wheel is not None:
-            here = Path(wheel.site).resolve() in _sites()
+            here = Path(wheel.site).resolve() in home.sites
             return ("wheels" if here else "system"), f"{wheel.name} {wheel.version}"
-    if any(file.is_relative_to(folder) for folder in _sites()):
+    if any(file.is_relative_to(folder) for folder in home.sites):
         return "wheels", ""
-    if any((prefix / "conda-meta").is_dir() and file.is_relative_to(prefix) for prefix in _prefixes()):
+    if any((prefix / "conda-meta").is_dir() and file.is_relative_to(prefix) for prefix in home.prefixes):
         return "conda", ""
     return "system", ""
 
@@ -156,17 +205,6 @@ def _toolchains() -> Path:
     from ..toolchains import cache_root
 
     return cache_root().resolve()
-
-
-def _sites() -> set[Path]:
-    """The folders in which distributions of this environment are installed."""
-    folders = [*site.getsitepackages(), site.getusersitepackages(), *sys.path]
-    return {Path(folder).resolve() for folder in folders if folder and folder.endswith("-packages")}
-
-
-def _prefixes() -> list[Path]:
-    """The folders of this Python, which may be a conda environment."""
-    return [Path(prefix).resolve() for prefix in dict.fromkeys((sys.prefix, sys.base_prefix))]
 
 
 def _version(name: str, path: str, real: str, place: Place) -> tuple[str, str]:
@@ -211,7 +249,7 @@ def _for_whom(
     while len(chain) < _CHAIN and (parent := _parent(current, objects, [found, *chain])) is not None:
         chain.append(parent)
         current = parent
-    words = ", for ".join(_shown(one.path) for one in chain)
+    words = ", for ".join(shown(one.path) for one in chain)
     opening = next((one for one in openings if _opens(one, current)), None)
     if opening is None:
         return words, None
@@ -226,7 +264,8 @@ def _parent(found: LoadedObject, objects: Sequence[LoadedObject], but: Sequence[
     return next((one for one in objects if one is not found and one not in but and names & {*one.needed}), None)
 
 
-def _shown(path: str) -> str:
+def shown(path: str) -> str:
+    """Return the path of an object with the distribution that owns it."""
     wheel = attribution.owner(os.path.abspath(path))  # noqa: PTH100
     return f"{path} ({wheel.name} {wheel.version})" if wheel is not None else path
 
@@ -257,7 +296,7 @@ def is_from(library: Library, expected: str) -> bool:
     return any(Path(library.real_path).is_relative_to(folder) for folder in folders)
 
 
-def foreign(library: Library, expected: str, asked: str) -> str:
+def foreign(library: Library, expected: str, asked: str, home: Home | None = None) -> str:
     """Return what is wrong with a library that is not from where it is expected, and what to do, in lines.
 
     Parameters
@@ -266,6 +305,8 @@ def foreign(library: Library, expected: str, asked: str) -> str:
     expected : str
     asked : str
         The setting with its source, for the message.
+    home : Home, optional
+        The environment of the process; default that of this one.
     """
     lines = [
         f"{library.soname} is {_FROM[library.place]}: {library.path}; expected {_expected(expected)}",
@@ -274,7 +315,7 @@ def foreign(library: Library, expected: str, asked: str) -> str:
         f"  CUDA {library.version or 'release not known'}: {library.witness}",
         *([f"  it belongs to {library.owner}"] if library.owner else []),
         f"  loaded for: {library.for_whom or 'not known'}",
-        f"  {_advice(library, expected)}",
+        f"  {_advice(library, expected, os.environ if home is None else home.variables)}",
     ]
     return "\n".join(lines)
 
@@ -293,12 +334,12 @@ def _expected(expected: str) -> str:
     return _EXPECTED.get(expected) or f"a file below {expected.replace(os.pathsep, ' or ')}"
 
 
-def _advice(library: Library, expected: str) -> str:
+def _advice(library: Library, expected: str, variables: Mapping[str, str]) -> str:
     """Return what to do about a library from elsewhere."""
     named = [
         f"{name} names {folder}"
         for name in _VARIABLES
-        for folder in os.environ.get(name, "").split(os.pathsep)
+        for folder in variables.get(name, "").split(os.pathsep)
         if Path(folder).is_absolute() and Path(library.real_path).is_relative_to(os.path.realpath(folder))
     ]
     brings = {
@@ -324,6 +365,22 @@ def clash(one: Library, other: Library) -> Literal["", "minors", "majors"]:
             return "majors"
         return "" if first == second else "minors"
     return "majors" if all(numbers) and numbers[0] != numbers[1] else ""
+
+
+def together(kind: str, *copies: tuple[Library, str]) -> str:
+    """Return in lines that two libraries are in one process.
+
+    Parameters
+    ----------
+    kind : str
+        As `clash` returns it.
+    *copies : tuple of Library and str
+        The libraries, and in words when each was loaded.
+    """
+    lines = [
+        f"  {library.label}\n    loaded {when}, for: {library.for_whom or 'not known'}" for library, when in copies
+    ]
+    return "\n".join([f"two {kind} of {copies[0][0].name} in one process:", *lines])
 
 
 def mixed_majors(producer: str | None, linker: str | None) -> bool:

@@ -1,7 +1,6 @@
-"""Starts what a cell runs: ``python -m pytest_cudalink.matrix [PROGRAM ARGUMENTS…]``.
+"""Starts what a cell runs, with what the cell hides hidden: ``python -m pytest_cudalink.matrix PROGRAM ARGUMENTS…``.
 
-The runners call it where a cell hides something or is bare. A program starts with what the cell hides hidden; without
-a program, the steps of a bare cell run. The keys of the cell come from the environment.
+The keys of the cell come from the environment.
 """
 
 from __future__ import annotations
@@ -10,11 +9,11 @@ import json
 import os
 import sys
 
-from . import bare, hiding
+from . import hiding
 from .cells import KEYS_VARIABLE
 
 __all__: list[str] = []
 
 if __name__ == "__main__":
     _keys = json.loads(os.environ.get(KEYS_VARIABLE, "{}"))
-    sys.exit(hiding.start(sys.argv[1:], _keys.get("hidden", ())) if sys.argv[1:] else bare.run(_keys))
+    sys.exit(hiding.start(sys.argv[1:], _keys.get("hidden", ())))

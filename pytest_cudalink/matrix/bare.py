@@ -1,7 +1,8 @@
 """The steps of a bare cell: imports and a command, run from outside of the cell's environment and recorded like tests.
 
 The environment has neither pytest nor this package. So the runner's Python hides what the cell hides, starts each step
-with the Python of the environment, and writes the record that the plugin writes elsewhere.
+with the Python of the environment, and writes the record that the plugin writes elsewhere. The loader itself lists what
+the steps and their children load.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..compat import names
 from . import hiding
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ..report import Writer
     from ..report.events import VersionRecord
 
-__all__ = ["environment_python", "run"]
+__all__ = ["Judgement", "Loads", "environment_python", "run"]
 
 _LONGEST: Final = 4000
 #: Variables by which a program finds a toolkit or code that the environment does not have.
@@ -40,8 +41,10 @@ _OUTSIDE: Final = (
 )
 #: Prints what the environment has. The driver is asked as its users ask it, so that an emulated one answers, too.
 _FACTS: Final = """
-import ctypes, json, platform, importlib.metadata as metadata
+import ctypes, json, platform, site, sys, importlib.metadata as metadata
 found = {"python": platform.python_version(), "driver": None, "emulated": False, "packages": {}}
+found["sites"] = [*site.getsitepackages(), *sys.path]
+found["prefixes"] = [sys.prefix, sys.base_prefix]
 for one in metadata.distributions():
     found["packages"].setdefault(str(one.metadata["Name"]).lower().replace("_", "-").replace(".", "-"), one.version)
 try:
@@ -55,6 +58,10 @@ print(json.dumps(found))
 """
 
 
+#: Imports the module that the first argument names, and writes what ctypes opens into the file of the second.
+_IMPORT: Final = Path(__file__).with_name("importing.py")
+
+
 @dataclass(frozen=True)
 class _Step:
     """One step: its node ID in the record, the program, and the folder that it runs in; None for an empty one."""
@@ -64,12 +71,56 @@ class _Step:
     folder: str | None = None
 
 
+class Loads(NamedTuple):
+    """Where to find what a step has loaded, until `judge` returns.
+
+    Attributes
+    ----------
+    nodeid : str
+    lists : Path
+        Begins the names of the files that the loader wrote: ``LISTS.PID``.
+    opened : Path
+        The file that an import writes, with a line for each library that ctypes opened: name, place in the code, and
+        what opened it for that place.
+    pid : int
+        The process of the step.
+    folder : str
+        The folder that it was started in.
+    facts : mapping
+        ``sites`` and ``prefixes`` of the environment.
+    environment : mapping
+        The variables of the step.
+    """
+
+    nodeid: str
+    lists: Path
+    opened: Path
+    pid: int
+    folder: str
+    facts: Mapping[str, Any]
+    environment: Mapping[str, str]
+
+
+class Judgement(NamedTuple):
+    """The CUDA libraries of a step for its record, what fails the step, and what is only said."""
+
+    libraries: Sequence[Mapping[str, Any]] = ()
+    problems: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
 def environment_python() -> str:
     """Return the Python of the environment that a runner has put first on the PATH; empty without one."""
     return shutil.which("python") or ""
 
 
-def run(keys: Mapping[str, Any], environment: MutableMapping[str, str] = os.environ, python: str = "") -> int:
+def run(
+    keys: Mapping[str, Any],
+    environment: MutableMapping[str, str] = os.environ,
+    python: str = "",
+    *,
+    judge: Callable[[Loads], Judgement],
+) -> int:
     """Run the steps of a bare cell, and record them; return 0 if all pass, 1 if one fails, 2 if none can run.
 
     Parameters
@@ -80,12 +131,14 @@ def run(keys: Mapping[str, Any], environment: MutableMapping[str, str] = os.envi
         The environment of the run, as `Cell.environment` describes the cell.
     python : str, optional
         Python of the cell's environment; default the one on the PATH.
+    judge : callable
+        Finds the CUDA libraries among what a step has loaded.
     """
     from ..emulator import EmulatorError
     from ..report import Writer
 
     began = time.time()
-    python = python or environment_python()
+    python = os.path.abspath(python) if os.sep in python else python or environment_python()  # noqa: PTH100 (keeps links)
     if not python or Path(python).absolute() == Path(sys.executable).absolute():
         sys.stderr.write(
             f"cudalink: the Python of the cell's environment is {python or 'not on the PATH'}; expected another than "
@@ -102,12 +155,15 @@ def run(keys: Mapping[str, Any], environment: MutableMapping[str, str] = os.envi
         return 2
     if keys.get("hidden"):
         sys.stderr.write(f"cudalink: {hidden}\n")
-    environment.update(PYTHONSAFEPATH="1", PYTHONNOUSERSITE="1")
+    # a command finds the programs of the environment, as after its activation
+    path = f"{os.path.dirname(python)}{os.pathsep}{environment.get('PATH', '')}"  # noqa: PTH120
+    environment.update(PYTHONSAFEPATH="1", PYTHONNOUSERSITE="1", PATH=path)
     facts = _facts(python, environment)
     if facts is None:
         sys.stderr.write(f"cudalink: {python} does not start\n")
         return 2
-    steps = [_Step(f"import::{name}", (python, "-c", f"import {name}")) for name in keys.get("imports", ())]
+    text = _IMPORT.read_text(encoding="utf-8")
+    steps = [_Step(f"import::{name}", (python, "-c", text, name)) for name in keys.get("imports", ())]
     if command := keys.get("command"):
         steps.append(_Step(f"command::{command}", shlex.split(command), str(Path.cwd())))
     with Writer(environment["CUDALINK_REPORT"], anew=True) as writer:
@@ -117,7 +173,7 @@ def run(keys: Mapping[str, Any], environment: MutableMapping[str, str] = os.envi
             kind, _, name = step.nodeid.partition("::")
             tests.setdefault(kind, []).append(name)
         writer.write("collected", tests=tests)
-        outcomes = [_run_step(writer, step, environment) for step in steps]
+        outcomes = [_run_step(writer, step, environment, facts, judge) for step in steps]
         failed = any(outcome != "passed" for outcome in outcomes)
         counts = {outcome: outcomes.count(outcome) for outcome in outcomes}
         writer.write("end", exitstatus=int(failed), duration=time.time() - began, counts=counts)
@@ -186,21 +242,34 @@ def _write_run(
     )
 
 
-def _run_step(writer: Writer, step: _Step, environment: Mapping[str, str]) -> str:
+def _run_step(
+    writer: Writer,
+    step: _Step,
+    environment: Mapping[str, str],
+    facts: Mapping[str, Any],
+    judge: Callable[[Loads], Judgement],
+) -> str:
     """Run one step, record it, and return its outcome."""
+    from ..report.safe_text import block
+
     writer.write("start", nodeid=step.nodeid, worker=None, attempt=1)
     began = time.monotonic()
-    code, output = _output(step, environment)
-    duration = time.monotonic() - began
-    outcome = "passed" if code == 0 else "failed"
+    with tempfile.TemporaryDirectory() as place:
+        code, output, loads = _run(step, environment, facts, Path(place))
+        duration = time.monotonic() - began
+        judgement = Judgement() if loads is None else judge(loads)
+    for library in judgement.libraries:
+        record: Any = {"nodeid": step.nodeid, "worker": None, "during": "call", **library}
+        writer.write("library", **record)
+    found = "".join(block(f"cudalink: {text}\n") for text in judgement.problems)
+    outcome = "passed" if code == 0 and not found else "failed"
     if code < 0:
         outcome = "crashed"
         name = signal.Signals(-code).name if -code in set(signal.Signals) else None
         writer.write("crash", nodeid=step.nodeid, worker=None, signal=name, exitcode=None, last_events=[])
-    lines = [line for line in output.splitlines() if line.strip()]
-    ended = f"was killed by signal {-code}" if code < 0 else f"exit code {code}"
-    reason = "" if code == 0 else (lines[-1].strip() if lines else ended)
-    shown = output if len(output) <= _LONGEST else f"…{output[1 - _LONGEST :]}"
+    output = output if output.endswith("\n") or not output else f"{output}\n"
+    text = f"{output}{found}"
+    shown = text if len(text) <= _LONGEST else f"…{text[1 - _LONGEST :]}"
     writer.write(
         "test",
         nodeid=step.nodeid,
@@ -208,8 +277,8 @@ def _run_step(writer: Writer, step: _Step, environment: Mapping[str, str]) -> st
         attempt=1,
         outcome=outcome,
         duration=duration,
-        reason=reason,
-        longrepr="" if code == 0 else shown,
+        reason=_reason(code, output, judgement),
+        longrepr="" if outcome == "passed" else shown,
         backends={},
         links=0,
         violations=0,
@@ -218,28 +287,43 @@ def _run_step(writer: Writer, step: _Step, environment: Mapping[str, str]) -> st
         subtests=[],
     )
     sys.stdout.write(f"{step.nodeid.replace('::', ' ', 1)}: {outcome}\n")
-    if code != 0:
-        sys.stdout.write(output if output.endswith("\n") or not output else f"{output}\n")
+    sys.stdout.write("".join(block(f"cudalink: {text}\n") for text in judgement.notes))
+    sys.stdout.write("" if outcome == "passed" else text)
     sys.stdout.flush()
     return outcome
 
 
-def _output(step: _Step, environment: Mapping[str, str]) -> tuple[int, str]:
-    """Return exit code and output of a step; 127 with the reason for a program that cannot be started."""
-    with tempfile.TemporaryDirectory() as empty:
-        program = shutil.which(step.program[0], path=environment.get("PATH")) or step.program[0]
-        try:
-            done = subprocess.run(  # noqa: S603 (the user's program)
-                [program, *step.program[1:]],
-                cwd=step.folder or empty,
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                check=False,
-            )
-        except OSError as error:
-            return 127, f"{step.program[0]} cannot be run: {error.strerror}"
-    return done.returncode, done.stdout
+def _reason(code: int, output: str, judgement: Judgement) -> str:
+    """Return why a step failed, in a line; of one that passed, what is said of its libraries."""
+    if code == 0:
+        return next((text.splitlines()[0] for text in (*judgement.problems, *judgement.notes)), "")
+    lines = [line for line in output.splitlines() if line.strip()]
+    ended = f"was killed by signal {-code}" if code < 0 else f"exit code {code}"
+    return lines[-1].strip() if lines else ended
+
+
+def _run(
+    step: _Step, environment: Mapping[str, str], facts: Mapping[str, Any], place: Path
+) -> tuple[int, str, Loads | None]:
+    """Return exit code and output of a step, and what it has loaded; 127 with the reason for one that cannot start."""
+    empty, opened, lists = place / "empty", place / "opened", place / "loader"
+    empty.mkdir()
+    folder = step.folder or str(empty)
+    program = shutil.which(step.program[0], path=environment.get("PATH")) or step.program[0]
+    arguments = [*step.program[1:], *([str(opened)] if step.nodeid.startswith("import::") else [])]
+    try:
+        process = subprocess.Popen(  # noqa: S603 (the user's program)
+            [program, *arguments],
+            cwd=folder,
+            env={**environment, "LD_DEBUG": "files,libs", "LD_DEBUG_OUTPUT": str(lists)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+    except OSError as error:
+        return 127, f"{step.program[0]} cannot be run: {error.strerror}", None
+    with process:
+        output, _ = process.communicate()
+    return process.returncode, output, Loads(step.nodeid, lists, opened, process.pid, folder, facts, environment)

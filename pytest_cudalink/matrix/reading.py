@@ -62,7 +62,7 @@ _OF_EXCLUDE: Final = ("because", "cell", "issue", "until", "note")
 #: What a bare cell does not have; values of the defaults do not count there.
 _NOT_BARE: Final = ("ctk", "source", "local", "install", "extras", "groups", "packages", "tests")
 #: What the plugin does, which a bare cell has only where its command is pytest.
-_OF_PLUGIN: Final = ("nvjitlink", "backend", "policy", "provenance")
+_OF_PLUGIN: Final = ("nvjitlink", "backend", "policy")
 
 
 class CellsError(ValueError):

@@ -90,7 +90,7 @@ def command(cell: Cell, given: Sequence[str], folder: Path) -> list[str]:
         As for `arguments`. A bare cell takes no arguments for its steps.
     """
     if not cell.runs_pytest:
-        return [sys.executable, "-m", "pytest_cudalink.matrix"]
+        return [sys.executable, "-m", "pytest_cudalink.cli.bare_cell"]
     pytest = ["pytest", *arguments(cell, given, folder)]
     return ["python", "-m", "pytest_cudalink.matrix", *pytest] if cell.values["hidden"] else pytest
 

@@ -193,15 +193,13 @@ class Provenance:
         return release and library.place == "toolchains" and library.name == "libnvJitLink"
 
     def _add_clash(self, kind: str, other: Loaded, loaded: Loaded) -> None:
-        copies = "\n".join(
-            f"  {one.library.label}\n    loaded {one.when}, for: {one.library.for_whom or 'not known'}"
-            for one in (other, loaded)
-        )
-        text = f"two {kind} of {loaded.library.name} in one process:\n{copies}"
+        from ..guardrails import provenance
+
+        text = provenance.together(kind, (other.library, other.when), (loaded.library, loaded.when))
         if self._expected == "any":
             self._run.part("ledger").outside.clashes.append(text)
         else:
-            self._add(f"{text}\n  Let every part of the process use one copy, from one toolkit", loaded)
+            self._add(f"{text}\n  {provenance.ONE_COPY}", loaded)
 
     def _add(self, text: str, loaded: Loaded) -> None:
         if loaded.nodeid is None:

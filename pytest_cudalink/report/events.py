@@ -237,7 +237,7 @@ class TestRecord(TypedDict):
     attempt: Annotated[int, "that of the start event", {"minimum": 1}]
     outcome: Annotated[str, {"enum": list(OUTCOMES)}]
     duration: Annotated[_Seconds, "seconds of set-up, call and tear-down together"]
-    reason: Annotated[str, "of a skip or an expected failure, or the first line of a failure"]
+    reason: Annotated[str, "of a skip or an expected failure, the first line of a failure, or a remark on a bare step"]
     longrepr: Annotated[str, "the failure in full, up to 4,000 characters", {"maxLength": 4000}]
     backends: Annotated[dict[str, Annotated[int, {"minimum": 1}]], "number of links by backend"]
     links: Annotated[_Count, "number of links"]

@@ -14,10 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.matrix import bare, cells, load_cells, runner
+from pytest_cudalink import toolchains
+from pytest_cudalink.cli import bare_cell
+from pytest_cudalink.matrix import cells, load_cells, runner
 from pytest_cudalink.native import compiler
 from pytest_cudalink.report import read
 from pytest_cudalink.report.merge import merge
+from pytest_cudalink.toolchains import system_toolkit
 from tests.matrix.test_hiding import _NOTHING_ALLOWED, REFUSED, needs_namespaces
 
 ERROR = "OSError: libnvrtc.so.12: cannot open shared object file: No such file or directory"
@@ -44,6 +47,7 @@ def site(tmp_path_factory) -> Path:
         load = "import ctypes, pathlib\nctypes.CDLL(str(pathlib.Path(__file__).with_name({!r})))\n"
         file.writestr("needy/__init__.py", load.format("libneedy.so"))
         file.writestr("fine.py", "")
+        file.writestr("opens.py", "import ctypes, os\nctypes.CDLL(os.environ['OPENED'])\n")
         file.writestr("dies.py", "import os\nprint('last words', flush=True)\nos.abort()\n")
         file.write(needy, "needy/libneedy.so")
         file.writestr("needy-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: needy\nVersion: 1.0\n")
@@ -181,9 +185,9 @@ def test_code_beside_the_wheel_is_not_imported(run, tmp_path) -> None:
 def test_the_runner_s_own_python_is_refused(monkeypatch, tmp_path, capsys) -> None:
     """Without an environment the steps would see what the runner has; a Python that does not start is said."""
     environment = {cells.KEYS_VARIABLE: "{}", "CUDALINK_REPORT": str(tmp_path / "r.jsonl"), "PATH": os.environ["PATH"]}
-    assert bare.run({"imports": ["fine"]}, environment, sys.executable) == 2
+    assert bare_cell.run({"imports": ["fine"]}, environment, sys.executable) == 2
     assert "expected another than that of the runner" in capsys.readouterr().err
-    assert bare.run({"imports": ["fine"]}, environment, "/nowhere/python") == 2
+    assert bare_cell.run({"imports": ["fine"]}, environment, "/nowhere/python") == 2
     assert capsys.readouterr().err == "cudalink: /nowhere/python does not start\n"
     assert not (tmp_path / "r.jsonl").exists()
 
@@ -207,3 +211,131 @@ def test_cudalink_matrix_smoke(site, tmp_path) -> None:
     assert said("c")[0] == 2
     keys = json.loads(load_cells(file)[0].environment("r")[cells.KEYS_VARIABLE])
     assert keys["imports"] == ["fine"]
+
+
+# -- libraries
+
+
+@pytest.fixture(scope="session")
+def systems(once) -> Path:
+    """A folder with the toolkits ``12.9``, ``13.0`` and ``13.2`` of a system, of which only the runtime is there."""
+
+    def make(folder: Path) -> None:
+        for version in ("12.9", "13.0", "13.2"):
+            toolchains.add(version)
+            system_toolkit.make(folder / version, version, libraries=["cudart"])
+
+    return once("bare-systems", make)
+
+
+def runtime(systems: Path, version: str) -> str:
+    """The path of a runtime of a system."""
+    return str(systems / version / "lib64" / f"libcudart.so.{version.partition('.')[0]}")
+
+
+def test_libraries_are_listed(site, run, systems, tmp_path) -> None:
+    """Which file, from where, for whom, by which step; nothing fails, and the report has them in its table."""
+    python = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    own = site / "venv" / "lib" / python / "site-packages" / "libcudart.so.13"
+    own.write_bytes(Path(runtime(systems, "13.0")).read_bytes())
+    old = runtime(systems, "12.9")
+    tmp_path.joinpath("smoke.py").write_text(f"import ctypes; ctypes.CDLL({str(own)!r})")
+
+    done, record = run('imports = ["fine", "opens"]\ncommand = "python smoke.py"\nhidden = []', OPENED=old)
+
+    assert (done.returncode, set(outcomes(record).values())) == (0, {"passed"}), done.stdout
+    system, wheel = record.libraries
+    assert (system.nodeid, system.during, system.place, system.version) == ("import::opens", "call", "system", "12.9")
+    assert (system.path, system.soname) == (old, "libcudart.so.12")
+    assert system.for_whom.endswith("site-packages/opens.py:2")
+    assert (wheel.nodeid, wheel.place, wheel.path) == ("command::python smoke.py", "wheels", str(own))
+    assert wheel.for_whom.startswith("opened through /")
+    command = [sys.executable, "-m", "pytest_cudalink.cli", "report", str(tmp_path / ".cudalink")]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    assert "CUDA libraries that were loaded" in shown
+    assert "libcudart.so.12" in shown
+
+
+def test_a_library_from_elsewhere_fails_the_step(run, systems) -> None:
+    """With the words of the plugin, in output and record; other steps pass."""
+    old = runtime(systems, "12.9")
+
+    done, record = run('imports = ["opens", "fine"]\nprovenance = "wheels"\nhidden = []', OPENED=old)
+
+    assert (done.returncode, outcomes(record)) == (1, {"import::opens": "failed", "import::fine": "passed"})
+    first = f"libcudart.so.12 is from the system: {old}; expected a wheel of this environment"
+    assert record.tests[0].reason == first
+    assert record.tests[0].longrepr.startswith(
+        f"cudalink: {first}\n  --cudalink-provenance is wheels (from environment CUDALINK_PROVENANCE)\n"
+    )
+    assert "/opens.py:2\n  Install the wheel that brings libcudart, and require it" in record.tests[0].longrepr
+    assert record.tests[0].longrepr in done.stdout
+    assert record.run.axes["provenance"] == "wheels"
+    _, expected = run('imports = ["opens"]\nprovenance = "system"\nhidden = []', OPENED=old)
+    assert outcomes(expected) == {"import::opens": "passed"}
+
+
+@pytest.mark.parametrize(
+    ("other", "provenance", "outcome", "words"),
+    [
+        ("13.2", "system", "failed", "two minors of libcudart in one process:"),
+        ("12.9", "system", "failed", "two majors of libcudart in one process:"),
+        ("12.9", "any", "passed", "two majors of libcudart in one process:"),
+        ("13.2", "any", "passed", ""),
+    ],
+)
+def test_two_of_one_library(run, systems, tmp_path, other, provenance, outcome, words) -> None:
+    """In one process they fail the step; in two processes of a step they may be."""
+    tmp_path.joinpath("both.py").write_text("import ctypes, sys\nfor one in sys.argv[1:]: ctypes.CDLL(one)\n")
+    tmp_path.joinpath("apart.py").write_text(
+        "import subprocess, sys\nfor one in sys.argv[1:]: subprocess.run([sys.executable, 'both.py', one])\n"
+    )
+    paths = f"{runtime(systems, '13.0')} {runtime(systems, other)}"
+
+    done, both = run(f'command = "python both.py {paths}"\nprovenance = "{provenance}"\nhidden = []')
+    assert list(outcomes(both).values()) == [outcome]
+    assert both.tests[0].reason == words
+    assert ("cudalink: two " in done.stdout) is bool(words)
+
+    _, apart = run(f'command = "python apart.py {paths}"\nprovenance = "{provenance}"\nhidden = []')
+    assert list(outcomes(apart).values()) == ["passed"]
+    assert sorted(one.path for one in apart.libraries) == sorted(paths.split())
+
+
+@pytest.mark.parametrize(("provenance", "outcome"), [("any", "passed"), ("wheels", "failed")])
+def test_a_program_that_cannot_be_seen(run, tmp_path, provenance, outcome) -> None:
+    """A static program has no loader that could write a list: the record says so, and an expectation is not met."""
+    source = tmp_path / "program.c"
+    source.write_text("int main(void) { return 0; }\n")
+    subprocess.run([*compiler.find_compiler(), "-static", str(source), "-o", str(tmp_path / "program")], check=True)
+
+    done, record = run(f'command = "./program"\nprovenance = "{provenance}"\nhidden = []')
+
+    assert outcomes(record) == {"command::./program": outcome}
+    words = "the CUDA libraries of command::./program cannot be listed: the loader wrote no list: this is a static"
+    assert record.tests[0].reason.startswith(words)
+    assert f"cudalink: {words}" in done.stdout
+
+
+def test_the_emulated_driver_is_listed(run, tmp_path) -> None:
+    """It fits every expectation, as a driver does."""
+    tmp_path.joinpath("smoke.py").write_text(_CUDA)
+
+    _, record = run('driver = "13.0"\ncommand = "python smoke.py"\nprovenance = "wheels"\nhidden = []')
+
+    assert list(outcomes(record).values()) == ["passed"]
+    (driver,) = record.libraries
+    assert (driver.soname, driver.place, driver.for_whom) == ("libcuda.so.1", "emulated", "opened through LD_PRELOAD")
+
+
+def test_a_command_finds_the_programs_of_the_environment(site, tmp_path) -> None:
+    """`cudalink matrix smoke` needs nothing on the PATH, and takes a path relative to the working folder."""
+    tmp_path.joinpath("matrices").mkdir()
+    cell = '[cells.a]\nkind = "bare"\nimports = ["fine"]\ncommand = "python -c \'import fine\'"\nhidden = []\n'
+    tmp_path.joinpath("matrices", "cells.toml").write_text(cell)
+    python = os.path.relpath(site / "venv" / "bin" / "python", tmp_path)
+    command = [sys.executable, "-m", "pytest_cudalink.cli", "matrix", "smoke", "--python", python, "a"]
+
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout.count(": passed")) == (0, 2), done.stdout + done.stderr

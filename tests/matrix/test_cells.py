@@ -236,7 +236,8 @@ def test_bare_cells(cells) -> None:
     assert a.values["hidden"][0] == "/usr/local/cuda*"
     assert a.values["hidden"][-1] == "/odd/cuda"
     assert (a.runs_pytest, a.tests, a.axes["kind"]) == (False, ("import::m.n",), "bare")
-    assert a.description == "bare, emulated driver 13.0, numpy lowest"
+    assert a.description == "bare, emulated driver 13.0, numpy lowest, provenance wheels"
+    assert a.environment("r")["CUDALINK_PROVENANCE"] == "wheels"
     assert (b.runs_pytest, b.tests, b.values["hidden"]) == (True, ("--pyargs", "m"), [])
     assert b.environment("r")["CUDALINK_PROVENANCE"] == "wheels"
     assert (c.ctk, c.tests) == ("13.0", ("t",))

@@ -153,7 +153,7 @@ def test_nox_runs_bare_and_hiding_cells(tmp_path, bare) -> None:
     constraints = str(tmp_path / ".cudalink" / "one.requirements.txt")
     assert one.calls == [
         (str(tmp_path), "-c", constraints),
-        (sys.executable, "-m", "pytest_cudalink.matrix", True),
+        (sys.executable, "-m", "pytest_cudalink.cli.bare_cell", True),
     ]
     our_nox.run_cell(two, bare[1], tmp_path)
     assert two.calls[1] == ("python", "-m", "pytest_cudalink.matrix", "pytest", None)
@@ -163,7 +163,7 @@ def test_tox_runs_bare_and_hiding_cells(tmp_path, bare) -> None:
     """The same, as settings of tox, which refuses a program of another environment unless it is allowed."""
     one, two = (our_tox._settings(cell, tmp_path, None) for cell in bare)
     assert (one["package"], one["deps"], one["allowlist_externals"]) == ("wheel", [], [sys.executable])
-    assert one["commands"][0].args == [sys.executable, "-m", "pytest_cudalink.matrix"]
+    assert one["commands"][0].args == [sys.executable, "-m", "pytest_cudalink.cli.bare_cell"]
     assert two["commands"][0].args == ["python", "-m", "pytest_cudalink.matrix", "pytest"]
     assert "allowlist_externals" not in two
 

@@ -1,0 +1,102 @@
+"""``python -m pytest_cudalink.cli.bare_cell``: runs the steps of a bare cell, and judges the libraries that they load.
+
+The runners call it; the keys of the cell come from the environment.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ..guardrails import provenance
+from ..matrix import bare
+from ..matrix.cells import KEYS_VARIABLE
+from ..process import loader_log
+from ..process.loads import Opening
+
+__all__ = ["judge", "run"]
+
+_VARIABLE: Final = "CUDALINK_PROVENANCE"
+
+
+def run(keys: Mapping[str, Any], environment: MutableMapping[str, str] = os.environ, python: str = "") -> int:
+    """Run the steps of a bare cell as `pytest_cudalink.matrix.bare.run` does, with `judge`."""
+    return bare.run(keys, environment, python, judge=judge)
+
+
+def judge(loads: bare.Loads) -> bare.Judgement:
+    """Return the CUDA libraries that a step has loaded, with what the plugin would say of them in a test.
+
+    Parameters
+    ----------
+    loads : Loads
+    """
+    home = provenance.Home.of(loads.facts["sites"], loads.facts["prefixes"], loads.environment)
+    expected = loads.environment.get(_VARIABLE) or "any"
+    asked = f"{expected} (from environment {_VARIABLE})"
+    found: dict[provenance.Library, None] = {}
+    problems: list[str] = []
+    notes: list[str] = []
+    preloaded = loads.environment.get("LD_PRELOAD", "").split()
+    listing = loader_log.listing(loads.lists, loads.pid, loads.folder, preloaded)
+    openings = _openings(loads.opened)
+    for image in listing.images:
+        libraries = _libraries(image, openings, home)
+        found |= dict.fromkeys(libraries)
+        problems += [
+            provenance.foreign(one, expected, asked, home) for one in libraries if not provenance.is_from(one, expected)
+        ]
+        for kind, text in _clashes(libraries, f"by {loads.nodeid}"):
+            if expected != "any":
+                problems.append(f"{text}\n  {provenance.ONE_COPY}")
+            elif kind == "majors":
+                notes.append(text)
+    if listing.fault:
+        text = f"the CUDA libraries of {loads.nodeid} cannot be listed: {listing.fault}"
+        if expected != "any":
+            problems.append(f"{text}\n  --cudalink-provenance is {asked}")
+        else:
+            notes.append(text)
+    # forked children have what their parents have
+    return bare.Judgement([_record(one) for one in found], list(dict.fromkeys(problems)), list(dict.fromkeys(notes)))
+
+
+def _openings(file: Path) -> list[Opening]:
+    """Return what `matrix.importing` wrote; nothing where an import opened nothing."""
+    try:
+        lines = file.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return []
+    return [Opening(*ast.literal_eval(line)) for line in lines]
+
+
+def _libraries(image: loader_log.Image, openings: Sequence[Opening], home: provenance.Home) -> list[provenance.Library]:
+    """Return the CUDA libraries of a program."""
+    # what Python code opened comes first: the loader knows only that ctypes did
+    every = [*openings, *(one._replace(through=provenance.shown(one.through)) for one in image.openings)]
+    described = (provenance.describe(one, image.objects, every, home) for one in image.objects)
+    return [one for one in described if one is not None]
+
+
+def _clashes(libraries: Sequence[provenance.Library], when: str) -> Iterator[tuple[str, str]]:
+    """Yield what may not be in one process: ``"minors"`` or ``"majors"``, and the words for it."""
+    for number, library in enumerate(libraries):
+        for other in libraries[:number]:
+            if kind := provenance.clash(library, other):
+                yield kind, provenance.together(kind, (other, when), (library, when))
+                break
+
+
+def _record(library: provenance.Library) -> dict[str, str]:
+    """Return what a record has of a library."""
+    names = ("name", "soname", "path", "real_path", "place", "owner", "version", "witness", "for_whom")
+    return {name: getattr(library, name) for name in names}
+
+
+if __name__ == "__main__":
+    sys.exit(run(json.loads(os.environ.get(KEYS_VARIABLE, "{}"))))

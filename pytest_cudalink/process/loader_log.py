@@ -1,0 +1,207 @@
+"""What programs have loaded, from the list that glibc's loader writes: any program, also one without Python.
+
+``LD_DEBUG=files,libs`` makes the loader write what it maps, and what asked for it. Nothing has to be installed for
+that, and children inherit it. Static programs, programs with privileges and other C libraries write no list.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from .loads import LoadedObject, Opening
+
+__all__ = ["Image", "Listing", "listing", "parse"]
+
+_LINE: Final = re.compile(r" *(\d+):\t(.*)", re.DOTALL)
+_FILE: Final = re.compile(
+    r"file=(?P<name>.+) \[\d+\];  "
+    r"(?:(?P<how>needed by|dynamically loaded by) (?P<by>.*) \[\d+\]|(?P<event>\w+) link map)",
+    re.DOTALL,
+)
+_SEARCH: Final = re.compile(r"find library=(.+) \[\d+\]; searching", re.DOTALL)
+_TRIED: Final = re.compile(r" *trying file=(.+)", re.DOTALL)
+_INIT: Final = re.compile(r"calling init: (.+)", re.DOTALL)
+_START: Final = re.compile(r"(initialize program|transferring control): (.*)", re.DOTALL)
+_ORIGIN: Final = re.compile(r"\$(?:ORIGIN\b|\{ORIGIN\})")
+#: Most bytes that are read of the lists of one step; an import of PyTorch writes less than 2 MB.
+_MOST: Final = 64 << 20
+
+
+class Image(NamedTuple):
+    """A program in a process, and what it loaded.
+
+    Attributes
+    ----------
+    program : str
+        As it was started; empty where its list does not say.
+    objects : tuple of LoadedObject
+        The program and its objects, in the order in which they were loaded.
+    openings : tuple of Opening
+        What the objects opened by ``dlopen``; `Opening.through` is the object that did.
+    """
+
+    program: str
+    objects: tuple[LoadedObject, ...]
+    openings: tuple[Opening, ...]
+
+
+class Listing(NamedTuple):
+    """The programs of a step.
+
+    Attributes
+    ----------
+    images : tuple of Image
+    fault : str
+        Why they are not all; empty where nothing speaks against it.
+    """
+
+    images: tuple[Image, ...]
+    fault: str = ""
+
+
+def listing(prefix: Path, pid: int, folder: str, preloaded: Iterable[str] = ()) -> Listing:
+    """Return what a program and its children have loaded, from the files ``PREFIX.PID``.
+
+    Parameters
+    ----------
+    prefix : Path
+        What ``LD_DEBUG_OUTPUT`` names.
+    pid : int
+        The process of the program.
+    folder : str
+        The folder that it was started in, for relative paths.
+    preloaded : iterable of str
+        What ``LD_PRELOAD`` names.
+    """
+    if sys.platform != "linux":
+        return Listing((), "this system is not Linux")
+    images: list[Image] = []
+    files = sorted(prefix.parent.glob(f"{prefix.name}.*"))
+    left = _MOST
+    for file in files:
+        with file.open("rb") as stream:
+            content = stream.read(left + 1)
+        if len(content) > left:
+            return Listing(tuple(images), f"the lists of the loader have more than {_MOST >> 20} MiB")
+        left -= len(content)
+        images += parse(content.decode("utf-8", "surrogateescape"), folder, preloaded)
+    if not any(file.name == f"{prefix.name}.{pid}" for file in files):
+        what = "a static program, a program with privileges, or one of another C library than glibc"
+        return Listing(tuple(images), f"the loader wrote no list: this is {what}")
+    return Listing(tuple(images))
+
+
+@dataclass
+class _Mapped:
+    """An object in the memory of a process, and what asked for it first."""
+
+    name: str
+    how: str
+    by: str
+    is_initialized: bool = False
+
+
+@dataclass
+class _Process:
+    """A program in a process, as far as its list is read."""
+
+    program: str = ""
+    has_started: bool = False
+    sought: str = ""
+    tried: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, tuple[str, str]] = field(default_factory=dict)
+    mapped: dict[str, _Mapped] = field(default_factory=dict)
+
+    def forked(self) -> _Process:
+        """Return what a child has from the start."""
+        mapped = {path: replace(one) for path, one in self.mapped.items()}
+        return replace(self, tried=dict(self.tried), asked=dict(self.asked), mapped=mapped)
+
+    def is_replaced(self, line: str) -> bool:
+        """Whether a line shows that another program has taken the place of this one: something unknown needs a file."""
+        found = _FILE.fullmatch(line)
+        return self.has_started and found is not None and found["how"] == "needed by" and found["by"] not in self.mapped
+
+    def read(self, line: str) -> None:
+        """Take up one line of the list."""
+        if found := _SEARCH.fullmatch(line):
+            self.sought = found[1]
+        elif found := _TRIED.fullmatch(line):
+            self.tried[self.sought] = found[1]
+        elif found := _INIT.fullmatch(line):
+            if one := self.mapped.get(found[1]):
+                one.is_initialized = True
+        elif found := _START.fullmatch(line):
+            self.program = found[2]
+            self.has_started = self.has_started or found[1] == "transferring control"
+        elif found := _FILE.fullmatch(line):
+            name = found["name"]
+            if found["how"]:
+                self.asked[name] = (found["how"], found["by"])
+            elif found["event"] == "generating":
+                how, by = self.asked.get(name, ("", ""))
+                self.mapped.setdefault(self.path(name, by), _Mapped(name, how, by))
+            elif found["event"] == "destroying" and name in self.mapped and not self.mapped[name].is_initialized:
+                del self.mapped[name]  # something that it needs is missing: the loader gave up
+
+    def path(self, name: str, by: str) -> str:
+        """Return the path of the file that the loader took for a name."""
+        if "/" not in name:
+            return self.tried.get(name, name)
+        return _ORIGIN.sub(lambda _: by.rpartition("/")[0] or ".", name)
+
+    def image(self, folder: str, preloaded: Sequence[str]) -> Image:
+        """Return what the list says so far."""
+        needed: dict[str, list[str]] = {}
+        openings = []
+        for path, one in self.mapped.items():
+            if path in preloaded:
+                openings.append(Opening(_absolute(path, folder), "", "LD_PRELOAD"))
+            elif one.how == "needed by":
+                needed.setdefault(one.by, []).append(one.name)
+            elif one.how:
+                openings.append(Opening(_absolute(path, folder), "", one.by))
+        objects = [LoadedObject(self.program, "", tuple(needed.get(self.program, ())))] if self.program else []
+        for path, one in self.mapped.items():
+            linked = tuple(needed.get(path, ())) if path != self.program else ()
+            # a name with a slash is a path that is linked or opened as such
+            objects.append(LoadedObject(_absolute(path, folder), "" if "/" in one.name else one.name, linked))
+        return Image(self.program, tuple(objects), tuple(openings))
+
+
+def _absolute(path: str, folder: str) -> str:
+    return os.path.join(folder, path) if "/" in path else path  # noqa: PTH118 (the path of a file that may be hostile)
+
+
+def parse(text: str, folder: str = "/", preloaded: Iterable[str] = ()) -> list[Image]:
+    """Return the programs of one file that the loader wrote; lines of another form count for nothing.
+
+    Parameters
+    ----------
+    text : str
+    folder, preloaded
+        As for `listing`.
+    """
+    preloaded = tuple(preloaded)
+    images: list[Image] = []
+    processes: dict[str, _Process] = {}
+    for whole in text.split("\n"):
+        match = _LINE.fullmatch(whole)
+        if match is None:
+            continue
+        pid, line = match[1], match[2]
+        if pid not in processes:
+            # a forked child goes on in the file of its parent
+            first = next(iter(processes.values()), None)
+            processes[pid] = first.forked() if first is not None else _Process()
+        if processes[pid].is_replaced(line):
+            images.append(processes[pid].image(folder, preloaded))
+            processes[pid] = _Process()
+        processes[pid].read(line)
+    return [*images, *(one.image(folder, preloaded) for one in processes.values())]
