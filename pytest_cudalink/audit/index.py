@@ -96,6 +96,6 @@ def _project(wanted: str) -> str:
             return parse_wheel_filename(wanted)[0]
         return canonicalize_name(Requirement(wanted).name)
     except (InvalidRequirement, InvalidWheelFilename) as error:
-        why = str(error).partition("\n")[0]
-        msg = f"{wanted}: {why}; expected a requirement such as 'libcudf-cu12==26.2.1', or the name of a wheel"
+        reason = str(error).partition("\n")[0]  # packaging goes on with the text, and a mark below it
+        msg = f"{wanted}: {reason}; expected a requirement such as 'libcudf-cu12==26.2.1', or the name of a wheel"
         raise AuditError(msg) from error

@@ -16,7 +16,7 @@ from . import audit_device_code, audit_environment
 if TYPE_CHECKING:
     from ..audit import Audit, Need
 
-__all__ = ["DESCRIPTION", "configure", "run"]
+__all__ = ["DESCRIPTION", "configure", "misfit", "run"]
 
 DESCRIPTION: Final = (
     "Which CUDA libraries a wheel needs, at least of which release, which file pulls them in, which CUDA majors it can "
@@ -50,9 +50,9 @@ def run(options: argparse.Namespace) -> int:
     """Audit each path; returns the worst exit code."""
     from ..audit import AuditError, audit, audit_on_index
 
-    misfit = _misfit(options)
-    if misfit:
-        sys.stderr.write(f"cudalink audit: {misfit}\n")
+    wrong = misfit(options)
+    if wrong:
+        sys.stderr.write(f"cudalink audit: {safe(wrong)}\n")
         return 2
     if options.environment is not None:
         return audit_environment.run(options)
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     return code
 
 
-def _misfit(options: argparse.Namespace) -> str:
+def misfit(options: argparse.Namespace) -> str:
     """The sentence about an option that nothing would be done with; empty if there is none."""
     libraries = {"--from-index": options.from_index, "--index": options.index, "--symbols": options.symbols or None}
     libraries |= {"--require": options.require}

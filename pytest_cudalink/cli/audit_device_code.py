@@ -79,10 +79,10 @@ def misfit(options: argparse.Namespace) -> str:
 
 def run(options: argparse.Namespace) -> int:
     """Audit the device code of each path; returns the worst exit code."""
-    from ..audit import AuditError
     from ..audit.device_code import device_code
     from ..compat.gpus import architecture_of, drivers_in
     from ..toolchains import ToolchainError
+    from ..worker import WorkerError
 
     if not options.paths:
         sys.stderr.write("cudalink audit: device code is that of files; give a wheel, a folder or a library\n")
@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
         try:
             found = device_code(path)
             assembled = list(_assembled(path, toolchain)) if toolchain else []
-        except (AuditError, OSError) as error:
+        except (OSError, ToolchainError, ValueError, WorkerError) as error:  # AuditError is a ValueError
             sys.stderr.write(f"cudalink audit: {safe(error)}\n")
             code = 2
             continue
@@ -111,7 +111,9 @@ def run(options: argparse.Namespace) -> int:
         if options.json:
             answers.append(_plain(found, rows, drivers, failures, assembled))
         else:
+            empty = toolchain is not None and not assembled
             sys.stdout.writelines(f"{safe(line)}\n" for line in _text(found, rows, drivers, failures, assembled))
+            sys.stdout.write("  assembled: no PTX is there\n" if empty else "")
         if failures or found.faults or any(one.fails for one in assembled):
             code = max(code, 1)
     if options.json:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import os
+import re
+import shlex
 import shutil
 import zipfile
 from pathlib import Path
@@ -9,8 +13,13 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.audit import audit
-from pytest_cudalink.audit.device_code import device_code
+from pytest_cudalink.audit.device_code import assemble, device_code
+from pytest_cudalink.cli import audit as cli_audit
 from pytest_cudalink.cli import main
+from pytest_cudalink.worker import Answer
+
+DOCS = Path(__file__).parents[2] / "docs"
+DATA = Path(__file__).parents[1] / "data"
 
 #: A name that would colour a terminal, set its title, and begin a line of its own.
 NAME = "x/\x1b[31mred\x1b]0;title\x07\nfails: x"
@@ -126,6 +135,96 @@ def test_folder_of_wheels(user, make_wheel, tmp_path, capsys) -> None:
         assert main(["audit", str(tmp_path / "dist"), *options]) == 2
         said = f"{tmp_path}/dist: a folder with wheels, such as x-1-py3-none-any.whl; expected one of files; give "
         assert f"{said}{tmp_path}/dist/*.whl" in capsys.readouterr().err
+
+
+def test_invalid_requirement_of_the_index(capsys) -> None:
+    """What is not a requirement is said in one readable line."""
+    assert main(["audit", "--from-index", "not a requirement"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("cudalink audit: not a requirement: Expected ")
+    assert "^" not in said
+
+
+# -- assembling
+
+
+def answer(*, end: str = "", hung: bool = False) -> Answer:
+    """What the link worker answers where it has nothing to say but how nvJitLink ended."""
+    return Answer(0, 0, False, end, 0, hung, "", "", "", None)
+
+
+class FakeLink:
+    """A link whose PTX never ends, or ends nvJitLink, as an architecture says."""
+
+    def __init__(self, library: str, options: list[str]) -> None:
+        self.answer = answer()
+        self._hung = "sm_90" in options[0]
+
+    def add(self, kind: int, content: bytes, name: bytes) -> Answer:
+        return answer(end="took longer than 1 s" if self._hung else "ended by SIGSEGV", hung=self._hung)
+
+    def close(self) -> None:
+        pass
+
+
+def test_unfinished_and_crashed(tmp_path, monkeypatch, capsys) -> None:
+    """PTX that takes too long is shown and fails nothing; PTX that ends nvJitLink fails."""
+    monkeypatch.setattr(assemble, "Link", FakeLink)
+    (tmp_path / "k.ptx").write_text(PTX.replace("sm_80", "sm_90a"), encoding="utf-8")
+    assert main(["audit", str(tmp_path), "--assemble", "--toolchain", "13.0"]) == 0
+    said = capsys.readouterr().out
+    assert "  assembled: 1 unfinished\n    unfinished: k.ptx: PTX 8.8 for sm_90a, on sm_90a\n" in said
+    assert "took longer than 1 s" in said
+    (tmp_path / "k.ptx").write_text(PTX.replace("sm_80", "sm_100a"), encoding="utf-8")
+    assert main(["audit", str(tmp_path), "--assemble", "--toolchain", "13.0"]) == 1
+    assert "    crashed: k.ptx: PTX 8.8 for sm_100a, on sm_100a\n" in capsys.readouterr().out
+
+
+def test_assembling_without_ptx(user, capsys) -> None:
+    """It is said that there was nothing to assemble."""
+    assert main(["audit", str(user), "--assemble", "--toolchain", "13.0"]) == 0
+    assert capsys.readouterr().out.endswith("  assembled: no PTX is there\n")
+
+
+def test_assembling_under_an_odd_name(tmp_path, capsys) -> None:
+    """A file whose name is not UTF-8 is assembled as any other."""
+    odd = os.fsencode(tmp_path) + b"/k\xff.ptx"
+    Path(os.fsdecode(odd)).write_text(PTX.replace("sm_80", "sm_90a"), encoding="utf-8")
+    assert main(["audit", str(tmp_path), "--assemble", "--toolchain", "13.0"]) == 0
+    assert "  assembled: 1 assembled\n" in capsys.readouterr().out
+
+
+def test_invalid_limit(tmp_path, monkeypatch, capsys) -> None:
+    """A limit that is not one ends the command with a sentence."""
+    (tmp_path / "k.ptx").write_text(PTX, encoding="utf-8")
+    monkeypatch.setenv("CUDALINK_LINK_TIMEOUT", "soon")
+    assert main(["audit", str(tmp_path), "--assemble", "--toolchain", "13.0"]) == 2
+    assert capsys.readouterr().err == (
+        "cudalink audit: CUDALINK_LINK_TIMEOUT is 'soon'; expected 1 to 86400 (seconds)\n"
+    )
+
+
+# -- the pages
+
+
+@pytest.mark.parametrize("page", ["audit", "environment-audit", "device-code", "compat", "stubs"])
+def test_options_on_the_pages(page, user, monkeypatch) -> None:
+    """Every ``cudalink audit`` that a page shows has options that exist and that go together."""
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    for line in re.findall(r"^(?:\$ )?cudalink audit(.*)$", text, re.MULTILINE):
+        parser = argparse.ArgumentParser()
+        cli_audit.configure(parser)
+        assert cli_audit.misfit(parser.parse_args(shlex.split(line))) == ""
+
+
+def test_table_on_the_page(capsys) -> None:
+    """The table of the page on device code is what the command prints."""
+    assert main(["audit", str(DATA / "device_code/none.fatbin"), "--device-code"]) == 0
+    shown = re.search(
+        r"^```text\nnone.fatbin: (.*?)^```", (DOCS / "device-code.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    assert shown is not None
+    assert capsys.readouterr().out.partition("none.fatbin: ")[2] == shown[1]
 
 
 # -- METADATA

@@ -143,7 +143,9 @@ def _assembled(ptx: Image, code: bytes, arch: str, release: CudaVersion, library
     try:
         answer = link.answer
         if not (answer.code or answer.end):
-            answer = link.add(INPUT_TYPES["ptx"], code.rstrip(b"\0") + b"\0", ptx.path.encode())
+            answer = link.add(
+                INPUT_TYPES["ptx"], code.rstrip(b"\0") + b"\0", ptx.path.encode("utf-8", "backslashreplace")
+            )
         if not (answer.code or answer.end):
             answer = link.complete(_CUBIN)
     finally:
