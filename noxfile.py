@@ -476,6 +476,22 @@ def known_bad(session: nox.Session) -> None:
 
 
 @nox.session
+def field(session: nox.Session) -> None:
+    """Run the page "What breaks in the field": the releases that broke, and those that repaired them."""
+    install(session, *group("test"))
+    root = Path(session.create_tmp())
+    for name, requirements in RELEASES["field"].items():
+        folder = root / name
+        python = str(folder / "bin" / "python")
+        session.run("uv", "venv", "-q", "--clear", "--python", sys.executable, str(folder), external=True)
+        packages = ("uv", "pip", "install", "-q", "--python", python, "-e", str(ROOT), *requirements)
+        session.run(*packages, external=True)
+    session.run("cudalink", "toolchain", "add", "12.9", "13.0")
+    session.env["CUDALINK_FIELD"] = str(root)
+    session.run("pytest", "tests/field", *session.posargs)
+
+
+@nox.session
 def changelog(session: nox.Session) -> None:
     """Show the next section of the changelog."""
     session.install(*group("changelog"))
