@@ -87,12 +87,16 @@ def up(): use_destroyed()
 @pytest.fixture
 def down():
     yield
-    use_destroyed()
-def test_up(up): pass
+    with pytest.raises(nvjitlink.nvJitLinkError): nvjitlink.get_error_log_size(4096)
 def test_down(down): pass
+def test_up(up): pass
 def test_sound(): link()
 """
-    run(module).assert_outcomes(passed=2, errors=2)
+    result = run(module)
+
+    result.assert_outcomes(passed=2, errors=2)
+    # what is found first in a teardown counts as well
+    result.stdout.fnmatch_lines(["2 violations of nvJitLink's contract", "  *::test_down: 1", "  *::test_up: 1"])
 
 
 def test_outside_of_tests(run) -> None:

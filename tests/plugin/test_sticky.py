@@ -214,15 +214,22 @@ def late(memory):
     yield
     goes_wrong(715)
 
-def test_early(early): pass
-def test_between(memory): pass
 def test_late(late): pass
+def test_between(memory): pass
+def test_early(early): pass
 def test_after(memory): pass
 """,
         "-rE",
     )
     result.assert_outcomes(errors=2, passed=3)
-    result.stdout.fnmatch_lines(["*(700) was left*after its setup", "*(715) was left*after its teardown"])
+    result.stdout.fnmatch_lines(
+        [
+            "*(715) was left*after its teardown",
+            "*(700) was left*after its setup",
+            "*::test_late left the contexts of its process with *(715); 2 tests after it ran in a fresh process",
+            "*::test_early left the contexts of its process with *(700); 1 test after it ran in a fresh process",
+        ]
+    )
 
 
 def test_fixtures_of_the_process(run, pytester: pytest.Pytester) -> None:
@@ -310,6 +317,21 @@ def test_maxfail(run) -> None:
     result.assert_outcomes(failed=1, passed=2)
     result = run(SUITE.format(body="goes_wrong()"), "--maxfail=2")
     result.assert_outcomes(failed=2, passed=6)
+
+
+def test_reruns(run) -> None:
+    """Attempts of a test that is run again count once, and those of the culprit are not tests after it."""
+    pytest.importorskip("pytest_rerunfailures", reason="needs pytest-rerunfailures: nox -s plugins")
+    module = "def test_culprit(memory): goes_wrong()\ndef test_fails(): assert 0\ndef test_last(memory): pass"
+    result = run(module, "--reruns=2", plugins=("rerunfailures",))
+    result.assert_outcomes(errors=1, failed=1, passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*cudalink sticky error*",
+            "*(700) was left*after its call",
+            "*::test_culprit left the contexts *(700); 2 tests after it ran in a fresh process",
+        ]
+    )
 
 
 def test_nothing_is_different(run, pytester: pytest.Pytester) -> None:
