@@ -170,7 +170,8 @@ class StickyGuard:
                 f"{found.when} (--cudalink-sticky-deadline)"
             )
         else:
-            first = f"cudalink: {found.error} was left in the contexts of the process by this test, seen after its {found.when}"
+            where = f"in the contexts of the process by this test, seen after its {found.when}"
+            first = f"cudalink: {found.error} was left {where}"
         goes_on = "the run stops here" if self._stops else "the tests after it run in a fresh process"
         last = self._last_calls(found)
         calls = ["last calls of the driver:", *(f"  {line}" for line in last)]

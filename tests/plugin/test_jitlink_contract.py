@@ -215,17 +215,17 @@ def test_hook(run, pytester) -> None:
     run(BOTH, "-s").stdout.fnmatch_lines(["*heard destroyed True*"])
 
 
-@pytest.mark.parametrize("how", ["xdist", "isolated"])
-def test_other_processes(run, how: str) -> None:
+def test_other_processes(run) -> None:
     """Workers of xdist and isolated tests fail and count as all others."""
-    if how == "xdist":
-        pytest.importorskip("xdist")
-        result = run(BOTH, "-n2", plugins=("xdist",))
-    else:
-        result = run(BOTH, "--cudalink-isolate")
+    pytest.importorskip("xdist")
+    isolated = "@pytest.mark.cudalink(isolate=True)\ndef test_isolated(): use_destroyed()\n"
 
-    result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(["1 violation of nvJitLink's contract", "  *::test_destroyed: 1"])
+    result = run(BOTH + isolated, "-n2", plugins=("xdist",))
+
+    result.assert_outcomes(passed=2, failed=2)
+    result.stdout.fnmatch_lines(
+        ["2 violations of nvJitLink's contract", "  *::test_destroyed: 1", "  *::test_isolated: 1"]
+    )
 
 
 SOUND = """
