@@ -122,6 +122,29 @@ def test_uses():
     result.stdout.fnmatch_lines(["The handle was created by test_handle_of_another_test.py::test_makes."])
 
 
+def test_threads(run) -> None:
+    """A violation in a thread fails the test that runs then; the thread is named as long as it runs."""
+    module = """
+import threading
+go_on = threading.Event()
+def test_ended():
+    thread = threading.Thread(target=use_destroyed)
+    thread.start(), thread.join()
+def work():
+    use_destroyed()
+    done.set(), go_on.wait(60)
+done = threading.Event()
+def test_running():
+    thread = threading.Thread(target=work, name="a-worker", daemon=True)
+    thread.start(), done.wait(60)
+def test_next(): go_on.set()
+"""
+    result = run(module)
+
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(["  *, in a thread that has ended", "  *, in thread a-worker"])
+
+
 def test_modes(run) -> None:
     """`warn` shows the violation and fails nothing; `off` does not check."""
     result = run(BOTH, "--cudalink-jitlink-contract=warn", "-rP")
