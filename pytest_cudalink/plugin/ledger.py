@@ -116,18 +116,25 @@ class Totals(Outside):
     documented: list[tuple[str, str, str]] = field(default_factory=list)
     refused: dict[str, list[str]] = field(default_factory=dict)
     sticky: list[StickyRecord] = field(default_factory=list)
+    _after_sticky: set[str] = field(default_factory=set)
 
-    def count_after_sticky(self, worker: str | None) -> None:
-        """Count a test that has ended for the last test of its worker, if any, that left the contexts unusable."""
+    def count_after_sticky(self, nodeid: str, worker: str | None) -> None:
+        """Count a test that has ended for the last test of its worker, if any, that left the contexts unusable.
+
+        A plugin may run a test several times; that counts once, and for the test that left them not at all.
+        """
         for one in reversed(self.sticky):
             if one["worker"] == worker:
-                one["after"] += 1
+                if nodeid not in self._after_sticky:
+                    self._after_sticky.add(nodeid)
+                    one["after"] += 1
                 return
 
     def add(self, nodeid: str, facts: Mapping[str, Any], worker: str | None = None) -> None:
         """Add the facts of one attempt of a test, which a worker of xdist ran."""
         if sticky := facts["sticky"]:
             code, error = sticky["code"], sticky["error"]
+            self._after_sticky.add(nodeid)
             self.sticky.append({"nodeid": nodeid, "worker": worker, "code": code, "error": error, "after": 0})
         if documented := facts["documented"]:
             self.documented.append((nodeid, documented["requirement"], documented["raises"]))
@@ -236,15 +243,22 @@ class Ledger:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, object]:
         report = yield
+        if call.when == "teardown":
+            self._put_on(report)
+        return report
+
+    def _put_on(self, report: pytest.TestReport) -> None:
+        """Put the facts of the test onto its last report."""
         facts = self._facts
-        if call.when == "teardown" and facts is not None:
+        if facts is not None:
             report.cudalink = facts.as_json()  # type: ignore[attr-defined]
             if self._run.settings.properties.value == "on":
                 report.user_properties.extend(facts.properties())
-        return report
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "teardown" and not hasattr(report, "cudalink"):
+            self._put_on(report)  # what was found while that report was made can have opened the ledger
         facts: Mapping[str, Any] | None = getattr(report, "cudalink", None)
         if report.when == "teardown":
             self.totals.refused.pop(report.nodeid, None)  # of an earlier attempt
@@ -252,6 +266,6 @@ class Ledger:
             return
         worker = pytest_private.worker_of(report)
         if report.when == "teardown" and self.totals.sticky:
-            self.totals.count_after_sticky(worker)
+            self.totals.count_after_sticky(report.nodeid, worker)
         if facts:
             self.totals.add(report.nodeid, facts, worker)

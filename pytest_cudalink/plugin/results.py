@@ -26,6 +26,8 @@ __all__ = ["Results", "add_late_properties", "add_suite_properties", "backends",
 
 #: Characters of a failure and of its reason, so that the note on what is cut fits into the schema's 4,000.
 _LONGREPR_LIMIT: Final = 3_950
+#: Outcomes of an attempt that no later phase changes into another failure.
+_FAILURES: Final = ("failed", "error", "rerun", "crashed")
 
 
 def backends(links: Mapping[str, int]) -> dict[str, int]:
@@ -136,7 +138,7 @@ class Results:
         """Write the line of an attempt."""
         del self._open[worker, nodeid]
         failed = sum(subtest["outcome"] == "failed" for subtest in attempt.subtests)
-        if failed and attempt.outcome == "passed":
+        if failed and attempt.outcome not in _FAILURES:
             attempt.outcome, attempt.reason = "failed", f"{failed} of {len(attempt.subtests)} subtests failed"
         if attempt.unsupported and attempt.outcome == "passed":
             attempt.outcome, attempt.reason = "unsupported", attempt.unsupported
@@ -187,10 +189,13 @@ class Results:
 
 
 def _add(attempt: _Attempt, report: pytest.TestReport) -> None:
-    """Fold one phase into the attempt: the first outcome other than "passed" wins; a rerun or crash always wins."""
+    """Fold one phase into the attempt: a rerun or crash always wins, then the first failure, then the first skip."""
     attempt.duration += report.duration
     outcome = _outcome(report)
-    if outcome in ("rerun", "crashed") or attempt.outcome in ("", "passed"):
+    if outcome in ("failed", "error") and attempt.outcome not in _FAILURES:
+        attempt.reason = ""  # that of a skip or of an expected failure before
+        attempt.outcome = outcome
+    elif outcome in ("rerun", "crashed") or attempt.outcome in ("", "passed"):
         attempt.outcome = outcome
     if outcome in ("skipped", "xfailed", "xpassed", "unsupported"):
         attempt.reason = attempt.reason or _reason(report)

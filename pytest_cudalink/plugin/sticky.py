@@ -39,10 +39,13 @@ class Found(NamedTuple):
     nodeid : str
     code : int
         A CUresult, or `contexts.HANGS`.
+    when : str
+        The phase of the test after which it was seen.
     """
 
     nodeid: str
     code: int
+    when: str
 
     @property
     def error(self) -> str:
@@ -81,7 +84,7 @@ class StickyGuard:
 
     def start(self, session: pytest.Session) -> None:
         """Look once before the first test, so that it is not blamed for what collecting the tests has left."""
-        found = Found("", self._ask())
+        found = Found("", self._ask(), "collect")
         if found.code:
             self._pid = 0
             ledger.of(self._run).outside.problems.append(
@@ -108,7 +111,7 @@ class StickyGuard:
         if self.found is None and (call.when != "setup" or call.excinfo is not None) and os.getpid() == self._pid:
             code = self._ask()
             if code:
-                self.found = new = Found(item.nodeid, code)
+                self.found = new = Found(item.nodeid, code, call.when)
                 self._note(item)
         report = yield
         found = self.found
@@ -116,8 +119,8 @@ class StickyGuard:
             return report
         if call.when == "teardown":
             self._end(item, report, found, None if new is not None else call)
-        elif new is not None or call.when == "call":  # a plugin may run the test again, in vain
-            _fail(report, item, self._story(found, when=call.when))
+        elif new is not None or call.when == "call" or report.failed:  # a plugin may run the test again, in vain
+            _fail(report, item, self._story(found))
         return report
 
     def _note(self, item: pytest.Item) -> None:
@@ -140,7 +143,7 @@ class StickyGuard:
         `late` is the teardown of a test that has failed already: with this error it can only fail.
         """
         if late is None:
-            _fail(report, item, self._story(found, when="teardown"))
+            _fail(report, item, self._story(found))
         elif late.excinfo is not None:
             report.sections.append((_LATE_SECTION, report.longreprtext))
             report.outcome, report.longrepr = "passed", None
@@ -159,17 +162,16 @@ class StickyGuard:
             self._late_isolation = self._run.get("isolation") is None
             self._run.part("isolation").take_over(item.session)
 
-    def _story(self, found: Found, *, when: str) -> str:
+    def _story(self, found: Found) -> str:
         """Return what a test left behind, in lines."""
         if found.code == contexts.HANGS:
             first = (
                 f"cudalink: work on the device that this test left did not end within {self._deadline} s after its "
-                f"{when} (--cudalink-sticky-deadline)"
+                f"{found.when} (--cudalink-sticky-deadline)"
             )
         else:
-            first = (
-                f"cudalink: {found.error} was left in the contexts of the process by this test, seen after its {when}"
-            )
+            where = f"in the contexts of the process by this test, seen after its {found.when}"
+            first = f"cudalink: {found.error} was left {where}"
         goes_on = "the run stops here" if self._stops else "the tests after it run in a fresh process"
         last = self._last_calls(found)
         calls = ["last calls of the driver:", *(f"  {line}" for line in last)]

@@ -280,8 +280,8 @@ class JitLinkContract:
 
     @staticmethod
     def _thread(ident: int) -> str:
-        names = (thread.name for thread in threading.enumerate() if thread.ident == ident)
-        return f", in thread {next(names, hex(ident))}"
+        names = (f"thread {thread.name}" for thread in threading.enumerate() if thread.ident == ident)
+        return f", in {next(names, 'a thread that has ended')}"
 
     def _hear(self, note: int) -> int:
         if len(self._stacks) >= _STACKS:

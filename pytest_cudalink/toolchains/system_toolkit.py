@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import platform
@@ -93,13 +94,18 @@ def make(
     FileExistsError
         If the folder exists.
     ToolchainError
-        If the release is not in the cache.
+        If the release is not in the cache, or has no such library.
     """
     if layout not in _LAYOUTS:
         msg = f"the layout of the toolkit is {layout!r}; expected one of {', '.join(_LAYOUTS)}"
         raise ValueError(msg)
     release, whole, sources = _sources(version)
-    root.mkdir(parents=True)
+    _check(libraries, sources, release)
+    try:
+        root.mkdir(parents=True)
+    except FileExistsError:
+        msg = f"{root} exists already; make each toolkit in its own folder (of the fixture: place=...)"
+        raise FileExistsError(msg) from None
     base = root if layout == "lib64" else root / "targets" / _MACHINE
     lib = {"lib64": root / "lib64", "targets": base / "lib", "conda": root / "lib"}[layout]
     places = {"lib": lib, "include": base / "include", "bin": root / "bin", "nvvm": root / "nvvm"}
@@ -140,6 +146,20 @@ def _sources(version: str | None) -> tuple[CudaVersion, str, list[tuple[str, Pat
     parts = [(part, chain.path / ("lib64" if part == "lib" else part)) for part in _PARTS]
     whole = next((one for name, one in chain.packages.items() if "cuda-runtime" in name), str(chain.version))
     return chain.version, whole, [(part, path) for part, path in parts if path.is_dir()]
+
+
+def _check(wanted: Sequence[str], sources: Sequence[tuple[str, Path]], release: CudaVersion) -> None:
+    """Raise an error for the name of a library that the release does not have."""
+    if not wanted:
+        return
+    files = (path.name for part, source in sources if part != "include" for path in source.rglob("lib*.so*"))
+    known = {match["name"].partition("-")[0] for name in files if (match := _LIBRARY.fullmatch(name)) is not None}
+    for name in wanted:
+        if name not in known:
+            near = difflib.get_close_matches(name.removeprefix("lib"), known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(known))}"
+            msg = f"the libraries of CUDA {release} on this machine do not include {name!r}; {hint}"
+            raise ToolchainError(msg)
 
 
 def _of_wheels() -> Iterator[tuple[str, Path]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pytest_cudalink.process.contexts import STICKY_ERRORS
 
 START = """
@@ -29,12 +27,12 @@ SILENT = """
 """
 
 
-@pytest.mark.parametrize("code", STICKY_ERRORS)
-def test_an_error_that_stays(check, code: int) -> None:
+def test_errors_that_stay(check) -> None:
     """After an injected error every call that needs a context answers it; after a reset of the context 201."""
     check(
-        START
-        + f"""
+        "".join(
+            START
+            + f"""
 driver.inject("cuStreamSynchronize", {code})
 assert driver.context_state == 0
 assert cuda.cuStreamSynchronize(None) == {code}
@@ -50,6 +48,8 @@ driver.{"clear" if code % 2 else "end_error"}()
 assert driver.context_state == 0
 ok(cuda.cuDevicePrimaryCtxReset_v2(0))
 """
+            for code in STICKY_ERRORS
+        )
     )
 
 
@@ -69,16 +69,16 @@ assert cuda.cuStreamQuery(None) == 716
     )
 
 
-@pytest.mark.parametrize("code", [1, 2, 201, 400, 600, 701, 703, 709, 720, 999])
-def test_an_error_that_passes(check, code: int) -> None:
+def test_errors_that_pass(check) -> None:
     """Any other injected error is the answer of one call."""
     check(
         START
-        + f"""
-driver.inject("cuStreamSynchronize", {code})
-assert cuda.cuStreamSynchronize(None) == {code}
-ok(cuda.cuStreamSynchronize(None)), ok(cuda.cuMemFree_v2(address))
-assert driver.context_state == 0
+        + """
+for code in (1, 2, 201, 400, 600, 701, 703, 709, 720, 999):
+    driver.inject("cuStreamSynchronize", code)
+    assert cuda.cuStreamSynchronize(None) == code
+    ok(cuda.cuStreamSynchronize(None)), ok(cuda.cuMemFree_v2(address)), ok(cuda.cuMemAlloc_v2(byref(address), 16))
+    assert driver.context_state == 0
 """
     )
 

@@ -87,12 +87,16 @@ def up(): use_destroyed()
 @pytest.fixture
 def down():
     yield
-    use_destroyed()
-def test_up(up): pass
+    with pytest.raises(nvjitlink.nvJitLinkError): nvjitlink.get_error_log_size(4096)
 def test_down(down): pass
+def test_up(up): pass
 def test_sound(): link()
 """
-    run(module).assert_outcomes(passed=2, errors=2)
+    result = run(module)
+
+    result.assert_outcomes(passed=2, errors=2)
+    # what is found first in a teardown counts as well
+    result.stdout.fnmatch_lines(["2 violations of nvJitLink's contract", "  *::test_down: 1", "  *::test_up: 1"])
 
 
 def test_outside_of_tests(run) -> None:
@@ -116,6 +120,29 @@ def test_uses():
 
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["The handle was created by test_handle_of_another_test.py::test_makes."])
+
+
+def test_threads(run) -> None:
+    """A violation in a thread fails the test that runs then; the thread is named as long as it runs."""
+    module = """
+import threading
+go_on = threading.Event()
+def test_ended():
+    thread = threading.Thread(target=use_destroyed)
+    thread.start(), thread.join()
+def work():
+    use_destroyed()
+    done.set(), go_on.wait(60)
+done = threading.Event()
+def test_running():
+    thread = threading.Thread(target=work, name="a-worker", daemon=True)
+    thread.start(), done.wait(60)
+def test_next(): go_on.set()
+"""
+    result = run(module)
+
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(["  *, in a thread that has ended", "  *, in thread a-worker"])
 
 
 def test_modes(run) -> None:
@@ -211,17 +238,17 @@ def test_hook(run, pytester) -> None:
     run(BOTH, "-s").stdout.fnmatch_lines(["*heard destroyed True*"])
 
 
-@pytest.mark.parametrize("how", ["xdist", "isolated"])
-def test_other_processes(run, how: str) -> None:
+def test_other_processes(run) -> None:
     """Workers of xdist and isolated tests fail and count as all others."""
-    if how == "xdist":
-        pytest.importorskip("xdist")
-        result = run(BOTH, "-n2", plugins=("xdist",))
-    else:
-        result = run(BOTH, "--cudalink-isolate")
+    pytest.importorskip("xdist")
+    isolated = "@pytest.mark.cudalink(isolate=True)\ndef test_isolated(): use_destroyed()\n"
 
-    result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(["1 violation of nvJitLink's contract", "  *::test_destroyed: 1"])
+    result = run(BOTH + isolated, "-n2", plugins=("xdist",))
+
+    result.assert_outcomes(passed=2, failed=2)
+    result.stdout.fnmatch_lines(
+        ["2 violations of nvJitLink's contract", "  *::test_destroyed: 1", "  *::test_isolated: 1"]
+    )
 
 
 SOUND = """

@@ -86,8 +86,8 @@ def test_listed(run, systems) -> None:
     assert system.for_whom.endswith(f"test_it.py:{FIRST + 1}")
 
 
-def test_two_majors_in_the_summary(run) -> None:
-    """By default no test fails for them."""
+def test_two_majors_in_the_summary(run, pytester) -> None:
+    """By default no test fails for them; the report has a row for each library, with its cells."""
     result, _ = run("def test(): own(); ctypes.CDLL(OLD)")
 
     assert result.ret == 0
@@ -100,6 +100,13 @@ def test_two_majors_in_the_summary(run) -> None:
             f"    loaded in the call of test_it.py::test, for: opened at *test_it.py:{FIRST}",
         ]
     )
+    result = pytester.run(sys.executable, "-m", "pytest_cudalink.cli", "report", "run.jsonl", "--save=report.json")
+    assert "CUDA libraries that were loaded" in result.stdout.str()
+    (cell,) = json.loads((pytester.path / "report.json").read_text())["cells"]
+    assert {(one["soname"], one["place"]) for one in cell["libraries"]} >= {
+        ("libcudart.so.12", "system"),
+        ("libcudart.so.13", "wheels"),
+    }
 
 
 def test_two_majors_without_records(pytester, run_pytest, systems, toolkit) -> None:
@@ -110,20 +117,6 @@ def test_two_majors_without_records(pytester, run_pytest, systems, toolkit) -> N
     result = run_pytest()
 
     result.stdout.fnmatch_lines(["two majors of libcudart in one process:"])
-
-
-def test_report(run, pytester) -> None:
-    """The report has a row for each library, with its cells; JUnit has properties."""
-    run("def test(): own(); ctypes.CDLL(OLD)")
-
-    result = pytester.run(sys.executable, "-m", "pytest_cudalink.cli", "report", "run.jsonl", "--save=report.json")
-
-    assert "CUDA libraries that were loaded" in result.stdout.str()
-    (cell,) = json.loads((pytester.path / "report.json").read_text())["cells"]
-    assert {(one["soname"], one["place"]) for one in cell["libraries"]} >= {
-        ("libcudart.so.12", "system"),
-        ("libcudart.so.13", "wheels"),
-    }
 
 
 # -- from elsewhere

@@ -68,6 +68,7 @@ def test_xfails(): raise RuntimeError
 def test_xpasses(): pass
 def test_setup(broken): pass
 def test_teardown(breaks): pass
+def test_skips_and_breaks(breaks): pytest.skip("no reason")
 @pytest.mark.cudalink(driver=">=13.2")
 def test_missing(): pass
 @pytest.mark.cudalink(driver=">=13.5", otherwise=Raises("CUDA_ERROR_UNSUPPORTED_PTX_VERSION"))
@@ -82,6 +83,7 @@ EXPECTED = {
     "test_xpasses": ["xpassed"],
     "test_setup": ["error"],
     "test_teardown": ["error"],
+    "test_skips_and_breaks": ["error"],
     "test_missing": ["skipped"],
     "test_documented": ["passed"],
 }
@@ -100,6 +102,7 @@ def test_every_outcome(run, arguments) -> None:
     assert "second" not in tests["test_fails"].reason
     assert "second" in tests["test_fails"].longrepr
     assert tests["test_skips"].reason == "no reason"
+    assert tests["test_skips_and_breaks"].reason == "RuntimeError: no tear-down"
     assert tests["test_xfails"].reason == "known"
     assert tests["test_missing"].reason == "cudalink: needs driver >= 13.2 (found 13.0, emulated)"
     assert tests["test_missing"].missing == "driver >= 13.2"
@@ -111,7 +114,7 @@ def test_every_outcome(run, arguments) -> None:
     assert len(found.starts) == len(EXPECTED)
     assert found.unfinished == []
     assert found.end.exitstatus == 1
-    assert found.end.counts == {"passed": 2, "failed": 1, "skipped": 2, "xfailed": 1, "xpassed": 1, "error": 2}
+    assert found.end.counts == {"passed": 2, "failed": 1, "skipped": 2, "xfailed": 1, "xpassed": 1, "error": 3}
     results = sorted((link.nodeid.rpartition("::")[2], link.backend, link.result) for link in found.links)
     assert results == [
         ("test_documented", "driver", "LinkError: CUDA_ERROR_UNSUPPORTED_PTX_VERSION"),

@@ -86,30 +86,10 @@ def text(result: pytest.RunResult) -> str:
     return "\n".join(result.outlines)
 
 
-@pytest.mark.parametrize("mode", [PLAIN, SHARED], ids=["plain", "shared"])
-def test_the_others_pass(run, mode) -> None:
-    """Each culprit fails by name, once, and all the others pass in fresh processes."""
-    result = run(SUITE.format(body="goes_wrong()"), *mode, "-rf")
-    result.assert_outcomes(failed=2, passed=8)
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(
-        [
-            "cudalink: *700) was left in the contexts of the process by this test, seen after its call",
-            "last calls of the driver:",
-            "  cuMemAlloc_v2 answered 0",
-            "  cuStreamSynchronize answered 700",
-            "the tests after it run in a fresh process (--cudalink-sticky=replace)",
-            "*::test_culprit left the contexts of its process with *(700); 5 tests after it ran in a fresh process",
-            "*::test_second left the contexts of its process with *(719); 2 tests after it ran in a fresh process",
-        ]
-    )
-
-
-@pytest.mark.parametrize("distribution", ["loadgroup", "loadfile", "worksteal"])  # load: `test_results`
+@pytest.mark.parametrize("distribution", ["loadfile", "worksteal"])  # load: `test_results`, loadgroup: `test_groups`
 def test_workers(run, distribution: str) -> None:
     """Under xdist the rest of a worker's tests run in a fresh process, however they are distributed."""
-    group = 'pytestmark = pytest.mark.xdist_group("one")\n' if distribution == "loadgroup" else ""
-    result = run(group + LITTLE.format(body="goes_wrong()"), "-n2", f"--dist={distribution}")
+    result = run(LITTLE.format(body="goes_wrong()"), "-n2", f"--dist={distribution}")
     result.assert_outcomes(failed=1, passed=4)
     assert "crashed" not in text(result)
 
@@ -169,7 +149,7 @@ def test_work_that_does_not_end(run, mode) -> None:
 
 
 def test_other_errors(run) -> None:
-    """An error that passes is no matter of the guard, nor is one that the test saw and ended."""
+    """An error that passes is not for the guard, nor one that the test saw and ended, or left in its own process."""
     run(
         """
 @pytest.mark.parametrize("code", [1, 2, 201, 400, 600, 721, 999])
@@ -179,14 +159,36 @@ def test_ended(memory, emulated_driver):
     emulated_driver.inject("cuStreamSynchronize", 700)
     assert {cu.cuStreamSynchronize(None) for again in range(3)} == {700}
     emulated_driver.end_error()
+
+@pytest.mark.cudalink(isolate=True)
+def test_isolated():
+    ok(cu.cuInit(0))
+    goes_wrong()
+    assert cu.cuStreamSynchronize(None) == 700
+
+def test_after(memory): pass
 """
-    ).assert_outcomes(passed=8)
+    ).assert_outcomes(passed=10)
 
 
-def test_a_test_that_failed_already(run) -> None:
-    """A failure stays what it is; what the guard saw is added. An expected failure hides nothing."""
+def test_every_phase(run) -> None:
+    """An error in the set-up or the teardown of a fixture is that of its test.
+
+    A failure stays what it is; what the guard saw is added. An expected failure hides nothing.
+    """
     result = run(
         """
+@pytest.fixture
+def early(memory): goes_wrong(); raise RuntimeError("early")
+@pytest.fixture
+def late(memory):
+    yield
+    goes_wrong(715)
+
+def test_late(late): pass
+def test_between(memory): pass
+def test_early(early): pass
+
 def test_own(memory):
     goes_wrong()
     assert "its own words" == ""
@@ -197,32 +199,22 @@ def test_expected(memory):
     assert False
 
 def test_after(memory): pass
-"""
-    )
-    result.assert_outcomes(failed=2, passed=1)
-    result.stdout.fnmatch_lines(["*its own words*", "*cudalink sticky error*", "*(700) was left*", "*(719) was left*"])
-
-
-def test_fixtures(run) -> None:
-    """An error in the set-up or the teardown of a fixture is that of its test."""
-    result = run(
-        """
-@pytest.fixture
-def early(memory): goes_wrong(); raise RuntimeError("early")
-@pytest.fixture
-def late(memory):
-    yield
-    goes_wrong(715)
-
-def test_early(early): pass
-def test_between(memory): pass
-def test_late(late): pass
-def test_after(memory): pass
 """,
         "-rE",
     )
-    result.assert_outcomes(errors=2, passed=3)
-    result.stdout.fnmatch_lines(["*(700) was left*after its setup", "*(715) was left*after its teardown"])
+    result.assert_outcomes(errors=2, failed=2, passed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "*(715) was left*after its teardown",
+            "*(700) was left*after its setup",
+            "*its own words*",
+            "*cudalink sticky error*",
+            "*(700) was left*after its call",
+            "*(719) was left*after its call",
+            "*::test_late left the contexts of its process with *(715); 2 tests after it ran in a fresh process",
+            "*::test_early left the contexts of its process with *(700); 1 test after it ran in a fresh process",
+        ]
+    )
 
 
 def test_fixtures_of_the_process(run, pytester: pytest.Pytester) -> None:
@@ -260,31 +252,25 @@ def test_it(): pass
     assert "outside of tests: collecting the tests left the contexts of the process with CUDA_ERROR" in text(result)
 
 
-def test_isolated(run) -> None:
-    """A test in its own process may leave what it likes."""
-    result = run(
-        """
-def test_before(memory): pass
-
-@pytest.mark.cudalink(isolate=True)
-def test_isolated():
-    ok(cu.cuInit(0))
-    goes_wrong()
-    assert cu.cuStreamSynchronize(None) == 700
-
-def test_after(memory): pass
-"""
-    )
-    result.assert_outcomes(passed=3)
-
-
-@pytest.mark.parametrize("mode", [PLAIN, WORKERS], ids=["plain", "workers"])
+@pytest.mark.parametrize("mode", [PLAIN, SHARED, WORKERS], ids=["plain", "shared", "workers"])
 def test_results(run, pytester: pytest.Pytester, mode) -> None:
-    """Records, JUnit report and exit code are those of one run."""
-    result = run(
-        SUITE.format(body="goes_wrong()"), "--cudalink-report=run.jsonl", "--junitxml=run.xml", "--durations=3", *mode
-    )
+    """Each culprit fails by name, once; the others pass; records, JUnit report and exit code are those of one run."""
+    files = ("--cudalink-report=run.jsonl", "--junitxml=run.xml", "--durations=3")
+    result = run(SUITE.format(body="goes_wrong()"), *files, "-rf", *mode)
+    result.assert_outcomes(failed=2, passed=8)
     assert result.ret == 1
+    if mode != WORKERS:
+        result.stdout.fnmatch_lines(
+            [
+                "cudalink: *700) was left in the contexts of the process by this test, seen after its call",
+                "last calls of the driver:",
+                "  cuMemAlloc_v2 answered 0",
+                "  cuStreamSynchronize answered 700",
+                "the tests after it run in a fresh process (--cudalink-sticky=replace)",
+                "*::test_culprit left the contexts of its process with *(700); 5 tests after it ran in a fresh process",
+                "*::test_second left the contexts of its process with *(719); 2 tests after it ran in a fresh process",
+            ]
+        )
     found = read(pytester.path / "run.jsonl")
     assert found.end is not None
     assert found.end.counts == {"passed": 8, "failed": 2}
@@ -295,7 +281,7 @@ def test_results(run, pytester: pytest.Pytester, mode) -> None:
         "test_culprit": (700, "CUDA_ERROR_ILLEGAL_ADDRESS (700)"),
         "test_second": (719, "CUDA_ERROR_LAUNCH_FAILED (719)"),
     }
-    if not mode:
+    if mode != WORKERS:
         assert [one.after for one in found.sticky] == [5, 2]
     cases = ET.parse(pytester.path / "run.xml").getroot().findall(".//testcase")
     assert len(cases) == 10
@@ -305,11 +291,24 @@ def test_results(run, pytester: pytest.Pytester, mode) -> None:
 
 
 def test_maxfail(run) -> None:
-    """With -x the culprit is the failure that ends the run."""
-    result = run(SUITE.format(body="goes_wrong()"), "-x")
-    result.assert_outcomes(failed=1, passed=2)
+    """A culprit is a failure as any other, also in a fresh process; `test_stop` ends a run with the first."""
     result = run(SUITE.format(body="goes_wrong()"), "--maxfail=2")
     result.assert_outcomes(failed=2, passed=6)
+
+
+def test_reruns(run) -> None:
+    """Attempts of a test that is run again count once, and those of the culprit are not tests after it."""
+    pytest.importorskip("pytest_rerunfailures", reason="needs pytest-rerunfailures: nox -s plugins")
+    module = "def test_culprit(memory): goes_wrong()\ndef test_fails(): assert 0\ndef test_last(memory): pass"
+    result = run(module, "--reruns=2", plugins=("rerunfailures",))
+    result.assert_outcomes(errors=1, failed=1, passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*cudalink sticky error*",
+            "*(700) was left*after its call",
+            "*::test_culprit left the contexts *(700); 2 tests after it ran in a fresh process",
+        ]
+    )
 
 
 def test_nothing_is_different(run, pytester: pytest.Pytester) -> None:

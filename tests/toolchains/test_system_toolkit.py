@@ -62,5 +62,10 @@ def test_wrong_arguments(tmp_path, toolkit) -> None:
     found = system_toolkit.make(tmp_path / "a", libraries=["cudart"])
     with pytest.raises(ToolchainError, match=r"has no library 'nvrtc'; it has: cudart$"):
         found.library("nvrtc")
-    with pytest.raises(FileExistsError):
+    with pytest.raises(ToolchainError, match=r"do not include 'libcudrt'; did you mean 'cudart'\?$"):
+        system_toolkit.make(tmp_path / "b", libraries=["nvrtc", "libcudrt"])
+    with pytest.raises(ToolchainError, match=r"do not include 'xyz'; there are: .*cudart"):
+        system_toolkit.make(tmp_path / "b", libraries=["xyz"])
+    assert not (tmp_path / "b").exists()
+    with pytest.raises(FileExistsError, match=r"a exists already; make each toolkit in its own folder"):
         system_toolkit.make(tmp_path / "a", libraries=["cudart"])
