@@ -64,6 +64,7 @@ def test_session(title: str, tmp_path: Path) -> None:
     """Every command prints what the page shows under it; ``...`` stands for what is left out or differs."""
     folder = tmp_path / "field"
     shutil.copytree(EXAMPLES, folder)
+    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")  # else this project's: warnings are errors
     for environment, command, shown in steps(SESSIONS[title]):
         printed = run(Path(str(FOLDER)) / environment, command, folder)
         assert doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS), f"$ {command}\n{printed}"
