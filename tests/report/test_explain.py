@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cudalink.report.explain import AXES, causes, deciding_cell, explain, relation
+from pytest_cudalink.report.explain import AXES, axis_names, causes, deciding_cell, explain, relation
 
 CELLS = [{"ctk": ctk, "driver": driver} for ctk in ("12.9", "13.0", "13.2") for driver in ("12.9", "13.0", "13.2")]
 
@@ -262,3 +262,9 @@ def test_the_cell_that_is_named_decides(matrix, more) -> None:
     else:
         split = [{one.predicts(cell) for one in found} >= {True, False} for cell in others.values()]
         assert not any(split)
+
+
+def test_axes_of_packages_follow_by_name() -> None:
+    """The axes that every cell has come first, those of packages in the order of their names."""
+    cells = [{name: "1"} for name in ("zlib", "torch", "ctk", "numba", "cupy", "alpha", "cuda-core")]
+    assert axis_names(cells) == (*AXES, "alpha", "cuda-core", "cupy", "numba", "torch", "zlib")

@@ -203,6 +203,29 @@ def test_lost_tests(tmp_path) -> None:
     assert stopped.fault == "the run stopped early: 3 tests not run"
     later = one(lines(tmp_path / "e.jsonl", RUN, result("t.py::b"), result("t.py::c"), result("whole.txt"), END))
     assert not stopped.joined(later).fault
+    half = one(lines(tmp_path / "f.jsonl", RUN, collected, result("t.py::b"), END))
+    assert stopped.joined(half).without_result == ["t.py::c", "whole.txt"]
+
+
+def test_axes_of_packages(tmp_path) -> None:
+    """What a cell chose besides settings is an axis of it, and what it hid is kept."""
+    chosen = {**RUN, "axes": {"cuda-core": "1.0.0", "kind": "bare"}, "hidden": "hidden by a mount namespace: /opt"}
+    cell = one(lines(tmp_path / "c.jsonl", chosen, END))
+    assert (cell.axes, cell.hidden) == ({"cuda-core": "1.0.0", "kind": "bare"}, "hidden by a mount namespace: /opt")
+
+
+def test_the_name_of_a_cell_in_compact_json(tmp_path) -> None:
+    """It is read whatever blanks another tool writes."""
+    file = tmp_path / "x.jsonl"
+    file.write_text("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in (RUN, END)), encoding="utf-8")
+    assert one(file).name == RUN["cell"]
+
+
+def test_a_pass_without_a_name(tmp_path) -> None:
+    """It counts under its line, as a pass, and makes the cell incomplete."""
+    cell = one(lines(tmp_path / "c.jsonl", RUN, {"event": "test", "outcome": "passed", "attempt": 1}, END))
+    assert cell.outcomes == {"(the test of line 2)": "P"}
+    assert cell.fault
 
 
 def test_a_process_that_died_between_tests(tmp_path) -> None:

@@ -25,7 +25,7 @@ from .rule import Outcome, serves, what_happens
 __all__ = ["Assembled", "assemble", "assembler"]
 
 _CUBIN: Final = 0
-_UNDEFINED: Final = "ndefined reference"
+_UNDEFINED: Final = "undefined reference"
 _Outcome = Literal["assembled", "incomplete", "failed", "crashed", "unfinished", "not tried"]
 
 

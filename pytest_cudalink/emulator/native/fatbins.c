@@ -46,11 +46,11 @@ FatbinEntry cl_fatbin_choice(Bytes fatbin, int arch, bool only_ptx) {
   uint64_t at = 0, end = 0;
   if (!art_fatbin_next(fatbin, &end, &body, &problem)) return cubin;
   while (at < body.size && art_fatbin_entry(body, &at, &entry, &problem)) {
-    if (entry.kind == FATBIN_ELF && runs(&entry, (uint32_t)arch)) {
-      if (!cubin.kind || compare(&entry, &cubin) > 0) cubin = entry; /* of equal ones the first (recorded) */
-    } else if (entry.kind == FATBIN_PTX && can_be_compiled(&entry, (uint32_t)arch)) {
-      if (!ptx.kind || compare(&entry, &ptx) >= 0) ptx = entry; /* of equal ones the last (recorded) */
-    }
+    bool fits_as_cubin = entry.kind == FATBIN_ELF && runs(&entry, (uint32_t)arch);
+    bool fits_as_ptx = entry.kind == FATBIN_PTX && can_be_compiled(&entry, (uint32_t)arch);
+    /* of equal cubins the first, of equal PTX the last (recorded) */
+    if (fits_as_cubin && (!cubin.kind || compare(&entry, &cubin) > 0)) cubin = entry;
+    if (fits_as_ptx && (!ptx.kind || compare(&entry, &ptx) >= 0)) ptx = entry;
   }
   return cubin.kind && !only_ptx ? cubin : ptx;
 }
