@@ -314,7 +314,6 @@ def _note_all(cell: CellRun, number: int, wrong: Iterable[str]) -> None:
 
 
 def _begin(cell: CellRun, event: RunRecord) -> None:
-    cell.name = event.get("cell") or cell.name
     cell.python, cell.platform = str(event.get("python", "")), str(event.get("platform", ""))
     settings = event.get("settings") or {}
     _find_versions(cell, event)
