@@ -1,4 +1,4 @@
-"""Cost of the guard against errors that stay, for a suite of 1,000 tests of which each uses the emulated driver.
+"""Cost of the guard against errors that stay, for a suite of 1,000 tests of which each uses the driver.
 
 ``nox -s bench -- sticky``. The figures are processor time; the suite is compared with itself without the guard.
 """
@@ -13,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import measure
 from pytest_runs import Pytest, add_empty_plugin
+
+from pytest_cudalink.process import preload
 
 LIMIT = 1.02
 TESTS = 1000
@@ -44,22 +46,23 @@ def test_memory(context, number):
 def main() -> int:
     """Compare the suite with and without the guard, in turn; return exit code 1 beyond the limit."""
     options = measure.arguments("sticky", ROUNDS, __doc__)
-    report = measure.Report("sticky", f"A suite of {TESTS} tests on an emulated driver")
+    report = measure.Report("sticky", f"A suite of {TESTS} tests that use the driver, an emulated one and this machine's")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         add_empty_plugin(folder / "plugin")
         folder.joinpath("tests").mkdir()
         folder.joinpath("tests", "test_memory.py").write_text(SUITE, encoding="utf-8")
         suite = Pytest(folder / "tests", folder / "plugin")
-        runs = {
-            mode: suite("-q", "-p", "cudalink", "--cudalink-driver=13.0", f"--cudalink-sticky={mode}")
-            for mode in ("off", "replace")
-        }
-        times = measure.rounds(runs, options.rounds)
-        table = f"{TESTS} tests that use the driver, processor time"
-        report.row(table, "without the guard", times["off"])
-        report.row(table, "with the guard", times["replace"], times["off"])
-        report.limit_ratio(f"{TESTS} tests that use the driver", times["replace"], times["off"], LIMIT)
+        for driver in ("13.0", "real") if preload.driver_exists() else ("13.0",):
+            runs = {
+                mode: suite("-q", "-p", "cudalink", f"--cudalink-driver={driver}", f"--cudalink-sticky={mode}")
+                for mode in ("off", "replace")
+            }
+            times = measure.rounds(runs, options.rounds)
+            table = f"{TESTS} tests, driver {driver}, processor time"
+            report.row(table, "without the guard", times["off"])
+            report.row(table, "with the guard", times["replace"], times["off"])
+            report.limit_ratio(table, times["replace"], times["off"], LIMIT)
     return report.finish(options.json)
 
 

@@ -41,7 +41,7 @@ def test_examples_are_files() -> None:
         for page in PAGES
         for name in re.findall(r"literalinclude\} examples/(\S+)", page.read_text(encoding="utf-8"))
     }
-    examples = [*EXAMPLES.glob("*.py"), *EXAMPLES.glob("own_target/*.py"), *EXAMPLES.glob("recipes/*.py")]
+    examples = [path for folder in ("", "own_target", "recipes", "field") for path in (EXAMPLES / folder).glob("*.py")]
     assert {name for name in shown if name.endswith(".py")} == {str(path.relative_to(EXAMPLES)) for path in examples}
     assert [name for name in shown if not (EXAMPLES / name).is_file()] == []
 
@@ -70,6 +70,20 @@ def test_link_lto_example(toolkit, tmp_path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("nvjitlink by policy strict-major, row ")
     assert "kernels: step; functions left: 1" in done.stdout
+
+
+def test_examples_of_compatibility(tmp_path) -> None:
+    """They print the requirement that a symbol needs, and what is known of two wheels together."""
+    done = python(str(EXAMPLES / "first_release.py"), "libnvJitLink", "__nvJitLinkGetErrorLog_13_1", cwd=tmp_path)
+    assert (done.returncode, done.stdout.splitlines()) == (
+        0,
+        ["no libnvJitLink.so.12 of CUDA 12 exports __nvJitLinkGetErrorLog_13_1", done.stdout.splitlines()[-1]],
+    )
+    assert done.stdout.splitlines()[-1].startswith("nvidia-nvjitlink>=13.1")
+    wheels = ("nvidia-nvjitlink=13.0.88", "nvidia-cuda-runtime=13.1.80")
+    done = python(str(EXAMPLES / "known_bad.py"), *wheels, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "cuda-python#1691" in done.stdout
 
 
 def test_guard_rails_example(toolkit, tmp_path) -> None:

@@ -121,9 +121,13 @@ def references(): return [event["references"] for event in driver.events() if "r
 """
 
 
-def real(on_driver, body: str, **arguments) -> None:
+#: The first driver with cuCtxRecordEvent, or newer, and one without.
+WITH_EVENTS, WITHOUT = "12.9", "12.4"
+
+
+def real(on_driver, body: str, version: str = WITH_EVENTS, **arguments) -> None:
     """Run a program on an emulated driver, and fail with its error."""
-    done = on_driver("12.9", "-c", REAL + body, **arguments)
+    done = on_driver(version, "-c", REAL + body, **arguments)
     assert done.returncode == 0, done.stderr
 
 
@@ -144,22 +148,40 @@ def test_asking_a_real_driver(on_driver) -> None:
 
 
 def test_an_error_that_comes_late(on_driver) -> None:
-    """An error of a kernel that is not over when the test ends is seen by the synchronization, on any device."""
-    for devices, current in (((0,), True), ((0,), False), ((0, 1), True)):
+    """An error of a kernel that is not over when the test ends is seen, on any device, by an event or by waiting."""
+    for version, devices, current, function in (
+        (WITH_EVENTS, (0,), True, "cuEventQuery"),
+        (WITH_EVENTS, (0,), False, "cuCtxSynchronize"),
+        (WITH_EVENTS, (0, 1), True, "cuCtxSynchronize"),
+        (WITHOUT, (0,), True, "cuCtxSynchronize"),
+    ):
         real(
             on_driver,
             f"ok(cu.cuInit(0)); start({devices}, current={current})\n"
-            f"driver.inject('cuCtxSynchronize', 719, nth={len(devices)})\n"
+            f"driver.inject({function!r}, 719, nth={len(devices)})\n"
             "found = asked.ask(5)\nassert found == 719, found",
+            version,
             env={"CUDALINK_EMULATOR_DEVICES": "2"},
         )
 
 
-def test_a_wait_that_does_not_end(on_driver) -> None:
-    """A synchronization that does not return is given up at the deadline."""
+def test_work_that_ends_in_time(on_driver) -> None:
+    """An event that is not there yet is asked again; what it then answers counts, and it is destroyed."""
     real(
         on_driver,
-        "ok(cu.cuInit(0)); start()\ndriver.inject('cuCtxSynchronize', 0, delay=20)\n"
-        "began = time.monotonic()\nassert asked.ask(0.2) == contexts.HANGS\nassert time.monotonic() - began < 5\n"
-        "import os; os._exit(0)",
+        "ok(cu.cuInit(0)); start()\nfor nth in (1, 2, 3): driver.inject('cuEventQuery', 600, nth=nth)\n"
+        "assert asked.ask(5) == 0\ncalls = [event['call'] for event in driver.events()]\n"
+        "assert calls.count('cuEventQuery') == 4 and calls.count('cuEventDestroy_v2') == 1, calls",
     )
+
+
+def test_a_wait_that_does_not_end(on_driver) -> None:
+    """An event that does not come, and a synchronization that does not return, are given up at the deadline."""
+    for version, fault in ((WITH_EVENTS, "'cuEventQuery', 600, nth=0"), (WITHOUT, "'cuCtxSynchronize', 0, delay=20")):
+        real(
+            on_driver,
+            f"ok(cu.cuInit(0)); start()\ndriver.inject({fault})\n"
+            "began = time.monotonic()\nassert asked.ask(0.2) == contexts.HANGS\n"
+            "assert time.monotonic() - began < 5\nimport os; os._exit(0)",
+            version,
+        )

@@ -291,16 +291,16 @@ print(one)
 
 def test_thread_is_named(run) -> None:
     """A call of another thread has no Python stack; the thread and the object that called are named."""
-    code = (
-        CASES["of another thread"][0].replace("t.join()", "")
-        + """
-import time
+    code = """
+taken = threading.Event()
+def work():
+  h = create(); k = copy(h); destroy(h); size(k); taken.wait()
+t = threading.Thread(target=work, name='Other'); t.start()
 while not contract.violation_count: pass
-one, = contract.take(); t.join()
+one, = contract.take(); taken.set(); t.join()
 assert not one.python_stack; print(*one.native_stack)
 """
-    )
-    assert re.search(r"ffi.*, in thread ", run(code)[0])
+    assert re.search(r"ffi.*, in thread Other", run(code)[0])
 
 
 def test_late_library(run) -> None:

@@ -154,7 +154,7 @@ def _assembled(ptx: Image, code: bytes, arch: str, release: CudaVersion, library
     if answer.end:
         return result("unfinished" if answer.hung else "crashed", f"libnvJitLink {release} {answer.end}\n{log}")
     if answer.code:
-        return result("incomplete" if _UNDEFINED in log else "failed", log or f"nvJitLink: error {answer.code}")
+        return result("incomplete" if _UNDEFINED in log.lower() else "failed", log or f"nvJitLink: error {answer.code}")
     return result("assembled", log)
 
 
