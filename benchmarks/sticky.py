@@ -46,7 +46,7 @@ def test_memory(context, number):
 def main() -> int:
     """Compare the suite with and without the guard, in turn; return exit code 1 beyond the limit."""
     options = measure.arguments("sticky", ROUNDS, __doc__)
-    report = measure.Report("sticky", f"A suite of {TESTS} tests that use the driver, an emulated one and this machine's")
+    report = measure.Report("sticky", f"{TESTS} tests that use the driver: an emulated one, this machine's")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         add_empty_plugin(folder / "plugin")

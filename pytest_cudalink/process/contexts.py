@@ -70,8 +70,8 @@ class RealContexts:
 
     The answer to a question about the null stream is not enough: a kernel may still run in another stream, and its
     error comes later. From CUDA 12.5 on an event records all work of a context, and is asked until the deadline: 13 µs
-    where nothing runs (H100, driver 580). For an older driver, and for other contexts than the current one, a thread synchronizes, and
-    this one waits for it: 80 µs (`nox -s bench -- sticky`).
+    where nothing runs (H100, driver 580). For an older driver, and for other contexts than the current one, a thread
+    synchronizes, and this one waits for it: 60 to 80 µs.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
