@@ -319,6 +319,7 @@ class CellRun:
 def _is_asked_for(found: str | None, requested: str) -> bool:
     """Return whether the version of a package is one that a cell asks for: a version, a specifier, or a word."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import InvalidVersion
 
     if found is None:
         return False
@@ -329,3 +330,5 @@ def _is_asked_for(found: str | None, requested: str) -> bool:
         return wanted.contains(found)
     except InvalidSpecifier:
         return found == requested
+    except InvalidVersion:  # packaging before 26 raises
+        return False
