@@ -221,6 +221,30 @@ def test_the_name_of_a_cell_in_compact_json(tmp_path) -> None:
     assert one(file).name == RUN["cell"]
 
 
+def loaded(**values: str) -> dict:
+    """The event of a loaded library."""
+    texts = dict.fromkeys(("soname", "path", "real_path", "owner", "version", "witness", "for_whom", "during"), "")
+    return {**texts, "event": "library", "time": 5.5, "nodeid": None, "worker": None, "place": "wheels", **values}
+
+
+def test_libraries_of_a_cell_and_its_shards(tmp_path) -> None:
+    """Each is kept once, whichever process, run or shard loaded it again; another file or owner is another library."""
+    cudart, other = loaded(name="libcudart", real_path="/a"), loaded(name="libcudart", real_path="/b")
+    nvrtc = loaded(name="libnvrtc", real_path="/a")
+    one_shard = one(lines(tmp_path / "a.jsonl", RUN, cudart, other, {**cudart, "nodeid": "t.py::t"}, END))
+    assert [(found["name"], found["real_path"]) for found in one_shard.libraries] == [
+        ("libcudart", "/a"),
+        ("libcudart", "/b"),
+    ]
+    later = one(lines(tmp_path / "b.jsonl", RUN, nvrtc, {**cudart, "nodeid": "t.py::later"}, END))
+    joined = one_shard.joined(later).libraries
+    assert sorted((found["name"], found["real_path"], found["nodeid"]) for found in joined) == [
+        ("libcudart", "/a", None),
+        ("libcudart", "/b", None),
+        ("libnvrtc", "/a", None),
+    ]
+
+
 def test_a_pass_without_a_name(tmp_path) -> None:
     """It counts under its line, as a pass, and makes the cell incomplete."""
     cell = one(lines(tmp_path / "c.jsonl", RUN, {"event": "test", "outcome": "passed", "attempt": 1}, END))
