@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-__all__ = ["Facts", "fail", "is_unsupported", "skip_unsupported"]
+__all__ = ["Facts", "fail", "fail_with", "is_unsupported", "skip_unsupported"]
 
 
 @dataclass(eq=False)
@@ -110,3 +110,11 @@ def fail(report: pytest.TestReport, title: str, text: str, longrepr: Any = None)
     else:
         report.outcome, report.longrepr = "failed", text if longrepr is None else longrepr
         vars(report).pop("wasxfail", None)
+
+
+def fail_with(report: pytest.TestReport, item: pytest.Item, title: str, text: str, message: str = "") -> None:
+    """Turn a report into one of a failure, shown as pytest shows one; the failure has `message`, or else `text`."""
+    try:
+        pytest.fail(message or text, pytrace=False)
+    except pytest.fail.Exception:
+        fail(report, title, text, item.repr_failure(pytest.ExceptionInfo.from_current()))

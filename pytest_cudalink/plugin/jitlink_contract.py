@@ -139,7 +139,7 @@ class JitLinkContractChecks:
             return report
         from ..report.wording import counted
         from . import ledger
-        from .facts import fail
+        from .facts import fail_with
 
         text = "\n\n".join(ledger.describe(one, self.maker(one), item.nodeid) for one in new)
         if self.mode == "warn":
@@ -147,10 +147,7 @@ class JitLinkContractChecks:
             return report
         count = f"{counted(len(new), 'violation')} of nvJitLink's contract"
         msg = f"cudalink: {count} during this test's {call.when}:\n{text}"
-        try:
-            pytest.fail(msg, pytrace=False)
-        except pytest.fail.Exception:
-            fail(report, _SECTION, text, item.repr_failure(pytest.ExceptionInfo.from_current()))
+        fail_with(report, item, _SECTION, text, msg)
         return report
 
     @pytest.hookimpl(tryfirst=True)

@@ -94,17 +94,14 @@ class Lifetimes:
             return report
         from ..report.wording import counted
         from . import ledger
-        from .facts import fail
+        from .facts import fail_with
 
         text = "\n\n".join(ledger.describe(one, self.maker(one), item.nodeid) for one in new)
         if self.mode == "report":
             report.sections.append((_SECTION, text))
             return report
         msg = f"cudalink: {counted(len(new), 'lifetime violation')} during this test's {call.when}:\n{text}"
-        try:
-            pytest.fail(msg, pytrace=False)
-        except pytest.fail.Exception:
-            fail(report, _SECTION, text, item.repr_failure(pytest.ExceptionInfo.from_current()))
+        fail_with(report, item, _SECTION, text, msg)
         return report
 
     @pytest.hookimpl(tryfirst=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 
 from ..process import jitlink_calls
-from .facts import fail
+from .facts import fail_with
 
 if TYPE_CHECKING:
     from ..guardrails.provenance import Library
@@ -295,10 +295,7 @@ class Provenance:
         from ..report.safe_text import block
 
         text = block("\n".join(f"cudalink: {one}" for one in texts))
-        try:
-            pytest.fail(text, pytrace=False)
-        except pytest.fail.Exception:
-            fail(report, _SECTION, text, item.repr_failure(pytest.ExceptionInfo.from_current()))
+        fail_with(report, item, _SECTION, text)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from ..process import contexts
 from . import ledger, pytest_private
-from .facts import fail
+from .facts import fail_with
 
 if TYPE_CHECKING:
     from .run import Run
@@ -120,7 +120,7 @@ class StickyGuard:
         if call.when == "teardown":
             self._end(item, report, found, None if new is not None else call)
         elif new is not None or call.when == "call" or report.failed:  # a plugin may run the test again, in vain
-            _fail(report, item, self._story(found))
+            fail_with(report, item, _SECTION, self._story(found))
         return report
 
     def _note(self, item: pytest.Item) -> None:
@@ -143,7 +143,7 @@ class StickyGuard:
         `late` is the teardown of a test that has failed already: with this error it can only fail.
         """
         if late is None:
-            _fail(report, item, self._story(found))
+            fail_with(report, item, _SECTION, self._story(found))
         elif late.excinfo is not None:
             report.sections.append((_LATE_SECTION, report.longreprtext))
             report.outcome, report.longrepr = "passed", None
@@ -226,10 +226,3 @@ def _leave(session: pytest.Session) -> None:
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(int(session.exitstatus))
-
-
-def _fail(report: pytest.TestReport, item: pytest.Item, text: str) -> None:
-    try:
-        pytest.fail(text, pytrace=False)
-    except pytest.fail.Exception:
-        fail(report, _SECTION, text, item.repr_failure(pytest.ExceptionInfo.from_current()))
