@@ -26,8 +26,8 @@ COMMANDS: Final = {
     "report": "merge the records of all cells into one report",
     "skew": "measure what links with what, and compare it with the rules",
     "toolchain": "fetch and list the libraries of other CUDA releases",
-    "audit": "show which CUDA libraries a wheel needs, and which CUDA majors it loads with",
-    "compat": "look up which CUDA releases and wheels export a symbol",
+    "audit": "show what a wheel or an environment needs of CUDA, and which GPUs and drivers take its device code",
+    "compat": "look up which CUDA releases export a symbol, and releases that are known to be bad",
     "stubs": "build lazy-loading CUDA stubs, and show what they find",
 }
 
