@@ -2,9 +2,9 @@
 
 ``nox -s bench`` runs it. It prints the exponent of the power law that fits the upper half of each series, by the first
 quartiles, which a busy machine disturbs least: 1 means linear. ``--svg PATH`` draws the series with matplotlib, which
-makes ``docs/growth.svg``::
+makes ``docs/images/growth.svg``::
 
-    python benchmarks/growth.py --svg docs/growth.svg
+    python benchmarks/growth.py --svg docs/images/growth.svg
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from pytest_cudalink.linker import sample as demo
 SAMPLES = Path(__file__).parent / "data" / "artifacts"
 ELF_HEADER = 64
 #: Bytes of .nv.capmerc.text.* whose meaning is known. What is packed behind them is not looked into
-#: (docs/artifacts.md), and counted apart.
+#: (docs/reference/artifacts.md), and counted apart.
 PACKED_HEAD = 12
 #: Seconds of computing, and of waiting, after which a link that takes milliseconds counts as endless. Time on the
 #: clock alone would count a busy machine.

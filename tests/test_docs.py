@@ -21,7 +21,11 @@ from pytest_cudalink.report import records
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 EXAMPLES = DOCS / "examples"
-PAGES = [*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES = [
+    *(path for path in DOCS.rglob("*.md") if "_build" not in path.parts),
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+]
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -35,11 +39,11 @@ def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def test_examples_are_files() -> None:
     """No page has Python of its own; the README's is run below. Every example file is shown by a page."""
-    assert not [page.name for page in DOCS.glob("*.md") if blocks(page, "python")]
+    assert not [page.name for page in PAGES if page.name != "README.md" and blocks(page, "python")]
     shown = {
         name
         for page in PAGES
-        for name in re.findall(r"literalinclude\} examples/(\S+)", page.read_text(encoding="utf-8"))
+        for name in re.findall(r"literalinclude\} \.\./examples/(\S+)", page.read_text(encoding="utf-8"))
     }
     examples = [path for folder in ("", "own_target", "recipes", "field") for path in (EXAMPLES / folder).glob("*.py")]
     assert {name for name in shown if name.endswith(".py")} == {str(path.relative_to(EXAMPLES)) for path in examples}
@@ -212,7 +216,7 @@ def test_settings_table(monkeypatch) -> None:
 
 def test_reference_has_what_tests_hold() -> None:
     """`Raises`, what the fixtures give, and every kind of event in the records are described on a page."""
-    pages = "\n".join((DOCS / name).read_text(encoding="utf-8") for name in ("reference.md", "records.md"))
+    pages = "\n".join((DOCS / "reference" / name).read_text(encoding="utf-8") for name in ("api.md", "records.md"))
     described = set(re.findall(r"\w+", " ".join(re.findall(r"(?:auto\w+::|:members:) (.+)", pages))))
     given = {
         fixtures.Cudalink,
@@ -226,8 +230,8 @@ def test_reference_has_what_tests_hold() -> None:
 
 
 def test_promises_of_security_have_tests() -> None:
-    """Every test that docs/security.md names exists: in the file named last before it."""
-    text = (DOCS / "security.md").read_text(encoding="utf-8")
+    """Every test that docs/explanation/security.md names exists: in the file named last before it."""
+    text = (DOCS / "explanation" / "security.md").read_text(encoding="utf-8")
     file, named = "", 0
     for path, name in re.findall(r"`(tests/[\w/]+\.py)`|`(test_\w+)`", text):
         file = path or file

@@ -210,7 +210,7 @@ def test_invalid_limit(tmp_path, monkeypatch, capsys) -> None:
 @pytest.mark.parametrize("page", ["audit", "environment-audit", "device-code", "compat", "stubs"])
 def test_options_on_the_pages(page, user, monkeypatch) -> None:
     """Every ``cudalink audit`` that a page shows has options that exist and that go together."""
-    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    text = (DOCS / "reference" / f"{page}.md").read_text(encoding="utf-8")
     for line in re.findall(r"^(?:\$ )?cudalink audit(.*)$", text, re.MULTILINE):
         parser = argparse.ArgumentParser()
         cli_audit.configure(parser)
@@ -221,7 +221,9 @@ def test_table_on_the_page(capsys) -> None:
     """The table of the page on device code is what the command prints."""
     assert main(["audit", str(DATA / "device_code/none.fatbin"), "--device-code"]) == 0
     shown = re.search(
-        r"^```text\nnone.fatbin: (.*?)^```", (DOCS / "device-code.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
+        r"^```text\nnone.fatbin: (.*?)^```",
+        (DOCS / "reference" / "device-code.md").read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
     )
     assert shown is not None
     assert capsys.readouterr().out.partition("none.fatbin: ")[2] == shown[1]

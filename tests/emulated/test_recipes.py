@@ -2,61 +2,25 @@
 
 from __future__ import annotations
 
-import doctest
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from pytest_cudalink.emulator import faults, supported_versions
 
+from .. import sessions
+
 __all__ = ()
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = ROOT / "docs" / "recipes.md"
+PAGE = ROOT / "docs" / "how-to" / "recipes.md"
 RECIPES = ROOT / "docs" / "examples" / "recipes"
 SESSIONS = {
-    section.partition("\n")[0]: "".join(re.findall(r"^```console\n(.*?)^```", section, re.MULTILINE | re.DOTALL))
+    section.partition("\n")[0]: sessions.blocks(section)
     for section in re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
 }
-COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-
-
-def steps(session: str) -> list[tuple[str, str]]:
-    """Each command of a session, with what it prints."""
-    parts = re.split(r"^\$ (.*)\n", session, flags=re.MULTILINE)
-    assert not parts[0]
-    return list(zip(parts[1::2], parts[2::2], strict=True))
-
-
-def run(command: str, folder: Path) -> str:
-    """Run a command as a shell does, with this environment's programs; both of its streams."""
-    bin_folder = folder / "bin"
-    bin_folder.mkdir(exist_ok=True)
-    for name, text in {
-        "cudalink": f'exec "{sys.executable}" -m pytest_cudalink.cli "$@"',
-        "pytest": f'exec "{sys.executable}" -m pytest -p cudalink -p no:cacheprovider "$@"',
-        "python": f'exec "{sys.executable}" "$@"',
-        "cc": f'exec "{COMPILER}" "$@"',
-    }.items():
-        (bin_folder / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
-        (bin_folder / name).chmod(0o755)
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("CUDALINK_", "PYTEST_"))}
-    done = subprocess.run(
-        ["sh", "-c", command],
-        cwd=folder,
-        env={**own, "PATH": f"{bin_folder}:{os.environ['PATH']}"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -66,19 +30,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory, toolkit: str, toolchain) ->
         toolchain(version)
     copied = tmp_path_factory.mktemp("recipes") / "recipes"
     shutil.copytree(RECIPES, copied)
-    if COMPILER:
-        run("cc jit.c -o jit -ldl", copied)
+    if sessions.COMPILER:
+        sessions.run("cc jit.c -o jit -ldl", copied)
     return copied
 
 
 @pytest.mark.parametrize("title", SESSIONS)
 def test_session(title: str, folder: Path) -> None:
     """Every command prints what the page shows under it; ``...`` stands for what differs between runs."""
-    for command, shown in steps(SESSIONS[title]):
-        if COMPILER is None and "jit" in command:
-            pytest.skip("no C compiler here: install gcc or clang")
-        printed = run(command, folder)
-        assert doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS), f"$ {command}\n{printed}"
+    if sessions.COMPILER is None and "./jit" in SESSIONS[title]:
+        pytest.skip("no C compiler here: install gcc or clang")
+    sessions.check(SESSIONS[title], folder)
 
 
 def test_every_section_has_a_session() -> None:

@@ -15,7 +15,7 @@ import pytest
 __all__ = ()
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = ROOT / "docs" / "field.md"
+PAGE = ROOT / "docs" / "explanation" / "field.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 EXAMPLES = ROOT / "docs" / "examples" / "field"
 ENVIRONMENTS = tomllib.loads((ROOT / "matrices" / "sessions.toml").read_text(encoding="utf-8"))["field"]
@@ -97,6 +97,6 @@ def test_links_of_the_table() -> None:
     for theme, threads, _, line, page in rows:
         assert "https://github.com/" in threads, theme
         assert line.startswith("`"), theme
-        names = re.findall(r"\]\(([a-z-]+\.md)", page)
+        names = re.findall(r"\]\(([./a-z-]+\.md)", page)
         assert names, theme
         assert all((PAGE.parent / name).is_file() for name in names), theme

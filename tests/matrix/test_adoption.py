@@ -21,7 +21,7 @@ pytestmark = pytest.mark.xdist_group("adoption")  # one worker: the environment 
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-TUTORIAL = DOCS / "matrix-tutorial.md"
+TUTORIAL = DOCS / "tutorials" / "matrix.md"
 
 
 def run(*command: str, cwd: Path, code: int | None = 0, **env: str) -> str:
@@ -72,7 +72,7 @@ def site(wheel, tmp_path_factory) -> dict[str, str]:
 def project(site, tmp_path_factory) -> tuple[Path, dict[str, str]]:
     """The tutorial, followed to its end: the project's folder, and what each command wrote."""
     folder = tmp_path_factory.mktemp("project") / "scale"
-    shutil.copytree(DOCS / "tutorial_project", folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    shutil.copytree(DOCS / "tutorials" / "project", folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
     said = {}
     text = TUTORIAL.read_text(encoding="utf-8")
     for block in re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
@@ -373,7 +373,7 @@ def test_init_says_which_file_is_wrong(tmp_path, monkeypatch, capsys, name, cont
 def test_recipes_of_the_page(tmp_path) -> None:
     """Every file of cells that the documentation shows is a good one."""
     blocks = re.findall(
-        r"^```toml\n(.*?)^```", (DOCS / "matrix.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+        r"^```toml\n(.*?)^```", (DOCS / "reference" / "matrix.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     )
     assert len(blocks) == 6
     for number, block in enumerate(blocks):

@@ -21,7 +21,7 @@ from .samples import write
 pytestmark = pytest.mark.xdist_group("browser")
 
 CTKS, DRIVERS = ("12.9", "13.0", "13.2"), ("12.9", "13.0", "13.2", "none")
-SCREENSHOT = Path(__file__).parents[2] / "docs" / "report.png"
+SCREENSHOT = Path(__file__).parents[2] / "docs" / "images" / "report.png"
 
 
 def outcome(number: int, ctk: str, driver: str) -> tuple[str, Detail]:

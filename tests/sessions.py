@@ -1,0 +1,60 @@
+"""Sessions of the pages: each command after a prompt, with what it prints under it."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["COMPILER", "blocks", "check", "run", "steps"]
+
+COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+
+
+def blocks(text: str) -> str:
+    """The ``console`` blocks of a page or of one of its sections, as one session."""
+    return "".join(re.findall(r"^```console\n(\$ .*?)^```", text, re.MULTILINE | re.DOTALL))
+
+
+def steps(session: str) -> list[tuple[str, str]]:
+    """Each command of a session, with what it prints."""
+    parts = re.split(r"^\$ (.*)\n", session, flags=re.MULTILINE)
+    assert not parts[0]
+    return list(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def run(command: str, folder: Path) -> str:
+    """Run a command as a shell does, with this environment's programs; both of its streams."""
+    bin_folder = folder / "bin"
+    bin_folder.mkdir(exist_ok=True)
+    for name, text in {
+        "cudalink": f'exec "{sys.executable}" -m pytest_cudalink.cli "$@"',
+        "pytest": f'exec "{sys.executable}" -m pytest -p cudalink -p no:cacheprovider "$@"',
+        "python": f'exec "{sys.executable}" "$@"',
+        "cc": f'exec "{COMPILER}" "$@"',
+    }.items():
+        (bin_folder / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        (bin_folder / name).chmod(0o755)
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("CUDALINK_", "PYTEST_"))}
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=folder,
+        env={**own, "PATH": f"{bin_folder}:{os.environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return done.stdout
+
+
+def check(session: str, folder: Path) -> None:
+    """Run each command; it must print what the session shows. ``...`` stands for what differs between runs."""
+    for command, shown in steps(session):
+        printed = run(command, folder)
+        assert doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS), f"$ {command}\n{printed}"
