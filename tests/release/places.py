@@ -167,7 +167,7 @@ def c_programs(machine: str, wheel: Path, system: Path, include: Path, work: Pat
 def other_machine(wheel: Path, system: Path, work: Path, qemu: str) -> str:
     """Run the smoke test on a Python for aarch64 under qemu-user, and return its last line.
 
-    The kernel may not know how to start programs for aarch64, so that Python and the link worker are started by scripts.
+    Scripts start Python and the link worker: the kernel may not know how to start programs for aarch64.
     """
     venv = work / "venv"
     site = venv / "lib" / "python3.11" / "site-packages"
