@@ -512,10 +512,15 @@ def dist(session: nox.Session) -> None:
 
 @nox.session
 def changelog(session: nox.Session) -> None:
-    """Show the next section of the changelog."""
+    """Show the next section of the changelog; -- build VERSION writes it, and removes the fragments."""
     session.install(*group("changelog"))
-    version = os.environ.get("VERSION", "unreleased")
-    session.run("towncrier", "build", "--draft", "--version", version)
+    match session.posargs:
+        case ["build", version]:
+            session.run("towncrier", "build", "--yes", "--version", version)
+        case []:
+            session.run("towncrier", "build", "--draft", "--version", "unreleased")
+        case other:
+            session.error(f"the arguments are {' '.join(other)}; expected none, or: build VERSION")
 
 
 if __name__ == "__main__":

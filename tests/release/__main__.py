@@ -107,6 +107,15 @@ def sdist_by_itself(sdist: Path, folder: Path) -> str:
     return wheel.name
 
 
+def describe_parts(python: Path, sdist: Path) -> str:
+    """Write the SBOM of an environment with the wheel beside the sdist."""
+    sbom = sdist.with_name(sdist.name.replace("pytest_cudalink", "pytest-cudalink").removesuffix(".tar.gz") + ".cdx.json")
+    options = ("--output-reproducible", "--validate", "--output-format=JSON", "--mc-type=library")
+    project = f"--pyproject={ROOT / 'pyproject.toml'}"
+    places.run(Path(sys.executable).parent / "cyclonedx-py", "environment", python, *options, project, "-o", sbom)
+    return sbom.name
+
+
 def headers(folder: Path) -> Path:
     """Install the headers of the toolkit, and return the folder of cuda.h."""
     packages = ("nvidia-cuda-runtime==13.0.*", "nvidia-cuda-crt==13.0.*")
@@ -144,6 +153,8 @@ def run_steps(session: Session, work: Path, *, short: bool) -> None:
         extra = "[cu13]" if version == PYTHONS[0] else ""
         folder = work / f"python{version}"
         session.step(f"Python {version}", places.bare_environment, python, wheels[here], folder, extra)
+        if extra:
+            session.step("SBOM", describe_parts, folder / "bin" / "python", files[0])
     if reason := debian.missing():
         session.leave_out("an old glibc, and the other machine", reason)
     else:

@@ -79,7 +79,7 @@ def build_all(root: Path, dist: Path, work: Path, *, short: bool) -> tuple[list[
         The files, and the names of those that differ in the second build.
     """
     dist.mkdir(exist_ok=True)
-    for old in dist.glob("pytest_cudalink-*"):
+    for old in dist.glob("pytest[_-]cudalink-*"):
         old.unlink()
     sdist = _build("sdist", root, dist)
     twice = MACHINES[:1] if short else MACHINES

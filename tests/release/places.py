@@ -50,12 +50,15 @@ def run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | Non
 
 
 def find_python(version: str) -> str | None:
-    """The path of a Python of this machine, also of one that pyenv has and does not show."""
-    candidates = [
-        shutil.which(f"python{version}"),
-        *sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python")),
-    ]
-    for path in candidates:
+    """The path of a Python of this machine, also of one that uv or pyenv has and does not show."""
+    ours = subprocess.run(
+        ["uv", "python", "find", "--no-project", "--no-python-downloads", version],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    for path in (shutil.which(f"python{version}"), ours, *pyenv):
         if path and not subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode:
             return str(path)
     return None
