@@ -31,7 +31,7 @@ SCHEMA = ("check-jsonschema", "-q", "--builtin-schema")
 
 
 def write(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Write the files of every project, runner and CI into a folder; return GitHub's workflows and GitLab's pipelines."""
+    """Write the files of every project, runner and CI; return the workflows of GitHub and the pipelines of GitLab."""
     github, gitlab = [], []
     for name, runner, where in itertools.product(PROJECTS, adopt.RUNNERS, ("github", "gitlab")):
         root = folder / f"{name}-{runner}-{where}"
