@@ -1,13 +1,15 @@
 """Asserts that what ``cudalink init`` writes for a CI passes the linters of workflows. Run by ``nox -s lint``.
 
 zizmor looks for what is unsafe, actionlint for what cannot work, and check-jsonschema compares with the schemas of
-GitHub and GitLab. Whatever the project, its runner and its Python are: one finding fails.
+GitHub and GitLab. Whatever the project, its runner and its Python are: one finding fails. With ``--write``, write the
+files that the how-to pages show instead (``nox -s generate``).
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 from pytest_cudalink.matrix import adopt, ci, load_cells  # noqa: E402 (from the checkout: lint does not build it)
 
-__all__ = ["main"]
+__all__ = ["main", "shown"]
 
 PROJECTS = {
     "bare": "",
@@ -41,7 +43,9 @@ def write(folder: Path) -> tuple[list[Path], list[Path]]:
             (root / change.path).parent.mkdir(parents=True, exist_ok=True)
             (root / change.path).write_text(change.content, encoding="utf-8")
         if where == "github":
-            github.append(root / ".github" / "workflows" / "cudalink.yml")
+            workflows = root / ".github" / "workflows"
+            shutil.copy(ROOT / "docs" / "examples" / "github" / "nightly.yml", workflows)  # calls the other
+            github += [workflows / "cudalink.yml", workflows / "nightly.yml"]
             continue
         child = root / "child.yml"
         cells = load_cells(root / "matrices" / "cells.toml")
@@ -50,8 +54,23 @@ def write(folder: Path) -> tuple[list[Path], list[Path]]:
     return github, gitlab
 
 
+def shown() -> dict[Path, str]:
+    """Return the files that the how-to pages show, with what ``init`` writes into the pages' example projects."""
+    examples = ROOT / "docs" / "examples"
+    return {
+        examples / "written" / f"{where}.yml": change.content
+        for where in ("github", "gitlab")
+        for change in adopt.plan_changes(examples / where, "nox", where)
+        if change.path.name == "cudalink.yml"
+    }
+
+
 def main() -> int:
     """Return 1 if a linter has a finding, which it prints."""
+    if "--write" in sys.argv:
+        for path, content in shown().items():
+            path.write_text(content, encoding="utf-8")
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         github, gitlab = write(Path(folder))
         commands = (

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import check_written_ci
+
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TEMPLATE = ROOT / "pytest_cudalink" / "matrix" / "templates" / "github.yml"
@@ -190,3 +192,9 @@ def test_dependabot_watches_what_init_writes() -> None:
     folders = [folder for one in content["updates"] for folder in one.get("directories", [one.get("directory")])]
     assert all((ROOT / folder.lstrip("/")).is_dir() for folder in folders)
     assert f"/{TEMPLATE.parent.relative_to(ROOT)}" in folders
+
+
+@pytest.mark.parametrize("path", check_written_ci.shown(), ids=lambda path: path.stem)
+def test_pages_show_what_init_writes(path) -> None:
+    """After a change of a template, `nox -s generate` writes the files of the how-to pages again."""
+    assert path.read_text(encoding="utf-8") == check_written_ci.shown()[path]
