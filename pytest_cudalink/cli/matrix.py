@@ -39,6 +39,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     gitlab.add_argument("--runner", choices=("nox", "tox"), default="nox", help="what runs a cell")
     for verb in (listing, github, gitlab):
         verb.add_argument("--tags", default="", metavar="TAG,…", help="cells with one of these tags; !TAG: without it")
+    for verb in (github, gitlab):
+        verb.add_argument(
+            "--gpu-runner",
+            default="",
+            metavar="LABEL,…",
+            help="the machine of cells with gpu = true that name no runs-on",
+        )
     for verb in (listing, show):
         verb.add_argument("--json", action="store_true", help="for programs")
     for verb in (check, listing, show, smoke, github, gitlab):
@@ -180,9 +187,10 @@ def _toml(value: object) -> str:
 
 
 def _gitlab(options: argparse.Namespace, file: Path) -> int:
-    from ..matrix.adopt import gitlab_pipeline
+    from ..matrix.ci import gitlab_pipeline
 
-    pipeline = gitlab_pipeline(_some(options, file), options.runner, file, options.tags)
+    cells = _some(options, file)
+    pipeline = gitlab_pipeline(cells, options.runner, file, options.tags, gpu_runner=options.gpu_runner)
     sys.stdout.write(json.dumps(pipeline, indent=1) + "\n")
     return 0
 
@@ -207,18 +215,10 @@ def _some(options: argparse.Namespace, file: Path) -> list[Cell]:
 
 
 def _github(options: argparse.Namespace, file: Path) -> int:
-    rows = [
-        {
-            "cell": cell.name,
-            "python": cell.python or "3.12",
-            "gpu": cell.gpu,
-            "tags": list(cell.tags),
-            "runs-on": cell.values["runs-on"] or ["ubuntu-latest"],
-            "description": cell.description,
-        }
-        for cell in _some(options, file)
-    ]
-    text = json.dumps({"include": rows}, separators=(",", ":"))
+    from ..matrix.ci import github_matrix
+
+    matrix = github_matrix(_some(options, file), Path(), options.gpu_runner)
+    text = json.dumps(matrix, separators=(",", ":"))
     sys.stdout.write(text + "\n")
     if output := os.environ.get("GITHUB_OUTPUT"):
         with Path(output).open("a", encoding="utf-8") as stream:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -19,19 +18,15 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from .. import toolchains
-from .cells import Cell
+from . import ci as pipelines
 from .reading import CellsError
 from .runner import CELLS, RECORDS
 
-__all__ = ["CI", "RUNNERS", "AdoptError", "Change", "gitlab_pipeline", "plan_changes"]
+__all__ = ["CI", "RUNNERS", "AdoptError", "Change", "plan_changes"]
 
 RUNNERS: Final = ("nox", "tox")
 CI: Final = ("github", "gitlab", "none")
 _TEMPLATES = Path(__file__).parent / "templates"
-#: How each runner runs one cell in CI.
-_RUN: Final = {"nox": 'nox -s "$CELL"', "tox": 'tox run -e "$CELL"'}
-
-
 #: Operators of a requirement that limit a version from below.
 _FROM_BELOW: Final = (">=", ">", "==", "~=", "===")
 #: Seconds that the package index may take to answer.
@@ -40,15 +35,6 @@ _INDEX_SECONDS: Final = 20
 
 class AdoptError(ValueError):
     """A file of the project cannot be read; the message says which and why."""
-
-
-#: Keys of a pipeline that are not jobs (GitLab CI/CD YAML syntax reference), and our own job.
-_GITLAB_WORDS: Final = frozenset(
-    (
-        *("default", "include", "stages", "variables", "workflow", "image", "services", "cache", "before_script"),
-        *("after_script", "pages", "spec", "true", "false", "nil", "cudalink-report"),
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -91,18 +77,35 @@ def plan_changes(root: Path, runner: str | None = None, ci: str | None = None) -
     ci = ci or ("gitlab" if (root / ".gitlab-ci.yml").exists() and not (root / ".github").exists() else "github")
     changes = [_file(root, CELLS, _cells(root)), _runner(root, runner)]
     if ci == "github":
-        text = _template("github.yml").replace("@RUNNER@", runner).replace("@RUN@", _RUN[runner])
-        changes.append(_file(root, Path(".github", "workflows", "cudalink.yml"), text))
+        changes.append(_file(root, Path(".github", "workflows", "cudalink.yml"), _pipeline(root, "github.yml", runner)))
     elif ci == "gitlab":
-        text = _template("gitlab.yml").replace("@RUNNER@", runner)
-        changes.append(_file(root, Path(".gitlab", "cudalink.yml"), text))
+        changes.append(_file(root, Path(".gitlab", "cudalink.yml"), _pipeline(root, "gitlab.yml", runner)))
         changes += _included(root)
-    changes.append(_lines(root, Path(".gitignore"), [f"{RECORDS}/"]))
+    # what each runner makes, whichever of the two this project has
+    changes.append(_lines(root, Path(".gitignore"), [".nox/", ".tox/", f"{RECORDS}/"]))
     return changes
 
 
 def _template(name: str) -> str:
     return (_TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def _pipeline(root: Path, name: str, runner: str) -> str:
+    """Return a template of a CI with the runner and the Python of the project."""
+    try:
+        python = pipelines.default_python(root)
+    except CellsError as error:
+        raise AdoptError(str(error)) from error
+    words = {
+        "RUNNER": runner,
+        "RUN": f"{pipelines.RUNNER_PACKAGES[runner]}{pipelines.RUN[runner]}",
+        "PYTHON": python,
+        "IMAGE": pipelines.gitlab_image(python),
+    }
+    text = _template(name)
+    for word, value in words.items():
+        text = text.replace(f"@{word}@", value)
+    return text
 
 
 def _file(root: Path, path: Path, content: str, advice: str = "") -> Change:
@@ -266,55 +269,3 @@ def _newest(requirement: str) -> str:
     except subprocess.TimeoutExpired:
         return ""
     return done.stdout.strip()
-
-
-def gitlab_pipeline(cells: Iterable[Cell], runner: str, file: Path = CELLS, tags: str = "") -> dict[str, Any]:
-    """Return the child pipeline of GitLab: a job for each cell, and the report. JSON is YAML.
-
-    Parameters
-    ----------
-    cells : iterable of Cell
-    runner : str
-        ``"nox"`` or ``"tox"``.
-    file : Path
-        The file of cells, relative to the project.
-    tags : str
-        Tags that selected the cells; the report names those of them without records.
-
-    Raises
-    ------
-    CellsError
-        If a cell has a name that GitLab reserves.
-    """
-    records = {"when": "always", "paths": [str(RECORDS)], "expire_in": "1 week"}
-    jobs: dict[str, Any] = {}
-    for cell in cells:
-        if cell.name in _GITLAB_WORDS:
-            raise CellsError([f"{file}:{cell.line}: {cell.name}: GitLab reserves this name; rename the cell"])
-        image = f"ghcr.io/astral-sh/uv:python{cell.python or '3.12'}-bookworm"
-        job: dict[str, Any] = {
-            "image": image,
-            "variables": {"CELL": cell.name},
-            "script": [f'uvx --with "pytest-cudalink[{runner}]" {_RUN[runner]}'],
-            "artifacts": records,
-            "cache": {"key": "cudalink", "paths": [".cache/pytest-cudalink", ".cache/uv"]},
-        }
-        if cell.values["runs-on"]:
-            job["tags"] = cell.values["runs-on"]
-        jobs[cell.name] = job
-    # quoted: both come from variables that anyone who may start a pipeline can set
-    cells_option = f"--cells {shlex.quote(file.as_posix())}" + (f" --tags {shlex.quote(tags)}" if tags else "")
-    merging = f"cudalink report {RECORDS} {cells_option} --html cudalink.html --junit cudalink.xml"
-    report = {
-        "image": "ghcr.io/astral-sh/uv:python3.12-bookworm",
-        "stage": ".post",
-        "when": "always",
-        "script": [f'uvx --from "pytest-cudalink[report]" {merging}'],
-        "artifacts": {
-            "when": "always",
-            "paths": ["cudalink.html"],
-            "reports": {"junit": "cudalink.xml"},
-        },
-    }
-    variables = {"XDG_CACHE_HOME": "$CI_PROJECT_DIR/.cache", "UV_CACHE_DIR": "$CI_PROJECT_DIR/.cache/uv"}
-    return {"variables": variables, **jobs, "cudalink-report": report}

@@ -58,6 +58,8 @@ _WITH_VALUE: Final = frozenset(
 #: Ends the name of a file that says why a cell has no record.
 _NOTE: Final = ".missing.txt"
 _LONGEST_NOTE: Final = 2000
+#: Seconds that the package index may take to answer.
+_INDEX_SECONDS: Final = 20
 
 
 def cells_file(root: Path) -> Path:
@@ -165,7 +167,7 @@ def resolve(cell: Cell, root: Path) -> None:
 
 def _compile(cell: Cell, root: Path, requirements: Sequence[str], *options: str) -> list[str]:
     """Return the versions that uv chooses for some requirements, as requirements."""
-    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    uv = _uv()
     if uv is None:
         msg = f"the cell {cell.name} asks for the oldest versions, which uv finds and pip cannot; install uv"
         raise CellsError([msg])
@@ -231,7 +233,41 @@ def plugin_requirement(root: Path) -> list[str]:
     """Return the requirement of the plugin, or ``$CUDALINK_REQUIREMENT``; empty in the plugin's own project."""
     if _pyproject(root).get("project", {}).get("name") == "pytest-cudalink":
         return []
-    return [os.environ.get("CUDALINK_REQUIREMENT", "pytest-cudalink")]
+    return [os.environ.get("CUDALINK_REQUIREMENT") or "pytest-cudalink"]
+
+
+def plugin_missing(cell: Cell, root: Path) -> str:
+    """Return what to do where uv does not find the plugin that a cell needs; empty if it does, or is not there itself.
+
+    Call it after an installation failed: it asks the package index.
+    """
+    uv = _uv()
+    plugin = plugin_requirement(root) if cell.runs_pytest else []
+    if uv is None or not plugin:
+        return ""
+    quiet = ("-q", "--no-header", "--no-annotate", "--no-deps")
+    try:
+        done = subprocess.run(  # noqa: S603
+            [uv, "pip", "compile", *quiet, "-"],
+            input=plugin[0],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            timeout=_INDEX_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return ""
+    if done.returncode == 0:
+        return ""
+    return (
+        f"the plugin cannot be installed into the cell {cell.name}: {plugin[0]!r} is not found; name another build in "
+        "the environment variable CUDALINK_REQUIREMENT: a version on your package index, the path of a wheel, or a URL"
+    )
+
+
+def _uv() -> str | None:
+    return shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
 
 
 def arguments(cell: Cell, given: Sequence[str], folder: Path) -> list[str]:

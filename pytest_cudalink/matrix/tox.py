@@ -19,6 +19,7 @@ from tox.config.types import Command, EnvList
 from tox.plugin import impl
 from tox.report import HandledError
 from tox.tox_env.errors import Fail
+from tox.tox_env.python.api import Python
 from tox.tox_env.python.pip.req_file import PythonDeps
 
 from .. import toolchains
@@ -38,6 +39,7 @@ __all__ = [
     "tox_add_env_config",
     "tox_after_run_commands",
     "tox_before_run_commands",
+    "tox_env_teardown",
     "tox_extend_envs",
     "tox_on_install",
 ]
@@ -188,3 +190,20 @@ def tox_after_run_commands(tox_env: ToxEnv, outcomes: list[Outcome]) -> None:
             words = runner.conclude(cell, tox_env.core["tox_root"], code)
             if words:
                 raise Fail(words)
+
+
+@impl
+def tox_env_teardown(tox_env: ToxEnv) -> None:
+    """Say how to name another build of the plugin where that is what kept a cell from being installed.
+
+    tox ends an environment that cannot be installed without asking its plugins; this is the next that it asks them.
+    """
+    for cell in _cells():
+        if cell.name != tox_env.name or not isinstance(tox_env, Python) or not cell.runs_pytest:
+            continue
+        packages = tox_env.env_site_package_dir()
+        if packages.is_dir() and not any(packages.glob("pytest_cudalink-*.dist-info")):
+            root = tox_env.core["tox_root"]
+            if words := runner.plugin_missing(cell, root):
+                _LOG.warning("%s", words)
+                runner.note(cell, root, words)

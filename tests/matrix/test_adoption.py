@@ -182,6 +182,27 @@ def test_the_report_comes_whatever_happens(site, tmp_path) -> None:
     assert "Traceback" not in run("nox", "-R", "-s", "unmade", cwd=tmp_path, code=1, **site)
 
 
+@pytest.mark.parametrize("runner", adopt.RUNNERS)
+def test_a_missing_plugin_names_the_variable(runner, site, tmp_path) -> None:
+    """A cell whose plugin no index has says how to name another build; a missing package of the project does not."""
+    (tmp_path / "matrices").mkdir()
+    cells = tmp_path / "matrices" / "cells.toml"
+    cells.write_text('[defaults]\ninstall = "none"\n[cells.a]\n')
+    for change in adopt.plan_changes(tmp_path, runner, "none"):
+        (tmp_path / change.path).parent.mkdir(exist_ok=True)
+        if change.path.name in ("noxfile.py", "tox.toml"):
+            (tmp_path / change.path).write_text(change.content)
+    words = ["-s", "a"] if runner == "nox" else ["run", "-e", "a"]
+    build = "pytest-cudalink==0.0.0.dev1"
+    said = run(runner, *words, cwd=tmp_path, code=None, **{**site, "CUDALINK_REQUIREMENT": build})
+    assert f"the plugin cannot be installed into the cell a: {build!r} is not found; name another build in the" in said
+    assert "CUDALINK_REQUIREMENT: a version on your package index, the path of a wheel, or a URL" in said
+    cells.write_text('[defaults]\ninstall = "none"\npackages = ["pytest==0.0.0.dev1"]\n[cells.a]\n')
+    other = run(runner, *words, cwd=tmp_path, code=None, **site)
+    assert "pytest==0.0.0.dev1" in other
+    assert "CUDALINK_REQUIREMENT" not in other
+
+
 def test_nox_says_what_is_wrong_with_the_file(site, tmp_path) -> None:
     """In one sentence, with the line; also where a cell and a session have one name."""
     (tmp_path / "noxfile.py").write_text(
@@ -287,6 +308,46 @@ def test_github_workflow(runner, tmp_path) -> None:
     run_lines = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
     # an expression in a shell line could carry a command
     assert not [line for line in run_lines if "${{" in line]
+    assert "--gpu-runner" in cells["steps"][-1]["run"]
+    # the plugin is one requirement in every job, and the environment of the cells names it, too
+    assert workflow["env"]["CUDALINK_REQUIREMENT"] == "${{ vars.CUDALINK_REQUIREMENT || 'pytest-cudalink' }}"
+    assert [line for line in run_lines if '"$CUDALINK_REQUIREMENT"' not in line] == []
+
+
+@pytest.mark.parametrize("runner", adopt.RUNNERS)
+def test_github_workflow_trusts_no_moving_tag(runner, tmp_path) -> None:
+    """Actions are pinned by commit with the version behind it, no token may write, and none stays on the disk."""
+    (change,) = [one for one in adopt.plan_changes(tmp_path, runner, "github") if one.path.suffix == ".yml"]
+    assert re.findall(r"uses: (?!\./)(?!\S+@[0-9a-f]{40} # v\d+\.\d+\.\d+\n)(.*)", change.content) == []
+    workflow = yaml.safe_load(change.content)
+    assert workflow["permissions"] == {}
+    for job in workflow["jobs"].values():
+        assert job["permissions"] == {"contents": "read"}
+        assert job["timeout-minutes"] <= 60
+        for step in job["steps"]:
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step["with"]["persist-credentials"] is False
+
+
+@pytest.mark.parametrize("ci", ["github", "gitlab"])
+@pytest.mark.parametrize(("requires", "python"), [(">=3.13", "3.13"), ("<3.12", "3.11"), (">=3.9", "3.12")])
+def test_written_pipelines_take_a_python_that_the_project_allows(ci, requires, python, tmp_path) -> None:
+    """Also in the jobs that run no cell; a Python of another release stands nowhere."""
+    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "p"\nrequires-python = "{requires}"\n')
+    name = {"github": "github/workflows/cudalink.yml", "gitlab": "gitlab/cudalink.yml"}[ci]
+    changes = {str(change.path): change for change in adopt.plan_changes(tmp_path, "nox", ci)}
+    assert set(re.findall(r"\b3\.\d+\b", changes[f".{name}"].content)) == {python}
+
+
+@pytest.mark.parametrize("runner", adopt.RUNNERS)
+def test_another_build_of_the_plugin_is_explained(runner, tmp_path) -> None:
+    """In what configures the runner, and in the pipelines: the variable, and what it may say."""
+    for ci in ("github", "gitlab"):
+        changes = {change.path.name: change for change in adopt.plan_changes(tmp_path, runner, ci)}
+        for name in ("cudalink.yml", {"nox": "noxfile.py", "tox": "tox.toml"}[runner]):
+            assert "CUDALINK_REQUIREMENT" in changes[name].content
+            assert "the path of a wheel" in changes[name].content
+        assert "CUDALINK_GPU_RUNNER" in changes["cudalink.yml"].content
 
 
 def test_gitlab(tmp_path, capsys, monkeypatch) -> None:
@@ -335,7 +396,7 @@ def test_init_in_projects_of_other_shapes(tmp_path) -> None:
     changes = {str(change.path): change for change in adopt.plan_changes(tmp_path)}
     assert "requires = pytest-cudalink[tox]" in changes["tox.ini"].advice
     assert "include: [{ local: .gitlab/cudalink.yml }]" in changes[".gitlab-ci.yml"].advice
-    assert changes[".gitignore"].content == "*.pyc\n.cudalink/\n"
+    assert changes[".gitignore"].content == "*.pyc\n.nox/\n.tox/\n.cudalink/\n"
     for line in ('groups = ["test"]', 'tests = ["tests"]'):
         assert line in changes["matrices/cells.toml"].content.splitlines()
 
@@ -347,7 +408,7 @@ def test_init_in_a_project_with_tox_in_pyproject(tmp_path) -> None:
     changes = {str(change.path): change for change in adopt.plan_changes(tmp_path)}
     assert "noxfile.py" not in changes
     assert 'requires = ["pytest-cudalink[tox]"]' in changes["pyproject.toml"].advice
-    assert changes[".gitignore"].content == "*.pyc\r\n.cudalink/\r\n"
+    assert changes[".gitignore"].content == "*.pyc\r\n.nox/\r\n.tox/\r\n.cudalink/\r\n"
     (tmp_path / "tox.ini").write_text("[testenv]\ndeps = pytest-cudalink\n")
     assert "requires = " in {str(one.path): one for one in adopt.plan_changes(tmp_path)}["tox.ini"].advice
     (tmp_path / "tox.ini").write_text("[tox]\nrequires = pytest-cudalink[tox]\n")
@@ -359,6 +420,12 @@ def test_init_in_a_project_with_tox_in_pyproject(tmp_path) -> None:
     [
         ("pyproject.toml", b"[", "pyproject.toml: not TOML"),
         ("noxfile.py", b"# \xe9\n", "noxfile.py: not UTF-8"),
+        (
+            "pyproject.toml",
+            b'[project]\nrequires-python = "<3.11"\n',
+            "requires-python is '<3.11'; expected a range with",
+        ),
+        ("pyproject.toml", b'[project]\nrequires-python = "3.12"\n', "pyproject.toml: Invalid specifier: '3.12'"),
         ("matrices", b"", "matrices"),
     ],
 )
@@ -366,7 +433,7 @@ def test_init_says_which_file_is_wrong(tmp_path, monkeypatch, capsys, name, cont
     """A file that cannot be read or written is named, in one line."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_bytes(content)
-    assert cli.main(["init", "--ci", "none"]) == 2
+    assert cli.main(["init", "--ci", "github"]) == 2
     assert words in capsys.readouterr().err
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import cli
-from pytest_cudalink.matrix import CellsError, adopt, load_cells
+from pytest_cudalink.matrix import CellsError, adopt, ci, load_cells
 
 ROOT = Path(__file__).parents[2]
 
@@ -281,7 +281,7 @@ def test_gitlab_quotes_what_variables_say(name: str, tmp_path) -> None:
     path.write_text("[cells.a]\n")
     tags = "!x'; touch y; '"
     for runner in adopt.RUNNERS:
-        pipeline = json.loads(json.dumps(adopt.gitlab_pipeline(load_cells(path), runner, path, tags)))
+        pipeline = json.loads(json.dumps(ci.gitlab_pipeline(load_cells(path), runner, path, tags)))
         (tmp_path / "uvx").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
         (tmp_path / "uvx").chmod(0o755)
         before = {one.name for one in tmp_path.iterdir()}

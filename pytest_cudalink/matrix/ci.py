@@ -1,0 +1,187 @@
+"""What a CI runs: the matrix of a GitHub workflow, the child pipeline of GitLab, and the Python of their cells."""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from .cells import Cell
+from .reading import CellsError
+from .runner import CELLS, RECORDS
+
+__all__ = ["RUN", "RUNNER_PACKAGES", "default_python", "github_matrix", "gitlab_image", "gitlab_pipeline"]
+
+#: How each runner runs one cell in CI.
+RUN: Final = {"nox": 'nox -s "$CELL"', "tox": 'tox run -e "$CELL"'}
+#: What a runner needs besides itself and the plugin.
+RUNNER_PACKAGES: Final = {"nox": "", "tox": "--with tox-uv "}
+#: Minor versions of Python 3 in the order of preference; the plugin needs 3.11.
+_MINORS: Final = (12, *range(13, 31), 11)
+#: A patch release that is newer than every real one.
+_NEWEST_PATCH: Final = 999
+_PATCHES: Final = range(50, -1, -1)
+#: The image of GitLab's jobs, with uv, git and a Python; a release of uv, because its other tags move.
+_IMAGE: Final = "ghcr.io/astral-sh/uv:0.9.26-python{}-bookworm"
+#: Keys of a pipeline that are not jobs (GitLab CI/CD YAML syntax reference), and our own job.
+_GITLAB_WORDS: Final = frozenset(
+    (
+        *("default", "include", "stages", "variables", "workflow", "image", "services", "cache", "before_script"),
+        *("after_script", "pages", "spec", "true", "false", "nil", "cudalink-report"),
+    )
+)
+
+
+def default_python(root: Path) -> str:
+    """Return the Python of the cells that name none: the preferred one that the project's ``requires-python`` allows.
+
+    Parameters
+    ----------
+    root : Path
+        The project. Without ``requires-python`` in its ``pyproject.toml``, every Python is allowed.
+
+    Returns
+    -------
+    str
+        A minor version such as ``"3.12"``; a patch release where the newest of no minor version is allowed.
+
+    Raises
+    ------
+    CellsError
+        If ``pyproject.toml`` cannot be read, or allows no Python that the plugin runs on.
+    """
+    file = root / "pyproject.toml"
+    try:
+        text = str(tomllib.loads(file.read_text(encoding="utf-8")).get("project", {}).get("requires-python", ""))
+        allowed = SpecifierSet(text)
+    except FileNotFoundError:
+        return f"3.{_MINORS[0]}"
+    except (InvalidSpecifier, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise CellsError([f"{file}: {error}"]) from error
+    for minor in _MINORS:
+        if allowed.contains(f"3.{minor}.{_NEWEST_PATCH}"):
+            return f"3.{minor}"
+    for minor in _MINORS:
+        for patch in _PATCHES:
+            if allowed.contains(f"3.{minor}.{patch}"):
+                return f"3.{minor}.{patch}"
+    msg = f"{file}: requires-python is {text!r}; expected a range with Python 3.11 or newer, which the plugin needs"
+    raise CellsError([f"{msg}; widen it"])
+
+
+def _pythons(cells: Iterable[Cell], root: Path) -> dict[str, str]:
+    """Return the Python of each cell by its name."""
+    named = {cell.name: cell.python for cell in cells}
+    # a project whose cells all name a Python may require whatever it likes
+    default = default_python(root) if None in named.values() else ""
+    return {name: python or default for name, python in named.items()}
+
+
+def _labels(cell: Cell, gpu_runner: str) -> list[str]:
+    """Return the labels of the CI machine of a cell, as far as the cell or the CI's variable names some."""
+    labels: list[str] = cell.values["runs-on"]
+    given = [word.strip() for word in gpu_runner.split(",") if word.strip()]
+    return labels or (given if cell.gpu else [])
+
+
+def github_matrix(cells: Iterable[Cell], root: Path, gpu_runner: str = "") -> dict[str, Any]:
+    """Return the matrix of a GitHub workflow: a job for each cell.
+
+    Parameters
+    ----------
+    cells : iterable of Cell
+    root : Path
+        The project.
+    gpu_runner : str
+        Labels of the machine with a GPU, separated by commas, for cells with ``gpu = true`` and no ``runs-on``.
+
+    Raises
+    ------
+    CellsError
+        If no Python fits the project.
+    """
+    cells = list(cells)
+    pythons = _pythons(cells, root)
+    rows = [
+        {
+            "cell": cell.name,
+            "python": pythons[cell.name],
+            "gpu": cell.gpu,
+            "tags": list(cell.tags),
+            "runs-on": _labels(cell, gpu_runner) or ["ubuntu-latest"],
+            "description": cell.description,
+        }
+        for cell in cells
+    ]
+    return {"include": rows}
+
+
+def gitlab_image(python: str) -> str:
+    """Return the image that has a Python; for another patch release or a free-threaded build, of the same minor."""
+    return _IMAGE.format(".".join(python.rstrip("t").split(".")[:2]))
+
+
+def gitlab_pipeline(
+    cells: Iterable[Cell], runner: str, file: Path = CELLS, tags: str = "", *, root: Path = Path(), gpu_runner: str = ""
+) -> dict[str, Any]:
+    """Return the child pipeline of GitLab: a job for each cell, and the report. JSON is YAML.
+
+    Parameters
+    ----------
+    cells : iterable of Cell
+    runner : str
+        ``"nox"`` or ``"tox"``.
+    file : Path
+        The file of cells, relative to the project.
+    tags : str
+        Tags that selected the cells; the report names those of them without records.
+    root : Path
+        The project.
+    gpu_runner : str
+        As for `github_matrix`; GitLab calls the labels tags.
+
+    Raises
+    ------
+    CellsError
+        If a cell has a name that GitLab reserves, or no Python fits the project.
+    """
+    cells = list(cells)
+    pythons = _pythons(cells, root)
+    records = {"when": "always", "paths": [str(RECORDS)], "expire_in": "1 week"}
+    # the shell's default: a variable of the project reaches this pipeline, and may be empty
+    plugin = '"${CUDALINK_REQUIREMENT:-pytest-cudalink}"'
+    jobs: dict[str, Any] = {}
+    for cell in cells:
+        if cell.name in _GITLAB_WORDS:
+            raise CellsError([f"{file}:{cell.line}: {cell.name}: GitLab reserves this name; rename the cell"])
+        python = pythons[cell.name]
+        job: dict[str, Any] = {
+            "image": gitlab_image(python),
+            "variables": {"CELL": cell.name, "UV_PYTHON": python},
+            "script": [f"uvx --with {plugin} {RUNNER_PACKAGES[runner]}{RUN[runner]}"],
+            "artifacts": records,
+            "cache": {"key": "cudalink", "paths": [".cache/pytest-cudalink", ".cache/uv"]},
+        }
+        if labels := _labels(cell, gpu_runner):
+            job["tags"] = labels
+        jobs[cell.name] = job
+    # quoted: both come from variables that anyone who may start a pipeline can set
+    cells_option = f"--cells {shlex.quote(file.as_posix())}" + (f" --tags {shlex.quote(tags)}" if tags else "")
+    merging = f"cudalink report {RECORDS} {cells_option} --html cudalink.html --junit cudalink.xml"
+    report = {
+        "image": gitlab_image(next(iter(pythons.values()), "") or default_python(root)),
+        "stage": ".post",
+        "when": "always",
+        "script": [f"uvx --with rich --with jinja2 --from {plugin} {merging}"],
+        "artifacts": {
+            "when": "always",
+            "paths": ["cudalink.html"],
+            "reports": {"junit": "cudalink.xml"},
+        },
+    }
+    variables = {"XDG_CACHE_HOME": "$CI_PROJECT_DIR/.cache", "UV_CACHE_DIR": "$CI_PROJECT_DIR/.cache/uv"}
+    return {"variables": variables, **jobs, "cudalink-report": report}

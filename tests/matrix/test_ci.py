@@ -1,0 +1,158 @@
+"""The matrix of a workflow and the child pipeline: the Python and the machine of each cell."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.specifiers import SpecifierSet
+
+from pytest_cudalink import cli
+from pytest_cudalink.matrix import CellsError, ci, load_cells
+
+
+def python_of(folder: Path, requires: str) -> str:
+    """The Python of the cells of a project."""
+    (folder / "pyproject.toml").write_text(f"[project]\nrequires-python = {json.dumps(requires)}\n")
+    return ci.default_python(folder)
+
+
+@pytest.mark.parametrize(
+    ("requires", "python"),
+    [
+        ("", "3.12"),
+        (">=3.8", "3.12"),
+        (">=3.11", "3.12"),
+        (">=3.11,<4", "3.12"),
+        (">=3.12.4", "3.12"),
+        ("~=3.12", "3.12"),
+        (">3.11", "3.12"),
+        ("!=3.12.1", "3.12"),
+        (">=3.13", "3.13"),
+        ("~=3.13.2", "3.13"),
+        ("==3.13.*", "3.13"),
+        (">=3.11,!=3.12.*", "3.13"),
+        (">=3.14", "3.14"),
+        (">=3.15", "3.15"),
+        ("<3.12", "3.11"),
+        ("~=3.11.0", "3.11"),
+        (">=3.9,<3.12", "3.11"),
+        ("==3.12.4", "3.12.4"),
+        (">=3.12,<3.12.6", "3.12.5"),
+        ("<=3.12,>3.11.2", "3.11"),
+        ("==3.13", "3.13.0"),
+    ],
+)
+def test_python(requires: str, python: str, tmp_path) -> None:
+    """3.12 where the project allows it, else the nearest newer one, else 3.11."""
+    assert python_of(tmp_path, requires) == python
+
+
+@pytest.mark.parametrize("requires", ["<3.11", "==3.10.*", ">=4", "<3.12,>=3.12", "==2.7.*"])
+def test_no_python(requires: str, tmp_path) -> None:
+    """A project that no Python of the plugin can install is refused with its requirement."""
+    with pytest.raises(
+        CellsError, match=re.escape(f"requires-python is {requires!r}; expected a range with Python 3.11")
+    ):
+        python_of(tmp_path, requires)
+
+
+@pytest.mark.parametrize("text", ["[", '[project]\nrequires-python = "3.13"\n', "[project]\nrequires-python = 3.13\n"])
+def test_unreadable(text: str, tmp_path) -> None:
+    """A file that is not TOML, and what is not a range of versions, is an error that names the file."""
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(CellsError, match=re.escape(str(tmp_path / "pyproject.toml"))):
+        ci.default_python(tmp_path)
+
+
+def test_no_project(tmp_path) -> None:
+    """A folder without pyproject.toml allows every Python."""
+    assert ci.default_python(tmp_path) == "3.12"
+
+
+VERSIONS = st.builds(
+    lambda minor, patch: f"3.{minor}" if patch is None else f"3.{minor}.{patch}",
+    st.integers(8, 16),
+    st.none() | st.integers(0, 12),
+)
+CLAUSES = st.builds(
+    lambda operator, version: operator + version, st.sampled_from([">=", "<=", "<", ">", "!="]), VERSIONS
+)
+
+
+@given(st.lists(CLAUSES, max_size=3))
+def test_python_is_allowed(tmp_path_factory, clauses: list[str]) -> None:
+    """Whatever the range: the chosen Python satisfies it, and where none is chosen, no release does."""
+    requires = ",".join(clauses)
+    allowed = SpecifierSet(requires)
+    try:
+        python = python_of(tmp_path_factory.getbasetemp(), requires)
+    except CellsError:
+        assert not [1 for minor in range(11, 31) for patch in range(40) if f"3.{minor}.{patch}" in allowed]
+        return
+    # a minor version is installed as its newest patch release
+    assert (python if python.count(".") == 2 else f"{python}.99") in allowed
+
+
+CELLS = """
+[defaults]
+python = "3.11"
+[cells.a]
+[cells.g]
+gpu = true
+[cells.own]
+gpu = true
+runs-on = ["mine"]
+"""
+
+
+def rows(folder: Path, *options: str, capsys) -> dict[str, dict]:
+    """What the workflow's command prints, by cell."""
+    assert cli.main(["matrix", "github", "--file", str(folder / "cells.toml"), *options]) == 0
+    return {row["cell"]: row for row in json.loads(capsys.readouterr().out)["include"]}
+
+
+def test_machines(tmp_path, capsys) -> None:
+    """Cells on a GPU go to the named machine, unless they name theirs; the others never do."""
+    (tmp_path / "cells.toml").write_text(CELLS)
+    given_labels = rows(tmp_path, "--gpu-runner", "self-hosted, gpu,", capsys=capsys)
+    assert {name: row["runs-on"] for name, row in given_labels.items()} == {
+        "a": ["ubuntu-latest"],
+        "g": ["self-hosted", "gpu"],
+        "own": ["mine"],
+    }
+    assert rows(tmp_path, "--gpu-runner", "", capsys=capsys)["g"]["runs-on"] == ["ubuntu-latest"]
+    assert cli.main(["matrix", "gitlab", "--file", str(tmp_path / "cells.toml"), "--gpu-runner", "gpu"]) == 0
+    pipeline = json.loads(capsys.readouterr().out)
+    assert [pipeline[name].get("tags") for name in ("a", "g", "own")] == [None, ["gpu"], ["mine"]]
+
+
+def test_pythons_of_cells(tmp_path, capsys, monkeypatch) -> None:
+    """A cell's Python comes first; the project's range decides for the others, and does not count if there are none."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "cells.toml"
+    file.write_text('[cells.a]\n[cells.b]\npython = "3.14t"\n')
+    (tmp_path / "pyproject.toml").write_text('[project]\nrequires-python = ">=3.13"\n')
+    assert {name: row["python"] for name, row in rows(tmp_path, capsys=capsys).items()} == {"a": "3.13", "b": "3.14t"}
+    pipeline = ci.gitlab_pipeline(load_cells(file), "nox", file)
+    assert {name: pipeline[name]["variables"]["UV_PYTHON"] for name in ("a", "b")} == {"a": "3.13", "b": "3.14t"}
+    assert [re.findall(r"python[\d.t]+", pipeline[name]["image"]) for name in ("a", "b", "cudalink-report")] == [
+        ["python3.13"],
+        ["python3.14"],
+        ["python3.13"],
+    ]
+    (tmp_path / "pyproject.toml").write_text('[project]\nrequires-python = "<3.11"\n')
+    assert cli.main(["matrix", "github", "--file", str(file)]) == 1
+    assert "pyproject.toml: requires-python is '<3.11'; expected a range with Python 3.11" in capsys.readouterr().err
+    file.write_text('[cells.b]\npython = "3.11"\n')
+    assert rows(tmp_path, capsys=capsys)["b"]["python"] == "3.11"
+
+
+@pytest.mark.parametrize("python", ["3.12", "3.12.4", "3.14t"])
+def test_images_stay_the_same(python: str) -> None:
+    """The image names a release of uv: its tags without one move."""
+    assert re.fullmatch(r"ghcr\.io/astral-sh/uv:\d+\.\d+\.\d+-python3\.1\d-bookworm", ci.gitlab_image(python))
