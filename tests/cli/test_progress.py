@@ -95,7 +95,7 @@ def test_silent_in_a_pipe() -> None:
 
 def test_interrupt_leaves_a_clean_line() -> None:
     """Ctrl-C clears the line, with the ^C that the terminal wrote into it, before the message."""
-    pressed = []
+    pressed: list[int] = []
 
     def press(terminal: int, output: bytes) -> None:
         if b"fetching" in output and not pressed:
