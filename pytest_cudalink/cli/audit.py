@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..report.safe_text import line as safe
 from . import audit_device_code, audit_environment
+from .paths import any_path
 from .progress import progress
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ DESCRIPTION: Final = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("paths", nargs="*", type=Path, metavar="WHEEL|SO|DIR", help="files to audit")
+    parser.add_argument("paths", nargs="*", type=any_path, metavar="WHEEL|SO|DIR", help="files to audit")
     parser.add_argument(
         "--from-index",
         action="append",
