@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..report.safe_text import line
+from .paths import input_file
 
 if TYPE_CHECKING:
     from ..report.compare import Comparison
@@ -43,7 +44,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the merged report, to compare with later")
     parser.add_argument("--against", type=Path, metavar="OLD", help="an older report or its folder, to compare with")
     parser.add_argument(
-        "--cells", type=Path, metavar="FILE", help="file of cells; cells without records are reported as missing"
+        "--cells",
+        type=input_file("a file of cells", "`cudalink init` writes one"),
+        metavar="FILE",
+        help="file of cells; cells without records are reported as missing",
     )
     parser.add_argument("--tags", default="", metavar="TAG,…", help="expect records of these cells only (see --cells)")
     parser.add_argument(
@@ -52,7 +56,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="CELL,…",
         help="cells that may have no records, as names or patterns such as '*-python-*'; they are listed (see --cells)",
     )
-    parser.add_argument("--skew", type=Path, metavar="FILE", help="output of `cudalink skew --json`, to include")
+    parser.add_argument(
+        "--skew",
+        type=input_file("output of `cudalink skew --json`"),
+        metavar="FILE",
+        help="output of `cudalink skew --json`, to include",
+    )
     parser.add_argument(
         "--fail-on",
         metavar="WORD,…",
