@@ -44,8 +44,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     gitlab = verbs.add_parser("gitlab", help="the child pipeline of GitLab")
     gitlab.add_argument("--runner", choices=("nox", "tox"), default="nox", help="what runs a cell")
     for verb in (listing, github, gitlab):
-<<<<<<< HEAD
-        verb.add_argument("--tags", default="", metavar="TAG,…", help="cells with one of these tags; !TAG: without it")
+        tags = verb.add_argument(
+            "--tags", default="", metavar="TAG,…", help="cells with one of these tags; !TAG: without it"
+        )
+        offer(tags, _known_tags)
     for verb in (github, gitlab):
         verb.add_argument(
             "--gpu-runner",
@@ -53,12 +55,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
             metavar="LABEL,…",
             help="the machine of cells with gpu = true that name no runs-on",
         )
-=======
-        tags = verb.add_argument(
-            "--tags", default="", metavar="TAG,…", help="cells with one of these tags; !TAG: without it"
-        )
-        offer(tags, _known_tags)
->>>>>>> cmd
     for verb in (listing, show):
         verb.add_argument("--json", action="store_true", help="for programs")
     for verb in (check, listing, show, smoke, github, gitlab):
