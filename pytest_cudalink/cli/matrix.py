@@ -39,6 +39,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     gitlab.add_argument("--runner", choices=("nox", "tox"), default="nox", help="what runs a cell")
     for verb in (listing, github, gitlab):
         verb.add_argument("--tags", default="", metavar="TAG,…", help="cells with one of these tags; !TAG: without it")
+    for verb in (github, gitlab):
+        verb.add_argument(
+            "--gpu-runner",
+            default="",
+            metavar="LABEL,…",
+            help="the machine of cells with gpu = true that name no runs-on",
+        )
     for verb in (listing, show):
         verb.add_argument("--json", action="store_true", help="for programs")
     for verb in (check, listing, show, smoke, github, gitlab):
@@ -47,13 +54,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
             type=Path,
             metavar="FILE",
             help="file of cells (default: $CUDALINK_CELLS, else matrices/cells.toml)",
-        )
-    for verb in (github, gitlab):
-        verb.add_argument(
-            "--gpu-runner",
-            default="",
-            metavar="LABEL,…",
-            help="the machine of cells with gpu = true that name no runs-on",
         )
 
 

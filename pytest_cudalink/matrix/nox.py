@@ -117,7 +117,7 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
         runner.resolve(cell, root)
         plugin = runner.plugin_requirement(root) if cell.runs_pytest else []
         packages = [*_groups(cell, root), *cell.packages, *runner.constraints(cell, root)]
-        session.install(*runner.project_requirement(cell, root), *plugin, *packages)
+        _install(session, cell, root, [*runner.project_requirement(cell, root), *plugin, *packages])
         environment = runner.prepare(cell, root)
         given = () if judged else session.posargs
         program = runner.command(cell, given, Path.cwd())
@@ -129,9 +129,6 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
         code = getattr(error, "return_code", None)  # nox 2026.07.11 has it
         if code is not None and (words := runner.conclude(cell, root, code)):
             session.warn(words)
-        if not runner.is_explained(cell, root) and (words := runner.plugin_missing(cell, root)):
-            session.warn(words)
-            runner.note(cell, root, words)
         if not judged:
             raise
         what = "pytest" if cell.runs_pytest else "the steps of the cell"
@@ -147,6 +144,19 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
             session.warn(words)
         elif words:
             session.error(words)
+
+
+def _install(session: nox.Session, cell: Cell, root: Path, requirements: list[str]) -> None:
+    """Install a cell; where the plugin is what the installer did not find, say how to name another build."""
+    from nox.command import CommandFailed
+
+    try:
+        session.install(*requirements)
+    except CommandFailed:
+        if words := runner.plugin_missing(cell, root):
+            session.warn(words)
+            runner.note(cell, root, words)  # the first note of a cell is the one that stays
+        raise
 
 
 def _groups(cell: Cell, root: Path) -> list[str]:
