@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -18,6 +19,10 @@ ROOT = Path(__file__).parent
 #: Packages whose `build.py` has a function `libraries()`: the shared libraries and programs to build into the package's
 #: `lib/`.
 PARTS = ("artifacts", "emulator", "linker", "process", "stubs", "worker")
+
+#: Environment variable: the target of zig to build a wheel for, such as ``x86_64-linux-gnu.2.17``. Without it the
+#: machine's compiler builds for this machine.
+TARGET = "CUDALINK_WHEEL_TARGET"
 
 
 def load(name: str, path: Path) -> Any:
@@ -38,6 +43,8 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc] # (hatchling is
 
     def dependencies(self) -> list[str]:
         """Return the compiler to install for the build: none where the machine has one."""
+        if os.environ.get(TARGET):
+            return ["ziglang"]
         if os.environ.get("CC") or any(map(shutil.which, ("cc", "gcc", "clang"))) or sys.platform == "win32":
             return []
         return ["ziglang"]
@@ -49,18 +56,21 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc] # (hatchling is
         package = ROOT / "pytest_cudalink"
         compiler = load("_cudalink_cc", package / "native" / "compiler.py")
         build_data["pure_python"] = False
-        platform = os.environ.get("CUDALINK_WHEEL_PLATFORM") or sysconfig.get_platform()
-        build_data["tag"] = f"py3-none-{platform.replace('-', '_').replace('.', '_')}"
+        target = os.environ.get(TARGET)
+        platform = compiler.wheel_platform(target) if target else re.sub(r"[-.]", "_", sysconfig.get_platform())
+        build_data["tag"] = f"py3-none-{platform}"
+        command = compiler.zig_for(target) if target else None
         if version == "editable" and compiler.is_current(package):
             return  # a session of nox for each environment, and most of its time
         self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-build-")
         for part in PARTS:
             folder = package / part / "lib" if version == "editable" else Path(self._scratch.name) / part / "lib"
             for library in load(f"_cudalink_{part}", package / part / "build.py").libraries(compiler):
-                built = compiler.build(library, folder)
-                if version != "editable":
-                    target = f"pytest_cudalink/{part}/lib/{library.output}"
-                    build_data["force_include"][str(built)] = target
+                if version == "editable":
+                    compiler.build(library, folder)
+                    continue
+                built = compiler.build(library, folder, command, flags=compiler.reproducible_flags(ROOT))
+                build_data["force_include"][str(built)] = f"pytest_cudalink/{part}/lib/{library.output}"
         if version == "editable":
             compiler.mark_current(package)
 

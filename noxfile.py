@@ -40,6 +40,12 @@ def group(name: str) -> list[str]:
     return list(nox.project.dependency_groups(nox.project.load_toml(ROOT / "pyproject.toml"), name))
 
 
+def project_requirements() -> list[str]:
+    """What the project itself requires, for sessions that import it from the checkout."""
+    project = nox.project.load_toml(ROOT / "pyproject.toml")["project"]
+    return list(project["dependencies"])
+
+
 def install(session: nox.Session, *requirements: str) -> None:
     """Install the project, editable, and some requirements."""
     session.install("-e", str(ROOT), *requirements)
@@ -495,11 +501,27 @@ def field(session: nox.Session) -> None:
 
 
 @nox.session
+def dist(session: nox.Session) -> None:
+    """Build sdist and wheels twice into dist/, check them, install and run them. --short: less; --require: all of it.
+
+    For an old glibc and for aarch64 it needs Debian with the package qemu-user-static; it says what it cannot run, and
+    with --require that fails.
+    """
+    session.install(*group("dist"), *project_requirements())
+    session.run("python", "-m", "tests.release", *session.posargs)
+
+
+@nox.session
 def changelog(session: nox.Session) -> None:
-    """Show the next section of the changelog."""
+    """Show the next section of the changelog; -- build VERSION writes it, and removes the fragments."""
     session.install(*group("changelog"))
-    version = os.environ.get("VERSION", "unreleased")
-    session.run("towncrier", "build", "--draft", "--version", version)
+    match session.posargs:
+        case ["build", version]:
+            session.run("towncrier", "build", "--yes", "--version", version)
+        case []:
+            session.run("towncrier", "build", "--draft", "--version", "unreleased")
+        case other:
+            session.error(f"the arguments are {' '.join(other)}; expected none, or: build VERSION")
 
 
 if __name__ == "__main__":

@@ -18,8 +18,40 @@ __all__ = ["DriverControl", "Injected", "Violation", "attach"]
 
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
+#: Functions of Python's C API that the driver needs to note which lines of Python called it, in the order of the C.
+_API = (
+    "PyGILState_GetThisThreadState",
+    "PyGILState_Ensure",
+    "PyGILState_Release",
+    "PyErr_Fetch",
+    "PyErr_Restore",
+    "PyEval_GetFrame",
+    "PyFrame_GetBack",
+    "PyFrame_GetCode",
+    "PyFrame_GetLineNumber",
+    "PyObject_GetAttrString",
+    "PyUnicode_AsUTF8",
+    "Py_IncRef",
+    "Py_DecRef",
+)
+_PYTHON = (ctypes.c_void_p * len(_API))(
+    *(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in _API)
+)
+
+#: Bytes of a stack that the driver writes: 24 native frames of 128 bytes and 64 lines of 512.
+_STACK_SIZE = 40_000
+
 #: Parts of the file names of code that runs every test, and so tells nothing about one.
-_RUNNERS = ("/_pytest/", "/pluggy/", "/xdist/", "/execnet/", "/pytest_cudalink/", "/runpy.py", "/contextlib.py")
+_RUNNERS = (
+    "/_pytest/",
+    "/pluggy/",
+    "/xdist/",
+    "/execnet/",
+    "/pytest_cudalink/",
+    "/runpy.py",
+    "/contextlib.py",
+    "/bin/pytest",
+)
 
 
 def _tells(filename: str) -> bool:
@@ -47,6 +79,9 @@ class Violation(NamedTuple):
         Innermost first.
     python_stack : tuple of str
         Outermost first; empty if no Python code was running.
+    creator_native_stack, creator_python_stack : tuple of str
+        The same of the cuLinkCreate that took the memory; empty if it was called before the run began, or if more than
+        64 states were destroyed since this one was.
     """
 
     number: int
@@ -58,6 +93,8 @@ class Violation(NamedTuple):
     call: str
     native_stack: tuple[str, ...]
     python_stack: tuple[str, ...]
+    creator_native_stack: tuple[str, ...] = ()
+    creator_python_stack: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return (
@@ -70,6 +107,7 @@ class Violation(NamedTuple):
         """The violation in several lines, with its stacks and the rule that it breaks."""
         lines = [str(self)]
         lines += ["called from:", *(f"  {line}" for line in self.python_stack)] if self.python_stack else []
+        lines += self._creator
         lines += ["native frames:", *(f"  {line}" for line in self.native_stack)] if self.native_stack else []
         if self.option == "CUlinkState":
             lines.append("No call may use a CUlinkState after cuLinkDestroy, in any thread (CUDA Driver API).")
@@ -79,6 +117,15 @@ class Violation(NamedTuple):
                 "(CUDA Driver API, cuLinkCreate)."
             )
         return "\n".join(lines)
+
+    @property
+    def _creator(self) -> list[str]:
+        """The lines on the other end: the cuLinkCreate that took the memory."""
+        stack = self.creator_python_stack or self.creator_native_stack
+        if not stack:
+            return []
+        what = "made" if self.option == "CUlinkState" else "given its memory"
+        return [f"link state {self.state} was {what} by cuLinkCreate, called from:", *(f"  {line}" for line in stack)]
 
 
 class Injected(NamedTuple):
@@ -108,6 +155,8 @@ class DriverControl:
         library.cudalinkLostEventCount.restype = ctypes.c_uint64
         library.cudalinkViolationCount.restype = ctypes.c_uint64
         library.cudalinkStateCount.restype = ctypes.c_uint64
+        library.cudalinkCreator.argtypes = [ctypes.c_uint64, ctypes.c_char_p, ctypes.c_size_t]
+        library.cudalinkCreator.restype = ctypes.c_size_t
         library.cudalinkInject.argtypes = [ctypes.c_char_p, ctypes.c_uint, ctypes.c_int, ctypes.c_uint]
         library.cudalinkInject.restype = ctypes.c_uint
         library.cudalinkImageCount.restype = ctypes.c_uint64
@@ -286,6 +335,7 @@ class DriverControl:
         """Collect violations, each with the Python stack of the call that caused it, until `stop_watching`."""
         if self._hook is None:
             self._counted_before = self._count - self._noted
+            self._library.cudalinkSetPython(_PYTHON)
             self._hook = _HOOK(self._notice)
             self._library.cudalinkSetViolationHook(self._hook)
 
@@ -293,6 +343,7 @@ class DriverControl:
         """Stop collecting violations; the driver must not call into an interpreter that ends."""
         if self._hook is not None:
             self._library.cudalinkSetViolationHook(None)
+            self._library.cudalinkSetPython(None)
             self._hook = None
 
     @property
@@ -316,6 +367,15 @@ class DriverControl:
         with self._lock:
             self._violations = [one for one in self._violations if one not in violations]
 
+    def _creator(self, state: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Native frames and lines of Python that led to the cuLinkCreate of a state."""
+        text = ctypes.create_string_buffer(_STACK_SIZE)
+        if self._library.cudalinkCreator(state, text, _STACK_SIZE) == 0:
+            return (), ()
+        lines = text.value.decode(errors="replace").splitlines()
+        python = [line[1:] for line in lines if line.startswith("p") and _tells(line[1:].rpartition(":")[0])]
+        return tuple(line[1:] for line in lines if line.startswith("n")), tuple(reversed(python))
+
     def _notice(self, event: bytes) -> None:
         facts = json.loads(event)
         frames = traceback.extract_stack(sys._getframe(1)) if sys._getframe().f_back else []  # noqa: SLF001
@@ -329,6 +389,7 @@ class DriverControl:
             facts["call"],
             tuple(facts["stack"]),
             tuple(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames if _tells(frame.filename)),
+            *self._creator(facts["state"]),
         )
         with self._lock:
             self._violations.append(noticed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -27,6 +28,9 @@ __all__ = [
     "find_compiler",
     "is_current",
     "mark_current",
+    "reproducible_flags",
+    "wheel_platform",
+    "zig_for",
 ]
 
 _FLAGS = (
@@ -118,8 +122,42 @@ def find_compiler() -> list[str]:
     raise CompilerError(msg)
 
 
+def zig_for(target: str) -> list[str]:
+    """The command of the C compiler in the ``ziglang`` wheel for a target such as ``x86_64-linux-gnu.2.17``."""
+    wheel_platform(target)
+    return [sys.executable, "-m", "ziglang", "cc", "-target", target]
+
+
+def wheel_platform(target: str) -> str:
+    """The platform tags of a wheel for a target of zig: machine, and the oldest glibc that the wheel runs on.
+
+    Raises
+    ------
+    CompilerError
+        If the target is not Linux with glibc on x86-64 or aarch64.
+    """
+    found = re.fullmatch(r"(x86_64|aarch64)-linux-gnu\.2\.(\d+)", target)
+    if not found:
+        msg = f"the target of the wheel is {target!r}; expected x86_64-linux-gnu.2.17 or aarch64-linux-gnu.2.17"
+        raise CompilerError(msg)
+    machine, minor = found.groups()
+    platform = f"manylinux_2_{minor}_{machine}"
+    # installers that are older than the numbered tags know the year
+    return f"manylinux2014_{machine}.{platform}" if minor == "17" else platform
+
+
+def reproducible_flags(root: Path) -> tuple[str, ...]:
+    """Flags by which a library holds nothing of the folder that it is built in: no debug information, no paths."""
+    return ("-g0", "-Wl,--strip-debug", f"-ffile-prefix-map={root}=.")
+
+
 def build(
-    library: SharedLibrary | Executable, folder: Path, compiler: Sequence[str] | None = None, *, strict: bool = True
+    library: SharedLibrary | Executable,
+    folder: Path,
+    compiler: Sequence[str] | None = None,
+    *,
+    strict: bool = True,
+    flags: Sequence[str] = (),
 ) -> Path:
     """Build one library or program, replace an older one only when it is complete, and return its path.
 
@@ -132,6 +170,8 @@ def build(
         Command; default that of `find_compiler`.
     strict : bool
         Whether warnings are errors: True for our own sources, False for those generated from a user's.
+    flags : sequence of str
+        Further flags, such as `reproducible_flags`.
 
     Returns
     -------
@@ -154,6 +194,7 @@ def build(
             *(compiler or find_compiler()),
             *_FLAGS,
             *(["-Werror"] if strict else []),
+            *flags,
             *(f"-I{path}" for path in library.include),
             *map(str, library.sources),
             *library.link_flags,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from collections.abc import Callable
 
 import pytest
 
+from pytest_cudalink.native import compiler
 from pytest_cudalink.report import read
 from tests.emulated import checkers
 from tests.emulated.conftest import ROOT
@@ -128,6 +131,126 @@ for handle in (None, ctypes.c_void_p(0x1230)):
     assert cu.cuLinkDestroy(handle) == 400 and told() == []
 """
     )
+
+
+def test_both_ends(check) -> None:
+    """A violation has the stack of the cuLinkCreate too, of a live state and of one that was destroyed, by Python."""
+    check(
+        """
+def maker(log, values, deep=0):
+    return maker(log, values, deep - 1) if deep else create(log, values)
+
+log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
+state = maker(log, values)
+values[0] = 7
+assert cu.cuLinkDestroy(state) == 0 and cu.cuLinkDestroy(state) == 400
+changed, used = control.violations
+for one in (changed, used):
+    assert [line.rpartition(" in ")[2] for line in one.creator_python_stack] == ["<module>", "maker", "create"]
+    assert any(line.endswith(" cuLinkCreate_v2") for line in one.creator_native_stack)
+    assert one.python_stack != one.creator_python_stack
+assert "link state 1 was given its memory by cuLinkCreate, called from:" in changed.long_repr
+assert "link state 1 was made by cuLinkCreate, called from:" in used.long_repr
+(event,) = [one for one in control.events() if one.get("call") == "cuLinkCreate_v2"]
+assert [line.rpartition(" in ")[2] for line in event["stack"]] == ["create", "maker", "<module>"]
+told()
+
+# the 64 innermost lines are kept, and odd names harm nothing
+exec(compile("def odd(): return maker(log, values, 100)", "two\\nlines.py", "exec"))
+state = odd()
+values[0] = 7
+assert cu.cuLinkDestroy(state) == 0
+(one,) = control.violations
+assert len(one.creator_python_stack) == 64 and one.creator_python_stack[-1].endswith(" in create")
+told()
+
+# 64 destroyed states are remembered
+oldest = create(log, values)
+others = [create(*pair) for pair in [((ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()) for _ in range(70)]]
+told()
+assert cu.cuLinkDestroy(oldest) == 0
+for other in others:
+    cu.cuLinkDestroy(other)
+told()
+buffer = ctypes.create_string_buffer(100)
+assert control._library.cudalinkCreator(3, buffer, 100) == 0  # forgotten
+assert control._library.cudalinkCreator(70, buffer, 100) > 100 and len(buffer.value) == 99  # cut
+assert control._library.cudalinkCreator(10 ** 6, buffer, 100) == 0
+"""
+    )
+
+
+def test_an_error_on_the_way_is_kept(check) -> None:
+    """A stack that is noted while Python unwinds leaves its exception alone; without a watch no line is noted."""
+    check(
+        """
+class Last:
+    def __del__(self):
+        log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
+        assert cu.cuLinkDestroy(create(log, values)) == 0
+def fails():
+    last = Last()
+    raise KeyError("mine")
+try:
+    fails()
+except KeyError as error:
+    assert error.args == ("mine",)
+control.stop_watching()
+log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
+assert cu.cuLinkDestroy(create(log, values)) == 0
+event = [one for one in control.events() if one.get("call") == "cuLinkCreate_v2"][-1]
+assert event["stack"][0].endswith(" cuLinkCreate_v2")  # native frames
+"""
+    )
+
+
+@pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="needs a C compiler")
+def test_a_thread_that_python_does_not_know(check, tmp_path) -> None:
+    """Its cuLinkCreate does not wait for Python's lock, which the thread that waits for it may hold."""
+    (tmp_path / "late.c").write_text(LATE, encoding="utf-8")
+    library = tmp_path / "liblate.so"
+    subprocess.run(
+        [*compiler.find_compiler(), "-shared", "-fPIC", "-pthread", tmp_path / "late.c", "-o", library], check=True
+    )
+    check(
+        f"""
+late = ctypes.PyDLL({str(library)!r})  # keeps Python's lock
+log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
+keys = (ctypes.c_int * 2)(5, 6)
+values[0], values[1] = ctypes.addressof(log), len(log)
+state = ctypes.c_void_p()
+address = ctypes.cast(cu.cuLinkCreate_v2, ctypes.c_void_p)
+current = ctypes.cast(cu.cuCtxSetCurrent, ctypes.c_void_p)
+assert late.create(address, current, context, keys, values, ctypes.byref(state)) == 0
+values[0] = 7
+assert cu.cuLinkDestroy(state) == 0
+(one,) = control.violations
+assert one.creator_python_stack == () and any("liblate.so" in line for line in one.creator_native_stack)
+assert "liblate.so" in one.long_repr.partition("given its memory by cuLinkCreate")[2]
+""",
+        timeout=60,
+    )
+
+
+LATE = """
+#include <pthread.h>
+typedef int Create(unsigned, int *, void **, void **);
+typedef int SetCurrent(void *);
+static struct { Create *create; SetCurrent *current; void *context; int *keys; void **values, **out; int result; } job;
+static void *run(void *unused) {
+  (void)unused;
+  job.result = job.current(job.context);
+  if (!job.result) job.result = job.create(2, job.keys, job.values, job.out);
+  return 0;
+}
+int create(Create *create, SetCurrent *current, void *context, int *keys, void **values, void **out) {
+  pthread_t thread;
+  job.create = create, job.current = current, job.context = context;
+  job.keys = keys, job.values = values, job.out = out;
+  if (pthread_create(&thread, 0, run, 0) || pthread_join(thread, 0)) return -1;
+  return job.result;
+}
+"""
 
 
 def test_memory_behind_an_empty_log(check) -> None:
@@ -452,7 +575,15 @@ def test_report_only(suite, workers) -> None:
     """`report` lets the tests pass and counts at the end; ``-rA`` shows what each test made."""
     result = suite("--cudalink-lifetime=report", "-rA", *workers)
     result.assert_outcomes(passed=6)
-    made = ["*_ test_bad _*", "* cudalink lifetimes *", "link state *: CU_JIT_*", "called from:", "native frames:"]
+    made = [
+        "*_ test_bad _*",
+        "* cudalink lifetimes *",
+        "link state *: CU_JIT_*",
+        "called from:",
+        "*given its memory by cuLinkCreate*",
+        "*test_suite.py:*",
+        "native frames:",
+    ]
     result.stdout.fnmatch_lines([*made, "*= cudalink =*", "3 lifetime violations", "  test_suite.py::test_bad: 1"])
 
 

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "lifetimes.h"
 
-#include <dlfcn.h>
 #include <execinfo.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,6 +13,7 @@
 #include "config.h"
 #include "events.h"
 #include "options.h"
+#include "stacks.h"
 
 typedef void Hook(const char *event);
 static _Atomic(Hook *) violation_hook;
@@ -25,29 +25,7 @@ EXPORT void cudalinkSetViolationHook(Hook *hook) { atomic_store(&violation_hook,
 /* How many there ever were, also those that the hook did not get because memory was out. */
 EXPORT uint64_t cudalinkViolationCount(void) { return atomic_load(&violations); }
 
-enum { FRAMES = 24, OWN_FRAMES = 3, FRAME_ROOM = 160, STACK_ROOM = 480, VALUE_ROOM = 96 }; /* rooms: in an event */
-
-/* The caller's frames, innermost first. */
-static void describe_stack(EventLine *line) {
-  void *frames[FRAMES];
-  int depth = backtrace(frames, FRAMES);
-  cl_event_list(line, "stack");
-  size_t start = line->length;
-  for (int frame = OWN_FRAMES; frame < depth && line->length - start < STACK_ROOM; frame++) {
-    Dl_info where;
-    char text[128];
-    const char *file = "?";
-    if (!dladdr(frames[frame], &where)) memset(&where, 0, sizeof where);
-    if (where.dli_fname) {
-      const char *slash = strrchr(where.dli_fname, '/');
-      file = slash ? slash + 1 : where.dli_fname;
-    }
-    snprintf(text, sizeof text, "%.48s+0x%zx %.48s", file, (size_t)frames[frame] - (size_t)where.dli_fbase,
-             where.dli_sname ? where.dli_sname : "");
-    cl_event_text(line, NULL, text, FRAME_ROOM);
-  }
-  cl_event_list_end(line);
-}
+enum { OWN_FRAMES = 3, STACK_ROOM = 480, VALUE_ROOM = 96 }; /* rooms: in an event */
 
 typedef struct Report {
   struct Report *next;
@@ -67,7 +45,9 @@ static void violation(uint64_t state, const char *call, const char *option, cons
   cl_event_text(&line, "expected", expected, VALUE_ROOM);
   cl_event_text(&line, "found", found, VALUE_ROOM);
   cl_event_text(&line, "call", call, VALUE_ROOM);
-  describe_stack(&line);
+  Stack noticed = {.depth = 0};
+  noticed.depth = backtrace(noticed.frames, STACK_FRAMES);
+  cl_event_frames(&line, "stack", &noticed, OWN_FRAMES - 1, STACK_ROOM);
   cl_event_end(&line);
   Report *fresh = malloc(sizeof *fresh), **last = &unreported;
   if (!fresh) return;

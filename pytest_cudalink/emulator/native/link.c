@@ -57,7 +57,9 @@ static void take_buffer(Log *log, const LogBuffer *given) {
   log->slot = given->slot;
 }
 
-static CUresult create(unsigned count, const int *keys, uint64_t *values, State **out, uint64_t *id) {
+enum { OPTIONS_ROOM = 448, CREATOR_ROOM = 256 }; /* in an event: the list of options, the stack */
+
+static CUresult create(EventLine *line, unsigned count, const int *keys, uint64_t *values, State **out, uint64_t *id) {
   CUresult result = cl_check_context();
   if (result) return result;
   if (!out || (count && (!keys || !values))) return CUDA_ERROR_INVALID_VALUE;
@@ -96,6 +98,10 @@ static CUresult create(unsigned count, const int *keys, uint64_t *values, State 
     cl_free_state(state);
     return result;
   }
+  if (cl_config()->lifetime) {
+    cl_note_stack(&state->creator);
+    cl_event_stack(line, "stack", &state->creator, CREATOR_ROOM);
+  }
   /* held as by every call: a thread with the handle of an older state at this address must not get between */
   pthread_mutex_lock(&state->lock);
   pthread_mutex_lock(&cl_states_lock);
@@ -118,11 +124,9 @@ static CUresult create(unsigned count, const int *keys, uint64_t *values, State 
   return CUDA_SUCCESS;
 }
 
-enum { OPTIONS_ROOM = 448 }; /* of the list of options in an event */
-
 static CUresult link_create(EventLine *line, unsigned count, const int *keys, void **values, State **out) {
   uint64_t id = 0;
-  CUresult result = create(count, keys, (uint64_t *)values, out, &id);
+  CUresult result = create(line, count, keys, (uint64_t *)values, out, &id);
   cl_event_uint(line, "state", id);
   cl_event_list(line, "options");
   size_t start = line->length;

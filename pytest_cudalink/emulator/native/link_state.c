@@ -24,6 +24,7 @@ enum { REMEMBERED = 64 };
 static struct {
   const State *handle;
   uint64_t id;
+  Stack creator;
 } graves[REMEMBERED];
 static unsigned buried; /* how many ever */
 
@@ -65,7 +66,31 @@ void cl_remove_state(State *state) {
   unsigned at = buried++ % REMEMBERED;
   graves[at].handle = state;
   graves[at].id = state->id;
+  char *oldest = graves[at].creator.python;
+  graves[at].creator = state->creator;
+  state->creator.python = NULL;
   pthread_mutex_unlock(&cl_states_lock);
+  free(oldest);
+}
+
+/* Who created a state that is alive, or one of the last that were destroyed: lines as of cl_write_stack, cut if they do
+   not fit. Returns the size that they take; 0: the state is not known, or nothing was noted. */
+EXPORT size_t cudalinkCreator(uint64_t id, char *buffer, size_t size) {
+  Stack found = {.depth = 0};
+  pthread_mutex_lock(&cl_states_lock);
+  const Stack *known = NULL;
+  for (State *state = cl_states; state && !known; state = state->next)
+    if (state->id == id) known = &state->creator;
+  for (unsigned at = 0; at < REMEMBERED && !known; at++)
+    if (graves[at].id == id) known = &graves[at].creator;
+  if (known) {
+    found = *known;
+    found.python = known->python ? strdup(known->python) : NULL;
+  }
+  pthread_mutex_unlock(&cl_states_lock);
+  size_t needed = found.depth ? cl_write_stack(&found, buffer, size) : 0;
+  cl_free_stack(&found);
+  return needed;
 }
 
 /* How many states there ever were; they are numbered from 1. */
@@ -150,6 +175,7 @@ static void free_names(Name *list) {
 void cl_free_state(State *state) {
   cl_linker_close(state->linker);
   cl_options_free(&state->options);
+  cl_free_stack(&state->creator);
   free_names(state->definitions);
   free_names(state->inputs_named);
   free(state->image);

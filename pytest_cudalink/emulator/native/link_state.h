@@ -12,6 +12,7 @@
 #include "abi.h"
 #include "jitlink.h"
 #include "options.h"
+#include "stacks.h"
 
 /* One log buffer of the caller, and how much of the unused part behind the text is watched. */
 enum { WATCHED = 64 };
@@ -52,6 +53,7 @@ typedef struct State {
   Name *definitions;
   Name *inputs_named;
   struct timespec started;
+  Stack creator; /* who called cuLinkCreate */
 
   unsigned count; /* options */
   int *keys;

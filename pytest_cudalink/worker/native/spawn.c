@@ -134,14 +134,17 @@ UNWATCHED static int start_worker(void *argument) {
   return 0;
 }
 
-/* Has no exit signal, so that no SIGCHLD comes and only a waiter that asks for such children sees the process. */
+/* Has no exit signal, so that no SIGCHLD comes and only a waiter that asks for such children sees the process.
+   qemu-user refuses such a clone() with EINVAL; there the process has the exit signal of any other child. */
 static bool run(const Start *start) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  int pid = clone(start_worker, start->stack + (size_t)2 * STACK, CLONE_VM | CLONE_VFORK, (void *)start),
-      problem = errno;
-  while (pid > 0 && waitpid(pid, NULL, __WCLONE) < 0 && errno == EINTR) continue;
+  char *top = start->stack + (size_t)2 * STACK;
+  int pid = clone(start_worker, top, CLONE_VM | CLONE_VFORK, (void *)start);
+  if (pid < 0 && errno == EINVAL) pid = clone(start_worker, top, CLONE_VM | CLONE_VFORK | SIGCHLD, (void *)start);
+  int problem = errno;
+  while (pid > 0 && waitpid(pid, NULL, __WALL) < 0 && errno == EINTR) continue;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   errno = problem;
   return pid > 0;

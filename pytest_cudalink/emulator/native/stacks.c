@@ -1,0 +1,156 @@
+/* Who called: the frames of a thread, and the lines of Python that it runs. */
+#define _GNU_SOURCE
+#include "stacks.h"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "abi.h"
+
+/* The functions of Python's C API that are needed here: the driver is not linked with Python, so Python hands them
+   over. Calling a function written in Python would be shorter, but an interrupt could arrive in it and be lost. */
+typedef struct {
+  void *(*thread_state)(void);
+  int (*ensure)(void);
+  void (*release)(int);
+  void (*fetch)(void **type, void **value, void **trace);
+  void (*restore)(void *type, void *value, void *trace);
+  void *(*frame)(void);
+  void *(*back)(void *frame);
+  void *(*code)(void *frame);
+  int (*line)(void *frame);
+  void *(*attribute)(void *object, const char *name);
+  const char *(*text)(void *object);
+  void (*keep)(void *object);
+  void (*drop)(void *object);
+} Python;
+
+static _Atomic(const Python *) python;
+
+/* Sets the table of Python's functions, which must stay where it is; NULL: no lines of Python are noted from now on. */
+EXPORT void cudalinkSetPython(const Python *functions) { atomic_store(&python, functions); }
+
+enum { PYTHON_LINES = 64, LINE_ROOM = 512, FRAME_ROOM = 160, OWN_LINES = 3 };
+
+/* One line: file, number and function. */
+static int describe_line(const Python *api, void *frame, char *line) {
+  void *code = api->code(frame);
+  void *file = api->attribute(code, "co_filename"), *name = api->attribute(code, "co_name");
+  const char *file_text = file ? api->text(file) : NULL, *name_text = name ? api->text(name) : NULL;
+  int length = snprintf(line, LINE_ROOM, "%.380s:%d in %.100s\n", file_text ? file_text : "?", api->line(frame),
+                        name_text ? name_text : "?");
+  for (char *at = line; at < line + length - 1; at++)
+    if (*at == '\n') *at = '?';
+  if (file) api->drop(file);
+  if (name) api->drop(name);
+  api->drop(code);
+  return length;
+}
+
+/* Only in a thread that Python knows: another one would wait for a lock that its own waiter may hold. */
+static char *python_lines(void) {
+  const Python *api = atomic_load(&python);
+  if (!api || !api->thread_state()) return NULL;
+  int held = api->ensure();
+  void *type, *value, *trace;
+  api->fetch(&type, &value, &trace);
+  char *lines = NULL;
+  size_t length = 0, room = 0;
+  void *frame = api->frame();
+  if (frame) api->keep(frame);
+  for (int count = 0; frame && count < PYTHON_LINES; count++) {
+    if (room < length + LINE_ROOM) {
+      char *grown = realloc(lines, room = 2 * room + LINE_ROOM);
+      if (!grown) break;
+      lines = grown;
+    }
+    length += (size_t)describe_line(api, frame, lines + length);
+    void *outer = api->back(frame);
+    api->drop(frame);
+    frame = outer;
+  }
+  if (frame) api->drop(frame);
+  api->restore(type, value, trace); /* also drops what failed above */
+  api->release(held);
+  return lines;
+}
+
+void cl_note_stack(Stack *stack) {
+  stack->depth = backtrace(stack->frames, STACK_FRAMES);
+  stack->python = python_lines();
+}
+
+void cl_free_stack(Stack *stack) {
+  free(stack->python);
+  stack->python = NULL;
+}
+
+static int describe_frame(void *frame, char *text, size_t size) {
+  Dl_info where;
+  const char *file = "?";
+  if (!dladdr(frame, &where)) memset(&where, 0, sizeof where);
+  if (where.dli_fname) {
+    const char *slash = strrchr(where.dli_fname, '/');
+    file = slash ? slash + 1 : where.dli_fname;
+  }
+  return snprintf(text, size, "%.48s+0x%zx %.48s", file, (size_t)frame - (size_t)where.dli_fbase,
+                  where.dli_sname ? where.dli_sname : "");
+}
+
+void cl_event_frames(EventLine *line, const char *name, const Stack *stack, int skipped, size_t room) {
+  cl_event_list(line, name);
+  size_t start = line->length;
+  for (int frame = skipped; frame < stack->depth && line->length - start < room; frame++) {
+    char text[128];
+    describe_frame(stack->frames[frame], text, sizeof text);
+    cl_event_text(line, NULL, text, FRAME_ROOM);
+  }
+  cl_event_list_end(line);
+}
+
+/* The number of frames that are in this library and below its exported functions. */
+static int own_frames(const Stack *stack) {
+  Dl_info own, where;
+  int count = 0;
+  if (!dladdr((void *)(uintptr_t)own_frames, &own)) return 0;
+  while (count < stack->depth && dladdr(stack->frames[count], &where) && where.dli_fbase == own.dli_fbase &&
+         !where.dli_sname)
+    count++;
+  return count;
+}
+
+void cl_event_stack(EventLine *line, const char *name, const Stack *stack, size_t room) {
+  if (!stack->python) {
+    cl_event_frames(line, name, stack, own_frames(stack), room);
+    return;
+  }
+  cl_event_list(line, name);
+  const char *at = stack->python;
+  for (int count = 0; *at && count < OWN_LINES; count++) {
+    char text[LINE_ROOM];
+    size_t length = strcspn(at, "\n");
+    snprintf(text, sizeof text, "%.*s", (int)length, at);
+    cl_event_text(line, NULL, text, room / OWN_LINES);
+    at += length + 1;
+  }
+  cl_event_list_end(line);
+}
+
+size_t cl_write_stack(const Stack *stack, char *buffer, size_t size) {
+  size_t length = 0;
+  for (int frame = own_frames(stack); frame < stack->depth; frame++) {
+    char text[128];
+    describe_frame(stack->frames[frame], text, sizeof text);
+    length +=
+        (size_t)snprintf(length < size ? buffer + length : NULL, length < size ? size - length : 0, "n%s\n", text);
+  }
+  for (const char *at = stack->python; at && *at; at += strcspn(at, "\n") + 1)
+    length += (size_t)snprintf(length < size ? buffer + length : NULL, length < size ? size - length : 0, "p%.*s\n",
+                               (int)strcspn(at, "\n"), at);
+  return length + 1;
+}

@@ -1,0 +1,29 @@
+/* Who called: the frames of a thread, and the lines of Python that it runs. */
+#ifndef CUDALINK_STACKS_H
+#define CUDALINK_STACKS_H
+
+#include <stddef.h>
+
+#include "events.h"
+
+enum { STACK_FRAMES = 24 };
+
+typedef struct {
+  int depth;
+  void *frames[STACK_FRAMES]; /* innermost first */
+  char *python;               /* a line for each frame of Python, innermost first; NULL: no Python runs here */
+} Stack;
+
+/* Notes where this thread is. Never under a lock: it may wait for Python's, and Python may free what destroys a state.
+ */
+void cl_note_stack(Stack *stack);
+void cl_free_stack(Stack *stack);
+/* Adds the native frames to an event as a list with this name, as far as they fit into `room` bytes. */
+void cl_event_frames(EventLine *line, const char *name, const Stack *stack, int skipped, size_t room);
+/* Adds the innermost lines of Python, or the native frames if there are none. */
+void cl_event_stack(EventLine *line, const char *name, const Stack *stack, size_t room);
+/* Writes all lines to a buffer, `n` before native frames and `p` before those of Python; returns the size with the NUL
+   that this takes. */
+size_t cl_write_stack(const Stack *stack, char *buffer, size_t size);
+
+#endif
