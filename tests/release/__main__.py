@@ -109,7 +109,9 @@ def sdist_by_itself(sdist: Path, folder: Path) -> str:
 
 def describe_parts(python: Path, sdist: Path) -> str:
     """Write the SBOM of an environment with the wheel beside the sdist."""
-    sbom = sdist.with_name(sdist.name.replace("pytest_cudalink", "pytest-cudalink").removesuffix(".tar.gz") + ".cdx.json")
+    sbom = sdist.with_name(
+        sdist.name.replace("pytest_cudalink", "pytest-cudalink").removesuffix(".tar.gz") + ".cdx.json"
+    )
     options = ("--output-reproducible", "--validate", "--output-format=JSON", "--mc-type=library")
     project = f"--pyproject={ROOT / 'pyproject.toml'}"
     places.run(Path(sys.executable).parent / "cyclonedx-py", "environment", python, *options, project, "-o", sbom)
