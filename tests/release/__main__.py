@@ -9,6 +9,7 @@ fails, too.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import sys
@@ -110,12 +111,15 @@ def sdist_by_itself(sdist: Path, folder: Path) -> str:
 
 def describe_parts(python: Path, sdist: Path) -> str:
     """Write the SBOM of an environment with the wheel beside the sdist."""
-    sbom = sdist.with_name(
-        sdist.name.replace("pytest_cudalink", "pytest-cudalink").removesuffix(".tar.gz") + ".cdx.json"
-    )
+    version = sdist.name.removeprefix("pytest_cudalink-").removesuffix(".tar.gz")
+    sbom = sdist.with_name(f"pytest-cudalink-{version}.cdx.json")
     options = ("--output-reproducible", "--validate", "--output-format=JSON", "--mc-type=library")
     project = f"--pyproject={ROOT / 'pyproject.toml'}"
     places.run(Path(sys.executable).parent / "cyclonedx-py", "environment", python, *options, project, "-o", sbom)
+    described = json.loads(sbom.read_text(encoding="utf-8"))
+    # pyproject.toml has no version: it comes from the tag
+    described["metadata"]["component"] |= {"version": version, "purl": f"pkg:pypi/pytest-cudalink@{version}"}
+    sbom.write_text(json.dumps(described, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     return sbom.name
 
 
