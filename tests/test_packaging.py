@@ -6,13 +6,18 @@ import importlib.util
 import json
 import os
 import platform
+import re
+import runpy
 import shutil
 import subprocess
 import sys
+import tomllib
+import types
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pytest_cudalink import emulator
 from pytest_cudalink.artifacts import build as reader_build
@@ -21,8 +26,11 @@ from pytest_cudalink.matrix import load_cells
 from pytest_cudalink.native import compiler as cc
 from pytest_cudalink.process import build as watch_build
 from tests.emulated import checkers
+from tests.release.__main__ import PYTHONS
+from tests.release.build import MACHINES, differences, target
 
 ROOT = Path(__file__).parent.parent
+PLATFORMS = (ROOT / "docs" / "reference" / "platforms.md").read_text(encoding="utf-8")
 
 
 def test_wheel_content(wheel: Path) -> None:
@@ -51,9 +59,125 @@ def test_wheel_metadata(wheel: Path) -> None:
     (metadata,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("METADATA"))
     assert "[pytest11]\ncudalink = pytest_cudalink.plugin" in entry_points
     assert "cudalink = pytest_cudalink.cli:main" in entry_points
-    for extra in ("cu12", "cu13", "nox", "tox", "report"):
+    for extra in ("cu12", "cu13", "nox", "tox", "report", "audit"):
         assert f"Provides-Extra: {extra}" in metadata
+    for major in (12, 13):  # what links there: the bindings, and nvJitLink of the same CUDA
+        needs = [line for line in metadata.splitlines() if f"extra == 'cu{major}'" in line]
+        for name in ("cuda-bindings", "cuda-toolkit[cudart,nvjitlink,nvrtc]"):
+            assert any(f" {name}<{major + 1},>={major}" in line for line in needs), needs
     assert "Requires-Python: >=3.11" in metadata
+    urls = {line.split(": ", 1)[1].split(",")[0] for line in metadata.splitlines() if line.startswith("Project-URL: ")}
+    assert urls == {"Homepage", "Documentation", "Source", "Issues", "Changelog"}
+
+
+def test_pythons_are_those_that_the_release_runs_on() -> None:
+    """The classifiers, the session `dist` and the page of platforms name the same Pythons."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    classified = [one.rpartition(" ")[2] for one in project["classifiers"] if re.search(r":: Python :: 3\.\d+$", one)]
+    assert tuple(classified) == PYTHONS
+    assert f"CPython {', '.join(PYTHONS[:-1])} and {PYTHONS[-1]}" in PLATFORMS
+    assert project["requires-python"] == f">={PYTHONS[0]}"
+
+
+def test_links_of_the_readme_are_absolute() -> None:
+    """The package index shows the README without the repository: relative links and pictures would lead nowhere."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    targets = re.findall(r"\]\(([^)\s]+)", readme) + re.findall(r"(?:src|srcset|href)=\"([^\"]+)", readme)
+    assert targets
+    assert [one for one in targets if not one.startswith(("https://", "#"))] == []
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_platform_of_a_wheel(machine: str) -> None:
+    """The tag of a wheel for a target names machine and glibc, the form with the year, too; the page says the same."""
+    platforms = cc.wheel_platform(target(machine))
+    assert platforms == f"manylinux2014_{machine}.manylinux_2_17_{machine}"
+    assert cc.wheel_platform(f"{machine}-linux-gnu.2.28") == f"manylinux_2_28_{machine}"
+    assert cc.zig_for(target(machine))[-2:] == ["-target", f"{machine}-linux-gnu.2.17"]
+    assert "glibc 2.17" in PLATFORMS
+
+
+@pytest.mark.parametrize("name", ["x86_64-linux-musl", "riscv64-linux-gnu.2.17", "x86_64-linux-gnu", "native"])
+def test_target_that_no_wheel_is_for(name: str) -> None:
+    """Anything but Linux with a version of glibc on a known machine is refused, with what is expected."""
+    with pytest.raises(cc.CompilerError, match=f"the target of the wheel is '{name}'; expected x86_64-linux-gnu.2.17"):
+        cc.zig_for(name)
+
+
+def test_wheel_has_nothing_of_the_folder_that_it_was_built_in(wheel: Path) -> None:
+    """Libraries hold no path of the build and no debug information; every member has one time and a plain mode."""
+    archive = zipfile.ZipFile(wheel)
+    for member in archive.infolist():
+        content = archive.read(member)
+        if content.startswith(b"\x7fELF"):
+            assert str(ROOT).encode() not in content, member.filename
+            assert b"cudalink-build-" not in content, member.filename
+            assert b".debug_info" not in content, member.filename
+        assert member.external_attr >> 16 & 0o7777 in {0o644, 0o755}, member.filename
+    assert len({member.date_time for member in archive.infolist()}) == 1
+
+
+def test_differences_of_two_builds(tmp_path: Path) -> None:
+    """A file that is missing, and one with other bytes, is named; equal ones are not."""
+    for folder, files in {"one": {"a": "1", "b": "1", "c": "1"}, "other": {"a": "1", "b": "2", "d": "1"}}.items():
+        (tmp_path / folder).mkdir()
+        for name, text in files.items():
+            (tmp_path / folder / name).write_text(text, encoding="utf-8")
+    assert differences((tmp_path / "one").iterdir(), (tmp_path / "other").iterdir()) == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize("system", ["win32", "darwin"])
+def test_other_systems_get_pure_python(system: str, monkeypatch) -> None:
+    """On Windows and macOS the build hook compiles nothing and asks for no compiler; the compiler names the system."""
+    names = ("hatchling", "hatchling.builders", "hatchling.builders.hooks", "hatchling.builders.hooks.plugin")
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    interface = types.ModuleType(f"{names[-1]}.interface")
+    interface.BuildHookInterface = object
+    monkeypatch.setitem(sys.modules, interface.__name__, interface)
+    hook = runpy.run_path(str(ROOT / "hatch_build.py"))["NativeBuildHook"]()
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
+    assert hook.dependencies() == []
+    data = {"force_include": {}}
+    hook.initialize("standard", data)
+    assert data == {"force_include": {}}
+    with pytest.raises(cc.CompilerError, match=f"cannot be built on {system}; they are written for Linux"):
+        cc.build(cc.SharedLibrary("liba.so", (), "liba.so"), ROOT)
+
+
+def test_citation() -> None:
+    """CITATION.cff has what its format requires, and the version of the newest section of the changelog."""
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+    assert citation["license"] == project["license"]
+    assert citation["repository-code"] == project["urls"]["Source"]
+    released = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert citation["version"] == (released[0] if released else "0.1.0")
+
+
+def test_release_workflow() -> None:
+    """Tags alone start it, it builds by the session, and only the jobs that publish may do more than read."""
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    workflow = yaml.safe_load(text)
+    assert workflow[True] == {"push": {"tags": ["v*"]}}  # YAML reads "on" as true
+    assert workflow["permissions"] == {}
+    jobs = workflow["jobs"]
+    assert {name: job["permissions"] for name, job in jobs.items()} == {
+        "build": {"contents": "read"},
+        "try": {"id-token": "write"},
+        "publish": {"id-token": "write"},
+        "announce": {"contents": "write"},
+    }
+    assert "noxfile.py -s dist -- --require" in text
+    for line in re.findall(r"uses: (.*)", text):
+        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
+    assert all(job["environment"]["name"] for job in (jobs["try"], jobs["publish"]))
+    releasing = (ROOT / "RELEASING.md").read_text(encoding="utf-8")
+    for word in ("release.yml", "`pypi`", "`testpypi`", "CITATION.cff", "nox -s dist -- --require", "v0.1.0rc1"):
+        assert word in releasing
 
 
 def test_wheel_works_without_the_tree(wheel: Path, tmp_path: Path) -> None:

@@ -181,10 +181,10 @@ def build(
     Raises
     ------
     CompilerError
-        If there is no compiler, if it fails, or on Windows, for which the sources are not written.
+        If there is no compiler, if it fails, or on another system than Linux, for which the sources are written.
     """
-    if sys.platform == "win32":
-        msg = "the native parts of pytest-cudalink are not written for Windows; the pure Python parts work"
+    if sys.platform != "linux":
+        msg = f"the native parts of pytest-cudalink cannot be built on {sys.platform}; they are written for Linux"
         raise CompilerError(msg)
     output = folder / library.output
     output.parent.mkdir(parents=True, exist_ok=True)

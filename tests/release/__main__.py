@@ -1,6 +1,6 @@
 """Build what goes to the package index, check it, and use it: ``nox -s dist``.
 
-    python -m tests.release [--short] [--require] [--work FOLDER]
+    python -m tests.release [--short] [--require] [--built]
 
 Exit code 1 at the first thing that fails. What this machine cannot run is named at the end; with ``--require`` that
 fails, too.
@@ -9,6 +9,7 @@ fails, too.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import sys
@@ -79,13 +80,14 @@ def main() -> None:
     """Run every step that this machine can run."""
     parser = argparse.ArgumentParser(prog="python -m tests.release")
     parser.add_argument("--short", action="store_true", help="compare only one wheel with that of a second build")
+    parser.add_argument("--built", action="store_true", help="build nothing: take the sdist and the wheels in dist/")
     parser.add_argument("--require", action="store_true", help="fail if a step cannot run here")
     options = parser.parse_args()
     session = Session()
     if time_of_commit := os.environ.get("SOURCE_DATE_EPOCH") or build.commit_time(ROOT):
         os.environ["SOURCE_DATE_EPOCH"] = time_of_commit
     with tempfile.TemporaryDirectory(prefix="cudalink-release-") as name:
-        run_steps(session, Path(name), short=options.short)
+        run_steps(session, Path(name), short=options.short, built=options.built)
     print(*session.not_run, sep="\n")
     if options.require and session.not_run:
         sys.exit("steps could not run, and --require was given")
@@ -109,10 +111,15 @@ def sdist_by_itself(sdist: Path, folder: Path) -> str:
 
 def describe_parts(python: Path, sdist: Path) -> str:
     """Write the SBOM of an environment with the wheel beside the sdist."""
-    sbom = sdist.with_name(sdist.name.replace("pytest_cudalink", "pytest-cudalink").removesuffix(".tar.gz") + ".cdx.json")
+    version = sdist.name.removeprefix("pytest_cudalink-").removesuffix(".tar.gz")
+    sbom = sdist.with_name(f"pytest-cudalink-{version}.cdx.json")
     options = ("--output-reproducible", "--validate", "--output-format=JSON", "--mc-type=library")
     project = f"--pyproject={ROOT / 'pyproject.toml'}"
     places.run(Path(sys.executable).parent / "cyclonedx-py", "environment", python, *options, project, "-o", sbom)
+    described = json.loads(sbom.read_text(encoding="utf-8"))
+    # pyproject.toml has no version: it comes from the tag
+    described["metadata"]["component"] |= {"version": version, "purl": f"pkg:pypi/pytest-cudalink@{version}"}
+    sbom.write_text(json.dumps(described, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     return sbom.name
 
 
@@ -136,10 +143,14 @@ def other_python(machine: str, wheel: Path, folder: Path, qemu: str) -> str:
     return places.other_machine(wheel, system, folder, qemu)
 
 
-def run_steps(session: Session, work: Path, *, short: bool) -> None:
+def run_steps(session: Session, work: Path, *, short: bool, built: bool) -> None:
     """Build, check, install and run."""
     files: list[Path] = []
-    session.step("build", build_and_compare, work / "build", short, files)
+    if built:
+        files += [*sorted((ROOT / "dist").glob("*.tar.gz"))]
+        files += [path for machine in build.MACHINES for path in (ROOT / "dist").glob(f"*_{machine}.whl")]
+    else:
+        session.step("build", build_and_compare, work / "build", short, files)
     session.step("check", check_files, files)
     if not short:
         session.step("a wheel from the sdist alone", sdist_by_itself, files[0], work / "by-itself")

@@ -28,13 +28,15 @@ class Failure(Exception):  # noqa: N818 (a finding, not an error of this program
     """A check of the release failed; the message has the command and its output."""
 
 
-def run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None) -> str:
+def run(
+    *command: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None, codes: tuple[int, ...] = (0,)
+) -> str:
     """Run a command, and return what it printed.
 
     Raises
     ------
     Failure
-        If its exit code is not 0.
+        If its exit code is not among the expected ones.
     """
     words = list(map(str, command))
     # nothing of the session's own environment reaches what is tested
@@ -44,7 +46,7 @@ def run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | Non
     done = subprocess.run(
         words, capture_output=True, text=True, check=False, env={**clean, **(env or {})}, cwd=cwd, timeout=540
     )
-    if done.returncode:
+    if done.returncode not in codes:
         raise Failure(f"{shlex.join(words)}\nfailed with exit code {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout
 
@@ -80,8 +82,9 @@ def bare_environment(python: str, wheel: Path, folder: Path, extra: str) -> str:
     """Install the wheel and nothing of a checkout, ask the doctor and run the smoke test; its last line is returned."""
     run("uv", "venv", "-q", "--clear", "--python", python, folder)
     installed = folder / "bin" / "python"
-    _uv("--python", installed, f"pytest-cudalink{extra} @ {wheel.as_uri()}", *(() if extra else NEEDS))
-    verdict = run(folder / "bin" / "cudalink", "doctor", cwd=folder)
+    _uv("--python", installed, f"pytest-cudalink{extra} @ {wheel.as_uri()}", *NEEDS)
+    # 1: other CUDA of this machine does not fit, which is not the wheel's fault
+    verdict = run(folder / "bin" / "cudalink", "doctor", cwd=folder, codes=(0, 1))
     if "erdict" not in verdict:
         raise Failure(f"cudalink doctor gave no verdict:\n{verdict}")
     return _smoke(installed, folder / "smoke")
