@@ -38,7 +38,6 @@ NOUNS = (
 #: Texts whose number cannot be 1.
 MORE_THAN_ONE = {
     "audit/device_code/images.py": "the limit of images, a constant",
-    "audit/make_toolkit_extras.py": "a script of this project, about a table with hundreds",
     "compat/make_exports.py": "a script of this project; its error is about any number but 1",
     "emulator/control.py": "the limit of faults, a constant",
     "emulator/data/make_functions.py": "a script of this project, about a table with hundreds",
@@ -59,9 +58,15 @@ def _wrong(source: str) -> Iterator[str]:
                     case ast.FormattedValue(value=number), ast.Constant(value=str(words)):
                         if _is_number(number) and _AFTER.match(words):
                             yield f"line {node.lineno}: {ast.unparse(node)}"
-        by_hand = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and ast.unparse(node.left) == "'s'"
-        if by_hand or (isinstance(node, ast.IfExp) and {_text(node.body), _text(node.orelse)} == {"", "s"}):
+        elif isinstance(node, ast.BinOp | ast.IfExp) and _is_by_hand(node):
             yield f"line {node.lineno}: {ast.unparse(node)}"
+
+
+def _is_by_hand(node: ast.BinOp | ast.IfExp) -> bool:
+    """Return whether an expression adds an s: ``"s" * (n != 1)``, or ``"" if n == 1 else "s"``."""
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.Mult) and _text(node.left) == "s"
+    return {_text(node.body), _text(node.orelse)} == {"", "s"}
 
 
 def _text(node: ast.expr) -> object:
