@@ -38,7 +38,7 @@ def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_examples_are_files() -> None:
-    """No page has Python of its own; the README's is run below. Every example file is shown by a page."""
+    """No page has Python of its own; test_readme.py runs the README's. Every example file is shown by a page."""
     assert not [page.name for page in PAGES if page.name != "README.md" and blocks(page, "python")]
     shown = {
         name
@@ -110,19 +110,10 @@ def test_inspect_example(tmp_path) -> None:
     assert "  problem: damaged cubin: " in done.stdout
 
 
-def test_readme_example(toolkit, pytester, run_pytest, samples) -> None:
-    """The README's tests pass."""
-    (code,) = blocks(ROOT / "README.md", "python")
-    pytester.makepyfile(test_readme=code)
-    for name in ("main.ptx", "user.ptx"):
-        pytester.path.joinpath(name).write_bytes(samples[f"12.9/{name}"])
-    assert run_pytest("-q").ret == 0
-
-
 def commands() -> list[str]:
-    """What the pages tell people to type, without what installs packages or runs sessions."""
-    lines = [line for page in PAGES for block in blocks(page, "console") for line in block.splitlines()]
-    return sorted({line for line in lines if line.split()[0] in ("cudalink", "pytest")})
+    """What the pages tell people to type and show no output of, without what installs packages or runs sessions."""
+    found = [block for page in PAGES for block in blocks(page, "console") if not re.match(r"(\(\S+\) )?\$ ", block)]
+    return sorted({line for one in found for line in one.splitlines() if line.split()[0] in ("cudalink", "pytest")})
 
 
 @pytest.mark.parametrize("command", commands())
