@@ -115,6 +115,7 @@ def describe(parser: argparse.ArgumentParser, help_line: str = "") -> nodes.sect
             f"{identifier}-{action.option_strings[-1].lstrip('-') if action.option_strings else action.dest}",
         )
         for action in arguments(parser)
+        if action.help  # without one, usage and description say all
     ]
     if rows:
         result += definitions(rows)
