@@ -61,6 +61,7 @@ napoleon_google_docstring = False
 # of a session only the commands are copied
 copybutton_prompt_text = "$ "
 copybutton_only_copy_prompt_lines = True
+copybutton_copy_empty_lines = False
 copybutton_exclude = ".linenos, .gp, .go"
 
 # `nox -s links`, every week. These do not answer a program, or do not exist before the first release.
