@@ -7,7 +7,6 @@ import configparser
 import re
 import shlex
 import subprocess
-import sys
 import tomllib
 from collections.abc import Callable
 from importlib import import_module
@@ -52,8 +51,8 @@ SHOWN = {
 }
 #: First words of a line of a shell that is not ours; what it names of ours is checked all the same.
 FOREIGN = {
-    *(".", "cat", "cd", "cmake", "conda", "cp", "curl", "docker", "export", "gh", "git", "glab", "mkdir", "meson", "pip"),
-    *("pixi", "pre-commit", "python", "rm", "tar", "tox", "uv", "uvx", "source", "rsync", "scp", "ssh"),
+    *(".", "cat", "cd", "cmake", "conda", "cp", "curl", "docker", "export", "gh", "git", "glab", "mkdir", "meson"),
+    *("micromamba", "pip", "pixi", "pre-commit", "python", "rm", "tar", "tox", "uv", "uvx", "source", "rsync", "ssh"),
 }
 #: A block: page, language, first line on the page, text.
 Block = tuple[str, str, int, str]
@@ -61,13 +60,13 @@ Block = tuple[str, str, int, str]
 
 def blocks() -> list[Block]:
     """Every fenced block of every page; the directives of Sphinx, which are no code, are left out."""
-    found = []
-    for name, path in PAGES.items():
-        text = path.read_text(encoding="utf-8")
-        for match in re.finditer(r"^( *)(```+|~~~+)([^\n]*)\n(.*?)^\1\2 *$", text, re.MULTILINE | re.DOTALL):
-            if not match[3].startswith("{"):
-                found.append((name, match[3].strip(), text[: match.start()].count("\n") + 1, match[4]))
-    return found
+    return [
+        (name, match[3].strip(), text[: match.start()].count("\n") + 1, match[4])
+        for name, path in PAGES.items()
+        for text in [path.read_text(encoding="utf-8")]
+        for match in re.finditer(r"^( *)(```+|~~~+)([^\n]*)\n(.*?)^\1\2 *$", text, re.MULTILINE | re.DOTALL)
+        if not match[3].startswith("{")
+    ]
 
 
 def identifier(block: Block) -> str:
@@ -83,35 +82,34 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     return parser
 
 
+def check_ours(line: str, words: list[str]) -> None:
+    """A line that starts ``cudalink`` has a form that the command takes."""
+    if words[1] in ("--help", "--version") or "--help" in words:
+        return
+    assert words[1] in COMMANDS, line
+    try:
+        parser_of(words[1]).parse_args(words[2:])
+    except SystemExit:
+        pytest.fail(f"the command has no such form: {line}")
+
+
 def check_command(line: str) -> None:
-    """A command of ours has the options that the line gives it; of pytest and nox, options and sessions of ours exist."""
-    words = shlex.split(line, comments=True)
+    """A line of a script starts a program that is known; options of ours exist."""
+    words = shlex.split(line.partition(" > ")[0], comments=True)
     while words and re.match(r"\w+=", words[0]):
         words = words[1:]
+    if words[:3] == ["python", "-m", "pytest"]:
+        words = words[2:]
     if not words:
         return
-    program = "python" if words[0] in ("python3", sys.executable) else words[0]
-    if words[:3] == ["python", "-m", "pytest"]:
-        program, words = "pytest", words[2:]
-    if program == "cudalink":
-        if "--help" in words or "--version" in words[:2] or set(words) & {"|", "&&", ">"}:
-            assert words[1] in {*COMMANDS, "--help", "--version"}
-            return
-        assert words[1] in COMMANDS, line
-        try:
-            parser_of(words[1]).parse_args(words[2:])
-        except SystemExit:
-            pytest.fail(f"the command has no such form: {line}")
-    elif program == "pytest":
-        flags = {option.flag for option in OPTIONS}
-        for word in words:
-            if word.startswith(("--cudalink", "--force-backend")):
-                assert word.partition("=")[0] in flags, line
-    elif program == "nox":
-        # sessions are checked by test_docs.test_sessions_named_in_the_pages_exist
-        assert len(words) > 1, line
-    else:
-        assert program in FOREIGN, f"{program}: a program that no test knows; add it to FOREIGN, or run it in a session"
+    if words[0] == "cudalink":
+        check_ours(line, words)
+    elif words[0] == "pytest":
+        given = {word.partition("=")[0] for word in words if word.startswith(("--cudalink", "--force-backend"))}
+        assert given <= {option.flag for option in OPTIONS}, line
+    else:  # the sessions of nox: test_docs.test_sessions_named_in_the_pages_exist
+        known = words[0] in FOREIGN or words[0] == "nox"
+        assert known, f"{words[0]}: a program that no test knows; add it to FOREIGN, or run it in a session"
 
 
 def lines_of_shell(text: str) -> list[str]:
@@ -132,7 +130,9 @@ def check_console(page: str, text: str) -> None:
     """A session is run with its page; without prompts, a block has commands alone, which test_docs runs."""
     if text.startswith("$ "):
         folder, _, stem = page.removeprefix("docs/").partition("/")
-        assert folder in ("tutorials", "how-to"), "only pages of these folders have their sessions run; see test_sessions"
+        assert folder in ("tutorials", "how-to"), (
+            "only pages of these folders have their sessions run: test_sessions.py"
+        )
         assert stem
         assert sessions.steps(text)
         return

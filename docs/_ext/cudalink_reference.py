@@ -1,5 +1,8 @@
 """Directives that describe the command line, the variables, fixtures, marker and hooks from the code that has them."""
 
+# argparse and pytest say what their objects have by no public name
+# ruff: noqa: SLF001
+
 from __future__ import annotations
 
 import argparse
@@ -51,20 +54,21 @@ def section(title: str, identifier: str, *children: nodes.Node) -> nodes.section
     return result
 
 
+def subcommands(parser: argparse.ArgumentParser) -> argparse._SubParsersAction | None:
+    """The action of a parser that has its subcommands."""
+    return next((one for one in parser._actions if isinstance(one, argparse._SubParsersAction)), None)
+
+
 def children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """The subcommands of a parser, by name."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return dict(action.choices)
-    return {}
+    action = subcommands(parser)
+    return dict(action.choices) if action else {}
 
 
 def one_line_helps(parser: argparse.ArgumentParser) -> dict[str, str]:
     """The help lines of a parser's subcommands."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return {one.dest: one.help or "" for one in action._choices_actions}
-    return {}
+    action = subcommands(parser)
+    return {one.dest: one.help or "" for one in action._choices_actions} if action else {}
 
 
 def command_parsers() -> dict[str, argparse.ArgumentParser]:
@@ -81,9 +85,9 @@ def command_parsers() -> dict[str, argparse.ArgumentParser]:
 def arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     """Every option and positional argument of a parser, without ``--help``."""
     for action in parser._actions:
-        if not isinstance(action, (argparse._SubParsersAction, argparse._HelpAction)):
-            if action.help != argparse.SUPPRESS:
-                yield action
+        made = isinstance(action, (argparse._SubParsersAction, argparse._HelpAction))
+        if not made and action.help != argparse.SUPPRESS:
+            yield action
 
 
 def spelled(action: argparse.Action) -> str:
@@ -162,12 +166,14 @@ class VariablesTable(Directive):
 
 def fixture_functions() -> dict[str, object]:
     """The fixtures of the plugin, by name, in the order of their modules."""
-    return {
-        name: one._get_wrapped_function()
-        for module in (fixtures, audits)
-        for name, one in vars(module).items()
-        if type(one).__name__ == "FixtureFunctionDefinition" and one._get_wrapped_function().__module__ == module.__name__
-    }
+    found = {}
+    for module in (fixtures, audits):
+        for name, one in vars(module).items():
+            if type(one).__name__ == "FixtureFunctionDefinition":
+                function = one._get_wrapped_function()
+                if function.__module__ == module.__name__:
+                    found[name] = function
+    return found
 
 
 def hook_functions() -> dict[str, object]:
@@ -196,8 +202,10 @@ class HooksList(Directive):
     """Every hook of the plugin, with its arguments."""
 
     def run(self) -> list[nodes.Node]:
-        found = {f"{name}({', '.join(inspect.signature(one).parameters)})": one for name, one in hook_functions().items()}
-        return [documented(found, "hook")]
+        hooks = hook_functions().items()
+        return [
+            documented({f"{name}({', '.join(inspect.signature(one).parameters)})": one for name, one in hooks}, "hook")
+        ]
 
 
 class MarkerText(Directive):
