@@ -98,7 +98,7 @@ def generate(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation, a warning is an error, and look at every page in Chromium; pictures are kept."""
-    install(session, *group("docs"), *group("site"), *group("test"))
+    install(session, *group("docs"), *group("test"))
     session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html", *session.posargs)
     session.run("pytest", "-q", "tests/site", "tests/test_snippets.py", env={"CUDALINK_SITE": "docs/_build/html"})
 
@@ -114,8 +114,7 @@ def links(session: nox.Session) -> None:
 def screenshots(session: nox.Session) -> None:
     """Take the pictures of docs/images again, with Chromium; a test compares their names and sizes."""
     install(session, "rich", "jinja2", *group("test"))
-    env = {"CUDALINK_SCREENSHOT": "1"}
-    session.run("pytest", "-q", "tests/report/test_page.py", "-k", "screenshot", *session.posargs, env=env)
+    session.run("python", "-m", "tests.report.screenshots", *session.posargs)
 
 
 BENCHMARKS = (
