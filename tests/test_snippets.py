@@ -33,6 +33,7 @@ PAGES = {
 #: Blocks that other tests run or compare, by page and language: the file with the test.
 ELSEWHERE = {
     ("README", "python"): "tests/test_docs.py",
+    ("README", "console"): "tests/test_docs.py",
     ("docs/explanation/field", "console"): "tests/field/test_field.py",
     ("docs/reference/audit", "console"): "tests/audit/test_audit_published.py",
     ("docs/reference/matrix", "console"): "tests/report/test_explain.py",
@@ -45,13 +46,13 @@ SHOWN = {
     "docs/reference/sticky-errors": ("tests/plugin/test_sticky.py", "was left in the contexts of the process"),
     "docs/reference/jitlink-contract": ("tests/plugin/test_jitlink_contract.py", "a call on a destroyed handle"),
     "docs/reference/environment-audit": ("tests/audit/test_environment.py", "which no version satisfies"),
-    "docs/reference/guardrails": ("tests/guardrails/test_verdicts.py", "the driver does not run CUDA"),
+    "docs/reference/guardrails": ("tests/guardrails/test_verdicts.py", "-- cudalink doctor"),
     "docs/reference/matrix": ("tests/matrix/test_bare.py", "import mylib: failed"),
     "docs/reference/compat": ("tests/cli/test_compat.py", "torch_memory_saver"),
 }
 #: First words of a line of a shell that is not ours; what it names of ours is checked all the same.
 FOREIGN = {
-    *(".", "cat", "cd", "cmake", "conda", "cp", "curl", "docker", "export", "gh", "git", "glab", "mkdir", "meson"),
+    *(".", "cat", "cd", "cmake", "conda", "cp", "curl", "docker", "export", "gdb", "gh", "git", "mkdir", "meson"),
     *("micromamba", "pip", "pixi", "pre-commit", "python", "rm", "tar", "tox", "uv", "uvx", "source", "rsync", "ssh"),
 }
 #: A block: page, language, first line on the page, text.
@@ -100,7 +101,9 @@ def check_command(line: str) -> None:
         words = words[1:]
     if words[:3] == ["python", "-m", "pytest"]:
         words = words[2:]
-    if not words:
+    for inner in re.findall(r"\$\((cudalink [^()]*)\)", line):  # eval "$(cudalink completion bash)"
+        check_ours(line, shlex.split(inner))
+    if not words or words[0] == "eval":
         return
     if words[0] == "cudalink":
         check_ours(line, words)
