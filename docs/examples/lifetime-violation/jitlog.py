@@ -14,10 +14,10 @@ class Link:
         CU.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
         CU.cuCtxSetCurrent(context)
         self.state = ctypes.c_void_p()
-        log = ctypes.create_string_buffer(4096)
+        log = ctypes.create_string_buffer(65536)
         keys = (ctypes.c_int * 2)(ERROR_LOG, ERROR_LOG_SIZE)
-        values = (ctypes.c_void_p * 2)(ctypes.addressof(log), len(log))
-        CU.cuLinkCreate_v2(2, keys, values, ctypes.byref(self.state))
+        self.values = (ctypes.c_void_p * 2)(ctypes.addressof(log), len(log))
+        CU.cuLinkCreate_v2(2, keys, self.values, ctypes.byref(self.state))
 
     def add(self, ptx):
         return CU.cuLinkAddData_v2(self.state, PTX, ptx, len(ptx), b"input", 0, None, None)
