@@ -6,5 +6,5 @@ import pytest
 
 @pytest.mark.cudalink(backend="each")
 def test_link(linker_factory, cudalink_backend):
-    backend, cubin = library.link(linker_factory)
+    backend, _ = library.link(linker_factory)
     assert backend == cudalink_backend
