@@ -1,4 +1,4 @@
-"""One link that takes ten seconds, and one that takes none."""
+"""One link that takes a minute, and one that takes no time."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def link(linker_factory):
 
 @pytest.mark.cudalink(backend="driver")
 def test_slow(link, emulated_driver):
-    emulated_driver.inject("cuLinkComplete", 0, delay=10)
+    emulated_driver.inject("cuLinkComplete", 0, delay=60)
     link()
 
 
