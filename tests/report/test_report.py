@@ -91,10 +91,10 @@ def test_words_of_the_summary(tmp_path) -> None:
 
 
 def test_verdicts_by_cause(tmp_path) -> None:
-    """One driver that is not known is one row, whatever was held against it and in however many cells."""
+    """One driver that does not answer is one row, whatever was compared with it and in however many cells."""
     unknown = {"status": "insufficient_metadata", "rule": "driver"}
     nvrtc, headers = (
-        {**unknown, "message": f"whether the driver runs {name} is not known", "items": [name, "no CUDA driver"]}
+        {**unknown, "message": f"whether the driver runs {name} is not known", "items": [name, "error 999"]}
         for name in ("nvrtc", "headers")
     )
     other = {"status": "incompatible", "rule": "same-ctk", "message": "two releases", "items": ["a", "b"]}
@@ -108,6 +108,27 @@ def test_verdicts_by_cause(tmp_path) -> None:
     assert section.rows == (
         ("insufficient metadata", "driver", same, "c-a, c-b"),
         ("incompatible", "same-ctk", "two releases", "c-b"),
+    )
+
+
+def test_a_machine_without_a_driver_is_one_row(tmp_path) -> None:
+    """A driver that is there and does not answer is another cause; that has its message."""
+    unknown = {"status": "insufficient_metadata", "rule": "driver"}
+    verdicts = [
+        {
+            **unknown,
+            "message": f"whether the driver runs {name} is not known",
+            "items": [name, f"driver: unknown: {why}"],
+        }
+        for name, why in (("a", "no CUDA driver: x; install"), ("b", "no CUDA driver: x; install"), ("c", "error 999"))
+    ]
+    write(tmp_path, "one", {"a": "passed"}, verdicts=verdicts)
+
+    (section,) = (one for one in views.sections(merge([tmp_path])) if one.id == "verdicts")
+
+    assert section.rows == (
+        ("not compared", "driver", "no driver; --cudalink-driver=VERSION emulates one", "one"),
+        ("insufficient metadata", "driver", "whether the driver runs c is not known", "one"),
     )
 
 
@@ -430,7 +451,7 @@ def test_singulars(tmp_path, capsys) -> None:
         "  1 lifetime violation, 1 link on nvJitLink, 0 fixed",
         "cell  failed  links           seconds",
     ]
-    assert '<dd>1 test in 1 cell</dd>' in (tmp_path / "h").read_text()
+    assert "<dd>1 test in 1 cell</dd>" in (tmp_path / "h").read_text()
 
 
 def test_empty_report_is_no_error_for_the_page() -> None:
