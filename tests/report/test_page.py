@@ -32,6 +32,8 @@ def outcome(number: int, ctk: str, driver: str) -> tuple[str, Detail]:
         return "D", Detail("driver >= 13 not met: CUDA_ERROR_UNSUPPORTED_PTX_VERSION")
     if number % 29 == 7 or (number % 23 == 9 and driver == "none"):
         return "S", Detail("cudalink: needs a GPU (found none)")
+    if number == 60 and driver not in ("none", "12.9"):
+        return "U", Detail("cuGraphicsGLRegisterBuffer is not emulated")
     if number == 111 and (ctk, driver) == ("13.0", "12.9"):
         return "C", Detail("SIGSEGV")
     return ("x", Detail("known")) if number % 31 == 11 else ("P", Detail())
@@ -52,7 +54,22 @@ def report() -> MatrixReport:
                     "source": "cuDriverGetVersion",
                 }
             }
+            cell.versions |= {
+                name: {"requested": None, "found": found, "kind": "real", "source": "wheel"}
+                for name, found in (
+                    ("ctk", f"{ctk}.2"),
+                    ("nvjitlink", f"{ctk}.2"),
+                    ("cuda-bindings", "13.1.0" if (ctk, driver) == ("13.2", "13.0") else "13.2.0"),
+                    ("cuda-core", "1.1.1"),
+                )
+            }
             cell.links, cell.duration = {"nvjitlink": 120, "driver": 40}, 12.5
+            if (ctk, driver) == ("12.9", "13.0"):
+                cell.versions["ctk"]["requested"] = "13.0"
+                cell.violations = [{"nodeid": "tests/test_link_0.py::test_case[2]", "text": "log buffer freed before cuLinkDestroy"}]
+            if (ctk, driver) == ("13.0", "13.0"):
+                place = {"via": "cuda.bindings.driver", "call": "cuLinkComplete", "where": "sample/jit.py:41"}
+                cell.unsteered = [{**place, "backend": "driver", "forced": None, "number": 3}]
             for number in range(190 if driver == "none" else 200):
                 test = f"tests/test_link_{number // 40}.py::test_case[{number}]"
                 letter, detail = outcome(number, ctk, driver)
@@ -62,7 +79,8 @@ def report() -> MatrixReport:
                 if letter == "C":
                     cell.crashes = [{"nodeid": test, "signal": "SIGSEGV", "last_events": ["cuLinkAddData_v2"]}]
             cells.append(cell)
-    return MatrixReport(cells)
+    reasons = {"ctk-13.2-gpu": "it needs a GPU; none was found", "ctk-13.0-python-3.13": "no Python 3.13 here"}
+    return MatrixReport(cells, missing=[*reasons], reasons=reasons)
 
 
 @pytest.fixture(scope="module")
