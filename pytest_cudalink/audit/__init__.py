@@ -7,7 +7,7 @@ as the stubs do, do not count for that; they count among the needs (`needs`), wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -182,7 +182,7 @@ def audit(path: str | Path) -> Audit:
     return _audit(scan_path(path))
 
 
-def audit_on_index(wanted: str, index: str | None = None) -> Audit:
+def audit_on_index(wanted: str, index: str | None = None, tell: Callable[[str], object] | None = None) -> Audit:
     """Audit a wheel of a package index; of the wheel, only what is read is transferred, and nothing is installed.
 
     Parameters
@@ -192,6 +192,8 @@ def audit_on_index(wanted: str, index: str | None = None) -> Audit:
         file name of a wheel, for any machine.
     index : str, optional
         Address of a package index; the default is that of uv or pip.
+    tell : callable, optional
+        Called with a short text after each part that is transferred.
 
     Raises
     ------
@@ -200,7 +202,7 @@ def audit_on_index(wanted: str, index: str | None = None) -> Audit:
     """
     from .index import open_on_index
 
-    name, file = open_on_index(wanted, index)
+    name, file = open_on_index(wanted, index, tell)
     with file:
         return _audit(scan_archive(name, file))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import IO, Final
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -20,7 +20,9 @@ _SHOWN: Final = 5
 _BUFFER: Final = 1 << 20
 
 
-def open_on_index(wanted: str, index: str | None = None) -> tuple[str, IO[bytes]]:
+def open_on_index(
+    wanted: str, index: str | None = None, tell: Callable[[str], object] | None = None
+) -> tuple[str, IO[bytes]]:
     """Return the file name of a wheel, and the wheel as a file of which only the parts that are read are transferred.
 
     Parameters
@@ -30,6 +32,8 @@ def open_on_index(wanted: str, index: str | None = None) -> tuple[str, IO[bytes]
         file name of a wheel, for any machine.
     index : str, optional
         Address of a package index; the default is that of uv or pip.
+    tell : callable, optional
+        Called with a short text after each part that is transferred.
 
     Raises
     ------
@@ -40,7 +44,7 @@ def open_on_index(wanted: str, index: str | None = None) -> tuple[str, IO[bytes]
         project = _project(wanted)
         file = chosen_wheel(wanted, files_of(index or default_index(), project))
         # zipfile expects whole reads, which a raw file does not promise
-        return file.name, io.BufferedReader(RangeFile(file), _BUFFER)
+        return file.name, io.BufferedReader(RangeFile(file, tell), _BUFFER)
     except PackageIndexError as error:
         msg = f"{wanted}: {error}"
         raise AuditError(msg) from error

@@ -6,12 +6,12 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..report.safe_text import line as safe
 from . import audit_device_code, audit_environment
+from .progress import progress
 
 if TYPE_CHECKING:
     from ..audit import Audit, Need
@@ -62,12 +62,12 @@ def run(options: argparse.Namespace) -> int:
         sys.stderr.write("cudalink audit: give a wheel, a folder or a library, or --from-index, or --environment\n")
         return 2
     required = [major.strip() for major in (options.require or "").split(",") if major.strip()]
-    audits = [partial(audit, path) for path in options.paths]
-    audits += [partial(audit_on_index, wanted, options.index) for wanted in options.from_index]
     code, answers = 0, []
-    for one in audits:
+    wanted: Path | str
+    for wanted in (*options.paths, *options.from_index):
         try:
-            found = one()
+            with progress(f"auditing {wanted.name if isinstance(wanted, Path) else wanted}") as step:
+                found = audit(wanted) if isinstance(wanted, Path) else audit_on_index(wanted, options.index, step.say)
             lacking = found.lacking(required)
         except (AuditError, OSError) as error:
             sys.stderr.write(f"cudalink audit: {safe(error)}\n")

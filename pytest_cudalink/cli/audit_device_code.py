@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..report.safe_text import line as safe
+from .progress import progress
 
 if TYPE_CHECKING:
     from ..audit.device_code import DeviceCode, Group, Image
@@ -99,8 +100,10 @@ def run(options: argparse.Namespace) -> int:
     code, answers = 0, []
     for path in options.paths:
         try:
-            found = device_code(path)
-            assembled = list(_assembled(path, toolchain)) if toolchain else []
+            with progress(f"auditing {path.name}") as step:
+                found = device_code(path)
+                step.say("assembling PTX" if toolchain else "")
+                assembled = list(_assembled(path, toolchain)) if toolchain else []
         except (OSError, ToolchainError, ValueError, WorkerError) as error:  # AuditError is a ValueError
             sys.stderr.write(f"cudalink audit: {safe(error)}\n")
             code = 2

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ..report.safe_text import line
+from .progress import progress
 
 if TYPE_CHECKING:
     from ..audit.environment import Claim, EnvironmentAudit, EnvironmentFinding
@@ -44,7 +45,8 @@ def run(options: argparse.Namespace) -> int:
     from ..audit.environment import AuditError, audit_environment
 
     try:
-        found = audit_environment(None if options.environment is True else options.environment)
+        with progress("auditing the environment"):
+            found = audit_environment(None if options.environment is True else options.environment)
     except (AuditError, OSError) as error:
         sys.stderr.write(f"cudalink audit: {line(error)}\n")
         return 2

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..compat import names
+from .progress import progress
 
 if TYPE_CHECKING:
     from ..emulator import Emulation
@@ -139,8 +140,12 @@ def _whole(emulation: Emulation, mode: str) -> Emulation:
         msg = f"--toolchains is cached, and {emulation.missing}"
         raise emulator.EmulatorError(msg)
     try:
-        for fetched in provide(emulation.lacks, lambda text: sys.stderr.write(f"cudalink driver run: {text} ...\n")):
-            sys.stderr.write(f"cudalink driver run: {fetched}\n")
+        for version in emulation.lacks:
+            with progress(f"fetching toolchain {version}") as step:
+                found = provide(
+                    [version], lambda text: sys.stderr.write(f"cudalink driver run: {text} ...\n"), step.say
+                )
+            sys.stderr.writelines(f"cudalink driver run: {fetched}\n" for fetched in found)
     except ToolchainError as error:
         msg = f"{error}. With --toolchains never the program starts without it, and its links answer 221"
         raise emulator.EmulatorError(msg) from error

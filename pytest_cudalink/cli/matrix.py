@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from .progress import progress
+
 if TYPE_CHECKING:
     from ..matrix import Cell
 
@@ -169,7 +171,8 @@ def _smoke(options: argparse.Namespace, file: Path) -> int:
         sys.stderr.write(f"cudalink matrix: the cell {cell.name} runs pytest; run it with nox or tox\n")
         return 2
     runner.forget(cell, Path.cwd())
-    os.environ |= runner.prepare(cell, Path.cwd())
+    with progress(f"preparing the cell {cell.name}"):
+        os.environ |= runner.prepare(cell, Path.cwd(), lambda text: sys.stderr.write(f"cudalink matrix: {text}\n"))
     return bare_cell.run(json.loads(os.environ[KEYS_VARIABLE]), os.environ, options.python)
 
 

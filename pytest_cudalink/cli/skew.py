@@ -9,6 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from .progress import progress
+
 if TYPE_CHECKING:
     from ..skew import Measurement
 
@@ -43,7 +45,8 @@ def run(options: argparse.Namespace) -> int:
         if not options.versions and not toolchains.installed():
             sys.stderr.write("cudalink skew: no toolchains are installed; run: cudalink toolchain add 12.9 13.0\n")
             return 2
-        measured = skew.measure(options.versions or None, journal, _progress)
+        with progress("measuring links") as step:
+            measured = skew.measure(options.versions or None, journal, step.set)
     except (toolchains.ToolchainError, RecordError, OSError) as error:
         sys.stderr.write(f"cudalink skew: {error}\n")
         return 2
@@ -75,14 +78,3 @@ def _print(measured: list[Measurement]) -> None:
     everything = len(skew.findings(measured))
     sys.stdout.write(f"\n{len(measured)} answers; {unsafe} rules allow a link that fails, ")
     sys.stdout.write(f"{everything - unsafe} rules reject a link that works\n")
-
-
-def _progress(done: int, every: int) -> None:
-    """Draw a progress bar, on a terminal only."""
-    if not sys.stderr.isatty():
-        return
-    width = 30
-    filled = width * done // max(1, every)
-    end = "\n" if done == every else ""
-    sys.stderr.write(f"\r\x1b[2K[{'#' * filled}{'.' * (width - filled)}] {done} of {every}{end}")
-    sys.stderr.flush()

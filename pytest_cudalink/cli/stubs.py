@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from .progress import progress
+
 __all__ = ["DESCRIPTION", "configure", "run"]
 
 DESCRIPTION: Final = (
@@ -90,7 +92,8 @@ def _make(options: argparse.Namespace) -> list[str]:
     names = _names(options)
     if options.action == "build":
         chosen = {"symbols": options.symbols, "prefix": options.prefix, "headers": options.headers}
-        return [str(path) for path in build.build_stubs(names, options.output, **chosen)]
+        with progress(f"compiling stubs of {', '.join(names)}"):
+            return [str(path) for path in build.build_stubs(names, options.output, **chosen)]
     known = catalog.load_catalog(options.symbols)
     stubs = generator.generate(known, names, options.output, options.prefix, options.headers)
     return [str(path) for stub in stubs for path in (*stub.sources, stub.header)]

@@ -6,6 +6,8 @@ import argparse
 import sys
 from typing import Final
 
+from .progress import progress
+
 __all__ = ["DESCRIPTION", "configure", "run"]
 
 DESCRIPTION: Final = (
@@ -53,7 +55,10 @@ def run(options: argparse.Namespace) -> int:
 def _add(options: argparse.Namespace) -> list[str]:
     from .. import toolchains
 
-    made = [toolchains.add(version, options.layout, options.installer) for version in options.versions]
+    made = []
+    for version in options.versions:
+        with progress(f"fetching toolchain {version}") as step:
+            made.append(toolchains.add(version, options.layout, options.installer, step.say))
     return [f"CUDA {one.version}: {one.path}" for one in made]
 
 

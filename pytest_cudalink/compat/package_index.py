@@ -15,6 +15,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any, Final
 
@@ -143,6 +144,8 @@ class RangeFile(io.RawIOBase):
     ----------
     file : IndexedFile
         What to read.
+    tell : callable, optional
+        Called with a short text after each part.
 
     Attributes
     ----------
@@ -150,8 +153,8 @@ class RangeFile(io.RawIOBase):
         Bytes that were transferred.
     """
 
-    def __init__(self, file: IndexedFile) -> None:
-        self.file = file
+    def __init__(self, file: IndexedFile, tell: Callable[[str], object] | None = None) -> None:
+        self.file, self._tell = file, tell
         self.fetched = 0
         self._position = 0
         self._start, self._data = 0, b""
@@ -202,6 +205,8 @@ class RangeFile(io.RawIOBase):
         asked = f"bytes={start}" if start < 0 else f"bytes={start}-{start + self._chunk - 1}"
         response, data = _read(self.file.url, {"Range": asked, "Accept-Encoding": "identity"})
         self.fetched += len(data)
+        if self._tell is not None:
+            self._tell(f"{self.fetched / (1 << 20):.1f} MiB transferred")
         if response.status == http.client.OK:
             return self._keep(data)
         place, _, total = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")

@@ -118,7 +118,7 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
         plugin = runner.plugin_requirement(root) if cell.runs_pytest else []
         packages = [*_groups(cell, root), *cell.packages, *runner.constraints(cell, root)]
         session.install(*runner.project_requirement(cell, root), *plugin, *packages)
-        environment = runner.prepare(cell, root)
+        environment = runner.prepare(cell, root, session.log)
         given = () if judged else session.posargs
         program = runner.command(cell, given, Path.cwd())
         if cell.runs_pytest:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -324,8 +324,14 @@ def python_missing(cell: Cell) -> str:
     )
 
 
-def prepare(cell: Cell, root: Path) -> dict[str, str]:
+def prepare(cell: Cell, root: Path, say: Callable[[str], object]) -> dict[str, str]:
     """Install the toolchains that a cell needs; return the environment of its run.
+
+    Parameters
+    ----------
+    cell, root
+    say : callable
+        Called with a sentence before a toolchain is fetched, which can take minutes.
 
     Raises
     ------
@@ -333,7 +339,12 @@ def prepare(cell: Cell, root: Path) -> dict[str, str]:
         If a toolchain cannot be installed.
     """
     for version, layout in cell.toolchains:
-        toolchains.add(version, layout)
+        try:
+            toolchains.find(version, layout)
+        except toolchains.ToolchainError:
+            folder = toolchains.folder(version, layout)
+            say(f"fetching the toolchain {version} (50 to 250 MB, once) into {folder}")
+            toolchains.add(version, layout)
     return environment(cell, root)
 
 

@@ -174,7 +174,7 @@ def tox_before_run_commands(tox_env: ToxEnv) -> None:
         if cell.name == tox_env.name:
             runner.forget(cell, tox_env.core["tox_root"])
             try:
-                runner.prepare(cell, tox_env.core["tox_root"])
+                runner.prepare(cell, tox_env.core["tox_root"], _LOG.warning)
             except (toolchains.ToolchainError, OSError) as error:
                 raise Fail(str(error)) from error
 

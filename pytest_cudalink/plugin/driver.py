@@ -221,6 +221,7 @@ def _whole(config: pytest.Config, settings: Settings, emulation: Emulation) -> E
     if not emulation.lacks or mode.value == "never" or _only_shows(config) or config.known_args_namespace.collectonly:
         return emulation
     from .. import emulator
+    from ..cli.progress import progress
     from ..toolchains import ToolchainError
     from ..toolchains.provision import provide
 
@@ -233,7 +234,10 @@ def _whole(config: pytest.Config, settings: Settings, emulation: Emulation) -> E
         )
         raise pytest.UsageError(msg)
     try:
-        config.stash[_FETCHED] = provide(emulation.lacks, lambda text: _say(f"cudalink: {text} ..."))
+        for version in emulation.lacks:
+            with progress(f"fetching toolchain {version}") as step:
+                fetched = provide([version], lambda text: _say(f"cudalink: {text} ..."), step.say)
+            config.stash.setdefault(_FETCHED, []).extend(fetched)
     except ToolchainError as error:
         msg = (
             f"{start}, which is not here and could not be fetched: {error}. With --cudalink-toolchains=never the run "

@@ -25,6 +25,7 @@ from .cell_run import LETTERS, UNKNOWN, CellRun, Detail, library_key
 from .checks import MOST_SECONDS, described, sound_event, time_fault
 from .events import OUTCOMES
 from .matrix_report import MatrixReport
+from .origin import read as origin_of
 from .records import RecordError, format_fault
 from .repeats import joined
 from .safe_text import shortened
@@ -284,7 +285,7 @@ def _start(readings: list[_Reading], event: dict[str, Any], number: int) -> None
         reading.began = began
     elif event.get("time") is None:
         _note(reading.cell, f"{_place(reading.cell, number)}: run.time is None; expected seconds since the epoch")
-    _begin(reading.cell, content)  # type: ignore[arg-type] # (checked)
+    _begin(reading.cell, content, began)  # type: ignore[arg-type] # (checked)
 
 
 def _name(reading: _Reading, line: bytes) -> None:
@@ -313,7 +314,7 @@ def _note_all(cell: CellRun, number: int, wrong: Iterable[str]) -> None:
 # Every writer writes all keys of an event. Those that other tools may leave out are read with a default.
 
 
-def _begin(cell: CellRun, event: RunRecord) -> None:
+def _begin(cell: CellRun, event: RunRecord, began: float | None) -> None:
     cell.python, cell.platform = str(event.get("python", "")), str(event.get("platform", ""))
     settings = event.get("settings") or {}
     _find_versions(cell, event)
@@ -325,6 +326,7 @@ def _begin(cell: CellRun, event: RunRecord) -> None:
     _find_arch(cell, event)
     cell.axes.update(event.get("axes") or {})
     cell.hidden = event.get("hidden") or ""
+    cell.origins = [origin_of(event.get("origin") or {}, began)]
 
 
 def _find_versions(cell: CellRun, event: RunRecord | FoundRecord) -> None:

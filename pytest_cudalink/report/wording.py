@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
+from ..plurals import counted
+
 __all__ = [
     "EVENTS_UNWRITTEN",
     "UNWRITTEN",
@@ -28,11 +30,6 @@ EVENTS_UNWRITTEN: Final = "the events of the emulated driver cannot be written"
 
 _BACKENDS: Final = {"nvjitlink": "on nvJitLink", "driver": "on the driver", "none": "refused before a choice"}
 _FAILED: Final = " failed"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: ``"1 link"``, ``"2 links"``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def ended_by(crash: Mapping[str, Any]) -> str:

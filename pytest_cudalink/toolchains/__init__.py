@@ -15,7 +15,7 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -23,6 +23,7 @@ from typing import Any, Final, Literal, NamedTuple
 from ..compat.releases import STAND_INS
 from ..tables import read_matrix
 from ..versions import CudaVersion
+from .downloads import run_and_tell
 from .folders import (
     ToolchainError,
     UntrustedError,
@@ -361,7 +362,10 @@ def remove(version: str | tuple[int, int]) -> list[Path]:
 
 
 def add(
-    version: str | tuple[int, int], layout: Layout = "libs", installer: Literal["uv", "pip"] | None = None
+    version: str | tuple[int, int],
+    layout: Layout = "libs",
+    installer: Literal["uv", "pip"] | None = None,
+    tell: Callable[[str], object] | None = None,
 ) -> Toolchain:
     """Fetch a release into the cache, unless the cache has it; returns its toolchain.
 
@@ -373,6 +377,8 @@ def add(
     installer : str, optional
         The program that downloads the wheels and checks their sha256: ``"uv"`` or ``"pip"``. Default: uv where it is
         installed, else pip.
+    tell : callable, optional
+        Called with a short text whenever there is news of the download.
 
     Raises
     ------
@@ -386,14 +392,20 @@ def add(
     if (present := _read(folder)) is not None:
         return present
     try:
-        return _fetch(release, layout, installer, folder)
+        return _fetch(release, layout, installer, folder, tell)
     except OSError as error:
         where = f"{folder.parent}: {error}; $CUDALINK_CACHE names another"
         msg = f"the toolchain of CUDA {release} cannot be put into {where}"
         raise ToolchainError(msg) from error
 
 
-def _fetch(release: CudaVersion, layout: Layout, installer: Literal["uv", "pip"] | None, folder: Path) -> Toolchain:
+def _fetch(
+    release: CudaVersion,
+    layout: Layout,
+    installer: Literal["uv", "pip"] | None,
+    folder: Path,
+    tell: Callable[[str], object] | None,
+) -> Toolchain:
     make_folder(folder.parent)
     check_cache()
     with locked(*_lock_file(folder)):
@@ -404,7 +416,7 @@ def _fetch(release: CudaVersion, layout: Layout, installer: Literal["uv", "pip"]
         scratch = folder.parent / f".{folder.name}-{os.getpid():08x}"
         try:
             scratch.mkdir(mode=0o700)
-            _make(release, layout, scratch, installer)
+            _make(release, layout, scratch, installer, tell)
             if folder.exists():  # without a manifest: incomplete
                 shutil.rmtree(folder)
             (scratch / "new").rename(folder)
@@ -413,7 +425,13 @@ def _fetch(release: CudaVersion, layout: Layout, installer: Literal["uv", "pip"]
     return find(release, layout)
 
 
-def _make(release: CudaVersion, layout: Layout, scratch: Path, installer: Literal["uv", "pip"] | None) -> None:
+def _make(
+    release: CudaVersion,
+    layout: Layout,
+    scratch: Path,
+    installer: Literal["uv", "pip"] | None,
+    tell: Callable[[str], object] | None,
+) -> None:
     entry = releases_table()[release]
     packages = [*entry["libs"], *(entry["ctk"] if layout == "ctk" else ())]
     requirements = scratch / "requirements.txt"
@@ -424,7 +442,7 @@ def _make(release: CudaVersion, layout: Layout, scratch: Path, installer: Litera
     requirements.write_text("\n".join(lines) + "\n", encoding="utf-8")
     site, new = scratch / "site", scratch / "new"
     arguments = ["--no-deps", "--require-hashes", "--target", str(site), "-r", str(requirements)]
-    run_installer([*_installer(installer), *arguments], release)
+    run_installer([*_installer(installer), *arguments], release, len(packages), tell)
     new.mkdir()
     # nvidia/cu13/lib of CUDA 13, nvidia/nvjitlink/lib of CUDA 12
     for component in sorted(site.glob("nvidia/*/")):
@@ -496,17 +514,32 @@ def _installer(wanted: Literal["uv", "pip"] | None) -> list[str]:
     raise ToolchainError(msg)
 
 
-def run_installer(command: Sequence[str], release: CudaVersion) -> None:
+def run_installer(
+    command: Sequence[str], release: CudaVersion, wheels: int, tell: Callable[[str], object] | None = None
+) -> None:
     """Run the command that fetches the wheels of a release.
+
+    Parameters
+    ----------
+    command : sequence of str
+    release : CudaVersion
+    wheels : int
+        How many it fetches.
+    tell : callable, optional
+        Called with a short text whenever there is news of the download.
 
     Raises
     ------
     ToolchainError
         If the command fails, with the end of its output.
     """
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (a command of ours)
-    if done.returncode:
-        said = "\n".join(f"  {line}" for line in done.stderr.strip().splitlines()[-12:])
+    if tell is None:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (a command of ours)
+        code, output = done.returncode, done.stderr
+    else:
+        code, output = run_and_tell(command, wheels, tell)
+    if code:
+        said = "\n".join(f"  {line}" for line in output.strip().splitlines()[-12:])
         msg = (
             f"the wheels of CUDA {release} could not be fetched; nothing was changed. "
             f"Output of {Path(command[0]).name}:\n{said}\n"

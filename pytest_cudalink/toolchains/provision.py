@@ -50,7 +50,9 @@ class Fetched(NamedTuple):
         )
 
 
-def provide(versions: Sequence[CudaVersion], say: Callable[[str], object]) -> list[Fetched]:
+def provide(
+    versions: Sequence[CudaVersion], say: Callable[[str], object], tell: Callable[[str], object] | None = None
+) -> list[Fetched]:
     """Fetch the releases that the cache lacks.
 
     Parameters
@@ -58,6 +60,8 @@ def provide(versions: Sequence[CudaVersion], say: Callable[[str], object]) -> li
     versions : sequence of CudaVersion
     say : callable
         Called with a sentence before each wait.
+    tell : callable, optional
+        Called with a short text whenever there is news of a download.
 
     Returns
     -------
@@ -69,10 +73,12 @@ def provide(versions: Sequence[CudaVersion], say: Callable[[str], object]) -> li
     ToolchainError
         If one cannot be fetched; the message names the command that fetches it.
     """
-    return [fetched for version in versions if (fetched := _provide(version, say)) is not None]
+    return [fetched for version in versions if (fetched := _provide(version, say, tell)) is not None]
 
 
-def _provide(version: CudaVersion, say: Callable[[str], object]) -> Fetched | None:
+def _provide(
+    version: CudaVersion, say: Callable[[str], object], tell: Callable[[str], object] | None
+) -> Fetched | None:
     place = folder(version)
     try:
         find(version, "libs")
@@ -87,7 +93,7 @@ def _provide(version: CudaVersion, say: Callable[[str], object]) -> Fetched | No
             say(f"waiting for the process that fetches the toolchain {version} into {place}")
         else:
             say(f"fetching the toolchain {version} (50 to 250 MB) from {source} into {place}")
-        made = add(version)
+        made = add(version, tell=tell)
     except ToolchainError as error:
         msg = (
             f"{error}\nWith a network, `cudalink toolchain add {version}` puts it into {cache_root()}; $CUDALINK_CACHE "

@@ -541,7 +541,7 @@ def check_cover() -> None:
     next_link("nvjitlink")
 
 
-def _installer(command: list[str], _release: object) -> None:
+def _installer(command: list[str], *_: object) -> None:
     """Stand in for uv: lays out what NVIDIA's wheels have."""
     lib = Path(command[command.index("--target") + 1]) / "nvidia" / "cu13" / "lib"
     lib.mkdir(parents=True)

@@ -182,7 +182,7 @@ def test_a_driver_of_two_releases(monkeypatch, cache) -> None:
     assert not cache.exists()
 
 
-def fake_installer(command, release) -> None:
+def fake_installer(command, *_) -> None:
     """Stand in for uv: unpack one library."""
     site = Path(command[command.index("--target") + 1])
     folder = site / "nvidia" / "nvjitlink" / "lib"
@@ -198,10 +198,10 @@ def test_who_waits_says_so(monkeypatch, cache) -> None:
     monkeypatch.setattr(provision, "_installer", lambda _: ["uv"])
     fetching, go_on, said = threading.Event(), threading.Event(), []
 
-    def slow(command, release) -> None:
+    def slow(command, *_) -> None:
         fetching.set()
         assert go_on.wait(30)
-        fake_installer(command, release)
+        fake_installer(command)
 
     monkeypatch.setattr(toolchains, "run_installer", slow)
 
@@ -227,8 +227,8 @@ def test_who_waits_says_so(monkeypatch, cache) -> None:
 def test_a_broken_download_leaves_nothing(monkeypatch, cache) -> None:
     """What was interrupted leaves no half toolchain, and the next attempt makes it whole."""
 
-    def interrupted(command, release) -> None:
-        fake_installer(command, release)
+    def interrupted(command, *_) -> None:
+        fake_installer(command)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(toolchains, "run_installer", interrupted)

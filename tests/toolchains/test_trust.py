@@ -278,7 +278,7 @@ def test_a_cache_of_ours_is_our_own(umask: int, monkeypatch, tmp_path) -> None:
     root = tmp_path / "deep" / "er" / "cache"
     monkeypatch.setenv("CUDALINK_CACHE", str(root))
 
-    def install(command, _release) -> None:
+    def install(command, *_) -> None:
         site = Path(command[command.index("--target") + 1]) / "nvidia" / "cu13" / "lib"
         site.mkdir(parents=True)
         (site / "libnvJitLink.so.13").write_text("library")

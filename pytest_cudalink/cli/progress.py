@@ -1,0 +1,131 @@
+"""The line that shows what a command waits for: on a terminal only, after two seconds, and gone at the end.
+
+It is drawn by a thread, because what takes long blocks: a child that downloads, a link. tqdm and rich draw only when
+they are called, and would be dependencies of every installation for one line.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Final, Protocol, TextIO
+
+__all__ = ["DELAY", "Progress", "is_shown", "progress", "shown_bytes"]
+
+#: Seconds before anything is drawn; a command that is done by then says nothing.
+DELAY: Final = 2.0
+_INTERVAL: Final = 0.2
+_CLEAR: Final = "\r\x1b[K"
+_MIB: Final = 1 << 20
+
+
+class Progress(Protocol):
+    """What the body of `progress` can do. Each call only stores what the next drawing shows, so it costs nothing."""
+
+    def say(self, text: str) -> None:
+        """Show a text after the label, in place of the last one."""
+
+    def advance(self, done: int = 1, total: int | None = None) -> None:
+        """Add to what is done; a total replaces the one that is known."""
+
+    def set(self, done: int, total: int) -> None:
+        """Replace what is done and how much there is."""
+
+
+def shown_bytes(count: int) -> str:
+    """Return a number of bytes in MiB: ``"38.2 MiB"``."""
+    return f"{count / _MIB:.1f} MiB"
+
+
+def is_shown(stream: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether a line may be rewritten on a stream: a terminal that can, and not the log of a CI job."""
+    if environment.get("TERM", "dumb") == "dumb" or environment.get("CI", "").lower() not in ("", "0", "false"):
+        return False
+    try:
+        return stream.isatty()
+    except ValueError:  # a closed stream
+        return False
+
+
+class _Line:
+    """The progress of one piece of work, and its line on a terminal."""
+
+    def __init__(self, label: str, total: int | None, shown: Callable[[int], str]) -> None:
+        self._label, self._total, self._shown = label, total, shown
+        self._done = 0
+        self._text = ""
+        self._began = time.monotonic()
+
+    def say(self, text: str) -> None:
+        self._text = text
+
+    def advance(self, done: int = 1, total: int | None = None) -> None:
+        self._done += done
+        self._total = self._total if total is None else total
+
+    def set(self, done: int, total: int) -> None:
+        self._done, self._total = done, total
+
+    def __str__(self) -> str:
+        """Return the line: label, ``3 of 12`` or ``3``, the text, and the seconds since the beginning."""
+        counts = [self._shown(self._done)] if self._done or self._total else []
+        if self._total:
+            counts.append(self._shown(self._total))
+        parts = [self._label, " of ".join(counts), self._text, f"{time.monotonic() - self._began:.0f} s"]
+        return ", ".join(filter(None, parts))
+
+    def draw(self, stream: TextIO, over: threading.Event) -> None:
+        """Draw until the work is over, then clear the line."""
+        if over.wait(DELAY):
+            return
+        # a terminal that is gone, or a stream that is closed, must not end the work
+        with suppress(OSError, ValueError):
+            while True:
+                # one column stays free, because a full line wraps and could not be cleared
+                width = shutil.get_terminal_size().columns - 1
+                text = "".join(char if char.isprintable() else " " for char in str(self))
+                stream.write(f"{_CLEAR}{text if len(text) <= width else f'{text[: width - 1]}…'}")
+                stream.flush()
+                if over.wait(_INTERVAL):
+                    break
+            stream.write(_CLEAR)
+            stream.flush()
+
+
+@contextmanager
+def progress(
+    label: str, total: int | None = None, *, shown: Callable[[int], str] = str, stream: TextIO | None = None
+) -> Iterator[Progress]:
+    """Show on stderr what is done while the body runs, if that takes longer than `DELAY`.
+
+    The line is cleared when the body ends, also by an exception or Ctrl-C. Output of the body belongs after it. Nothing
+    is written into a pipe, a file, a terminal with ``TERM=dumb``, or in a CI job. The line has no colour.
+
+    Parameters
+    ----------
+    label : str
+        What is done, such as ``"fetching toolchain 12.9"``.
+    total : int, optional
+        How much there is to do.
+    shown : callable
+        Returns a number as text, such as `shown_bytes`.
+    stream : text file, optional
+        Default ``sys.stderr``.
+    """
+    line, out = _Line(label, total, shown), stream or sys.stderr
+    if not is_shown(out):
+        yield line
+        return
+    over = threading.Event()
+    thread = threading.Thread(target=line.draw, args=(out, over), name="cudalink-progress", daemon=True)
+    thread.start()
+    try:
+        yield line
+    finally:
+        over.set()
+        thread.join()

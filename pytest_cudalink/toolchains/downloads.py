@@ -1,0 +1,96 @@
+"""What uv and pip write while they download wheels, as a short text for a line of progress."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+__all__ = ["Downloads", "run_and_tell", "talkative"]
+
+_MIB: Final = 1 << 20
+#: uv: ``Downloading nvidia-nvjitlink (38.8MiB)``, later `` Downloaded nvidia-nvjitlink``.
+_UV_BEGINS: Final = re.compile(r"\s*Downloading (?P<name>\S+) \((?P<size>[\d.]+)\s*(?P<unit>[KMG]i?B)\)")
+_UV_ENDS: Final = re.compile(r"\s*Downloaded (?P<name>\S+)")
+#: pip: ``  Downloading nvidia_nvjitlink-13.0.88-py3-….whl (40.7 MB)``, then ``Progress 262144 of 40713933``.
+_PIP_BEGINS: Final = re.compile(r"\s*Downloading (?P<name>[^\s-]+)-\S+\.whl")
+_PIP_BYTES: Final = re.compile(r"Progress (?P<done>\d+) of (?P<total>\d+)")
+#: The rest of what both write when nothing is wrong.
+_NEWS: Final = re.compile(
+    r"\s*(Resolved|Prepared|Installed|Using CPython|Looking in|Collecting|Installing collected|Using cached|"
+    r"Successfully installed|Obtaining dependency|\+ )"
+)
+_UNITS: Final = {"K": 1 / 1024, "M": 1.0, "G": 1024.0}
+#: Lines of an installer that an error shows.
+_MOST_LINES: Final = 12
+
+
+class Downloads:
+    """What an installer has downloaded of some wheels, as its lines say.
+
+    Attributes
+    ----------
+    text : str
+        Such as ``"wheel 2 of 3: nvidia_nvjitlink, 12.0 of 38.8 MiB"``; empty before the first download.
+    """
+
+    def __init__(self, wheels: int) -> None:
+        self._wheels = wheels
+        self._begun = 0
+        self._name = ""
+        self._open: dict[str, float] = {}
+        self.text = ""
+
+    def heed(self, line: str) -> bool:
+        """Return whether a line is news of a download, and not a message; `text` is new then."""
+        if found := _PIP_BYTES.match(line):
+            done, total = (int(found[one]) / _MIB for one in ("done", "total"))
+            self.text = f"wheel {self._begun} of {self._wheels}: {self._name}, {done:.1f} of {total:.1f} MiB"
+        elif found := _PIP_BEGINS.match(line):
+            self._begun, self._name = min(self._begun + 1, self._wheels), found["name"]
+            self.text = f"wheel {self._begun} of {self._wheels}: {self._name}"
+        elif found := _UV_BEGINS.match(line):
+            self._open[found["name"]] = float(found["size"]) * _UNITS[found["unit"][0]]
+            self._describe_open()
+        elif found := _UV_ENDS.match(line):
+            self._open.pop(found["name"], None)
+            self._describe_open()
+        else:
+            return _NEWS.match(line) is not None
+        return True
+
+    def _describe_open(self) -> None:
+        """Name what uv downloads at once, which it does not count by bytes."""
+        self.text = ", ".join(f"{name} ({size:.1f} MiB)" for name, size in self._open.items()) or "unpacking"
+
+
+def talkative(command: Sequence[str]) -> list[str]:
+    """Return the command of a quiet installer without that option, so that it writes what `Downloads` reads."""
+    from importlib.metadata import version
+
+    loud = [word for word in command if word != "-q"]
+    # older ones refuse the word; they tell no bytes
+    if "--disable-pip-version-check" in loud and tuple(map(int, version("pip").split(".")[:2])) >= (24, 1):
+        loud.append("--progress-bar=raw")
+    return loud
+
+
+def run_and_tell(command: Sequence[str], wheels: int, tell: Callable[[str], object]) -> tuple[int, str]:
+    """Run an installer, and tell what it downloads; return its exit code, and its last lines that are messages."""
+    downloads, said = Downloads(wheels), deque[str](maxlen=_MOST_LINES)
+    with subprocess.Popen(  # noqa: S603 (a command of ours)
+        talkative(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as child:
+        assert child.stdout is not None
+        try:
+            for line in child.stdout:
+                if downloads.heed(line):
+                    tell(downloads.text)
+                elif line.strip():
+                    said.append(line.rstrip())
+        except BaseException:  # Ctrl-C: the download of an interrupted command must not go on
+            child.kill()
+            raise
+    return child.returncode, "\n".join(said)
