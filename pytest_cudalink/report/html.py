@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from .cell_run import BAD, GOOD, NOT_RUN
 from .compare import Comparison
+from .history import KINDS, History
 from .matrix_report import MatrixReport
 from .page_parts import (
     CELL_STATES,
@@ -28,9 +30,6 @@ from .safe_text import block, line
 from .verdict import SYMBOLS, verdict
 from .views import NAMES, Section, cell_title, figures, letters, sections
 from .wording import counted
-
-if TYPE_CHECKING:
-    from .history import History
 
 __all__ = ["render"]
 
@@ -94,7 +93,7 @@ def render(
             verdict={"level": judged.level, "symbol": SYMBOLS[judged.level], "words": line(judged.words)},
             facts=facts(report.origin, report.origins_differ),
             chips=[
-                {"number": one.number, "text": one.text, "alarm": one.alarm, "shows": one.shows, "css": _chip(one.shows)}
+                {**asdict(one), "css": _chip(one.shows)}
                 for one in figures(report, comparison)
                 if "=" in one.shows or one.shows in {*ids, "all"}
             ],
@@ -149,25 +148,26 @@ def _placed(found: Sequence[Section], report: MatrixReport, names: Mapping[str, 
             }
         )
     for later in (False, True):
-        small: dict[str, Any] | None = None
-        for one in result:
-            if one["later"] is not later:
-                continue
-            fits = len(one["head"]) <= _SMALL and one["id"] not in _WIDE
-            if fits and small is not None:
-                one["half"] = small["half"] = True
-                small = None
-            else:
-                small = one if fits else None
+        _pair([one for one in result if one["later"] is later])
     return result
+
+
+def _pair(tables: Sequence[dict[str, Any]]) -> None:
+    """Let two small tables that follow each other share a line on a wide window."""
+    small: dict[str, Any] | None = None
+    for one in tables:
+        fits = len(one["head"]) <= _SMALL and one["id"] not in _WIDE
+        if fits and small is not None:
+            one["half"] = small["half"] = True
+            small = None
+        else:
+            small = one if fits else None
 
 
 def _history(found: History | None, report: MatrixReport) -> dict[str, Any] | None:
     """Return the earlier reports and the changes since, by kind; None without earlier reports."""
-    if found is None or len(found.reports) < 2:  # noqa: PLR2004
+    if found is None or len(found.reports) < 2:
         return None
-    from .history import KINDS
-
     names = {test: position for position, test in enumerate(report.tests)}
     columns = {cell.name: position for position, cell in enumerate(report.cells)}
 

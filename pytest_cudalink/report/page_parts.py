@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from .cell_run import BAD, NOT_RUN, UNKNOWN, CellRun
 from .matrix_report import MatrixReport
+from .origin import Origin
 from .safe_text import line
 from .views import NAMES, Section, few, links_in_words
 from .wording import counted
@@ -56,21 +57,27 @@ def badge(letter: str, number: int = 0) -> dict[str, Any]:
     return {"letter": letter, "css": css(letter), "name": name, "number": number}
 
 
-def facts(origin: object, differ: Sequence[str]) -> list[dict[str, str]]:
+def facts(origin: Origin, differ: Sequence[str]) -> list[dict[str, str]]:
     """Return what the head says of the run: project, commit, branch, date and CI, as far as they are known."""
-    values = {name: getattr(origin, name, None) for name in ("project", "commit", "branch", "started", "ci_url")}
+    values = {
+        "project": origin.project,
+        "commit": origin.commit,
+        "branch": origin.branch,
+        "started": origin.started,
+        "ci_url": origin.ci_url,
+    }
     shown: list[dict[str, str]] = []
     for name, value in values.items():
         if not value and name not in differ:
             continue
         text, link, note = line(value or ""), "", ""
         if name == "commit":
-            text, link = text[:10], _commit_address(str(values["ci_url"] or ""), str(value))
-            note = "with uncommitted changes" if getattr(origin, "dirty", None) else ""
+            text, link = text[:10], _commit_address(origin.ci_url or "", value or "")
+            note = "with uncommitted changes" if origin.dirty else ""
         elif name == "started":
             text = _minute(text)
         elif name == "ci_url":
-            link = str(value) if str(value).startswith(_ADDRESSES) else ""
+            link = value if value is not None and value.startswith(_ADDRESSES) else ""
             text = "this run" if link else text
         if name in differ:
             note = "not the same in every cell"
@@ -193,7 +200,8 @@ def versions(report: MatrixReport) -> dict[str, Any]:
         common, number = Counter(found).most_common(1)[0]
         usual = common if number * 2 > len(found) else None
         columns.append((line(name), found, usual))
-    rows = []
+    rows: list[dict[str, Any]] = []
+    wrong = odd = False
     for number, cell in enumerate(report.cells[:_SHOWN]):
         values = [
             {
@@ -204,14 +212,16 @@ def versions(report: MatrixReport) -> dict[str, Any]:
             }
             for name, found, usual in columns
         ]
+        wrong |= any(value["wrong"] for value in values)
+        odd |= any(value["odd"] for value in values)
         rows.append({"index": number, "name": line(cell.name), "values": values})
     return {
         "head": [name for name, _, _ in columns],
         "rows": rows if columns else [],
         "same": same,
         "more": max(0, len(report.cells) - _SHOWN),
-        "wrong": any(value["wrong"] for row in rows for value in row["values"]),
-        "odd": any(value["odd"] for row in rows for value in row["values"]),
+        "wrong": wrong,
+        "odd": odd,
     }
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from ..plurals import counted
 from .cell_run import UNKNOWN
 from .compare import Comparison, incomplete
 from .matrix_report import MatrixReport
-from .wording import counted
 
 __all__ = ["SYMBOLS", "Level", "Verdict", "verdict"]
 
@@ -72,5 +72,5 @@ def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Verdi
 
 
 def _some(number: int, one: str, many: str) -> str:
-    """Return a number with the singular or the plural; empty for 0."""
-    return f"{number} {one if number == 1 else many}" if number else ""
+    """Return a number with its noun; empty for 0."""
+    return counted(number, one, many) if number else ""
