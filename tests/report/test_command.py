@@ -256,15 +256,3 @@ def test_without_dates_the_given_order_counts(tmp_path, capsys):
 
     assert cli.main(["report", str(now), "--against", str(oldest), "--against", str(newest), "-q"]) == 1
     assert cli.main(["report", str(now), "--against", str(newest), "--against", str(oldest), "-q"]) == 0
-
-
-def test_progress_is_called_for_each_record(tmp_path):
-    for number in range(9):
-        write(tmp_path, f"c{number}", {"a": "passed"})
-    seen, alone = [], []
-
-    merge([tmp_path], workers=2, progress=lambda *step: seen.append(step))
-    merge([tmp_path / "c1.jsonl"], progress=lambda *step: alone.append(step))
-
-    assert seen == [(number, 9) for number in range(1, 10)]
-    assert alone == [(1, 1)]

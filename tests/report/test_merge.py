@@ -559,3 +559,15 @@ def test_a_crash_without_an_event_has_all_its_keys(tmp_path) -> None:
     """As those have that were recorded."""
     cell = one(lines(tmp_path / "c.jsonl", RUN, {"event": "start", "nodeid": "t", "worker": None, "attempt": 1}))
     assert cell.crashes == [{"nodeid": "t", "worker": None, "signal": None, "exitcode": None, "last_events": []}]
+
+
+def test_progress_is_called_for_each_record(tmp_path):
+    for number in range(9):
+        lines(tmp_path / f"c{number}.jsonl", RUN, END)
+    seen, alone = [], []
+
+    merge([tmp_path], workers=2, progress=lambda *step: seen.append(step))
+    merge([tmp_path / "c1.jsonl"], progress=lambda *step: alone.append(step))
+
+    assert seen == [(number, 9) for number in range(1, 10)]
+    assert alone == [(1, 1)]
