@@ -75,7 +75,7 @@ def in_order(reports: Sequence[tuple[str, MatrixReport]]) -> list[tuple[str, Mat
     starts = [report.origin.started for _, report in reports]
     if None in starts:
         return list(reports)
-    return sorted(reports, key=lambda pair: pair[1].origin.started or "")
+    return sorted(reports, key=lambda pair: str(pair[1].origin.started))
 
 
 def history(reports: Sequence[MatrixReport], names: Sequence[str] = ()) -> History:

@@ -45,6 +45,8 @@ def kinds(*reports):
         ("PFPS", "flaky"),
         ("FPP", None),
         ("FS", None),
+        ("FFS", None),
+        ("FPS", None),
         ("FU", None),
         ("F?", None),
         ("PS", None),
@@ -62,7 +64,10 @@ def test_a_test_whose_records_differ_is_flaky():
     """So is one that failed in one record of an older report; differing skips say nothing."""
     both = {"a": [["P", "x.jsonl"], ["F", "y.jsonl"]], "b": [["P", "x.jsonl"], ["S", "y.jsonl"]]}
 
+    failures = {"a": [["F", "x.jsonl"], ["E", "y.jsonl"]]}
+
     assert kinds(report("PP"), report("PP", differing=both)) == {"a": ("flaky", "PP")}
+    assert kinds(report("P"), report("E", differing=failures)) == {"a": ("new", "PE")}
     assert kinds(report("PP", differing=both), report("FP")) == {"a": ("flaky", "PF")}
     assert kinds(report("PP", differing=both), report(".P")) == {}
 
@@ -101,5 +106,6 @@ def test_reports_are_sorted_by_date_where_all_have_one():
     first, second = report("P", started="2026-11-01T00:00:00Z"), report("P", started="2026-11-02T00:00:00Z")
     undated = report("P")
 
-    assert [name for name, _ in in_order([("b", second), ("a", first)])] == ["a", "b"]
+    assert [name for name, _ in in_order([("a", second), ("b", first)])] == ["b", "a"]
+    assert [name for name, _ in in_order([("b", first), ("a", first)])] == ["b", "a"]
     assert [name for name, _ in in_order([("b", second), ("?", undated), ("a", first)])] == ["b", "?", "a"]
