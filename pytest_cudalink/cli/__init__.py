@@ -7,51 +7,108 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from importlib import import_module, metadata
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "GROUPS", "main", "make_parser"]
 
 _BROKEN_PIPE: Final = 141  # what a shell gives for SIGPIPE
 
-#: Help line of every subcommand, in the order of the help. The module of the same name in this package has
-#: ``DESCRIPTION``, ``configure(parser)`` and ``run(options) -> exit code``.
-COMMANDS: Final = {
-    "demo": "compile and link the two-module sample, and prove the result",
-    "doctor": "check whether the CUDA components of this environment fit together, and show repairs",
-    "driver": "run a program on an emulated driver, or show the driver that is there",
-    "init": "add a matrix to a project",
-    "matrix": "check, list and show the cells of a project",
-    "report": "merge the records of all cells into one report",
-    "skew": "measure what links with what, and compare it with the rules",
-    "toolchain": "fetch and list the libraries of other CUDA releases",
-    "audit": "show what a wheel or an environment needs of CUDA, and which GPUs and drivers take its device code",
-    "compat": "look up which CUDA releases export a symbol, and releases that are known to be bad",
-    "stubs": "build lazy-loading CUDA stubs, and show what they find",
+#: The subcommands by what a user needs, with a line for each, in the order of the help. The module of the same name in
+#: this package has ``DESCRIPTION``, ``configure(parser)`` and ``run(options) -> exit code``.
+GROUPS: Final = {
+    "look at this environment": {
+        "doctor": "check whether the CUDA parts here fit together, and show repairs",
+        "demo": "compile and link the two-module sample, and prove the result",
+        "driver": "run a program on an emulated driver, or show the driver here",
+    },
+    "test a project": {
+        "init": "add a matrix to a project",
+        "matrix": "check, list and show the cells of a project",
+        "report": "merge the records of all cells into one report",
+    },
+    "other CUDA releases": {
+        "toolchain": "fetch and list the libraries of other CUDA releases",
+        "skew": "measure what links with what, and compare it with the rules",
+        "compat": "look up which releases export a symbol, and which are known bad",
+    },
+    "build and check wheels": {
+        "audit": "show what CUDA, GPUs and drivers a wheel or environment needs",
+        "stubs": "build lazy-loading CUDA stubs, and show what they find",
+    },
+    "this command": {
+        "completion": "print what makes a shell complete words of cudalink",
+    },
 }
+#: Help line of every subcommand.
+COMMANDS: Final = {name: line for group in GROUPS.values() for name, line in group.items()}
 
 _INTERRUPTED: Final = 130  # what a shell gives for SIGINT
+
+
+class _Version(argparse.Action):
+    """Print the version and what is bundled, and stop; nothing of that is read unless it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
+        from .bundled import lines
+
+        sys.stdout.write("".join(f"{line}\n" for line in (f"pytest-cudalink {_version()}", *lines())))
+        parser.exit()
+
+
+def make_parser(wanted: Container[str] = COMMANDS) -> argparse.ArgumentParser:
+    """Return the parser of the command; only the subcommands that are wanted are imported and have their options."""
+    parser = argparse.ArgumentParser(
+        prog="cudalink",
+        description="Test CUDA JIT-link code against every driver and toolkit pair.",
+        epilog=_commands(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="cudalink [-h] [--version] COMMAND ...",
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and what is bundled, and exit")
+    commands = parser.add_subparsers(prog="cudalink", help=argparse.SUPPRESS)
+    for name in COMMANDS:
+        if name in wanted:
+            module = import_module(f"{__name__}.{name}")
+            command = commands.add_parser(name, description=module.DESCRIPTION)
+            module.configure(command)
+            command.set_defaults(run=module.run)
+        else:
+            commands.add_parser(name)
+    return parser
+
+
+def _commands() -> str:
+    """Return the commands by need, as the help shows them."""
+    width = max(map(len, COMMANDS))
+    blocks = [
+        "\n".join([f"{title}:", *(f"  {name:<{width}}  {line}" for name, line in group.items())])
+        for title, group in GROUPS.items()
+    ]
+    return "\n\n".join([*blocks, "`cudalink COMMAND --help` shows the options of a command."])
 
 
 def _run(arguments: Sequence[str] | None) -> int:
     """Run one subcommand; return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    wanted = given[0] if given and given[0] in COMMANDS else None
-    parser = argparse.ArgumentParser(
-        prog="cudalink", description="Test CUDA JIT-link code against every driver and toolkit pair."
-    )
-    parser.add_argument("--version", action="version", version=f"pytest-cudalink {_version()}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, line in COMMANDS.items():
-        if name == wanted:
-            module = import_module(f"{__name__}.{name}")
-            command = commands.add_parser(name, help=line, description=module.DESCRIPTION)
-            module.configure(command)
-            command.set_defaults(run=module.run)
-        else:
-            commands.add_parser(name, help=line)
+    if "_ARGCOMPLETE" in os.environ:
+        from .completion import complete
+
+        # the line as the shell has it: words before the cursor
+        complete(make_parser(os.environ.get("COMP_LINE", "").split()[1:2]))
+    parser = make_parser(given[:1])
+    if not given:
+        parser.print_help()
+        return 0
+    if given[0] not in COMMANDS and not given[0].startswith("-"):
+        from .names import hint
+
+        parser.error(f"there is no command {given[0]!r}{hint(given[0], COMMANDS)} `cudalink --help` lists them")
     options = parser.parse_args(given)
+    if "run" not in options:  # nothing but --
+        parser.print_help()
+        return 0
     _write_anything()
     _warn_of_variables()
     try:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from typing import Any, Final
 
 from ..report.safe_text import line as safe
+from .completion import offer
+from .names import hint
 
 __all__ = ["DESCRIPTION", "configure", "run"]
 
@@ -22,12 +25,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verbs."""
     verbs = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
     exports = verbs.add_parser("exports", help="show which libraries, releases and wheels have a symbol")
-    exports.add_argument("symbols", nargs="+", metavar="SYMBOL", help="such as nvJitLinkVersion")
+    symbols = exports.add_argument("symbols", nargs="+", metavar="SYMBOL", help="such as nvJitLinkVersion")
+    offer(symbols, lambda _: _symbols())
     exports.add_argument("--json", action="store_true", help="for programs")
     bad = verbs.add_parser("known-bad", help="show the combinations of versions that are known to fail")
-    bad.add_argument(
+    versions = bad.add_argument(
         "versions", nargs="*", metavar="NAME==VERSION", help="only those that these versions meet; default: every entry"
     )
+    offer(versions, lambda _: (f"{name}==" for name in sorted(_packages())))
     bad.add_argument("--installed", action="store_true", help="only those that the installed versions meet")
     bad.add_argument("--arch", metavar="ARCH", help="the GPU architecture, such as sm_120")
     bad.add_argument("--driver", metavar="RELEASE", help="the release of the driver, such as 580.65.06")
@@ -55,12 +60,12 @@ def _known_bad(options: argparse.Namespace) -> int:
     from ..compat import known_bad
     from ..compat.wheels import all_versions
 
+    if wrong := _wrong(options):
+        sys.stderr.write(f"cudalink compat: {safe(wrong)}\n")
+        return 2
     versions = all_versions() if options.installed else {}
     for text in options.versions:
-        name, equals, version = text.partition("==")
-        if not (name and equals and version):
-            sys.stderr.write(f"cudalink compat: the version is {text!r}; expected NAME==VERSION\n")
-            return 2
+        name, _, version = text.partition("==")
         versions[name.strip()] = version.strip()
     asked = options.installed or bool(options.versions)
     found = known_bad.known_bad(versions, arch=options.arch, driver=options.driver) if asked else known_bad.entries()
@@ -72,6 +77,40 @@ def _known_bad(options: argparse.Namespace) -> int:
             only = f"  only   {', '.join(unknown)}\n" if unknown else ""
             sys.stdout.write(f"{one.text}\n{only}  do     {one.advice}\n")
     return 1 if asked and found else 0
+
+
+def _wrong(options: argparse.Namespace) -> str:
+    """Return what is wrong with the names and versions of ``known-bad``; empty if nothing is."""
+    from packaging.utils import canonicalize_name
+    from packaging.version import InvalidVersion, Version
+
+    known = sorted(_packages())
+    for text in options.versions:
+        name, _, version = (part.strip() for part in text.partition("=="))
+        if not (name and version):
+            return f"the version is {text!r}; expected NAME==VERSION; write one such as cuda-core==1.0.0"
+        if canonicalize_name(name) not in known:
+            return f"the name in {text!r} is in no entry; expected one that entries name{hint(name, known)}"
+        try:
+            Version(version)
+        except InvalidVersion:
+            return f"the version in {text!r} is {version!r}; expected one such as 1.0.0; correct it"
+    if options.arch and not re.fullmatch(r"sm_\d+[af]?", options.arch, re.ASCII):
+        return f"--arch is {options.arch!r}; expected an architecture such as sm_120; correct it"
+    if options.driver and not re.fullmatch(r"\d+(\.\d+)*", options.driver, re.ASCII):
+        return f"--driver is {options.driver!r}; expected a release such as 580.65.06; correct it"
+    return ""
+
+
+def _packages() -> set[str]:
+    """Return the distributions and components that entries name."""
+    from ..compat import known_bad
+
+    parts = known_bad.components()
+    named = {
+        name for one in known_bad.entries() for name in (*one.versions, *one.newer, *one.newer.values(), *one.unless)
+    }
+    return {*named, *parts, *(wheel for wheels in parts.values() for wheel in wheels)}
 
 
 def _rows(symbol: str) -> list[dict[str, Any]]:
@@ -127,6 +166,12 @@ def _requirement(stem: str, major: int, symbol: str) -> str | None:
 def _hint(symbol: str) -> str:
     import difflib
 
+    near = difflib.get_close_matches(symbol, _symbols(), 3, cutoff=0.8)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def _symbols() -> list[str]:
+    """Return every symbol of every known library."""
     from ..compat import exports
 
     names = {
@@ -136,5 +181,4 @@ def _hint(symbol: str) -> str:
         for release in exports.releases(stem, major)
         for name in exports.symbols(stem, release)
     }
-    near = difflib.get_close_matches(symbol, sorted(names), 3, cutoff=0.8)
-    return f"; did you mean {' or '.join(near)}?" if near else ""
+    return sorted(names)

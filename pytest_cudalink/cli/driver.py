@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..compat import names
+from .completion import offer
+from .paths import STDOUT, output_file
 from .progress import progress
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..emulator import Emulation
 
 __all__ = ["DESCRIPTION", "configure", "run"]
@@ -32,7 +36,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     given = {name: os.environ.get(f"CUDALINK_EMULATOR_{name}", "") for name in _GIVEN}
     verbs = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
     start = verbs.add_parser("run", help="run a program on an emulated driver")
-    start.add_argument("--version", required=True, metavar="VERSION", help="CUDA version of the driver, such as 13.0")
+    version = start.add_argument(
+        "--version", required=True, metavar="VERSION", help="CUDA version of the driver, such as 13.0"
+    )
+    offer(version, _versions)
     start.add_argument("--release", help="driver release that NVML reports (default: the first of that version)")
     start.add_argument(
         "--arch",
@@ -61,7 +68,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     events = given["EVENTS"] or None
     start.add_argument(
-        "--events", type=Path, default=events, metavar="FILE", help="append every event to a file, as JSON lines"
+        "--events",
+        type=output_file,
+        default=events,
+        metavar="FILE",
+        help="append every event to a file, as JSON lines; - is stdout",
     )
     start.add_argument(
         "--faults", default=given["FAULTS"], help="FUNCTION:NTH=CODE[@MS], lost=CODE or presets, with semicolons"
@@ -98,7 +109,7 @@ def _run(options: argparse.Namespace) -> int:
         return 2
     program = shutil.which(command[0])
     if program is None:
-        sys.stderr.write(f"cudalink driver run: there is no program {command[0]!r} on the PATH\n")
+        sys.stderr.write(f"cudalink driver run: there is no program {command[0]!r} on the PATH; correct its name\n")
         return 2
     emulation = emulator.emulation_for(
         options.version,
@@ -108,7 +119,7 @@ def _run(options: argparse.Namespace) -> int:
         device_memory=options.device_memory,
         devices=emulator.number_of_devices(options.devices),
         lifetime=options.lifetime,
-        events=options.events.absolute() if options.events else None,
+        events=_events(options.events),
         faults=options.faults,
     )
     if emulation.lacks and options.toolchains == "never":
@@ -122,6 +133,17 @@ def _run(options: argparse.Namespace) -> int:
         hint = "; a script needs an existing interpreter, in its first line or before it" if _is_script(error) else ""
         sys.stderr.write(f"cudalink driver run: {program} cannot be run: {error.strerror}{hint}\n")
         return 2
+
+
+def _versions(_options: argparse.Namespace) -> Iterable[object]:
+    from .. import emulator
+
+    return emulator.supported_versions()
+
+
+def _events(given: Path | None) -> Path | None:
+    """Return the file of the events for the driver, which runs in another process and perhaps another folder."""
+    return Path("/dev/stdout") if given == STDOUT else given and given.absolute()
 
 
 def _whole(emulation: Emulation, mode: str) -> Emulation:

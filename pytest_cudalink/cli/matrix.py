@@ -10,9 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .progress import progress
+from .completion import offer
+from .names import hint
+from .paths import any_path, wrong_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from ..matrix import Cell
 
 __all__ = ["DESCRIPTION", "configure", "run"]
@@ -30,9 +34,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     check.add_argument("--schema", action="store_true", help="print the JSON schema instead")
     listing = verbs.add_parser("list", help="one line for each cell")
     show = verbs.add_parser("show", help="everything about one cell")
-    show.add_argument("cell", metavar="CELL")
+    offer(show.add_argument("cell", metavar="CELL"), _known_cells)
     smoke = verbs.add_parser("smoke", help="run the imports and the command of a bare cell, without nox or tox")
-    smoke.add_argument("cell", metavar="CELL")
+    offer(smoke.add_argument("cell", metavar="CELL"), _known_cells)
     smoke.add_argument(
         "--python", required=True, metavar="PATH", help="Python of an environment that has the project's wheel"
     )
@@ -40,22 +44,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     gitlab = verbs.add_parser("gitlab", help="the child pipeline of GitLab")
     gitlab.add_argument("--runner", choices=("nox", "tox"), default="nox", help="what runs a cell")
     for verb in (listing, github, gitlab):
-        verb.add_argument("--tags", default="", metavar="TAG,…", help="cells with one of these tags; !TAG: without it")
+        tags = verb.add_argument(
+            "--tags", default="", metavar="TAG,…", help="cells with one of these tags; !TAG: without it"
+        )
+        offer(tags, _known_tags)
     for verb in (listing, show):
         verb.add_argument("--json", action="store_true", help="for programs")
     for verb in (check, listing, show, smoke, github, gitlab):
         verb.add_argument(
             "--file",
-            type=Path,
+            type=any_path,
             metavar="FILE",
             help="file of cells (default: $CUDALINK_CELLS, else matrices/cells.toml)",
         )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run one verb; return exit code 1 for a file that cannot be used, 2 for a missing file or cell."""
-    from ..matrix import CellsError, runner
-    from ..report.wording import counted
+    """Run one verb; return exit code 1 for a file with faults, 2 for a missing file, or for an unknown cell or tag."""
+    from ..matrix import CellsError
+    from ..plurals import counted
 
     verbs: dict[str, Callable[[argparse.Namespace, Path], int]] = {
         "check": _check,
@@ -65,21 +72,49 @@ def run(options: argparse.Namespace) -> int:
         "github": _github,
         "gitlab": _gitlab,
     }
-    file = options.file or runner.cells_file(Path())
+    file = _file(options)
     try:
         return verbs[options.verb](options, file)
     except CellsError as error:
         sys.stderr.write(f"{error}\ncudalink matrix: {counted(len(error.faults), 'error')} in {file}\n")
         return 1
     except OSError as error:
-        remedy = "; `cudalink init` writes one" if isinstance(error, FileNotFoundError) else ""
-        sys.stderr.write(f"cudalink matrix: {error.strerror}: {file}{remedy}\n")
+        wrong = wrong_file(file, "a file of cells") or f"is {file}, which cannot be read: {error.strerror}"
+        remedy = "`cudalink init` writes one" if isinstance(error, FileNotFoundError) else "name another with --file"
+        sys.stderr.write(f"cudalink matrix: the file of cells {wrong}; {remedy}\n")
         return 2
+    except _UnknownError as error:
+        sys.stderr.write(f"cudalink matrix: {error}\n")
+        return 2
+
+
+class _UnknownError(Exception):
+    """No cell has a name or a tag; the message names those that there are."""
+
+
+def _file(options: argparse.Namespace) -> Path:
+    from ..matrix import runner
+
+    given: Path | None = options.file
+    return runner.cells_file(Path()) if given is None else given
+
+
+def _known_cells(options: argparse.Namespace) -> Iterable[str]:
+    from ..matrix import load_cells
+
+    return [cell.name for cell in load_cells(_file(options))]
+
+
+def _known_tags(options: argparse.Namespace) -> Iterable[str]:
+    from ..matrix import load_cells
+
+    return sorted({tag for cell in load_cells(_file(options)) for tag in cell.tags})
 
 
 def _check(options: argparse.Namespace, file: Path) -> int:
     from ..matrix import load_cells
     from ..matrix.schema import schema
+    from ..plurals import counted
 
     if options.schema:
         sys.stdout.write(json.dumps(schema(), indent=1) + "\n")
@@ -90,7 +125,7 @@ def _check(options: argparse.Namespace, file: Path) -> int:
             f"cudalink matrix: {file} has no cells; add [cells.NAME], or let `cudalink init` write a file\n"
         )
         return 1
-    sys.stdout.write(f"{file}: {len(found)} cells, no errors\n")
+    sys.stdout.write(f"{file}: {counted(len(found), 'cell')}, no errors\n")
     return 0
 
 
@@ -114,8 +149,6 @@ def _show(options: argparse.Namespace, file: Path) -> int:
     from ..matrix import runner
 
     cell = _one(options, file)
-    if cell is None:
-        return 2
     values = {key: value for key, value in cell.values.items() if value not in ("", [], {}) and key != "packages"}
     content = {
         "name": cell.name,
@@ -144,18 +177,16 @@ def _show(options: argparse.Namespace, file: Path) -> int:
     return 0
 
 
-def _one(options: argparse.Namespace, file: Path) -> Cell | None:
-    """Return the cell that is named; print the nearest names and return None if there is no such cell."""
+def _one(options: argparse.Namespace, file: Path) -> Cell:
+    """Return the cell that is named; raise an error with the nearest names if there is no such cell."""
     from ..matrix import load_cells
 
-    cells = {cell.name: cell for cell in load_cells(file)}
-    cell = cells.get(options.cell)
-    if cell is None:
-        import difflib
-
-        near = difflib.get_close_matches(options.cell, cells, 3) or list(cells)
-        sys.stderr.write(f"cudalink matrix: no cell {options.cell!r} in {file}; did you mean {' or '.join(near)}?\n")
-    return cell
+    cells: Mapping[str, Cell] = {cell.name: cell for cell in load_cells(file)}
+    if options.cell not in cells:
+        known = hint(options.cell, cells, "; `cudalink matrix list` shows them")
+        msg = f"no cell {options.cell!r} in {file}{known}"
+        raise _UnknownError(msg)
+    return cells[options.cell]
 
 
 def _smoke(options: argparse.Namespace, file: Path) -> int:
@@ -165,14 +196,11 @@ def _smoke(options: argparse.Namespace, file: Path) -> int:
     from . import bare_cell
 
     cell = _one(options, file)
-    if cell is None:
-        return 2
     if cell.runs_pytest:
         sys.stderr.write(f"cudalink matrix: the cell {cell.name} runs pytest; run it with nox or tox\n")
         return 2
     runner.forget(cell, Path.cwd())
-    with progress(f"preparing the cell {cell.name}"):
-        os.environ |= runner.prepare(cell, Path.cwd(), lambda text: sys.stderr.write(f"cudalink matrix: {text}\n"))
+    os.environ |= runner.prepare(cell, Path.cwd(), lambda text: sys.stderr.write(f"cudalink matrix: {text}\n"))
     return bare_cell.run(json.loads(os.environ[KEYS_VARIABLE]), os.environ, options.python)
 
 
@@ -195,17 +223,19 @@ def _some(options: argparse.Namespace, file: Path) -> list[Cell]:
 
     CI rejects an empty matrix, and a misspelt tag would leave cells out without a word.
     """
-    from ..matrix import CellsError, load_cells, select
+    from ..matrix import load_cells, select
     from ..matrix.cells import IMPLIED_TAGS
 
     every = load_cells(file)
     known = {tag for cell in every for tag in cell.tags}
     wanted = {word.strip().removeprefix("!") for word in options.tags.split(",") if word.strip()}
     if unknown := sorted(wanted - known - set(IMPLIED_TAGS)):
-        raise CellsError([f"{file}: no cell has the tag {unknown[0]!r}; known: {', '.join(sorted(known))}"])
+        msg = f"no cell of {file} has the tag {unknown[0]!r}{hint(unknown[0], sorted(known))}"
+        raise _UnknownError(msg)
     cells = select(every, options.tags)
     if not cells and wanted:
-        raise CellsError([f"{file}: no cell has the tags {options.tags!r}; known: {', '.join(sorted(known))}"])
+        msg = f"no cell of {file} has the tags {options.tags!r}; known: {', '.join(sorted(known))}"
+        raise _UnknownError(msg)
     return cells
 
 

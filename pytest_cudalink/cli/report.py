@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..regular_files import open_regular
 from ..report.safe_text import line
+from .paths import input_file
 from .progress import progress
 
 if TYPE_CHECKING:
@@ -66,7 +67,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--open", action="store_true", help=f"show the page in the browser; without --html: {_PAGE}")
     parser.add_argument(
-        "--cells", type=Path, metavar="FILE", help="file of cells; cells without records are reported as missing"
+        "--cells",
+        type=input_file("a file of cells", "`cudalink init` writes one"),
+        metavar="FILE",
+        help="file of cells; cells without records are reported as missing",
     )
     parser.add_argument("--tags", default="", metavar="TAG,…", help="expect records of these cells only (see --cells)")
     parser.add_argument(
@@ -75,7 +79,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="CELL,…",
         help="cells that may have no records, as names or patterns such as '*-python-*'; they are listed (see --cells)",
     )
-    parser.add_argument("--skew", type=Path, metavar="FILE", help="output of `cudalink skew --json`, to include")
+    parser.add_argument(
+        "--skew",
+        type=input_file("output of `cudalink skew --json`"),
+        metavar="FILE",
+        help="output of `cudalink skew --json`, to include",
+    )
     parser.add_argument(
         "--fail-on",
         metavar="WORD,…",

@@ -6,10 +6,12 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from .completion import offer
+from .paths import STDOUT, output_file
 from .progress import progress
+from .toolchain import in_cache
 
 if TYPE_CHECKING:
     from ..skew import Measurement
@@ -25,9 +27,14 @@ DESCRIPTION: Final = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("versions", nargs="*", metavar="VERSION", help="CUDA releases (default: all installed ones)")
+    versions = parser.add_argument(
+        "versions", nargs="*", metavar="VERSION", help="CUDA releases (default: all installed ones)"
+    )
+    offer(versions, in_cache)
     parser.add_argument("--json", action="store_true", help="for programs, and for `cudalink report --skew`")
-    parser.add_argument("--journal", type=Path, metavar="FILE", help="where results are kept (default: in the cache)")
+    parser.add_argument(
+        "--journal", type=output_file, metavar="FILE", help="where results are kept (default: in the cache)"
+    )
     parser.add_argument("--fresh", action="store_true", help="measure everything again")
     parser.add_argument("--fail-on", choices=("unsafe", "any", "none"), default="none", help="findings for exit code 1")
 
@@ -37,6 +44,9 @@ def run(options: argparse.Namespace) -> int:
     from .. import skew, toolchains
     from ..report.records import RecordError
 
+    if options.journal == STDOUT:
+        sys.stderr.write("cudalink skew: --journal is -, stdout; expected a file, which is read, too; name a file\n")
+        return 2
     try:
         toolchains.check_cache()  # before the journal in it is opened
         journal = options.journal or toolchains.cache_root() / "skew.jsonl"
@@ -59,12 +69,13 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(content, indent=1) + "\n")
     else:
         _print(measured)
-    counted = [one for one in found if one.unsafe or options.fail_on == "any"]
-    return 1 if counted and options.fail_on != "none" else 0
+    chosen = [one for one in found if one.unsafe or options.fail_on == "any"]
+    return 1 if chosen and options.fail_on != "none" else 0
 
 
 def _print(measured: list[Measurement]) -> None:
     from .. import skew
+    from ..plurals import counted
 
     for section in skew.sections(measured):
         widths = [max(len(str(row[at])) for row in (section.head, *section.rows)) for at in range(len(section.head))]
@@ -76,5 +87,7 @@ def _print(measured: list[Measurement]) -> None:
             sys.stdout.write(f"{line.rstrip()}\n")
     unsafe = sum(one.unsafe for one in skew.findings(measured))
     everything = len(skew.findings(measured))
-    sys.stdout.write(f"\n{len(measured)} answers; {unsafe} rules allow a link that fails, ")
-    sys.stdout.write(f"{everything - unsafe} rules reject a link that works\n")
+    safe = everything - unsafe
+    sys.stdout.write(f"\n{counted(len(measured), 'answer')}; ")
+    sys.stdout.write(f"{counted(unsafe, 'rule allows', 'rules allow')} a link that fails, ")
+    sys.stdout.write(f"{counted(safe, 'rule rejects', 'rules reject')} a link that works\n")

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from .paths import input_file, output_folder
 from .progress import progress
 
 __all__ = ["DESCRIPTION", "configure", "run"]
@@ -28,14 +29,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--libs", default="cuda,cudart,nvrtc", metavar="LIBS", help="libraries, by commas (default: cuda,cudart,nvrtc)"
     )
     what.add_argument(
-        "--symbols", type=Path, metavar="FILE", help="names of the catalog, one a line, or a .toml file with prototypes"
+        "--symbols",
+        type=input_file("a file of names or prototypes"),
+        metavar="FILE",
+        help="names of the catalog, one a line, or a .toml file with prototypes",
     )
     make = argparse.ArgumentParser(add_help=False, parents=[what])
     make.add_argument("--prefix", default="stub", metavar="NAME", help="libNAME_cudart.so … (default: stub)")
     make.add_argument(
         "--headers", type=int, choices=(11, 12, 13), help="CUDA major that callers are compiled with (default: any)"
     )
-    make.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder of the results")
+    make.add_argument("-o", "--output", type=output_folder, required=True, metavar="DIR", help="folder of the results")
     actions.add_parser("build", parents=[make], help="compile stub libraries into DIR")
     actions.add_parser("generate", parents=[make], help="leave the C and assembler sources in DIR")
     actions.add_parser("list", parents=[what], help="show what the stubs export")

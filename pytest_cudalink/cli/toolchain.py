@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from .completion import offer
 from .progress import progress
 
-__all__ = ["DESCRIPTION", "configure", "run"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["DESCRIPTION", "configure", "in_cache", "run"]
 
 DESCRIPTION: Final = (
     "The libraries of any CUDA release from 12.0 on (nvJitLink, NVRTC, cudart and headers), fetched from NVIDIA's "
@@ -20,15 +24,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verbs."""
     verbs = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
     add = verbs.add_parser("add", help="fetch releases that are not in the cache")
-    add.add_argument("versions", nargs="+", metavar="VERSION", help="such as 13.0, or latest")
+    offer(add.add_argument("versions", nargs="+", metavar="VERSION", help="such as 13.0, or latest"), _releases)
     add.add_argument("--installer", choices=("uv", "pip"), help="what downloads (default: uv if it is installed)")
     listing = verbs.add_parser("list", help="show the cache")
     listing.add_argument("--json", action="store_true", help="for programs")
     listing.add_argument("--all", action="store_true", help="also show the other releases that have wheels")
     remove = verbs.add_parser("remove", help="delete releases from the cache")
-    remove.add_argument("versions", nargs="+", metavar="VERSION")
+    offer(remove.add_argument("versions", nargs="+", metavar="VERSION"), in_cache)
     path = verbs.add_parser("path", help="print the folder of a release, or the file of a library")
-    path.add_argument("version", metavar="VERSION")
+    offer(path.add_argument("version", metavar="VERSION"), in_cache)
     path.add_argument("--library", metavar="NAME", help="such as nvJitLink, nvrtc or cudart")
     for verb in (add, path):
         verb.add_argument(
@@ -37,6 +41,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
             default="libs" if verb is add else None,
             help="libs: libraries and headers; ctk: like an installed toolkit, with bin/, nvvm/ and version.json",
         )
+
+
+def _releases(_options: argparse.Namespace) -> Iterable[object]:
+    from .. import toolchains
+
+    return ("latest", *toolchains.releases())
+
+
+def in_cache(_options: argparse.Namespace) -> Iterable[object]:
+    """Return the releases in the cache, for a shell to complete."""
+    from .. import toolchains
+
+    return sorted({one.version for one in toolchains.installed()})
 
 
 def run(options: argparse.Namespace) -> int:

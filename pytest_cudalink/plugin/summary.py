@@ -103,8 +103,7 @@ def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
     lines += dict.fromkeys(totals.clashes)
     lines += map(_left, totals.sticky)
     for missing, count in sorted(totals.missing.items()):
-        skipped = "1 test was skipped: it needs" if count == 1 else f"{count} tests were skipped: they need"
-        lines.append(f"{skipped} {missing}")
+        lines.append(f"{counted(count, 'test was skipped: it needs', 'tests were skipped: they need')} {missing}")
     return lines
 
 

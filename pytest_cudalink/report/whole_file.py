@@ -23,7 +23,7 @@ def write(path: Path, text: str) -> None:
         If it cannot be written. No half file is left.
     """
     content = text.encode("utf-8", errors="backslashreplace")
-    path = path.resolve()
+    path = Path(os.path.realpath(path))  # Path.resolve raises a RuntimeError for a link to itself
     mode = None
     with suppress(FileNotFoundError):
         found = path.stat().st_mode

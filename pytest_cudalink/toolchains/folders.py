@@ -1,7 +1,8 @@
 """Folders and locks of the cache: opened without following links, and only if no other user can change them.
 
 Libraries of the cache are loaded into the process. Therefore every folder between the root of the cache and a library
-must belong to this user or to root, and only its owner may write to it. ``docs/explanation/security.md`` gives the reasons.
+must belong to this user or to root, and only its owner may write to it. ``docs/explanation/security.md`` gives the
+reasons.
 """
 
 from __future__ import annotations

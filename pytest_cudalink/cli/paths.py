@@ -1,0 +1,105 @@
+"""Paths on a command line, checked before the command begins: what is there, what is expected, what to do.
+
+Each function returns a type for argparse, which names the option before the message and ends with exit code 2. A path
+is looked at and not opened, because a pipe such as ``<(command)`` can be read only once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+__all__ = ["STDOUT", "any_path", "input_file", "output_file", "output_folder", "wrong_file"]
+
+#: Stands for stdout where a file to write is expected.
+STDOUT: Final = Path("-")
+
+
+def wrong_file(path: Path, expected: str) -> str:
+    """Return why a path cannot be read as a file, and what is expected; empty if it can be."""
+    try:
+        if stat.S_ISDIR(path.stat().st_mode):
+            return f"is {path}, a folder; expected {expected}"
+    except OSError as error:
+        return f"is {path}: {error.strerror}; expected {expected}"
+    return "" if os.access(path, os.R_OK) else f"is {path}, which you may not read; expected {expected}"
+
+
+def input_file(expected: str, remedy: str = "correct the path") -> Callable[[str], Path]:
+    """Return the type of an option that names a file to read.
+
+    Parameters
+    ----------
+    expected : str
+        What the file is, such as ``"a file of cells"``.
+    remedy : str
+        What to do.
+    """
+
+    def of(text: str) -> Path:
+        path = _path(text, expected)
+        if wrong := wrong_file(path, expected):
+            msg = f"{wrong}; {remedy}"
+            raise argparse.ArgumentTypeError(msg)
+        return path
+
+    return of
+
+
+def output_file(text: str) -> Path:
+    """Return the path of a file to write, or `STDOUT`; its folder may be missing."""
+    path = _path(text, "a file to write")
+    if path == STDOUT:
+        return path
+    if path.is_dir():
+        msg = f"is {path}, a folder; expected a file to write; name a file in it"
+        raise argparse.ArgumentTypeError(msg)
+    _check_place(path, path.absolute().parent, "a file to write")
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return path
+    except OSError as error:
+        msg = f"is {path}: {error.strerror}; expected a file to write; name another"
+        raise argparse.ArgumentTypeError(msg) from error
+    return path
+
+
+def output_folder(text: str) -> Path:
+    """Return the path of a folder to write into, which may be missing."""
+    path = _path(text, "a folder")
+    _check_place(path, path.absolute(), "a folder to write into")
+    return path
+
+
+def _check_place(path: Path, folder: Path, expected: str) -> None:
+    """Raise an error if a folder neither exists nor can be made, or cannot be written to."""
+    try:
+        there = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
+        kind = there.stat().st_mode
+    except OSError as error:
+        msg = f"is {path}: {error.strerror}; expected {expected}; correct the path"
+        raise argparse.ArgumentTypeError(msg) from error
+    if not stat.S_ISDIR(kind):
+        inside = "" if there == path.absolute() else f", inside of {there}"
+        msg = f"is {path}{inside}, which is not a folder; expected {expected}; name another"
+        raise argparse.ArgumentTypeError(msg)
+    if not os.access(there, os.W_OK | os.X_OK):
+        msg = f"is {path}; {there} cannot be written to; expected {expected}; name another"
+        raise argparse.ArgumentTypeError(msg)
+
+
+def any_path(text: str) -> Path:
+    """Return the path of a file or folder to read; the command says what is wrong with one, and goes on with others."""
+    return _path(text, "a path")
+
+
+def _path(text: str, expected: str) -> Path:
+    if not text or "\0" in text:
+        msg = f"is {text!r}; expected {expected}; correct the path"
+        raise argparse.ArgumentTypeError(msg)
+    return Path(text)

@@ -1,0 +1,174 @@
+"""What `cudalink` says of itself, and of words that it does not know."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink.cli import COMMANDS, GROUPS, main
+
+_CELLS = """
+[cells.one]
+ctk = "13.0"
+tags = ["ctk"]
+
+[cells.two]
+ctk = "12.9"
+driver = "13.0"
+"""
+
+
+def _said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Return the exit code and the last line of stderr."""
+    try:
+        code = main(arguments)
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    return code, capsys.readouterr().err.strip().rpartition("\n")[2]
+
+
+def test_help_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`cudalink` alone prints the help, with every command on one line of at most 80 columns, by need."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([]) == 0
+    alone = capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["--help"])
+
+    assert capsys.readouterr().out == alone
+    lines = alone.splitlines()
+    assert max(map(len, lines)) <= 80
+    for title, group in GROUPS.items():
+        below = lines[lines.index(f"{title}:") + 1 :][: len(group)]
+        assert [" ".join(line.split()) for line in below] == [f"{name} {text}" for name, text in group.items()]
+
+
+def test_every_command_has_a_module() -> None:
+    """A command in the help can be run."""
+    assert [name for name in COMMANDS if find_spec(f"pytest_cudalink.cli.{name}") is None] == []
+
+
+def test_help_imports_no_command() -> None:
+    """The help reads no module of a command, so that it is there at once."""
+    code = (
+        "import sys; from pytest_cudalink.cli import COMMANDS, main; main([]);"
+        "sys.exit(sum(f'pytest_cudalink.cli.{name}' in sys.modules for name in COMMANDS))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def test_version_says_what_is_bundled(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first line is the version; then the drivers, libraries and releases that come with it."""
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert not stop.value.code
+    assert first.startswith("pytest-cudalink 0.")
+    assert rest == [
+        "emulated drivers: CUDA 12.0 to 13.5 (libcuda.so.1, libnvidia-ml.so.1)",
+        "link worker: cudalink-link-worker",
+        "stubs: libstub_cuda.so, libstub_cudart.so, libstub_nvrtc.so",
+        "toolchains that can be fetched: CUDA 12.0 to 13.5",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        (["repot"], 2, "no command 'repot'; did you mean report? `cudalink --help` lists them"),
+        (["xyzzy"], 2, "no command 'xyzzy'; known: doctor, demo, driver, init, matrix, report,"),
+        (["matrix", "list", "--tags", "ctkk"], 2, "no cell of {file} has the tag 'ctkk'; did you mean ctk?"),
+        (
+            ["matrix", "list", "--tags", "nope"],
+            2,
+            "no cell of {file} has the tag 'nope'; known: cross-major, ctk, skew",
+        ),
+        (["matrix", "github", "--tags", "nope"], 2, "known: cross-major, ctk, skew"),
+        (["matrix", "list", "--tags", "gpu"], 2, "no cell of {file} has the tags 'gpu'; known: cross-major, ctk, skew"),
+        (["matrix", "show", "tow"], 2, "no cell 'tow' in {file}; did you mean two?"),
+        (["matrix", "show", "nope"], 2, "known: one, two"),
+        (["toolchain", "add", "12.77"], 1, "no wheels of CUDA 12.77 are known; known: 12.0, 12.1"),
+        (
+            ["compat", "known-bad", "cuda-cor==1.0"],
+            2,
+            "'cuda-cor==1.0' is in no entry; expected one that entries name; did",
+        ),
+        (["compat", "known-bad", "cuda-core"], 2, "expected NAME==VERSION; write one such as cuda-core==1.0.0"),
+        (["compat", "known-bad", "cuda-core==abc"], 2, "is 'abc'; expected one such as 1.0.0; correct it"),
+        (["compat", "known-bad", "--arch", "L4"], 2, "--arch is 'L4'; expected an architecture such as sm_120"),
+        (["compat", "known-bad", "--driver", "new"], 2, "--driver is 'new'; expected a release such as 580.65.06"),
+        (
+            ["driver", "run", "--version", "99.0", "--", "true"],
+            2,
+            "CUDA 99.0 cannot be emulated; supported: 12.0 to 13.5",
+        ),
+        (
+            ["driver", "run", "--version", "13.0", "--", "nope"],
+            2,
+            "there is no program 'nope' on the PATH; correct its name",
+        ),
+        (["skew", "--journal", "-"], 2, "--journal is -, stdout; expected a file, which is read, too; name a file"),
+        (["stubs", "list", "--libs", "cudar"], 2, "no library 'cudar' in the catalog; expected cuda, cudart, nvrtc"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_words(
+    arguments: list[str],
+    code: int,
+    expected: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A word that is not known is an error with the nearest one, or all of them."""
+    file = tmp_path / "cells.toml"
+    file.write_text(_CELLS)
+    monkeypatch.setenv("CUDALINK_CELLS", str(file))
+
+    found, said = _said(arguments, capsys)
+
+    assert found == code
+    assert expected.format(file=file) in said
+
+
+def test_one_cell(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A file with one cell has one cell, not cells."""
+    file = tmp_path / "cells.toml"
+    file.write_text('[cells.one]\nctk = "13.0"\n')
+    assert main(["matrix", "check", "--file", str(file)]) == 0
+    assert capsys.readouterr().out == f"{file}: 1 cell, no errors\n"
+    file.write_text(_CELLS)
+    assert main(["matrix", "check", "--file", str(file)]) == 0
+    assert capsys.readouterr().out == f"{file}: 2 cells, no errors\n"
+
+
+def test_events_on_stdout(tmp_path: Path) -> None:
+    """`--events -` writes the events of the driver to stdout."""
+    program = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"
+    words = [
+        "driver",
+        "run",
+        "--version",
+        "13.0",
+        "--toolchains",
+        "never",
+        "--events",
+        "-",
+        "--",
+        sys.executable,
+        "-c",
+        program,
+    ]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest_cudalink.cli", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0
+    assert done.stdout.startswith("{")
+    assert list(tmp_path.iterdir()) == []

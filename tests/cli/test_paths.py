@@ -1,0 +1,190 @@
+"""Every option and argument that takes a path, with paths that cannot be used."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from pytest_cudalink.cli import COMMANDS, main, make_parser
+from pytest_cudalink.cli.paths import input_file, output_file, output_folder
+from tests.report.samples import write
+
+#: What a command needs besides the path that is tried.
+_NEEDED: Final = {
+    ("driver", "run"): ["--version", "13.0"],
+    ("stubs", "build"): ["-o", "made"],
+    ("stubs", "generate"): ["-o", "made"],
+    ("report",): ["records"],
+}
+#: Written after everything else.
+_LAST: Final = {("driver", "run"): ["--", "true"]}
+#: Paths that these take: a file is also a record, a folder also holds some.
+_GOOD: Final[dict[tuple[str, str], set[str]]] = {
+    ("stubs build", "--output"): {"folder"},
+    ("stubs generate", "--output"): {"folder"},
+    ("audit", "paths"): {"folder"},
+    ("report", "paths"): {"folder"},
+    ("report", "--against"): {"folder"},
+    # an existing file is written again
+    **{("report", name): {"file"} for name in ("--html", "--junit", "--markdown", "--save")},
+    ("driver run", "--events"): {"file"},
+}
+#: Written, and made with their folders.
+_WRITTEN: Final = {"--journal", "--events", "--html", "--junit", "--markdown", "--save", "--output"}
+#: An empty word is the working folder here, which is a good one.
+_HERE: Final = {("report", "paths"), ("report", "--against")}
+
+
+class Place(NamedTuple):
+    """An option or argument that takes a path, and the words of its command."""
+
+    command: tuple[str, ...]
+    name: str
+
+    def __str__(self) -> str:
+        return f"{' '.join(self.command)} {self.name}"
+
+
+def _places(parser: argparse.ArgumentParser, command: tuple[str, ...] = ()) -> Iterator[Place]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, below in action.choices.items():
+                yield from _places(below, (*command, name))
+        elif action.type is Path or getattr(action.type, "__module__", "") == "pytest_cudalink.cli.paths":
+            yield Place(command, max(action.option_strings, key=len, default=action.dest))
+
+
+PLACES: Final = list(_places(make_parser()))
+KINDS: Final = ("missing", "folder", "file", "below a file", "circle", "empty")
+
+
+def test_all_are_found() -> None:
+    """The walk sees the paths of every command; a new one is tried without a word here."""
+    assert {str(place) for place in PLACES} >= {
+        "audit paths",
+        "driver run --events",
+        "matrix list --file",
+        "report paths",
+        "report --cells",
+        "report --skew",
+        "skew --journal",
+        "stubs build --output",
+        "stubs list --symbols",
+    }
+
+
+@pytest.fixture
+def bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """One path of each kind. A link to itself cannot be read by any user, not even by root."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("folder", "records"):
+        (tmp_path / name).mkdir()
+    write(tmp_path / "records", "cell", {"test_it": "passed"})
+    (tmp_path / "file").write_text("no format has this\n")
+    (tmp_path / "circle").symlink_to("circle")
+    return {
+        "missing": "none/such",
+        "folder": "folder",
+        "file": "file",
+        "below a file": "file/below",
+        "circle": "circle",
+    } | {"empty": ""}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("place", PLACES, ids=str)
+def test_bad_paths(place: Place, kind: str, bad: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2 and one message that names the path, and what is expected in its place; no number of an error."""
+    name = " ".join(place.command), place.name
+    good = {"missing"} if place.name in _WRITTEN else {"empty"} if name in _HERE else set()
+    if kind in good | _GOOD.get(name, set()):
+        return
+    path = bad[kind]
+    option = [place.name, path] if place.name.startswith("-") else [path]
+    verb = ["--python", sys.executable, "cell"] if place.command[-1:] == ("smoke",) and place.name == "--file" else []
+    verb += ["cell"] if place.command[-1:] == ("show",) else []
+    needed = [word for word in _NEEDED.get(place.command, []) if place.name not in ("--output", "paths")]
+    arguments = [*place.command, *needed, *verb, *option, *_LAST.get(place.command, [])]
+
+    try:
+        code = main(arguments)
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    said = capsys.readouterr().err
+
+    assert code in ((1, 2) if kind == "file" else (2,)), shlex.join(arguments)
+    assert "Traceback" not in said
+    assert "[Errno" not in said, said
+    message = said.strip().splitlines()[-1]
+    assert (path or ("is ." if place.command == ("report",) and place.name in _WRITTEN else "''")) in said, said
+    if kind in ("missing", "below a file", "circle"):
+        assert re.search(r"expected|give|write|run|name", message), said
+
+
+def test_input_file(bad: dict[str, str]) -> None:
+    """A file is taken, other paths are described with what is expected and what to do."""
+    check = input_file("a file of cells", "write one")
+
+    assert check("file") == Path("file")
+    said = {}
+    for kind, path in bad.items():
+        if kind != "file":
+            with pytest.raises(argparse.ArgumentTypeError) as caught:
+                check(path)
+            said[kind] = str(caught.value)
+    assert said == {
+        "missing": "is none/such: No such file or directory; expected a file of cells; write one",
+        "folder": "is folder, a folder; expected a file of cells; write one",
+        "below a file": "is file/below: Not a directory; expected a file of cells; write one",
+        "circle": "is circle: Too many levels of symbolic links; expected a file of cells; write one",
+        "empty": "is ''; expected a file of cells; correct the path",
+    }
+    assert check("/dev/stdin") == Path("/dev/stdin")
+
+
+def test_unreadable_and_unwritable(bad: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the user may not read or write is said, before anything is done; root may do both."""
+    monkeypatch.setattr(os, "access", lambda *_: False)
+
+    for check, path, expected in (
+        (input_file("a page"), "file", "is file, which you may not read; expected a page; correct the path"),
+        (
+            output_file,
+            "folder/page",
+            f"is folder/page; {Path.cwd()}/folder cannot be written to; expected a file to write",
+        ),
+    ):
+        with pytest.raises(argparse.ArgumentTypeError, match=re.escape(expected)):
+            check(path)
+
+
+def test_outputs(bad: dict[str, str]) -> None:
+    """A file or folder to write may be missing with its folders; - is stdout."""
+    assert [output_file(one) for one in ("-", "file", "none/such")] == [Path("-"), Path("file"), Path("none/such")]
+    assert [output_folder(one) for one in ("folder", "none/such")] == [Path("folder"), Path("none/such")]
+    for check, path, expected in (
+        (output_file, "folder", "is folder, a folder; expected a file to write; name a file in it"),
+        (output_file, "file/below", f"is file/below, inside of {Path.cwd()}/file, which is not a folder"),
+        (output_folder, "file", "is file, which is not a folder; expected a folder to write into; name another"),
+        (output_folder, "circle", "is circle: Too many levels of symbolic links; expected a folder"),
+        (output_folder, "", "is ''; expected a folder"),
+    ):
+        with pytest.raises(argparse.ArgumentTypeError, match=re.escape(expected)):
+            check(path)
+
+
+def test_every_command_is_walked() -> None:
+    """`make_parser` has the options of every command."""
+    parser = make_parser()
+    (action,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+
+    assert list(action.choices) == list(COMMANDS)
+    assert all(len(below._actions) > 1 or name == "demo" for name, below in action.choices.items())
