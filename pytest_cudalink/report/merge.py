@@ -6,13 +6,12 @@ making an object of each, and several files in parallel.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -56,7 +55,12 @@ _PLACE: Final = ("via", "call", "where", "backend", "forced")
 _PLACES: Final = frozenset({str, type(None)})
 
 
-def merge(paths: Iterable[Path | str], expected: Sequence[str] = (), workers: int | None = None) -> MatrixReport:
+def merge(
+    paths: Iterable[Path | str],
+    expected: Sequence[str] = (),
+    workers: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> MatrixReport:
     """Return the report of record files, of all ``*.jsonl`` below folders, and of saved reports (``*.json``).
 
     Several files of one cell, such as shards, are joined; where a test ran twice, the later result counts, and
@@ -70,6 +74,8 @@ def merge(paths: Iterable[Path | str], expected: Sequence[str] = (), workers: in
         Cells that must have records.
     workers : int, optional
         Number of processes that read; by default one for each processor if there are many files.
+    progress : callable, optional
+        Called after each record file with the number of those that were read, and of all.
 
     Raises
     ------
@@ -85,7 +91,7 @@ def merge(paths: Iterable[Path | str], expected: Sequence[str] = (), workers: in
     saved = _load_saved([file for file in files if file.suffix == ".json"], damaged)
     records = [file for file in files if file.suffix != ".json"]
     runs = [cell for report in saved for cell in report.cells]
-    runs += [run for _, run in sorted(_read_all(records, workers), key=lambda pair: pair[0])]
+    runs += [run for _, run in sorted(_read_all(records, workers, progress), key=lambda pair: pair[0])]
     by_name: dict[str, list[CellRun]] = {}
     for run in runs:
         by_name.setdefault(run.name, []).append(run)
@@ -131,13 +137,27 @@ def _files(path: Path, damaged: dict[str, str]) -> list[Path]:
     return sorted(found)
 
 
-def _read_all(files: Sequence[Path], workers: int | None) -> list[tuple[float, CellRun]]:
+def _read_all(
+    files: Sequence[Path], workers: int | None, progress: Callable[[int, int], object] | None
+) -> list[tuple[float, CellRun]]:
     workers = min(workers or (os.cpu_count() or 1 if len(files) >= _PARALLEL_FROM else 1), len(files))
     if workers <= 1:
-        return list(itertools.chain.from_iterable(map(_read, files)))
+        return _gathered(map(_read, files), len(files), progress)
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
         chunk = max(1, len(files) // (4 * workers))
-        return list(itertools.chain.from_iterable(pool.map(_read, files, chunksize=chunk)))
+        return _gathered(pool.map(_read, files, chunksize=chunk), len(files), progress)
+
+
+def _gathered(
+    files: Iterable[list[tuple[float, CellRun]]], number: int, progress: Callable[[int, int], object] | None
+) -> list[tuple[float, CellRun]]:
+    """Return the runs of all files; report each file that is read."""
+    result: list[tuple[float, CellRun]] = []
+    for done, runs in enumerate(files, 1):
+        result += runs
+        if progress is not None:
+            progress(done, number)
+    return result
 
 
 def _unreadable(path: Path, error: OSError) -> str:

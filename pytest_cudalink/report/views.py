@@ -11,7 +11,7 @@ from .cell_run import BAD, UNKNOWN, CellRun
 from .compare import Change, Comparison, incomplete
 from .matrix_report import MatrixReport
 from .safe_text import line
-from .wording import by_cause, counted, ended_by, linked_on, status, unsteered_on
+from .wording import by_cause, counted, ended_by, linked_on, status, unsteered_on, without_driver
 
 __all__ = [
     "NAMES",
@@ -445,6 +445,9 @@ def _verdicts(report: MatrixReport) -> Section:
         first, messages = verdicts[0], {verdict.get("message") for verdict in verdicts}
         more = f" (and {counted(len(messages) - 1, 'other')} for the same cause)" if len(messages) > 1 else ""
         names = list(dict.fromkeys(verdict["cell"] for verdict in verdicts))
+        if without_driver(first):
+            rows.append(("not compared", "driver", "no driver; --cudalink-driver=VERSION emulates one", few(names)))
+            continue
         rows.append((status(first), str(first.get("rule")), f"{first.get('message')}{more}", few(names)))
     return section("verdicts", "Guard rails", ("status", "rule", "message", "cells"), rows, "causes")
 
