@@ -16,7 +16,7 @@ __all__ = ["IMAGES", "SIZES", "main", "take"]
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 #: Width and height of each picture.
-SIZES = {"report.png": (1400, 1800), "report-narrow.png": (400, 1500)}
+SIZES = {"report.png": (1400, 2400), "report-narrow.png": (400, 1500)}
 
 
 def take(browser: chromium.Page, folder: Path) -> list[Path]:

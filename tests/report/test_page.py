@@ -99,7 +99,7 @@ def test_keyboard(page) -> None:
     page.press("Enter")
     assert page.run("document.getElementById('detail').hidden") is False
     text = page.run("document.getElementById('detail').innerText")
-    assert "AssertionError: <b>not bold</b>" in text
+    assert "AssertionError: linked add<int>, expected add<float>" in text
     assert "line two" in text
     assert "Fails in some cells only: ctk 13.2" in text
     assert page.run("document.activeElement.textContent") == "Close (Escape)"
@@ -162,7 +162,7 @@ def test_without_javascript(page) -> None:
     text = html.render(matrix())
     card = text.partition("tests/test_link_0.py::test_case[3]</span>")[2].partition("</li>")[0]
     assert '<span class="why">ctk 13.2</span>' in card
-    assert "AssertionError: &lt;b&gt;not bold&lt;/b&gt;" in card
+    assert "AssertionError: linked add&lt;int&gt;, expected add&lt;float&gt;" in card
     assert "<noscript>" in text
 
 
@@ -341,7 +341,7 @@ def test_the_failure_is_told_where_it_is_named(page) -> None:
     text = page.run(f"{card}.innerText")
     assert "explained by ctk 13.2" in text
     assert "in 4 of 12 cells: ctk-13.2-driver-12.9, ctk-13.2-driver-13.0" in text
-    assert "AssertionError: <b>not bold</b>" in text
+    assert "AssertionError: linked add<int>, expected add<float>" in text
     assert "line two" not in text
     page.run(f"{card}.querySelector('summary').focus()")
     page.press("Enter")
