@@ -36,7 +36,7 @@ __all__ = ["render"]
 #: Characters of failure texts that a page carries; the records have the rest.
 _TEXTS: Final = 8_000_000
 #: Sections below the grid.
-_LATER: Final = ("cells", "versions", "slowest", "skew")
+_LATER: Final = ("cells", "versions", "libraries", "slowest", "skew")
 #: Tables with at most so many columns share a line with another one on a wide window.
 _SMALL: Final = 3
 #: Sections that need the whole width.
@@ -95,7 +95,7 @@ def render(
             chips=[
                 {**asdict(one), "css": _chip(one.shows)}
                 for one in figures(report, comparison)
-                if "=" in one.shows or one.shows in {*ids, "all"}
+                if one.number and ("=" in one.shows or one.shows in {*ids, "all"})
             ],
             sections=_placed([*found, *extra], report, names),
             failures=failures(report, names),
@@ -126,7 +126,7 @@ def _placed(found: Sequence[Section], report: MatrixReport, names: Mapping[str, 
     tests = {line(test): position for test, position in names.items()}
     columns = {line(cell.name): position for position, cell in enumerate(report.cells)}
     result: list[dict[str, Any]] = []
-    for one in sorted(found, key=lambda section: section.id in _LATER):
+    for one in sorted(found, key=lambda section: _LATER.index(section.id) if section.id in _LATER else -1):
         kept = kept_columns(one)
         where = [tests if head == "test" else columns if head == "cell" else {} for head in one.head]
         rows = []
