@@ -115,7 +115,7 @@ class CellRun:
     files : list of str
         The record files.
     origins : list of Origin
-        What its runs were of, see `origin.merged`.
+        The origin of each of its runs, see `origin.merged`.
     axes : dict of str to str
         The values that distinguish this cell from others: ctk, driver, nvjitlink, backend, python, arch, and what its
         run added, such as the versions of packages.

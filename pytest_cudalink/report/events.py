@@ -79,7 +79,7 @@ class ArchRecord(TypedDict):
 
 
 class OriginRecord(TypedDict):
-    """What a run was of; null for what is not known. The time of the event is when it began."""
+    """The origin of a run; null for what is not known. The time of the event is when the run began."""
 
     project: Annotated[str | None, "the project's name"]
     commit: Annotated[str | None, "the commit in full"]

@@ -1,4 +1,4 @@
-"""What a run was of: the project, its commit and branch, and the page of the CI run; merged for a report."""
+"""The origin of a run: the project, its commit and branch, and the page of the CI run; merged for a report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["CI_SYSTEMS", "Origin", "differing", "find", "merged", "moment", "rea
 
 @dataclass(frozen=True)
 class Origin:
-    """What a run was of; what is not known is None.
+    """The origin of a run; a field that is not known is None.
 
     Attributes
     ----------

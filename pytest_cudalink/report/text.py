@@ -126,7 +126,7 @@ def terminal(
 
 
 def _console(file: TextIO | None) -> Any:
-    """Return rich's console for a terminal; None without rich, and for a pipe: its text must not hang on rich."""
+    """Return rich's console for a terminal; None without rich, and for a pipe: its text must not depend on rich."""
     if find_spec("rich") is None:
         return None
     from rich.console import Console

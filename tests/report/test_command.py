@@ -93,7 +93,7 @@ def run_without(names, *arguments, cwd):
 
 
 def test_a_pipe_gets_the_same_text_without_rich(records, tmp_path):
-    """Neither colours nor widths hang on what is installed."""
+    """Neither colours nor widths depend on what is installed."""
     whole = run_without((), "records", cwd=tmp_path)
     bare = run_without(("rich", "jinja2"), "records", cwd=tmp_path)
 
@@ -209,7 +209,7 @@ def saved(folder, name, outcomes, day):
 
 
 def test_several_older_reports_are_a_history(tmp_path, capsys):
-    """They are put in the order of their dates; the newest of them decides what a regression is."""
+    """The reports are sorted by date; the newest of them decides what a regression is."""
     oldest, newest = saved(tmp_path, "x", "PFPF", 1), saved(tmp_path, "y", "FPPF", 2)
     now = saved(tmp_path, "now", "PPFF", 3)
     forms = ["--markdown", str(tmp_path / "markdown"), "--html", str(tmp_path / "html")]
