@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 from pytest_cudalink.linker import sample
+from pytest_cudalink.matrix import load_cells
 
 from . import sessions
 
@@ -52,6 +53,12 @@ def test_first_commands() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(re.findall(r"\[(cu\d+)\]", TEXT)) <= extras.keys()
     assert len(TEXT.splitlines()) <= 125
+
+
+def test_number_of_cells() -> None:
+    """The table counts the cells of this project's own matrix."""
+    cells = load_cells(ROOT / "matrices" / "cells.toml")
+    assert f"{len(cells)} cells of our own, {sum(not cell.gpu for cell in cells)} of them without a GPU" in TEXT
 
 
 def test_sessions_of_the_figures_exist() -> None:
