@@ -109,7 +109,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     if "run" not in options:  # nothing but --
         parser.print_help()
         return 0
-    _write_anything()
+    _prepare_streams()
     _warn_of_variables()
     try:
         return int(options.run(options))
@@ -118,11 +118,15 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _INTERRUPTED
 
 
-def _write_anything() -> None:
-    """Escape characters that the encoding of a stream lacks, so that a path in the output cannot raise."""
+def _prepare_streams() -> None:
+    """Escape characters that the encoding of a stream lacks, and write each line at once.
+
+    A path in the output cannot raise then, and the log of a CI job has both streams in the order in which they were
+    written.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors="backslashreplace", line_buffering=True)
 
 
 def _warn_of_variables() -> None:
