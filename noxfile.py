@@ -530,6 +530,17 @@ def dist(session: nox.Session) -> None:
 
 
 @nox.session
+def stranger(session: nox.Session) -> None:
+    """Walk a newcomer's path from the built wheel, timed: pip, demo, a red test, a red cell, green. --warm: no downloads.
+
+    It takes the wheel in dist/ if that is the commit's, and writes the seconds of each step into
+    .cudalink/stranger.json. Without an option it walks twice, to tell downloads apart.
+    """
+    session.install("uv>=0.5")
+    session.run("python", "-m", "tests.stranger", *session.posargs)
+
+
+@nox.session
 def changelog(session: nox.Session) -> None:
     """Show the next section of the changelog; -- build VERSION writes it, and removes the fragments."""
     session.install(*group("changelog"))

@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from pathlib import Path
 
 from .path import CACHES, Failure, Home, Step, steps
 
-__all__ = ["build", "main", "table"]
+__all__ = ["build", "main", "missed", "table"]
 
 ROOT = Path(__file__).parent.parent.parent
 #: Seconds for the whole path without caches, and for the part of it that no network decides.
@@ -81,7 +80,7 @@ def table(path: Sequence[Step], cold: Sequence[float] | None, warm: Sequence[flo
     return "\n".join(lines)
 
 
-def _missed(cold: Sequence[float] | None, warm: Sequence[float] | None) -> list[str]:
+def missed(cold: Sequence[float] | None, warm: Sequence[float] | None) -> list[str]:
     """The limits that are missed."""
     limits = (("the path without caches", cold, LIMIT), ("what is ours of it", warm, OURS))
     return [
@@ -109,9 +108,7 @@ def main() -> None:
         try:
             if options.warm:
                 mine = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-                caches = {
-                    name: os.environ.get(name) or str(mine / Path(place).name) for name, place in CACHES.items()
-                }
+                caches = {name: os.environ.get(name) or str(mine / Path(place).name) for name, place in CACHES.items()}
             else:
                 cold = _walk(Home(work / "cold", wheel), path, "cold")
                 caches = {name: str(work / "cold" / place) for name, place in CACHES.items()}
@@ -125,8 +122,8 @@ def main() -> None:
     SAVED.parent.mkdir(exist_ok=True)
     figures = {"machine": machine, "wheel": wheel.name, "steps": [step.command for step in path]}
     SAVED.write_text(json.dumps({**figures, "cold": cold, "warm": warm}, indent=1) + "\n", encoding="utf-8")
-    if missed := _missed(cold, warm):
-        sys.exit("\n".join(missed))
+    if late := missed(cold, warm):
+        sys.exit("\n".join(late))
 
 
 if __name__ == "__main__":
