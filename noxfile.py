@@ -531,7 +531,7 @@ def dist(session: nox.Session) -> None:
 
 @nox.session
 def stranger(session: nox.Session) -> None:
-    """Walk a newcomer's path from the built wheel, timed: pip, demo, a red test, a red cell, green. --warm: no downloads.
+    """Walk a newcomer's path from the built wheel, and time it: pip, demo, a red test, a red cell, green. --warm: once.
 
     It takes the wheel in dist/ if that is the commit's, and writes the seconds of each step into
     .cudalink/stranger.json. Without an option it walks twice, to tell downloads apart.
