@@ -32,8 +32,10 @@ __all__ = ["DESCRIPTION", "configure", "run"]
 _FORMS: Final = ("save", "html", "junit", "markdown")
 #: How many damaged files and differing tests are named with a finding.
 _NAMED: Final = 5
+#: Where the cells of a project leave their records.
+_RECORDS: Final = Path(".cudalink")
 #: Where --open writes the page if no --html names a file.
-_PAGE: Final = Path(".cudalink", "report.html")
+_PAGE: Final = _RECORDS / "report.html"
 #: How many folders with records are named, and how many entries of a folder are looked at for them.
 _FOLDERS: Final = 5
 _ENTRIES: Final = 200
@@ -50,7 +52,12 @@ DESCRIPTION: Final = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument(
-        "paths", nargs="+", type=Path, metavar="DIR", help="folders of records, files, or a saved report"
+        "paths",
+        nargs="*",
+        type=Path,
+        default=[_RECORDS],
+        metavar="DIR",
+        help=f"folders of records, files, or a saved report (default: {_RECORDS})",
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write one self-contained page")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write GitHub's Markdown")

@@ -195,6 +195,16 @@ def test_a_wrong_folder_where_nothing_has_records(tmp_path, monkeypatch, capsys)
     )
 
 
+def test_without_a_folder_the_records_of_this_project_count(tmp_path, monkeypatch, capsys):
+    (tmp_path / ".cudalink").mkdir()
+    write(tmp_path / ".cudalink", "two", {"a": "passed"})
+    monkeypatch.chdir(tmp_path)
+
+    assert cli.main(["report"]) == 0
+
+    assert "1 cell, 1 test, 1 passed" in capsys.readouterr().out
+
+
 def test_an_unknown_finding_lists_the_known_ones(records, capsys):
     assert cli.main(["report", str(records), "--fail-on", "failed, fialed"]) == 2
     words = capsys.readouterr().err
