@@ -312,13 +312,16 @@ def targets(session: nox.Session, cuda_core: str) -> None:
 def plugins(session: nox.Session, release: str) -> None:
     """The plugin's own suite on each pytest, with other plugins. -- --randomly-seed=N repeats an order.
 
-    The runs that its tests start load the other plugins too, and keep their order.
+    The runs that its tests start load the other plugins too, and keep their order. On the newest pytest also the
+    sessions of the pages on these plugins.
     """
     released = RELEASES["plugins"]
     requirements = (*released["pytest"][release], *released["packages"])
     install(session, *BASE.packages, "numpy", *group("test"), *requirements)
     env = {"CUDALINK_REQUIRE_TOOLKIT": BASE.ctk, "CUDALINK_TESTS_BESIDE": released["beside"]}
-    session.run("pytest", "-n", "2", "tests/plugin", *session.posargs, env=env)
+    newest = release == [*released["pytest"]][-1]
+    pages = ["tests/test_sessions.py::test_session_with_plugins"] if newest else []
+    session.run("pytest", "-n", "2", "tests/plugin", *pages, *session.posargs, env=env)
 
 
 @nox.session

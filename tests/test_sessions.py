@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -26,14 +27,51 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_session(name: str, tmp_path: Path, toolkit: str) -> None:
-    """Every command of a page prints what the page shows under it, in a copy of ``docs/examples/PAGE``."""
-    folder = tmp_path / "project"
+#: Plugins of pytest that change the order or the output of a run, by distribution: the name by which each is left out.
+PLUGINS = {
+    "pytest-cov": "pytest_cov",
+    "pytest-forked": "pytest_forked",
+    "pytest-randomly": "randomly",
+    "pytest-rerunfailures": "rerunfailures",
+    "pytest-timeout": "timeout",
+}
+
+#: Pages that need some of these plugins: ``nox -s plugins`` runs their sessions. All other pages run without any.
+NEEDS = {
+    "how-to/coverage": ("pytest-cov",),
+    "how-to/randomly": ("pytest-randomly",),
+    "how-to/rerunfailures": ("pytest-rerunfailures",),
+    "how-to/timeout": ("pytest-timeout",),
+}
+
+
+def prepare(name: str, folder: Path) -> None:
+    """Copy ``docs/examples/PAGE``, and leave out the plugins that the page does not need."""
     files = DOCS / "examples" / name.rpartition("/")[2]
     if files.is_dir():
         shutil.copytree(files, folder, ignore=shutil.ignore_patterns("__pycache__"))
     else:
         folder.mkdir()
-    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    sessions.check(PAGES[name], folder)
+    others = [f"-p no:{plugin}" for distribution, plugin in PLUGINS.items() if distribution not in NEEDS.get(name, ())]
+    (folder / "pytest.ini").write_text(f"[pytest]\naddopts = {' '.join(others)}\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name not in NEEDS])
+def test_session(name: str, tmp_path: Path, toolkit: str) -> None:
+    """Every command of a page prints what the page shows under it, in a copy of ``docs/examples/PAGE``."""
+    prepare(name, tmp_path / "project")
+
+    sessions.check(PAGES[name], tmp_path / "project")
+
+
+@pytest.mark.parametrize("name", NEEDS)
+def test_session_with_plugins(name: str, tmp_path: Path, toolkit: str) -> None:
+    """The same for the pages on other plugins, in an environment that has them."""
+    for distribution in NEEDS[name]:
+        try:
+            metadata.distribution(distribution)
+        except metadata.PackageNotFoundError:
+            pytest.skip(f"needs {distribution}: nox -s plugins")
+    prepare(name, tmp_path / "project")
+
+    sessions.check(PAGES[name], tmp_path / "project")

@@ -128,6 +128,8 @@ def _arguments(run: Run) -> list[str]:
         instead.append("--capture=fd")  # a child has no terminal: what it prints comes with its reports
     if getattr(option, "debug", None):
         instead.append(f"--debug={os.devnull}")
+    if getattr(option, "cov_source", None):
+        instead.append("--cov-append")  # pytest-cov would erase what the processes before this one have measured
     return [*arguments[:where], *instead, *arguments[where:]]
 
 

@@ -369,6 +369,27 @@ def test_seed(request): print("seed", request.config.getoption("randomly_seed"))
     assert len(set(seeds)) == 1
 
 
+def test_coverage_of_new_processes(run, pytester) -> None:
+    """Where each isolated test starts a new process, the last one does not erase what the others have measured."""
+    pytest.importorskip("pytest_cov", reason="needs pytest-cov: nox -s plugins")
+    pytester.makepyfile(library="def one():\n    return 1\ndef two():\n    return 2\n")
+    result = run(
+        """
+import threading
+import library
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+@isolated
+def test_one(): assert library.one() == 1
+@isolated
+def test_two(): assert library.two() == 2
+""",
+        "--cov=library",
+        plugins=("pytest_cov",),
+    )
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["library.py * 0 *100%", "2 tests started a new process each*"])
+
+
 def test_output_and_warnings(run) -> None:
     """With -s what an isolated test prints is shown once, whether it passes or not; its warnings are listed."""
     result = run(
