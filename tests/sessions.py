@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["COMPILER", "blocks", "check", "run", "steps"]
+__all__ = ["COMPILER", "blocks", "check", "matches", "run", "steps"]
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
@@ -53,8 +53,13 @@ def run(command: str, folder: Path) -> str:
     return done.stdout
 
 
+def matches(shown: str, printed: str) -> bool:
+    """Whether a command printed what a page shows. ``...`` stands for what differs between runs."""
+    return doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS)
+
+
 def check(session: str, folder: Path) -> None:
-    """Run each command; it must print what the session shows. ``...`` stands for what differs between runs."""
+    """Run each command; it must print what the session shows."""
     for command, shown in steps(session):
         printed = run(command, folder)
-        assert doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS), f"$ {command}\n{printed}"
+        assert matches(shown, printed), f"$ {command}\n{printed}"

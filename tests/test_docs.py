@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import re
 import shlex
 import shutil
@@ -12,11 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cudalink import cli
 from pytest_cudalink.artifacts import build as reader_build
+from pytest_cudalink.compat.variables import known_variables
 from pytest_cudalink.emulator import build, control
-from pytest_cudalink.plugin import fixtures, settings
+from pytest_cudalink.matrix.keys import KEYS
+from pytest_cudalink.plugin import fixtures, hookspecs, marker, settings
 from pytest_cudalink.process import build as watch_build
 from pytest_cudalink.report import records
+from pytest_cudalink.tables import read_table
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -38,15 +44,16 @@ def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_examples_are_files() -> None:
-    """No page has Python of its own; the README's is run below. Every example file is shown by a page."""
+    """No page has Python of its own; test_readme.py runs the README's. Every example file is shown by a page."""
     assert not [page.name for page in PAGES if page.name != "README.md" and blocks(page, "python")]
     shown = {
         name
         for page in PAGES
         for name in re.findall(r"literalinclude\} \.\./examples/(\S+)", page.read_text(encoding="utf-8"))
     }
-    examples = [path for folder in ("", "own_target", "recipes", "field") for path in (EXAMPLES / folder).glob("*.py")]
-    assert {name for name in shown if name.endswith(".py")} == {str(path.relative_to(EXAMPLES)) for path in examples}
+    examples = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py")}
+    examples = {name for name in examples if not name.startswith("stubs-")}  # whole projects, which no page shows
+    assert {name for name in shown if name.endswith(".py")} == examples
     assert [name for name in shown if not (EXAMPLES / name).is_file()] == []
 
 
@@ -66,14 +73,6 @@ def test_own_target_example(toolkit, pytester, run_pytest) -> None:
     assert result.ret == 0
     assert "cudalink: jitlib: 1.0, from this folder" in result.stdout.str()
     assert "jitlib: 3 links (2 on the driver, 1 on nvJitLink)" in result.stdout.str()
-
-
-def test_link_lto_example(toolkit, tmp_path) -> None:
-    """The LTO example inlines, and says why nvJitLink linked."""
-    done = python(str(EXAMPLES / "link_lto.py"), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("nvjitlink by policy strict-major, row ")
-    assert "kernels: step; functions left: 1" in done.stdout
 
 
 def test_examples_of_compatibility(tmp_path) -> None:
@@ -110,25 +109,16 @@ def test_inspect_example(tmp_path) -> None:
     assert "  problem: damaged cubin: " in done.stdout
 
 
-def test_readme_example(toolkit, pytester, run_pytest, samples) -> None:
-    """The README's tests pass."""
-    (code,) = blocks(ROOT / "README.md", "python")
-    pytester.makepyfile(test_readme=code)
-    for name in ("main.ptx", "user.ptx"):
-        pytester.path.joinpath(name).write_bytes(samples[f"12.9/{name}"])
-    assert run_pytest("-q").ret == 0
-
-
 def commands() -> list[str]:
-    """What the pages tell people to type, without what installs packages or runs sessions."""
-    lines = [line for page in PAGES for block in blocks(page, "console") for line in block.splitlines()]
-    return sorted({line for line in lines if line.split()[0] in ("cudalink", "pytest")})
+    """What the pages tell people to type and show no output of, without what installs packages or runs sessions."""
+    found = [block for page in PAGES for block in blocks(page, "console") if not re.match(r"(\(\S+\) )?\$ ", block)]
+    return sorted({line for one in found for line in one.splitlines() if line.split()[0] in ("cudalink", "pytest")})
 
 
 @pytest.mark.parametrize("command", commands())
 def test_commands_work(command: str, toolkit, pytester, run_pytest) -> None:
     """Every command of ours that a page shows succeeds."""
-    shutil.copy(EXAMPLES / "test_link.py", pytester.path)
+    shutil.copy(EXAMPLES / "link" / "test_link.py", pytester.path)
     program, *words = shlex.split(command)
     if program == "pytest":
         assert run_pytest(*words).ret == 0
@@ -195,6 +185,136 @@ def test_only_plugin_knows_pytest() -> None:
     (found,) = (one for one in config["tool"]["importlinter"]["contracts"] if one["type"] == "forbidden")
     named = {name.removeprefix("pytest_cudalink.") for name in found["source_modules"]}
     assert named == set().union(*contract("floors")) - {"plugin"}
+
+
+@pytest.fixture
+def reference(monkeypatch):
+    """The module of docs/_ext that describes commands, variables, fixtures and hooks."""
+    pytest.importorskip("sphinx")
+    monkeypatch.syspath_prepend(DOCS / "_ext")
+    return importlib.import_module("cudalink_reference")
+
+
+def page_has(page: str, directive: str) -> bool:
+    """Whether a page of the reference calls a directive."""
+    return f"```{{{directive}}}" in (DOCS / "reference" / f"{page}.md").read_text(encoding="utf-8")
+
+
+def help_of(*words: str) -> str:
+    """What a command prints with ``--help``, in one line."""
+    done = python("-m", "pytest_cudalink.cli", *words, "--help", cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return " ".join(done.stdout.split())
+
+
+def test_every_command_is_described(reference) -> None:
+    """The page on the command line has each subcommand and each option, with a meaning."""
+    assert page_has("cli", "command-line")
+    assert page_has("cli", "commands")
+    described = {" ".join(one.astext().split()) for one in reference.CommandLine.run(None)}
+    text = "\n".join(described)
+    names = set()
+
+    def visit(parser: argparse.ArgumentParser) -> None:
+        names.add(parser.prog)
+        assert parser.prog in text
+        for action in reference.arguments(parser):
+            meaning = reference.meaning(parser, action)
+            assert meaning or not action.option_strings, f"{parser.prog}: {reference.spelled(action)} has no help"
+            assert not meaning or reference.spelled(action) in text
+        for child in reference.children(parser).values():
+            visit(child)
+
+    for parser in reference.command_parsers().values():
+        visit(parser)
+    assert {f"cudalink {name}" for name in cli.COMMANDS} <= names
+    assert {"cudalink matrix list", "cudalink toolchain add", "cudalink driver run"} <= names
+    assert all(line in help_of() for line in cli.COMMANDS.values())
+
+
+def test_exit_codes_are_described() -> None:
+    """The page has each command's exit code 1, and the codes that a shell gives for signals."""
+    text = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8").partition("## Exit codes")[2]
+    assert re.findall(r"^\| `cudalink (\w+)` \| ", text, re.MULTILINE) == list(cli.COMMANDS)
+    assert re.findall(r"^\| (\d+) \| ", text, re.MULTILINE) == ["0", "1", "2", "130", "141"]
+    assert (cli._INTERRUPTED, cli._BROKEN_PIPE) == (130, 141)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["compat", "exports", "nvJitLinkVersion"], 0),
+        (["compat", "exports", "noSuchSymbol"], 1),
+        (["compat", "known-bad", "torch-memory-saver==0.0.9", "nvidia-cuda-runtime==13.0.96"], 1),
+        (["matrix", "check", "--file", "nothing.toml"], 2),
+        (["report", "nothing"], 2),
+        (["audit", "nothing.whl"], 2),
+        (["toolchain", "path", "12.7"], 1),
+        (["driver", "run", "--version", "13.0", "--", "sh", "-c", "exit 7"], 7),
+        (["report"], 2),
+    ],
+)
+def test_exit_codes_hold(words: list[str], code: int, tmp_path) -> None:
+    """The commands end as the page says."""
+    done = python("-m", "pytest_cudalink.cli", *words, cwd=tmp_path)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert code != 2 or done.stderr.strip()
+
+
+def test_every_variable_is_described(reference) -> None:
+    """The table has every variable that is not for the tests of the project alone, with a meaning."""
+    assert page_has("options", "variables-table")
+    assert page_has("options", "settings-table")
+    tests = set(read_table("compat/data/variables.toml")["tests"])
+    found = reference.variables()
+    assert found.keys() == known_variables() - tests
+    assert all(found.values())
+    (table,) = reference.VariablesTable.run(None)
+    assert all(name in table.astext() for name in found)
+
+
+def test_every_fixture_and_hook_is_described(reference, pytester) -> None:
+    """The page has the fixtures that pytest lists, every hook, and the marker; the guide names each fixture too."""
+    assert all(page_has("fixtures", one) for one in ("fixtures-list", "hooks-list", "marker-text"))
+    done = python("-m", "pytest", "-p", "cudalink", "--fixtures", "-q", cwd=pytester.path)
+    listed = set(re.findall(r"^(\w+)(?: \[\w+ scope\])? -- .*pytest_cudalink", done.stdout, re.MULTILINE))
+    assert listed
+    assert reference.fixture_functions().keys() == listed
+    (fixtures_list,), (hooks_list,) = reference.FixturesList.run(None), reference.HooksList.run(None)
+    assert all(name in fixtures_list.astext() for name in listed)
+    hooks = [name for name in vars(hookspecs) if name.startswith("pytest_cudalink_")]
+    assert all(f"{name}(" in hooks_list.astext() for name in hooks)
+
+
+def test_every_keyword_of_the_marker_is_described() -> None:
+    """The table of the guide has one line for each keyword, in words that the marker's own text uses."""
+    page = (DOCS / "reference" / "plugin.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^\| (`.*?) \| ", page.partition("## Marker")[2].partition("\n## ")[0], re.MULTILINE)
+    named = [word for cell in cells for word in re.findall(r"`(\w+)`", cell)]
+    signature = re.findall(r"(\w+)=", marker.MARKER.partition("):")[0])
+    assert sorted(named) == sorted(signature)
+
+
+def test_every_key_of_a_cell_is_described(monkeypatch) -> None:
+    """The page on the matrix has each key of the schema, with a meaning."""
+    pytest.importorskip("sphinx")
+    monkeypatch.syspath_prepend(DOCS / "_ext")
+    tables = importlib.import_module("cudalink_tables")
+    assert page_has("matrix", "cell-keys")
+    (table,) = tables.CellKeys.run(None)
+    rows = {row[0].astext(): row[1].astext() for row in table.findall(importlib.import_module("docutils.nodes").row)}
+    assert rows.keys() - {"key"} == KEYS.keys()
+    assert all(rows.values())
+
+
+def test_pictures_are_used_and_made() -> None:
+    """A page or the README shows each picture, and a session makes it: `screenshots`, or `bench` for figures."""
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    sessions = (ROOT / "noxfile.py").read_text(encoding="utf-8")
+    for path in (DOCS / "images").iterdir():
+        assert f"images/{path.name}" in text, f"{path.name} is shown by no page"
+        makers = "".join(one.read_text(encoding="utf-8") for one in (ROOT / "tests" / "report").glob("*.py")) + sessions
+        assert path.name in makers or f"{path.stem}.svg" in makers, f"{path.name} is made by no session"
 
 
 def test_settings_table(monkeypatch) -> None:

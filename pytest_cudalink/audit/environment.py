@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from ..compat import exports, known_bad
+from ..plurals import counted
 from ..regular_files import open_regular
 from ..versions import CudaVersion
 from . import conda, contradictions
@@ -123,12 +124,11 @@ class EnvironmentAudit:
     def verdict(self) -> str:
         """One line: how many conflicts, in what."""
         found = len(self.conflicts)
-        conflicts = f"{found or 'no'} conflict{'' if found == 1 else 's'}"
+        conflicts = counted(found, "conflict") if found else "no conflicts"
         unread = f", {len(self.unreadable)} not readable" if self.unreadable else ""
-        libraries = f"{self.files} librar{'y' if self.files == 1 else 'ies'} measured"
+        libraries = f"{counted(self.files, 'library', 'libraries')} measured"
         measured = libraries if self.files else "declared requirements only"
-        several = "" if self.distributions == 1 else "s"
-        return f"{conflicts}{unread}: {self.distributions} distribution{several}, {measured}, in {self.prefix}"
+        return f"{conflicts}{unread}: {counted(self.distributions, 'distribution')}, {measured}, in {self.prefix}"
 
     def check(self) -> None:
         """Raise unless there are no conflicts and everything was readable.

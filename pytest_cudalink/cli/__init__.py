@@ -95,7 +95,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     if "_ARGCOMPLETE" in os.environ:
         from .completion import complete
 
-        complete(make_parser())
+        # the line as the shell has it: words before the cursor
+        complete(make_parser(os.environ.get("COMP_LINE", "").split()[1:2]))
     parser = make_parser(given[:1])
     if not given:
         parser.print_help()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ..plurals import counted
 from ..report.safe_text import line as safe
 from . import audit_device_code, audit_environment
 from .paths import any_path
@@ -107,15 +108,15 @@ def misfit(options: argparse.Namespace) -> str:
 
 def _lines(found: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool) -> Iterator[str]:
     windows = any(file.path.lower().endswith((".dll", ".pyd")) for file in found.files)
-    kind = ("DLL" if windows else "ELF file") + "s" * (len(found.files) != 1)
+    files = counted(len(found.files), "DLL" if windows else "ELF file")
     unread = any(finding.kind == "unreadable" for finding in found.findings)
     known = ", as far as it can be read" if unread else ""
-    yield f"{found.path}: {len(found.files)} {kind}; loads with {_spoken(found.majors)}{known}"
+    yield f"{found.path}: {files}; loads with {_spoken(found.majors)}{known}"
     for file in found.files:
         for one in file.dependencies:
             where = "brought along" if one.bundled else f"CUDA {', '.join(one.majors) or '(unknown)'}"
             unreached = f"; no RPATH leads to {one.unreached}" if one.unreached else ""
-            count = f"{len(one.symbols)} symbol{'s' * (len(one.symbols) != 1)}"
+            count = counted(len(one.symbols), "symbol")
             yield f"  {file.path}  needs {one.library}  ({where}; {count}{unreached})"
             if symbols:
                 yield from (f"      {symbol}" for symbol in one.symbols)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ..plurals import counted
 from ..report.safe_text import line as safe
 from .progress import progress
 
@@ -180,7 +181,7 @@ def _text(
         yield f"{found.path}: no device code"
     else:
         count = sum(group.count for group in found.groups)
-        yield f"{found.path}: device code in {count} group{'s' * (count != 1)} of images"
+        yield f"{found.path}: device code in {counted(count, 'group')} of images"
         for alike, table in _tables(found.judged, rows, drivers):
             yield from _files(alike)
             yield from _facts([image for group in alike for image in group.images])
@@ -218,7 +219,7 @@ def _files(groups: Iterable[Group]) -> Iterable[str]:
     groups = list(groups)
     paths = list(dict.fromkeys(path for group in groups for path in group.paths))
     count = sum(group.count for group in groups)
-    yield f"  {len(paths)} file{'s' * (len(paths) != 1)} ({count} group{'s' * (count != 1)})"
+    yield f"  {counted(len(paths), 'file')} ({counted(count, 'group')})"
     yield from (f"    {path}" for path in paths[:_MOST_PATHS])
     if len(paths) > _MOST_PATHS:
         yield f"    and {len(paths) - _MOST_PATHS} more"
@@ -247,7 +248,7 @@ def _facts(images: Sequence[Image]) -> Iterable[str]:
     yield from (f"    cubin for {arch} made from PTX for {made}" for arch, made in virtual)
     for note in sorted({image.note for image in images if image.note}):
         count = sum(image.note == note for image in images)
-        yield f"    {count} image{'s' * (count != 1)} known by the header alone: {note}"
+        yield f"    {counted(count, 'image')} known by the header alone: {note}"
 
 
 def _by_number(arch: str) -> tuple[int, str]:

@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
+import subprocess
 import sys
+import tempfile
+import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from .progress import progress
+
 if TYPE_CHECKING:
+    from ..emulator import Emulation
     from ..linker.sample import Machine
     from ..targets.choice import Backend
+    from ..versions import CudaVersion
 
 __all__ = ["DESCRIPTION", "configure", "report", "run"]
 
 DESCRIPTION: Final = (
-    "Compile two CUDA C++ units with NVRTC and link them as PTX and as LTO-IR. Without a GPU the images prove the "
-    "result; with one the kernel runs and NumPy checks its results. Exit code 1 on a mismatch."
+    "Compile two CUDA C++ units with NVRTC, link them as PTX and as LTO-IR, and prove the results from the images, "
+    "and on a GPU by running the kernel. Then show what happens to a user whose driver is of an older major version, "
+    "and why. Needs no GPU. Exit code 1: a proof failed, 2: something is not installed, or an option is invalid."
 )
 
 _MODES: Final = {"ptx": "PTX without LTO", "ltoir": "LTO-IR with LTO"}
+_WIDTH: Final = 80
+_ERROR: Final = "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+#: Driver that is emulated for a toolkit of each major version; the newest of the major before it.
+_OLDER: Final = {13: "12.9", 12: "12.0"}
+#: What starts the test: a driver of the user's environment must not be in the way.
+_NOT_PASSED: Final = re.compile("PYTEST_|CUDALINK_(?!CACHE)")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,16 +45,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the report of the sample; exit code 2 for an invalid option."""
+    """Print the report of the sample; exit code 2 for an invalid option, or if NVRTC is not installed."""
+    from ..linker.errors import CompileError
+    from ..linker.sample import compile_kernel
+
     try:
-        return report(options.arch, options.backend)
+        try:
+            kernel = compile_kernel()
+        except CompileError:
+            raise
+        except RuntimeError:
+            sys.stderr.write("cudalink demo: NVRTC is not installed; run: pip install 'pytest-cudalink[cu13]'\n")
+            return 2
+        return report(options.arch, options.backend, kernel=kernel)
     except ValueError as error:
         sys.stderr.write(f"cudalink demo: {error}\n")
         return 2
 
 
-def report(arch: str | None = None, backend: Backend | None = None, write: Callable[[str], object] = print) -> int:
-    """Write one report line for each fact and each way of linking; the exit code is 1 if a proof fails.
+def report(
+    arch: str | None = None,
+    backend: Backend | None = None,
+    write: Callable[[str], object] = print,
+    *,
+    kernel: bytes | None = None,
+) -> int:
+    """Write the facts, a proof of each way of linking, and the failure on an older driver; the exit code is 1 or 0.
 
     Parameters
     ----------
@@ -47,6 +80,8 @@ def report(arch: str | None = None, backend: Backend | None = None, write: Calla
         Forces the linker of the PTX link; LTO-IR always needs nvJitLink.
     write : callable
         Receives each line.
+    kernel : bytes, optional
+        PTX to load on an older driver; without it that part is left out.
 
     Raises
     ------
@@ -57,16 +92,23 @@ def report(arch: str | None = None, backend: Backend | None = None, write: Calla
 
     machine = sample.describe_machine(arch)
     write(_facts(machine))
-    failures = 0
+    write("")
+    write("1. Two units of CUDA C++, compiled apart by NVRTC and linked")
+    failures, said = 0, ""
     for mode in sample.MODES:
-        outcome = sample.link_and_prove(mode, machine, backend if mode == "ptx" else None, _progress)
-        _progress("")
+        with progress(f"linking {_MODES[mode]}") as step:
+            outcome = sample.link_and_prove(mode, machine, backend if mode == "ptx" else None, step.say)
         failures += not outcome.ok
-        write(f"{'ok  ' if outcome.ok else 'FAIL'} {_MODES[mode]}: {outcome.text}")
-        write(f"     {outcome.why or 'not linked'}")
+        mark = "ok  " if outcome.ok else "FAIL"
+        _fill(write, f"   {mark} ", f"{_MODES[mode]}: {outcome.text}")
+        if (why := outcome.why or "not linked") != said:
+            _fill(write, "        ", why)
+        said = why
     if not machine.runs_the_image:
         reason = "the driver is emulated and runs no kernels" if machine.emulated else "no GPU of that architecture"
-        write(f"{reason}: proved from the images, nothing was launched")
+        _fill(write, "   ", f"{reason}: proved from the images, nothing was launched")
+    if kernel is not None and not machine.emulated:
+        failures += not _show_skew(kernel, machine, write)
     return 1 if failures else 0
 
 
@@ -80,8 +122,108 @@ def _facts(machine: Machine) -> str:
     return ", ".join(f"{name}: {value or 'none'}" for name, value in facts.items())
 
 
-def _progress(text: str) -> None:
-    """Show the current step, on a terminal only."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[2K{text}")
-        sys.stderr.flush()
+def _fill(write: Callable[[str], object], start: str, text: str) -> None:
+    """Write a text on as many lines as it needs, below each other."""
+    wrap = textwrap.TextWrapper(
+        _WIDTH, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False
+    )
+    for part in text.splitlines() or [""]:
+        for line in wrap.wrap(part) or [start.rstrip()]:
+            write(line)
+        wrap.initial_indent = wrap.subsequent_indent
+
+
+def _show_skew(kernel: bytes, machine: Machine, write: Callable[[str], object]) -> bool:
+    """Run a test of the kernel on an older driver and say why it fails; whether it failed as expected."""
+    from ..emulator import EmulatorError, emulation_for, library_folder, release_of, supported_versions
+    from ..linker import ObjectCode
+
+    isa = ObjectCode.from_ptx(kernel).artifact.ptx_isa
+    maker = machine.nvjitlink
+    if isa is None or maker is None or maker.major not in _OLDER:
+        return True
+    try:
+        library_folder()
+        older = emulation_for(_OLDER[maker.major])
+        newer = emulation_for(maker) if maker in supported_versions() else older
+    except EmulatorError as error:  # the libraries are not built
+        write("")
+        _fill(write, "2. ", f"Older drivers are not shown: {error}")
+        return True
+    write("")
+    _fill(
+        write, "2. ", f"The kernel for a user whose driver is older: CUDA {older.version} ({release_of(older.version)})"
+    )
+    with tempfile.TemporaryDirectory(prefix="cudalink-demo-") as work, progress("running a test on emulated drivers"):
+        done = _run_test(Path(work), kernel, older)
+        passed = None if newer.lacks or newer is older else _run_test(Path(work), kernel, newer)
+    write("")
+    write(f"   $ {_command(older.version)} -q test_kernel.py")
+    for line in done.stdout.splitlines():
+        write(f"   {line}".rstrip())
+    expected = done.returncode == 1 and _ERROR in done.stdout and "1 failed" in done.stdout
+    if not expected:
+        _fill(write, "   FAIL ", f"{_ERROR} was expected; pytest ended with {done.returncode} {done.stderr}")
+        return False
+    if passed is not None:
+        write("")
+        write(f"   $ {_command(newer.version)} -q test_kernel.py")
+        write(f"   {passed.stdout.splitlines()[-1] if passed.stdout.strip() else ''}")
+        if passed.returncode:
+            _fill(write, "   FAIL ", f"the test was expected to pass; pytest ended with {passed.returncode}")
+            return False
+    write("")
+    for name, text in _explained(isa, maker, older.version).items():
+        _fill(write, f"   {name:<7}", text)
+    return True
+
+
+def _explained(isa: tuple[int, int], maker: CudaVersion, driver: CudaVersion) -> dict[str, str]:
+    """What a user sees, why, and what helps."""
+    from ..compat.releases import needs_for_ptx_isa, ptx_isa_of
+    from ..emulator import release_of, supported_versions
+    from ..linker import dispatch
+
+    writes, reads = (".".join(map(str, one)) for one in (isa, ptx_isa_of(driver)))
+    plain = dispatch.explain(driver, maker, False, False)  # noqa: FBT003 (positional there)
+    lto = dispatch.explain(driver, maker, True, True)  # noqa: FBT003
+    needs = needs_for_ptx_isa(isa).version
+    why = (
+        f"NVRTC wrote PTX of ISA {writes}; a driver of CUDA {driver} reads up to ISA {reads}. nvJitLink {maker} is no "
+        f"way around it: by the decision table ({plain.policy}) the driver links this PTX itself, row {plain.row!r}, "
+        f"and LTO-IR is an error, row {lto.row!r}."
+    )
+    fix = (
+        f"compile for this driver with its toolkit, or require a driver for CUDA {needs} ({release_of(needs)}) or "
+        f"newer:\npip install 'cuda-toolkit[nvrtc]=={driver}.*'"
+    )
+    versions = supported_versions()
+    test = (
+        f"your own code, without a GPU, on drivers of CUDA {versions[0]} to {versions[-1]}:\n"
+        f"{_command(driver)} --force-backend=driver"
+    )
+    return {"error": f"{_ERROR} (222)", "why": why, "fix": fix, "test": test}
+
+
+def _command(driver: CudaVersion) -> str:
+    return f"pytest -p cudalink --cudalink-driver={driver}"
+
+
+def _run_test(folder: Path, kernel: bytes, emulation: Emulation) -> subprocess.CompletedProcess[str]:
+    """Run the sample's test on an emulated driver; nothing is fetched for it."""
+    from ..linker.sample import SKEW_TEST
+
+    (folder / "kernel.ptx").write_bytes(kernel)
+    (folder / "test_kernel.py").write_text(SKEW_TEST, encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if not _NOT_PASSED.match(name)}
+    environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": str(_WIDTH - 3), "CUDALINK_TOOLCHAINS": "never"}
+    words = [*_command(emulation.version).split()[1:], "-q", "-p", "no:cacheprovider", "--color=no", "test_kernel.py"]
+    return subprocess.run(  # noqa: S603 (our own test, by this Python)
+        [sys.executable, "-m", "pytest", *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )

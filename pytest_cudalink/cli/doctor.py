@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from ..guardrails.doctor import DoctorReport
+    from ..guardrails.doctor import Cause, DoctorReport, Link
 
-__all__ = ["DESCRIPTION", "configure", "run"]
+__all__ = ["DESCRIPTION", "configure", "page", "run"]
 
 DESCRIPTION: Final = (
-    "The parts of CUDA in this environment, whether they fit together, and what repairs them. Exit code 0: coherent, "
-    "1: incoherent, 2: not enough is known."
+    "Whether the parts of CUDA in this environment fit together and fit the driver, and what repairs them. The verdict "
+    "comes first, then one line for each cause. A machine without a driver is coherent if its toolkit is. Exit code "
+    "0: coherent, 1: incoherent, 2: not enough is known, or an invalid option."
 )
 
 _MARKS: Final = {
@@ -27,17 +31,24 @@ _MARKS: Final = {
     "warning": "!",
     "note": "-",
 }
-_COLOURS: Final = {"ok": "green", "NO": "bold red", "?": "yellow", "!": "yellow", "-": "dim"}
+_COLOURS: Final = {"NO": "1;31", "?": "33", "!": "33", "-": "2"}
+_VERDICT_COLOURS: Final = ("1;32", "1;31", "1;33")
+_BACKENDS: Final = {"driver": "the driver", "nvjitlink": "nvJitLink", "error": "nothing"}
+_KINDS: Final = {"ptx": "PTX", "ltoir": "LTO-IR"}
 
-#: More columns than any table needs.
-_ANY_WIDTH: Final = 100_000
+#: Columns of the page without --verbose.
+_WIDTH: Final = 80
 
-#: A title, the heads of its columns, and its rows.
-Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
+#: A line of the page and the colour of its first word; empty for none.
+Line = tuple[str, str]
+
+#: A title and the rows below it.
+Table = tuple[str, list[tuple[str, ...]]]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
+    parser.add_argument("-v", "--verbose", action="store_true", help="every part, copy, rule, link and finding")
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.add_argument("--ctk-version", metavar="SPECIFIER", help="the CUDA releases that are wanted: '>=13.2,<14'")
 
@@ -53,52 +64,179 @@ def run(options: argparse.Namespace) -> int:
         return 2
     if options.json:
         sys.stdout.write(json.dumps(report.as_json(), indent=1) + "\n")
-    elif not _in_colour(report):
-        sys.stdout.write("".join(f"{line}\n" for line in _plain(report)))
+        return report.exit_code
+    coloured = _in_colour()
+    for text, colour in page(report, verbose=options.verbose):
+        sys.stdout.write(f"{_painted(text, colour) if coloured else text}\n")
     return report.exit_code
 
 
-def _tables(report: DoctorReport) -> Iterator[Table]:
-    """The page as tables; the same for a pipe and for a terminal."""
+def page(report: DoctorReport, *, verbose: bool = False) -> Iterator[Line]:
+    """The lines of the page: the verdict, what to do first, the causes, and what there is; at most 80 columns.
+
+    With `verbose` every detail follows, in lines of any width.
+    """
+    causes = report.causes
+    first = next((cause for cause in causes if cause.counts and (cause.fixes or cause.otherwise)), None)
+    yield f"Verdict: {report.verdict}", _VERDICT_COLOURS[report.exit_code]
+    if first is None:
+        yield "First:   nothing to repair" if not report.exit_code else "First:   see below; no command repairs it", ""
+    elif first.fixes:
+        yield from _command("First:   ", first.fixes[0])
+    else:
+        yield from _wrapped("First:   ", first.otherwise[0])
+    if causes:
+        yield "", ""
+    for cause in causes:
+        yield from _cause(cause, done=first if cause is first else None)
+    yield "", ""
+    if verbose:
+        yield from _tables(report)
+    else:
+        yield from _facts(report)
+        yield "--verbose shows every part, copy, rule, link and finding.", ""
+
+
+def _cause(cause: Cause, done: Cause | None) -> Iterator[Line]:
+    """One line for the cause, and its repairs below; without the one that stands at the top of the page."""
+    mark = _MARKS[cause.severity]
+    several = f" ({len(cause.findings)} findings)" if len(cause.findings) > 1 else ""
+    room = _WIDTH - len(several)
+    yield f"{_row(mark, cause.text, 3, room)}{several}", _COLOURS[mark]
+    fixes, otherwise = list(cause.fixes), list(cause.otherwise)
+    if done:
+        del (fixes or otherwise)[0]
+    for command in fixes:
+        yield from _command("   and: " if done else "   ", command)
+    # the remedy of one finding may end in that of another
+    for advice in [one for one in otherwise if not any(other != one and other.endswith(one) for other in otherwise)]:
+        yield from _wrapped("   or " if cause.fixes or done else "   ", advice)
+
+
+def _cut(text: str, room: int) -> str:
+    """Return a text on one line that fits; the end of a longer one is left out."""
+    line = " ".join(text.split())
+    return line if len(line) <= room else f"{line[: room - 1].rstrip()}…"
+
+
+def _row(name: str, text: str, column: int = 9, room: int = _WIDTH) -> str:
+    return f"{name:<{column}}{_cut(text, room - column)}"
+
+
+def _wrapped(start: str, text: str) -> Iterator[Line]:
+    indent = " " * len(start)
+    for line in textwrap.wrap(text, _WIDTH, initial_indent=start, subsequent_indent=indent) or [start.rstrip()]:
+        yield line, ""
+
+
+def _command(start: str, command: str) -> Iterator[Line]:
+    """A command on lines that a shell takes as one; a word that is longer than a line is cut."""
+    room = _WIDTH - len(start) - 2
+    words = [_cut(word, room) for word in re.findall(r"(?:'[^']*'|\"[^\"]*\"|\S)+", command)]
+    lines = [""]
+    for word in words:
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > room:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    for number, line in enumerate(lines):
+        more = " \\" if number < len(lines) - 1 else ""
+        yield f"{start if number == 0 else ' ' * len(start)}{line}{more}", ""
+
+
+def _facts(report: DoctorReport) -> Iterator[Line]:
+    """What there is, in a line each; a missing driver is one of the causes."""
     driver = report.driver
-    version = f"CUDA {driver['version']}" if driver["version"] else "none"
-    rows: list[tuple[str, ...]] = [("CUDA version", version, driver["witness"] or "")]
-    if driver["version"]:
-        rows += [
-            ("release", driver["release"] or "unknown", driver["release_witness"] or ""),
-            ("kind", driver["kind"] or "unknown", driver["path"] or ""),
-            ("device", driver["arch"] or "none", ""),
+    if driver.get("version"):
+        facts = (f"CUDA {driver['version']}", driver.get("release"), driver.get("kind"), driver.get("arch"))
+        yield _row("Driver", ", ".join(filter(None, facts))), ""
+    versions = sorted({item.version for item in report.items if item.version})
+    parts = f"{len(report.items)} part{'s' * (len(report.items) != 1)}"
+    found = f"CUDA {', '.join(map(str, versions)) or 'unknown'}, {parts}; not found: {len(report.missing)}"
+    yield _row("Toolkit", found if report.items else "none"), ""
+    if links := _short_links(report):
+        yield _row("Links", links), ""
+
+
+def _short_links(report: DoctorReport) -> str:
+    """The backends of the default policy, which comes first, and whether those of the others differ."""
+    policies: dict[str, dict[str, str]] = {}
+    for link in report.links:
+        impossible = link.backend == "driver" and not report.driver.get("version")
+        policies.setdefault(link.policy, {})[link.kind] = "error" if impossible else link.backend
+    if not policies:
+        return ""
+    default, taken = next(iter(policies.items()))
+    backends: dict[str, list[str]] = {}
+    for kind, backend in taken.items():
+        backends.setdefault(_BACKENDS.get(backend, backend), []).append(_KINDS.get(kind, kind))
+    words = ", ".join(f"{' and '.join(kinds)} by {backend}" for backend, kinds in backends.items())
+    same = all(one == taken for one in policies.values())
+    return f"{words} ({'any policy' if same else f'{default}; others differ'})"
+
+
+def _tables(report: DoctorReport) -> Iterator[Line]:
+    """Every detail as tables; the last column of a table is not padded."""
+    for title, rows in _details(report):
+        yield title, ""
+        if not rows:
+            yield "  none", ""
+        if title == "Findings":
+            for mark, text, *repairs in rows:
+                yield f"  {mark:<2} {text}", ""
+                for repair in filter(None, repairs):
+                    yield f"     {repair}", ""
+        else:
+            for line in _aligned(rows):
+                yield line, ""
+        yield "", ""
+
+
+def _details(report: DoctorReport) -> Iterator[Table]:
+    driver = report.driver
+    rows: list[tuple[str, ...]] = []
+    if driver.get("version"):
+        rows = [
+            ("CUDA version", f"CUDA {driver['version']}", driver.get("witness") or ""),
+            ("release", driver.get("release") or "unknown", driver.get("release_witness") or ""),
+            ("kind", driver.get("kind") or "unknown", driver.get("path") or ""),
+            ("device", driver.get("arch") or "none", ""),
         ]
-    yield "Driver", ("fact", "value", "where it was read"), rows
-    items: list[tuple[str, ...]] = [
-        (item.label, str(item.version or "unknown"), item.found_via, item.path, item.witness) for item in report.items
-    ]
-    yield "Toolkit", ("item", "CUDA", "found via", "path", "version read from"), items
+    yield "Driver", rows
+    yield (
+        "Toolkit",
+        [
+            (item.label, str(item.version or "unknown"), item.found_via, item.path, item.witness)
+            for item in report.items
+        ],
+    )
     if report.missing:
-        yield "Not found", ("items",), [(", ".join(report.missing),)]
-    copies: list[tuple[str, ...]] = [
-        (copy.name, str(copy.version or "unknown"), copy.role, copy.path) for copy in report.copies
-    ]
-    yield "Copies loaded, or first for the loader", ("library", "CUDA", "where", "path"), copies
-    yield "Rules", ("", "rule", "verdict"), list(_rules(report))
-    links: list[tuple[str, ...]] = [(link.policy, link.kind, link.backend, link.why) for link in report.links]
-    yield "Links", ("policy", "input", "backend", "why"), links
-    findings: list[tuple[str, ...]] = [
-        (
-            _MARKS[finding.severity],
-            finding.text,
-            finding.fix,
-            f"or {finding.otherwise}" if finding.fix and finding.otherwise else finding.otherwise,
-        )
-        for finding in report.findings
-    ]
-    yield "Findings", ("", "what", "repaired by", "otherwise"), findings
+        yield "Not found", [(", ".join(report.missing),)]
+    yield (
+        "Copies loaded, or first for the loader",
+        [(copy.name, str(copy.version or "unknown"), copy.role, copy.path) for copy in report.copies],
+    )
+    yield "Rules", list(_rules(report))
+    yield "Links", list(_links(report.links))
+    yield (
+        "Findings",
+        [
+            (
+                _MARKS[finding.severity],
+                finding.text,
+                finding.fix,
+                f"or {finding.otherwise}" if finding.fix and finding.otherwise else finding.otherwise,
+            )
+            for finding in report.findings
+        ],
+    )
 
 
 def _rules(report: DoctorReport) -> Iterator[tuple[str, ...]]:
     """One row for each rule that holds, and for each different failure; --json has every verdict."""
     groups: dict[tuple[str, str], list[str]] = {}
     for verdict in report.rules:
+        if verdict.rule == "driver" and not report.driver.get("version"):
+            continue  # a finding says so once
         several = verdict.rule == "driver" or verdict.status == "compatible"
         key = "" if several else verdict.message
         groups.setdefault((verdict.rule, _MARKS[verdict.status] + key), []).append(verdict.message)
@@ -108,20 +246,15 @@ def _rules(report: DoctorReport) -> Iterator[tuple[str, ...]]:
         yield mark, rule, f"{messages[0]}{more}"
 
 
-def _plain(report: DoctorReport) -> Iterator[str]:
-    """The page as aligned text; the last column is not padded, and repairs are on separate lines."""
-    for title, _, rows in _tables(report):
-        yield title
-        if not rows:
-            yield "  none"
-        if title == "Findings":
-            for mark, text, *repairs in rows:
-                yield f"  {mark:<2} {text}"
-                yield from (f"     {repair}" for repair in repairs if repair)
-        else:
-            yield from _aligned(rows)
-        yield ""
-    yield f"Verdict: {report.verdict}"
+def _links(links: Sequence[Link]) -> Iterator[tuple[str, ...]]:
+    """One row for all policies and inputs that take the same backend for the same reason."""
+    groups: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
+    for link in links:
+        policies, kinds = groups.setdefault((link.backend, link.why), ([], []))
+        policies += [link.policy] * (link.policy not in policies)
+        kinds += [link.kind] * (link.kind not in kinds)
+    for (backend, why), (policies, kinds) in groups.items():
+        yield ", ".join(policies), ", ".join(kinds), backend, why
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
@@ -131,50 +264,18 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
         yield f"  {'  '.join(cells)}".rstrip()
 
 
-def _stacked(rows: Sequence[tuple[str, ...]], width: int) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """For each row the padded cells of its first line, and the cells below it, one on each line.
-
-    Paths, commands and other cells on the right are not cut, so that they can be copied: cells without room go below.
-    """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    beside = max((n for n in range(len(widths) + 1) if sum(widths[:n]) + 2 * n <= width), default=0)
-    beside = max(beside, min(2, len(widths)))  # a mark is never alone on its line
-    for row in rows:
-        padded = (f"{cell:<{size}}" for cell, size in zip(row[:beside], widths, strict=False))
-        yield tuple(padded), tuple(filter(None, row[beside:]))
-
-
-def _in_colour(report: DoctorReport) -> bool:
-    """Print with rich, as tables where they have room; False without a terminal or without rich."""
-    if not sys.stdout.isatty():
+def _in_colour() -> bool:
+    """Whether to colour: NO_COLOR forbids it, FORCE_COLOR asks for it, and else a terminal has it."""
+    if os.environ.get("NO_COLOR"):
         return False
-    try:
-        from rich.console import Console
-        from rich.table import Table as RichTable
-        from rich.text import Text
-    except ImportError:
-        return False
-    console: Any = Console()
-    for title, heads, rows in _tables(report):
-        if not rows:
-            console.print(Text(f"{title}: none"))
-            continue
-        table: Any = RichTable(*heads, title=title, title_justify="left", title_style="bold")
-        for row in rows:
-            table.add_row(*(Text(cell, style=_COLOURS.get(cell, "") if at == 0 else "") for at, cell in enumerate(row)))
-        if console.measure(table, options=console.options.update(max_width=_ANY_WIDTH)).maximum <= console.width:
-            console.print(table)
-            continue
-        console.print(Text(title, style="bold"))
-        for beside, below in _stacked(rows, console.width):
-            line = Text("  ").join(
-                Text(cell, style=_COLOURS.get(cell.strip(), "") if at == 0 else "") for at, cell in enumerate(beside)
-            )
-            line.rstrip()
-            console.print(Text("  ").append_text(line), soft_wrap=True)
-            for cell in below:
-                console.print(Text(f"     {cell}"), soft_wrap=True)
-        console.print()
-    style = ("bold green", "bold red", "bold yellow")[report.exit_code]
-    console.print(Text(f"Verdict: {report.verdict}", style=style))
-    return True
+    return bool(os.environ.get("FORCE_COLOR")) or (sys.stdout.isatty() and os.environ.get("TERM") != "dumb")
+
+
+def _painted(text: str, colour: str) -> str:
+    """Colour the mark of a cause, or the verdict."""
+    if not colour:
+        return text
+    start, _, rest = text.partition(" ")
+    if start == "Verdict:":
+        return f"{start} \x1b[{colour}m{rest}\x1b[0m"
+    return f"\x1b[{colour}m{start}\x1b[0m {rest}"

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import itertools
 import os
 import sys
+import webbrowser
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ..regular_files import open_regular
 from ..report.safe_text import line
 from .paths import input_file
+from .progress import progress
 
 if TYPE_CHECKING:
     from ..report.compare import Comparison
+    from ..report.history import History
     from ..report.matrix_report import MatrixReport
     from ..report.views import Section
 
@@ -25,11 +32,18 @@ __all__ = ["DESCRIPTION", "configure", "run"]
 _FORMS: Final = ("save", "html", "junit", "markdown")
 #: How many damaged files and differing tests are named with a finding.
 _NAMED: Final = 5
+#: Where --open writes the page if no --html names a file.
+_PAGE: Final = Path(".cudalink", "report.html")
+#: How many folders with records are named, and how many entries of a folder are looked at for them.
+_FOLDERS: Final = 5
+_ENTRIES: Final = 200
+#: How a line of a record file begins.
+_RECORD: Final = b'{"event": '
 
 DESCRIPTION: Final = (
     "Merge the records of all cells into one report: on the terminal, and as HTML, Markdown and JUnit. In a GitHub job "
-    "the Markdown also goes to the job's summary. FILE can be - for stdout. Exit code 1 if there is a finding of a "
-    "kind that --fail-on names."
+    "the Markdown also goes to the job's summary. FILE can be - for stdout; the text then goes to stderr. Exit code 1 "
+    "if there is a finding of a kind that --fail-on names."
 )
 
 
@@ -42,7 +56,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write GitHub's Markdown")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML, a suite for each cell")
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the merged report, to compare with later")
-    parser.add_argument("--against", type=Path, metavar="OLD", help="an older report or its folder, to compare with")
+    parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="OLD",
+        action="append",
+        default=[],
+        help="an older report or its folder, to compare with; may be given several times, and the newest one decides "
+        "what a regression is",
+    )
+    parser.add_argument("--open", action="store_true", help=f"show the page in the browser; without --html: {_PAGE}")
     parser.add_argument(
         "--cells",
         type=input_file("a file of cells", "`cudalink init` writes one"),
@@ -75,25 +98,83 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Merge and write; return exit code 1 for findings, 2 for a file or option that cannot be used."""
     from ..matrix import CellsError
-    from ..report.compare import compare
-    from ..report.merge import merge
     from ..report.records import RecordError
 
     default = "regressions,damaged,repeats" if options.against else "failed,crashed,incomplete,damaged,repeats"
-    words = [word for word in (options.fail_on or default).split(",") if word != "none"]
+    given = [word.strip() for word in (options.fail_on or default).split(",")]
+    words = [word for word in given if word and word != "none"]
     if fault := _option_fault(options, words):
         sys.stderr.write(f"cudalink report: {fault}\n")
         return 2
+    if options.open and options.html is None:
+        options.html = _PAGE
     try:
         report = _merged(options)
-        comparison = compare(report, merge([options.against])) if options.against else None
+        comparison, changes = _compared(report, options.against)
         extra = _skew(options.skew) if options.skew else []
-    except (RecordError, CellsError, OSError) as error:
+    except RecordError as error:
+        sys.stderr.write(f"cudalink report: {line(error)}{line(_nearby(options.paths))}\n")
+        return 2
+    except (CellsError, OSError) as error:
         sys.stderr.write(f"cudalink report: {line(error)}\n")
         return 2
-    written = _write(options, report, comparison, extra)
+    written = _write(options, report, comparison, extra, changes)
     found = _print_findings(report, comparison, words)
-    return 2 if not written else 1 if found else 0
+    opened = not (options.open and written) or _open(options.html)
+    return 2 if not (written and opened) else 1 if found else 0
+
+
+def _compared(report: MatrixReport, against: Sequence[Path]) -> tuple[Comparison | None, History | None]:
+    """Return the differences from the newest older report, and the changes over all of them."""
+    from ..report.compare import compare
+    from ..report.history import history, in_order
+    from ..report.merge import merge
+
+    if not against:
+        return None, None
+    with progress("reading the older reports", len(against)) as step:
+        older = []
+        for path in against:
+            step.say(path.name)
+            older.append((str(path), merge([path])))
+            step.advance()
+        step.say("comparing")
+        older = in_order(older)
+        names = [*(name for name, _ in older), "this report"]
+        return compare(report, older[-1][1]), history([*(one for _, one in older), report], names)
+
+
+def _nearby(paths: Sequence[Path]) -> str:
+    """Return which folders near the given paths, and near the working directory, have records; empty if none has."""
+    found: dict[str, None] = {}
+    for path in (*paths, Path()):
+        bases = [one for one in (path, path.parent) if one.is_dir()]
+        for folder in [one for base in bases[:1] for one in (base, *_folders(base))]:
+            found.update((str(one), None) for one in (folder, folder / ".cudalink") if _has_records(one))
+    if not found:
+        return ""
+    more = ", …" if len(found) > _FOLDERS else ""
+    return f"; records are in {', '.join([*found][:_FOLDERS])}{more}"
+
+
+def _folders(base: Path) -> list[Path]:
+    """Return the folders in a folder, of its first entries."""
+    with suppress(OSError), os.scandir(base) as entries:
+        return sorted(
+            Path(one.path) for one in itertools.islice(entries, _ENTRIES) if one.is_dir(follow_symlinks=False)
+        )
+    return []
+
+
+def _has_records(folder: Path) -> bool:
+    """Return whether a folder has a record file among its first entries."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for one in itertools.islice(entries, _ENTRIES):
+            if one.name.endswith(".jsonl") and one.is_file():
+                with open_regular(one.path) as file:
+                    if file.read(len(_RECORD)) == _RECORD:
+                        return True
+    return False
 
 
 def _merged(options: argparse.Namespace) -> MatrixReport:
@@ -104,7 +185,9 @@ def _merged(options: argparse.Namespace) -> MatrixReport:
     from ..report.plan import Plan
 
     every = load_cells(options.cells) if options.cells else []
-    report = merge(options.paths, [cell.name for cell in select(every, options.tags)])
+    expected = [cell.name for cell in select(every, options.tags)]
+    with progress("reading the records") as step:
+        report = merge(options.paths, expected, progress=step.set)
     if options.cells and (strange := report.keep({cell.name for cell in every})):
         text = f"left out, because {options.cells} has no such cell: {', '.join(strange)}"
         sys.stderr.write(f"cudalink report: {line(text)}\n")
@@ -134,7 +217,7 @@ def _option_fault(options: argparse.Namespace, words: Sequence[str]) -> str:
     from ..report.compare import FAIL_ON
 
     if unknown := [word for word in words if word not in FAIL_ON]:
-        return f"--fail-on {unknown[0]!r} is unknown; known: {', '.join(FAIL_ON)}, none"
+        return line(f"--fail-on {unknown[0]!r} is unknown; known: {', '.join(FAIL_ON)}, none")
     if "regressions" in words and not options.against:
         return "--fail-on regressions needs an older report: --against OLD"
     if options.tags and not options.cells:
@@ -143,6 +226,11 @@ def _option_fault(options: argparse.Namespace, words: Sequence[str]) -> str:
         return "--allow-missing needs a file of cells: --cells FILE"
     if len(given := _on_stdout(options)) > 1:
         return f"{' and '.join(given)} are both -, stdout; expected at most one; name a file"
+    if options.open and "--html" in given:
+        return "--open shows a file, and --html is -, stdout; name a file, or leave --html out"
+    if (options.html or options.open) and find_spec("jinja2") is None:
+        wanted = "--html" if options.html else "--open"
+        return f'{wanted} needs jinja2, which is not installed; pip install "pytest-cudalink[report]"'
     return ""
 
 
@@ -164,43 +252,61 @@ def _on_stdout(options: argparse.Namespace) -> list[str]:
 
 
 def _write(
-    options: argparse.Namespace, report: MatrixReport, comparison: Comparison | None, extra: Sequence[Section]
+    options: argparse.Namespace,
+    report: MatrixReport,
+    comparison: Comparison | None,
+    extra: Sequence[Section],
+    changes: History | None,
 ) -> bool:
     """Write every form that is asked for; return whether all were written. One that fails keeps no other back."""
     from ..report import html, junit, text, whole_file
 
     @cache
     def markdown() -> str:
-        return text.markdown(report, comparison, extra)
+        return text.markdown(report, comparison, extra, changes)
 
     forms: dict[str, Callable[[], str]] = {
         "save": report.as_json,
-        "html": lambda: html.render(report, comparison, extra),
+        "html": lambda: html.render(report, comparison, extra, history=changes),
         "junit": lambda: junit.junit(report),
         "markdown": markdown,
     }
-    problems = []
-    for name, form in forms.items():
-        path = getattr(options, name)
-        if path is None:
-            continue
-        try:
+    problems: list[str] = []
+    on_stdout = ""
+    with progress("writing the report") as step:
+        for name, form in forms.items():
+            path = getattr(options, name)
+            if path is None:
+                continue
+            step.say(name)
+            content = form()
             if str(path) == "-":
-                _print_form(form())
-            else:
-                whole_file.write(path, form())
-        except OSError as error:
-            if str(path) == "-":
-                raise  # as for all that goes to stdout
-            problems.append(f"--{name} is {path}; it cannot be written: {error.strerror or error}; name another file")
-        except ModuleNotFoundError as error:
-            problems.append(f"--{name} needs {error.name}: pip install 'pytest-cudalink[report]'")
-    problems += _write_summary(markdown)
-    if not options.quiet and not _on_stdout(options):
-        text.terminal(report, comparison, extra)
+                on_stdout = content
+                continue
+            try:
+                if path == _PAGE:
+                    path.parent.mkdir(exist_ok=True)
+                whole_file.write(path, content)
+            except OSError as error:
+                why = error.strerror or error
+                problems.append(f"--{name} is {path}; it cannot be written: {why}; name another file")
+        problems += _write_summary(markdown)
+    if _on_stdout(options):
+        _print_form(on_stdout)
+    if not options.quiet:
+        text.terminal(report, comparison, extra, sys.stderr if _on_stdout(options) else None, changes)
     for problem in problems:
         sys.stderr.write(f"cudalink report: {line(problem)}\n")
     return not problems
+
+
+def _open(page: Path) -> bool:
+    """Show a page in the browser; return whether there is one."""
+    if webbrowser.open(page.resolve().as_uri()):
+        return True
+    text = f"--open finds no browser; the page is {page}; open it yourself, or name a browser: BROWSER=firefox"
+    sys.stderr.write(f"cudalink report: {line(text)}\n")
+    return False
 
 
 def _print_form(content: str) -> None:

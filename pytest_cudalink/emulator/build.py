@@ -79,18 +79,17 @@ def _limits() -> str:
 
 
 def _releases() -> str:
-    """releases.inc: the last releases of all and of CUDA 12, and those that another one's nvJitLink stands in for."""
+    """releases.inc: the last releases of all and of CUDA 12; the nvJitLink and the newest PTX of each release."""
     releases: dict[str, dict[str, Any]] = _read("releases.toml", _SHARED)["releases"]
     latest = max(map(_number, releases))
     last_of_12 = max((release for release in releases if release.startswith("12.")), key=_number)
     lines = ["/* Made by build.py from compat/data/releases.toml. */", f'#define LAST_OF_12 "{last_of_12}"']
     lines += [f"#define LATEST_KNOWN RELEASE({latest // 1000}, {latest % 1000 // 10})"]
-    lines += ["static const struct stand_in { int version; const char *release; int ptx_isa; } stand_ins[]"]
+    lines += ["static const struct release { int version; const char *nvjitlink; int ptx_isa; } releases[]"]
     lines += ["__attribute__((unused)) = {"]
     for release, known in releases.items():
-        if other := known.get("stand-in"):
-            major, minor = known["ptx-isa"]
-            lines.append(f'  {{{_number(release)}, "{other}", {major * 10 + minor}}},')
+        major, minor = known["ptx-isa"]
+        lines.append(f'  {{{_number(release)}, "{known.get("stand-in", release)}", {major * 10 + minor}}},')
     return "\n".join([*lines, "  {0, NULL, 0},", "};", ""])
 
 

@@ -28,7 +28,7 @@ from .repair import repair
 from .rules import check_driver, judge_all, parse_constraint
 from .system import IN_PROCESS, Copy, ResolutionError, System
 
-__all__ = ["LOOKED_FOR", "Copy", "DoctorFinding", "DoctorReport", "Link", "examine"]
+__all__ = ["LOOKED_FOR", "Cause", "Copy", "DoctorFinding", "DoctorReport", "Link", "examine"]
 
 #: The items that the page lists, by kind.
 LOOKED_FOR: Final[dict[ItemKind, tuple[str, ...]]] = {
@@ -38,9 +38,15 @@ LOOKED_FOR: Final[dict[ItemKind, tuple[str, ...]]] = {
     "bitcode-libs": ("device",),
     "binaries": ("nvcc", "ptxas", "nvlink", "nvdisasm", "cuobjdump"),
 }
+#: The rules about parts of different releases, and what their findings have in common.
+_MIXED: Final = ("same-ctk", "linked", "pipeline")
+_SEVERAL: Final = "the toolkit's parts are of several releases"
 _PIPELINES: Final = tuple(Pipeline("nvrtc", "nvJitLink", kind) for kind in ("ptx", "ltoir"))
 
 Severity = Literal["incoherent", "unknown", "warning", "note"]
+#: The worst first.
+_SEVERITIES: Final[tuple[Severity, ...]] = ("incoherent", "unknown", "warning", "note")
+_COUNTED: Final = _SEVERITIES[:2]
 
 
 @dataclass(frozen=True)
@@ -75,12 +81,51 @@ class DoctorFinding:
         One command, or empty.
     otherwise : str
         Another remedy, or the only one where no command helps.
+    cause : str
+        What several findings have in common, in a few words; empty if this one stands alone.
     """
 
     severity: Severity
     text: str
     fix: str = ""
     otherwise: str = ""
+    cause: str = ""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """The findings of one cause.
+
+    Attributes
+    ----------
+    text : str
+        The cause; of a finding that stands alone, its text.
+    findings : tuple of DoctorFinding
+        In their order; at least one.
+    """
+
+    text: str
+    findings: tuple[DoctorFinding, ...]
+
+    @property
+    def severity(self) -> Severity:
+        """The worst one of the findings."""
+        return min((finding.severity for finding in self.findings), key=_SEVERITIES.index)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it sets the exit code."""
+        return self.severity in _COUNTED
+
+    @property
+    def fixes(self) -> tuple[str, ...]:
+        """The commands that repair the findings, each once."""
+        return tuple(dict.fromkeys(finding.fix for finding in self.findings if finding.fix))
+
+    @property
+    def otherwise(self) -> tuple[str, ...]:
+        """The other remedies, each once."""
+        return tuple(dict.fromkeys(finding.otherwise for finding in self.findings if finding.otherwise))
 
 
 @dataclass
@@ -119,6 +164,15 @@ class DoctorReport:
     def verdict(self) -> str:
         """``"coherent"``, ``"incoherent"`` or ``"not enough known"``."""
         return ("coherent", "incoherent", "not enough known")[self.exit_code]
+
+    @property
+    def causes(self) -> list[Cause]:
+        """The findings by cause: the worst first, else in the order of the findings."""
+        groups: dict[str, list[DoctorFinding]] = {}
+        for finding in self.findings:
+            groups.setdefault(finding.cause or finding.text, []).append(finding)
+        causes = [Cause(text, tuple(findings)) for text, findings in groups.items()]
+        return sorted(causes, key=lambda cause: _SEVERITIES.index(cause.severity))
 
     def version_of(self, name: str) -> CudaVersion | None:
         """Release of a dynamic library that was found."""
@@ -232,6 +286,7 @@ def _damaged_files(report: DoctorReport, system: System) -> Iterator[DoctorFindi
                 f"{item.path} {damage}: a process that loads it gets an error, or ends with SIGBUS",
                 f"pip install --force-reinstall --no-deps {wheel.name}=={wheel.version}" if wheel else "",
                 "" if wheel else "install the toolkit that it belongs to again",
+                f"the {item.label} is damaged",
             )
 
 
@@ -273,7 +328,15 @@ def _rule_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: 
     for verdict in report.rules:
         if verdict.rule != "driver" and verdict.status != "compatible":
             severity: Severity = "incoherent" if verdict.status == "incompatible" else "unknown"
-            yield DoctorFinding(severity, verdict.message, verdict.fix, verdict.otherwise)
+            cause = ""
+            if verdict.status == "incompatible" and verdict.rule in _MIXED:
+                releases = sorted({item.version for item in report.items if item.version})
+                cause = f"{_SEVERAL}: CUDA {', '.join(map(str, releases))}"
+            elif verdict.rule == "ctk-constraint":
+                cause = "the toolkit is not of the release that --ctk-version asks for"
+            elif verdict.rule == "ctk-version-known":
+                cause = "the release of some parts of the toolkit is not known"
+            yield DoctorFinding(severity, verdict.message, verdict.fix, verdict.otherwise, cause)
     yield from _driver_findings(report, facts, assume_forward=assume_forward)
 
 
@@ -281,7 +344,8 @@ def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward
     """The driver rule for each CUDA release that was found: one finding for all items that one command repairs."""
     driver: CudaVersion | None = facts.cuda().value
     if driver is None:
-        yield DoctorFinding("note", f"the driver rule was not judged: {facts.cuda().witness}")
+        text = f"the driver rule was not judged: {facts.cuda().witness}"
+        yield DoctorFinding("note", text, cause="no driver here: the toolkit was not compared with one")
         return
     groups: dict[tuple[CudaVersion, bool], list[Item]] = {}
     for item in report.items:
@@ -294,7 +358,14 @@ def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward
             several = f" and {len(items) - 1} more" if len(items) > 1 else ""
             text = verdict.message.replace(f"({items[0].label}", f"({items[0].label}{several}")
             severity: Severity = "incoherent" if verdict.status == "incompatible" else "unknown"
-            yield DoctorFinding(severity, text, repair(items, driver, at_most=True), verdict.otherwise)
+            fix = repair(items, driver, at_most=True)
+            yield DoctorFinding(severity, text, fix, verdict.otherwise, _driver_cause(driver, severity))
+
+
+def _driver_cause(driver: CudaVersion, severity: Severity) -> str:
+    if severity == "unknown":
+        return f"whether the driver of CUDA {driver} runs the toolkit is not known"
+    return f"the driver of CUDA {driver} is too old for the toolkit"
 
 
 def _newer_ptx(maker: CudaVersion, reader: CudaVersion) -> bool:
@@ -310,11 +381,15 @@ def _predictions(report: DoctorReport, facts: DriverFacts) -> Iterator[DoctorFin
     item = {item.name: item for item in report.items if item.kind == "dynamic-libs"}
     if nvrtc and driver and _newer_ptx(nvrtc, driver):
         isa, up_to = (".".join(map(str, ptx_isa_of(version))) for version in (nvrtc, driver))
+        severity: Severity = "incoherent" if taken.get("ptx") == "driver" else "warning"
+        too_old = _driver_cause(driver, severity)
+        whole = next((one for one in report.findings if one.severity == severity and one.cause == too_old), None)
         yield DoctorFinding(
-            "incoherent" if taken.get("ptx") == "driver" else "warning",
+            severity,
             f"PTX of NVRTC {nvrtc} (ISA {isa}) is refused by the driver of CUDA {driver} (ISA up to {up_to}): "
             "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)",
-            repair((item["nvrtc"],), driver, at_most=True),
+            (whole.fix if whole else "") or repair((item["nvrtc"],), driver, at_most=True),
+            cause=whole.cause if whole else f"the driver of CUDA {driver} refuses the PTX of NVRTC {nvrtc} (222)",
         )
     # the pipeline rule reports LTO-IR that is too new
     if nvrtc and nvjitlink and taken.get("ptx") == "nvjitlink" and _newer_ptx(nvrtc, nvjitlink):
@@ -323,6 +398,7 @@ def _predictions(report: DoctorReport, facts: DriverFacts) -> Iterator[DoctorFin
             "incoherent",
             f"PTX of NVRTC {nvrtc} (ISA {isa}) is refused by nvJitLink {nvjitlink} (ISA up to {up_to})",
             repair((item["nvrtc"], item["nvJitLink"]), nvrtc),
+            cause=next((one.cause for one in report.findings if one.cause.startswith(_SEVERAL)), ""),
         )
     arch = report.driver["arch"]
     for name, version in (("nvrtc", nvrtc), ("nvJitLink", nvjitlink)):
@@ -333,6 +409,7 @@ def _predictions(report: DoctorReport, facts: DriverFacts) -> Iterator[DoctorFin
                 "incoherent",
                 f"{name} {version} does not know {arch}, the device here; it knows {known[0]} to {known[-1]}",
                 repair((item[name],), older[0]) if older else "",
+                cause=f"the toolkit does not know {arch}, the device here",
             )
 
 
@@ -349,6 +426,8 @@ def _copy_findings(report: DoctorReport) -> Iterator[DoctorFinding]:
             f"another {copy.name} is {copy.role}: {copy.path} (CUDA {copy.version or 'unknown'}: {copy.witness}), "
             f"while cuda.pathfinder finds {item.path} (CUDA {item.version or 'unknown'})",
             otherwise=_how_to_prefer(item, copy),
+            cause=f"other copies {'are loaded from' if copy.role == IN_PROCESS else 'come first for the loader, from'} "
+            f"{Path(copy.path).parent}",
         )
 
 

@@ -26,9 +26,12 @@ __all__ = [
     "KERNEL",
     "MAIN_SOURCE",
     "MODES",
+    "SKEW_ARCH",
+    "SKEW_TEST",
     "USER_SOURCE",
     "Machine",
     "Outcome",
+    "compile_kernel",
     "compile_modules",
     "describe_machine",
     "launch",
@@ -60,6 +63,26 @@ extern "C" __device__ float user_transform(float x) {
   return y > 0.0f ? y : 0.0f;
 }
 """
+
+
+#: A test as a library has it: it knows nothing of pytest-cudalink. The README shows it.
+SKEW_TEST = """\
+from pathlib import Path
+
+from cuda.bindings import driver
+
+
+def test_kernel_loads():
+    driver.cuInit(0)
+    _, context = driver.cuDevicePrimaryCtxRetain(0)
+    driver.cuCtxSetCurrent(context)
+    image = Path("kernel.ptx").read_bytes()
+    error, _ = driver.cuModuleLoadData(image)
+    assert not error, error.name
+"""
+
+#: The architecture of its kernel, that of the emulated driver's default device.
+SKEW_ARCH = "sm_90"
 
 
 @dataclass(frozen=True)
@@ -120,6 +143,22 @@ def compile_modules(mode: str, arch: str) -> tuple[ObjectCode, ObjectCode]:
         with Program(source, "c++", options) as program:
             codes.append(program.compile(mode))  # type: ignore[arg-type]
     return codes[0], codes[1]
+
+
+def compile_kernel(arch: str = SKEW_ARCH) -> bytes:
+    """Return both units, compiled by NVRTC as one to PTX that a driver can load; its NUL included.
+
+    Raises
+    ------
+    RuntimeError
+        If NVRTC or cuda-bindings is missing; names what to install.
+    """
+    from . import Program, ProgramOptions
+
+    with Program(
+        USER_SOURCE + MAIN_SOURCE.partition("\n")[2], "c++", ProgramOptions(name="kernel.cu", arch=arch)
+    ) as one:
+        return one.compile("ptx").code.rstrip(b"\0") + b"\0"
 
 
 def link_sample(mode: str, arch: str, backend: Backend | None = None) -> tuple[ObjectCode, str]:

@@ -214,6 +214,8 @@ def _write_run(
     facts: Mapping[str, Any],
     hidden: hiding.Hidden,
 ) -> None:
+    from ..report import origin
+
     asked = environment.get(names.VARIABLES["driver"])
     kind = "absent" if facts["driver"] is None else "emulated" if facts["emulated"] else "real"
     driver: VersionRecord = {
@@ -239,6 +241,7 @@ def _write_run(
         facts={"packages": facts["packages"]},
         axes=dict(cell.axes),
         hidden=cell.hidden,
+        origin=origin.find(Path.cwd(), environment).record(),
     )
 
 

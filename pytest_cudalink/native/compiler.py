@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,6 +43,8 @@ _FLAGS = (
     "-Wall",
     "-Wextra",
 )
+#: Libraries of as many sources are compiled source by source, on every processor.
+_MANY: Final = 8
 
 
 class CompilerError(RuntimeError):
@@ -190,24 +193,55 @@ def build(
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=".build-") as work:
         made = Path(work) / output.name
+        flags = [flag.replace("{output}", str(output.parent)) for flag in library.flags]
         command = [
             *(compiler or find_compiler()),
             *_FLAGS,
             *(["-Werror"] if strict else []),
             *flags,
             *(f"-I{path}" for path in library.include),
-            *map(str, library.sources),
-            *library.link_flags,
-            *(flag.replace("{output}", str(output.parent)) for flag in library.flags),
-            "-o",
-            str(made),
         ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (the user's compiler)
-        if done.returncode:
-            msg = f"{shlex.join(command)}\nfailed with exit code {done.returncode}:\n{done.stderr.strip()}"
-            raise CompilerError(msg)
+        inputs = [str(source) for source in library.sources]
+        if len(inputs) >= _MANY:
+            inputs = _objects([*command, *(flag for flag in flags if _compiles(flag))], inputs, Path(work))
+        _call([*command, *inputs, *library.link_flags, *flags, "-o", str(made)])
         made.replace(output)
     return output
+
+
+def _compiles(flag: str) -> bool:
+    """Whether a flag is one of the compiler; clang warns of a library or a linker's flag that it does not use."""
+    return flag.startswith("-") and not flag.startswith(("-l", "-L", "-Wl,"))
+
+
+def _objects(command: list[str], sources: Sequence[str], folder: Path) -> list[str]:
+    """Compile each source, as many at once as there are processors; returns the objects in the order of the sources."""
+    objects = [str(folder / f"{number}.o") for number in range(len(sources))]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = [
+            pool.submit(_call, [*command, "-c", source, "-o", made])
+            for source, made in zip(sources, objects, strict=True)
+        ]
+        try:
+            for job in jobs:
+                job.result()
+        finally:  # after the first error the rest would only take time
+            pool.shutdown(cancel_futures=True)
+    return objects
+
+
+def _call(command: list[str]) -> None:
+    """Run the compiler.
+
+    Raises
+    ------
+    CompilerError
+        If it fails; the message has its output.
+    """
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (the user's compiler)
+    if done.returncode:
+        msg = f"{shlex.join(command)}\nfailed with exit code {done.returncode}:\n{done.stderr.strip()}"
+        raise CompilerError(msg)
 
 
 #: In a source tree whose libraries are built: the digest of what they were built from, and their names.

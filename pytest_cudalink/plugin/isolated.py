@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pytest
 
+from ..plurals import counted
 from . import faults, pytest_private, sticky
 from .children import key
 from .ledger import Outside
@@ -259,7 +260,7 @@ def _fork_hazard() -> str | None:
         while (threads := _count_threads()) > 1 and time.monotonic() < until:
             time.sleep(0.005)
         if threads > 1:
-            return f"collecting the tests started {threads - 1} thread{'s' if threads > 2 else ''}"
+            return f"collecting the tests started {counted(threads - 1, 'thread')}"
     for descriptor in own.joinpath("fd").iterdir():
         with suppress(OSError):
             if str(descriptor.readlink()).startswith("/dev/nvidia"):

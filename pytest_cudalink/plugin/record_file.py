@@ -101,6 +101,8 @@ class RecordFile:
 
     def write_run(self) -> None:
         """Write the first line, which describes the run."""
+        from ..report import origin
+
         run, settings, cell = self._run, self._run.settings, of_cell()
         self.writer.write(
             "run",
@@ -118,6 +120,7 @@ class RecordFile:
             facts=json.loads(json.dumps(dict(run.hook_facts), default=str)),
             axes=dict(cell.axes) if cell else {},
             hidden=cell.hidden if cell else "",
+            origin=origin.find(run.config.rootpath).record(),
         )
 
     def write_found(self) -> None:

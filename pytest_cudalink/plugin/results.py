@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from ..plurals import counted
 from ..report.safe_text import shortened
 from ..report.wording import split_link_key
 from . import driver, pytest_private, record_file
@@ -139,7 +140,10 @@ class Results:
         del self._open[worker, nodeid]
         failed = sum(subtest["outcome"] == "failed" for subtest in attempt.subtests)
         if failed and attempt.outcome not in _FAILURES:
-            attempt.outcome, attempt.reason = "failed", f"{failed} of {len(attempt.subtests)} subtests failed"
+            attempt.outcome, attempt.reason = (
+                "failed",
+                f"{failed} of {counted(len(attempt.subtests), 'subtest')} failed",
+            )
         if attempt.unsupported and attempt.outcome == "passed":
             attempt.outcome, attempt.reason = "unsupported", attempt.unsupported
         self._attempts[worker, nodeid] += 1

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ..report.safe_text import block
-from ..report.wording import by_cause, counted, linked_on, split_link_key, status
+from ..report.wording import by_cause, counted, linked_on, split_link_key, status, without_driver
 from . import faults, ledger, unsteered
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["show"]
 
 _SHOWN = 20
+_RELEASE = re.compile(r"\bCUDA (\d+)\.(\d+)")
 
 
 def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str]) -> None:
@@ -101,8 +103,7 @@ def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
     lines += dict.fromkeys(totals.clashes)
     lines += map(_left, totals.sticky)
     for missing, count in sorted(totals.missing.items()):
-        skipped = "1 test was skipped: it needs" if count == 1 else f"{count} tests were skipped: they need"
-        lines.append(f"{skipped} {missing}")
+        lines.append(f"{counted(count, 'test was skipped: it needs', 'tests were skipped: they need')} {missing}")
     return lines
 
 
@@ -134,10 +135,17 @@ def _guard_rails(
     def show(text: str) -> None:
         reporter.line(block(text))
 
-    counts = Counter(map(status, totals.verdicts))
-    words = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-    show(f"mode {settings.guard_rails}: {words or 'nothing was looked up'}")
-    causes = by_cause(totals.verdicts)
+    # only strict refuses what cannot be compared; elsewhere a machine without a driver is no fault of a library
+    lenient = settings.guard_rails.value != "strict"
+    alone = [verdict for verdict in totals.verdicts if lenient and without_driver(verdict)]
+    rest = [verdict for verdict in totals.verdicts if not (lenient and without_driver(verdict))]
+    counts = Counter(map(status, rest))
+    words = [f"{count} {name}" for name, count in sorted(counts.items())]
+    words += [f"{len(alone)} not compared with a driver"] if alone else []
+    show(f"mode {settings.guard_rails}: {', '.join(words) or 'nothing was looked up'}")
+    if alone:
+        show(f"no driver: --cudalink-driver={_newest(alone)} emulates one to compare the toolkit with")
+    causes = by_cause(rest)
     for verdicts in causes[:_SHOWN]:
         first = verdicts[0]
         tests = sorted({f"in {verdict['nodeid']}" if verdict["nodeid"] else "outside of tests" for verdict in verdicts})
@@ -154,3 +162,9 @@ def _guard_rails(
         show(f"and {len(causes) - _SHOWN} more")
     for who in not_routed:
         show(f"calls cuda.pathfinder directly: {who}")
+
+
+def _newest(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    """Return the newest CUDA release that verdicts name."""
+    found = [release for verdict in verdicts for release in _RELEASE.findall(verdict["message"])]
+    return ".".join(max(found, key=lambda one: tuple(map(int, one)), default=("VERSION",)))

@@ -11,6 +11,7 @@ from ..compat.known_bad import KnownBad, known_bad
 from ..compat.releases import DRIVER_RELEASES
 from ..versions import CudaVersion
 from .events import CrashRecord, LibraryRecord, StickyRecord, VerdictRecord, VersionRecord, ViolationRecord
+from .origin import Origin
 from .wording import counted
 
 __all__ = [
@@ -113,6 +114,8 @@ class CellRun:
     name : str
     files : list of str
         The record files.
+    origins : list of Origin
+        The origin of each of its runs, see `origin.merged`.
     axes : dict of str to str
         The values that distinguish this cell from others: ctk, driver, nvjitlink, backend, python, arch, and what its
         run added, such as the versions of packages.
@@ -189,6 +192,7 @@ class CellRun:
     damage: list[str] = field(default_factory=list)
     differing: dict[str, list[list[str]]] = field(default_factory=dict)
     repeated: int = 0
+    origins: list[Origin] = field(default_factory=list)
 
     @property
     def lost(self) -> list[str]:
@@ -313,6 +317,7 @@ class CellRun:
             damage=self.damage + later.damage,
             differing={**self.differing, **later.differing},
             repeated=self.repeated + later.repeated,
+            origins=list(dict.fromkeys([*self.origins, *later.origins])),
         )
 
 

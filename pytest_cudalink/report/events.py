@@ -26,6 +26,7 @@ __all__ = [
     "LibraryRecord",
     "LinkRecord",
     "LinkVersionsRecord",
+    "OriginRecord",
     "RefusedRecord",
     "RunRecord",
     "SettingRecord",
@@ -77,6 +78,16 @@ class ArchRecord(TypedDict):
     found: str | None
 
 
+class OriginRecord(TypedDict):
+    """The origin of a run; null for what is not known. The time of the event is when the run began."""
+
+    project: Annotated[str | None, "the project's name"]
+    commit: Annotated[str | None, "the commit in full"]
+    branch: str | None
+    ci_url: Annotated[str | None, "the page of the CI run, without credentials"]
+    dirty: Annotated[bool | None, "whether the checkout had changes that the commit has not"]
+
+
 class RunRecord(TypedDict):
     """The environment of a run."""
 
@@ -96,6 +107,7 @@ class RunRecord(TypedDict):
         Annotated[dict[str, str], "what else distinguishes the cell: its kind, resolution, packages as they were found"]
     ]
     hidden: NotRequired[Annotated[str, "what the cell hides, how, and what can still be opened"]]
+    origin: NotRequired[Annotated[OriginRecord, "the project, its commit, and the CI run"]]
 
 
 class CollectedRecord(TypedDict):

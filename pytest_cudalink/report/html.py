@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-from .cell_run import BAD, GOOD, UNKNOWN
+from .cell_run import BAD, GOOD, NOT_RUN
 from .compare import Comparison
+from .history import KINDS, History
 from .matrix_report import MatrixReport
+from .page_parts import (
+    CELL_STATES,
+    badge,
+    cells,
+    colour,
+    css,
+    facts,
+    failures,
+    kept_columns,
+    state_of,
+    versions,
+)
 from .safe_text import block, line
-from .views import NAMES, Section, cell_title, letters, sections, summary
+from .verdict import SYMBOLS, verdict
+from .views import NAMES, Section, cell_title, figures, letters, sections
 from .wording import counted
 
 __all__ = ["render"]
@@ -21,11 +36,21 @@ __all__ = ["render"]
 #: Characters of failure texts that a page carries; the records have the rest.
 _TEXTS: Final = 8_000_000
 #: Sections below the grid.
-_LATER: Final = ("cells", "versions", "slowest", "skew")
+_LATER: Final = ("cells", "versions", "libraries", "slowest", "skew")
+#: Tables with at most so many columns share a line with another one on a wide window.
+_SMALL: Final = 3
+#: Sections that need the whole width.
+_WIDE: Final = frozenset({"some", "everywhere", "cells", "versions"})
+#: Changes of one kind that the page lists.
+_CHANGES: Final = 100
 
 
 def render(
-    report: MatrixReport, comparison: Comparison | None = None, extra: Sequence[Section] = (), title: str = ""
+    report: MatrixReport,
+    comparison: Comparison | None = None,
+    extra: Sequence[Section] = (),
+    title: str = "",
+    history: History | None = None,
 ) -> str:
     """Return the report as the text of one HTML page.
 
@@ -33,6 +58,10 @@ def render(
     ----------
     extra : sequence of Section
         Further tables, such as the measured compatibility of `pytest_cudalink.skew`.
+    title : str
+        The heading; by default that it is a matrix, and of which project.
+    history : History, optional
+        The changes over several reports; the last is `report`.
 
     Raises
     ------
@@ -42,32 +71,136 @@ def render(
     template = _template()
     from markupsafe import Markup
 
+    names = {test: position for position, test in enumerate(report.tests)}
+    shown = _history(history, report)
     # inside <script>, only the end of the element must not occur
-    data = json.dumps(_data(report), separators=(",", ":")).replace("<", "\\u003c")
+    data = json.dumps(_data(report, names, shown), separators=(",", ":")).replace("<", "\\u003c")
     axes: dict[str, dict[str, None]] = {}
     for cell in report.cells:
         for name, value in cell.axes.items():
             axes.setdefault(line(name), {})[line(value)] = None
     longest = max((len(cell.name) for cell in report.cells), default=0)
+    judged = verdict(report, comparison)
+    counts = report.counts
+    lacking = sum(row.count(NOT_RUN) for row in report.grid)
+    project = line(report.origin.project or "")
+    found = sections(report, comparison)
+    ids = {one.id for one in [*found, *extra]}
     return str(
         template.render(
-            title=line(title) or "Compatibility matrix",
+            title=line(title) or ("Compatibility matrix" + (f" of {project}" if project else "")),
             subtitle=f"{counted(len(report.tests), 'test')} in {counted(len(report.cells), 'cell')}",
-            figures=[
-                {"number": number, "text": text, "alarm": alarm} for number, text, alarm in summary(report, comparison)
+            verdict={"level": judged.level, "symbol": SYMBOLS[judged.level], "words": line(judged.words)},
+            facts=facts(report.origin, report.origins_differ),
+            chips=[
+                {**asdict(one), "css": _chip(one.shows)}
+                for one in figures(report, comparison)
+                if one.number and ("=" in one.shows or one.shows in {*ids, "all"})
             ],
-            sections=[*sections(report, comparison), *extra],
-            letters=[
-                {"letter": letter, "name": NAMES[letter], "css": _css(letter), "colour": _colour(letter)}
-                for letter in letters(report)
-            ],
+            sections=_placed([*found, *extra], report, names),
+            failures=failures(report, names),
+            cells=cells(report),
+            versions=versions(report),
+            history=shown,
+            letters=[{**badge(letter, counts[letter]), "colour": colour(letter)} for letter in letters(report)],
+            not_run=lacking,
+            states=[badge(letter) for letter in CELL_STATES],
             axes=[{"name": name, "options": sorted(values)} for name, values in axes.items() if len(values) > 1],
             header_height=min(320, 24 + 8 * longest),
             version=_version(),
-            later=_LATER,
             data=Markup(data),  # noqa: S704 (JSON without a "<")
         )
     )
+
+
+def _chip(shows: str) -> str:
+    """Return the class of the letter that a chip filters by; empty if it does not filter by letters."""
+    return css(shows.removeprefix("has=")[0]) if shows.startswith("has=") else ""
+
+
+def _placed(found: Sequence[Section], report: MatrixReport, names: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the tables with the columns that have values, two small ones side by side.
+
+    Each row has the positions of the test and the cell that it names, so that the page can filter it.
+    """
+    tests = {line(test): position for test, position in names.items()}
+    columns = {line(cell.name): position for position, cell in enumerate(report.cells)}
+    result: list[dict[str, Any]] = []
+    for one in sorted(found, key=lambda section: _LATER.index(section.id) if section.id in _LATER else -1):
+        kept = kept_columns(one)
+        where = [tests if head == "test" else columns if head == "cell" else {} for head in one.head]
+        rows = []
+        for row in one.rows:
+            places = {head: at.get(str(value)) for head, at, value in zip(one.head, where, row, strict=True) if at}
+            values = [(one.head[number], row[number]) for number in kept]
+            rows.append({"values": values, "test": places.get("test"), "cell": places.get("cell")})
+        result.append(
+            {
+                "id": one.id,
+                "title": one.title,
+                "note": one.note,
+                "head": [one.head[number] for number in kept],
+                "rows": rows,
+                "total": one.total,
+                "what": one.what,
+                "later": one.id in _LATER,
+                "half": False,
+            }
+        )
+    for later in (False, True):
+        _pair([one for one in result if one["later"] is later])
+    return result
+
+
+def _pair(tables: Sequence[dict[str, Any]]) -> None:
+    """Let two small tables that follow each other share a line on a wide window."""
+    small: dict[str, Any] | None = None
+    for one in tables:
+        fits = len(one["head"]) <= _SMALL and one["id"] not in _WIDE
+        if fits and small is not None:
+            one["half"] = small["half"] = True
+            small = None
+        else:
+            small = one if fits else None
+
+
+def _history(found: History | None, report: MatrixReport) -> dict[str, Any] | None:
+    """Return the earlier reports and the changes since, by kind; None without earlier reports."""
+    if found is None or len(found.reports) < 2:
+        return None
+    names = {test: position for position, test in enumerate(report.tests)}
+    columns = {cell.name: position for position, cell in enumerate(report.cells)}
+
+    changes = {kind: found.of(kind) for kind in KINDS}
+    return {
+        "steps": [
+            {
+                "name": line(step.name),
+                "facts": [one for one in facts(step.origin, ()) if one["name"] in ("commit", "date")],
+                "totals": [badge(letter, step.totals[letter]) for letter in NAMES if step.totals.get(letter)],
+            }
+            for step in found.reports
+        ],
+        "kinds": [
+            {
+                "kind": kind,
+                "meaning": KINDS[kind],
+                "number": len(rows),
+                "rows": [
+                    {
+                        "test": line(one.test),
+                        "cell": line(one.cell),
+                        "at": (names.get(one.test), columns.get(one.cell)),
+                        "letters": [badge(letter) for letter in one.letters],
+                    }
+                    for one in rows[:_CHANGES]
+                ],
+            }
+            for kind, rows in changes.items()
+            if rows
+        ],
+        "every": [(one.kind, one.test, one.cell) for one in found.changes],
+    }
 
 
 @cache
@@ -80,16 +213,6 @@ def _template() -> Any:
     return environment.from_string(text)
 
 
-def _colour(letter: str) -> str:
-    """Return the name of a letter's colours in the style sheet."""
-    return "unknown" if letter == UNKNOWN else letter
-
-
-def _css(letter: str) -> str:
-    """Return a separate class for each letter; x and X would be the same class where case is ignored."""
-    return f"o-{letter}-low" if letter.islower() else f"o-{_colour(letter)}"
-
-
 def _version() -> str:
     try:
         return metadata.version("pytest-cudalink")
@@ -97,7 +220,7 @@ def _version() -> str:
         return ""
 
 
-def _data(report: MatrixReport) -> dict[str, Any]:
+def _data(report: MatrixReport, index: Mapping[str, int], shown: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the data of the grid; equal texts are stored once."""
     texts: dict[str, int] = {"": 0}
     room = _TEXTS
@@ -112,15 +235,20 @@ def _data(report: MatrixReport) -> dict[str, Any]:
                 texts[text] = len(texts)
         return texts[text]
 
-    index = {test: position for position, test in enumerate(report.tests)}
     details: dict[int, dict[int, tuple[int, int]]] = {}
     for column, cell in enumerate(report.cells):
         for test, detail in cell.details.items():
             details.setdefault(index[test], {})[column] = (number(block(detail.reason)), number(block(detail.text)))
+    columns = {cell.name: position for position, cell in enumerate(report.cells)}
+    changes: dict[str, dict[int, list[int]]] = {}
+    for kind, test, name in shown["every"] if shown else ():
+        if test in index and name in columns:
+            changes.setdefault(kind, {}).setdefault(index[test], []).append(columns[name])
     return {
         "cells": [
             {
                 "name": line(cell.name),
+                "states": "".join(one["letter"] for one in state_of(cell)),
                 "axes": {line(name): line(value) for name, value in cell.axes.items()},
                 "title": line(cell_title(cell)),
             }
@@ -129,7 +257,9 @@ def _data(report: MatrixReport) -> dict[str, Any]:
         "tests": [line(test) for test in report.tests],
         "grid": report.grid,
         "letters": NAMES,
-        "css": {letter: _css(letter) for letter in NAMES},
+        "states": CELL_STATES,
+        "css": {letter: css(letter) for letter in (*NAMES, *CELL_STATES)},
+        "changes": changes,
         "bad": sorted(BAD),
         "good": sorted(GOOD),
         "details": details,

@@ -15,6 +15,8 @@ from .cell_run import BAD, GOOD, LETTERS, NOT_RUN, SKIPPED, UNKNOWN, CellRun, De
 from .checks import described, sound
 from .events import SCHEMA
 from .explain import explain
+from .origin import Origin, differing, merged
+from .origin import read as origin_of
 from .plan import Plan
 from .records import RecordError
 
@@ -153,6 +155,20 @@ class MatrixReport:
         return result
 
     @property
+    def origin(self) -> Origin:
+        """What the runs of all cells have in common."""
+        return merged(self._origins)
+
+    @property
+    def origins_differ(self) -> tuple[str, ...]:
+        """The fields of `origin` in which the runs of the cells differ."""
+        return differing(self._origins)
+
+    @property
+    def _origins(self) -> list[Origin]:
+        return [one for cell in self.cells for one in cell.origins]
+
+    @property
     def counts(self) -> Counter[str]:
         """Number of results of all cells by letter."""
         return sum((cell.counts for cell in self.cells), Counter())
@@ -259,6 +275,8 @@ def _saved_cell(content: object, place: str) -> CellRun:
         for test, one in details.items()
         if test in cell.outcomes
     }
+    origins: Any = cell.origins
+    cell.origins = [origin_of(one) for one in origins]
     cell.differing = {test: [one for one in pairs if len(one) == 2] for test, pairs in cell.differing.items()}
     cell.unsteered = [_links_of(one) for one in cell.unsteered]
     cell.damage = [*cell.damage, *wrong]

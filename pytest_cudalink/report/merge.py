@@ -6,13 +6,12 @@ making an object of each, and several files in parallel.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from .cell_run import LETTERS, UNKNOWN, CellRun, Detail, library_key
 from .checks import MOST_SECONDS, described, sound_event, time_fault
 from .events import OUTCOMES
 from .matrix_report import MatrixReport
+from .origin import read as origin_of
 from .records import RecordError, format_fault
 from .repeats import joined
 from .safe_text import shortened
@@ -55,7 +55,12 @@ _PLACE: Final = ("via", "call", "where", "backend", "forced")
 _PLACES: Final = frozenset({str, type(None)})
 
 
-def merge(paths: Iterable[Path | str], expected: Sequence[str] = (), workers: int | None = None) -> MatrixReport:
+def merge(
+    paths: Iterable[Path | str],
+    expected: Sequence[str] = (),
+    workers: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> MatrixReport:
     """Return the report of record files, of all ``*.jsonl`` below folders, and of saved reports (``*.json``).
 
     Several files of one cell, such as shards, are joined; where a test ran twice, the later result counts, and
@@ -69,6 +74,8 @@ def merge(paths: Iterable[Path | str], expected: Sequence[str] = (), workers: in
         Cells that must have records.
     workers : int, optional
         Number of processes that read; by default one for each processor if there are many files.
+    progress : callable, optional
+        Called after each record file with the number of those that were read, and of all.
 
     Raises
     ------
@@ -84,7 +91,7 @@ def merge(paths: Iterable[Path | str], expected: Sequence[str] = (), workers: in
     saved = _load_saved([file for file in files if file.suffix == ".json"], damaged)
     records = [file for file in files if file.suffix != ".json"]
     runs = [cell for report in saved for cell in report.cells]
-    runs += [run for _, run in sorted(_read_all(records, workers), key=lambda pair: pair[0])]
+    runs += [run for _, run in sorted(_read_all(records, workers, progress), key=lambda pair: pair[0])]
     by_name: dict[str, list[CellRun]] = {}
     for run in runs:
         by_name.setdefault(run.name, []).append(run)
@@ -130,13 +137,27 @@ def _files(path: Path, damaged: dict[str, str]) -> list[Path]:
     return sorted(found)
 
 
-def _read_all(files: Sequence[Path], workers: int | None) -> list[tuple[float, CellRun]]:
+def _read_all(
+    files: Sequence[Path], workers: int | None, progress: Callable[[int, int], object] | None
+) -> list[tuple[float, CellRun]]:
     workers = min(workers or (os.cpu_count() or 1 if len(files) >= _PARALLEL_FROM else 1), len(files))
     if workers <= 1:
-        return list(itertools.chain.from_iterable(map(_read, files)))
+        return _gathered(map(_read, files), len(files), progress)
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
         chunk = max(1, len(files) // (4 * workers))
-        return list(itertools.chain.from_iterable(pool.map(_read, files, chunksize=chunk)))
+        return _gathered(pool.map(_read, files, chunksize=chunk), len(files), progress)
+
+
+def _gathered(
+    files: Iterable[list[tuple[float, CellRun]]], number: int, progress: Callable[[int, int], object] | None
+) -> list[tuple[float, CellRun]]:
+    """Return the runs of all files; report each file that is read."""
+    result: list[tuple[float, CellRun]] = []
+    for done, runs in enumerate(files, 1):
+        result += runs
+        if progress is not None:
+            progress(done, number)
+    return result
 
 
 def _unreadable(path: Path, error: OSError) -> str:
@@ -284,7 +305,7 @@ def _start(readings: list[_Reading], event: dict[str, Any], number: int) -> None
         reading.began = began
     elif event.get("time") is None:
         _note(reading.cell, f"{_place(reading.cell, number)}: run.time is None; expected seconds since the epoch")
-    _begin(reading.cell, content)  # type: ignore[arg-type] # (checked)
+    _begin(reading.cell, content, began)  # type: ignore[arg-type] # (checked)
 
 
 def _name(reading: _Reading, line: bytes) -> None:
@@ -313,7 +334,7 @@ def _note_all(cell: CellRun, number: int, wrong: Iterable[str]) -> None:
 # Every writer writes all keys of an event. Those that other tools may leave out are read with a default.
 
 
-def _begin(cell: CellRun, event: RunRecord) -> None:
+def _begin(cell: CellRun, event: RunRecord, began: float | None) -> None:
     cell.python, cell.platform = str(event.get("python", "")), str(event.get("platform", ""))
     settings = event.get("settings") or {}
     _find_versions(cell, event)
@@ -325,6 +346,7 @@ def _begin(cell: CellRun, event: RunRecord) -> None:
     _find_arch(cell, event)
     cell.axes.update(event.get("axes") or {})
     cell.hidden = event.get("hidden") or ""
+    cell.origins = [origin_of(event.get("origin") or {}, began)]
 
 
 def _find_versions(cell: CellRun, event: RunRecord | FoundRecord) -> None:

@@ -191,6 +191,9 @@ class Run:
     facts: dict[str, Any] = field(default_factory=dict)
     axes: dict[str, str] = field(default_factory=dict)
     hidden: str = ""
+    origin: events.OriginRecord = field(
+        default_factory=lambda: events.OriginRecord(project=None, commit=None, branch=None, ci_url=None, dirty=None)
+    )
 
 
 @dataclass(frozen=True)

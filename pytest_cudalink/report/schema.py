@@ -15,7 +15,7 @@ from .events import EVENTS, SCHEMA
 
 __all__ = ["schema"]
 
-_TYPES: Final = {str: "string", int: "integer", float: "number", type(None): "null"}
+_TYPES: Final = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 
 def schema() -> dict[str, Any]:

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from . import safe_text
-from .cell_run import BAD, NOT_RUN, CellRun
+from .cell_run import BAD, GOOD, NOT_RUN, CellRun
 from .compare import Comparison
+from .history import History, Kind
 from .matrix_report import MatrixReport
+from .origin import Origin
 from .safe_text import line
-from .views import NAMES, Section, links_in_words, sections, summary
+from .verdict import verdict
+from .views import NAMES, Section, links_in_words, section, sections, summary
 
-__all__ = ["markdown", "plain", "terminal"]
+__all__ = ["headline", "markdown", "plain", "terminal"]
 
+#: Columns of the lines that are sentences; tables are as wide as their texts.
+_WIDTH: Final = 80
+#: Characters of a commit that are shown.
+_COMMIT: Final = 10
+#: An address that can stand in a link of Markdown as it is.
+_ADDRESS: Final = re.compile(r"https?://[A-Za-z0-9._~:/?#@!$&+,;=%-]+")
+_KINDS: Final[dict[Kind, str]] = {"new": "new failure", "fixed": "fixed", "flaky": "flaky", "still": "still fails"}
+#: Reports from which on a history says more than the comparison with the one before.
+_HISTORY: Final = 3
 _ROWS = 20
 #: Characters of a column that is printed without rich, before the columns after it are no longer in line.
 _WIDEST = 60
@@ -26,22 +40,47 @@ _COLOURS = {"P": "green", "D": "cyan", "F": "bold red", "E": "bold magenta", "C"
 _NOT_HERE = frozenset({"versions", "slowest", "cells", "verdicts"})
 
 
-def markdown(report: MatrixReport, comparison: Comparison | None = None, extra: Sequence[Section] = ()) -> str:
+def headline(report: MatrixReport, comparison: Comparison | None = None) -> str:
+    """Return the verdict with project and commit: ``"solver at 0123456789: 3 tests fail in every cell"``."""
+    subject = _subject(report)
+    words = line(verdict(report, comparison).words)
+    return f"{subject}: {words}" if subject else words
+
+
+def _subject(report: MatrixReport) -> str:
+    """Return project and commit, as far as all cells agree on them."""
+    origin = report.origin
+    parts = [origin.project] if origin.project else []
+    if "commit" in report.origins_differ:
+        parts.append("at several commits")
+    elif origin.commit:
+        changed = " with changes" if origin.dirty else ""
+        parts.append(f"at {origin.commit[:_COMMIT]}{changed}")
+    return line(" ".join(parts))
+
+
+def markdown(
+    report: MatrixReport,
+    comparison: Comparison | None = None,
+    extra: Sequence[Section] = (),
+    history: History | None = None,
+) -> str:
     """Return the report as GitHub's Markdown, no longer than the limit of a job summary."""
     figures = [f"**{number}** {safe_text.markdown(text)}" for number, text, _ in summary(report, comparison)]
-    parts = ["## Compatibility matrix", " · ".join(figures)]
-    for section in [*sections(report, comparison), *extra]:
-        lines = [f"### {safe_text.markdown(section.title)}", ""]
-        if section.note:
-            lines += [section.note, ""]
-        lines.append("| " + " | ".join(map(safe_text.markdown, section.head)) + " |")
-        lines.append("|" + "---|" * len(section.head))
-        lines += ["| " + " | ".join(map(safe_text.markdown, row)) + " |" for row in section.rows]
-        if section.total > len(section.rows):
-            lines += ["", f"… and {section.total - len(section.rows)} more {section.what}."]
+    parts = ["## Compatibility matrix", f"**{safe_text.markdown(headline(report, comparison))}**"]
+    parts += [*_facts(report.origin), " · ".join(figures)]
+    for one in [*_histories(history), *sections(report, comparison), *extra]:
+        lines = [f"### {safe_text.markdown(one.title)}", ""]
+        if one.note:
+            lines += [one.note, ""]
+        lines.append("| " + " | ".join(map(safe_text.markdown, one.head)) + " |")
+        lines.append("|" + "---|" * len(one.head))
+        lines += ["| " + " | ".join(map(safe_text.markdown, row)) + " |" for row in one.rows]
+        if one.total > len(one.rows):
+            lines += ["", f"… and {one.total - len(one.rows)} more {one.what}."]
         text = "\n".join(lines)
-        if section.id in {"versions", "slowest"}:
-            text = f"<details><summary>{section.title}</summary>\n\n{text}\n\n</details>"
+        if one.id in {"versions", "slowest"}:
+            text = f"<details><summary>{one.title}</summary>\n\n{text}\n\n</details>"
         if sum(len(part.encode()) for part in (*parts, text)) > _MARKDOWN_SIZE:
             parts.append("… the rest is too long for a summary; see the HTML page.")
             break
@@ -49,38 +88,62 @@ def markdown(report: MatrixReport, comparison: Comparison | None = None, extra: 
     return "\n\n".join(parts) + "\n"
 
 
+def _facts(origin: Origin) -> list[str]:
+    """Return branch, date and CI run as a line of Markdown; nothing where none of them is known."""
+    facts = [f"branch {safe_text.markdown(origin.branch)}"] if origin.branch else []
+    facts += [safe_text.markdown(origin.started)] if origin.started else []
+    if origin.ci_url and _ADDRESS.fullmatch(origin.ci_url):
+        facts.append(f"[CI run]({origin.ci_url})")
+    return [" · ".join(facts)] if facts else []
+
+
 def terminal(
     report: MatrixReport,
     comparison: Comparison | None = None,
     extra: Sequence[Section] = (),
     file: TextIO | None = None,
+    history: History | None = None,
 ) -> None:
-    """Print the report with rich: colours and lines on a terminal, plain in a pipe; without rich always plain."""
-    if find_spec("rich") is None:
-        (file or sys.stdout).write(plain(report, comparison, extra))
+    """Print the report: with rich and on a terminal with colours, otherwise as `plain` returns it."""
+    console = _console(file)
+    if console is None:
+        (file or sys.stdout).write(plain(report, comparison, extra, history))
         return
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(file=file, highlight=False)
-    if not console.is_terminal:
-        console = Console(file=file, highlight=False, width=160)
+    console.print(Text(headline(report, comparison), style="bold"))
     figures = [
         Text(f"{number} {text}", style="bold red" if alarm else "")
         for number, text, alarm in summary(report, comparison)
     ]
     console.print(Text(", ").join(figures))
     console.print(_grid(report))
-    for section in [*sections(report, comparison), *extra]:
-        if section.id not in _NOT_HERE:
-            console.print(_table(section))
-            if section.total > _ROWS:
-                console.print(f"… and {section.total - _ROWS} more {section.what}", style="dim")
+    for one in [*_histories(history), *sections(report, comparison), *extra]:
+        if one.id not in _NOT_HERE:
+            console.print(_table(one))
+            if one.total > _ROWS:
+                console.print(f"… and {one.total - _ROWS} more {one.what}", style="dim")
 
 
-def plain(report: MatrixReport, comparison: Comparison | None = None, extra: Sequence[Section] = ()) -> str:
-    """Return what `terminal` prints, without rich: columns under each other, each row on one line."""
-    parts = [", ".join(f"{number} {text}" for number, text, _ in summary(report, comparison))]
+def _console(file: TextIO | None) -> Any:
+    """Return rich's console for a terminal; None without rich, and for a pipe: its text must not depend on rich."""
+    if find_spec("rich") is None:
+        return None
+    from rich.console import Console
+
+    console = Console(file=file, highlight=False)
+    return console if console.is_terminal else None
+
+
+def plain(
+    report: MatrixReport,
+    comparison: Comparison | None = None,
+    extra: Sequence[Section] = (),
+    history: History | None = None,
+) -> str:
+    """Return the report as plain text: columns under each other, each row on one line."""
+    parts = _wrapped(headline(report, comparison))
+    parts += _wrapped(", ".join(f"{number} {text}" for number, text, _ in summary(report, comparison)))
     shown = _present(report)
     rows = [
         [line(cell.name), *(str(counts[one] or NOT_RUN) for one in shown), _links(cell), f"{cell.duration:.1f}"]
@@ -88,13 +151,40 @@ def plain(report: MatrixReport, comparison: Comparison | None = None, extra: Seq
         for counts in [cell.counts]
     ]
     parts.append(_columns(["cell", *(NAMES[letter] for letter in shown), "links", "seconds"], rows))
-    for section in [*sections(report, comparison), *extra]:
-        if section.id not in _NOT_HERE:
-            values = [[str(value) for value in row] for row in section.rows[:_ROWS]]
-            parts += [f"\n{section.title}", _columns(section.head, values)]
-            if section.total > _ROWS:
-                parts.append(f"… and {section.total - _ROWS} more {section.what}")
+    for one in [*_histories(history), *sections(report, comparison), *extra]:
+        if one.id not in _NOT_HERE:
+            values = [[str(value) for value in row] for row in one.rows[:_ROWS]]
+            parts += [f"\n{one.title}", _columns(one.head, values)]
+            if one.total > _ROWS:
+                parts.append(f"… and {one.total - _ROWS} more {one.what}")
     return "\n".join(parts) + "\n"
+
+
+def _histories(history: History | None) -> Iterable[Section]:
+    """Return the tables of a history that has several earlier reports: its reports, and what changed."""
+    if history is None or len(history.reports) < _HISTORY:
+        return ()
+    reports = [
+        (step.name, (step.origin.commit or "")[:_COMMIT], step.origin.started or "", *_results(step.totals))
+        for step in history.reports
+    ]
+    changes = [(_KINDS[one.kind], one.test, one.cell, one.letters) for one in history.changes]
+    head = ("report", "commit", "began", "passed", "failed")
+    found = [section("reports", "Reports, oldest first", head, reports, "reports")]
+    if changes:
+        columns = ("what", "test", "cell", "oldest to newest")
+        found.append(section("history", "Changes over these reports", columns, changes, "changes"))
+    return found
+
+
+def _results(totals: Mapping[str, int]) -> tuple[int, int]:
+    """Return how many tests passed and how many failed."""
+    return sum(totals.get(one, 0) for one in GOOD), sum(totals.get(one, 0) for one in BAD)
+
+
+def _wrapped(text: str) -> list[str]:
+    """Return a sentence as lines that fit a terminal."""
+    return textwrap.wrap(text, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -139,15 +229,15 @@ def _grid(report: MatrixReport) -> Any:
     return table
 
 
-def _table(section: Section) -> Any:
+def _table(of: Section) -> Any:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(
-        title=section.title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim"
+        title=of.title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim"
     )
-    for name in section.head:
+    for name in of.head:
         table.add_column(Text(name), overflow="fold")
-    for row in section.rows[:_ROWS]:
+    for row in of.rows[:_ROWS]:
         table.add_row(*(Text(str(value)) for value in row))
     return table

@@ -11,14 +11,17 @@ from .cell_run import BAD, UNKNOWN, CellRun
 from .compare import Change, Comparison, incomplete
 from .matrix_report import MatrixReport
 from .safe_text import line
-from .wording import by_cause, counted, ended_by, linked_on, status, unsteered_on
+from .wording import by_cause, counted, ended_by, linked_on, status, unsteered_on, without_driver
 
 __all__ = [
     "NAMES",
     "NOT_SEEN",
+    "Figure",
     "Section",
     "cell_title",
     "differing",
+    "few",
+    "figures",
     "letters",
     "links_in_words",
     "section",
@@ -96,48 +99,83 @@ def links_in_words(cell: CellRun) -> str:
     return ", ".join(f"{number} {linked_on(key)}" for key, number in sorted(cell.links.items()))
 
 
+@dataclass(frozen=True)
+class Figure:
+    """A count at the top of the report.
+
+    Attributes
+    ----------
+    alarm : bool
+        Whether the count is bad news.
+    shows : str
+        The part of the page that shows what is counted: a filter, such as ``"has=FE"`` for two letters or
+        ``"show=some"`` for a kind of test, or the ID of a section.
+    """
+
+    number: int
+    text: str
+    alarm: bool
+    shows: str
+
+
 def summary(report: MatrixReport, comparison: Comparison | None = None) -> list[tuple[int, str, bool]]:
     """Return the figures at the top of the report: number, text, and whether the figure is bad news."""
+    return [(one.number, one.text, one.alarm) for one in figures(report, comparison)]
+
+
+def figures(report: MatrixReport, comparison: Comparison | None = None) -> list[Figure]:
+    """Return the figures at the top of the report, each with the part of the page that it counts."""
     counts, links = report.counts, report.links
-    figures = [
-        (len(report.cells), "cell|cells", False),
-        (len(report.tests), "test|tests", False),
-        (counts["P"] + counts["D"], "passed", False),
-        (counts["F"] + counts["E"], "failed or error", True),
-        (counts[UNKNOWN], "unknown outcome|unknown outcomes", True),
-        (sum(cell.crashed for cell in report.cells), "crashed", True),
-        (sum(len(cell.lost) for cell in report.cells), "lost", True),
-        (counts["S"], "skipped", False),
-        *_if_any(counts["U"], "needs a real driver|need a real driver"),
-        (len(report.partial), "fails in some cells only|fail in some cells only", True),
-        (len(report.skipped_everywhere), "skipped in every cell", False),
-        (sum(len(cell.violations) for cell in report.cells), "lifetime violation|lifetime violations", True),
-        (len(incomplete(report, comparison)), "incomplete cell|incomplete cells", True),
+    found = [
+        (len(report.cells), "cell|cells", False, "cells"),
+        (len(report.tests), "test|tests", False, "all"),
+        (counts["P"] + counts["D"], "passed", False, "has=PD"),
+        (counts["F"] + counts["E"], "failed or error", True, "has=FE"),
+        (counts[UNKNOWN], "unknown outcome|unknown outcomes", True, f"has={UNKNOWN}"),
+        (sum(cell.crashed for cell in report.cells), "crashed", True, "has=C" if counts["C"] else "crashed"),
+        (sum(len(cell.lost) for cell in report.cells), "lost", True, "lost"),
+        (counts["S"], "skipped", False, "has=S"),
+        *_if_any(counts["U"], "needs a real driver|need a real driver", "has=U"),
+        (len(report.partial), "fails in some cells only|fail in some cells only", True, "show=some"),
+        (len(report.skipped_everywhere), "skipped in every cell", False, "show=skipped"),
+        (
+            sum(len(cell.violations) for cell in report.cells),
+            "lifetime violation|lifetime violations",
+            True,
+            "violations",
+        ),
+        (len(incomplete(report, comparison)), "incomplete cell|incomplete cells", True, "incomplete"),
         (
             sum(len(cell.differing) for cell in report.cells),
             "test whose records differ|tests whose records differ",
             True,
+            "repeats",
         ),
     ]
     for key, number in sorted(links.items()):
         where = line(linked_on(key))
-        figures.append((number, f"link {where}" if number == 1 else f"links {where}", False))
-    figures += _if_any(
-        sum(cell.unsteered_by_via.total() for cell in report.cells), "link not steered|links not steered"
-    )
+        found.append((number, f"link {where}" if number == 1 else f"links {where}", False, "cells"))
+    unsteered = sum(cell.unsteered_by_via.total() for cell in report.cells)
+    found += _if_any(unsteered, "link not steered|links not steered", "unsteered")
     modules = sum(cell.unlinked_modules for cell in report.cells)
-    figures += _if_any(modules, "module that no seen link made|modules that no seen link made")
+    found += _if_any(modules, "module that no seen link made|modules that no seen link made", "unsteered")
     if comparison is not None:
         regressions = len(comparison.regressions) + len(comparison.broken)
-        figures += [(regressions, "regression|regressions", True), (len(comparison.fixed), "fixed", False)]
+        where = "regressions" if comparison.regressions else "incomplete"
+        found += [
+            (regressions, "regression|regressions", True, where),
+            (len(comparison.fixed), "fixed", False, "fixed"),
+        ]
     return [
-        (number, _form(number, text), alarm and number > 0) for number, text, alarm in figures if number or not alarm
+        Figure(number, _form(number, text), alarm and number > 0, shows)
+        for number, text, alarm, shows in found
+        if number or not alarm
     ]
 
 
-def _if_any(number: int, text: str) -> list[tuple[int, str, bool]]:
+def _if_any(number: int, text: str, shows: str) -> list[tuple[int, str, bool, str]]:
     """Return a figure that is not bad news, and that is left out if it is 0."""
-    return [(number, text, False)] if number else []
+    return [(number, text, False, shows)] if number else []
 
 
 def _form(number: int, text: str) -> str:
@@ -179,7 +217,7 @@ def _of_tests(report: MatrixReport) -> list[Section]:
             "some",
             "Fails in some cells only",
             ("test", "explained by", "cells"),
-            ((one.test, one.explanation, _few(one.cells)) for one in report.partial),
+            ((one.test, one.explanation, few(one.cells)) for one in report.partial),
             "tests",
         ),
         section(
@@ -205,7 +243,7 @@ def _lost(report: MatrixReport) -> Section:
         "lost",
         "Lost in a crash",
         ("cell", "tests", "which"),
-        ((cell.name, len(cell.lost), _few(cell.lost, _LOST)) for cell in report.cells if cell.lost),
+        ((cell.name, len(cell.lost), few(cell.lost, _LOST)) for cell in report.cells if cell.lost),
         "cells",
         note="Tests that were collected and have no result, because a process died. With "
         "--cudalink-rerun-after-crash they are run.",
@@ -323,7 +361,7 @@ def _libraries(report: MatrixReport) -> Section:
             entry["path"][str(one.get("path") or "")] = None
             entry["for_whom"][str(one.get("for_whom") or "not known")] = None
     rows = (
-        (*key, _few(list(entry["path"]), 1), _few(list(entry["for_whom"]), 2), _few(list(entry["cells"])))
+        (*key, few(list(entry["path"]), 1), few(list(entry["for_whom"]), 2), few(list(entry["cells"])))
         for key, entry in sorted(found.items(), key=lambda pair: pair[0])
     )
     return section(
@@ -407,7 +445,10 @@ def _verdicts(report: MatrixReport) -> Section:
         first, messages = verdicts[0], {verdict.get("message") for verdict in verdicts}
         more = f" (and {counted(len(messages) - 1, 'other')} for the same cause)" if len(messages) > 1 else ""
         names = list(dict.fromkeys(verdict["cell"] for verdict in verdicts))
-        rows.append((status(first), str(first.get("rule")), f"{first.get('message')}{more}", _few(names)))
+        if without_driver(first):
+            rows.append(("not compared", "driver", "no driver; --cudalink-driver=VERSION emulates one", few(names)))
+            continue
+        rows.append((status(first), str(first.get("rule")), f"{first.get('message')}{more}", few(names)))
     return section("verdicts", "Guard rails", ("status", "rule", "message", "cells"), rows, "causes")
 
 
@@ -447,7 +488,8 @@ def _repeats(report: MatrixReport) -> Section:
     )
 
 
-def _few(names: Sequence[str], limit: int = 6) -> str:
+def few(names: Sequence[str], limit: int = 6) -> str:
+    """Return the first names, and how many more there are: ``"a, b and 3 more"``."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
 

@@ -21,6 +21,7 @@ __all__ = [
     "split_link_key",
     "status",
     "unsteered_on",
+    "without_driver",
 ]
 
 #: How the problem of a record file that cannot be written begins; the processes of a run have it in common.
@@ -30,6 +31,8 @@ EVENTS_UNWRITTEN: Final = "the events of the emulated driver cannot be written"
 
 _BACKENDS: Final = {"nvjitlink": "on nvJitLink", "driver": "on the driver", "none": "refused before a choice"}
 _FAILED: Final = " failed"
+#: Words of `probes.libcuda.DriverNotFoundError`, which a verdict has as its last item.
+_NO_DRIVER: Final = "no CUDA driver"
 
 
 def ended_by(crash: Mapping[str, Any]) -> str:
@@ -94,6 +97,13 @@ def not_emulated(functions: Iterable[str]) -> str:
 def status(verdict: Mapping[str, Any]) -> str:
     """Return the status of a verdict of the guard rails in words: ``"insufficient metadata"``."""
     return str(verdict.get("status", "")).replace("_", " ")
+
+
+def without_driver(verdict: Mapping[str, Any]) -> bool:
+    """Return whether a verdict says only that there is no driver to compare an item with."""
+    items = verdict.get("items") or [""]
+    unknown = verdict.get("rule") == "driver" and verdict.get("status") == "insufficient_metadata"
+    return unknown and _NO_DRIVER in str(items[-1])
 
 
 def by_cause(verdicts: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:

@@ -17,9 +17,10 @@ _UV_ENDS: Final = re.compile(r"\s*Downloaded (?P<name>\S+)")
 #: pip: ``  Downloading nvidia_nvjitlink-13.0.88-py3-….whl (40.7 MB)``, then ``Progress 262144 of 40713933``.
 _PIP_BEGINS: Final = re.compile(r"\s*Downloading (?P<name>[^\s-]+)-\S+\.whl")
 _PIP_BYTES: Final = re.compile(r"Progress (?P<done>\d+) of (?P<total>\d+)")
+_UNPACKS: Final = re.compile(r"Installing collected")
 #: The rest of what both write when nothing is wrong.
 _NEWS: Final = re.compile(
-    r"\s*(Resolved|Prepared|Installed|Using CPython|Looking in|Collecting|Installing collected|Using cached|"
+    r"\s*(Resolved|Prepared|Installed|Using CPython|Looking in|Collecting|Using cached|"
     r"Successfully installed|Obtaining dependency|\+ )"
 )
 _UNITS: Final = {"K": 1 / 1024, "M": 1.0, "G": 1024.0}
@@ -33,7 +34,7 @@ class Downloads:
     Attributes
     ----------
     text : str
-        Such as ``"wheel 2 of 3: nvidia_nvjitlink, 12.0 of 38.8 MiB"``; empty before the first download.
+        Such as ``"nvidia_nvjitlink (2 of 3), 12 of 39 MiB"``; empty before the first download.
     """
 
     def __init__(self, wheels: int) -> None:
@@ -47,19 +48,25 @@ class Downloads:
         """Return whether a line is news of a download, and not a message; `text` is new then."""
         if found := _PIP_BYTES.match(line):
             done, total = (int(found[one]) / _MIB for one in ("done", "total"))
-            self.text = f"wheel {self._begun} of {self._wheels}: {self._name}, {done:.1f} of {total:.1f} MiB"
+            self._describe_one(f", {done:.0f} of {total:.0f} MiB")
         elif found := _PIP_BEGINS.match(line):
             self._begun, self._name = min(self._begun + 1, self._wheels), found["name"]
-            self.text = f"wheel {self._begun} of {self._wheels}: {self._name}"
+            self._describe_one()
         elif found := _UV_BEGINS.match(line):
             self._open[found["name"]] = float(found["size"]) * _UNITS[found["unit"][0]]
             self._describe_open()
         elif found := _UV_ENDS.match(line):
             self._open.pop(found["name"], None)
             self._describe_open()
+        elif _UNPACKS.match(line):
+            self.text = "unpacking"
         else:
             return _NEWS.match(line) is not None
         return True
+
+    def _describe_one(self, bytes_of_it: str = "") -> None:
+        """Name what pip downloads, with its number among the wheels."""
+        self.text = f"{self._name} ({self._begun} of {self._wheels}){bytes_of_it}"
 
     def _describe_open(self) -> None:
         """Name what uv downloads at once, which it does not count by bytes."""

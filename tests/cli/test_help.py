@@ -80,7 +80,7 @@ def test_version_says_what_is_bundled(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("arguments", "code", "expected"),
     [
-        (["repot"], 2, "no command 'repot'; did you mean report? `cudalink --help` lists them"),
+        (["reporrt"], 2, "no command 'reporrt'; did you mean report? `cudalink --help` lists them"),
         (["xyzzy"], 2, "no command 'xyzzy'; known: doctor, demo, driver, init, matrix, report,"),
         (["matrix", "list", "--tags", "ctkk"], 2, "no cell of {file} has the tag 'ctkk'; did you mean ctk?"),
         (

@@ -989,6 +989,22 @@ assert code == 222 and b"Unsupported .version {isa[0]}.{isa[1] + 1}" in log and 
     )
 
 
+def test_new_ptx_without_nvjitlink(on_driver) -> None:
+    """PTX that is too new answers 222, linked or loaded, where nothing can link; other PTX answers 221."""
+    program = """
+start()
+new = small_ptx("9.0")
+code, image, log = link([(PTX, new)])
+assert code == 222 and b"Unsupported .version 9.0; current version is '8.8'" in log, (code, log)
+assert load(new)[0] == 222
+code, image, log = link([(PTX, small_ptx("8.8"))])
+assert code == 221 and b"cudalink toolchain add 12.9" in log, (code, log)
+assert load(small_ptx("8.8"))[0] == 221
+"""
+    done = on_driver("12.9", "-c", HEAD + program, env={"CUDALINK_EMULATOR_NVJITLINK": ""})
+    assert done.returncode == 0, done.stderr
+
+
 def test_device_without_a_compiler_in_13(check, toolchain) -> None:
     """sm_70 is no target of CUDA 13's own nvJitLink; the driver compiles for it with that of 12.9."""
     toolchain("12.9")

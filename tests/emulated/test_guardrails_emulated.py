@@ -94,7 +94,7 @@ DOCTOR = """
 from pytest_cudalink.cli import main
 from pytest_cudalink.guardrails import doctor
 doctor.LOOKED_FOR = {"dynamic-libs": ("cudart", "nvrtc", "nvJitLink"), "headers": ("cudart", "nvrtc", "nvjitlink")}
-raise SystemExit(main(["doctor"]))
+raise SystemExit(main(["doctor", "--verbose"]))
 """
 
 

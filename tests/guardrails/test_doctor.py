@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import pty
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,10 +14,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from hypothesis import given as given_examples
+from hypothesis import strategies as st
 
 from pytest_cudalink import cli
 from pytest_cudalink.audit.environment import EnvironmentAudit, EnvironmentFinding
 from pytest_cudalink.audit.installed import Unreadable
+from pytest_cudalink.cli.doctor import page
 from pytest_cudalink.guardrails import doctor
 from pytest_cudalink.guardrails.doctor import DoctorFinding, DoctorReport, examine
 from pytest_cudalink.guardrails.driver import DriverFacts
@@ -256,18 +260,31 @@ def test_copies() -> None:
 
 
 def test_page_and_json(capsys, monkeypatch) -> None:
-    """The page has every part once, without colour in a pipe; --json has the same facts; both have the exit code."""
+    """The verdict and its command come first; --verbose has every part once, --json the same facts; one exit code."""
     report = made(*WHOLE, facts=given("12.8"))
     monkeypatch.setattr(doctor, "examine", lambda *_: report)
     assert cli.main(["doctor"]) == 1
-    page = capsys.readouterr().out
+    page = capsys.readouterr().out.splitlines()
+    assert page[:4] == [
+        "Verdict: incoherent",
+        "First:   pip uninstall -y w-cudart w-nvJitLink w-nvrtc && pip install \\",
+        "         'cuda-toolkit[cudart,nvjitlink,nvrtc]>=12.0,<12.9'",
+        "",
+    ]
+    assert page[4] == "NO the driver of CUDA 12.8 is too old for the toolkit (2 findings)"
+    assert page[5].startswith("   or install a driver for CUDA 13.0")
+    assert "Driver   CUDA 12.8, given" in page
+    assert "Links    PTX by the driver, LTO-IR by nothing (strict-major; others differ)" in page
+    assert cli.main(["doctor", "--verbose"]) == 1
+    page = capsys.readouterr().out.splitlines()
     for title in ("Driver", "Toolkit", "Not found", "Copies", "Rules", "Links", "Findings"):
-        assert sum(line.startswith(title) for line in page.splitlines()) == 1
-    assert page.splitlines()[-1] == "Verdict: incoherent"
-    assert "\x1b" not in page
+        assert sum(line.startswith(title) and "    " not in line for line in page) == 1
+    assert page[0] == "Verdict: incoherent"
     command = "pip install 'cuda-toolkit[cudart,nvjitlink,nvrtc]>=12.0,<12.9'"
-    assert f"     pip uninstall -y w-cudart w-nvJitLink w-nvrtc && {command}" in page.splitlines()
-    assert len(page.splitlines()) < 60
+    assert f"     pip uninstall -y w-cudart w-nvJitLink w-nvrtc && {command}" in page
+    links = page[page.index("Links") + 1 : page.index("Findings") - 1]
+    assert [line.split("  ")[1] for line in links][:1] == ["strict-major"]
+    assert len(links) < 6
     assert cli.main(["doctor", "--json"]) == 1
     content = json.loads(capsys.readouterr().out)
     assert (content["verdict"], content["exit_code"]) == ("incoherent", 1)
@@ -276,23 +293,71 @@ def test_page_and_json(capsys, monkeypatch) -> None:
     assert content["driver"]["kind"] == "given"
 
 
-@pytest.mark.parametrize("columns", [80, 400])
-def test_page_on_a_terminal(capsys, monkeypatch, columns) -> None:
-    """Tables where they have room; in a narrow window paths and commands are below, whole, to be copied."""
-    pytest.importorskip("rich")
-    report = made(*WHOLE, facts=given("12.8"))
-    report.items[0] = replace(report.items[0], path=f"/opt/{'long/' * 30}libnvrtc.so.13")
+def test_a_machine_without_a_driver(capsys, monkeypatch) -> None:
+    """That is said once, and is not a problem."""
+    report = made(*WHOLE, facts=given(None))
     monkeypatch.setattr(doctor, "examine", lambda *_: report)
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    for name, value in (("COLUMNS", str(columns)), ("TERM", "xterm"), ("NO_COLOR", "1")):
-        monkeypatch.setenv(name, value)
+    assert cli.main(["doctor"]) == 0
+    page = capsys.readouterr().out
+    assert page.startswith("Verdict: coherent\nFirst:   nothing to repair\n")
+    assert page.count("driver") == 1
+    assert "Links    PTX and LTO-IR by nvJitLink (any policy)" in page
+
+
+def test_seven_findings_of_one_cause(capsys, monkeypatch) -> None:
+    """Parts of two releases are one cause, whichever rules they break."""
+    skewed = [item("nvrtc", "13.2"), item("nvJitLink", "13.0"), item("cudart", "13.0", "headers")]
+    report = made(*skewed, facts=given("13.2"))
+    assert len(report.findings) > 2
+    monkeypatch.setattr(doctor, "examine", lambda *_: report)
     assert cli.main(["doctor"]) == 1
     page = capsys.readouterr().out
-    assert report.items[0].path in page
-    assert all(finding.fix in page and finding.otherwise in page for finding in report.findings)
-    assert ("┃" in page) == (columns == 400)
-    assert "     or install a driver" in page or columns == 400
-    assert "Verdict: incoherent" in page
+    (line,) = [line for line in page.splitlines() if line.startswith("NO ")]
+    assert line == f"NO {SEVERAL}: CUDA 13.0, 13.2 ({len(report.findings)} findings)"
+
+
+SEVERAL = "the toolkit's parts are of several releases"
+TEXT = st.text(st.characters(codec="ascii", exclude_characters="()"), min_size=1, max_size=200).filter(
+    lambda text: text.strip()
+)
+FINDING = st.builds(
+    DoctorFinding,
+    st.sampled_from(["incoherent", "unknown", "warning", "note"]),
+    TEXT,
+    st.one_of(st.just(""), TEXT),
+    st.one_of(st.just(""), TEXT),
+)
+
+
+@given_examples(
+    st.lists(st.tuples(st.integers(0, 4), FINDING), max_size=9),
+    st.booleans(),
+    st.sampled_from([{}, {"version": "12.9", "kind": "real", "release": "5" * 90, "arch": "sm_90"}]),
+)
+def test_any_page(numbered, verbose, driver) -> None:
+    """The verdict is first, each cause has one line, and without --verbose no line is wider than 80 columns."""
+    findings = [replace(finding, cause=f"<cause {number}> {'x' * 20 * number}") for number, finding in numbered]
+    report = DoctorReport(driver=driver, findings=findings)
+    lines = [text for text, _ in page(report, verbose=verbose)]
+    assert lines[0] == f"Verdict: {report.verdict}"
+    assert verbose or max(map(len, lines)) <= 80
+    for number, _ in numbered:
+        assert sum(f"<cause {number}>" in line for line in lines) == 1
+    assert sum("<cause " in line for line in lines) == len({number for number, _ in numbered})
+    severities = ["incoherent", "unknown", "warning", "note"]
+    found = [severities.index(cause.severity) for cause in report.causes]
+    assert found == sorted(found)
+
+
+@given_examples(st.lists(st.characters(codec="ascii"), min_size=1, max_size=120))
+def test_a_command_on_several_lines_is_one_command(characters) -> None:
+    """What is printed is the command for a shell; only a word that is longer than a line is cut."""
+    words = [f"'cuda {'x' * (len(characters) % 40)}'", "pip", "install", *("y" * (ord(one) % 30) for one in characters)]
+    command = " ".join(filter(None, words))
+    report = DoctorReport(findings=[DoctorFinding("incoherent", "a", command)])
+    lines = [text for text, _ in page(report)][1:]
+    shown = "\n".join(lines[: lines.index("")]).removeprefix("First:")
+    assert shlex.split(shown.replace("\\\n", " ")) == shlex.split(command)
 
 
 def test_wrong_option(capsys) -> None:
@@ -319,7 +384,7 @@ def test_a_path_that_the_terminal_cannot_show(tmp_path) -> None:
         "from pytest_cudalink.guardrails import doctor\n"
         "report = doctor.DoctorReport(driver=dict.fromkeys(['version', 'witness']), missing=['caf\\xe9'])\n"
         "doctor.examine = lambda *_: report\n"
-        "raise SystemExit(cli.main(['doctor']))\n"
+        "raise SystemExit(cli.main(['doctor', '-v']))\n"
     )
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
@@ -327,32 +392,32 @@ def test_a_path_that_the_terminal_cannot_show(tmp_path) -> None:
     assert "caf\\xe9" in done.stdout
 
 
-@pytest.mark.parametrize("rich", [True, False])
-def test_on_a_terminal(rich: bool) -> None:
-    """With rich, tables and colours; without it, the plain page."""
-    if rich:
-        pytest.importorskip("rich")
-    block = "" if rich else "import sys; sys.modules['rich'] = sys.modules['rich.console'] = None; "
-    code = f"{block}from pytest_cudalink.cli import main; raise SystemExit(main(['doctor']))"
-    main, other = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "160"}
-    environment.pop("NO_COLOR", None)
-    with subprocess.Popen([sys.executable, "-c", code], stdout=other, stderr=other, env=environment) as child:
-        os.close(other)
-        text = b""
-        while True:
-            try:
-                part = os.read(main, 1 << 16)
-            except OSError:  # (the other end is closed)
-                break
-            if not part:
-                break
-            text += part
-    os.close(main)
-    assert child.returncode in (0, 1, 2)
-    assert (b"\x1b[" in text) is rich
-    assert b"Verdict: " in text
-    assert b"Links" in text
+@pytest.mark.parametrize(
+    ("variables", "terminal", "coloured"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"NO_COLOR": "1"}, True, False),
+        ({"TERM": "dumb"}, True, False),
+        ({"FORCE_COLOR": "1"}, False, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False, False),
+    ],
+)
+def test_colours(capsys, monkeypatch, variables, terminal, coloured) -> None:
+    """A pipe gets the same text without colour; NO_COLOR and FORCE_COLOR are obeyed."""
+    report = made(*WHOLE, facts=given("12.8"))
+    monkeypatch.setattr(doctor, "examine", lambda *_: report)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"TERM": "xterm", **variables}.items():
+        monkeypatch.setenv(name, value)
+    assert cli.main(["doctor"]) == 1
+    text = capsys.readouterr().out
+    assert text.startswith("Verdict: \x1b[1;31mincoherent\x1b[0m\n") is coloured
+    assert ("\x1b" in text) is coloured
+    plain = "".join(f"{line}\n" for line, _ in page(report))
+    assert re.sub(r"\x1b\[[0-9;]*m", "", text) == plain
 
 
 def test_finding_severities() -> None:

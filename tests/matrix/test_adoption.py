@@ -16,6 +16,7 @@ import yaml
 from pytest_cudalink import cli
 from pytest_cudalink.matrix import adopt, load_cells
 from pytest_cudalink.report.merge import merge
+from tests import sessions
 
 pytestmark = pytest.mark.xdist_group("adoption")  # one worker: the environment is made once
 
@@ -74,11 +75,10 @@ def project(site, tmp_path_factory) -> tuple[Path, dict[str, str]]:
     folder = tmp_path_factory.mktemp("project") / "scale"
     shutil.copytree(DOCS / "tutorials" / "project", folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
     said = {}
-    text = TUTORIAL.read_text(encoding="utf-8")
-    for block in re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-        for line in block.splitlines():
-            command, _, remark = line.partition("  # ")
-            said[command] = run("bash", "-c", command, cwd=folder, code=1 if remark == "fails" else 0, **site)
+    for line, shown in sessions.steps(sessions.blocks(TUTORIAL.read_text(encoding="utf-8"))):
+        command, _, remark = line.partition("  # ")
+        said[command] = run("bash", "-c", command, cwd=folder, code=1 if remark == "fails" else 0, **site)
+        assert sessions.matches(shown, said[command]), f"$ {command}\n{said[command]}"
     return folder, said
 
 

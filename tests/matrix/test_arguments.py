@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cudalink.matrix import load_cells, runner
+from pytest_cudalink import toolchains
+from pytest_cudalink.matrix import load_cells, nox, runner
+from pytest_cudalink.versions import CudaVersion
 
 
 @pytest.fixture
@@ -38,3 +40,64 @@ def test_options_are_added(given: list[str], cell, tmp_path) -> None:
 def test_a_path_replaces(given: list[str], cell, tmp_path) -> None:
     """A path, also a misspelt one, is run instead of the cell's tests."""
     assert runner.arguments(cell, given, tmp_path) == given
+
+
+class Session:
+    """A nox session that notes what it is asked to do."""
+
+    def __init__(self, *posargs: str) -> None:
+        self.posargs = list(posargs)
+        self.ran: list[tuple[str, ...]] = []
+        self.said: list[str] = []
+
+    def install(self, *_words: str) -> None:
+        pass
+
+    def run(self, *words: str, **_options: object) -> None:
+        self.ran.append(words)
+
+    def log(self, text: str) -> None:
+        self.said.append(text)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], ("pytest", "-n", "2", "tests")),
+        (["-x", "-k", "link"], ("pytest", "-n", "2", "tests", "-x", "-k", "link")),
+        (["slow/test_a.py::test_b", "-x"], ("pytest", "slow/test_a.py::test_b", "-x")),
+    ],
+    ids=str,
+)
+def test_nox_passes_them(given, expected, cell, tmp_path, monkeypatch) -> None:
+    """`nox -s CELL -- ARGS` runs the cell's tests with them, or the tests that they name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CUDALINK_MATRIX_JUDGE", raising=False)
+    session = Session(*given)
+
+    nox.run_cell(session, cell, tmp_path)
+
+    assert session.ran == [expected]
+    assert session.said == []
+
+
+def test_a_cell_says_what_it_fetches(tmp_path, monkeypatch) -> None:
+    """A toolchain that the cache lacks is named before it is fetched; one that is there is not."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cells.toml").write_text('[cells.a]\nctk = "13.0"\ndriver = "12.9"\n')
+    (cell,) = load_cells(tmp_path / "cells.toml")
+    added = []
+    monkeypatch.setattr(toolchains, "add", lambda version, layout: added.append((version, layout)))
+    session = Session()
+
+    runner.prepare(cell, tmp_path, session.log)
+
+    assert added == list(cell.toolchains)
+    folder = tmp_path / "cache" / "toolchains" / "12.9"
+    assert f"fetching the toolchain 12.9 (50 to 250 MB, once) into {folder}" in session.said
+    there = toolchains.Toolchain(CudaVersion(12, 9), tmp_path, "libs", {})
+    (tmp_path / "lib64").mkdir()
+    (tmp_path / "lib64" / "libnvJitLink.so.12").touch()
+    monkeypatch.setattr(toolchains, "find", lambda *_: there)
+    runner.prepare(cell, tmp_path, pytest.fail)

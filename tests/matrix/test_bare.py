@@ -95,8 +95,10 @@ def test_the_toolkit_of_the_system_hides_a_forgotten_requirement(site) -> None:
 
 def test_a_bare_cell_finds_it(site, run, tmp_path) -> None:
     """The same import with the same variables is red, with the loader's words in record and report."""
-    done, record = run('imports = ["needy", "fine"]', LD_LIBRARY_PATH=str(site / "toolkit" / "lib64"))
+    ci = {"GITHUB_ACTIONS": "true", "GITHUB_SHA": "ab" * 20}
+    done, record = run('imports = ["needy", "fine"]', LD_LIBRARY_PATH=str(site / "toolkit" / "lib64"), **ci)
     assert done.returncode == 1
+    assert record.run.origin["commit"] == "ab" * 20
     assert "import needy: failed\n" in done.stdout
     assert ERROR in done.stdout
     assert outcomes(record) == {"import::needy": "failed", "import::fine": "passed"}

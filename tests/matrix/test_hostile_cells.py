@@ -206,7 +206,7 @@ def test_files_that_are_none(kind: str, tmp_path, capsys) -> None:
     assert done.returncode in (1, 2)
     assert "Traceback" not in done.stderr
     expected = {
-        "folder": "Is a directory",
+        "folder": "a folder; expected a file of cells",
         "large": "at most 262144 bytes",
         "sparse": "at most 262144 bytes",
         "binary": "not UTF-8",
@@ -267,11 +267,11 @@ def test_unknown_tags(verb: str, tags: str, tmp_path, capsys) -> None:
     """A tag that no cell has is an error with the known ones; tags that follow from values are always known."""
     path = tmp_path / "c.toml"
     path.write_text('[cells.a]\nctk = "13.0"\ndriver = "13.2"\ntags = ["mine"]\n')
-    assert cli.main(["matrix", verb, "--file", str(path), "--tags", tags]) == 1
-    assert "no cell has the tag 'nope'; known: mine, skew" in capsys.readouterr().err
+    assert cli.main(["matrix", verb, "--file", str(path), "--tags", tags]) == 2
+    assert f"no cell of {path} has the tag 'nope'; known: mine, skew" in capsys.readouterr().err
     assert cli.main(["matrix", verb, "--file", str(path), "--tags", "!gpu"]) == 0
     assert '"a"' in (out := capsys.readouterr().out) or out.startswith("a ")
-    assert cli.main(["matrix", verb, "--file", str(path), "--tags", "gpu"]) == 1
+    assert cli.main(["matrix", verb, "--file", str(path), "--tags", "gpu"]) == 2
 
 
 @pytest.mark.parametrize("name", ["a b.toml", "a;touch x.toml", "$(touch x).toml", "a'b.toml", 'a"b.toml', "`x`.toml"])

@@ -70,6 +70,13 @@ def _record() -> list[dict[str, Any]]:
         "versions": {name: dict(_VERSION) for name in ("ctk", "driver", "nvjitlink", "cupy")},
         "arch": {"requested": None, "found": "sm_90"},
         "facts": {"more": [1, {"a": None}]},
+        "origin": {
+            "project": "solver",
+            "commit": "0" * 40,
+            "branch": "main",
+            "ci_url": "https://ci.example/runs/1",
+            "dirty": False,
+        },
     }
     others = [
         {

@@ -27,7 +27,7 @@ PYTHONS = ("3.11", "3.12", "3.13")
 OLD, CURRENT = "bullseye", "bookworm"
 PYTHON_PACKAGES = (
     *("python3.11-minimal", "libpython3.11-minimal", "libpython3.11-stdlib", "libc6", "libgcc-s1", "libexpat1"),
-    *("zlib1g", "libffi8", "libbz2-1.0", "liblzma5", "libssl3", "libuuid1", "libsqlite3-0"),
+    *("zlib1g", "libffi8", "libbz2-1.0", "liblzma5", "libstdc++6", "libssl3", "libuuid1", "libsqlite3-0"),
 )
 DEBIAN_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
 

@@ -93,8 +93,16 @@ class Page:
             self.events.append(answer)
 
     def open(self, file: Path) -> None:
-        """Open a file and wait until it is ready."""
-        self.call("Page.navigate", url=file.as_uri())
+        """Open a file and wait until it is ready; only its events are kept."""
+        self._load("Page.navigate", url=file.as_uri())
+
+    def reload(self) -> None:
+        """Load the page again, with the same address."""
+        self._load("Page.reload")
+
+    def _load(self, method: str, **parameters: Any) -> None:
+        self.events.clear()
+        self.call(method, **parameters)
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._message())
 

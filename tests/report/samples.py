@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 
 from pytest_cudalink.report import records
+from pytest_cudalink.report.cell_run import CellRun, Detail
+from pytest_cudalink.report.matrix_report import MatrixReport
+from pytest_cudalink.report.origin import Origin
 
 #: What no form may contain, but the ends of its own lines: characters that are obeyed or not seen.
 OBEYED = re.compile(
@@ -64,3 +67,77 @@ def write(folder: Path, cell: str, tests: dict[str, str], end: bool = True, stat
             modules = axes.get("modules", 0)
             writer.write("end", exitstatus=status, duration=2.5, counts={}, unlinked_modules=modules)
     return file
+
+
+CTKS, DRIVERS = ("12.9", "13.0", "13.2"), ("12.9", "13.0", "13.2", "none")
+ORIGIN = Origin(
+    "sample",
+    "4f1c2ab9" * 5,
+    "main",
+    "https://github.com/example/sample/actions/runs/7",
+    "2026-11-22T17:20:05Z",
+)
+
+
+def outcome(number: int, ctk: str, driver: str) -> tuple[str, Detail]:
+    """Letter and detail of one test in one cell."""
+    if number % 41 == 3 and ctk == "13.2":
+        return "F", Detail(
+            "AssertionError: linked add<int>, expected add<float>", "E   linked:   add<int>\nE   expected: add<float>"
+        )
+    if number % 37 == 5 and driver == "12.9" and ctk != "12.9":
+        return "D", Detail("driver >= 13 not met: CUDA_ERROR_UNSUPPORTED_PTX_VERSION")
+    if number % 29 == 7 or (number % 23 == 9 and driver == "none"):
+        return "S", Detail("cudalink: needs a GPU (found none)")
+    if number == 60 and driver not in ("none", "12.9"):
+        return "U", Detail("cuGraphicsGLRegisterBuffer is not emulated")
+    if number == 111 and (ctk, driver) == ("13.0", "12.9"):
+        return "C", Detail("SIGSEGV")
+    return ("x", Detail("known")) if number % 31 == 11 else ("P", Detail())
+
+
+def matrix() -> MatrixReport:
+    """Twelve cells of two hundred tests, with something of everything."""
+    cells = []
+    for ctk in CTKS:
+        for driver in DRIVERS:
+            cell = CellRun(f"ctk-{ctk}-driver-{driver.replace('none', 'absent')}", finished=True, exitstatus=0)
+            cell.axes = {"ctk": ctk, "driver": driver, "backend": "auto", "python": "3.11"}
+            cell.origins = [ORIGIN]
+            cell.versions = {
+                "driver": {
+                    "requested": driver,
+                    "found": driver if driver != "none" else None,
+                    "kind": "emulated",
+                    "source": "cuDriverGetVersion",
+                }
+            }
+            cell.versions |= {
+                name: {"requested": None, "found": found, "kind": "real", "source": "wheel"}
+                for name, found in (
+                    ("ctk", f"{ctk}.2"),
+                    ("nvjitlink", f"{ctk}.2"),
+                    ("cuda-bindings", "13.1.0" if (ctk, driver) == ("13.2", "13.0") else "13.2.0"),
+                    ("cuda-core", "1.1.1"),
+                )
+            }
+            cell.links, cell.duration = {"nvjitlink": 120, "driver": 40}, 12.5
+            if (ctk, driver) == ("12.9", "13.0"):
+                cell.versions["ctk"]["requested"] = "13.0"
+                cell.violations = [
+                    {"nodeid": "tests/test_link_0.py::test_case[2]", "text": "log buffer freed before cuLinkDestroy"}
+                ]
+            if (ctk, driver) == ("13.0", "13.0"):
+                place = {"via": "cuda.bindings.driver", "call": "cuLinkComplete", "where": "sample/jit.py:41"}
+                cell.unsteered = [{**place, "backend": "driver", "forced": None, "number": 3}]
+            for number in range(190 if driver == "none" else 200):
+                test = f"tests/test_link_{number // 40}.py::test_case[{number}]"
+                letter, detail = outcome(number, ctk, driver)
+                cell.outcomes[test], cell.durations[test] = letter, 0.05
+                if letter != "P":
+                    cell.details[test] = detail
+                if letter == "C":
+                    cell.crashes = [{"nodeid": test, "signal": "SIGSEGV", "last_events": ["cuLinkAddData_v2"]}]
+            cells.append(cell)
+    reasons = {"ctk-13.2-gpu": "it needs a GPU; none was found", "ctk-13.0-python-3.13": "no Python 3.13 here"}
+    return MatrixReport(cells, missing=[*reasons], reasons=reasons)

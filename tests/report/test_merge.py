@@ -13,6 +13,7 @@ import pytest
 from pytest_cudalink.report import records
 from pytest_cudalink.report.cell_run import CellRun, Detail
 from pytest_cudalink.report.merge import merge
+from pytest_cudalink.report.origin import Origin
 from pytest_cudalink.report.plan import Plan
 
 RUN = {"event": "run", "time": 5.0, "schema": 1, "run": "0" * 32, "cell": "c"}
@@ -104,6 +105,7 @@ def test_keys_that_a_record_lacks(tmp_path) -> None:
         outcomes={"t.py::t": "F"},
         durations={"t.py::t": 0.0},
         details={"t.py::t": Detail()},
+        origins=[Origin(started="1970-01-01T00:00:05Z")],
     )
 
 
@@ -145,6 +147,7 @@ def test_what_a_run_says(tmp_path) -> None:
         finished=True,
         exitstatus=1,
         duration=2.5,
+        origins=[Origin(started="1970-01-01T00:00:05Z")],
     )
 
 
@@ -401,6 +404,7 @@ def test_shards_are_joined_in_the_order_of_their_runs(tmp_path) -> None:
         reruns=2,
         differing={"x": [["F", str(tmp_path / "b.jsonl")], ["P", str(tmp_path / "a.jsonl")]]},
         repeated=1,
+        origins=[Origin(started="1970-01-01T00:00:05Z"), Origin(started="1970-01-01T00:00:08Z")],
     )
 
 
@@ -555,3 +559,15 @@ def test_a_crash_without_an_event_has_all_its_keys(tmp_path) -> None:
     """As those have that were recorded."""
     cell = one(lines(tmp_path / "c.jsonl", RUN, {"event": "start", "nodeid": "t", "worker": None, "attempt": 1}))
     assert cell.crashes == [{"nodeid": "t", "worker": None, "signal": None, "exitcode": None, "last_events": []}]
+
+
+def test_progress_is_called_for_each_record(tmp_path):
+    for number in range(9):
+        lines(tmp_path / f"c{number}.jsonl", RUN, END)
+    seen, alone = [], []
+
+    merge([tmp_path], workers=2, progress=lambda *step: seen.append(step))
+    merge([tmp_path / "c1.jsonl"], progress=lambda *step: alone.append(step))
+
+    assert seen == [(number, 9) for number in range(1, 10)]
+    assert alone == [(1, 1)]

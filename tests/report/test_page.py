@@ -3,66 +3,29 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
+import axe_core_python
 import pytest
 
 from pytest_cudalink.report import html
-from pytest_cudalink.report.cell_run import CellRun, Detail
-from pytest_cudalink.report.compare import compare
+from pytest_cudalink.report.cell_run import CellRun
+from pytest_cudalink.report.compare import Comparison, compare
+from pytest_cudalink.report.history import history
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
+from pytest_cudalink.report.origin import Origin
 
-from . import chromium
-from .samples import write
+from . import chromium, screenshots
+from .samples import ORIGIN, matrix, write
 
 pytestmark = pytest.mark.xdist_group("browser")
-
-CTKS, DRIVERS = ("12.9", "13.0", "13.2"), ("12.9", "13.0", "13.2", "none")
-SCREENSHOT = Path(__file__).parents[2] / "docs" / "images" / "report.png"
-
-
-def outcome(number: int, ctk: str, driver: str) -> tuple[str, Detail]:
-    """Letter and detail of one test in one cell."""
-    if number % 41 == 3 and ctk == "13.2":
-        return "F", Detail("AssertionError: <b>not bold</b>", "E   line one\nE   line two")
-    if number % 37 == 5 and driver == "12.9" and ctk != "12.9":
-        return "D", Detail("driver >= 13 not met: CUDA_ERROR_UNSUPPORTED_PTX_VERSION")
-    if number % 29 == 7 or (number % 23 == 9 and driver == "none"):
-        return "S", Detail("cudalink: needs a GPU (found none)")
-    if number == 111 and (ctk, driver) == ("13.0", "12.9"):
-        return "C", Detail("SIGSEGV")
-    return ("x", Detail("known")) if number % 31 == 11 else ("P", Detail())
-
-
-def report() -> MatrixReport:
-    """Twelve cells of two hundred tests, with something of everything."""
-    cells = []
-    for ctk in CTKS:
-        for driver in DRIVERS:
-            cell = CellRun(f"ctk-{ctk}-driver-{driver.replace('none', 'absent')}", finished=True, exitstatus=0)
-            cell.axes = {"ctk": ctk, "driver": driver, "backend": "auto", "python": "3.11"}
-            cell.versions = {
-                "driver": {
-                    "requested": driver,
-                    "found": driver if driver != "none" else None,
-                    "kind": "emulated",
-                    "source": "cuDriverGetVersion",
-                }
-            }
-            cell.links, cell.duration = {"nvjitlink": 120, "driver": 40}, 12.5
-            for number in range(190 if driver == "none" else 200):
-                test = f"tests/test_link_{number // 40}.py::test_case[{number}]"
-                letter, detail = outcome(number, ctk, driver)
-                cell.outcomes[test], cell.durations[test] = letter, 0.05
-                if letter != "P":
-                    cell.details[test] = detail
-                if letter == "C":
-                    cell.crashes = [{"nodeid": test, "signal": "SIGSEGV", "last_events": ["cuLinkAddData_v2"]}]
-            cells.append(cell)
-    return MatrixReport(cells)
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +42,7 @@ def browser(tmp_path_factory) -> Iterator[chromium.Page]:
 def page(browser, tmp_path) -> chromium.Page:
     """The report, freshly opened."""
     file = tmp_path / "report.html"
-    file.write_text(html.render(report()), encoding="utf-8")
-    browser.events.clear()
+    file.write_text(html.render(matrix()), encoding="utf-8")
     browser.open(file)
     return browser
 
@@ -137,8 +99,8 @@ def test_keyboard(page) -> None:
     page.press("Enter")
     assert page.run("document.getElementById('detail').hidden") is False
     text = page.run("document.getElementById('detail').innerText")
-    assert "AssertionError: <b>not bold</b>" in text
-    assert "line two" in text
+    assert "AssertionError: linked add<int>, expected add<float>" in text
+    assert "expected: add<float>" in text
     assert "Fails in some cells only: ctk 13.2" in text
     assert page.run("document.activeElement.textContent") == "Close (Escape)"
     page.press("Escape")
@@ -173,7 +135,7 @@ def test_contrast(page, scheme) -> None:
         return [e.textContent, (a + 0.05) / (b + 0.05)]; });
     })()""")
     page.call("Emulation.setEmulatedMedia", features=[])
-    assert len(ratios) == 9
+    assert len(ratios) == 12
     assert [pair for pair in ratios if pair[1] < 4.5] == []
 
 
@@ -197,51 +159,376 @@ def test_print(page) -> None:
 
 def test_without_javascript(page) -> None:
     """The tables that matter most stand in the page itself."""
-    text = html.render(report())
-    assert "<td>tests/test_link_0.py::test_case[3]</td><td>ctk 13.2</td>" in text
+    text = html.render(matrix())
+    card = text.partition("tests/test_link_0.py::test_case[3]</span>")[2].partition("</li>")[0]
+    assert '<span class="why">ctk 13.2</span>' in card
+    assert "AssertionError: linked add&lt;int&gt;, expected add&lt;float&gt;" in card
     assert "<noscript>" in text
 
 
-@pytest.mark.parametrize("width", [1400, 400])
-def test_no_state_makes_the_page_wider_than_the_window(width, browser, tmp_path) -> None:
-    """Not a long name, a crash, damage, records that differ, or links that were not steered; wide tables scroll."""
-    folder, long = tmp_path / "records", "tests/" + "a_long_name_" * 20
+def states(folder: Path) -> tuple[MatrixReport, Comparison]:
+    """A few cells in every state at once: long names, a crash, damage, records that differ, unsteered links."""
+    long = "tests/" + "a_long_name_" * 20
     place = (f"{long}.py:3", "driver")
     first = write(folder, "a", {"t": "passed", "d": "cut", long: "failed"}, end=False, unsteered=[place], modules=3)
     first.write_text(first.read_text() + "not JSON\n{}\n")
     second = write(folder, "b", {"t": "failed", long: "unsupported"}, modules=2, unsteered=[place, ("", "unknown")])
     second.write_text(second.read_text().replace('"cell": "b"', '"cell": "a"'))
     write(folder, f"c-{'wide-' * 20}", {"t": "skipped", long: "passed"}, violations=["array freed " * 40], asked="13.9")
-    merged = merge(
-        [
-            folder,
-        ],
-        expected=["a", "gone-" * 30],
-    )
+    write(folder, "d", {"t": "passed", "e": "error", "x": "xfailed", "X": "xpassed", "D": "documented", "n": "failed"})
+    merged = merge([folder], expected=["a", "gone-" * 30])
     merged.damaged["x" * 300] = "is empty"
-    file = tmp_path / "states.html"
-    file.write_text(html.render(merged, compare(merged, MatrixReport([], damaged={"old" * 90: "is empty"}))))
-    browser.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
-    browser.events.clear()
+    return merged, compare(merged, MatrixReport([], damaged={"old" * 90: "is empty"}))
+
+
+def earlier(*letters: str) -> MatrixReport:
+    """An older report of the cell d, with the letters of some tests."""
+    names = ("t", "e", "n")
+    cell = CellRun("d", finished=True, exitstatus=0, origins=[replace(ORIGIN, started="2026-11-20T08:00:00Z")])
+    cell.outcomes = {f"tests/test_a.py::{name}": letter for name, letter in zip(names, letters, strict=True)}
+    return MatrixReport([cell])
+
+
+@pytest.fixture(scope="module")
+def every_state(tmp_path_factory) -> Path:
+    """The page of `states`, with the history of two older reports."""
+    folder = tmp_path_factory.mktemp("states")
+    (folder / "records").mkdir()
+    merged, comparison = states(folder / "records")
+    past = history([earlier("F", "F", "P"), earlier("F", "F", "P"), merged])
+    file = folder / "states.html"
+    file.write_text(html.render(merged, comparison, history=past), encoding="utf-8")
+    return file
+
+
+#: A part that is not in sight has no layout, and so no text for `innerText`; this gives it one.
+WHOLE = """document.head.append(Object.assign(document.createElement('style'),
+           {textContent: 'section { content-visibility: visible !important }'}))"""
+
+
+def open_whole(browser, file: Path) -> None:
+    """Open a page, and lay out all of it."""
     browser.open(file)
-    wide = browser.run(WIDER)
-    column = browser.run("Math.max(...[...document.querySelectorAll('.facts td')].map((e) => e.offsetWidth))")
-    browser.call("Emulation.clearDeviceMetricsOverride")
+    browser.run(WHOLE)
+
+
+@contextmanager
+def seen(browser, width: int, scheme: str = "light", media: str = "screen") -> Iterator[None]:
+    """A window of a width, a scheme of colours, and paper instead of a screen."""
+    browser.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.call("Emulation.setEmulatedMedia", media=media, features=features)
+    try:
+        yield
+    finally:
+        browser.call("Emulation.clearDeviceMetricsOverride")
+        browser.call("Emulation.setEmulatedMedia", media="", features=[])
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+def test_no_state_makes_the_page_wider_than_the_window(width, browser, every_state) -> None:
+    """Not a long name, a crash, damage, records that differ, or links that were not steered."""
+    with seen(browser, width):
+        open_whole(browser, every_state)
+        wide = browser.run(WIDER)
+        hidden = browser.run(
+            """[...document.querySelectorAll('.facts td, .facts tbody th, .why, .message')]
+               .filter((e) => e.getBoundingClientRect().right > innerWidth).map((e) => e.textContent)"""
+        )
 
     assert {"unsteered", "crashed", "incomplete", "repeats"} <= {*browser.run(SECTIONS)}
     assert wide == []
-    assert column <= 36 * 16  # rem; the columns after a long name are in sight
+    assert hidden == []
 
 
-def test_screenshot(page, tmp_path) -> None:
-    """The documentation's picture has this page's size; ``CUDALINK_SCREENSHOT=1`` takes it anew."""
-    page.call("Emulation.setDeviceMetricsOverride", width=1300, height=1760, deviceScaleFactor=1, mobile=False)
-    page.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    page.screenshot(tmp_path / "report.png")
-    picture = (tmp_path / "report.png").read_bytes()
-    assert picture.startswith(b"\x89PNG")
-    assert len(picture) > 20_000
-    if os.environ.get("CUDALINK_SCREENSHOT"):
-        shutil.copy(tmp_path / "report.png", SCREENSHOT)
-    header = slice(8, 24)  # IHDR with width and height
-    assert SCREENSHOT.read_bytes()[header] == picture[header]
+def test_head(page) -> None:
+    """Verdict, project, commit, branch, date and CI come first; the verdict has a sign, and not only a colour."""
+    assert page.run("document.title") == "Compatibility matrix of sample"
+    words = "6 tests fail in some cells only; 1 crash; 1 lifetime violation; 2 cells did not run"
+    assert page.run("document.getElementById('verdict').innerText").split() == ["✗", *words.split()]
+    assert page.run("document.getElementById('verdict').getBoundingClientRect().top < 100")
+    facts = page.run("[...document.querySelectorAll('.origin div')].map((e) => e.innerText.replace(/\\s+/g, ' '))")
+    assert facts == [
+        "tested 200 tests in 12 cells",
+        "project sample",
+        "commit 4f1c2ab94f",
+        "branch main",
+        "date 2026-11-22 17:20 UTC",
+        "CI this run",
+    ]
+    run = "https://github.com/example/sample"
+    links = page.run("[...document.querySelectorAll('.origin a')].map((e) => e.href)")
+    assert links == [f"{run}/commit/{ORIGIN.commit}", f"{run}/actions/runs/7"]
+
+
+@pytest.mark.parametrize(
+    ("url", "links"),
+    [
+        (
+            "https://gl.example/a/b/-/pipelines/3",
+            ["https://gl.example/a/b/-/commit/abc1", "https://gl.example/a/b/-/pipelines/3"],
+        ),
+        ("https://ci.example/job/3", ["https://ci.example/job/3"]),
+        ("javascript:alert(1)//actions/runs/", []),
+        (None, []),
+    ],
+)
+def test_links_of_the_head(url, links) -> None:
+    """A commit has an address if that of the CI run gives it; only web addresses are links."""
+    cells = [CellRun("a", finished=True, origins=[Origin("p", "abc1", "b", url, "soon", dirty=True)])]
+    head = html.render(MatrixReport(cells)).partition("</header>")[0]
+    assert re.findall(r'href="(?!#)([^"]*)"', head) == links
+    assert '<span class="quiet">(with uncommitted changes)</span>' in head
+    assert "<dd>soon</dd>" in head
+
+
+def test_cells_of_different_commits_are_said() -> None:
+    """A report of two commits is not a report of either."""
+    cells = [CellRun(one, finished=True, origins=[replace(ORIGIN, commit=one * 40)]) for one in "ab"]
+    head = html.render(MatrixReport(cells)).partition("</header>")[0]
+    assert '<dt>commit</dt><dd> <span class="quiet">(not the same in every cell)</span>' in head
+
+
+CHIP = "document.querySelector('[data-shows=\"{}\"]')"
+PRESSED = "[...document.querySelectorAll('[aria-pressed=true]')].map((e) => e.dataset.shows)"
+FAILURES = "[...document.querySelectorAll('#some .failures > li')].filter((e) => e.checkVisibility()).length"
+
+
+def test_chips_filter(page) -> None:
+    """A chip filters grid and lists by mouse and by key, says that it is pressed, and the address remembers it."""
+    page.run(CHIP.format("has=C") + ".click()")
+    assert page.run(PRESSED) == ["has=C"]
+    assert page.run(STATUS) == "1 of 200 tests, 12 of 12 cells"
+    assert page.run(FAILURES) == 1
+    assert page.run("document.querySelector('#some .count').textContent") == "1 of 6"
+    assert page.run("location.hash") == "#has=C"
+    page.run(CHIP.format("has=FE") + ".focus()")
+    page.press("Enter")
+    assert page.run(PRESSED) == ["has=FE", "has=C"]
+    assert page.run(STATUS) == "6 of 200 tests, 12 of 12 cells"
+    assert page.run(FAILURES) == 6
+    page.run("document.getElementById('reset').click()")
+    assert (page.run(PRESSED), page.run("location.hash"), page.run(FAILURES)) == ([], "", 6)
+    assert page.run("document.activeElement.className") == "chip"
+    page.run(CHIP.format("show=some") + ".click()")
+    assert page.run(STATUS) == "6 of 200 tests, 12 of 12 cells"
+    assert page.run("document.getElementById('kind').value") == "some"
+
+
+def test_a_chip_leads_to_its_part(page) -> None:
+    """Of what the grid does not show; the filter stays in the address."""
+    page.run(CHIP.format("has=S") + ".click()")
+    page.run("document.querySelector('a.chip[href=\"#violations\"]').click()")
+    assert page.run("document.activeElement.id") == "violations-title"
+    assert page.run("location.hash") == "#has=S"
+    broken = "[...document.querySelectorAll('a.chip')].filter((e) => !document.querySelector(e.getAttribute('href')))"
+    assert page.run(f"{broken}.length") == 0
+
+
+def test_an_address_brings_the_filter_back(page) -> None:
+    """Also one that is pasted while the page is open."""
+    page.run("""new Promise((done) => {
+      addEventListener('hashchange', () => setTimeout(done)); location.hash = 'has=F'; })""")
+    assert page.run(STATUS) == "5 of 200 tests, 12 of 12 cells"
+    page.reload()
+    assert page.run(STATUS) == "5 of 200 tests, 12 of 12 cells"
+
+
+def test_the_failure_is_told_where_it_is_named(page) -> None:
+    """Message, cells and explanation at once; what pytest printed opens by Enter."""
+    page.run(WHOLE)
+    card = "document.querySelector('#some .failures > li')"
+    text = page.run(f"{card}.innerText")
+    assert "explained by ctk 13.2" in text
+    assert "in 4 of 12 cells: ctk-13.2-driver-12.9, ctk-13.2-driver-13.0" in text
+    assert "AssertionError: linked add<int>, expected add<float>" in text
+    assert "expected: add<float>" not in text
+    page.run(f"{card}.querySelector('summary').focus()")
+    page.press("Enter")
+    page.run("new Promise((done) => setTimeout(done, 50))")
+    assert page.run(f"{card}.querySelector('pre').innerText") == "E   linked:   add<int>\nE   expected: add<float>"
+    assert "ctk-13.2-driver-absent:" in page.run(f"{card}.querySelector('details').innerText")
+
+
+def test_versions_are_a_table_of_cells_and_libraries(page) -> None:
+    """Not the requested one, not that of most cells: marked by a sign; equal ones share a line."""
+    page.run(WHOLE)
+    table = "document.querySelector('#versions table')"
+    assert page.run(f"[...{table}.querySelectorAll('thead th')].map((e) => e.textContent)") == [
+        "cell",
+        "ctk",
+        "cuda-bindings",
+        "driver",
+        "nvjitlink",
+    ]
+    assert page.run(f"[...{table}.querySelectorAll('.wrong, .odd')].map((e) => e.innerText)") == [
+        "≠ 12.9.2",
+        "• 13.1.0\n(not as in most cells)",
+    ]
+    assert "requested: 13.0" in page.run(f"{table}.rows[2].innerText")
+    assert "The same in every cell: cuda-core 1.1.1." in page.run("document.getElementById('versions').innerText")
+
+
+def test_no_column_is_empty(page, browser, every_state) -> None:
+    """A column of zeros or of nothing is left out."""
+    empty = """[...document.querySelectorAll('table.facts')].flatMap((table) => [...table.tHead.rows[0].cells]
+      .map((_, column) => [...table.tBodies[0].rows].map((row) => row.cells[column].textContent.trim()))
+      .filter((values) => values.every((one) => one === '' || one === '0')))"""
+    assert page.run(empty) == []
+    open_whole(browser, every_state)
+    assert browser.run(empty) == []
+
+
+def test_the_right_half_is_used(page) -> None:
+    """At 1,400 pixels every part has text beyond the middle, or shares the line with another one."""
+    with seen(page, 1400):
+        page.run(WHOLE)
+        left = page.run("""[...document.querySelectorAll('main > section:not(.half)')].filter((section) => {
+          const walker = document.createTreeWalker(section, NodeFilter.SHOW_TEXT), range = document.createRange();
+          while (walker.nextNode()) { range.selectNodeContents(walker.currentNode);
+            const box = range.getBoundingClientRect(); if (box.width > 1 && box.right > innerWidth / 2) return false; }
+          return true; }).map((section) => section.id)""")
+        halves = page.run("document.querySelectorAll('section.half').length")
+    assert left == []
+    assert halves % 2 == 0
+
+
+def test_paper(browser, every_state) -> None:
+    """Printed, details are open, tools are gone, colours are of the light scheme, words stay together."""
+    with seen(browser, 1030, "dark", "print"):
+        open_whole(browser, every_state)
+        browser.run("window.dispatchEvent(new Event('beforeprint'))")
+        closed = browser.run("document.querySelectorAll('details:not([open])').length")
+        tools = browser.run(
+            "[...document.querySelectorAll('.tools, #reset, .skip')].filter((e) => e.checkVisibility())"
+        )
+        ground = browser.run("getComputedStyle(document.body).backgroundColor")
+        # a column of one word a line is narrow, and has the words to fill a wider one
+        thin = browser.run("""[...document.querySelectorAll('.facts td, .facts tbody th, .failures > li > div')]
+          .filter((e) => e.checkVisibility() && e.innerText.trim().split(/\\s+/).length > 3 && e.clientWidth < 100)
+          .map((e) => [e.innerText, e.clientWidth])""")
+        text = browser.run("document.querySelector('.failures pre').innerText")
+        browser.run("window.dispatchEvent(new Event('afterprint'))")
+    assert (closed, tools, ground, thin) == (0, [], "rgb(255, 255, 255)", [])
+    assert text.startswith("long ")
+    assert browser.run("document.querySelectorAll('details[open]').length") == 0
+
+
+def test_every_control_is_reached_by_tab(browser, every_state) -> None:
+    """The first is a link past everything to the grid; each shows that it has the focus."""
+    with seen(browser, 1400):
+        open_whole(browser, every_state)
+        browser.press("Tab")
+        assert browser.run("document.activeElement.textContent") == "Skip to the grid of all tests"
+        assert browser.run("document.activeElement.getBoundingClientRect().left >= 0")
+        reached = 1
+        invisible = []
+        for _ in range(200):
+            browser.press("Tab")
+            name, visible = browser.run("""(() => { const e = document.activeElement, s = getComputedStyle(e);
+              e.dataset.reached = '';
+              return [e.tagName, s.outlineStyle !== 'none' && s.outlineWidth !== '0px']; })()""")
+            if name == "BODY":
+                break
+            reached += 1
+            if not visible:
+                invisible.append(name)
+        lost = browser.run("""[...document.querySelectorAll('a, button, summary, input, select')]
+          .filter((e) => e.checkVisibility() && !('reached' in e.dataset) && !e.matches('.skip'))
+          .map((e) => e.outerHTML)""")
+        browser.run("document.querySelector('.skip').focus()")
+        browser.press("Enter")
+        assert browser.run("document.activeElement.id") == "all-title"
+    assert reached > 20
+    assert invisible == []
+    assert lost == []
+
+
+def test_a_screen_reader_hears_all(browser, every_state) -> None:
+    """Headings in order, tables with captions and heads, and a word for each letter."""
+    open_whole(browser, every_state)
+    levels = browser.run("[...document.querySelectorAll('h1, h2, h3')].map((e) => Number(e.tagName[1]))")
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    assert browser.run("[...document.querySelectorAll('table.facts')].every((e) => e.caption && e.caption.textContent)")
+    assert browser.run("[...document.querySelectorAll('table th')].every((e) => ['col', 'row'].includes(e.scope))")
+    mute = browser.run("""[...document.querySelectorAll('.letter[aria-hidden]')]
+      .filter((e) => !e.nextElementSibling || !e.parentElement.textContent.replace(e.textContent, '').trim())
+      .map((e) => e.outerHTML)""")
+    assert mute == []
+
+
+def test_every_state_has_a_letter(page, browser, every_state) -> None:
+    """Also what a real driver is needed for, and the links of a cell that were not steered."""
+    page.run(WHOLE)
+    legend = "[...document.querySelectorAll('.legend li')].map((e) => e.innerText.replace(/\\s+/g, ' '))"
+    words = page.run(legend)
+    assert [one[0] for one in words] == list("CEFXDxUSP.IVN")
+    assert {"Uneeds a real driver 6", "Ncell: links not steered (unsteered)"} <= {*words}
+    heads = "[...document.querySelectorAll('#grid thead th.cell')].map((e) => e.textContent)"
+    assert [one for one in page.run(heads) if "absent" not in one and not one[-1].isdigit()] == [
+        "ctk-12.9-driver-13.0Vlifetime violations",
+        "ctk-13.0-driver-13.0Nlinks not steered (unsteered)",
+    ]
+    open_whole(browser, every_state)
+    shown = browser.run("[...document.querySelectorAll('#cells .badges .letter')].map((e) => e.textContent)")
+    assert set("IVNFEPUSxXD") <= {*shown}
+
+
+def test_history(browser, every_state) -> None:
+    """What is new, fixed, flaky and still failing, with a letter for each report, and a chip for each kind."""
+    open_whole(browser, every_state)
+    rows = """[...document.querySelectorAll('#history tbody tr[data-c="2"]')].map((row) => [...row.cells].map((one) =>
+      [...one.querySelectorAll('.letter')].map((letter) => letter.textContent).join('') || one.innerText))"""
+    assert browser.run(rows) == [
+        ["tests/test_a.py::n", "d", "PPF"],
+        ["tests/test_a.py::t", "d", "FFP"],
+        ["tests/test_a.py::e", "d", "FFE"],
+    ]
+    titles = browser.run("[...document.querySelectorAll('#history h3')].map((e) => e.textContent.split(' ')[0])")
+    assert titles == ["New", "Fixed", "Flaky", "Still"]
+    browser.run(CHIP.format("show=new") + ".click()")
+    assert browser.run(STATUS).startswith("2 of ")
+    assert browser.run("location.hash") == "#show=new"
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The script of axe-core."""
+    return (Path(axe_core_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+def test_axe_finds_nothing(width, browser, every_state, axe) -> None:
+    """The rules of axe-core hold in both schemes, with a filter and without, and with everything open."""
+    # only the contrast depends on the scheme
+    found = """axe.run(document, {{resultTypes: ['violations'], {0}}}).then((result) => result.violations
+      .map((one) => [one.id, one.nodes.map((node) => node.html.slice(0, 200))]))"""
+    contrast = found.format("runOnly: ['color-contrast']")
+    with seen(browser, width):
+        open_whole(browser, every_state)
+        browser.run(f"{axe};0")
+        assert browser.run(found.format("")) == []
+    with seen(browser, width, "dark"):
+        assert browser.run(contrast) == []
+        browser.run(CHIP.format("has=FE") + ".click()")
+        browser.run("document.querySelector('#grid td[tabindex=\"0\"]').focus()")
+        browser.press("Enter")
+        browser.run("for (const box of document.querySelectorAll('details')) box.open = true")
+        assert browser.run(contrast) == []
+    with seen(browser, width):
+        assert browser.run(found.format("")) == []
+
+
+def test_screenshots(browser, tmp_path) -> None:
+    """The documentation's pictures have this page's sizes; ``CUDALINK_SCREENSHOT=1`` takes them again."""
+    pictures = screenshots.take(browser, tmp_path)
+    assert [picture.name for picture in pictures] == ["report.png", "report-grid.png", "report-narrow.png"]
+    for picture in pictures:
+        found = picture.read_bytes()
+        assert found.startswith(b"\x89PNG")
+        assert len(found) > 20_000
+        if os.environ.get("CUDALINK_SCREENSHOT"):
+            shutil.copy(picture, screenshots.IMAGES)
+        header = slice(8, 24)  # IHDR with width and height
+        assert (screenshots.IMAGES / picture.name).read_bytes()[header] == found[header]

@@ -126,7 +126,7 @@ EVENTS = {
     },
 }
 OPTIONAL = {
-    "run": {"axes", "hidden"},
+    "run": {"axes", "hidden", "origin"},
     "test": {"refused", "unsteered"},
     "link": {"worker"},
     "verdict": {"otherwise"},

@@ -91,10 +91,10 @@ def test_words_of_the_summary(tmp_path) -> None:
 
 
 def test_verdicts_by_cause(tmp_path) -> None:
-    """One driver that is not known is one row, whatever was held against it and in however many cells."""
+    """One driver that does not answer is one row, whatever was compared with it and in however many cells."""
     unknown = {"status": "insufficient_metadata", "rule": "driver"}
     nvrtc, headers = (
-        {**unknown, "message": f"whether the driver runs {name} is not known", "items": [name, "no CUDA driver"]}
+        {**unknown, "message": f"whether the driver runs {name} is not known", "items": [name, "error 999"]}
         for name in ("nvrtc", "headers")
     )
     other = {"status": "incompatible", "rule": "same-ctk", "message": "two releases", "items": ["a", "b"]}
@@ -108,6 +108,27 @@ def test_verdicts_by_cause(tmp_path) -> None:
     assert section.rows == (
         ("insufficient metadata", "driver", same, "c-a, c-b"),
         ("incompatible", "same-ctk", "two releases", "c-b"),
+    )
+
+
+def test_a_machine_without_a_driver_is_one_row(tmp_path) -> None:
+    """A driver that is there and does not answer is another cause; that has its message."""
+    unknown = {"status": "insufficient_metadata", "rule": "driver"}
+    verdicts = [
+        {
+            **unknown,
+            "message": f"whether the driver runs {name} is not known",
+            "items": [name, f"driver: unknown: {why}"],
+        }
+        for name, why in (("a", "no CUDA driver: x; install"), ("b", "no CUDA driver: x; install"), ("c", "error 999"))
+    ]
+    write(tmp_path, "one", {"a": "passed"}, verdicts=verdicts)
+
+    (section,) = (one for one in views.sections(merge([tmp_path])) if one.id == "verdicts")
+
+    assert section.rows == (
+        ("not compared", "driver", "no driver; --cudalink-driver=VERSION emulates one", "one"),
+        ("insufficient metadata", "driver", "whether the driver runs c is not known", "one"),
     )
 
 
@@ -306,7 +327,7 @@ def test_html_is_self_contained(four) -> None:
     """The page names nothing on a network, and no text of a test becomes markup."""
     page = html.render(merge([four]), title="T <1>")
     assert "T &lt;1&gt;" in page
-    assert not re.findall(r"""(?:src|href)\s*=|url\(|@import|https?://""", page)
+    assert not re.findall(r"""src\s*=|href\s*=(?!"#)|url\(|@import|https?://""", page)
     assert page.count("</script>") == 2
     assert "alert(1)</script>" not in page
     data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
@@ -388,18 +409,18 @@ def test_without_the_extra(four, tmp_path, monkeypatch, capsys) -> None:
     """Without rich and jinja2 every form but the page is written; for the page one sentence says what to install."""
     for name in ("rich", "jinja2"):
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setattr(text, "find_spec", lambda name: None)
-    monkeypatch.setattr(html, "_template", html._template.__wrapped__)
     forms = [f"--{name}={tmp_path / name}" for name in ("markdown", "junit", "save")]
     assert cli.main(["report", str(four), *forms]) == 1
     captured = capsys.readouterr()
     why = "ctk newer major than driver or ctk 13.0 with driver 12.9"
     assert re.search(rf"^tests/test_a\.py::newer +{why} +c-13-12$", captured.out, re.MULTILINE)
-    assert captured.out.splitlines()[0].startswith("4 cells, 7 tests, 13 passed, 3 failed or error, 1 crashed")
+    assert "4 cells, 7 tests, 13 passed, 3 failed or error, 1 crashed" in captured.out
     assert all((tmp_path / name).stat().st_size > 100 for name in ("markdown", "junit", "save"))
 
     assert cli.main(["report", str(four), f"--html={tmp_path / 'h'}", "--fail-on=none", "-q"]) == 2
-    assert capsys.readouterr().err == ("cudalink report: --html needs jinja2: pip install 'pytest-cudalink[report]'\n")
+    assert capsys.readouterr().err == (
+        'cudalink report: --html needs jinja2, which is not installed; pip install "pytest-cudalink[report]"\n'
+    )
     assert not (tmp_path / "h").exists()
 
 
@@ -424,12 +445,13 @@ def test_singulars(tmp_path, capsys) -> None:
     """One cell is not "1 cells"."""
     write(tmp_path, "c", {"a": "failed"}, violations=["v"])
     cli.main(["report", str(tmp_path), "--fail-on=none", "--html", str(tmp_path / "h"), "--against", str(tmp_path)])
-    words = capsys.readouterr().out.splitlines()[0]
-    assert words == (
-        "1 cell, 1 test, 0 passed, 1 failed or error, 0 skipped, 0 skipped in every cell, "
-        "1 lifetime violation, 1 link on nvJitLink, 0 fixed"
-    )
-    assert '<p class="quiet">1 test in 1 cell</p>' in (tmp_path / "h").read_text()
+    assert capsys.readouterr().out.splitlines()[:4] == [
+        "1 test fails in every cell that ran it; 1 lifetime violation",
+        "1 cell, 1 test, 0 passed, 1 failed or error, 0 skipped, 0 skipped in every cell,",
+        "  1 lifetime violation, 1 link on nvJitLink, 0 fixed",
+        "cell  failed  links           seconds",
+    ]
+    assert "<dd>1 test in 1 cell</dd>" in (tmp_path / "h").read_text()
 
 
 def test_empty_report_is_no_error_for_the_page() -> None:

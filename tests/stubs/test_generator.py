@@ -256,7 +256,6 @@ def test_bad_symbol_files(text: str, words: str, tmp_path, capsys) -> None:
         (["--libs", "cufft"], "no library 'cufft' in the catalog; expected cuda, cudart, nvrtc"),
         (["--prefix", "my-stub"], "prefix 'my-stub': expected letters, digits and _"),
         (["--prefix", "libcudart"], "other programs take liblibcudart_cuda.so for the real libcudart"),
-        (["--symbols", "/nonexistent/x.toml"], "/nonexistent/x.toml"),
     ],
 )
 def test_bad_arguments(arguments: list[str], words: str, tmp_path, capsys) -> None:

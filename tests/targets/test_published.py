@@ -46,5 +46,5 @@ def test_published_target(options, installed: Path, tmp_path: Path, toolkit) -> 
 
     assert done.returncode == 0, done.stdout + done.stderr
     with_plugin = "no:cudalink" not in options
-    assert bool(re.search(r"^cudalink: forced to driver: .*\bjitlib\b", done.stdout, re.MULTILINE)) == with_plugin
+    assert bool(re.search(r"^cudalink: forced to driver: .*\bjitlib 1\.0", done.stdout, re.MULTILINE)) == with_plugin
     assert ("jitlib: 1 link (1 on the driver)" in done.stdout) == with_plugin

@@ -28,7 +28,7 @@ Looking in indexes: https://pypi.org/simple
 Collecting nvidia-nvjitlink==13.0.88
   Downloading nvidia_nvjitlink-13.0.88-py3-none-manylinux2010_x86_64.manylinux_2_12_x86_64.whl (40.7 MB)
 Progress 0 of 40713933
-Progress 262144 of 40713933
+Progress 20971520 of 40713933
 Installing collected packages: nvidia-nvjitlink
 Successfully installed nvidia-nvjitlink-13.0.88
 """
@@ -58,9 +58,10 @@ def test_pip() -> None:
     """One wheel after the other, by bytes, is what pip downloads."""
     assert _texts(PIP, 3) == [
         "",
-        "wheel 1 of 3: nvidia_nvjitlink",
-        "wheel 1 of 3: nvidia_nvjitlink, 0.0 of 38.8 MiB",
-        "wheel 1 of 3: nvidia_nvjitlink, 0.2 of 38.8 MiB",
+        "nvidia_nvjitlink (1 of 3)",
+        "nvidia_nvjitlink (1 of 3), 0 of 39 MiB",
+        "nvidia_nvjitlink (1 of 3), 20 of 39 MiB",
+        "unpacking",
     ]
 
 
@@ -70,7 +71,7 @@ def test_messages_are_kept() -> None:
     told: list[str] = []
 
     assert run_and_tell([sys.executable, "-c", program], 1, told.append) == (3, "error: no space")
-    assert told[-1].endswith("0.2 of 38.8 MiB")
+    assert told[-1] == "unpacking"
 
     with pytest.raises(ToolchainError, match=r"could not be fetched; nothing was changed.*\n  error: no space\n"):
         toolchains.run_installer([sys.executable, "-c", program], CudaVersion(13, 0), 1, told.append)

@@ -269,7 +269,7 @@ print(json.dumps([[item.kind, str(item.version), item.witness] for item in guard
     }
 
 
-DOCTOR = "from pytest_cudalink.cli import main; raise SystemExit(main(['doctor']))"
+DOCTOR = "from pytest_cudalink.cli import main; raise SystemExit(main(['doctor', '--verbose']))"
 
 
 def test_doctor_on_the_reproducer(nvrtc_13_2, root, child) -> None:
@@ -284,7 +284,7 @@ def test_doctor_on_the_reproducer(nvrtc_13_2, root, child) -> None:
     first = f"nvrtc 13.0 first for the loader as libnvrtc.so.13 {root}/lib64/libnvrtc.so.13"
     assert any(line.startswith(first) for line in page)
     assert any(line.startswith("! another nvrtc is first for the loader") for line in page)
-    assert page[-1] == "Verdict: incoherent"
+    assert page[0] == "Verdict: incoherent"
 
 
 # -- in the environment of this session

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...compat.gpus import architecture_of, driver_branch, driver_named, drivers_in
+from ...plurals import counted
 from ...versions import CudaVersion
 from .images import RELOCATABLE, Fault, Image, found_in
 from .rule import Answer, Outcome, what_happens
@@ -238,7 +239,7 @@ def _failure(group: Group, arch: str, answer: Answer, drivers: Sequence[CudaVers
 
 
 def _more_files(count: int) -> str:
-    return f" and {count} more file{'s' * (count != 1)}" if count else ""
+    return f" and {counted(count, 'more file')}" if count else ""
 
 
 def _spoken(drivers: Sequence[CudaVersion]) -> str:

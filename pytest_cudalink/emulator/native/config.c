@@ -94,10 +94,11 @@ static void read_config(void) {
   config.worker = copy_env("CUDALINK_EMULATOR_WORKER");
   config.link_timeout = seconds_env("CUDALINK_LINK_TIMEOUT", LIMIT_LINK_TIMEOUT);
   snprintf(config.toolchain, sizeof config.toolchain, "%d.%d", major, minor);
-  for (const struct stand_in *one = stand_ins; one->version; one++) {
+  for (const struct release *one = releases; one->version; one++) {
     if (one->version != config.version) continue;
-    snprintf(config.toolchain, sizeof config.toolchain, "%s", one->release);
-    config.ptx_limit = one->ptx_isa;
+    bool own = !strcmp(one->nvjitlink, config.toolchain);
+    if (!own || !*config.nvjitlink) config.ptx_limit = one->ptx_isa;
+    snprintf(config.toolchain, sizeof config.toolchain, "%s", one->nvjitlink);
   }
   config.events = copy_env("CUDALINK_EMULATOR_EVENTS");
   const char *lifetime = getenv("CUDALINK_LIFETIME");

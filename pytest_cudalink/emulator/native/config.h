@@ -18,7 +18,7 @@ typedef struct {
   const char *worker;        /* path of the program that links; empty: not said */
   unsigned link_timeout;     /* seconds that one call of nvJitLink may take */
   char toolchain[32];        /* what `cudalink toolchain add` needs for the missing one */
-  int ptx_limit;      /* newest PTX ISA of a driver whose nvJitLink is a newer release's, as 86; 0: nvJitLink's own */
+  int ptx_limit;      /* newest PTX ISA, as 86, where nvJitLink is a newer release's or missing; 0: nvJitLink's own */
   const char *events; /* file that events are appended to; empty: none */
   bool lifetime;      /* whether memory is checked */
   bool punish;        /* whether dead memory is written to all the same */

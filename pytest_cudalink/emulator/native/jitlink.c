@@ -300,7 +300,10 @@ CUresult cl_compile(const void *data, size_t size, const LinkOptions *options, v
                     LinkText *text) {
   Linker *linker = NULL;
   LinkText more = {0};
-  int version, target;
+  int version, target, limit = cl_config()->ptx_limit;
+  memset(text, 0, sizeof *text);
+  /* a stand-in for the driver's own nvJitLink reads newer PTX than the driver did, and a missing one reads nothing */
+  if (limit && cl_ptx_head(data, size, &version, &target) && version > limit) return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   char *part = malloc(size);
   if (!part) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = cl_linker_open(&linker, options, text);
@@ -310,11 +313,7 @@ CUresult cl_compile(const void *data, size_t size, const LinkOptions *options, v
   }
   memcpy(part, data, size);
   cl_ptx_as_part(part, size);
-  /* a stand-in for the driver's own nvJitLink reads newer PTX than the driver did */
-  int limit = cl_config()->ptx_limit;
-  if (limit && cl_ptx_head(data, size, &version, &target) && version > limit)
-    result = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-  else result = cl_linker_add(linker, IMAGE_PTX, false, part, size, "input", text);
+  result = cl_linker_add(linker, IMAGE_PTX, false, part, size, "input", text);
   free(part);
   if (!result) {
     result = cl_linker_complete(linker, image, image_size, &more);

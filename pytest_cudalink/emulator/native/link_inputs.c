@@ -118,7 +118,7 @@ static void no_code(State *state, const char *name) {
   cl_write_logs(state, &text, false);
 }
 
-/* A stand-in for the driver's own nvJitLink reads newer PTX than the driver did. */
+/* A stand-in for the driver's own nvJitLink reads newer PTX than the driver did; a missing one reads nothing. */
 static CUresult check_ptx_limit(State *state, const char *data) {
   int version, target, line = 1, limit = cl_config()->ptx_limit;
   if (!limit || !cl_ptx_head(data, strlen(data), &version, &target) || version <= limit) return CUDA_SUCCESS;
@@ -143,6 +143,7 @@ static CUresult compile_apart(State *state, const char *data, const char *name) 
 
 static CUresult add_ptx(State *state, const char *data, const char *name) {
   if (check_ptx_limit(state, data)) return cl_ptx_failure;
+  if (state->poison) return state->poison;
   Search search = {.state = state, .input = name};
   if (!state->without_code) each_definition(IMAGE_PTX, data, strlen(data), NULL, look_for_clash, &search);
   CUresult result =
@@ -351,10 +352,12 @@ CUresult cl_add_data(State *state, int type, const void *data, size_t size, cons
   if (!data || !size || type < 0 || type >= TYPES || check_input_options(count, keys, values))
     return CUDA_ERROR_INVALID_VALUE;
   if (state->completed) return CUDA_ERROR_INVALID_VALUE;
-  if (state->poison) return state->poison;
+  bool ptx = cl_image_kind(data, size) == IMAGE_PTX && (type == TYPE_PTX || type == TYPE_FATBIN);
+  /* PTX that is too new is refused without a linker, too */
+  if (state->poison && !(ptx && state->poison == CUDA_ERROR_JIT_COMPILER_NOT_FOUND)) return state->poison;
   state->inputs++;
   const char *kept = keep_input_name(state, name);
-  if (cl_image_kind(data, size) == IMAGE_PTX && (type == TYPE_PTX || type == TYPE_FATBIN)) {
+  if (ptx) {
     size_t whole = cl_text_size(data); /* PTX counts up to its NUL, whatever size was given (measured) */
     if (!whole) return cut_short(state, "PTX without its NUL,", kept, size);
     char *text = malloc(whole);

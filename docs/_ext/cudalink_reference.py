@@ -1,0 +1,228 @@
+"""Directives that describe the command line, the variables, fixtures, marker and hooks from the code that has them."""
+
+# argparse and pytest say what their objects have by no public name
+# ruff: noqa: SLF001
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+
+from cudalink_tables import table, words
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from sphinx.application import Sphinx
+
+from pytest_cudalink.cli import COMMANDS
+from pytest_cudalink.plugin import audits, fixtures, hookspecs, marker, settings
+from pytest_cudalink.tables import read_table
+
+__all__ = ["arguments", "command_parsers", "fixture_functions", "hook_functions", "setup", "variables"]
+
+
+def marked(text: str) -> nodes.paragraph:
+    """A paragraph in which the parts between backticks are literals."""
+    result = nodes.paragraph()
+    for number, part in enumerate(re.split(r"`+([^`]+)`+", " ".join(text.split()))):
+        if part:
+            # a reference such as `pytest_cudalink.linker.Linker` or `~pathlib.Path` is shown as its name
+            result += nodes.literal(text=part.lstrip("~")) if number % 2 else nodes.Text(part)
+    return result
+
+
+def definitions(rows: Iterable[tuple[nodes.Node, Sequence[nodes.Node], str]]) -> nodes.definition_list:
+    """A list of terms with their meanings; each term can be linked to by its identifier."""
+    result = nodes.definition_list()
+    for term, meaning, identifier in rows:
+        item = nodes.definition_list_item()
+        head = nodes.term(ids=[identifier])
+        head += term.children
+        item += head
+        item += nodes.definition("", *meaning)
+        result += item
+    return result
+
+
+def section(title: str, identifier: str, *children: nodes.Node) -> nodes.section:
+    """A section with a title and an identifier."""
+    result = nodes.section(ids=[identifier], names=[identifier])
+    result += nodes.title("", "", nodes.literal(text=title))
+    result += children
+    return result
+
+
+def subcommands(parser: argparse.ArgumentParser) -> argparse._SubParsersAction | None:
+    """The action of a parser that has its subcommands."""
+    return next((one for one in parser._actions if isinstance(one, argparse._SubParsersAction)), None)
+
+
+def children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The subcommands of a parser, by name."""
+    action = subcommands(parser)
+    return dict(action.choices) if action else {}
+
+
+def one_line_helps(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """The help lines of a parser's subcommands."""
+    action = subcommands(parser)
+    return {one.dest: one.help or "" for one in action._choices_actions} if action else {}
+
+
+def command_parsers() -> dict[str, argparse.ArgumentParser]:
+    """The parser of every command, by its name."""
+    found = {}
+    for name in COMMANDS:
+        module = import_module(f"pytest_cudalink.cli.{name}")
+        parser = argparse.ArgumentParser(prog=f"cudalink {name}", description=module.DESCRIPTION)
+        module.configure(parser)
+        found[name] = parser
+    return found
+
+
+def arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Every option and positional argument of a parser, without ``--help``."""
+    for action in parser._actions:
+        made = isinstance(action, (argparse._SubParsersAction, argparse._HelpAction))
+        if not made and action.help != argparse.SUPPRESS:
+            yield action
+
+
+def spelled(action: argparse.Action) -> str:
+    """An argument as it is typed: ``--html FILE``."""
+    value = action.metavar or ("{" + ",".join(map(str, action.choices)) + "}" if action.choices else action.dest)
+    if isinstance(value, tuple):
+        value = " ".join(value)
+    if not action.option_strings:
+        return str(value)
+    names = ", ".join(action.option_strings)
+    return names if action.nargs == 0 else f"{names} {value if action.metavar or action.choices else value.upper()}"
+
+
+def meaning(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+    """The help of an argument, as ``--help`` shows it."""
+    return parser._get_formatter()._expand_help(action) if action.help else ""
+
+
+def describe(parser: argparse.ArgumentParser, help_line: str = "") -> nodes.section:
+    """A section on a command: what it does, usage, arguments, and its subcommands."""
+    identifier = parser.prog.replace(" ", "-")
+    result = section(parser.prog, identifier, marked(parser.description or help_line))
+    usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
+    result += nodes.literal_block(text=usage, language="text", classes=["usage"])
+    rows = [
+        (
+            words([spelled(action)]),
+            [marked(meaning(parser, action))],
+            f"{identifier}-{action.option_strings[-1].lstrip('-') if action.option_strings else action.dest}",
+        )
+        for action in arguments(parser)
+        if action.help  # without one, usage and description say all
+    ]
+    if rows:
+        result += definitions(rows)
+    for name, child in children(parser).items():
+        result += describe(child, one_line_helps(parser).get(name, ""))
+    return result
+
+
+class CommandLine(Directive):
+    """Every command with its options, from the parsers of the program."""
+
+    def run(self) -> list[nodes.Node]:
+        return [describe(parser) for parser in command_parsers().values()]
+
+
+class Commands(Directive):
+    """The commands, one line each."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = []
+        for name, line in COMMANDS.items():
+            reference = nodes.paragraph()
+            reference += nodes.reference("", "", nodes.literal(text=f"cudalink {name}"), refid=f"cudalink-{name}")
+            rows.append([reference, line])
+        return [table(["command", "what it does"], rows)]
+
+
+def variables() -> dict[str, str]:
+    """Every variable that a user of the project can set or meet, with its meaning."""
+    found = {option.env: f"{option.help} (`{option.flag}`)" for option in settings.OPTIONS}
+    data = read_table("compat/data/variables.toml")
+    for group in ("parts", "native"):
+        found |= data[group]
+    return dict(sorted(found.items()))
+
+
+class VariablesTable(Directive):
+    """Every variable of the environment."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = [[words([name]), marked(text)] for name, text in variables().items()]
+        return [table(["variable", "meaning"], rows)]
+
+
+def fixture_functions() -> dict[str, object]:
+    """The fixtures of the plugin, by name, in the order of their modules."""
+    found = {}
+    for module in (fixtures, audits):
+        for name, one in vars(module).items():
+            if type(one).__name__ == "FixtureFunctionDefinition":
+                function = one._get_wrapped_function()
+                if function.__module__ == module.__name__:
+                    found[name] = function
+    return found
+
+
+def hook_functions() -> dict[str, object]:
+    """The hooks that other projects may implement."""
+    return {name: getattr(hookspecs, name) for name in hookspecs.__all__}
+
+
+def documented(functions: dict[str, object], prefix: str) -> nodes.definition_list:
+    """Names with the text of their docstrings, without the sections of numpy's form."""
+    rows = []
+    for name, function in functions.items():
+        text = re.split(r"\n[A-Z][a-z]+\n---", inspect.getdoc(function) or "")[0]
+        paragraphs = [marked(one) for one in text.split("\n\n") if one.strip()]
+        rows.append((words([name]), paragraphs, f"{prefix}-{name.replace('_', '-')}"))
+    return definitions(rows)
+
+
+class FixturesList(Directive):
+    """Every fixture of the plugin."""
+
+    def run(self) -> list[nodes.Node]:
+        return [documented(fixture_functions(), "fixture")]
+
+
+class HooksList(Directive):
+    """Every hook of the plugin, with its arguments."""
+
+    def run(self) -> list[nodes.Node]:
+        hooks = hook_functions().items()
+        return [
+            documented({f"{name}({', '.join(inspect.signature(one).parameters)})": one for name, one in hooks}, "hook")
+        ]
+
+
+class MarkerText(Directive):
+    """The marker as ``pytest --markers`` explains it."""
+
+    def run(self) -> list[nodes.Node]:
+        signature, _, text = marker.MARKER.partition(": ")
+        block = nodes.literal_block(text=f"@pytest.mark.{signature}", language="python", classes=["usage"])
+        return [block, marked(text)]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the directives."""
+    app.add_directive("command-line", CommandLine)
+    app.add_directive("commands", Commands)
+    app.add_directive("variables-table", VariablesTable)
+    app.add_directive("fixtures-list", FixturesList)
+    app.add_directive("hooks-list", HooksList)
+    app.add_directive("marker-text", MarkerText)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,24 @@
+"""A library with one kernel, which it ships as PTX."""
+
+from pathlib import Path
+
+from cuda.bindings import driver
+
+PTX = Path(__file__).with_name("scale.ptx")
+
+
+def checked(result):
+    """What a call of the driver gives; its error, if it fails."""
+    code, *values = result
+    if code:
+        raise RuntimeError(code.name)
+    return values[0] if values else None
+
+
+def load():
+    """The kernel, on the first device."""
+    checked(driver.cuInit(0))
+    device = checked(driver.cuDeviceGet(0))
+    checked(driver.cuCtxSetCurrent(checked(driver.cuDevicePrimaryCtxRetain(device))))
+    module = checked(driver.cuModuleLoadData(PTX.read_bytes() + b"\0"))
+    return checked(driver.cuModuleGetFunction(module, b"scale"))

@@ -1,0 +1,297 @@
+"""The origin of a run: the project, its commit and branch, and the page of the CI run; merged for a report."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from string import Formatter
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from ..regular_files import read_bounded
+from .events import OriginRecord
+
+__all__ = ["CI_SYSTEMS", "Origin", "differing", "find", "merged", "moment", "read"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The origin of a run; a field that is not known is None.
+
+    Attributes
+    ----------
+    project : str or None
+        The name in ``pyproject.toml``, else the one that the CI system gives, else the name of the folder.
+    commit : str or None
+        The commit in full.
+    branch : str or None
+    ci_url : str or None
+        The page of the CI run, without credentials.
+    started : str or None
+        When the run began, such as ``"2026-11-22T17:30:05Z"``.
+    dirty : bool or None
+        Whether the checkout had changes that the commit has not.
+    """
+
+    project: str | None = None
+    commit: str | None = None
+    branch: str | None = None
+    ci_url: str | None = None
+    started: str | None = None
+    dirty: bool | None = None
+
+    def record(self) -> OriginRecord:
+        """Return what a record has of the origin; the time is that of the event."""
+        return {
+            "project": self.project,
+            "commit": self.commit,
+            "branch": self.branch,
+            "ci_url": self.ci_url,
+            "dirty": self.dirty,
+        }
+
+
+class CiSystem(NamedTuple):
+    """A CI system, and where its environment has what a record keeps.
+
+    Each place is a format of variables, such as ``"{A}/{B}"``; the first whose variables are all set counts.
+    """
+
+    name: str
+    marker: str
+    project: tuple[str, ...]
+    commit: tuple[str, ...]
+    branch: tuple[str, ...]
+    url: tuple[str, ...]
+
+
+#: The CI systems that are known, by a variable that each of them sets.
+CI_SYSTEMS: Final = (
+    CiSystem(
+        "GitHub",
+        "GITHUB_ACTIONS",
+        ("{GITHUB_REPOSITORY}",),
+        ("{GITHUB_SHA}",),
+        ("{GITHUB_HEAD_REF}", "{GITHUB_REF_NAME}"),
+        ("{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/actions/runs/{GITHUB_RUN_ID}",),
+    ),
+    CiSystem(
+        "GitLab",
+        "GITLAB_CI",
+        ("{CI_PROJECT_NAME}",),
+        ("{CI_COMMIT_SHA}",),
+        ("{CI_MERGE_REQUEST_SOURCE_BRANCH_NAME}", "{CI_COMMIT_REF_NAME}"),
+        ("{CI_PIPELINE_URL}", "{CI_JOB_URL}"),
+    ),
+    CiSystem(
+        "Jenkins",
+        "JENKINS_URL",
+        ("{JOB_BASE_NAME}",),
+        ("{GIT_COMMIT}",),
+        ("{CHANGE_BRANCH}", "{BRANCH_NAME}", "{GIT_BRANCH}"),
+        ("{BUILD_URL}",),
+    ),
+    CiSystem(
+        "Buildkite",
+        "BUILDKITE",
+        ("{BUILDKITE_PIPELINE_SLUG}",),
+        ("{BUILDKITE_COMMIT}",),
+        ("{BUILDKITE_BRANCH}",),
+        ("{BUILDKITE_BUILD_URL}",),
+    ),
+    CiSystem(
+        "CircleCI",
+        "CIRCLECI",
+        ("{CIRCLE_PROJECT_REPONAME}",),
+        ("{CIRCLE_SHA1}",),
+        ("{CIRCLE_BRANCH}",),
+        ("{CIRCLE_BUILD_URL}",),
+    ),
+    CiSystem(
+        "Azure",
+        "TF_BUILD",
+        ("{BUILD_REPOSITORY_NAME}",),
+        ("{BUILD_SOURCEVERSION}",),
+        ("{SYSTEM_PULLREQUEST_SOURCEBRANCH}", "{BUILD_SOURCEBRANCH}"),
+        ("{SYSTEM_COLLECTIONURI}{SYSTEM_TEAMPROJECT}/_build/results?buildId={BUILD_BUILDID}",),
+    ),
+)
+
+_PYPROJECT_SIZE: Final = 1 << 20
+_REFS_SIZE: Final = 64 << 20
+_BRANCHES: Final = "refs/heads/"
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+#: Seconds that git may take to say whether there are changes.
+_GIT_SECONDS: Final = 2.0
+#: Fields in which two runs of one matrix agree; they begin at different times, and on machines in different states.
+_COMMON: Final = ("project", "commit", "branch", "ci_url")
+
+
+def find(root: Path, environment: Mapping[str, str] = os.environ) -> Origin:
+    """Return the origin of a run that begins in a folder: from the CI system's environment, else from git.
+
+    git runs only to find changes, and not in CI; the rest is read from its files.
+    """
+    project = _declared_name(root)
+    system = next((one for one in CI_SYSTEMS if environment.get(one.marker)), None)
+    if system is None:
+        commit, branch = _head(root)
+        dirty = _has_changes(root, environment) if commit else None
+        return Origin(project or root.name or None, commit, branch, dirty=dirty)
+    commit = _commit(_first(system.commit, environment))
+    branch = _first(system.branch, environment)
+    if commit is None:
+        commit, found = _head(root)
+        branch = branch or found
+    return Origin(
+        project or (_first(system.project, environment) or root.name).rpartition("/")[2] or None,
+        commit,
+        branch and branch.removeprefix(_BRANCHES),
+        _web_address(_first(system.url, environment)),
+    )
+
+
+def read(content: Mapping[str, Any], began: float | None = None) -> Origin:
+    """Return the origin that a record or a saved report has.
+
+    Parameters
+    ----------
+    content : mapping
+        Values of the right types, by the names of the fields.
+    began : float, optional
+        When the run began, in seconds since 1970, where the content does not say it.
+    """
+    values = {one.name: content.get(one.name) for one in fields(Origin)}
+    origin = Origin(**{name: None if value == "" else value for name, value in values.items()})
+    started = origin.started or (moment(began) if began is not None else None)
+    return replace(origin, ci_url=_web_address(origin.ci_url), started=started)
+
+
+def moment(seconds: float) -> str | None:
+    """Return a time since 1970 as a date and a time of UTC; None for one that no calendar has."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def merged(origins: Iterable[Origin]) -> Origin:
+    """Return what several origins have in common, the earliest start, and whether any had changes."""
+    every = list(origins)
+    common = {name: values[0] if len(values := _values(every, name)) == 1 else None for name in _COMMON}
+    starts = [one.started for one in every if one.started is not None]
+    states = {one.dirty for one in every}
+    dirty = True if True in states else None if None in states or not states else False
+    return Origin(**common, started=min(starts, default=None), dirty=dirty)
+
+
+def differing(origins: Iterable[Origin]) -> tuple[str, ...]:
+    """Return the fields in which origins differ, of those that one matrix has in common."""
+    every = list(origins)
+    return tuple(name for name in _COMMON if len(_values(every, name)) > 1)
+
+
+def _values(origins: Iterable[Origin], name: str) -> list[str]:
+    """Return the known values of a field, each once."""
+    return list(dict.fromkeys(value for one in origins if (value := getattr(one, name)) is not None))
+
+
+def _first(places: Iterable[str], environment: Mapping[str, str]) -> str | None:
+    """Return the first of several formats whose variables are all set."""
+    for place in places:
+        names = [name for _, name, _, _ in Formatter().parse(place) if name]
+        if all(environment.get(name) for name in names):
+            return place.format_map(environment)
+    return None
+
+
+def _commit(text: str | None) -> str | None:
+    """Return a commit; None for a word such as HEAD, which Buildkite has until its checkout."""
+    return text if text is not None and _COMMIT.fullmatch(text) else None
+
+
+def _web_address(text: str | None) -> str | None:
+    """Return an address of the web without credentials; None for anything else."""
+    if not text:
+        return None
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return None
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _declared_name(root: Path) -> str | None:
+    """Return the project's name in ``pyproject.toml``."""
+    with suppress(OSError, ValueError):
+        content = tomllib.loads(read_bounded(root / "pyproject.toml", _PYPROJECT_SIZE).decode("utf-8"))
+        project = content.get("project")
+        name = project.get("name") if isinstance(project, dict) else None
+        return name if isinstance(name, str) and name else None
+    return None
+
+
+def _head(root: Path) -> tuple[str | None, str | None]:
+    """Return commit and branch of the checkout that a folder is in, from the files of git."""
+    with suppress(OSError, ValueError):
+        place = next((one / ".git" for one in (root, *root.parents) if (one / ".git").exists()), None)
+        if place is None:
+            return None, None
+        if place.is_file():  # a worktree or a submodule
+            place = place.parent / _text(place).removeprefix("gitdir:").strip()
+        head = _text(place / "HEAD")
+        if not head.startswith("ref:"):
+            return _commit(head), None
+        name = head.removeprefix("ref:").strip()
+        branch = name.removeprefix(_BRANCHES) if name.startswith(_BRANCHES) else None
+        return _commit(_reference(place, name)), branch if branch != ".invalid" else None  # a table of references
+    return None, None
+
+
+def _reference(place: Path, name: str) -> str | None:
+    """Return the commit of a reference in the folder of a worktree, or in the one that all worktrees share."""
+    common = place
+    with suppress(OSError):
+        common = place / _text(place / "commondir")
+    for folder in dict.fromkeys((place, common)):
+        with suppress(OSError):
+            return _text(folder / name)
+    with suppress(OSError):
+        for line in read_bounded(common / "packed-refs", _REFS_SIZE).splitlines():
+            commit, _, found = line.decode("utf-8", errors="replace").partition(" ")
+            if found == name:
+                return commit
+    return None
+
+
+def _text(path: Path) -> str:
+    return read_bounded(path, _PYPROJECT_SIZE).decode("utf-8").strip()
+
+
+def _has_changes(root: Path, environment: Mapping[str, str]) -> bool | None:
+    """Return whether a file that git knows is changed; None if git does not answer soon."""
+    # in a hook of git, its variables describe another state; a preloaded driver is no business of git
+    own = {name: value for name, value in environment.items() if not name.startswith("GIT_") and name != "LD_PRELOAD"}
+    options = ("-c", "core.fsmonitor=false", "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
+    try:
+        done = subprocess.run(  # noqa: S603
+            ["git", *options],  # noqa: S607 (the user's git)
+            cwd=root,
+            env={**own, "GIT_OPTIONAL_LOCKS": "0"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_GIT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return bool(done.stdout) if done.returncode == 0 else None

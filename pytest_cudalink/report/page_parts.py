@@ -1,0 +1,245 @@
+"""The parts of the HTML page that are not plain tables, as values for its template. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from .cell_run import BAD, NOT_RUN, UNKNOWN, CellRun
+from .matrix_report import MatrixReport
+from .origin import Origin
+from .safe_text import line
+from .views import NAMES, Section, few, links_in_words
+from .wording import counted
+
+__all__ = [
+    "CELL_STATES",
+    "badge",
+    "cells",
+    "colour",
+    "css",
+    "facts",
+    "failures",
+    "kept_columns",
+    "state_of",
+    "versions",
+]
+
+#: The states of a cell that no test's result shows, by letter.
+CELL_STATES: Final = {
+    "I": "did not run, or not to its end",
+    "V": "lifetime violations",
+    "N": "links not steered (unsteered)",
+}
+#: Rows of a table, as in `views.section`.
+_SHOWN: Final = 200
+_MESSAGES: Final = 3
+_ADDRESSES: Final = ("https://", "http://")
+
+
+def css(letter: str) -> str:
+    """Return a separate class for each letter; x and X would be the same class where case is ignored."""
+    if letter in CELL_STATES:
+        return f"s-{letter}"
+    return f"o-{letter}-low" if letter.islower() else "o-none" if letter == NOT_RUN else f"o-{colour(letter)}"
+
+
+def colour(letter: str) -> str:
+    """Return the name of a letter's colours in the style sheet."""
+    return "unknown" if letter == UNKNOWN else letter
+
+
+def badge(letter: str, number: int = 0) -> dict[str, Any]:
+    """Return a letter with its meaning and the number of results that have it."""
+    name = CELL_STATES.get(letter) or NAMES.get(letter, "not run")
+    return {"letter": letter, "css": css(letter), "name": name, "number": number}
+
+
+def facts(origin: Origin, differ: Sequence[str]) -> list[dict[str, str]]:
+    """Return what the head says of the run: project, commit, branch, date and CI, as far as they are known."""
+    values = {
+        "project": origin.project,
+        "commit": origin.commit,
+        "branch": origin.branch,
+        "started": origin.started,
+        "ci_url": origin.ci_url,
+    }
+    shown: list[dict[str, str]] = []
+    for name, value in values.items():
+        if not value and name not in differ:
+            continue
+        text, link, note = line(value or ""), "", ""
+        if name == "commit":
+            text, link = text[:10], _commit_address(origin.ci_url or "", value or "")
+            note = "with uncommitted changes" if origin.dirty else ""
+        elif name == "started":
+            text = _minute(text)
+        elif name == "ci_url":
+            link = value if value is not None and value.startswith(_ADDRESSES) else ""
+            text = "this run" if link else text
+        if name in differ:
+            note = "not the same in every cell"
+        words = {"started": "date", "ci_url": "CI"}.get(name, name)
+        shown.append({"name": words, "text": text, "link": line(link), "note": note})
+    return shown
+
+
+def _commit_address(run: str, commit: str) -> str:
+    """Return the address of a commit, from that of a CI run of GitHub or GitLab; empty if it is another's."""
+    if not run.startswith(_ADDRESSES) or not commit.isalnum():
+        return ""
+    for mark, to in (("/actions/runs/", "/commit/"), ("/-/pipelines/", "/-/commit/"), ("/-/jobs/", "/-/commit/")):
+        before, found, _ = run.partition(mark)
+        if found:
+            return f"{before}{to}{commit}"
+    return ""
+
+
+def _minute(text: str) -> str:
+    """Return a time without seconds, ``"2026-11-22 17:20 UTC"``; a text that is not a time stays."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    zone = found.strftime("%z")
+    return found.strftime("%Y-%m-%d %H:%M") + ("" if not zone else " UTC" if zone == "+0000" else f" {zone}")
+
+
+def failures(report: MatrixReport, names: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
+    """Return by section the tests that fail, each with its messages, its cells and what explains it.
+
+    Parameters
+    ----------
+    names : mapping
+        Position of each test.
+    """
+    some = [_failure(report, names[one.test], one.test, one.explanation) for one in report.partial[:_SHOWN]]
+    every = [_failure(report, names[test], test, "") for test in report.failing_everywhere[:_SHOWN]]
+    return {"some": some, "everywhere": every}
+
+
+def _failure(report: MatrixReport, index: int, test: str, explanation: str) -> dict[str, Any]:
+    row = report.grid[index]
+    failing = [cell for cell, letter in zip(report.cells, row, strict=True) if letter in BAD]
+    found = [cell.details.get(test) for cell in failing]
+    reasons = Counter(
+        line(one.reason or one.text.strip().rpartition("\n")[2]) for one in found if one and (one.reason or one.text)
+    )
+    ran = sum(letter != NOT_RUN for letter in row)
+    return {
+        "index": index,
+        "test": line(test),
+        "badges": [badge(letter) for letter in NAMES if letter in BAD and letter in row],
+        "why": line(explanation),
+        "messages": [{"text": text, "number": number} for text, number in reasons.most_common(_MESSAGES)],
+        "more": max(0, len(reasons) - _MESSAGES),
+        "has_text": any(one and one.text for one in found),
+        "count": f"{len(failing)} of {counted(ran, 'cell')}",
+        "cells": line(few([cell.name for cell in failing])),
+    }
+
+
+def state_of(cell: CellRun) -> list[dict[str, Any]]:
+    """Return the states of a cell that no test's result shows."""
+    numbers = {
+        "I": 1 if cell.fault else 0,
+        "V": len(cell.violations),
+        "N": cell.unsteered_by_via.total(),
+    }
+    return [badge(letter, number) for letter, number in numbers.items() if number]
+
+
+def cells(report: MatrixReport) -> dict[str, Any]:
+    """Return the table of cells: only the outcomes that a cell has, and only the axes in which cells differ."""
+    values: dict[str, set[str | None]] = {}
+    for name in dict.fromkeys(name for cell in report.cells for name in cell.axes):
+        values[name] = {cell.axes.get(name) for cell in report.cells}
+    differing = [name for name, found in values.items() if len(found) > 1]
+    rows = [
+        {
+            "index": number,
+            "name": line(cell.name),
+            "results": [badge(letter, counts[letter]) for letter in NAMES if counts[letter]],
+            "states": state_of(cell),
+            "fault": line(cell.fault),
+            "links": line(links_in_words(cell)),
+            "seconds": f"{cell.duration:.1f}" if cell.duration else "",
+            "axes": [(line(name), line(cell.axes[name])) for name in differing if name in cell.axes],
+        }
+        for number, cell in enumerate(report.cells[:_SHOWN])
+        for counts in [cell.counts]
+    ]
+    rows += [
+        {
+            "index": None,
+            "name": line(name),
+            "results": [],
+            "states": [badge("I", 1)],
+            "fault": line(report.why_missing(name)),
+            "links": "",
+            "seconds": "",
+            "axes": [],
+        }
+        for name in report.missing
+    ]
+    same = [(line(name), line(next(iter(found)))) for name, found in values.items() if len(found) == 1]
+    return {"rows": rows, "same": same if len(report.cells) > 1 else [], "more": max(0, len(report.cells) - _SHOWN)}
+
+
+def versions(report: MatrixReport) -> dict[str, Any]:
+    """Return the versions as a table of cells and libraries; those that are the same everywhere are one line."""
+    names = sorted({name for cell in report.cells for name in cell.versions})
+    columns, same = [], []
+    for name in names:
+        found = [_version(cell, name) for cell in report.cells]
+        if len(report.cells) > 1 and len(set(found)) == 1 and not found[0][1]:
+            same.append((line(name), line(found[0][0])))
+            continue
+        common, number = Counter(found).most_common(1)[0]
+        usual = common if number * 2 > len(found) else None
+        columns.append((line(name), found, usual))
+    rows: list[dict[str, Any]] = []
+    wrong = odd = False
+    for number, cell in enumerate(report.cells[:_SHOWN]):
+        values = [
+            {
+                "name": name,
+                "text": line(found[number][0]),
+                "wrong": line(found[number][1]),
+                "odd": usual is not None and found[number] != usual,
+            }
+            for name, found, usual in columns
+        ]
+        wrong |= any(value["wrong"] for value in values)
+        odd |= any(value["odd"] for value in values)
+        rows.append({"index": number, "name": line(cell.name), "values": values})
+    return {
+        "head": [name for name, _, _ in columns],
+        "rows": rows if columns else [],
+        "same": same,
+        "more": max(0, len(report.cells) - _SHOWN),
+        "wrong": wrong,
+        "odd": odd,
+    }
+
+
+def _version(cell: CellRun, name: str) -> tuple[str, str]:
+    """Return the version of a library in a cell, with the requested one if it is another."""
+    version = cell.versions.get(name)
+    if version is None:
+        return "not recorded", ""
+    found, kind = str(version.get("found") or "none"), str(version.get("kind") or "")
+    text = found if kind in ("", "real", "absent") else f"{found} {kind}"
+    wrong = next((requested for one, requested, _ in cell.mismatches if one == name), "")
+    return text, wrong
+
+
+def kept_columns(section: Section) -> list[int]:
+    """Return the columns of a table that have a value other than 0 in some row."""
+    return [
+        number
+        for number in range(len(section.head))
+        if any(row[number] not in ("", 0) for row in section.rows if number < len(row))
+    ]

@@ -1,0 +1,76 @@
+"""The verdict on a matrix in one sentence. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from ..plurals import counted
+from .cell_run import UNKNOWN
+from .compare import Comparison, incomplete
+from .matrix_report import MatrixReport
+
+__all__ = ["SYMBOLS", "Level", "Verdict", "verdict"]
+
+Level = Literal["good", "warn", "bad"]
+
+#: A sign for each level, so that nothing depends on colour alone.
+SYMBOLS: Final[dict[Level, str]] = {"good": "✓", "warn": "!", "bad": "✗"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the report comes down to.
+
+    Attributes
+    ----------
+    level : {"good", "warn", "bad"}
+        ``"warn"`` if no test fails, but some results are missing.
+    words : str
+        One sentence: ``"3 tests fail in some cells only; 2 cells did not run"``.
+    """
+
+    level: Level
+    words: str
+
+
+def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Verdict:
+    """Return the verdict on all cells: what fails first, then what is missing."""
+    counts = report.counts
+    failing = [
+        _some(len(report.partial), "test fails in some cells only", "tests fail in some cells only"),
+        _some(
+            len(report.failing_everywhere),
+            "test fails in every cell that ran it",
+            "tests fail in every cell that ran them",
+        ),
+        _some(sum(cell.crashed for cell in report.cells), "crash", "crashes"),
+        _some(sum(len(cell.violations) for cell in report.cells), "lifetime violation", "lifetime violations"),
+    ]
+    if comparison is not None:
+        failing.insert(0, _some(len(comparison.regressions), "regression", "regressions"))
+    missing = {*report.missing}
+    faults = incomplete(report, comparison).keys() - missing
+    lacking = [
+        _some(len(missing - report.allowed), "cell did not run", "cells did not run"),
+        _some(len(faults), "cell is incomplete", "cells are incomplete"),
+        _some(
+            sum(len(cell.differing) for cell in report.cells),
+            "test has records that differ",
+            "tests have records that differ",
+        ),
+        _some(counts[UNKNOWN], "outcome is unknown", "outcomes are unknown"),
+    ]
+    bad, warn = list(filter(None, failing)), list(filter(None, lacking))
+    if bad or warn:
+        return Verdict("bad" if bad else "warn", "; ".join([*bad, *warn]))
+    if not counts.total():
+        return Verdict("warn", "no test ran")
+    ran = f"no test fails: {counted(len(report.tests), 'test')} in {counted(len(report.cells), 'cell')}"
+    allowed = _some(len(missing), "cell did not run, which is allowed", "cells did not run, which is allowed")
+    return Verdict("good", "; ".join(filter(None, [ran, allowed])))
+
+
+def _some(number: int, one: str, many: str) -> str:
+    """Return a number with its noun; empty for 0."""
+    return counted(number, one, many) if number else ""

@@ -1,0 +1,123 @@
+"""Completion, as the shells ask for it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink.cli import COMMANDS, main
+
+#: A folder with a `cudalink` that runs this Python, first on the PATH.
+_COMMAND = f"""#!/bin/sh
+exec {sys.executable} -m pytest_cudalink.cli "$@"
+"""
+#: What bash does at TAB: the function that is registered for the command, with the words of the line.
+_ASK = """
+eval "$(cudalink completion bash)" || exit 3
+name=$(complete -p cudalink | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+compopt() { :; }
+for COMP_LINE in "$@"; do
+    COMP_POINT=${#COMP_LINE} COMP_TYPE=9 COMP_KEY=9 COMPREPLY=()
+    read -r -a COMP_WORDS <<< "$COMP_LINE"
+    [ "${COMP_LINE: -1}" = " " ] && COMP_WORDS+=("")
+    COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 ))
+    "$name" cudalink "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+    echo "$COMP_LINE>" $(compgen -W "${COMPREPLY[*]}" -- "")
+done
+"""
+_CELLS = """
+[cells.first]
+ctk = "13.0"
+tags = ["nightly"]
+
+[cells.second]
+ctk = "12.9"
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with two cells, and the command on the PATH."""
+    (tmp_path / "bin").mkdir()
+    command = tmp_path / "bin" / "cudalink"
+    command.write_text(_COMMAND)
+    command.chmod(0o755)
+    (tmp_path / "matrices").mkdir()
+    (tmp_path / "matrices" / "cells.toml").write_text(_CELLS)
+    (tmp_path / "cache").mkdir()
+    monkeypatch.setenv("PATH", str(command.parent), prepend=":")
+    monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("CUDALINK_CELLS", raising=False)
+    return tmp_path
+
+
+def _completed(folder: Path, *lines: str) -> dict[str, set[str]]:
+    """Return the words that bash offers at the end of each line; options only where one is begun."""
+    done = subprocess.run(
+        ["bash", "--norc", "-c", _ASK, "ask", *lines], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    answers = (line.split(">", 1) for line in done.stdout.splitlines())
+    return {
+        line: {word for word in words.split() if not word.startswith("-") or line.split(" ")[-1].startswith("-")}
+        for line, words in answers
+    }
+
+
+def test_bash(place: Path) -> None:
+    """Commands, verbs, options, and values that depend on the project and the cache."""
+    expected = {
+        "cudalink ": {*COMMANDS},
+        "cudalink ma": {"matrix"},
+        "cudalink matrix ": {"check", "list", "show", "smoke", "github", "gitlab"},
+        "cudalink matrix list --ta": {"--tags"},
+        "cudalink matrix list --tags n": {"nightly"},
+        "cudalink matrix show ": {"first", "second"},
+        "cudalink toolchain add 13.": {f"13.{minor}" for minor in range(6)},
+        "cudalink driver run --version 12.": {f"12.{minor}" for minor in range(10)},
+        "cudalink compat exports nvJitLinkVer": {"nvJitLinkVersion"},
+        "cudalink completion ": {"bash", "zsh", "fish"},
+        "cudalink matrix --nothing": set(),
+    }
+
+    assert _completed(place, *expected) == expected
+
+
+def test_nothing_is_offered_for_broken_cells(place: Path) -> None:
+    """A file of cells with errors is no reason for a traceback in the shell."""
+    (place / "matrices" / "cells.toml").write_text("[[[")
+
+    assert _completed(place, "cudalink matrix show ") == {"cudalink matrix show ": set()}
+
+
+@pytest.mark.parametrize(("shell", "check"), [("bash", ["-n"]), ("zsh", ["-n"]), ("fish", ["--no-execute"])])
+def test_code_is_that_of_the_shell(
+    shell: str, check: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each shell parses its code, where it is installed; that of zsh is also that of bash."""
+    assert main(["completion", shell]) == 0
+    code = capsys.readouterr().out
+    assert "cudalink" in code
+    assert ("compdef" in code) == (shell != "fish")
+    if program := shutil.which(shell):
+        file = tmp_path / "code"
+        file.write_text(code)
+        assert subprocess.run([program, *check, file], check=False).returncode == 0
+
+
+def test_without_argcomplete(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command names what to install; a shell that asks gets no words and no error."""
+    for name in ("argcomplete", "argcomplete.shell_integration"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+    assert main(["completion", "bash"]) == 2
+    assert capsys.readouterr().err == (
+        "cudalink completion: argcomplete is not installed; expected it next to pytest-cudalink; run: "
+        "pip install 'pytest-cudalink[completion]'\n"
+    )
+    monkeypatch.setenv("_ARGCOMPLETE", "1")
+    assert main([]) == 0

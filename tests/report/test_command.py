@@ -1,0 +1,258 @@
+"""``cudalink report`` as a command: its first line, its streams, its errors, several older reports, the browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import webbrowser
+
+import pytest
+
+from pytest_cudalink import cli
+from pytest_cudalink.report import text
+from pytest_cudalink.report.cell_run import CellRun
+from pytest_cudalink.report.matrix_report import MatrixReport
+from pytest_cudalink.report.merge import merge
+from pytest_cudalink.report.origin import Origin
+from tests.report.samples import OBEYED, write
+from tests.terminals import on_terminal
+
+__all__: list[str] = []
+
+SHA = "0123456789abcdef0123456789abcdef01234567"
+ORIGIN = Origin("solver", SHA, "topic|x", "https://ci.example/runs/1", "2026-11-22T10:00:00Z", False)
+
+
+def report(outcomes="PF", origin=ORIGIN, **cell):
+    tests = {f"tests/test_a.py::{chr(ord('a') + number)}": letter for number, letter in enumerate(outcomes)}
+    return MatrixReport([CellRun("one", outcomes=tests, origins=[origin], **{"finished": True, **cell})])
+
+
+@pytest.fixture
+def records(tmp_path):
+    folder = tmp_path / "records"
+    folder.mkdir()
+    write(folder, "one", {"a": "passed", "b": "failed"})
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("origins", "subject"),
+    [
+        ([ORIGIN], "solver at 0123456789: "),
+        ([Origin("solver", SHA, dirty=True)], "solver at 0123456789 with changes: "),
+        ([Origin("solver")], "solver: "),
+        ([Origin("solver", SHA), Origin("solver", SHA[::-1])], "solver at several commits: "),
+        ([Origin()], ""),
+        ([Origin("evil\x1b[2J\n")], "evil\\x1b[2J : "),
+    ],
+)
+def test_the_first_line_is_the_verdict(origins, subject):
+    found = report()
+    found.cells[0].origins = origins
+
+    first = text.plain(found).splitlines()[0]
+
+    assert first == f"{subject}1 test fails in every cell that ran it"
+    assert len(first) <= 80
+
+
+def test_sentences_fit_80_columns():
+    """A long verdict goes on in the next line, and no word is cut."""
+    found = report(violations=[{"nodeid": None, "text": "v"}], finished=False)
+    found.missing = ["two"]
+
+    lines = text.plain(found).splitlines()[: text.plain(found).splitlines().index("")]
+    sentences = [one for one in lines if not re.match(r"cell  |one  ", one)]
+
+    assert max(map(len, sentences)) <= 80
+    assert " ".join(one.strip() for one in sentences).startswith(text.headline(found))
+    assert len(text.headline(found)) > 80
+
+
+def test_markdown_has_what_the_report_is_of():
+    """The address is a link only if no character of it ends one."""
+    lines = text.markdown(report()).splitlines()
+    assert lines[2] == "**solver at 0123456789: 1 test fails in every cell that ran it**"
+    assert lines[4] == r"branch topic\|x · 2026-11-22T10:00:00Z · [CI run](https://ci.example/runs/1)"
+
+    assert "CI run" not in text.markdown(report(origin=Origin(ci_url="https://h/) <b>")))
+    assert text.markdown(report(origin=Origin())).splitlines()[4].startswith("**1** cell · ")
+
+
+def run_without(names, *arguments, cwd):
+    """Run the command in a process in which some packages cannot be imported."""
+    code = f"import sys; sys.modules.update(dict.fromkeys({names!r}))"
+    code += "; from pytest_cudalink.cli import main; sys.exit(main())"
+    environment = {name: value for name, value in os.environ.items() if name != "GITHUB_STEP_SUMMARY"}
+    command = [sys.executable, "-c", code, "report", *arguments]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_pipe_gets_the_same_text_without_rich(records, tmp_path):
+    """Neither colours nor widths depend on what is installed."""
+    whole = run_without((), "records", cwd=tmp_path)
+    bare = run_without(("rich", "jinja2"), "records", cwd=tmp_path)
+
+    assert (bare.returncode, bare.stderr) == (whole.returncode, whole.stderr)
+    assert bare.stdout == whole.stdout == text.plain(merge([records]))
+    assert not OBEYED.search(bare.stdout)
+
+
+def test_a_terminal_without_rich_gets_the_plain_text(records, tmp_path):
+    code = "import sys; sys.modules['rich'] = None; from pytest_cudalink.cli import main; main()"
+    environment = {**os.environ, "TERM": "xterm", "GITHUB_STEP_SUMMARY": ""}
+
+    shown = on_terminal([sys.executable, "-c", code, "report", str(tmp_path / "records")], environment).output
+
+    assert shown.replace("\r\n", "\n").startswith("1 test fails in every cell that ran it\n1 cell, 2 tests,")
+
+
+@pytest.mark.parametrize(("given", "named"), [(["--html=page"], "--html"), (["--open"], "--open")])
+def test_the_page_without_jinja2_is_refused_before_the_work(given, named, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+
+    assert cli.main(["report", "no/such/records", *given]) == 2
+
+    assert capsys.readouterr().err == (
+        f'cudalink report: {named} needs jinja2, which is not installed; pip install "pytest-cudalink[report]"\n'
+    )
+
+
+def test_the_text_goes_to_stderr_beside_a_form_on_stdout(records, capfd):
+    assert cli.main(["report", str(records), "--save=-", "--fail-on=none"]) == 0
+    out, err = capfd.readouterr()
+    assert json.loads(out)["format"] == "cudalink-report"
+    assert err == text.plain(merge([records]))
+
+    assert cli.main(["report", str(records), "--save=-", "--fail-on=none", "-q"]) == 0
+    assert capfd.readouterr().err == ""
+
+
+@pytest.fixture
+def browser(monkeypatch):
+    """A browser that keeps what it is asked to show; it is not there once ``missing`` is set."""
+    shown = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: shown.append(address) or "missing" not in shown)
+    return shown
+
+
+def test_open_shows_the_page(records, tmp_path, monkeypatch, browser, capsys):
+    """Without --html the page goes into .cudalink."""
+    monkeypatch.chdir(tmp_path)
+
+    assert cli.main(["report", "records", "--open", "-q", "--fail-on=none"]) == 0
+    assert cli.main(["report", "records", "--open", "-q", "--html=page.html"]) == 1
+
+    assert browser == [(tmp_path / ".cudalink/report.html").as_uri(), (tmp_path / "page.html").as_uri()]
+    assert (tmp_path / ".cudalink/report.html").read_text() == (tmp_path / "page.html").read_text()
+    browser.append("missing")
+    assert cli.main(["report", "records", "--open", "-q", "--fail-on=none"]) == 2
+    assert "--open finds no browser; the page is .cudalink/report.html; open it yourself" in capsys.readouterr().err
+
+
+def test_open_cannot_show_stdout(records, browser, capsys):
+    assert cli.main(["report", str(records), "--open", "--html=-"]) == 2
+    assert capsys.readouterr().err == (
+        "cudalink report: --open shows a file, and --html is -, stdout; name a file, or leave --html out\n"
+    )
+    assert browser == []
+
+
+def test_a_page_that_is_not_written_is_not_shown(records, tmp_path, browser):
+    assert cli.main(["report", str(records), "--open", "-q", f"--html={tmp_path / 'no' / 'page.html'}"]) == 2
+    assert browser == []
+
+
+@pytest.mark.parametrize("given", ["no-such", "empty"])
+def test_a_wrong_folder_names_those_with_records(given, records, tmp_path, monkeypatch, capsys):
+    """A file of another program is not a record; a pipe is not waited for."""
+    for name in ("empty", "project/.cudalink", "other"):
+        (tmp_path / name).mkdir(parents=True)
+    write(tmp_path / "project/.cudalink", "two", {"a": "passed"})
+    (tmp_path / "other" / "log.jsonl").write_text("{}\n")
+    os.mkfifo(tmp_path / "other" / "pipe.jsonl")
+    monkeypatch.chdir(tmp_path)
+
+    assert cli.main(["report", given]) == 2
+
+    words = capsys.readouterr().err
+    assert words.endswith("; records are in project/.cudalink, records\n")
+    assert words.count("\n") == 1
+
+
+def test_a_wrong_folder_where_nothing_has_records(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    assert cli.main(["report", "no-such"]) == 2
+
+    assert capsys.readouterr().err == (
+        "cudalink report: the path of records is no-such: No such file or directory; expected a folder, a record file "
+        "or a saved report; correct the path, or run the cells first\n"
+    )
+
+
+def test_an_unknown_finding_lists_the_known_ones(records, capsys):
+    assert cli.main(["report", str(records), "--fail-on", "failed, fialed"]) == 2
+    words = capsys.readouterr().err
+    assert words.startswith("cudalink report: --fail-on 'fialed' is unknown; known: regressions, failed, crashed,")
+
+
+def saved(folder, name, outcomes, day):
+    started = f"2026-11-{day:02}T00:00:00Z" if day else None
+    file = folder / f"{name}.json"
+    report(outcomes, Origin("solver", SHA, started=started)).save(file)
+    return file
+
+
+def test_several_older_reports_are_a_history(tmp_path, capsys):
+    """The reports are sorted by date; the newest of them decides what a regression is."""
+    oldest, newest = saved(tmp_path, "x", "PFPF", 1), saved(tmp_path, "y", "FPPF", 2)
+    now = saved(tmp_path, "now", "PPFF", 3)
+    forms = ["--markdown", str(tmp_path / "markdown"), "--html", str(tmp_path / "html")]
+
+    assert cli.main(["report", str(now), "--against", str(newest), "--against", str(oldest), *forms]) == 1
+
+    out, err = capsys.readouterr()
+    assert err == (
+        "cudalink report: regressions: 1 (a test that did not fail in the older report fails now, or a run that was "
+        "complete no longer is)\n"
+    )
+    lines = out.splitlines()
+    start = lines.index("Changes over these reports")
+    assert [re.split(" {2,}", one) for one in lines[start + 1 : start + 5]] == [
+        ["what", "test", "cell", "oldest to newest"],
+        ["new failure", "tests/test_a.py::c", "one", "PPF"],
+        ["flaky", "tests/test_a.py::a", "one", "PFP"],
+        ["still fails", "tests/test_a.py::d", "one", "FFF"],
+    ]
+    start = lines.index("Reports, oldest first")
+    assert [re.split(" {2,}", one) for one in lines[start + 2 : start + 5]] == [
+        [str(oldest), "0123456789", "2026-11-01T00:00:00Z", "2", "2"],
+        [str(newest), "0123456789", "2026-11-02T00:00:00Z", "2", "2"],
+        ["this report", "0123456789", "2026-11-03T00:00:00Z", "2", "2"],
+    ]
+    assert "| flaky | tests/test\\_a.py::a | one | PFP |" in (tmp_path / "markdown").read_text()
+    assert "flaky" in (tmp_path / "html").read_text()
+
+
+def test_one_older_report_says_what_it_said_before(tmp_path, capsys):
+    """B was fixed since the older report of two, which alone would be a regression of c."""
+    older, now = saved(tmp_path, "x", "PFP", 0), saved(tmp_path, "now", "PPP", 0)
+
+    assert cli.main(["report", str(now), "--against", str(older)]) == 0
+
+    out = capsys.readouterr().out
+    assert "Fixed\ntest                cell  before  now\ntests/test_a.py::b  one   failed  passed\n" in out
+    assert "Changes over these reports" not in out
+
+
+def test_without_dates_the_given_order_counts(tmp_path, capsys):
+    oldest, newest = saved(tmp_path, "x", "F", 0), saved(tmp_path, "y", "P", 0)
+    now = saved(tmp_path, "now", "F", 0)
+
+    assert cli.main(["report", str(now), "--against", str(oldest), "--against", str(newest), "-q"]) == 1
+    assert cli.main(["report", str(now), "--against", str(newest), "--against", str(oldest), "-q"]) == 0

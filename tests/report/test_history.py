@@ -1,0 +1,111 @@
+"""Several reports together: what is new, fixed, flaky, and still failing."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_cudalink.report.cell_run import CellRun
+from pytest_cudalink.report.history import KINDS, HistoryChange, history, in_order
+from pytest_cudalink.report.matrix_report import MatrixReport
+from pytest_cudalink.report.origin import Origin
+
+__all__: list[str] = []
+
+
+def report(letters, cell="cell", started=None, **cell_values):
+    """A report of one cell, with tests a, b, … by their letters; "." for one that did not run."""
+    outcomes = {chr(ord("a") + number): letter for number, letter in enumerate(letters) if letter != "."}
+    origins = [Origin(started=started)]
+    return MatrixReport([CellRun(cell, outcomes=outcomes, finished=True, origins=origins, **cell_values)])
+
+
+def kinds(*reports):
+    return {one.test: (one.kind, one.letters) for one in history(reports).changes}
+
+
+@pytest.mark.parametrize(
+    ("letters", "kind"),
+    [
+        ("PF", "new"),
+        ("PSF", "new"),
+        (".F", "new"),
+        ("SF", "new"),
+        ("?E", "new"),
+        ("PPC", "new"),
+        ("FP", "fixed"),
+        ("FSD", "fixed"),
+        ("CX", "fixed"),
+        ("Ex", "fixed"),
+        ("FF", "still"),
+        ("PFC", "still"),
+        ("F.F", "still"),
+        ("PFP", "flaky"),
+        ("FPF", "flaky"),
+        ("FPFP", "flaky"),
+        ("PFPS", "flaky"),
+        ("FPP", None),
+        ("FS", None),
+        ("FFS", None),
+        ("FPS", None),
+        ("FU", None),
+        ("F?", None),
+        ("PS", None),
+        ("PP", None),
+        ("PFP.", None),
+        ("F", "new"),
+    ],
+)
+def test_kinds(letters, kind):
+    expected = {"a": (kind, letters)} if kind else {}
+    assert kinds(*map(report, letters)) == expected
+
+
+def test_a_test_whose_records_differ_is_flaky():
+    """So is one that failed in one record of an older report; differing skips say nothing."""
+    both = {"a": [["P", "x.jsonl"], ["F", "y.jsonl"]], "b": [["P", "x.jsonl"], ["S", "y.jsonl"]]}
+
+    failures = {"a": [["F", "x.jsonl"], ["E", "y.jsonl"]]}
+
+    assert kinds(report("PP"), report("PP", differing=both)) == {"a": ("flaky", "PP")}
+    assert kinds(report("P"), report("E", differing=failures)) == {"a": ("new", "PE")}
+    assert kinds(report("PP", differing=both), report("FP")) == {"a": ("flaky", "PF")}
+    assert kinds(report("PP", differing=both), report(".P")) == {}
+
+
+def test_cells_are_compared_by_name():
+    old = MatrixReport([*report("P", "one").cells, *report("F", "two").cells, *report("F", "gone").cells])
+    new = MatrixReport([*report("F", "two").cells, *report("F", "one").cells, *report("F", "fresh").cells])
+
+    assert history([old, new]).changes == (
+        HistoryChange("a", "one", "new", "PF"),
+        HistoryChange("a", "fresh", "new", ".F"),
+        HistoryChange("a", "two", "still", "FF"),
+    )
+
+
+def test_changes_are_sorted_by_kind():
+    found = history([report("FFPP"), report("FPPF"), report("FPFP")])
+
+    assert [(one.kind, one.test) for one in found.changes] == [("new", "c"), ("flaky", "d"), ("still", "a")]
+    assert [one.test for one in found.of("flaky")] == ["d"]
+    assert list(KINDS) == ["new", "fixed", "flaky", "still"]
+
+
+def test_each_report_has_its_name_origin_and_totals():
+    reports = [report("PPF", started="2026-11-01T00:00:00Z"), report("PPP")]
+
+    found = history(reports)
+
+    assert [one.name for one in found.reports] == ["report 1", "this report"]
+    assert found.reports[0].origin.started == "2026-11-01T00:00:00Z"
+    assert [one.totals for one in found.reports] == [{"P": 2, "F": 1}, {"P": 3}]
+    assert [one.name for one in history(reports, ["old", "new"]).reports] == ["old", "new"]
+
+
+def test_reports_are_sorted_by_date_where_all_have_one():
+    first, second = report("P", started="2026-11-01T00:00:00Z"), report("P", started="2026-11-02T00:00:00Z")
+    undated = report("P")
+
+    assert [name for name, _ in in_order([("a", second), ("b", first)])] == ["b", "a"]
+    assert [name for name, _ in in_order([("b", first), ("a", first)])] == ["b", "a"]
+    assert [name for name, _ in in_order([("b", second), ("?", undated), ("a", first)])] == ["b", "?", "a"]

@@ -1,0 +1,247 @@
+"""What a run was of: read from CI systems and from the files of git, and recorded."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from pytest_cudalink.report import origin, records
+from pytest_cudalink.report.origin import CI_SYSTEMS, Origin
+
+__all__: list[str] = []
+
+SHA = "0123456789abcdef0123456789abcdef01234567"
+
+#: What each CI system sets, from its documentation, and what a record has of it.
+SYSTEMS = {
+    "GitHub": (
+        {
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_SHA": SHA,
+            "GITHUB_REF_NAME": "12/merge",
+            "GITHUB_HEAD_REF": "topic",
+            "GITHUB_SERVER_URL": "https://github.com",
+            "GITHUB_REPOSITORY": "owner/solver",
+            "GITHUB_RUN_ID": "77",
+        },
+        ("solver", SHA, "topic", "https://github.com/owner/solver/actions/runs/77"),
+    ),
+    "GitLab": (
+        {
+            "GITLAB_CI": "true",
+            "CI_COMMIT_SHA": SHA,
+            "CI_COMMIT_REF_NAME": "main",
+            "CI_PROJECT_NAME": "solver",
+            "CI_PIPELINE_URL": "https://gitlab.com/owner/solver/-/pipelines/5",
+        },
+        ("solver", SHA, "main", "https://gitlab.com/owner/solver/-/pipelines/5"),
+    ),
+    "Jenkins": (
+        {
+            "JENKINS_URL": "https://ci.example/",
+            "GIT_COMMIT": SHA,
+            "GIT_BRANCH": "main",
+            "JOB_BASE_NAME": "solver",
+            "BUILD_URL": "https://user:secret@ci.example/job/solver/3/",
+        },
+        ("solver", SHA, "main", "https://ci.example/job/solver/3/"),
+    ),
+    "Buildkite": (
+        {
+            "BUILDKITE": "true",
+            "BUILDKITE_COMMIT": SHA,
+            "BUILDKITE_BRANCH": "main",
+            "BUILDKITE_PIPELINE_SLUG": "solver",
+            "BUILDKITE_BUILD_URL": "https://buildkite.com/owner/solver/builds/9",
+        },
+        ("solver", SHA, "main", "https://buildkite.com/owner/solver/builds/9"),
+    ),
+    "CircleCI": (
+        {
+            "CIRCLECI": "true",
+            "CIRCLE_SHA1": SHA,
+            "CIRCLE_BRANCH": "main",
+            "CIRCLE_PROJECT_REPONAME": "solver",
+            "CIRCLE_BUILD_URL": "https://circleci.com/gh/owner/solver/4",
+        },
+        ("solver", SHA, "main", "https://circleci.com/gh/owner/solver/4"),
+    ),
+    "Azure": (
+        {
+            "TF_BUILD": "True",
+            "BUILD_SOURCEVERSION": SHA,
+            "BUILD_SOURCEBRANCH": "refs/heads/feature/x",
+            "BUILD_REPOSITORY_NAME": "owner/solver",
+            "SYSTEM_COLLECTIONURI": "https://dev.azure.com/owner/",
+            "SYSTEM_TEAMPROJECT": "team",
+            "BUILD_BUILDID": "8",
+        },
+        ("solver", SHA, "feature/x", "https://dev.azure.com/owner/team/_build/results?buildId=8"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [one.name for one in CI_SYSTEMS])
+def test_reads_the_environment_of_each_ci_system(tmp_path, name):
+    environment, expected = SYSTEMS[name]
+
+    found = origin.find(tmp_path, environment)
+
+    assert (found.project, found.commit, found.branch, found.ci_url) == expected
+    assert found.dirty is None
+
+
+def test_prefers_the_name_that_the_project_declares(tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "declared"\n')
+
+    assert origin.find(tmp_path, SYSTEMS["GitHub"][0]).project == "declared"
+    assert origin.find(tmp_path, {}).project == "declared"
+
+
+@pytest.mark.parametrize("content", ["[project", "project = 1", "[project]\nname = 1", "[tool.x]\nname = 'other'\n"])
+def test_takes_the_name_of_the_folder_where_no_name_is_declared(tmp_path, content):
+    root = tmp_path / "solver"
+    root.mkdir()
+    (root / "pyproject.toml").write_text(content)
+
+    assert origin.find(root, {}) == Origin(project="solver")
+
+
+def test_does_not_take_a_word_for_a_commit_of_ci(tmp_path):
+    found = origin.find(tmp_path, {"BUILDKITE": "true", "BUILDKITE_COMMIT": "HEAD", "BUILDKITE_BRANCH": "main"})
+
+    assert (found.commit, found.branch, found.ci_url) == (None, "main", None)
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A folder in a checkout of git, with one commit; returns the folder, the commit, and a function that calls git."""
+    root = tmp_path / "checkout"
+    root.mkdir()
+    for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def git(*arguments, folder=root):
+        who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
+        return subprocess.run(
+            ["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    assert shutil.which("git"), "these tests need git"
+    git("init", "-q")
+    (root / "file").write_text("1")
+    git("add", "file")
+    git("commit", "-q", "-m", "first")
+    return root, git("rev-parse", "HEAD"), git
+
+
+def test_reads_a_checkout(checkout):
+    root, commit, _ = checkout
+    (root / "inner").mkdir()
+
+    assert origin.find(root, {"PATH": "/usr/bin:/bin"}) == Origin("checkout", commit, "main", dirty=False)
+    assert origin.find(root / "inner", {}).commit == commit
+
+
+def test_reads_packed_references(checkout):
+    root, commit, git = checkout
+    git("pack-refs", "--all")
+    assert not (root / ".git/refs/heads/main").exists()
+
+    assert origin.find(root, {}).commit == commit
+
+
+def test_reads_a_worktree(checkout, tmp_path):
+    _, commit, git = checkout
+    git("worktree", "add", "-q", "-b", "topic/one", str(tmp_path / "tree"))
+
+    found = origin.find(tmp_path / "tree", {})
+
+    assert (found.commit, found.branch) == (commit, "topic/one")
+
+
+def test_reads_a_checkout_of_a_commit(checkout):
+    root, commit, git = checkout
+    git("checkout", "-q", "--detach")
+
+    found = origin.find(root, {})
+
+    assert (found.commit, found.branch) == (commit, None)
+
+
+def test_says_that_a_checkout_has_changes(checkout):
+    """An untracked file, such as a record, is not a change; in a hook of git its variables are not followed."""
+    root, _, _ = checkout
+    path = {"PATH": "/usr/bin:/bin", "GIT_DIR": "/nowhere"}
+    (root / "record.jsonl").write_text("")
+    assert origin.find(root, path).dirty is False
+
+    (root / "file").write_text("22")
+
+    assert origin.find(root, path).dirty is True
+
+
+def test_does_not_know_whether_there_are_changes_without_git(checkout):
+    root, commit, _ = checkout
+
+    found = origin.find(root, {"PATH": ""})
+
+    assert (found.commit, found.dirty) == (commit, None)
+
+
+@pytest.mark.parametrize("head", ["", "ref: refs/heads/../../../secret", "ref: refs/heads/gone", "\udcff", "0123"])
+def test_a_damaged_checkout_has_no_commit(tmp_path, head):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "HEAD").write_bytes(head.encode("utf-8", "surrogateescape"))
+
+    assert origin.find(tmp_path, {}).commit is None
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("https://token:x@host.example:8080/a?b=1#c", "https://host.example:8080/a?b=1#c"),
+        ("http://host/a", "http://host/a"),
+        ("javascript:alert(1)", None),
+        ("https://", None),
+        ("//host/a", None),
+        ("https://[broken", None),
+    ],
+)
+def test_keeps_only_addresses_of_the_web_without_credentials(given, kept):
+    assert origin.read({"ci_url": given}).ci_url == kept
+
+
+def test_merges_what_is_common():
+    first = Origin("solver", SHA, "main", "https://a/1", "2026-11-22T10:00:00Z", False)
+    second = Origin("solver", SHA[::-1], "main", None, "2026-11-22T09:00:00Z", True)
+
+    assert origin.merged([first, second]) == Origin("solver", None, "main", "https://a/1", second.started, True)
+    assert origin.differing([first, second]) == ("commit",)
+    assert origin.merged([first, Origin()]) == Origin("solver", SHA, "main", "https://a/1", first.started, None)
+    assert origin.merged([first, first]) == first
+    assert origin.merged([]) == Origin()
+    assert origin.differing([first, Origin()]) == ()
+
+
+@pytest.mark.parametrize("seconds", [1e300, float("nan"), -1e300])
+def test_a_time_outside_the_calendar_is_not_known(seconds):
+    assert origin.moment(seconds) is None
+    assert origin.moment(0) == "1970-01-01T00:00:00Z"
+
+
+def test_the_plugin_records_the_origin(pytester, run_pytest, monkeypatch):
+    for system in CI_SYSTEMS:
+        monkeypatch.delenv(system.marker, raising=False)
+    for name, value in SYSTEMS["GitHub"][0].items():
+        monkeypatch.setenv(name, value)
+    pytester.makepyfile("def test_a(): pass")
+    pytester.makepyprojecttoml('[project]\nname = "solver"\n[tool.pytest.ini_options]\n')
+
+    run_pytest("--cudalink-report=run.jsonl").assert_outcomes(passed=1)
+
+    project, commit, branch, url = SYSTEMS["GitHub"][1]
+    expected = Origin(project, commit, branch, url).record()
+    assert records.read(pytester.path / "run.jsonl").run.origin == expected

@@ -1,0 +1,81 @@
+"""What the runs of a report were of: read from records, joined, merged, saved."""
+
+from __future__ import annotations
+
+import json
+
+from pytest_cudalink.report import records
+from pytest_cudalink.report.matrix_report import MatrixReport
+from pytest_cudalink.report.merge import merge
+from pytest_cudalink.report.origin import Origin
+
+__all__: list[str] = []
+
+SHA = "0123456789abcdef0123456789abcdef01234567"
+
+
+def write(folder, cell, began, **content):
+    """A record with an origin, that began at a time."""
+    file = folder / f"{cell}.jsonl"
+    run = {"event": "run", "time": began, "schema": 1, "run": "0" * 32, "cell": cell}
+    test = {"event": "test", "time": began, "nodeid": "t.py::a", "outcome": "passed", "duration": 0.1}
+    end = {"event": "end", "time": began, "exitstatus": 0, "duration": 1.0, "counts": {}}
+    lines = ({**run, **content}, test, end)
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return file
+
+
+def test_a_report_has_the_origin_of_its_cells_and_keeps_it(tmp_path):
+    of = Origin("solver", SHA, "main", "https://host/1", dirty=False).record()
+    write(tmp_path, "a", 60.0, origin=of)
+    write(tmp_path, "b", 30.0, origin={**of, "branch": "topic"})
+
+    report = merge([tmp_path])
+    report.save(tmp_path / "saved.json")
+    saved = MatrixReport.load(tmp_path / "saved.json")
+
+    expected = Origin("solver", SHA, None, "https://host/1", "1970-01-01T00:00:30Z", False)
+    assert report.origin == saved.origin == expected
+    assert report.origins_differ == saved.origins_differ == ("branch",)
+    assert not saved.cells[0].damage
+
+
+def test_shards_of_a_cell_that_are_of_different_commits_are_seen(tmp_path):
+    of = Origin("solver", SHA).record()
+    (tmp_path / "one").mkdir()
+    write(tmp_path, "a", 60.0, origin=of)
+    write(tmp_path / "one", "a", 30.0, origin={**of, "commit": SHA[::-1]})
+
+    report = merge([tmp_path])
+
+    assert len(report.cells) == 1
+    assert report.origins_differ == ("commit",)
+
+
+def test_a_record_without_an_origin_is_sound(tmp_path):
+    """Records that an older version wrote have no origin, and neither have the reports that it saved."""
+    write(tmp_path, "a", 60.0)
+
+    report = merge([tmp_path])
+    content = json.loads(report.as_json())
+    for cell in content["cells"]:
+        del cell["origins"]
+    (tmp_path / "old.json").write_text(json.dumps(content))
+    old = MatrixReport.load(tmp_path / "old.json")
+
+    assert report.cells[0].fault == old.cells[0].fault == ""
+    assert report.origin == Origin(started="1970-01-01T00:01:00Z")
+    assert old.origin == Origin()
+    assert records.read(tmp_path / "a.jsonl").run.origin == Origin().record()
+
+
+def test_an_origin_of_wrong_types_is_damage(tmp_path):
+    write(tmp_path, "a", 60.0, origin={"project": 1, "dirty": "yes", "branch": None, "new": [1]})
+
+    cell = merge([tmp_path]).cells[0]
+
+    assert cell.damage == [
+        f"{tmp_path}/a.jsonl: line 1: run.origin.project is 1; expected a text",
+        f"{tmp_path}/a.jsonl: line 1: run.origin.dirty is 'yes'; expected true or false",
+    ]
+    assert cell.origins == [Origin(started="1970-01-01T00:01:00Z")]

@@ -1,0 +1,49 @@
+"""The verdict on a matrix in one sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_cudalink.report.cell_run import CellRun
+from pytest_cudalink.report.compare import compare
+from pytest_cudalink.report.matrix_report import MatrixReport
+from pytest_cudalink.report.verdict import SYMBOLS, verdict
+
+__all__ = ()
+
+
+def cell(name: str, letters: str, **fields) -> CellRun:
+    """A finished cell with a test for each letter."""
+    outcomes = {f"t.py::{number}": letter for number, letter in enumerate(letters)}
+    return CellRun(name, outcomes=outcomes, **{"finished": True, "exitstatus": 0, **fields})
+
+
+@pytest.mark.parametrize(
+    ("cells", "missing", "level", "words"),
+    [
+        ([cell("a", "PS"), cell("b", "PP")], [], "good", "no test fails: 2 tests in 2 cells"),
+        ([cell("a", "PF"), cell("b", "PP")], [], "bad", "1 test fails in some cells only"),
+        ([cell("a", "FF"), cell("b", "PF")], ["c", "d"], "bad",
+         "1 test fails in some cells only; 1 test fails in every cell that ran it; 2 cells did not run"),
+        ([cell("a", "P", violations=[{"nodeid": "t", "text": "v"}])], [], "bad", "1 lifetime violation"),
+        ([cell("a", "C"), cell("b", "P")], [], "bad", "1 test fails in some cells only; 1 crash"),
+        ([cell("a", "P", finished=False)], [], "warn", "1 cell is incomplete"),
+        ([cell("a", "P")], ["gone"], "warn", "1 cell did not run"),
+        ([cell("a", "P")], ["allowed"], "good",
+         "no test fails: 1 test in 1 cell; 1 cell did not run, which is allowed"),
+        ([cell("a", "?P")], [], "warn", "1 outcome is unknown"),
+        ([], [], "warn", "no test ran"),
+    ],
+)  # fmt: skip
+def test_verdict(cells, missing, level, words) -> None:
+    """What fails comes first, then what is missing; a cell that may be missing is no reason to worry."""
+    report = MatrixReport(cells, missing=missing, allowed={"allowed"})
+    found = verdict(report)
+    assert (found.level, found.words) == (level, words)
+    assert SYMBOLS[found.level]
+
+
+def test_regressions_come_first() -> None:
+    """Compared with an older report, what is worse than before is said first."""
+    new, old = MatrixReport([cell("a", "F")]), MatrixReport([cell("a", "P")])
+    assert verdict(new, compare(new, old)).words == "1 regression; 1 test fails in every cell that ran it"

@@ -1,0 +1,69 @@
+"""The README: its test is red as shown, its links work on PyPI, its first commands are where tools look for them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from pytest_cudalink.linker import sample
+from pytest_cudalink.matrix import load_cells
+
+from . import sessions
+
+__all__ = ()
+
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_red_test_is_red_as_shown(toolkit, tmp_path) -> None:
+    """The test is the demo's, and prints what the README shows, but for the time."""
+    (code,) = re.findall(r"^```python\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+    assert code == sample.SKEW_TEST
+    assert toolkit.major == 13
+    (tmp_path / "test_kernel.py").write_text(code)
+    (tmp_path / "kernel.ptx").write_bytes(sample.compile_kernel())
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    shown = re.sub(r"in \d+\.\d+s", "in ...", sessions.blocks(TEXT))
+    assert "1 failed in ..." in shown
+    sessions.check(shown, tmp_path)
+
+
+def test_links_are_absolute() -> None:
+    """The README is the page of the package index, where a relative link leads nowhere."""
+    targets = re.findall(r"\]\(([^)\s]+)\)", TEXT)
+    assert len(targets) > 10
+    assert [target for target in targets if not target.startswith("https://")] == []
+
+
+def test_first_commands() -> None:
+    """The clone comes before the marked commands; the extra exists; the README is read in a minute."""
+    clone, main, tests = (
+        TEXT.index(words)
+        for words in ("git clone https://", "<!-- fresh-start: main -->", "<!-- fresh-start: tests -->")
+    )
+    assert clone < main < tests
+    for name, last in (("main", "cudalink demo"), ("tests", "nox -s tests")):
+        block = re.search(rf"<!-- fresh-start: {name} -->\n```console\n(.*?)```", TEXT, re.DOTALL)
+        assert block is not None
+        assert block[1].splitlines()[-1] == last
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(re.findall(r"\[(cu\d+)\]", TEXT)) <= extras.keys()
+    assert len(TEXT.splitlines()) <= 125
+
+
+def test_number_of_cells() -> None:
+    """The table counts the cells of this project's own matrix."""
+    cells = load_cells(ROOT / "matrices" / "cells.toml")
+    assert f"{len(cells)} cells of our own, {sum(not cell.gpu for cell in cells)} of them without a GPU" in TEXT
+
+
+def test_sessions_of_the_figures_exist() -> None:
+    """Each command behind a figure of the table can be run."""
+    named = set(re.findall(r"`nox -s ([a-z-]+)`", TEXT))
+    assert named
+    listed = subprocess.run([sys.executable, "-m", "nox", "-l"], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert named <= set(re.findall(r"^[*-] ([^\s(]+)", listed.stdout, re.MULTILINE))
