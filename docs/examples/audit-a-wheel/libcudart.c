@@ -1,0 +1,5 @@
+int cudaRuntimeGetVersion(int *version)
+{
+    *version = 12090;
+    return 0;
+}
