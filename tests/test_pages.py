@@ -1,4 +1,4 @@
-"""Explanations, questions, limitations and glossary: what they name exists, and their figures are those of the reference."""
+"""Explanations, questions, limitations, glossary: what they name exists, and the reference has their figures."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ WORDS = (
     ),
     *("stub", "policy", "record", "matrix", "isolated test", "link worker", "fault", "bare cell"),
 )
+#: Pages that are one list, to which a limitation may lead without a section.
+WHOLE_PAGES = ("reference/platforms.md", "reference/suites.md", "how-to/pdb.md")
 
 
 def read(path: Path) -> str:
@@ -66,10 +68,10 @@ def test_every_limitation_has_its_page() -> None:
 
 def test_every_answer_is_short_and_leads_on() -> None:
     """Each answer has at most four lines and a link."""
-    answers = re.findall(r"^\*\*(.+[?.])\*\*\n(.+?)\n\n", read(DOCS / "faq.md"), re.MULTILINE | re.DOTALL)
+    answers = re.findall(r"^### (.+)\n\n((?:[^#|\n].*\n)+)", read(DOCS / "faq.md"), re.MULTILINE)
     assert len(answers) >= 18
     for question, answer in answers:
-        assert answer.count("\n") < 4, question
+        assert answer.count("\n") <= 4, question
         assert re.search(r"\]\(.+\.md", answer), question
 
 
@@ -91,9 +93,8 @@ def test_figures_of_the_emulated_driver_are_those_of_the_reference() -> None:
 
 def test_figures_of_isolation_are_those_of_the_table() -> None:
     """The answer on isolation has the milliseconds of the reference's table."""
-    answer = re.search(
-        r"What does isolation cost\?\*\*\n(\d+) ms .*?, (\d+) with.*?, (\d+) where", read(DOCS / "faq.md")
-    )
+    answer = read(DOCS / "faq.md").partition("### What does isolation cost?\n\n")[2]
+    shown = re.match(r"(\d+) ms .*?, (\d+) with.*?, (\d+) where", answer)
     rows = dict(re.findall(r"^\| ([^|]+) \| (\d+) \| \d+% \|$", read(DOCS / "reference" / "plugin.md"), re.MULTILINE))
-    assert answer is not None
-    assert answer.groups() == (rows["isolated"], rows["isolated, beside pytest-cov"], rows["new process"])
+    assert shown is not None
+    assert shown.groups() == (rows["isolated"], rows["isolated, beside pytest-cov"], rows["new process"])
