@@ -32,8 +32,8 @@ PAGES = {
 
 #: Blocks that other tests run or compare, by page and language: the file with the test.
 ELSEWHERE = {
-    ("README", "python"): "tests/test_docs.py",
-    ("README", "console"): "tests/test_docs.py",
+    ("README", "python"): "tests/test_readme.py",
+    ("README", "console"): "tests/test_readme.py",
     ("docs/explanation/field", "console"): "tests/field/test_field.py",
     ("docs/reference/audit", "console"): "tests/audit/test_audit_published.py",
     ("docs/reference/matrix", "console"): "tests/report/test_explain.py",

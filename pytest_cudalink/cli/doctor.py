@@ -11,6 +11,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from ..plurals import counted
+
 if TYPE_CHECKING:
     from ..guardrails.doctor import Cause, DoctorReport, Link
 
@@ -100,7 +102,7 @@ def page(report: DoctorReport, *, verbose: bool = False) -> Iterator[Line]:
 def _cause(cause: Cause, done: Cause | None) -> Iterator[Line]:
     """One line for the cause, and its repairs below; without the one that stands at the top of the page."""
     mark = _MARKS[cause.severity]
-    several = f" ({len(cause.findings)} findings)" if len(cause.findings) > 1 else ""
+    several = f" ({counted(len(cause.findings), 'finding')})" if len(cause.findings) > 1 else ""
     room = _WIDTH - len(several)
     yield f"{_row(mark, cause.text, 3, room)}{several}", _COLOURS[mark]
     fixes, otherwise = list(cause.fixes), list(cause.otherwise)
@@ -150,7 +152,7 @@ def _facts(report: DoctorReport) -> Iterator[Line]:
         facts = (f"CUDA {driver['version']}", driver.get("release"), driver.get("kind"), driver.get("arch"))
         yield _row("Driver", ", ".join(filter(None, facts))), ""
     versions = sorted({item.version for item in report.items if item.version})
-    parts = f"{len(report.items)} part{'s' * (len(report.items) != 1)}"
+    parts = counted(len(report.items), "part")
     found = f"CUDA {', '.join(map(str, versions)) or 'unknown'}, {parts}; not found: {len(report.missing)}"
     yield _row("Toolkit", found if report.items else "none"), ""
     if links := _short_links(report):

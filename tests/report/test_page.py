@@ -108,6 +108,19 @@ def test_keyboard(page) -> None:
     assert page.run(FOCUSED) == "ctk-13.2-driver-absent: failed"
 
 
+def test_what_happened_is_in_sight(page) -> None:
+    """On a wide window next to the grid, on a narrow one at its lower edge."""
+    box = "(({left, top, bottom}) => [left, top, bottom])(document.getElementById('detail').getBoundingClientRect())"
+    for width in (1400, 400):
+        with seen(page, width):
+            page.run("document.querySelector('#grid td[tabindex=\"0\"]').focus()")
+            page.press("Enter")
+            left, top, bottom = page.run(box)
+            page.press("Escape")
+        assert 0 <= top < bottom <= 900
+        assert (left > 700) if width == 1400 else (bottom == 900)
+
+
 def test_only_visible_rows_are_drawn(page) -> None:
     """The grid draws what is seen, keeps the height of all, and follows scrolling and keys to the last row."""
     drawn = "document.querySelectorAll('#grid tbody tr[aria-rowindex]').length"
@@ -216,8 +229,10 @@ def open_whole(browser, file: Path) -> None:
 def seen(browser, width: int, scheme: str = "light", media: str = "screen") -> Iterator[None]:
     """A window of a width, a scheme of colours, and paper instead of a screen."""
     browser.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.call("Emulation.setEmulatedMedia", media=media, features=features)
+    # without the motion, what scrolls is there at once
+    features = [("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]
+    named = [{"name": name, "value": value} for name, value in features]
+    browser.call("Emulation.setEmulatedMedia", media=media, features=named)
     try:
         yield
     finally:
@@ -225,7 +240,7 @@ def seen(browser, width: int, scheme: str = "light", media: str = "screen") -> I
         browser.call("Emulation.setEmulatedMedia", media="", features=[])
 
 
-@pytest.mark.parametrize("width", [1400, 400])
+@pytest.mark.parametrize("width", [1400, 800, 400])
 def test_no_state_makes_the_page_wider_than_the_window(width, browser, every_state) -> None:
     """Not a long name, a crash, damage, records that differ, or links that were not steered."""
     with seen(browser, width):

@@ -119,11 +119,11 @@ static void check_log(State *state, Log *log, int option, const char *call) {
   }
   if (!problem) return;
   char expected[64], found[64] = "no memory at that address";
-  snprintf(expected, sizeof expected, "%zu bytes of own text", log->written);
+  snprintf(expected, sizeof expected, "%zu byte%s of own text", log->written, log->written == 1 ? "" : "s");
   if (strcmp(problem, "unmapped") && cl_read_safely(log->buffer, here, 24)) {
     int to = 0;
     for (int at = 0; at < 16; at++)
-      to += snprintf(found + to, sizeof found - (size_t)to, "%02x ", (unsigned char)here[at]);
+      to += snprintf(found + to, sizeof found - (size_t)to, at ? " %02x" : "%02x", (unsigned char)here[at]);
   }
   violation(state->id, call, cl_option_name(option), problem, expected, found);
   log->dead = true;

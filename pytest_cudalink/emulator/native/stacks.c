@@ -98,8 +98,8 @@ static int describe_frame(void *frame, char *text, size_t size) {
     const char *slash = strrchr(where.dli_fname, '/');
     file = slash ? slash + 1 : where.dli_fname;
   }
-  return snprintf(text, size, "%.48s+0x%zx %.48s", file, (size_t)frame - (size_t)where.dli_fbase,
-                  where.dli_sname ? where.dli_sname : "");
+  return snprintf(text, size, "%.48s+0x%zx%s%.48s", file, (size_t)frame - (size_t)where.dli_fbase,
+                  where.dli_sname ? " " : "", where.dli_sname ? where.dli_sname : "");
 }
 
 void cl_event_frames(EventLine *line, const char *name, const Stack *stack, int skipped, size_t room) {
