@@ -1,5 +1,4 @@
-int cudaRuntimeGetVersion(int *version)
-{
-    *version = 12090;
-    return 0;
+int cudaRuntimeGetVersion(int *version) {
+  *version = 12090;
+  return 0;
 }
