@@ -1,0 +1,4 @@
+int cudaRuntimeGetVersion(int *version) {
+  *version = 12090;
+  return 0;
+}

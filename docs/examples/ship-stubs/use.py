@@ -1,0 +1,5 @@
+"""Call the extension, as its package does."""
+
+import ctypes
+
+ctypes.CDLL("./mylib/_native.so").report()
