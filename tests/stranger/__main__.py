@@ -114,6 +114,8 @@ def main() -> None:
                 caches = {name: str(work / "cold" / place) for name, place in CACHES.items()}
                 megabytes = {Path(place).name: _size(work / "cold" / place) // 10**6 for place in CACHES.values()}
                 print("in the caches:", ", ".join(f"{size} MB {name}" for name, size in megabytes.items()))
+                if not megabytes["pip"]:
+                    print("pip has cached nothing, as some package indexes want it: its downloads count as ours")
             if not options.cold:
                 warm = _walk(Home(work / "warm", wheel, caches), path, "warm")
         except Failure as failure:
