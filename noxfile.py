@@ -104,7 +104,7 @@ def generate(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the documentation, a warning is an error, and look at every page in Chromium; pictures are kept."""
+    """Build the documentation, fail on a warning, and check every page in Chromium; pictures are kept."""
     install(session, *group("docs"), *group("test"))
     session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html", *session.posargs)
     session.run("pytest", "-q", "tests/site", "tests/test_snippets.py", env={"CUDALINK_SITE": "docs/_build/html"})
@@ -112,7 +112,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def links(session: nox.Session) -> None:
-    """Follow every link of the documentation to another site; needs the network, and runs every week."""
+    """Check every link of the documentation to another site; needs the network, and runs every week."""
     install(session, *group("docs"))
     session.run("sphinx-build", "-W", "--keep-going", "-b", "linkcheck", "docs", "docs/_build/links", *session.posargs)
 

@@ -38,7 +38,7 @@ GROUPS: Final = {
         "stubs": "build lazy-loading CUDA stubs, and show what they find",
     },
     "this command": {
-        "completion": "print what makes a shell complete words of cudalink",
+        "completion": "print the code that makes a shell complete cudalink commands",
     },
 }
 #: Help line of every subcommand.

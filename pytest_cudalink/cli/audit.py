@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--require", metavar="MAJORS", help="majors it must load with, such as 12,13; none: without CUDA"
     )
     parser.add_argument("--symbols", action="store_true", help="show the undefined symbols, too")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     audit_environment.configure(parser)
     audit_device_code.configure(parser)
 

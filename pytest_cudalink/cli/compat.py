@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     exports = verbs.add_parser("exports", help="show which libraries, releases and wheels have a symbol")
     symbols = exports.add_argument("symbols", nargs="+", metavar="SYMBOL", help="such as nvJitLinkVersion")
     offer(symbols, lambda _: _symbols())
-    exports.add_argument("--json", action="store_true", help="for programs")
+    exports.add_argument("--json", action="store_true", help="print JSON")
     bad = verbs.add_parser("known-bad", help="show the combinations of versions that are known to fail")
     versions = bad.add_argument(
         "versions", nargs="*", metavar="NAME==VERSION", help="only those that these versions meet; default: every entry"
@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     bad.add_argument("--installed", action="store_true", help="only those that the installed versions meet")
     bad.add_argument("--arch", metavar="ARCH", help="the GPU architecture, such as sm_120")
     bad.add_argument("--driver", metavar="RELEASE", help="the release of the driver, such as 580.65.06")
-    bad.add_argument("--json", action="store_true", help="for programs")
+    bad.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

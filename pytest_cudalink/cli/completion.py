@@ -1,4 +1,4 @@
-"""``cudalink completion``: words of the command for a shell, by argcomplete.
+"""``cudalink completion``: complete the command in a shell, with argcomplete.
 
 argcomplete asks the program at each TAB. A script that is made once, as shtab makes one, could not know the cells of a
 project, its tags and the toolchains in the cache, which are what is worth completing.
@@ -14,7 +14,7 @@ from typing import Any, Final
 __all__ = ["DESCRIPTION", "complete", "configure", "offer", "run"]
 
 DESCRIPTION: Final = (
-    "Print what makes a shell complete commands, options, cells, tags and releases of cudalink. For bash, add to "
+    "Print the code with which a shell completes the commands, options, cells, tags and releases. For bash, add to "
     '~/.bashrc: eval "$(cudalink completion bash)"; for zsh the same with zsh, in ~/.zshrc after compinit; for fish: '
     "cudalink completion fish > ~/.config/fish/completions/cudalink.fish"
 )

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["DESCRIPTION", "configure", "report", "run"]
 
 DESCRIPTION: Final = (
-    "Compile two CUDA C++ units with NVRTC, link them as PTX and as LTO-IR, and prove the results from the images, "
-    "and on a GPU by running the kernel. Then show what happens to a user whose driver is of an older major version, "
-    "and why. Needs no GPU. Exit code 1: a proof failed, 2: something is not installed, or an option is invalid."
+    "Compile two CUDA C++ units with NVRTC, link them as PTX and as LTO-IR, and prove the results: from the images, "
+    "and on a GPU by running the kernel. Then show how and why the code fails for a user whose driver has an older "
+    "major version. Needs no GPU. Exit code 1: a proof failed, 2: something is not installed, or an option is invalid."
 )
 
 _MODES: Final = {"ptx": "PTX without LTO", "ltoir": "LTO-IR with LTO"}
@@ -34,7 +34,7 @@ _WIDTH: Final = 80
 _ERROR: Final = "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
 #: Driver that is emulated for a toolkit of each major version; the newest of the major before it.
 _OLDER: Final = {13: "12.9", 12: "12.0"}
-#: What starts the test: a driver of the user's environment must not be in the way.
+#: Variables that the test does not inherit: they could choose another driver.
 _NOT_PASSED: Final = re.compile("PYTEST_|CUDALINK_(?!CACHE)")
 
 
@@ -106,7 +106,7 @@ def report(
         said = why
     if not machine.runs_the_image:
         reason = "the driver is emulated and runs no kernels" if machine.emulated else "no GPU of that architecture"
-        _fill(write, "   ", f"{reason}: proved from the images, nothing was launched")
+        _fill(write, "   ", f"{reason}: the images are the proof, no kernel was launched")
     if kernel is not None and not machine.emulated:
         failures += not _show_skew(kernel, machine, write)
     return 1 if failures else 0
@@ -123,7 +123,7 @@ def _facts(machine: Machine) -> str:
 
 
 def _fill(write: Callable[[str], object], start: str, text: str) -> None:
-    """Write a text on as many lines as it needs, below each other."""
+    """Write a text on as many lines as it needs."""
     wrap = textwrap.TextWrapper(
         _WIDTH, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False
     )
@@ -134,7 +134,7 @@ def _fill(write: Callable[[str], object], start: str, text: str) -> None:
 
 
 def _show_skew(kernel: bytes, machine: Machine, write: Callable[[str], object]) -> bool:
-    """Run a test of the kernel on an older driver and say why it fails; whether it failed as expected."""
+    """Run a test of the kernel on an older driver, and write why it fails; return whether it failed as expected."""
     from ..emulator import EmulatorError, emulation_for, library_folder, release_of, supported_versions
     from ..linker import ObjectCode
 
@@ -179,7 +179,7 @@ def _show_skew(kernel: bytes, machine: Machine, write: Callable[[str], object]) 
 
 
 def _explained(isa: tuple[int, int], maker: CudaVersion, driver: CudaVersion) -> dict[str, str]:
-    """What a user sees, why, and what helps."""
+    """Return what a user sees, why, and what helps, by the name of the line."""
     from ..compat.releases import needs_for_ptx_isa, ptx_isa_of
     from ..emulator import release_of, supported_versions
     from ..linker import dispatch
@@ -189,9 +189,9 @@ def _explained(isa: tuple[int, int], maker: CudaVersion, driver: CudaVersion) ->
     lto = dispatch.explain(driver, maker, True, True)  # noqa: FBT003
     needs = needs_for_ptx_isa(isa).version
     why = (
-        f"NVRTC wrote PTX of ISA {writes}; a driver of CUDA {driver} reads up to ISA {reads}. nvJitLink {maker} is no "
-        f"way around it: by the decision table ({plain.policy}) the driver links this PTX itself, row {plain.row!r}, "
-        f"and LTO-IR is an error, row {lto.row!r}."
+        f"NVRTC wrote PTX of ISA {writes}; a driver of CUDA {driver} reads up to ISA {reads}. nvJitLink {maker} does "
+        f"not help: by the decision table ({plain.policy}) the driver links this PTX itself, row {plain.row!r}, and "
+        f"LTO-IR is an error, row {lto.row!r}."
     )
     fix = (
         f"compile for this driver with its toolkit, or require a driver for CUDA {needs} ({release_of(needs)}) or "

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["DESCRIPTION", "configure", "page", "run"]
 
 DESCRIPTION: Final = (
-    "Whether the parts of CUDA in this environment fit together and fit the driver, and what repairs them. The verdict "
-    "comes first, then one line for each cause. A machine without a driver is coherent if its toolkit is. Exit code "
-    "0: coherent, 1: incoherent, 2: not enough is known, or an invalid option."
+    "Check whether the CUDA parts of this environment fit together and fit the driver, and show what repairs them. The "
+    "verdict comes first, then one line for each cause. A machine without a driver is coherent if its toolkit is. Exit "
+    "code 0: coherent, 1: incoherent, 2: not enough is known, or an option is invalid."
 )
 
 _MARKS: Final = {
@@ -35,7 +35,7 @@ _MARKS: Final = {
 }
 _COLOURS: Final = {"NO": "1;31", "?": "33", "!": "33", "-": "2"}
 _VERDICT_COLOURS: Final = ("1;32", "1;31", "1;33")
-_BACKENDS: Final = {"driver": "the driver", "nvjitlink": "nvJitLink", "error": "nothing"}
+_BACKENDS: Final = {"driver": "by the driver", "nvjitlink": "by nvJitLink"}
 _KINDS: Final = {"ptx": "PTX", "ltoir": "LTO-IR"}
 
 #: Columns of the page without --verbose.
@@ -50,13 +50,13 @@ Table = tuple[str, list[tuple[str, ...]]]
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("-v", "--verbose", action="store_true", help="every part, copy, rule, link and finding")
-    parser.add_argument("--json", action="store_true", help="for programs")
-    parser.add_argument("--ctk-version", metavar="SPECIFIER", help="the CUDA releases that are wanted: '>=13.2,<14'")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show every part, copy, rule, link and finding")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--ctk-version", metavar="SPECIFIER", help="CUDA releases to accept, such as '>=13.2,<14'")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Examine and report; exit code 2 also for an invalid option."""
+    """Print the report on this environment; return its exit code, or 2 for an invalid option."""
     from ..guardrails import doctor
 
     try:
@@ -100,7 +100,7 @@ def page(report: DoctorReport, *, verbose: bool = False) -> Iterator[Line]:
 
 
 def _cause(cause: Cause, done: Cause | None) -> Iterator[Line]:
-    """One line for the cause, and its repairs below; without the one that stands at the top of the page."""
+    """Yield one line for the cause, and the repairs below it, except the repair at the top of the page."""
     mark = _MARKS[cause.severity]
     several = f" ({counted(len(cause.findings), 'finding')})" if len(cause.findings) > 1 else ""
     room = _WIDTH - len(several)
@@ -132,7 +132,7 @@ def _wrapped(start: str, text: str) -> Iterator[Line]:
 
 
 def _command(start: str, command: str) -> Iterator[Line]:
-    """A command on lines that a shell takes as one; a word that is longer than a line is cut."""
+    """Yield a command as lines that a shell reads as one command; a word that is longer than a line is cut."""
     room = _WIDTH - len(start) - 2
     words = [_cut(word, room) for word in re.findall(r"(?:'[^']*'|\"[^\"]*\"|\S)+", command)]
     lines = [""]
@@ -146,7 +146,7 @@ def _command(start: str, command: str) -> Iterator[Line]:
 
 
 def _facts(report: DoctorReport) -> Iterator[Line]:
-    """What there is, in a line each; a missing driver is one of the causes."""
+    """Yield a line each for driver, toolkit and links; a missing driver is one of the causes."""
     driver = report.driver
     if driver.get("version"):
         facts = (f"CUDA {driver['version']}", driver.get("release"), driver.get("kind"), driver.get("arch"))
@@ -160,7 +160,7 @@ def _facts(report: DoctorReport) -> Iterator[Line]:
 
 
 def _short_links(report: DoctorReport) -> str:
-    """The backends of the default policy, which comes first, and whether those of the others differ."""
+    """Return the backends of the default policy, which comes first, and whether those of other policies differ."""
     policies: dict[str, dict[str, str]] = {}
     for link in report.links:
         impossible = link.backend == "driver" and not report.driver.get("version")
@@ -170,14 +170,17 @@ def _short_links(report: DoctorReport) -> str:
     default, taken = next(iter(policies.items()))
     backends: dict[str, list[str]] = {}
     for kind, backend in taken.items():
-        backends.setdefault(_BACKENDS.get(backend, backend), []).append(_KINDS.get(kind, kind))
-    words = ", ".join(f"{' and '.join(kinds)} by {backend}" for backend, kinds in backends.items())
+        backends.setdefault(backend, []).append(_KINDS.get(kind, kind))
+    words = ", ".join(
+        f"{' and '.join(kinds)} {_BACKENDS.get(backend) or ('fails' if len(kinds) == 1 else 'fail')}"
+        for backend, kinds in backends.items()
+    )
     same = all(one == taken for one in policies.values())
     return f"{words} ({'any policy' if same else f'{default}; others differ'})"
 
 
 def _tables(report: DoctorReport) -> Iterator[Line]:
-    """Every detail as tables; the last column of a table is not padded."""
+    """Yield every detail as tables; the last column of a table is not padded."""
     for title, rows in _details(report):
         yield title, ""
         if not rows:
@@ -234,7 +237,7 @@ def _details(report: DoctorReport) -> Iterator[Table]:
 
 
 def _rules(report: DoctorReport) -> Iterator[tuple[str, ...]]:
-    """One row for each rule that holds, and for each different failure; --json has every verdict."""
+    """Yield one row for each rule that holds, and for each different failure; --json has every verdict."""
     groups: dict[tuple[str, str], list[str]] = {}
     for verdict in report.rules:
         if verdict.rule == "driver" and not report.driver.get("version"):
@@ -249,7 +252,7 @@ def _rules(report: DoctorReport) -> Iterator[tuple[str, ...]]:
 
 
 def _links(links: Sequence[Link]) -> Iterator[tuple[str, ...]]:
-    """One row for all policies and inputs that take the same backend for the same reason."""
+    """Yield one row for all policies and inputs that take the same backend for the same reason."""
     groups: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
     for link in links:
         policies, kinds = groups.setdefault((link.backend, link.why), ([], []))
@@ -267,14 +270,14 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
 
 
 def _in_colour() -> bool:
-    """Whether to colour: NO_COLOR forbids it, FORCE_COLOR asks for it, and else a terminal has it."""
+    """Return whether to use colours: NO_COLOR forbids them, FORCE_COLOR demands them, else a terminal gets them."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or (sys.stdout.isatty() and os.environ.get("TERM") != "dumb")
 
 
 def _painted(text: str, colour: str) -> str:
-    """Colour the mark of a cause, or the verdict."""
+    """Return a line with the mark of its cause, or the verdict, in colour."""
     if not colour:
         return text
     start, _, rest = text.partition(" ")

@@ -86,7 +86,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     start.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the program and its arguments")
     info = verbs.add_parser("info", help="show the driver of this machine, and which drivers can be emulated")
-    info.add_argument("--json", action="store_true", help="for programs")
+    info.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

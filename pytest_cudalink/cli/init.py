@@ -15,19 +15,21 @@ if TYPE_CHECKING:
 __all__ = ["DESCRIPTION", "configure", "run"]
 
 DESCRIPTION: Final = (
-    "Bring a matrix into the project of this folder: matrices/cells.toml, a noxfile or tox.toml, and the workflow of "
-    "the CI. Existing files are not replaced without a question."
+    "Add a matrix to the project in this folder: matrices/cells.toml, a noxfile or tox.toml, and the CI's workflow. "
+    "Existing files are replaced only if you confirm it."
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("--runner", choices=("nox", "tox"), help="default: the one that the project has, else nox")
+    parser.add_argument("--runner", choices=("nox", "tox"), help="what runs a cell (default: the project's, else nox)")
     parser.add_argument(
-        "--ci", choices=("github", "gitlab", "none"), help="default: the one that the project has, else github"
+        "--ci",
+        choices=("github", "gitlab", "none"),
+        help="the CI to write files for (default: the project's, else github)",
     )
     parser.add_argument("--dry-run", action="store_true", help="show the changes, and write nothing")
-    parser.add_argument("--force", action="store_true", help="replace files that differ, without a question")
+    parser.add_argument("--force", action="store_true", help="replace files that differ without asking")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     gitlab.add_argument("--runner", choices=("nox", "tox"), default="nox", help="what runs a cell")
     for verb in (listing, github, gitlab):
         tags = verb.add_argument(
-            "--tags", default="", metavar="TAG,…", help="cells with one of these tags; !TAG: without it"
+            "--tags", default="", metavar="TAG,…", help="select cells with one of these tags; !TAG leaves cells out"
         )
         offer(tags, _known_tags)
     for verb in (github, gitlab):
@@ -53,10 +53,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
             "--gpu-runner",
             default="",
             metavar="LABEL,…",
-            help="the machine of cells with gpu = true that name no runs-on",
+            help="labels of the machine for cells with gpu = true and no runs-on",
         )
     for verb in (listing, show):
-        verb.add_argument("--json", action="store_true", help="for programs")
+        verb.add_argument("--json", action="store_true", help="print JSON")
     for verb in (check, listing, show, smoke, github, gitlab):
         verb.add_argument(
             "--file",

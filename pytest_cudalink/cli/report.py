@@ -69,7 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="OLD",
         action="append",
         default=[],
-        help="an older report or its folder, to compare with; may be given several times, and the newest one decides "
+        help="an older report or its folder, to compare with; with several of them, the newest report decides "
         "what a regression is",
     )
     parser.add_argument("--open", action="store_true", help=f"show the page in the browser; without --html: {_PAGE}")
@@ -95,7 +95,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on",
         metavar="WORD,…",
-        help="findings for exit code 1: regressions, failed, crashed, incomplete, violations, mismatch, "
+        help="findings that set exit code 1: regressions, failed, crashed, incomplete, violations, mismatch, "
         "skipped-everywhere, damaged, repeats, not-run, or none (default: damaged,repeats and, with --against, "
         "regressions, else failed,crashed,incomplete)",
     )

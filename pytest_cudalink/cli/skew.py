@@ -31,12 +31,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "versions", nargs="*", metavar="VERSION", help="CUDA releases (default: all installed ones)"
     )
     offer(versions, in_cache)
-    parser.add_argument("--json", action="store_true", help="for programs, and for `cudalink report --skew`")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs and for `cudalink report --skew`")
     parser.add_argument(
         "--journal", type=output_file, metavar="FILE", help="where results are kept (default: in the cache)"
     )
     parser.add_argument("--fresh", action="store_true", help="measure everything again")
-    parser.add_argument("--fail-on", choices=("unsafe", "any", "none"), default="none", help="findings for exit code 1")
+    parser.add_argument(
+        "--fail-on", choices=("unsafe", "any", "none"), default="none", help="findings that set exit code 1"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     offer(add.add_argument("versions", nargs="+", metavar="VERSION", help="such as 13.0, or latest"), _releases)
     add.add_argument("--installer", choices=("uv", "pip"), help="what downloads (default: uv if it is installed)")
     listing = verbs.add_parser("list", help="show the cache")
-    listing.add_argument("--json", action="store_true", help="for programs")
+    listing.add_argument("--json", action="store_true", help="print JSON")
     listing.add_argument("--all", action="store_true", help="also show the other releases that have wheels")
     remove = verbs.add_parser("remove", help="delete releases from the cache")
     offer(remove.add_argument("versions", nargs="+", metavar="VERSION"), in_cache)

@@ -40,7 +40,7 @@ LOOKED_FOR: Final[dict[ItemKind, tuple[str, ...]]] = {
 }
 #: The rules about parts of different releases, and what their findings have in common.
 _MIXED: Final = ("same-ctk", "linked", "pipeline")
-_SEVERAL: Final = "the toolkit's parts are of several releases"
+_SEVERAL: Final = "the toolkit's parts come from several releases"
 _PIPELINES: Final = tuple(Pipeline("nvrtc", "nvJitLink", kind) for kind in ("ptx", "ltoir"))
 
 Severity = Literal["incoherent", "unknown", "warning", "note"]
@@ -82,7 +82,7 @@ class DoctorFinding:
     otherwise : str
         Another remedy, or the only one where no command helps.
     cause : str
-        What several findings have in common, in a few words; empty if this one stands alone.
+        What several findings have in common, in a few words; empty if the finding stands alone.
     """
 
     severity: Severity
@@ -114,7 +114,7 @@ class Cause:
 
     @property
     def counts(self) -> bool:
-        """Whether it sets the exit code."""
+        """Whether the cause sets the exit code."""
         return self.severity in _COUNTED
 
     @property
@@ -175,11 +175,11 @@ class DoctorReport:
         return sorted(causes, key=lambda cause: _SEVERITIES.index(cause.severity))
 
     def version_of(self, name: str) -> CudaVersion | None:
-        """Release of a dynamic library that was found."""
+        """Return the release of a dynamic library; None if it was not found, or its release is unknown."""
         return next((i.version for i in self.items if i.kind == "dynamic-libs" and i.name == name), None)
 
     def as_json(self) -> dict[str, Any]:
-        """The report as plain data for JSON; versions are text."""
+        """Return the report as plain data for JSON; versions are text."""
 
         def plain(value: Any) -> Any:
             if isinstance(value, CudaVersion):
@@ -256,7 +256,7 @@ def _driver(facts: DriverFacts, system: System) -> dict[str, str | None]:
 
 
 def _look_for(report: DoctorReport, system: System, kind: ItemKind, name: str) -> None:
-    """Add one item to the report, or to what is missing."""
+    """Add one item to the report, or to its list of missing items."""
     try:
         item = system.item(kind, name)
     except ResolutionError as error:
@@ -277,7 +277,7 @@ def _first_for_loader(report: DoctorReport, system: System) -> list[Copy]:
 
 
 def _damaged_files(report: DoctorReport, system: System) -> Iterator[DoctorFinding]:
-    """The libraries of which the loader would die, whatever the rules say of their releases."""
+    """Yield a finding for each damaged library, which a process cannot load, whatever its release."""
     for item in report.items:
         if item.kind == "dynamic-libs" and (damage := system.damage(item)):
             wheel = attribution.owner(item.path)
@@ -285,7 +285,7 @@ def _damaged_files(report: DoctorReport, system: System) -> Iterator[DoctorFindi
                 "incoherent",
                 f"{item.path} {damage}: a process that loads it gets an error, or ends with SIGBUS",
                 f"pip install --force-reinstall --no-deps {wheel.name}=={wheel.version}" if wheel else "",
-                "" if wheel else "install the toolkit that it belongs to again",
+                "" if wheel else "reinstall the toolkit that this file belongs to",
                 f"the {item.label} is damaged",
             )
 
@@ -296,7 +296,7 @@ def _usable_nvjitlink(report: DoctorReport) -> CudaVersion | None:
 
 
 def _links(report: DoctorReport, facts: DriverFacts) -> Iterator[Link]:
-    """The backend of each policy, as the bundled linker would decide."""
+    """Yield the backend of each policy, as the bundled linker would decide."""
     nvjitlink = _usable_nvjitlink(report)
     driver: CudaVersion | None = facts.cuda().value
     for policy in dispatch.policies():
@@ -314,13 +314,13 @@ def _bindings_findings(report: DoctorReport, system: System) -> Iterator[DoctorF
     if nvjitlink is not None and not system.has_bindings():
         yield DoctorFinding(
             "warning",
-            f"nvJitLink {nvjitlink} is there, but the bundled linker needs cuda-bindings to use it",
+            f"nvJitLink {nvjitlink} is installed, but the bundled linker needs cuda-bindings to use it",
             f"pip install 'cuda-bindings=={nvjitlink.major}.*'",
         )
 
 
 def _rule_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: bool) -> Iterator[DoctorFinding]:
-    """The rules that do not hold. A missing driver is reported once, and is not a fault of the toolkit."""
+    """Yield the rules that do not hold. A missing driver is reported once, and is not a fault of the toolkit."""
     if not report.items:
         yield DoctorFinding(
             "unknown", "no part of a CUDA toolkit was found", "pip install 'cuda-toolkit[cudart,nvjitlink,nvrtc]'"
@@ -333,7 +333,7 @@ def _rule_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: 
                 releases = sorted({item.version for item in report.items if item.version})
                 cause = f"{_SEVERAL}: CUDA {', '.join(map(str, releases))}"
             elif verdict.rule == "ctk-constraint":
-                cause = "the toolkit is not of the release that --ctk-version asks for"
+                cause = "the toolkit's release is not one that --ctk-version accepts"
             elif verdict.rule == "ctk-version-known":
                 cause = "the release of some parts of the toolkit is not known"
             yield DoctorFinding(severity, verdict.message, verdict.fix, verdict.otherwise, cause)
@@ -341,10 +341,10 @@ def _rule_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: 
 
 
 def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: bool) -> Iterator[DoctorFinding]:
-    """The driver rule for each CUDA release that was found: one finding for all items that one command repairs."""
+    """Yield the driver rule's findings by CUDA release: one finding for all items that one command repairs."""
     driver: CudaVersion | None = facts.cuda().value
     if driver is None:
-        text = f"the driver rule was not judged: {facts.cuda().witness}"
+        text = f"the driver rule was not checked: {facts.cuda().witness}"
         yield DoctorFinding("note", text, cause="no driver here: the toolkit was not compared with one")
         return
     groups: dict[tuple[CudaVersion, bool], list[Item]] = {}
@@ -364,17 +364,17 @@ def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward
 
 def _driver_cause(driver: CudaVersion, severity: Severity) -> str:
     if severity == "unknown":
-        return f"whether the driver of CUDA {driver} runs the toolkit is not known"
+        return f"not known whether the driver of CUDA {driver} runs the toolkit"
     return f"the driver of CUDA {driver} is too old for the toolkit"
 
 
 def _newer_ptx(maker: CudaVersion, reader: CudaVersion) -> bool:
-    """Whether the PTX of one release is too new for another; releases may share an ISA, as 12.5 and 12.6 do."""
+    """Return whether the PTX of one release is too new for another; releases may share an ISA, as 12.5 and 12.6 do."""
     return min(maker.major, reader.major) >= 12 and ptx_isa_of(maker) > ptx_isa_of(reader)
 
 
 def _predictions(report: DoctorReport, facts: DriverFacts) -> Iterator[DoctorFinding]:
-    """Failures at run time that no rule predicts."""
+    """Yield failures at run time that no rule predicts."""
     nvrtc, nvjitlink = report.version_of("nvrtc"), report.version_of("nvJitLink")
     driver: CudaVersion | None = facts.cuda().value
     taken = {link.kind: link.backend for link in report.links if link.policy == dispatch.DEFAULT_POLICY}
@@ -414,7 +414,7 @@ def _predictions(report: DoctorReport, facts: DriverFacts) -> Iterator[DoctorFin
 
 
 def _copy_findings(report: DoctorReport) -> Iterator[DoctorFinding]:
-    """Copies that other libraries may load instead of those that cuda.pathfinder finds."""
+    """Yield copies that other libraries may load instead of those that cuda.pathfinder finds."""
     chosen = {item.name: item for item in report.items if item.kind == "dynamic-libs"}
     same: Callable[[str, str], bool] = lambda a, b: os.path.realpath(a) == os.path.realpath(b)  # noqa: E731
     for copy in report.copies:
@@ -432,7 +432,7 @@ def _copy_findings(report: DoctorReport) -> Iterator[DoctorFinding]:
 
 
 def _environment_findings(system: System) -> Iterator[DoctorFinding]:
-    """Declared requirements of the installed distributions that are not met."""
+    """Yield declared requirements of the installed distributions that are not met."""
     audit = system.environment()
     for finding in audit.conflicts:
         yield DoctorFinding("incoherent", finding.text, finding.fix, finding.otherwise)
@@ -441,7 +441,7 @@ def _environment_findings(system: System) -> Iterator[DoctorFinding]:
 
 
 def _known_bad_findings(report: DoctorReport, system: System) -> Iterator[DoctorFinding]:
-    """Combinations of versions that are known to fail; a note where the machine does not decide a condition."""
+    """Yield combinations of versions that are known to fail; a note if this machine cannot decide a condition."""
     arch, driver = report.driver["arch"], report.driver["release"]
     for one in known_bad.known_bad(system.versions(), arch=arch, driver=driver):
         is_open = one.open_conditions(arch=arch, driver=driver)
@@ -453,10 +453,8 @@ def _known_bad_findings(report: DoctorReport, system: System) -> Iterator[Doctor
 
 
 def _how_to_prefer(item: Item, copy: Copy) -> str:
-    """How to make every library load the copy that cuda.pathfinder finds."""
+    """Return how to make every library load the copy that cuda.pathfinder finds."""
     if copy.role == IN_PROCESS:
-        return (
-            f"look {item.name} up before anything loads the other copy; LD_PRELOAD is one way in which it comes first"
-        )
+        return f"look up {item.name} before anything loads the other copy; LD_PRELOAD is one way to load it first"
     ours, theirs = Path(item.path).parent, Path(copy.path).parent
-    return f"put {ours} first in LD_LIBRARY_PATH, or take {theirs} out of it and out of /etc/ld.so.conf.d"
+    return f"put {ours} first in LD_LIBRARY_PATH, or remove {theirs} from it and from /etc/ld.so.conf.d"

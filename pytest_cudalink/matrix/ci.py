@@ -1,4 +1,4 @@
-"""What a CI runs: the matrix of a GitHub workflow, the child pipeline of GitLab, and the Python of their cells."""
+"""The matrix of a GitHub workflow, the child pipeline of GitLab, and the Python of their cells."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def default_python(root: Path) -> str:
     Returns
     -------
     str
-        A minor version such as ``"3.12"``; a patch release where the newest of no minor version is allowed.
+        A minor version such as ``"3.12"``; a patch release if the newest patch release of no minor version is allowed.
 
     Raises
     ------
@@ -76,13 +76,13 @@ def default_python(root: Path) -> str:
 def _pythons(cells: Iterable[Cell], root: Path) -> dict[str, str]:
     """Return the Python of each cell by its name."""
     named = {cell.name: cell.python for cell in cells}
-    # a project whose cells all name a Python may require whatever it likes
+    # requires-python does not matter if every cell names a Python
     default = default_python(root) if None in named.values() else ""
     return {name: python or default for name, python in named.items()}
 
 
 def _labels(cell: Cell, gpu_runner: str) -> list[str]:
-    """Return the labels of the CI machine of a cell, as far as the cell or the CI's variable names some."""
+    """Return the labels of a cell's CI machine, from the cell or the CI's variable; empty if neither names any."""
     labels: list[str] = cell.values["runs-on"]
     given = [word.strip() for word in gpu_runner.split(",") if word.strip()]
     return labels or (given if cell.gpu else [])
@@ -121,7 +121,7 @@ def github_matrix(cells: Iterable[Cell], root: Path, gpu_runner: str = "") -> di
 
 
 def gitlab_image(python: str) -> str:
-    """Return the image that has a Python; for another patch release or a free-threaded build, of the same minor."""
+    """Return the image that has a Python of the same minor version, whatever the patch release or build."""
     return _IMAGE.format(".".join(python.rstrip("t").split(".")[:2]))
 
 
@@ -138,7 +138,7 @@ def gitlab_pipeline(
     file : Path
         The file of cells, relative to the project.
     tags : str
-        Tags that selected the cells; the report names those of them without records.
+        Tags that selected the cells; the report names the selected cells that have no records.
     root : Path
         The project.
     gpu_runner : str
@@ -152,7 +152,7 @@ def gitlab_pipeline(
     cells = list(cells)
     pythons = _pythons(cells, root)
     records = {"when": "always", "paths": [str(RECORDS)], "expire_in": "1 week"}
-    # the shell's default: a variable of the project reaches this pipeline, and may be empty
+    # a default in the shell, because the project's variable may be empty
     plugin = '"${CUDALINK_REQUIREMENT:-pytest-cudalink}"'
     jobs: dict[str, Any] = {}
     for cell in cells:

@@ -1,4 +1,4 @@
-"""The report as one HTML page that loads nothing from anywhere."""
+"""The report as one HTML page that loads nothing from a network."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ __all__ = [
 
 #: The states of a cell that no test's result shows, by letter.
 CELL_STATES: Final = {
-    "I": "did not run, or not to its end",
+    "I": "did not run or did not finish",
     "V": "lifetime violations",
     "N": "links not steered (unsteered)",
 }
@@ -40,7 +40,7 @@ _ADDRESSES: Final = ("https://", "http://")
 
 
 def css(letter: str) -> str:
-    """Return a separate class for each letter; x and X would be the same class where case is ignored."""
+    """Return the CSS class of a letter; x and X have different ones, because selectors may ignore case."""
     if letter in CELL_STATES:
         return f"s-{letter}"
     return f"o-{letter}-low" if letter.islower() else "o-none" if letter == NOT_RUN else f"o-{colour(letter)}"
@@ -58,7 +58,7 @@ def badge(letter: str, number: int = 0) -> dict[str, Any]:
 
 
 def facts(origin: Origin, differ: Sequence[str]) -> list[dict[str, str]]:
-    """Return what the head says of the run: project, commit, branch, date and CI, as far as they are known."""
+    """Return the facts in the head of the page: project, commit, branch, date and CI run, as far as they are known."""
     values = {
         "project": origin.project,
         "commit": origin.commit,
@@ -87,7 +87,7 @@ def facts(origin: Origin, differ: Sequence[str]) -> list[dict[str, str]]:
 
 
 def _commit_address(run: str, commit: str) -> str:
-    """Return the address of a commit, from that of a CI run of GitHub or GitLab; empty if it is another's."""
+    """Return the address of a commit, from that of a CI run of GitHub or GitLab; empty for another CI system."""
     if not run.startswith(_ADDRESSES) or not commit.isalnum():
         return ""
     for mark, to in (("/actions/runs/", "/commit/"), ("/-/pipelines/", "/-/commit/"), ("/-/jobs/", "/-/commit/")):

@@ -20,7 +20,7 @@ SYMBOLS: Final[dict[Level, str]] = {"good": "✓", "warn": "!", "bad": "✗"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the report comes down to.
+    """The verdict on a report.
 
     Attributes
     ----------

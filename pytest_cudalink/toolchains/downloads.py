@@ -1,4 +1,4 @@
-"""What uv and pip write while they download wheels, as a short text for a line of progress."""
+"""Turn the output of uv and pip during downloads into a short text for a line of progress."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_LINES: Final = 12
 
 
 class Downloads:
-    """What an installer has downloaded of some wheels, as its lines say.
+    """The state of an installer's downloads, read from its lines.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Downloads:
         self.text = ""
 
     def heed(self, line: str) -> bool:
-        """Return whether a line is news of a download, and not a message; `text` is new then."""
+        """Return whether a line is about a download and no other message; update `text` if it is."""
         if found := _PIP_BYTES.match(line):
             done, total = (int(found[one]) / _MIB for one in ("done", "total"))
             self._describe_one(f", {done:.0f} of {total:.0f} MiB")
@@ -65,16 +65,16 @@ class Downloads:
         return True
 
     def _describe_one(self, bytes_of_it: str = "") -> None:
-        """Name what pip downloads, with its number among the wheels."""
+        """Set `text` to the wheel that pip downloads, with its number among the wheels."""
         self.text = f"{self._name} ({self._begun} of {self._wheels}){bytes_of_it}"
 
     def _describe_open(self) -> None:
-        """Name what uv downloads at once, which it does not count by bytes."""
+        """Set `text` to the wheels that uv downloads at the same time; uv does not count their bytes."""
         self.text = ", ".join(f"{name} ({size:.1f} MiB)" for name, size in self._open.items()) or "unpacking"
 
 
 def talkative(command: Sequence[str]) -> list[str]:
-    """Return the command of a quiet installer without that option, so that it writes what `Downloads` reads."""
+    """Return an installer's command without its quiet option, so that it writes the lines that `Downloads` reads."""
     from importlib.metadata import version
 
     loud = [word for word in command if word != "-q"]
@@ -85,7 +85,7 @@ def talkative(command: Sequence[str]) -> list[str]:
 
 
 def run_and_tell(command: Sequence[str], wheels: int, tell: Callable[[str], object]) -> tuple[int, str]:
-    """Run an installer, and tell what it downloads; return its exit code, and its last lines that are messages."""
+    """Run an installer and report its downloads; return its exit code and the last of its other lines."""
     downloads, said = Downloads(wheels), deque[str](maxlen=_MOST_LINES)
     with subprocess.Popen(  # noqa: S603 (a command of ours)
         talkative(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"

@@ -113,7 +113,7 @@ WHOLE = [item("nvrtc", "13.0"), item("nvJitLink", "13.0"), item("cudart", "13.0"
     [
         (WHOLE, "13.0", None, "sm_90", 0, []),
         (WHOLE, "13.2", None, None, 0, []),
-        (WHOLE, None, None, None, 0, ["the driver rule was not judged: "]),
+        (WHOLE, None, None, None, 0, ["the driver rule was not checked: "]),
         ([], "13.0", None, None, 2, ["no part of a CUDA toolkit was found"]),
         ([item("nvrtc", None)], "13.0", None, None, 2, ["release of the nvrtc library is not known"]),
         (WHOLE, "12.8", None, None, 1, ["does not run CUDA 13.0 (nvrtc library and 2 more)", "(222)"]),
@@ -256,7 +256,7 @@ def test_copies() -> None:
     assert "before anything loads the other copy" in finding.otherwise
     for_loader = replace(other, role="first for the loader as libnvrtc.so.13")
     (finding,) = made(*WHOLE, facts=given("13.0"), copies=(for_loader,)).findings
-    assert finding.otherwise.startswith("put /13.0 first in LD_LIBRARY_PATH, or take /opt/torch out of it")
+    assert finding.otherwise.startswith("put /13.0 first in LD_LIBRARY_PATH, or remove /opt/torch from it")
 
 
 def test_page_and_json(capsys, monkeypatch) -> None:
@@ -274,7 +274,7 @@ def test_page_and_json(capsys, monkeypatch) -> None:
     assert page[4] == "NO the driver of CUDA 12.8 is too old for the toolkit (2 findings)"
     assert page[5].startswith("   or install a driver for CUDA 13.0")
     assert "Driver   CUDA 12.8, given" in page
-    assert "Links    PTX by the driver, LTO-IR by nothing (strict-major; others differ)" in page
+    assert "Links    PTX by the driver, LTO-IR fails (strict-major; others differ)" in page
     assert cli.main(["doctor", "--verbose"]) == 1
     page = capsys.readouterr().out.splitlines()
     for title in ("Driver", "Toolkit", "Not found", "Copies", "Rules", "Links", "Findings"):
@@ -316,7 +316,7 @@ def test_seven_findings_of_one_cause(capsys, monkeypatch) -> None:
     assert line == f"NO {SEVERAL}: CUDA 13.0, 13.2 ({len(report.findings)} findings)"
 
 
-SEVERAL = "the toolkit's parts are of several releases"
+SEVERAL = "the toolkit's parts come from several releases"
 TEXT = st.text(st.characters(codec="ascii", exclude_characters="()"), min_size=1, max_size=200).filter(
     lambda text: text.strip()
 )

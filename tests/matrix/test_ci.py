@@ -90,7 +90,7 @@ def test_python_is_allowed(tmp_path_factory, clauses: list[str]) -> None:
     requires = ",".join(clauses)
     allowed = SpecifierSet(requires)
     try:
-        python = python_of(tmp_path_factory.getbasetemp(), requires)
+        python = python_of(tmp_path_factory.mktemp("python"), requires)
     except CellsError:
         assert not [1 for minor in range(11, 31) for patch in range(40) if f"3.{minor}.{patch}" in allowed]
         return

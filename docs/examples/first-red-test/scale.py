@@ -8,7 +8,7 @@ PTX = Path(__file__).with_name("scale.ptx")
 
 
 def checked(result):
-    """What a call of the driver gives; its error, if it fails."""
+    """Return the value of a driver call; raise its error if it failed."""
     code, *values = result
     if code:
         raise RuntimeError(code.name)
@@ -16,7 +16,7 @@ def checked(result):
 
 
 def load():
-    """The kernel, on the first device."""
+    """Return the kernel, loaded on the first device."""
     checked(driver.cuInit(0))
     device = checked(driver.cuDeviceGet(0))
     checked(driver.cuCtxSetCurrent(checked(driver.cuDevicePrimaryCtxRetain(device))))

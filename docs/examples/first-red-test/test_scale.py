@@ -1,4 +1,4 @@
-"""Does the driver take our kernel?"""
+"""Test that the driver accepts our kernel."""
 
 import scale
 

@@ -1,4 +1,4 @@
-"""Link two units of LTO-IR, and say which linker was taken and why."""
+"""Link two units of LTO-IR, and print which linker was chosen and why."""
 
 from pytest_cudalink.linker import Linker, LinkerOptions, Program, ProgramOptions
 

@@ -11,7 +11,7 @@ extern "C" __global__ void scale(float* x, float factor, int n) {
 
 
 def kernel():
-    """The kernel for the current device."""
+    """Return the kernel for the current device."""
     device = Device()
     device.set_current()
     options = ProgramOptions(arch=f"sm_{device.arch}")

@@ -4,5 +4,5 @@ import scale
 
 
 def test_kernel_loads():
-    """The driver takes what the toolkit's compiler made."""
+    """The driver accepts the output of the toolkit's compiler."""
     assert scale.kernel() is not None
