@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..plurals import counted
+from ..progress import progress
 from ..report.safe_text import line as safe
 from . import audit_device_code, audit_environment
 from .paths import any_path
-from .progress import progress
 
 if TYPE_CHECKING:
     from ..audit import Audit, Need

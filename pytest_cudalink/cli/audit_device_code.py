@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..plurals import counted
+from ..progress import progress
 from ..report.safe_text import line as safe
-from .progress import progress
 
 if TYPE_CHECKING:
     from ..audit.device_code import DeviceCode, Group, Image

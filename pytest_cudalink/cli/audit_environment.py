@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from ..progress import progress
 from ..report.safe_text import line
-from .progress import progress
 
 if TYPE_CHECKING:
     from ..audit.environment import Claim, EnvironmentAudit, EnvironmentFinding

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .progress import progress
+from ..progress import progress
 
 if TYPE_CHECKING:
     from ..emulator import Emulation

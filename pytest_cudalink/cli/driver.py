@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..compat import names
+from ..progress import progress
 from .completion import offer
 from .paths import STDOUT, output_file
-from .progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,10 +15,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ..progress import progress
 from ..regular_files import open_regular
 from ..report.safe_text import line
 from .paths import input_file
-from .progress import progress
 
 if TYPE_CHECKING:
     from ..report.compare import Comparison

@@ -8,9 +8,9 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from ..progress import progress
 from .completion import offer
 from .paths import STDOUT, output_file
-from .progress import progress
 from .toolchain import in_cache
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from ..progress import progress
 from .paths import input_file, output_folder
-from .progress import progress
 
 __all__ = ["DESCRIPTION", "configure", "run"]
 

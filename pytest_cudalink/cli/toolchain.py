@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Final
 
+from ..progress import progress
 from .completion import offer
-from .progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

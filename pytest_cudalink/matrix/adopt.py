@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterable
 from contextlib import suppress
@@ -20,7 +17,7 @@ from packaging.utils import canonicalize_name
 from .. import toolchains
 from . import ci as pipelines
 from .reading import CellsError
-from .runner import CELLS, RECORDS
+from .runner import CELLS, RECORDS, newest
 
 __all__ = ["CI", "RUNNERS", "AdoptError", "Change", "plan_changes"]
 
@@ -29,8 +26,6 @@ CI: Final = ("github", "gitlab", "none")
 _TEMPLATES = Path(__file__).parent / "templates"
 #: Operators of a requirement that limit a version from below.
 _FROM_BELOW: Final = (">=", ">", "==", "~=", "===")
-#: Seconds that the package index may take to answer.
-_INDEX_SECONDS: Final = 20
 
 
 class AdoptError(ValueError):
@@ -244,28 +239,8 @@ def _previous_release(package: str) -> str:
     """Return the release before the newest that uv finds on the package index; empty without uv or an index."""
     release = ""
     for _ in range(2):
-        line = _newest(f"{package}<{release}" if release else package)
-        if not line.startswith(f"{package}=="):
+        line = newest(f"{package}<{release}" if release else package)
+        if not line or not line.startswith(f"{package}=="):
             return ""
         release = line.partition("==")[2]
     return release
-
-
-def _newest(requirement: str) -> str:
-    """Return the line that uv makes of a requirement; empty if it finds no release."""
-    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
-    if uv is None:
-        return ""
-    quiet = ("-q", "--no-deps", "--no-header", "--no-annotate")
-    try:
-        done = subprocess.run(  # noqa: S603
-            [uv, "pip", "compile", *quiet, "-"],
-            input=requirement,
-            capture_output=True,
-            text=True,
-            timeout=_INDEX_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return ""
-    return done.stdout.strip()

@@ -33,8 +33,10 @@ __all__ = [
     "forget",
     "forget_older",
     "is_explained",
+    "newest",
     "note",
     "notes",
+    "plugin_missing",
     "plugin_requirement",
     "prepare",
     "project_requirement",
@@ -241,29 +243,44 @@ def plugin_missing(cell: Cell, root: Path) -> str:
 
     Call it after an installation failed: it asks the package index.
     """
-    uv = _uv()
     plugin = plugin_requirement(root) if cell.runs_pytest else []
-    if uv is None or not plugin:
+    found = newest(plugin[0], root) if plugin else None
+    if found is None or found:
         return ""
+    return (
+        f"the plugin cannot be installed into the cell {cell.name}: {plugin[0]!r} is not found; name another build in "
+        "the environment variable CUDALINK_REQUIREMENT: a version on your package index, the path of a wheel, or a URL"
+    )
+
+
+def newest(requirement: str, folder: Path | None = None) -> str | None:
+    """Return the line that uv makes of a requirement, such as ``"numpy==2.4.1"``; empty if it finds no release.
+
+    None if nothing can be said: there is no uv, or the package index does not answer soon.
+
+    Parameters
+    ----------
+    requirement : str
+    folder : Path, optional
+        Where uv runs: its settings and relative paths count from there.
+    """
+    uv = _uv()
+    if uv is None:
+        return None
     quiet = ("-q", "--no-header", "--no-annotate", "--no-deps")
     try:
         done = subprocess.run(  # noqa: S603
             [uv, "pip", "compile", *quiet, "-"],
-            input=plugin[0],
-            cwd=root,
+            input=requirement,
+            cwd=folder,
             capture_output=True,
             text=True,
             timeout=_INDEX_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return ""
-    if done.returncode == 0:
-        return ""
-    return (
-        f"the plugin cannot be installed into the cell {cell.name}: {plugin[0]!r} is not found; name another build in "
-        "the environment variable CUDALINK_REQUIREMENT: a version on your package index, the path of a wheel, or a URL"
-    )
+        return None
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _uv() -> str | None:

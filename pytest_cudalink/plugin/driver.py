@@ -221,7 +221,7 @@ def _whole(config: pytest.Config, settings: Settings, emulation: Emulation) -> E
     if not emulation.lacks or mode.value == "never" or _only_shows(config) or config.known_args_namespace.collectonly:
         return emulation
     from .. import emulator
-    from ..cli.progress import progress
+    from ..progress import progress
     from ..toolchains import ToolchainError
     from ..toolchains.provision import provide
 

@@ -137,7 +137,7 @@ class JitLinkContractChecks:
             report.sections.append((f"{_SECTION}, notes", "\n".join(notes)))
         if not new:
             return report
-        from ..report.wording import counted
+        from ..plurals import counted
         from . import ledger
         from .facts import fail_with
 

@@ -92,7 +92,7 @@ class Lifetimes:
         report = yield
         if not new:
             return report
-        from ..report.wording import counted
+        from ..plurals import counted
         from . import ledger
         from .facts import fail_with
 
@@ -114,7 +114,7 @@ class Lifetimes:
             gc.collect()
         self.collect(None)
         if lost := self.driver.lost_violations:
-            from ..report.wording import counted
+            from ..plurals import counted
             from . import ledger
 
             text = (

@@ -244,8 +244,8 @@ class RecordFile:
             call=violation.call,
             native_stack=violation.native_stack,
             python_stack=violation.python_stack,
-            creator_native_stack=getattr(violation, "creator_native_stack", ()),
-            creator_python_stack=getattr(violation, "creator_python_stack", ()),
+            creator_native_stack=violation.creator_native_stack,
+            creator_python_stack=violation.creator_python_stack,
         )
 
     # -- pytest's hooks

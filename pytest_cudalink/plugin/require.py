@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from ..report.wording import counted
+from ..plurals import counted
 from . import faults, ledger, pytest_private
 from .driver import A_DRIVER, FACTS
 from .facts import is_unsupported

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ..plurals import counted
 from ..report.safe_text import block
-from ..report.wording import by_cause, counted, linked_on, split_link_key, status, without_driver
+from ..report.wording import by_cause, linked_on, split_link_key, status, without_driver
 from . import faults, ledger, unsteered
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..report.wording import counted, unsteered_on
+from ..plurals import counted
+from ..report.wording import unsteered_on
 
 if TYPE_CHECKING:
     from ..targets import Choice, UnsteeredLink

@@ -84,6 +84,8 @@ class ContractViolation(NamedTuple):
         The object that called, with its function or offset.
     python_stack : tuple of str
         Outermost first; empty if the call was not made by the main thread.
+    creator_native_stack, creator_python_stack : tuple of str
+        Empty: `history` has the place where the handle was created.
     """
 
     number: int
@@ -96,6 +98,8 @@ class ContractViolation(NamedTuple):
     history: tuple[str, ...]
     native_stack: tuple[str, ...]
     python_stack: tuple[str, ...]
+    creator_native_stack: tuple[str, ...] = ()
+    creator_python_stack: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         which = f"nvJitLink handle {self.state}" if self.state else "an unknown nvJitLink handle"

@@ -9,10 +9,10 @@ from typing import Annotated, Final, TypedDict
 
 from ..compat.known_bad import KnownBad, known_bad
 from ..compat.releases import DRIVER_RELEASES
+from ..plurals import counted
 from ..versions import CudaVersion
 from .events import CrashRecord, LibraryRecord, StickyRecord, VerdictRecord, VersionRecord, ViolationRecord
 from .origin import Origin
-from .wording import counted
 
 __all__ = [
     "BAD",

@@ -10,8 +10,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
+from ..plurals import counted
 from .cell_run import BAD, GOOD, NOT_RUN
 from .compare import Comparison
+from .figures import figures
 from .history import KINDS, History
 from .matrix_report import MatrixReport
 from .page_parts import (
@@ -28,8 +30,7 @@ from .page_parts import (
 )
 from .safe_text import block, line
 from .verdict import SYMBOLS, verdict
-from .views import NAMES, Section, cell_title, figures, letters, sections
-from .wording import counted
+from .views import NAMES, Section, cell_title, letters, sections
 
 __all__ = ["render"]
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import subprocess
 import tomllib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -16,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from ..regular_files import read_bounded
+from .checkout import BRANCHES, commit_and_branch, commit_or_none, has_changes
 from .events import OriginRecord
 
 __all__ = ["CI_SYSTEMS", "Origin", "differing", "find", "merged", "moment", "read"]
@@ -125,11 +124,6 @@ CI_SYSTEMS: Final = (
 )
 
 _PYPROJECT_SIZE: Final = 1 << 20
-_REFS_SIZE: Final = 64 << 20
-_BRANCHES: Final = "refs/heads/"
-_COMMIT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-#: Seconds that git may take to say whether there are changes.
-_GIT_SECONDS: Final = 2.0
 #: Fields in which two runs of one matrix agree; they begin at different times, and on machines in different states.
 _COMMON: Final = ("project", "commit", "branch", "ci_url")
 
@@ -142,18 +136,18 @@ def find(root: Path, environment: Mapping[str, str] = os.environ) -> Origin:
     project = _declared_name(root)
     system = next((one for one in CI_SYSTEMS if environment.get(one.marker)), None)
     if system is None:
-        commit, branch = _head(root)
-        dirty = _has_changes(root, environment) if commit else None
+        commit, branch = commit_and_branch(root)
+        dirty = has_changes(root, environment) if commit else None
         return Origin(project or root.name or None, commit, branch, dirty=dirty)
-    commit = _commit(_first(system.commit, environment))
+    commit = commit_or_none(_first(system.commit, environment))
     branch = _first(system.branch, environment)
     if commit is None:
-        commit, found = _head(root)
+        commit, found = commit_and_branch(root)
         branch = branch or found
     return Origin(
         project or (_first(system.project, environment) or root.name).rpartition("/")[2] or None,
         commit,
-        branch and branch.removeprefix(_BRANCHES),
+        branch and branch.removeprefix(BRANCHES),
         _web_address(_first(system.url, environment)),
     )
 
@@ -212,11 +206,6 @@ def _first(places: Iterable[str], environment: Mapping[str, str]) -> str | None:
     return None
 
 
-def _commit(text: str | None) -> str | None:
-    """Return a commit; None for a word such as HEAD, which Buildkite has until its checkout."""
-    return text if text is not None and _COMMIT.fullmatch(text) else None
-
-
 def _web_address(text: str | None) -> str | None:
     """Return an address of the web without credentials; None for anything else."""
     if not text:
@@ -238,60 +227,3 @@ def _declared_name(root: Path) -> str | None:
         name = project.get("name") if isinstance(project, dict) else None
         return name if isinstance(name, str) and name else None
     return None
-
-
-def _head(root: Path) -> tuple[str | None, str | None]:
-    """Return commit and branch of the checkout that a folder is in, from the files of git."""
-    with suppress(OSError, ValueError):
-        place = next((one / ".git" for one in (root, *root.parents) if (one / ".git").exists()), None)
-        if place is None:
-            return None, None
-        if place.is_file():  # a worktree or a submodule
-            place = place.parent / _text(place).removeprefix("gitdir:").strip()
-        head = _text(place / "HEAD")
-        if not head.startswith("ref:"):
-            return _commit(head), None
-        name = head.removeprefix("ref:").strip()
-        branch = name.removeprefix(_BRANCHES) if name.startswith(_BRANCHES) else None
-        return _commit(_reference(place, name)), branch if branch != ".invalid" else None  # a table of references
-    return None, None
-
-
-def _reference(place: Path, name: str) -> str | None:
-    """Return the commit of a reference in the folder of a worktree, or in the one that all worktrees share."""
-    common = place
-    with suppress(OSError):
-        common = place / _text(place / "commondir")
-    for folder in dict.fromkeys((place, common)):
-        with suppress(OSError):
-            return _text(folder / name)
-    with suppress(OSError):
-        for line in read_bounded(common / "packed-refs", _REFS_SIZE).splitlines():
-            commit, _, found = line.decode("utf-8", errors="replace").partition(" ")
-            if found == name:
-                return commit
-    return None
-
-
-def _text(path: Path) -> str:
-    return read_bounded(path, _PYPROJECT_SIZE).decode("utf-8").strip()
-
-
-def _has_changes(root: Path, environment: Mapping[str, str]) -> bool | None:
-    """Return whether a file that git knows is changed; None if git does not answer soon."""
-    # in a hook of git, its variables describe another state; a preloaded driver is no business of git
-    own = {name: value for name, value in environment.items() if not name.startswith("GIT_") and name != "LD_PRELOAD"}
-    options = ("-c", "core.fsmonitor=false", "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
-    try:
-        done = subprocess.run(  # noqa: S603
-            ["git", *options],  # noqa: S607 (the user's git)
-            cwd=root,
-            env={**own, "GIT_OPTIONAL_LOCKS": "0"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_GIT_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return bool(done.stdout) if done.returncode == 0 else None

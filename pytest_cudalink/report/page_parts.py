@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from ..plurals import counted
 from .cell_run import BAD, NOT_RUN, UNKNOWN, CellRun
 from .matrix_report import MatrixReport
 from .origin import Origin
 from .safe_text import line
 from .views import NAMES, Section, few, links_in_words
-from .wording import counted
 
 __all__ = [
     "CELL_STATES",

@@ -12,12 +12,13 @@ from typing import Any, Final, TextIO
 from . import safe_text
 from .cell_run import BAD, GOOD, NOT_RUN, CellRun
 from .compare import Comparison
+from .figures import figures
 from .history import History, Kind
 from .matrix_report import MatrixReport
 from .origin import Origin
 from .safe_text import line
 from .verdict import verdict
-from .views import NAMES, Section, links_in_words, section, sections, summary
+from .views import NAMES, Section, links_in_words, section, sections
 
 __all__ = ["headline", "markdown", "plain", "terminal"]
 
@@ -66,9 +67,9 @@ def markdown(
     history: History | None = None,
 ) -> str:
     """Return the report as GitHub's Markdown, no longer than the limit of a job summary."""
-    figures = [f"**{number}** {safe_text.markdown(text)}" for number, text, _ in summary(report, comparison)]
+    counts = [f"**{one.number}** {safe_text.markdown(one.text)}" for one in figures(report, comparison)]
     parts = ["## Compatibility matrix", f"**{safe_text.markdown(headline(report, comparison))}**"]
-    parts += [*_facts(report.origin), " · ".join(figures)]
+    parts += [*_facts(report.origin), " · ".join(counts)]
     for one in [*_histories(history), *sections(report, comparison), *extra]:
         lines = [f"### {safe_text.markdown(one.title)}", ""]
         if one.note:
@@ -112,11 +113,10 @@ def terminal(
     from rich.text import Text
 
     console.print(Text(headline(report, comparison), style="bold"))
-    figures = [
-        Text(f"{number} {text}", style="bold red" if alarm else "")
-        for number, text, alarm in summary(report, comparison)
+    counts = [
+        Text(f"{one.number} {one.text}", style="bold red" if one.alarm else "") for one in figures(report, comparison)
     ]
-    console.print(Text(", ").join(figures))
+    console.print(Text(", ").join(counts))
     console.print(_grid(report))
     for one in [*_histories(history), *sections(report, comparison), *extra]:
         if one.id not in _NOT_HERE:
@@ -143,7 +143,7 @@ def plain(
 ) -> str:
     """Return the report as plain text: columns under each other, each row on one line."""
     parts = _wrapped(headline(report, comparison))
-    parts += _wrapped(", ".join(f"{number} {text}" for number, text, _ in summary(report, comparison)))
+    parts += _wrapped(", ".join(f"{one.number} {one.text}" for one in figures(report, comparison)))
     shown = _present(report)
     rows = [
         [line(cell.name), *(str(counts[one] or NOT_RUN) for one in shown), _links(cell), f"{cell.duration:.1f}"]

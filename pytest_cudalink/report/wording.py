@@ -6,14 +6,11 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from ..plurals import counted
-
 __all__ = [
     "EVENTS_UNWRITTEN",
     "UNWRITTEN",
     "backend_keys",
     "by_cause",
-    "counted",
     "ended_by",
     "link_key",
     "linked_on",

@@ -16,6 +16,7 @@ from pytest_cudalink import cli
 from pytest_cudalink.report import html, junit, records, text, views
 from pytest_cudalink.report.cell_run import BAD, GOOD, NOT_RUN
 from pytest_cudalink.report.compare import compare, findings
+from pytest_cudalink.report.figures import figures
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
 
@@ -80,10 +81,10 @@ def test_words_of_the_summary(tmp_path) -> None:
     write(tmp_path, "c-b", {"a": "passed"}, linked="unknown", result="X")
     report = merge([tmp_path])
 
-    figures = {text: number for number, text, _ in views.summary(report)}
-    assert figures["failed or error"] == 2
-    assert figures["links on the driver"] == figures["links on the driver failed"] == 2
-    assert figures["link refused before a choice"] == 1
+    counts = {one.text: one.number for one in figures(report)}
+    assert counts["failed or error"] == 2
+    assert counts["links on the driver"] == counts["links on the driver failed"] == 2
+    assert counts["link refused before a choice"] == 1
     assert [views.links_in_words(cell) for cell in report.cells] == [
         "2 on the driver, 2 on the driver failed",
         "1 refused before a choice",
@@ -474,9 +475,9 @@ def test_a_cell_in_every_state_at_once(tmp_path) -> None:
     assert cell.fault == f"the run did not finish (2 tests recorded), and the file is cut; {said}"
     assert cell.unsteered_by_via == {"cuda.bindings.driver": 3}
     assert list(cell.differing) == ["tests/test_a.py::t"]
-    figures = [f"{number} {words}" for number, words, _ in views.summary(report)]
-    assert figures[-2:] == ["3 links not steered", "2 modules that no seen link made"]
-    assert {"1 crashed", "1 incomplete cell", "1 test whose records differ"} <= {*figures}
+    counts = [f"{one.number} {one.text}" for one in figures(report)]
+    assert counts[-2:] == ["3 links not steered", "2 modules that no seen link made"]
+    assert {"1 crashed", "1 incomplete cell", "1 test whose records differ"} <= {*counts}
     tables = {section.id: section for section in views.sections(report)}
     assert tables["unsteered"].rows == (
         ("a", "cuda.bindings.driver", "cuLinkComplete", "helper.py:3", "on the driver", "nvjitlink", 2),
@@ -507,4 +508,4 @@ def test_a_crash_of_a_test_that_is_run_again_counts(tmp_path) -> None:
     file.write_text(before + "".join(f"{json.dumps(one)}\n" for one in crashes) + '{"event": "end"' + end)
     report = merge([file])
     assert findings(report, None)["crashed"] == 3
-    assert (3, "crashed", True) in views.summary(report)
+    assert (3, "crashed", True) in [(one.number, one.text, one.alarm) for one in figures(report)]

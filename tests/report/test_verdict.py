@@ -33,11 +33,21 @@ def cell(name: str, letters: str, **fields) -> CellRun:
          "no test fails: 1 test in 1 cell; 1 cell did not run, which is allowed"),
         ([cell("a", "?P")], [], "warn", "1 outcome is unknown"),
         ([], [], "warn", "no test ran"),
+        ([cell("a", "PPFFCC", violations=[{"nodeid": "t", "text": "v"}] * 2), cell("b", "FFFFPP")], [], "bad",
+         "4 tests fail in some cells only; 2 tests fail in every cell that ran them; 2 crashes; 2 lifetime violations"),
+        ([cell("a", "P", finished=False), cell("b", "??", finished=False)], [], "warn",
+         "2 cells are incomplete; 2 outcomes are unknown"),
+        ([cell("a", "P", differing={"t.py::0": [["P", "1"], ["F", "2"]]})], [], "warn",
+         "1 test has records that differ"),
+        ([cell("a", "PP", differing={name: [["P", "1"], ["S", "2"]] for name in ("t.py::0", "t.py::1")})], [], "warn",
+         "2 tests have records that differ"),
+        ([cell("a", "P")], ["allowed", "allowed too"], "good",
+         "no test fails: 1 test in 1 cell; 2 cells did not run, which is allowed"),
     ],
 )  # fmt: skip
 def test_verdict(cells, missing, level, words) -> None:
     """What fails comes first, then what is missing; a cell that may be missing is no reason to worry."""
-    report = MatrixReport(cells, missing=missing, allowed={"allowed"})
+    report = MatrixReport(cells, missing=missing, allowed={"allowed", "allowed too"})
     found = verdict(report)
     assert (found.level, found.words) == (level, words)
     assert SYMBOLS[found.level]
@@ -47,3 +57,11 @@ def test_regressions_come_first() -> None:
     """Compared with an older report, what is worse than before is said first."""
     new, old = MatrixReport([cell("a", "F")]), MatrixReport([cell("a", "P")])
     assert verdict(new, compare(new, old)).words == "1 regression; 1 test fails in every cell that ran it"
+
+
+def test_several_regressions() -> None:
+    """They stand before every other failure."""
+    new = MatrixReport([cell("a", "FFF"), cell("b", "PPF")])
+    old = MatrixReport([cell("a", "PPF"), cell("b", "PPF")])
+    expected = "2 regressions; 2 tests fail in some cells only; 1 test fails in every cell that ran it"
+    assert verdict(new, compare(new, old)).words == expected

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from pytest_cudalink.cli import progress as module
-from pytest_cudalink.cli.progress import is_shown, progress, shown_bytes
+from pytest_cudalink import progress as module
+from pytest_cudalink.progress import is_shown, progress, shown_bytes
 from tests.terminals import on_terminal
 
 _PROGRAM = """
 import sys, time
-from pytest_cudalink.cli import progress as module
+from pytest_cudalink import progress as module
 
 module.DELAY = float(sys.argv[1])
 try:

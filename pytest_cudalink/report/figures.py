@@ -1,0 +1,93 @@
+"""The figures at the top of every form of the report. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .cell_run import UNKNOWN
+from .compare import Comparison, incomplete
+from .matrix_report import MatrixReport
+from .safe_text import line
+from .wording import linked_on
+
+__all__ = ["Figure", "figures"]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A count at the top of the report.
+
+    Attributes
+    ----------
+    alarm : bool
+        Whether the count is bad news.
+    shows : str
+        The part of the page that shows what is counted: a filter, such as ``"has=FE"`` for two letters or
+        ``"show=some"`` for a kind of test, or the ID of a section.
+    """
+
+    number: int
+    text: str
+    alarm: bool
+    shows: str
+
+
+def figures(report: MatrixReport, comparison: Comparison | None = None) -> list[Figure]:
+    """Return the figures at the top of the report, each with the part of the page that it counts."""
+    counts, links = report.counts, report.links
+    found = [
+        (len(report.cells), "cell|cells", False, "cells"),
+        (len(report.tests), "test|tests", False, "all"),
+        (counts["P"] + counts["D"], "passed", False, "has=PD"),
+        (counts["F"] + counts["E"], "failed or error", True, "has=FE"),
+        (counts[UNKNOWN], "unknown outcome|unknown outcomes", True, f"has={UNKNOWN}"),
+        (sum(cell.crashed for cell in report.cells), "crashed", True, "has=C" if counts["C"] else "crashed"),
+        (sum(len(cell.lost) for cell in report.cells), "lost", True, "lost"),
+        (counts["S"], "skipped", False, "has=S"),
+        *_if_any(counts["U"], "needs a real driver|need a real driver", "has=U"),
+        (len(report.partial), "fails in some cells only|fail in some cells only", True, "show=some"),
+        (len(report.skipped_everywhere), "skipped in every cell", False, "show=skipped"),
+        (
+            sum(len(cell.violations) for cell in report.cells),
+            "lifetime violation|lifetime violations",
+            True,
+            "violations",
+        ),
+        (len(incomplete(report, comparison)), "incomplete cell|incomplete cells", True, "incomplete"),
+        (
+            sum(len(cell.differing) for cell in report.cells),
+            "test whose records differ|tests whose records differ",
+            True,
+            "repeats",
+        ),
+    ]
+    for key, number in sorted(links.items()):
+        where = line(linked_on(key))
+        found.append((number, f"link {where}" if number == 1 else f"links {where}", False, "cells"))
+    unsteered = sum(cell.unsteered_by_via.total() for cell in report.cells)
+    found += _if_any(unsteered, "link not steered|links not steered", "unsteered")
+    modules = sum(cell.unlinked_modules for cell in report.cells)
+    found += _if_any(modules, "module that no seen link made|modules that no seen link made", "unsteered")
+    if comparison is not None:
+        regressions = len(comparison.regressions) + len(comparison.broken)
+        where = "regressions" if comparison.regressions else "incomplete"
+        found += [
+            (regressions, "regression|regressions", True, where),
+            (len(comparison.fixed), "fixed", False, "fixed"),
+        ]
+    return [
+        Figure(number, _form(number, text), alarm and number > 0, shows)
+        for number, text, alarm, shows in found
+        if number or not alarm
+    ]
+
+
+def _if_any(number: int, text: str, shows: str) -> list[tuple[int, str, bool, str]]:
+    """Return a figure that is not bad news, and that is left out if it is 0."""
+    return [(number, text, False, shows)] if number else []
+
+
+def _form(number: int, text: str) -> str:
+    """Return the singular or the plural of ``"ONE|MANY"``."""
+    one, _, many = text.partition("|")
+    return one if number == 1 or not many else many
