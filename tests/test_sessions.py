@@ -75,3 +75,12 @@ def test_session_with_plugins(name: str, tmp_path: Path, toolkit: str) -> None:
     prepare(name, tmp_path / "project")
 
     sessions.check(PAGES[name], tmp_path / "project")
+
+
+def test_a_slow_run_is_the_same_session() -> None:
+    """The rule under pytest's output is shorter where the seconds have two digits; another count is another output."""
+    shown = "...\n============================== 1 passed in ... ===============================\n"
+
+    for seconds in ("0.50s", "12.06s", "100.00s (0:01:40)"):
+        assert sessions.matches(shown, f"test_a.py .\n{f' 1 passed in {seconds} ':=^80}\n")
+    assert not sessions.matches(shown, f"test_a.py F\n{' 1 failed in 0.50s ':=^80}\n")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from .completion import offer
-from .names import hint
+from .names import UnknownNameError, hint, tagged
 from .paths import any_path, wrong_file
 
 if TYPE_CHECKING:
@@ -90,13 +90,9 @@ def run(options: argparse.Namespace) -> int:
         remedy = "`cudalink init` writes one" if isinstance(error, FileNotFoundError) else "name another with --file"
         sys.stderr.write(f"cudalink matrix: the file of cells {wrong}; {remedy}\n")
         return 2
-    except _UnknownError as error:
+    except UnknownNameError as error:
         sys.stderr.write(f"cudalink matrix: {error}\n")
         return 2
-
-
-class _UnknownError(Exception):
-    """No cell has a name or a tag; the message names those that there are."""
 
 
 def _file(options: argparse.Namespace) -> Path:
@@ -192,7 +188,7 @@ def _one(options: argparse.Namespace, file: Path) -> Cell:
     if options.cell not in cells:
         known = hint(options.cell, cells, "; `cudalink matrix list` shows them")
         msg = f"no cell {options.cell!r} in {file}{known}"
-        raise _UnknownError(msg)
+        raise UnknownNameError(msg)
     return cells[options.cell]
 
 
@@ -227,24 +223,10 @@ def _gitlab(options: argparse.Namespace, file: Path) -> int:
 
 
 def _some(options: argparse.Namespace, file: Path) -> list[Cell]:
-    """Return the cells that --tags selects; raise an error for an unknown tag, or if no cell has the tags.
+    """Return the cells of the file that --tags selects."""
+    from ..matrix import load_cells
 
-    CI rejects an empty matrix, and a misspelt tag would leave cells out without a word.
-    """
-    from ..matrix import load_cells, select
-    from ..matrix.cells import IMPLIED_TAGS
-
-    every = load_cells(file)
-    known = {tag for cell in every for tag in cell.tags}
-    wanted = {word.strip().removeprefix("!") for word in options.tags.split(",") if word.strip()}
-    if unknown := sorted(wanted - known - set(IMPLIED_TAGS)):
-        msg = f"no cell of {file} has the tag {unknown[0]!r}{hint(unknown[0], sorted(known))}"
-        raise _UnknownError(msg)
-    cells = select(every, options.tags)
-    if not cells and wanted:
-        msg = f"no cell of {file} has the tags {options.tags!r}; known: {', '.join(sorted(known))}"
-        raise _UnknownError(msg)
-    return cells
+    return tagged(load_cells(file), options.tags, file)
 
 
 def _github(options: argparse.Namespace, file: Path) -> int:

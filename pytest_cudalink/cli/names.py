@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["hint"]
+if TYPE_CHECKING:
+    from ..matrix import Cell
+
+__all__ = ["UnknownNameError", "hint", "tagged"]
 
 #: More names than this are not listed; a command shows them all.
 _MOST: Final = 20
@@ -30,3 +34,28 @@ def hint(given: str, known: Iterable[str], more: str = "") -> str:
         return "; there are none"
     listed = ", ".join(names[:_MOST])
     return f"; known: {listed}" if len(names) <= _MOST else f"; known: {listed} and {len(names) - _MOST} more{more}"
+
+
+class UnknownNameError(Exception):
+    """No cell has a name or a tag; the message names those that there are."""
+
+
+def tagged(cells: Iterable[Cell], tags: str, file: Path) -> list[Cell]:
+    """Return the cells that --tags selects; raise an error for an unknown tag, or if no cell has the tags.
+
+    CI rejects an empty matrix, and a misspelt tag would leave cells out without a word.
+    """
+    from ..matrix import select
+    from ..matrix.cells import IMPLIED_TAGS
+
+    every = list(cells)
+    known = {tag for cell in every for tag in cell.tags}
+    wanted = {word.strip().removeprefix("!") for word in tags.split(",") if word.strip()}
+    if unknown := sorted(wanted - known - set(IMPLIED_TAGS)):
+        msg = f"no cell of {file} has the tag {unknown[0]!r}{hint(unknown[0], sorted(known))}"
+        raise UnknownNameError(msg)
+    found = select(every, tags)
+    if not found and wanted:
+        msg = f"no cell of {file} has the tags {tags!r}; known: {', '.join(sorted(known))}"
+        raise UnknownNameError(msg)
+    return found

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from ..progress import progress
 from ..regular_files import open_regular
 from ..report.safe_text import line
+from .names import UnknownNameError, tagged
 from .paths import input_file
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def run(options: argparse.Namespace) -> int:
     except RecordError as error:
         sys.stderr.write(f"cudalink report: {line(error)}{line(_nearby(options.paths))}\n")
         return 2
-    except (CellsError, OSError) as error:
+    except (CellsError, UnknownNameError, OSError) as error:
         sys.stderr.write(f"cudalink report: {line(error)}\n")
         return 2
     written = _write(options, report, comparison, extra, changes)
@@ -186,13 +187,13 @@ def _has_records(folder: Path) -> bool:
 
 def _merged(options: argparse.Namespace) -> MatrixReport:
     """Return the report of the records, with what the file of cells and the runners say of each cell."""
-    from ..matrix import load_cells, select
+    from ..matrix import load_cells
     from ..matrix.runner import notes
     from ..report.merge import merge
     from ..report.plan import Plan
 
     every = load_cells(options.cells) if options.cells else []
-    expected = [cell.name for cell in select(every, options.tags)]
+    expected = [cell.name for cell in tagged(every, options.tags, options.cells)]
     with progress("reading the records") as step:
         report = merge(options.paths, expected, progress=step.set)
     if options.cells and (strange := report.keep({cell.name for cell in every})):

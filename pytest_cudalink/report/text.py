@@ -18,7 +18,7 @@ from .matrix_report import MatrixReport
 from .origin import Origin
 from .safe_text import line
 from .verdict import verdict
-from .views import NAMES, Section, links_in_words, section, sections
+from .views import NAMES, Section, libraries_in_short, links_in_words, section, sections
 
 __all__ = ["headline", "markdown", "plain", "terminal"]
 
@@ -118,11 +118,11 @@ def terminal(
     ]
     console.print(Text(", ").join(counts))
     console.print(_grid(report))
-    for one in [*_histories(history), *sections(report, comparison), *extra]:
-        if one.id not in _NOT_HERE:
-            console.print(_table(one))
-            if one.total > _ROWS:
-                console.print(f"… and {one.total - _ROWS} more {one.what}", style="dim")
+    for one in [*_histories(history), *_brief(report, comparison), *extra]:
+        console.print()
+        console.print(_table(one))
+        if one.total > _ROWS:
+            console.print(f"… and {one.total - _ROWS} more {one.what}", style="dim")
 
 
 def _console(file: TextIO | None) -> Any:
@@ -151,13 +151,18 @@ def plain(
         for counts in [cell.counts]
     ]
     parts.append(_columns(["cell", *(NAMES[letter] for letter in shown), "links", "seconds"], rows))
-    for one in [*_histories(history), *sections(report, comparison), *extra]:
-        if one.id not in _NOT_HERE:
-            values = [[str(value) for value in row] for row in one.rows[:_ROWS]]
-            parts += [f"\n{one.title}", _columns(one.head, values)]
-            if one.total > _ROWS:
-                parts.append(f"… and {one.total - _ROWS} more {one.what}")
+    for one in [*_histories(history), *_brief(report, comparison), *extra]:
+        values = [[str(value) for value in row] for row in one.rows[:_ROWS]]
+        parts += [f"\n{one.title}", _columns(one.head, values)]
+        if one.total > _ROWS:
+            parts.append(f"… and {one.total - _ROWS} more {one.what}")
     return "\n".join(parts) + "\n"
+
+
+def _brief(report: MatrixReport, comparison: Comparison | None) -> list[Section]:
+    """Return the tables that a terminal has room for; the other forms show every table, and the files of libraries."""
+    found = [libraries_in_short(report) if one.id == "libraries" else one for one in sections(report, comparison)]
+    return [one for one in found if one.rows and one.id not in _NOT_HERE]
 
 
 def _histories(history: History | None) -> Iterable[Section]:

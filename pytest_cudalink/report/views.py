@@ -22,6 +22,7 @@ __all__ = [
     "differing",
     "few",
     "letters",
+    "libraries_in_short",
     "links_in_words",
     "section",
     "sections",
@@ -263,6 +264,28 @@ def _unsteered(report: MatrixReport) -> Section:
 
 def _libraries(report: MatrixReport) -> Section:
     """Return a row for each loaded CUDA library, release and place, with the cells that have it."""
+    rows = (
+        (*key, few(list(entry["path"]), 1), few(list(entry["for_whom"]), 2), few(list(entry["cells"])))
+        for key, entry in _loaded(report)
+    )
+    head = ("library", "release", "from", "file", "for", "cells")
+    return section("libraries", "CUDA libraries that were loaded", head, rows, "libraries")
+
+
+def libraries_in_short(report: MatrixReport) -> Section:
+    """Return the loaded CUDA libraries without files; of several cells, those that not every cell has."""
+    several = len(report.cells) > 1
+    rows = (
+        (*key, few(list(entry["cells"])))
+        for key, entry in _loaded(report)
+        if not several or len(entry["cells"]) < len(report.cells)
+    )
+    title = "CUDA libraries that only some cells loaded" if several else "CUDA libraries that were loaded"
+    return section("libraries", title, ("library", "release", "from", "cells"), rows, "libraries")
+
+
+def _loaded(report: MatrixReport) -> list[tuple[tuple[str, ...], dict[str, dict[str, None]]]]:
+    """Return each loaded CUDA library, release and place, with its cells, paths, and what it was loaded for."""
     found: dict[tuple[str, ...], dict[str, dict[str, None]]] = {}
     for cell in report.cells:
         for one in cell.libraries:
@@ -273,17 +296,7 @@ def _libraries(report: MatrixReport) -> Section:
             entry["cells"][cell.name] = None
             entry["path"][str(one.get("path") or "")] = None
             entry["for_whom"][str(one.get("for_whom") or "not known")] = None
-    rows = (
-        (*key, few(list(entry["path"]), 1), few(list(entry["for_whom"]), 2), few(list(entry["cells"])))
-        for key, entry in sorted(found.items(), key=lambda pair: pair[0])
-    )
-    return section(
-        "libraries",
-        "CUDA libraries that were loaded",
-        ("library", "release", "from", "file", "for", "cells"),
-        rows,
-        "libraries",
-    )
+    return sorted(found.items(), key=lambda pair: pair[0])
 
 
 def _mismatches(report: MatrixReport) -> Section:

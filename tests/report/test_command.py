@@ -211,6 +211,76 @@ def test_an_unknown_finding_lists_the_known_ones(records, capsys):
     assert words.startswith("cudalink report: --fail-on 'fialed' is unknown; known: regressions, failed, crashed,")
 
 
+def test_an_unknown_tag_lists_the_known_ones(records, tmp_path, monkeypatch, capsys):
+    """A misspelt tag expects no cell, so that a report of nothing would be green."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cells.toml").write_text('[cells.one]\nctk = "13.0"\ndriver = "12.9"\ntags = ["nightly"]\n')
+
+    assert cli.main(["report", str(records), "--cells=cells.toml", "--tags=nihgtly"]) == 2
+    assert capsys.readouterr().err == (
+        "cudalink report: no cell of cells.toml has the tag 'nihgtly'; did you mean nightly?\n"
+    )
+    assert cli.main(["report", str(records), "--cells=cells.toml", "--tags=nightly"]) == 1
+
+
+def libraries(name, *found):
+    facts = [{"soname": one, "version": version, "place": "wheels", "path": f"/{one}"} for one, version in found]
+    return CellRun(name, outcomes={"test_a.py::a": "P"}, finished=True, libraries=facts)
+
+
+def test_libraries_of_a_terminal_are_those_that_differ():
+    """What every cell loaded explains no difference; with one cell all are shown. Other forms have all, with files."""
+    one = libraries("one", ("libcuda.so.1", "13.0"), ("libnvJitLink.so.12", "12.9"))
+    two = libraries("two", ("libcuda.so.1", "13.0"), ("libnvJitLink.so.13", "13.0"))
+
+    shown = text.plain(MatrixReport([one, two]))
+
+    assert shown.partition("\n\n")[2].splitlines() == [
+        "CUDA libraries that only some cells loaded",
+        "library             release  from    cells",
+        "libnvJitLink.so.12  12.9     wheels  one",
+        "libnvJitLink.so.13  13.0     wheels  two",
+    ]
+    assert "CUDA libraries" not in text.plain(MatrixReport([one, libraries("two", *pairs(one))]))
+    assert "libcuda.so.1        13.0     wheels  one" in text.plain(MatrixReport([one]))
+    assert "| libcuda.so.1 | 13.0 | wheels | /libcuda.so.1 | not known | one, two |" in text.markdown(
+        MatrixReport([one, two])
+    )
+
+
+def pairs(cell):
+    return [(one["soname"], one["version"]) for one in cell.libraries]
+
+
+SLOW = """
+import sys, time
+from pytest_cudalink.cli import main, progress
+from pytest_cudalink.report import merge as module
+
+def slow(*given, **named):
+    time.sleep(0.5)
+    return merge(*given, **named)
+
+progress.DELAY, merge, module.merge = 0.1, module.merge, slow
+sys.exit(main())
+"""
+
+
+def test_a_terminal_shows_what_is_read_and_a_pipe_does_not(records, tmp_path):
+    """The line is gone before the verdict is printed."""
+    command = [sys.executable, "-c", SLOW, "report", str(records), "--fail-on=none"]
+    environment = {**os.environ, "TERM": "xterm", "CI": "", "GITHUB_STEP_SUMMARY": "", "NO_COLOR": "1"}
+
+    shown = on_terminal(command, environment).output
+    piped = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    *drawn, rest = shown.split("\r\x1b[K")
+    assert any(one.startswith("reading the records, ") for one in drawn)
+    assert "1 test fails in every cell that ran it" in rest
+    assert not any("test fails" in one for one in drawn)
+    assert (piped.returncode, piped.stderr, "reading" in piped.stdout) == (0, "", False)
+
+
 def saved(folder, name, outcomes, day):
     started = f"2026-11-{day:02}T00:00:00Z" if day else None
     file = folder / f"{name}.json"

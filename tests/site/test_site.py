@@ -106,6 +106,15 @@ def test_no_page_is_wider_than_the_window(browser: chromium.Page, width: int) ->
     assert wide == {}
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_names_in_tables_stay_whole(browser: chromium.Page, width: int) -> None:
+    """The name of a variable is not broken within a word: it can be read and copied."""
+    look(browser, "reference/options.html", width)
+    names = "[...document.querySelectorAll('article td code')].filter(one => /^[A-Z_]+$/.test(one.textContent))"
+    assert browser.run(f"{names}.length") > 20
+    assert browser.run(f"{names}.filter(one => one.getClientRects().length > 1).map(one => one.textContent)") == []
+
+
 def test_axe_finds_nothing_serious(browser: chromium.Page) -> None:
     """A reader with a screen reader or weak eyes can use every page.
 
