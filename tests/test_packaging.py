@@ -11,6 +11,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import types
 import zipfile
@@ -50,6 +51,17 @@ def test_wheel_content(wheel: Path) -> None:
     assert not [name for name in names if "/generated/" in name]
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"pytest_cudalink"}
+
+
+def test_sdist_has_no_library_of_this_machine(tmp_path: Path) -> None:
+    """Nothing is compiled for an sdist: it is the same from every machine, and its wheels have only their libraries."""
+    command = ["uv", "build", "-q", "--sdist", "--out-dir", str(tmp_path), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = archive.getnames()
+    assert any(name.endswith("/pytest_cudalink/emulator/native/link.c") for name in names)
+    assert [name for name in names if re.search(r"/pytest_cudalink/[^/]+/(lib|generated)/", name)] == []
 
 
 def test_wheel_metadata(wheel: Path) -> None:
