@@ -129,6 +129,21 @@ def test_wheel_has_nothing_of_the_folder_that_it_was_built_in(wheel: Path) -> No
     assert len({member.date_time for member in archive.infolist()}) == 1
 
 
+@pytest.mark.parametrize("sources", [1, 9], ids=["at once", "source by source"])
+def test_flags_of_a_build_reach_the_compiler(sources: int, tmp_path: Path) -> None:
+    """The flags of a release take the folder and the debug information out, however many sources a library has."""
+    built = []
+    for folder in (tmp_path / "one", tmp_path / "another-folder"):
+        folder.mkdir()
+        files = tuple(folder / f"part{number}.c" for number in range(sources))
+        for number, file in enumerate(files):
+            file.write_text(f"const char *part{number}(void) {{ return __FILE__; }}\n", encoding="utf-8")
+        library = cc.SharedLibrary("libparts.so", files, "libparts.so")
+        built.append(cc.build(library, folder / "lib", flags=cc.reproducible_flags(folder)).read_bytes())
+    assert built[0] == built[1]
+    assert b".debug_" not in built[0]
+
+
 def test_differences_of_two_builds(tmp_path: Path) -> None:
     """A file that is missing, and one with other bytes, is named; equal ones are not."""
     for folder, files in {"one": {"a": "1", "b": "1", "c": "1"}, "other": {"a": "1", "b": "2", "d": "1"}}.items():
