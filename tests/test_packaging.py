@@ -11,6 +11,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import types
 import zipfile
@@ -50,6 +51,17 @@ def test_wheel_content(wheel: Path) -> None:
     assert not [name for name in names if "/generated/" in name]
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"pytest_cudalink"}
+
+
+def test_sdist_has_no_library_of_this_machine(tmp_path: Path) -> None:
+    """Nothing is compiled for an sdist: it is the same from every machine, and its wheels have only their libraries."""
+    command = ["uv", "build", "-q", "--sdist", "--out-dir", str(tmp_path), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = archive.getnames()
+    assert any(name.endswith("/pytest_cudalink/emulator/native/link.c") for name in names)
+    assert [name for name in names if re.search(r"/pytest_cudalink/[^/]+/(lib|generated)/", name)] == []
 
 
 def test_wheel_metadata(wheel: Path) -> None:
@@ -115,6 +127,21 @@ def test_wheel_has_nothing_of_the_folder_that_it_was_built_in(wheel: Path) -> No
             assert b".debug_info" not in content, member.filename
         assert member.external_attr >> 16 & 0o7777 in {0o644, 0o755}, member.filename
     assert len({member.date_time for member in archive.infolist()}) == 1
+
+
+@pytest.mark.parametrize("sources", [1, 9], ids=["at once", "source by source"])
+def test_flags_of_a_build_reach_the_compiler(sources: int, tmp_path: Path) -> None:
+    """The flags of a release take the folder and the debug information out, however many sources a library has."""
+    built = []
+    for folder in (tmp_path / "one", tmp_path / "another-folder"):
+        folder.mkdir()
+        files = tuple(folder / f"part{number}.c" for number in range(sources))
+        for number, file in enumerate(files):
+            file.write_text(f"const char *part{number}(void) {{ return __FILE__; }}\n", encoding="utf-8")
+        library = cc.SharedLibrary("libparts.so", files, "libparts.so")
+        built.append(cc.build(library, folder / "lib", flags=cc.reproducible_flags(folder)).read_bytes())
+    assert built[0] == built[1]
+    assert b".debug_" not in built[0]
 
 
 def test_differences_of_two_builds(tmp_path: Path) -> None:

@@ -193,18 +193,17 @@ def build(
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=".build-") as work:
         made = Path(work) / output.name
-        flags = [flag.replace("{output}", str(output.parent)) for flag in library.flags]
+        options = [*(flag.replace("{output}", str(output.parent)) for flag in library.flags), *flags]
         command = [
             *(compiler or find_compiler()),
             *_FLAGS,
             *(["-Werror"] if strict else []),
-            *flags,
             *(f"-I{path}" for path in library.include),
         ]
         inputs = [str(source) for source in library.sources]
         if len(inputs) >= _MANY:
-            inputs = _objects([*command, *(flag for flag in flags if _compiles(flag))], inputs, Path(work))
-        _call([*command, *inputs, *library.link_flags, *flags, "-o", str(made)])
+            inputs = _objects([*command, *(flag for flag in options if _compiles(flag))], inputs, Path(work))
+        _call([*command, *inputs, *library.link_flags, *options, "-o", str(made)])
         made.replace(output)
     return output
 
