@@ -116,12 +116,14 @@ def run(options: argparse.Namespace) -> int:
         return 2
     if options.open and options.html is None:
         options.html = _PAGE
+    reading = list(options.paths)
     try:
         report = _merged(options)
+        reading.clear()  # a fault from here on is of another file: no folder of records helps
         comparison, changes = _compared(report, options.against)
         extra = _skew(options.skew) if options.skew else []
     except RecordError as error:
-        sys.stderr.write(f"cudalink report: {line(error)}{line(_nearby(options.paths))}\n")
+        sys.stderr.write(f"cudalink report: {line(error)}{line(_nearby(reading)) if reading else ''}\n")
         return 2
     except (CellsError, UnknownNameError, OSError) as error:
         sys.stderr.write(f"cudalink report: {line(error)}\n")
