@@ -254,7 +254,8 @@ def pairs(cell):
 
 SLOW = """
 import sys, time
-from pytest_cudalink.cli import main, progress
+from pytest_cudalink import progress
+from pytest_cudalink.cli import main
 from pytest_cudalink.report import merge as module
 
 def slow(*given, **named):
