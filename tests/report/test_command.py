@@ -206,9 +206,9 @@ def test_without_a_folder_the_records_of_this_project_count(tmp_path, monkeypatc
 
 
 def test_an_unknown_finding_lists_the_known_ones(records, capsys):
-    assert cli.main(["report", str(records), "--fail-on", "failed, fialed"]) == 2
+    assert cli.main(["report", str(records), "--fail-on", "failed, faild-typo"]) == 2
     words = capsys.readouterr().err
-    assert words.startswith("cudalink report: --fail-on 'fialed' is unknown; known: regressions, failed, crashed,")
+    assert words.startswith("cudalink report: --fail-on 'faild-typo' is unknown; known: regressions, failed, crashed,")
 
 
 def test_an_unknown_tag_lists_the_known_ones(records, tmp_path, monkeypatch, capsys):
