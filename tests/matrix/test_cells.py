@@ -515,4 +515,7 @@ def test_command(capsys, tmp_path, monkeypatch) -> None:
     assert cli.main(["matrix", "check"]) == 1
     assert "matrices/cells.toml:2: cells.a.ctk: " in capsys.readouterr().err
     assert cli.main(["matrix", "check", "--file", "none.toml"]) == 2
-    assert "No such file or directory: none.toml; `cudalink init` writes one" in capsys.readouterr().err
+    assert (
+        "none.toml: No such file or directory; expected a file of cells; `cudalink init` writes one\n"
+        in capsys.readouterr().err
+    )

@@ -45,6 +45,9 @@ class Session:
         if code:
             raise CommandFailed(return_code=code)
 
+    def log(self, words: str) -> None:
+        """Say nothing of what goes on."""
+
     def warn(self, words: str) -> None:
         """Keep a warning."""
         self.warned.append(words)
@@ -67,7 +70,9 @@ def cell(tmp_path, monkeypatch):
     path = tmp_path / "cells.toml"
     path.write_text(CELLS)
     (cell,) = load_cells(path)
-    monkeypatch.setattr(our_nox.runner, "prepare", lambda cell, root: cell.environment(root / our_nox.runner.RECORDS))
+    monkeypatch.setattr(
+        our_nox.runner, "prepare", lambda cell, root, _say: cell.environment(root / our_nox.runner.RECORDS)
+    )
     monkeypatch.delenv("CUDALINK_MATRIX_JUDGE", raising=False)
     return cell
 
@@ -127,6 +132,9 @@ class Recorded:
 
     def __init__(self) -> None:
         self.calls: list[tuple] = []
+
+    def log(self, words: str) -> None:
+        """Say nothing of what goes on."""
 
     def install(self, *arguments: str) -> None:
         """Keep what is installed."""
