@@ -6,6 +6,7 @@ import os
 import pty
 import select
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -26,6 +27,11 @@ class OnTerminal(NamedTuple):
         return b"".join(piece for _, piece in self.pieces).decode()
 
 
+_INTERRUPTIBLE = (
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[1:])"
+)
+
+
 def on_terminal(
     command: Sequence[str],
     environment: Mapping[str, str],
@@ -34,9 +40,10 @@ def on_terminal(
     """Run a program on a terminal of 80 columns; `react` gets the terminal and all output so far, after each piece."""
     ours, theirs = pty.openpty()
     began = time.monotonic()
-    # a session with this terminal, so that Ctrl-C reaches the program
+    # a session with this terminal, so that Ctrl-C reaches the program, also where these tests run in the background of a
+    # shell, which lets them ignore it
     child = subprocess.Popen(
-        ["setsid", "-c", "-w", *command],
+        ["setsid", "-c", "-w", sys.executable, "-c", _INTERRUPTIBLE, *command],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
