@@ -40,8 +40,8 @@ def on_terminal(
     """Run a program on a terminal of 80 columns; `react` gets the terminal and all output so far, after each piece."""
     ours, theirs = pty.openpty()
     began = time.monotonic()
-    # a session with this terminal, so that Ctrl-C reaches the program, also where these tests run in the background of a
-    # shell, which lets them ignore it
+    # a session with this terminal, so that Ctrl-C reaches the program; also where a shell runs these tests in the
+    # background, and lets them ignore it
     child = subprocess.Popen(
         ["setsid", "-c", "-w", sys.executable, "-c", _INTERRUPTIBLE, *command],
         stdin=theirs,

@@ -1,1 +1,0 @@
-"""A package with a compiled module."""
