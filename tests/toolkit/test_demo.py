@@ -83,7 +83,12 @@ def test_command(toolkit) -> None:
 
 def test_demo_shows_a_failure_on_an_older_driver(toolkit, tmp_path) -> None:
     """The test fails with the driver's error and passes on the toolkit's own driver; nothing is fetched; 80 columns."""
-    environment = {**os.environ, "CUDALINK_CACHE": str(tmp_path / "cache"), "PYTEST_ADDOPTS": "--no-such-option"}
+    environment = {
+        **os.environ,
+        "CUDALINK_CACHE": str(tmp_path / "cache"),
+        "PYTEST_ADDOPTS": "--no-such-option",
+        "CI": "true",
+    }
     done = subprocess.run(
         [sys.executable, "-m", "pytest_cudalink.cli", "demo"],
         capture_output=True,
