@@ -275,7 +275,8 @@ def test_a_folder_that_cannot_be_listed(tmp_path, monkeypatch) -> None:
     assert report.damaged == {str(closed): "the folder cannot be read: Permission denied"}
 
 
-def test_a_path_that_does_not_exist(tmp_path, capsys) -> None:
+def test_a_path_that_does_not_exist(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)  # records of the folder where the tests run would be offered
     code, out, err = reported(capsys, tmp_path / "no" / "such")
     assert (code, out) == (2, "")
     assert err == (
