@@ -571,3 +571,33 @@ def test_progress_is_called_for_each_record(tmp_path):
 
     assert seen == [(number, 9) for number in range(1, 10)]
     assert alone == [(1, 1)]
+
+
+def test_results_before_a_run_are_named(tmp_path) -> None:
+    """The damage names the file and the line of the run that begins too late."""
+    file = lines(tmp_path / "c.jsonl", result("early"), RUN, result(), END)
+
+    cell = one(file)
+
+    assert cell.outcomes == {"t.py::t": "P"}
+    assert f"{file}: events before line 2, the event 'run', are not read" in cell.damage
+
+
+def test_a_link_without_a_backend_is_damage(tmp_path) -> None:
+    """It is counted as a link of an unknown backend, and the record is named."""
+    link = {"event": "link", "time": 6.0, "result": "ok", "target": "bundled", "nodeid": None, "backend": 7}
+
+    cell = one(lines(tmp_path / "c.jsonl", RUN, link, END))
+
+    assert len(cell.damage) == 1
+    assert "backend" in cell.damage[0]
+    assert sum(cell.links.values()) == 1
+
+
+def test_a_finished_run_without_tests_says_both() -> None:
+    """How pytest ended stands before the damage, also where no test has a result."""
+    cell = CellRun("c", finished=True, exitstatus=3, damage=["c.jsonl:2 is cut"])
+
+    assert cell.fault.startswith("pytest ended with exit status 3: ")
+    assert cell.fault.endswith("; c.jsonl:2 is cut")
+    assert CellRun("c", damage=["c.jsonl:2 is cut"]).fault == "c.jsonl:2 is cut"
