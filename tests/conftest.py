@@ -18,6 +18,7 @@ from pytest_cudalink.plugin.pytest_private import rename
 from pytest_cudalink.plugin.settings import OPTIONS
 from pytest_cudalink.versions import CudaVersion
 from tests.nested import Forks, NestedPytest
+from tests.report import chromium
 
 pytest_plugins = ["pytester"]
 
@@ -139,3 +140,14 @@ def clean_choices() -> Iterator[None]:
     assert forcing.forced() == forced
     assert not probes.fakes().fakes_driver
     assert not probes.fakes().fakes_nvjitlink
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Page]:
+    """One browser for all tests of a module."""
+    program = chromium.find()
+    if program is None:
+        pytest.skip("needs Chromium (Debian: apt-get install chromium), found none on PATH")
+    page = chromium.Page(program, tmp_path_factory.mktemp("profile"))
+    yield page
+    page.close()

@@ -8,9 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["COMPILER", "blocks", "check", "matches", "run", "steps"]
+__all__ = ["COMPILER", "blocks", "check", "matches", "run", "shell", "steps"]
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
@@ -40,10 +41,15 @@ def run(command: str, folder: Path) -> str:
         (bin_folder / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
         (bin_folder / name).chmod(0o755)
     own = {name: value for name, value in os.environ.items() if not name.startswith(("CUDALINK_", "PYTEST_"))}
+    return shell(command, folder, {**own, "PATH": f"{bin_folder}:{os.environ['PATH']}"})
+
+
+def shell(command: str, folder: Path, env: Mapping[str, str]) -> str:
+    """Run a command as a shell does, in an environment; both of its streams."""
     done = subprocess.run(
         ["sh", "-c", command],
         cwd=folder,
-        env={**own, "PATH": f"{bin_folder}:{os.environ['PATH']}"},
+        env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

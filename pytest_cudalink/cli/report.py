@@ -116,16 +116,11 @@ def run(options: argparse.Namespace) -> int:
         return 2
     if options.open and options.html is None:
         options.html = _PAGE
-    reading = list(options.paths)
     try:
         report = _merged(options)
-        reading.clear()  # a fault from here on is of another file: no folder of records helps
         comparison, changes = _compared(report, options.against)
         extra = _skew(options.skew) if options.skew else []
-    except RecordError as error:
-        sys.stderr.write(f"cudalink report: {line(error)}{line(_nearby(reading)) if reading else ''}\n")
-        return 2
-    except (CellsError, UnknownNameError, OSError) as error:
+    except (RecordError, CellsError, UnknownNameError, OSError) as error:
         sys.stderr.write(f"cudalink report: {line(error)}\n")
         return 2
     written = _write(options, report, comparison, extra, changes)
@@ -188,16 +183,27 @@ def _has_records(folder: Path) -> bool:
 
 
 def _merged(options: argparse.Namespace) -> MatrixReport:
-    """Return the report of the records, with what the file of cells and the runners say of each cell."""
+    """Return the report of the records, with what the file of cells and the runners say of each cell.
+
+    Raises
+    ------
+    RecordError
+        If a path has no records; the error names folders nearby that have some.
+    """
     from ..matrix import load_cells
     from ..matrix.runner import notes
     from ..report.merge import merge
     from ..report.plan import Plan
+    from ..report.records import RecordError
 
     every = load_cells(options.cells) if options.cells else []
     expected = [cell.name for cell in tagged(every, options.tags, options.cells)]
-    with progress("reading the records") as step:
-        report = merge(options.paths, expected, progress=step.set)
+    try:
+        with progress("reading the records") as step:
+            report = merge(options.paths, expected, progress=step.set)
+    except RecordError as error:
+        msg = f"{error}{_nearby(options.paths)}"
+        raise RecordError(msg) from error
     if options.cells and (strange := report.keep({cell.name for cell in every})):
         text = f"left out, because {options.cells} has no such cell: {', '.join(strange)}"
         sys.stderr.write(f"cudalink report: {line(text)}\n")

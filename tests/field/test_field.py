@@ -6,11 +6,12 @@ import doctest
 import os
 import re
 import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from .. import sessions
 
 __all__ = ()
 
@@ -39,23 +40,14 @@ def steps(session: str) -> list[tuple[str, str, str]]:
 def run(environment: Path, command: str, folder: Path) -> str:
     """Run a command as a shell with an activated environment does; both of its streams, without colours."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("CUDALINK_", "PYTEST_", "NOX"))}
-    done = subprocess.run(
-        ["sh", "-c", command],
-        cwd=folder,
-        env={
-            **own,
-            "PATH": f"{environment / 'bin'}:{os.environ['PATH']}",
-            "VIRTUAL_ENV": str(environment),
-            "PYTEST_ADDOPTS": "-p no:cacheprovider",
-            "NO_COLOR": "1",
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    return done.stdout
+    env = {
+        **own,
+        "PATH": f"{environment / 'bin'}:{os.environ['PATH']}",
+        "VIRTUAL_ENV": str(environment),
+        "PYTEST_ADDOPTS": "-p no:cacheprovider",
+        "NO_COLOR": "1",
+    }
+    return sessions.shell(command, folder, env)
 
 
 @pytest.mark.skipif(FOLDER is None, reason="needs the environments of the page: nox -s field")

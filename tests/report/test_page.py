@@ -28,16 +28,6 @@ from .samples import ORIGIN, matrix, write
 pytestmark = pytest.mark.xdist_group("browser")
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory) -> Iterator[chromium.Page]:
-    program = chromium.find()
-    if program is None:
-        pytest.skip("needs Chromium (Debian: apt-get install chromium), found none on PATH")
-    page = chromium.Page(program, tmp_path_factory.mktemp("profile"))
-    yield page
-    page.close()
-
-
 @pytest.fixture
 def page(browser, tmp_path) -> chromium.Page:
     """The report, freshly opened."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,17 +47,6 @@ def pages() -> list[str]:
     """The pages of the site, as paths below its folder."""
     found = sorted(str(path.relative_to(SITE)) for path in SITE.rglob("*.html"))
     return [name for name in found if name not in MADE]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Page]:
-    """One browser for all tests."""
-    program = chromium.find()
-    if program is None:
-        pytest.skip("needs Chromium (Debian: apt-get install chromium), found none on PATH")
-    page = chromium.Page(program, tmp_path_factory.mktemp("profile"))
-    yield page
-    page.close()
 
 
 @pytest.fixture(scope="module")
