@@ -1,7 +1,8 @@
 """Record this driver, and compare: ``python -m tests.hardware.recordings cases|programs|fatbins|occupancy``.
 
-The answers are compared with those of the recording in ``tests/conformance`` and with those of an emulated driver of the
-same version, release and architecture on this machine. What the lists of ``tests/conformance`` explain is no failure.
+The answers are compared with those of the recording in ``tests/conformance``, and with those of an emulated driver of
+the same version, release and architecture on this machine. A difference that ``tests/conformance`` explains does not
+count as a failure.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def _of_tests(out: Path, _said: str) -> Result:
     """Read pytest's JUnit file."""
     result = Result()
     reasons: dict[str, int] = {}
-    for case in ET.parse(out).iter("testcase"):  # noqa: S314 (pytest wrote it)
+    for case in ET.parse(out).iter("testcase"):
         name = f"{case.get('file', '')}::{case.get('name')}"
         bad = [one for one in case if one.tag in ("failure", "error")]
         skipped = case.find("skipped")
