@@ -65,11 +65,9 @@ def _command(stage: Stage, out: Path) -> list[str]:
 
 def _run(command: list[str], seconds: float) -> tuple[int | None, str]:
     """Run a command in the checkout; return its exit code, None if it took too long, and its output."""
-    environment = {**os.environ, "CUDA_CACHE_DISABLE": os.environ.get("CUDA_CACHE_DISABLE", "0")}
     with subprocess.Popen(
         command,
         cwd=ROOT,
-        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
