@@ -57,7 +57,7 @@ def _configure_bundles(verbs: argparse._SubParsersAction[argparse.ArgumentParser
         action="append",
         required=True,
         metavar="VERSION",
-        help="CUDA release; repeat it; the first is installed",
+        help="CUDA release; repeatable; the first is installed",
     )
     offer(ctk, _releases)
     bundle.add_argument("--python", metavar="VERSION", help="Python of the machine (default: this one's version)")

@@ -366,7 +366,7 @@ def _describe(folder: Path, own: Path, kept: Sequence[_Pin], left_out: Sequence[
     entries: list[dict[str, Any]] = []
     for path in sorted((folder / "wheels").iterdir()):
         name, version, *_ = parse_wheel_filename(path.name)
-        pin = pins.get((name, str(version)))
+        pin = pins.get((str(name), str(version)))
         purpose = "the project that is tested" if pin is None else pin.purpose
         entry = _entry(folder, path) | {"name": str(name), "version": str(version), "for": purpose}
         if pin is None or pin.release in ("", str(wanted.releases[0])):
@@ -409,10 +409,10 @@ def _check_size(size: int, wheels: Path, wanted: Wanted) -> None:
             options.append(f"--without {name}")
             left -= path.stat().st_size
     fits = f"which leaves {left / MIB:.1f} MiB" if left <= wanted.max_size else "which is still too much"
+    most = f"{wanted.max_size / MIB:.1f} MiB (--max-size)"
     msg = "\n".join(
         [
-            f"the bundle has {size / MIB:.1f} MiB; expected at most {wanted.max_size / MIB:.1f} MiB (--max-size). "
-            "Its largest wheels:",
+            f"the bundle has {size / MIB:.1f} MiB; expected at most {most}. Its largest wheels:",
             *(f"  {row}" for row in rows[:_SHOWN]),
             f"  Leave out what the machine has: {' '.join(options)}, {fits}",
         ]
@@ -439,7 +439,7 @@ def _place(folder: Path, out: Path, volume_size: int | None) -> tuple[str, ...]:
         return ()
     split = folder.with_name("volumes")
     split.mkdir()
-    entries = []
+    entries: list[dict[str, Any]] = []
     with archive.open("rb") as stream:
         while part := stream.read(volume_size):
             path = split / f"bundle.tar.{len(entries) + 1:03}"

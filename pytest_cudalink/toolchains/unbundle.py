@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Check and install a bundle of ``cudalink toolchain bundle``; needs nothing but Python and pip, and no network.
 
 It is the file ``unbundle.py`` of every bundle, so that it imports only the standard library::
@@ -60,6 +59,9 @@ def check(folder: Path) -> dict[str, Any]:
     BundleError
         If a file is missing, damaged or not in the manifest.
     """
+    if not (folder / MANIFEST).is_file() and (folder / VOLUMES).is_file():
+        msg = f"{folder} has the volumes of a bundle; expected a joined one; give --to FOLDER, where it will lie"
+        raise BundleError(msg)
     manifest = _described(folder / MANIFEST, "files")
     listed = {entry["file"]: entry for entry in manifest["files"]}
     _compare(folder, listed, "copy it again, or make the bundle again with `cudalink toolchain bundle`")
@@ -293,21 +295,18 @@ def main(arguments: list[str] | None = None) -> int:
         if options.to is not None:
             unpack(options.source, options.to)
             folder = options.to
-        elif not (folder / MANIFEST).is_file() and (folder / VOLUMES).is_file():
-            msg = f"{folder} has the volumes of a bundle; expected --to FOLDER, the place for the joined bundle"
-            raise BundleError(msg)
         manifest = check(folder)
-        print(f"{folder}: {len(manifest['files'])} files, all as in {MANIFEST}")
+        lines = [f"{folder}: {len(manifest['files'])} files, all as in {MANIFEST}"]
         if options.venv is not None:
             result = install(folder, options.venv, options.cache)
-            print(f"{options.venv}: {len(result['installed'])} packages, no network used")
+            lines.append(f"{options.venv}: {len(result['installed'])} packages, no network used")
             for name, version in result["machine"].items():
-                print(f"  {name} {version}: the machine's, the bundle leaves it out")
-            for release in result["toolchains"]:
-                print(f"  CUDA {release}: in {options.cache}")
+                lines.append(f"  {name} {version}: the machine's, the bundle leaves it out")
+            lines += [f"  CUDA {release}: in {options.cache}" for release in result["toolchains"]]
     except BundleError as error:
         sys.stderr.write(f"unbundle: {error}\n")
         return 1
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0
 
 

@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.hardware import pages
 from tests.hardware.facts import driver_found, machine_facts
@@ -41,14 +42,15 @@ def main(arguments: list[str] | None = None) -> int:
     if facts["device"]["arch"] is None:
         sys.stderr.write("nox -s gpu: the driver shows no device; expected at least one; nvidia-smi says more\n")
         return 2
-    content = {"format": 1, "facts": facts, "stages": []}
+    stages: list[dict[str, Any]] = []
+    content = {"format": 1, "facts": facts, "stages": stages}
     options.out.mkdir(parents=True, exist_ok=True)
     file = options.out / f"{pages.file_name(content)}.json"
     for stage in STAGES:
         if options.stage and stage.name not in options.stage:
             continue
         found = run_stage(stage)
-        content["stages"].append(found)
+        stages.append(found)
         counts = f"{found['passed']} passed, {len(found['failures'])} failed, {len(found['skipped'])} skipped"
         print(f"{found['outcome']:8} {stage.name:14} {found['seconds']:6.1f} s  {counts}", flush=True)
         for one in found["failures"][:5]:
@@ -60,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
     pages.check(content)
     file.with_suffix(".md").write_text(pages.page(content), encoding="utf-8")
     print(f"results in {file}")
-    return 0 if all(one["outcome"] == "passed" for one in content["stages"]) else 1
+    return 0 if all(one["outcome"] == "passed" for one in stages) else 1
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ __all__ = ["FOLDER", "check", "file_name", "listing", "main", "page"]
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "hardware"
 _MARKS = ("<!-- machines: written by python -m tests.hardware.pages -->\n", "<!-- end of machines -->\n")
-_WORDS = {"passed": "passed", "failed": "**failed**", "not run": "**not run**"}
+_WORDS = {"passed": "Passed", "failed": "**Failed**", "not run": "**Not run**"}
 #: Failures that a page shows of each stage.
 _SHOWN = 12
 
@@ -44,11 +45,16 @@ def file_name(content: dict[str, Any]) -> str:
 
 
 def _cell(text: object) -> str:
-    return re.sub(r"\s+", " ", str(text)).replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*") or " "
+    plain = re.sub(r"\s+", " ", str(text)).replace("&", "&amp;").replace("<", "&lt;")
+    return re.sub(r"([|*_`\[\]$\\])", r"\\\1", plain) or " "
 
 
-def _table(columns: list[str], rows: list[list[str]]) -> list[str]:
-    lines = [columns, ["---"] * len(columns), *([_cell(cell) for cell in row] for row in rows)]
+def _cells(rows: list[list[str]]) -> list[list[str]]:
+    return [[_cell(cell) for cell in row] for row in rows]
+
+
+def _table(columns: list[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    lines = [columns, ["---"] * len(columns), *([str(cell) for cell in row] for row in rows)]
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
@@ -67,13 +73,15 @@ def page(content: dict[str, Any]) -> str:
         "",
         *_table(
             ["fact", "value"],
-            [
-                ["driver", f"{driver['release']}, CUDA {driver['cuda']}, {driver['kind']}"],
-                ["kernel module", driver["module"]],
-                *([name, str(value)] for name, value in device.items()),
-                *([name, str(value)] for name, value in machine.items()),
-                *_bundle(facts["bundle"]),
-            ],
+            _cells(
+                [
+                    ["driver", f"{driver['release']}, CUDA {driver['cuda']}, {driver['kind']}"],
+                    ["kernel module", driver["module"]],
+                    *([name, str(value)] for name, value in device.items()),
+                    *([name, str(value)] for name, value in machine.items()),
+                    *_bundle(facts["bundle"]),
+                ]
+            ),
         ),
         "",
         "## Stages",
@@ -82,8 +90,8 @@ def page(content: dict[str, Any]) -> str:
             ["stage", "outcome", "passed", "failed", "skipped", "seconds"],
             [
                 [
-                    f"[{one['title']}](#{one['name']})",
-                    one["outcome"],
+                    f"[{one['title']}](#{_label(content, one)})",
+                    _WORDS[one["outcome"]].lower(),
                     one["passed"],
                     len(one["failures"]),
                     len(one["skipped"]),
@@ -96,10 +104,15 @@ def page(content: dict[str, Any]) -> str:
         f"Measured {facts['date']} by `nox -s gpu` on {on}.",
     ]
     for one in stages:
-        lines += _stage(one, facts["date"], on)
+        lines += ["", f"({_label(content, one)})=", *_stage(one, facts["date"], on)]
     packages = ", ".join(f"{name} {version}" for name, version in facts["packages"].items())
     lines += ["", "## Packages", "", packages]
     return "\n".join(lines) + "\n"
+
+
+def _label(content: dict[str, Any], stage: dict[str, Any]) -> str:
+    """Return the label of a stage's section, which no other page has."""
+    return f"{file_name(content).replace('.', '-')}-{stage['name']}"
 
 
 def _bundle(bundle: dict[str, Any] | None) -> list[list[str]]:
@@ -114,14 +127,14 @@ def _bundle(bundle: dict[str, Any] | None) -> list[list[str]]:
 
 def _stage(stage: dict[str, Any], date: str, on: str) -> list[str]:
     """Return the section of one stage."""
-    lines = ["", f"({stage['name']})=", f"## {stage['title']}", ""]
+    lines = [f"## {stage['title']}", ""]
     lines.append(
-        f"{_WORDS[stage['outcome']].capitalize()}: {stage['passed']} passed, {len(stage['failures'])} failed, "
+        f"{_WORDS[stage['outcome']]}: {stage['passed']} passed, {len(stage['failures'])} failed, "
         f"{len(stage['skipped'])} skipped, {stage['seconds']} s."
     )
     lines += ["", f"Measured {date} by `{stage['command']}` on {on}."]
     for table in stage["tables"]:
-        lines += ["", f"{table['title']}:", "", *_table(table["columns"], table["rows"])]
+        lines += ["", f"{table['title']}:", "", *_table(table["columns"], _cells(table["rows"]))]
     if stage["failures"]:
         lines += ["", "What failed:", ""]
         lines += [f"- {_cell(one)}" for one in stage["failures"][:_SHOWN]]

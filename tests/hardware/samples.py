@@ -7,12 +7,13 @@ import sys
 from pytest_cudalink import probes
 from pytest_cudalink.environment.facts import driver_is_emulated
 from pytest_cudalink.linker import sample
+from pytest_cudalink.targets.choice import Backend
 from tests.hardware.result import Result
 
 __all__ = ["dispatch", "main", "numbers"]
 
 #: Kinds of input and backends that can link them; None lets the table choose.
-WAYS = (
+WAYS: tuple[tuple[str, Backend | None], ...] = (
     *(("ptx", None), ("ptx", "driver"), ("ptx", "nvjitlink")),
     *(("cubin", None), ("cubin", "driver"), ("cubin", "nvjitlink")),
     *(("ltoir", None), ("ltoir", "nvjitlink")),
