@@ -7,8 +7,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import shutil
 import socket
 import sys
 from collections.abc import Iterable
@@ -160,6 +162,55 @@ def bench(session: nox.Session) -> None:
             beyond.append(name)
     if beyond:
         session.error(f"beyond a limit: {', '.join(beyond)}")
+
+
+@nox.session(venv_backend="none")
+def gpu(session: nox.Session) -> None:
+    """All that needs a real driver, in stages; writes docs/hardware/DRIVER-DEVICE.json and its page.
+
+    -- --bundle PATH installs from a bundle of `cudalink toolchain bundle`, without a network; PATH is its folder, its
+    .tar or the folder of its volumes. A nox that was installed from a bundle uses its own environment. Other options go
+    to `python -m tests.hardware`.
+    """
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        session.error("libcuda.so.1 is missing; expected an NVIDIA driver; run this session on a machine with a GPU")
+    words = [word for one in session.posargs for word in one.split("=", 1)]
+    bundle = words[words.index("--bundle") + 1] if "--bundle" in words[:-1] else None
+    options = [one for one in session.posargs if one not in ("--bundle", bundle, f"--bundle={bundle}")]
+    folder = Path(session.create_tmp()).resolve()
+    if bundle is not None:
+        python = gpu_from_bundle(session, Path(bundle), folder)
+    elif (Path(sys.prefix) / "bundle.json").is_file():
+        python = sys.executable
+    else:
+        python = str(folder / "network" / "bin" / "python")
+        packages = nox.project.load_toml(ROOT / "matrices" / "bundle.toml")["requirements"]
+        session.run("uv", "venv", "-q", "--clear", "--python", sys.executable, str(folder / "network"), external=True)
+        wanted = ("-e", str(ROOT), *BASE.packages, *packages)
+        session.run("uv", "pip", "install", "-q", "--python", python, *wanted, external=True)
+    env = {"PYTHONPATH": None, "CUDALINK_REQUIRE_TOOLKIT": BASE.ctk}
+    if (cache := Path(python).parents[1] / "cache").is_dir():
+        env["CUDALINK_CACHE"] = str(cache)
+    # the package is that of the environment, and the tests are those of the checkout
+    site = str(
+        session.run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", silent=True, external=True)
+    )
+    Path(site.strip(), "checkout.pth").write_text(f"{ROOT.resolve()}\n", encoding="utf-8")
+    session.run(python, "-P", "-m", "tests.hardware", *options, env=env, external=True)
+
+
+def gpu_from_bundle(session: nox.Session, bundle: Path, folder: Path) -> str:
+    """Make an environment from a bundle alone; returns its Python, which finds the tests in this checkout."""
+    unbundle = (sys.executable, str(ROOT / "pytest_cudalink" / "toolchains" / "unbundle.py"))
+    if not (bundle / "manifest.json").is_file():
+        shutil.rmtree(folder / "bundle", ignore_errors=True)
+        session.run(*unbundle, str(bundle), "--to", str(folder / "bundle"), external=True)
+        bundle = folder / "bundle"
+    made = folder / "offline"
+    session.run(*unbundle, str(bundle), "--venv", str(made), "--cache", str(made / "cache"), external=True)
+    return str(made / "bin" / "python")
 
 
 @nox.session

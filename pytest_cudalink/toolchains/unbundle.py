@@ -1,0 +1,314 @@
+"""Check and install a bundle of ``cudalink toolchain bundle``; needs nothing but Python and pip, and no network.
+
+It is the file ``unbundle.py`` of every bundle, so that it imports only the standard library::
+
+    python3 unbundle.py                     check the bundle in this folder
+    python3 unbundle.py --to FOLDER         join the volumes in this folder into a bundle
+    python3 unbundle.py --venv FOLDER       check the bundle, and make an environment from it
+
+Nothing is installed before the sha256 of every file is the one in the manifest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+__all__ = ["FORMAT", "MANIFEST", "VOLUMES", "BundleError", "check", "install", "main", "sha256", "unpack"]
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+#: Describes the volumes of a bundle that was split.
+VOLUMES = "volumes.json"
+_BLOCK = 1 << 20
+#: Most bytes of a manifest: 200 wheels need 60 KB.
+_MOST_MANIFEST = 1 << 22
+#: Files of the folder that the manifest does not list.
+_UNLISTED = {MANIFEST, VOLUMES}
+
+
+class BundleError(RuntimeError):
+    """A bundle is damaged or does not fit this machine; the message says what was found, and what to do."""
+
+
+def sha256(path: Path) -> str:
+    """Return the sha256 of a file, in hexadecimal digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def check(folder: Path) -> dict[str, Any]:
+    """Return the manifest of a bundle's folder, after comparing every file with it.
+
+    Raises
+    ------
+    BundleError
+        If a file is missing, damaged or not in the manifest.
+    """
+    if not (folder / MANIFEST).is_file() and (folder / VOLUMES).is_file():
+        msg = f"{folder} has the volumes of a bundle; expected a joined one; give --to FOLDER, where it will lie"
+        raise BundleError(msg)
+    manifest = _described(folder / MANIFEST, "files")
+    listed = {entry["file"]: entry for entry in manifest["files"]}
+    _compare(folder, listed, "copy it again, or make the bundle again with `cudalink toolchain bundle`")
+    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
+    surplus = sorted(name for name in found - {*listed} - _UNLISTED if "__pycache__" not in name)
+    if surplus:
+        names = ", ".join(surplus[:5]) + (f" and {len(surplus) - 5} more" if len(surplus) > 5 else "")
+        msg = f"{folder} has {names}; expected only the files of its {MANIFEST}; remove what is not in it"
+        raise BundleError(msg)
+    return manifest
+
+
+def _described(path: Path, key: str) -> dict[str, Any]:
+    """Return a manifest, or the description of volumes, if it has the known form."""
+    try:
+        with path.open(encoding="utf-8") as stream:
+            content = json.loads(stream.read(_MOST_MANIFEST + 1))
+        number = content["format"]
+        entries = [(entry["file"], entry["size"], entry["sha256"]) for entry in content[key]]
+    except OSError as error:
+        msg = f"{path} is missing or unreadable ({error.strerror}); expected a bundle; copy all of its files"
+        raise BundleError(msg) from error
+    except (ValueError, KeyError, TypeError) as error:
+        msg = f"{path} is damaged ({error}); expected JSON that `cudalink toolchain bundle` wrote; copy the file again"
+        raise BundleError(msg) from error
+    if number != FORMAT:
+        msg = f"{path} has format {number}; expected {FORMAT}; use the unbundle.py that lies next to it"
+        raise BundleError(msg)
+    for name, size, digest in entries:
+        place = PurePosixPath(str(name))
+        texts = isinstance(name, str) and isinstance(digest, str) and isinstance(size, int)
+        if not texts or place.is_absolute() or ".." in place.parts:
+            msg = f"{path} names the file {name!r}; expected a path inside of the bundle; do not use this bundle"
+            raise BundleError(msg)
+    return dict(content)
+
+
+def _compare(folder: Path, entries: dict[str, dict[str, Any]], remedy: str) -> None:
+    """Raise an error that lists the files that are missing or differ from their entries."""
+    wrong = []
+    for name, entry in entries.items():
+        path = folder / name
+        if path.is_symlink() or not path.is_file():
+            wrong.append(f"{name} is {'a link' if path.is_symlink() else 'missing'}; expected {entry['size']} bytes")
+        elif (size := path.stat().st_size) != entry["size"]:
+            wrong.append(f"{name} has {size} bytes; expected {entry['size']}")
+        elif (digest := sha256(path)) != entry["sha256"]:
+            wrong.append(f"{name} has the sha256 {digest}; expected {entry['sha256']}")
+    if wrong:
+        msg = "\n  ".join([f"the bundle {folder} is damaged; {remedy}:", *wrong])
+        raise BundleError(msg)
+
+
+def unpack(source: Path, folder: Path) -> dict[str, Any]:
+    """Unpack a ``.tar``, or the volumes in a folder, into a folder; return the manifest after checking every file.
+
+    Raises
+    ------
+    BundleError
+        If a volume or a file is missing or damaged, or the folder is not empty.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        msg = f"{folder} is not an empty folder; expected a place for the bundle; name another, or remove it"
+        raise BundleError(msg)
+    if source.is_dir():
+        described = _described(source / VOLUMES, "volumes")
+        volumes = {entry["file"]: entry for entry in described["volumes"]}
+        _compare(source, volumes, "copy these volumes again")
+        with tempfile.TemporaryDirectory(dir=folder.absolute().parent if folder.parent.is_dir() else None) as name:
+            joined = Path(name) / "bundle.tar"
+            with joined.open("wb") as stream:
+                for volume in volumes:
+                    with (source / volume).open("rb") as part:
+                        shutil.copyfileobj(part, stream, _BLOCK)
+            if sha256(joined) != described["sha256"]:
+                msg = f"the joined volumes of {source} are not the bundle that was split; make the bundle again"
+                raise BundleError(msg)
+            _extract(joined, folder)
+    else:
+        _extract(source, folder)
+    return check(folder)
+
+
+def _extract(archive: Path, folder: Path) -> None:
+    """Unpack regular files into a folder; refuse everything else."""
+    try:
+        with tarfile.open(archive, "r:") as tar:
+            for member in tar:
+                place = PurePosixPath(member.name)
+                if not member.isreg() or place.is_absolute() or ".." in place.parts:
+                    msg = f"{archive} has the member {member.name!r}; expected regular files only; do not use it"
+                    raise BundleError(msg)
+                path = folder / place
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("wb") as stream:
+                    content = tar.extractfile(member)
+                    assert content is not None
+                    shutil.copyfileobj(content, stream, _BLOCK)
+    except (OSError, tarfile.TarError) as error:
+        msg = f"{archive} cannot be unpacked: {error}; expected a bundle of `cudalink toolchain bundle`; copy it again"
+        raise BundleError(msg) from error
+
+
+def install(folder: Path, venv: Path, cache: Path | None = None) -> dict[str, Any]:
+    """Make an environment from a checked bundle; return what was installed and what the machine's Python gave.
+
+    Parameters
+    ----------
+    folder : Path
+        The bundle.
+    venv : Path
+        Folder of the environment; replaced if it exists.
+    cache : Path, optional
+        Folder of toolchains that gets the bundle's CUDA releases.
+
+    Raises
+    ------
+    BundleError
+        If the bundle is damaged or is for another Python or platform, or if the machine lacks a package that the
+        bundle leaves to it.
+    """
+    manifest = check(folder)
+    _check_machine(manifest)
+    found = _of_the_machine(manifest["without"])
+    python = str(venv / "bin" / "python")
+    _run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(venv)])
+    offline = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
+    offline.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(folder / "wheels"), PIP_CONFIG_FILE=os.devnull)
+    _run(
+        [
+            *(sys.executable, "-m", "pip", "--python", python, "install", "-q", "--disable-pip-version-check"),
+            *("--no-deps", "--require-hashes", "-r", str(folder / "requirements.txt")),
+        ],
+        offline,
+    )
+    (site,) = (venv / "lib").glob("python*/site-packages")
+    for distribution in found.values():
+        _copy(distribution, site)
+    releases = []
+    if cache is not None:
+        left = {entry.get("release") for entry in manifest["without"]}
+        releases = [release for release in manifest["releases"] if release not in left]
+        for release in releases:
+            command = [python, "-P", "-m", "pytest_cudalink.cli", "toolchain", "add", "--installer=pip", release]
+            _run(command, {**offline, "CUDALINK_CACHE": str(cache)})
+    result = {
+        "bundle": manifest["made"],
+        "version": manifest["version"],
+        "installed": {one["name"]: one["version"] for one in manifest["files"] if "requirement" in one},
+        "machine": {name: distribution.version for name, distribution in found.items()},
+        "toolchains": releases,
+    }
+    (venv / "bundle.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return result
+
+
+def _check_machine(manifest: dict[str, Any]) -> None:
+    """Raise an error if the bundle is for another Python or another processor."""
+    ours = ".".join(map(str, sys.version_info[:2]))
+    if ours != manifest["python"]:
+        wanted = manifest["python"]
+        msg = (
+            f"Python is {ours}; expected {wanted}, for which the bundle was made; run it with python{wanted}, or make "
+            f"one with --python {ours}"
+        )
+        raise BundleError(msg)
+    if sys.platform != "linux" or not manifest["platform"].endswith(platform.machine()):
+        msg = (
+            f"this machine is {sys.platform} on {platform.machine()}; expected {manifest['platform']}; make a bundle "
+            "with its --platform"
+        )
+        raise BundleError(msg)
+
+
+def _of_the_machine(wanted: list[dict[str, str]]) -> dict[str, metadata.Distribution]:
+    """Return the packages of this Python that the bundle leaves out, by name.
+
+    Raises
+    ------
+    BundleError
+        If one is missing, or of another minor release.
+    """
+    found = {}
+    for entry in wanted:
+        name, version = entry["name"], entry["version"]
+        remedy = f"install {name}=={version} for {sys.executable}, or make the bundle without `--without {name}`"
+        try:
+            distribution = metadata.distribution(name)
+        except metadata.PackageNotFoundError as error:
+            msg = f"{name} is not installed on this machine; expected {version}, which the bundle leaves out; {remedy}"
+            raise BundleError(msg) from error
+        if distribution.version.split(".")[:2] != version.split(".")[:2]:
+            msg = f"{name} of this machine is {distribution.version}; expected {version} or near it; {remedy}"
+            raise BundleError(msg)
+        found[name] = distribution
+    return found
+
+
+def _copy(distribution: metadata.Distribution, site: Path) -> None:
+    """Copy the files of an installed package into the site-packages of an environment."""
+    for file in distribution.files or ():
+        if ".." in file.parts or "__pycache__" in file.parts:
+            continue  # programs in bin/, which name another Python
+        source = Path(str(distribution.locate_file(file)))
+        if source.is_file():
+            target = site / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+
+
+def _run(command: list[str], environment: dict[str, str] | None = None) -> None:
+    """Run a command; an error has the end of its output."""
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 (ours)
+    if done.returncode:
+        said = "\n".join(f"  {line}" for line in (done.stdout + done.stderr).strip().splitlines()[-12:])
+        msg = f"`{' '.join(command[:4])} …` failed with exit code {done.returncode}; nothing else was done:\n{said}"
+        raise BundleError(msg)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Check, join or install; return the exit code, 1 for a bundle that cannot be used."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    here = Path(__file__).resolve().parent
+    parser.add_argument("source", nargs="?", type=Path, default=here, help="bundle, .tar or folder of volumes")
+    parser.add_argument("--to", type=Path, metavar="FOLDER", help="unpack a .tar or volumes into this folder")
+    parser.add_argument("--venv", type=Path, metavar="FOLDER", help="make an environment, which replaces the folder")
+    parser.add_argument("--cache", type=Path, metavar="FOLDER", help="with --venv: put the CUDA releases there, too")
+    options = parser.parse_args(arguments)
+    try:
+        folder = options.source
+        if options.to is not None:
+            unpack(options.source, options.to)
+            folder = options.to
+        manifest = check(folder)
+        lines = [f"{folder}: {len(manifest['files'])} files, all as in {MANIFEST}"]
+        if options.venv is not None:
+            result = install(folder, options.venv, options.cache)
+            lines.append(f"{options.venv}: {len(result['installed'])} packages, no network used")
+            for name, version in result["machine"].items():
+                lines.append(f"  {name} {version}: the machine's, the bundle leaves it out")
+            lines += [f"  CUDA {release}: in {options.cache}" for release in result["toolchains"]]
+    except BundleError as error:
+        sys.stderr.write(f"unbundle: {error}\n")
+        return 1
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+"""The page of a machine from its file of results: ``python -m tests.hardware.pages [FILE ...]`` writes pages.
+
+Without a file it writes the page of every file in ``docs/hardware``, and the list of machines in its index.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from pytest_cudalink.plurals import counted
+
+__all__ = ["FOLDER", "check", "file_name", "listing", "main", "page"]
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "hardware"
+_MARKS = ("<!-- machines: written by python -m tests.hardware.pages -->\n", "<!-- end of machines -->\n")
+_WORDS = {"passed": "Passed", "failed": "**Failed**", "not run": "**Not run**"}
+#: Failures that a page shows of each stage.
+_SHOWN = 12
+
+
+@cache
+def _schema() -> Any:
+    return json.loads((Path(__file__).parent / "schema.json").read_text(encoding="utf-8"))
+
+
+def check(content: dict[str, Any]) -> None:
+    """Raise a ValidationError if results are not as ``schema.json`` says."""
+    jsonschema.validate(content, _schema())
+
+
+def file_name(content: dict[str, Any]) -> str:
+    """Return the name of a file of results without its suffix, such as ``580.159.04-nvidia-h100-80gb-hbm3``."""
+    facts = content["facts"]
+    device = re.sub(r"[^a-z0-9]+", "-", facts["device"]["name"].lower()).strip("-")
+    return f"{facts['driver']['release']}-{device}"
+
+
+def _cell(text: object) -> str:
+    plain = re.sub(r"\s+", " ", str(text)).replace("&", "&amp;").replace("<", "&lt;")
+    return re.sub(r"([|*_`\[\]$\\])", r"\\\1", plain) or " "
+
+
+def _cells(rows: list[list[str]]) -> list[list[str]]:
+    return [[_cell(cell) for cell in row] for row in rows]
+
+
+def _table(columns: list[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    lines = [columns, ["---"] * len(columns), *([str(cell) for cell in row] for row in rows)]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def page(content: dict[str, Any]) -> str:
+    """Return the page of a file of results."""
+    facts, stages = content["facts"], content["stages"]
+    driver, device, machine = facts["driver"], facts["device"], facts["machine"]
+    on = f"{device['name']}, driver {driver['release']} (CUDA {driver['cuda']})"
+    ran = [one for one in stages if one["outcome"] == "passed"]
+    lines = [
+        f"# {device['name']}, driver {driver['release']}",
+        "",
+        f"{len(ran)} of {counted(len(stages), 'stage')} passed. pytest-cudalink {facts['version']}, {facts['date']}.",
+        "",
+        "<!-- written by python -m tests.hardware.pages from the JSON file of the same name; do not edit -->",
+        "",
+        *_table(
+            ["fact", "value"],
+            _cells(
+                [
+                    ["driver", f"{driver['release']}, CUDA {driver['cuda']}, {driver['kind']}"],
+                    ["kernel module", driver["module"]],
+                    *([name, str(value)] for name, value in device.items()),
+                    *([name, str(value)] for name, value in machine.items()),
+                    *_bundle(facts["bundle"]),
+                ]
+            ),
+        ),
+        "",
+        "## Stages",
+        "",
+        *_table(
+            ["stage", "outcome", "passed", "failed", "skipped", "seconds"],
+            [
+                [
+                    f"[{one['title']}](#{_label(content, one)})",
+                    _WORDS[one["outcome"]].lower(),
+                    one["passed"],
+                    len(one["failures"]),
+                    len(one["skipped"]),
+                    one["seconds"],
+                ]
+                for one in stages
+            ],
+        ),
+        "",
+        f"Measured {facts['date']} by `nox -s gpu` on {on}.",
+    ]
+    for one in stages:
+        lines += ["", f"({_label(content, one)})=", *_stage(one, facts["date"], on)]
+    packages = ", ".join(f"{name} {version}" for name, version in facts["packages"].items())
+    lines += ["", "## Packages", "", packages]
+    return "\n".join(lines) + "\n"
+
+
+def _label(content: dict[str, Any], stage: dict[str, Any]) -> str:
+    """Return the label of a stage's section, which no other page has."""
+    return f"{file_name(content).replace('.', '-')}-{stage['name']}"
+
+
+def _bundle(bundle: dict[str, Any] | None) -> list[list[str]]:
+    """Return the rows on the bundle that the packages come from."""
+    if bundle is None:
+        return [["packages", "from a package index"]]
+    rows = [["packages", f"from a bundle of {bundle['bundle']}, without a network"]]
+    if bundle["machine"]:
+        rows.append(["of the machine", ", ".join(f"{name} {version}" for name, version in bundle["machine"].items())])
+    return rows
+
+
+def _stage(stage: dict[str, Any], date: str, on: str) -> list[str]:
+    """Return the section of one stage."""
+    lines = [f"## {stage['title']}", ""]
+    lines.append(
+        f"{_WORDS[stage['outcome']]}: {stage['passed']} passed, {len(stage['failures'])} failed, "
+        f"{len(stage['skipped'])} skipped, {stage['seconds']} s."
+    )
+    lines += ["", f"Measured {date} by `{stage['command']}` on {on}."]
+    for table in stage["tables"]:
+        lines += ["", f"{table['title']}:", "", *_table(table["columns"], _cells(table["rows"]))]
+    if stage["failures"]:
+        lines += ["", "What failed:", ""]
+        lines += [f"- {_cell(one)}" for one in stage["failures"][:_SHOWN]]
+        if len(stage["failures"]) > _SHOWN:
+            lines.append(f"- {len(stage['failures']) - _SHOWN} more are in the JSON file")
+    if stage["skipped"]:
+        lines += ["", "What was skipped:", ""]
+        lines += [f"- {_cell(what)}: {_cell(why)}" for what, why in stage["skipped"]]
+    return lines
+
+
+def listing(contents: list[dict[str, Any]]) -> str:
+    """Return the part of the index that lists the machines."""
+    rows = []
+    for one in contents:
+        facts = one["facts"]
+        ran = sum(stage["outcome"] == "passed" for stage in one["stages"])
+        link = f"[{facts['device']['name']}, {facts['driver']['release']}]({file_name(one)}.md)"
+        rows.append([link, facts["driver"]["cuda"], f"{ran} of {len(one['stages'])}", facts["date"]])
+    table = _table(["device, driver", "CUDA", "stages passed", "date"], rows) if rows else ["No machine yet."]
+    toctree = ["```{toctree}", ":hidden:", ":maxdepth: 1", "", *(file_name(one) for one in contents), "```"]
+    return "\n".join([*table, "", *(toctree if contents else ())]).rstrip("\n") + "\n"
+
+
+def recorded() -> list[dict[str, Any]]:
+    """Return every file of results in ``docs/hardware``."""
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))]
+    return [one for one in found if "stages" in one]
+
+
+def with_listing(index: str, contents: list[dict[str, Any]]) -> str:
+    """Return the index with the list of machines."""
+    before, _, rest = index.partition(_MARKS[0])
+    return before + _MARKS[0] + "\n" + listing(contents) + "\n" + _MARKS[1] + rest.partition(_MARKS[1])[2]
+
+
+def main() -> int:
+    """Take over the files that are named, and write every page and the index."""
+    for name in sys.argv[1:]:
+        content = json.loads(Path(name).read_text(encoding="utf-8"))
+        check(content)
+        target = FOLDER / f"{file_name(content)}.json"
+        target.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    for content in recorded():
+        check(content)
+        (FOLDER / f"{file_name(content)}.md").write_text(page(content), encoding="utf-8")
+        print(f"docs/hardware/{file_name(content)}.md")
+    index = FOLDER / "index.md"
+    index.write_text(with_listing(index.read_text(encoding="utf-8"), recorded()), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

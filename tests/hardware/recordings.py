@@ -1,0 +1,187 @@
+"""Record this driver, and compare: ``python -m tests.hardware.recordings cases|programs|fatbins|occupancy``.
+
+The answers are compared with those of the recording in ``tests/conformance``, and with those of an emulated driver of
+the same version, release and architecture on this machine. A difference that ``tests/conformance`` explains does not
+count as a failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pytest_cudalink import emulator, probes
+from pytest_cudalink.guardrails.driver import driver_release
+from tests.conformance import compare
+from tests.conformance.programs import compare as programs_compare
+from tests.conformance.programs.record import load
+from tests.emulated import test_fatbins, test_occupancy
+from tests.hardware.result import Result
+
+__all__ = ["main"]
+
+ROOT = Path(__file__).parents[2]
+RECORDED = ROOT / "tests" / "conformance" / "recorded"
+#: Differences that a page lists; the rest is counted.
+_SHOWN = 12
+#: In the log of an emulated driver without the nvJitLink of an older release, which targets of before CUDA 13 need.
+_NO_LINKER = "which was not found; get it with"
+#: Recorded programs that are run again: of the theme "core", and of all others.
+CORE, ADDED = 80, 160
+
+
+@cache
+def _release() -> str:
+    return driver_release()
+
+
+def _record(module: str, out: Path, *options: str, emulated: bool = False) -> Any:
+    """Run a recording program on this driver, or on its emulation; return the content of its file."""
+    environment = dict(os.environ)
+    if emulated:
+        planned = emulator.emulation_for(
+            str(probes.driver_version()), release=_release(), arch=probes.device_arch() or "sm_90"
+        )
+        environment |= planned.environment()
+    command = [sys.executable, "-P", "-m", module, str(out), *options]
+    if module.endswith("fatbin_record"):  # starts itself by its path
+        command = [sys.executable, str(ROOT / f"{module.replace('.', '/')}.py"), str(out)]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        msg = f"{module} ended with exit code {done.returncode}; expected 0\n{(done.stdout + done.stderr)[-1500:]}"
+        raise RuntimeError(msg)
+    return load(out) if out.suffix == ".xz" else json.loads(out.read_text(encoding="utf-8"))
+
+
+def cases(folder: Path, _options: argparse.Namespace) -> Result:
+    """Return how the cases of the linker are answered by this driver, by the recorded and by the emulated one."""
+    result = Result()
+    module = "tests.conformance.record"
+    real = _record(module, folder / "real.json")["cases"]
+    others = {
+        "the recording": json.loads(compare.RECORDED.read_text(encoding="utf-8")),
+        "the emulated driver": _record(module, folder / "emulated.json", emulated=True),
+    }
+    calls = sum(map(len, real.values()))
+    table = result.table("Cases and calls", "compared with", "driver", "cases", "calls", "equal cases", "unexplained")
+    for name, other in others.items():
+        equal, unexplained, lacking = 0, [], set()
+        for case, rows in real.items():
+            if any(_NO_LINKER in str(row.get("error")) for row in other["cases"].get(case, [])):
+                lacking.add(case)
+                continue
+            found = list(compare.differences(case, rows, other["cases"].get(case, [])))
+            equal += not found
+            new = [one for one in found if compare.explained(one) is None]
+            unexplained += new
+            what = "; ".join(f"call {one.row} {one.field}: {one.recorded!r} here, {one.found!r} there" for one in new)
+            result.check(f"{case}, compared with {name}: {what[:400]}", holds=not new)
+        if lacking:
+            result.skip(f"{name}: {', '.join(sorted(lacking))}", "the toolchain that links for this target is not here")
+        table.row(name, other["driver"], len(real) - len(lacking), calls, equal, len(unexplained))
+    return _shortened(result)
+
+
+def programs(folder: Path, options: argparse.Namespace) -> Result:
+    """Return how random programs are answered by this driver, by the recorded and by the emulated one."""
+    result = Result()
+    goals = tomllib.loads((Path(programs_compare.__file__).parent / "goals.toml").read_text(encoding="utf-8"))
+    earlier = load(programs_compare.RECORDED / goals["recording"])
+    core = [one[0] for one in earlier["programs"] if one[1] == "core"][:CORE]
+    added = [one[0] for one in earlier["programs"] if one[1] != "core"][:ADDED]
+    seeds = ",".join(f"{seed}:{seed + 1}" for seed in (*core, *added))
+    given = (f"--seeds={seeds}", f"--seconds={options.seconds}")
+    recording = _record("tests.conformance.programs.record", folder / "real.json.xz", *given)
+    mine = recording["programs"]
+    table = result.table("Programs and calls", "compared with", "theme", "programs", "equal", "calls", "equal calls")
+
+    def compared(name: str, other: dict[int, Any]) -> None:
+        found = [programs_compare.compare(*one, other[one[0]]) for one in mine if one[0] in other]
+        for theme, core in (("core", True), ("added", False)):
+            tally = programs_compare.tally(found, core)
+            share = f"{tally.call_share:.2f} %"
+            table.row(name, theme, tally.programs, f"{tally.program_share:.1f} %", tally.calls, share)
+            least = goals[theme]["calls"]
+            sentence = f"{theme}, compared with {name}: {share} of the calls are equal; expected at least {least} %"
+            result.check(sentence, holds=tally.programs > 0 and tally.call_share >= least)
+
+    same = {one[0]: one for one in earlier["programs"]}
+    kept = {one[0]: same[one[0]][3] for one in mine if one[0] in same and same[one[0]][2] == one[2]}
+    if kept:
+        compared(f"the recording of {earlier['driver']}", kept)
+    else:
+        result.skip("the comparison with the recording", "it has none of these programs")
+    compared("the emulated driver", programs_compare.replay(recording, mine, os.cpu_count() or 1))
+    return _shortened(result)
+
+
+def _alike(
+    folder: Path, module: str, prefix: str, differing: Callable[[dict[str, Any], dict[str, Any]], list[str]]
+) -> Result:
+    """Return how this driver, the recorded one and the emulated one answer the questions of a recording program."""
+    result = Result()
+    real = _record(module, folder / "real.json")
+    others = {"the emulated driver": _record(module, folder / "emulated.json", emulated=True)}
+    recorded = sorted(RECORDED.glob(f"{prefix}-*.json"))
+    for path in recorded:
+        others[f"the recording of {path.stem.partition('-')[2]}"] = json.loads(path.read_text(encoding="utf-8"))
+    count = _answers(real)
+    table = result.table("Answers", "compared with", "answers", "different")
+    for name, other in others.items():
+        found = differing(real, other)
+        table.row(name, count, len(found))
+        result.failures += [f"compared with {name}: {one}" for one in found]
+        result.passed += count - len(found)
+    return _shortened(result)
+
+
+def _answers(recording: dict[str, Any]) -> int:
+    """Count the answers of a recording of fatbins or of occupancy."""
+    if "kernels" in recording:
+        return sum(len(kernel["answers"]) + 1 for kernel in recording["kernels"])
+    return sum(len(questions) for found in recording["answers"].values() for questions in found.values())
+
+
+def fatbins(folder: Path, _options: argparse.Namespace) -> Result:
+    """Return which entries of fatbins are taken."""
+    return _alike(folder, "tests.conformance.fatbin_record", "fatbins", test_fatbins.differing)
+
+
+def occupancy(folder: Path, _options: argparse.Namespace) -> Result:
+    """Return what the occupancy functions answer."""
+    return _alike(folder, "tests.conformance.occupancy_record", "occupancy", test_occupancy.differing)
+
+
+def _shortened(result: Result) -> Result:
+    """Return a result with a limited list of failures, which ends with a count."""
+    counted = Counter(one.partition(",")[0].partition(":")[0] for one in result.failures)
+    if len(result.failures) > _SHOWN:
+        rest = len(result.failures) - _SHOWN
+        result.failures = [*result.failures[:_SHOWN], f"{rest} more, of {len(counted)} kinds"]
+    return result
+
+
+def main() -> int:
+    """Record, compare and print the result."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    chosen = {"cases": cases, "programs": programs, "fatbins": fatbins, "occupancy": occupancy}
+    parser.add_argument("what", choices=chosen)
+    parser.add_argument("--seconds", type=float, default=40)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        chosen[options.what](Path(folder), options).write()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""What a program of a stage hands to the runner: counts, reasons and tables, as one line of JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+__all__ = ["Result", "Table"]
+
+
+@dataclass
+class Table:
+    """Rows of figures or answers for the page."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]] = field(default_factory=list)
+
+    def row(self, *cells: object) -> None:
+        """Add a row."""
+        self.rows.append([str(cell) for cell in cells])
+
+
+@dataclass
+class Result:
+    """What passed, failed and was skipped.
+
+    Attributes
+    ----------
+    passed : int
+    failures : list of str
+        A sentence for each thing that failed.
+    skipped : list of list of str
+        What did not run, and why.
+    tables : list of Table
+    """
+
+    passed: int = 0
+    failures: list[str] = field(default_factory=list)
+    skipped: list[list[str]] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+
+    def table(self, title: str, *columns: str) -> Table:
+        """Add a table, and return it."""
+        self.tables.append(Table(title, list(columns)))
+        return self.tables[-1]
+
+    def check(self, sentence: str, *, holds: bool) -> None:
+        """Count something that must hold; `sentence` says what is wrong otherwise."""
+        if holds:
+            self.passed += 1
+        else:
+            self.failures.append(sentence)
+
+    def skip(self, what: str, why: str) -> None:
+        """Name something that cannot run here."""
+        self.skipped.append([what, why])
+
+    def write(self, said: Sequence[str] = ()) -> None:
+        """Print the result as the last line of stdout."""
+        for line in said:
+            print(line)
+        print(json.dumps(asdict(self)))

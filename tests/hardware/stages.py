@@ -1,0 +1,71 @@
+"""What runs on a machine with a real driver: the stages, as data.
+
+A stage runs tests, or a program of this folder that prints a `Result` as JSON, or a benchmark. The runner is in
+``__main__.py``; a stage that runs nothing counts as failed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["STAGES", "Stage"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage.
+
+    Attributes
+    ----------
+    name : str
+        As ``--stage`` takes it.
+    title : str
+        What it shows, as the heading of its section.
+    kind : str
+        ``"tests"``, ``"program"`` or ``"benchmark"``.
+    arguments : tuple of str
+        Files of tests; or a module and its arguments; or the file of a benchmark and its options.
+    seconds : int
+        Limit; the stage fails if it takes longer.
+    """
+
+    name: str
+    title: str
+    kind: str
+    arguments: tuple[str, ...]
+    seconds: int = 120
+
+    @property
+    def command(self) -> str:
+        """The command that repeats the stage, as a page shows it."""
+        start = {"tests": "pytest", "program": "python -m", "benchmark": "python"}[self.kind]
+        return " ".join([start, *self.arguments])
+
+
+STAGES = (
+    Stage("dispatch", "Which backend is chosen, and why", "program", ("tests.hardware.samples", "dispatch")),
+    Stage("numbers", "The sample's numbers against NumPy", "program", ("tests.hardware.samples", "numbers")),
+    Stage(
+        "links",
+        "Both backends link, and links on guard pages",
+        "tests",
+        ("tests/driver/test_driver_backend.py", "tests/driver/test_gpu.py", "tests/toolkit/test_nvjitlink.py"),
+    ),
+    Stage("touches", "When the driver touches the caller's memory", "program", ("tests.hardware.touches",)),
+    Stage("conformance", "Recorded cases of the driver's linker", "program", ("tests.hardware.recordings", "cases")),
+    Stage(
+        "programs",
+        "Random programs on the driver API",
+        "program",
+        ("tests.hardware.recordings", "programs", "--seconds=40"),
+        180,
+    ),
+    Stage("fatbins", "Which entry of a fatbin is taken", "program", ("tests.hardware.recordings", "fatbins")),
+    Stage("occupancy", "Occupancy", "program", ("tests.hardware.recordings", "occupancy")),
+    Stage("stubs", "Stubs in front of the real libraries", "tests", ("tests/driver/test_stubs_gpu.py",)),
+    Stage("guard-rails", "Guard rails on this driver", "tests", ("tests/driver/test_guardrails_gpu.py",)),
+    Stage("doctor", "What `cudalink doctor` says", "program", ("tests.hardware.doctor",)),
+    Stage("sticky", "Errors that stay", "tests", ("tests/driver/test_sticky_gpu.py",), 180),
+    Stage("bench-linker", "Speed of links", "benchmark", ("benchmarks/linker.py", "--rounds=15")),
+    Stage("bench-sticky", "Cost of the guard", "benchmark", ("benchmarks/sticky.py", "--rounds=3"), 180),
+)
