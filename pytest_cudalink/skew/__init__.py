@@ -193,7 +193,7 @@ class _Bench:
         folder.mkdir()
         units = {"main": sample.MAIN_SOURCE, "user": sample.USER_SOURCE}
         job = {"step": "compile", "library": str(chain.library("nvrtc")), "arch": ARCH, "units": units}
-        answer = _run({**job, "folder": str(folder)})
+        answer = _run({**job, "kinds": KINDS, "folder": str(folder)})
         if not answer["ok"]:
             msg = f"NVRTC of the toolchain {chain.path} does not compile the sample: {_failure(answer)}"
             raise toolchains.ToolchainError(msg)
