@@ -1,0 +1,222 @@
+"""The atlas of JIT-link compatibility: which release links or loads what another release made, as measured.
+
+The data are in ``matrices/atlas.json``, which ``nox -s atlas`` measures and writes; its schema is ``atlas.schema.json``
+in the same folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final
+
+from ..tables import matrices_dir
+from ..versions import CudaVersion
+from .releases import PTX_ISA
+
+__all__ = ["FORMAT", "KINDS", "STATUSES", "STEPS", "Answer", "Atlas", "Grid", "RealDriver", "atlas_of", "load"]
+
+FORMAT: Final = 1
+
+#: What a release makes: relocatable PTX, LTO-IR and cubins, an executable cubin, and fatbins of its own nvFatbin.
+KINDS: Final = ("ptx", "ltoir", "cubin", "linked-cubin", "fatbin-ptx", "fatbin-cubin", "fatbin-ltoir")
+
+#: What was done with it, each with its meaning.
+STEPS: Final[Mapping[str, str]] = {
+    "nvjitlink": "the consumer's nvJitLink links what the producer made",
+    "driver": "the consumer's emulated driver links what the producer made",
+    "load": "the consumer's emulated driver loads what the producer's own nvJitLink linked",
+    "real-driver": "a real driver links what the producer made",
+    "real-load": "a real driver loads what the producer's own nvJitLink linked",
+    "real-run": "a GPU runs what the consumer's nvJitLink linked, and NumPy agrees with its numbers",
+}
+
+#: What an answer can be, each with its meaning.
+STATUSES: Final[Mapping[str, str]] = {
+    "works": "success, and the result is right",
+    "refused": "an error code",
+    "wrong": "success, but no result, or a wrong one",
+    "crashed": "the process ended",
+    "not-made": "there is nothing to ask: the producer cannot make it, or the consumer has no such device",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to one question of the atlas.
+
+    Attributes
+    ----------
+    status : str
+        One of `STATUSES`.
+    call : str
+        Function that refused, such as ``"nvJitLinkAddData"``; empty if none did.
+    code : int
+        What it returned, or the number of the signal that ended the process.
+    name : str
+        Name of the code, such as ``"NVJITLINK_ERROR_INVALID_INPUT"``.
+    text : str
+        The log of the library, or what is wrong with the result.
+    """
+
+    status: str
+    call: str = ""
+    code: int = 0
+    name: str = ""
+    text: str = ""
+
+    @property
+    def works(self) -> bool:
+        """Whether the link, the load or the run succeeded with the right result."""
+        return self.status == "works"
+
+    def __str__(self) -> str:
+        said = f"{self.call}: {self.code} {self.name}".strip() if self.call else self.name
+        return ", ".join(part for part in (self.status, said, self.text) if part)
+
+
+@dataclass(frozen=True)
+class RealDriver:
+    """The driver and the GPU that the steps ``real-…`` were measured on."""
+
+    driver: str
+    cuda: str
+    device: str
+    date: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The answers of one step, kind and architecture.
+
+    Attributes
+    ----------
+    step, kind, arch : str
+    rows : dict of str to str
+        A letter for each consumer, by producer; the steps of a real driver have one consumer.
+    consumers : tuple of str
+        Releases of the letters, in their order; of a real driver its own.
+    """
+
+    step: str
+    kind: str
+    arch: str
+    rows: Mapping[str, str]
+    consumers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """Every measured answer.
+
+    Attributes
+    ----------
+    releases : tuple of str
+        CUDA releases that make and link, oldest first.
+    wheels : dict of str to dict
+        Version of each library of a release.
+    measured : dict of str to str
+        Date, command, machine and version of this package.
+    real : tuple of RealDriver
+    answers : dict of str to Answer
+        Letter to answer.
+    grids : tuple of Grid
+    """
+
+    releases: tuple[str, ...]
+    wheels: Mapping[str, Mapping[str, str]]
+    measured: Mapping[str, str]
+    real: tuple[RealDriver, ...]
+    answers: Mapping[str, Answer] = field(repr=False)
+    grids: tuple[Grid, ...] = field(repr=False)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that some grid has, in the order of `KINDS`."""
+        return tuple(kind for kind in KINDS if any(grid.kind == kind for grid in self.grids))
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The steps that some grid has, in the order of `STEPS`."""
+        return tuple(step for step in STEPS if any(grid.step == step for grid in self.grids))
+
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        """The architectures of the grids, in their order."""
+        return tuple(dict.fromkeys(grid.arch for grid in self.grids))
+
+    def grid(self, step: str, kind: str, arch: str = "sm_90") -> Grid | None:
+        """Return one grid, or None if that was not measured."""
+        return next((one for one in self.grids if (one.step, one.kind, one.arch) == (step, kind, arch)), None)
+
+    def ask(
+        self, producer: str | CudaVersion, consumer: str | CudaVersion, kind: str, step: str, arch: str = "sm_90"
+    ) -> Answer | None:
+        """Return the measured answer, or None if the question was not measured.
+
+        Parameters
+        ----------
+        producer : str or CudaVersion
+            CUDA release that made the input.
+        consumer : str or CudaVersion
+            CUDA release that linked or loaded it.
+        kind : str
+            One of `KINDS`.
+        step : str
+            One of `STEPS`.
+        arch : str
+            Architecture such as ``"sm_90"``.
+        """
+        grid = self.grid(step, kind, arch)
+        made, read = str(producer), str(consumer)
+        if grid is None or made not in grid.rows or read not in grid.consumers:
+            return None
+        letter = grid.rows[made][grid.consumers.index(read)]
+        return _filled(self.answers[letter], made, read)
+
+
+def _filled(answer: Answer, producer: str, consumer: str) -> Answer:
+    """Return the answer with the PTX ISA versions of the pair in its text; the file has placeholders for them."""
+    if "{" not in answer.text:
+        return answer
+    text = answer.text
+    for place, release in (("{written}", producer), ("{read}", consumer)):
+        isa = PTX_ISA.get(CudaVersion.parse(release))
+        text = text.replace(place, ".".join(map(str, isa)) if isa else "?")
+    return Answer(answer.status, answer.call, answer.code, answer.name, text)
+
+
+def atlas_of(content: Mapping[str, Any]) -> Atlas:
+    """Return the atlas of a parsed ``atlas.json``.
+
+    Raises
+    ------
+    ValueError
+        If the file has a format that this version does not read.
+    """
+    if content["format"] != FORMAT:
+        msg = f"the atlas has format {content['format']}; expected {FORMAT}; install a newer pytest-cudalink"
+        raise ValueError(msg)
+    releases = tuple(content["releases"])
+    real = tuple(RealDriver(**one) for one in content["real"])
+
+    def consumers(step: str) -> tuple[str, ...]:
+        return tuple(one.cuda for one in real) if step in ("real-driver", "real-load") else releases
+
+    return Atlas(
+        releases,
+        content["wheels"],
+        content["measured"],
+        real,
+        {letter: Answer(**answer) for letter, answer in content["answers"].items()},
+        tuple(Grid(**grid, consumers=consumers(grid["step"])) for grid in content["grids"]),
+    )
+
+
+@cache
+def load() -> Atlas:
+    """Return the atlas that this package ships; the file is opened at the first call."""
+    return atlas_of(json.loads((matrices_dir() / "atlas.json").read_text(encoding="utf-8")))

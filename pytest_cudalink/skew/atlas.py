@@ -1,0 +1,470 @@
+"""Measure the atlas of JIT-link compatibility and write ``matrices/atlas.json``: ``nox -s atlas``.
+
+Each release compiles two units to every kind, for every architecture that it knows. The nvJitLink of every release
+links them; the emulated driver of every release links them, and loads what the producer's own nvJitLink linked. Each
+consumer is one process that loads its library once. Each link of nvJitLink runs in a forked child, because an input
+that the library does not know can end the process, and because it remembers some refusals.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import string
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from .. import emulator, toolchains
+from ..compat import atlas
+from ..compat.atlas import Answer, Atlas
+from ..compat.releases import PTX_ISA
+from ..linker import sample
+from ..report import whole_file
+from ..tables import matrices_dir, read_table
+from ..versions import CudaVersion
+from . import _run, wrong_image
+
+__all__ = ["ARCHITECTURES", "Question", "content_of", "differences", "main", "measure", "text_of", "with_real"]
+
+ARCHITECTURES: Final = ("sm_75", "sm_90", "sm_90a", "sm_100", "sm_120")
+_WORKS: Final = Answer("works")
+#: The units of each kind: an executable cubin is one.
+_UNITS: Final = {
+    "main": sample.MAIN_SOURCE,
+    "user": sample.USER_SOURCE,
+    "whole": sample.WHOLE_SOURCE,
+}
+_COMPILED: Final = ("ptx", "ltoir", "cubin")
+_NVJITLINK_CODES: Final = (
+    *("SUCCESS", "UNRECOGNIZED_OPTION", "MISSING_ARCH", "INVALID_INPUT", "PTX_COMPILE", "NVVM_COMPILE", "INTERNAL"),
+    *("THREADPOOL", "UNRECOGNIZED_INPUT", "FINALIZE", "NULL_INPUT", "INCOMPATIBLE_OPTIONS", "INCORRECT_INPUT_TYPE"),
+    *("ARCH_MISMATCH", "OUTDATED_LIBRARY", "MISSING_FATBIN", "UNRECOGNIZED_ARCH", "UNSUPPORTED_ARCH"),
+    "LTO_NOT_ENABLED",
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question of the atlas: whether a step works for what the producer made."""
+
+    step: str
+    kind: str
+    arch: str
+    producer: str
+    consumer: str
+
+    def __str__(self) -> str:
+        return f"{self.step} {self.consumer}: {self.kind} of {self.producer} for {self.arch}"
+
+
+Answers = dict[Question, Answer]
+
+
+# --- measuring
+
+
+def measure(
+    releases: Sequence[str],
+    folder: Path,
+    kinds: Iterable[str] = atlas.KINDS,
+    architectures: Iterable[str] = ARCHITECTURES,
+    nvfatbin: Path | None = None,
+    *,
+    progress: Callable[[str], object] = lambda _text: None,
+) -> Answers:
+    """Return the answers of nvJitLink and of the emulated drivers for every pair of releases.
+
+    Parameters
+    ----------
+    releases : sequence of str
+        CUDA releases whose toolchains are installed.
+    folder : Path
+        Where inputs and images are written, and stay.
+    kinds, architectures : iterable of str
+    nvfatbin : Path, optional
+        A folder with the nvFatbin wheel of each release that has one, unpacked in a folder of the release's name.
+        Without it, fatbins are not measured.
+    progress : callable
+        Called with a text before each part.
+
+    Raises
+    ------
+    ToolchainError
+        If a release is not installed.
+    RuntimeError
+        If a job ended with an exception in Python.
+    """
+    bench = _Bench(folder, releases, tuple(architectures), nvfatbin)
+    wanted = [kind for kind in kinds if nvfatbin or not kind.startswith("fatbin")]
+    pairs = [(p, c, arch, kind) for c in releases for arch in bench.architectures for kind in wanted for p in releases]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        progress("compiling")
+        made = {key: answer for answers in pool.map(bench.make, releases) for key, answer in answers.items()}
+        answers: Answers = {}
+
+        def ask(step: str, jobs: Mapping[Question, dict[str, Any]], consumer: str, device: str = "") -> None:
+            progress(f"{step} {consumer} {device}".rstrip())
+            answers.update(bench.ask(jobs, consumer, device))
+
+        def possible(step: str, device: str | None = None) -> dict[str, dict[Question, dict[str, Any]]]:
+            """Return the jobs of a step by consumer; what cannot be asked is answered."""
+            jobs: dict[str, dict[Question, dict[str, Any]]] = {}
+            for producer, consumer, arch, kind in pairs:
+                if device not in (None, arch.rstrip("af")):
+                    continue
+                question = Question(step, kind, arch, producer, consumer)
+                missing = made[producer, arch, kind] or bench.missing(question, answers)
+                if missing:
+                    answers[question] = missing
+                else:
+                    jobs.setdefault(consumer, {})[question] = bench.job(question)
+            return jobs
+
+        list(pool.map(lambda one: ask("nvjitlink", one[1], one[0]), possible("nvjitlink").items()))
+        for device in dict.fromkeys(arch.rstrip("af") for arch in bench.architectures):
+            for step in ("driver", "load"):
+                jobs = possible(step, device).items()
+                list(pool.map(lambda one, step=step, device=device: ask(step, one[1], one[0], device), jobs))
+    return answers
+
+
+class _Bench:
+    """Inputs and images of one measurement, in one folder."""
+
+    def __init__(
+        self, folder: Path, releases: Sequence[str], architectures: tuple[str, ...], nvfatbin: Path | None
+    ) -> None:
+        self.folder = folder
+        self.architectures = architectures
+        self.chains = {release: toolchains.find(release) for release in releases}
+        self.nvfatbin = nvfatbin
+
+    def made(self, producer: str, arch: str) -> Path:
+        return self.folder / "inputs" / producer / arch
+
+    def image(self, question: Question) -> Path:
+        return self.folder / question.step / question.consumer / question.arch / f"{question.producer}.{question.kind}"
+
+    def make(self, producer: str) -> dict[tuple[str, str, str], Answer | None]:
+        """Make every kind for every architecture; returns why not, or None, by producer, architecture and kind."""
+        nvrtc = str(self.chains[producer].library("nvrtc"))
+        relocatable = {name: source for name, source in _UNITS.items() if name != "whole"}
+        jobs: list[dict[str, Any]] = []
+        parts: list[tuple[str, tuple[str, ...]]] = []
+        for arch in self.architectures:
+            folder = self.made(producer, arch)
+            folder.mkdir(parents=True, exist_ok=True)
+            job: dict[str, Any] = {"step": "compile", "library": nvrtc, "arch": arch, "folder": str(folder)}
+            jobs += [
+                {**job, "kinds": _COMPILED, "units": relocatable},
+                {**job, "kinds": ["linked-cubin"], "units": {"whole": _UNITS["whole"]}},
+            ]
+            parts += [(arch, _COMPILED), (arch, ("linked-cubin",))]
+            fatbins = tuple(kind for kind in atlas.KINDS if kind.startswith("fatbin"))
+            library = next((self.nvfatbin or folder).glob(f"{producer}/**/libnvfatbin.so.*"), None)
+            if library:
+                jobs.append({**job, "step": "fatbins", "library": str(library), "units": list(relocatable)})
+                parts.append((arch, fatbins))
+        result: dict[tuple[str, str, str], Answer | None] = {
+            (producer, arch, kind): Answer("not-made", text="the producing release has no nvFatbin")
+            for arch in self.architectures
+            for kind in atlas.KINDS
+        }
+        for (arch, kinds), job, said in zip(parts, jobs, self._batch(jobs, "", each=1), strict=True):
+            missing = None
+            if not said["ok"]:
+                what = "compiler does not know the architecture"
+                if job["step"] == "fatbins" and result[producer, arch, "ptx"] is None:
+                    what = "nvFatbin does not take it"
+                missing = Answer("not-made", text=f"the producing release's {what}")
+            result.update({(producer, arch, kind): missing for kind in kinds})
+        return result
+
+    def missing(self, question: Question, answers: Answers) -> Answer | None:
+        """Return why a question cannot be asked, or None."""
+        producer, arch, kind = question.producer, question.arch, question.kind
+        if question.step != "nvjitlink":
+            try:
+                emulator.emulation_for(question.consumer, arch=arch.rstrip("af"))
+            except emulator.EmulatorError:
+                return Answer("not-made", text="the driver has no such device")
+        if question.step == "load" and kind != "linked-cubin":
+            own = answers.get(Question("nvjitlink", kind, arch, producer, producer))
+            if own and not own.works:
+                return Answer("not-made", text="the producer's own nvJitLink does not link it")
+        return None
+
+    def job(self, question: Question) -> dict[str, Any]:
+        """Return what the worker does for a question."""
+        folder, consumer = self.made(question.producer, question.arch), question.consumer
+        units = ("whole",) if question.kind == "linked-cubin" else ("main", "user")
+        inputs = [str(folder / f"{unit}.{question.kind}") for unit in units]
+        image = self.image(question)
+        if question.step == "load":
+            own = Question("nvjitlink", question.kind, question.arch, question.producer, question.producer)
+            image = Path(inputs[0]) if question.kind == "linked-cubin" else self.image(own)
+        else:
+            image.parent.mkdir(parents=True, exist_ok=True)
+        return {
+            "step": question.step,
+            "library": str(self.chains[consumer].library("nvJitLink")),
+            "suffix": consumer.replace(".", "_"),
+            "arch": question.arch,
+            "kind": question.kind,
+            "inputs": inputs,
+            "image": str(image),
+            "kernel": sample.KERNEL,
+        }
+
+    def ask(self, jobs: Mapping[Question, dict[str, Any]], consumer: str, device: str) -> Answers:
+        """Return the answers of one consumer; a device makes it the emulated driver."""
+        environment = None
+        library = str(self.chains[consumer].library("nvJitLink"))
+        if device:
+            environment = emulator.emulation_for(consumer, arch=device, lifetime="off").environment()
+            library = ""
+        # the driver contains its links itself, and a process of its own for each would start a linker for each
+        said = self._batch(list(jobs.values()), library, len(jobs) if device else 1, environment)
+        return {
+            question: _answer(question, one, Path(job["image"]))
+            for (question, job), one in zip(jobs.items(), said, strict=True)
+        }
+
+    def _batch(
+        self, jobs: list[dict[str, Any]], library: str, each: int, environment: dict[str, str] | None = None
+    ) -> list[dict[str, Any]]:
+        with tempfile.NamedTemporaryFile("w", dir=self.folder, suffix=".json") as file:
+            json.dump(jobs, file)
+            file.flush()
+            said = _run({"step": "batch", "library": library, "jobs": file.name, "each": each}, environment)
+        if not said["ok"]:
+            msg = f"a batch of {library or 'jobs'} ended: {said}"
+            raise RuntimeError(msg)
+        for one in said["answers"]:
+            if "fault" in one:
+                raise RuntimeError(one["fault"])
+        answers: list[dict[str, Any]] = said["answers"]
+        return answers
+
+
+def _answer(question: Question, said: Mapping[str, Any], image: Path) -> Answer:
+    """Return the answer of the worker in the atlas's words; success without the kernel is wrong."""
+    if said["ok"]:
+        wrong = "" if question.step == "load" else wrong_image(image, question.arch)
+        return Answer("wrong", text=wrong) if wrong else _WORKS
+    if said.get("crashed"):
+        return Answer("crashed", code=-said["code"], name=said["call"])
+    call, code = said["call"], said["code"]
+    return Answer("refused", call.removesuffix("_v2"), code, code_name(call, code), _general(question, said["log"]))
+
+
+def code_name(call: str, code: int) -> str:
+    """Return the name of an error code of nvJitLink or of the driver; empty if it is unknown."""
+    if call.startswith("nvJitLink"):
+        return f"NVJITLINK_ERROR_{_NVJITLINK_CODES[code]}" if code < len(_NVJITLINK_CODES) else ""
+    return _driver_codes().get(code, "")
+
+
+@cache
+def _driver_codes() -> dict[int, str]:
+    return {code: name for code, name, *_ in read_table("emulator/data/errors.toml")["errors"]}
+
+
+def _general(question: Question, log: str) -> str:
+    """Return the log with placeholders for what differs from pair to pair only."""
+    written, read = (PTX_ISA[CudaVersion.parse(one)] for one in (question.producer, question.consumer))
+    log = log.replace(f".version {written[0]}.{written[1]};", ".version {written};")
+    return re.sub(rf"current version is '{read[0]}\.{read[1]}'", "current version is '{read}'", log)
+
+
+# --- the file
+
+
+def content_of(
+    answers: Answers,
+    wheels: Mapping[str, Mapping[str, str]],
+    measured: Mapping[str, str],
+    real: Sequence[atlas.RealDriver] = (),
+) -> dict[str, Any]:
+    """Return the content of ``atlas.json``: the same answers give the same content."""
+    releases = sorted(wheels, key=CudaVersion.parse)
+    statuses = list(atlas.STATUSES)
+    order = sorted(set(answers.values()), key=lambda one: (statuses.index(one.status), *list(asdict(one).values())[1:]))
+    letters = dict(zip(order, _letters(), strict=False))
+    grids: dict[tuple[str, str, str], dict[str, dict[str, str]]] = {}
+    for question, answer in answers.items():
+        rows = grids.setdefault((question.step, question.kind, question.arch), {})
+        rows.setdefault(question.producer, {})[question.consumer] = letters[answer]
+    drivers = [one.cuda for one in real]
+
+    def place(key: tuple[str, str, str]) -> tuple[int, int, tuple[int, str]]:
+        step, kind, arch = key
+        number = int(re.sub(r"\D", "", arch))
+        return list(atlas.STEPS).index(step), atlas.KINDS.index(kind), (number, arch)
+
+    return {
+        "format": atlas.FORMAT,
+        "measured": dict(measured),
+        "real": [asdict(one) for one in real],
+        "releases": releases,
+        "wheels": {release: dict(sorted(wheels[release].items())) for release in releases},
+        "answers": {letter: asdict(answer) for answer, letter in letters.items()},
+        "grids": [
+            {
+                "step": step,
+                "kind": kind,
+                "arch": arch,
+                "rows": {
+                    producer: "".join(
+                        grids[step, kind, arch][producer][consumer]
+                        for consumer in (drivers if step in ("real-driver", "real-load") else releases)
+                    )
+                    for producer in releases
+                },
+            }
+            for step, kind, arch in sorted(grids, key=place)
+        ],
+    }
+
+
+def _letters() -> Iterator[str]:
+    yield from string.ascii_lowercase + string.ascii_uppercase + string.digits
+    yield from (chr(code) for code in range(0x3B1, 0x3CA))  # Greek
+    yield from (chr(code) for code in range(0x430, 0x450))  # Cyrillic
+
+
+def text_of(content: Mapping[str, Any]) -> str:
+    """Return the file's text: one line for each release, answer and row, so that a difference is read easily."""
+
+    def line(value: object) -> str:
+        return json.dumps(value, ensure_ascii=False)
+
+    def block(items: Iterable[str], brackets: str, depth: int) -> str:
+        indent = " " * depth
+        return f"{brackets[0]}\n" + ",\n".join(f"{indent} {item}" for item in items) + f"\n{indent}{brackets[1]}"
+
+    def pairs(mapping: Mapping[str, Any], depth: int) -> str:
+        return block((f"{line(key)}: {line(value)}" for key, value in mapping.items()), "{}", depth)
+
+    grids = (
+        line({key: grid[key] for key in ("step", "kind", "arch")})[:-1] + f', "rows": {pairs(grid["rows"], 2)}}}'
+        for grid in content["grids"]
+    )
+    parts = {
+        **{key: line(content[key]) for key in ("format", "measured")},
+        "real": block(map(line, content["real"]), "[]", 1) if content["real"] else "[]",
+        "releases": line(content["releases"]),
+        **{key: pairs(content[key], 1) for key in ("wheels", "answers")},
+        "grids": block(grids, "[]", 1),
+    }
+    return block((f'"{key}": {value}' for key, value in parts.items()), "{}", 0) + "\n"
+
+
+def answers_of(found: Atlas) -> Answers:
+    """Return the answers of a file, as `measure` returns them."""
+    return {
+        Question(grid.step, grid.kind, grid.arch, producer, consumer): found.answers[letter]
+        for grid in found.grids
+        for producer, letters in grid.rows.items()
+        for consumer, letter in zip(grid.consumers, letters, strict=True)
+    }
+
+
+def differences(old: Answers, new: Answers) -> list[str]:
+    """Return a sentence for each question of the new answers that the old ones answer otherwise."""
+    result = []
+    for question, answer in new.items():
+        before = old.get(question)
+        if before != answer:
+            result.append(f"{question}: {before or 'not measured'} in the file, {answer} now")
+    return result
+
+
+def with_real(found: Atlas, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of the atlas with what ``python -m pytest_cudalink.skew.real`` measured on a GPU."""
+    real = atlas.RealDriver(**{key: str(result[key]) for key in ("driver", "cuda", "device", "date", "command")})
+    kept = {question: answer for question, answer in answers_of(found).items() if not question.step.startswith("real")}
+    for row in result["answers"]:
+        question = Question(row["step"], row["kind"], row["arch"], row["producer"], row["consumer"] or real.cuda)
+        answer = Answer(**row["answer"])
+        kept[question] = replace(answer, text=_general(question, answer.text))
+    return content_of(kept, found.wheels, found.measured, [real])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and write, or compare; returns 1 if the file differs from fresh answers."""
+    parser = argparse.ArgumentParser(
+        prog="python -m pytest_cudalink.skew.atlas", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument("releases", nargs="*", metavar="RELEASE", help="default: all installed ones")
+    parser.add_argument("--file", type=Path, default=matrices_dir() / "atlas.json", help="default: %(default)s")
+    parser.add_argument("--kind", action="append", choices=atlas.KINDS, help="default: all")
+    parser.add_argument("--arch", action="append", help=f"default: {', '.join(ARCHITECTURES)}")
+    parser.add_argument("--nvfatbin", type=Path, metavar="FOLDER", help="RELEASE/ with the wheel of each release")
+    parser.add_argument("--folder", type=Path, help="keep inputs and images there")
+    parser.add_argument("--check", action="store_true", help="compare the file with fresh answers; write nothing")
+    parser.add_argument("--show", action="store_true", help="print fresh answers; write nothing")
+    parser.add_argument(
+        "--real", type=Path, metavar="RESULT", help="add what the GPU machine measured; measure nothing"
+    )
+    options = parser.parse_args(arguments)
+    if options.real:
+        content = with_real(_read(options.file), json.loads(options.real.read_text(encoding="utf-8")))
+        whole_file.write(options.file, text_of(content))
+        return 0
+    found = sorted({one.version for one in toolchains.installed()})
+    releases = options.releases or [str(one) for one in found]
+    with tempfile.TemporaryDirectory(prefix="cudalink-atlas-") as temporary:
+        folder = options.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        kinds, architectures = options.kind or atlas.KINDS, options.arch or ARCHITECTURES
+        answers = measure(releases, folder, kinds, architectures, options.nvfatbin, progress=_say)
+    if options.show:
+        sys.stdout.write("".join(f"{question}: {answer}\n" for question, answer in answers.items()))
+        return 0
+    if options.check:
+        wrong = differences(answers_of(_read(options.file)), answers)
+        sys.stdout.write("".join(f"{one}\n" for one in wrong))
+        return bool(wrong)
+    before = _read(options.file) if options.file.exists() else None
+    real: tuple[atlas.RealDriver, ...] = ()
+    if before and list(before.releases) == releases:
+        real = before.real
+        answers |= {one: answer for one, answer in answers_of(before).items() if one.step.startswith("real")}
+    measured = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "command": "nox -s atlas",
+        "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}",
+        "version": version("pytest-cudalink"),
+    }
+    content = content_of(answers, {release: _wheels(release) for release in releases}, measured, real)
+    whole_file.write(options.file, text_of(content))
+    return 0
+
+
+def _read(file: Path) -> Atlas:
+    return atlas.atlas_of(json.loads(file.read_text(encoding="utf-8")))
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+def _wheels(release: str) -> dict[str, str]:
+    packages = toolchains.find(release).packages.items()
+    return {short: number for name, number in packages for short in ("nvrtc", "nvjitlink") if short in name}
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
