@@ -195,7 +195,9 @@ def _installed() -> tuple[Consumer, ...]:
     from ..skew.questions import Consumer
 
     try:
-        found = {"nvjitlink": probes.nvjitlink().found, "driver": probes.driver_version()}
+        faked = probes.fakes().fakes_nvjitlink
+        nvjitlink = probes.nvjitlink_version(warn=False) if faked else probes.nvjitlink().found
+        found = {"nvjitlink": nvjitlink, "driver": probes.driver_version()}
     except (RuntimeError, OSError) as error:
         msg = f"CONSUMER is this, but its libraries cannot be asked: {error}; run: cudalink doctor"
         raise _WrongWordError(msg) from error

@@ -72,7 +72,7 @@ def found_words(answer: Answer) -> str:
     if answer.works:
         return "works"
     if answer.status == "not-made":
-        return "the producer cannot make it"
+        return "cannot be asked"
     code = f"{answer.code} {answer.name}".strip() if answer.code or answer.name else ""
     said = ": ".join(filter(None, (" answers ".join(filter(None, (answer.call, code))), answer.text)))
     return {"refused": said, "wrong": f"reports success, and is wrong: {said}", "crashed": f"crashes: {said}"}[

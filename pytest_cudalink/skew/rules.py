@@ -160,7 +160,7 @@ def _linker_reason(step: str, kind: str, producer: CudaVersion, *, works: bool) 
     if inside == "linked-cubin":
         return "it is linked already; load it as it is"
     if inside == "ltoir" and step != "nvjitlink":
-        return "no driver links LTO-IR; nvJitLink does"
+        return "the linker gives no LTO-IR to a driver; nvJitLink links it"
     return f"its header says that CUDA {producer} made it"
 
 
