@@ -1,7 +1,7 @@
 """Measure the atlas of JIT-link compatibility and write ``matrices/atlas.json``: ``nox -s atlas``.
 
-Each release compiles two units to every kind, for every architecture that it knows. The nvJitLink of every release links
-them, the emulated driver of every release links them and loads what the producer's own nvJitLink linked. Each consumer
+Each release compiles two units to every kind, for every architecture that it knows. The nvJitLink of every release
+links them, the emulated driver of every release links them and loads what the producer's own nvJitLink linked. Each consumer
 is one process that loads its library once; each link of nvJitLink runs in a forked child, because an input that the
 library does not know can end the process, and because it remembers some refusals.
 """
@@ -18,8 +18,8 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -57,7 +57,7 @@ _NVJITLINK_CODES: Final = (
 
 @dataclass(frozen=True)
 class Question:
-    """One question of the atlas: does this step work for what the producer made?"""
+    """One question of the atlas: whether a step works for what the producer made."""
 
     step: str
     kind: str
@@ -78,6 +78,7 @@ def measure(
     kinds: Iterable[str] = atlas.KINDS,
     architectures: Iterable[str] = ARCHITECTURES,
     nvfatbin: Path | None = None,
+    *,
     progress: Callable[[str], object] = lambda _text: None,
 ) -> Answers:
     """Return the answers of nvJitLink and of the emulated drivers for every pair of releases.
@@ -157,11 +158,12 @@ class _Bench:
         """Make every kind for every architecture; returns why not, or None, by producer, architecture and kind."""
         nvrtc = str(self.chains[producer].library("nvrtc"))
         relocatable = {name: source for name, source in _UNITS.items() if name != "whole"}
-        jobs, parts = [], []
+        jobs: list[dict[str, Any]] = []
+        parts: list[tuple[str, tuple[str, ...]]] = []
         for arch in self.architectures:
             folder = self.made(producer, arch)
             folder.mkdir(parents=True, exist_ok=True)
-            job = {"step": "compile", "library": nvrtc, "arch": arch, "folder": str(folder)}
+            job: dict[str, Any] = {"step": "compile", "library": nvrtc, "arch": arch, "folder": str(folder)}
             jobs += [
                 {**job, "kinds": _COMPILED, "units": relocatable},
                 {**job, "kinds": ["linked-cubin"], "units": {"whole": _UNITS["whole"]}},
@@ -406,7 +408,8 @@ def with_real(found: Atlas, result: Mapping[str, Any]) -> dict[str, Any]:
     kept = {question: answer for question, answer in answers_of(found).items() if not question.step.startswith("real")}
     for row in result["answers"]:
         question = Question(row["step"], row["kind"], row["arch"], row["producer"], row["consumer"] or real.cuda)
-        kept[question] = Answer(**row["answer"])
+        answer = Answer(**row["answer"])
+        kept[question] = replace(answer, text=_general(question, answer.text))
     return content_of(kept, found.wheels, found.measured, [real])
 
 
@@ -436,7 +439,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         kinds, architectures = options.kind or atlas.KINDS, options.arch or ARCHITECTURES
-        answers = measure(releases, folder, kinds, architectures, options.nvfatbin, _say)
+        answers = measure(releases, folder, kinds, architectures, options.nvfatbin, progress=_say)
     if options.check:
         wrong = differences(answers_of(_read(options.file)), answers)
         sys.stdout.write("".join(f"{one}\n" for one in wrong))
@@ -447,7 +450,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         real = before.real
         answers |= {one: answer for one, answer in answers_of(before).items() if one.step.startswith("real")}
     measured = {
-        "date": datetime.now(timezone.utc).date().isoformat(),
+        "date": datetime.now(UTC).date().isoformat(),
         "command": "nox -s atlas",
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}",
         "version": version("pytest-cudalink"),

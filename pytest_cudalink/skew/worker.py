@@ -78,6 +78,8 @@ def compile_units(job: dict[str, Any]) -> dict[str, Any]:
 
 def make_fatbins(job: dict[str, Any]) -> dict[str, Any]:
     """Put what was compiled into fatbins, one entry each, with one nvFatbin."""
+    if not Path(job["folder"], f"{job['units'][0]}.ptx").exists():
+        raise Failure("nvrtcCompileProgram", 0, "nothing was compiled")
     library = ctypes.CDLL(job["library"])
 
     def call(name: str, *arguments: Any) -> None:
@@ -123,10 +125,11 @@ def link_nvjitlink(job: dict[str, Any]) -> dict[str, Any]:
 
     words = [f"-arch={job['arch']}", *(["-lto"] if job["kind"].endswith("ltoir") else [])]
     call("Create", byref(handle), c_uint(len(words)), (c_char_p * len(words))(*(word.encode() for word in words)))
-    for path in job["inputs"]:
-        data = Path(path).read_bytes()
+    # nvJitLink keeps pointers to names, and 12.0 and 12.1 to cubins, until it completes
+    inputs = [(Path(path).read_bytes(), Path(path).name.encode()) for path in job["inputs"]]
+    for data, name in inputs:
         kind = _input_type(job["kind"], _NVJITLINK_INPUTS)
-        call("AddData", handle, kind, data, c_size_t(len(data)), Path(path).name.encode())
+        call("AddData", handle, kind, data, c_size_t(len(data)), name)
     call("Complete", handle)
     call("GetLinkedCubinSize", handle, byref(size))
     image = ctypes.create_string_buffer(size.value)
@@ -165,10 +168,10 @@ def link_driver(job: dict[str, Any]) -> dict[str, Any]:
             raise Failure(name, code, log.value.decode(errors="replace"))
 
     call("cuLinkCreate_v2", 2, options, values, byref(state))
-    for path in job["inputs"]:
-        data = Path(path).read_bytes()
+    inputs = [(Path(path).read_bytes(), Path(path).name.encode()) for path in job["inputs"]]
+    for data, name in inputs:
         kind = _input_type(job["kind"], _DRIVER_INPUTS)
-        call("cuLinkAddData_v2", state, kind, data, c_size_t(len(data)), Path(path).name.encode(), 0, None, None)
+        call("cuLinkAddData_v2", state, kind, data, c_size_t(len(data)), name, 0, None, None)
     call("cuLinkComplete", state, byref(image), byref(size))
     Path(job["image"]).write_bytes(ctypes.string_at(image, size.value))
     call("cuLinkDestroy", state)
@@ -185,6 +188,37 @@ def load(job: dict[str, Any]) -> dict[str, Any]:
     library.cuModuleGetFunction.argtypes = [POINTER(c_void_p), c_void_p, c_char_p]
     if code := library.cuModuleGetFunction(byref(kernel), module, job["kernel"].encode()):
         raise Failure("cuModuleGetFunction", code)
+    return {"ok": True}
+
+
+def run(job: dict[str, Any]) -> dict[str, Any]:
+    """Load an image, run its kernel on the numbers of one file, and write the results to another."""
+    library = _driver()
+    given = Path(job["numbers"]).read_bytes()
+    got = ctypes.create_string_buffer(b"\xff" * len(given), len(given))  # NaN
+    module, kernel = c_void_p(), c_void_p()
+    buffers = [ctypes.c_uint64(), ctypes.c_uint64()]
+    size, count = c_size_t(len(given)), c_int(len(given) // 4)
+    blocks, threads = -(-count.value // 256), 256
+    pointers = [ctypes.cast(byref(one), c_void_p) for one in (*buffers, count)]
+    launch = (blocks, 1, 1, threads, 1, 1, 0, None, (c_void_p * 3)(*pointers), None)
+    image = Path(job["image"]).read_bytes()
+    calls: tuple[tuple[Any, ...], ...] = (
+        ("cuModuleLoadData", byref(module), c_char_p(image)),
+        ("cuModuleGetFunction", byref(kernel), module, job["kernel"].encode()),
+        *(("cuMemAlloc_v2", byref(buffer), size) for buffer in buffers),
+        ("cuMemcpyHtoD_v2", buffers[0], given, size),
+        ("cuMemcpyHtoD_v2", buffers[1], got, size),
+        ("cuLaunchKernel", kernel, *launch),
+        ("cuCtxSynchronize",),
+        ("cuMemcpyDtoH_v2", got, buffers[1], size),
+        *(("cuMemFree_v2", buffer) for buffer in buffers),
+        ("cuModuleUnload", module),
+    )
+    for name, *arguments in calls:
+        if code := getattr(library, name)(*arguments):
+            raise Failure(name, code)
+    Path(job["results"]).write_bytes(got.raw)
     return {"ok": True}
 
 
@@ -213,7 +247,10 @@ def _in_child(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         os.dup2(silent, 2)
         for job in jobs:
             signal.alarm(_SECONDS)
-            os.write(writer, json.dumps(_answer(job)).encode() + b"\n")
+            answer = _answer(job)
+            os.write(writer, json.dumps(answer).encode() + b"\n")
+            if not answer["ok"] and job["step"] == "run":
+                break  # an error of a kernel stays in the process
         os._exit(0)  # whatever libraries do at the end of a process is no answer
     os.close(writer)
     with os.fdopen(reader, encoding="utf-8") as pipe:
@@ -241,6 +278,7 @@ _STEPS = {
     "nvjitlink": link_nvjitlink,
     "driver": link_driver,
     "load": load,
+    "run": run,
     "batch": batch,
 }
 
