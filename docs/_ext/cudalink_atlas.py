@@ -33,10 +33,10 @@ STEPS = {
 NOTES = {
     "nvjitlink": "nvJitLink of the column links two units of the row; the kernel must be in the image.",
     "driver": "The emulated driver of the column links two units of the row with cuLink*.",
-    "load": "nvJitLink of the row's release links what its compiler made; the emulated driver of the column loads the image.",
+    "load": "nvJitLink of the row's release links what its compiler made; the emulated driver of the column loads it.",
     "real-driver": "A real driver links two units of each release with cuLink*.",
     "real-load": "nvJitLink of each release links what its compiler made; a real driver loads the image.",
-    "real-run": "nvJitLink of the column links two units of the row; the image runs on the GPU, and NumPy compares the numbers.",
+    "real-run": "nvJitLink of the column links two units of the row; the GPU runs it, and NumPy compares the numbers.",
 }
 KINDS = {
     "ptx": "PTX",
@@ -47,7 +47,7 @@ KINDS = {
     "fatbin-cubin": "fatbin with a relocatable cubin",
     "fatbin-ltoir": "fatbin with LTO-IR",
 }
-MARKS = {"works": "✓", "not-made": "–"}
+MARKS = {"works": "✓", "not-made": "-"}
 CLASSES = {status: f"atlas-{status}" for status in ("works", "refused", "wrong", "crashed", "not-made")}
 
 
@@ -104,12 +104,13 @@ def drawn(atlas: Atlas, grid: Grid, archs: Sequence[str], known: dict[tuple[str,
                 content = f'<a href="#{name}-{mark}">{mark}</a>'
             parts.append(f'<td class="{CLASSES[answer.status]}"{said}>{content}</td>')
         rows.append(f'<tr><th scope="row">{producer}</th>{"".join(parts)}</tr>')
-    where = ", ".join(archs)
+    where = escape(", ".join(archs))
     return (
-        f'<div class="table-wrapper atlas-wrapper" tabindex="0" role="region" aria-label="{escape(title)}, {escape(where)}">'
-        f'<table class="atlas" data-library="{library}" data-rest="{grid.kind} --arch {grid.arch}"><caption>{escape(where)}: rows: made by NVRTC of the release; '
-        f"columns: {what} of the release</caption>"
-        f'<thead><tr><th scope="col"><span>made by</span></th>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+        f'<div class="table-wrapper" tabindex="0" role="region" aria-label="{escape(title)}, {grid.kind}, {where}">'
+        f'<table class="atlas" data-library="{library}" data-rest="{grid.kind} --arch {grid.arch}">'
+        f"<caption>{where}: rows: made by NVRTC of the release; columns: {what} of the release</caption>"
+        f'<thead><tr><th scope="col"><span>made by</span></th>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
         f'<p class="atlas-said" aria-live="polite"></p>{legend(atlas, grid, name, known)}'
     )
 
@@ -161,9 +162,10 @@ class AtlasGrids(Directive):
             section = nodes.section(ids=[f"{kind}-{step}"])
             section += nodes.title(text=title)
             section += nodes.paragraph(text=NOTES[step])
-            equal: dict[str, list[Grid]] = {}
+            equal: dict[tuple[tuple[str, str, str], ...], list[Grid]] = {}
             for grid in grids:
-                equal.setdefault(json.dumps({str(key): row for key, row in grid.rows.items()}), []).append(grid)
+                same_marks = tuple((made, read, known[family(answer)]) for made, read, answer in cells(atlas, grid))
+                equal.setdefault(same_marks, []).append(grid)
             for same in equal.values():
                 section += html(drawn(atlas, same[0], [one.arch for one in same], known))
             result.append(section)
@@ -177,9 +179,7 @@ class AtlasMeasured(Directive):
         atlas = load()
         result = [self.line(f"{atlas.measured['date']}", atlas.measured["command"], atlas.measured["machine"])]
         result += [
-            self.line(
-                one.date, one.command, f"an {one.device}, driver {one.driver} (CUDA {one.cuda})", "Hardware: "
-            )
+            self.line(one.date, one.command, f"an {one.device}, driver {one.driver} (CUDA {one.cuda})", "Hardware: ")
             for one in atlas.real
         ]
         return result
@@ -199,7 +199,12 @@ class AtlasWheels(Directive):
     def run(self) -> list[nodes.Node]:
         wheels = load().wheels
         names = list(dict.fromkeys(name for one in wheels.values() for name in one))
-        return [table(["CUDA", *names], [[str(release), *(one.get(name, "") for name in names)] for release, one in wheels.items()])]
+        return [
+            table(
+                ["CUDA", *names],
+                [[str(release), *(one.get(name, "") for name in names)] for release, one in wheels.items()],
+            )
+        ]
 
 
 class AtlasChooser(Directive):
@@ -233,8 +238,9 @@ class AtlasChooser(Directive):
         text = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
         return [
             html(
-                f'<div class="atlas-chooser" hidden></div><script type="application/json" id="atlas-data">{text}</script>'
-                "<noscript><p>The chooser needs JavaScript; the pages below have the same answers as tables.</p></noscript>"
+                '<div class="atlas-chooser" hidden></div>'
+                f'<script type="application/json" id="atlas-data">{text}</script>'
+                "<noscript><p>The chooser needs JavaScript; the pages below have the same answers.</p></noscript>"
             )
         ]
 
@@ -246,12 +252,13 @@ class AtlasDisagreements(Directive):
         atlas = load()
         rows: list[list[str | nodes.Node]] = []
         for one in disagreements(atlas):
-            source = nodes.paragraph()
-            source += nodes.reference("", one.statement.source, refuri=one.statement.url)
-            rows.append([one.statement.says, source, spans(one.cells), found_words(one.answer), words([one.reproducer])])
+            says = nodes.paragraph(text=f"{one.statement.says} ")
+            says += nodes.reference("", one.statement.source, refuri=one.statement.url)
+            grid = f"{one.grid.step}, {one.grid.kind}, {one.grid.arch}"
+            rows.append([says, grid, one.where, found_words(one.answer), words([one.reproducer])])
         if not rows:
             return [nodes.paragraph(text="There is none.")]
-        return [table(["NVIDIA documents", "source", "made by → read by", "measured", "again"], rows)]
+        return [table(["NVIDIA documents", "grid", "made by, into", "measured", "reproducer"], rows)]
 
 
 class AtlasStatements(Directive):
@@ -284,14 +291,6 @@ class AtlasContradictions(Directive):
             for (rule, does, step, reason), kinds in merged.items()
         ]
         return [table(["rule", "how", "step", "kinds (cells)", "why the rule stays"], rows)]
-
-
-def spans(found: Any) -> str:
-    """Pairs of releases, as few as possible are named."""
-    if isinstance(found, str):
-        return found
-    pairs = [" → ".join(map(str, pair)) for pair in found]
-    return ", ".join(pairs[:3]) + (f" and {len(pairs) - 3} more" if len(pairs) > 3 else "")
 
 
 def add_files(app: Sphinx, pagename: str, *_: object) -> None:

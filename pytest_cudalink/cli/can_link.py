@@ -64,7 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "kind",
         nargs="?",
         metavar="KIND",
-        help="ptx, ltoir, cubin (relocatable), linked-cubin, fatbin-ptx, fatbin-cubin or fatbin-ltoir; of a file it is read",
+        help="ptx, ltoir, cubin (relocatable), linked-cubin, fatbin-ptx, fatbin-cubin, fatbin-ltoir; not for a file",
     )
     offer(kind, lambda _: _kinds())
     arch = parser.add_argument("--arch", metavar="ARCH", help="the GPU architecture (default: the file's, or sm_90)")
@@ -180,7 +180,9 @@ def _read_consumers(text: str) -> tuple[Consumer, ...]:
         return _installed()
     library, dash, release = text.rpartition("-")
     if dash and library not in LIBRARIES:
-        msg = f"CONSUMER is {text!r}; expected {' or '.join(f'{name}-RELEASE' for name in LIBRARIES)}, a release or this"
+        msg = (
+            f"CONSUMER is {text!r}; expected {' or '.join(f'{name}-RELEASE' for name in LIBRARIES)}, a release or this"
+        )
         raise _WrongWordError(f"{msg}{_near(text, _consumers())}")
     if not _is_release(release):
         msg = f"CONSUMER is {text!r}; expected a release such as 13.2, nvjitlink-13.2, driver-13.2 or this"
@@ -252,9 +254,9 @@ def _lines(atlas: Atlas, one: Reply) -> Iterable[str]:
         rows.append(("measured", f"{found_words(one.answer)} ({_measured_by(atlas, one)})"))
     rows += [("hardware", f"{found_words(answer)} ({device})") for device, answer in one.hardware]
     rows += [
-        ("documented", f"{_DOCUMENTED[promised]}: {statement.says} ({statement.source}, {statement.url})")
-        for statement, promised in one.documented
-    ]
+        ("documented", f"{'works' if works else 'does not work'}: {said.says} ({said.source}, {said.url})")
+        for said, works in one.documented
+    ] or [("documented", "nothing")]
     rows += [
         ("expected", f"{rule.rule}: {'works' if rule.works else 'does not work'}; {rule.because}") for rule in one.rules
     ]
@@ -265,9 +267,6 @@ def _lines(atlas: Atlas, one: Reply) -> Iterable[str]:
         shown = label
 
 
-_DOCUMENTED: Final = {True: "works", False: "does not work", None: "nothing is promised"}
-
-
 def _measured_by(atlas: Atlas, one: Reply) -> str:
     question = one.question
     wheels = atlas.wheels
@@ -275,9 +274,8 @@ def _measured_by(atlas: Atlas, one: Reply) -> str:
     library = (
         f"nvJitLink {wheels[read]['nvjitlink']}" if question.step == "nvjitlink" else f"emulated driver of CUDA {read}"
     )
-    return (
-        f"{library}, NVRTC {wheels[made]['nvrtc']}, {question.arch}, {atlas.measured['date']}, {atlas.measured['command']}"
-    )
+    when = f"{atlas.measured['date']}, {atlas.measured['command']}"
+    return f"{library}, NVRTC {wheels[made]['nvrtc']}, {question.arch}, {when}"
 
 
 def _data(atlas: Atlas, code: _Code, replies: list[Reply]) -> dict[str, Any]:
@@ -296,8 +294,8 @@ def _data(atlas: Atlas, code: _Code, replies: list[Reply]) -> dict[str, Any]:
                 "answer": None if one.answer is None else asdict(one.answer),
                 "hardware": [{"device": device, **asdict(answer)} for device, answer in one.hardware],
                 "documented": [
-                    {"name": said.name, "works": promised, "says": said.says, "source": said.source, "url": said.url}
-                    for said, promised in one.documented
+                    {"name": said.name, "works": works, "says": said.says, "source": said.source, "url": said.url}
+                    for said, works in one.documented
                 ],
                 "expected": [asdict(rule) for rule in one.rules],
                 "instead": list(one.instead),

@@ -36,7 +36,7 @@ _DRIVERS: Final = ("driver", "real-driver")
 
 
 def contents_of(kind: str) -> str:
-    """Return the kind of code in a fatbin, such as ``"ptx"`` for ``"fatbin-ptx"``; another kind is returned as it is."""
+    """Return the kind of code in a fatbin, such as ``"ptx"`` for ``"fatbin-ptx"``; any other kind as it is."""
     return kind.removeprefix("fatbin-")
 
 

@@ -1,14 +1,15 @@
-"""The answer to "my cubin is from 12.4, my nvJitLink is 13.2": measured, documented, predicted, and what to do instead."""
+"""The answer to "my cubin is from 12.4, my nvJitLink is 13.2": measured, documented, expected, and what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from ..compat.atlas import KINDS, Answer, Atlas
 from ..compat.documented import Statement, statements
-from ..compat.link_rules import expected
+from ..compat.link_rules import ARCH, expected
+from ..compat.releases import PTX_ISA
 from ..versions import CudaVersion
 from .rules import Prediction, predictions
 
@@ -85,8 +86,8 @@ class Reply:
         Why nothing was measured, and what the rule extrapolates; empty if it was.
     hardware : tuple of (str, Answer)
         What real drivers of the release answered, with driver and device.
-    documented : tuple of (Statement, bool or None)
-        What NVIDIA documents about it: it works, it does not, or nothing is promised.
+    documented : tuple of (Statement, bool)
+        What NVIDIA documents about it, and whether it works by that.
     rules : tuple of Prediction
         What the linker, the guard rails and the policies expect.
     instead : tuple of str
@@ -97,7 +98,7 @@ class Reply:
     answer: Answer | None
     why_not: str
     hardware: tuple[tuple[str, Answer], ...]
-    documented: tuple[tuple[Statement, bool | None], ...]
+    documented: tuple[tuple[Statement, bool], ...]
     rules: tuple[Prediction, ...]
     instead: tuple[str, ...]
 
@@ -136,17 +137,12 @@ def reply(atlas: Atlas, question: Question) -> Reply:
         answer = None
     else:
         why = "" if answer else _why_not(atlas, question)
-    key = _key(question)
     return Reply(
         question,
         answer,
         why,
         tuple(_hardware(atlas, question)),
-        tuple(
-            (one, one.predicts(question.producer, question.consumer.release))
-            for one in statements()
-            if question.kind in one.kinds and question.step in one.steps
-        ),
+        tuple(_documented(question)),
         _rules(question),
         () if answer is None or answer.works else tuple(_instead(atlas, question)),
     )
@@ -172,11 +168,23 @@ def _why_not(atlas: Atlas, one: Question) -> str:
             return f"CUDA {release} is not in the atlas, which has {known[0]} to {known[-1]}"
     archs = tuple(dict.fromkeys(grid.arch for grid in atlas.grids if (grid.step, grid.kind) == (one.step, one.kind)))
     if archs and one.arch not in archs:
-        other = next(arch for arch in archs)
+        other = ARCH if ARCH in archs else archs[0]
         seen = atlas.ask(str(one.producer), str(one.consumer.release), one.kind, one.step, other)
         said = f"; for {other} it {'works' if seen.works else 'does not work'}" if seen else ""
         return f"{one.arch} was not measured, only {', '.join(archs)}{said}"
     return f"{_NAMES[one.kind]} were not measured at the step {one.step!r}"
+
+
+def _documented(one: Question) -> Iterator[tuple[Statement, bool]]:
+    """Yield the statements that say something about the pair; they know no release that has no PTX ISA here."""
+    made, read = one.producer, one.consumer.release
+    if made not in PTX_ISA or read not in PTX_ISA:
+        return
+    for statement in statements():
+        if one.kind in statement.kinds and one.step in statement.steps:
+            works = statement.predicts(made, read)
+            if works is not None:
+                yield statement, works
 
 
 def _rules(one: Question) -> tuple[Prediction, ...]:

@@ -7,7 +7,7 @@ stricter than what was measured, for example.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -26,12 +26,13 @@ from ..versions import CudaVersion
 __all__ = ["Contradiction", "Prediction", "Reason", "contradictions", "predictions", "reasons"]
 
 _STEPS: Final = ("nvjitlink", "driver", "load", "real-driver", "real-load")
-_WHERE: Final = {
+_WHERE: Final[dict[str, Callable[[CudaVersion, CudaVersion], bool]]] = {
     "any": lambda _made, _read: True,
     "newer": lambda made, read: made > read,
     "older-major": lambda made, read: made.major < read.major,
     "newer-minor": lambda made, read: made.major == read.major and made > read,
     "unusable": lambda made, _read: made < FIRST_USABLE_NVJITLINK,
+    "unusable-reader": lambda _made, read: read < FIRST_USABLE_NVJITLINK,
 }
 
 
@@ -103,7 +104,9 @@ class Contradiction:
 
     def __str__(self) -> str:
         word = "allows what fails" if self.prediction.works else "rejects what works"
-        return f"{self.prediction.rule} {word}: {self.step}, {self.kind}, {self.producer} -> {self.consumer}, {self.arch}"
+        return (
+            f"{self.prediction.rule} {word}: {self.step}, {self.kind}, {self.producer} -> {self.consumer}, {self.arch}"
+        )
 
 
 @cache
@@ -111,11 +114,19 @@ def reasons() -> tuple[Reason, ...]:
     """Return the rows of ``compat/data/contradictions.toml``."""
     rows = read_table("compat/data/contradictions.toml")["contradictions"]
     return tuple(
-        Reason(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+        Reason(
+            tuple(row["rules"]),
+            tuple(row["steps"]),
+            tuple(row["kinds"]),
+            row["where"],
+            row["allows"],
+            row["because"],
+        )
         for row in rows
     )
 
 
+@cache
 def predictions(step: str, kind: str, producer: CudaVersion, consumer: CudaVersion) -> tuple[Prediction, ...]:
     """Return the prediction of each rule that applies to a step.
 
@@ -130,7 +141,10 @@ def predictions(step: str, kind: str, producer: CudaVersion, consumer: CudaVersi
 
 def _predictions(step: str, kind: str, producer: CudaVersion, consumer: CudaVersion) -> Iterator[Prediction]:
     works = expected(step, kind, producer, consumer)
-    if step in ("nvjitlink", "driver", "real-driver"):
+    if step == "nvjitlink" and consumer < FIRST_USABLE_NVJITLINK:
+        because = f"nvJitLink before {FIRST_USABLE_NVJITLINK} counts as absent, as cuda-bindings cannot call it"
+        yield Prediction("linker", works=False, because=because)
+    elif step in ("nvjitlink", "driver", "real-driver"):
         yield Prediction("linker", works, _linker_reason(step, kind, producer, works=works))
     if step == "nvjitlink":
         yield from _guard_rails(contents_of(kind), producer, consumer)

@@ -46,7 +46,7 @@ def test_no(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_driver(capsys: pytest.CaptureFixture[str]) -> None:
-    """A driver is asked to link; what it does not link, it may load after nvJitLink; each policy says which it takes."""
+    """A driver is asked to link, and to load what nvJitLink linked; each policy says which it takes."""
     code, out, _ = said(capsys, "12.9", "driver-13.0", "ltoir")
     assert code == 1
     assert "cuLinkAddData answers 221 CUDA_ERROR_JIT_COMPILER_NOT_FOUND (emulated driver of CUDA 13.0, " in out
@@ -107,7 +107,7 @@ def test_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 
 
 def test_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
-    """`this` asks the nvJitLink and the driver that are here; without any, the error says what to name."""
+    """The word `this` asks the nvJitLink and the driver that are here; without any, the error says what to name."""
     with probes.fake(driver="13.0", nvjitlink=None):
         code, out, _ = said(capsys, "12.9", "this", "ptx")
     assert code == 0
@@ -116,8 +116,10 @@ def test_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
         assert said(capsys, "12.9", "this", "ptx") == (
             2,
             "",
-            "cudalink can-link: CONSUMER is this, but there is neither an nvJitLink nor a driver here; "
-            "name a release, such as 13.2\n",
+            (
+                "cudalink can-link: CONSUMER is this, but there is neither an nvJitLink nor a driver here; "
+                "name a release, such as 13.2\n"
+            ),
         )
 
 
@@ -125,7 +127,10 @@ def test_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "expected"),
     [
         (("12.9", "nvjtlink-13.0", "ptx"), "CONSUMER is 'nvjtlink-13.0'; expected nvjitlink-RELEASE or driver-RELEASE"),
-        (("12.9", "newest", "ptx"), "CONSUMER is 'newest'; expected a release such as 13.2, nvjitlink-13.2, driver-13.2"),
+        (
+            ("12.9", "newest", "ptx"),
+            "CONSUMER is 'newest'; expected a release such as 13.2, nvjitlink-13.2, driv",
+        ),
         (("12.9", "13.0", "pxt"), "KIND is 'pxt'; expected ptx, ltoir, cubin, linked-cubin, "),
         (("12.9", "13.0", "pxt"), "; did you mean ptx?"),
         (("12.9", "13.0"), "KIND is missing; expected ptx, "),

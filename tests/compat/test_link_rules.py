@@ -99,7 +99,8 @@ def test_words_of_an_answer(answer: atlas.Answer, words: str) -> None:
 def test_a_link_opens_no_atlas() -> None:
     """Importing the linker and the guard rails reads no atlas, and a pipeline that holds does not either."""
     program = (
-        "import sys, pytest_cudalink.linker, pytest_cudalink.guardrails.pipelines as p, pytest_cudalink.guardrails.items as i;"
+        "import sys, pytest_cudalink.linker;"
+        "from pytest_cudalink.guardrails import items as i, pipelines as p;"
         "from pytest_cudalink.versions import CudaVersion as V;"
         "item = lambda name, version: i.Item('dynamic-libs', name, '', '', 'ctk', version, '');"
         "check = lambda made: p.check_pipeline(p.Pipeline('nvrtc', 'nvJitLink', 'ltoir'), item('nvrtc', made), "

@@ -86,7 +86,7 @@ def test_too_new_ltoir_speaks_as_the_linker_does() -> None:
 
 
 def test_a_refusal_says_what_was_measured() -> None:
-    """The promise is stricter than the measurement; beyond the atlas, the rule is extrapolated. NVVM was not measured."""
+    """A promise may be stricter than the measurement; beyond the atlas, the rule is extrapolated; NVVM has none."""
     pipeline = Pipeline("nvrtc", "nvJitLink", "ltoir")
     stricter = check_pipeline(pipeline, item("nvrtc", "12.9"), item("nvJitLink", "13.0")).message
     assert stricter.endswith("into a linker that is not older (measured for sm_90: works)")

@@ -42,7 +42,11 @@ def test_only_released_allows_what_nvjitlink_and_drivers_refuse(found: list[rule
 def test_a_contradiction_without_a_row_is_found() -> None:
     """An atlas with another answer contradicts a rule, and no row covers it."""
     releases = ("13.0", "13.1")
-    answers = {"a": atlas.Answer("works"), "b": atlas.Answer("refused", "nvJitLinkAddData", 3), "c": atlas.Answer("not-made")}
+    answers = {
+        "a": atlas.Answer("works"),
+        "b": atlas.Answer("refused", "nvJitLinkAddData", 3),
+        "c": atlas.Answer("not-made"),
+    }
     grid = atlas.Grid("nvjitlink", "ptx", "sm_90", {"13.0": "ab", "13.1": "cc"}, releases)
     drawn = atlas.Atlas(releases, {}, {}, (), answers, (grid,))
 
@@ -57,13 +61,19 @@ def test_a_contradiction_without_a_row_is_found() -> None:
     [
         ("nvjitlink", "ltoir", "12.9", "13.0", {"linker": True, "guard rails": False}),
         ("nvjitlink", "ptx", "13.2", "13.0", {"linker": False}),
+        ("nvjitlink", "ptx", "12.0", "12.2", {"linker": False}),
         ("nvjitlink", "linked-cubin", "13.0", "13.0", {"linker": False}),
         (
             "load",
             "ltoir",
             "12.9",
             "13.0",
-            {"driver rule": True, "policy strict-major": False, "policy newer-driver-ok": True, "policy released": True},
+            {
+                "driver rule": True,
+                "policy strict-major": False,
+                "policy newer-driver-ok": True,
+                "policy released": True,
+            },
         ),
         (
             "load",
@@ -73,7 +83,13 @@ def test_a_contradiction_without_a_row_is_found() -> None:
             {"driver rule": True} | dict.fromkeys((f"policy {name}" for name in policies()), False),
         ),
         ("load", "ptx", "13.0", "12.9", {"driver rule": False, "policy released": True}),
-        ("driver", "ptx", "13.0", "12.9", {"linker": False, "policy strict-major": False, "policy newer-driver-ok": False}),
+        (
+            "driver",
+            "ptx",
+            "13.0",
+            "12.9",
+            {"linker": False, "policy strict-major": False, "policy newer-driver-ok": False},
+        ),
     ],
 )
 def test_predictions(step: str, kind: str, producer: str, consumer: str, expected: dict[str, bool]) -> None:
