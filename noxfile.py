@@ -20,6 +20,7 @@ from nox.command import CommandFailed
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))
 
+from pytest_cudalink.compat import exports  # noqa: E402
 from pytest_cudalink.matrix.nox import sessions  # noqa: E402 (from the checkout: nothing is installed yet)
 
 # a session starts a thousand processes: where none may write bytecode, each compiles pytest, numpy and the rest again
@@ -266,6 +267,21 @@ def sanitizers(session: nox.Session) -> None:
 def leaks(session: nox.Session) -> None:
     """10,000 links compared with those of libnvJitLink, and as many rounds over objects; --rounds=N for less."""
     check_native(session, "leaks", *(session.posargs or ["--rounds=10000"]))
+
+
+@nox.session
+def atlas(session: nox.Session) -> None:
+    """Measure which CUDA release links what another one made, for matrices/atlas.json; -- --check only compares."""
+    install(session)
+    releases = [str(release) for release in exports.releases("libnvJitLink", 12) + exports.releases("libnvJitLink", 13)]
+    session.run("cudalink", "toolchain", "add", *releases)
+    folder = Path(session.create_tmp()) / "nvfatbin"
+    for major, distribution in exports.distributions("libnvfatbin").items():
+        for release in exports.releases("libnvfatbin", major):
+            wheel = f"{distribution}=={exports.wheel_versions('libnvfatbin', release)[-1]}"
+            target = ("--no-deps", "--target", str(folder / str(release)))
+            session.run("uv", "pip", "install", "-q", *target, wheel, external=True)
+    session.run("python", "-m", "pytest_cudalink.skew.atlas", "--nvfatbin", str(folder), *session.posargs)
 
 
 @nox.session(name="fuzz-reader")

@@ -158,7 +158,9 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
         why = found.problems[0] if found.problems else "it is not device code"
         msg = f"{path} cannot be judged: {why}; expected PTX, LTO-IR, a cubin, or a file that contains them"
         raise _WrongWordError(msg)
-    leaf = next((one for one in leaves if one.arch == arch), leaves[0])
+    # a packed image does not say its release
+    telling = [one for one in leaves if one.producer or one.needs] or leaves
+    leaf = next((one for one in telling if one.arch == arch), telling[0])
     inside = "linked-cubin" if leaf.kind == "cubin" and leaf.relocatable is False else str(leaf.kind)
     own = inside if leaf is found or inside == "linked-cubin" else f"fatbin-{inside}"
     release = leaf.producer or (leaf.needs.version if leaf.needs and not leaf.needs.newer_than else None)

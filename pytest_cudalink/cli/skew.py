@@ -31,6 +31,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "versions", nargs="*", metavar="VERSION", help="CUDA releases (default: all installed ones)"
     )
     offer(versions, in_cache)
+    parser.add_argument(
+        "--kind",
+        action="append",
+        choices=("ptx", "ltoir", "cubin", "linked-cubin"),
+        help="what the producers make; can be repeated (default: ptx, ltoir and cubin)",
+    )
+    parser.add_argument("--arch", default="sm_90", help="architecture to compile and link for (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print JSON, for programs and for `cudalink report --skew`")
     parser.add_argument(
         "--journal", type=output_file, metavar="FILE", help="where results are kept (default: in the cache)"
@@ -43,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure and print; return exit code 1 for findings that --fail-on names, 2 if nothing can be measured."""
-    from .. import skew, toolchains
+    from .. import emulator, skew, toolchains
     from ..report.records import RecordError
 
     if options.journal == STDOUT:
@@ -58,8 +65,9 @@ def run(options: argparse.Namespace) -> int:
             sys.stderr.write("cudalink skew: no toolchains are installed; run: cudalink toolchain add 12.9 13.0\n")
             return 2
         with progress("measuring links") as step:
-            measured = skew.measure(options.versions or None, journal, step.set)
-    except (toolchains.ToolchainError, RecordError, OSError) as error:
+            kinds = tuple(options.kind or skew.KINDS)
+            measured = skew.measure(options.versions or None, journal, step.set, kinds=kinds, arch=options.arch)
+    except (toolchains.ToolchainError, emulator.EmulatorError, RecordError, OSError) as error:
         sys.stderr.write(f"cudalink skew: {error}\n")
         return 2
     found = skew.findings(measured)

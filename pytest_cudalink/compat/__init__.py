@@ -1,8 +1,9 @@
 """What is known of CUDA releases and architectures, as data that any project can import.
 
 `exports` says what each library exports in which release, `known_bad` which combinations of versions fail, `releases`
-and `architectures` what each release reads, writes and compiles for. `export_json` writes ``matrices/compat.json``,
-which has the same for other languages. A function is imported with its module when it is first used.
+and `architectures` what each release reads, writes and compiles for. `atlas` has what was measured of links across
+releases, and `documented` what NVIDIA says of them. `export_json` writes ``matrices/compat.json``, which has the rest
+for other languages. A function is imported with its module when it is first used.
 
 `data/` holds the facts. `make_names` writes `names` from them, and ``emulator/build.py`` the headers of the C.
 """

@@ -29,6 +29,7 @@ __all__ = [
     "SKEW_ARCH",
     "SKEW_TEST",
     "USER_SOURCE",
+    "WHOLE_SOURCE",
     "Machine",
     "Outcome",
     "compile_kernel",
@@ -63,6 +64,9 @@ extern "C" __device__ float user_transform(float x) {
   return y > 0.0f ? y : 0.0f;
 }
 """
+
+#: Both units as one, which needs no link.
+WHOLE_SOURCE = USER_SOURCE + MAIN_SOURCE.partition("\n")[2]
 
 
 #: A test as a library has it: it knows nothing of pytest-cudalink. The README shows it.
@@ -155,9 +159,7 @@ def compile_kernel(arch: str = SKEW_ARCH) -> bytes:
     """
     from . import Program, ProgramOptions
 
-    with Program(
-        USER_SOURCE + MAIN_SOURCE.partition("\n")[2], "c++", ProgramOptions(name="kernel.cu", arch=arch)
-    ) as one:
+    with Program(WHOLE_SOURCE, "c++", ProgramOptions(name="kernel.cu", arch=arch)) as one:
         return one.compile("ptx").code.rstrip(b"\0") + b"\0"
 
 

@@ -2,8 +2,9 @@
 
 For every pair of installed toolchains, the compiler of one makes PTX, LTO-IR and cubins of two small units. The
 nvJitLink of the other links them, the emulated driver of the other links them, and what the first one's own nvJitLink
-linked is loaded on that driver. Every answer is compared with the predictions: the artifact's own header, the policies
-of `matrices/dispatch.toml`, and the guard rails. A disagreement is a finding.
+linked is loaded on that driver. A link counts if its image has the kernel. Every answer is compared with the
+predictions: the artifact's own header, the policies of `matrices/dispatch.toml`, and the guard rails. A disagreement is
+a finding. `pytest_cudalink.skew.atlas` measures more kinds and architectures, in batches, for ``matrices/atlas.json``.
 """
 
 from __future__ import annotations
@@ -32,9 +33,25 @@ from ..tables import read_matrix
 from ..versions import CudaVersion
 from . import rules
 
-__all__ = ["KINDS", "Finding", "Measurement", "findings", "load", "measure", "package_hash", "sections", "table"]
+__all__ = [
+    "ALL_KINDS",
+    "ARCH",
+    "KINDS",
+    "Finding",
+    "Measurement",
+    "findings",
+    "load",
+    "measure",
+    "package_hash",
+    "sections",
+    "table",
+    "wrong_image",
+]
 
+#: What is measured by default: the kinds of relocatable code.
 KINDS: Final = ("ptx", "ltoir", "cubin")
+ALL_KINDS: Final = (*KINDS, "linked-cubin")
+_UNITS: Final = {"main": sample.MAIN_SOURCE, "user": sample.USER_SOURCE}
 #: Known to every release from 12.0 on.
 ARCH: Final = "sm_90"
 _WORKER = Path(__file__).with_name("worker.py")
@@ -53,19 +70,21 @@ class Measurement:
     consumer : str
         CUDA release that linked, or whose driver loaded.
     kind : str
-        ``"ptx"``, ``"ltoir"`` or ``"cubin"``.
+        One of `ALL_KINDS`.
     step : str
         ``"nvjitlink"`` or ``"driver"``: that release linked. ``"load"``: the producer's own nvJitLink linked, and the
         driver of the other release loaded the image.
     ok : bool
     answer : str
-        Empty if ok; else the call, its code and the log.
+        Empty if ok; else the call, its code and the log, or what is wrong with the image.
     packages : tuple of str
         Exact wheels on both sides; a newer patch is measured again.
     predicted : dict of str to bool
         Whether each rule predicts success; only rules that apply to this step.
     build : str
         Hash of this package; with another emulated driver or other rules, the pair is measured again.
+    arch : str
+        Architecture that was compiled and linked for.
     """
 
     producer: str
@@ -77,10 +96,11 @@ class Measurement:
     packages: tuple[str, ...] = ()
     predicted: dict[str, bool] = field(default_factory=dict)
     build: str = ""
+    arch: str = ARCH
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (self.producer, self.consumer, self.kind, self.step, tuple(self.packages), self.build)
+        return (self.producer, self.consumer, self.kind, self.step, tuple(self.packages), self.build, self.arch)
 
 
 @dataclass(frozen=True)
@@ -125,7 +145,12 @@ def findings(measured: Iterable[Measurement]) -> list[Finding]:
 
 
 def _predictions(step: str, kind: str, producer: CudaVersion, consumer: CudaVersion, code: bytes) -> dict[str, bool]:
-    """Return the prediction of each rule for one step; that of the artifact is read from its bytes."""
+    """Return the prediction of each rule for one step; that of the artifact is read from its bytes.
+
+    No rule is asked about executable cubins.
+    """
+    if kind not in KINDS:
+        return {}
     found = {one.rule: one.works for one in rules.predictions(step, kind, producer, consumer)}
     judged = {name: works for name, works in found.items() if name == "guard rails" or name.startswith("policy ")}
     if step == "load":
@@ -153,39 +178,61 @@ def _run(job: dict[str, Any], environment: dict[str, str] | None = None) -> dict
 
 
 def _failure(answer: dict[str, Any]) -> str:
-    return "" if answer["ok"] else f"{answer['call']}: {answer['code']} {answer['log']}".strip()
+    return "" if answer["ok"] else f"{answer['call']}: {answer['code']} {answer['log']}".rstrip(" :")
+
+
+def wrong_image(path: Path, arch: str) -> str:
+    """Return what is wrong with a linked image of the sample; empty if nothing is."""
+    found = inspect(path.read_bytes())
+    if sample.KERNEL not in found.kernels:
+        return "the image does not have the kernel"
+    if found.undefined:
+        return f"the image needs {', '.join(found.undefined)}"
+    if found.arch is None or found.arch.rstrip("af") != arch.rstrip("af"):
+        return f"the image is for {found.arch}"
+    return ""
 
 
 class _Bench:
     """Artifacts and images of one measurement, in a temporary folder."""
 
-    def __init__(self, folder: Path, chains: Sequence[toolchains.Toolchain]) -> None:
+    def __init__(self, folder: Path, chains: Sequence[toolchains.Toolchain], kinds: Sequence[str], arch: str) -> None:
         self.folder = folder
+        self.kinds = kinds
+        self.arch = arch
         self.chains = {str(chain.version): chain for chain in chains}
 
     def prepare(self, version: str) -> None:
         """Compile with one release, and link with its own nvJitLink."""
         chain, folder = self.chains[version], self.folder / version
         folder.mkdir()
-        units = {"main": sample.MAIN_SOURCE, "user": sample.USER_SOURCE}
-        job = {"step": "compile", "library": str(chain.library("nvrtc")), "arch": ARCH, "units": units}
-        answer = _run({**job, "kinds": KINDS, "folder": str(folder)})
-        if not answer["ok"]:
-            msg = f"NVRTC of the toolchain {chain.path} does not compile the sample: {_failure(answer)}"
-            raise toolchains.ToolchainError(msg)
-        for kind in KINDS:
+        job = {"step": "compile", "library": str(chain.library("nvrtc")), "arch": self.arch, "folder": str(folder)}
+        for kind in self.kinds:
+            units = {"whole": sample.WHOLE_SOURCE} if kind == "linked-cubin" else _UNITS
+            answer = _run({**job, "kinds": [kind], "units": units})
+            if not answer["ok"]:
+                msg = (
+                    f"NVRTC of the toolchain {chain.path} does not compile the sample for {self.arch}: "
+                    f"{_failure(answer)}"
+                )
+                raise toolchains.ToolchainError(msg)
+        for kind in self.kinds:
             _run(self.job("nvjitlink", version, version, kind) | {"image": str(folder / f"own-{kind}.image")})
 
     def job(self, step: str, producer: str, consumer: str, kind: str) -> dict[str, Any]:
         made = self.folder / producer
+        whole = kind == "linked-cubin"
+        inputs = [str(made / f"{unit}.{kind}") for unit in (("whole",) if whole else _UNITS)]
         image = made / (f"own-{kind}.image" if step == "load" else f"{step}-{consumer}-{kind}.image")
+        if whole and step == "load":
+            image = Path(inputs[0])
         return {
             "step": step,
             "library": str(self.chains[consumer].library("nvJitLink")),
             "suffix": consumer.replace(".", "_"),
-            "arch": ARCH,
+            "arch": self.arch,
             "kind": kind,
-            "inputs": [str(made / f"{unit}.{kind}") for unit in ("main", "user")],
+            "inputs": inputs,
             "image": str(image),
             "kernel": sample.KERNEL,
         }
@@ -194,10 +241,13 @@ class _Bench:
         """Measure one step."""
         environment = None
         if step != "nvjitlink":
-            environment = emulator.emulation_for(consumer, arch=ARCH, lifetime="off").environment()
-        answer = _run(self.job(step, producer, consumer, kind), environment)
+            environment = emulator.emulation_for(consumer, arch=self.arch.rstrip("af"), lifetime="off").environment()
+        job = self.job(step, producer, consumer, kind)
+        answer = _run(job, environment)
+        if answer["ok"] and step != "load" and (wrong := wrong_image(Path(job["image"]), self.arch)):
+            answer = {"ok": False, "call": wrong, "code": "", "log": ""}
         versions = CudaVersion.parse(producer), CudaVersion.parse(consumer)
-        code = (self.folder / producer / f"user.{kind}").read_bytes()
+        code = Path(job["inputs"][-1]).read_bytes()
         return Measurement(
             producer,
             consumer,
@@ -208,6 +258,7 @@ class _Bench:
             _packages(self.chains, producer, consumer),
             _predictions(step, kind, *versions, code),
             package_hash(),
+            self.arch,
         )
 
 
@@ -236,6 +287,9 @@ def measure(
     journal: Path | None = None,
     progress: Callable[[int, int], object] = lambda _done, _all: None,
     workers: int | None = None,
+    *,
+    kinds: Sequence[str] = KINDS,
+    arch: str = ARCH,
 ) -> list[Measurement]:
     """Return the measurements of every pair of releases.
 
@@ -250,17 +304,23 @@ def measure(
         Called with the number of measurements so far and of all.
     workers : int, optional
         Number of parallel processes; by default one for each processor.
+    kinds : sequence of str
+        Some of `ALL_KINDS`.
+    arch : str
+        Architecture to compile and link for.
 
     Raises
     ------
     ToolchainError
-        If a release is not installed, or its compiler does not work.
+        If a release is not installed, or its compiler does not work or does not know the architecture.
+    EmulatorError
+        If no emulated driver of a release has a device of the architecture.
     """
     found = {str(one.version): one for one in reversed(toolchains.installed())}
     chains = [toolchains.find(version) for version in dict.fromkeys(versions or found)]
     chosen = [str(version) for version in sorted({chain.version for chain in chains})]
     steps: tuple[_STEP, ...] = ("nvjitlink", "driver", "load")
-    wanted = [(step, p, c, kind) for p in chosen for c in chosen for kind in KINDS for step in steps]
+    wanted = [(step, p, c, kind) for p in chosen for c in chosen for kind in kinds for step in steps]
     known = {one.key: one for one in load(journal)} if journal is not None and journal.exists() else {}
     if journal is not None and known and not journal.read_bytes().endswith(b"\n"):
         # an interrupted run left half a line, to which the next measurement would be appended
@@ -269,7 +329,7 @@ def measure(
     result = []
     missing = []
     for step, producer, consumer, kind in wanted:
-        key = (producer, consumer, kind, step, _packages(by_version, producer, consumer), package_hash())
+        key = (producer, consumer, kind, step, _packages(by_version, producer, consumer), package_hash(), arch)
         if key in known:
             result.append(known[key])
         else:
@@ -280,7 +340,7 @@ def measure(
             tempfile.TemporaryDirectory(prefix="cudalink-skew-") as folder,
             ThreadPoolExecutor(workers or os.cpu_count()) as pool,
         ):
-            bench = _Bench(Path(folder), chains)
+            bench = _Bench(Path(folder), chains, kinds, arch)
             list(pool.map(bench.prepare, dict.fromkeys(producer for _, producer, _, _ in missing)))
             for one in pool.map(lambda step: bench.one(*step), missing):
                 result.append(one)
@@ -323,7 +383,7 @@ def _measurement(row: object, place: str) -> Measurement:
     """Return a measurement of a file; keys of a later version are ignored."""
     found, wrong = sound(Measurement, row, place)
     known = {name: found[name] for name in Measurement.__dataclass_fields__ if found.get(name) is not None}
-    choices = {"step": tuple(_TITLES), "kind": KINDS}
+    choices = {"step": tuple(_TITLES), "kind": ALL_KINDS}
     wrong += [
         f"{place}.{name} is {described(known[name])}; expected one of {', '.join(choices[name])}"
         for name in choices
@@ -366,7 +426,7 @@ def sections(measured: Sequence[Measurement]) -> list[Section]:
     """Return the tables for the report: one for each step and kind, and the findings."""
     result = []
     for step, title in _TITLES.items():
-        for kind in KINDS:
+        for kind in ALL_KINDS:
             rows = tuple(table(measured, step, kind))
             consumers = tuple(dict.fromkeys(one.consumer for one in measured))
             result.append(section(f"skew-{step}-{kind}", f"{title} {kind}", ("made by", *consumers), rows, "releases"))

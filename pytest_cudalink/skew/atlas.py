@@ -1,9 +1,9 @@
 """Measure the atlas of JIT-link compatibility and write ``matrices/atlas.json``: ``nox -s atlas``.
 
 Each release compiles two units to every kind, for every architecture that it knows. The nvJitLink of every release
-links them, the emulated driver of every release links them and loads what the producer's own nvJitLink linked. Each consumer
-is one process that loads its library once; each link of nvJitLink runs in a forked child, because an input that the
-library does not know can end the process, and because it remembers some refusals.
+links them; the emulated driver of every release links them, and loads what the producer's own nvJitLink linked. Each
+consumer is one process that loads its library once. Each link of nvJitLink runs in a forked child, because an input
+that the library does not know can end the process, and because it remembers some refusals.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from .. import emulator, toolchains
-from ..artifacts import inspect
 from ..compat import atlas
 from ..compat.atlas import Answer, Atlas
 from ..compat.releases import PTX_ISA
@@ -34,7 +33,7 @@ from ..linker import sample
 from ..report import whole_file
 from ..tables import matrices_dir, read_table
 from ..versions import CudaVersion
-from . import _run
+from . import _run, wrong_image
 
 __all__ = ["ARCHITECTURES", "Question", "content_of", "differences", "main", "measure", "text_of", "with_real"]
 
@@ -44,7 +43,7 @@ _WORKS: Final = Answer("works")
 _UNITS: Final = {
     "main": sample.MAIN_SOURCE,
     "user": sample.USER_SOURCE,
-    "whole": sample.USER_SOURCE + sample.MAIN_SOURCE.partition("\n")[2],
+    "whole": sample.WHOLE_SOURCE,
 }
 _COMPILED: Final = ("ptx", "ltoir", "cubin")
 _NVJITLINK_CODES: Final = (
@@ -64,6 +63,9 @@ class Question:
     arch: str
     producer: str
     consumer: str
+
+    def __str__(self) -> str:
+        return f"{self.step} {self.consumer}: {self.kind} of {self.producer} for {self.arch}"
 
 
 Answers = dict[Question, Answer]
@@ -259,24 +261,12 @@ class _Bench:
 def _answer(question: Question, said: Mapping[str, Any], image: Path) -> Answer:
     """Return the answer of the worker in the atlas's words; success without the kernel is wrong."""
     if said["ok"]:
-        wrong = "" if question.step == "load" else _wrong(image, question.arch)
+        wrong = "" if question.step == "load" else wrong_image(image, question.arch)
         return Answer("wrong", text=wrong) if wrong else _WORKS
     if said.get("crashed"):
         return Answer("crashed", code=-said["code"], name=said["call"])
     call, code = said["call"], said["code"]
     return Answer("refused", call.removesuffix("_v2"), code, code_name(call, code), _general(question, said["log"]))
-
-
-def _wrong(image: Path, arch: str) -> str:
-    """Return what is wrong with a linked image, or nothing."""
-    found = inspect(image.read_bytes())
-    if sample.KERNEL not in found.kernels:
-        return "the image does not have the kernel"
-    if found.undefined:
-        return f"the image needs {', '.join(found.undefined)}"
-    if found.arch is None or found.arch.rstrip("af") != arch.rstrip("af"):
-        return f"the image is for {found.arch}"
-    return ""
 
 
 def code_name(call: str, code: int) -> str:
@@ -397,8 +387,7 @@ def differences(old: Answers, new: Answers) -> list[str]:
     for question, answer in new.items():
         before = old.get(question)
         if before != answer:
-            where = f"{question.step} {question.consumer}: {question.kind} of {question.producer} for {question.arch}"
-            result.append(f"{where}: {before or 'not measured'} in the file, {answer} now")
+            result.append(f"{question}: {before or 'not measured'} in the file, {answer} now")
     return result
 
 
@@ -425,6 +414,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--nvfatbin", type=Path, metavar="FOLDER", help="RELEASE/ with the wheel of each release")
     parser.add_argument("--folder", type=Path, help="keep inputs and images there")
     parser.add_argument("--check", action="store_true", help="compare the file with fresh answers; write nothing")
+    parser.add_argument("--show", action="store_true", help="print fresh answers; write nothing")
     parser.add_argument(
         "--real", type=Path, metavar="RESULT", help="add what the GPU machine measured; measure nothing"
     )
@@ -440,6 +430,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         kinds, architectures = options.kind or atlas.KINDS, options.arch or ARCHITECTURES
         answers = measure(releases, folder, kinds, architectures, options.nvfatbin, progress=_say)
+    if options.show:
+        sys.stdout.write("".join(f"{question}: {answer}\n" for question, answer in answers.items()))
+        return 0
     if options.check:
         wrong = differences(answers_of(_read(options.file)), answers)
         sys.stdout.write("".join(f"{one}\n" for one in wrong))

@@ -23,7 +23,7 @@ from ..compat import atlas
 from ..compat.atlas import Answer
 from ..linker import sample
 from . import _run
-from .atlas import Question, answers_of, code_name
+from .atlas import answers_of, code_name
 
 __all__ = ["main", "prepare", "run"]
 

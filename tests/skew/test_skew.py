@@ -186,7 +186,7 @@ ROW = {
     ("change", "wrong"),
     [
         ({"step": "jump"}, "line 1.step is 'jump'; expected one of nvjitlink, driver, load"),
-        ({"kind": "sass"}, "line 1.kind is 'sass'; expected one of ptx, ltoir, cubin"),
+        ({"kind": "sass"}, "line 1.kind is 'sass'; expected one of ptx, ltoir, cubin, linked-cubin"),
         ({"producer": ["12.9"]}, "line 1.producer is a list; expected a text"),
         ({"predicted": {"artifact": []}}, "line 1.predicted.artifact is a list; expected true or false"),
         ({"packages": "numpy"}, "line 1.packages is 'numpy'; expected a list"),

@@ -1,0 +1,75 @@
+"""The atlas: valid by its schema, complete, and read as it was written."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+from pytest_cudalink.compat import atlas
+from pytest_cudalink.tables import matrices_dir
+from pytest_cudalink.versions import CudaVersion
+
+
+@pytest.fixture(scope="module")
+def written() -> dict:
+    return json.loads((matrices_dir() / "atlas.json").read_text(encoding="utf-8"))
+
+
+def test_valid_by_the_schema(written) -> None:
+    """The schema is one, holds for the file, and refuses what it must refuse."""
+    schema = json.loads((matrices_dir() / "atlas.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
+    validator.validate(written)
+    for key in schema["required"]:
+        assert not validator.is_valid({name: value for name, value in written.items() if name != key})
+    grid = written["grids"][0]
+    for change in ({"step": "jump"}, {"kind": "sass"}, {"arch": "90"}, {"rows": {"13": "a"}}):
+        assert not validator.is_valid({**written, "grids": [{**grid, **change}]})
+    assert not validator.is_valid({**written, "answers": {"ab": next(iter(written["answers"].values()))}})
+
+
+def test_complete(written) -> None:
+    """Every grid has a row for each release and a letter for each consumer; every answer is used."""
+    found = atlas.load()
+    assert len(found.releases) == 15
+    assert set(found.wheels) == set(found.releases)
+    assert found.kinds == atlas.KINDS
+    assert set(found.steps) >= {"nvjitlink", "driver", "load"}
+    used = set()
+    for grid in found.grids:
+        assert tuple(grid.rows) == found.releases
+        assert {len(row) for row in grid.rows.values()} == {len(grid.consumers)}
+        used |= set("".join(grid.rows.values()))
+    assert used == set(found.answers) == set(written["answers"])
+    assert {answer.status for answer in found.answers.values()} <= set(atlas.STATUSES)
+    keys = [(grid.step, grid.kind, grid.arch) for grid in found.grids]
+    assert len(keys) == len(set(keys))
+
+
+def test_asking() -> None:
+    """An answer has the numbers of its pair in the text; what was not measured is None."""
+    found = atlas.load()
+    assert found.ask("12.9", CudaVersion(13, 0), "ltoir", "nvjitlink").works
+    refused = found.ask(CudaVersion(13, 2), "12.9", "ptx", "nvjitlink")
+    assert (refused.status, refused.call, refused.code) == ("refused", "nvJitLinkAddData", 4)
+    assert refused.name == "NVJITLINK_ERROR_PTX_COMPILE"
+    assert "Unsupported .version 9.2; current version is '8.8'" in refused.text
+    assert str(refused).startswith("refused, nvJitLinkAddData: 4 NVJITLINK_ERROR_PTX_COMPILE, ptxas application")
+    for question in (
+        ("11.8", "13.0", "ptx", "nvjitlink"),
+        ("13.0", "13.0", "sass", "nvjitlink"),
+        ("13.0", "13.0", "ptx", "jump"),
+        ("13.0", "13.0", "ptx", "nvjitlink", "sm_61"),
+        ("13.0", "12.7", "ptx", "nvjitlink"),
+    ):
+        assert found.ask(*question) is None
+    assert found.ask("12.6", "13.0", "ptx", "nvjitlink", "sm_100").status == "not-made"
+
+
+def test_another_format_is_refused(written) -> None:
+    """A file of a later format is refused in a sentence, not misread."""
+    with pytest.raises(ValueError, match="the atlas has format 2; expected 1; install a newer pytest-cudalink"):
+        atlas.atlas_of({**written, "format": 2})

@@ -1,0 +1,85 @@
+"""What NVIDIA documents, and where the atlas disagrees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_cudalink.compat import atlas, documented
+from pytest_cudalink.tables import read_table
+
+
+def test_statements() -> None:
+    """Each names its document, its address and the day; kinds, steps and rules are known words."""
+    found = documented.statements()
+    assert (
+        len({one.name for one in found}) == len(found) == len(read_table("compat/data/documented.toml")["statements"])
+    )
+    for one in found:
+        assert one.url.startswith("https://docs.nvidia.com/")
+        assert one.source
+        assert one.says.endswith(".")
+        assert set(one.kinds) <= set(atlas.KINDS)
+        assert set(one.steps) <= set(atlas.STEPS)
+        assert one.predicts("13.0", "12.9") in (True, False, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "producer", "consumer", "predicted"),
+    [
+        ("nvjitlink-newer-input", "12.1", "12.0", False),
+        ("nvjitlink-newer-input", "12.0", "12.1", None),
+        ("nvjitlink-older-input", "12.0", "12.1", True),
+        ("nvjitlink-older-input", "12.0", "13.0", None),
+        ("nvjitlink-across-majors", "12.9", "13.0", True),
+        ("nvjitlink-ltoir-across-majors", "12.9", "13.0", False),
+        ("driver-ptx-isa", "12.6", "12.5", True),
+        ("driver-ptx-isa", "12.8", "12.5", False),
+        ("minor-version-compatibility", "13.5", "13.0", True),
+        ("newer-major-needs-newer-driver", "13.0", "12.9", False),
+    ],
+)
+def test_predictions(name, producer, consumer, predicted) -> None:
+    """A statement predicts where it speaks, and only there."""
+    one = next(one for one in documented.statements() if one.name == name)
+    assert one.predicts(producer, consumer) is predicted
+
+
+def test_known_disagreements() -> None:
+    """LTO-IR crosses majors, older minors take cubins of CUDA 13; each has a command."""
+    found = documented.disagreements(atlas.load())
+    texts = [str(one) for one in found if one.grid.arch == "sm_90"]
+    crossing = "nvjitlink-ltoir-across-majors: documented that it is refused, works (nvjitlink ltoir: "
+    assert f"{crossing}12.0 to 12.9 into 13.0 to 13.5)" in texts
+    newer = "nvjitlink-newer-input: documented that it is refused, works (nvjitlink cubin: "
+    assert f"{newer}13.0 to 13.5 into 12.5 to 12.9)" in texts
+    assert any(text.startswith("only-relocatable-code-links: documented that it is refused, wrong") for text in texts)
+    commands = {one.reproducer for one in found}
+    assert "cudalink skew 12.0 13.0 --kind ltoir --arch sm_90" in commands
+    assert all(one.predicted == bool(one.statement.predicts(*one.cells[-1])) for one in found)
+
+
+def test_what_contradicts() -> None:
+    """Success contradicts a documented no, anything else a yes, a crash both; what could not be asked neither."""
+    base = atlas.load()
+    grid = atlas.Grid("nvjitlink", "ptx", "sm_90", {"12.0": "xx", "12.1": "xx"}, ("12.0", "12.1"))
+    newer, others = {("12.1", "12.0")}, {("12.0", "12.0"), ("12.0", "12.1"), ("12.1", "12.1")}
+    for status, expected in {
+        "works": newer,
+        "wrong": newer | others,
+        "refused": others,
+        "crashed": newer | others,
+        "not-made": set(),
+    }.items():
+        found = documented.disagreements(replace(base, answers={"x": atlas.Answer(status)}, grids=(grid,)))
+        assert {cell for one in found for cell in one.cells} == expected, status
+
+
+def test_ranges() -> None:
+    """Pairs are named in groups of producers with the same consumers; 12.7, which has no wheels, breaks no range."""
+    statement = documented.statements()[0]
+    grid = atlas.Grid("nvjitlink", "ptx", "sm_90", {}, ())
+    cells = (("12.6", "12.0"), ("12.8", "12.0"), ("13.0", "12.0"), ("13.0", "12.9"))
+    one = documented.Disagreement(statement, grid, cells, atlas.Answer("works"), "")
+    assert one.where == "12.6 to 12.8 into 12.0; 13.0 into 12.0, 12.9"
