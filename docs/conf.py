@@ -35,6 +35,7 @@ extensions = [
     "sphinx_copybutton",
     "cudalink_tables",
     "cudalink_exports",
+    "cudalink_atlas",
     "cudalink_reference",
 ]
 html_theme = "furo"

@@ -235,7 +235,7 @@ def test_every_command_is_described(reference) -> None:
 def test_exit_codes_are_described() -> None:
     """The page has each command's exit code 1, and the codes that a shell gives for signals."""
     text = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8").partition("## Exit codes")[2]
-    assert cli.COMMANDS.keys() <= set(re.findall(r"^\| `cudalink (\w+)` \| ", text, re.MULTILINE))
+    assert cli.COMMANDS.keys() <= set(re.findall(r"^\| `cudalink ([\w-]+)` \| ", text, re.MULTILINE))
     assert re.findall(r"^\| (\d+) \| ", text, re.MULTILINE) == ["0", "1", "2", "130", "141"]
     assert (cli._INTERRUPTED, cli._BROKEN_PIPE) == (130, 141)
 

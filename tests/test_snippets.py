@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pytest_cudalink.cli import COMMANDS
+from pytest_cudalink.cli import COMMANDS, module_of
 from pytest_cudalink.matrix import load_cells
 from pytest_cudalink.plugin.settings import OPTIONS
 from tests import sessions
@@ -77,7 +77,7 @@ def identifier(block: Block) -> str:
 
 def parser_of(name: str) -> argparse.ArgumentParser:
     """The parser of a subcommand."""
-    module = import_module(f"pytest_cudalink.cli.{name}")
+    module = import_module(module_of(name))
     parser = argparse.ArgumentParser(prog=f"cudalink {name}")
     module.configure(parser)
     return parser

@@ -16,7 +16,7 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
-from pytest_cudalink.cli import COMMANDS
+from pytest_cudalink.cli import COMMANDS, module_of
 from pytest_cudalink.plugin import audits, fixtures, hookspecs, marker, settings
 from pytest_cudalink.tables import read_table
 
@@ -75,7 +75,7 @@ def command_parsers() -> dict[str, argparse.ArgumentParser]:
     """The parser of every command, by its name."""
     found = {}
     for name in COMMANDS:
-        module = import_module(f"pytest_cudalink.cli.{name}")
+        module = import_module(module_of(name))
         parser = argparse.ArgumentParser(prog=f"cudalink {name}", description=module.DESCRIPTION)
         module.configure(parser)
         found[name] = parser

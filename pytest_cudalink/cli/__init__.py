@@ -11,12 +11,12 @@ from collections.abc import Container, Sequence
 from importlib import import_module, metadata
 from typing import Any, Final
 
-__all__ = ["COMMANDS", "GROUPS", "main", "make_parser"]
+__all__ = ["COMMANDS", "GROUPS", "main", "make_parser", "module_of"]
 
 _BROKEN_PIPE: Final = 141  # what a shell gives for SIGPIPE
 
 #: The subcommands by what a user needs, with a line for each, in the order of the help. The module of the same name in
-#: this package has ``DESCRIPTION``, ``configure(parser)`` and ``run(options) -> exit code``.
+#: this package, with _ for -, has ``DESCRIPTION``, ``configure(parser)`` and ``run(options) -> exit code``.
 GROUPS: Final = {
     "look at this environment": {
         "doctor": "check whether the CUDA parts here fit together, and show repairs",
@@ -30,6 +30,7 @@ GROUPS: Final = {
     },
     "other CUDA releases": {
         "toolchain": "fetch and list the libraries of other CUDA releases",
+        "can-link": "answer whether one release links what another one made",
         "skew": "measure what links with what, and compare it with the rules",
         "compat": "look up which releases export a symbol, and which are known bad",
     },
@@ -57,6 +58,11 @@ class _Version(argparse.Action):
         parser.exit()
 
 
+def module_of(command: str) -> str:
+    """Return the name of the module of a subcommand."""
+    return f"{__name__}.{command.replace('-', '_')}"
+
+
 def make_parser(wanted: Container[str] = COMMANDS) -> argparse.ArgumentParser:
     """Return the parser of the command; only the subcommands that are wanted are imported and have their options."""
     parser = argparse.ArgumentParser(
@@ -70,7 +76,7 @@ def make_parser(wanted: Container[str] = COMMANDS) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(prog="cudalink", help=argparse.SUPPRESS)
     for name in COMMANDS:
         if name in wanted:
-            module = import_module(f"{__name__}.{name}")
+            module = import_module(module_of(name))
             command = commands.add_parser(name, description=module.DESCRIPTION)
             module.configure(command)
             command.set_defaults(run=module.run)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ..compat.link_rules import RELATIONS, evidence
 from ..versions import Needs, skew_remedy
 from .items import ALREADY_LOADED, Item, Verdict, compatible
 from .relations import component_table
@@ -15,6 +15,8 @@ __all__ = ["ARTIFACT_KINDS", "Pipeline", "check_pipeline"]
 
 #: The kinds of artifacts that a library may pass to another one.
 ARTIFACT_KINDS: Final = ("ltoir", "ptx", "elf", "cubin")
+#: The producer and consumer of which the atlas has every pair of releases.
+_MEASURED: Final = ("nvrtc", "nvJitLink")
 
 
 @dataclass(frozen=True)
@@ -77,12 +79,7 @@ def check_pipeline(pipeline: Pipeline, producer: Item, consumer: Item) -> Verdic
     made, read = producer.version, consumer.version
     if made is None or read is None:
         return compatible("pipeline", f"{pipeline}: not judged, a release is not known", producer, consumer)
-    holds: Callable[[], bool] = {
-        "any": lambda: True,
-        "exact": lambda: made == read,
-        "same-major": lambda: made.major == read.major and made <= read,
-    }[pipeline.relation]
-    if holds():
+    if RELATIONS[pipeline.relation](made, read):
         return compatible(
             "pipeline", f"{pipeline}: CUDA {made} into CUDA {read} ({pipeline.relation})", producer, consumer
         )
@@ -90,6 +87,8 @@ def check_pipeline(pipeline: Pipeline, producer: Item, consumer: Item) -> Verdic
         words = skew_remedy(Needs(made), read)
     else:
         words = f"linker is of CUDA {read}; {pipeline.because}"
+    if (pipeline.producer, pipeline.consumer) == _MEASURED:
+        words += f" ({evidence('nvjitlink', pipeline.artifact_kind, made, read)})"
     ends: tuple[Item, ...] = (producer, consumer)
     release = max(made, read)
     loaded = [end.version for end in ends if end.found_via == ALREADY_LOADED and end.version]

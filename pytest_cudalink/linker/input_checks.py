@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..artifacts import Artifact
+from ..compat.link_rules import evidence
 from ..targets.choice import Backend
 from ..versions import CudaVersion, Needs
 from .errors import LinkError, VersionSkewError, skew_sentence
@@ -65,8 +66,15 @@ def refuse_newer(inputs: Inputs, backend: Backend, version: CudaVersion) -> None
                 backend=backend,
                 input_name=name,
                 artifact=leaf,
-                hint=skew_sentence(leaf, needs, version, backend),
+                hint=f"{skew_sentence(leaf, needs, version, backend)}{_measured(leaf, needs, version, backend)}",
             )
+
+
+def _measured(leaf: Artifact, needs: Needs, version: CudaVersion, backend: Backend) -> str:
+    """Return the line with what was measured of the releases; empty if the release that made the input is not known."""
+    if needs.newer_than and leaf.producer is None:
+        return ""
+    return f"\n  {evidence(backend, leaf.kind, leaf.producer or needs.version, version)}"
 
 
 def refuse_by_added_checks(inputs: Inputs, nvjitlink: CudaVersion) -> None:

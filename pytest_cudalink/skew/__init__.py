@@ -25,13 +25,13 @@ from typing import Any, Final, Literal
 from .. import emulator, toolchains
 from ..artifacts import inspect
 from ..linker import sample
-from ..linker.dispatch import choose_backend, policies
 from ..report import whole_file
 from ..report.checks import described, sound
 from ..report.records import RecordError
 from ..report.views import Section, section
 from ..tables import read_matrix
 from ..versions import CudaVersion
+from . import rules
 
 __all__ = [
     "ALL_KINDS",
@@ -145,40 +145,19 @@ def findings(measured: Iterable[Measurement]) -> list[Finding]:
 
 
 def _predictions(step: str, kind: str, producer: CudaVersion, consumer: CudaVersion, code: bytes) -> dict[str, bool]:
-    """Return the prediction of each rule for one step; no rule speaks of executable cubins."""
+    """Return the prediction of each rule for one step; that of the artifact is read from its bytes.
+
+    No rule is asked about executable cubins.
+    """
     if kind not in KINDS:
         return {}
+    found = {one.rule: one.works for one in rules.predictions(step, kind, producer, consumer)}
+    judged = {name: works for name, works in found.items() if name == "guard rails" or name.startswith("policy ")}
+    if step == "load":
+        return judged
     needs = inspect(code).needs
     reads = needs is None or needs.met_by(consumer)
-    lto = kind == "ltoir"
-    if step == "nvjitlink":
-        return {"artifact": reads, **_guard_rails(kind, producer, consumer)}
-    predicted = {"artifact": reads and not lto} if step == "driver" else {}
-    for name in policies():
-        try:
-            decision = choose_backend(consumer.major, producer, lto, lto, name)
-        except RuntimeError:
-            # the policy rejects the job: it predicts that neither way works, which the load can contradict
-            if step == "load":
-                predicted[f"policy {name}"] = False
-            continue
-        if decision == {"driver": "driver", "load": "nvjitlink"}[step]:
-            predicted[f"policy {name}"] = reads if step == "driver" else True
-    return predicted
-
-
-def _guard_rails(kind: str, producer: CudaVersion, consumer: CudaVersion) -> dict[str, bool]:
-    from ..guardrails.items import Item
-    from ..guardrails.pipelines import Pipeline, check_pipeline
-
-    pipeline = Pipeline("nvrtc", "nvJitLink", kind)
-    if pipeline.relation == "any":
-        return {}  # the rule depends on the file
-    ends = [
-        Item("dynamic-libs", name, "", "toolchain", "ctk", version, "toolchain")
-        for name, version in (("nvrtc", producer), ("nvJitLink", consumer))
-    ]
-    return {"guard rails": check_pipeline(pipeline, *ends).status == "compatible"}
+    return {"artifact": reads and not (step == "driver" and kind == "ltoir"), **judged}
 
 
 # --- measuring

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.cli import COMMANDS, GROUPS, main
+from pytest_cudalink.cli import COMMANDS, GROUPS, main, module_of
 
 _CELLS = """
 [cells.one]
@@ -49,14 +49,14 @@ def test_help_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
 
 def test_every_command_has_a_module() -> None:
     """A command in the help can be run."""
-    assert [name for name in COMMANDS if find_spec(f"pytest_cudalink.cli.{name}") is None] == []
+    assert [name for name in COMMANDS if find_spec(module_of(name)) is None] == []
 
 
 def test_help_imports_no_command() -> None:
     """The help reads no module of a command, so that it is there at once."""
     code = (
-        "import sys; from pytest_cudalink.cli import COMMANDS, main; main([]);"
-        "sys.exit(sum(f'pytest_cudalink.cli.{name}' in sys.modules for name in COMMANDS))"
+        "import sys; from pytest_cudalink.cli import COMMANDS, main, module_of; main([]);"
+        "sys.exit(sum(module_of(name) in sys.modules for name in COMMANDS))"
     )
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0
 

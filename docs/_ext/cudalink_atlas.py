@@ -1,0 +1,313 @@
+"""Directives that draw the atlas of JIT-link compatibility from ``matrices/atlas.json``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any
+
+from cudalink_tables import table, words
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from sphinx.application import Sphinx
+
+from pytest_cudalink.compat.atlas import Answer, Atlas, Grid, load
+from pytest_cudalink.compat.documented import disagreements, statements
+from pytest_cudalink.compat.link_rules import found_words
+from pytest_cudalink.plurals import counted
+from pytest_cudalink.skew.rules import contradictions
+
+__all__ = ["letters", "setup"]
+
+#: The steps in the order of the pages: what the heading says, what the columns are, and how a cell is asked for again.
+STEPS = {
+    "nvjitlink": ("nvJitLink links it", "nvJitLink", "nvjitlink"),
+    "driver": ("The driver links it", "emulated driver", "driver"),
+    "load": ("The driver loads what nvJitLink linked", "emulated driver", "driver"),
+    "real-driver": ("A real driver links it", "real driver", "driver"),
+    "real-load": ("A real driver loads what nvJitLink linked", "real driver", "driver"),
+    "real-run": ("It runs on a GPU, and the numbers are right", "nvJitLink", "nvjitlink"),
+}
+#: What a step does with a cell's producer and consumer.
+NOTES = {
+    "nvjitlink": "nvJitLink of the column links two units of the row; the kernel must be in the image.",
+    "driver": "The emulated driver of the column links two units of the row with cuLink*.",
+    "load": "nvJitLink of the row's release links what its compiler made; the emulated driver of the column loads it.",
+    "real-driver": "A real driver links two units of each release with cuLink*.",
+    "real-load": "nvJitLink of each release links what its compiler made; a real driver loads the image.",
+    "real-run": "nvJitLink of the column links two units of the row; the GPU runs it, and NumPy compares the numbers.",
+}
+KINDS = {
+    "ptx": "PTX",
+    "ltoir": "LTO-IR",
+    "cubin": "relocatable cubin",
+    "linked-cubin": "linked cubin",
+    "fatbin-ptx": "fatbin with PTX",
+    "fatbin-cubin": "fatbin with a relocatable cubin",
+    "fatbin-ltoir": "fatbin with LTO-IR",
+}
+MARKS = {"works": "✓", "not-made": "-"}
+CLASSES = {status: f"atlas-{status}" for status in ("works", "refused", "wrong", "crashed", "not-made")}
+
+
+def family(answer: Answer) -> tuple[str, str, int, str]:
+    """An answer without its text, which names releases."""
+    return answer.status, answer.call, answer.code, answer.name
+
+
+def letters(atlas: Atlas) -> dict[tuple[str, str, int, str], str]:
+    """The letter of every answer that is not a success: a wrong result and a crash have capitals."""
+    found: dict[tuple[str, str, int, str], str] = {}
+    small, large = iter("abcdefghijklmnopqrstuvwxyz"), iter("WXYZABCDEFGHIJKLMNOPQRSTUV")
+    for grid in atlas.grids:
+        for _, _, answer in cells(atlas, grid):
+            key = family(answer)
+            if key not in found:
+                found[key] = MARKS.get(answer.status) or next(small if answer.status == "refused" else large)
+    return found
+
+
+def cells(atlas: Atlas, grid: Grid) -> Iterator[tuple[str, str, Answer]]:
+    """Producer, consumer and answer of every cell that was measured."""
+    for producer in grid.rows:
+        for consumer in consumers(grid):
+            answer = atlas.ask(producer, consumer, grid.kind, grid.step, grid.arch)
+            if answer is not None:
+                yield str(producer), str(consumer), answer
+
+
+def consumers(grid: Grid) -> list[str]:
+    """The columns of a grid: every release, or the one of the real driver."""
+    return list(dict.fromkeys(grid.consumers))
+
+
+def drawn(atlas: Atlas, grid: Grid, archs: Sequence[str], known: dict[tuple[str, str, int, str], str]) -> str:
+    """A grid as HTML: a letter and a colour for each cell, with the code and the text on hover and focus."""
+    found = {(producer, consumer): answer for producer, consumer, answer in cells(atlas, grid)}
+    columns = consumers(grid)
+    title, what, library = STEPS[grid.step]
+    name = f"{grid.kind}-{grid.step}-{grid.arch}"
+    head = "".join(f'<th scope="col"><span>{one}</span></th>' for one in columns)
+    rows = []
+    for producer in map(str, grid.rows):
+        parts = []
+        for consumer in columns:
+            answer = found.get((producer, consumer))
+            if answer is None:
+                parts.append("<td></td>")
+                continue
+            mark = known[family(answer)]
+            said, content = "", mark
+            if mark not in MARKS.values():
+                said = f' title="{escape(f"{producer} → {consumer}: {found_words(answer)}")}"'
+                content = f'<a href="#{name}-{mark}">{mark}</a>'
+            parts.append(f'<td class="{CLASSES[answer.status]}"{said}>{content}</td>')
+        rows.append(f'<tr><th scope="row">{producer}</th>{"".join(parts)}</tr>')
+    where = escape(", ".join(archs))
+    return (
+        f'<div class="table-wrapper" tabindex="0" role="region" aria-label="{escape(title)}, {grid.kind}, {where}">'
+        f'<table class="atlas" data-library="{library}" data-rest="{grid.kind} --arch {grid.arch}">'
+        f"<caption>{where}: rows: made by NVRTC of the release; columns: {what} of the release</caption>"
+        f'<thead><tr><th scope="col"><span>made by</span></th>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+        f'<p class="atlas-said" aria-live="polite"></p>{legend(atlas, grid, name, known)}'
+    )
+
+
+def legend(atlas: Atlas, grid: Grid, name: str, known: dict[tuple[str, str, int, str], str]) -> str:
+    """The letters of one grid, each with its call, code and name, and one text for each of the file's answers."""
+    found: dict[str, dict[str, Answer]] = {}
+    count: dict[str, int] = {}
+    for producer, consumer, answer in cells(atlas, grid):
+        mark = known[family(answer)]
+        texts = found.setdefault(mark, {})
+        texts.setdefault(grid.rows[producer][grid.consumers.index(consumer)], answer)
+        count[mark] = count.get(mark, 0) + 1
+    rows = []
+    for mark, texts in found.items():
+        first = next(iter(texts.values()))
+        said = escape(found_words(Answer(first.status, first.call, first.code, first.name, "")))
+        shown = [escape(one.text) for one in texts.values() if one.text]
+        more = "".join(f"<li><code>{text}</code></li>" for text in shown)
+        if len(shown) > 2:
+            more = f"<details><summary>{counted(len(shown), 'text')}</summary><ul>{more}</ul></details>"
+        elif more:
+            more = f"<ul>{more}</ul>"
+        rows.append(
+            f'<div><dt id="{name}-{mark}" class="{CLASSES[first.status]}">{mark}</dt>'
+            f"<dd>{said.rstrip(': ')} ({counted(count[mark], 'cell')}){more}</dd></div>"
+        )
+    return f'<dl class="atlas-legend">{"".join(rows)}</dl>'
+
+
+def html(text: str) -> nodes.raw:
+    """Text that only the HTML has."""
+    return nodes.raw("", text, format="html")
+
+
+class AtlasGrids(Directive):
+    """The grids of one kind, step by step; architectures with equal grids share one."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        atlas, (kind,) = load(), self.arguments
+        known = letters(atlas)
+        result: list[nodes.Node] = []
+        for step, (title, _, _) in STEPS.items():
+            grids = [grid for grid in atlas.grids if (grid.kind, grid.step) == (kind, step)]
+            if not grids:
+                continue
+            section = nodes.section(ids=[f"{kind}-{step}"])
+            section += nodes.title(text=title)
+            section += nodes.paragraph(text=NOTES[step])
+            equal: dict[tuple[tuple[str, str, str], ...], list[Grid]] = {}
+            for grid in grids:
+                same_marks = tuple((made, read, known[family(answer)]) for made, read, answer in cells(atlas, grid))
+                equal.setdefault(same_marks, []).append(grid)
+            for same in equal.values():
+                section += html(drawn(atlas, same[0], [one.arch for one in same], known))
+            result.append(section)
+        return result
+
+
+class AtlasMeasured(Directive):
+    """When, where and by which command the atlas was measured."""
+
+    def run(self) -> list[nodes.Node]:
+        atlas = load()
+        result = [self.line(f"{atlas.measured['date']}", atlas.measured["command"], atlas.measured["machine"])]
+        result += [
+            self.line(one.date, one.command, f"an {one.device}, driver {one.driver} (CUDA {one.cuda})", "Hardware: ")
+            for one in atlas.real
+        ]
+        return result
+
+    def line(self, date: str, command: str, machine: str, before: str = "") -> nodes.Node:
+        """One measurement, in the form of every figure of the documentation."""
+        found = nodes.paragraph()
+        found += nodes.Text(f"{before}Measured {date} by ")
+        found += nodes.literal(text=command)
+        found += nodes.Text(f" on {machine}.")
+        return found
+
+
+class AtlasWheels(Directive):
+    """The wheels of every release."""
+
+    def run(self) -> list[nodes.Node]:
+        wheels = load().wheels
+        names = list(dict.fromkeys(name for one in wheels.values() for name in one))
+        return [
+            table(
+                ["CUDA", *names],
+                [[str(release), *(one.get(name, "") for name in names)] for release, one in wheels.items()],
+            )
+        ]
+
+
+class AtlasChooser(Directive):
+    """The data and the place of the chooser, which a script fills; without it the pages below have the answers."""
+
+    def run(self) -> list[nodes.Node]:
+        atlas = load()
+        known = letters(atlas)
+        keys: dict[str, str] = {}
+        answers: list[dict[str, str]] = []
+        grids = []
+        for grid in atlas.grids:
+            if grid.step not in ("nvjitlink", "driver", "load"):
+                continue
+            rows: dict[str, list[int | None]] = {}
+            for producer, consumer, answer in cells(atlas, grid):
+                said = {"status": answer.status, "mark": known[family(answer)], "said": found_words(answer)}
+                key = json.dumps(said)
+                if key not in keys:
+                    keys[key] = str(len(answers))
+                    answers.append(said)
+                row = rows.setdefault(producer, [None] * len(atlas.releases))
+                row[list(map(str, atlas.releases)).index(consumer)] = int(keys[key])
+            grids.append({"step": grid.step, "kind": grid.kind, "arch": grid.arch, "rows": rows})
+        data: dict[str, Any] = {
+            "releases": list(map(str, atlas.releases)),
+            "kinds": {kind: KINDS[kind] for kind in KINDS if any(one["kind"] == kind for one in grids)},
+            "answers": answers,
+            "grids": grids,
+        }
+        text = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
+        return [
+            html(
+                '<div class="atlas-chooser" hidden></div>'
+                f'<script type="application/json" id="atlas-data">{text}</script>'
+                "<noscript><p>The chooser needs JavaScript; the pages below have the same answers.</p></noscript>"
+            )
+        ]
+
+
+class AtlasDisagreements(Directive):
+    """Where NVIDIA's documentation and the measurements differ, each with its reproducer."""
+
+    def run(self) -> list[nodes.Node]:
+        atlas = load()
+        rows: list[list[str | nodes.Node]] = []
+        for one in disagreements(atlas):
+            says = nodes.paragraph(text=f"{one.statement.says} ")
+            says += nodes.reference("", one.statement.source, refuri=one.statement.url)
+            grid = f"{one.grid.step}, {one.grid.kind}, {one.grid.arch}"
+            rows.append([says, grid, one.where, found_words(one.answer), words([one.reproducer])])
+        if not rows:
+            return [nodes.paragraph(text="There is none.")]
+        return [table(["NVIDIA documents", "grid", "made by, into", "measured", "reproducer"], rows)]
+
+
+class AtlasStatements(Directive):
+    """The statements of NVIDIA's documentation that the atlas is compared with."""
+
+    def run(self) -> list[nodes.Node]:
+        rows: list[list[str | nodes.Node]] = []
+        for one in statements():
+            source = nodes.paragraph()
+            source += nodes.reference("", one.source, refuri=one.url)
+            rows.append([one.says, ", ".join(one.kinds), ", ".join(one.steps), source])
+        return [table(["NVIDIA documents", "kinds", "steps", "source"], rows)]
+
+
+class AtlasContradictions(Directive):
+    """Where our own rules and the measurements differ, each with the reason why the rule stays."""
+
+    def run(self) -> list[nodes.Node]:
+        found: dict[tuple[str, ...], int] = {}
+        for one in contradictions(load()):
+            reason = one.reason.because if one.reason else ""
+            does = "allows what fails" if one.prediction.works else "rejects what works"
+            key = (one.prediction.rule, does, one.step, one.kind, reason)
+            found[key] = found.get(key, 0) + 1
+        merged: dict[tuple[str, ...], list[tuple[str, int]]] = {}
+        for (rule, does, step, kind, reason), count in found.items():
+            merged.setdefault((rule, does, step, reason), []).append((kind, count))
+        rows = [
+            [rule, does, step, ", ".join(f"{kind} ({count})" for kind, count in kinds), reason]
+            for (rule, does, step, reason), kinds in merged.items()
+        ]
+        return [table(["rule", "how", "step", "kinds (cells)", "why the rule stays"], rows)]
+
+
+def add_files(app: Sphinx, pagename: str, *_: object) -> None:
+    """Add the style and the script to the pages of the atlas only."""
+    if pagename.startswith("atlas/"):
+        app.add_css_file("atlas.css")
+        app.add_js_file("atlas.js", loading_method="defer")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the directives."""
+    app.connect("html-page-context", add_files)
+    app.add_directive("atlas-grids", AtlasGrids)
+    app.add_directive("atlas-measured", AtlasMeasured)
+    app.add_directive("atlas-wheels", AtlasWheels)
+    app.add_directive("atlas-chooser", AtlasChooser)
+    app.add_directive("atlas-disagreements", AtlasDisagreements)
+    app.add_directive("atlas-statements", AtlasStatements)
+    app.add_directive("atlas-contradictions", AtlasContradictions)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,307 @@
+"""``cudalink can-link``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ..report.safe_text import line as safe
+from .completion import offer
+from .names import hint
+from .paths import wrong_file
+
+if TYPE_CHECKING:
+    from ..compat.atlas import Atlas
+    from ..skew.questions import Consumer, Reply
+    from ..versions import CudaVersion
+
+__all__ = ["DESCRIPTION", "configure", "run"]
+
+DESCRIPTION: Final = (
+    "Whether one CUDA release links what another one made, from the atlas: measurements of every pair of releases. "
+    "Shows what the library answered, what NVIDIA documents, what the linker, the guard rails and the policies expect, "
+    "and what to do instead. Exit code 0 if every consumer takes the code, 1 if one does not, 2 if one is not known."
+)
+_PREFIX: Final = "nvrtc-"
+_THIS: Final = "this"
+
+
+class _WrongWordError(Exception):
+    """An argument names nothing; the message says what is expected."""
+
+
+@dataclass(frozen=True)
+class _Code:
+    """The code that is asked about: its release, kind and architecture, and how they were found."""
+
+    release: CudaVersion
+    kind: str
+    arch: str
+    found: str = ""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    producer = parser.add_argument(
+        "producer",
+        metavar="PRODUCER",
+        help="the CUDA release that made the code, such as 12.4 or nvrtc-12.4, or a file of device code",
+    )
+    offer(producer, lambda _: _releases())
+    consumer = parser.add_argument(
+        "consumer",
+        metavar="CONSUMER",
+        help="what reads the code: nvjitlink-13.2, driver-12.8, 13.2 for both, or this for those of this environment",
+    )
+    offer(consumer, lambda _: _consumers())
+    kind = parser.add_argument(
+        "kind",
+        nargs="?",
+        metavar="KIND",
+        help="ptx, ltoir, cubin (relocatable), linked-cubin, fatbin-ptx, fatbin-cubin, fatbin-ltoir; not for a file",
+    )
+    offer(kind, lambda _: _kinds())
+    arch = parser.add_argument("--arch", metavar="ARCH", help="the GPU architecture (default: the file's, or sm_90)")
+    offer(arch, lambda _: _archs())
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Answer for every consumer; return the exit code."""
+    from ..compat.atlas import load
+    from ..skew.questions import questions, reply
+
+    try:
+        code = _code(options)
+        consumers = _read_consumers(options.consumer)
+    except _WrongWordError as error:
+        sys.stderr.write(f"cudalink can-link: {safe(str(error))}\n")
+        return 2
+    atlas = load()
+    replies = [reply(atlas, one) for one in questions(code.release, consumers, code.kind, code.arch)]
+    if options.json:
+        sys.stdout.write(json.dumps(_data(atlas, code, replies), indent=1) + "\n")
+    else:
+        if code.found:
+            sys.stdout.write(f"{safe(code.found)}\n\n")
+        sys.stdout.write("\n".join("".join(f"{safe(line)}\n" for line in _lines(atlas, one)) for one in replies))
+    answers = [one.works for one in replies]
+    return 2 if None in answers else 0 if all(answers) else 1
+
+
+# --- arguments
+
+
+def _code(options: argparse.Namespace) -> _Code:
+    from ..compat.architectures import parse_architecture
+    from ..compat.link_rules import ARCH
+    from ..skew.questions import KINDS
+
+    if options.kind is not None and options.kind not in KINDS:
+        msg = f"KIND is {options.kind!r}; expected {', '.join(KINDS)}{_near(options.kind, KINDS)}"
+        raise _WrongWordError(msg)
+    if options.arch is not None:
+        try:
+            parse_architecture(options.arch)
+        except ValueError as error:
+            msg = f"--arch: {error}"
+            raise _WrongWordError(msg) from error
+    text: str = options.producer
+    if _is_release(text.removeprefix(_PREFIX)):
+        release = _release(text.removeprefix(_PREFIX), "PRODUCER")
+        if options.kind is None:
+            msg = f"KIND is missing; expected {', '.join(KINDS)}; a file of device code needs none"
+            raise _WrongWordError(msg)
+        return _Code(release, options.kind, options.arch or ARCH)
+    if not text or "\0" in text:
+        msg = f"PRODUCER is {text!r}; expected a CUDA release such as 12.4, or a file of device code"
+        raise _WrongWordError(msg)
+    return _of_file(Path(text), options.kind, options.arch)
+
+
+def _is_release(text: str) -> bool:
+    return re.fullmatch(r"\d+(\.\d+)*", text, re.ASCII) is not None
+
+
+def _release(text: str, what: str) -> CudaVersion:
+    from ..versions import CudaVersion
+
+    try:
+        return CudaVersion.parse(text)
+    except ValueError as error:
+        msg = f"{what}: {error}"
+        raise _WrongWordError(msg) from error
+
+
+def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
+    """Return what the headers in a file say."""
+    from ..artifacts import ReaderError, inspect
+    from ..compat.link_rules import ARCH
+
+    expected = "a CUDA release such as 12.4, or a file of device code"
+    if wrong := wrong_file(path, expected):
+        msg = f"PRODUCER {wrong}{_near(str(path), _releases())}"
+        raise _WrongWordError(msg)
+    try:
+        found = inspect(path.read_bytes())
+    except (OSError, ReaderError) as error:
+        msg = f"{path} cannot be read: {error}; expected {expected}"
+        raise _WrongWordError(msg) from error
+    leaves = list(found.leaves)
+    if found.problems or found.kind == "unknown" or not leaves:
+        why = found.problems[0] if found.problems else "it is not device code"
+        msg = f"{path} cannot be judged: {why}; expected PTX, LTO-IR, a cubin, or a file that contains them"
+        raise _WrongWordError(msg)
+    # a packed image does not say its release
+    telling = [one for one in leaves if one.producer or one.needs] or leaves
+    leaf = next((one for one in telling if one.arch == arch), telling[0])
+    inside = "linked-cubin" if leaf.kind == "cubin" and leaf.relocatable is False else str(leaf.kind)
+    own = inside if leaf is found or inside == "linked-cubin" else f"fatbin-{inside}"
+    release = leaf.producer or (leaf.needs.version if leaf.needs and not leaf.needs.newer_than else None)
+    if release is None:
+        msg = f"{path} ({found.describe()}) does not say which release made it; expected one that does; name a release"
+        raise _WrongWordError(msg)
+    if kind is not None and kind != own:
+        msg = f"KIND is {kind!r}, but {path} is {own} ({leaf.describe()}); leave KIND out"
+        raise _WrongWordError(msg)
+    named = (leaf.arch or ARCH).replace("compute_", "sm_")
+    parts = "" if len(leaves) == 1 else f", one of {len(leaves)} images in it"
+    return _Code(release, own, arch or named, f"{path}: {leaf.describe()}{parts}; asked as {own} of CUDA {release}")
+
+
+def _read_consumers(text: str) -> tuple[Consumer, ...]:
+    from ..skew.questions import LIBRARIES, Consumer
+
+    if text == _THIS:
+        return _installed()
+    library, dash, release = text.rpartition("-")
+    if dash and library not in LIBRARIES:
+        msg = (
+            f"CONSUMER is {text!r}; expected {' or '.join(f'{name}-RELEASE' for name in LIBRARIES)}, a release or this"
+        )
+        raise _WrongWordError(f"{msg}{_near(text, _consumers())}")
+    if not _is_release(release):
+        msg = f"CONSUMER is {text!r}; expected a release such as 13.2, nvjitlink-13.2, driver-13.2 or this"
+        raise _WrongWordError(f"{msg}{_near(text, _consumers())}")
+    version = _release(release, "CONSUMER")
+    return tuple(Consumer(name, version) for name in ((library,) if dash else LIBRARIES))
+
+
+def _installed() -> tuple[Consumer, ...]:
+    """Return the nvJitLink and the driver of this environment."""
+    from .. import probes
+    from ..skew.questions import Consumer
+
+    try:
+        faked = probes.fakes().fakes_nvjitlink
+        nvjitlink = probes.nvjitlink_version(warn=False) if faked else probes.nvjitlink().found
+        found = {"nvjitlink": nvjitlink, "driver": probes.driver_version()}
+    except (RuntimeError, OSError) as error:
+        msg = f"CONSUMER is this, but its libraries cannot be asked: {error}; run: cudalink doctor"
+        raise _WrongWordError(msg) from error
+    there = tuple(Consumer(name, release) for name, release in found.items() if release is not None)
+    if not there:
+        msg = "CONSUMER is this, but there is neither an nvJitLink nor a driver here; name a release, such as 13.2"
+        raise _WrongWordError(msg)
+    return there
+
+
+def _near(text: str, known: Iterable[str]) -> str:
+    """Return the nearest known names; empty if none is near."""
+    found = hint(text, known)
+    return found if found.startswith("; did you mean") else ""
+
+
+def _releases() -> list[str]:
+    from ..compat.atlas import load
+
+    return list(map(str, load().releases))
+
+
+def _consumers() -> list[str]:
+    from ..skew.questions import LIBRARIES
+
+    releases = _releases()
+    return [_THIS, *releases, *(f"{name}-{release}" for name in LIBRARIES for release in releases)]
+
+
+def _kinds() -> tuple[str, ...]:
+    from ..skew.questions import KINDS
+
+    return KINDS
+
+
+def _archs() -> list[str]:
+    from ..compat.atlas import load
+
+    return list(dict.fromkeys(grid.arch for grid in load().grids))
+
+
+# --- output
+
+
+def _lines(atlas: Atlas, one: Reply) -> Iterable[str]:
+    """Yield the answer, then a line for each source."""
+    from ..compat.link_rules import found_words
+
+    yield one.sentence
+    rows: list[tuple[str, str]] = []
+    if one.answer is not None:
+        rows.append(("measured", f"{found_words(one.answer)} ({_measured_by(atlas, one)})"))
+    rows += [("hardware", f"{found_words(answer)} ({device})") for device, answer in one.hardware]
+    rows += [
+        ("documented", f"{'works' if works else 'does not work'}: {said.says} ({said.source}, {said.url})")
+        for said, works in one.documented
+    ] or [("documented", "nothing")]
+    rows += [
+        ("expected", f"{rule.rule}: {'works' if rule.works else 'does not work'}; {rule.because}") for rule in one.rules
+    ]
+    rows += [("instead", text) for text in one.instead]
+    shown = ""
+    for label, text in rows:
+        yield f"  {label if label != shown else '':<10}  {text}"
+        shown = label
+
+
+def _measured_by(atlas: Atlas, one: Reply) -> str:
+    question = one.question
+    wheels = atlas.wheels
+    made, read = str(question.producer), str(question.consumer.release)
+    library = (
+        f"nvJitLink {wheels[read]['nvjitlink']}" if question.step == "nvjitlink" else f"emulated driver of CUDA {read}"
+    )
+    when = f"{atlas.measured['date']}, {atlas.measured['command']}"
+    return f"{library}, NVRTC {wheels[made]['nvrtc']}, {question.arch}, {when}"
+
+
+def _data(atlas: Atlas, code: _Code, replies: list[Reply]) -> dict[str, Any]:
+    return {
+        "producer": str(code.release),
+        "kind": code.kind,
+        "arch": code.arch,
+        "measured": dict(atlas.measured),
+        "answers": [
+            {
+                "consumer": one.question.consumer.library,
+                "release": str(one.question.consumer.release),
+                "step": one.question.step,
+                "works": one.works,
+                "sentence": one.sentence,
+                "answer": None if one.answer is None else asdict(one.answer),
+                "hardware": [{"device": device, **asdict(answer)} for device, answer in one.hardware],
+                "documented": [
+                    {"name": said.name, "works": works, "says": said.says, "source": said.source, "url": said.url}
+                    for said, works in one.documented
+                ],
+                "expected": [asdict(rule) for rule in one.rules],
+                "instead": list(one.instead),
+            }
+            for one in replies
+        ],
+    }

@@ -1,0 +1,212 @@
+"""What each rule predicts for a pair of releases, and where the atlas contradicts it.
+
+The rules are the linker's check of its inputs, the guard rails and the policies; each is asked through the function
+that applies it. A contradiction needs a reason in ``compat/data/contradictions.toml``: a documented promise that is
+stricter than what was measured, for example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from ..compat.atlas import Answer, Atlas
+from ..compat.link_rules import contents_of, expected
+from ..compat.releases import DRIVER_RELEASES
+from ..guardrails.items import Item
+from ..guardrails.pipelines import ARTIFACT_KINDS, Pipeline, check_pipeline
+from ..guardrails.rules import KnownDriver, check_driver
+from ..linker.dispatch import Decision, explain, policies
+from ..probes import FIRST_USABLE_NVJITLINK
+from ..tables import read_table
+from ..versions import CudaVersion
+
+__all__ = ["Contradiction", "Prediction", "Reason", "contradictions", "predictions", "reasons"]
+
+_STEPS: Final = ("nvjitlink", "driver", "load", "real-driver", "real-load")
+_WHERE: Final[dict[str, Callable[[CudaVersion, CudaVersion], bool]]] = {
+    "any": lambda _made, _read: True,
+    "newer": lambda made, read: made > read,
+    "older-major": lambda made, read: made.major < read.major,
+    "newer-minor": lambda made, read: made.major == read.major and made > read,
+    "unusable": lambda made, _read: made < FIRST_USABLE_NVJITLINK,
+    "unusable-reader": lambda _made, read: read < FIRST_USABLE_NVJITLINK,
+}
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a rule expects of a link or a load.
+
+    Attributes
+    ----------
+    rule : str
+        ``"linker"``, ``"guard rails"``, ``"driver rule"`` or ``"policy NAME"``.
+    works : bool
+    because : str
+        The rule's reason.
+    """
+
+    rule: str
+    works: bool
+    because: str
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a rule stays although the atlas contradicts it: a row of ``contradictions.toml``."""
+
+    rules: tuple[str, ...]
+    steps: tuple[str, ...]
+    kinds: tuple[str, ...]
+    where: str
+    allows: bool
+    because: str
+
+    def covers(self, one: Contradiction) -> bool:
+        """Whether the row is about a contradiction."""
+        return (
+            one.prediction.rule in self.rules
+            and one.step in self.steps
+            and contents_of(one.kind) in self.kinds
+            and one.prediction.works == self.allows
+            and _WHERE[self.where](one.producer, one.consumer)
+        )
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """A cell of the atlas that is not what a rule predicts.
+
+    Attributes
+    ----------
+    prediction : Prediction
+    step, kind, arch : str
+    producer, consumer : CudaVersion
+    answer : Answer
+        What was measured.
+    """
+
+    prediction: Prediction
+    step: str
+    kind: str
+    arch: str
+    producer: CudaVersion
+    consumer: CudaVersion
+    answer: Answer
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why the rule stays; None if no row says so, which fails a test."""
+        return next((row for row in reasons() if row.covers(self)), None)
+
+    def __str__(self) -> str:
+        word = "allows what fails" if self.prediction.works else "rejects what works"
+        return (
+            f"{self.prediction.rule} {word}: {self.step}, {self.kind}, {self.producer} -> {self.consumer}, {self.arch}"
+        )
+
+
+@cache
+def reasons() -> tuple[Reason, ...]:
+    """Return the rows of ``compat/data/contradictions.toml``."""
+    rows = read_table("compat/data/contradictions.toml")["contradictions"]
+    return tuple(
+        Reason(
+            tuple(row["rules"]),
+            tuple(row["steps"]),
+            tuple(row["kinds"]),
+            row["where"],
+            row["allows"],
+            row["because"],
+        )
+        for row in rows
+    )
+
+
+@cache
+def predictions(step: str, kind: str, producer: CudaVersion, consumer: CudaVersion) -> tuple[Prediction, ...]:
+    """Return the prediction of each rule that applies to a step.
+
+    Parameters
+    ----------
+    step, kind : str
+        As in the atlas. At ``"load"``, nvJitLink of the producer's release made the image.
+    producer, consumer : CudaVersion
+    """
+    return tuple(_predictions(step, kind, producer, consumer))
+
+
+def _predictions(step: str, kind: str, producer: CudaVersion, consumer: CudaVersion) -> Iterator[Prediction]:
+    works = expected(step, kind, producer, consumer)
+    if step == "nvjitlink" and consumer < FIRST_USABLE_NVJITLINK:
+        because = f"nvJitLink before {FIRST_USABLE_NVJITLINK} counts as absent, as cuda-bindings cannot call it"
+        yield Prediction("linker", works=False, because=because)
+    elif step in ("nvjitlink", "driver", "real-driver"):
+        yield Prediction("linker", works, _linker_reason(step, kind, producer, works=works))
+    if step == "nvjitlink":
+        yield from _guard_rails(contents_of(kind), producer, consumer)
+        return
+    if step in ("load", "real-load"):
+        item = _item("nvrtc", producer)
+        verdict = check_driver(item, KnownDriver(consumer, DRIVER_RELEASES.get(consumer)))
+        yield Prediction("driver rule", verdict.status == "compatible", verdict.message)
+    lto = contents_of(kind) == "ltoir"
+    for name in policies():
+        decision = _decision(name, producer, consumer, lto=lto)
+        if decision.backend is None:
+            # the policy rejects the job: it predicts that neither way works, which the load can contradict
+            if step in ("load", "real-load"):
+                yield Prediction(f"policy {name}", works=False, because=f"an error: {decision.because}")
+        elif (decision.backend == "driver") == (step in ("driver", "real-driver")):
+            driver = decision.backend == "driver"
+            linker = "the driver" if driver else f"nvJitLink {producer}"
+            because = f"{linker} links: {decision.because}"
+            yield Prediction(f"policy {name}", works=works if driver else True, because=because)
+
+
+def _linker_reason(step: str, kind: str, producer: CudaVersion, *, works: bool) -> str:
+    if works:
+        return "its header asks for no newer release"
+    inside = contents_of(kind)
+    if inside == "linked-cubin":
+        return "it is linked already; load it as it is"
+    if inside == "ltoir" and step != "nvjitlink":
+        return "the linker gives no LTO-IR to a driver; nvJitLink links it"
+    return f"its header says that CUDA {producer} made it"
+
+
+def _item(name: str, version: CudaVersion) -> Item:
+    return Item("dynamic-libs", name, "", "toolchain", "ctk", version, "the question")
+
+
+def _guard_rails(kind: str, producer: CudaVersion, consumer: CudaVersion) -> Iterator[Prediction]:
+    if kind not in ARTIFACT_KINDS:
+        return
+    pipeline = Pipeline("nvrtc", "nvJitLink", kind)
+    if pipeline.relation != "any":  # else the header decides, as the linker's check has it
+        verdict = check_pipeline(pipeline, _item("nvrtc", producer), _item("nvJitLink", consumer))
+        yield Prediction("guard rails", verdict.status == "compatible", pipeline.because)
+
+
+def _decision(policy: str, producer: CudaVersion, consumer: CudaVersion, *, lto: bool) -> Decision:
+    usable = producer if producer >= FIRST_USABLE_NVJITLINK else None  # as the linker finds an older one
+    return explain(consumer, usable, lto, lto, policy)
+
+
+def contradictions(atlas: Atlas) -> Iterator[Contradiction]:
+    """Yield the cells of the atlas in which a rule predicts another result."""
+    for grid in atlas.grids:
+        if grid.step not in _STEPS:
+            continue
+        for producer in atlas.releases:
+            for consumer in atlas.releases:
+                answer = atlas.ask(producer, consumer, grid.kind, grid.step, grid.arch)
+                if answer is None or answer.status == "not-made":
+                    continue
+                made, read = CudaVersion.parse(str(producer)), CudaVersion.parse(str(consumer))
+                for prediction in predictions(grid.step, grid.kind, made, read):
+                    if prediction.works != answer.works:
+                        yield Contradiction(prediction, grid.step, grid.kind, grid.arch, made, read, answer)

@@ -1,0 +1,168 @@
+"""``cudalink can-link``: the answer, its sources, and what to do instead."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import cli, probes
+from pytest_cudalink.compat import atlas
+
+__all__ = ()
+
+DATA = Path(__file__).parents[1] / "data" / "artifacts"
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Return the exit code, stdout and stderr of one question."""
+    code = cli.main(["can-link", *words])
+    return code, *capsys.readouterr()
+
+
+def test_yes(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first word is the answer; then what was measured with which wheels, and what the rules expect."""
+    code, out, _ = said(capsys, "12.9", "nvjitlink-13.0", "ltoir")
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[0] == "yes: nvJitLink 13.0 links LTO-IR of CUDA 12.9"
+    wheels = atlas.load().wheels
+    by = f"nvJitLink {wheels['13.0']['nvjitlink']}, NVRTC {wheels['12.9']['nvrtc']}, sm_90"
+    assert lines[1].startswith(f"  measured    works ({by}, ")
+    assert "  expected    linker: works; its header asks for no newer release" in lines
+    assert any(line.startswith("              guard rails: does not work; LTO-IR is promised") for line in lines)
+    assert "instead" not in out
+
+
+def test_no(capsys: pytest.CaptureFixture[str]) -> None:
+    """A refusal has call, code, name and text, and the nearest ways that work."""
+    code, out, _ = said(capsys, "nvrtc-13.2", "nvjitlink-13.0", "ptx")
+    assert code == 1
+    assert out.startswith("no: nvJitLink 13.0 does not link PTX of CUDA 13.2\n")
+    assert "  measured    nvJitLinkAddData answers 4 NVJITLINK_ERROR_PTX_COMPILE: " in out
+    assert "  instead     take nvJitLink 13.2 or newer: pip install 'nvidia-nvjitlink==13.2.*'\n" in out
+    assert "              compile with CUDA 13.0\n" in out
+
+
+def test_driver(capsys: pytest.CaptureFixture[str]) -> None:
+    """A driver is asked to link, and to load what nvJitLink linked; each policy says which it takes."""
+    code, out, _ = said(capsys, "12.9", "driver-13.0", "ltoir")
+    assert code == 1
+    assert "cuLinkAddData answers 221 CUDA_ERROR_JIT_COMPILER_NOT_FOUND (emulated driver of CUDA 13.0, " in out
+    assert "  instead     link it with nvJitLink 12.9: the driver of CUDA 13.0 loads the image\n" in out
+    assert "policy strict-major: does not work; an error: " in out
+    assert "policy newer-driver-ok: works; nvJitLink 12.9 links: " in out
+
+
+def test_linked_cubins_are_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+    """An executable cubin is loaded by a driver, and linked by nothing."""
+    assert said(capsys, "12.9", "driver-13.0", "linked-cubin")[:2][0] == 0
+    code, out, _ = said(capsys, "13.0", "driver-12.9", "linked-cubin")
+    assert (code, out.partition("\n")[0]) == (1, "no: the driver of CUDA 12.9 does not load linked cubins of CUDA 13.0")
+
+
+def test_a_release_is_both_of_its_libraries(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each library has its answer; one that does not take the code makes the exit code 1."""
+    code, out, _ = said(capsys, "13.0", "13.2", "ltoir")
+    assert code == 1
+    assert "yes: nvJitLink 13.2 links LTO-IR of CUDA 13.0\n" in out
+    assert "\n\nno: the driver of CUDA 13.2 does not link LTO-IR of CUDA 13.0\n" in out
+    assert said(capsys, "13.0", "13.2", "ptx")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("12.7", "nvjitlink-13.0", "ptx"), "CUDA 12.7 is not in the atlas, which has "),
+        (("13.0", "nvjitlink-14.0", "ptx"), "CUDA 14.0 is not in the atlas, which has "),
+        (("13.0", "nvjitlink-13.2", "ptx", "--arch", "sm_89"), "sm_89 was not measured, only "),
+    ],
+)
+def test_what_was_not_measured_is_not_known(
+    words: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The exit code is 2; the sentence says why, and that what follows is the rule alone."""
+    code, out, _ = said(capsys, *words)
+    assert code == 2
+    assert out.startswith(f"not known: {why}")
+    assert "; by the rule alone, nvJitLink " in out
+    assert "  measured" not in out
+
+
+def test_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Release, kind and architecture of a file are read from its headers."""
+    code, out, _ = said(capsys, str(DATA / "13.2" / "user.ptx"), "nvjitlink-13.0")
+    assert code == 1
+    assert "; asked as ptx of CUDA 13.2\n\nno: nvJitLink 13.0 does not link PTX of CUDA 13.2\n" in out
+    code, out, _ = said(capsys, str(DATA / "12.9" / "user.ltoir"), "nvjitlink-13.0", "--json")
+    assert (code, json.loads(out)["kind"]) == (0, "ltoir")
+    code, _, err = said(capsys, str(DATA / "12.9" / "user.ltoir"), "nvjitlink-13.0", "ptx")
+    assert code == 2
+    assert "KIND is 'ptx', but " in err
+    (tmp_path / "no").write_bytes(b"nothing")
+    code, _, err = said(capsys, str(tmp_path / "no"), "13.0")
+    assert code == 2
+    assert "cannot be judged: " in err
+
+
+def test_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    """The word `this` asks the nvJitLink and the driver that are here; without any, the error says what to name."""
+    with probes.fake(driver="13.0", nvjitlink=None):
+        code, out, _ = said(capsys, "12.9", "this", "ptx")
+    assert code == 0
+    assert out.startswith("yes: the driver of CUDA 13.0 links PTX of CUDA 12.9\n")
+    with probes.fake(driver=None, nvjitlink=None):
+        assert said(capsys, "12.9", "this", "ptx") == (
+            2,
+            "",
+            (
+                "cudalink can-link: CONSUMER is this, but there is neither an nvJitLink nor a driver here; "
+                "name a release, such as 13.2\n"
+            ),
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("12.9", "nvjtlink-13.0", "ptx"), "CONSUMER is 'nvjtlink-13.0'; expected nvjitlink-RELEASE or driver-RELEASE"),
+        (
+            ("12.9", "newest", "ptx"),
+            "CONSUMER is 'newest'; expected a release such as 13.2, nvjitlink-13.2, driv",
+        ),
+        (("12.9", "13.0", "pxt"), "KIND is 'pxt'; expected ptx, ltoir, cubin, linked-cubin, "),
+        (("12.9", "13.0", "pxt"), "; did you mean ptx?"),
+        (("12.9", "13.0"), "KIND is missing; expected ptx, "),
+        (("12.9", "13.0", "ptx", "--arch", "L4"), "--arch: unknown architecture 'L4'; known: "),
+        (("nope.cubin", "13.0"), "PRODUCER is nope.cubin: No such file or directory; expected a CUDA release such as"),
+        (("", "13.0"), "PRODUCER is ''; expected a CUDA release such as 12.4, or a file of device code"),
+        ((".", "13.0"), "PRODUCER is ., a folder; expected a CUDA release such as"),
+        (("123456.1", "13.0", "ptx"), "PRODUCER: '123456.1' is not a CUDA version"),
+    ],
+)
+def test_wrong_words(words: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A word that names nothing is an error in one line, with what is expected."""
+    code, out, err = said(capsys, *words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert expected in err
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """Programs get every part; what is not known is null."""
+    code, out, _ = said(capsys, "13.2", "13.0", "cubin", "--json")
+    found = json.loads(out)
+    assert code == 1
+    assert {name: found[name] for name in ("producer", "kind", "arch")} == {
+        "producer": "13.2",
+        "kind": "cubin",
+        "arch": "sm_90",
+    }
+    assert found["measured"]["command"] == "nox -s atlas"
+    linker, driver = found["answers"]
+    assert (linker["step"], linker["works"], linker["answer"]["status"]) == ("nvjitlink", False, "refused")
+    assert (driver["step"], driver["answer"]["code"]) == ("driver", 209)
+    assert {"rule": "linker", "works": False, "because": "its header says that CUDA 13.2 made it"} in linker["expected"]
+    assert driver["instead"][0] == "link it with nvJitLink 13.2: the driver of CUDA 13.0 loads the image"
+    code, out, _ = said(capsys, "14.0", "nvjitlink-13.0", "cubin", "--json")
+    assert (code, json.loads(out)["answers"][0]["works"], json.loads(out)["answers"][0]["answer"]) == (2, None, None)
