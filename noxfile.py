@@ -505,22 +505,54 @@ def known_bad(session: nox.Session) -> None:
     session.run("pytest", "tests/compat/test_known_bad_released.py", *session.posargs)
 
 
-@nox.session
-def field(session: nox.Session) -> None:
-    """Run the page "What breaks in the field": the releases that broke, and those that repaired them."""
+def own_wheel(session: nox.Session) -> str:
+    """Build this project's wheel: an editable install would compile the native parts for each environment."""
+    folder = Path(session.create_tmp()).resolve()
+    session.run("uv", "build", "-q", "--wheel", "-o", str(folder), str(ROOT), external=True)
+    return str(max(folder.glob("*.whl"), key=os.path.getmtime))
+
+
+def page_environments(session: nox.Session, environments: dict[str, list[str]]) -> None:
+    """Make the environments that pages name before their prompts, each with this project's wheel, for tests."""
     install(session, *group("test"))
-    root = Path(session.create_tmp()).resolve()
-    # built once: an editable install would compile the native parts for each environment
-    session.run("uv", "build", "-q", "--wheel", "-o", str(root), str(ROOT), external=True)
-    wheel = str(max(root.glob("*.whl"), key=os.path.getmtime))
-    for name, requirements in RELEASES["field"].items():
+    wheel = own_wheel(session)
+    root = Path(wheel).parent
+    for name, requirements in environments.items():
         folder = root / name
         python = str(folder / "bin" / "python")
         session.run("uv", "venv", "-q", "--clear", "--python", sys.executable, str(folder), external=True)
         session.run("uv", "pip", "install", "-q", "--python", python, wheel, *requirements, external=True)
     session.run("cudalink", "toolchain", "add", "12.9", "13.0")
-    session.env["CUDALINK_FIELD"] = str(root)
+    session.env["CUDALINK_PAGE_ENVIRONMENTS"] = str(root)
+
+
+@nox.session
+def field(session: nox.Session) -> None:
+    """Run the page "What breaks in the field": the releases that broke, and those that repaired them."""
+    page_environments(session, RELEASES["field"])
     session.run("pytest", "tests/field", *session.posargs)
+
+
+@nox.session
+def findings(session: nox.Session) -> None:
+    """Run the sessions of docs/findings, in the environments that they name; -- ID chooses. --short: no valgrind."""
+    from tests.findings import catalog
+
+    chosen = [one for one in session.posargs if not one.startswith("-")]
+    wanted = catalog.environments(chosen or [one.id for one in catalog.read()])
+    page_environments(session, {name: RELEASES["findings"][name] for name in sorted(wanted)})
+    selection = ("-k", " or ".join(chosen)) if chosen else ()
+    given = [one for one in session.posargs if one not in (*chosen, "--short")]
+    session.env["CUDALINK_VALGRIND"] = "0" if "--short" in session.posargs else "1"
+    session.run("pytest", "tests/findings", *selection, *given)
+
+
+@nox.session(name="finding-releases")
+def finding_releases(session: nox.Session) -> None:
+    """Run the reproducer of each finding with every release that findings.toml lists; -- ID chooses some findings."""
+    install(session, *group("test"))
+    session.run("cudalink", "toolchain", "add", "12.9", "13.0")
+    session.run("python", "-m", "tests.findings.releases", f"--wheel={own_wheel(session)}", *session.posargs)
 
 
 @nox.session

@@ -11,9 +11,28 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["COMPILER", "blocks", "check", "matches", "run", "shell", "steps"]
+__all__ = [
+    "COMPILER",
+    "ENVIRONMENT",
+    "ENVIRONMENTS",
+    "blocks",
+    "check",
+    "check_in_environments",
+    "copy_of",
+    "environment_blocks",
+    "environment_steps",
+    "in_environment",
+    "matches",
+    "run",
+    "shell",
+    "steps",
+]
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+#: The name of an environment before a prompt.
+ENVIRONMENT = r"^\((\S+)\) \$ "
+#: Where a session of nox has made the environments of matrices/sessions.toml that pages name.
+ENVIRONMENTS = os.environ.get("CUDALINK_PAGE_ENVIRONMENTS")
 
 
 def blocks(text: str) -> str:
@@ -73,3 +92,42 @@ def check(session: str, folder: Path) -> None:
     for command, shown in steps(session):
         printed = run(command, folder)
         assert matches(shown, printed), f"$ {command}\n{printed}"
+
+
+def environment_blocks(text: str) -> str:
+    """The ``console`` blocks of a page or section whose commands run in named environments, as one session."""
+    return "".join(re.findall(r"^```console\n(\(.*?)^```", text, re.MULTILINE | re.DOTALL))
+
+
+def environment_steps(session: str) -> list[tuple[str, str, str]]:
+    """Each command of a session in named environments: environment, command, and what it prints."""
+    parts = re.split(ENVIRONMENT + r"(.*)\n", session, flags=re.MULTILINE)
+    assert not parts[0]
+    return list(zip(parts[1::3], parts[2::3], parts[3::3], strict=True))
+
+
+def copy_of(files: Path, folder: Path) -> Path:
+    """Copy the files of a page to a folder in which pytest's settings are its defaults; returns the folder."""
+    shutil.copytree(files, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")  # else this project's: warnings are errors
+    return folder
+
+
+def in_environment(environment: Path, command: str, folder: Path) -> str:
+    """Run a command as a shell with an activated environment does; both of its streams, without colours."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("CUDALINK_", "PYTEST_", "NOX"))}
+    env = {
+        **own,
+        "PATH": f"{environment / 'bin'}:{os.environ['PATH']}",
+        "VIRTUAL_ENV": str(environment),
+        "PYTEST_ADDOPTS": "-p no:cacheprovider",
+        "NO_COLOR": "1",
+    }
+    return shell(command, folder, env)
+
+
+def check_in_environments(session: str, root: Path, folder: Path) -> None:
+    """Run each command in its environment under a folder; it must print what the session shows."""
+    for environment, command, shown in environment_steps(session):
+        printed = in_environment(root / environment, command, folder)
+        assert matches(shown, printed), f"({environment}) $ {command}\n{printed}"

@@ -49,7 +49,7 @@ def test_examples_are_files() -> None:
     shown = {
         name
         for page in PAGES
-        for name in re.findall(r"literalinclude\} \.\./examples/(\S+)", page.read_text(encoding="utf-8"))
+        for name in re.findall(r"literalinclude\} (?:\.\./)+examples/(\S+)", page.read_text(encoding="utf-8"))
     }
     examples = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py")}
     examples = {name for name in examples if not name.startswith("stubs-")}  # whole projects, which no page shows

@@ -19,6 +19,7 @@ from pytest_cudalink.cli import COMMANDS
 from pytest_cudalink.matrix import load_cells
 from pytest_cudalink.plugin.settings import OPTIONS
 from tests import sessions
+from tests.findings import catalog
 
 __all__ = ()
 
@@ -40,6 +41,7 @@ ELSEWHERE = {
     ("docs/tutorials/matrix", "console"): "tests/matrix/test_adoption.py",
     ("docs/how-to/recipes", "console"): "tests/emulated/test_recipes.py",
     ("docs/reference/device-code", "text"): "tests/audit/test_command.py",
+    **{(f"docs/findings/{one.id}", "console"): "tests/findings/test_findings.py" for one in catalog.read()},
 }
 #: Output that is shown and not compared word for word, with the test that holds its sentences.
 SHOWN = {

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
-import os
 import re
-import shutil
 import tomllib
 from pathlib import Path
 
@@ -20,58 +17,34 @@ PAGE = ROOT / "docs" / "explanation" / "field.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 EXAMPLES = ROOT / "docs" / "examples" / "field"
 ENVIRONMENTS = tomllib.loads((ROOT / "matrices" / "sessions.toml").read_text(encoding="utf-8"))["field"]
-FOLDER = os.environ.get("CUDALINK_FIELD")
 
 #: Sessions of the page that have commands in named environments, by the title of their section.
 SESSIONS = {
     section.partition("\n")[0]: found
     for section in re.split(r"^### ", TEXT, flags=re.MULTILINE)[1:]
-    if (found := "".join(re.findall(r"^```console\n(\(.*?)^```", section, re.MULTILINE | re.DOTALL)))
+    if (found := sessions.environment_blocks(section))
 }
 
 
-def steps(session: str) -> list[tuple[str, str, str]]:
-    """Each command of a session: environment, command, and what it prints."""
-    parts = re.split(r"^\((\S+)\) \$ (.*)\n", session, flags=re.MULTILINE)
-    assert not parts[0]
-    return list(zip(parts[1::3], parts[2::3], parts[3::3], strict=True))
-
-
-def run(environment: Path, command: str, folder: Path) -> str:
-    """Run a command as a shell with an activated environment does; both of its streams, without colours."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("CUDALINK_", "PYTEST_", "NOX"))}
-    env = {
-        **own,
-        "PATH": f"{environment / 'bin'}:{os.environ['PATH']}",
-        "VIRTUAL_ENV": str(environment),
-        "PYTEST_ADDOPTS": "-p no:cacheprovider",
-        "NO_COLOR": "1",
-    }
-    return sessions.shell(command, folder, env)
-
-
-@pytest.mark.skipif(FOLDER is None, reason="needs the environments of the page: nox -s field")
+@pytest.mark.skipif(sessions.ENVIRONMENTS is None, reason="needs the environments of the page: nox -s field")
 @pytest.mark.parametrize("title", SESSIONS)
 def test_session(title: str, tmp_path: Path) -> None:
     """Every command prints what the page shows under it; ``...`` stands for what is left out or differs."""
-    folder = tmp_path / "field"
-    shutil.copytree(EXAMPLES, folder)
-    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")  # else this project's: warnings are errors
-    for environment, command, shown in steps(SESSIONS[title]):
-        printed = run(Path(str(FOLDER)) / environment, command, folder)
-        assert doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS), f"$ {command}\n{printed}"
+    folder = sessions.copy_of(EXAMPLES, tmp_path / "field")
+
+    sessions.check_in_environments(SESSIONS[title], Path(str(sessions.ENVIRONMENTS)), folder)
 
 
 def test_environments() -> None:
     """The page shows each environment of the session, and no other."""
-    shown = {environment for session in SESSIONS.values() for environment, _, _ in steps(session)}
+    shown = {environment for session in SESSIONS.values() for environment, _, _ in sessions.environment_steps(session)}
     assert shown == set(ENVIRONMENTS)
 
 
 def test_both_sides() -> None:
     """Each demonstration shows a command that finds something, and one after it that does not, or the other way."""
     for title, session in SESSIONS.items():
-        printed = [shown for _, _, shown in steps(session)]
+        printed = [shown for _, _, shown in sessions.environment_steps(session)]
         assert len(printed) >= 2, title
         assert len(set(printed)) >= 2, title
 

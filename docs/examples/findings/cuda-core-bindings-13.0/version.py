@@ -1,0 +1,3 @@
+import cuda.core
+
+print(cuda.core.__version__)

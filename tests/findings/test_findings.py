@@ -1,0 +1,114 @@
+"""The pages of ``docs/findings``: complete, in agreement with their data, and run by ``nox -s findings``."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from tests import sessions
+from tests.findings import catalog
+
+__all__ = ()
+
+ROOT = Path(__file__).parent.parent.parent
+FINDINGS = catalog.read()
+IDS = [one.id for one in FINDINGS]
+TEXTS = {one.id: one.page.read_text(encoding="utf-8") for one in FINDINGS}
+RELEASES = tomllib.loads((ROOT / "matrices" / "sessions.toml").read_text(encoding="utf-8"))["findings"]
+#: Kinds of faults in which memory is misused: their pages show what valgrind sees.
+OF_MEMORY = ("lifetime", "crash")
+KINDS = (*OF_MEMORY, "hang", "contract", "import", "false success", "message")
+
+
+def sections(text: str) -> dict[str, str]:
+    """The sections of a page, by title."""
+    return {one.partition("\n")[0]: one for one in re.split(r"^## ", text, flags=re.MULTILINE)[1:]}
+
+
+def runnable(session: str) -> str:
+    """A session without its commands under valgrind, unless they were asked for: each takes a minute or more."""
+    if os.environ.get("CUDALINK_VALGRIND") == "1":
+        return session
+    parts = re.split(r"^(?=\(\S+\) \$ )", session, flags=re.MULTILINE)
+    return "".join(one for one in parts if "valgrind" not in one.partition("\n")[0])
+
+
+@pytest.mark.skipif(sessions.ENVIRONMENTS is None, reason="needs the environments of the pages: nox -s findings")
+@pytest.mark.parametrize("finding", FINDINGS, ids=IDS)
+def test_session(finding: catalog.Finding, tmp_path: Path) -> None:
+    """Every command of a page prints what the page shows under it, in a copy of its reproducer's folder."""
+    folder = sessions.copy_of(catalog.EXAMPLES / finding.id, tmp_path / finding.id)
+    root = Path(str(sessions.ENVIRONMENTS))
+
+    sessions.check_in_environments(runnable(sessions.environment_blocks(TEXTS[finding.id])), root, folder)
+
+
+def test_pages_and_data_agree() -> None:
+    """Each finding has a page and a folder with its reproducer, and each of these belongs to a finding."""
+    assert len(set(IDS)) == len(IDS)
+    assert {one.stem for one in catalog.PAGES.glob("*.md")} == {*IDS, "index"}
+    assert {one.name for one in catalog.EXAMPLES.iterdir()} == set(IDS)
+
+
+@pytest.mark.parametrize("finding", FINDINGS, ids=IDS)
+def test_page(finding: catalog.Finding) -> None:
+    """A page has the title, the releases from the data, and every section that its kind of fault needs."""
+    text = TEXTS[finding.id]
+    assert text.startswith(f"# {finding.title}\n")
+    assert text.count(f"```{{finding}} {finding.id}\n```") == 1
+    expected = ["Reproducer", "What pytest-cudalink prints", "The memory", "The contract", "Proposed fix"]
+    if finding.kind not in OF_MEMORY:
+        expected.remove("The memory")
+    assert list(sections(text)) == expected
+    assert re.search(r"^Measured 20\d\d-\d\d-\d\d by `", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("finding", FINDINGS, ids=IDS)
+def test_reproducer(finding: catalog.Finding) -> None:
+    """The page shows every Python file of the reproducer, none longer than ten lines, and runs its command."""
+    text = TEXTS[finding.id]
+    files = sorted(catalog.EXAMPLES.joinpath(finding.id).glob("*.py"))
+    assert files
+    for file in files:
+        assert len(file.read_text(encoding="utf-8").splitlines()) <= 10, file
+        assert f"literalinclude}} ../examples/findings/{finding.id}/{file.name}" in sections(text)["Reproducer"]
+    if finding.runs:
+        commands = [command for _, command, _ in sessions.environment_steps(sessions.environment_blocks(text))]
+        assert any(finding.command in one for one in commands), commands
+
+
+@pytest.mark.parametrize("finding", FINDINGS, ids=IDS)
+def test_data(finding: catalog.Finding) -> None:
+    """A finding has a known kind, a pattern that compiles, and releases that stand in one list alone."""
+    assert finding.kind in KINDS
+    assert re.compile(finding.shows).pattern or not finding.runs
+    assert finding.bad
+    assert not set(finding.bad) & set(finding.good)
+    assert finding.determined.endswith(".")
+
+
+def test_environments() -> None:
+    """The pages name each environment of the session, and no other."""
+    assert catalog.environments(IDS) == set(RELEASES)
+
+
+def test_ranges() -> None:
+    """Releases are one range where all between them that ran have the fault; a later one without it has mended it."""
+    runs = (catalog.Runs((), bad=("1.0", "1.10"), good=("1.9", "2.0")), catalog.Runs((), bad=("1.1",), good=()))
+    finding = catalog.Finding("x", "x", "crash", "", "", "", "", runs)
+
+    assert finding.ranges == "1.0 to 1.1, 1.10"
+    assert (finding.mended, finding.outcome) == ("2.0", "2.0")
+    assert [Version(one) for one in finding.bad] == sorted(map(Version, finding.bad))
+
+
+def test_not_mended() -> None:
+    """A fault of the newest release that ran is not mended, as of a date."""
+    finding = catalog.Finding("x", "x", "crash", "", "", "", "", (catalog.Runs((), bad=("1.1",), good=("1.0",)),))
+
+    assert finding.outcome == f"not mended in 1.1 as of {catalog.as_of()}"
