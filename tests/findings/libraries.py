@@ -1,0 +1,230 @@
+"""Run released versions of other libraries on emulated drivers, and write what each test of them did.
+
+``nox -s findings -- libraries [LIBRARY ...]`` calls it. Its results are docs/findings/libraries.json, which
+docs/findings/libraries.md shows. `matrices/libraries.toml` lists the releases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import datetime
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+__all__ = ["DRIVERS", "PAGE", "RESULTS", "Environment", "Run", "environments", "rendered", "runs", "table"]
+
+ROOT: Final = Path(__file__).parent.parent.parent
+LIBRARIES: Final = ROOT / "matrices" / "libraries.toml"
+EXAMPLES: Final = ROOT / "docs" / "examples" / "findings" / "libraries"
+RESULTS: Final = ROOT / "docs" / "findings" / "libraries.json"
+PAGE: Final = ROOT / "docs" / "findings" / "libraries.md"
+
+#: The emulated drivers of every release; a backend is forced on the second one only.
+DRIVERS: Final = ("12.9", "13.0", "13.2")
+FORCED_ON: Final = "13.0"
+
+OPTIONS: Final = (
+    *("-p", "no:cacheprovider", "-q", "--tb=short", "--cudalink-rerun-after-crash"),
+    *("--cudalink-lifetime=fail", "--cudalink-jitlink-contract=strict", "--cudalink-provenance=wheels"),
+    *("--cudalink-unsupported=skip", "--cudalink-require=none"),
+)
+SECONDS: Final = 300
+
+
+class Environment(NamedTuple):
+    """An environment: one release of a library on one toolkit."""
+
+    library: str
+    version: str
+    toolkit: str
+    requirements: tuple[str, ...]
+    test: str
+    backends: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of its folder."""
+        return f"{self.library}-{self.version}-{self.toolkit}"
+
+
+class Run(NamedTuple):
+    """A run of the tests of an environment."""
+
+    environment: Environment
+    driver: str
+    backend: str
+
+
+def environments(chosen: Sequence[str] = ()) -> Iterator[Environment]:
+    """The environments of the libraries that were chosen, or of all."""
+    described = tomllib.loads(LIBRARIES.read_text(encoding="utf-8"))
+    toolkits = described.pop("toolkits")
+    for library, about in described.items():
+        if chosen and library not in chosen:
+            continue
+        for version, release in about["releases"].items():
+            for toolkit in release["toolkits"]:
+                major = toolkit.partition(".")[0]
+                own = [one.format(version=version, major=major) for one in (*about["packages"], *release["packages"])]
+                replaced = {re.split("[=<>]", one)[0] for one in own}
+                base = [one for one in toolkits[toolkit] if re.split("[=<>]", one)[0] not in replaced]
+                backends = tuple(about["backends"])
+                yield Environment(library, version, toolkit, (*base, *own), about["test"], backends)
+
+
+def runs(environment: Environment) -> Iterator[Run]:
+    """The runs of an environment: each driver, and each forced backend on one of them."""
+    for driver in DRIVERS:
+        yield Run(environment, driver, "auto")
+    for backend in environment.backends:
+        if backend != "auto":
+            yield Run(environment, FORCED_ON, backend)
+
+
+def install(environment: Environment, folder: Path, wheel: str) -> str:
+    """Make an environment, unless it is there; returns why it cannot be made, or nothing."""
+    complete = folder / "complete"
+    if complete.exists():
+        return ""
+    subprocess.run(["uv", "venv", "-q", "--clear", "--python", sys.executable, folder], check=True)
+    command = ["uv", "pip", "install", "-q", "--python", folder / "bin" / "python", wheel, *environment.requirements]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return f"does not install: {' '.join(done.stderr.split())[:200]}"
+    complete.touch()
+    return ""
+
+
+def perform(run: Run, folder: Path) -> dict[str, Any]:
+    """Run the tests of an environment; returns what each of them did."""
+    place = Path(tempfile.mkdtemp(prefix="libraries-"))
+    shutil.copy(EXAMPLES / run.environment.test, place)
+    (place / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("CUDALINK_", "PYTEST_", "NOX"))}
+    settings = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "VIRTUAL_ENV": str(folder), "TMPDIR": str(place)}
+    site = next(folder.glob("lib/python*/site-packages"))
+    wheels = [one for one in (site / "nvidia" / "cu13", site / "nvidia" / "cuda_nvcc") if one.is_dir()]
+    # a toolkit of the system must not take part; the wheels' compiler is what old releases find by these variables alone
+    toolkit = dict.fromkeys(("CUDA_HOME", "CUDA_PATH"), str(wheels[0] if wheels else place / "absent"))
+    caches = {"CUPY_CACHE_DIR": str(place / "cupy"), "WARP_CACHE_PATH": str(place / "warp"), **toolkit}
+    command = [
+        *("pytest", *OPTIONS, f"--cudalink-driver={run.driver}", f"--force-backend={run.backend}"),
+        *("--cudalink-report=record.jsonl", run.environment.test),
+    ]
+    try:
+        done = subprocess.run(
+            command, cwd=place, env={**own, **settings, **caches}, capture_output=True, text=True, timeout=SECONDS
+        )
+        printed = done.stdout + done.stderr
+    except subprocess.TimeoutExpired:
+        printed = f"no end after {SECONDS} s"
+    record = place / "record.jsonl"
+    events = [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
+    shutil.rmtree(place, ignore_errors=True)
+    return judged(events, printed)
+
+
+def judged(events: Sequence[Mapping[str, Any]], printed: str) -> dict[str, Any]:
+    """What each test of a run did: its outcome, and why it did not pass."""
+    violations: dict[str, list[str]] = collections.defaultdict(list)
+    names = collections.Counter[str]()
+    for event in events:
+        if event["event"] == "violation" and event.get("option") == "name":
+            names[event["nodeid"]] += 1
+        elif event["event"] == "violation":
+            violations[event["nodeid"] or ""].append(event["text"])
+    crashes = {event["nodeid"]: event["last_events"] for event in events if event["event"] == "crash"}
+    tests = {}
+    for event in events:
+        if event["event"] != "test" or event["outcome"] == "rerun":
+            continue
+        name = event["nodeid"].partition("::")[2]
+        outcome, reason = event["outcome"], event["reason"]
+        broken = violations.get(event["nodeid"], [])
+        crash = crashes.get(event["nodeid"])
+        if crash and any("cuLaunchKernel" in one for one in crash):
+            outcome, reason = "unsupported", "cuLaunchKernel"  # the library ends its process for it
+        elif event["nodeid"] in names and reason.startswith("cudalink: "):
+            outcome = "passed"  # but for the names, which are counted below
+        elif "cudaErrorNotSupported" in reason:
+            outcome, reason = "unsupported", "the CUDA runtime"
+        elif broken:
+            outcome, reason = "violation", broken[0].partition("; expected")[0]
+        elif outcome == "unsupported":
+            reason = ", ".join(sorted({one["function"] for one in event.get("refused", ())})) or reason
+        tests[name] = outcome if outcome == "passed" else f"{outcome}: {_plain(reason)}"
+    result: dict[str, Any] = {"tests": tests}
+    if names:
+        result["names"] = names.total()
+    if any("StaleRecipeError" in one for one in tests.values()):
+        return {"not run": "this release has no recipe that forces its backend"}
+    if "" in violations:
+        result["outside"] = sorted({_plain(one.partition("; expected")[0]) for one in violations[""]})
+    ends = [event for event in events if event["event"] == "end"]
+    if any(end.get("failing") for end in ends):
+        result["failing"] = [_plain(one) for one in ends[-1]["failing"]]
+    if not tests:
+        errors = re.findall(r"^E +(.*)", printed, re.MULTILINE) or printed.strip().splitlines()[-1:]
+        result["not collected"] = _plain(errors[-1]) if errors else "no output"
+    return result
+
+
+def _plain(text: str) -> str:
+    """A reason in one line, without addresses, numbers of handles and folders."""
+    text = re.sub(r"0x[0-9a-f]+", "0x...", " ".join(text.split()))
+    text = re.sub(r"(/[^\s/:'\"]+)+/", "", text)
+    return re.sub(r"\b(handle|link state|state) \d+", r"\1 N", text)[:220]
+
+
+def main() -> None:
+    """Make the environments, run the tests in them, and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("libraries", nargs="*", help="only these")
+    parser.add_argument("--folder", type=Path, required=True, help="where the environments are, or are made")
+    parser.add_argument("--wheel", required=True, help="the wheel of this project")
+    given = parser.parse_args()
+    kept = json.loads(RESULTS.read_text(encoding="utf-8"))["runs"] if RESULTS.exists() else []
+    for environment in environments(given.libraries):
+        folder = given.folder / environment.name
+        refused = install(environment, folder, given.wheel)
+        kept = [one for one in kept if one["environment"] != environment.name]
+        for run in runs(environment):
+            about = {
+                **{"environment": environment.name, "library": environment.library, "version": environment.version},
+                **{"toolkit": environment.toolkit, "driver": run.driver, "backend": run.backend},
+                "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            }
+            result = {"not run": refused} if refused else perform(run, folder)
+            kept.append({**about, **result})
+            print(json.dumps(kept[-1], indent=1), flush=True)
+        order = [one.name for one in environments()]
+        kept.sort(key=lambda one: order.index(one["environment"]) if one["environment"] in order else len(order))
+        kept = [one for one in kept if one["environment"] in order]
+        RESULTS.write_text(json.dumps({"runs": kept}, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(rendered(PAGE.read_text(encoding="utf-8"), kept), encoding="utf-8")
+
+
+def rendered(page: str, results: Sequence[Mapping[str, Any]]) -> str:
+    """The page with the tables of these results."""
+    begin, end = "<!-- made by nox -s findings -- libraries -->", "<!-- end -->"
+    before, _, rest = page.partition(begin)
+    return f"{before}{begin}\n\n{table(results)}\n{end}{rest.partition(end)[2]}"
+
+
+def table(results: Sequence[Mapping[str, Any]]) -> str:
+    """A table of the runs."""
+    raise NotImplementedError
+
+
+if __name__ == "__main__":
+    main()
