@@ -380,10 +380,11 @@ def link_figures(options: argparse.Namespace) -> list[dict[str, Any]]:
                     place = options.prepared / release
                     child = [sys.executable, __file__, "links-of", "--library", path, "--units", str(place)]
                     child += ["--kind", kind, "--rounds", str(options.link_rounds)]
-                    done = subprocess.run(child, env=env, stdout=subprocess.PIPE, text=True, check=True)
+                    done = subprocess.run(child, env=env, capture_output=True, text=True, check=False)
+                    answer = json.loads(done.stdout) if done.returncode == 0 else {"failed": done.stderr[-400:]}
                     files = sum(1 for one in cache.rglob("*") if one.is_file()) if cache.is_dir() else 0
                     row = {"linker": name, "release": release, "kind": kind, "cache": state, "cache files": files}
-                    found.append({**row, **json.loads(done.stdout)})
+                    found.append({**row, **answer})
             print(f"links: {name}", flush=True)
     return found
 
