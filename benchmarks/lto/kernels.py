@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,16 +157,28 @@ def _units(name: str) -> tuple[str, str]:
     return kernel.read_text(encoding="utf-8"), functor.read_text(encoding="utf-8")
 
 
-def _kernels() -> dict[str, Kernel]:
-    from pytest_cudalink.linker import sample
+def _sample_texts() -> dict[str, str]:
+    """The texts of the linker's sample, read and not imported: the machine with the GPU may lack what that needs."""
+    text = (HERE.parent.parent / "pytest_cudalink" / "linker" / "sample.py").read_text(encoding="utf-8")
+    return {
+        one.targets[0].id: one.value.value
+        for one in ast.parse(text).body
+        if isinstance(one, ast.Assign)
+        and isinstance(one.targets[0], ast.Name)
+        and isinstance(one.value, ast.Constant)
+        and isinstance(one.value.value, str)
+    }
 
+
+def _kernels() -> dict[str, Kernel]:
+    texts = _sample_texts()
     made = (
         Kernel(
-            sample.KERNEL,
+            texts["KERNEL"],
             "the sample: y = f(x)",
             "1 for each element",
-            sample.MAIN_SOURCE,
-            sample.USER_SOURCE,
+            texts["MAIN_SOURCE"],
+            texts["USER_SOURCE"],
             {"memory": 1 << 26, "l2": 1 << 21},
             _sample,
         ),
