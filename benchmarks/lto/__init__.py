@@ -1,0 +1,1 @@
+"""The parts of ``benchmarks/jit_lto.py``: kernels, their units, libraries, the device, and the page."""
