@@ -476,7 +476,7 @@ def launch_much(ask: Libraries) -> str:
 
 
 @question("launch", "the CUDA runtime: `cudaGetDeviceCount`, `cudaMalloc`")
-def runtime(ask: Libraries) -> str:
+def runtime(_ask: Libraries) -> str:
     for path in ("libcudart.so.12", "libcudart.so.13", *(map(str, _wheel_libraries("libcudart.so.1?")))):
         try:
             library = ctypes.CDLL(path)
@@ -625,7 +625,7 @@ def ask(folder: Path, name: str) -> str:
         return f"{NO_FUNCTION}: {str(error).rpartition(' ')[2]}" if "undefined symbol" in str(error) else repr(error)
     except OSError as error:
         return NO_LIBRARY if "cannot open shared object" in str(error) else repr(error)
-    except Exception as error:  # what a library of Python raises is its answer
+    except Exception as error:  # noqa: BLE001 # what a library of Python raises is its answer
         return f"{type(error).__name__}: {error}".splitlines()[0]
 
 

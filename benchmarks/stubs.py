@@ -3,8 +3,8 @@
 All callers are shared libraries in one process, each linked with one thing: the library itself, our stub, our stub from
 a caller whose slots are read-only (full RELRO: shown without a limit), TileLang's stub where its wheel is installed
 (or CUDALINK_BENCH_TILELANG names its folder), and what Implib.so generates for the library, if CUDALINK_BENCH_IMPLIB
-names it as a static library, the form in which Implib.so's instructions use it. They take turns, in blocks, until each has made 10⁸ calls of an
-exported no-op. ``nox -s bench`` runs it.
+names it as a static library, the form in which Implib.so's instructions use it. They take turns, in blocks, until each
+has made 10⁸ calls of an exported no-op. ``nox -s bench`` runs it.
 """
 
 from __future__ import annotations
