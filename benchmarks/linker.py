@@ -4,8 +4,8 @@
 linked many times; rows named "new inputs" make the object codes for each link, so that reading them is timed too.
 
 With a GPU every row is measured in one process with CUDA's compilation cache warm, and in a second process without that
-cache. Without one the rows of nvJitLink are measured in a process without a driver, and those of the driver in a
-process on the emulated driver. Each process measures its rows in turn.
+cache. Without one, or with ``--without-gpu``, the rows of nvJitLink are measured in a process that uses no driver, and
+those of the driver in a process on the emulated driver. Each process measures its rows in turn.
 """
 
 from __future__ import annotations
@@ -238,13 +238,14 @@ def main() -> int:
     """Measure every row; return exit code 1 beyond a limit."""
     parser = measure.parser("linker", rounds=60, description=__doc__ or "")
     parser.add_argument("--child", choices=("nvjitlink", "emulated", "cached", "uncached"), help=argparse.SUPPRESS)
+    parser.add_argument("--without-gpu", action="store_true", help="measure as on a machine without a GPU")
     options = parser.parse_args()
     if options.child:
         print(json.dumps(measured(options.child, options.rounds)))
         return 0
     found = probes.nvjitlink()
     assert found.usable, found.obstacle
-    gpu = probes.device_arch() is not None
+    gpu = not options.without_gpu and probes.device_arch() is not None
     device = None if gpu else f"no GPU, emulated driver {found.usable} for the driver's rows"
     report = measure.Report("linker", f"Create, link, close: two modules, nvJitLink {found.usable}", device=device)
     (with_gpu if gpu else without_gpu)(report, options.rounds)

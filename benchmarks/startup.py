@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from importlib import metadata
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -22,6 +23,14 @@ PLUGIN = ("-p", "cudalink")
 #: Milliseconds that a start with the plugin may take longer, however many distributions are installed.
 START_LIMIT = 5.0
 MANY = 220
+#: Other plugins that many suites have, by distribution: the name of their entry point.
+NEIGHBOURS = {
+    "pytest-xdist": "xdist",
+    "pytest-cov": "pytest_cov",
+    "hypothesis": "hypothesispytest",
+    "pytest-timeout": "timeout",
+    "pytest-html": "html",
+}
 CORES = 2
 
 
@@ -42,6 +51,19 @@ def starts(report: measure.Report, rounds: int, folder: Path) -> None:
         report.row(table, "with an empty plugin", times["empty"])
         report.row(table, "with this plugin", times["ours"])
         report.limit_difference(f"start among {number}", times["ours"], times["empty"], START_LIMIT)
+
+
+def neighbours(report: measure.Report, rounds: int, folder: Path) -> None:
+    """Report the start with other plugins that are installed here, each alone and found by its name."""
+    tests = folder / "neighbours"
+    tests.mkdir()
+    pytest = Pytest(tests, folder / "plugin", expected=5)
+    installed = {point.name for point in metadata.entry_points(group="pytest11")}
+    others = {name: ("-p", plugin) for name, plugin in NEIGHBOURS.items() if plugin in installed}
+    cases = {"an empty plugin": EMPTY, "this plugin": PLUGIN, **others}
+    times = measure.rounds({name: pytest("-q", "--collect-only", *words) for name, words in cases.items()}, rounds)
+    for name, seconds in times.items():
+        report.row("start of pytest with one plugin, processor time", name, seconds, times["an empty plugin"])
 
 
 def one_test(report: measure.Report, rounds: int, folder: Path) -> None:
@@ -78,6 +100,7 @@ def main() -> int:
         folder = Path(name)
         add_empty_plugin(folder / "plugin")
         starts(report, options.rounds, folder)
+        neighbours(report, options.rounds, folder)
         one_test(report, options.rounds, folder)
     probe = "import sys, pytest_cudalink.plugin; print(*[n for n in sys.modules if n.split('.')[0] == 'cuda'])"
     loaded = subprocess.run([sys.executable, "-c", probe], check=True, capture_output=True, text=True).stdout.split()

@@ -1,9 +1,10 @@
 """Cost of a call through a stub, compared with a direct call through the PLT, and of the first call.
 
 All callers are shared libraries in one process, each linked with one thing: the library itself, our stub, our stub from
-a caller whose slots are read-only (full RELRO: shown without a limit), and TileLang's stub where its wheel is installed
-(or CUDALINK_BENCH_TILELANG names its folder). They take turns, in blocks, until each has made 10⁸ calls of an
-exported no-op. ``nox -s bench`` runs it.
+a caller whose slots are read-only (full RELRO: shown without a limit), TileLang's stub where its wheel is installed
+(or CUDALINK_BENCH_TILELANG names its folder), and what Implib.so generates for the library, if CUDALINK_BENCH_IMPLIB
+names it as a static library, the form in which Implib.so's instructions use it. They take turns, in blocks, until each
+has made 10⁸ calls of an exported no-op. ``nox -s bench`` runs it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ CALLS, BLOCK = 100_000_000, 1_000_000
 LIMIT = 1.05
 FIRST_CALL_MS = 2.0
 ATTEMPTS = 3
+TILELANG, IMPLIB = "TileLang's stub", "Implib.so, linked statically"
 
 NOOP = "cudaPeekAtLastError"
 CALLER = f"""
@@ -67,7 +69,7 @@ def compile_c(output: Path, source: str, *flags: str) -> Path:
 
 def link(library: Path) -> list[str]:
     """Flags that link with a library and find it at run time in its folder."""
-    return [str(library), f"-Wl,-rpath,{library.parent}"]
+    return [str(library), f"-Wl,-rpath,{library.parent}", "-ldl", "-pthread"]
 
 
 def tilelang() -> Path | None:
@@ -94,7 +96,9 @@ def steady(report: measure.Report, folder: Path) -> None:
     (ours,) = build.build_stubs(["cudart"], folder, prefix="bench")
     linked = {"direct": (real, "lazy"), "stub": (ours, "lazy"), "stub, full RELRO": (ours, "now")}
     if theirs:
-        linked["TileLang's stub"] = (theirs, "lazy")
+        linked[TILELANG] = (theirs, "lazy")
+    if os.environ.get("CUDALINK_BENCH_IMPLIB"):
+        linked[IMPLIB] = (Path(os.environ["CUDALINK_BENCH_IMPLIB"]), "lazy")
     # another stub may look for the library by its name: by then the process has it
     callers: dict[str, Any] = {}
     for name, (library, binding) in linked.items():
@@ -113,8 +117,8 @@ def steady(report: measure.Report, folder: Path) -> None:
             break
     for name, times in blocks.items():
         report.row(f"one call, {CALLS:.0e} of each", name, [time / BLOCK for time in times], direct_call(blocks))
-    if "TileLang's stub" not in callers:
-        print("  TileLang is not installed: no comparison")
+    for other in {TILELANG, IMPLIB} - set(callers):
+        print(f"  no comparison: {other} is not here")
     report.limit("call through the stub to a direct call, ratio of the means", quotient, LIMIT)
 
 
