@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from pytest_cudalink import cli
-from pytest_cudalink.matrix import adopt, load_cells
+from pytest_cudalink.matrix import adopt, ci, load_cells
 from pytest_cudalink.report.merge import merge
 from tests import sessions
 
