@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ..matrix import Cell
+    from ..matrix.needed import Needed
+    from ..matrix.selection import Verdict
 
 __all__ = ["DESCRIPTION", "configure", "run"]
 
@@ -40,10 +43,34 @@ def configure(parser: argparse.ArgumentParser) -> None:
     smoke.add_argument(
         "--python", required=True, metavar="PATH", help="Python of an environment that has the project's wheel"
     )
+    key = verbs.add_parser("cache-key", help="the folders that a CI can keep for one cell, and their keys")
+    offer(key.add_argument("cell", metavar="CELL"), _known_cells)
+    selecting = verbs.add_parser("select", help="the cells that a change needs, by what the tests of each cell touched")
+    selecting.add_argument("--names", action="store_true", help="print only the names of the cells that must run")
+    selecting.add_argument("--explain", action="store_true", help="print every reason, also why cells are left out")
     github = verbs.add_parser("github", help="the matrix of a GitHub workflow, for fromJSON")
     gitlab = verbs.add_parser("gitlab", help="the child pipeline of GitLab")
     gitlab.add_argument("--runner", choices=("nox", "tox"), default="nox", help="what runs a cell")
-    for verb in (listing, github, gitlab):
+    for verb in (listing, selecting, github, gitlab):
+        verb.add_argument(
+            "--since",
+            metavar="REV",
+            required=verb is selecting,
+            help="only the cells that the changes since this revision of git need, uncommitted ones included",
+        )
+        verb.add_argument(
+            "--records",
+            type=any_path,
+            action="append",
+            metavar="PATH",
+            help="record file, or folder of record files, of earlier runs (default: .cudalink); may be repeated",
+        )
+        verb.add_argument(
+            "--shard",
+            type=_shard_of,
+            metavar="NUMBER/COUNT",
+            help="only the cells of one of several machines, such as 3/10; even by the seconds of the records",
+        )
         tags = verb.add_argument(
             "--tags", default="", metavar="TAG,…", help="select cells with one of these tags; !TAG leaves cells out"
         )
@@ -55,9 +82,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
             metavar="LABEL,…",
             help="labels of the machine for cells with gpu = true and no runs-on",
         )
-    for verb in (listing, show):
+    github.add_argument(
+        "--jobs",
+        type=int,
+        default=256,
+        metavar="NUMBER",
+        help="most jobs of the matrix; of more cells several are one job (default: 256, the most that GitHub runs)",
+    )
+    for verb in (listing, show, selecting, key):
         verb.add_argument("--json", action="store_true", help="print JSON")
-    for verb in (check, listing, show, smoke, github, gitlab):
+    for verb in (check, listing, show, smoke, key, selecting, github, gitlab):
         verb.add_argument(
             "--file",
             type=any_path,
@@ -69,6 +103,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run one verb; return exit code 1 for a file with faults, 2 for a missing file, or for an unknown cell or tag."""
     from ..matrix import CellsError
+    from ..matrix.changes import GitError
     from ..plurals import counted
 
     verbs: dict[str, Callable[[argparse.Namespace, Path], int]] = {
@@ -76,6 +111,8 @@ def run(options: argparse.Namespace) -> int:
         "list": _list,
         "show": _show,
         "smoke": _smoke,
+        "cache-key": _cache_key,
+        "select": _select,
         "github": _github,
         "gitlab": _gitlab,
     }
@@ -90,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
         remedy = "`cudalink init` writes one" if isinstance(error, FileNotFoundError) else "name another with --file"
         sys.stderr.write(f"cudalink matrix: the file of cells {wrong}; {remedy}\n")
         return 2
-    except UnknownNameError as error:
+    except (UnknownNameError, GitError) as error:
         sys.stderr.write(f"cudalink matrix: {error}\n")
         return 2
 
@@ -223,19 +260,161 @@ def _gitlab(options: argparse.Namespace, file: Path) -> int:
 
 
 def _some(options: argparse.Namespace, file: Path) -> list[Cell]:
-    """Return the cells of the file that --tags selects."""
+    """Return the cells of the file that --tags, --since and --shard select."""
     from ..matrix import load_cells
 
-    return tagged(load_cells(file), options.tags, file)
+    cells = tagged(load_cells(file), options.tags, file)
+    if options.since:
+        cells = _needed_ones(cells, _needed(options, file, cells))
+    return _shard(options, cells)
+
+
+def _needed(options: argparse.Namespace, file: Path, cells: list[Cell]) -> Needed:
+    from ..matrix import needed
+
+    return needed.find(cells, file, options.since, _folders(options))
+
+
+def _needed_ones(cells: list[Cell], found: Needed) -> list[Cell]:
+    runs = {verdict.cell for verdict in found.verdicts if verdict.runs}
+    return [cell for cell in cells if cell.name in runs]
+
+
+def _folders(options: argparse.Namespace) -> list[Path]:
+    """Return where the records are.
+
+    Raises
+    ------
+    UnknownNameError
+        If a path that the user named does not exist.
+    """
+    from ..matrix import runner
+
+    given: list[Path] = options.records or [runner.RECORDS]
+    for path in options.records or ():
+        if not path.exists():
+            msg = f"the path of records is {path}, which does not exist; run the cells first, or correct the path"
+            raise UnknownNameError(msg)
+    return given
+
+
+def _seconds(options: argparse.Namespace) -> dict[str, float]:
+    """Return how long cells took when they last ran, by name."""
+    from ..matrix.touches import read_touches
+
+    return {name: one.duration for name, one in read_touches(_folders(options)).items() if one.exitstatus is not None}
+
+
+def _shard(options: argparse.Namespace, cells: list[Cell]) -> list[Cell]:
+    from ..matrix.shards import shard
+
+    return shard(cells, *options.shard, _seconds(options)) if options.shard else cells
+
+
+def _shard_of(text: str) -> tuple[int, int]:
+    from ..matrix.shards import parse_shard
+
+    try:
+        return parse_shard(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _select(options: argparse.Namespace, file: Path) -> int:
+    """Print the cells that a change needs; exit code 0 also if it needs none."""
+    from ..matrix import load_cells
+
+    cells = tagged(load_cells(file), options.tags, file)
+    found = _needed(options, file, cells)
+    chosen = _shard(options, _needed_ones(cells, found))
+    if options.json:
+        sys.stdout.write(json.dumps(_as_json(found, [cell.name for cell in chosen], options.since), indent=1) + "\n")
+    elif options.names:
+        sys.stdout.write("".join(f"{cell.name}\n" for cell in chosen))
+    else:
+        _write_selection(found, {cell.name for cell in chosen}, explain=options.explain)
+    return 0
+
+
+def _as_json(found: Needed, names: list[str], since: str) -> dict[str, object]:
+    chosen = set(names)
+    rows = []
+    for verdict in found.verdicts:
+        record = found.records.get(verdict.cell)
+        rows.append(
+            {
+                "name": verdict.cell,
+                "needed": verdict.runs,
+                "selected": verdict.cell in chosen,
+                "reasons": [{"file": one.file, "test": one.test, "text": one.text} for one in verdict.reasons],
+                "commit": record.commit if record is not None else None,
+                "recorded": record.began if record is not None else None,
+            }
+        )
+    changes = [{"file": one.path, "kind": one.kind} for one in found.changes]
+    return {"since": since, "commit": found.commit, "changes": changes, "selected": names, "cells": rows}
+
+
+def _write_selection(found: Needed, chosen: set[str], *, explain: bool) -> None:
+    """Write who runs and why, then who is left out, with the age of their records."""
+    from ..plurals import counted
+    from ..report.safe_text import line
+
+    left_out = [verdict for verdict in found.verdicts if not verdict.runs]
+    elsewhere = sum(verdict.runs and verdict.cell not in chosen for verdict in found.verdicts)
+    width = max((len(verdict.cell) for verdict in found.verdicts), default=0)
+    text = [f"{counted(len(found.changes), 'changed file')} since {found.commit[:10]}; {counted(len(chosen), 'cell')} to run"]
+    for verdict in found.verdicts:
+        if verdict.cell in chosen:
+            text += _reasons(f"run       {verdict.cell:<{width}}", verdict, explain=explain)
+    for verdict in left_out:
+        record = found.records[verdict.cell]
+        age = f"record of {str(record.commit)[:10]}, {_age(time.time() - record.began)} old"
+        text.append(f"left out  {verdict.cell:<{width}}  nothing that it touched has changed; {age}")
+        text += [f"{'':10}{'':{width}}    {one}" for one in verdict.reasons if explain]
+    if elsewhere:
+        text.append(f"{counted(elsewhere, 'cell')} in other shards")
+    sys.stdout.write("".join(f"{line(one)}\n" for one in text))
+
+
+def _reasons(start: str, verdict: Verdict, *, explain: bool) -> list[str]:
+    first, *rest = verdict.reasons
+    if explain:
+        return [f"{start}  {first}", *(f"{'':{len(start)}}  {one}" for one in rest)]
+    return [f"{start}  {first}" + (f" (and {len(rest)} more)" if rest else "")]
+
+
+def _age(seconds: float) -> str:
+    from ..plurals import counted
+
+    for size, word in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            return counted(int(seconds // size), word)
+    return "less than a minute"
+
+
+def _cache_key(options: argparse.Namespace, file: Path) -> int:
+    from ..matrix.cache import cached
+
+    found = cached(_one(options, file), Path())
+    if options.json:
+        rows = [{"name": one.name, "folder": one.folder, "key": one.key} for one in found]
+        sys.stdout.write(json.dumps(rows, indent=1) + "\n")
+        return 0
+    sys.stdout.write("".join(f"{one.name}={one.key}\n" for one in found))
+    return 0
 
 
 def _github(options: argparse.Namespace, file: Path) -> int:
     from ..matrix.ci import github_matrix
 
-    matrix = github_matrix(_some(options, file), Path(), options.gpu_runner)
+    cells = _some(options, file)
+    seconds = _seconds(options) if len(cells) > options.jobs else {}
+    matrix = github_matrix(cells, Path(), options.gpu_runner, options.jobs, seconds)
     text = json.dumps(matrix, separators=(",", ":"))
     sys.stdout.write(text + "\n")
     if output := os.environ.get("GITHUB_OUTPUT"):
         with Path(output).open("a", encoding="utf-8") as stream:
-            stream.write(f"matrix={text}\n")
+            # GitHub fails a job whose matrix is empty: `if: needs.cells.outputs.any == 'true'`
+            stream.write(f"matrix={text}\nany={'true' if cells else 'false'}\n")
     return 0

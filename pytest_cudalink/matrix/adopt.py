@@ -94,6 +94,7 @@ def _pipeline(root: Path, name: str, runner: str) -> str:
     words = {
         "RUNNER": runner,
         "RUN": f"{pipelines.RUNNER_PACKAGES[runner]}{pipelines.RUN[runner]}",
+        "VARIABLE": pipelines.CELLS_VARIABLE[runner],
         "PYTHON": python,
         "IMAGE": pipelines.gitlab_image(python),
     }

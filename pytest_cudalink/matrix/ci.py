@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import shlex
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+from ..plurals import counted
+from .cache import cached
 from .cells import Cell
 from .reading import CellsError
 from .runner import CELLS, RECORDS
+from .shards import spread
 
-__all__ = ["RUN", "RUNNER_PACKAGES", "default_python", "github_matrix", "gitlab_image", "gitlab_pipeline"]
+__all__ = ["CELLS_VARIABLE", "MOST_JOBS", "RUN", "RUNNER_PACKAGES", "default_python", "github_matrix", "gitlab_image", "gitlab_pipeline"]
 
-#: How each runner runs one cell in CI.
-RUN: Final = {"nox": 'nox -s "$CELL"', "tox": 'tox run -e "$CELL"'}
+#: How each runner runs cells in CI, and the variable that names them, separated by commas.
+RUN: Final = {"nox": "nox", "tox": "tox run"}
+CELLS_VARIABLE: Final = {"nox": "NOXSESSION", "tox": "TOXENV"}
+#: Jobs that a matrix of GitHub can have (GitHub Actions limits, 2026-11-22).
+MOST_JOBS: Final = 256
 #: What a runner needs besides itself and the plugin.
 RUNNER_PACKAGES: Final = {"nox": "", "tox": "--with tox-uv "}
 #: Minor versions of Python 3 in the order of preference; the plugin needs 3.11.
@@ -88,8 +94,14 @@ def _labels(cell: Cell, gpu_runner: str) -> list[str]:
     return labels or (given if cell.gpu else [])
 
 
-def github_matrix(cells: Iterable[Cell], root: Path, gpu_runner: str = "") -> dict[str, Any]:
-    """Return the matrix of a GitHub workflow: a job for each cell.
+def github_matrix(
+    cells: Iterable[Cell],
+    root: Path,
+    gpu_runner: str = "",
+    jobs: int = MOST_JOBS,
+    seconds: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    """Return the matrix of a GitHub workflow: a job for each cell, or for several where there are more than `jobs`.
 
     Parameters
     ----------
@@ -98,26 +110,49 @@ def github_matrix(cells: Iterable[Cell], root: Path, gpu_runner: str = "") -> di
         The project.
     gpu_runner : str
         Labels of the machine with a GPU, separated by commas, for cells with ``gpu = true`` and no ``runs-on``.
+    jobs : int
+        Most jobs. Cells that share a job have the same Python and machine; their names are separated by commas.
+    seconds : mapping of str to float, optional
+        How long cells took when they last ran, by name.
 
     Raises
     ------
     CellsError
-        If no Python fits the project.
+        If no Python fits the project, or the cells need more kinds of machines than there may be jobs.
     """
     cells = list(cells)
     pythons = _pythons(cells, root)
-    rows = [
-        {
-            "cell": cell.name,
-            "python": pythons[cell.name],
-            "gpu": cell.gpu,
-            "tags": list(cell.tags),
-            "runs-on": _labels(cell, gpu_runner) or ["ubuntu-latest"],
-            "description": cell.description,
-        }
-        for cell in cells
-    ]
-    return {"include": rows}
+    kinds: dict[str, list[Cell]] = {}
+    for cell in cells:
+        kinds.setdefault(repr((pythons[cell.name], cell.gpu, _labels(cell, gpu_runner))), []).append(cell)
+    if len(kinds) > max(jobs, 1):
+        msg = f"the cells need {len(kinds)} kinds of machines and Pythons, and may have {jobs} jobs"
+        raise CellsError([f"{msg}; select some with --tags or --shard"])
+    groups = [[cell] for cell in cells] if len(cells) <= jobs else _grouped(list(kinds.values()), jobs, seconds or {})
+    return {"include": [_row(group, pythons, gpu_runner, root) for group in groups]}
+
+
+def _grouped(kinds: list[list[Cell]], jobs: int, seconds: Mapping[str, float]) -> list[list[Cell]]:
+    """Return the cells in at most so many jobs, each kind of machine with as many as its share of the cells."""
+    every = sum(map(len, kinds))
+    shares = [max(1, (jobs - len(kinds)) * len(kind) // every + 1) for kind in kinds]
+    return [group for kind, share in zip(kinds, shares, strict=True) for group in spread(kind, share, seconds) if group]
+
+
+def _row(group: list[Cell], pythons: Mapping[str, str], gpu_runner: str, root: Path) -> dict[str, Any]:
+    """Return one job."""
+    cell = group[0]
+    keys = {one.name: one.key for cell in group for one in cached(cell, root)}
+    return {
+        "cell": ",".join(one.name for one in group),
+        "python": pythons[cell.name],
+        "gpu": cell.gpu,
+        "tags": list(dict.fromkeys(tag for one in group for tag in one.tags)),
+        "runs-on": _labels(cell, gpu_runner) or ["ubuntu-latest"],
+        "description": cell.description if len(group) == 1 else counted(len(group), "cell"),
+        "toolchains-key": keys.get("toolchains", ""),
+        "wheels-key": keys["wheels"],
+    }
 
 
 def gitlab_image(python: str) -> str:
@@ -161,7 +196,7 @@ def gitlab_pipeline(
         python = pythons[cell.name]
         job: dict[str, Any] = {
             "image": gitlab_image(python),
-            "variables": {"CELL": cell.name, "UV_PYTHON": python},
+            "variables": {CELLS_VARIABLE[runner]: cell.name, "UV_PYTHON": python},
             "script": [f"uvx --with {plugin} {RUNNER_PACKAGES[runner]}{RUN[runner]}"],
             "artifacts": records,
             "cache": {"key": "cudalink", "paths": [".cache/pytest-cudalink", ".cache/uv"]},

@@ -40,6 +40,7 @@ __all__ = [
     "plugin_requirement",
     "prepare",
     "project_requirement",
+    "project_table",
     "python_missing",
     "resolve",
 ]
@@ -69,7 +70,8 @@ def cells_file(root: Path) -> Path:
     return root / os.environ.get("CUDALINK_CELLS", CELLS)
 
 
-def _pyproject(root: Path) -> dict[str, Any]:
+def project_table(root: Path) -> dict[str, Any]:
+    """Return the content of the project's ``pyproject.toml``; empty without one."""
     try:
         return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -191,7 +193,7 @@ def _compile(cell: Cell, root: Path, requirements: Sequence[str], *options: str)
 
 def _requirements(cell: Cell, root: Path, package: str) -> list[str]:
     """Return what the project and the cell require of a package."""
-    content = _pyproject(root)
+    content = project_table(root)
     project: dict[str, Any] = content.get("project", {})
     optional = project.get("optional-dependencies", {})
     groups = content.get("dependency-groups", {})
@@ -214,7 +216,7 @@ def _limits(cell: Cell, root: Path, package: str) -> list[str]:
     """
     found = _requirements(cell, root, package)
     if not any(Requirement(one).specifier for one in found):
-        project = _pyproject(root).get("project", {})
+        project = project_table(root).get("project", {})
         dynamic = "; its dependencies are dynamic" if "dependencies" in project.get("dynamic", []) else ""
         msg = (
             f"the cell {cell.name} asks for {package} = 'lowest', but nothing in {root / 'pyproject.toml'} or the cell "
@@ -233,7 +235,7 @@ def _name(requirement: str) -> str:
 
 def plugin_requirement(root: Path) -> list[str]:
     """Return the requirement of the plugin, or ``$CUDALINK_REQUIREMENT``; empty in the plugin's own project."""
-    if _pyproject(root).get("project", {}).get("name") == "pytest-cudalink":
+    if project_table(root).get("project", {}).get("name") == "pytest-cudalink":
         return []
     return [os.environ.get("CUDALINK_REQUIREMENT") or "pytest-cudalink"]
 

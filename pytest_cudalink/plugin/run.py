@@ -111,9 +111,13 @@ class Run:
         """Return a part of the plugin; the first call makes it and registers it with pytest."""
         found = self.get(name)
         if found is None:
-            found = self.parts[name](self)
-            self.config.pluginmanager.register(found, f"cudalink-{name}")
+            found = self.part_with(name, self.parts[name](self))
         return found
+
+    def part_with(self, name: str, part: object) -> Any:
+        """Register a part of the plugin with pytest; returns it."""
+        self.config.pluginmanager.register(part, f"cudalink-{name}")
+        return part
 
     def get(self, name: str) -> Any:
         """Return a part of the plugin, or None if this run has not made it."""

@@ -13,7 +13,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NamedTuple, cast
 
-__all__ = ["LoadedObject", "Opening", "count", "counter", "is_possible", "loaded_objects", "watch_openings"]
+__all__ = [
+    "LoadedObject",
+    "Opening",
+    "count",
+    "counter",
+    "is_possible",
+    "library",
+    "loaded_objects",
+    "watch_openings",
+]
 
 _OURS: Final = Path(__file__).parent / "lib" / "libcudalink-loads.so"
 _SIZE: Final = 1 << 16
@@ -66,21 +75,22 @@ class Opening(NamedTuple):
 
 
 @cache
-def _library() -> Any:
+def library() -> Any:
+    """Return the native part of this module and of `opened_files`; None where it was not built."""
     if sys.platform != "linux" or not _OURS.is_file():
         return None
     import ctypes
 
-    library = ctypes.PyDLL(str(_OURS))  # keeps the interpreter's lock: nothing is unloaded by Python code meanwhile
-    library.cudalinkLoadCount.restype = ctypes.c_ulonglong
-    library.cudalinkLoadedObjects.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
-    library.cudalinkLoadedObjects.restype = ctypes.c_size_t
-    return library
+    found = ctypes.PyDLL(str(_OURS))  # keeps the interpreter's lock: nothing is unloaded by Python code meanwhile
+    found.cudalinkLoadCount.restype = ctypes.c_ulonglong
+    found.cudalinkLoadedObjects.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
+    found.cudalinkLoadedObjects.restype = ctypes.c_size_t
+    return found
 
 
 def is_possible() -> bool:
     """Whether the objects of this process can be listed: on Linux, where the native part was built."""
-    return _library() is not None
+    return library() is not None
 
 
 def count() -> int:
@@ -90,21 +100,21 @@ def count() -> int:
 
 def counter() -> Callable[[], int]:
     """Return what `count` calls, for those that ask at every step of a test."""
-    library = _library()
-    return int if library is None else cast("Callable[[], int]", library.cudalinkLoadCount)
+    native = library()
+    return int if native is None else cast("Callable[[], int]", native.cudalinkLoadCount)
 
 
 def loaded_objects() -> list[LoadedObject]:
     """Return the objects of this process in the order in which they were loaded, without the program itself."""
-    library = _library()
-    if library is None:
+    native = library()
+    if native is None:
         return []
     import ctypes
 
     size = _SIZE
     while True:
         text = ctypes.create_string_buffer(size)
-        length = library.cudalinkLoadedObjects(text, size)
+        length = native.cudalinkLoadedObjects(text, size)
         if length <= size:
             break
         size = 2 * length

@@ -392,6 +392,8 @@ def _add(cell: CellRun, kind: object, event: Any, number: int) -> None:
             cell.crashes.append(_sound(cell, "crash", event, number))
         case "sticky":
             cell.sticky.append(_sound(cell, "sticky", event, number))
+        case "touched":  # `cudalink matrix select` reads it
+            _sound(cell, "touched", event, number)
         case "end":
             _end(cell, _sound(cell, "end", event, number))
         case _:

@@ -17,7 +17,7 @@ from ..regular_files import read_bounded
 from .checkout import BRANCHES, commit_and_branch, commit_or_none, has_changes
 from .events import OriginRecord
 
-__all__ = ["CI_SYSTEMS", "Origin", "differing", "find", "merged", "moment", "read"]
+__all__ = ["CI_SYSTEMS", "Origin", "declared_name", "differing", "find", "merged", "moment", "read"]
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def find(root: Path, environment: Mapping[str, str] = os.environ) -> Origin:
 
     git runs only to find changes, and not in CI; the rest is read from its files.
     """
-    project = _declared_name(root)
+    project = declared_name(root)
     system = next((one for one in CI_SYSTEMS if environment.get(one.marker)), None)
     if system is None:
         commit, branch = commit_and_branch(root)
@@ -219,7 +219,7 @@ def _web_address(text: str | None) -> str | None:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
-def _declared_name(root: Path) -> str | None:
+def declared_name(root: Path) -> str | None:
     """Return the project's name in ``pyproject.toml``."""
     with suppress(OSError, ValueError):
         content = tomllib.loads(read_bounded(root / "pyproject.toml", _PYPROJECT_SIZE).decode("utf-8"))

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from pytest_cudalink import cli
-from pytest_cudalink.matrix import adopt, load_cells
+from pytest_cudalink.matrix import adopt, ci, load_cells
 from pytest_cudalink.report.merge import merge
 from tests import sessions
 
@@ -299,7 +299,8 @@ def test_github_workflow(runner, tmp_path) -> None:
     assert "cudalink matrix github" in cells["steps"][-1]["run"]
     assert test["strategy"]["matrix"] == "${{ fromJSON(needs.cells.outputs.matrix) }}"
     assert any(
-        step.get("run", "").endswith(f'{runner} {"-s" if runner == "nox" else "run -e"} "$CELL"')
+        step.get("run", "").endswith({"nox": " nox", "tox": " tox run"}[runner])
+        and step["env"] == {ci.CELLS_VARIABLE[runner]: "${{ matrix.cell }}"}
         for step in test["steps"]
     )
     upload = test["steps"][-1]

@@ -59,12 +59,12 @@ def test_a_long_list(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_the_native_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nothing is listed, and that can be asked."""
     monkeypatch.setattr(loads, "_OURS", tmp_path / "missing.so")
-    loads._library.cache_clear()
+    loads.library.cache_clear()
     try:
         assert (loads.is_possible(), loads.count(), loads.loaded_objects()) == (False, 0, [])
     finally:
         monkeypatch.undo()
-        loads._library.cache_clear()
+        loads.library.cache_clear()
 
 
 def test_who_opens_a_library() -> None:
