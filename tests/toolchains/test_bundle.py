@@ -27,9 +27,9 @@ LINK = "from pytest_cudalink.linker import sample; print(len(sample.link_sample(
 
 
 def wanted(**changes) -> bundle.Wanted:
-    """CUDA 13.0, whose two large wheels this environment has, for this Python."""
+    """CUDA 13.0, whose two large wheels this environment has, and 12.0, for this Python."""
     given = {
-        "releases": (CudaVersion(13, 0),),
+        "releases": (CudaVersion(13, 0), CudaVersion(12, 0)),
         "python": bundle.default_python(),
         "platform": bundle.default_platform(),
         "without": (NVRTC, "NVIDIA_nvjitlink"),
@@ -39,9 +39,9 @@ def wanted(**changes) -> bundle.Wanted:
 
 @pytest.fixture(scope="module")
 def volumes(wheel: Path, tmp_path_factory) -> Path:
-    """The volumes of a small bundle, with this project's wheel and what it requires."""
+    """The volumes of a small bundle, with this project's wheel, what it requires, and pip."""
     out = tmp_path_factory.mktemp("volumes") / "split"
-    made = bundle.make(out, wanted(wheel=wheel, volume_size=6 * bundle.MIB), others={})
+    made = bundle.make(out, wanted(wheel=wheel, volume_size=30 * bundle.MIB), others={"pip": "installs"})
     assert made.without == (f"{NVRTC}==13.0.88", f"{NVJITLINK}==13.0.88")
     assert made.volumes == tuple(f"bundle.tar.{number:03}" for number in range(1, len(made.volumes) + 1))
     assert len(made.volumes) >= 2
@@ -87,10 +87,10 @@ def test_the_manifest_says_what_and_what_for(whole: Path) -> None:
 
 
 def test_install_without_a_network(whole: Path, tmp_path: Path, toolkit) -> None:
-    """The environment has the bundle's wheels and this Python's NVRTC and nvJitLink, and links with them."""
+    """The environment links with this Python's NVRTC and nvJitLink; the whole release 12.0 is in the cache only."""
     assert toolkit == CudaVersion(13, 0)
     venv = tmp_path / "venv"
-    nowhere = {name: "http://127.0.0.1:9" for name in ("https_proxy", "http_proxy", "HTTPS_PROXY", "HTTP_PROXY")}
+    nowhere = dict.fromkeys(("https_proxy", "http_proxy", "HTTPS_PROXY", "HTTP_PROXY"), "http://127.0.0.1:9")
     command = [sys.executable, str(whole / "unbundle.py"), "--venv", str(venv), "--cache", str(tmp_path / "cache")]
     done = subprocess.run(command, env={**os.environ, **nowhere}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -105,25 +105,10 @@ def test_install_without_a_network(whole: Path, tmp_path: Path, toolkit) -> None
     assert all(path.startswith(str(venv)) for path in shown)
     kept = json.loads((venv / "bundle.json").read_text(encoding="utf-8"))
     assert kept["machine"] == {NVRTC: "13.0.88", NVJITLINK: "13.0.88"}
-    # CUDA 13.0 is no toolchain of the cache: two of its wheels are not in the bundle
-    assert kept["toolchains"] == []
-
-
-def test_a_release_becomes_a_toolchain(wheel: Path, tmp_path: Path, monkeypatch) -> None:
-    """A second CUDA release is not installed: it goes into the cache, without a network."""
-    releases = (CudaVersion(13, 0), CudaVersion(12, 0))
-    left_out = (NVRTC, NVJITLINK, "nvidia-cuda-runtime", "cuda-bindings")
-    made = bundle.make(
-        tmp_path / "two.tar", wanted(releases=releases, without=left_out, wheel=wheel), others={"pip": ""}
-    )
-    assert made.volumes == ()
-    monkeypatch.setattr(unbundle, "_of_the_machine", lambda _wanted: {})
-    folder = tmp_path / "two"
-    unbundle.unpack(made.path, folder)
-    result = unbundle.install(folder, tmp_path / "venv", tmp_path / "cache")
-    assert result["toolchains"] == ["12.0"]
+    assert "nvidia-nvjitlink-cu12" not in kept["installed"]
+    # two wheels of 13.0 are not in the bundle
+    assert kept["toolchains"] == ["12.0"]
     assert list((tmp_path / "cache" / "toolchains" / "12.0" / "lib64").glob("libnvJitLink.so.12*"))
-    assert "nvidia-nvjitlink-cu12" not in result["installed"]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +125,7 @@ def test_damage_is_found_before_anything_is_installed(
     copied: Path, tmp_path: Path, damage, message: str, capsys
 ) -> None:
     """The error names the file, what it has and what is expected; no environment is made."""
-    damage(sorted((copied / "wheels").glob("pytest-*.whl"))[0])
+    damage(min((copied / "wheels").glob("pytest-*.whl")))
     with pytest.raises(BundleError, match=message):
         unbundle.check(copied)
     assert cli.main(["toolchain", "unbundle", str(copied), "--venv", str(tmp_path / "venv")]) == 1
@@ -208,8 +193,8 @@ def test_too_large(whole: Path) -> None:
         bundle._check_size(size, whole / "wheels", limited)
     first, *rows, last = str(caught.value).splitlines()
     assert f"{size / bundle.MIB:.1f} MiB; expected at most 12.0 MiB (--max-size)" in first
-    assert "cuda-bindings" in rows[0]
-    assert "Leave out what the machine has: --without cuda-bindings" in last
+    assert "nvidia-cuda-nvrtc-cu12" in rows[0]
+    assert "Leave out what the machine has: --without nvidia-cuda-nvrtc-cu12 --without nvidia-nvjitlink-cu12" in last
     bundle._check_size(size, whole / "wheels", wanted(max_size=size))
 
 
