@@ -148,7 +148,7 @@ def test_a_stage_without_a_result_is_red(tmp_path: Path, monkeypatch, code: str,
 
 
 def test_touches_are_those_of_the_reference() -> None:
-    """What is expected of a driver is the contract: values are written at complete, and nothing is touched at destroy."""
+    """Expected of a driver: values are written at complete, and nothing is touched at destroy."""
     answers = {(case, block, step): expected(case, block, step) for case in CASES for block in BLOCKS for step in STEPS}
     assert {answers[case, "values", "complete"] for case in CASES} == {"writes"}
     assert {answer for (_, _, step), answer in answers.items() if step == "destroy"} == {"no"}
