@@ -374,8 +374,8 @@ def _describe(folder: Path, own: Path, kept: Sequence[_Pin], left_out: Sequence[
         entries.append(entry)
     lines = [f"{one['requirement']} --hash=sha256:{one['sha256']}\n" for one in entries if "requirement" in one]
     (folder / "requirements.txt").write_text("".join(lines), encoding="utf-8")
-    for name, purpose in (("requirements.txt", "what is installed"), ("unbundle.py", "checks and installs")):
-        entries.append(_entry(folder, folder / name) | {"for": purpose})
+    for file, purpose in (("requirements.txt", "what is installed"), ("unbundle.py", "checks and installs")):
+        entries.append(_entry(folder, folder / file) | {"for": purpose})
     manifest = {
         "format": FORMAT,
         "made": dt.datetime.now(dt.UTC).date().isoformat(),

@@ -1,0 +1,184 @@
+"""The stages on an emulated driver as far as they go, and pages that are what their files generate."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from pytest_cudalink import emulator
+from pytest_cudalink.process import preload
+from tests.hardware import pages
+from tests.hardware.runner import run_stage
+from tests.hardware.stages import STAGES, Stage
+from tests.hardware.touches import BLOCKS, CASES, STEPS, expected
+
+__all__ = ()
+
+ROOT = Path(__file__).parents[2]
+INDEX = (pages.FOLDER / "index.md").read_text(encoding="utf-8")
+RESULTS = pages.recorded()
+
+
+def on_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give what a test starts an emulated driver of the toolkit's version."""
+    for name, value in emulator.emulation_for("13.0", arch="sm_90").environment().items():
+        monkeypatch.setenv(name, value)
+
+
+def results(**changes) -> dict[str, object]:
+    """Results of one stage on an imaginary machine."""
+    stage = {
+        "name": "numbers",
+        "title": "Numbers",
+        "command": "python -m x",
+        "outcome": "failed",
+        "seconds": 1.5,
+        "passed": 1,
+        "failures": ["a | b_c is *2*; expected <3>"],
+        "skipped": [["x", "why"]],
+        "tables": [{"title": "T", "columns": ["a"], "rows": [["1 | 2"]]}],
+    }
+    facts = {
+        "date": "2026-11-22",
+        "version": "1",
+        "package": "/x",
+        "packages": {"pytest": "9"},
+        "bundle": None,
+        "driver": {"release": "580.1", "cuda": "13.0", "kind": "real", "module": "open"},
+        "device": {"name": "NVIDIA X1 (80GB)", "arch": "sm_90"},
+        "machine": {"system": "Linux", "processor": "p", "cores": 2, "python": "3.12"},
+    }
+    return {"format": 1, "facts": facts, "stages": [stage], **changes}
+
+
+def test_each_page_is_what_its_file_generates() -> None:
+    """A page is written by the command, after the schema was checked, and from real hardware."""
+    for content in RESULTS:
+        pages.check(content)
+        assert content["facts"]["driver"]["kind"] == "real"
+        name = pages.file_name(content)
+        assert (pages.FOLDER / f"{name}.json").is_file()
+        assert (pages.FOLDER / f"{name}.md").read_text(encoding="utf-8") == pages.page(content)
+        assert {one["name"] for one in content["stages"]} <= {stage.name for stage in STAGES}
+
+
+def test_the_index_lists_every_machine() -> None:
+    """The list and the toctree are those of the files."""
+    assert pages.with_listing(INDEX, RESULTS) == INDEX
+    one = results()
+    assert "[NVIDIA X1 (80GB), 580.1](580.1-nvidia-x1-80gb.md) | 13.0 | 0 of 1 |" in pages.listing([one])
+
+
+def test_a_page_names_command_and_date() -> None:
+    """Each section has its command; text of a result cannot break a table."""
+    shown = pages.page(results())
+    assert "Measured 2026-11-22 by `python -m x` on NVIDIA X1 (80GB), driver 580.1 (CUDA 13.0)." in shown
+    assert "**Failed**: 1 passed, 1 failed, 1 skipped, 1.5 s." in shown
+    assert "| 1 \\| 2 |" in shown
+    assert "- a \\| b\\_c is \\*2\\*; expected &lt;3>" in shown
+
+
+def test_the_schema_refuses() -> None:
+    """An unknown outcome, and a key that no page would show, are errors."""
+    pages.check(results())
+    for wrong in (results(format=2), results(more=1)):
+        with pytest.raises(jsonschema.ValidationError):
+            pages.check(wrong)
+
+
+def test_stages_name_what_exists() -> None:
+    """Every test, module and benchmark of a stage is there, and no two stages have a name."""
+    assert len({stage.name for stage in STAGES}) == len(STAGES)
+    for stage in STAGES:
+        for word in stage.arguments:
+            if stage.kind == "program" and word.startswith("tests."):
+                assert (ROOT / f"{word.replace('.', '/')}.py").is_file()
+            elif word.endswith(".py"):
+                assert (ROOT / word).is_file()
+
+
+def test_a_stage_on_the_emulated_driver(monkeypatch, toolkit) -> None:
+    """Both backends link; without numbers of a kernel the stage did not run, and says why."""
+    on_emulated(monkeypatch)
+    stages = {stage.name: stage for stage in STAGES}
+    decided = run_stage(stages["dispatch"])
+    assert (decided["outcome"], decided["failures"]) == ("passed", [])
+    rows = {row[0]: row[1] for row in decided["tables"][1]["rows"]}
+    assert (rows["ptx"], rows["ptx, driver forced"], rows["ltoir"]) == ("nvjitlink", "driver", "nvjitlink")
+    for name, why in (("numbers", "executes no kernels"), ("touches", "through the kernel")):
+        found = run_stage(stages[name])
+        assert (found["outcome"], found["passed"]) == ("not run", 0)
+        assert why in found["skipped"][0][1]
+
+
+def test_a_stage_of_tests(monkeypatch, tmp_path: Path) -> None:
+    """Passed, failed and skipped tests are counted; the skipped with their reasons."""
+    file = tmp_path / "test_it.py"
+    file.write_text(
+        "import pytest\ndef test_a(): pass\ndef test_b(): assert 1 == 2\n"
+        "@pytest.mark.parametrize('n', [1, 2])\ndef test_c(n): pytest.skip('no such GPU')\n",
+        encoding="utf-8",
+    )
+    found = run_stage(Stage("x", "X", "tests", (str(file),)))
+    assert (found["outcome"], found["passed"], found["skipped"]) == ("failed", 1, [["2 of the tests", "no such GPU"]])
+    assert "assert 1 == 2" in found["failures"][0]
+
+
+@pytest.mark.parametrize(
+    ("code", "seconds", "why"),
+    [
+        ("print('no result')", 60, "exit code 0 without a result"),
+        ("import time; time.sleep(60)", 1, "stopped after 1 s"),
+    ],
+)
+def test_a_stage_without_a_result_is_red(tmp_path: Path, monkeypatch, code: str, seconds: int, why: str) -> None:
+    """A program that says nothing, or takes too long, is a failure with its output."""
+    (tmp_path / "silent.py").write_text(code, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = run_stage(Stage("x", "X", "program", ("silent",), seconds))
+    assert found["outcome"] == "failed"
+    assert why in found["failures"][0]
+
+
+def test_touches_are_those_of_the_reference() -> None:
+    """Expected of a driver: values are written at complete, and nothing is touched at destroy."""
+    answers = {(case, block, step): expected(case, block, step) for case in CASES for block in BLOCKS for step in STEPS}
+    assert {answers[case, "values", "complete"] for case in CASES} == {"writes"}
+    assert {answer for (_, _, step), answer in answers.items() if step == "destroy"} == {"no"}
+    assert answers["syntax error", "error log", "add"] == "writes"
+    assert answers["no text", "error log", "complete"] == "no"
+
+
+def test_without_a_driver(tmp_path: Path) -> None:
+    """`nox -s gpu` and the runner fail at once, before anything is installed, and say what is missing."""
+    if preload.driver_exists():
+        pytest.skip("this machine has a driver")
+    for command in (["-m", "tests.hardware", "--out", str(tmp_path)], ["-m", "nox", "-s", "gpu", "--script-mode=none"]):
+        done = subprocess.run(
+            [sys.executable, *command], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False
+        )
+        assert done.returncode in (1, 2)
+        assert re.search(r"libcuda\.so\.1 is missing; expected an NVIDIA driver.*; run", done.stderr)
+    assert not list(tmp_path.iterdir())
+
+
+def test_pages_command(tmp_path: Path, monkeypatch) -> None:
+    """A file that came back from a machine is taken over under its name, with page and index."""
+    monkeypatch.setattr(pages, "FOLDER", tmp_path / "hardware")
+    (tmp_path / "hardware").mkdir()
+    (tmp_path / "hardware" / "index.md").write_text(INDEX, encoding="utf-8")
+    came = tmp_path / "came.json"
+    came.write_text(json.dumps(results()), encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["pages", str(came)])
+    assert pages.main() == 0
+    assert sorted(path.name for path in (tmp_path / "hardware").iterdir()) == [
+        *("580.1-nvidia-x1-80gb.json", "580.1-nvidia-x1-80gb.md", "index.md"),
+    ]
+    assert "580.1-nvidia-x1-80gb\n```" in (tmp_path / "hardware" / "index.md").read_text(encoding="utf-8")
