@@ -106,7 +106,7 @@ def test_a_grid_fits_the_window(browser: chromium.Page, width: int) -> None:
 
 
 def test_without_scripts(browser: chromium.Page) -> None:
-    """The grids, their letters and the title of each refusal are in the page; the chooser says where to look instead."""
+    """The grids, their letters and the title of each refusal are in the page; the chooser says where to look."""
     browser.call("Emulation.setScriptExecutionDisabled", value=True)
     try:
         look(browser, "atlas/cubin.html")
