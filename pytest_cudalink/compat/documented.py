@@ -10,6 +10,7 @@ from typing import Final
 
 from ..tables import read_table
 from ..versions import CudaVersion
+from .architectures import known_architectures
 from .atlas import Answer, Atlas, Grid
 from .releases import PTX_ISA
 
@@ -161,7 +162,9 @@ def disagreements(atlas: Atlas) -> tuple[Disagreement, ...]:
             for cells in found.values():
                 answer = atlas.ask(*cells[0], grid.kind, grid.step, grid.arch)
                 assert answer is not None
-                command = reproducer(*cells[0], grid.kind, grid.step, grid.arch)
+                # a pair of releases that both compile for the architecture can be shown by `cudalink skew`
+                shown = next((pair for pair in cells if all(_knows(one, grid.arch) for one in pair)), cells[0])
+                command = reproducer(*shown, grid.kind, grid.step, grid.arch)
                 result.append(Disagreement(statement, grid, tuple(cells), answer, command))
     return tuple(result)
 
@@ -170,6 +173,10 @@ def _contradicts(status: str, *, works: bool) -> bool:
     if status in ("crashed", "not-made"):
         return status == "crashed"
     return status != "works" if works else status in ("works", "wrong")
+
+
+def _knows(release: str, arch: str) -> bool:
+    return arch in known_architectures(CudaVersion.parse(release))
 
 
 def reproducer(producer: str, consumer: str, kind: str, step: str, arch: str) -> str:

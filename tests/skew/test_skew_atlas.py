@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import emulator, skew, toolchains
-from pytest_cudalink.compat import atlas
+from pytest_cudalink import cli, emulator, skew, toolchains
+from pytest_cudalink.compat import atlas, documented
 from pytest_cudalink.compat.atlas import Answer
 from pytest_cudalink.skew import atlas as measuring
 from pytest_cudalink.skew import real
@@ -117,6 +117,25 @@ def test_command(fresh, tmp_path, capsys, monkeypatch) -> None:
     assert "load 13.0: ptx of 13.0 for sm_90: crashed in the file, works now\n" in shown
     assert measuring.main([*words, "--show"]) == 0
     assert "nvjitlink 13.0: ptx of 13.0 for sm_90: works\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["ltoir", "cubin"])
+def test_reproducers(kind, tmp_path, capsys) -> None:
+    """The command of a disagreement with the documentation shows it."""
+    found = documented.disagreements(atlas.load())
+    names = {"ltoir": "nvjitlink-ltoir-across-majors", "cubin": "nvjitlink-newer-input"}
+    one = next(one for one in found if (one.statement.name, one.grid.kind) == (names[kind], kind))
+    program, *words = one.reproducer.split()
+    assert program == "cudalink"
+    for release in words[1:3]:
+        toolchains.add(release)
+    assert cli.main([*words, "--json", "--journal", str(tmp_path / "journal")]) == 0
+    measured = json.loads(capsys.readouterr().out)["measurements"]
+    (link,) = [
+        each for each in measured if (each["step"], each["producer"], each["consumer"]) == (one.grid.step, *words[1:3])
+    ]
+    assert link["ok"] is one.answer.works is not one.predicted
+    assert link["arch"] == one.grid.arch
 
 
 def test_what_a_gpu_answers_is_added(fresh, tmp_path, monkeypatch) -> None:
