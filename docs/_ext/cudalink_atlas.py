@@ -275,12 +275,13 @@ class AtlasStatements(Directive):
     """The statements of NVIDIA's documentation that the atlas is compared with."""
 
     def run(self) -> list[nodes.Node]:
-        rows: list[list[str | nodes.Node]] = []
+        result = nodes.bullet_list()
         for one in statements():
-            source = nodes.paragraph()
-            source += nodes.reference("", one.source, refuri=one.url)
-            rows.append([one.says, ", ".join(one.kinds), ", ".join(one.steps), source])
-        return [table(["NVIDIA documents", "kinds", "steps", "source"], rows)]
+            text = nodes.paragraph(text=f"{one.says} ")
+            text += nodes.reference("", one.source, refuri=one.url)
+            text += nodes.Text(f". For {', '.join(one.kinds)}, at {', '.join(one.steps)}.")
+            result += nodes.list_item("", text)
+        return [result]
 
 
 class AtlasContradictions(Directive):
