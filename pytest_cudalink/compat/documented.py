@@ -75,10 +75,10 @@ class Disagreement:
     Attributes
     ----------
     statement : Statement
-    grid : Grid
+    grid : pytest_cudalink.compat.atlas.Grid
     cells : tuple of tuple of str
         Producer and consumer of each pair.
-    answer : Answer
+    answer : pytest_cudalink.compat.atlas.Answer
         The answer to the first pair; the others differ in version numbers at most.
     reproducer : str
         A command that shows it.

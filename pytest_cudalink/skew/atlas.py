@@ -35,7 +35,17 @@ from ..tables import matrices_dir, read_table
 from ..versions import CudaVersion
 from . import _run, wrong_image
 
-__all__ = ["ARCHITECTURES", "Question", "content_of", "differences", "main", "measure", "text_of", "with_real"]
+__all__ = [
+    "ARCHITECTURES",
+    "Question",
+    "content_of",
+    "differences",
+    "emulator_differences",
+    "main",
+    "measure",
+    "text_of",
+    "with_real",
+]
 
 ARCHITECTURES: Final = ("sm_75", "sm_90", "sm_90a", "sm_100", "sm_120")
 _WORKS: Final = Answer("works")
@@ -402,6 +412,20 @@ def with_real(found: Atlas, result: Mapping[str, Any]) -> dict[str, Any]:
     return content_of(kept, found.wheels, found.measured, [real])
 
 
+def emulator_differences(found: Atlas) -> list[str]:
+    """Return a sentence for each link or load that a real driver answers otherwise than the emulated one."""
+    answers = answers_of(found)
+    result = []
+    for question, answer in answers.items():
+        if question.step not in ("real-driver", "real-load"):
+            continue
+        emulated = answers.get(replace(question, step=question.step.removeprefix("real-")))
+        same = emulated and (emulated.status, emulated.call, emulated.code) == (answer.status, answer.call, answer.code)
+        if emulated and not same:
+            result.append(f"{question}: {answer}; the emulated driver: {emulated}")
+    return result
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and write, or compare; returns 1 if the file differs from fresh answers."""
     parser = argparse.ArgumentParser(
@@ -422,6 +446,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.real:
         content = with_real(_read(options.file), json.loads(options.real.read_text(encoding="utf-8")))
         whole_file.write(options.file, text_of(content))
+        sys.stdout.write("".join(f"{one}\n" for one in emulator_differences(atlas.atlas_of(content))))
         return 0
     found = sorted({one.version for one in toolchains.installed()})
     releases = options.releases or [str(one) for one in found]

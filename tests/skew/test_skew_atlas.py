@@ -165,5 +165,10 @@ def test_what_a_gpu_answers_is_added(fresh, tmp_path, monkeypatch) -> None:
     assert both.ask("12.9", "13.0", "ptx", "real-driver").call == "cuLaunchKernel"
     assert both.ask("13.0", "12.9", "ptx", "real-run").status == "not-made"
     assert both.ask("12.9", "13.0", "ltoir", "real-driver").code == 221
+    # nothing differs from the emulated driver but the kernels that do not run
+    assert measuring.emulator_differences(found) == []
+    said = measuring.emulator_differences(both)
+    assert len(said) == 4
+    assert all("cuLaunchKernel: 801" in one and one.endswith("the emulated driver: works") for one in said)
     again = measuring.with_real(both, result)
     assert again == measuring.with_real(found, result)
