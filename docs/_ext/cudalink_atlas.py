@@ -246,31 +246,42 @@ class AtlasChooser(Directive):
 
 
 class AtlasDisagreements(Directive):
-    """Where NVIDIA's documentation and the measurements differ, each with its reproducer."""
+    """Where NVIDIA's documentation and the measurements differ, by statement, each with its reproducer."""
 
     def run(self) -> list[nodes.Node]:
-        atlas = load()
-        rows: list[list[str | nodes.Node]] = []
-        for one in disagreements(atlas):
-            says = nodes.paragraph(text=f"{one.statement.says} ")
-            says += nodes.reference("", one.statement.source, refuri=one.statement.url)
-            grid = f"{one.grid.step}, {one.grid.kind}, {one.grid.arch}"
-            rows.append([says, grid, one.where, found_words(one.answer), words([one.reproducer])])
-        if not rows:
-            return [nodes.paragraph(text="There is none.")]
-        return [table(["NVIDIA documents", "grid", "made by, into", "measured", "reproducer"], rows)]
+        found: dict[str, dict[tuple[str, ...], list[Any]]] = {}
+        for one in disagreements(load()):
+            key = (one.grid.step, one.grid.kind, one.where, found_words(one.answer))
+            found.setdefault(one.statement.name, {}).setdefault(key, []).append(one)
+        result: list[nodes.Node] = []
+        for name, groups in found.items():
+            statement = next(iter(groups.values()))[0].statement
+            section = nodes.section(ids=[name])
+            section += nodes.title(text=statement.says.rstrip("."))
+            source = nodes.paragraph(text="So documented in: ")
+            source += nodes.reference("", statement.source, refuri=statement.url)
+            source += nodes.Text(f" (read {statement.read}). Measured otherwise:")
+            section += source
+            rows: list[list[str | nodes.Node]] = []
+            for (step, kind, where, answer), same in groups.items():
+                archs = ", ".join(one.grid.arch for one in same)
+                rows.append([f"{step}, {kind}, {archs}", where, answer, words([same[0].reproducer])])
+            section += table(["grid", "made by, into", "measured", "reproducer"], rows)
+            result.append(section)
+        return result or [nodes.paragraph(text="Every statement agrees with every cell.")]
 
 
 class AtlasStatements(Directive):
     """The statements of NVIDIA's documentation that the atlas is compared with."""
 
     def run(self) -> list[nodes.Node]:
-        rows: list[list[str | nodes.Node]] = []
+        result = nodes.bullet_list()
         for one in statements():
-            source = nodes.paragraph()
-            source += nodes.reference("", one.source, refuri=one.url)
-            rows.append([one.says, ", ".join(one.kinds), ", ".join(one.steps), source])
-        return [table(["NVIDIA documents", "kinds", "steps", "source"], rows)]
+            text = nodes.paragraph(text=f"{one.says} ")
+            text += nodes.reference("", one.source, refuri=one.url)
+            text += nodes.Text(f". For {', '.join(one.kinds)}, at {', '.join(one.steps)}.")
+            result += nodes.list_item("", text)
+        return [result]
 
 
 class AtlasContradictions(Directive):

@@ -48,6 +48,7 @@ def data() -> dict[str, Any]:
         "cudadevrt": {"links": read_table("compat/data/cudadevrt.toml")["links"]},
         "components": {name: list(wheels) for name, wheels in known_bad.components().items()},
         "known_bad": [one.as_data() for one in known_bad.entries()],
+        "atlas": {"file": "atlas.json", "schema": "atlas.schema.json"},
     }
 
 
@@ -141,6 +142,10 @@ def schema() -> dict[str, Any]:
         "cudadevrt": _record({"links": _map(_VERSION["pattern"], _map(_VERSION["pattern"], codes))}),
         "components": {"type": "object", "additionalProperties": texts},
         "known_bad": {"type": "array", "items": _record(entry)},
+        "atlas": {
+            "description": "files next to this one: which release links or loads what another one made, as measured",
+            **_record({"file": _TEXT, "schema": _TEXT}),
+        },
     }
     return {
         "$schema": _DRAFT,

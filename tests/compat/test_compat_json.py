@@ -59,6 +59,14 @@ def test_round_trip(written) -> None:
             assert (matrices_dir().parent / library["exports"]).is_file()
 
 
+def test_the_atlas_is_next_to_it(written) -> None:
+    """A program that is not Python finds the measured answers by the name in the file."""
+    folder = matrices_dir()
+    assert json.loads((folder / written["atlas"]["file"]).read_text(encoding="utf-8"))["releases"]
+    schema = json.loads((folder / written["atlas"]["schema"]).read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+
+
 def test_importing_compat_imports_nothing_else() -> None:
     """The functions of the package are imported with their modules, when they are first used."""
     program = (

@@ -112,7 +112,7 @@ def test_axe_finds_nothing_serious(browser: chromium.Page) -> None:
     for name in pages():
         look(browser, name)
         found[name] = axe(browser, contrast=False)
-    for name in ("index.html", "tutorials/first-red-test.html"):
+    for name in ("index.html", "tutorials/first-red-test.html", "atlas/index.html", "atlas/cubin.html"):
         for scheme in ("light", "dark"):
             look(browser, name, scheme=scheme)
             found[f"{name}, {scheme}"] = axe(browser, contrast=True)
@@ -198,7 +198,10 @@ def test_the_site_has_its_address_and_release(browser: chromium.Page) -> None:
     assert re.search(r"pytest-cudalink \d+\.\d+", text)
 
 
-@pytest.mark.parametrize("name", ["index", "tutorials/first-red-test", "tutorials/matrix", "reference/cli"])
+@pytest.mark.parametrize(
+    "name",
+    ["index", "tutorials/first-red-test", "tutorials/matrix", "reference/cli", "atlas/index", "atlas/cubin"],
+)
 def test_pictures_are_kept(browser: chromium.Page, screenshots: Path, name: str) -> None:
     """A person can look at the pages as the tests saw them."""
     for width, scheme in ((1400, "light"), (1400, "dark"), (400, "light")):
