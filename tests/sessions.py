@@ -72,7 +72,7 @@ def shell(command: str, folder: Path, env: Mapping[str, str]) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=900,  # a minute under valgrind is several where other processes run
         check=False,
     )
     return done.stdout

@@ -130,6 +130,9 @@ QUESTIONS: dict[str, Callable[[ctypes.CDLL], None]] = {
     "link half a fatbin": linking(lambda: [(FATBIN, cut("nvcc/user-plain.fatbin", 1688))]),
     "cuModuleLoadData of half a fatbin": loading("cuModuleLoadData", lambda: cut("nvcc/user-plain.fatbin", 1688)),
     "a failed add, then complete": linking(lambda: [(PTX, b".version 99.9\n.target sm_90\n.address_size 64\n\0")]),
+    "a failed add, then an undefined symbol": linking(
+        lambda: [(PTX, b".version 99.9\n.target sm_90\n.address_size 64\n\0"), (PTX, sample("13.0/main.ptx"))]
+    ),
     "nothing added": linking(list),
     "an undefined symbol, with CU_JIT_TARGET": linking(lambda: [(PTX, sample("13.0/main.ptx"))]),
     "an undefined symbol, without CU_JIT_TARGET": linking(lambda: [(PTX, sample("13.0/main.ptx"))], target=None),
@@ -193,11 +196,12 @@ def describe() -> dict[str, object]:
     driver, version, name = open_driver(), ctypes.c_int(), ctypes.create_string_buffer(100)
     driver.cuDriverGetVersion(ctypes.byref(version))
     driver.cuDeviceGetName(name, len(name), 0)
-    release = Path("/proc/driver/nvidia/version")
-    words = release.read_text(encoding="utf-8").split() if release.is_file() else []
+    management, release = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.create_string_buffer(100)
+    management.nvmlInit_v2()
+    management.nvmlSystemGetDriverVersion(release, len(release))
     return {
         "date": datetime.now(UTC).date().isoformat(),
-        "driver": next((one for one in words if one[:1].isdigit() and one.count(".") >= 1), "emulated"),
+        "driver": release.value.decode(),
         "cuda": f"{version.value // 1000}.{version.value % 1000 // 10}",
         "device": name.value.decode(),
     }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.version import Version
@@ -70,13 +72,13 @@ def test_page(finding: catalog.Finding) -> None:
 
 @pytest.mark.parametrize("finding", FINDINGS, ids=IDS)
 def test_reproducer(finding: catalog.Finding) -> None:
-    """The page shows every Python file of the reproducer, none longer than ten lines, and runs its command."""
+    """The page shows every Python file of the folder, none longer than ten lines, and runs the reproducer's command."""
     text = TEXTS[finding.id]
     files = sorted(catalog.EXAMPLES.joinpath(finding.id).glob("*.py"))
-    assert files
-    for file in files:
-        assert len(file.read_text(encoding="utf-8").splitlines()) <= 10, file
-        assert f"literalinclude}} ../examples/findings/{finding.id}/{file.name}" in sections(text)["Reproducer"]
+    includes = {file: f"literalinclude}} ../examples/findings/{finding.id}/{file.name}\n" for file in files}
+    assert [file for file in files if len(file.read_text(encoding="utf-8").splitlines()) > 10] == []
+    assert [file for file in files if includes[file] not in text] == []
+    assert sum(include in sections(text)["Reproducer"] for include in includes.values()) == 1
     if finding.runs:
         commands = [command for _, command, _ in sessions.environment_steps(sessions.environment_blocks(text))]
         assert any(finding.command in one for one in commands), commands
@@ -112,3 +114,46 @@ def test_not_mended() -> None:
     finding = catalog.Finding("x", "x", "crash", "", "", "", "", (catalog.Runs((), bad=("1.1",), good=("1.0",)),))
 
     assert finding.outcome == f"not mended in 1.1 as of {catalog.as_of()}"
+
+
+def recorded() -> dict[str, list[dict[str, Any]]]:
+    """The calls of each case that was recorded from a real driver."""
+    file = ROOT / "tests" / "conformance" / "recorded" / "driver-580.159.04.json"
+    return json.loads(file.read_text(encoding="utf-8"))["cases"]
+
+
+def test_crashes_of_the_driver() -> None:
+    """The page on damaged inputs has the recorded answer of each kind and length, and how many crashed."""
+    cases = recorded()
+    damaged = [case for name, case in cases.items() if name.startswith("damage/")]
+    crashed = [case for case in damaged if any("signal" in call for call in case)]
+    text = TEXTS["driver-cut-inputs"]
+    assert f"Of {len(damaged)} damaged inputs that were recorded, {len(crashed)} ended the process" in text
+
+    for title, length in {
+        "20 bytes": "20",
+        "64 bytes": "64",
+        "half": "half",
+        "95 %": "most",
+        "1 byte less": "byte",
+    }.items():
+        calls = [cases[f"damage/{kind}-cut-{length}"][1] for kind in ("cubin", "fatbin", "object", "library")]
+        answers = [f"**{call['signal']}**" if "signal" in call else str(call["code"]) for call in calls]
+        assert f"| {title} | {' | '.join(answers)} |" in text
+
+
+def test_undefined_symbols_after_a_failed_add() -> None:
+    """The page's rows are the recorded ones: an undefined symbol is refused, unless too new PTX was refused before."""
+    cases = recorded()
+    text = TEXTS["driver-failed-add"]
+    for name, row in {
+        "link/undefined": "| PTX with an undefined symbol | 0 | 300 |",
+        "undefined/after-failed-add": "| 222, 0 | **0**, an image of 4456 bytes |",
+        "undefined/before-failed-add": "| 0, 222 | **0**, an image of 4456 bytes |",
+        "undefined/after-ptx-error": "| 218, 0 | 999 |",
+        "order/only-failed-adds": "| 222 | **0**, an image of 1432 bytes, without code |",
+    }.items():
+        complete = next(call for call in cases[name] if call["call"] == "cuLinkComplete")
+        assert re.search(rf"\*?\*?{complete['code']}\b", row.split("|")[-2])
+        assert not complete["size"] or f"{complete['size']} bytes" in row
+        assert row in text
