@@ -3,8 +3,8 @@
 Four kernels, each in a unit that calls functions of a second unit, are compiled as one source and linked as PTX, as
 cubins and as LTO-IR, with NVRTC and nvJitLink of several releases, and by the driver's own linker.
 
-Compiling needs toolchains (``cudalink toolchain get``) and no GPU; running needs a GPU and NumPy, and neither toolchains
-nor a network::
+Compiling needs toolchains (``cudalink toolchain get``) and no GPU; running needs a GPU and NumPy, and neither
+toolchains nor a network::
 
     python benchmarks/jit_lto.py prepare --to prepared
     python benchmarks/jit_lto.py run --prepared prepared --json jit-lto.json
@@ -235,13 +235,13 @@ def summary(times: Sequence[float], single: Sequence[float]) -> dict[str, Any]:
 
 
 def kernel_figures(
-    device: Device, clocks: Clocks, kernel: Kernel, folder: Path, releases: Sequence[str], options: argparse.Namespace
+    device: Device, clocks: Clocks, kernel: Kernel, releases: Sequence[str], options: argparse.Namespace
 ) -> dict[str, Any]:
     """Return everything about one kernel: its images, and its times on both sizes."""
     modules: dict[Variant, Module] = {}
     rows: dict[Variant, dict[str, Any]] = {}
     disassembler = sass.nvdisasm()
-    for variant, image in images(folder, releases, kernel.name, device):
+    for variant, image in images(options.prepared, releases, kernel.name, device):
         rows[variant] = {**asdict(variant)}
         if isinstance(image, Refused):
             rows[variant]["refused"] = {"call": image.call, "code": image.code, "text": image.text}
@@ -309,7 +309,7 @@ def run(options: argparse.Namespace) -> int:
     print(f"{about['device']}, driver {about['driver']}; rounds {options.rounds}", flush=True)
     content: dict[str, Any] = {"format": 1, "about": about, "kernels": {}, "links": []}
     for kernel in KERNELS.values():
-        figures = kernel_figures(device, clocks, kernel, options.prepared, manifest["releases"], options)
+        figures = kernel_figures(device, clocks, kernel, manifest["releases"], options)
         content["kernels"][kernel.name] = figures
         write(options.json, content)
     content["links"] = link_figures(options)
@@ -352,9 +352,8 @@ def linkers(options: argparse.Namespace, unpacked: Path) -> dict[str, str]:
         found += sorted(Path(folder).glob("*/lib/libnvJitLink.so.1[23]"))
     made: dict[str, str] = {}
     for path in found:
-        question = f"import sys, ctypes; sys.path.insert(0, {str(Path(__file__).parent)!r}); from lto import libraries; "
-        question += f"print(libraries.version(ctypes.CDLL({str(path)!r})))"
-        answer = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, check=False)
+        question = [sys.executable, __file__, "version", "--library", str(path)]  # in a process that ends: it is large
+        answer = subprocess.run(question, capture_output=True, text=True, check=False)
         if answer.returncode:
             print(f"{path}: {answer.stderr.strip().splitlines()[-1]}", file=sys.stderr)
             continue
@@ -426,6 +425,12 @@ def links_of(options: argparse.Namespace) -> int:
     return 0
 
 
+def version(options: argparse.Namespace) -> int:
+    """Print the release of an nvJitLink; return the exit code."""
+    print(libraries.version(ctypes.CDLL(options.library)))
+    return 0
+
+
 def main() -> int:
     """Run the verb of the command line; return its exit code."""
     parser = argparse.ArgumentParser(prog="benchmarks/jit_lto.py", description=(__doc__ or "").partition("\n\n")[0])
@@ -458,6 +463,9 @@ def main() -> int:
     verb.add_argument("--kind", required=True)
     verb.add_argument("--rounds", type=int, required=True)
     verb.set_defaults(main=links_of)
+    verb = verbs.add_parser("version", help="what links runs for each nvJitLink")
+    verb.add_argument("--library", required=True)
+    verb.set_defaults(main=version)
     options = parser.parse_args()
     return int(options.main(options))
 
