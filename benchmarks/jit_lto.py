@@ -323,7 +323,7 @@ def run(options: argparse.Namespace) -> int:
 
 def links(options: argparse.Namespace) -> int:
     """Add the times of links to a file of figures, replacing those of the same linkers; return the exit code."""
-    content = {"links": []}
+    content: dict[str, Any] = {"links": []}
     if options.json.exists():
         content = json.loads(options.json.read_text(encoding="utf-8"))
     made = link_figures(options)
