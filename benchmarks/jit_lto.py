@@ -252,7 +252,7 @@ def kernel_figures(
             rows[variant] |= sass.calls_left(sass.read(image, disassembler))
     cases = {}
     for size, number in kernel.sizes.items():
-        case = Case(device, kernel.problem(number if not options.rehearse else min(number, 4096)), modules)
+        case = Case(device, kernel.problem(64 if options.rehearse else number), modules)
         if not device.emulated:
             for variant, off in case.deviations().items():
                 rows[variant].setdefault("deviation", {})[size] = round(off, 4)
@@ -312,7 +312,8 @@ def run(options: argparse.Namespace) -> int:
         figures = kernel_figures(device, clocks, kernel, manifest["releases"], options)
         content["kernels"][kernel.name] = figures
         write(options.json, content)
-    content["links"] = link_figures(options)
+    if options.links:
+        content["links"] = link_figures(options)
     write(options.json, content)
     rows = [row for kernel in content["kernels"].values() for row in kernel["variants"]]
     wrong = [row for row in rows if max(row.get("deviation", {"": 0.0}).values()) > 1.0]
@@ -455,6 +456,7 @@ def main() -> int:
         verb.add_argument("--link-rounds", type=int, default=15, help="how often each link is timed")
         verb.add_argument("--nvjitlink", type=Path, nargs="*", default=[], help="further copies of libnvJitLink")
         verb.add_argument("--no-driver", dest="driver", action="store_false", help="leave out the driver's links")
+        verb.add_argument("--no-links", dest="links", action="store_false", help="measure only kernels")
         verb.add_argument("--rehearse", action="store_true", help="small problems, for the emulated driver")
         verb.set_defaults(main=function)
     verb = verbs.add_parser("links-of", help="what links runs for each linker, kind and state of the cache")
