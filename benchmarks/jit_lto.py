@@ -3,8 +3,8 @@
 Four kernels, each in a unit that calls functions of a second unit, are compiled as one source and linked as PTX, as
 cubins and as LTO-IR, with NVRTC and nvJitLink of several releases, and by the driver's own linker.
 
-Compiling needs toolchains (``cudalink toolchain get``) and no GPU; running needs a GPU and NumPy, and neither toolchains
-nor a network::
+Compiling needs toolchains (``cudalink toolchain get``) and no GPU; running needs a GPU and NumPy, and neither
+toolchains nor a network::
 
     python benchmarks/jit_lto.py prepare --to prepared
     python benchmarks/jit_lto.py run --prepared prepared --json jit-lto.json
@@ -235,13 +235,13 @@ def summary(times: Sequence[float], single: Sequence[float]) -> dict[str, Any]:
 
 
 def kernel_figures(
-    device: Device, clocks: Clocks, kernel: Kernel, folder: Path, releases: Sequence[str], options: argparse.Namespace
+    device: Device, clocks: Clocks, kernel: Kernel, releases: Sequence[str], options: argparse.Namespace
 ) -> dict[str, Any]:
     """Return everything about one kernel: its images, and its times on both sizes."""
     modules: dict[Variant, Module] = {}
     rows: dict[Variant, dict[str, Any]] = {}
     disassembler = sass.nvdisasm()
-    for variant, image in images(folder, releases, kernel.name, device):
+    for variant, image in images(options.prepared, releases, kernel.name, device):
         rows[variant] = {**asdict(variant)}
         if isinstance(image, Refused):
             rows[variant]["refused"] = {"call": image.call, "code": image.code, "text": image.text}
@@ -252,7 +252,7 @@ def kernel_figures(
             rows[variant] |= sass.calls_left(sass.read(image, disassembler))
     cases = {}
     for size, number in kernel.sizes.items():
-        case = Case(device, kernel.problem(number if not options.rehearse else min(number, 4096)), modules)
+        case = Case(device, kernel.problem(64 if options.rehearse else number), modules)
         if not device.emulated:
             for variant, off in case.deviations().items():
                 rows[variant].setdefault("deviation", {})[size] = round(off, 4)
@@ -309,10 +309,11 @@ def run(options: argparse.Namespace) -> int:
     print(f"{about['device']}, driver {about['driver']}; rounds {options.rounds}", flush=True)
     content: dict[str, Any] = {"format": 1, "about": about, "kernels": {}, "links": []}
     for kernel in KERNELS.values():
-        figures = kernel_figures(device, clocks, kernel, options.prepared, manifest["releases"], options)
+        figures = kernel_figures(device, clocks, kernel, manifest["releases"], options)
         content["kernels"][kernel.name] = figures
         write(options.json, content)
-    content["links"] = link_figures(options)
+    if options.links:
+        content["links"] = link_figures(options)
     write(options.json, content)
     rows = [row for kernel in content["kernels"].values() for row in kernel["variants"]]
     wrong = [row for row in rows if max(row.get("deviation", {"": 0.0}).values()) > 1.0]
@@ -323,7 +324,7 @@ def run(options: argparse.Namespace) -> int:
 
 def links(options: argparse.Namespace) -> int:
     """Add the times of links to a file of figures, replacing those of the same linkers; return the exit code."""
-    content = {"links": []}
+    content: dict[str, Any] = {"links": []}
     if options.json.exists():
         content = json.loads(options.json.read_text(encoding="utf-8"))
     made = link_figures(options)
@@ -352,9 +353,8 @@ def linkers(options: argparse.Namespace, unpacked: Path) -> dict[str, str]:
         found += sorted(Path(folder).glob("*/lib/libnvJitLink.so.1[23]"))
     made: dict[str, str] = {}
     for path in found:
-        question = f"import sys, ctypes; sys.path.insert(0, {str(Path(__file__).parent)!r}); from lto import libraries; "
-        question += f"print(libraries.version(ctypes.CDLL({str(path)!r})))"
-        answer = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, check=False)
+        question = [sys.executable, __file__, "version", "--library", str(path)]  # in a process that ends: it is large
+        answer = subprocess.run(question, capture_output=True, text=True, check=False)
         if answer.returncode:
             print(f"{path}: {answer.stderr.strip().splitlines()[-1]}", file=sys.stderr)
             continue
@@ -426,6 +426,12 @@ def links_of(options: argparse.Namespace) -> int:
     return 0
 
 
+def version(options: argparse.Namespace) -> int:
+    """Print the release of an nvJitLink; return the exit code."""
+    print(libraries.version(ctypes.CDLL(options.library)))
+    return 0
+
+
 def main() -> int:
     """Run the verb of the command line; return its exit code."""
     parser = argparse.ArgumentParser(prog="benchmarks/jit_lto.py", description=(__doc__ or "").partition("\n\n")[0])
@@ -450,6 +456,7 @@ def main() -> int:
         verb.add_argument("--link-rounds", type=int, default=15, help="how often each link is timed")
         verb.add_argument("--nvjitlink", type=Path, nargs="*", default=[], help="further copies of libnvJitLink")
         verb.add_argument("--no-driver", dest="driver", action="store_false", help="leave out the driver's links")
+        verb.add_argument("--no-links", dest="links", action="store_false", help="measure only kernels")
         verb.add_argument("--rehearse", action="store_true", help="small problems, for the emulated driver")
         verb.set_defaults(main=function)
     verb = verbs.add_parser("links-of", help="what links runs for each linker, kind and state of the cache")
@@ -458,6 +465,9 @@ def main() -> int:
     verb.add_argument("--kind", required=True)
     verb.add_argument("--rounds", type=int, required=True)
     verb.set_defaults(main=links_of)
+    verb = verbs.add_parser("version", help="what links runs for each nvJitLink")
+    verb.add_argument("--library", required=True)
+    verb.set_defaults(main=version)
     options = parser.parse_args()
     return int(options.main(options))
 

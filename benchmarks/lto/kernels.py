@@ -133,7 +133,9 @@ def _stencil(width: int) -> Problem:
         after[1:-1, 1:-1] += 0.2 * change
         return after.ravel()
 
-    return Problem([u], width * width, (width, width), (-(-width // BLOCK), -(-width // STENCIL_ROWS)), expected, _whole)
+    return Problem(
+        [u], width * width, (width, width), (-(-width // BLOCK), -(-width // STENCIL_ROWS)), expected, _whole
+    )
 
 
 def _gather(rows: int) -> Problem:

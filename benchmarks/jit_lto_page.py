@@ -1,0 +1,422 @@
+"""The page on JIT-LTO from its figures: tables in ``docs/hardware/jit-lto.md``, plots in ``docs/images``.
+
+::
+
+    python benchmarks/jit_lto_page.py
+    python benchmarks/jit_lto_page.py --take FOLDER...
+
+The second form first copies the figures that ``benchmarks/jit_lto.py`` left in folders, one for each device. Plots need
+matplotlib; ``--no-plots`` leaves them as they are. Each plot carries the digest of the figures that it shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+DATA = ROOT / "docs" / "hardware"
+PAGE = DATA / "jit-lto.md"
+IMAGES = ROOT / "docs" / "images"
+#: The release that plots show; tables have all.
+SHOWN = "13.0"
+WAYS = {"single": "single source", "lto": "LTO", "ptx": "PTX", "cubin": "cubin"}
+SIZES = {"memory": "from memory", "l2": "in the L2 cache"}
+COLOURS = {"single": "#555555", "lto": "#1f77b4", "ptx": "#d62728", "cubin": "#e89c1f"}
+KINDS = {"whole-ptx": "single source as PTX", "ptx": "PTX", "cubin": "cubin", "lto": "LTO-IR"}
+CACHES = {"off": "off", "new": "new", "second process": "filled"}
+
+Row = dict[str, Any]
+
+
+def figures() -> list[dict[str, Any]]:
+    """Return the figures of every device, in the order of their names."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(DATA.glob("jit-lto-*.json"))]
+
+
+def take(folder: Path) -> None:
+    """Copy the figures of one device to the documentation, with the links that a second call measured."""
+    content = json.loads((folder / "jit-lto.json").read_text(encoding="utf-8"))
+    more = folder / "jit-lto-links.json"
+    if more.exists():
+        made = json.loads(more.read_text(encoding="utf-8"))["links"]
+        linkers = {one["linker"] for one in made}
+        content["links"] = [one for one in content["links"] if one["linker"] not in linkers] + made
+    content["links"].sort(key=lambda one: one["linker"])
+    name = f"jit-lto-{content['about']['driver']}-{short(content).lower()}.json"
+    (DATA / name).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def short(content: dict[str, Any]) -> str:
+    """Return the short name of the device, such as ``"H100"``."""
+    return str(content["about"]["device"]).removeprefix("NVIDIA ").split()[0]
+
+
+def variant(content: dict[str, Any], kernel: str, release: str, way: str, linker: str) -> Row:
+    """Return one variant of a kernel."""
+    rows = content["kernels"][kernel]["variants"]
+    return next(row for row in rows if (row["release"], row["way"], row["linker"]) == (release, way, linker))
+
+
+def linked_by_nvjitlink(content: dict[str, Any], way: str) -> Iterator[Row]:
+    """Yield the variants of every kernel and release that nvJitLink linked one way."""
+    for kernel in content["kernels"].values():
+        yield from (row for row in kernel["variants"] if row["way"] == way and row["linker"] == "nvjitlink")
+
+
+def _range(values: Sequence[float], digits: int, unit: str = "") -> str:
+    low, high = f"{min(values):.{digits}f}", f"{max(values):.{digits}f}"
+    return f"{low}{unit}" if low == high else f"{low}{unit} to {high}{unit}"
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.1f} %"
+
+
+def measured(content: dict[str, Any]) -> str:
+    """Return the line that says when, how and where the figures were measured."""
+    about = content["about"]
+    device = f"an {short(content)}, driver {about['driver']}"
+    return f"Measured {about['date'][:10]} by `{about['command']}` on {device}."
+
+
+def _both(contents: Sequence[dict[str, Any]]) -> str:
+    return "\n".join(measured(content) for content in contents)
+
+
+def answer(contents: Sequence[dict[str, Any]]) -> str:
+    """Return what LTO buys and what linking without it costs, from all devices and releases."""
+    ratios: dict[str, dict[str, list[float]]] = {way: {size: [] for size in SIZES} for way in ("lto", "ptx", "cubin")}
+    for content in contents:
+        for way, sizes in ratios.items():
+            for row in linked_by_nvjitlink(content, way):
+                for size, values in sizes.items():
+                    values.append(row["times"][size]["ratio_median"])
+    every = [value for values in ratios["lto"].values() for value in values]
+    again = [
+        row["times"][size]["ratio_median"]
+        for content in contents
+        for kernel in content["kernels"].values()
+        for row in kernel["variants"]
+        if row["way"] == "single again"
+        for size in SIZES
+    ]
+    same = [
+        row["code"] == variant(content, name, row["release"], "single", "nvrtc")["code"]
+        for content in contents
+        for name, kernel in content["kernels"].items()
+        for row in kernel["variants"]
+        if row["way"] == "lto" and row["linker"] == "nvjitlink"
+    ]
+    times: dict[str, list[float]] = {}
+    for content in contents:
+        for row in content["links"]:
+            if row["linker"] != "driver" and row["cache"] == "off" and "failed" not in row:
+                times.setdefault(row["kind"], []).extend(one["median"] for one in row["later"].values())
+    no_lto = {size: _range(ratios["ptx"][size] + ratios["cubin"][size], 2) for size in SIZES}
+    gives = (
+        f"{sum(same)} of {len(same)} images that nvJitLink made have the same instructions as the single source, "
+        f"without a call. Their times are {_percent(min(every))} to {_percent(max(every))} off. "
+        f"Two copies of one image are {_percent(min(again))} to {_percent(max(again))} apart."
+    )
+    stay = (
+        f"Kernels that are linked as PTX or cubin take {no_lto['l2']} times as long as the single source where "
+        f"the data is in the L2 cache, and {no_lto['memory']} times where it comes from memory."
+    )
+    paid = (
+        f"Without a cache, nvJitLink takes {_range(times['lto'], 0)} ms for LTO-IR, {_range(times['ptx'], 0)} ms for "
+        f"PTX and {_range(times['cubin'], 2)} ms for cubins."
+    )
+    lines = [
+        f"- **LTO gives back the single source.** {gives}",
+        f"- **Without LTO the calls stay.** {stay}",
+        f"- **LTO is paid when linking.** {paid}",
+    ]
+    return "\n".join([*lines, "", _both(contents)])
+
+
+def times_table(contents: Sequence[dict[str, Any]], size: str) -> str:
+    """Return the table of the kernels' times for one size."""
+    lines = ["| device | kernel | CUDA | single source | LTO | PTX | cubin | driver: PTX | driver: cubin |"]
+    lines += ["|---|---|---|---|---|---|---|---|---|"]
+    for content in contents:
+        for name, kernel in content["kernels"].items():
+            for release in sorted({row["release"] for row in kernel["variants"]}):
+                single = variant(content, name, release, "single", "nvrtc")["times"][size]["median"]
+                cells = [short(content), f"`{name}`", release, f"{single:.1f} µs"]
+                ways = (("lto", "nvjitlink"), ("ptx", "nvjitlink"), ("cubin", "nvjitlink"), ("ptx", "driver"))
+                for way, linker in (*ways, ("cubin", "driver")):
+                    row = variant(content, name, release, way, linker)
+                    refused = f"refused, {row['refused']['code']}" if "refused" in row else ""
+                    cells.append(refused or f"{row['times'][size]['ratio_median']:.3f}")
+                lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", _both(contents)])
+
+
+def code_table(contents: Sequence[dict[str, Any]]) -> str:
+    """Return the table of registers, blocks, calls and instructions."""
+    content = contents[0]
+    lines = ["| kernel | | registers | blocks per multiprocessor | instructions | calls | slow-path calls |"]
+    lines += ["|---|---|---|---|---|---|---|"]
+    for name in content["kernels"]:
+        for way, linker in (
+            *(("single", "nvrtc"), ("lto", "nvjitlink"), ("ptx", "nvjitlink"), ("cubin", "nvjitlink")),
+            *(("single", "driver"), ("ptx", "driver"), ("cubin", "driver")),
+        ):
+            row = variant(content, name, SHOWN, way, linker)
+            called = WAYS[way] if linker != "driver" else f"{WAYS[way]}, linked by the driver"
+            numbers = [
+                row[figure]
+                for figure in ("registers", "blocks per multiprocessor", "instructions", "calls", "slow-path calls")
+            ]
+            lines.append(f"| `{name}` | {called} | {' | '.join(map(str, numbers))} |")
+    return "\n".join([*lines, "", measured(content)])
+
+
+def link_table(contents: Sequence[dict[str, Any]]) -> str:
+    """Return the table of link times by state of the cache."""
+    lines = ["| device | linker | units | cache off | cache new: first link | cache filled: first link | later links |"]
+    lines += ["|---|---|---|---|---|---|---|"]
+    for content in contents:
+        for linker in sorted({row["linker"] for row in content["links"]}, key=str.lower):
+            for kind, named in KINDS.items():
+                rows = {row["cache"]: row for row in content["links"] if (row["linker"], row["kind"]) == (linker, kind)}
+                if not rows or any("failed" in row for row in rows.values()):
+                    continue
+                cells = [
+                    [one["median"] for one in rows["off"]["later"].values()],
+                    list(rows["new"]["first"].values()),
+                    list(rows["second process"]["first"].values()),
+                    [one["median"] for one in rows["second process"]["later"].values()],
+                ]
+                shown = " | ".join(f"{min(one):.2f} to {max(one):.2f} ms" for one in cells)
+                lines.append(f"| {short(content)} | {linker} | {named} | {shown} |")
+    return "\n".join([*lines, "", _both(contents)])
+
+
+def cold_table(contents: Sequence[dict[str, Any]]) -> str:
+    """Return the table of the small kernels' times with an L2 cache that other data has filled."""
+    lines = ["| device | kernel | single source, L2 warm | L2 cold | LTO, L2 cold | PTX, L2 warm | PTX, L2 cold |"]
+    lines += ["|---|---|---|---|---|---|---|"]
+    for content in contents:
+        for name in content["kernels"]:
+            single, lto, ptx = (
+                variant(content, name, SHOWN, way, linker)
+                for way, linker in (("single", "nvrtc"), ("lto", "nvjitlink"), ("ptx", "nvjitlink"))
+            )
+            cells = [
+                f"{single['times']['l2']['median']:.1f} µs",
+                f"{single['cold']['l2']['median']:.1f} µs",
+                f"{lto['cold']['l2']['ratio_median']:.3f}",
+                f"{ptx['times']['l2']['ratio_median']:.3f}",
+                f"{ptx['cold']['l2']['ratio_median']:.3f}",
+            ]
+            lines.append(f"| {short(content)} | `{name}` | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", _both(contents)])
+
+
+def clock_table(contents: Sequence[dict[str, Any]]) -> str:
+    """Return the table of the clocks during the measurement."""
+    lines = [
+        "| device | kernel | data | SM clock | memory clock | temperature | power |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for content in contents:
+        for name, kernel in content["kernels"].items():
+            for size, case in kernel["cases"].items():
+                during = case["clocks"]["meanwhile"]
+                cells = [
+                    "not known" if during[what] is None else f"{during[what][0]:.0f} to {during[what][2]:.0f} {unit}"
+                    for what, unit in (("sm", "MHz"), ("memory", "MHz"), ("temperature", "°C"), ("power", "W"))
+                ]
+                lines.append(f"| {short(content)} | `{name}` | {SIZES[size]} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", _both(contents)])
+
+
+#: The generated parts of the page, by the name in their markers.
+PARTS: dict[str, Callable[[Sequence[dict[str, Any]]], str]] = {
+    "answer": answer,
+    "times memory": lambda contents: times_table(contents, "memory"),
+    "times l2": lambda contents: times_table(contents, "l2"),
+    "code": code_table,
+    "links": link_table,
+    "cold": cold_table,
+    "clocks": clock_table,
+}
+
+
+def page(text: str, contents: Sequence[dict[str, Any]]) -> str:
+    """Return the page's text with its generated parts written again."""
+    for name, make in PARTS.items():
+        pattern = rf"(<!-- {name} -->\n).*?(\n<!-- end -->)"
+        text, count = re.subn(
+            pattern, lambda found, make=make: found[1] + make(contents) + found[2], text, flags=re.DOTALL
+        )
+        assert count == 1, name
+    return text
+
+
+def points(contents: Sequence[dict[str, Any]], plot: str) -> list[dict[str, Any]]:
+    """Return what a plot shows: one panel for each device, or, for ``"code"``, for each figure."""
+    return {"time": _time_points, "code": _code_points, "link": _link_points}[plot](contents)
+
+
+def _time_points(contents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "title": f"{short(content)}, driver {content['about']['driver']}",
+            "rows": [
+                {
+                    "label": f"{name}, {SIZES[size]}",
+                    **{
+                        way: [
+                            variant(content, name, SHOWN, way, "nvjitlink")["times"][size][f"ratio_{part}"]
+                            for part in ("low", "median", "high")
+                        ]
+                        for way in ("ptx", "cubin", "lto")
+                    },
+                }
+                for name in content["kernels"]
+                for size in SIZES
+            ],
+        }
+        for content in contents
+    ]
+
+
+def _code_points(contents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    content = contents[0]
+    linkers = {"single": "nvrtc", "lto": "nvjitlink", "ptx": "nvjitlink", "cubin": "nvjitlink"}
+    return [
+        {
+            "title": title,
+            "rows": [
+                {
+                    "label": name,
+                    **{way: variant(content, name, SHOWN, way, linker)[figure] for way, linker in linkers.items()},
+                }
+                for name in content["kernels"]
+            ],
+        }
+        for figure, title in (("registers", "Registers of a thread"), ("calls", "Calls left in the machine code"))
+    ]
+
+
+def _link_points(contents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    panels = []
+    for content in contents:
+        rows = [
+            {
+                "label": f"{row['linker']}, {KINDS[row['kind']]}, cache {CACHES[row['cache']]}",
+                "kind": row["kind"],
+                "first": max(row["first"].values()),
+                "least": min(row["first"].values()),
+            }
+            for row in content["links"]
+            if "failed" not in row and row["cache"] != "off" and row["kind"] != "whole-ptx"
+        ]
+        panels.append({"title": f"{short(content)}, driver {content['about']['driver']}", "rows": rows})
+    return panels
+
+
+#: The plots: file, and the label of the axis.
+PLOTS = {
+    "time": ("jit-lto-time.svg", "time of the kernel, single source = 1"),
+    "code": ("jit-lto-code.svg", ""),
+    "link": ("jit-lto-link.svg", "milliseconds of a link, from the fastest kernel to the slowest"),
+}
+
+
+def digest(contents: Sequence[dict[str, Any]], plot: str) -> str:
+    """Return the digest of the figures of a plot, which the plot carries."""
+    text = json.dumps([PLOTS[plot], points(contents, plot)], sort_keys=True)
+    return f"figures {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def draw(contents: Sequence[dict[str, Any]], plot: str) -> str:
+    """Return a plot as SVG: dark text on white, which both themes of the site show; the same for the same figures."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcdefaults()
+    mpl.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "cudalink", "font.size": 9, "axes.axisbelow": True}
+    from matplotlib import pyplot as plt
+
+    panels = points(contents, plot)
+    height = 1.6 + max(len(panel["rows"]) for panel in panels) * (0.24 if plot == "link" else 0.42)
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(5.2 * len(panels), height), layout="constrained", sharey=True, squeeze=False
+    )
+    for axis, panel in zip(axes[0], panels, strict=True):
+        {"time": _draw_times, "code": _draw_bars, "link": _draw_links}[plot](axis, panel["rows"])
+        axis.set(title=panel["title"], xlabel=PLOTS[plot][1])
+        axis.grid(axis="x", alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0][0].set_yticks(range(len(panels[0]["rows"])), [row["label"] for row in panels[0]["rows"]])
+    axes[0][0].invert_yaxis()
+    if plot != "link":
+        handles = axes[0][0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside upper center", ncols=4, frameon=False)
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Description": digest(contents, plot)})
+    plt.close(figure)
+    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+
+
+def _draw_times(axis: Any, rows: list[dict[str, Any]]) -> None:
+    axis.axvline(1.0, color="#555555", lw=1)
+    for number, way in enumerate(("ptx", "cubin", "lto")):
+        places = [place + 0.25 * (number - 1) for place in range(len(rows))]
+        values = [row[way][1] for row in rows]
+        axis.barh(places, values, height=0.22, color=COLOURS[way], label=WAYS[way])
+        for place, value in zip(places, values, strict=True):
+            axis.text(value, place, f" {value:.2f}", va="center", fontsize=7)
+    axis.margins(x=0.12)
+
+
+def _draw_bars(axis: Any, rows: list[dict[str, Any]]) -> None:
+    for number, way in enumerate(WAYS):
+        places = [place + 0.2 * (number - 1.5) for place in range(len(rows))]
+        values = [row[way] for row in rows]
+        axis.barh(places, values, height=0.18, color=COLOURS[way], label=WAYS[way])
+        for place, value in zip(places, values, strict=True):
+            axis.text(value, place, f" {value}", va="center", fontsize=7)
+    axis.margins(x=0.12)
+
+
+def _draw_links(axis: Any, rows: list[dict[str, Any]]) -> None:
+    axis.set_xscale("log")
+    for place, row in enumerate(rows):
+        colour = COLOURS[row["kind"]]
+        axis.plot([row["least"], row["first"]], [place, place], color=colour, lw=4, solid_capstyle="round")
+        text = f"{row['least']:.1f} to {row['first']:.1f}"
+        away = {"xytext": (5, 0), "textcoords": "offset points"}
+        axis.annotate(text, (row["first"], place), **away, va="center", fontsize=7)
+    axis.margins(x=0.25)
+
+
+def main() -> int:
+    """Write the page's generated parts and the plots; return the exit code."""
+    parser = argparse.ArgumentParser(prog="benchmarks/jit_lto_page.py", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--take", type=Path, nargs="*", default=[], help="folders with new figures")
+    parser.add_argument("--no-plots", dest="plots", action="store_false", help="leave the plots as they are")
+    options = parser.parse_args()
+    for folder in options.take:
+        take(folder)
+    contents = figures()
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), contents), encoding="utf-8")
+    if options.plots:
+        for plot, (file, _label) in PLOTS.items():
+            (IMAGES / file).write_text(draw(contents, plot), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

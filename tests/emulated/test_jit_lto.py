@@ -1,0 +1,111 @@
+"""The kernels of ``benchmarks/jit_lto.py`` compile and link in every way, and an emulated driver loads the images."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink.linker import ObjectCode, sample
+
+__all__ = ()
+
+ROOT = Path(__file__).parent.parent.parent
+BENCHMARK = "benchmarks/jit_lto.py"
+RELEASE = "13.0"
+KERNELS = {"apply_transform": 1, "reduction": 2, "stencil": 1, "gather": 1}
+
+#: From nvdisasm 13.0: a kernel that calls, and the compiler's slow path of a division, called by that function.
+DISASSEMBLED = """\
+	.section	.text.stencil,"ax",@progbits
+stencil:
+.text.stencil:
+        /*0000*/                   LDC R1, c[0x0][0x28] ;
+        /*0010*/              @P0 EXIT ;
+        /*0020*/                   CALL.ABS.NOINC `(conductance) ;
+        /*0030*/             @!PT LDS RZ, [RZ] ;
+        /*0040*/                   NOP ;
+	.section	.text.__cuda_sm20_rcp_rn_f32_slowpath,"ax",@progbits
+        /*0000*/                   RET.ABS.NODEC R20 0x0 ;
+	.section	.text.conductance,"ax",@progbits
+        /*0000*/                   CALL.ABS.NOINC `(__cuda_sm20_rcp_rn_f32_slowpath) ;
+        /*0010*/                   CALL.REL.NOINC `($__internal_0_$__cuda_sm20_rcp_rn_f32_slowpath) ;
+"""
+
+
+@pytest.fixture(scope="module")
+def prepared(toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every kernel, compiled and linked with one release."""
+    toolchain(RELEASE)
+    folder = tmp_path_factory.mktemp("prepared")
+    prepare = [sys.executable, BENCHMARK, "prepare", "--to", str(folder), "--releases", RELEASE]
+    done = subprocess.run(prepare, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_lto_inlines_what_plain_links_call(prepared: Path, kernel: str) -> None:
+    """The single source and LTO leave the kernel alone in the image; PTX and cubins keep the other unit's functions."""
+    place = prepared / RELEASE / kernel
+
+    def functions(name: str) -> list[str]:
+        found = ObjectCode.from_cubin((place / name).read_bytes()).artifact
+        assert not found.problems
+        assert not found.undefined
+        assert kernel in found.kernels
+        return [one for one in found.text_sections if "slowpath" not in one]
+
+    assert len(functions("whole-cubin")) == len(functions("linked.lto")) == 1
+    assert len(functions("linked.ptx")) == len(functions("linked.cubin")) == 1 + KERNELS[kernel]
+
+
+def test_every_variant_is_linked_and_loaded(prepared: Path, on_driver, tmp_path: Path) -> None:
+    """The run that a GPU gets goes through on an emulated driver, and only LTO-IR is refused, by the driver's linker."""
+    pytest.importorskip("numpy")
+    file = tmp_path / "figures.json"
+    options = ("--rounds=2", "--rehearse", "--no-links", f"--json={file}")
+    done = on_driver(RELEASE, BENCHMARK, "run", f"--prepared={prepared}", *options)
+    assert done.returncode == 0, done.stderr
+    content = json.loads(file.read_text(encoding="utf-8"))
+    assert content["about"]["emulated"]
+    assert list(content["kernels"]) == list(KERNELS)
+    for kernel in content["kernels"].values():
+        rows = {(row["way"], row["linker"]): row for row in kernel["variants"]}
+        refused = {key: row["refused"]["code"] for key, row in rows.items() if "refused" in row}
+        assert refused == {("lto", "driver"): 221}
+        assert {key for key in rows if key[1] == "nvjitlink"} == {(way, "nvjitlink") for way in ("ptx", "cubin", "lto")}
+        assert {key[0] for key in rows if key[1] == "driver"} == {"single", "ptx", "cubin", "lto"}
+        loaded = [row for row in rows.values() if "refused" not in row]
+        assert all(row["registers"] > 0 and row["times"]["l2"]["median"] > 0 for row in loaded)
+        if "calls" not in loaded[0]:  # this machine has no nvdisasm
+            continue
+        for (way, _linker), row in rows.items():
+            if "refused" not in row:
+                assert (row["calls"] == 0) == (way in {"single", "single again", "lto"})
+        assert rows["lto", "nvjitlink"]["code"] == rows["single", "nvrtc"]["code"]
+
+
+def test_single_source_is_the_text_of_the_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both units as one are their texts, unchanged; those of the sample are the sample's."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from lto.kernels import KERNELS as MADE  # noqa: N811 (a constant there too)
+    from lto.kernels import single_source
+
+    assert list(MADE) == list(KERNELS)
+    for kernel in MADE.values():
+        assert single_source(kernel) == kernel.functor + kernel.kernel
+    assert (MADE[sample.KERNEL].kernel, MADE[sample.KERNEL].functor) == (sample.MAIN_SOURCE, sample.USER_SOURCE)
+
+
+def test_calls_are_counted_by_what_they_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls of the compiler's own slow paths are not those of functions; padding is no instruction."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from lto import sass
+
+    found = sass.calls_left(DISASSEMBLED)
+    assert found.pop("code") != sass.calls_left(DISASSEMBLED.replace("P0", "P1"))["code"]
+    assert found == {"instructions": 7, "calls": 1, "slow-path calls": 2, "functions": 2}
