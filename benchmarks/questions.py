@@ -54,7 +54,7 @@ class Libraries:
         library = ctypes.CDLL("libnvidia-ml.so.1")
         code = library.nvmlInit_v2()
         if code:
-            raise Answer(f"nvmlInit: {code}")
+            raise EarlyAnswerError(f"nvmlInit: {code}")
         return library
 
     @property
@@ -68,7 +68,7 @@ class Libraries:
         ):
             code = call(*arguments)
             if code:
-                raise Answer(f"{call.__name__}: {code}")
+                raise EarlyAnswerError(f"{call.__name__}: {code}")
         return driver
 
     def read(self, name: str) -> bytes:
@@ -76,7 +76,7 @@ class Libraries:
         return (self.folder / name).read_bytes()
 
 
-class Answer(Exception):
+class EarlyAnswerError(Exception):
     """Ends a question early: the answer."""
 
 
@@ -201,7 +201,7 @@ def _linker(ask: Libraries) -> tuple[Any, c_void_p, Any, Any]:
     values = (c_void_p * 2)(ctypes.addressof(log), 4096)
     code = driver.cuLinkCreate_v2(2, keys, values, byref(state))
     if code:
-        raise Answer(f"cuLinkCreate: {code}")
+        raise EarlyAnswerError(f"cuLinkCreate: {code}")
     return driver, state, log, (keys, values)
 
 
@@ -355,7 +355,7 @@ def _memory(ask: Libraries, size: int = PAGE) -> tuple[Any, c_uint64]:
     driver, pointer = ask.ready, c_uint64()
     code = driver.cuMemAlloc_v2(byref(pointer), c_size_t(size))
     if code:
-        raise Answer(f"cuMemAlloc: {code}")
+        raise EarlyAnswerError(f"cuMemAlloc: {code}")
     return driver, pointer
 
 
@@ -498,7 +498,7 @@ def _device(ask: Libraries) -> tuple[Any, c_void_p]:
     library, device = ask.nvml, c_void_p()
     code = library.nvmlDeviceGetHandleByIndex_v2(0, byref(device))
     if code:
-        raise Answer(f"nvmlDeviceGetHandleByIndex: {code}")
+        raise EarlyAnswerError(f"nvmlDeviceGetHandleByIndex: {code}")
     return library, device
 
 
@@ -619,7 +619,7 @@ def ask(folder: Path, name: str) -> str:
     """Ask one question; return the answer."""
     try:
         return QUESTIONS[name][2](Libraries(folder))
-    except Answer as answer:
+    except EarlyAnswerError as answer:
         return str(answer)
     except AttributeError as error:
         return f"{NO_FUNCTION}: {str(error).rpartition(' ')[2]}" if "undefined symbol" in str(error) else repr(error)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -42,7 +44,16 @@ def start(out: Path, run: tuple[str, ...]) -> subprocess.Popen[bytes]:
     name, benchmark, *arguments = run
     command = [sys.executable, str(BENCHMARKS / f"{benchmark}.py"), "--json", str(out / f"{name}.json"), *arguments]
     with (out / f"{name}.txt").open("wb") as log:
-        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+
+
+def finish(process: subprocess.Popen[bytes], deadline: float) -> int:
+    """Wait for a benchmark, at most until a time; returns its exit code. Its own children end with it."""
+    try:
+        return process.wait(max(1.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.wait()
 
 
 def take_measurements(out: Path, seconds: float) -> int:
@@ -52,17 +63,9 @@ def take_measurements(out: Path, seconds: float) -> int:
     beside = start(out, BESIDE)
     for run in RUNS:
         began = time.monotonic()
-        process = start(out, run)
-        try:
-            process.wait(max(1.0, deadline - began))
-        except subprocess.TimeoutExpired:
-            process.kill()
-        print(f"{run[0]}: exit {process.wait()}, {time.monotonic() - began:.0f} s", flush=True)
-    try:
-        beside.wait(max(1.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        beside.kill()
-    print(f"{BESIDE[0]}: exit {beside.wait()}")
+        code = finish(start(out, run), deadline)
+        print(f"{run[0]}: exit {code}, {time.monotonic() - began:.0f} s", flush=True)
+    print(f"{BESIDE[0]}: exit {finish(beside, deadline)}")
     found: dict[str, Any] = {}
     for run in (*RUNS, BESIDE):
         file = out / f"{run[0]}.json"
