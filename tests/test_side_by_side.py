@@ -100,7 +100,7 @@ def test_pairs_are_measured(page, data) -> None:
     ],
 )
 def test_verdicts(page, ours: dict[str, Any], theirs: dict[str, Any], verdict: str) -> None:
-    """Whoever is faster beyond the middle half of the rounds is ahead; a single round decides large differences only."""
+    """A side is ahead beyond the middle half of the rounds; one round decides large differences only."""
     assert page.Comparison("case", "a", "b", ours, theirs).verdict == verdict
 
 
