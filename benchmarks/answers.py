@@ -1,9 +1,9 @@
 """What drivers without a GPU answer to one small suite of questions, and what a real driver answers.
 
-``python benchmarks/answers.py --driver NAME=FOLDER ...`` asks the emulated driver, the libraries of each FOLDER, and the
-machine's driver if it has a GPU. FOLDER has a ``libcuda.so.1``, a ``libnvidia-ml.so.1`` or both; a file ``environment``
-in it has the variables that its project's instructions set, one ``NAME=VALUE`` a line; ``{folder}`` is the folder.
-Each question is asked in a process of its own. The answers are kept as JSON; nothing is timed.
+``python benchmarks/answers.py --driver NAME=FOLDER ...`` asks the emulated driver, the libraries of each FOLDER, and
+the machine's driver if it has a GPU. FOLDER has a ``libcuda.so.1``, a ``libnvidia-ml.so.1`` or both. A file
+``environment`` in it has the variables that its project's instructions set, one ``NAME=VALUE`` a line; ``{folder}``
+is the folder. Each question is asked in a process of its own. The answers are kept as JSON; nothing is timed.
 """
 
 from __future__ import annotations

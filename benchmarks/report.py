@@ -168,7 +168,8 @@ def main() -> int:
             write_records(folder / "records", cells, tests)
             write_junit(folder / "junit", cells, tests)
             table = f"{size}, processor time"
-            memory[size], sizes[size], ours = {}, {}, []
+            memory[size], sizes[size] = {}, {}
+            ours: list[float] = []
             for name, command in commands(folder).items():
                 rounds = options.rounds if name == OURS or cells < 100 else 1
                 done = [run(command, options.time_limit) for _ in range(rounds)]

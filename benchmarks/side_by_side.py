@@ -12,15 +12,26 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["main"]
+sys.path.insert(0, str(Path(__file__).parent))
+
+from questions import GROUPS, NO_FUNCTION, NO_LIBRARY, QUESTIONS
+
+__all__ = ["DATA", "PAGE", "Comparison", "blocks", "classify", "comparisons", "filled", "main", "time_text"]
 
 BENCHMARKS = Path(__file__).parent
+PAGE = BENCHMARKS.parent / "docs" / "explanation" / "side-by-side.md"
+DATA = PAGE.with_suffix(".json")
 #: What ``measure`` runs, the most telling first: name of the figures, benchmark, arguments, variables.
 RUNS: tuple[tuple[str, ...], ...] = (
     ("answers", "answers"),
@@ -42,7 +53,16 @@ def start(out: Path, run: tuple[str, ...]) -> subprocess.Popen[bytes]:
     name, benchmark, *arguments = run
     command = [sys.executable, str(BENCHMARKS / f"{benchmark}.py"), "--json", str(out / f"{name}.json"), *arguments]
     with (out / f"{name}.txt").open("wb") as log:
-        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+
+
+def finish(process: subprocess.Popen[bytes], deadline: float) -> int:
+    """Wait for a benchmark, at most until a time; returns its exit code. Its own children end with it."""
+    try:
+        return process.wait(max(1.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.wait()
 
 
 def take_measurements(out: Path, seconds: float) -> int:
@@ -52,17 +72,9 @@ def take_measurements(out: Path, seconds: float) -> int:
     beside = start(out, BESIDE)
     for run in RUNS:
         began = time.monotonic()
-        process = start(out, run)
-        try:
-            process.wait(max(1.0, deadline - began))
-        except subprocess.TimeoutExpired:
-            process.kill()
-        print(f"{run[0]}: exit {process.wait()}, {time.monotonic() - began:.0f} s", flush=True)
-    try:
-        beside.wait(max(1.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        beside.kill()
-    print(f"{BESIDE[0]}: exit {beside.wait()}")
+        code = finish(start(out, run), deadline)
+        print(f"{run[0]}: exit {code}, {time.monotonic() - began:.0f} s", flush=True)
+    print(f"{BESIDE[0]}: exit {finish(beside, deadline)}")
     found: dict[str, Any] = {}
     for run in (*RUNS, BESIDE):
         file = out / f"{run[0]}.json"
@@ -74,6 +86,342 @@ def take_measurements(out: Path, seconds: float) -> int:
     return len(RUNS) + 1 - len(found)
 
 
+#: The pairs of rows to compare, by the figures' name: ours, theirs, and how the page calls both.
+PAIRS: dict[str, tuple[tuple[str, str, str, str], ...]] = {
+    "linker": (
+        ("ours, nvjitlink", "libnvJitLink directly", "Linker on nvJitLink", "libnvJitLink, called directly"),
+        ("ours, nvjitlink", "cuda.core", "Linker on nvJitLink", "cuda.core"),
+        ("ours, nvjitlink, new inputs", "cuda.core, new inputs", "the same, new inputs", "cuda.core, new inputs"),
+        ("ours, driver", "cuLink* directly", "Linker on the driver", "`cuLink*`, called directly"),
+    ),
+    "stubs": (
+        ("stub", "direct", "our stub", "a direct call"),
+        ("stub", "TileLang's stub", "our stub", "TileLang's stub"),
+        ("stub", "Implib.so, linked statically", "our stub", "Implib.so, linked statically"),
+        ("stub, full RELRO", "direct", "our stub, full RELRO", "a direct call"),
+        ("stub, full RELRO", "TileLang's stub", "our stub, full RELRO", "TileLang's stub"),
+        ("stub, full RELRO", "Implib.so, linked statically", "our stub, full RELRO", "Implib.so, linked statically"),
+    ),
+    "guardrails": (("guarded", "plain", "with guard rails", "cuda.pathfinder alone"),),
+    "environments": (
+        ("nox -s ctk-13.0", "python -m venv, pip install", "`nox -s ctk-13.0`", "pip, by hand"),
+        ("nox -s ctk-13.0", "uv venv, uv pip install", "`nox -s ctk-13.0`", "uv, by hand"),
+    ),
+    "report": (
+        ("cudalink report --html", "junit2html --report-matrix", "`cudalink report`", "junit2html, matrix"),
+        (
+            "cudalink report --html",
+            "junitparser merge (XML, no page)",
+            "`cudalink report`",
+            "junitparser, which merges and makes no page",
+        ),
+    ),
+    "startup": (
+        ("with this plugin", "without a plugin", "this plugin", "no plugin"),
+        ("with this plugin", "with an empty plugin", "this plugin", "an empty plugin"),
+        *(
+            ("this plugin", other, "this plugin", other)
+            for other in ("pytest-xdist", "pytest-cov", "pytest-timeout", "pytest-html", "hypothesis")
+        ),
+    ),
+    "empty_tests": (("with this plugin", "with an empty plugin", "this plugin", "an empty plugin"),),
+}
+PAIRS["linker-without-gpu"] = PAIRS["linker"]
+#: The figures of each section of the page.
+SECTIONS = {
+    "links": ("linker", "linker-without-gpu"),
+    "stubs": ("stubs",),
+    "guard-rails": ("guardrails",),
+    "environments": ("environments",),
+    "report": ("report",),
+    "start": ("startup", "empty_tests"),
+    "answers": ("answers",),
+}
+REAL, OURS = "real driver", "emulated driver"
+#: How an answer differs from the real driver's, in the order of the page.
+SAME, ACCEPTS, REFUSES, MISSING, CRASHES = "same", "succeeds", "another error", "not there", "crashes"
+KINDS = (SAME, ACCEPTS, REFUSES, MISSING, CRASHES)
+UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
+ENOUGH_ROUNDS = 3
+AHEAD, EVEN, BEHIND = "ahead", "even", "behind"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two rows that were measured in turn in one run.
+
+    Attributes
+    ----------
+    case, ours, theirs : str
+        What was measured, and the names of both sides.
+    our_row, their_row : mapping
+        As `measure.Report.row` keeps them.
+    """
+
+    case: str
+    ours: str
+    theirs: str
+    our_row: Mapping[str, Any]
+    their_row: Mapping[str, Any]
+
+    @property
+    def ratio(self) -> float:
+        """Ours to theirs: the quotient of the medians."""
+        return float(self.our_row["median"] / self.their_row["median"])
+
+    @property
+    def verdict(self) -> str:
+        """Who is faster; even where the middle halves of the rounds overlap, or one round differs by a tenth."""
+        if min(self.our_row["rounds"], self.their_row["rounds"]) < ENOUGH_ROUNDS and 0.9 < self.ratio < 1.1:
+            return EVEN
+        if self.our_row["low"] > self.their_row["high"]:
+            return BEHIND
+        return AHEAD if self.our_row["high"] < self.their_row["low"] else EVEN
+
+
+def time_text(seconds: float) -> str:
+    """Return a time with three digits and a unit."""
+    unit, size = next(((unit, size) for unit, size in UNITS if seconds >= size), ("ns", 1e-9))
+    value = seconds / size
+    digits = max(0, 2 - len(str(int(value))) + 1)
+    return f"{value:.{digits}f} {unit}"
+
+
+def size_text(size: float) -> str:
+    """Return a number of bytes in MB."""
+    return f"{size / 1e6:.1f} MB" if size < 1e7 else f"{size / 1e6:,.0f} MB"
+
+
+def comparisons(name: str, found: Mapping[str, Any]) -> Iterator[Comparison]:
+    """Yield the pairs of rows that some figures have, table by table."""
+    tables: dict[str, dict[str, Any]] = {}
+    for row in found["rows"]:
+        tables.setdefault(row["table"], {})[row["name"]] = row
+    for table, rows in tables.items():
+        for our_name, their_name, ours, theirs in PAIRS.get(name, ()):
+            if our_name in rows and their_name in rows:
+                yield Comparison(table.partition(", processor")[0], ours, theirs, rows[our_name], rows[their_name])
+
+
+def classify(real: str, answer: str) -> str:
+    """Say how an answer differs from the real driver's."""
+    if answer == real:
+        return SAME
+    if answer.startswith((NO_FUNCTION, NO_LIBRARY)):
+        return MISSING
+    if answer.startswith(("crash", "exit", "no answer")):
+        return CRASHES
+    if re.match(r"\w*(Error|Exception|NVMLError\w*): |\w+: [1-9]", answer):
+        return REFUSES
+    codes = [int(one) for one in re.findall(r"(?<![\w.])-?\d+(?![\w.])", answer)]
+    return REFUSES if any(code > 0 for code in codes) and not _succeeds(codes, real) else ACCEPTS
+
+
+def _succeeds(codes: Sequence[int], real: str) -> bool:
+    """Whether an answer has no error code where the real driver has one."""
+    theirs = [int(one) for one in re.findall(r"(?<![\w.])-?\d+(?![\w.])", real)]
+    return any(ours == 0 != other for ours, other in zip(codes, theirs, strict=False)) and sum(
+        one != 0 for one in codes
+    ) < sum(one != 0 for one in theirs)
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def measured(found: Mapping[str, Any]) -> str:
+    """Return a sentence for each machine that names date, command and machine."""
+    return " ".join(f"Measured {part['date']} by `{part['command']}` on {part['machine']}." for part in found["parts"])
+
+
+def machine(environment: Mapping[str, Any], host: str) -> str:
+    """Name the machine of some figures; `host` is the device that it has, used or not."""
+    text = f"{environment['cores']} cores, Linux x86-64, Python {environment['python']}"
+    if host.startswith("no GPU"):
+        return f"{text}, without a GPU"
+    name, _, driver = host.partition(", driver ")
+    unused = "" if environment["device"] == host else ", which was not used"
+    return f"an {name}, driver {driver.partition('(')[2].rstrip(')')}{unused}, {text}"
+
+
+def comparison_table(name: str, found: Mapping[str, Any]) -> str:
+    """Return the table of all comparisons of some figures."""
+    rows = [
+        (
+            one.case,
+            one.ours,
+            time_text(one.our_row["median"]),
+            one.theirs,
+            time_text(one.their_row["median"]),
+            f"{one.ratio:.2f}",
+            one.verdict,
+        )
+        for one in comparisons(name, found)
+    ]
+    return markdown(("case", "ours", "median", "compared with", "median", "ours to theirs", "we are"), rows)
+
+
+def report_table(found: Mapping[str, Any]) -> str:
+    """Return the table of memory and sizes of the report."""
+    rows = []
+    for size, programs in found["memory"].items():
+        for program, memory in programs.items():
+            rows.append(
+                (size, f"`{program.partition(' (')[0]}`", size_text(memory), size_text(found["sizes"][size][program]))
+            )
+        rows += [
+            (size, f"`{one.partition(' (')[0]}`", f"not done after {found['time_limit']:g} s", "none")
+            for one in found["unfinished"].get(size, ())
+        ]
+    return markdown(("matrix", "program", "most memory", "size of the result"), rows)
+
+
+def counts(found: Mapping[str, Any]) -> dict[str, dict[str, dict[str, int]]]:
+    """Return by driver, group and kind how many answers there are."""
+    answers = found["answers"]
+    result: dict[str, dict[str, dict[str, int]]] = {}
+    for driver, given in answers.items():
+        for name, (group, _, _) in QUESTIONS.items():
+            kind = classify(answers[REAL][name], given[name])
+            by_group = result.setdefault(driver, {}).setdefault(group, dict.fromkeys(KINDS, 0))
+            by_group[kind] += 1
+    return result
+
+
+def others(found: Mapping[str, Any]) -> list[str]:
+    """Return the drivers to compare with the real one, ours first."""
+    return [OURS, *(one for one in found["answers"] if one not in (OURS, REAL))]
+
+
+def answer_tables(found: Mapping[str, Any]) -> str:
+    """Return how many answers are the real driver's, by group, and how the others differ."""
+    by_driver, drivers = counts(found), others(found)
+    rows = []
+    for group in GROUPS:
+        number = sum(1 for one in QUESTIONS.values() if one[0] == group)
+        same = [str(by_driver[driver][group][SAME]) for driver in drivers]
+        rows.append((group, str(number), *same))
+    rows.append(("all", str(len(QUESTIONS)), *(str(_sum(by_driver[driver], SAME)) for driver in drivers)))
+    by_kind = [(kind, *(str(_sum(by_driver[driver], kind)) for driver in drivers)) for kind in KINDS]
+    return "\n\n".join(
+        (
+            "Answers that are the real driver's:",
+            markdown(("group", "questions", *drivers), rows),
+            "All answers, by how they differ:",
+            markdown(("answer", *drivers), by_kind),
+        )
+    )
+
+
+def _sum(groups: Mapping[str, Mapping[str, int]], kind: str) -> int:
+    return sum(group[kind] for group in groups.values())
+
+
+def every_answer(found: Mapping[str, Any]) -> str:
+    """Return all answers; those that differ from the real driver's are bold."""
+    answers, drivers = found["answers"], others(found)
+    rows = []
+    for name, (group, text, _) in QUESTIONS.items():
+        real = answers[REAL][name]
+        cells = [_short(answers[driver][name]) for driver in drivers]
+        marked = [
+            cell if answers[driver][name] == real else f"**{cell}**"
+            for cell, driver in zip(cells, drivers, strict=True)
+        ]
+        rows.append((f"{group}: {text}", _short(real), *marked))
+    return markdown(("question", REAL, *drivers), rows)
+
+
+def _short(answer: str) -> str:
+    answer = re.sub(rf"^({NO_FUNCTION}): \w+$", r"\1", answer)
+    return answer.replace("|", "\\|").replace("_", "\\_").replace("[", "").replace("]", "")
+
+
+def losses(data: Mapping[str, Any]) -> str:
+    """Return the list of what others do faster or better, from all figures; ours is behind beyond the noise."""
+    lines = []
+    for names in SECTIONS.values():
+        for name in names:
+            for one in comparisons(name, data[name]) if name in data else ():
+                if one.verdict == BEHIND:
+                    times = f"{time_text(one.our_row['median'])} to {time_text(one.their_row['median'])}"
+                    lines.append(f"- {one.case}: {one.ours}, {times} of {one.theirs} (ratio {one.ratio:.2f})")
+    found = data["answers"]
+    given = found["answers"]
+    for name, (group, text, _) in QUESTIONS.items():
+        real = given[REAL][name]
+        if given[OURS][name] != real:
+            right = [driver for driver in others(found)[1:] if given[driver][name] == real]
+            better = f"; {', '.join(right)}: as the real driver" if right else ""
+            lines.append(
+                f"- {group}, {text}: the emulated driver answers {_short(given[OURS][name])}, "
+                f"the real one {_short(real)}{better}"
+            )
+    return "\n".join(lines)
+
+
+def blocks(data: Mapping[str, Any]) -> dict[str, str]:
+    """Return the generated parts of the page, by name."""
+    commands: dict[tuple[str, str], list[str]] = {}
+    for part in (part for found in data.values() for part in found["parts"]):
+        commands.setdefault((part["date"], part["machine"]), []).append(f"`{part['command']}`")
+    dated = "\n".join(
+        f"Measured {date} by {', '.join(sorted(set(named)))} on {where}." for (date, where), named in commands.items()
+    )
+    result = {"losses": f"{losses(data)}\n\n{dated}"}
+    for name, found in data.items():
+        if name in PAIRS:
+            result[name] = f"{measured(found)}\n\n{comparison_table(name, found)}"
+    if "report" in data:
+        result["report"] += f"\n\n{report_table(data['report'])}"
+    result["answers"] = f"{measured(data['answers'])}\n\n{answer_tables(data['answers'])}"
+    result["every-answer"] = f"{measured(data['answers'])}\n\n{every_answer(data['answers'])}"
+    return result
+
+
+def filled(page: str, data: Mapping[str, Any]) -> str:
+    """Return the page with its generated parts written again."""
+    for name, text in blocks(data).items():
+        head, found, rest = page.partition(f"<!-- figures: {name} -->\n")
+        assert found, f"the page has no place for {name}"
+        _, end, rest = rest.partition("<!-- end -->\n")
+        page = f"{head}{found}\n{text}\n\n{end}{rest}"
+    return page
+
+
+def found_host(content: Mapping[str, Any]) -> str:
+    """Return the device of the machine on which ``measure`` ran."""
+    devices = [one["environment"]["device"] for one in content.values() if "environment" in one]
+    return next((one for one in devices if not one.startswith("no GPU")), devices[0])
+
+
+def collect(files: Sequence[Path], command: str) -> None:
+    """Put figures into the data: of one benchmark, or those that ``measure`` wrote."""
+    data = json.loads(DATA.read_text(encoding="utf-8")) if DATA.is_file() else {}
+    for file in files:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        several = content if "rows" not in content else {content["name"]: content}
+        host = found_host(several)
+        for name in [one for names in SECTIONS.values() for one in names if one in several]:
+            found = several[name]
+            run = next((run for run in (*RUNS, BESIDE) if run[0] == name), (name, name))
+            about = found.pop("environment")
+            part = {
+                "date": about["date"][:10],
+                "command": command or f"python benchmarks/{' '.join((f'{run[1]}.py', *run[2:]))}",
+                "machine": machine(about, host),
+                "libraries": about["libraries"],
+            }
+            earlier = data.get(name, {}) if name == "answers" else {}
+            found["parts"] = [one for one in earlier.get("parts", ()) if one["machine"] != part["machine"]] + [part]
+            if earlier:
+                found["answers"] = earlier["answers"] | found["answers"]
+            data[name] = found
+    DATA.write_text(json.dumps(data, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
+
+
 def main() -> int:
     """Run the subcommand; return its exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -81,8 +429,19 @@ def main() -> int:
     measuring = commands.add_parser("measure", help="run the benchmarks")
     measuring.add_argument("--out", type=Path, default=Path(".cudalink/bench"), help="folder for the figures")
     measuring.add_argument("--seconds", type=float, default=600, help="stop after so many seconds")
+    collecting = commands.add_parser("collect", help="put figures into the data of the page")
+    collecting.add_argument("files", type=Path, nargs="+")
+    collecting.add_argument("--command-line", default="", help="the command that measured, where it was another")
+    commands.add_parser("write", help="write the tables of the page")
     options = parser.parse_args()
-    return take_measurements(options.out, options.seconds)
+    if options.command == "measure":
+        return take_measurements(options.out, options.seconds)
+    if options.command == "collect":
+        collect(options.files, options.command_line)
+        return 0
+    data = json.loads(DATA.read_text(encoding="utf-8"))
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), data), encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":
