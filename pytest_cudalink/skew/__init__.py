@@ -37,6 +37,7 @@ __all__ = [
     "ALL_KINDS",
     "ARCH",
     "KINDS",
+    "NO_KERNEL",
     "Finding",
     "Measurement",
     "findings",
@@ -181,11 +182,15 @@ def _failure(answer: dict[str, Any]) -> str:
     return "" if answer["ok"] else f"{answer['call']}: {answer['code']} {answer['log']}".rstrip(" :")
 
 
+#: A link that succeeded, and linked nothing.
+NO_KERNEL: Final = "the image does not have the kernel"
+
+
 def wrong_image(path: Path, arch: str) -> str:
     """Return what is wrong with a linked image of the sample; empty if nothing is."""
     found = inspect(path.read_bytes())
     if sample.KERNEL not in found.kernels:
-        return "the image does not have the kernel"
+        return NO_KERNEL
     if found.undefined:
         return f"the image needs {', '.join(found.undefined)}"
     if found.arch is None or found.arch.rstrip("af") != arch.rstrip("af"):

@@ -22,7 +22,7 @@ from typing import Any, Final
 from ..compat import atlas
 from ..compat.atlas import Answer
 from ..linker import sample
-from . import _run
+from . import NO_KERNEL, _run
 from .atlas import answers_of, code_name
 
 __all__ = ["main", "prepare", "run"]
@@ -144,6 +144,8 @@ def _answer(said: Mapping[str, Any], step: str, wrong: Any, results: Path) -> An
         return Answer("crashed", code=-said["code"], name=said["call"])
     if not said["ok"]:
         call, code = said["call"].removesuffix("_v2"), said["code"]
+        if call == "cuModuleGetFunction" and step != "real-load":  # what was linked is not what was asked for
+            return Answer("wrong", text=NO_KERNEL)
         return Answer("refused", call, code, code_name(call, code), said["log"])
     text = "" if step == "real-load" else wrong(results)
     return Answer("wrong", text=text) if text else Answer("works")
