@@ -85,6 +85,8 @@ def page(content: dict[str, Any]) -> str:
             ),
         ),
         "",
+        f"Measured {facts['date']} by `nox -s gpu` on {on}.",
+        "",
         "## Stages",
         "",
         *_table(
