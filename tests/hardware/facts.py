@@ -20,6 +20,7 @@ from pytest_cudalink.guardrails.driver import driver_release
 
 __all__ = ["machine_facts"]
 
+ROOT = Path(__file__).parents[2]
 _QUESTIONS = {
     "sm clock": "clocks.sm",
     "memory clock": "clocks.mem",
@@ -38,7 +39,7 @@ def machine_facts() -> dict[str, Any]:
     return {
         "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "version": metadata.version("pytest-cudalink"),
-        "package": str(Path(pytest_cudalink.__file__).parent),
+        "package": "checkout" if Path(pytest_cudalink.__file__).parents[1] == ROOT else "installed",
         "driver": {
             "release": driver_release(),
             "cuda": str(probes.driver_version()),

@@ -16,8 +16,9 @@ from typing import Any
 import jsonschema
 
 from pytest_cudalink.plurals import counted
+from tests.hardware.stages import STAGES
 
-__all__ = ["FOLDER", "check", "file_name", "listing", "main", "page"]
+__all__ = ["FOLDER", "check", "file_name", "listing", "main", "merged", "page"]
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "hardware"
@@ -83,6 +84,8 @@ def page(content: dict[str, Any]) -> str:
                 ]
             ),
         ),
+        "",
+        f"Measured {facts['date']} by `nox -s gpu` on {on}.",
         "",
         "## Stages",
         "",
@@ -171,13 +174,34 @@ def with_listing(index: str, contents: list[dict[str, Any]]) -> str:
     return before + _MARKS[0] + "\n" + listing(contents) + "\n" + _MARKS[1] + rest.partition(_MARKS[1])[2]
 
 
+def merged(earlier: dict[str, Any] | None, later: dict[str, Any]) -> dict[str, Any]:
+    """Return the results of two runs on one machine and day: a stage that ran twice has its later result.
+
+    Raises
+    ------
+    ValueError
+        If the runs are of different days.
+    """
+    if earlier is None:
+        return later
+    dates = [one["facts"]["date"] for one in (earlier, later)]
+    if dates[0] != dates[1]:
+        msg = f"the runs are of {dates[0]} and {dates[1]}; expected one day, which the page names; run the stages again"
+        raise ValueError(msg)
+    stages = {stage["name"]: stage for one in (earlier, later) for stage in one["stages"]}
+    order = [stage.name for stage in STAGES]
+    return {**later, "stages": sorted(stages.values(), key=lambda stage: order.index(stage["name"]))}
+
+
 def main() -> int:
     """Take over the files that are named, and write every page and the index."""
+    taken: dict[str, dict[str, Any]] = {}
     for name in sys.argv[1:]:
         content = json.loads(Path(name).read_text(encoding="utf-8"))
         check(content)
-        target = FOLDER / f"{file_name(content)}.json"
-        target.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        taken[file_name(content)] = merged(taken.get(file_name(content)), content)
+    for name, content in taken.items():
+        (FOLDER / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     for content in recorded():
         check(content)
         (FOLDER / f"{file_name(content)}.md").write_text(page(content), encoding="utf-8")

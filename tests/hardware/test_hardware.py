@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -32,7 +33,7 @@ def on_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def results(**changes) -> dict[str, object]:
+def results(**changes) -> dict[str, Any]:
     """Results of one stage on an imaginary machine."""
     stage = {
         "name": "numbers",
@@ -154,6 +155,7 @@ def test_touches_are_those_of_the_reference() -> None:
     assert {answer for (_, _, step), answer in answers.items() if step == "destroy"} == {"no"}
     assert answers["syntax error", "error log", "add"] == "writes"
     assert answers["no text", "error log", "complete"] == "no"
+    assert answers["no text", "values", "add"] == "writes"
 
 
 def test_without_a_driver(tmp_path: Path) -> None:
@@ -167,6 +169,20 @@ def test_without_a_driver(tmp_path: Path) -> None:
         assert done.returncode in (1, 2)
         assert re.search(r"libcuda\.so\.1 is missing; expected an NVIDIA driver.*; run", done.stderr)
     assert not list(tmp_path.iterdir())
+
+
+def test_two_runs_of_a_day_become_one_page() -> None:
+    """A stage that ran again has its later result, in the order of the stages; another day is an error."""
+    one, two = results(), results()
+    two["stages"] = [{**two["stages"][0], "outcome": "passed"}, {**two["stages"][0], "name": "dispatch"}]
+    found = pages.merged(one, two)
+    assert [(stage["name"], stage["outcome"]) for stage in found["stages"]] == [
+        ("dispatch", "failed"),
+        ("numbers", "passed"),
+    ]
+    two["facts"]["date"] = "2026-11-23"
+    with pytest.raises(ValueError, match="expected one day"):
+        pages.merged(one, two)
 
 
 def test_pages_command(tmp_path: Path, monkeypatch) -> None:
