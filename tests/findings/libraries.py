@@ -50,6 +50,7 @@ class Environment(NamedTuple):
     requirements: tuple[str, ...]
     test: str
     backends: tuple[str, ...]
+    forced: bool
 
     @property
     def name(self) -> str:
@@ -79,7 +80,8 @@ def environments(chosen: Sequence[str] = ()) -> Iterator[Environment]:
                 replaced = {re.split("[=<>]", one)[0] for one in own}
                 base = [one for one in toolkits[toolkit] if re.split("[=<>]", one)[0] not in replaced]
                 backends = tuple(about["backends"])
-                yield Environment(library, version, toolkit, (*base, *own), about["test"], backends)
+                forced = bool(release.get("forced", True))
+                yield Environment(library, version, toolkit, (*base, *own), about["test"], backends, forced)
 
 
 def runs(environment: Environment) -> Iterator[Run]:
@@ -166,8 +168,6 @@ def judged(events: Sequence[Mapping[str, Any]], printed: str) -> dict[str, Any]:
     result: dict[str, Any] = {"tests": tests}
     if names:
         result["names"] = names.total()
-    if any("StaleRecipeError" in one for one in tests.values()):
-        return {"not run": "this release has no recipe that forces its backend"}
     if "" in violations:
         result["outside"] = sorted({_plain(one.partition("; expected")[0]) for one in violations[""]})
     ends = [event for event in events if event["event"] == "end"]
@@ -193,25 +193,37 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="where the environments are, or are made")
     parser.add_argument("--wheel", required=True, help="the wheel of this project")
     given = parser.parse_args()
-    kept = json.loads(RESULTS.read_text(encoding="utf-8"))["runs"] if RESULTS.exists() else []
     for environment in environments(given.libraries):
         folder = given.folder / environment.name
         refused = install(environment, folder, given.wheel)
-        kept = [one for one in kept if one["environment"] != environment.name]
+        results = []
         for run in runs(environment):
             about = {
                 **{"environment": environment.name, "library": environment.library, "version": environment.version},
                 **{"toolkit": environment.toolkit, "driver": run.driver, "backend": run.backend},
                 "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
             }
-            result = {"not run": refused} if refused else perform(run, folder)
-            kept.append({**about, **result})
-            print(json.dumps(kept[-1], indent=1), flush=True)
-        order = [one.name for one in environments()]
-        kept.sort(key=lambda one: order.index(one["environment"]) if one["environment"] in order else len(order))
-        kept = [one for one in kept if one["environment"] in order]
-        RESULTS.write_text(json.dumps({"runs": kept}, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(rendered(PAGE.read_text(encoding="utf-8"), kept), encoding="utf-8")
+            if run.backend != "auto" and not environment.forced:
+                result: dict[str, Any] = {"not run": "this release has no recipe that forces its backend"}
+            else:
+                result = {"not run": refused} if refused else perform(run, folder)
+            results.append({**about, **result})
+            print(json.dumps(results[-1], indent=1), flush=True)
+        keep(environment, results)
+    PAGE.write_text(rendered(PAGE.read_text(encoding="utf-8"), kept()), encoding="utf-8")
+
+
+def kept() -> list[dict[str, Any]]:
+    """The results in the file."""
+    return list(json.loads(RESULTS.read_text(encoding="utf-8"))["runs"]) if RESULTS.exists() else []
+
+
+def keep(environment: Environment, results: Sequence[dict[str, Any]]) -> None:
+    """Replace the results of an environment in the file, and remove those of environments that are not listed."""
+    order = [one.name for one in environments()]
+    others = [one for one in kept() if one["environment"] != environment.name and one["environment"] in order]
+    merged = sorted([*others, *results], key=lambda one: order.index(one["environment"]))
+    RESULTS.write_text(json.dumps({"runs": merged}, indent=1) + "\n", encoding="utf-8")
 
 
 def rendered(page: str, results: Sequence[Mapping[str, Any]]) -> str:
