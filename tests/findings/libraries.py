@@ -1,6 +1,6 @@
 """Run released versions of other libraries on emulated drivers, and write what each test of them did.
 
-``nox -s findings -- libraries [LIBRARY ...]`` calls it. Its results are docs/findings/libraries.json, which
+``nox -s finding-libraries [-- LIBRARY ...]`` calls it. Its results are docs/findings/libraries.json, which
 docs/findings/libraries.md shows. `matrices/libraries.toml` lists the releases.
 """
 
@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-__all__ = ["DRIVERS", "PAGE", "RESULTS", "Environment", "Run", "environments", "rendered", "runs", "table"]
+__all__ = ["DRIVERS", "PAGE", "RESULTS", "Environment", "Run", "environments", "judged", "kept", "rendered", "runs", "verdict"]
 
 ROOT: Final = Path(__file__).parent.parent.parent
 LIBRARIES: Final = ROOT / "matrices" / "libraries.toml"
@@ -156,7 +156,7 @@ def judged(events: Sequence[Mapping[str, Any]], printed: str) -> dict[str, Any]:
         crash = crashes.get(event["nodeid"])
         if crash and any("cuLaunchKernel" in one for one in crash):
             outcome, reason = "unsupported", "cuLaunchKernel"  # the library ends its process for it
-        elif event["nodeid"] in names and reason.startswith("cudalink: "):
+        elif event["nodeid"] in names and "cudalink: " in reason:
             outcome = "passed"  # but for the names, which are counted below
         elif "cudaErrorNotSupported" in reason:
             outcome, reason = "unsupported", "the CUDA runtime"
@@ -228,14 +228,69 @@ def keep(environment: Environment, results: Sequence[dict[str, Any]]) -> None:
 
 def rendered(page: str, results: Sequence[Mapping[str, Any]]) -> str:
     """The page with the tables of these results."""
-    begin, end = "<!-- made by nox -s findings -- libraries -->", "<!-- end -->"
+    begin, end = "<!-- made by nox -s finding-libraries -->", "<!-- end -->"
     before, _, rest = page.partition(begin)
     return f"{before}{begin}\n\n{table(results)}\n{end}{rest.partition(end)[2]}"
 
 
+#: What a cell of the table says of a run, by the beginning of a test's entry.
+WORDS: Final = {
+    "passed": "passed",
+    "violation": "violation",
+    "unsupported": "stopped at the emulator",
+    "crashed": "crash",
+    "skipped": "not run",
+    "": "refused or failed",
+}
+
+
+def verdict(run: Mapping[str, Any]) -> str:
+    """What a cell of the table says about a run."""
+    if "not run" in run:
+        return "not run"
+    if "not collected" in run or "" in run["tests"]:
+        return "does not import"
+    found = collections.Counter(
+        WORDS.get(outcome.partition(":")[0], WORDS[""]) for outcome in run["tests"].values()
+    )
+    return ", ".join(f"{found[word]} {word}" for word in WORDS.values() if found[word])
+
+
 def table(results: Sequence[Mapping[str, Any]]) -> str:
-    """A table of the runs."""
-    raise NotImplementedError
+    """The table of the runs, and for each library the reasons of what did not pass."""
+    columns = [(driver, "auto") for driver in DRIVERS] + [(FORCED_ON, "driver"), (FORCED_ON, "nvjitlink")]
+    titles = [f"{driver}{'' if backend == 'auto' else f', {backend} forced'}" for driver, backend in columns]
+    lines = [
+        f"| library | release | toolkit | {' | '.join(titles)} | names |",
+        f"|---|---|---|{'---|' * len(titles)}---|",
+    ]
+    cells = {(one["environment"], one["driver"], one["backend"]): one for one in results}
+    for environment in environments():
+        about = f"| {environment.library} | {environment.version} | {environment.toolkit} "
+        own = [cells.get((environment.name, *column)) for column in columns]
+        said = [
+            verdict(run) if run else "not run" if column[1] in environment.backends else "no target"
+            for run, column in zip(own, columns, strict=True)
+        ]
+        names = sum(run.get("names", 0) for run in own if run)
+        lines.append(f"{about}| {' | '.join(said)} | {names or ''} |")
+    lines.append("\n### Reasons\n")
+    for library in dict.fromkeys(one["library"] for one in results):
+        reasons: dict[str, list[str]] = {}
+        for run in results:
+            if run["library"] == library:
+                for outcome in (*run.get("tests", {}).values(), run.get("not collected", ""), run.get("not run", "")):
+                    if outcome not in ("", "passed"):
+                        reasons.setdefault(outcome, []).append(run["version"])
+        lines.append(f"**{library}**\n")
+        lines += [f"- {', '.join(dict.fromkeys(seen))}: `{_cell(reason)}`" for reason, seen in reasons.items()]
+        lines += ["- every test of every run passed"] * (not reasons)
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _cell(reason: str) -> str:
+    return reason.replace("`", "'").replace("|", "/").strip()
 
 
 if __name__ == "__main__":
