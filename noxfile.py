@@ -557,7 +557,7 @@ def finding_releases(session: nox.Session) -> None:
 
 @nox.session(name="finding-libraries")
 def finding_libraries(session: nox.Session) -> None:
-    """Run released versions of other libraries on emulated drivers; -- LIBRARY chooses. Writes docs/findings. An hour."""
+    """Run released versions of other libraries on emulated drivers, into docs/findings; -- LIBRARY chooses. An hour."""
     install(session, *group("test"))
     session.run("cudalink", "toolchain", "add", *("12.9", "13.0", "13.2"))
     folder = Path(session.create_tmp()).resolve()

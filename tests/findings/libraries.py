@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import collections
-import datetime
+import datetime as dt
 import json
 import os
 import re
@@ -21,7 +21,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-__all__ = ["DRIVERS", "PAGE", "RESULTS", "Environment", "Run", "environments", "judged", "kept", "rendered", "runs", "verdict"]
+__all__ = [
+    "DRIVERS",
+    "PAGE",
+    "RESULTS",
+    "Environment",
+    "Run",
+    "environments",
+    "judged",
+    "kept",
+    "rendered",
+    "runs",
+    "verdict",
+]
 
 ROOT: Final = Path(__file__).parent.parent.parent
 LIBRARIES: Final = ROOT / "matrices" / "libraries.toml"
@@ -124,9 +136,8 @@ def perform(run: Run, folder: Path) -> dict[str, Any]:
         *("--cudalink-report=record.jsonl", run.environment.test),
     ]
     try:
-        done = subprocess.run(
-            command, cwd=place, env={**own, **settings, **caches}, capture_output=True, text=True, timeout=SECONDS
-        )
+        env = {**own, **settings, **caches}
+        done = subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
         printed = done.stdout + done.stderr
     except subprocess.TimeoutExpired:
         printed = f"no end after {SECONDS} s"
@@ -136,7 +147,7 @@ def perform(run: Run, folder: Path) -> dict[str, Any]:
     return judged(events, printed)
 
 
-def judged(events: Sequence[Mapping[str, Any]], printed: str) -> dict[str, Any]:
+def judged(events: Sequence[Mapping[str, Any]], printed: str) -> dict[str, Any]:  # noqa: C901, PLR0912 (by answer)
     """What each test of a run did: its outcome, and why it did not pass."""
     violations: dict[str, list[str]] = collections.defaultdict(list)
     names = collections.Counter[str]()
@@ -199,9 +210,13 @@ def main() -> None:
         results = []
         for run in runs(environment):
             about = {
-                **{"environment": environment.name, "library": environment.library, "version": environment.version},
-                **{"toolkit": environment.toolkit, "driver": run.driver, "backend": run.backend},
-                "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+                "environment": environment.name,
+                "library": environment.library,
+                "version": environment.version,
+                "toolkit": environment.toolkit,
+                "driver": run.driver,
+                "backend": run.backend,
+                "date": dt.datetime.now(dt.UTC).date().isoformat(),
             }
             if run.backend != "auto" and not environment.forced:
                 result: dict[str, Any] = {"not run": "this release has no recipe that forces its backend"}
@@ -250,9 +265,7 @@ def verdict(run: Mapping[str, Any]) -> str:
         return "not run"
     if "not collected" in run or "" in run["tests"]:
         return "does not import"
-    found = collections.Counter(
-        WORDS.get(outcome.partition(":")[0], WORDS[""]) for outcome in run["tests"].values()
-    )
+    found = collections.Counter(WORDS.get(outcome.partition(":")[0], WORDS[""]) for outcome in run["tests"].values())
     return ", ".join(f"{found[word]} {word}" for word in WORDS.values() if found[word])
 
 

@@ -15,7 +15,11 @@ class Array:
     def __init__(self, kind):
         self.dtype, self.shape, self.size = np.dtype(kind), (64,), 64
         self.__cuda_array_interface__ = {
-            "shape": (64,), "typestr": self.dtype.str, "data": (4096, False), "version": 3, "strides": None
+            "shape": (64,),
+            "typestr": self.dtype.str,
+            "data": (4096, False),
+            "version": 3,
+            "strides": None,
         }
 
 

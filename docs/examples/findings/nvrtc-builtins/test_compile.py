@@ -1,5 +1,6 @@
 from ctypes import CDLL, byref, c_void_p
 from glob import glob
+
 from nvidia import __path__ as folders
 
 

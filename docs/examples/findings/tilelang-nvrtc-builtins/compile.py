@@ -1,6 +1,7 @@
 from ctypes import CDLL, byref, c_void_p
 from sys import argv
 from zipfile import ZipFile
+
 from pytest_cudalink.audit.index import open_on_index
 
 wheel, program = ZipFile(open_on_index(argv[1])[1]), c_void_p()
