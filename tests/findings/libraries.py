@@ -128,7 +128,7 @@ def perform(run: Run, folder: Path) -> dict[str, Any]:
     settings = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "VIRTUAL_ENV": str(folder), "TMPDIR": str(place)}
     site = next(folder.glob("lib/python*/site-packages"))
     wheels = [one for one in (site / "nvidia" / "cu13", site / "nvidia" / "cuda_nvcc") if one.is_dir()]
-    # a toolkit of the system must not take part; the wheels' compiler is what old releases find by these variables alone
+    # a toolkit of the system must not take part; the wheels' compiler is what old releases find by these variables alone  # noqa: E501
     toolkit = dict.fromkeys(("CUDA_HOME", "CUDA_PATH"), str(wheels[0] if wheels else place / "absent"))
     caches = {"CUPY_CACHE_DIR": str(place / "cupy"), "WARP_CACHE_PATH": str(place / "warp"), **toolkit}
     command = [

@@ -5,7 +5,6 @@ from nvidia import __path__ as folders
 
 
 def test_compile():
-    program = c_void_p()
-    nvrtc = CDLL(glob(f"{folders[0]}/*/lib/libnvrtc.so.1?")[0])
+    nvrtc, program = CDLL(glob(f"{folders[0]}/*/lib/libnvrtc.so.1?")[0]), c_void_p()  # noqa: PTH207
     assert nvrtc.nvrtcCreateProgram(byref(program), b"__global__ void f() {}", b"f.cu", 0, None, None) == 0
     assert nvrtc.nvrtcCompileProgram(program, 0, None) == 0
