@@ -629,6 +629,16 @@ def finding_releases(session: nox.Session) -> None:
     session.run("python", "-m", "tests.findings.releases", f"--wheel={own_wheel(session)}", *session.posargs)
 
 
+@nox.session(name="finding-libraries")
+def finding_libraries(session: nox.Session) -> None:
+    """Run released versions of other libraries on emulated drivers, into docs/findings; -- LIBRARY chooses. An hour."""
+    install(session, *group("test"))
+    session.run("cudalink", "toolchain", "add", *("12.9", "13.0", "13.2"))
+    folder = Path(session.create_tmp()).resolve()
+    given = (f"--folder={folder}", f"--wheel={own_wheel(session)}")
+    session.run("python", "-m", "tests.findings.libraries", *given, *session.posargs)
+
+
 @nox.session
 def dist(session: nox.Session) -> None:
     """Build sdist and wheels twice into dist/, check them, install and run them. --short: less; --require: all of it.

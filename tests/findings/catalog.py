@@ -39,7 +39,8 @@ class Finding:
     title: str
     #: How the releases were determined, in one sentence.
     determined: str
-    #: The command of the reproducer, and the pattern that its output has where the release is bad.
+    #: The command of the reproducer, in which ``{}`` stands for the release, and the
+    #: pattern that its output has where the release is bad.
     command: str
     shows: str
     runs: tuple[Runs, ...]

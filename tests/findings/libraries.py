@@ -1,6 +1,6 @@
 """Run released versions of other libraries on emulated drivers, and write what each test of them did.
 
-``nox -s findings -- libraries [LIBRARY ...]`` calls it. Its results are docs/findings/libraries.json, which
+``nox -s finding-libraries [-- LIBRARY ...]`` calls it. Its results are docs/findings/libraries.json, which
 docs/findings/libraries.md shows. `matrices/libraries.toml` lists the releases.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import collections
-import datetime
+import datetime as dt
 import json
 import os
 import re
@@ -21,7 +21,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-__all__ = ["DRIVERS", "PAGE", "RESULTS", "Environment", "Run", "environments", "rendered", "runs", "table"]
+__all__ = [
+    "DRIVERS",
+    "PAGE",
+    "RESULTS",
+    "Environment",
+    "Run",
+    "environments",
+    "judged",
+    "kept",
+    "rendered",
+    "runs",
+    "verdict",
+]
 
 ROOT: Final = Path(__file__).parent.parent.parent
 LIBRARIES: Final = ROOT / "matrices" / "libraries.toml"
@@ -50,6 +62,7 @@ class Environment(NamedTuple):
     requirements: tuple[str, ...]
     test: str
     backends: tuple[str, ...]
+    forced: bool
 
     @property
     def name(self) -> str:
@@ -79,7 +92,8 @@ def environments(chosen: Sequence[str] = ()) -> Iterator[Environment]:
                 replaced = {re.split("[=<>]", one)[0] for one in own}
                 base = [one for one in toolkits[toolkit] if re.split("[=<>]", one)[0] not in replaced]
                 backends = tuple(about["backends"])
-                yield Environment(library, version, toolkit, (*base, *own), about["test"], backends)
+                forced = bool(release.get("forced", True))
+                yield Environment(library, version, toolkit, (*base, *own), about["test"], backends, forced)
 
 
 def runs(environment: Environment) -> Iterator[Run]:
@@ -114,7 +128,7 @@ def perform(run: Run, folder: Path) -> dict[str, Any]:
     settings = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "VIRTUAL_ENV": str(folder), "TMPDIR": str(place)}
     site = next(folder.glob("lib/python*/site-packages"))
     wheels = [one for one in (site / "nvidia" / "cu13", site / "nvidia" / "cuda_nvcc") if one.is_dir()]
-    # a toolkit of the system must not take part; the wheels' compiler is what old releases find by these variables alone
+    # a toolkit of the system must not take part; the wheels' compiler is what old releases find by these variables alone  # noqa: E501
     toolkit = dict.fromkeys(("CUDA_HOME", "CUDA_PATH"), str(wheels[0] if wheels else place / "absent"))
     caches = {"CUPY_CACHE_DIR": str(place / "cupy"), "WARP_CACHE_PATH": str(place / "warp"), **toolkit}
     command = [
@@ -122,9 +136,8 @@ def perform(run: Run, folder: Path) -> dict[str, Any]:
         *("--cudalink-report=record.jsonl", run.environment.test),
     ]
     try:
-        done = subprocess.run(
-            command, cwd=place, env={**own, **settings, **caches}, capture_output=True, text=True, timeout=SECONDS
-        )
+        env = {**own, **settings, **caches}
+        done = subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
         printed = done.stdout + done.stderr
     except subprocess.TimeoutExpired:
         printed = f"no end after {SECONDS} s"
@@ -134,7 +147,7 @@ def perform(run: Run, folder: Path) -> dict[str, Any]:
     return judged(events, printed)
 
 
-def judged(events: Sequence[Mapping[str, Any]], printed: str) -> dict[str, Any]:
+def judged(events: Sequence[Mapping[str, Any]], printed: str) -> dict[str, Any]:  # noqa: C901, PLR0912 (by answer)
     """What each test of a run did: its outcome, and why it did not pass."""
     violations: dict[str, list[str]] = collections.defaultdict(list)
     names = collections.Counter[str]()
@@ -154,7 +167,7 @@ def judged(events: Sequence[Mapping[str, Any]], printed: str) -> dict[str, Any]:
         crash = crashes.get(event["nodeid"])
         if crash and any("cuLaunchKernel" in one for one in crash):
             outcome, reason = "unsupported", "cuLaunchKernel"  # the library ends its process for it
-        elif event["nodeid"] in names and reason.startswith("cudalink: "):
+        elif event["nodeid"] in names and "cudalink: " in reason:
             outcome = "passed"  # but for the names, which are counted below
         elif "cudaErrorNotSupported" in reason:
             outcome, reason = "unsupported", "the CUDA runtime"
@@ -166,8 +179,6 @@ def judged(events: Sequence[Mapping[str, Any]], printed: str) -> dict[str, Any]:
     result: dict[str, Any] = {"tests": tests}
     if names:
         result["names"] = names.total()
-    if any("StaleRecipeError" in one for one in tests.values()):
-        return {"not run": "this release has no recipe that forces its backend"}
     if "" in violations:
         result["outside"] = sorted({_plain(one.partition("; expected")[0]) for one in violations[""]})
     ends = [event for event in events if event["event"] == "end"]
@@ -193,37 +204,106 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="where the environments are, or are made")
     parser.add_argument("--wheel", required=True, help="the wheel of this project")
     given = parser.parse_args()
-    kept = json.loads(RESULTS.read_text(encoding="utf-8"))["runs"] if RESULTS.exists() else []
     for environment in environments(given.libraries):
         folder = given.folder / environment.name
         refused = install(environment, folder, given.wheel)
-        kept = [one for one in kept if one["environment"] != environment.name]
+        results = []
         for run in runs(environment):
             about = {
-                **{"environment": environment.name, "library": environment.library, "version": environment.version},
-                **{"toolkit": environment.toolkit, "driver": run.driver, "backend": run.backend},
-                "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+                "environment": environment.name,
+                "library": environment.library,
+                "version": environment.version,
+                "toolkit": environment.toolkit,
+                "driver": run.driver,
+                "backend": run.backend,
+                "date": dt.datetime.now(dt.UTC).date().isoformat(),
             }
-            result = {"not run": refused} if refused else perform(run, folder)
-            kept.append({**about, **result})
-            print(json.dumps(kept[-1], indent=1), flush=True)
-        order = [one.name for one in environments()]
-        kept.sort(key=lambda one: order.index(one["environment"]) if one["environment"] in order else len(order))
-        kept = [one for one in kept if one["environment"] in order]
-        RESULTS.write_text(json.dumps({"runs": kept}, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(rendered(PAGE.read_text(encoding="utf-8"), kept), encoding="utf-8")
+            if run.backend != "auto" and not environment.forced:
+                result: dict[str, Any] = {"not run": "this release has no recipe that forces its backend"}
+            else:
+                result = {"not run": refused} if refused else perform(run, folder)
+            results.append({**about, **result})
+            print(json.dumps(results[-1], indent=1), flush=True)
+        keep(environment, results)
+    PAGE.write_text(rendered(PAGE.read_text(encoding="utf-8"), kept()), encoding="utf-8")
+
+
+def kept() -> list[dict[str, Any]]:
+    """The results in the file."""
+    return list(json.loads(RESULTS.read_text(encoding="utf-8"))["runs"]) if RESULTS.exists() else []
+
+
+def keep(environment: Environment, results: Sequence[dict[str, Any]]) -> None:
+    """Replace the results of an environment in the file, and remove those of environments that are not listed."""
+    order = [one.name for one in environments()]
+    others = [one for one in kept() if one["environment"] != environment.name and one["environment"] in order]
+    merged = sorted([*others, *results], key=lambda one: order.index(one["environment"]))
+    RESULTS.write_text(json.dumps({"runs": merged}, indent=1) + "\n", encoding="utf-8")
 
 
 def rendered(page: str, results: Sequence[Mapping[str, Any]]) -> str:
     """The page with the tables of these results."""
-    begin, end = "<!-- made by nox -s findings -- libraries -->", "<!-- end -->"
+    begin, end = "<!-- made by nox -s finding-libraries -->", "<!-- end -->"
     before, _, rest = page.partition(begin)
     return f"{before}{begin}\n\n{table(results)}\n{end}{rest.partition(end)[2]}"
 
 
+#: What a cell of the table says of a run, by the beginning of a test's entry.
+WORDS: Final = {
+    "passed": "passed",
+    "violation": "violation",
+    "unsupported": "stopped at the emulator",
+    "crashed": "crash",
+    "skipped": "not run",
+    "": "refused or failed",
+}
+
+
+def verdict(run: Mapping[str, Any]) -> str:
+    """What a cell of the table says about a run."""
+    if "not run" in run:
+        return "not run"
+    if "not collected" in run or "" in run["tests"]:
+        return "does not import"
+    found = collections.Counter(WORDS.get(outcome.partition(":")[0], WORDS[""]) for outcome in run["tests"].values())
+    return ", ".join(f"{found[word]} {word}" for word in WORDS.values() if found[word])
+
+
 def table(results: Sequence[Mapping[str, Any]]) -> str:
-    """A table of the runs."""
-    raise NotImplementedError
+    """The table of the runs, and for each library the reasons of what did not pass."""
+    columns = [(driver, "auto") for driver in DRIVERS] + [(FORCED_ON, "driver"), (FORCED_ON, "nvjitlink")]
+    titles = [f"{driver}{'' if backend == 'auto' else f', {backend} forced'}" for driver, backend in columns]
+    lines = [
+        f"| library | release | toolkit | {' | '.join(titles)} | names |",
+        f"|---|---|---|{'---|' * len(titles)}---|",
+    ]
+    cells = {(one["environment"], one["driver"], one["backend"]): one for one in results}
+    for environment in environments():
+        about = f"| {environment.library} | {environment.version} | {environment.toolkit} "
+        own = [cells.get((environment.name, *column)) for column in columns]
+        said = [
+            verdict(run) if run else "not run" if column[1] in environment.backends else "no target"
+            for run, column in zip(own, columns, strict=True)
+        ]
+        names = sum(run.get("names", 0) for run in own if run)
+        lines.append(f"{about}| {' | '.join(said)} | {names or ''} |")
+    lines.append("\n### Reasons\n")
+    for library in dict.fromkeys(one["library"] for one in results):
+        reasons: dict[str, list[str]] = {}
+        for run in results:
+            if run["library"] == library:
+                for outcome in (*run.get("tests", {}).values(), run.get("not collected", ""), run.get("not run", "")):
+                    if outcome not in ("", "passed"):
+                        reasons.setdefault(outcome, []).append(run["version"])
+        lines.append(f"**{library}**\n")
+        lines += [f"- {', '.join(dict.fromkeys(seen))}: `{_cell(reason)}`" for reason, seen in reasons.items()]
+        lines += ["- every test of every run passed"] * (not reasons)
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _cell(reason: str) -> str:
+    return reason.replace("`", "'").replace("|", "/").strip()
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def printed_by(finding: catalog.Finding, packages: tuple[str, ...], release: str
         subprocess.run(["uv", "venv", "-q", "--python", sys.executable, environment], check=True)
         subprocess.run(["uv", "pip", "install", "-q", "--python", python, *given], check=True)
         folder = sessions.copy_of(catalog.EXAMPLES / finding.id, Path(name) / "project")
-        return sessions.in_environment(environment, finding.command, folder)
+        return sessions.in_environment(environment, finding.command.replace("{}", release), folder)
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""What CuPy compiles and links without the CUDA runtime, which needs more than an emulated driver: NVRTC, and links of PTX."""
+"""What CuPy compiles and links without the CUDA runtime, which no emulated driver carries: NVRTC, links of PTX."""
 
 import ctypes
 import importlib.util
@@ -12,9 +12,9 @@ for name in ("libcudart.so.1[23]", "libnvrtc-builtins.so.1*", "libnvrtc.so.1[23]
         for path in Path(folder).glob(f"*/lib/{name}"):
             ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
 
-import cupy
-from cupy_backends.cuda.api import driver
-from cupy_backends.cuda.libs import nvrtc
+import cupy  # noqa: E402
+from cupy_backends.cuda.api import driver  # noqa: E402
+from cupy_backends.cuda.libs import nvrtc  # noqa: E402
 
 CODE = 'extern "C" __global__ void twice(int *x) { *x *= 2; }'
 PTX = 1  # CU_JIT_INPUT_PTX

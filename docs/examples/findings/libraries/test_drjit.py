@@ -1,7 +1,6 @@
 """What Dr.Jit compiles and loads on its CUDA backend."""
 
 import drjit as dr
-import pytest
 
 
 def test_backend():

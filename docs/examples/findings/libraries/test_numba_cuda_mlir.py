@@ -1,4 +1,4 @@
-"""What numba-cuda-mlir compiles and links without a launch: PTX, C++, LTO-IR, the device runtime, and links that fail."""
+"""What numba-cuda-mlir compiles and links without a launch: PTX, C++, LTO-IR, device runtime, links that fail."""
 
 import gc
 

@@ -8,7 +8,9 @@ device = pytest.importorskip("nvmath.device")
 
 
 def fft_function():
-    return device.fft(fft_type="c2c", size=32, precision=np.float32, direction="forward", execution="Thread", compiler="numba")
+    return device.fft(
+        fft_type="c2c", size=32, precision=np.float32, direction="forward", execution="Thread", compiler="numba"
+    )
 
 
 def test_version():
