@@ -240,7 +240,7 @@ def kernel_figures(
     """Return everything about one kernel: its images, and its times on both sizes."""
     modules: dict[Variant, Module] = {}
     rows: dict[Variant, dict[str, Any]] = {}
-    disassembler = sass.nvdisasm()
+    disassembler = None if device.emulated else sass.nvdisasm()  # every process starts slowly on an emulated driver
     for variant, image in images(options.prepared, releases, kernel.name, device):
         rows[variant] = {**asdict(variant)}
         if isinstance(image, Refused):

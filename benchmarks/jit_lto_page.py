@@ -15,8 +15,10 @@ import argparse
 import hashlib
 import io
 import json
+import math
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,8 @@ ROOT = Path(__file__).parent.parent
 DATA = ROOT / "docs" / "hardware"
 PAGE = DATA / "jit-lto.md"
 IMAGES = ROOT / "docs" / "images"
+#: Columns of the page's text.
+WIDTH = 140
 #: The release that plots show; tables have all.
 SHOWN = "13.0"
 WAYS = {"single": "single source", "lto": "LTO", "ptx": "PTX", "cubin": "cubin"}
@@ -32,6 +36,22 @@ SIZES = {"memory": "from memory", "l2": "in the L2 cache"}
 COLOURS = {"single": "#555555", "lto": "#1f77b4", "ptx": "#d62728", "cubin": "#e89c1f"}
 KINDS = {"whole-ptx": "single source as PTX", "ptx": "PTX", "cubin": "cubin", "lto": "LTO-IR"}
 CACHES = {"off": "off", "new": "new", "second process": "filled"}
+
+#: The figures of the machine code, by name in the data, with the heads of their columns.
+CODE = {
+    "registers": "registers",
+    "local bytes": "local bytes",
+    "blocks per multiprocessor": "blocks per multiprocessor",
+    "instructions": "instructions",
+    "calls": "calls",
+    "slow-path calls": "slow-path calls",
+}
+LINKERS = {"nvrtc": "none", "nvjitlink": "nvJitLink", "driver": "driver"}
+#: Ways and linkers, in the order of the table of the machine code.
+VARIANTS = (
+    *(("single", "nvrtc"), ("lto", "nvjitlink"), ("ptx", "nvjitlink"), ("cubin", "nvjitlink")),
+    *(("single", "driver"), ("ptx", "driver"), ("cubin", "driver")),
+)
 
 Row = dict[str, Any]
 
@@ -76,8 +96,8 @@ def _range(values: Sequence[float], digits: int, unit: str = "") -> str:
     return f"{low}{unit}" if low == high else f"{low}{unit} to {high}{unit}"
 
 
-def _percent(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.1f} %"
+def _apart(ratios: Sequence[float]) -> str:
+    return f"{100 * max(abs(ratio - 1) for ratio in ratios):.1f} %"
 
 
 def measured(content: dict[str, Any]) -> str:
@@ -93,13 +113,14 @@ def _both(contents: Sequence[dict[str, Any]]) -> str:
 
 def answer(contents: Sequence[dict[str, Any]]) -> str:
     """Return what LTO buys and what linking without it costs, from all devices and releases."""
-    ratios: dict[str, dict[str, list[float]]] = {way: {size: [] for size in SIZES} for way in ("lto", "ptx", "cubin")}
+    every: list[float] = []
+    no_lto: dict[str, list[float]] = {}
     for content in contents:
-        for way, sizes in ratios.items():
-            for row in linked_by_nvjitlink(content, way):
-                for size, values in sizes.items():
-                    values.append(row["times"][size]["ratio_median"])
-    every = [value for values in ratios["lto"].values() for value in values]
+        every += [row["times"][size]["ratio_median"] for row in linked_by_nvjitlink(content, "lto") for size in SIZES]
+        for name, kernel in content["kernels"].items():
+            for row in kernel["variants"]:
+                if row["linker"] == "nvjitlink" and row["way"] != "lto":
+                    no_lto.setdefault(name, []).extend(row["times"][size]["ratio_median"] for size in SIZES)
     again = [
         row["times"][size]["ratio_median"]
         for content in contents
@@ -120,16 +141,13 @@ def answer(contents: Sequence[dict[str, Any]]) -> str:
         for row in content["links"]:
             if row["linker"] != "driver" and row["cache"] == "off" and "failed" not in row:
                 times.setdefault(row["kind"], []).extend(one["median"] for one in row["later"].values())
-    no_lto = {size: _range(ratios["ptx"][size] + ratios["cubin"][size], 2) for size in SIZES}
     gives = (
-        f"{sum(same)} of {len(same)} images that nvJitLink made have the same instructions as the single source, "
-        f"without a call. Their times are {_percent(min(every))} to {_percent(max(every))} off. "
-        f"Two copies of one image are {_percent(min(again))} to {_percent(max(again))} apart."
+        f"{sum(same)} of {len(same)} images that nvJitLink linked from LTO-IR have the same instructions as the single "
+        f"source, without a call. Their times differ from it by at most {_apart(every)}; those of two copies of one "
+        f"image by at most {_apart(again)}."
     )
-    stay = (
-        f"Kernels that are linked as PTX or cubin take {no_lto['l2']} times as long as the single source where "
-        f"the data is in the L2 cache, and {no_lto['memory']} times where it comes from memory."
-    )
+    each = ", ".join(f"{_range(ratios, 2)} times for `{name}`" for name, ratios in no_lto.items())
+    stay = f"Linked as PTX or cubin, a kernel takes longer than the single source: {each}."
     paid = (
         f"Without a cache, nvJitLink takes {_range(times['lto'], 0)} ms for LTO-IR, {_range(times['ptx'], 0)} ms for "
         f"PTX and {_range(times['cubin'], 2)} ms for cubins."
@@ -139,20 +157,23 @@ def answer(contents: Sequence[dict[str, Any]]) -> str:
         f"- **Without LTO the calls stay.** {stay}",
         f"- **LTO is paid when linking.** {paid}",
     ]
-    return "\n".join([*lines, "", _both(contents)])
+    wrapped = [textwrap.fill(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False) for line in lines]
+    return "\n".join([*wrapped, "", _both(contents)])
 
 
 def times_table(contents: Sequence[dict[str, Any]], size: str) -> str:
     """Return the table of the kernels' times for one size."""
-    lines = ["| device | kernel | CUDA | single source | LTO | PTX | cubin | driver: PTX | driver: cubin |"]
-    lines += ["|---|---|---|---|---|---|---|---|---|"]
+    lines = [
+        "| device | kernel | CUDA | single source | LTO | PTX | cubin | driver: single | driver: PTX | driver: cubin |"
+    ]
+    lines += ["|---|---|---|---|---|---|---|---|---|---|"]
     for content in contents:
         for name, kernel in content["kernels"].items():
             for release in sorted({row["release"] for row in kernel["variants"]}):
                 single = variant(content, name, release, "single", "nvrtc")["times"][size]["median"]
                 cells = [short(content), f"`{name}`", release, f"{single:.1f} µs"]
-                ways = (("lto", "nvjitlink"), ("ptx", "nvjitlink"), ("cubin", "nvjitlink"), ("ptx", "driver"))
-                for way, linker in (*ways, ("cubin", "driver")):
+                ways = (("lto", "nvjitlink"), ("ptx", "nvjitlink"), ("cubin", "nvjitlink"), ("single", "driver"))
+                for way, linker in (*ways, ("ptx", "driver"), ("cubin", "driver")):
                     row = variant(content, name, release, way, linker)
                     refused = f"refused, {row['refused']['code']}" if "refused" in row else ""
                     cells.append(refused or f"{row['times'][size]['ratio_median']:.3f}")
@@ -161,23 +182,50 @@ def times_table(contents: Sequence[dict[str, Any]], size: str) -> str:
 
 
 def code_table(contents: Sequence[dict[str, Any]]) -> str:
-    """Return the table of registers, blocks, calls and instructions."""
+    """Return the table of registers, memory, blocks, instructions and calls; releases of equal figures share a row."""
     content = contents[0]
-    lines = ["| kernel | | registers | blocks per multiprocessor | instructions | calls | slow-path calls |"]
-    lines += ["|---|---|---|---|---|---|---|"]
-    for name in content["kernels"]:
-        for way, linker in (
-            *(("single", "nvrtc"), ("lto", "nvjitlink"), ("ptx", "nvjitlink"), ("cubin", "nvjitlink")),
-            *(("single", "driver"), ("ptx", "driver"), ("cubin", "driver")),
-        ):
-            row = variant(content, name, SHOWN, way, linker)
-            called = WAYS[way] if linker != "driver" else f"{WAYS[way]}, linked by the driver"
-            numbers = [
-                row[figure]
-                for figure in ("registers", "blocks per multiprocessor", "instructions", "calls", "slow-path calls")
-            ]
-            lines.append(f"| `{name}` | {called} | {' | '.join(map(str, numbers))} |")
+    lines = [f"| kernel | | linker | CUDA | {' | '.join(CODE.values())} |", "|---" * (4 + len(CODE)) + "|"]
+    for name, kernel in content["kernels"].items():
+        for way, linker in VARIANTS:
+            releases: dict[tuple[int, ...], list[str]] = {}
+            for row in kernel["variants"]:
+                if (row["way"], row["linker"]) == (way, linker) and "refused" not in row:
+                    releases.setdefault(tuple(row[figure] for figure in CODE), []).append(row["release"])
+            for numbers, equal in releases.items():
+                cells = [f"`{name}`", WAYS[way], LINKERS[linker], ", ".join(equal), *map(str, numbers)]
+                lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, "", measured(content)])
+
+
+def later(content: dict[str, Any], linker: str, kind: str, cache: str, kernel: str) -> float:
+    """Return the median milliseconds of a kernel's later links."""
+    rows = content["links"]
+    found = next(row for row in rows if (row["linker"], row["kind"], row["cache"]) == (linker, kind, cache))
+    return float(found["later"][kernel]["median"])
+
+
+def launches(content: dict[str, Any], kernel: str, size: str, cache: str) -> int:
+    """Return after how many launches LTO has won back what its link took longer than that of PTX; 0: at once."""
+    linker = f"nvJitLink {SHOWN}"
+    longer = later(content, linker, "lto", cache, kernel) - later(content, linker, "ptx", cache, kernel)
+    lto, ptx = (variant(content, kernel, SHOWN, way, "nvjitlink")["times"][size]["median"] for way in ("lto", "ptx"))
+    return max(0, math.ceil(1e3 * longer / (ptx - lto))) if ptx > lto else -1
+
+
+def pays_table(contents: Sequence[dict[str, Any]]) -> str:
+    """Return the table of the launches that LTO needs to win back its longer link."""
+    lines = ["| device | kernel | data | won by each launch | launches, cache off | launches, cache filled |"]
+    lines += ["|---|---|---|---|---|---|"]
+    for content in contents:
+        for name in content["kernels"]:
+            for size, data in SIZES.items():
+                lto, ptx = (
+                    variant(content, name, SHOWN, way, "nvjitlink")["times"][size]["median"] for way in ("lto", "ptx")
+                )
+                counts = [launches(content, name, size, cache) for cache in ("off", "second process")]
+                shown = ["never" if count < 0 else f"{count:,}" for count in counts]
+                lines.append(f"| {short(content)} | `{name}` | {data} | {ptx - lto:.2f} µs | {' | '.join(shown)} |")
+    return "\n".join([*lines, "", _both(contents)])
 
 
 def link_table(contents: Sequence[dict[str, Any]]) -> str:
@@ -233,7 +281,7 @@ def clock_table(contents: Sequence[dict[str, Any]]) -> str:
             for size, case in kernel["cases"].items():
                 during = case["clocks"]["meanwhile"]
                 cells = [
-                    "not known" if during[what] is None else f"{during[what][0]:.0f} to {during[what][2]:.0f} {unit}"
+                    "not known" if during[what] is None else _range([during[what][0], during[what][2]], 0, f" {unit}")
                     for what, unit in (("sm", "MHz"), ("memory", "MHz"), ("temperature", "°C"), ("power", "W"))
                 ]
                 lines.append(f"| {short(content)} | `{name}` | {SIZES[size]} | {' | '.join(cells)} |")
@@ -246,6 +294,7 @@ PARTS: dict[str, Callable[[Sequence[dict[str, Any]]], str]] = {
     "times memory": lambda contents: times_table(contents, "memory"),
     "times l2": lambda contents: times_table(contents, "l2"),
     "code": code_table,
+    "pays": pays_table,
     "links": link_table,
     "cold": cold_table,
     "clocks": clock_table,
@@ -330,7 +379,7 @@ def _link_points(contents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 PLOTS = {
     "time": ("jit-lto-time.svg", "time of the kernel, single source = 1"),
     "code": ("jit-lto-code.svg", ""),
-    "link": ("jit-lto-link.svg", "milliseconds of a link, from the fastest kernel to the slowest"),
+    "link": ("jit-lto-link.svg", "milliseconds of a first link"),
 }
 
 
