@@ -1,11 +1,11 @@
 """What a matrix of many cells costs, from measured figures and published prices. ``scale.toml`` has both.
 
-Without options it prints the tables of ``docs/explanation/scale.md``. ``--measure cell|report|replay`` measures; what it
-prints goes into ``scale.toml``.
+Without options it prints the tables of ``docs/explanation/scale.md``. ``--measure cell|report|replay`` measures; what
+it prints goes into ``scale.toml``.
 
-cell: the environment of a cell, with an empty and with a full cache of uv, and what lies on the disk. report: records of
-a thousand cells of five hundred tests, written, merged, rendered, and read by a selection. replay: the cells that the
-last commits of this repository would have needed, by the records in ``--records``.
+cell: the environment of a cell, with an empty and with a full cache of uv, and what lies on the disk. report: records
+of a thousand cells of five hundred tests, written, merged, rendered, and read by a selection. replay: the cells that
+the last commits of this repository would have needed, by the records in ``--records``.
 """
 
 from __future__ import annotations
@@ -107,7 +107,11 @@ def measure_cell() -> None:
             start = time.perf_counter()
             subprocess.run(["uv", "venv", "-q", "--python", sys.executable, folder], check=True, env=environment)
             packages = [*cells["ctk-13.0"].packages, "pytest", "packaging", "numpy"]
-            subprocess.run(["uv", "pip", "install", "-q", "--python", f"{folder}/bin/python", *packages], check=True, env=environment)
+            subprocess.run(
+                ["uv", "pip", "install", "-q", "--python", f"{folder}/bin/python", *packages],
+                check=True,
+                env=environment,
+            )
             seconds.append(time.perf_counter() - start)
         print(f"cold_install_s = {seconds[0]:.1f}\nwarm_install_s = {statistics.median(seconds[1:]):.1f}")
         print(f"cache_mb = {_disk(f'{scratch}/cache'):.0f}\nvenv_mb = {_disk(f'{scratch}/venv-0'):.0f}")
@@ -164,10 +168,13 @@ def measure_replay(folder: Path, commits: int) -> None:
     for commit in history:
         names = iter(checkout.run("diff", "--name-status", "--no-renames", "-z", f"{commit}~1", commit).split("\0"))
         changes = [Change(path, kinds.get(status, "retyped")) for status in names if (path := next(names, ""))]
-        verdicts = select(cells, records, pasts, changes, rules, "matrices/cells.toml")
+        verdicts = select(cells, records, pasts, changes, rules=rules, file="matrices/cells.toml")
         needed.append(sum(one.runs for one in verdicts))
-    print(f"cells = {len(cells)}\ncommits = {len(needed)}\nnothing = {needed.count(0)}\nall = {needed.count(len(cells))}")
-    print(f"some = {sum(0 < one < len(cells) for one in needed)}\nruns = {sum(needed)}\nruns_without = {len(needed) * len(cells)}")
+    print(
+        f"cells = {len(cells)}\ncommits = {len(needed)}\nnothing = {needed.count(0)}\nall = {needed.count(len(cells))}"
+    )
+    some = len(needed) - needed.count(0) - needed.count(len(cells))
+    print(f"some = {some}\nruns = {sum(needed)}\nruns_without = {len(needed) * len(cells)}")
 
 
 def main() -> None:

@@ -89,7 +89,9 @@ class Checkout:
     def changes(self, commit: str) -> tuple[Change, ...]:
         """Return what differs between a commit and the working tree: committed, staged or not, and untracked files."""
         fields = iter(
-            self.run("diff", "--name-status", "--no-renames", "--ignore-submodules=none", "-z", commit, "--").split("\0")
+            self.run("diff", "--name-status", "--no-renames", "--ignore-submodules=none", "-z", commit, "--").split(
+                "\0"
+            )
         )
         found: dict[str, Change] = {}
         for status in fields:

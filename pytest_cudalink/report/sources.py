@@ -81,7 +81,7 @@ class Sources:
         for one in {path, os.path.realpath(path)}:
             if one.startswith(self._start):
                 relative = one[len(self._start) :]
-                if _NOT_OURS.isdisjoint(relative.split(os.sep)) and os.path.isfile(one):  # noqa: PTH113
+                if _NOT_OURS.isdisjoint(Path(relative).parts) and os.path.isfile(one):  # noqa: PTH113
                     found.add(relative.replace(os.sep, "/"))
         return found
 
@@ -110,7 +110,7 @@ class Sources:
     def _find_installed(self) -> dict[str, str]:
         """Return the installed files of the project, and of other projects of the checkout, as they are installed."""
         declared = (declared_name(self._project) or "").lower().replace("-", "_").replace(".", "_")
-        found = {}
+        found: dict[str, str] = {}
         for packages in {str(self._real_folder(one)) for one in sys.path if one.endswith("-packages")}:
             with suppress(OSError):
                 for entry in os.scandir(packages):
