@@ -58,7 +58,11 @@ class Touched:
         """Return the files that were touched, each with the test that opened it first, or None."""
         found = dict(self._opened.files)
         for module in list(sys.modules.values()):
-            file = getattr(module, "__file__", None)
+            # not getattr: a lazy module would be loaded for it
+            try:
+                file = object.__getattribute__(module, "__dict__").get("__file__")
+            except AttributeError:
+                continue
             if isinstance(file, str):
                 found.setdefault(file, None)
         return found

@@ -31,8 +31,8 @@ def test_figures_in_sentences(scale) -> None:
     """The sentences have the figures of the file."""
     found, text = scale.figures(), " ".join(PAGE.read_text(encoding="utf-8").split())
     report, replay = found["report"], found["replay"]
-    assert f"merges them in {report['merge_s']:.0f} s" in text
-    assert f"in {report['page_s']:.0f} s; its largest process takes {report['memory_mb']} MB" in text
+    assert f"merges them in {report['merge_s']} s" in text
+    assert f"in {report['page_s']} s; its largest process takes {report['memory_mb']} MB" in text
     assert f"reads the same records in {report['select_s']} s" in text
     assert (
         f"{found['cell']['cold_install_s']} s with an empty cache of uv, and {found['cell']['warm_install_s']} s"
