@@ -308,7 +308,10 @@ def _seconds(options: argparse.Namespace) -> dict[str, float]:
 def _shard(options: argparse.Namespace, cells: list[Cell]) -> list[Cell]:
     from ..matrix.shards import shard
 
-    return shard(cells, *options.shard, _seconds(options)) if options.shard else cells
+    if options.shard is None:
+        return cells
+    number, count = options.shard
+    return shard(cells, number, count, _seconds(options))
 
 
 def _shard_of(text: str) -> tuple[int, int]:
@@ -363,7 +366,8 @@ def _write_selection(found: Needed, chosen: set[str], *, explain: bool) -> None:
     left_out = [verdict for verdict in found.verdicts if not verdict.runs]
     elsewhere = sum(verdict.runs and verdict.cell not in chosen for verdict in found.verdicts)
     width = max((len(verdict.cell) for verdict in found.verdicts), default=0)
-    text = [f"{counted(len(found.changes), 'changed file')} since {found.commit[:10]}; {counted(len(chosen), 'cell')} to run"]
+    changed = counted(len(found.changes), "changed file")
+    text = [f"{changed} since {found.commit[:10]}; {counted(len(chosen), 'cell')} to run"]
     for verdict in found.verdicts:
         if verdict.cell in chosen:
             text += _reasons(f"run       {verdict.cell:<{width}}", verdict, explain=explain)

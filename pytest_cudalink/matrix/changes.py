@@ -35,12 +35,13 @@ class Checkout:
     def __init__(self, folder: Path) -> None:
         self.root = folder
         try:
-            self.root = Path(self._git("rev-parse", "--show-toplevel").removesuffix("\n"))
+            self.root = Path(self.run("rev-parse", "--show-toplevel").removesuffix("\n"))
         except GitError as error:
             msg = f"{folder.resolve()} is not in a checkout of git ({error}); run the command in one"
             raise GitError(msg) from error
 
-    def _git(self, *arguments: str) -> str:
+    def run(self, *arguments: str) -> str:
+        """Return what git prints; raise `GitError` if it fails."""
         # in a hook of git, its variables describe another state; a preloaded driver is no business of git
         own = {key: value for key, value in os.environ.items() if not key.startswith("GIT_") and key != "LD_PRELOAD"}
         command = ["git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *arguments]
@@ -65,7 +66,7 @@ class Checkout:
             If there is no such commit here.
         """
         try:
-            return self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}").strip()
+            return self.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}").strip()
         except GitError as error:
             msg = f"the revision is {revision!r}; expected a commit of this checkout"
             raise GitError(f"{msg}; fetch it, and more history in a shallow clone") from error
@@ -73,14 +74,14 @@ class Checkout:
     def fork_point(self, commit: str) -> str:
         """Return the newest commit that HEAD and another commit have in common; the other one if there is none."""
         try:
-            return self._git("merge-base", commit, "HEAD").strip() or commit
+            return self.run("merge-base", commit, "HEAD").strip() or commit
         except GitError:
             return commit
 
     def is_ancestor(self, commit: str) -> bool:
         """Return whether HEAD was made from a commit."""
         try:
-            self._git("merge-base", "--is-ancestor", commit, "HEAD")
+            self.run("merge-base", "--is-ancestor", commit, "HEAD")
         except GitError:
             return False
         return True
@@ -88,7 +89,9 @@ class Checkout:
     def changes(self, commit: str) -> tuple[Change, ...]:
         """Return what differs between a commit and the working tree: committed, staged or not, and untracked files."""
         fields = iter(
-            self._git("diff", "--name-status", "--no-renames", "--ignore-submodules=none", "-z", commit, "--").split("\0")
+            self.run("diff", "--name-status", "--no-renames", "--ignore-submodules=none", "-z", commit, "--").split(
+                "\0"
+            )
         )
         found: dict[str, Change] = {}
         for status in fields:
@@ -96,7 +99,7 @@ class Checkout:
             if path:
                 kinds = {"M": "changed", "A": "new", "D": "deleted"}
                 found[path] = Change(path, kinds.get(status[:1], "retyped"))  # type: ignore[arg-type] # (one of them)
-        for path in self._git("ls-files", "--others", "--exclude-standard", "-z").split("\0"):
+        for path in self.run("ls-files", "--others", "--exclude-standard", "-z").split("\0"):
             if path:
                 found[path] = Change(path, "new")
         return tuple(found.values())
@@ -104,6 +107,6 @@ class Checkout:
     def content(self, commit: str, path: str) -> str | None:
         """Return the text of a file as a commit has it; None if it has none."""
         try:
-            return self._git("show", f"{commit}:{path}")
+            return self.run("show", f"{commit}:{path}")
         except GitError:
             return None

@@ -17,7 +17,16 @@ from .reading import CellsError
 from .runner import CELLS, RECORDS
 from .shards import spread
 
-__all__ = ["CELLS_VARIABLE", "MOST_JOBS", "RUN", "RUNNER_PACKAGES", "default_python", "github_matrix", "gitlab_image", "gitlab_pipeline"]
+__all__ = [
+    "CELLS_VARIABLE",
+    "MOST_JOBS",
+    "RUN",
+    "RUNNER_PACKAGES",
+    "default_python",
+    "github_matrix",
+    "gitlab_image",
+    "gitlab_pipeline",
+]
 
 #: How each runner runs cells in CI, and the variable that names them, separated by commas.
 RUN: Final = {"nox": "nox", "tox": "tox run"}
@@ -125,7 +134,7 @@ def github_matrix(
     kinds: dict[str, list[Cell]] = {}
     for cell in cells:
         kinds.setdefault(repr((pythons[cell.name], cell.gpu, _labels(cell, gpu_runner))), []).append(cell)
-    if len(kinds) > max(jobs, 1):
+    if len(kinds) > jobs:
         msg = f"the cells need {len(kinds)} kinds of machines and Pythons, and may have {jobs} jobs"
         raise CellsError([f"{msg}; select some with --tags or --shard"])
     groups = [[cell] for cell in cells] if len(cells) <= jobs else _grouped(list(kinds.values()), jobs, seconds or {})

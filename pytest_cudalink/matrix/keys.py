@@ -360,8 +360,7 @@ SELECT: Final[dict[str, Key]] = {
     ),
     "build": Key(
         "strings",
-        "patterns of files that every environment is made from, besides pyproject.toml, lock files and sources that are "
-        "compiled",
+        "patterns of files that every environment is made from, besides pyproject.toml and lock files",
         [],
         fault=_pattern_fault,
     ),

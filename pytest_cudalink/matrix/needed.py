@@ -65,7 +65,7 @@ def find(cells: Sequence[Cell], file: Path, since: str, folders: Iterable[Path])
     touched = read_touches(folders)
     rules = load(file).rules
     pasts = {one: _past(checkout, one, file, name) for one in {record.commit for record in touched.values()} if one}
-    return Needed(commit, changes, select(cells, touched, pasts, changes, rules, name), touched)
+    return Needed(commit, changes, select(cells, touched, pasts, changes, rules=rules, file=name), touched)
 
 
 def _past(checkout: Checkout, commit: str, file: Path, name: str) -> Past:

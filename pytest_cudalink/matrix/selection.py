@@ -18,7 +18,7 @@ __all__ = ["Change", "Past", "Reason", "Rules", "Touches", "Verdict", "is_harmle
 
 #: Files that decide how every environment is made or how every run is set up, by name.
 _BUILD_NAMES: Final = re.compile(
-    r"(?:pyproject\.toml|setup\.(?:py|cfg)|pytest\.(?:ini|toml)|\.pytest\.ini|tox\.(?:ini|toml)|noxfile\.py|hatch_build\.py|build\.py|"
+    r"(?:pyproject\.toml|setup\.(?:py|cfg)|\.?pytest\.(?:ini|toml)|tox\.(?:ini|toml)|noxfile\.py|hatch_build\.py|build\.py|"
     r"MANIFEST\.in|CMakeLists\.txt|meson\.build|meson[._]options(?:\.txt)?|Makefile|Cargo\.toml|hatch\.toml|"
     r"uv\.toml|pixi\.toml|environment\.ya?ml|sitecustomize\.py|usercustomize\.py|.*\.pth|.*\.lock|.*lock\.json|"
     r"pylock.*\.toml|(?:.*-)?(?:requirements|constraints).*\.(?:txt|in)|\.git.*|\.python-version)"
@@ -201,6 +201,7 @@ def select(
     records: Mapping[str, Touches],
     pasts: Mapping[str, Past],
     since: Iterable[Change],
+    *,
     rules: Rules,
     file: str,
 ) -> list[Verdict]:
@@ -225,7 +226,7 @@ def select(
     for name, record in sound.items():
         for path in record.files:
             known.setdefault(path, []).append(name)
-    return [_judge(cell, records.get(cell.name), pasts, given, rules, file, known) for cell in cells]
+    return [_judge(cell, records.get(cell.name), pasts, given, rules=rules, file=file, known=known) for cell in cells]
 
 
 def _judge(
@@ -233,6 +234,7 @@ def _judge(
     record: Touches | None,
     pasts: Mapping[str, Past],
     since: Sequence[Change],
+    *,
     rules: Rules,
     file: str,
     known: Mapping[str, Sequence[str]],
@@ -244,7 +246,8 @@ def _judge(
     if fault := _definition_fault(cell, past, rules):
         return Verdict(cell.name, runs=True, reasons=(Reason(fault),))
     changes = {change.path: change for change in (*since, *past.changes) if change.path != file}
-    needs, others = [], []
+    needs: list[Reason] = []
+    others: list[Reason] = []
     for change in changes.values():
         runs, reason = _judge_file(change, record, rules, known)
         (needs if runs else others).append(reason)
@@ -261,21 +264,22 @@ def _record_fault(cell: Cell, record: Touches | None, pasts: Mapping[str, Past])
     """Return why the record of a cell proves nothing; empty if it can."""
     if record is None:
         return "it has no record"
-    if record.exitstatus is None:
-        return "its last run did not finish"
-    if record.exitstatus != 0:
-        return f"its last run failed (exit status {record.exitstatus})"
-    if not record.is_complete:
-        return "its record does not say which files its tests touched"
-    if record.commit is None:
-        return "its record names no commit"
-    if record.dirty or (record.dirty is None and not record.in_ci):
-        return f"its record is of a checkout with changes that commit {record.commit[:10]} has not"
-    if fault := _arguments_fault(cell, record):
-        return fault
-    if record.unknown:
-        return f"{counted(len(record.unknown), 'installed file')} of its run is not that of the checkout: {record.unknown[0]}"
-    return pasts[record.commit].problem if record.commit in pasts else f"commit {record.commit[:10]} is not known"
+    commit = record.commit or ""
+    unknown = f"{counted(len(record.unknown), 'installed file')} of its run is not that of the checkout"
+    checks = (
+        (record.exitstatus is None, "its last run did not finish"),
+        (record.exitstatus != 0, f"its last run failed (exit status {record.exitstatus})"),
+        (not record.is_complete, "its record does not say which files its tests touched"),
+        (not commit, "its record names no commit"),
+        (
+            record.dirty or (record.dirty is None and not record.in_ci),
+            f"its record is of a checkout with changes that commit {commit[:10]} has not",
+        ),
+        (bool(record.unknown), f"{unknown}: {''.join(record.unknown[:1])}"),
+        (commit not in pasts, f"commit {commit[:10]} is not known"),
+    )
+    fault = next((text for applies, text in checks if applies), "")
+    return fault or _arguments_fault(cell, record) or pasts[commit].problem
 
 
 def _arguments_fault(cell: Cell, record: Touches) -> str:
@@ -310,7 +314,9 @@ def _judge_file(
     path, name = change.path, change.path.rpartition("/")[2]
     test = record.files.get(path)
     if test is not None:
-        return True, Reason(f"changed; {test} touched it first" if test else "changed; it was read or imported", path, test)
+        return True, Reason(
+            f"changed; {test} touched it first" if test else "changed; it was read or imported", path, test
+        )
     checks: tuple[tuple[bool, Callable[[], str]], ...] = (
         (change.kind != "changed", lambda: f"is {change.kind}, so that no record can know who needs it"),
         (_BUILD_NAMES.fullmatch(name) is not None, lambda: "changed, which every environment or run depends on"),

@@ -31,7 +31,9 @@ def read_touches(folders: Iterable[Path]) -> dict[str, Touches]:
     """
     found: dict[str, Touches] = {}
     for folder in folders:
-        names = [folder] if folder.is_file() else [Path(top, name) for top, _, files in os.walk(folder) for name in files]
+        names = (
+            [folder] if folder.is_file() else [Path(top, name) for top, _, files in os.walk(folder) for name in files]
+        )
         for file in sorted(one for one in names if one.name.endswith(".jsonl")):
             name, touches = _read(file)
             if name not in found or touches.began >= found[name].began:

@@ -23,7 +23,12 @@ _OPTIONS: Final = "PYTEST_ADDOPTS"
 
 
 def start(run: Run) -> None:
-    """Watch what is opened from now on, in a run with a record file and a checkout."""
+    """Watch what is opened from now on, in a run of a cell with a record file and a checkout.
+
+    A run that is not of a cell does not pay for it: the interpreter calls the hook for each `id()`, too.
+    """
+    if not os.environ.get("CUDALINK_CELL"):
+        return
     if not run.settings.report.value or run.get("touched") is not None or run.config.option.collectonly:
         return
     root = checkout_root(run.config.rootpath)
@@ -58,7 +63,11 @@ class Touched:
         """Return the files that were touched, each with the test that opened it first, or None."""
         found = dict(self._opened.files)
         for module in list(sys.modules.values()):
-            file = getattr(module, "__file__", None)
+            # not getattr: a lazy module would be loaded for it
+            try:
+                file = object.__getattribute__(module, "__dict__").get("__file__")
+            except AttributeError:
+                continue
             if isinstance(file, str):
                 found.setdefault(file, None)
         return found

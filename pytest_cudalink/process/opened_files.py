@@ -16,17 +16,20 @@ from . import loads
 __all__ = ["OpenedFiles", "is_possible"]
 
 #: The functions of the interpreter that the hook calls, in the order in which C expects them.
-_FUNCTIONS: Final = ("PySys_AddAuditHook", "PyObject_CallFunction", "Py_DecRef", "PyErr_Clear", "PyInterpreterState_Get")
+_FUNCTIONS: Final = (
+    "PySys_AddAuditHook",
+    "PyObject_CallFunction",
+    "Py_DecRef",
+    "PyErr_Clear",
+    "PyInterpreterState_Get",
+)
 #: Code that starts programs for its callers, by the end of its file.
 _STARTERS: Final = (f"{os.sep}subprocess.py", f"{os.sep}multiprocessing{os.sep}popen_fork.py")
 #: Code whose programs read nothing for a test, or record what they read themselves, by a part of its file.
 _OWN: Final = (
-    *(os.path.join("pytest_cudalink", "plugin", name) for name in ("children.py", "isolated.py", "pytest_private.py")),
-    os.path.join("pytest_cudalink", "report", "checkout.py"),
-    os.path.join("pytest_cudalink", "process", "preload.py"),
-    f"{os.sep}execnet{os.sep}",
-    os.path.join("ctypes", "util.py"),
-    f"{os.sep}platform.py",
+    *(f"pytest_cudalink/plugin/{name}.py" for name in ("children", "isolated", "pytest_private")),
+    *("pytest_cudalink/report/checkout.py", "pytest_cudalink/process/preload.py"),
+    *("/execnet/", "/ctypes/util.py", "/platform.py"),
 )
 #: Modules whose import shows that processes can be started without an event.
 _WITHOUT_EVENT: Final = ("multiprocessing.popen_spawn_posix", "multiprocessing.popen_forkserver")

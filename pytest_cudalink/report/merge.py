@@ -225,6 +225,8 @@ class _File:
             _start(self.readings, event, self.number)
         elif reading.cell.unread:
             pass
+        elif kind == "touched":  # `cudalink matrix select` reads it
+            _sound(reading.cell, "touched", event, self.number)
         elif kind == "start":
             _note_all(reading.cell, self.number, time_fault("start", event))
             reading.started.append(line)
@@ -392,8 +394,6 @@ def _add(cell: CellRun, kind: object, event: Any, number: int) -> None:
             cell.crashes.append(_sound(cell, "crash", event, number))
         case "sticky":
             cell.sticky.append(_sound(cell, "sticky", event, number))
-        case "touched":  # `cudalink matrix select` reads it
-            _sound(cell, "touched", event, number)
         case "end":
             _end(cell, _sound(cell, "end", event, number))
         case _:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import sys
@@ -44,10 +43,14 @@ class Sources:
         self._root = os.path.realpath(root)
         self._start = self._root + os.sep
         self._outside = tuple(
-            one + os.sep for one in {sys.prefix, sys.base_prefix} if one != self._root and self._is_foreign(one)
+            one + os.sep
+            for given in {sys.prefix, sys.base_prefix}
+            for one in {given, os.path.realpath(given)}
+            if one != self._root and self._is_foreign(one)
         )
         self._project = project
         self._real_folder = cache(os.path.realpath)
+        self._links: dict[str, str] = {}
         self._installed: dict[str, str] | None = None
         self.unknown: set[str] = set()
 
@@ -57,18 +60,28 @@ class Sources:
 
     def names(self, path: str) -> set[str]:
         """Return the files of the checkout behind a path, relative to its root, with ``/``; often none."""
+        if path.startswith(self._outside):  # most paths: Python's own, and the packages of the environment
+            packages, found_packages, rest = path.partition(f"-packages{os.sep}")
+            if not found_packages:
+                return set()
+            top = packages + found_packages + rest.partition(os.sep)[0]
+            real = self._links.get(top)
+            if real is None:
+                real = self._links[top] = os.path.realpath(top)
+            if not real.startswith(self._start):  # else a link into the checkout
+                return self._source_of_installed(path)
         folder, _, name = path.rpartition(os.sep)
+        folder = str(self._real_folder(folder))
         if folder.endswith("__pycache__"):
             folder, name = folder.rpartition(os.sep)[0], f"{name.partition('.')[0]}.py"
-        folder = str(self._real_folder(folder))
         path = f"{folder}{os.sep}{name}"
         if "site-packages" in folder or "dist-packages" in folder:
             return self._source_of_installed(path)
         found = set()
         for one in {path, os.path.realpath(path)}:
-            if one.startswith(self._start) and not one.startswith(self._outside):
+            if one.startswith(self._start):
                 relative = one[len(self._start) :]
-                if _NOT_OURS.isdisjoint(relative.split(os.sep)) and os.path.isfile(one):  # noqa: PTH113
+                if _NOT_OURS.isdisjoint(Path(relative).parts) and os.path.isfile(one):  # noqa: PTH113
                     found.add(relative.replace(os.sep, "/"))
         return found
 
@@ -76,6 +89,12 @@ class Sources:
         """Return the source of an installed file of the project; note it as unknown if there is none like it."""
         if self._installed is None:
             self._installed = self._find_installed()
+        if not self._installed:
+            return set()
+        folder, _, name = path.rpartition(os.sep)
+        if folder.endswith("__pycache__"):
+            folder, name = folder.rpartition(os.sep)[0], f"{name.partition('.')[0]}.py"
+        path = f"{self._real_folder(folder)}{os.sep}{name}"
         relative = self._installed.get(path)
         if relative is None:
             return set()
@@ -91,7 +110,7 @@ class Sources:
     def _find_installed(self) -> dict[str, str]:
         """Return the installed files of the project, and of other projects of the checkout, as they are installed."""
         declared = (declared_name(self._project) or "").lower().replace("-", "_").replace(".", "_")
-        found = {}
+        found: dict[str, str] = {}
         for packages in {str(self._real_folder(one)) for one in sys.path if one.endswith("-packages")}:
             with suppress(OSError):
                 for entry in os.scandir(packages):
@@ -101,9 +120,11 @@ class Sources:
 
     def _is_ours(self, metadata: str, declared: str) -> bool:
         """Whether a distribution was installed from the checkout, or has the name of its project."""
-        place = Path(metadata)
-        if declared and place.name.lower().startswith(f"{declared}-"):
+        if declared and metadata.rpartition(os.sep)[2].lower().startswith(f"{declared}-"):
             return True
+        if not os.path.exists(f"{metadata}{os.sep}direct_url.json"):  # noqa: PTH110 (once for each distribution)
+            return False
+        place = Path(metadata)
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             address = urlsplit(json.loads(read_bounded(place / "direct_url.json", _SIZE))["url"])
             folder = os.path.realpath(unquote(address.path))
@@ -114,6 +135,8 @@ class Sources:
 def _recorded(metadata: str) -> list[str]:
     """Return the files of a distribution, relative to the folder of packages."""
     with suppress(OSError, ValueError):
+        import csv
+
         text = read_bounded(Path(metadata, "RECORD"), _SIZE).decode("utf-8")
         return [row[0] for row in csv.reader(text.splitlines()) if row and ".dist-info/" not in row[0]]
     return []

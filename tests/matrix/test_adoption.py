@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from pytest_cudalink import cli
-from pytest_cudalink.matrix import adopt, ci, load_cells
+from pytest_cudalink.matrix import adopt, load_cells
+from pytest_cudalink.matrix.ci import CELLS_VARIABLE
 from pytest_cudalink.report.merge import merge
 from tests import sessions
 
@@ -300,7 +301,7 @@ def test_github_workflow(runner, tmp_path) -> None:
     assert test["strategy"]["matrix"] == "${{ fromJSON(needs.cells.outputs.matrix) }}"
     assert any(
         step.get("run", "").endswith({"nox": " nox", "tox": " tox run"}[runner])
-        and step["env"] == {ci.CELLS_VARIABLE[runner]: "${{ matrix.cell }}"}
+        and step["env"] == {CELLS_VARIABLE[runner]: "${{ matrix.cell }}"}
         for step in test["steps"]
     )
     upload = test["steps"][-1]

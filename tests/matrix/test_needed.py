@@ -62,11 +62,24 @@ def git(root: Path, *arguments: str) -> str:
 def run(root: Path, name: str, *options: str, record: bool = True) -> int:
     """Run the tests of a cell as a runner does; returns pytest's exit code."""
     cell = next(one for one in load_cells(root / "matrices" / "cells.toml") if one.name == name)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("CUDALINK_", "GITHUB_", "CI"))}
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("CUDALINK_", "GITHUB_", "CI"))
+    }
     environment |= cell.environment(root / ".cudalink" if record else root / ".cudalink-not")
     if not record:
         del environment["CUDALINK_REPORT"]
-    command = [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir=.", *cell.tests, *options]
+    command = [
+        sys.executable,
+        "-B",
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir=.",
+        *cell.tests,
+        *options,
+    ]
     command = [*command[:4], *cell.tests, "-q", *options]
     return subprocess.run(command, cwd=root, env=environment, capture_output=True, check=False).returncode
 

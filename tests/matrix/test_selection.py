@@ -14,6 +14,7 @@ from pytest_cudalink.matrix.shards import parse_shard, shard, spread
 
 COMMIT = "a" * 40
 FILE = "matrices/cells.toml"
+NO_RULES = Rules()
 RECORD = Touches(COMMIT, dirty=False, began=1.0, duration=2.0, exitstatus=0, arguments=("tests",), is_complete=True)
 
 
@@ -25,11 +26,11 @@ def cells(tmp_path_factory) -> list[Cell]:
     return load_cells(file)
 
 
-def chosen(cells, files, *changes, rules: Rules = Rules(), since=(), **fields) -> dict[str, Verdict]:
+def chosen(cells, files, *changes, rules: Rules = NO_RULES, since=(), **fields) -> dict[str, Verdict]:
     """The verdicts on a change since the records, where each cell has touched some files."""
     records = {name: replace(RECORD, files=dict.fromkeys(some, "t"), **fields) for name, some in files.items()}
     past = Past("", tuple(changes), {cell.name: cell for cell in cells}, rules)
-    return {one.cell: one for one in select(cells, records, {COMMIT: past}, since, rules, FILE)}
+    return {one.cell: one for one in select(cells, records, {COMMIT: past}, since, rules=rules, file=FILE)}
 
 
 def names(verdicts: dict[str, Verdict]) -> set[str]:
@@ -37,7 +38,17 @@ def names(verdicts: dict[str, Verdict]) -> set[str]:
 
 
 PATHS = st.sampled_from(
-    ["a.py", "pkg/b.py", "pkg/data.json", "pkg/c.c", "pyproject.toml", "docs/x.md", "tests/conftest.py", "uv.lock", "d.txt"]
+    [
+        "a.py",
+        "pkg/b.py",
+        "pkg/data.json",
+        "pkg/c.c",
+        "pyproject.toml",
+        "docs/x.md",
+        "tests/conftest.py",
+        "uv.lock",
+        "d.txt",
+    ]
 )
 
 
@@ -56,8 +67,11 @@ def test_a_dependency_is_always_selected(cells, touched, changed, kinds, since, 
     everything = frozenset().union(*touched.values())
     for name in "abcd":
         must = [one.path for one in changes if one.path in touched[name]]
-        unknown = [one.path for one in changes if one.path not in everything | ignore or
-                   (one.kind != "changed" and one.path not in ignore)]
+        unknown = [
+            one.path
+            for one in changes
+            if one.path not in everything | ignore or (one.kind != "changed" and one.path not in ignore)
+        ]
         assert found[name].runs >= bool(must or unknown)
         if not changes:
             assert not found[name].runs
@@ -80,7 +94,9 @@ def test_a_dependency_is_always_selected(cells, touched, changed, kinds, since, 
 )
 def test_what_no_record_can_know(cells, path, words) -> None:
     """Files of the build run every cell, also where the tests of one cell have read them."""
-    (verdict,) = {one for name, one in chosen(cells, {name: [] for name in "abcd"}, Change(path)).items() if name == "b"}
+    (verdict,) = {
+        one for name, one in chosen(cells, {name: [] for name in "abcd"}, Change(path)).items() if name == "b"
+    }
     assert verdict.runs
     assert words in str(verdict.reasons[0])
     if words != "no record knows it":
@@ -111,7 +127,9 @@ def test_a_record_that_proves_nothing(cells, fields, words) -> None:
     assert words in str(verdicts["a"].reasons[0])
 
 
-@pytest.mark.parametrize("fields", [{"dirty": None, "in_ci": True}, {"arguments": ("tests", "-q", "-n", "2", "--tb=short")}])
+@pytest.mark.parametrize(
+    "fields", [{"dirty": None, "in_ci": True}, {"arguments": ("tests", "-q", "-n", "2", "--tb=short")}]
+)
 def test_a_record_that_proves_enough(cells, fields) -> None:
     """Nothing runs without a change, also after a run in CI, or with options that leave no test out."""
     assert names(chosen(cells, {name: [] for name in "abcd"}, **fields)) == set()
@@ -143,11 +161,11 @@ def test_the_file_of_cells_is_compared_cell_by_cell(cells) -> None:
     old["b"] = replace(old["b"], values={**old["b"].values, "ctk": "12.9"})
     old["c"] = replace(old["c"], packages=("numpy",))
     past = Past("", (Change(FILE),), old, Rules())
-    found = {one.cell: one for one in select(cells, records, {COMMIT: past}, [Change(FILE)], Rules(), FILE)}
+    found = {one.cell: one for one in select(cells, records, {COMMIT: past}, [Change(FILE)], rules=Rules(), file=FILE)}
     assert names(found) == {"b", "c", "d"}
     assert str(found["b"].reasons[0]) == "its ctk is 'none', and was '12.9'"
     assert str(found["d"].reasons[0]) == "the cell is new"
-    changed = select(cells, records, {COMMIT: replace(past, rules=Rules(("**",)))}, [], Rules(), FILE)
+    changed = select(cells, records, {COMMIT: replace(past, rules=Rules(("**",)))}, [], rules=Rules(), file=FILE)
     assert all(one.runs for one in changed)
 
 
@@ -188,7 +206,9 @@ def test_shards_are_disjoint_and_whole(count, seconds, total) -> None:
     cost = {f"cell-{number}": value for number, value in seconds.items()}
     shards = [shard(cells, number, count, cost) for number in range(1, count + 1)]
     assert sorted(cell.name for one in shards for cell in one) == sorted(cell.name for cell in cells)
-    assert shards == spread(cells, count, cost) == spread(list(reversed(cells))[::-1], count, dict(reversed(cost.items())))
+    assert (
+        shards == spread(cells, count, cost) == spread(list(reversed(cells))[::-1], count, dict(reversed(cost.items())))
+    )
     if cost and total:
         usual = sum(cost.values()) / len(cost)
         each = {cell.name: max(cost.get(cell.name, usual), 0.001) for cell in cells}

@@ -28,9 +28,10 @@ def test_files(opened, tmp_path, monkeypatch) -> None:
     Path("b").write_text("b")
     with open("a", encoding="utf-8") as file:  # noqa: PTH123
         os.fdopen(os.dup(file.fileno())).close()
-    assert [one for one in opened.files if one.startswith(str(tmp_path))] == [str(tmp_path / "a"), str(tmp_path / "b")] or (
-        set(opened.files) >= {str(tmp_path / "a"), str(tmp_path / "b")}
-    )
+    assert [one for one in opened.files if one.startswith(str(tmp_path))] == [
+        str(tmp_path / "a"),
+        str(tmp_path / "b"),
+    ] or (set(opened.files) >= {str(tmp_path / "a"), str(tmp_path / "b")})
     assert opened.files[str(tmp_path / "b")] == "label"
     opened.close()
     opened.close()
@@ -51,10 +52,10 @@ def test_several_listen(opened, tmp_path) -> None:
 
 
 def test_programs(opened) -> None:
-    """Programs by name, and copies of this process; what the standard library asks the loader is no program of a test."""
+    """Programs by name, and copies of this process."""
     assert opened.programs == []
     subprocess.run([sys.executable, "-c", ""], check=True)
-    assert os.waitstatus_to_exitcode(os.system("true")) == 0  # noqa: S605, S607
+    assert os.waitstatus_to_exitcode(os.system("true")) == 0
     if (child := os.fork()) == 0:
         os._exit(0)
     os.waitpid(child, 0)

@@ -24,7 +24,9 @@ def checkout(tmp_path, monkeypatch) -> Path:
         (packages / "small" / name).write_text("1\n" if name == "same.py" else "2\n")
     (packages / "foreign.py").write_text("1\n")
     (metadata / "RECORD").write_text("small/same.py,,\nsmall/differs.py,,\nsmall-1.dist-info/RECORD,,\n")
-    (metadata / "direct_url.json").write_text(json.dumps({"url": f"file://{root}/dist/small-1.whl", "archive_info": {}}))
+    (metadata / "direct_url.json").write_text(
+        json.dumps({"url": f"file://{root}/dist/small-1.whl", "archive_info": {}})
+    )
     monkeypatch.setattr(sys, "path", [*sys.path, str(packages)])
     return root
 
@@ -38,7 +40,9 @@ def test_files_of_the_checkout(checkout) -> None:
     (checkout / ".nox" / "x" / "a.py").write_text("")
     assert sources.names(str(checkout / "data" / "a.txt")) == {"data/a.txt"}
     assert sources.names(str(checkout / "link.txt")) == {"data/a.txt", "link.txt"}
-    assert sources.names(str(checkout / "src/small/__pycache__/same.cpython-311-pytest-9.0.pyc")) == {"src/small/same.py"}
+    assert sources.names(str(checkout / "src/small/__pycache__/same.cpython-311-pytest-9.0.pyc")) == {
+        "src/small/same.py"
+    }
     for other in (checkout / ".nox" / "x" / "a.py", checkout / "data", checkout / "missing", Path(sys.executable)):
         assert sources.names(str(other)) == set()
     assert sources.unknown == set()
