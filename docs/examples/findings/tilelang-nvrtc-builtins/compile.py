@@ -1,5 +1,5 @@
 from ctypes import CDLL, byref, c_void_p
-from sys import argv, exit
+from sys import argv, exit  # noqa: A004
 from zipfile import ZipFile
 
 from pytest_cudalink.audit.index import open_on_index
