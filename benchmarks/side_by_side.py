@@ -127,6 +127,7 @@ PAIRS: dict[str, tuple[tuple[str, str, str, str], ...]] = {
     "empty_tests": (("with this plugin", "with an empty plugin", "this plugin", "an empty plugin"),),
 }
 PAIRS |= {"linker-without-gpu": PAIRS["linker"], "report-many-cores": PAIRS["report"]}
+PAIRS["empty-tests-two-cores"] = PAIRS["empty_tests"]
 #: The figures of each section of the page.
 SECTIONS = {
     "links": ("linker", "linker-without-gpu"),
@@ -134,7 +135,7 @@ SECTIONS = {
     "guard-rails": ("guardrails",),
     "environments": ("environments",),
     "report": ("report", "report-many-cores"),
-    "start": ("startup", "empty_tests"),
+    "start": ("startup", "empty_tests", "empty-tests-two-cores"),
     "answers": ("answers",),
 }
 REAL, OURS = "real driver", "emulated driver"
@@ -342,7 +343,7 @@ def every_answer(found: Mapping[str, Any]) -> str:
 
 def _short(answer: str) -> str:
     answer = re.sub(rf"^({NO_FUNCTION}): \w+$", r"\1", answer)
-    return answer.replace("|", "\\|").replace("_", "\\_").replace("[", "").replace("]", "")
+    return answer.rstrip(", ").replace("|", "\\|").replace("_", "\\_").replace("[", "").replace("]", "")
 
 
 def losses(data: Mapping[str, Any]) -> str:
