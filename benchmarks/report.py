@@ -92,8 +92,9 @@ def write_junit(folder: Path, cells: int, tests: int) -> None:
         (folder / f"cell-{cell:03}.xml").write_text(text, encoding="utf-8")
 
 
-def run(command: list[str], limit: float) -> tuple[float, int] | None:
-    """Run a program; return its processor seconds and most memory in bytes, or None beyond a limit of seconds."""
+def run(command: list[str], limit: float) -> tuple[float, float, int] | None:
+    """Run a program; return its elapsed and its processor seconds and most memory in bytes; None beyond a limit."""
+    began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + limit
     while time.monotonic() < deadline:
@@ -101,7 +102,8 @@ def run(command: list[str], limit: float) -> tuple[float, int] | None:
         if found:
             process.returncode = os.waitstatus_to_exitcode(status)
             assert process.returncode in (0, 1), command  # 1: tests have failed
-            return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+            spent = usage.ru_utime + usage.ru_stime
+            return time.perf_counter() - began, spent, usage.ru_maxrss * 1024
         time.sleep(0.005)
     process.kill()
     process.wait()
@@ -131,12 +133,12 @@ def pages(folder: Path) -> dict[str, Path]:
 
 
 def merge_seconds(folder: Path, tests: int) -> float:
-    """Return the processor seconds of merging records, without the start of a process and without a page."""
+    """Return the elapsed seconds of merging records, without the start of a process and without a page."""
     from pytest_cudalink.report.merge import merge
 
-    start = time.process_time()
+    start = time.perf_counter()
     assert len(merge([folder]).grid) == tests
-    return time.process_time() - start
+    return time.perf_counter() - start
 
 
 def open_page(report: measure.Report, page: Path) -> None:
@@ -167,21 +169,23 @@ def main() -> int:
             folder = Path(scratch)
             write_records(folder / "records", cells, tests)
             write_junit(folder / "junit", cells, tests)
-            table = f"{size}, processor time"
             memory[size], sizes[size] = {}, {}
-            ours: list[float] = []
+            columns: dict[str, list[tuple[float, float, int]]] = {}
             for name, command in commands(folder).items():
                 rounds = options.rounds if name == OURS or cells < 100 else 1
                 done = [run(command, options.time_limit) for _ in range(rounds)]
-                times = [one[0] for one in done if one]
-                if not times:
+                finished = [one for one in done if one]
+                if not finished:
                     print(f"  {name}: not done after {options.time_limit:g} s")
                     unfinished.setdefault(size, []).append(name)
                     continue
-                ours = ours or times
-                report.row(table, name, times, ours)
-                memory[size][name] = max(one[1] for one in done if one)
+                columns[name] = finished
+                memory[size][name] = max(one[2] for one in finished)
                 sizes[size][name] = pages(folder)[name].stat().st_size
+            for place, kind in enumerate(("elapsed time", "processor time")):
+                for name, finished in columns.items():
+                    ours = [one[place] for one in columns[OURS]]
+                    report.row(f"{size}, {kind}", name, [one[place] for one in finished], ours)
             if cells == 100:
                 report.limit(f"merge of {size}", merge_seconds(folder / "records", tests), MERGE_LIMIT, "s")
                 open_page(report, folder / "ours.html")

@@ -57,7 +57,7 @@ def test_every_figure_is_from_the_data(page, data) -> None:
     assert {name for name, _ in BLOCK.findall(text)} == {*page.blocks(data)}
     assert {*data} == {one for names in page.SECTIONS.values() for one in names}
     between = re.sub(r"`[^`]*`|\]\([^)]*\)", "", BLOCK.sub("", text))
-    assert re.findall(r"\d[\d.,]* ?(?:ns|µs|ms|s|MB|%|×)\b", between) == []
+    assert re.findall(r"(?<![\w.-])\d[\d.,]* ?(?:ns|µs|ms|s|MB|%|×)\b", between) == []
 
 
 def test_losses_come_first(page, data) -> None:
@@ -148,6 +148,7 @@ def test_emulated_driver_answers_as_the_page_says(toolkit, bench, data, tmp_path
     done = subprocess.run(command, env={**os.environ, **answers.emulated()}, capture_output=True, text=True, check=True)
     said = dict(line.split(": ", 1) for line in done.stdout.splitlines())
     expected = data["answers"]["answers"]["emulated driver"]
-    installed = {name: answer for name, answer in said.items() if not answer.startswith("ModuleNotFoundError")}
-    assert {*expected} - {*installed} <= {"cuda_core", "pynvml"}
+    absent = ("ModuleNotFoundError", bench("questions").NO_LIBRARY)
+    installed = {name: answer for name, answer in said.items() if not answer.startswith(absent)}
+    assert {*expected} - {*installed} <= {"cuda_core", "pynvml", "runtime"}  # of other distributions
     assert installed == {name: expected[name] for name in installed}
