@@ -215,6 +215,17 @@ def gpu_from_bundle(session: nox.Session, bundle: Path, folder: Path) -> str:
 
 
 @nox.session
+def jit_lto(session: nox.Session) -> None:
+    """Write docs/hardware/jit-lto.md and its plots again from their figures. -- --take FOLDER takes new ones first.
+
+    The plots are jit-lto-time.svg, jit-lto-code.svg and jit-lto-link.svg in docs/images.
+    """
+    install(session, RELEASES["jit-lto"]["matplotlib"], *group("test"))
+    session.run("python", "benchmarks/jit_lto_page.py", *session.posargs)
+    session.run("pytest", "-q", "tests/test_jit_lto.py")
+
+
+@nox.session
 def pathfinder(session: nox.Session) -> None:
     """The guard rails on each release of cuda.pathfinder whose private parts they use."""
     install(session, *BASE.packages, "numpy", *group("test"))

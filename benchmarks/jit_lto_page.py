@@ -16,7 +16,6 @@ import hashlib
 import io
 import json
 import math
-import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -304,11 +303,11 @@ PARTS: dict[str, Callable[[Sequence[dict[str, Any]]], str]] = {
 def page(text: str, contents: Sequence[dict[str, Any]]) -> str:
     """Return the page's text with its generated parts written again."""
     for name, make in PARTS.items():
-        pattern = rf"(<!-- {name} -->\n).*?(\n<!-- end -->)"
-        text, count = re.subn(
-            pattern, lambda found, make=make: found[1] + make(contents) + found[2], text, flags=re.DOTALL
-        )
-        assert count == 1, name
+        before, begin, rest = text.partition(f"<!-- {name} -->\n")
+        _old, end, after = rest.partition("\n<!-- end -->")
+        assert begin, name
+        assert end, name
+        text = before + begin + make(contents) + end + after
     return text
 
 
