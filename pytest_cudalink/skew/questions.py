@@ -26,7 +26,7 @@ _NAMES: Final = {
     "fatbin-cubin": "fatbins with relocatable cubins",
     "fatbin-ltoir": "fatbins with LTO-IR",
 }
-_REAL: Final = {"driver": "real-driver", "load": "real-load"}
+_REAL: Final = {"nvjitlink": "real-run", "driver": "real-driver", "load": "real-load"}
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Reply:
     why_not : str
         Why nothing was measured, and what the rule extrapolates; empty if it was.
     hardware : tuple of (str, Answer)
-        What real drivers of the release answered, with driver and device.
+        What a real driver of the release answered, or what ran of the image; with driver and device.
     documented : tuple of (Statement, bool)
         What NVIDIA documents about it, and whether it works by that.
     rules : tuple of Prediction
@@ -197,13 +197,15 @@ def _rules(one: Question) -> tuple[Prediction, ...]:
 
 
 def _hardware(atlas: Atlas, one: Question) -> list[tuple[str, Answer]]:
-    """Return the answers of real drivers."""
-    reals = [real for real in atlas.real if real.cuda == str(one.consumer.release)]
-    answer = _ask(atlas, one, step=_REAL[one.step]) if reals and one.step in _REAL else None
+    """Return what a real driver of the release answered, or what a GPU ran of what nvJitLink linked."""
+    linked = one.step == "nvjitlink"
+    reals = [real for real in atlas.real if linked or real.cuda == str(one.consumer.release)]
+    answer = _ask(atlas, one, step=_REAL[one.step]) if reals else None
     if answer is None or answer.status == "not-made":
         return []
     real = reals[0]
-    return [(f"driver {real.driver}, {real.device}, {real.date}", answer)]
+    how = "the image ran with " if linked else ""
+    return [(f"{how}driver {real.driver}, {real.device}, {real.date}", answer)]
 
 
 def _instead(atlas: Atlas, one: Question) -> list[str]:

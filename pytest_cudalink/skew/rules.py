@@ -56,7 +56,10 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a rule stays although the atlas contradicts it: a row of ``contradictions.toml``."""
+    """Why a rule stays although the atlas contradicts it: a row of ``contradictions.toml``.
+
+    A row for a step on an emulated driver is also for that step on a real one.
+    """
 
     rules: tuple[str, ...]
     steps: tuple[str, ...]
@@ -69,7 +72,7 @@ class Reason:
         """Whether the row is about a contradiction."""
         return (
             one.prediction.rule in self.rules
-            and one.step in self.steps
+            and one.step.removeprefix("real-") in self.steps
             and contents_of(one.kind) in self.kinds
             and one.prediction.works == self.allows
             and _WHERE[self.where](one.producer, one.consumer)
