@@ -214,7 +214,7 @@ def gpu_from_bundle(session: nox.Session, bundle: Path, folder: Path) -> str:
     return str(made / "bin" / "python")
 
 
-@nox.session
+@nox.session(name="jit-lto")
 def jit_lto(session: nox.Session) -> None:
     """Write docs/hardware/jit-lto.md and its plots again from their figures. -- --take FOLDER takes new ones first.
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ..plurals import counted
 from ..report.safe_text import line as safe
 from .completion import offer
 from .names import hint
@@ -171,7 +172,7 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
         msg = f"KIND is {kind!r}, but {path} is {own} ({leaf.describe()}); leave KIND out"
         raise _WrongWordError(msg)
     named = (leaf.arch or ARCH).replace("compute_", "sm_")
-    parts = "" if len(leaves) == 1 else f", one of {len(leaves)} images in it"
+    parts = "" if len(leaves) == 1 else f", one of {counted(len(leaves), 'image')} in it"
     return _Code(release, own, arch or named, f"{path}: {leaf.describe()}{parts}; asked as {own} of CUDA {release}")
 
 
