@@ -15,13 +15,15 @@ from . import loads
 
 __all__ = ["OpenedFiles", "is_possible"]
 
-#: The functions of the interpreter that the hook calls, in the order in which C expects them.
+#: What the hook uses of the interpreter, in the order in which C expects it.
 _FUNCTIONS: Final = (
     "PySys_AddAuditHook",
     "PyObject_CallFunction",
     "Py_DecRef",
+    "PyErr_ExceptionMatches",
     "PyErr_Clear",
     "PyInterpreterState_Get",
+    "PyExc_Exception",
 )
 #: Code that starts programs for its callers, by the end of its file.
 _STARTERS: Final = (f"{os.sep}subprocess.py", f"{os.sep}multiprocessing{os.sep}popen_fork.py")
@@ -109,6 +111,8 @@ def _hear(function: Callable[..., object] | None) -> None:
     found = (ctypes.c_void_p * len(_FUNCTIONS))(
         *(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in _FUNCTIONS)
     )
+    if function is not None:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(function))  # C may call it when this module is gone
     callable_ = ctypes.c_void_p(id(function) if function is not None else None)
     loads.library().cudalinkHearEvents(ctypes.byref(found), callable_)
 

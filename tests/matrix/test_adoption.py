@@ -299,6 +299,11 @@ def test_github_workflow(runner, tmp_path) -> None:
     cells, test, report = (workflow["jobs"][name] for name in ("cells", "test", "report"))
     assert "cudalink matrix github" in cells["steps"][-1]["run"]
     assert test["strategy"]["matrix"] == "${{ fromJSON(needs.cells.outputs.matrix) }}"
+    # nothing to run is no failure; an older plugin, which does not say whether there is anything, runs the cells
+    assert cells["outputs"]["any"] == "${{ steps.cells.outputs.any }}"
+    assert all("needs.cells.outputs.any != 'false'" in job["if"] for job in (test, report))
+    # without --since, so that all cells run
+    assert "--since" not in cells["steps"][-1]["run"]
     assert any(
         step.get("run", "").endswith({"nox": " nox", "tox": " tox run"}[runner])
         and step["env"] == {CELLS_VARIABLE[runner]: "${{ matrix.cell }}"}

@@ -59,29 +59,29 @@ def git(root: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def run(root: Path, name: str, *options: str, record: bool = True) -> int:
+def environment() -> dict[str, str]:
+    """The environment of a run that sees neither this run nor a CI; only the plugins that matter load, in less time."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("CUDALINK_", "GITHUB_", "CI"))}
+    return kept | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_cudalink.plugin,xdist.plugin"}
+
+
+def record(root: Path, name: str, *options: str) -> int:
     """Run the tests of a cell as a runner does; returns pytest's exit code."""
     cell = next(one for one in load_cells(root / "matrices" / "cells.toml") if one.name == name)
-    environment = {
-        key: value for key, value in os.environ.items() if not key.startswith(("CUDALINK_", "GITHUB_", "CI"))
-    }
-    environment |= cell.environment(root / ".cudalink" if record else root / ".cudalink-not")
-    if not record:
-        del environment["CUDALINK_REPORT"]
-    command = [
-        sys.executable,
-        "-B",
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "--rootdir=.",
-        *cell.tests,
-        *options,
-    ]
-    command = [*command[:4], *cell.tests, "-q", *options]
-    return subprocess.run(command, cwd=root, env=environment, capture_output=True, check=False).returncode
+    command = [sys.executable, "-B", "-m", "pytest", *cell.tests, "-q", *options]
+    variables = environment() | cell.environment(root / ".cudalink")
+    return subprocess.run(command, cwd=root, env=variables, capture_output=True, check=False).returncode
+
+
+def failing_cells(root: Path) -> set[str]:
+    """The cells one and two, as far as their tests fail; no records are written."""
+    command = [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", "-rfE", "tests"]
+    variables = environment() | {"PYTEST_PLUGINS": ""}
+    done = subprocess.run(command, cwd=root, env=variables, capture_output=True, text=True, check=False)
+    if not done.returncode:
+        return set()
+    # without a conftest no test begins
+    return {name for name in ("one", "two") if f" tests/test_{name}.py" in done.stdout} or {"one", "two"}
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def recorded(tmp_path_factory) -> Path:
     git(root, "add", "-A")
     git(root, "commit", "-qm", "begin")
     for name, options in (("one", ()), ("two", ("-n", "2")), ("both", ("--cudalink-isolate",))):
-        assert run(root, name, *options) == 0
+        assert record(root, name, *options) == 0
     return root
 
 
@@ -132,6 +132,18 @@ def test_what_a_record_names(recorded) -> None:
     assert touched(recorded, "two")["pkg/two.txt"] == "tests/test_two.py::test_two"
 
 
+@pytest.mark.parametrize("cell", ["", "one"])
+def test_only_runs_of_cells_listen(cell, tmp_path) -> None:
+    """A run of no cell loads none of the code that listens, and its record says nothing of files."""
+    git(tmp_path, "init", "-q")
+    (tmp_path / "test_it.py").write_text(
+        f"import sys\ndef test():\n    assert ('pytest_cudalink.process.opened_files' in sys.modules) is {bool(cell)}\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "--cudalink-report=run.jsonl"]
+    subprocess.run(command, cwd=tmp_path, env=environment() | {"CUDALINK_CELL": cell}, check=True, capture_output=True)
+    assert ('"touched"' in (tmp_path / "run.jsonl").read_text()) is bool(cell)
+
+
 def test_isolated_cell_is_not_proof_of_another_run(project, capsys) -> None:
     """The option --cudalink-isolate is none that is known to leave tests as they are."""
     row = selected(capsys)["both"]
@@ -147,7 +159,7 @@ def test_a_fault_fails_only_selected_cells(file, project, capsys) -> None:
     assert old in text
     (project / file).write_text(text.replace(old, new))
     found = selected(capsys)
-    failing = {name for name in ("one", "two") if run(project, name, record=False) != 0}
+    failing = failing_cells(project)
     chosen = {name for name in ("one", "two") if found[name]["needed"]}
     assert failing == chosen
     assert all(file in [reason["file"] for reason in found[name]["reasons"]] for name in ("one", "two"))
@@ -200,6 +212,20 @@ def test_nothing_to_run(project, capsys, monkeypatch, tmp_path) -> None:
         (tmp_path / "both.jsonl").rename(project / ".cudalink" / "both.jsonl")
     assert json.loads(capsys.readouterr().out) == {"include": []}
     assert output.read_text() == 'matrix={"include":[]}\nany=false\n'
+
+
+def test_report_of_a_selection(project, capsys, tmp_path) -> None:
+    """A report names cells that were left out as missing, unless it is given their older records or may do without."""
+    new = tmp_path / "new"
+    new.mkdir()
+    (new / "one.jsonl").write_bytes((project / ".cudalink" / "one.jsonl").read_bytes())
+    cells = ["--cells", "matrices/cells.toml"]
+    assert cli.main(["report", str(new), *cells]) == 1
+    assert "incomplete: 2" in capsys.readouterr().err
+    assert cli.main(["report", str(new), *cells, "--allow-missing", "two,both"]) == 0
+    assert "2 cells did not run, which is allowed" in " ".join(capsys.readouterr().out.split())
+    assert cli.main(["report", str(new), ".cudalink", *cells]) == 0
+    assert "in 3 cells" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

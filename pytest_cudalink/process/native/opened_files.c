@@ -11,8 +11,10 @@ typedef struct {
   int (*add_audit_hook)(int (*hook)(const char *, void *, void *), void *data);
   void *(*call_function)(void *callable, const char *format, ...);
   void (*release)(void *object);
+  int (*has_error)(void *kind);
   void (*clear_error)(void);
   void *(*current_interpreter)(void);
+  void **ordinary_error; /* PyExc_Exception */
 } Python;
 
 static Python python;
@@ -30,21 +32,28 @@ static int is_of_interest(const char *event) {
   return 0;
 }
 
+/* Runs with the interpreter's lock held, in any thread and in the child of a fork; it waits for nothing. */
 static int hear(const char *event, void *arguments, void *data) {
   (void)data;
-  if (!listener || !is_of_interest(event) || python.current_interpreter() != home) return 0;
+  if (!listener || !is_of_interest(event)) return 0;
+  if (python.current_interpreter() != home) {
+    lost = 1; /* the Python function belongs to another interpreter */
+    return 0;
+  }
   void *result = python.call_function(listener, "sO", event, arguments);
   if (result) {
     python.release(result);
-  } else {
-    python.clear_error();
-    lost = 1;
+    return 0;
   }
+  lost = 1;
+  /* Ctrl-C, and what else ends a test from outside, goes on to the code that opens */
+  if (!python.has_error(*python.ordinary_error)) return -1;
+  python.clear_error();
   return 0;
 }
 
 /* Calls a Python function for each event from now on, with its name and its arguments; NULL ends that. The caller keeps
-   the function alive. Returns 0, or -1 where Python does not take the hook. */
+   the function alive until the process ends. Returns 0, or -1 where Python does not take the hook. */
 EXPORT int cudalinkHearEvents(const Python *functions, void *callable) {
   if (callable && !python.add_audit_hook) {
     python = *functions;
@@ -58,5 +67,5 @@ EXPORT int cudalinkHearEvents(const Python *functions, void *callable) {
   return 0;
 }
 
-/* Returns whether the Python function raised an error, so that an event is lost. */
+/* Returns whether an event is lost: the Python function raised an error, or another interpreter opened something. */
 EXPORT int cudalinkHasLostEvents(void) { return lost; }
