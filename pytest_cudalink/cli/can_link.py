@@ -143,6 +143,7 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
     """Return what the headers in a file say."""
     from ..artifacts import ReaderError, inspect
     from ..compat.link_rules import ARCH
+    from ..plurals import counted
 
     expected = "a CUDA release such as 12.4, or a file of device code"
     if wrong := wrong_file(path, expected):
@@ -171,7 +172,7 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
         msg = f"KIND is {kind!r}, but {path} is {own} ({leaf.describe()}); leave KIND out"
         raise _WrongWordError(msg)
     named = (leaf.arch or ARCH).replace("compute_", "sm_")
-    parts = "" if len(leaves) == 1 else f", one of {len(leaves)} images in it"
+    parts = "" if len(leaves) == 1 else f", one of {counted(len(leaves), 'image')} in it"
     return _Code(release, own, arch or named, f"{path}: {leaf.describe()}{parts}; asked as {own} of CUDA {release}")
 
 

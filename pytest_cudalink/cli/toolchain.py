@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ..plurals import counted
 from ..progress import progress
 from .completion import offer
-from .paths import any_path, input_file, output_folder
+from .paths import input_file, input_path, new_path, output_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _configure_bundles(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verbs that make a bundle, and that check and install it."""
     bundle = verbs.add_parser("bundle", help="collect all that `nox -s gpu` needs on a machine without a network")
-    bundle.add_argument("out", metavar="OUT", type=any_path, help="folder to make, or a file whose name ends in .tar")
+    bundle.add_argument("out", metavar="OUT", type=new_path, help="folder to make, or a file whose name ends in .tar")
     ctk = bundle.add_argument(
         "--ctk",
         action="append",
@@ -76,7 +76,12 @@ def _configure_bundles(verbs: argparse._SubParsersAction[argparse.ArgumentParser
         help="the wheel of this project (default: built from the checkout, or fetched)",
     )
     unbundle = verbs.add_parser("unbundle", help="check a bundle, join its volumes, install it without a network")
-    unbundle.add_argument("source", metavar="SOURCE", type=any_path, help="bundle, .tar or folder of volumes")
+    unbundle.add_argument(
+        "source",
+        metavar="SOURCE",
+        type=input_path("a bundle, its .tar or the folder of its volumes"),
+        help="bundle, .tar or folder of volumes",
+    )
     unbundle.add_argument(
         "--to", type=output_folder, metavar="FOLDER", help="unpack a .tar or volumes into this folder"
     )

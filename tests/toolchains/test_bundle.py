@@ -204,6 +204,7 @@ def test_too_large(whole: Path) -> None:
         (["--ctk", "12.7"], "NVIDIA published no wheels of CUDA 12.7"),
         (["--ctk", "x"], "x"),
         (["--ctk", "13.0", "--python", "three"], "--python is 'three'; expected a version such as 3.12"),
+        (["--ctk", "13.0", "--wheel", __file__], f"--wheel is {__file__}; expected a wheel of pytest-cudalink"),
         (["--ctk", "13.0", "--platform", "win_amd64"], "--platform is 'win_amd64'; expected manylinux_2_N_x86_64"),
     ],
 )
@@ -216,8 +217,11 @@ def test_options_are_checked_first(tmp_path: Path, capsys, options: list[str], m
 
 def test_place(tmp_path: Path, capsys) -> None:
     """Something that exists is not replaced, volumes are no .tar, and a size has a unit."""
-    assert cli.main(["toolchain", "bundle", str(tmp_path), "--ctk", "13.0"]) == 1
-    assert "exists; expected a new folder" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["toolchain", "bundle", str(tmp_path), "--ctk", "13.0"])
+    assert f"is {tmp_path}, which exists; expected a new file or folder" in capsys.readouterr().err
+    with pytest.raises(ToolchainError, match="exists; expected a new folder"):
+        bundle.make(tmp_path, wanted())
     command = ["toolchain", "bundle", str(tmp_path / "x.tar"), "--ctk", "13.0", "--volume-size", "50MiB"]
     assert cli.main(command) == 1
     assert "is one file; expected a folder for the volumes" in capsys.readouterr().err
