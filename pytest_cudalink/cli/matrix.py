@@ -60,9 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         )
         verb.add_argument(
             "--records",
-            type=input_path(
-                "a record file or a folder of record files", "run the cells first, or correct the path"
-            ),
+            type=input_path("a record file or a folder of record files", "run the cells first, or correct the path"),
             action="append",
             metavar="PATH",
             help="record file, or folder of record files, of earlier runs (default: .cudalink); may be repeated",

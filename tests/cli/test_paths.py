@@ -52,7 +52,19 @@ _GOOD: Final[dict[tuple[str, str], set[str]]] = {
     **{("toolchain unbundle", name): {"folder"} for name in ("source", "--to", "--venv", "--cache")},
 }
 #: Written, and made with their folders.
-_WRITTEN: Final = {"--journal", "--events", "--html", "--junit", "--markdown", "--save", "--output", "out", "--to", "--venv", "--cache"}
+_WRITTEN: Final = {
+    "--journal",
+    "--events",
+    "--html",
+    "--junit",
+    "--markdown",
+    "--save",
+    "--output",
+    "out",
+    "--to",
+    "--venv",
+    "--cache",
+}
 #: An empty word is the working folder here, which is a good one.
 _HERE: Final = {("report", "paths"), ("report", "--against")}
 

@@ -1,7 +1,8 @@
 """Run the stages on this machine's driver: ``python -m tests.hardware``, or ``nox -s gpu``.
 
 It needs a real driver with a device, this project with a CUDA toolkit, and the packages of ``matrices/bundle.toml``.
-Exit code 0: every stage that was asked for passed; 1: one failed or did not run; 2: there is no driver, or an option is invalid.
+Exit code 0: every stage that was asked for passed; 1: one of them failed or did not run; 2: there is no driver, or an
+option is invalid.
 """
 
 from __future__ import annotations
