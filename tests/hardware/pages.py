@@ -52,7 +52,12 @@ def completed(content: dict[str, Any]) -> dict[str, Any]:
     there = {stage["name"]: stage for stage in content["stages"]}
     stages = []
     for stage in STAGES:
-        missing = {"name": stage.name, "title": stage.title, "command": stage.command, "outcome": "not run"}
+        missing: dict[str, Any] = {
+            "name": stage.name,
+            "title": stage.title,
+            "command": stage.command,
+            "outcome": "not run",
+        }
         missing |= {"seconds": 0, "passed": 0, "failures": [], "skipped": [_NOT_STARTED], "tables": []}
         stages.append(there.get(stage.name, missing))
     return {**content, "stages": stages}
@@ -178,7 +183,9 @@ def listing(contents: list[dict[str, Any]]) -> str:
         rows.append([link, facts["driver"]["cuda"], f"{ran} of {len(one['stages'])}", facts["date"]])
     table = _table(["device, driver", "CUDA", "stages passed", "date"], rows) if rows else ["No machine yet."]
     toctree = ["```{toctree}", ":hidden:", ":maxdepth: 1", "", *(file_name(one) for one in contents), "```"]
-    return "\n".join([*table, "", *(toctree if contents else ())]).rstrip("\n") + "\n"
+    newest = max((one["facts"]["date"] for one in contents), default="")
+    source = [f"Measured {newest} by `nox -s gpu` on these machines; the column has the date of each.", ""]
+    return "\n".join([*table, "", *([*source, *toctree] if contents else ())]).rstrip("\n") + "\n"
 
 
 def recorded() -> list[dict[str, Any]]:
